@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The attn dialect: attention as mathematics (L0) and the streaming fold (L1).
+
+#ifndef ATTN_OPS
+#define ATTN_OPS
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Attn_Dialect : Dialect {
+  let name = "attn";
+  let cppNamespace = "::attn";
+  let summary = "Attention on ranked tensors, written as mathematics";
+  let description = [{
+    `attn.forward` and `attn.softmax` say what to compute (level L0): the
+    tensors, the scale, and two scalar regions that change a score or remove a
+    pair of query and key. Nothing here says how; loops, tiles and threads are
+    derived by passes.
+
+    `attn.fold` (level L1) is what online-softmax fusion derives: one pass over
+    blocks of a dimension with carried state.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
+}
+
+class Attn_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Attn_Dialect, mnemonic, traits>;
+
+def Attn_Float : AnyTypeOf<[F64, F32, BF16, F16]>;
+def Attn_Tensor3 : TensorRankOf<[Attn_Float], [3]>;
+def Attn_Tensor4 : TensorRankOf<[Attn_Float], [4]>;
+def Attn_Capture : AnyTypeOf<[AnyFloat, AnySignlessInteger, Index,
+                              RankedTensorOf<[AnyFloat, AnySignlessInteger, Index]>]>;
+
+def Attn_ForwardOp : Attn_Op<"forward", [
+    Pure, AttrSizedOperandSegments, IsolatedFromAbove, SingleBlockImplicitTerminator<"YieldOp">,
+    RecursiveMemoryEffects,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "softmax(mask(score(scale * Q K^T))) V, and the log-sum-exp of each row";
+  let description = [{
+    For every batch `b`, query head `h`, query `i` and key `j`, with
+    `g = Hq / Hkv` and `kh = h floordiv g`:
+
+    ```
+    s[i,j] = score(scale * sum_d Q[b,h,i,d] K[b,kh,j,d], b, h, i, j)
+    s[i,j] = mask(b, h, i, j) ? s[i,j] : -inf
+    m[i]   = max_j s[i,j]
+    l[i]   = sum_j exp(s[i,j] - m[i])            (+ exp(sink[h] - m[i]))
+    O[b,h,i,e] = sum_j exp(s[i,j] - m[i]) V[b,kh,j,e] / l[i]
+    LSE[b,h,i] = m[i] + log l[i]                 (natural logarithm)
+    ```
+
+    A row whose every key is masked gives O = 0 and LSE = -inf; with a sink,
+    O = 0 and LSE = sink[h].
+
+    Shapes: query `[B,Hq,Sq,D]`, key `[B,Hkv,Sk,D]`, value `[B,Hkv,Sk,Dv]`,
+    output `[B,Hq,Sq,Dv]`, LSE `[B,Hq,Sq]`. B, H and S may be dynamic; D and Dv
+    are static. Hq is a multiple of Hkv. Scores, state and LSE are computed in
+    f32, or in f64 where the tensors are f64 (the accumulator type).
+
+    `scale` is an attribute or an operand of the accumulator type; without
+    either it is 1/sqrt(D).
+
+    Both regions are isolated: they see their arguments and the `captures`
+    (scalars or tensors, in order) and nothing else. `score` takes
+    (score : accumulator type, b, h, i, j : index, captures...) and yields the
+    new score; `mask` takes (b, h, i, j, captures...) and yields an i1, true
+    where the pair is kept. An absent region is the identity, or keeps all.
+
+    Example:
+
+    ```mlir
+    %o, %lse = attn.forward %q, %k, %v scale 0.125 captures(%slope : tensor<8xf32>)
+      score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<8xf32>):
+        %a = tensor.extract %t[%h] : tensor<8xf32>
+        %d = arith.subi %j, %i : index
+        %di = arith.index_cast %d : index to i32
+        %df = arith.sitofp %di : i32 to f32
+        %bias = arith.mulf %a, %df : f32
+        %r = arith.addf %s, %bias : f32
+        attn.yield %r : f32
+      } mask {
+      ^bb0(%b: index, %h: index, %i: index, %j: index, %t: tensor<8xf32>):
+        %keep = arith.cmpi sge, %i, %j : index
+        attn.yield %keep : i1
+      } : tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>
+          -> tensor<2x8x?x64xf32>, tensor<2x8x?xf32>
+    ```
+
+    Source: Dao et al., FlashAttention (2022), equations 1 to 3 for the
+    softmax; Milakov and Gimelshein (2018) for the running form that passes
+    derive.
+  }];
+  let arguments = (ins Attn_Tensor4:$query, Attn_Tensor4:$key, Attn_Tensor4:$value,
+                       Optional<AnyFloat>:$scaleOperand,
+                       Optional<RankedTensorOf<[Attn_Float]>>:$sink,
+                       Variadic<Attn_Capture>:$captures,
+                       OptionalAttr<F64Attr>:$scale);
+  let results = (outs Attn_Tensor4:$output, Optional<Attn_Tensor3>:$lse);
+  let regions = (region AnyRegion:$score, AnyRegion:$mask);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value
+    custom<Scale>($scaleOperand, type($scaleOperand), $scale)
+    (`sink` `(` $sink^ `:` type($sink) `)`)?
+    (`captures` `(` $captures^ `:` type($captures) `)`)?
+    (`score` $score^)? (`mask` $mask^)?
+    attr-dict `:` type($query) `,` type($key) `,` type($value)
+    `->` type($output) (`,` type($lse)^)?
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    /// The type scores and sums are computed in: f64 for f64 tensors, else f32.
+    ::mlir::FloatType getAccumulatorType();
+    /// The scale where it is known at compile time: the attribute, or
+    /// 1/sqrt(D) where neither attribute nor operand is given.
+    std::optional<double> getStaticScale();
+  }];
+}
+
+def Attn_SoftmaxOp : Attn_Op<"softmax", [
+    Pure, IsolatedFromAbove, SingleBlockImplicitTerminator<"YieldOp">, RecursiveMemoryEffects,
+    AllTypesMatch<["input", "output"]>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "Softmax along the last dimension, of a score with score and mask regions";
+  let description = [{
+    `y[..., j] = exp(s[..., j] - m) / sum_j exp(s[..., j] - m)` with
+    `s = mask(score(x, indices...), indices...)` and `m = max_j s`. A row whose
+    every element is masked gives zeros.
+
+    `score` takes (x : accumulator type, one index per dimension, captures...)
+    and `mask` takes (one index per dimension, captures...); as in
+    `attn.forward`.
+
+    Example:
+
+    ```mlir
+    %y = attn.softmax %x : tensor<?x1024xf32>
+    ```
+  }];
+  let arguments = (ins RankedTensorOf<[Attn_Float]>:$input, Variadic<Attn_Capture>:$captures);
+  let results = (outs RankedTensorOf<[Attn_Float]>:$output);
+  let regions = (region AnyRegion:$score, AnyRegion:$mask);
+  let assemblyFormat = [{
+    $input (`captures` `(` $captures^ `:` type($captures) `)`)?
+    (`score` $score^)? (`mask` $mask^)? attr-dict `:` type($input)
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    /// The type scores and sums are computed in: f64 for f64 tensors, else f32.
+    ::mlir::FloatType getAccumulatorType();
+  }];
+}
+
+def Attn_FoldOp : Attn_Op<"fold", [
+    Pure, AttrSizedOperandSegments, RecursiveMemoryEffects,
+    SingleBlock, DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "One pass over the blocks of a dimension, with carried state";
+  let description = [{
+    Streams a dimension of `extent` elements in consecutive blocks, in
+    increasing order. The body sees one block of each streamed input (sliced
+    along `stream_dims[n]` of the n-th input) and the carried state; it yields
+    the new state, then one block of each mapped result (joined along
+    `map_dims[n]` of the n-th mapped result).
+
+    The size of a block is not part of the meaning: a body must give the same
+    state for one block of n elements as for n blocks of one, up to rounding.
+    A pass that creates a fold proves this; it is what makes tiling legal.
+
+    Body arguments: the index of the block's first element, the blocks of the
+    inputs (their type, dynamic along the streamed dimension), the state.
+    `merge`, where present, takes two states of disjoint parts of the dimension
+    and yields the state of their union; its existence makes the dimension
+    splittable over workers.
+
+    Results: the final state, then the mapped results.
+
+    Example, the running maximum and sum of each row:
+
+    ```mlir
+    %r:2 = attn.fold %n streams(%x : tensor<8x?xf32>) dims [1]
+             carries(%m0, %l0 : tensor<8xf32>, tensor<8xf32>) {
+    ^bb0(%j0: index, %xb: tensor<8x?xf32>, %m: tensor<8xf32>, %l: tensor<8xf32>):
+      %m1 = linalg.generic ...   // max(m, max_j xb)
+      %l1 = linalg.generic ...   // l exp(m - m1) + sum_j exp(xb - m1)
+      attn.yield %m1, %l1 : tensor<8xf32>, tensor<8xf32>
+    } -> tensor<8xf32>, tensor<8xf32>
+    ```
+  }];
+  let arguments = (ins Index:$extent,
+                       Variadic<AnyRankedTensor>:$inputs,
+                       Variadic<AnyRankedTensor>:$inits,
+                       DenseI64ArrayAttr:$stream_dims,
+                       DefaultValuedOptionalAttr<DenseI64ArrayAttr, "{}">:$map_dims);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let regions = (region SizedRegion<1>:$body, AnyRegion:$merge);
+  let assemblyFormat = [{
+    $extent (`streams` `(` $inputs^ `:` type($inputs) `)`)? `dims` $stream_dims
+    (`carries` `(` $inits^ `:` type($inits) `)`)?
+    $body (`merge` $merge^)? (`maps` $map_dims^)? attr-dict (`->` type($results)^)?
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The body's arguments by role.
+    ::mlir::BlockArgument getOffset() { return getBody().getArgument(0); }
+    ::llvm::MutableArrayRef<::mlir::BlockArgument> getBlocks() {
+      return getBody().getArguments().slice(1, getInputs().size());
+    }
+    ::llvm::MutableArrayRef<::mlir::BlockArgument> getState() {
+      return getBody().getArguments().drop_front(1 + getInputs().size());
+    }
+    ::mlir::Operation *getYield() { return getBody().front().getTerminator(); }
+  }];
+}
+
+def Attn_YieldOp : Attn_Op<"yield", [
+    Pure, Terminator, ParentOneOf<["ForwardOp", "SoftmaxOp", "FoldOp"]>, ReturnLike]> {
+  let summary = "Yields the values of a region of an attn op";
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
+  let builders = [OpBuilder<(ins), [{ /* nothing to yield */ }]>];
+}
+
+#endif

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The attn dialect: registration, types, parsing and verification.
+
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace attn;
+
+#include "attn/Dialect/Attn/IR/AttnDialect.cpp.inc"
+
+/// Prints or parses ` scale 0.125` (attribute) or ` scale(%s : f32)` (operand).
+static ParseResult
+parseScale(OpAsmParser &parser,
+           std::optional<OpAsmParser::UnresolvedOperand> &operand, Type &type,
+           FloatAttr &attr) {
+  if (failed(parser.parseOptionalKeyword("scale")))
+    return success();
+  if (succeeded(parser.parseOptionalLParen())) {
+    operand.emplace();
+    return failure(parser.parseOperand(*operand) ||
+                   parser.parseColonType(type) || parser.parseRParen());
+  }
+  double value;
+  if (parser.parseFloat(value))
+    return failure();
+  attr = parser.getBuilder().getF64FloatAttr(value);
+  return success();
+}
+
+static void printScale(OpAsmPrinter &printer, Operation *, Value operand,
+                       Type type, FloatAttr attr) {
+  if (operand)
+    printer << "scale(" << operand << " : " << type << ")";
+  else if (attr) {
+    printer << "scale ";
+    printer.printFloat(attr.getValue());
+  }
+}
+
+#define GET_OP_CLASSES
+#include "attn/Dialect/Attn/IR/AttnOps.cpp.inc"
+
+void AttnDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "attn/Dialect/Attn/IR/AttnOps.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// Shared by the ops with score and mask regions
+//===----------------------------------------------------------------------===//
+
+static FloatType accumulatorType(Type elementType) {
+  return elementType.isF64() ? cast<FloatType>(elementType)
+                             : Float32Type::get(elementType.getContext());
+}
+
+/// Checks that `region`, where present, takes `expected` and then the captures,
+/// and yields one `result`.
+static LogicalResult verifyScalarRegion(Operation *op, Region &region,
+                                        StringRef name, ArrayRef<Type> leading,
+                                        TypeRange captures, Type result) {
+  if (region.empty())
+    return success();
+  SmallVector<Type> expected(leading);
+  llvm::append_range(expected, captures);
+  TypeRange actual = region.front().getArgumentTypes();
+  if (actual.size() != expected.size())
+    return op->emitOpError("expected the ")
+           << name << " region to take " << expected.size()
+           << " arguments, got " << actual.size();
+  for (auto [index, pair] : llvm::enumerate(llvm::zip(expected, actual)))
+    if (std::get<0>(pair) != std::get<1>(pair))
+      return op->emitOpError("expected argument #")
+             << index << " of the " << name << " region to be "
+             << std::get<0>(pair) << ", got " << std::get<1>(pair);
+  Operation *yield = region.front().getTerminator();
+  if (yield->getOperandTypes() != TypeRange(result))
+    return yield->emitOpError("expected the ")
+           << name << " region to yield one " << result << ", got "
+           << yield->getOperandTypes();
+  // A region is a scalar function: an op with memory effects or regions of
+  // its own has no tile form.
+  WalkResult walk = region.walk([&](Operation *inner) {
+    if (!isMemoryEffectFree(inner) || inner->getNumRegions() != 0) {
+      inner->emitOpError("is not allowed in a ")
+          << name << " region, expected a pure scalar op";
+      return WalkResult::interrupt();
+    }
+    // An index that is a constant outside of the captured tensor.
+    if (auto extract = dyn_cast<tensor::ExtractOp>(inner)) {
+      auto type = extract.getTensor().getType();
+      for (auto [dim, index] : llvm::enumerate(extract.getIndices())) {
+        IntegerAttr constant;
+        if (!matchPattern(index, m_Constant(&constant)))
+          continue;
+        int64_t value = constant.getInt();
+        if (value < 0 ||
+            (!type.isDynamicDim(dim) && value >= type.getDimSize(dim))) {
+          extract.emitOpError("reads outside of its capture: index ")
+              << value << " in dimension " << dim << " of " << type;
+          return WalkResult::interrupt();
+        }
+      }
+    }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+/// Static sizes that must agree; dynamic ones are checked when shapes are known.
+static bool differ(int64_t a, int64_t b) {
+  return !ShapedType::isDynamic(a) && !ShapedType::isDynamic(b) && a != b;
+}
+
+namespace {
+/// A mask region that yields the constant true keeps every pair.
+template <typename OpTy> struct DropTrueMask : OpRewritePattern<OpTy> {
+  using OpRewritePattern<OpTy>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpTy op,
+                                PatternRewriter &rewriter) const override {
+    if (op.getMask().empty())
+      return failure();
+    Value kept = op.getMask().front().getTerminator()->getOperand(0);
+    if (!matchPattern(kept, m_One()))
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      op.getMask().getBlocks().clear();
+    });
+    return success();
+  }
+};
+
+/// A score region that yields its score is the identity.
+template <typename OpTy> struct DropIdentityScore : OpRewritePattern<OpTy> {
+  using OpRewritePattern<OpTy>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpTy op,
+                                PatternRewriter &rewriter) const override {
+    if (op.getScore().empty())
+      return failure();
+    Block &body = op.getScore().front();
+    if (body.getTerminator()->getOperand(0) != body.getArgument(0))
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      op.getScore().getBlocks().clear();
+    });
+    return success();
+  }
+};
+
+/// A capture that neither region reads, or that is captured twice.
+template <typename OpTy> struct DropUnusedCaptures : OpRewritePattern<OpTy> {
+  using OpRewritePattern<OpTy>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpTy op,
+                                PatternRewriter &rewriter) const override {
+    unsigned count = op.getCaptures().size();
+    for (unsigned index = 0; index < count; ++index) {
+      SmallVector<BlockArgument> uses;
+      for (Region *region : {&op.getScore(), &op.getMask()})
+        if (!region->empty()) {
+          Block &block = region->front();
+          uses.push_back(
+              block.getArgument(block.getNumArguments() - count + index));
+        }
+      if (llvm::any_of(uses, [](BlockArgument a) { return !a.use_empty(); }))
+        continue;
+      rewriter.modifyOpInPlace(op, [&] {
+        for (BlockArgument argument : uses)
+          argument.getOwner()->eraseArgument(argument.getArgNumber());
+        op.getCapturesMutable().erase(index);
+      });
+      return success();
+    }
+    return failure();
+  }
+};
+
+/// A scale operand that is constant becomes the attribute.
+struct FoldConstantScale : OpRewritePattern<ForwardOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ForwardOp op,
+                                PatternRewriter &rewriter) const override {
+    FloatAttr constant;
+    if (!op.getScaleOperand() ||
+        !matchPattern(op.getScaleOperand(), m_Constant(&constant)))
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      op.setScaleAttr(rewriter.getF64FloatAttr(constant.getValueAsDouble()));
+      op.getScaleOperandMutable().clear();
+    });
+    return success();
+  }
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// ForwardOp
+//===----------------------------------------------------------------------===//
+
+FloatType ForwardOp::getAccumulatorType() {
+  return accumulatorType(getQuery().getType().getElementType());
+}
+
+std::optional<double> ForwardOp::getStaticScale() {
+  if (getScaleOperand())
+    return std::nullopt;
+  if (auto attr = getScaleAttr())
+    return attr.getValueAsDouble();
+  return 1.0 / std::sqrt(double(getQuery().getType().getDimSize(3)));
+}
+
+LogicalResult ForwardOp::verify() {
+  auto q = getQuery().getType(), k = getKey().getType(), v = getValue().getType(),
+       o = getOutput().getType();
+  Type element = q.getElementType();
+  for (auto [name, type] :
+       {std::pair<StringRef, RankedTensorType>{"key", k}, {"value", v}, {"output", o}})
+    if (type.getElementType() != element)
+      return emitOpError("expected ")
+             << name << " to have the query's element type " << element
+             << ", got " << type.getElementType();
+  for (auto [name, type] :
+       {std::pair<StringRef, RankedTensorType>{"query", q}, {"key", k}, {"value", v}})
+    if (type.isDynamicDim(3) || type.getDimSize(3) == 0)
+      return emitOpError("expected a static, positive head size (dimension 3) of ")
+             << name << ", got " << type;
+  if (q.getDimSize(3) != k.getDimSize(3))
+    return emitOpError("expected query and key to have the same head size, got ")
+           << q.getDimSize(3) << " and " << k.getDimSize(3);
+  auto same = [&](StringRef what, StringRef aName, RankedTensorType a, unsigned aDim,
+                  StringRef bName, RankedTensorType b, unsigned bDim) -> LogicalResult {
+    if (!differ(a.getDimSize(aDim), b.getDimSize(bDim)))
+      return success();
+    return emitOpError("expected ")
+           << aName << " and " << bName << " to have the same " << what << ", got "
+           << a.getDimSize(aDim) << " and " << b.getDimSize(bDim);
+  };
+  if (failed(same("batch", "query", q, 0, "key", k, 0)) ||
+      failed(same("batch", "key", k, 0, "value", v, 0)) ||
+      failed(same("heads", "key", k, 1, "value", v, 1)) ||
+      failed(same("length", "key", k, 2, "value", v, 2)) ||
+      failed(same("batch", "query", q, 0, "output", o, 0)) ||
+      failed(same("heads", "query", q, 1, "output", o, 1)) ||
+      failed(same("length", "query", q, 2, "output", o, 2)) ||
+      failed(same("head size", "value", v, 3, "output", o, 3)))
+    return failure();
+  if (o.isDynamicDim(3))
+    return emitOpError("expected a static head size (dimension 3) of output, got ") << o;
+  int64_t heads = q.getDimSize(1), keyHeads = k.getDimSize(1);
+  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(keyHeads) &&
+      (keyHeads == 0 ? heads != 0 : heads % keyHeads != 0))
+    return emitOpError("expected query heads to be a multiple of key heads, got ")
+           << heads << " and " << keyHeads;
+  FloatType accumulator = getAccumulatorType();
+  if (getScaleOperand() && getScale())
+    return emitOpError("expected scale as an attribute or as an operand, got both");
+  if (getScale() && !std::isfinite(getScaleAttr().getValueAsDouble()))
+    return emitOpError("expected a finite scale, got ")
+           << getScaleAttr().getValueAsDouble();
+  if (getScaleOperand() && getScaleOperand().getType() != accumulator)
+    return emitOpError("expected scale to be ")
+           << accumulator << ", got " << getScaleOperand().getType();
+  if (Value sink = getSink()) {
+    auto type = cast<RankedTensorType>(sink.getType());
+    if (type.getRank() != 1 || type.getElementType() != accumulator)
+      return emitOpError("expected sink to be a rank-1 tensor of ")
+             << accumulator << ", got " << type;
+    if (differ(type.getDimSize(0), heads))
+      return emitOpError("expected sink to have one element per query head, got ")
+             << type.getDimSize(0) << " for " << heads << " heads";
+  }
+  if (getLse()) {
+    auto l = getLse().getType();
+    if (l.getElementType() != accumulator)
+      return emitOpError("expected LSE of ") << accumulator << ", got " << l.getElementType();
+    StringRef what[] = {"batch", "heads", "length"};
+    for (unsigned dim = 0; dim < 3; ++dim)
+      if (failed(same(what[dim], "query", q, dim, "LSE", l, dim)))
+        return failure();
+  }
+  return success();
+}
+
+LogicalResult ForwardOp::verifyRegions() {
+  Type index = IndexType::get(getContext());
+  FloatType accumulator = getAccumulatorType();
+  if (failed(verifyScalarRegion(*this, getScore(), "score",
+                                {accumulator, index, index, index, index},
+                                getCaptures().getTypes(), accumulator)))
+    return failure();
+  return verifyScalarRegion(*this, getMask(), "mask", {index, index, index, index},
+                            getCaptures().getTypes(), IntegerType::get(getContext(), 1));
+}
+
+void ForwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                            MLIRContext *context) {
+  patterns.add<DropTrueMask<ForwardOp>, DropIdentityScore<ForwardOp>,
+               DropUnusedCaptures<ForwardOp>, FoldConstantScale>(context);
+}
+
+LogicalResult ForwardOp::reifyResultShapes(OpBuilder &builder,
+                                           ReifiedRankedShapedTypeDims &shapes) {
+  auto dim = [&](Value tensor, int64_t index) {
+    return tensor::getMixedSize(builder, getLoc(), tensor, index);
+  };
+  SmallVector<OpFoldResult> rows = {dim(getQuery(), 0), dim(getQuery(), 1),
+                                    dim(getQuery(), 2)};
+  shapes.push_back(rows);
+  shapes.back().push_back(dim(getValue(), 3));
+  if (getLse())
+    shapes.push_back(rows);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// SoftmaxOp
+//===----------------------------------------------------------------------===//
+
+FloatType SoftmaxOp::getAccumulatorType() {
+  return accumulatorType(getInput().getType().getElementType());
+}
+
+LogicalResult SoftmaxOp::verify() {
+  if (getInput().getType().getRank() == 0)
+    return emitOpError("expected a tensor of rank 1 or more, got ") << getInput().getType();
+  return success();
+}
+
+LogicalResult SoftmaxOp::verifyRegions() {
+  SmallVector<Type> indices(getInput().getType().getRank(), IndexType::get(getContext()));
+  FloatType accumulator = getAccumulatorType();
+  SmallVector<Type> scoreTypes = {accumulator};
+  llvm::append_range(scoreTypes, indices);
+  if (failed(verifyScalarRegion(*this, getScore(), "score", scoreTypes,
+                                getCaptures().getTypes(), accumulator)))
+    return failure();
+  return verifyScalarRegion(*this, getMask(), "mask", indices, getCaptures().getTypes(),
+                            IntegerType::get(getContext(), 1));
+}
+
+void SoftmaxOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                            MLIRContext *context) {
+  patterns.add<DropTrueMask<SoftmaxOp>, DropIdentityScore<SoftmaxOp>,
+               DropUnusedCaptures<SoftmaxOp>>(context);
+}
+
+LogicalResult SoftmaxOp::reifyResultShapes(OpBuilder &builder,
+                                           ReifiedRankedShapedTypeDims &shapes) {
+  shapes.push_back(tensor::getMixedSizes(builder, getLoc(), getInput()));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// FoldOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult FoldOp::verify() {
+  if (getStreamDims().size() != getInputs().size())
+    return emitOpError("expected one streamed dimension per input, got ")
+           << getStreamDims().size() << " for " << getInputs().size() << " inputs";
+  for (auto [input, dim] : llvm::zip(getInputs(), getStreamDims())) {
+    auto type = cast<RankedTensorType>(input.getType());
+    if (dim < 0 || dim >= type.getRank())
+      return emitOpError("expected a streamed dimension of ")
+             << type << ", got " << dim;
+  }
+  if (getInits().size() + getMapDims().size() != getResults().size())
+    return emitOpError("expected one result per carried value and per mapped dimension, got ")
+           << getResults().size() << " results for " << getInits().size() << " and "
+           << getMapDims().size();
+  for (auto [index, init] : llvm::enumerate(getInits()))
+    if (init.getType() != getResult(index).getType())
+      return emitOpError("expected result #")
+             << index << " to have the type of its initial value " << init.getType()
+             << ", got " << getResult(index).getType();
+  return success();
+}
+
+static RankedTensorType withDynamicDim(RankedTensorType type, int64_t dim) {
+  SmallVector<int64_t> shape(type.getShape());
+  shape[dim] = ShapedType::kDynamic;
+  return type.clone(shape);
+}
+
+LogicalResult FoldOp::verifyRegions() {
+  auto check = [&](Block &block, TypeRange arguments, TypeRange yielded,
+                   StringRef name) -> LogicalResult {
+    if (block.getArgumentTypes() != arguments)
+      return emitOpError("expected the ")
+             << name << " to take (" << arguments << "), got ("
+             << block.getArgumentTypes() << ")";
+    auto yield = dyn_cast<YieldOp>(block.getTerminator());
+    if (!yield || yield.getOperandTypes() != yielded)
+      return emitOpError("expected the ")
+             << name << " to end in attn.yield of (" << yielded << "), got ("
+             << block.getTerminator()->getOperandTypes() << ")";
+    return success();
+  };
+  SmallVector<Type> arguments = {IndexType::get(getContext())};
+  for (auto [input, dim] : llvm::zip(getInputs(), getStreamDims()))
+    arguments.push_back(withDynamicDim(cast<RankedTensorType>(input.getType()), dim));
+  llvm::append_range(arguments, getInits().getTypes());
+  SmallVector<Type> yielded(getInits().getTypes());
+  for (auto [result, dim] : llvm::zip(getResults().drop_front(getInits().size()), getMapDims())) {
+    auto type = cast<RankedTensorType>(result.getType());
+    if (dim < 0 || dim >= type.getRank())
+      return emitOpError("expected a mapped dimension of ") << type << ", got " << dim;
+    yielded.push_back(withDynamicDim(type, dim));
+  }
+  if (failed(check(getBody().front(), arguments, yielded, "body")))
+    return failure();
+  if (getMerge().empty())
+    return success();
+  SmallVector<Type> twice(getInits().getTypes());
+  llvm::append_range(twice, getInits().getTypes());
+  return check(getMerge().front(), twice, getInits().getTypes(), "merge region");
+}
+
+LogicalResult FoldOp::reifyResultShapes(OpBuilder &builder,
+                                        ReifiedRankedShapedTypeDims &shapes) {
+  for (Value init : getInits())
+    shapes.push_back(tensor::getMixedSizes(builder, getLoc(), init));
+  // A mapped result is as long as the streamed dimension along its own; its
+  // other sizes need the body, so only static ones can be named here.
+  for (auto [result, dim] : llvm::zip(getResults().drop_front(getInits().size()), getMapDims())) {
+    auto type = cast<RankedTensorType>(result.getType());
+    SmallVector<OpFoldResult> sizes;
+    for (auto [index, size] : llvm::enumerate(type.getShape())) {
+      if (int64_t(index) == dim)
+        sizes.push_back(getExtent());
+      else if (!ShapedType::isDynamic(size))
+        sizes.push_back(builder.getIndexAttr(size));
+      else
+        return failure();
+    }
+    shapes.push_back(sizes);
+  }
+  return success();
+}

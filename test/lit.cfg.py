@@ -16,6 +16,7 @@ llvm_config.add_tool_substitutions(
     [os.path.join(config.attn_obj_root, "bin"), config.llvm_tools_dir])
 config.available_features.add(config.attn_link + "-link")
 config.substitutions.append(("%attn_bin", os.path.join(config.attn_obj_root, "bin")))
+config.substitutions.append(("%mlir_tools", config.llvm_tools_dir))
 config.substitutions.append(("%attn_src", config.attn_src_root))
 # An interpreter with numpy where the machine has one.
 config.substitutions.append(("%python", config.attn_python or sys.executable))

@@ -6,6 +6,7 @@
 #include "attn/Registration/Registration.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Loops/Passes.h"
+#include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -60,4 +61,5 @@ void attn::registerPasses() {
   attn::registerAttnPasses();
   attn::registerAttnNestPasses();
   attn::registerAttnLoopPasses();
+  attn::registerAttnTilePasses();
 }

@@ -4,6 +4,7 @@
 
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Registration/Registration.h"
+#include "attn/Transforms/Host/Passes.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -56,4 +57,5 @@ void attn::registerPasses() {
   registerOne([] { return mlir::createConvertVectorToLLVMPass(); });
   registerOne([] { return mlir::createConvertVectorToSCFPass(); });
   attn::registerAttnPasses();
+  attn::registerHostPasses();
 }

@@ -7,6 +7,7 @@
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Loops/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Transforms/Host/Passes.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -62,4 +63,5 @@ void attn::registerPasses() {
   attn::registerAttnNestPasses();
   attn::registerAttnLoopPasses();
   attn::registerAttnTilePasses();
+  attn::registerHostPasses();
 }

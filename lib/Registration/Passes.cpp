@@ -5,6 +5,9 @@
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Registration/Registration.h"
 #include "attn/Transforms/Nest/Passes.h"
+#include "attn/Transforms/Loops/Passes.h"
+#include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Transforms/Host/Passes.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -58,4 +61,7 @@ void attn::registerPasses() {
   registerOne([] { return mlir::createConvertVectorToSCFPass(); });
   attn::registerAttnPasses();
   attn::registerAttnNestPasses();
+  attn::registerAttnLoopPasses();
+  attn::registerAttnTilePasses();
+  attn::registerHostPasses();
 }

@@ -21,6 +21,13 @@ DimClasses::DimClasses(ArrayRef<Operation *> ops) {
     else if (auto fold = dyn_cast<FoldOp>(op))
       uniteFold(fold);
   }
+  // Folds that stream one tensor stream one dimension.
+  llvm::MapVector<std::pair<Value, int64_t>, FoldOp> streams;
+  for (Operation *op : ops)
+    if (auto fold = dyn_cast<FoldOp>(op))
+      for (auto [input, dim] : llvm::zip(fold.getInputs(), fold.getStreamDims()))
+        if (auto [entry, fresh] = streams.insert({{input, dim}, fold}); !fresh)
+          unite(loops[fold], loops[entry->second]);
   uniteThroughInputs(ops);
 }
 

@@ -56,4 +56,72 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
+  let summary = "Tile a nest of folds and statements into vector programs";
+  let description = [{
+    Turns each `attn.fold`, with the statements that prepare its start values
+    and those that finish its results, into a tile program: an `scf.forall`
+    over workers and row tiles, an `scf.for` over tiles of the streamed
+    dimension, and `vector` values inside. Every dimension of the nest gets a
+    role:
+
+    * a *worker* dimension (batch, head) is one index per worker;
+    * the *row* dimension, the last worker dimension that no streamed input
+      has, is tiled by `row-tile`;
+    * the *streamed* dimension is tiled by `stream-tile`;
+    * all others (head dims) are whole in each tile and need a static size.
+
+    Elements beyond the end of the streamed dimension get the neutral element
+    of the reduction that reads them first, by a select in the tile (`-inf`
+    before a row maximum), merged with the mask's own select where there is
+    one. Reads beyond the end give 0, writes are dropped.
+
+    `order` picks one of the legal loop orders of the nest:
+
+    * `rows`: rows outside, streamed tiles inside (FlashAttention-2). State in
+      vectors; rows are parallel.
+    * `stream`: streamed tiles outside, rows inside (FlashAttention-1). State
+      in memory, one row of state per row; workers are parallel.
+    * `split`: rows and `parts` parts of the streamed dimension parallel; each
+      part stores its state, a second program merges them by the fold's merge
+      region. Refused where the fold has none.
+
+    Loops over streamed tiles, and row loops inside of them, carry the unit
+    attribute `attn.fold`: an iteration whose reduction terms are all neutral
+    may be skipped.
+
+    Before:
+
+    ```mlir
+    %r:3 = attn.fold %n streams(%k, %v : ...) ... { ... }
+    %o = linalg.generic ... ins(%r#2, %r#1 : ...) ...   // divide
+    ```
+
+    After:
+
+    ```mlir
+    %o = scf.forall (%b, %h, %t) in (%B, %H, %T) shared_outs(%out = %empty) -> (...) {
+      %q = vector.transfer_read ...
+      %s:3 = scf.for %j0 = %c0 to %n step %c128 iter_args(...) -> (vector<64xf32>, ...) {
+        ...
+      } {attn.fold}
+      ...
+    }
+    ```
+  }];
+  let options = [
+    Option<"rowTile", "row-tile", "int64_t", /*default=*/"64", "Rows per tile">,
+    Option<"streamTile", "stream-tile", "int64_t", /*default=*/"128",
+           "Elements of the streamed dimension per tile">,
+    Option<"order", "order", "std::string", /*default=*/"\"rows\"",
+           "Loop order: rows, stream or split">,
+    Option<"parts", "parts", "int64_t", /*default=*/"4",
+           "Parts of the streamed dimension, for order=split">,
+  ];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
 #endif

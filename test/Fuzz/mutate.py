@@ -15,6 +15,11 @@ Crashes of MLIR itself are counted apart, and only where that is shown: with
 --mlir-opt, a failing mutant is also given to that tool, which holds none of
 this project's code; where it dies on the same text (or on one linalg.generic
 of it: its parser takes any attribute for a string) the crash is upstream's.
+
+Mutants that use a name before they define it are not drawn. MLIR's parser binds
+such a use to a value inside of a later region, and when the op of that region
+then fails to parse, frees the value under its user: memory is damaged long
+before anything of this project runs.
 """
 
 import argparse
@@ -84,12 +89,33 @@ def cut(text):
     return [text[:starts[0]] + text[a:b] for a, b in zip(starts, ends)]
 
 
+def uses_early(text):
+    """Whether some name occurs before it is defined: as a result, or as an
+    argument (`%x: type`, without a space)."""
+    seen = set()
+    for line in text.splitlines():
+        results = re.match(r"\s*((?:%\w+(?::\d+)?[\s,]*)+)=", line)
+        new = set(re.findall(r"%\w+", results.group(1))) if results else set()
+        new |= set(re.findall(r"(%\w+):(?!:)", line)) | set(re.findall(r"(?:for|parallel|forall)\s*\(?(%\w+)", line))
+        new |= set(re.findall(r"(%\w+) = %", line))  # iter_args(%a = %init)
+        if any(name not in seen and name not in new for name in re.findall(r"%[a-zA-Z_]\w*", line)):
+            return True
+        seen |= new
+    return False
+
+
 class Mutator:
     def __init__(self, pieces, rng):
         self.pieces, self.rng = pieces, rng
 
     def mutant(self):
         """(what was done, text)"""
+        while True:
+            done, text = self._draw()
+            if not uses_early(text):
+                return done, text
+
+    def _draw(self):
         name, text = self.rng.choice(self.pieces)
         done = []
         for _ in range(self.rng.choice([1, 1, 1, 2, 2, 3, 4])):
@@ -259,6 +285,18 @@ def is_upstream(options, pipeline, text):
     return run(options.mlir_opt, passes, SEPARATOR.join(pieces), options.timeout, True) is not None
 
 
+def reduce_batch(options, pipeline, texts):
+    """A smallest list of texts that still fails in one process."""
+    index = 0
+    while index < len(texts):
+        fewer = texts[:index] + texts[index + 1:]
+        if run(options.attn_opt, pipeline, SEPARATOR.join(fewer), 5 * options.timeout, True):
+            texts = fewer
+        else:
+            index += 1
+    return texts
+
+
 def known_passes(options):
     text = subprocess.run([options.attn_opt, "--help"], capture_output=True, text=True).stdout
     return set(re.findall(r"^\s+(--[\w-]+)", text, re.MULTILINE))
@@ -275,9 +313,10 @@ def run_batch(options, pipeline, batch):
         if problem:
             failures.append((what, mutant, pipeline, problem, is_upstream(options, pipeline, mutant)))
     if not failures:  # memory was damaged by one mutant and used by another
-        upstream = any(is_upstream(options, pipeline, mutant) for _, mutant in batch)
-        failures.append(("a whole batch", text, pipeline + ["--split-input-file"],
-                         "fails only together", upstream))
+        few = reduce_batch(options, pipeline, [mutant for _, mutant in batch])
+        text = SEPARATOR.join(few)
+        failures.append(("mutants together", text, pipeline + ["--split-input-file"],
+                         "fails only together", is_upstream(options, pipeline, SEPARATOR.join(few * 4))))
     return failures
 
 

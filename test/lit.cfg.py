@@ -17,6 +17,8 @@ llvm_config.add_tool_substitutions(
 config.available_features.add(config.attn_link + "-link")
 config.substitutions.append(("%attn_bin", os.path.join(config.attn_obj_root, "bin")))
 config.substitutions.append(("%attn_src", config.attn_src_root))
+config.substitutions.append(
+    ("%mlir_lib_dir", os.path.join(os.path.dirname(config.llvm_tools_dir), "lib")))
 config.substitutions.append(("%python", sys.executable))
 llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
 config.environment["FILECHECK_OPTS"] = "--enable-var-scope --dump-input-filter=all"

@@ -186,6 +186,16 @@ void GraphBuilder::addMemoryDependence(const Access &source, const Access &sink,
     }
 }
 
+/// Upstream has the ends of the number range for no bound.
+static Distance getDistance(const affine::DependenceComponent &component) {
+  Distance distance{component.lb, component.ub};
+  if (distance.lower == std::numeric_limits<int64_t>::min())
+    distance.lower.reset();
+  if (distance.upper == std::numeric_limits<int64_t>::max())
+    distance.upper.reset();
+  return distance;
+}
+
 void GraphBuilder::addMemoryDependences(const Access &source, const Access &sink) {
   if (!source.writes && !sink.writes)
     return;
@@ -208,7 +218,7 @@ void GraphBuilder::addMemoryDependences(const Access &source, const Access &sink
         DistanceVector vector;
         for (unsigned k = 0; k < shared.size(); ++k)
           vector.push_back(k < components.size()
-                               ? Distance{components[k].lb, components[k].ub}
+                               ? getDistance(components[k])
                                : Distance::unknown());
         addMemoryDependence(source, sink, depth, shared, std::move(vector),
                             true);
@@ -328,15 +338,13 @@ void attn::printAccessPairs(const DependenceGraph &graph, Operation *scope,
       os << (dependence ? "true" : "false");
       return;
     }
-    os << "(";
-    llvm::interleaveComma(dependence->vector, os, [&](const Distance &d) {
+    for (const Distance &d : dependence->vector) {
       os << "[";
       d.lower ? (void)(os << *d.lower) : (void)(os << "-inf");
       os << ", ";
       d.upper ? (void)(os << *d.upper) : (void)(os << "+inf");
       os << "]";
-    });
-    os << ")";
+    }
   };
   for (auto [i, from] : llvm::enumerate(accesses))
     for (auto [j, to] : llvm::enumerate(accesses)) {

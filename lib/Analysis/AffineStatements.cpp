@@ -220,7 +220,8 @@ AffineStatements::AffineStatements(DependenceGraph &graph, Operation *scope)
 
 void AffineStatements::collectLoop(affine::AffineForOp loop) {
   unsigned id =
-      graph.addLoop({nameLoop(loop), loop, loop.getStepAsInt(), false});
+      graph.addLoop({nameLoop(loop), loop, loop.getStepAsInt(),
+                              loop->hasAttr("attn.merge")});
   enclosing.push_back(id);
   collect(*loop.getBody());
   enclosing.pop_back();

@@ -203,7 +203,7 @@ DependenceGraph::getTreatments(unsigned loop, const Component &component) const 
   std::string mergeReason =
       reorderable ? "partial results of parts of " + name + " combine by " +
                         combiner
-      : merge     ? "the fold has a merge of two states"
+      : merge     ? "two states of disjoint parts can be merged"
                   : whyNot + (facts.combining && !observed
                                   ? ""
                                   : ", and there is no merge of two states");

@@ -3,6 +3,7 @@
 #include "mlir/Pass/Pass.h" // conversion headers below rely on it
 
 #include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Loops/Passes.h"
@@ -61,6 +62,7 @@ void attn::registerPasses() {
   registerOne([] { return mlir::createConvertVectorToSCFPass(); });
   attn::registerAttnPasses();
   attn::registerAttnNestPasses();
+  attn::registerPipelines();
   attn::registerAttnLoopPasses();
   attn::registerAttnTilePasses();
   attn::registerHostPasses();

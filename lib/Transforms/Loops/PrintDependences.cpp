@@ -37,6 +37,7 @@ struct PrintDependencesPass
                   })
               .wasInterrupted();
       if (format == "pairs") {
+        llvm::outs() << "access pairs of @" << function.getName() << "\n";
         printAccessPairs(buildAffineDependences(function), function,
                          llvm::outs());
         return;

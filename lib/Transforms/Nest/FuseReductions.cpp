@@ -496,6 +496,10 @@ FoldOp Cascade::createFold(ImplicitLocOpBuilder &b,
   auto fold = FoldOp::create(b, types, extent, inputs, inits,
                              b.getDenseI64ArrayAttr(dims),
                              b.getDenseI64ArrayAttr(mapDims));
+  if (auto names = statements[0]->getAttrOfType<ArrayAttr>("attn.dims"))
+    if (std::optional<unsigned> loop = loopOf(statements[0]);
+        loop && *loop < names.size())
+      fold->setAttr("attn.loop", names[*loop]);
   Block *body = new Block;
   fold.getBody().push_back(body);
   body->addArgument(b.getIndexType(), b.getLoc());
@@ -753,6 +757,18 @@ void absorbIntoStart(Block &block) {
 struct FuseReductionsPass
     : attn::impl::AttnFuseReductionsBase<FuseReductionsPass> {
   void runOnOperation() override {
+    // A matmul written as a named op is a statement like any other; fills stay,
+    // because what a reduction starts from is read off them.
+    IRRewriter rewriter(&getContext());
+    SmallVector<linalg::LinalgOp> named;
+    getOperation().walk([&](linalg::LinalgOp op) {
+      if (!isa<GenericOp, linalg::FillOp>(op) && op.hasPureTensorSemantics())
+        named.push_back(op);
+    });
+    for (linalg::LinalgOp op : named) {
+      rewriter.setInsertionPoint(op);
+      (void)linalg::generalizeNamedOp(rewriter, op);
+    }
     for (Block &block : getOperation().getBody()) {
       absorbIntoStart(block);
       while (fuseOne(block))

@@ -6,6 +6,7 @@
 // al. 2022, algorithm 1), and parts of the streamed dimension in parallel with
 // a merge (Flash-Decoding).
 
+#include "CostModel.h"
 #include "TileEmitter.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -19,7 +20,7 @@
 #include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Transforms/LoopInvariantCodeMotionUtils.h"
 #include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/ScopeExit.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNTILENEST
@@ -33,11 +34,11 @@ using Role = TileDim::Role;
 
 namespace {
 
-enum class Order { Rows, Stream, Split };
-
 struct Options {
-  int64_t rowTile, streamTile, parts;
-  Order order;
+  int64_t rowTile, streamTile, parts, threads, assumedSize;
+  /// Nothing: the cheapest legal one.
+  std::optional<Order> order;
+  bool explain;
 };
 
 /// A fold, what prepares its start values and what finishes its results.
@@ -66,6 +67,8 @@ private:
     SmallVector<OpFoldResult> offsets, sizes;
   };
 
+  NestSize measure();
+  FailureOr<Order> pickOrder();
   LogicalResult tileRows();
   LogicalResult tileStream();
   LogicalResult tileSplit();
@@ -680,28 +683,134 @@ LogicalResult Nest::tile() {
   // Sizes are computed before the program.
   auto anchor = arith::ConstantIndexOp::create(b, 0);
   emitter->outside = anchor;
-  FoldOp fold = folds.front();
-  switch (options.order) {
+  FailureOr<Order> order = pickOrder();
+  if (failed(order))
+    return failure();
+  switch (*order) {
   case Order::Rows:
     return tileRows();
   case Order::Stream:
     return tileStream();
   case Order::Split:
-    if (fold.getMerge().empty())
-      return fold.emitError("cannot split the streamed dimension: the fold has "
-                            "no merge region, because a start value that is "
-                            "not neutral would be counted once per part");
     return tileSplit();
   }
   llvm_unreachable("all orders are handled");
 }
 
+/// The nest in numbers; dynamic sizes as the options assume them.
+NestSize Nest::measure() {
+  NestSize size;
+  auto sizeOf = [&](unsigned dim) -> double {
+    const TileDim &info = emitter->dims[dim];
+    if (std::optional<int64_t> known = getConstantIntValue(info.size))
+      return *known;
+    return info.role == Role::Worker ? 8 : options.assumedSize;
+  };
+  // Bytes of a tensor per element of the dimensions that vary with tiles.
+  auto bytesOf = [&](Type type, ArrayRef<unsigned> span) {
+    double bytes =
+        cast<RankedTensorType>(type).getElementTypeBitWidth() / 8.0;
+    for (unsigned dim : span)
+      if (emitter->dims[dim].role == Role::Full)
+        bytes *= sizeOf(dim);
+    return bytes;
+  };
+  auto spanOf = [&](Value tensor) {
+    SmallVector<unsigned> span;
+    for (int64_t d = 0, e = cast<RankedTensorType>(tensor.getType()).getRank();
+         d < e; ++d)
+      span.push_back(*classes->ofValue(tensor, d));
+    return span;
+  };
+  size.parts = options.parts;
+  size.threads = options.threads;
+  for (auto &[dim, info] : emitter->dims) {
+    if (info.role == Role::Worker)
+      size.workers *= sizeOf(dim);
+    if (info.role == Role::Row)
+      size.rows = sizeOf(dim), size.rowTile = info.tile;
+    if (info.role == Role::Stream)
+      size.streamed = sizeOf(dim), size.streamTile = info.tile;
+  }
+  DenseSet<Value> seen;
+  for (FoldOp fold : folds) {
+    for (Value state : fold.getState())
+      size.stateBytes += bytesOf(state.getType(), spanOf(state));
+    for (auto op : fold.getBody().getOps<GenericOp>()) {
+      double flops = 1;
+      bool overStream = false;
+      for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
+        unsigned dim = classes->ofLoop(op, loop);
+        overStream |= dim == streamDim;
+        if (emitter->dims[dim].role == Role::Full)
+          flops *= sizeOf(dim);
+      }
+      if (overStream)
+        size.pointFlops += flops * (op.getNumReductionLoops() ? 2 : 1);
+      for (OpOperand *input : op.getDpsInputOperands()) {
+        if (!seen.insert(input->get()).second ||
+            emitter->tiles.contains(input->get()) ||
+            classes->ofValue(input->get(), 0))
+          continue;
+        SmallVector<unsigned> span;
+        AffineMap map = op.getMatchingIndexingMap(input);
+        for (unsigned d = 0; d < map.getNumResults(); ++d)
+          if (std::optional<unsigned> loop = getLoop(map, d))
+            span.push_back(classes->ofLoop(op, *loop));
+        double bytes = bytesOf(input->get().getType(), span);
+        if (llvm::is_contained(span, streamDim))
+          size.streamBytes += bytes;
+        else if (rowDim && llvm::is_contained(span, *rowDim))
+          size.rowBytes += bytes;
+      }
+    }
+  }
+  for (const Output &output : outputs)
+    size.outBytes += bytesOf(output.result.getType(), output.dims);
+  return size;
+}
+
+FailureOr<Order> Nest::pickOrder() {
+  FoldOp fold = folds.front();
+  SmallVector<OrderCost> costs = estimateOrders(measure());
+  if (folds.size() > 1)
+    costs[1].illegal = costs[2].illegal =
+        "a second pass over the streamed dimension needs the finished state "
+        "of a row";
+  else if (fold.getState().empty() || !rowDim)
+    costs[1].illegal = costs[2].illegal = "the nest carries no state per row";
+  else if (fold.getMerge().empty())
+    costs[2].illegal = "the fold has no merge region, because a start value "
+                       "that is not neutral would be counted once per part";
+  Order order = options.order ? *options.order : chooseOrder(costs);
+  for (const OrderCost &cost : costs)
+    if (cost.order == order && !cost.illegal.empty())
+      return fold.emitError("cannot take loop order ")
+             << stringifyOrder(order) << ": " << cost.illegal;
+  if (options.explain) {
+    InFlightDiagnostic remark = fold.emitRemark()
+                                << "loop order " << stringifyOrder(order)
+                                << (options.order ? " (requested)"
+                                                  : " (cheapest)");
+    for (const OrderCost &cost : costs) {
+      Diagnostic &note = remark.attachNote();
+      note << stringifyOrder(cost.order) << ": ";
+      if (!cost.illegal.empty())
+        note << "illegal, " << cost.illegal;
+      else
+        note << llvm::formatv("{0:f1} MB moved, {1} tiles in parallel, {2:f3} "
+                              "ms estimated",
+                              cost.bytes / 1e6, int64_t(cost.parallelism),
+                              cost.seconds * 1e3)
+                    .str();
+    }
+  }
+  return order;
+}
+
 /// Streamed tiles outside, rows inside; the state of all rows is in memory.
 LogicalResult Nest::tileStream() {
   FoldOp fold = folds.front();
-  if (folds.size() > 1 || fold.getState().empty() || !rowDim)
-    return fold.emitError("cannot put the streamed dimension outside: a second "
-                          "pass over it needs the finished state of a row");
   TileDim &row = emitter->dims[*rowDim];
   TileDim &stream = emitter->dims[streamDim];
   // One row of state per row; workers hold their own.
@@ -1023,19 +1132,19 @@ LogicalResult Nest::tileSplit() {
 struct TileNestPass : attn::impl::AttnTileNestBase<TileNestPass> {
   using AttnTileNestBase::AttnTileNestBase;
   void runOnOperation() override {
-    Options options{rowTile, streamTile, parts, Order::Rows};
-    if (order == "stream")
-      options.order = Order::Stream;
-    else if (order == "split")
-      options.order = Order::Split;
-    else if (order != "rows") {
-      getOperation().emitError("expected order to be rows, stream or split, got ")
+    Options options{rowTile, streamTile,   parts,  threads,
+                    assumedSize, std::nullopt, explain};
+    for (Order known : {Order::Rows, Order::Stream, Order::Split})
+      if (order == stringifyOrder(known))
+        options.order = known;
+    if (!options.order && order != "auto") {
+      getOperation().emitError(
+          "expected order to be auto, rows, stream or split, got ")
           << StringRef(order);
       return signalPassFailure();
     }
-    if (rowTile < 1 || streamTile < 1 || parts < 1) {
-      getOperation().emitError("expected tiles and parts of at least 1, got ")
-          << rowTile << ", " << streamTile << " and " << parts;
+    if (rowTile < 1 || streamTile < 1 || parts < 1 || threads < 1 || assumedSize < 1) {
+      getOperation().emitError("expected tiles, parts, threads and the assumed size to be at least 1");
       return signalPassFailure();
     }
     for (Block &block : getOperation().getBody()) {

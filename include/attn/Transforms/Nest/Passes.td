@@ -76,7 +76,8 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     before a row maximum), merged with the mask's own select where there is
     one. Reads beyond the end give 0, writes are dropped.
 
-    `order` picks one of the legal loop orders of the nest:
+    `order` picks one of the legal loop orders of the nest; `auto` estimates
+    bytes moved and parallelism of each and takes the cheapest:
 
     * `rows`: rows outside, streamed tiles inside (FlashAttention-2). State in
       vectors; rows are parallel.
@@ -113,10 +114,16 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     Option<"rowTile", "row-tile", "int64_t", /*default=*/"64", "Rows per tile">,
     Option<"streamTile", "stream-tile", "int64_t", /*default=*/"128",
            "Elements of the streamed dimension per tile">,
-    Option<"order", "order", "std::string", /*default=*/"\"rows\"",
-           "Loop order: rows, stream or split">,
+    Option<"order", "order", "std::string", /*default=*/"\"auto\"",
+           "Loop order: rows, stream, split, or auto for the cheapest legal one">,
     Option<"parts", "parts", "int64_t", /*default=*/"4",
            "Parts of the streamed dimension, for order=split">,
+    Option<"threads", "threads", "int64_t", /*default=*/"8",
+           "Threads that the cost model counts on">,
+    Option<"assumedSize", "assumed-size", "int64_t", /*default=*/"2048",
+           "Size that the cost model takes for a dynamic row or streamed dimension">,
+    Option<"explain", "explain", "bool", /*default=*/"false",
+           "Remark what each order would cost and which one was taken">,
   ];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",

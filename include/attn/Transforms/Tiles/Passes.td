@@ -55,6 +55,53 @@ def AttnProjectMasks : Pass<"attn-project-masks"> {
                            "mlir::vector::VectorDialect"];
 }
 
+def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
+  let summary = "List the tiles of masks that no inequality bounds";
+  let description = [{
+    For each `scf.for` marked `attn.fold` with a mask that `attn-project-masks`
+    cannot read, such as equality of document numbers loaded for the row and for
+    the column: evaluates clones of the mask's own ops on each tile before the
+    enclosing loops, and lists for each combination of the loop variables that
+    the mask depends on the tiles that are not empty, as 2 * tile + full in
+    int32. The loop then runs over its list; full tiles have no mask arithmetic.
+    Runs before `attn-project-masks`, with which it shares the proof that empty
+    tiles may be skipped and the bounds: the part of the mask that can be read
+    restricts the tiles that are tested. Where the mask asks for equality of
+    loaded vectors, disjoint ranges of their values exclude a tile without a
+    test of its elements.
+
+    ```mlir
+    // Before.
+    scf.forall (%b, %h, %ti) in (%B, %H, %n) ... {
+      scf.for %j0 = %c0 to %Sk step %c128 iter_args(...) {
+        ...
+        %keep = arith.cmpi eq, %row_docs, %column_docs : vector<64x128xi32>
+        ...
+      } {attn.fold}
+
+    // After.
+    %table:2 = scf.forall (%b, %ti) in (%B, %n) shared_outs(...)
+        -> (tensor<?x?x?xi32>, tensor<?x?xi32>) { ... }
+    scf.forall (%b, %h, %ti) in (%B, %H, %n) ... {
+      %length = tensor.extract %table#1[%b, %ti]
+      scf.for %t = %c0 to %length step %c1 iter_args(...) {
+        %entry = tensor.extract %table#0[%b, %ti, %t]
+        %full = ... // entry & 1
+        %j0 = ...   // (entry >> 1) * 128
+        scf.if %full { ... } else { ... } {attn.tile_kind}
+      } {attn.fold, attn.tabulated}
+    ```
+
+    The table has one int32 per tile and one per row of tiles. A loop whose mask
+    or bounds need more than loop variables and integer arithmetic stays as it
+    is, with a remark.
+  }];
+  let dependentDialects = ["mlir::affine::AffineDialect",
+                           "mlir::arith::ArithDialect", "mlir::scf::SCFDialect",
+                           "mlir::tensor::TensorDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
 def AttnCountTiles : Pass<"attn-count-tiles", "mlir::ModuleOp"> {
   let summary = "Insert a call that counts each visited tile";
   let description = [{

@@ -40,7 +40,8 @@ public:
   /// element); without it the result is written once per point.
   Value emit(unsigned domain, ArrayRef<Access> inputs,
              Dims outDims, ArrayRef<OpFoldResult> sizes, Type element,
-             std::optional<double> init, StatementBody body) {
+             std::optional<double> init, StatementBody body,
+             StringRef lastName = "d") {
     SmallVector<OpFoldResult> outSizes;
     for (unsigned dim : outDims)
       outSizes.push_back(sizes[dim]);
@@ -49,8 +50,21 @@ public:
       Value value = constant(*init, element);
       out = linalg::FillOp::create(b, value, out).getResult(0);
     }
-    return buildStatement(b, domain, inputs, {out, outDims}, body);
+    Value result = buildStatement(b, domain, inputs, {out, outDims}, body);
+    SmallVector<StringRef> statementNames(
+        ArrayRef(names).take_front(std::min<size_t>(domain, names.size())));
+    if (domain > names.size())
+      statementNames.push_back(lastName);
+    else if (outDims.size() == domain && sizes.size() == domain &&
+             domain == names.size() && lastName != "d")
+      statementNames.back() = lastName;
+    result.getDefiningOp()->setAttr("attn.dims",
+                                    b.getStrArrayAttr(statementNames));
+    return result;
   }
+
+  /// Names of the loops up to the keys, for whoever reads the nest.
+  SmallVector<StringRef> names;
 
   Value constant(double value, Type type) {
     return arith::ConstantOp::create(b, b.getFloatAttr(type, value));
@@ -223,6 +237,10 @@ void expandForward(ForwardOp op) {
   Value q = heads.split(b, op.getQuery());
 
   // Loops: b, h (or key head and group), i, j, then d or e.
+  s.names = {"b", "h"};
+  if (heads.grouped)
+    s.names.push_back("g");
+  s.names.append({"i", "j"});
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, b.getLoc(), q);
   unsigned i = sizes.size() - 2, j = i + 1, inner = i + 2;
   OpFoldResult headSize = sizes.back();
@@ -305,7 +323,7 @@ void expandForward(ForwardOp op) {
       s.softmax(t, points.size(), rows, points, sizes, sink, sinkDims);
   SmallVector<unsigned> values = {0, 1, j, inner};
   Value sum = s.emit(inner + 1, {{softmax.p, points}, {op.getValue(), values}},
-                     out, sizesE, accumulator, 0.0, contraction);
+                     out, sizesE, accumulator, 0.0, contraction, "e");
 
   SmallVector<OpFoldResult> outSizes(sizes.begin(), sizes.begin() + i + 1);
   outSizes.push_back(sizesE.back());
@@ -314,7 +332,7 @@ void expandForward(ForwardOp op) {
                    outSizes, element, std::nullopt,
                    [&](OpBuilder &builder, Location loc, ValueRange args) {
                      return normalize(builder, loc, args[0], args[1], element);
-                   });
+                   }, "e");
   SmallVector<Value> results = {heads.join(b, o, op.getOutput().getType())};
   if (op.getLse()) {
     Value lse = s.emit(
@@ -340,6 +358,10 @@ void expandSoftmax(SoftmaxOp op) {
       tensor::getMixedSizes(s.b, s.b.getLoc(), op.getInput());
   SmallVector<unsigned> points = llvm::to_vector(llvm::seq(rank));
   SmallVector<unsigned> rows = llvm::to_vector(llvm::seq(rank - 1));
+  for (unsigned dim = 0; dim < rank; ++dim)
+    s.names.push_back(dim == rank - 1 ? "j" : dim + 2 == rank ? "i" : "b");
+  for (unsigned dim = 0; dim + 2 < rank; ++dim)
+    s.names[dim] = StringAttr::get(op.getContext(), "b" + Twine(dim)).getValue();
   auto indices = [&](OpBuilder &builder, Location loc) {
     SmallVector<Value> result;
     for (unsigned loop : points)

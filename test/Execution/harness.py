@@ -100,13 +100,15 @@ def run_case(case, options):
 
 
 def parse_only(case, options):
-    """Only that the IR of the case is what the dialect accepts."""
+    """Only that attn-opt accepts the IR of the case (and runs passes on it)."""
     folder = tempfile.mkdtemp(prefix="case-", dir=options.work)
     command, _ = prepare(case, folder)
-    done = subprocess.run([options.attn_opt, command[0], "-o", os.devnull], capture_output=True, text=True)
-    shutil.rmtree(folder) if done.returncode == 0 else None
-    problems = [done.stderr.strip()] if done.returncode else []
-    return problems, {}, shlex.join([options.attn_opt, command[0]])
+    command = [options.attn_opt, command[0], "-o", os.devnull] + shlex.split(options.passes)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
+    if done.returncode == 0:
+        shutil.rmtree(folder)
+    problems = [f"exit status {done.returncode}: {done.stderr.strip()[-600:]}"] if done.returncode else []
+    return problems, {}, shlex.join(command)
 
 
 def select(options):
@@ -138,7 +140,8 @@ def main():
     parser.add_argument("--work", help="folder for the cases' files")
     parser.add_argument("--keep", action="store_true", help="keep the files of good cases")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--parse-only", action="store_true")
+    parser.add_argument("--parse-only", action="store_true", help="stop after attn-opt")
+    parser.add_argument("--passes", default="", help="with --parse-only: options of attn-opt")
     parser.add_argument("-v", "--verbose", action="store_true", help="figures of every case")
     options = parser.parse_args()
     chosen = select(options)

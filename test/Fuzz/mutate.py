@@ -47,16 +47,20 @@ TYPES = ["f32", "f64", "f16", "bf16", "i1", "i8", "i32", "i64", "index", "none",
 ELEMENT = {"f32", "f64", "f16", "bf16", "i1", "i8", "i16", "i32", "i64", "index"}
 
 # Parse and verify; then whatever is a pass of this build (see known_passes).
+_DERIVE = ["--attn-expand", "--attn-fuse-reductions"]
 PIPELINES = [
     [],
     ["--canonicalize", "--cse"],
-    ["--attn-expand"],
     ["--attn-expand", "--canonicalize"],
-    ["--attn-expand", "--attn-fuse-reductions"],
-    ["--attn-expand", "--attn-fuse-reductions", "--attn-tile-nest"],
-    ["--attn-expand", "--attn-fuse-reductions", "--attn-tile-nest", "--attn-project-masks"],
+    _DERIVE,
+    _DERIVE + ["--attn-tile-nest"],
+    _DERIVE + ["--attn-tile-nest", "--canonicalize", "--attn-project-masks", "--attn-count-tiles"],
+    ["--attn-project-masks"],
     ["--attn-print-dependences"],
-    ["--attn-to-llvm-cpu"],
+    ["--attn-hoist-invariants", "--attn-fuse-loops"],
+    ["--attn-interchange-loops"],
+    ["--attn-parallelize-loops"],
+    ["--attn-emit-shape-function"],
 ]
 SEPARATOR = "\n// -----\n"
 

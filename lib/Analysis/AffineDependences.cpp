@@ -204,8 +204,9 @@ void GraphBuilder::addMemoryDependences(const Access &source, const Access &sink
   auto shared = graph.getSharedLoops(source.statement, sink.statement);
   bool decidable = source.affine && sink.affine &&
                    source.memref == sink.memref && source.base;
-  Value base = source.base == sink.base ? source.base : Value();
-  for (unsigned depth = getFirstLivingDepth(base, graph, shared);
+  for (unsigned depth =
+           std::max(getFirstLivingDepth(source.base, graph, shared),
+                    getFirstLivingDepth(sink.base, graph, shared));
        depth <= shared.size(); ++depth) {
     if (decidable) {
       affine::MemRefAccess from(source.op), to(sink.op);
@@ -261,32 +262,34 @@ static std::optional<Distance> getCrossDistance(Operation *from, Operation *to,
   if (failed(affine::MemRefAccess(from).getAccessRelation(source)) ||
       failed(affine::MemRefAccess(to).getAccessRelation(sink)))
     return Distance::unknown();
+  // Source iteration -> element -> sink iteration.
   sink.inverse();
-  source.mergeAndCompose(sink);
-  unsigned numSource = source.getNumDomainVars(),
-           numSink = source.getNumRangeVars();
+  sink.mergeAndCompose(source);
+  IntegerRelation &meets = sink;
+  unsigned numSource = meets.getNumDomainVars(),
+           numSink = meets.getNumRangeVars();
   if (depth >= numSource || depth >= numSink)
     return Distance::unknown();
-  source.convertVarKind(VarKind::Domain, 0, numSource, VarKind::Range, 0);
+  meets.convertVarKind(VarKind::Domain, 0, numSource, VarKind::Range, 0);
   for (unsigned outer = 0; outer < depth; ++outer) {
-    SmallVector<int64_t> same(source.getNumCols(), 0);
+    SmallVector<int64_t> same(meets.getNumCols(), 0);
     same[outer] = 1;
     same[numSource + outer] = -1;
-    source.addEquality(same);
+    meets.addEquality(same);
   }
-  if (source.isEmpty())
+  if (meets.isEmpty())
     return std::nullopt;
-  unsigned difference = source.insertVar(VarKind::Range, 0);
-  SmallVector<int64_t> equation(source.getNumCols(), 0);
+  unsigned difference = meets.insertVar(VarKind::Range, 0);
+  SmallVector<int64_t> equation(meets.getNumCols(), 0);
   equation[difference] = 1;
   equation[1 + depth] = 1;
   equation[1 + numSource + depth] = -1;
-  source.addEquality(equation);
-  source.projectOut(1, source.getNumVars() - 1);
-  if (source.isEmpty())
+  meets.addEquality(equation);
+  meets.projectOut(1, meets.getNumVars() - 1);
+  if (meets.isEmpty())
     return std::nullopt;
-  return Distance{source.getConstantBound64(BoundType::LB, difference),
-                  source.getConstantBound64(BoundType::UB, difference)};
+  return Distance{meets.getConstantBound64(BoundType::LB, difference),
+                  meets.getConstantBound64(BoundType::UB, difference)};
 }
 
 std::vector<Dependence>

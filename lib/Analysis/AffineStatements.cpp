@@ -189,13 +189,13 @@ static Operation *getOnlyUser(Operation *op) {
 /// associative operation, and one of its operands is the old value.
 static std::optional<std::pair<std::string, Value>>
 matchCombiner(Operation *root, ArrayRef<Operation *> members,
-              llvm::function_ref<bool(Value)> isLoaded) {
+              llvm::function_ref<bool(Value)> isOld) {
   StringRef name = getCombinerName(root);
   if (name.empty())
     return std::nullopt;
   for (OpOperand &operand : root->getOpOperands()) {
     Value old = operand.get();
-    if (!isLoaded(old))
+    if (!isOld(old))
       continue;
     // The term must not depend on the old value.
     unsigned uses = 0;
@@ -337,12 +337,26 @@ void AffineStatements::addComputation(ArrayRef<Operation *> members) {
   statement.label = "compute";
   for (Operation *member : members)
     statement.label += " " + member->getName().stripDialect().str();
-  auto isLoaded = [&](Value value) {
-    return isa_and_nonnull<affine::AffineLoadOp>(value.getDefiningOp());
+  // The old value is loaded, or carried by the loop from this very statement.
+  auto isCarried = [&](Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    auto loop = argument ? dyn_cast<affine::AffineForOp>(
+                               argument.getOwner()->getParentOp())
+                         : affine::AffineForOp();
+    return loop && argument != loop.getInductionVar() &&
+           loop.getYieldedValues()[argument.getArgNumber() - 1]
+                   .getDefiningOp() == members.back();
   };
-  if (auto match = matchCombiner(members.back(), members, isLoaded)) {
+  auto isOld = [&](Value value) {
+    return isa_and_nonnull<affine::AffineLoadOp>(value.getDefiningOp()) ||
+           isCarried(value);
+  };
+  if (auto match = matchCombiner(members.back(), members, isOld)) {
     auto found = statementOf.find(match->second.getDefiningOp());
-    if (found != statementOf.end())
+    if (isCarried(match->second))
+      statement.combiner =
+          Combiner{match->first, unsigned(graph.getStatements().size()), true, true};
+    else if (found != statementOf.end())
       statement.combiner = Combiner{match->first, found->second, true, true};
   }
   add(std::move(statement));

@@ -239,7 +239,10 @@ std::optional<Violation> DependenceGraph::findDistributionViolation(
     for (unsigned from = 1; from < groups.size(); ++from)
       for (unsigned to = 0; to < from; ++to)
         if (llvm::is_contained(groups[from], dependence.source) &&
-            llvm::is_contained(groups[to], dependence.sink))
+            llvm::is_contained(groups[to], dependence.sink) &&
+            // A value that is computed again where it is used.
+            (dependence.throughMemory || dependence.carrier ||
+             !llvm::is_contained(groups[to], dependence.source)))
           return Violation{&dependence, {}, {}};
   }
   return std::nullopt;

@@ -63,6 +63,25 @@ static std::string describeTail(const DependenceGraph &graph,
   return tail;
 }
 
+void DependenceGraph::printOrders(llvm::raw_ostream &os) const {
+  if (loops.size() < 2)
+    return;
+  os << "orders:\n";
+  // A vector stays non-negative in every order if no entry can be negative;
+  // if one can, the order that puts it first is illegal.
+  bool any = false;
+  for (const Dependence &dependence : dependences)
+    if (llvm::any_of(dependence.vector,
+                     [](const Distance &d) { return d.mayBeNegative(); })) {
+      os << "  bounded by the " << describe(dependence) << "\n";
+      any = true;
+    }
+  if (!any)
+    os << "  no vector forbids any order of "
+       << formatLoops(llvm::to_vector(llvm::seq<unsigned>(0, loops.size())))
+       << "\n";
+}
+
 void DependenceGraph::print(llvm::raw_ostream &os,
                             llvm::StringRef title) const {
   os << "dependences of " << title << "\n";
@@ -81,6 +100,7 @@ void DependenceGraph::print(llvm::raw_ostream &os,
        << (component.carriers.empty() ? "no loop"
                                       : formatLoops(component.carriers))
        << "\n";
+  printOrders(os);
   os << "loops:\n";
   for (unsigned loop = 0; loop < loops.size(); ++loop) {
     auto carried = getCarriedBy(loop);

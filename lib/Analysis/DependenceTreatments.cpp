@@ -82,9 +82,10 @@ llvm::SmallVector<llvm::SmallVector<unsigned>>
 joinParallel(const DependenceGraph &graph, unsigned loop,
              llvm::ArrayRef<llvm::SmallVector<unsigned>> groups) {
   auto carries = [&](llvm::ArrayRef<unsigned> group) {
-    return llvm::any_of(graph.getCarriedBy(loop), [&](const Dependence *d) {
-      return llvm::is_contained(group, d->source) &&
-             llvm::is_contained(group, d->sink);
+    return llvm::any_of(graph.getDependences(), [&](const Dependence &d) {
+      return (d.carrier == loop || llvm::is_contained(d.separated, loop)) &&
+             llvm::is_contained(group, d.source) &&
+             llvm::is_contained(group, d.sink);
     });
   };
   llvm::SmallVector<llvm::SmallVector<unsigned>> result;
@@ -172,6 +173,10 @@ DependenceGraph::getTreatments(unsigned loop, const Component &component) const 
     if (isInLoop(s, loop) && llvm::none_of(components, [&](const Component &c) {
           return llvm::is_contained(c.carriers, loop) &&
                  llvm::is_contained(c.statements, s);
+        }) &&
+        llvm::none_of(dependences, [&](const Dependence &d) {
+          // It waits for the whole loop.
+          return d.sink == s && llvm::is_contained(d.separated, loop);
         }))
       outside.push_back(s);
   result.push_back({"ordered-turnstile", true,

@@ -20,7 +20,8 @@ llvm::Error attn::makeError(Operation *op, const llvm::Twine &message) {
   std::string text;
   llvm::raw_string_ostream os(text);
   if (auto loc = op->getLoc()->findInstanceOf<FileLineColLoc>())
-    os << loc.getFilename().getValue() << ":" << loc.getLine() << ":" << loc.getColumn() << ": ";
+    os << loc.getFilename().getValue() << ":" << loc.getLine() << ":"
+       << loc.getColumn() << ": ";
   os << "'" << op->getName() << "' " << message;
   return llvm::createStringError(text);
 }
@@ -29,7 +30,8 @@ namespace {
 /// A score or mask region with its captures.
 class ScalarRegion {
 public:
-  static llvm::Expected<ScalarRegion> create(Region &region, ArrayRef<bool> varying,
+  static llvm::Expected<ScalarRegion> create(Region &region,
+                                             ArrayRef<bool> varying,
                                              ValueRange captures, Lookup lookup,
                                              Precision precision) {
     ScalarRegion result;
@@ -53,12 +55,15 @@ public:
       result.scalars[argument] = slot;
     }
     ScalarProgram::Environment environment;
-    environment.tensor = [&](Value value) { return result.tensors.lookup(value); };
+    environment.tensor = [&](Value value) {
+      return result.tensors.lookup(value);
+    };
     environment.scalar = [&](Value value) -> const Slot * {
       auto it = result.scalars.find(value);
       return it == result.scalars.end() ? nullptr : &it->second;
     };
-    auto program = ScalarProgram::compile(block, varying, precision, environment);
+    auto program =
+        ScalarProgram::compile(block, varying, precision, environment);
     if (!program)
       return program.takeError();
     result.program = std::move(*program);
@@ -91,7 +96,8 @@ public:
   }
   bool any() const { return failed.load(std::memory_order_relaxed); }
   llvm::Error take() const {
-    return fault.op ? makeError(fault.op, fault.message) : llvm::Error::success();
+    return fault.op ? makeError(fault.op, fault.message)
+                    : llvm::Error::success();
   }
 
 private:
@@ -102,7 +108,8 @@ private:
 } // namespace
 
 /// Runs body(index) for 0..count-1 on the shared threads.
-static void forEachParallel(int64_t count, llvm::function_ref<void(int64_t)> body) {
+static void forEachParallel(int64_t count,
+                            llvm::function_ref<void(int64_t)> body) {
   ThreadPool::shared().parallelFor(
       count,
       [](int64_t index, void *context) {
@@ -119,8 +126,8 @@ struct RowState {
 
 /// Sets the indices of a row and runs what is fixed along it. `first` is the
 /// position of the first index among the program's arguments.
-static bool startRow(const ScalarRegion &region, std::vector<Slot> &slots, unsigned first,
-                     ArrayRef<int64_t> indices, Fault &fault) {
+static bool startRow(const ScalarRegion &region, std::vector<Slot> &slots,
+                     unsigned first, ArrayRef<int64_t> indices, Fault &fault) {
   if (!region)
     return true;
   for (auto [position, index] : llvm::enumerate(indices))
@@ -129,8 +136,8 @@ static bool startRow(const ScalarRegion &region, std::vector<Slot> &slots, unsig
 }
 
 /// Which keys of the row are kept.
-static bool fillMask(const ScalarRegion &mask, RowState &state, unsigned numLeading,
-                     int64_t length, Fault &fault) {
+static bool fillMask(const ScalarRegion &mask, RowState &state,
+                     unsigned numLeading, int64_t length, Fault &fault) {
   state.keep.assign(length, 1);
   if (!mask)
     return true;
@@ -147,8 +154,8 @@ static bool fillMask(const ScalarRegion &mask, RowState &state, unsigned numLead
 
 /// Applies the score region to the kept elements of a row.
 template <typename T>
-static bool applyScore(const ScalarRegion &score, RowState &state, unsigned numLeading,
-                       std::vector<T> &row, Fault &fault) {
+static bool applyScore(const ScalarRegion &score, RowState &state,
+                       unsigned numLeading, std::vector<T> &row, Fault &fault) {
   if (!score)
     return true;
   Slot *slots = state.score.data();
@@ -168,7 +175,8 @@ static bool applyScore(const ScalarRegion &score, RowState &state, unsigned numL
 
 /// The maximum over the kept elements; NaN where one of them is.
 template <typename T>
-static T rowMaximum(const std::vector<T> &row, const std::vector<uint8_t> &keep) {
+static T rowMaximum(const std::vector<T> &row,
+                    const std::vector<uint8_t> &keep) {
   T maximum = -std::numeric_limits<T>::infinity();
   for (size_t j = 0; j < row.size(); ++j)
     if (keep[j] && !(row[j] <= maximum))
@@ -184,8 +192,9 @@ namespace {
 template <typename T> class Forward {
 public:
   Forward(ForwardOp op, Lookup lookup, Precision precision)
-      : op(op), lookup(lookup), precision(precision), query(lookup(op.getQuery())),
-        key(lookup(op.getKey())), value(lookup(op.getValue())) {}
+      : op(op), lookup(lookup), precision(precision),
+        query(lookup(op.getQuery())), key(lookup(op.getKey())),
+        value(lookup(op.getValue())) {}
 
   llvm::Expected<std::vector<RefTensorPtr>> run();
 
@@ -193,8 +202,8 @@ private:
   llvm::Error checkShapes();
   void copyKeysAndValues();
   void computeRows(int64_t chunk, FirstFault &faults);
-  bool computeRow(int64_t b, int64_t h, int64_t i, RowState &state, std::vector<T> &row,
-                  std::vector<T> &sum, Fault &fault);
+  bool computeRow(int64_t b, int64_t h, int64_t i, RowState &state,
+                  std::vector<T> &row, std::vector<T> &sum, Fault &fault);
 
   ForwardOp op;
   Lookup lookup;
@@ -217,18 +226,22 @@ template <typename T> llvm::Error Forward<T>::checkShapes() {
   keyHeads = key->shape[1];
   keys = key->shape[2];
   valueDepth = value->shape[3];
-  if (key->shape[0] != batch || value->shape[0] != batch || value->shape[1] != keyHeads ||
-      value->shape[2] != keys || key->shape[3] != depth)
-    return makeError(op, "expected shapes that agree, got " + formatShape(query->shape) +
-                             ", " + formatShape(key->shape) + " and " +
+  if (key->shape[0] != batch || value->shape[0] != batch ||
+      value->shape[1] != keyHeads || value->shape[2] != keys ||
+      key->shape[3] != depth)
+    return makeError(op, "expected shapes that agree, got " +
+                             formatShape(query->shape) + ", " +
+                             formatShape(key->shape) + " and " +
                              formatShape(value->shape));
   if (keyHeads == 0 ? heads != 0 : heads % keyHeads != 0)
-    return makeError(op, "expected query heads to be a multiple of key heads, got " +
-                             llvm::Twine(heads) + " and " + llvm::Twine(keyHeads));
+    return makeError(
+        op, "expected query heads to be a multiple of key heads, got " +
+                llvm::Twine(heads) + " and " + llvm::Twine(keyHeads));
   if (sink && sink->shape[0] != heads)
-    return makeError(op, "expected sink to have one element per query head, got " +
-                             llvm::Twine(sink->shape[0]) + " for " + llvm::Twine(heads) +
-                             " heads");
+    return makeError(op,
+                     "expected sink to have one element per query head, got " +
+                         llvm::Twine(sink->shape[0]) + " for " +
+                         llvm::Twine(heads) + " heads");
   return llvm::Error::success();
 }
 
@@ -246,7 +259,8 @@ template <typename T> void Forward<T>::copyKeysAndValues() {
 
 template <typename T>
 bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state,
-                            std::vector<T> &row, std::vector<T> &sum, Fault &fault) {
+                            std::vector<T> &row, std::vector<T> &sum,
+                            Fault &fault) {
   int64_t position = (b * heads + h) * rows + i;
   int64_t keyHead = b * keyHeads + (keys ? h / (heads / keyHeads) : 0);
   int64_t leading[] = {b, h, i};
@@ -265,7 +279,8 @@ bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state,
     if (!llvm::is_contained(ArrayRef(state.keep).slice(j0, length), 1))
       continue;
     for (int64_t d = 0; d < depth; ++d)
-      addScaled(row.data() + j0, &keysTransposed[(keyHead * depth + d) * keys + j0],
+      addScaled(row.data() + j0,
+                &keysTransposed[(keyHead * depth + d) * keys + j0],
                 T(query->floats[position * depth + d]), length);
   }
   for (T &element : row)
@@ -287,19 +302,23 @@ bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state,
     total += weight;
     if (precision == Precision::SameType)
       weight = T(roundTo(value->kind, double(weight)));
-    addScaled(sum.data(), &values[(keyHead * keys + j) * valueDepth], weight, valueDepth);
+    addScaled(sum.data(), &values[(keyHead * keys + j) * valueDepth], weight,
+              valueDepth);
   }
   for (int64_t e = 0; e < valueDepth; ++e) {
     double element = double(total == T(0) ? T(0) : sum[e] / total);
     output->floats[position * valueDepth + e] =
-        precision == Precision::SameType ? roundTo(output->kind, element) : element;
+        precision == Precision::SameType ? roundTo(output->kind, element)
+                                         : element;
   }
   if (lse)
-    lse->floats[position] = double(total == T(0) ? -infinity : safe + std::log(total));
+    lse->floats[position] =
+        double(total == T(0) ? -infinity : safe + std::log(total));
   return true;
 }
 
-template <typename T> void Forward<T>::computeRows(int64_t chunk, FirstFault &faults) {
+template <typename T>
+void Forward<T>::computeRows(int64_t chunk, FirstFault &faults) {
   if (faults.any())
     return;
   RowState state{score.makeSlots(), mask.makeSlots(), {}};
@@ -307,22 +326,26 @@ template <typename T> void Forward<T>::computeRows(int64_t chunk, FirstFault &fa
   Fault fault;
   int64_t end = std::min((chunk + 1) * rowsPerChunk, batch * heads * rows);
   for (int64_t index = chunk * rowsPerChunk; index < end; ++index) {
-    int64_t i = index % rows, h = index / rows % heads, b = index / rows / heads;
+    int64_t i = index % rows, h = index / rows % heads,
+            b = index / rows / heads;
     if (!computeRow(b, h, i, state, row, sum, fault))
       return faults.report(fault);
   }
 }
 
-template <typename T> llvm::Expected<std::vector<RefTensorPtr>> Forward<T>::run() {
+template <typename T>
+llvm::Expected<std::vector<RefTensorPtr>> Forward<T>::run() {
   if (op.getSink())
     sink = lookup(op.getSink());
   if (llvm::Error error = checkShapes())
     return std::move(error);
-  double exactScale = op.getScaleOperand() ? lookup(op.getScaleOperand())->floats[0]
-                                           : *op.getStaticScale();
+  double exactScale = op.getScaleOperand()
+                          ? lookup(op.getScaleOperand())->floats[0]
+                          : *op.getStaticScale();
   scale = T(exactScale);
-  auto scoreOr = ScalarRegion::create(op.getScore(), {true, false, false, false, true},
-                                      op.getCaptures(), lookup, precision);
+  auto scoreOr =
+      ScalarRegion::create(op.getScore(), {true, false, false, false, true},
+                           op.getCaptures(), lookup, precision);
   if (!scoreOr)
     return scoreOr.takeError();
   score = std::move(*scoreOr);
@@ -332,8 +355,8 @@ template <typename T> llvm::Expected<std::vector<RefTensorPtr>> Forward<T>::run(
     return maskOr.takeError();
   mask = std::move(*maskOr);
 
-  output = std::make_shared<RefTensor>(query->kind,
-                                       ArrayRef<int64_t>{batch, heads, rows, valueDepth});
+  output = std::make_shared<RefTensor>(
+      query->kind, ArrayRef<int64_t>{batch, heads, rows, valueDepth});
   std::vector<RefTensorPtr> results = {output};
   if (op.getLse()) {
     lse = std::make_shared<RefTensor>(
@@ -373,12 +396,12 @@ static llvm::Expected<RefTensorPtr> runSoftmax(SoftmaxOp op, Lookup lookup,
   maskVarying.push_back(true);
   SmallVector<bool> scoreVarying = {true};
   llvm::append_range(scoreVarying, maskVarying);
-  auto score = ScalarRegion::create(op.getScore(), scoreVarying, op.getCaptures(), lookup,
-                                    precision);
+  auto score = ScalarRegion::create(op.getScore(), scoreVarying,
+                                    op.getCaptures(), lookup, precision);
   if (!score)
     return score.takeError();
-  auto mask =
-      ScalarRegion::create(op.getMask(), maskVarying, op.getCaptures(), lookup, precision);
+  auto mask = ScalarRegion::create(op.getMask(), maskVarying, op.getCaptures(),
+                                   lookup, precision);
   if (!mask)
     return mask.takeError();
   auto output = std::make_shared<RefTensor>(input->kind, input->shape);
@@ -408,8 +431,9 @@ static llvm::Expected<RefTensorPtr> runSoftmax(SoftmaxOp op, Lookup lookup,
     }
     for (int64_t j = 0; j < length; ++j) {
       double element = double(total == T(0) ? T(0) : row[j] / total);
-      output->floats[index * length + j] =
-          precision == Precision::SameType ? roundTo(output->kind, element) : element;
+      output->floats[index * length + j] = precision == Precision::SameType
+                                               ? roundTo(output->kind, element)
+                                               : element;
     }
   };
   forEachParallel(length ? input->size() / length : 0, computeRow);

@@ -13,9 +13,10 @@ namespace attn {
 /// Finds the tensor or scalar that a value holds.
 using Lookup = llvm::function_ref<RefTensorPtr(mlir::Value)>;
 
-llvm::Expected<std::vector<RefTensorPtr>> evaluateForward(ForwardOp op, Lookup lookup,
-                                                          Precision precision);
-llvm::Expected<RefTensorPtr> evaluateSoftmax(SoftmaxOp op, Lookup lookup, Precision precision);
+llvm::Expected<std::vector<RefTensorPtr>>
+evaluateForward(ForwardOp op, Lookup lookup, Precision precision);
+llvm::Expected<RefTensorPtr> evaluateSoftmax(SoftmaxOp op, Lookup lookup,
+                                             Precision precision);
 
 /// An error at an op: its location, its name, and what it did.
 llvm::Error makeError(mlir::Operation *op, const llvm::Twine &message);

@@ -27,7 +27,9 @@ struct Interval {
             std::numeric_limits<int64_t>::max() >> (64 - width)};
   }
   bool isPoint() const { return low == high; }
-  bool within(Interval other) const { return low >= other.low && high <= other.high; }
+  bool within(Interval other) const {
+    return low >= other.low && high <= other.high;
+  }
   Interval join(Interval other) const {
     return {std::min(low, other.low), std::max(high, other.high)};
   }
@@ -38,7 +40,8 @@ class RegionReads {
 public:
   RegionReads(Block &block, unsigned firstIndex, ArrayRef<int64_t> extents,
               llvm::DenseMap<Value, RefTensorPtr> captures)
-      : block(block), firstIndex(firstIndex), extents(extents), captures(std::move(captures)) {}
+      : block(block), firstIndex(firstIndex), extents(extents),
+        captures(std::move(captures)) {}
 
   llvm::Error check();
 
@@ -67,7 +70,8 @@ private:
 /// Boxes after which a read counts as not disproved.
 static constexpr int64_t maxBoxes = 200000;
 
-static Interval compareRange(arith::CmpIPredicate predicate, Interval a, Interval b) {
+static Interval compareRange(arith::CmpIPredicate predicate, Interval a,
+                             Interval b) {
   using Predicate = arith::CmpIPredicate;
   auto truth = [](bool always, bool never) {
     return Interval{never ? 0 : -1, always ? -1 : 0};
@@ -106,8 +110,10 @@ static Interval compareRange(arith::CmpIPredicate predicate, Interval a, Interva
 
 /// The smallest and largest of f over the corners of two ranges, or everything
 /// where one of them overflows.
-template <typename Function> static Interval corners(Interval a, Interval b, Function compute) {
-  Interval result = {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+template <typename Function>
+static Interval corners(Interval a, Interval b, Function compute) {
+  Interval result = {std::numeric_limits<int64_t>::max(),
+                     std::numeric_limits<int64_t>::min()};
   for (int64_t x : {a.low, a.high})
     for (int64_t y : {b.low, b.high}) {
       int64_t value;
@@ -119,8 +125,10 @@ template <typename Function> static Interval corners(Interval a, Interval b, Fun
 }
 
 Interval RegionReads::evaluateArithmetic(Operation *op, unsigned width) {
-  Interval a = op->getNumOperands() > 0 ? at(op->getOperand(0)) : Interval::all();
-  Interval b = op->getNumOperands() > 1 ? at(op->getOperand(1)) : Interval::all();
+  Interval a =
+      op->getNumOperands() > 0 ? at(op->getOperand(0)) : Interval::all();
+  Interval b =
+      op->getNumOperands() > 1 ? at(op->getOperand(1)) : Interval::all();
   auto quotient = [](auto round) {
     return [round](int64_t x, int64_t y, int64_t &value) {
       if (y <= 0)
@@ -130,9 +138,15 @@ Interval RegionReads::evaluateArithmetic(Operation *op, unsigned width) {
     };
   };
   return llvm::TypeSwitch<Operation *, Interval>(op)
-      .Case([&](arith::AddIOp) { return corners(a, b, llvm::AddOverflow<int64_t>); })
-      .Case([&](arith::SubIOp) { return corners(a, b, llvm::SubOverflow<int64_t>); })
-      .Case([&](arith::MulIOp) { return corners(a, b, llvm::MulOverflow<int64_t>); })
+      .Case([&](arith::AddIOp) {
+        return corners(a, b, llvm::AddOverflow<int64_t>);
+      })
+      .Case([&](arith::SubIOp) {
+        return corners(a, b, llvm::SubOverflow<int64_t>);
+      })
+      .Case([&](arith::MulIOp) {
+        return corners(a, b, llvm::MulOverflow<int64_t>);
+      })
       .Case([&](arith::MinSIOp) {
         return Interval{std::min(a.low, b.low), std::min(a.high, b.high)};
       })
@@ -140,13 +154,18 @@ Interval RegionReads::evaluateArithmetic(Operation *op, unsigned width) {
         return Interval{std::max(a.low, b.low), std::max(a.high, b.high)};
       })
       .Case([&](arith::DivSIOp) {
-        return corners(a, b, quotient([](int64_t x, int64_t y) { return x / y; }));
+        return corners(a, b,
+                       quotient([](int64_t x, int64_t y) { return x / y; }));
       })
       .Case([&](arith::FloorDivSIOp) {
-        return corners(a, b, quotient(llvm::divideFloorSigned<int64_t>));
+        return corners(a, b, quotient([](int64_t x, int64_t y) {
+                         return llvm::divideFloorSigned(x, y);
+                       }));
       })
       .Case([&](arith::CeilDivSIOp) {
-        return corners(a, b, quotient(llvm::divideCeilSigned<int64_t>));
+        return corners(a, b, quotient([](int64_t x, int64_t y) {
+                         return llvm::divideCeilSigned(x, y);
+                       }));
       })
       .Case<arith::RemSIOp, arith::RemUIOp>([&](Operation *) {
         if (b.low <= 0 || (a.low < 0 && isa<arith::RemUIOp>(op)))
@@ -159,7 +178,9 @@ Interval RegionReads::evaluateArithmetic(Operation *op, unsigned width) {
         if (a.isPoint() && b.isPoint())
           return Interval{a.low & b.low, a.low & b.low};
         if (a.low >= 0 || b.low >= 0)
-          return Interval{0, a.low < 0 ? b.high : b.low < 0 ? a.high : std::min(a.high, b.high)};
+          return Interval{0, a.low < 0   ? b.high
+                             : b.low < 0 ? a.high
+                                         : std::min(a.high, b.high)};
         return Interval::all(width);
       })
       .Case([&](arith::OrIOp) {
@@ -174,17 +195,21 @@ Interval RegionReads::evaluateArithmetic(Operation *op, unsigned width) {
           return Interval{a.low ^ b.low, a.low ^ b.low};
         return Interval::all(width);
       })
-      .Case([&](arith::CmpIOp compare) { return compareRange(compare.getPredicate(), a, b); })
+      .Case([&](arith::CmpIOp compare) {
+        return compareRange(compare.getPredicate(), a, b);
+      })
       .Case([&](arith::SelectOp) {
         Interval c = at(op->getOperand(2));
         return a.low == -1 && a.high == -1 ? b : a.isPoint() ? c : b.join(c);
       })
-      .Case<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>([&](Operation *) { return a; })
+      .Case<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>(
+          [&](Operation *) { return a; })
       .Case<arith::IndexCastUIOp, arith::ExtUIOp>([&](Operation *) {
         unsigned from = op->getOperand(0).getType().getIntOrFloatBitWidth();
         if (a.low >= 0)
           return a;
-        return from >= 63 ? Interval::all() : Interval{0, (int64_t(1) << from) - 1};
+        return from >= 63 ? Interval::all()
+                          : Interval{0, (int64_t(1) << from) - 1};
       })
       .Default([&](Operation *) { return Interval::all(width); });
 }
@@ -262,7 +287,8 @@ void RegionReads::evaluate(ArrayRef<Interval> box, Operation *last) {
   }
 }
 
-RegionReads::Verdict RegionReads::checkBox(tensor::ExtractOp extract, ArrayRef<Interval> box) {
+RegionReads::Verdict RegionReads::checkBox(tensor::ExtractOp extract,
+                                           ArrayRef<Interval> box) {
   evaluate(box, extract);
   RefTensorPtr tensor = captures.lookup(extract.getTensor());
   Verdict verdict = Verdict::Inside;
@@ -273,8 +299,10 @@ RegionReads::Verdict RegionReads::checkBox(tensor::ExtractOp extract, ArrayRef<I
       continue;
     if (index.high < 0 || index.low >= size) {
       // Outside for every point of the box.
-      outside = "reads outside of its capture of " + formatShape(tensor->shape) + ": index " +
-                std::to_string(index.low) + " in dimension " + std::to_string(dim);
+      outside = "reads outside of its capture of " +
+                formatShape(tensor->shape) + ": index " +
+                std::to_string(index.low) + " in dimension " +
+                std::to_string(dim);
       return Verdict::Outside;
     }
     verdict = Verdict::Unknown;
@@ -317,7 +345,8 @@ llvm::Error RegionReads::checkExtract(tensor::ExtractOp extract) {
         longest = dim;
     if (longest == box.size())
       continue; // depends on the score or on what is not known here
-    int64_t middle = box[longest].low + (box[longest].high - box[longest].low) / 2;
+    int64_t middle =
+        box[longest].low + (box[longest].high - box[longest].low) / 2;
     SmallVector<Interval, 4> upper = box;
     upper[longest].low = middle + 1;
     box[longest].high = middle;
@@ -336,20 +365,23 @@ llvm::Error RegionReads::check() {
   return llvm::Error::success();
 }
 
-llvm::Error attn::checkCaptureReads(func::FuncOp function, ArrayRef<RefTensorPtr> arguments) {
+llvm::Error attn::checkCaptureReads(func::FuncOp function,
+                                    ArrayRef<RefTensorPtr> arguments) {
   auto known = [&](Value value) -> RefTensorPtr {
     auto argument = dyn_cast<BlockArgument>(value);
     bool ours = argument && argument.getOwner() == &function.getBody().front();
     return ours ? arguments[argument.getArgNumber()] : nullptr;
   };
-  auto check = [&](Region &region, unsigned firstIndex, ArrayRef<int64_t> extents,
+  auto check = [&](Region &region, unsigned firstIndex,
+                   ArrayRef<int64_t> extents,
                    ValueRange captures) -> llvm::Error {
     if (region.empty())
       return llvm::Error::success();
     Block &block = region.front();
     llvm::DenseMap<Value, RefTensorPtr> values;
     for (auto [argument, capture] :
-         llvm::zip(block.getArguments().drop_front(firstIndex + extents.size()), captures))
+         llvm::zip(block.getArguments().drop_front(firstIndex + extents.size()),
+                   captures))
       values[argument] = known(capture);
     return RegionReads(block, firstIndex, extents, values).check();
   };
@@ -359,10 +391,12 @@ llvm::Error attn::checkCaptureReads(func::FuncOp function, ArrayRef<RefTensorPtr
     Region *score = nullptr, *mask = nullptr;
     ValueRange captures;
     if (auto forward = dyn_cast<ForwardOp>(op)) {
-      RefTensorPtr query = known(forward.getQuery()), key = known(forward.getKey());
+      RefTensorPtr query = known(forward.getQuery()),
+                   key = known(forward.getKey());
       if (!query || !key)
         return WalkResult::advance();
-      extents = {query->shape[0], query->shape[1], query->shape[2], key->shape[2]};
+      extents = {query->shape[0], query->shape[1], query->shape[2],
+                 key->shape[2]};
       score = &forward.getScore();
       mask = &forward.getMask();
       captures = forward.getCaptures();

@@ -10,20 +10,22 @@
 #define ATTN_CLONES
 #endif
 
-ATTN_CLONES void attn::addScaled(float *__restrict target, const float *__restrict source,
-                                 float factor, int64_t length) {
+ATTN_CLONES void attn::addScaled(float *__restrict target,
+                                 const float *__restrict source, float factor,
+                                 int64_t length) {
   for (int64_t i = 0; i < length; ++i)
     target[i] += factor * source[i];
 }
 
-ATTN_CLONES void attn::addScaled(double *__restrict target, const double *__restrict source,
-                                 double factor, int64_t length) {
+ATTN_CLONES void attn::addScaled(double *__restrict target,
+                                 const double *__restrict source, double factor,
+                                 int64_t length) {
   for (int64_t i = 0; i < length; ++i)
     target[i] += factor * source[i];
 }
 
-void attn::addScaled(long double *target, const long double *source, long double factor,
-                     int64_t length) {
+void attn::addScaled(long double *target, const long double *source,
+                     long double factor, int64_t length) {
   for (int64_t i = 0; i < length; ++i)
     target[i] += factor * source[i];
 }

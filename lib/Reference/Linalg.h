@@ -14,7 +14,8 @@ namespace attn {
 /// one point after the other.
 llvm::Expected<std::vector<RefTensorPtr>>
 evaluateLinalg(mlir::linalg::LinalgOp op, Lookup lookup,
-               const ScalarProgram::Environment &environment, Precision precision);
+               const ScalarProgram::Environment &environment,
+               Precision precision);
 
 } // namespace attn
 

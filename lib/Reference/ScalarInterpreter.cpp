@@ -27,25 +27,29 @@ static int64_t signExtend(uint64_t value, unsigned width) {
   return int64_t(value << (64 - width)) >> (64 - width);
 }
 static uint64_t zeroExtend(int64_t value, unsigned width) {
-  return width == 64 ? uint64_t(value) : uint64_t(value) & ((uint64_t(1) << width) - 1);
+  return width == 64 ? uint64_t(value)
+                     : uint64_t(value) & ((uint64_t(1) << width) - 1);
 }
 
-bool ScalarProgram::run(const std::vector<Instruction> &code, Slot *slots, Fault &fault) {
+bool ScalarProgram::run(const std::vector<Instruction> &code, Slot *slots,
+                        Fault &fault) {
   for (const Instruction &instruction : code)
     if (!step(instruction, slots, fault))
       return false;
   return true;
 }
 
-bool ScalarProgram::extract(const Instruction &instruction, Slot *slots, Fault &fault) {
+bool ScalarProgram::extract(const Instruction &instruction, Slot *slots,
+                            Fault &fault) {
   const RefTensor &tensor = *instruction.tensor;
   int64_t position = 0;
   for (auto [dim, slot] : llvm::enumerate(instruction.indices)) {
     int64_t index = slots[slot].i, size = tensor.shape[dim];
     if (uint64_t(index) >= uint64_t(size)) {
       fault.op = instruction.op;
-      fault.message = "reads outside of a tensor of " + formatShape(tensor.shape) +
-                      ": index " + std::to_string(index) + " in dimension " +
+      fault.message = "reads outside of a tensor of " +
+                      formatShape(tensor.shape) + ": index " +
+                      std::to_string(index) + " in dimension " +
                       std::to_string(dim);
       return false;
     }
@@ -58,8 +62,10 @@ bool ScalarProgram::extract(const Instruction &instruction, Slot *slots, Fault &
   return true;
 }
 
-bool ScalarProgram::divide(const Instruction &instruction, Slot *slots, Fault &fault) {
-  int64_t a = slots[instruction.operands[0]].i, b = slots[instruction.operands[1]].i;
+bool ScalarProgram::divide(const Instruction &instruction, Slot *slots,
+                           Fault &fault) {
+  int64_t a = slots[instruction.operands[0]].i,
+          b = slots[instruction.operands[1]].i;
   unsigned width = instruction.width;
   uint64_t ua = zeroExtend(a, width), ub = zeroExtend(b, width);
   if (b == 0) {
@@ -103,7 +109,8 @@ bool ScalarProgram::divide(const Instruction &instruction, Slot *slots, Fault &f
   return true;
 }
 
-static bool compareIntegers(uint8_t predicate, int64_t a, int64_t b, unsigned width) {
+static bool compareIntegers(uint8_t predicate, int64_t a, int64_t b,
+                            unsigned width) {
   uint64_t ua = zeroExtend(a, width), ub = zeroExtend(b, width);
   switch (mlir::arith::CmpIPredicate(predicate)) {
   case mlir::arith::CmpIPredicate::eq:
@@ -170,9 +177,11 @@ static bool compareFloats(uint8_t predicate, double a, double b) {
   return false;
 }
 
-int64_t ScalarProgram::integerOp(const Instruction &instruction, const Slot *slots) {
+int64_t ScalarProgram::integerOp(const Instruction &instruction,
+                                 const Slot *slots) {
   unsigned width = instruction.width;
-  int64_t a = slots[instruction.operands[0]].i, b = slots[instruction.operands[1]].i;
+  int64_t a = slots[instruction.operands[0]].i,
+          b = slots[instruction.operands[1]].i;
   uint64_t ua = uint64_t(a), ub = uint64_t(b);
   bool inRange = zeroExtend(b, width) < width;
   switch (instruction.code) {
@@ -218,15 +227,17 @@ static double minimum(double a, double b) {
   return a < b ? a : b;
 }
 
-double ScalarProgram::floatOp(const Instruction &instruction, const Slot *slots) {
-  double a = slots[instruction.operands[0]].f, b = slots[instruction.operands[1]].f;
+double ScalarProgram::floatOp(const Instruction &instruction,
+                              const Slot *slots) {
+  double a = slots[instruction.operands[0]].f,
+         b = slots[instruction.operands[1]].f;
   switch (instruction.code) {
-#define CASE(CODE, VALUE)                                                                \
-  case Opcode::CODE:                                                                     \
+#define CASE(CODE, VALUE)                                                      \
+  case Opcode::CODE:                                                           \
     return VALUE;
     CASE(AddF, a + b)
     CASE(SubF, a - b)
-    CASE(MulF, a *b)
+    CASE(MulF, a * b)
     CASE(DivF, a / b)
     CASE(RemF, std::fmod(a, b))
     CASE(NegF, -a)
@@ -272,9 +283,11 @@ double ScalarProgram::floatOp(const Instruction &instruction, const Slot *slots)
   }
 }
 
-bool ScalarProgram::step(const Instruction &instruction, Slot *slots, Fault &fault) {
+bool ScalarProgram::step(const Instruction &instruction, Slot *slots,
+                         Fault &fault) {
   Slot &target = slots[instruction.target];
-  const Slot &a = slots[instruction.operands[0]], &b = slots[instruction.operands[1]];
+  const Slot &a = slots[instruction.operands[0]],
+             &b = slots[instruction.operands[1]];
   unsigned width = instruction.width;
   switch (instruction.code) {
   case Opcode::Extract:
@@ -284,7 +297,8 @@ bool ScalarProgram::step(const Instruction &instruction, Slot *slots, Fault &fau
     target = a.i ? b : slots[instruction.operands[2]];
     return true;
   case Opcode::CmpI:
-    target.i = -int64_t(compareIntegers(instruction.predicate, a.i, b.i, width));
+    target.i =
+        -int64_t(compareIntegers(instruction.predicate, a.i, b.i, width));
     return true;
   case Opcode::CmpF:
     target.i = -int64_t(compareFloats(instruction.predicate, a.f, b.f));

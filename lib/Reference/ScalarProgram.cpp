@@ -45,6 +45,9 @@ ScalarProgram::Opcode ScalarProgram::findOpcode(StringRef name) {
 }
 
 struct ScalarProgram::Compiler {
+  Compiler(Precision precision, const Environment &environment)
+      : precision(precision), environment(environment) {}
+
   Precision precision;
   const Environment &environment;
   ScalarProgram program;
@@ -105,7 +108,8 @@ struct ScalarProgram::Compiler {
   }
 
   /// Affine expressions become integer instructions.
-  unsigned expression(AffineExpr expr, ValueRange operands, unsigned numDims, Operation *op) {
+  unsigned expression(AffineExpr expr, ValueRange operands, unsigned numDims,
+                      Operation *op) {
     if (auto constant = dyn_cast<AffineConstantExpr>(expr))
       return addConstant(constant.getValue());
     if (auto dim = dyn_cast<AffineDimExpr>(expr))
@@ -136,8 +140,9 @@ struct ScalarProgram::Compiler {
     return emit(code, op, {a, b}, ElementKind::I64);
   }
 
-  unsigned emit(Opcode code, Operation *op, ArrayRef<unsigned> operands, ElementKind kind,
-                const RefTensor *tensor = nullptr, ArrayRef<unsigned> indices = {}) {
+  unsigned emit(Opcode code, Operation *op, ArrayRef<unsigned> operands,
+                ElementKind kind, const RefTensor *tensor = nullptr,
+                ArrayRef<unsigned> indices = {}) {
     Instruction instruction = {};
     instruction.code = code;
     instruction.op = op;
@@ -172,7 +177,8 @@ struct ScalarProgram::Compiler {
         return fail(op);
     } else if (auto index = dyn_cast<linalg::IndexOp>(op)) {
       known = program.firstExtra + index.getDim();
-    } else if (op->hasTrait<OpTrait::ConstantLike>() && op->getNumResults() == 1) {
+    } else if (op->hasTrait<OpTrait::ConstantLike>() &&
+               op->getNumResults() == 1) {
       Attribute value;
       if (!matchPattern(op, m_Constant(&value)) || !(known = constant(value)))
         return fail(op);
@@ -187,7 +193,8 @@ struct ScalarProgram::Compiler {
   llvm::Error addInstruction(Operation *op) {
     if (op->getNumResults() != 1)
       return fail(op);
-    std::optional<ElementKind> kind = getElementKind(getElementTypeOrSelf(op->getResult(0)));
+    std::optional<ElementKind> kind =
+        getElementKind(getElementTypeOrSelf(op->getResult(0)));
     if (!kind)
       return fail(op);
     if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
@@ -200,7 +207,8 @@ struct ScalarProgram::Compiler {
       const RefTensor *tensor = environment.tensor(extract.getTensor());
       if (!tensor)
         return fail(op);
-      slots[op->getResult(0)] = emit(Opcode::Extract, op, {}, *kind, tensor, indices);
+      slots[op->getResult(0)] =
+          emit(Opcode::Extract, op, {}, *kind, tensor, indices);
       return llvm::Error::success();
     }
     SmallVector<unsigned> operands;
@@ -222,10 +230,10 @@ struct ScalarProgram::Compiler {
       code = Opcode::SelectF;
     // Conversions and comparisons need the operand's width.
     unsigned target = emit(code, op, operands, *kind);
-    std::vector<Instruction> &code_ = varies[target] ? program.point : program.row;
-    Instruction &instruction = code_.back();
-    if (code == Opcode::CmpI || code == Opcode::ExtUI || code == Opcode::UIToFP ||
-        code == Opcode::IndexCastUI) {
+    Instruction &instruction =
+        (varies[target] ? program.point : program.row).back();
+    if (code == Opcode::CmpI || code == Opcode::ExtUI ||
+        code == Opcode::UIToFP || code == Opcode::IndexCastUI) {
       Type from = getElementTypeOrSelf(op->getOperand(0));
       instruction.width = from.isIndex() ? 64 : from.getIntOrFloatBitWidth();
     }
@@ -235,9 +243,10 @@ struct ScalarProgram::Compiler {
 };
 
 llvm::Expected<ScalarProgram>
-ScalarProgram::compile(Block &block, ArrayRef<bool> varying, Precision precision,
-                       const Environment &environment, unsigned extra) {
-  Compiler compiler{precision, environment, {}, {}, {}};
+ScalarProgram::compile(Block &block, ArrayRef<bool> varying,
+                       Precision precision, const Environment &environment,
+                       unsigned extra) {
+  Compiler compiler(precision, environment);
   for (auto [argument, varies] : llvm::zip(block.getArguments(), varying)) {
     unsigned slot = compiler.addSlot(varies);
     compiler.slots[argument] = slot;
@@ -259,9 +268,10 @@ ScalarProgram::compile(Block &block, ArrayRef<bool> varying, Precision precision
   return std::move(compiler.program);
 }
 
-llvm::Expected<ScalarProgram> ScalarProgram::compile(Operation *op, Precision precision,
-                                                     const Environment &environment) {
-  Compiler compiler{precision, environment, {}, {}, {}};
+llvm::Expected<ScalarProgram>
+ScalarProgram::compile(Operation *op, Precision precision,
+                       const Environment &environment) {
+  Compiler compiler(precision, environment);
   if (llvm::Error error = compiler.add(op))
     return std::move(error);
   compiler.program.results.push_back(compiler.slots[op->getResult(0)]);

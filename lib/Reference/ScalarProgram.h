@@ -30,19 +30,24 @@ class ScalarProgram {
 public:
   /// What the values defined outside of the program are.
   struct Environment {
-    std::function<const RefTensor *(mlir::Value)> tensor = [](mlir::Value) { return nullptr; };
-    std::function<const Slot *(mlir::Value)> scalar = [](mlir::Value) { return nullptr; };
+    std::function<const RefTensor *(mlir::Value)> tensor = [](mlir::Value) {
+      return nullptr;
+    };
+    std::function<const Slot *(mlir::Value)> scalar = [](mlir::Value) {
+      return nullptr;
+    };
   };
 
   /// Translates all ops of `block` but its terminator, whose operands are the
   /// results. Scalar arguments of the block become the first slots, in order;
   /// those with `varying` set change within a row. `extra` more varying index
   /// slots follow them, read by linalg.index.
-  static llvm::Expected<ScalarProgram> compile(mlir::Block &block, llvm::ArrayRef<bool> varying,
-                                               Precision precision, const Environment &environment,
-                                               unsigned extra = 0);
+  static llvm::Expected<ScalarProgram>
+  compile(mlir::Block &block, llvm::ArrayRef<bool> varying, Precision precision,
+          const Environment &environment, unsigned extra = 0);
   /// The same for one op, whose operands are found in the environment.
-  static llvm::Expected<ScalarProgram> compile(mlir::Operation *op, Precision precision,
+  static llvm::Expected<ScalarProgram> compile(mlir::Operation *op,
+                                               Precision precision,
                                                const Environment &environment);
 
   /// Slots with all constants set. Each thread needs its own.
@@ -54,8 +59,12 @@ public:
 
   /// Runs the instructions that are fixed along a row, or the others. False
   /// where one of them faults.
-  bool runRow(Slot *slots, Fault &fault) const { return run(row, slots, fault); }
-  bool runPoint(Slot *slots, Fault &fault) const { return run(point, slots, fault); }
+  bool runRow(Slot *slots, Fault &fault) const {
+    return run(row, slots, fault);
+  }
+  bool runPoint(Slot *slots, Fault &fault) const {
+    return run(point, slots, fault);
+  }
   bool empty() const { return row.empty() && point.empty(); }
 
 private:
@@ -76,9 +85,11 @@ private:
   struct Compiler;
 
   static Opcode findOpcode(llvm::StringRef name);
-  static bool run(const std::vector<Instruction> &code, Slot *slots, Fault &fault);
+  static bool run(const std::vector<Instruction> &code, Slot *slots,
+                  Fault &fault);
   static bool step(const Instruction &instruction, Slot *slots, Fault &fault);
-  static bool extract(const Instruction &instruction, Slot *slots, Fault &fault);
+  static bool extract(const Instruction &instruction, Slot *slots,
+                      Fault &fault);
   static bool divide(const Instruction &instruction, Slot *slots, Fault &fault);
   static double floatOp(const Instruction &instruction, const Slot *slots);
   static int64_t integerOp(const Instruction &instruction, const Slot *slots);

@@ -46,7 +46,8 @@ private:
 static void addPackedWrappers(Module &module) {
   SmallVector<Function *> interfaces;
   for (Function &function : module)
-    if (!function.isDeclaration() && function.getName().starts_with(interfacePrefix))
+    if (!function.isDeclaration() &&
+        function.getName().starts_with(interfacePrefix))
       interfaces.push_back(&function);
   IRBuilder<> builder(module.getContext());
   Type *pointer = builder.getPtrTy();
@@ -55,9 +56,11 @@ static void addPackedWrappers(Module &module) {
     StringRef name = function->getName().drop_front(interfacePrefix.size());
     auto *wrapper = Function::Create(type, GlobalValue::ExternalLinkage,
                                      packedPrefix + name, module);
-    builder.SetInsertPoint(BasicBlock::Create(module.getContext(), "", wrapper));
+    builder.SetInsertPoint(
+        BasicBlock::Create(module.getContext(), "", wrapper));
     auto slot = [&](unsigned index) {
-      Value *at = builder.CreateConstGEP1_64(pointer, wrapper->getArg(0), index);
+      Value *at =
+          builder.CreateConstGEP1_64(pointer, wrapper->getArg(0), index);
       return builder.CreateLoad(pointer, at);
     };
     SmallVector<Value *> arguments;
@@ -98,8 +101,9 @@ static void optimize(Module &module, TargetMachine &machine,
   passes.registerFunctionAnalyses(functions);
   passes.registerLoopAnalyses(loops);
   passes.crossRegisterProxies(loops, functions, components, modules);
-  static const OptimizationLevel levels[] = {OptimizationLevel::O0, OptimizationLevel::O1,
-                                             OptimizationLevel::O2, OptimizationLevel::O3};
+  static const OptimizationLevel levels[] = {
+      OptimizationLevel::O0, OptimizationLevel::O1, OptimizationLevel::O2,
+      OptimizationLevel::O3};
   OptimizationLevel level = levels[std::min(options.optLevel, 3u)];
   ModulePassManager manager = options.optLevel == 0
                                   ? passes.buildO0DefaultPipeline(level)
@@ -111,7 +115,8 @@ CpuExecutable::CpuExecutable() = default;
 CpuExecutable::~CpuExecutable() = default;
 
 Expected<std::unique_ptr<CpuExecutable>>
-CpuExecutable::compile(mlir::ModuleOp module, const CpuCompileOptions &options) {
+CpuExecutable::compile(mlir::ModuleOp module,
+                       const CpuCompileOptions &options) {
   static std::once_flag initialized;
   std::call_once(initialized, [] {
     InitializeNativeTarget();
@@ -134,7 +139,8 @@ CpuExecutable::compile(mlir::ModuleOp module, const CpuCompileOptions &options) 
   auto builder = orc::JITTargetMachineBuilder::detectHost();
   if (!builder)
     return builder.takeError();
-  builder->setCodeGenOptLevel(static_cast<CodeGenOptLevel>(std::min(options.optLevel, 3u)));
+  builder->setCodeGenOptLevel(
+      static_cast<CodeGenOptLevel>(std::min(options.optLevel, 3u)));
   auto machine = builder->createTargetMachine();
   if (!machine)
     return machine.takeError();
@@ -162,7 +168,8 @@ CpuExecutable::compile(mlir::ModuleOp module, const CpuCompileOptions &options) 
     return jit.takeError();
   result->jit = std::move(*jit);
   orc::JITDylib &library = result->jit->getMainJITDylib();
-  if (Error error = library.define(orc::absoluteSymbols(getRuntimeSymbols(*result->jit))))
+  if (Error error =
+          library.define(orc::absoluteSymbols(getRuntimeSymbols(*result->jit))))
     return std::move(error);
   auto process = orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
       result->jit->getDataLayout().getGlobalPrefix());

@@ -168,10 +168,12 @@ Expected<int64_t> attn::countElements(ArrayRef<int64_t> shape) {
 }
 
 std::string attn::formatShape(ArrayRef<int64_t> shape) {
-  return join(map_range(shape, [](int64_t size) { return std::to_string(size); }), "x");
+  return join(
+      map_range(shape, [](int64_t size) { return std::to_string(size); }), "x");
 }
 
-Expected<HostTensor> HostTensor::create(ElementKind kind, ArrayRef<int64_t> shape,
+Expected<HostTensor> HostTensor::create(ElementKind kind,
+                                        ArrayRef<int64_t> shape,
                                         TensorPlacement placement) {
   // Strides are set before anything is allocated: padding makes the memory
   // larger than the number of elements says.
@@ -247,7 +249,8 @@ void HostTensor::forEachRow(function_ref<void(char *, int64_t)> visit) const {
 
 SmallVector<int64_t, 16> HostTensor::getDescriptor() const {
   SmallVector<int64_t, 16> words = {int64_t(reinterpret_cast<intptr_t>(base)),
-                                    int64_t(reinterpret_cast<intptr_t>(base)), offset};
+                                    int64_t(reinterpret_cast<intptr_t>(base)),
+                                    offset};
   append_range(words, shape);
   append_range(words, strides);
   return words;

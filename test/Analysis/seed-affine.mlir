@@ -57,3 +57,36 @@ func.func @attention(%Q: memref<5x4xf64> {attn.name = "Q"}, %K: memref<7x4xf64> 
   }
   return
 }
+
+// Each component goes around j alone; i and d carry nothing.
+// CHECK-NEXT: dependences:
+// CHECK-NEXT:   RAW S1 -> S5 (0)
+// CHECK-NEXT:   RAW S2 -> S5 (0, 0)
+// CHECK-NEXT:   RAW S3 -> S6 (0, 0)
+// CHECK:        RAW S10 -> S11 (0, 0, 0)
+// CHECK-NEXT:   RAW S11 -> S8 (0, +, 0) carried by j through O
+// CHECK-NEXT:   WAW S11 -> S11 (0, +, 0) carried by j through O
+// CHECK-NEXT:   RAW S12 -> S3 (0, +) carried by j through m
+// CHECK-NEXT:   WAW S12 -> S12 (0, +) carried by j through m
+// CHECK-NEXT:   RAW S13 -> S4 (0, +) carried by j through l
+// CHECK-NEXT:   WAW S13 -> S13 (0, +) carried by j through l
+// CHECK-NEXT: components:
+// CHECK-NEXT:   {S3, S6, S12} carried by j
+// CHECK-NEXT:   {S4, S7, S13} carried by j
+// CHECK-NEXT:   {S8, S10, S11} carried by j
+// CHECK-NEXT: orders:
+// CHECK-NEXT:   no vector forbids any order of i, j, d
+// CHECK-NEXT: loops:
+// CHECK-NEXT:   i: parallel
+// CHECK-NEXT:   j: carries 9 dependences
+// CHECK-NEXT:     to run {S3, S6, S12} with parallel j:
+// CHECK-NEXT:       owner-computes: legal, one worker runs j in order; workers divide i
+// CHECK-NEXT:       ordered-turnstile: legal, {S3, S6, S12} takes its turn in the order of j; {S2, S5, S9} carry nothing and run ahead or between
+// CHECK-NEXT:       atomics: refused, S7 reads the running value of S3, which reordering changes
+// CHECK-NEXT:       partial-and-merge: refused, S7 reads the running value of S3, which reordering changes, and there is no merge of two states
+// CHECK-NEXT:       grid-phases: refused, S7 reads the running value of S3, which reordering changes
+// CHECK-NEXT:       cluster-reduction: refused
+// CHECK-NEXT:       distribution: legal, no cycle joins the nests {S2, S5}, {S3, S6, S12}, {S4, S7, S13}, {S9}, {S8, S10, S11};
+// CHECK:          to run {S4, S7, S13} with parallel j:
+// CHECK:          to run {S8, S10, S11} with parallel j:
+// CHECK:        d: parallel

@@ -169,6 +169,7 @@ public:
   std::string describe(const Violation &violation) const;
 
 private:
+  void printOrders(llvm::raw_ostream &os) const;
   llvm::SmallVector<int64_t> getSteps(llvm::ArrayRef<unsigned> loopSet) const;
   /// True where a loop that encloses `loop` carries the dependence, so that
   /// what happens within one run of `loop` does not matter to it.

@@ -16,12 +16,12 @@ namespace attn {
 /// Interprets a function of attention ops, linalg ops, tensor ops and scalar or
 /// elementwise arithmetic. Arguments are one per function argument; so are the
 /// results. No more than a few rows of scores exist at a time.
-llvm::Expected<std::vector<RefTensorPtr>> evaluate(mlir::func::FuncOp function,
-                                                   llvm::ArrayRef<RefTensorPtr> arguments,
-                                                   Precision precision);
+llvm::Expected<std::vector<RefTensorPtr>>
+evaluate(mlir::func::FuncOp function, llvm::ArrayRef<RefTensorPtr> arguments,
+         Precision precision);
 
-/// Checks that every read of a captured tensor, in the score and mask regions of
-/// all attention ops of the function, is in bounds for these arguments: by
+/// Checks that every read of a captured tensor, in the score and mask regions
+/// of all attention ops of the function, is in bounds for these arguments: by
 /// intervals of the index arithmetic where that suffices, by trying all indices
 /// where it does not. The error names the op and the index.
 llvm::Error checkCaptureReads(mlir::func::FuncOp function,
@@ -41,7 +41,8 @@ struct Agreement {
 
 /// Compares element by element. An infinity must be met exactly, a NaN by a
 /// NaN; integers must be equal.
-Agreement compare(const RefTensor &result, const RefTensor &exact, const RefTensor &baseline);
+Agreement compare(const RefTensor &result, const RefTensor &exact,
+                  const RefTensor &baseline);
 
 } // namespace attn
 

@@ -7,8 +7,8 @@
 #define ATTN_RUNTIME_HOSTTENSOR_H
 
 #include "llvm/ADT/ArrayRef.h"
-#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
 
@@ -72,7 +72,9 @@ public:
   char *getBase() const { return base; }
   int64_t getNumElements() const;
   /// Bytes of the logical tensor.
-  size_t getBytes() const { return size_t(getNumElements()) * elementSize(kind); }
+  size_t getBytes() const {
+    return size_t(getNumElements()) * elementSize(kind);
+  }
 
   /// Calls `visit` with a pointer to each run of elements of the innermost
   /// dimension and its length, in row-major order.

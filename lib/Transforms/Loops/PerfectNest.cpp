@@ -162,11 +162,12 @@ LogicalResult attn::detail::makePerfect(const DependenceGraph &graph,
     if (split.middle.contains(&op))
       op.moveBefore(front);
   }
-  for (Operation &op : llvm::make_early_inc_range(
-           llvm::reverse(outer.getBody()->without_terminator())))
-    if (&op != inner) {
-      op.dropAllUses();
-      op.erase();
-    }
+  // Users first: what is left has moved to the copies or is not used.
+  SmallVector<Operation *> rest;
+  for (Operation &op : outer.getBody()->without_terminator())
+    if (&op != inner)
+      rest.push_back(&op);
+  for (Operation *op : llvm::reverse(rest))
+    op->erase();
   return success();
 }

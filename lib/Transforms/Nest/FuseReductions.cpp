@@ -145,7 +145,7 @@ bool Cascade::feedsMember(Value value, DenseSet<Operation *> &visited) const {
 
 LogicalResult Cascade::refuse(GenericOp op, const Twine &why,
                               Operation *reason, GenericOp source) {
-  InFlightDiagnostic remark = op.emitRemark()
+  InFlightDiagnostic remark = emitRemark(op.getLoc())
                               << "not fused into one pass: " << why;
   if (source)
     remark.attachNote(source.getLoc())

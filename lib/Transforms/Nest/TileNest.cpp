@@ -788,7 +788,7 @@ FailureOr<Order> Nest::pickOrder() {
       return fold.emitError("cannot take loop order ")
              << stringifyOrder(order) << ": " << cost.illegal;
   if (options.explain) {
-    InFlightDiagnostic remark = fold.emitRemark()
+    InFlightDiagnostic remark = emitRemark(fold.getLoc())
                                 << "loop order " << stringifyOrder(order)
                                 << (options.order ? " (requested)"
                                                   : " (cheapest)");

@@ -110,17 +110,15 @@ Interval Projector::unite(const Interval &a, const Interval &c) {
   bool plain = a.conditions.empty() && c.conditions.empty() &&
                a.flags.empty() && c.flags.empty();
   auto emitEnd = [&](Value x, Value y, bool isMin) -> Value {
-    if (isMin)
-      return arith::MinSIOp::create(b, loc, x, y);
-    return arith::MaxSIOp::create(b, loc, x, y);
+    return isMin ? b.createOrFold<arith::MinSIOp>(loc, x, y)
+                 : b.createOrFold<arith::MaxSIOp>(loc, x, y);
   };
   Interval result;
-  if (plain && a.lower == c.lower) {
+  if (a.lower == c.lower) {
     result.lower = a.lower;
-    if (a.upper.empty() || c.upper.empty())
-      return result;
-    Value hi = emitEnd(emitMin(a.upper), emitMin(c.upper), /*isMin=*/false);
-    result.upper = {symbolOf(hi)};
+    Value hiA = emit(a).hi, hiC = emit(c).hi;
+    if (hiA && hiC)
+      result.upper = {symbolOf(emitEnd(hiA, hiC, /*isMin=*/false))};
     return result;
   }
   if (plain && a.upper == c.upper) {
@@ -209,10 +207,12 @@ Projector::Range Projector::emitHull(ArrayRef<Range> pieces) {
     Value hi = piece.hi ? piece.hi : loop.getUpperBound();
     Value some =
         arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, lo, hi);
-    lo = arith::SelectOp::create(b, loc, some, lo, loop.getUpperBound());
-    hi = arith::SelectOp::create(b, loc, some, hi, loop.getLowerBound());
-    hull.lo = hull.lo ? arith::MinSIOp::create(b, loc, hull.lo, lo) : lo;
-    hull.hi = hull.hi ? arith::MaxSIOp::create(b, loc, hull.hi, hi) : hi;
+    lo = b.createOrFold<arith::SelectOp>(loc, some, lo, loop.getUpperBound());
+    hi = b.createOrFold<arith::SelectOp>(loc, some, hi, loop.getLowerBound());
+    hull.lo =
+        hull.lo ? b.createOrFold<arith::MinSIOp>(loc, hull.lo, lo) : lo;
+    hull.hi =
+        hull.hi ? b.createOrFold<arith::MaxSIOp>(loc, hull.hi, hi) : hi;
   }
   return hull;
 }

@@ -137,6 +137,17 @@ bool planAt(Operation *top, Plan &plan) {
         isConstant &= bounds.add(value);
     plan.dims.push_back(*dim);
   }
+  // The table's dimensions are in the order of the loops.
+  auto depth = [](Dimension dim) {
+    Operation *owner = dim.iv.getParentBlock()->getParentOp();
+    unsigned depth = 0;
+    for (Operation *op = owner; op; op = op->getParentOp())
+      ++depth;
+    return std::pair(depth, cast<BlockArgument>(dim.iv).getArgNumber());
+  };
+  llvm::sort(plan.dims, [&](const Dimension &x, const Dimension &y) {
+    return depth(x) < depth(y);
+  });
   return isConstant && bounds.getVariables().empty();
 }
 
@@ -185,9 +196,9 @@ void collectEqualities(Value value, LoopUniforms &uniforms,
 
 class TableBuilder {
 public:
-  TableBuilder(Plan &plan)
+  TableBuilder(Plan &plan, LoopUniforms &uniforms)
       : plan(plan), loop(plan.loop), b(plan.top), loc(loop.getLoc()),
-        sourceUniforms(loop) {}
+        uniforms(uniforms) {}
 
   void build() {
     buildTable();
@@ -327,7 +338,7 @@ private:
   Value emitPretest(scf::ForOp tiles, IRMapping &mapping) {
     SmallVector<std::pair<Value, Value>> pairs;
     for (const Mask &mask : plan.masks)
-      collectEqualities(mask.keep, sourceUniforms, pairs);
+      collectEqualities(mask.keep, uniforms, pairs);
     Value possible;
     for (auto [rows, columns] : pairs) {
       auto extreme = [&](Value v, vector::CombiningKind kind) -> Value {
@@ -397,16 +408,16 @@ private:
 
   /// Candidates end where the affine part of the masks ends.
   void restrictTiles(scf::ForOp tiles, ArrayRef<Value> keeps) {
-    LoopUniforms uniforms(tiles);
+    LoopUniforms tileUniforms(tiles);
     SmallVector<Mask> masks;
     for (Value keep : keeps) {
-      PredicateReader reader(uniforms,
+      PredicateReader reader(tileUniforms,
                              cast<VectorType>(keep.getType()).getShape());
       masks.push_back({keep, reader.read(keep)});
     }
     OpBuilder before(tiles);
     Projector::Range hull =
-        emitHull(uniforms, masks, before, /*guards=*/nullptr);
+        emitHull(tileUniforms, masks, before, /*guards=*/nullptr);
     if (hull.lo)
       tiles.setLowerBound(hull.lo);
     if (hull.hi)
@@ -476,7 +487,7 @@ private:
       b.clone(op, mapping);
     if (!isFull)
       return;
-    setInBounds(sourceUniforms, plan.masks, mapping, b);
+    setInBounds(uniforms, plan.masks, mapping, b);
     removeMasks(block, plan.masks, mapping);
   }
 
@@ -484,7 +495,7 @@ private:
   scf::ForOp loop;
   OpBuilder b;
   Location loc;
-  LoopUniforms sourceUniforms;
+  LoopUniforms &uniforms; // of the loop, with which the masks were read
   IRMapping outer; // values computed in front of the loops
   SmallVector<OpFoldResult> counts;
   OpFoldResult capacity;
@@ -511,7 +522,7 @@ void tabulate(scf::ForOp loop) {
     return refuse(loop, loop,
                   "expected masks and loop bounds that follow from loop "
                   "variables by pure arithmetic");
-  TableBuilder(plan).build();
+  TableBuilder(plan, uniforms).build();
 }
 
 struct TabulateMasksPass

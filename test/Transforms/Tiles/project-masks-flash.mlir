@@ -11,7 +11,7 @@
 #pv_v = affine_map<(i, j, e) -> (j, e)>
 #pv_o = affine_map<(i, j, e) -> (i, e)>
 
-// CHECK-DAG: #[[MAY:.*]] = affine_map<(d0)[s0] -> (((d0 * 64 + 63) floordiv 128) * 128 + 128, s0)>
+// CHECK-DAG: #[[$MAY:.*]] = affine_map<(d0)[s0] -> (((d0 * 64 + 63) floordiv 128) * 128 + 128, s0)>
 // CHECK-LABEL: func @causal
 func.func @causal(%Q: tensor<?x64xf32>, %K: tensor<?x64xf32>, %V: tensor<?x64xf32>, %n: index, %Sk: index,
     %init: tensor<?x64xf32>) -> tensor<?x64xf32> {
@@ -30,7 +30,7 @@ func.func @causal(%Q: tensor<?x64xf32>, %K: tensor<?x64xf32>, %V: tensor<?x64xf3
     %is = vector.step : vector<64xindex>
     %ib = vector.broadcast %i0 : index to vector<64xindex>
     %i1 = arith.addi %is, %ib : vector<64xindex>
-    // CHECK: %[[HI:.*]] = affine.min #[[MAY]](%[[TI]])[%[[SK:.*]]]
+    // CHECK: %[[HI:.*]] = affine.min #[[$MAY]](%[[TI]])[%[[SK:.*]]]
     // CHECK: %[[MUST:.*]] = affine.min
     // CHECK: %[[F1:.*]] = arith.maxsi %[[MUST]], %{{.*}}
     // CHECK: %[[FULL:.*]]:3 = scf.for %[[J0:.*]] = %c0 to %[[F1]] step %c128

@@ -2,6 +2,7 @@
 
 #include "mlir/Pass/Pass.h" // conversion headers below rely on it
 
+#include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Registration/Registration.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
@@ -56,4 +57,5 @@ void attn::registerPasses() {
   registerOne([] { return mlir::createConvertVectorToLLVMPass(); });
   registerOne([] { return mlir::createConvertVectorToSCFPass(); });
   attn::registerAttnPasses();
+  attn::registerAttnConversionPasses();
 }

@@ -8,6 +8,10 @@
 #include "mlir/Pass/Pass.h"
 
 namespace attn {
+/// The memref that a tensor is passed as: dynamic offset and strides with a
+/// unit innermost stride.
+mlir::MemRefType boundaryMemRefType(mlir::RankedTensorType type);
+
 #define GEN_PASS_DECL
 #include "attn/Conversion/Passes.h.inc"
 #define GEN_PASS_REGISTRATION

@@ -3,7 +3,11 @@
 #include "mlir/Pass/Pass.h" // conversion headers below rely on it
 
 #include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
+#include "attn/Transforms/Nest/Passes.h"
+#include "attn/Transforms/Loops/Passes.h"
+#include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Transforms/Host/Passes.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -57,5 +61,9 @@ void attn::registerPasses() {
   registerOne([] { return mlir::createConvertVectorToLLVMPass(); });
   registerOne([] { return mlir::createConvertVectorToSCFPass(); });
   attn::registerAttnPasses();
+  attn::registerAttnNestPasses();
+  attn::registerPipelines();
+  attn::registerAttnLoopPasses();
+  attn::registerAttnTilePasses();
   attn::registerHostPasses();
 }

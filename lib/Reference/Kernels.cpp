@@ -4,28 +4,50 @@
 
 #include "Kernels.h"
 
-#if defined(__x86_64__) && defined(__linux__)
-#define ATTN_CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define ATTN_CLONES
-#endif
-
-ATTN_CLONES void attn::addScaled(float *__restrict target,
-                                 const float *__restrict source, float factor,
-                                 int64_t length) {
+template <typename T>
+static inline __attribute__((always_inline)) void
+addScaledLoop(T *__restrict target, const T *__restrict source, T factor,
+              int64_t length) {
   for (int64_t i = 0; i < length; ++i)
     target[i] += factor * source[i];
 }
 
-ATTN_CLONES void attn::addScaled(double *__restrict target,
-                                 const double *__restrict source, double factor,
-                                 int64_t length) {
+#ifdef __x86_64__
+// The same loop for CPUs with wider vectors than the tools are built for.
+template <typename T>
+static __attribute__((target("avx2"))) void
+addScaledWide(T *__restrict target, const T *__restrict source, T factor,
+              int64_t length) {
   for (int64_t i = 0; i < length; ++i)
     target[i] += factor * source[i];
+}
+
+template <typename T>
+static void dispatch(T *target, const T *source, T factor, int64_t length) {
+  static const bool wide = __builtin_cpu_supports("avx2");
+  if (wide)
+    addScaledWide(target, source, factor, length);
+  else
+    addScaledLoop(target, source, factor, length);
+}
+#else
+template <typename T>
+static void dispatch(T *target, const T *source, T factor, int64_t length) {
+  addScaledLoop(target, source, factor, length);
+}
+#endif
+
+void attn::addScaled(float *target, const float *source, float factor,
+                     int64_t length) {
+  dispatch(target, source, factor, length);
+}
+
+void attn::addScaled(double *target, const double *source, double factor,
+                     int64_t length) {
+  dispatch(target, source, factor, length);
 }
 
 void attn::addScaled(long double *target, const long double *source,
                      long double factor, int64_t length) {
-  for (int64_t i = 0; i < length; ++i)
-    target[i] += factor * source[i];
+  addScaledLoop(target, source, factor, length);
 }

@@ -6,6 +6,7 @@
 #ifndef ATTN_LIB_REFERENCE_SCALARPROGRAM_H
 #define ATTN_LIB_REFERENCE_SCALARPROGRAM_H
 
+#include "attn/Reference/ElementKind.h"
 #include "attn/Reference/RefTensor.h"
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Operation.h"
@@ -99,9 +100,6 @@ private:
   llvm::SmallVector<unsigned> arguments, results;
   unsigned firstExtra = 0;
 };
-
-/// The element kind of a type, if the reference and the runner know it.
-std::optional<ElementKind> getElementKind(mlir::Type type);
 
 } // namespace attn
 

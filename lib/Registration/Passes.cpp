@@ -2,8 +2,10 @@
 
 #include "mlir/Pass/Pass.h" // conversion headers below rely on it
 
+#include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
+#include "attn/Pipelines/CpuPipeline.h"
 #include "attn/Registration/Registration.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Loops/Passes.h"
@@ -66,4 +68,6 @@ void attn::registerPasses() {
   attn::registerAttnLoopPasses();
   attn::registerAttnTilePasses();
   attn::registerHostPasses();
+  attn::registerAttnConversionPasses();
+  attn::registerCpuPipeline();
 }

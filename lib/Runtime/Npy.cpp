@@ -200,14 +200,21 @@ static double readFloat(unsigned size, const char *data) {
   }
 }
 
+Error NpyFile::checkKind(ElementKind to) const {
+  if (attn::isFloat(to) == (kind == 'f'))
+    return Error::success();
+  return fail("expected elements for " + elementName(to) + ", got '" +
+              getTypeName() + "'");
+}
+
 Error NpyFile::copyTo(const HostTensor &tensor) const {
   ElementKind to = tensor.getKind();
-  if (ArrayRef<int64_t>(shape) != tensor.getShape())
+  if (ArrayRef<int64_t>(shape) != tensor.getShape() &&
+      !(tensor.getShape().empty() && ArrayRef<int64_t>(shape) == ArrayRef<int64_t>{1}))
     return fail("expected shape " + formatShape(tensor.getShape()) + ", got " +
                 formatShape(shape));
-  if (attn::isFloat(to) != (kind == 'f'))
-    return fail("expected elements for " + elementName(to) + ", got '" +
-                getTypeName() + "'");
+  if (Error error = checkKind(to))
+    return error;
   const char *from = data;
   unsigned step = elementSize(to);
   bool fits = true;

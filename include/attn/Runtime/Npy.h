@@ -26,6 +26,9 @@ public:
   /// NumPy's name of the element type without the byte order: "f4", "i8", "b1".
   std::string getTypeName() const;
 
+  /// Whether elements of the file can become ones of `kind`.
+  llvm::Error checkKind(ElementKind kind) const;
+
   /// Copies the elements into `tensor`, which has the same shape. A float file
   /// fits any float type (rounded to nearest even), an integer file any integer
   /// type that holds its values; nothing else is converted.

@@ -24,7 +24,8 @@ using namespace mlir;
 
 /// Makes `shape`, a copy of a function, return the sizes of its tensor results.
 static void returnSizes(func::FuncOp shape) {
-  func::ReturnOp terminator = cast<func::ReturnOp>(shape.getBody().front().getTerminator());
+  func::ReturnOp terminator =
+      cast<func::ReturnOp>(shape.getBody().front().getTerminator());
   OpBuilder builder(terminator);
   Location loc = terminator.getLoc();
   SmallVector<Value> sizes;
@@ -51,7 +52,39 @@ static bool isSizeArithmetic(Operation &op) {
          llvm::all_of(op.getResultTypes(), isScalar);
 }
 
+/// The op that a size depends on and that cannot be in a shape function, if
+/// any.
+static Operation *findObstacle(Block &body) {
+  // A size that stayed the size of a result names the op behind it best.
+  for (auto dim : body.getOps<tensor::DimOp>())
+    if (Operation *source = dim.getSource().getDefiningOp())
+      return source;
+  for (Operation &op : body)
+    if (!isSizeArithmetic(op))
+      return &op;
+  return nullptr;
+}
+
 namespace {
+/// An elementwise op's result has its operands' sizes. Upstream's patterns know
+/// structured ops only.
+struct DimOfElementwise : OpRewritePattern<tensor::DimOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(tensor::DimOp dim,
+                                PatternRewriter &rewriter) const override {
+    Operation *source = dim.getSource().getDefiningOp();
+    if (!source || !OpTrait::hasElementwiseMappableTraits(source))
+      return failure();
+    for (Value operand : source->getOperands())
+      if (isa<RankedTensorType>(operand.getType())) {
+        rewriter.replaceOpWithNewOp<tensor::DimOp>(dim, operand,
+                                                   dim.getIndex());
+        return success();
+      }
+    return failure();
+  }
+};
+
 struct EmitShapeFunctionPass
     : attn::impl::AttnEmitShapeFunctionBase<EmitShapeFunctionPass> {
   void runOnOperation() override {
@@ -60,7 +93,8 @@ struct EmitShapeFunctionPass
          llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
       if (function.isPublic() && !function.isDeclaration() &&
           function.getBody().hasOneBlock() &&
-          llvm::any_of(function.getResultTypes(), llvm::IsaPred<RankedTensorType>) &&
+          llvm::any_of(function.getResultTypes(),
+                       llvm::IsaPred<RankedTensorType>) &&
           failed(emit(function, symbols)))
         return signalPassFailure();
   }
@@ -82,19 +116,19 @@ struct EmitShapeFunctionPass
     tensor::DimOp::getCanonicalizationPatterns(patterns, context);
     tensor::CastOp::getCanonicalizationPatterns(patterns, context);
     affine::AffineApplyOp::getCanonicalizationPatterns(patterns, context);
-    GreedyRewriteConfig config;
-    if (failed(applyPatternsGreedily(shape, std::move(patterns), config)))
-      return function.emitError("computing result sizes did not come to an end");
-    for (Operation &op : shape.getBody().front())
-      if (!isSizeArithmetic(op)) {
-        InFlightDiagnostic diagnostic =
-            function.emitError("expected result sizes that follow from the arguments' "
-                               "sizes, got one that depends on '")
-            << op.getName() << "'";
-        diagnostic.attachNote(op.getLoc()) << "this op";
-        shape.erase();
-        return diagnostic;
-      }
+    patterns.add<DimOfElementwise>(context);
+    if (failed(applyPatternsGreedily(shape, std::move(patterns))))
+      return function.emitError(
+          "computing result sizes did not come to an end");
+    if (Operation *obstacle = findObstacle(shape.getBody().front())) {
+      InFlightDiagnostic diagnostic =
+          function.emitError("expected result sizes that follow from the "
+                             "arguments' sizes, got one that depends on '")
+          << obstacle->getName() << "'";
+      diagnostic.attachNote(obstacle->getLoc()) << "this op";
+      shape.erase();
+      return diagnostic;
+    }
     return success();
   }
 };

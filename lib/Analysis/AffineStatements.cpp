@@ -4,6 +4,7 @@
 
 #include "AffineStatements.h"
 #include "Combiners.h"
+#include "mlir/Dialect/Affine/Analysis/AffineAnalysis.h"
 #include "mlir/Dialect/Affine/IR/AffineValueMap.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
@@ -185,6 +186,20 @@ static Operation *getOnlyUser(Operation *op) {
   return user;
 }
 
+/// Whether `value` is loaded from the element that the result of `root` is
+/// stored to, all three beside each other: an update, not a scan.
+static bool isUpdated(Value value, Operation *root) {
+  auto load = dyn_cast_if_present<affine::AffineLoadOp>(value.getDefiningOp());
+  if (!load || load->getBlock() != root->getBlock())
+    return false;
+  return llvm::any_of(root->getUsers(), [&](Operation *user) {
+    auto store = dyn_cast<affine::AffineStoreOp>(user);
+    return store && store->getBlock() == root->getBlock() &&
+           store.getValueToStore().getDefiningOp() == root &&
+           affine::MemRefAccess(load) == affine::MemRefAccess(store);
+  });
+}
+
 /// How the tree that ends in `root` combines a loaded value: `root` is one
 /// associative operation, and one of its operands is the old value.
 static std::optional<std::pair<std::string, Value>>
@@ -348,8 +363,7 @@ void AffineStatements::addComputation(ArrayRef<Operation *> members) {
                    .getDefiningOp() == members.back();
   };
   auto isOld = [&](Value value) {
-    return isa_and_nonnull<affine::AffineLoadOp>(value.getDefiningOp()) ||
-           isCarried(value);
+    return isUpdated(value, members.back()) || isCarried(value);
   };
   if (auto match = matchCombiner(members.back(), members, isOld)) {
     auto found = statementOf.find(match->second.getDefiningOp());

@@ -28,10 +28,13 @@ ComponentFacts analyze(const DependenceGraph &graph, unsigned loop,
   auto in = [&](unsigned s) {
     return llvm::is_contained(component.statements, s);
   };
+  unsigned reads = 0, writes = 0;
   for (unsigned member : component.statements) {
     const Statement &statement = statements[member];
-    if (!statement.computes)
+    if (!statement.computes) {
+      ++(statement.writes ? writes : reads);
       continue;
+    }
     if (!statement.combiner || !in(statement.combiner->state)) {
       facts.notReduction = DependenceGraph::nameOf(member) +
                            " is not one associative operation on the old value";
@@ -45,6 +48,11 @@ ComponentFacts analyze(const DependenceGraph &graph, unsigned loop,
       break;
     }
     facts.combining = &statement;
+  }
+  if (facts.combining && (reads > 1 || writes > 1)) {
+    facts.notReduction = graph.formatSet(component.statements) +
+                         " has other accesses than one read and one write";
+    facts.combining = nullptr;
   }
   if (!facts.combining && facts.notReduction.empty())
     facts.notReduction = "nothing in " + graph.formatSet(component.statements) +

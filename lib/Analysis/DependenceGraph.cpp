@@ -248,6 +248,18 @@ std::optional<Violation> DependenceGraph::findDistributionViolation(
   return std::nullopt;
 }
 
+const Dependence *
+DependenceGraph::findSeparation(llvm::ArrayRef<unsigned> first,
+                                llvm::ArrayRef<unsigned> second,
+                                unsigned loop) const {
+  for (const Dependence &dependence : dependences)
+    if (llvm::is_contained(first, dependence.source) &&
+        llvm::is_contained(second, dependence.sink) &&
+        llvm::is_contained(dependence.separated, loop))
+      return &dependence;
+  return nullptr;
+}
+
 const Dependence *attn::findFusionViolation(llvm::ArrayRef<Dependence> cross) {
   for (const Dependence &dependence : cross)
     if (!isLexicographicallyNonNegative(dependence.vector))

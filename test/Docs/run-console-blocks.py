@@ -3,7 +3,8 @@
 
 In a ```console block, a line that starts with "$ " is a command (a backslash at
 its end goes on in the next line), and what follows is what it prints, both
-streams together. A line of three dots stands for any lines, or none. Commands
+streams together. A line of three dots stands for any lines, or none; dots within
+a line for any text. Commands
 run in ROOT with BIN in front of PATH. Usage: run-console-blocks.py DOC ROOT BIN
 """
 import os
@@ -13,7 +14,8 @@ import sys
 
 
 def matches(expected, actual):
-    pattern = "".join(r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line.rstrip()) + r"[ ]*\n"
+    pattern = "".join(r"(?:.*\n)*?" if line.strip() == "..." else
+                      ".*".join(map(re.escape, line.rstrip().split("..."))) + r"\n"
                       for line in expected)
     return re.fullmatch(pattern, "".join(line + "\n" for line in actual)) is not None
 

@@ -117,6 +117,20 @@ TEST(DependenceGraph, Fusion) {
   EXPECT_EQ(findFusionViolation(cross), &cross[1]);
 }
 
+TEST(DependenceGraph, Separation) {
+  Nest nest(2);
+  Dependence d;
+  d.source = 0;
+  d.sink = 1;
+  d.loops = {0};
+  d.vector = {Distance::exact(0)};
+  d.separated = {1};
+  nest.graph.addDependence(d);
+  nest.graph.finalize();
+  EXPECT_FALSE(nest.graph.findSeparation({0}, {1}, 0));
+  EXPECT_TRUE(nest.graph.findSeparation({0}, {1}, 1));
+}
+
 TEST(DependenceGraph, FindsByName) {
   Nest nest(2);
   nest.graph.finalize();

@@ -148,6 +148,12 @@ public:
       unsigned loop,
       llvm::ArrayRef<llvm::SmallVector<unsigned>> groups) const;
 
+  /// The dependence that stops the statements of `first` and those of `second`
+  /// behind them from sharing `loop`: it needs the whole loop of its source.
+  const Dependence *findSeparation(llvm::ArrayRef<unsigned> first,
+                                   llvm::ArrayRef<unsigned> second,
+                                   unsigned loop) const;
+
   /// What can be done with `loop`, which carries `component`, when it is wanted
   /// parallel: every treatment with the reason why it is legal or not.
   llvm::SmallVector<Treatment> getTreatments(unsigned loop,

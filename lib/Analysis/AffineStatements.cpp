@@ -53,7 +53,8 @@ std::string AffineStatements::getName(Value memref) {
     return attr.getValue().str();
   if (auto global = dyn_cast<memref::GetGlobalOp>(def))
     return global.getName().str();
-  unsigned number = allocations.insert({memref, allocations.size()}).first->second;
+  unsigned number =
+      allocations.insert({memref, allocations.size()}).first->second;
   return "mem" + std::to_string(number);
 }
 
@@ -108,11 +109,21 @@ static void printExpr(llvm::raw_ostream &os, AffineExpr expr,
     os << " - " << -constant.getValue();
   } else {
     switch (expr.getKind()) {
-    case AffineExprKind::Add: os << " + "; break;
-    case AffineExprKind::Mul: os << " * "; break;
-    case AffineExprKind::Mod: os << " mod "; break;
-    case AffineExprKind::FloorDiv: os << " floordiv "; break;
-    default: os << " ceildiv "; break;
+    case AffineExprKind::Add:
+      os << " + ";
+      break;
+    case AffineExprKind::Mul:
+      os << " * ";
+      break;
+    case AffineExprKind::Mod:
+      os << " mod ";
+      break;
+    case AffineExprKind::FloorDiv:
+      os << " floordiv ";
+      break;
+    default:
+      os << " ceildiv ";
+      break;
     }
     printExpr(os, binary.getRHS(), names, true);
   }
@@ -169,7 +180,8 @@ static bool isSilent(Operation *op) {
 /// A computation on values, without memory and regions.
 static bool isComputation(Operation *op) {
   return op->getNumRegions() == 0 && !isSilent(op) && isMemoryEffectFree(op) &&
-         !isa<affine::AffineReadOpInterface, affine::AffineWriteOpInterface>(op);
+         !isa<affine::AffineReadOpInterface, affine::AffineWriteOpInterface>(
+             op);
 }
 
 /// The op that `op` is computed for: its only user, if that is a computation
@@ -234,9 +246,8 @@ AffineStatements::AffineStatements(DependenceGraph &graph, Operation *scope)
 }
 
 void AffineStatements::collectLoop(affine::AffineForOp loop) {
-  unsigned id =
-      graph.addLoop({nameLoop(loop), loop, loop.getStepAsInt(),
-                              loop->hasAttr("attn.merge")});
+  unsigned id = graph.addLoop(
+      {nameLoop(loop), loop, loop.getStepAsInt(), loop->hasAttr("attn.merge")});
   enclosing.push_back(id);
   collect(*loop.getBody());
   enclosing.pop_back();
@@ -355,9 +366,10 @@ void AffineStatements::addComputation(ArrayRef<Operation *> members) {
   // The old value is loaded, or carried by the loop from this very statement.
   auto isCarried = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
-    auto loop = argument ? dyn_cast<affine::AffineForOp>(
-                               argument.getOwner()->getParentOp())
-                         : affine::AffineForOp();
+    auto loop =
+        argument
+            ? dyn_cast<affine::AffineForOp>(argument.getOwner()->getParentOp())
+            : affine::AffineForOp();
     return loop && argument != loop.getInductionVar() &&
            loop.getYieldedValues()[argument.getArgNumber() - 1]
                    .getDefiningOp() == members.back();
@@ -368,8 +380,8 @@ void AffineStatements::addComputation(ArrayRef<Operation *> members) {
   if (auto match = matchCombiner(members.back(), members, isOld)) {
     auto found = statementOf.find(match->second.getDefiningOp());
     if (isCarried(match->second))
-      statement.combiner =
-          Combiner{match->first, unsigned(graph.getStatements().size()), true, true};
+      statement.combiner = Combiner{
+          match->first, unsigned(graph.getStatements().size()), true, true};
     else if (found != statementOf.end())
       statement.combiner = Combiner{match->first, found->second, true, true};
   }

@@ -197,10 +197,12 @@ DependenceGraph::findHoistViolation(unsigned statement, unsigned loop,
   auto weight = [&](const Dependence &d) {
     // Prefer what the loop carries into the statement: the value it would miss.
     return (d.sink == statement ? 4 : 0) +
-           (d.kind == DependenceKind::RAW ? 2 : 0) + (d.carrier == loop ? 1 : 0);
+           (d.kind == DependenceKind::RAW ? 2 : 0) +
+           (d.carrier == loop ? 1 : 0);
   };
   for (const Dependence &dependence : dependences) {
-    bool in = dependence.sink == statement, out = dependence.source == statement;
+    bool in = dependence.sink == statement,
+         out = dependence.source == statement;
     if (!in && !out)
       continue;
     unsigned other = in ? dependence.source : dependence.sink;

@@ -126,8 +126,7 @@ void NestBuilder::addDependences(unsigned sink) {
   for (Region &region : part.op->getRegions())
     region.walk([&](Operation *inner) {
       for (Value operand : inner->getOperands())
-        if (!part.op->isAncestor(
-                operand.getParentRegion()->getParentOp()))
+        if (!part.op->isAncestor(operand.getParentRegion()->getParentOp()))
           search(operand, AffineMap(), false);
     });
 }

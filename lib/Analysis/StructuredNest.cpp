@@ -68,7 +68,8 @@ void NestBuilder::addStatement(TensorStatement statement) {
   // Every dimension has a node, also one that no map shows.
   for (unsigned dim = 0; dim < statement.numDims; ++dim)
     classes.node(op, dim);
-  for (auto [operand, map] : llvm::zip(op->getOperands(), statement.operandMaps))
+  for (auto [operand, map] :
+       llvm::zip(op->getOperands(), statement.operandMaps))
     if (!isEmptyTensor(operand))
       unite(operand, map);
   for (auto [result, map] : llvm::zip(op->getResults(), statement.resultMaps))
@@ -209,8 +210,8 @@ void NestBuilder::addLoops() {
   }
 }
 
-SmallVector<std::optional<unsigned>>
-NestBuilder::indexLoops(unsigned statement, AffineMap map) {
+SmallVector<std::optional<unsigned>> NestBuilder::indexLoops(unsigned statement,
+                                                             AffineMap map) {
   SmallVector<std::optional<unsigned>> result;
   for (AffineExpr expr : map.getResults()) {
     if (auto dim = dyn_cast<AffineDimExpr>(expr))

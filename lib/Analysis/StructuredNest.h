@@ -16,7 +16,8 @@ namespace attn::detail {
 struct TensorStatement {
   mlir::Operation *op;
   unsigned numDims = 0;
-  llvm::SmallVector<mlir::AffineMap> operandMaps, resultMaps; ///< Empty: not indexed.
+  llvm::SmallVector<mlir::AffineMap> operandMaps,
+      resultMaps; ///< Empty: not indexed.
   llvm::SmallVector<unsigned> reductions;
   llvm::SmallVector<unsigned> streams; ///< Class nodes of the folds around it.
   llvm::SmallVector<mlir::Operation *> folds;
@@ -43,14 +44,17 @@ private:
 
   void addLoops();
   unsigned streamNode(mlir::Operation *fold) { return classes.node(fold, 0u); }
-  unsigned loopOf(unsigned node) { return loopOfClass.lookup(classes.find(node)); }
+  unsigned loopOf(unsigned node) {
+    return loopOfClass.lookup(classes.find(node));
+  }
   /// The loops of a tensor's dimensions as `statement` indexes it.
   llvm::SmallVector<std::optional<unsigned>> indexLoops(unsigned statement,
-                                                  mlir::AffineMap map);
+                                                        mlir::AffineMap map);
 
   void resolve(mlir::Value value, Definition path);
   void addDependences(unsigned sink);
-  void addDependence(const Definition &from, unsigned sink, mlir::AffineMap map);
+  void addDependence(const Definition &from, unsigned sink,
+                     mlir::AffineMap map);
   void addReductions(unsigned statement);
   void findCombiner(unsigned statement);
 

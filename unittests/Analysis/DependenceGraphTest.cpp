@@ -52,7 +52,8 @@ TEST(DependenceGraph, InterchangeNamesTheDependence) {
   EXPECT_FALSE(nest.graph.isParallel(0));
   EXPECT_TRUE(nest.graph.isParallel(1));
   ASSERT_EQ(nest.graph.getComponents().size(), 1u);
-  EXPECT_EQ(nest.graph.formatLoops(nest.graph.getComponents()[0].carriers), "i");
+  EXPECT_EQ(nest.graph.formatLoops(nest.graph.getComponents()[0].carriers),
+            "i");
 }
 
 TEST(DependenceGraph, LoopsOutsideOfTheOrderStayBehind) {

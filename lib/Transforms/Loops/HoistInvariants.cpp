@@ -57,10 +57,10 @@ static std::string getObstacle(const DependenceGraph &graph, unsigned statement,
   // A computation may run for nothing; a read may be of an element that is
   // not there.
   auto trips = affine::getConstantTripCount(op);
-  bool mustRun = !what.computes ||
-                 llvm::any_of(what.members, [](Operation *member) {
-                   return !isSpeculatable(member);
-                 });
+  bool mustRun =
+      !what.computes || llvm::any_of(what.members, [](Operation *member) {
+        return !isSpeculatable(member);
+      });
   if (mustRun && (!trips || *trips == 0))
     return "loop " + from.name + " may run zero times";
   if (mustRun && place->getParentOp() != op)
@@ -141,8 +141,7 @@ LogicalResult HoistInvariantsPass::hoistRequested(FunctionOpInterface function,
     auto *position = llvm::find_if(what.domain, [&](unsigned l) {
       return graph.getLoops()[l].name == loop;
     });
-    moveBefore(what,
-               cast<affine::AffineForOp>(graph.getLoops()[*position].op));
+    moveBefore(what, cast<affine::AffineForOp>(graph.getLoops()[*position].op));
   }
   return success();
 }

@@ -37,6 +37,8 @@ void attn::buildTilePipeline(OpPassManager &pm,
   tile.explain = options.explain;
   pm.addNestedPass<func::FuncOp>(createAttnTileNest(tile));
   addCleanUp(pm);
+  // Tables take what inequalities cannot bound, projection all the rest.
+  pm.addNestedPass<func::FuncOp>(createAttnTabulateMasks());
   pm.addNestedPass<func::FuncOp>(createAttnProjectMasks());
   addCleanUp(pm);
   if (options.countTiles)

@@ -37,12 +37,13 @@ void attn::buildTilePipeline(OpPassManager &pm,
   tile.explain = options.explain;
   pm.addNestedPass<func::FuncOp>(createAttnTileNest(tile));
   addCleanUp(pm);
-  // Tables take what inequalities cannot bound, projection all the rest.
+  // Tables first: they take the masks that projection cannot read.
   pm.addNestedPass<func::FuncOp>(createAttnTabulateMasks());
   pm.addNestedPass<func::FuncOp>(createAttnProjectMasks());
-  addCleanUp(pm);
+  // Before the canonicaliser, which may rebuild ops without their attributes.
   if (options.countTiles)
     pm.addPass(createAttnCountTiles());
+  addCleanUp(pm);
 }
 
 void attn::registerPipelines() {
@@ -54,4 +55,8 @@ void attn::registerPipelines() {
       "attn-tile-pipeline",
       "Tile programs with loops bounded by their masks (L0 or L1 to L2)",
       buildTilePipeline);
+  PassPipelineRegistration<PipelineOptions>(
+      "attn-cpu-pipeline",
+      "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
+      buildCpuPipeline);
 }

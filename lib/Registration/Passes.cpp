@@ -5,7 +5,6 @@
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
-#include "attn/Pipelines/CpuPipeline.h"
 #include "attn/Registration/Registration.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Loops/Passes.h"
@@ -69,5 +68,4 @@ void attn::registerPasses() {
   attn::registerAttnTilePasses();
   attn::registerHostPasses();
   attn::registerAttnConversionPasses();
-  attn::registerCpuPipeline();
 }

@@ -3,10 +3,12 @@
 // files or random numbers, and compares or times it.
 
 #include "Call.h"
-#include "Pipeline.h"
 #include "Report.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
+#include "attn/Runtime/ThreadPool.h"
+#include "attn/Transforms/Host/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -162,10 +164,16 @@ Error Session::compile() {
         "the options for the pass manager do not fit together");
   mlir::applyDefaultTimingPassManagerCLOptions(manager);
   manager.addPass(mlir::createSymbolDCEPass());
-  PipelineRequest request;
-  request.countTiles = options.explain || options.json;
-  request.loopOrder = options.loopOrder;
-  buildPipeline(manager, request);
+  manager.addPass(attn::createAttnEmitShapeFunction());
+  attn::PipelineOptions pipeline;
+  pipeline.countTiles = options.explain || options.json;
+  pipeline.explain = options.explain;
+  pipeline.threads = options.threads
+                         ? options.threads
+                         : std::max(1u, std::thread::hardware_concurrency());
+  if (!options.loopOrder.empty())
+    pipeline.order = options.loopOrder;
+  attn::buildCpuPipeline(manager, pipeline);
   if (failed(manager.run(*copy))) {
     if (diagnostics.failed)
       return alreadyReported();

@@ -95,7 +95,8 @@ Buffer BlockLowering::allocate(Value value) {
 /// A buffer read for the last time by the group that writes `value`, at the
 /// point where it writes: the value replaces what it was computed from.
 Buffer BlockLowering::takeDying(Value value, const Group &group) {
-  if (inPlace.count(value) || group.closed)
+  // What a prelude reads may be read by the group it comes before.
+  if (inPlace.count(value) || group.closed || &group != items[current].get())
     return {};
   Type element = tileType(value).getElementType();
   for (Value candidate : stored) {

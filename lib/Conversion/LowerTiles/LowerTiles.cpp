@@ -20,8 +20,9 @@ using namespace mlir;
 using namespace attn::tiles;
 
 namespace {
+bool isTile(Type type) { return isa<VectorType>(type); }
+
 bool isTileOp(Operation *op) {
-  auto isTile = [](Type type) { return isa<VectorType>(type); };
   return llvm::any_of(op->getOperandTypes(), isTile) || llvm::any_of(op->getResultTypes(), isTile);
 }
 
@@ -165,7 +166,8 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
       return;
     bool hasTiles = root->walk([](Operation *op) {
                           return isTileOp(op) ? WalkResult::interrupt() : WalkResult::advance();
-                        }).wasInterrupted();
+                        }).wasInterrupted() ||
+                    llvm::any_of(getOperation().getArgumentTypes(), isTile);
     if (!hasTiles)
       return;
     separateUses(root);

@@ -7,7 +7,7 @@ from lit.llvm import llvm_config
 config.name = "attn"
 config.test_format = lit.formats.ShTest(not llvm_config.use_lit_shell)
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["lib", "Inputs", "Unit"]
+config.excludes = ["lib", "Inputs", "Unit", "support"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.attn_obj_root, "test")
 llvm_config.use_default_substitutions()
@@ -16,7 +16,16 @@ llvm_config.add_tool_substitutions(
     [os.path.join(config.attn_obj_root, "bin"), config.llvm_tools_dir])
 config.available_features.add(config.attn_link + "-link")
 config.substitutions.append(("%attn_bin", os.path.join(config.attn_obj_root, "bin")))
+config.substitutions.append(("%mlir_tools", config.llvm_tools_dir))
 config.substitutions.append(("%attn_src", config.attn_src_root))
+# An interpreter with numpy where the machine has one.
+config.substitutions.append(("%python", config.attn_python or sys.executable))
+if config.attn_python:
+    config.available_features.add("numpy")
+if os.path.exists(os.path.join(config.attn_obj_root, "bin", "attn-run")):
+    config.available_features.add("attn-run")
+config.substitutions.append(
+    ("%mlir_lib_dir", os.path.join(os.path.dirname(config.llvm_tools_dir), "lib")))
 config.substitutions.append(("%python", sys.executable))
 llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
 config.environment["FILECHECK_OPTS"] = "--enable-var-scope --dump-input-filter=all"

@@ -4,6 +4,7 @@
 # libLLVM and libMLIR as dependencies, to name archives instead.
 # ATTN_LINK=shared needs no rewriting and is the fallback when packages change.
 option(ATTN_BUILD_TESTS "Build the unit tests and the lit suites" ON)
+option(ATTN_PORTABLE "Link the compression libraries statically" OFF)
 set(ATTN_LINK "static" CACHE STRING "How to link LLVM and MLIR: shared or static")
 set_property(CACHE ATTN_LINK PROPERTY STRINGS shared static)
 
@@ -54,6 +55,15 @@ elseif(ATTN_LINK STREQUAL "static")
     endif()
     set_target_properties(${target} PROPERTIES INTERFACE_LINK_LIBRARIES "${links}")
   endforeach()
+  if(ATTN_PORTABLE)
+    # zlib and zstd come from archives. libz3 has none: nothing here calls it,
+    # and --as-needed with --gc-sections drops it.
+    get_target_property(links LLVMSupport INTERFACE_LINK_LIBRARIES)
+    find_library(ATTN_ZLIB_ARCHIVE libz.a REQUIRED)
+    list(TRANSFORM links REPLACE "^ZLIB::ZLIB$" "${ATTN_ZLIB_ARCHIVE}")
+    list(TRANSFORM links REPLACE "^zstd::libzstd_shared$" "zstd::libzstd_static")
+    set_target_properties(LLVMSupport PROPERTIES INTERFACE_LINK_LIBRARIES "${links}")
+  endif()
 else()
   message(FATAL_ERROR "ATTN_LINK must be shared or static, not '${ATTN_LINK}'")
 endif()

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// From tile programs to the LLVM dialect for CPUs.
 
 #include "mlir/Pass/PassManager.h" // conversion headers below rely on it
 
-#include "attn/Pipelines/CpuPipeline.h"
+#include "attn/Pipelines/Pipelines.h"
 #include "attn/Conversion/Passes.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -19,10 +20,11 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/Pipelines/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/Transforms/RequestCWrappers.h"
+#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Dialect/SCF/Transforms/Passes.h"
-#include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
@@ -70,8 +72,12 @@ static void addLowering(OpPassManager &pm) {
   cleanUp(pm);
 }
 
-void attn::populateCpuPipeline(OpPassManager &pm, const CpuPipelineOptions &options) {
+void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
+  pm.addPass(createConvertElementwiseToLinalgPass());
+  buildTilePipeline(pm, options);
   addBufferization(pm);
+  // Statements that belong to no nest.
+  pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
   AttnLowerTilesOptions tiles;
   tiles.vectorBits = options.vectorBits;
   pm.addNestedPass<func::FuncOp>(createAttnLowerTiles(tiles));
@@ -83,12 +89,4 @@ void attn::populateCpuPipeline(OpPassManager &pm, const CpuPipelineOptions &opti
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
   pm.addPass(createAttnOutlineForalls());
   addLowering(pm);
-}
-
-void attn::registerCpuPipeline() {
-  PassPipelineRegistration<CpuPipelineOptions>(
-      "attn-cpu-pipeline", "Lower tile programs to the LLVM dialect for CPUs",
-      [](OpPassManager &pm, const CpuPipelineOptions &options) {
-        populateCpuPipeline(pm, options);
-      });
 }

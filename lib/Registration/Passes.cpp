@@ -4,8 +4,12 @@
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
-#include "attn/Pipelines/CpuPipeline.h"
+#include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
+#include "attn/Transforms/Nest/Passes.h"
+#include "attn/Transforms/Loops/Passes.h"
+#include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Transforms/Host/Passes.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -58,6 +62,10 @@ void attn::registerPasses() {
   registerOne([] { return mlir::createConvertVectorToLLVMPass(); });
   registerOne([] { return mlir::createConvertVectorToSCFPass(); });
   attn::registerAttnPasses();
+  attn::registerAttnNestPasses();
+  attn::registerPipelines();
+  attn::registerAttnLoopPasses();
+  attn::registerAttnTilePasses();
+  attn::registerHostPasses();
   attn::registerAttnConversionPasses();
-  attn::registerCpuPipeline();
 }

@@ -43,6 +43,24 @@ static void printScale(OpAsmPrinter &printer, Operation *, Value operand,
   }
 }
 
+/// A region with a name scope of its own. Without one, a name used in front of
+/// the op and defined nowhere else would be bound to a value inside of the
+/// region, and dangle if the op then fails to parse.
+static ParseResult parseIsolatedRegion(OpAsmParser &parser, Region &region) {
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseRegion(region, /*arguments=*/{},
+                         /*enableNameShadowing=*/true))
+    return failure();
+  if (region.empty())
+    return parser.emitError(loc, "expected a region with a block");
+  return success();
+}
+
+static void printIsolatedRegion(OpAsmPrinter &printer, Operation *,
+                                Region &region) {
+  printer.printRegion(region);
+}
+
 #define GET_OP_CLASSES
 #include "attn/Dialect/Attn/IR/AttnOps.cpp.inc"
 

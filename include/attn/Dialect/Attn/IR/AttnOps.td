@@ -107,7 +107,7 @@ def Attn_ForwardOp : Attn_Op<"forward", [
     custom<Scale>($scaleOperand, type($scaleOperand), $scale)
     (`sink` `(` $sink^ `:` type($sink) `)`)?
     (`captures` `(` $captures^ `:` type($captures) `)`)?
-    (`score` $score^)? (`mask` $mask^)?
+    (`score` custom<IsolatedRegion>($score)^)? (`mask` custom<IsolatedRegion>($mask)^)?
     attr-dict `:` type($query) `,` type($key) `,` type($value)
     `->` type($output) (`,` type($lse)^)?
   }];
@@ -148,7 +148,7 @@ def Attn_SoftmaxOp : Attn_Op<"softmax", [
   let regions = (region AnyRegion:$score, AnyRegion:$mask);
   let assemblyFormat = [{
     $input (`captures` `(` $captures^ `:` type($captures) `)`)?
-    (`score` $score^)? (`mask` $mask^)? attr-dict `:` type($input)
+    (`score` custom<IsolatedRegion>($score)^)? (`mask` custom<IsolatedRegion>($mask)^)? attr-dict `:` type($input)
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

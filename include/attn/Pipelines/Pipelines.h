@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The pipelines between the levels; docs/levels.md shows what each stage makes.
+
+#ifndef ATTN_PIPELINES_PIPELINES_H
+#define ATTN_PIPELINES_PIPELINES_H
+
+#include "mlir/Pass/PassOptions.h"
+
+namespace mlir {
+class OpPassManager;
+}
+
+namespace attn {
+
+/// What a user may choose; the defaults are the compiler's own choice.
+struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
+  Option<int64_t> rowTile{*this, "row-tile",
+                          llvm::cl::desc("Rows (queries) per tile"),
+                          llvm::cl::init(64)};
+  Option<int64_t> streamTile{
+      *this, "stream-tile",
+      llvm::cl::desc("Elements (keys) of the streamed dimension per tile"),
+      llvm::cl::init(128)};
+  Option<std::string> order{
+      *this, "order",
+      llvm::cl::desc("Loop order: auto, rows, stream or split"),
+      llvm::cl::init("auto")};
+  Option<int64_t> parts{
+      *this, "parts",
+      llvm::cl::desc("Parts of the streamed dimension, for order=split"),
+      llvm::cl::init(4)};
+  Option<int64_t> threads{*this, "threads",
+                          llvm::cl::desc("Threads that will run the program"),
+                          llvm::cl::init(8)};
+  Option<int64_t> vectorBits{
+      *this, "vector-bits",
+      llvm::cl::desc("Bits of a CPU's vector register: 128, 256 or 512; 0 "
+                     "takes the host's"),
+      llvm::cl::init(0)};
+  Option<bool> explain{
+      *this, "explain",
+      llvm::cl::desc("Remark what each loop order would cost"),
+      llvm::cl::init(false)};
+  Option<bool> countTiles{*this, "count-tiles",
+                          llvm::cl::desc("Count the visited tiles at run time"),
+                          llvm::cl::init(false)};
+};
+
+/// L0 or L1 to L1: attention ops expanded, cascades of reductions fused.
+void buildNestPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
+
+/// L0 or L1 to L2: tile programs whose loops are bounded by their masks.
+void buildTilePipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
+
+/// L0, L1 or L2 to the LLVM dialect for the host's CPU. Afterwards every public
+/// function takes its arguments, then its results, as memrefs behind a C
+/// interface; parallel loops call `attnRuntimeParallelFor`.
+void buildCpuPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
+
+/// Makes the pipelines known as attn-nest-pipeline, attn-tile-pipeline and
+/// attn-cpu-pipeline.
+void registerPipelines();
+
+} // namespace attn
+
+#endif

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Machine code for the host's own CPU from a module in the LLVM dialect, by
+// LLVM's ORC layers, with the runtime's symbols and the C library's.
+
+#ifndef ATTN_RUNTIME_CPUEXECUTABLE_H
+#define ATTN_RUNTIME_CPUEXECUTABLE_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <memory>
+
+namespace mlir {
+class ModuleOp;
+}
+namespace llvm::orc {
+class LLJIT;
+}
+
+namespace attn {
+
+struct CpuCompileOptions {
+  /// LLVM's optimisation level, 0 to 3.
+  unsigned optLevel = 2;
+  /// Let LLVM vectorise loops too. Our tiles come as vectors; this is for code
+  /// that does not, and costs compile time.
+  bool vectorizeLoops = false;
+  /// Print the optimised LLVM IR to stderr.
+  bool printLLVM = false;
+};
+
+/// Seconds spent by the parts of compile().
+struct CpuCompileTimes {
+  double translate = 0, optimize = 0, codegen = 0;
+};
+
+class CpuExecutable {
+public:
+  ~CpuExecutable();
+
+  /// Compiles every function of `module`, all of whose ops must be of the LLVM
+  /// dialect.
+  static llvm::Expected<std::unique_ptr<CpuExecutable>>
+  compile(mlir::ModuleOp module, const CpuCompileOptions &options = {});
+
+  /// The function of this name in the module.
+  llvm::Expected<void *> lookup(llvm::StringRef name);
+
+  /// A function that has the C interface `_mlir_ciface_<name>`, callable with
+  /// an array of pointers: one to each argument in order (for a memref: to a
+  /// pointer to its descriptor), then one to the result, if any.
+  /// Several results are one struct that is passed first, as a pointer to it.
+  using Packed = void (*)(void **arguments);
+  llvm::Expected<Packed> lookupPacked(llvm::StringRef name);
+
+  const CpuCompileTimes &getTimes() const { return times; }
+  /// "znver4 (avx512)": the CPU that the code was generated for.
+  llvm::StringRef getCpuName() const { return cpuName; }
+
+private:
+  CpuExecutable();
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  CpuCompileTimes times;
+  std::string cpuName;
+};
+
+} // namespace attn
+
+#endif

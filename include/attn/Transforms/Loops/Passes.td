@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loop passes that the dependence graph justifies (attn/Analysis). Each asks the
+// graph first and refuses what is illegal with a diagnostic at the op that
+// names source, sink, kind and vector of the dependence in the way.
+
+#ifndef ATTN_TRANSFORMS_LOOPS_PASSES
+#define ATTN_TRANSFORMS_LOOPS_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AttnPrintDependences : Pass<"attn-print-dependences"> {
+  let summary = "Print the dependence graph of every function";
+  let description = [{
+    Writes to standard output, for every function, the statements S1, S2, ...
+    in program order, the dependences between them, the strongly connected
+    components, and for every loop whether it is parallel or what can be done
+    about the components that it carries. A function with `affine.for` is read
+    as a nest over memrefs, one with `linalg` ops on tensors or `attn.fold` as
+    a structured nest. The IR does not change.
+
+    For
+
+    ```mlir
+    affine.for %i = 1 to 100 {
+      affine.for %j = 0 to 99 {
+        %0 = affine.load %A[%i - 1, %j + 1] : memref<100x100xf32>
+        affine.store %0, %A[%i, %j] : memref<100x100xf32>
+      }
+    }
+    ```
+
+    the text says
+
+    ```
+    statements:
+      S1 [i, j] load A[i - 1, j + 1]
+      S2 [i, j] store A[i, j]
+    dependences:
+      RAW S1 -> S2 (0, 0)
+      RAW S2 -> S1 (1, -1) carried by i through A
+    components:
+      {S1, S2} carried by i
+    loops:
+      i: carries 1 dependence
+      ...
+      j: parallel
+    ```
+  }];
+  let options = [
+    Option<"format", "format", "std::string", "\"text\"",
+           "What to write: text, dot, or pairs (every pair of affine accesses at every depth)">
+  ];
+}
+
+def AttnInterchangeLoops : Pass<"attn-interchange-loops"> {
+  let summary = "Put the loops of affine nests into a requested order";
+  let description = [{
+    Reorders the loops named in `order` (outermost first) in every outermost
+    `affine.for` nest that has them all, one directly inside another in any
+    order. Where the nest is not perfect, statements between two loops that
+    only read and compute move into the inner loop, and the rest of the outer
+    loop's body is split off into loops of its own before and behind.
+
+    Before, with `order=j,i`:
+
+    ```mlir
+    affine.for %i = 0 to 8 {
+      %q = affine.load %Q[%i] : memref<8xf32>
+      affine.for %j = 0 to 16 {
+        %o = affine.load %O[%i] : memref<8xf32>
+        %s = arith.addf %o, %q : f32
+        affine.store %s, %O[%i] : memref<8xf32>
+      }
+    }
+    ```
+
+    After:
+
+    ```mlir
+    affine.for %j = 0 to 16 {
+      affine.for %i = 0 to 8 {
+        %q = affine.load %Q[%i] : memref<8xf32>
+        %o = affine.load %O[%i] : memref<8xf32>
+        %s = arith.addf %o, %q : f32
+        affine.store %s, %O[%i] : memref<8xf32>
+      }
+    }
+    ```
+
+    It is an error if no nest has the loops, if a dependence vector would become
+    lexicographically negative, if the nest cannot be made perfect, if bounds
+    depend on a loop that would end up inside, or if loops carry values.
+  }];
+  let options = [
+    ListOption<"order", "order", "std::string",
+               "The wanted order of loops by name, outermost first">
+  ];
+  let dependentDialects = ["::mlir::affine::AffineDialect"];
+}
+
+def AttnHoistInvariants : Pass<"attn-hoist-invariants"> {
+  let summary = "Move statements out of the loops that they do not vary in";
+  let description = [{
+    Locality hoisting. Moves reads and computations before the innermost loop
+    around them, again and again, where they do not use the loop's variable, no
+    dependence says that they see something new in a later iteration, and the
+    loop is known to run at least once (a read must not happen that did not
+    happen before). With `statements` and `loop`, moves exactly those
+    statements out of that loop (and the loops in between), and it is an error
+    if one may not move.
+
+    Before:
+
+    ```mlir
+    affine.for %i = 0 to 8 {
+      affine.for %j = 0 to 16 {
+        %q = affine.load %Q[%i] : memref<8xf32>
+        affine.store %q, %S[%i, %j] : memref<8x16xf32>
+      }
+    }
+    ```
+
+    After:
+
+    ```mlir
+    affine.for %i = 0 to 8 {
+      %q = affine.load %Q[%i] : memref<8xf32>
+      affine.for %j = 0 to 16 {
+        affine.store %q, %S[%i, %j] : memref<8x16xf32>
+      }
+    }
+    ```
+  }];
+  let options = [
+    ListOption<"statements", "statements", "std::string",
+               "Statements to move, by number in the dependence graph (S3,S4); all that may, if empty">,
+    Option<"loop", "loop", "std::string", "\"\"",
+           "The loop to move them out of, by name">
+  ];
+}
+
+def AttnParallelizeLoops : Pass<"attn-parallelize-loops"> {
+  let summary = "Turn affine loops that carry no dependence into parallel loops";
+  let description = [{
+    Turns every `affine.for` that carries nothing into an `affine.parallel`, or
+    exactly those named in `loops`; then it is an error if one carries a
+    dependence, and notes at the error tell the legal ways to treat it.
+
+    Before:
+
+    ```mlir
+    affine.for %i = 0 to 8 {
+      %q = affine.load %Q[%i] : memref<8xf32>
+      affine.store %q, %S[%i] : memref<8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    affine.parallel (%i) = (0) to (8) {
+      %q = affine.load %Q[%i] : memref<8xf32>
+      affine.store %q, %S[%i] : memref<8xf32>
+    }
+    ```
+  }];
+  let options = [
+    ListOption<"loops", "loops", "std::string",
+               "The loops to make parallel, by name; all that may, if empty">
+  ];
+  let dependentDialects = ["::mlir::affine::AffineDialect"];
+}
+
+def AttnFuseLoops : Pass<"attn-fuse-loops"> {
+  let summary = "Join adjacent affine loops that have the same bounds";
+  let description = [{
+    Joins an `affine.for` with the next one in the same block where both have
+    the same bounds and step and no dependence from the first to the second
+    would turn around; then the same inside the joined body. With `required`,
+    it is an error if two neighbours with the same bounds may not be joined.
+
+    Before:
+
+    ```mlir
+    affine.for %i = 0 to 8 {
+      affine.store %c, %A[%i] : memref<8xf32>
+    }
+    affine.for %i = 0 to 8 {
+      %a = affine.load %A[%i] : memref<8xf32>
+      affine.store %a, %B[%i] : memref<8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    affine.for %i = 0 to 8 {
+      affine.store %c, %A[%i] : memref<8xf32>
+      %a = affine.load %A[%i] : memref<8xf32>
+      affine.store %a, %B[%i] : memref<8xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"required", "required", "bool", "false",
+           "Fail where neighbours with the same bounds may not be joined">
+  ];
+}
+
+#endif

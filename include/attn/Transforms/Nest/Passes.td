@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#ifndef ATTN_TRANSFORMS_NEST_PASSES
+#define ATTN_TRANSFORMS_NEST_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
+  let summary = "Fuse a cascade of reductions into one pass with carried state";
+  let description = [{
+    Looks for a dimension (the keys, in attention) that an intermediate tensor
+    spans and a later statement reduces, and fuses all statements over it into
+    one `attn.fold`, so that the intermediate is never stored.
+
+    Where a statement of the cascade reads the result of a reduction over the
+    same dimension, a fusion-preventing dependence stands in the way: the final
+    value is needed before the first element is read. It is repaired where every
+    reader is homogeneous in that value:
+
+    * The value is a running maximum `m`, and the reader's terms change by the
+      factor `exp(-d)` when `m` grows by `d` (as `exp(s - m)` does). The fold
+      carries `m`, uses the running one, and multiplies a carried sum by
+      `exp(m_old - m_new)` before it adds a block (Milakov and Gimelshein,
+      2018; FlashAttention, algorithm 1).
+    * The value is a running sum `l`, and the reader's terms are a power `l^k`
+      times something that does not depend on it (as `x / l` is). The factor is
+      taken out of the sum and applied once, at the end.
+
+    Other readers are refused with a remark that names the reduction, the reader
+    and the op that breaks the form.
+
+    Statements over the dimension whose whole result is needed (the output of a
+    row softmax) become a second fold that maps blocks to blocks.
+
+    The fold gets a `merge` region where states of parts of the dimension can be
+    combined.
+
+    Before: the cascade of `attn-expand`. After (shortened):
+
+    ```mlir
+    %r:3 = attn.fold %n streams(%k, %v : ...) dims [2, 2] carries(%m0, %l0, %o0 : ...) {
+    ^bb0(%j0: index, %kb: tensor<..x?x64xf32>, %vb: tensor<..x?x64xf32>, %m: ..., %l: ..., %o: ...):
+      %s  = linalg.generic ...   // sum_d q kb
+      %m1 = linalg.generic ...   // max(m, max_j s)
+      %ms = linalg.generic ...   // m1 == -inf ? 0 : m1
+      %p  = linalg.generic ...   // exp(s - ms)
+      %c  = linalg.generic ...   // exp(m - ms)
+      %l1 = linalg.generic ...   // l c + sum_j p
+      %o1 = linalg.generic ...   // o c + sum_j p vb
+      attn.yield %m1, %l1, %o1 : ...
+    }
+    ```
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
+  let summary = "Tile a nest of folds and statements into vector programs";
+  let description = [{
+    Turns each `attn.fold`, with the statements that prepare its start values
+    and those that finish its results, into a tile program: an `scf.forall`
+    over workers and row tiles, an `scf.for` over tiles of the streamed
+    dimension, and `vector` values inside. Every dimension of the nest gets a
+    role:
+
+    * a *worker* dimension (batch, head) is one index per worker;
+    * the *row* dimension, the last worker dimension that no streamed input
+      has, is tiled by `row-tile`;
+    * the *streamed* dimension is tiled by `stream-tile`;
+    * all others (head dims) are whole in each tile and need a static size.
+
+    Elements beyond the end of the streamed dimension get the neutral element
+    of the reduction that reads them first, by a select in the tile (`-inf`
+    before a row maximum), merged with the mask's own select where there is
+    one. Reads beyond the end give 0, writes are dropped.
+
+    `order` picks one of the legal loop orders of the nest; `auto` estimates
+    bytes moved and parallelism of each and takes the cheapest:
+
+    * `rows`: rows outside, streamed tiles inside (FlashAttention-2). State in
+      vectors; rows are parallel.
+    * `stream`: streamed tiles outside, rows inside (FlashAttention-1). State
+      in memory, one row of state per row; workers are parallel.
+    * `split`: rows and `parts` parts of the streamed dimension parallel; each
+      part stores its state, a second program merges them by the fold's merge
+      region. Refused where the fold has none.
+
+    Loops over streamed tiles, and row loops inside of them, carry the unit
+    attribute `attn.fold`: an iteration whose reduction terms are all neutral
+    may be skipped.
+
+    Before:
+
+    ```mlir
+    %r:3 = attn.fold %n streams(%k, %v : ...) ... { ... }
+    %o = linalg.generic ... ins(%r#2, %r#1 : ...) ...   // divide
+    ```
+
+    After:
+
+    ```mlir
+    %o = scf.forall (%b, %h, %t) in (%B, %H, %T) shared_outs(%out = %empty) -> (...) {
+      %q = vector.transfer_read ...
+      %s:3 = scf.for %j0 = %c0 to %n step %c128 iter_args(...) -> (vector<64xf32>, ...) {
+        ...
+      } {attn.fold}
+      ...
+    }
+    ```
+  }];
+  let options = [
+    Option<"rowTile", "row-tile", "int64_t", /*default=*/"64", "Rows per tile">,
+    Option<"streamTile", "stream-tile", "int64_t", /*default=*/"128",
+           "Elements of the streamed dimension per tile">,
+    Option<"order", "order", "std::string", /*default=*/"\"auto\"",
+           "Loop order: rows, stream, split, or auto for the cheapest legal one">,
+    Option<"parts", "parts", "int64_t", /*default=*/"4",
+           "Parts of the streamed dimension, for order=split">,
+    Option<"threads", "threads", "int64_t", /*default=*/"8",
+           "Threads that the cost model counts on">,
+    Option<"assumedSize", "assumed-size", "int64_t", /*default=*/"2048",
+           "Size that the cost model takes for a dynamic row or streamed dimension">,
+    Option<"explain", "explain", "bool", /*default=*/"false",
+           "Remark what each order would cost and which one was taken">,
+  ];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
+#endif

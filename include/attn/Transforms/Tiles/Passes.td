@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Passes on L2 tile programs that turn masks into loop structure.
+
+#ifndef ATTN_TRANSFORMS_TILES_PASSES
+#define ATTN_TRANSFORMS_TILES_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AttnProjectMasks : Pass<"attn-project-masks"> {
+  let summary = "Bound tile loops by their masks and free full tiles of them";
+  let description = [{
+    For each `scf.for` marked `attn.fold` whose body selects -inf or 0 where an
+    integer mask is false: proves that a tile on which the mask is false
+    everywhere contributes nothing, projects the mask onto the tile starts, and
+    splits the loop in order into a partial, a full and a partial loop. Empty
+    tiles are in none of them; the full loop has no mask arithmetic, and its
+    reads are in bounds where the mask held the bound.
+
+    ```mlir
+    // Before: causal, tiles of 64 x 128.
+    scf.for %j0 = %c0 to %Sk step %c128 iter_args(...) {
+      ...
+      %keep = arith.cmpi sge, %rows, %columns : vector<64x128xindex>
+      %masked = arith.select %keep, %scores, %ninf
+      ...
+    } {attn.fold}
+
+    // After.
+    %hi = affine.min (i0, Sk) -> (((i0 + 63) floordiv 128) * 128 + 128, Sk)
+    %f1 = affine.min (i0, Sk) -> (((i0 - 127) floordiv 128) * 128 + 128, Sk)
+    scf.for %j0 = %c0 to %f1 step %c128 iter_args(...) {
+      ... // %scores themselves
+    } {attn.fold, attn.full}
+    scf.for %j0 = %f1 to %hi step %c128 iter_args(...) {
+      ... // with the select
+    } {attn.fold, attn.partial}
+    ```
+
+    Masks are and/or/not/xor/select of integer comparisons whose sides are
+    affine in the row and the column, with scalars and per-row vectors that do
+    not change with the loop, minima, maxima, absolute values, and quotients
+    and remainders by positive constants. What is not of this form is taken to
+    be possibly true (it excludes no tile) and possibly false (it makes no tile
+    full). Where a disjunction may leave empty tiles between two ranges, the
+    partial loops test the tile (`scf.if` marked `attn.guard`).
+
+    Integer arithmetic of masks is taken not to wrap. The upper bound of a fold
+    loop is taken to be the extent of the tensors that it reads at its variable.
+    A loop whose mask cannot be projected stays as it is, with a remark that
+    names the reduction and the reason. A fold loop without any mask is marked
+    `attn.full`.
+  }];
+  let dependentDialects = ["mlir::affine::AffineDialect",
+                           "mlir::arith::ArithDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
+def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
+  let summary = "List the tiles of masks that no inequality bounds";
+  let description = [{
+    For each `scf.for` marked `attn.fold` with a mask that `attn-project-masks`
+    cannot read, such as equality of document numbers loaded for the row and for
+    the column: evaluates clones of the mask's own ops on each tile before the
+    enclosing loops, and lists for each combination of the loop variables that
+    the mask depends on the tiles that are not empty, as 2 * tile + full in
+    int32. The loop then runs over its list; full tiles have no mask arithmetic.
+    Runs before `attn-project-masks`, with which it shares the proof that empty
+    tiles may be skipped and the bounds: the part of the mask that can be read
+    restricts the tiles that are tested. Where the mask asks for equality of
+    loaded vectors, disjoint ranges of their values exclude a tile without a
+    test of its elements.
+
+    ```mlir
+    // Before.
+    scf.forall (%b, %h, %ti) in (%B, %H, %n) ... {
+      scf.for %j0 = %c0 to %Sk step %c128 iter_args(...) {
+        ...
+        %keep = arith.cmpi eq, %row_docs, %column_docs : vector<64x128xi32>
+        ...
+      } {attn.fold}
+
+    // After.
+    %table:2 = scf.forall (%b, %ti) in (%B, %n) shared_outs(...)
+        -> (tensor<?x?x?xi32>, tensor<?x?xi32>) { ... }
+    scf.forall (%b, %h, %ti) in (%B, %H, %n) ... {
+      %length = tensor.extract %table#1[%b, %ti]
+      scf.for %t = %c0 to %length step %c1 iter_args(...) {
+        %entry = tensor.extract %table#0[%b, %ti, %t]
+        %full = ... // entry & 1
+        %j0 = ...   // (entry >> 1) * 128
+        scf.if %full { ... } else { ... } {attn.tile_kind}
+      } {attn.fold, attn.tabulated}
+    ```
+
+    The table has one int32 per tile and one per row of tiles. A loop whose mask
+    or bounds need more than loop variables and integer arithmetic stays as it
+    is, with a remark.
+  }];
+  let dependentDialects = ["mlir::affine::AffineDialect",
+                           "mlir::arith::ArithDialect", "mlir::scf::SCFDialect",
+                           "mlir::tensor::TensorDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
+def AttnCountTiles : Pass<"attn-count-tiles", "mlir::ModuleOp"> {
+  let summary = "Insert a call that counts each visited tile";
+  let description = [{
+    Inserts `func.call @attnRuntimeCountTile(%kind : i32)` at the start of the
+    work on a tile in every innermost loop marked `attn.fold`. The kind is 1 in
+    full loops (`attn.full`) and 0 elsewhere. The function is declared unless
+    the module has it.
+
+    ```mlir
+    scf.for ... {
+      %kind = arith.constant 1 : i32
+      func.call @attnRuntimeCountTile(%kind) : (i32) -> ()
+      ...
+    } {attn.fold, attn.full}
+    ```
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect"];
+}
+
+#endif

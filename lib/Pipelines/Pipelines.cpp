@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "attn/Pipelines/Pipelines.h"
+#include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Transforms/Nest/Passes.h"
+#include "attn/Transforms/Tiles/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+/// What any pass may leave behind: dead ops, equal ops.
+static void addCleanUp(OpPassManager &pm) {
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+void attn::buildNestPipeline(OpPassManager &pm, const PipelineOptions &) {
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createAttnExpand());
+  addCleanUp(pm);
+  pm.addNestedPass<func::FuncOp>(createAttnFuseReductions());
+  addCleanUp(pm);
+}
+
+void attn::buildTilePipeline(OpPassManager &pm,
+                             const PipelineOptions &options) {
+  buildNestPipeline(pm, options);
+  AttnTileNestOptions tile;
+  tile.rowTile = options.rowTile;
+  tile.streamTile = options.streamTile;
+  tile.order = options.order;
+  tile.parts = options.parts;
+  tile.threads = options.threads;
+  tile.explain = options.explain;
+  pm.addNestedPass<func::FuncOp>(createAttnTileNest(tile));
+  addCleanUp(pm);
+  // Tables first: they take the masks that projection cannot read.
+  pm.addNestedPass<func::FuncOp>(createAttnTabulateMasks());
+  pm.addNestedPass<func::FuncOp>(createAttnProjectMasks());
+  addCleanUp(pm);
+  if (options.countTiles)
+    pm.addPass(createAttnCountTiles());
+}
+
+void attn::registerPipelines() {
+  PassPipelineRegistration<PipelineOptions>(
+      "attn-nest-pipeline",
+      "Expand attention and fuse cascades of reductions (L0 to L1)",
+      buildNestPipeline);
+  PassPipelineRegistration<PipelineOptions>(
+      "attn-tile-pipeline",
+      "Tile programs with loops bounded by their masks (L0 or L1 to L2)",
+      buildTilePipeline);
+  PassPipelineRegistration<PipelineOptions>(
+      "attn-cpu-pipeline",
+      "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
+      buildCpuPipeline);
+}

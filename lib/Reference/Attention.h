@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The attention ops of the reference.
+
+#ifndef ATTN_LIB_REFERENCE_ATTENTION_H
+#define ATTN_LIB_REFERENCE_ATTENTION_H
+
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Reference/RefTensor.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace attn {
+
+/// Finds the tensor or scalar that a value holds.
+using Lookup = llvm::function_ref<RefTensorPtr(mlir::Value)>;
+
+llvm::Expected<std::vector<RefTensorPtr>>
+evaluateForward(ForwardOp op, Lookup lookup, Precision precision);
+llvm::Expected<RefTensorPtr> evaluateSoftmax(SoftmaxOp op, Lookup lookup,
+                                             Precision precision);
+
+/// An error at an op: its location, its name, and what it did.
+llvm::Error makeError(mlir::Operation *op, const llvm::Twine &message);
+
+} // namespace attn
+
+#endif

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Classes of equal sizes, by union and find. See ShapeRules.h.
+
+#include "attn/Runtime/ShapeRules.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/OpDefinition.h"
+
+using namespace mlir;
+using namespace attn;
+
+ShapeRules::ShapeRules(func::FuncOp function) : function(function) {
+  function.getBody().walk([&](Operation *op) {
+    // Only ops on whole tensors: what regions compute is on elements or blocks.
+    if (op->getParentOp() == function)
+      addRules(op);
+  });
+}
+
+unsigned ShapeRules::node(Value tensor, unsigned dim) {
+  auto [it, inserted] = nodes.try_emplace({tensor, dim}, parents.size());
+  if (inserted)
+    parents.push_back(it->second);
+  return it->second;
+}
+
+unsigned ShapeRules::root(unsigned node) {
+  while (parents[node] != node)
+    node = parents[node] = parents[parents[node]];
+  return node;
+}
+
+void ShapeRules::join(Value a, unsigned aDim, Value b, unsigned bDim) {
+  unsigned first = root(node(a, aDim)), second = root(node(b, bDim));
+  parents[second] = first;
+}
+
+void ShapeRules::joinShapes(Value a, Value b) {
+  auto aType = dyn_cast<RankedTensorType>(a.getType());
+  auto bType = dyn_cast<RankedTensorType>(b.getType());
+  if (aType && bType && aType.getRank() == bType.getRank())
+    for (unsigned dim = 0; dim < aType.getRank(); ++dim)
+      join(a, dim, b, dim);
+}
+
+/// Operands whose indexing maps read the same loop have the same size.
+void ShapeRules::addStructured(Operation *op) {
+  auto structured = cast<linalg::LinalgOp>(op);
+  SmallVector<std::pair<Value, unsigned>> loops(structured.getNumLoops());
+  for (OpOperand &operand : op->getOpOperands())
+    for (auto [dim, expr] : llvm::enumerate(
+             structured.getMatchingIndexingMap(&operand).getResults()))
+      if (auto loop = dyn_cast<AffineDimExpr>(expr)) {
+        auto &[value, valueDim] = loops[loop.getPosition()];
+        if (value)
+          join(value, valueDim, operand.get(), dim);
+        else
+          loops[loop.getPosition()] = {operand.get(), dim};
+      }
+  for (auto [index, result] : llvm::enumerate(op->getResults()))
+    joinShapes(structured.getDpsInits()[index], result);
+}
+
+void ShapeRules::addRules(Operation *op) {
+  if (auto forward = dyn_cast<ForwardOp>(op)) {
+    Value q = forward.getQuery(), k = forward.getKey(), v = forward.getValue();
+    join(q, 0, k, 0);
+    join(k, 0, v, 0);
+    join(k, 1, v, 1);
+    join(k, 2, v, 2);
+    for (unsigned dim = 0; dim < 3; ++dim) {
+      join(q, dim, forward.getOutput(), dim);
+      if (forward.getLse())
+        join(q, dim, forward.getLse(), dim);
+    }
+    if (forward.getSink())
+      join(q, 1, forward.getSink(), 0);
+  } else if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
+    joinShapes(softmax.getInput(), softmax.getOutput());
+  } else if (isa<linalg::LinalgOp>(op)) {
+    addStructured(op);
+  } else if (auto cast = dyn_cast<tensor::CastOp>(op)) {
+    joinShapes(cast.getSource(), cast.getResult());
+  } else if (auto empty = dyn_cast<tensor::EmptyOp>(op)) {
+    for (auto [dim, size] : llvm::enumerate(empty.getMixedSizes()))
+      if (auto value = dyn_cast<Value>(size))
+        if (auto source = value.getDefiningOp<tensor::DimOp>())
+          if (std::optional<int64_t> index = source.getConstantIndex())
+            join(source.getSource(), *index, empty.getResult(), dim);
+  } else if (OpTrait::hasElementwiseMappableTraits(op) &&
+             op->getNumResults() == 1) {
+    for (Value operand : op->getOperands())
+      joinShapes(operand, op->getResult(0));
+  }
+}
+
+std::string ShapeRules::describe(Value tensor) {
+  std::string role;
+  for (OpOperand &use : tensor.getUses())
+    if (auto forward = dyn_cast<ForwardOp>(use.getOwner())) {
+      if (tensor == forward.getQuery())
+        role = "query";
+      else if (tensor == forward.getKey())
+        role = "key";
+      else if (tensor == forward.getValue())
+        role = "value";
+      else if (tensor == forward.getSink())
+        role = "sink";
+    }
+  std::string position;
+  if (auto argument = dyn_cast<BlockArgument>(tensor))
+    position = "argument " + std::to_string(argument.getArgNumber());
+  else
+    position = ("a result of '" +
+                tensor.getDefiningOp()->getName().getStringRef() + "'")
+                   .str();
+  return role.empty() ? position : role + " (" + position + ")";
+}
+
+llvm::Error ShapeRules::addFact(Value tensor, unsigned dim, int64_t size) {
+  auto [it, inserted] =
+      facts.try_emplace(root(node(tensor, dim)), Fact{size, tensor, dim});
+  const Fact &known = it->second;
+  if (inserted || known.size == size)
+    return llvm::Error::success();
+  return llvm::createStringError(
+      "expected %s dimension %u to be equal to %s dimension %u, got %lld and "
+      "%lld",
+      describe(tensor).c_str(), dim, describe(known.tensor).c_str(), known.dim,
+      static_cast<long long>(size), static_cast<long long>(known.size));
+}
+
+llvm::Error ShapeRules::checkHeads() {
+  llvm::Error error = llvm::Error::success();
+  cast<func::FuncOp>(function).walk([&](ForwardOp forward) {
+    Value q = forward.getQuery(), k = forward.getKey();
+    std::optional<int64_t> heads = getSize(q, 1), keyHeads = getSize(k, 1);
+    if (!heads || !keyHeads ||
+        (*keyHeads == 0 ? *heads == 0 : *heads % *keyHeads == 0))
+      return WalkResult::advance();
+    error = llvm::createStringError("expected %s dimension 1 to be a multiple "
+                                    "of %s dimension 1, got %lld and %lld",
+                                    describe(q).c_str(), describe(k).c_str(),
+                                    static_cast<long long>(*heads),
+                                    static_cast<long long>(*keyHeads));
+    return WalkResult::interrupt();
+  });
+  return error;
+}
+
+llvm::Error ShapeRules::solve(MutableArrayRef<Shape> shapes) {
+  auto arguments = cast<func::FuncOp>(function).getArguments();
+  facts.clear();
+  for (auto [argument, shape] : llvm::zip(arguments, shapes)) {
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    if (!type)
+      continue;
+    for (auto [dim, fixed] : llvm::enumerate(type.getShape())) {
+      if (!ShapedType::isDynamic(fixed) && shape[dim] == unknown)
+        shape[dim] = fixed;
+      if (!ShapedType::isDynamic(fixed) && shape[dim] != fixed)
+        return llvm::createStringError(
+            "expected %s dimension %u to be %lld, got %lld",
+            describe(argument).c_str(), unsigned(dim),
+            static_cast<long long>(fixed), static_cast<long long>(shape[dim]));
+      if (shape[dim] != unknown)
+        if (llvm::Error error = addFact(argument, dim, shape[dim]))
+          return error;
+    }
+  }
+  // Static sizes inside of the function bind its arguments too.
+  for (Operation &op : cast<func::FuncOp>(function).getBody().front())
+    for (Value result : op.getResults())
+      if (auto type = dyn_cast<RankedTensorType>(result.getType()))
+        for (auto [dim, size] : llvm::enumerate(type.getShape()))
+          if (!ShapedType::isDynamic(size))
+            if (llvm::Error error = addFact(result, dim, size))
+              return error;
+  for (auto [argument, shape] : llvm::zip(arguments, shapes))
+    for (auto [dim, size] : llvm::enumerate(shape)) {
+      if (size != unknown)
+        continue;
+      std::optional<int64_t> known = getSize(argument, dim);
+      if (!known)
+        return llvm::createStringError(
+            "the size of %s dimension %u is not known; expected "
+            "an input file or a shape for it",
+            describe(argument).c_str(), unsigned(dim));
+      size = *known;
+    }
+  return checkHeads();
+}
+
+std::optional<int64_t> ShapeRules::getSize(Value tensor, unsigned dim) {
+  auto it = facts.find(root(node(tensor, dim)));
+  if (it == facts.end())
+    return std::nullopt;
+  return it->second.size;
+}

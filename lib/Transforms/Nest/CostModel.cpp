@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "CostModel.h"
+#include "llvm/Support/ErrorHandling.h"
+#include <algorithm>
+#include <cmath>
+
+using namespace attn;
+
+static constexpr double bandwidth = 25e9;
+static constexpr double flopsPerThread = 50e9;
+
+llvm::StringRef attn::stringifyOrder(Order order) {
+  switch (order) {
+  case Order::Rows:
+    return "rows";
+  case Order::Stream:
+    return "stream";
+  case Order::Split:
+    return "split";
+  }
+  llvm_unreachable("all orders are handled");
+}
+
+llvm::SmallVector<OrderCost> attn::estimateOrders(const NestSize &s) {
+  double rowTiles = std::ceil(s.rows / s.rowTile);
+  double streamTiles = std::ceil(s.streamed / s.streamTile);
+  double flops = s.workers * s.rows * s.streamed * s.pointFlops;
+  auto cost = [&](Order order, double bytes, double parallelism) {
+    // The last round of tiles may leave threads idle.
+    double rounds = std::ceil(parallelism / s.threads);
+    double busy = rounds > 0 ? parallelism / rounds : 1;
+    double seconds = std::max(bytes / bandwidth,
+                              flops / (flopsPerThread * std::max(busy, 1.0)));
+    return OrderCost{order, bytes, parallelism, seconds, {}};
+  };
+  double rowsBytes =
+      s.workers * (s.rows * (s.rowBytes + s.outBytes) +
+                   rowTiles * s.streamed * s.streamBytes);
+  double streamBytes =
+      s.workers *
+      (s.streamed * s.streamBytes + s.rows * (s.outBytes + 2 * s.stateBytes) +
+       streamTiles * s.rows * (s.rowBytes + 2 * s.stateBytes));
+  double splitBytes =
+      rowsBytes + s.workers * s.rows * s.parts * 2 * s.stateBytes;
+  return {cost(Order::Rows, rowsBytes, s.workers * rowTiles),
+          cost(Order::Stream, streamBytes, s.workers),
+          cost(Order::Split, splitBytes, s.workers * rowTiles * s.parts)};
+}
+
+Order attn::chooseOrder(llvm::ArrayRef<OrderCost> costs) {
+  const OrderCost *best = nullptr;
+  for (const OrderCost &cost : costs)
+    if (cost.illegal.empty() && (!best || cost.seconds < best->seconds))
+      best = &cost;
+  return best ? best->order : Order::Rows;
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a loop order of a nest costs: bytes moved past the tile level, and how
+// many tiles can run at once. The counts follow Dao et al., FlashAttention
+// (2022), theorem 2, with tile sizes instead of a cache size.
+
+#ifndef ATTN_LIB_TRANSFORMS_NEST_COSTMODEL_H
+#define ATTN_LIB_TRANSFORMS_NEST_COSTMODEL_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+#include <string>
+
+namespace attn {
+
+enum class Order { Rows, Stream, Split };
+llvm::StringRef stringifyOrder(Order order);
+
+/// A nest in numbers. Sizes are elements, bytes are per element of the named
+/// dimension and per worker.
+struct NestSize {
+  double workers = 1, rows = 1, streamed = 1;
+  int64_t rowTile = 1, streamTile = 1, parts = 1;
+  double rowBytes = 0;    ///< read per row (Q)
+  double streamBytes = 0; ///< read per streamed element (K and V)
+  double outBytes = 0;    ///< written per row (O, LSE)
+  double stateBytes = 0;  ///< carried per row (m, l, O)
+  double pointFlops = 0;  ///< per pair of row and streamed element
+  int64_t threads = 1;
+};
+
+struct OrderCost {
+  Order order;
+  double bytes;       ///< moved past the tile level
+  double parallelism; ///< tiles that can run at once
+  double seconds;     ///< estimate on the machine of the model
+  std::string illegal; ///< why the order cannot be taken; empty where it can
+};
+
+/// The three orders with their costs. The machine of the model: 25 GB/s for all
+/// threads together and 50 GFLOP/s for each.
+llvm::SmallVector<OrderCost> estimateOrders(const NestSize &size);
+
+/// The legal order with the smallest estimate; rows where equal.
+Order chooseOrder(llvm::ArrayRef<OrderCost> costs);
+
+} // namespace attn
+
+#endif

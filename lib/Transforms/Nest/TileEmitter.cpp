@@ -1,0 +1,580 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "TileEmitter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace attn;
+using linalg::GenericOp;
+using Tail = Tile::Tail;
+
+SmallVector<unsigned, 2> TileEmitter::sorted(ArrayRef<unsigned> span) {
+  SmallVector<unsigned, 2> result;
+  for (auto &[dim, info] : dims)
+    if (llvm::is_contained(span, dim))
+      result.push_back(dim);
+  return result;
+}
+
+VectorType TileEmitter::vectorType(ArrayRef<unsigned> span, Type elementType) {
+  SmallVector<int64_t> shape;
+  for (unsigned dim : span)
+    shape.push_back(dims[dim].tile);
+  return VectorType::get(shape, elementType);
+}
+
+SmallVector<unsigned, 2> TileEmitter::spanOf(Value tensor) {
+  SmallVector<unsigned, 2> span;
+  for (int64_t d = 0, e = cast<RankedTensorType>(tensor.getType()).getRank();
+       d < e; ++d)
+    if (auto dim = classes.ofValue(tensor, d); dim && !dims[*dim].isScalar())
+      span.push_back(*dim);
+  return sorted(span);
+}
+
+Value TileEmitter::constant(TypedAttr attr) {
+  return arith::ConstantOp::create(b, attr);
+}
+
+Value TileEmitter::toVector(const Tile &tile, ArrayRef<unsigned> target,
+                            Type elementType) {
+  if (ArrayRef<unsigned>(tile.dims) == target)
+    return tile.value;
+  VectorType type = vectorType(target, elementType);
+  if (tile.dims.empty())
+    return vector::BroadcastOp::create(b, type, tile.value);
+  // Missing dimensions lead; then a transposition brings the canonical order.
+  SmallVector<unsigned> order;
+  for (unsigned dim : target)
+    if (!llvm::is_contained(tile.dims, dim))
+      order.push_back(dim);
+  llvm::append_range(order, tile.dims);
+  Value vector = tile.value;
+  if (order.size() != tile.dims.size())
+    vector = vector::BroadcastOp::create(b, vectorType(order, elementType),
+                                         vector);
+  if (ArrayRef<unsigned>(order) == target)
+    return vector;
+  SmallVector<int64_t> permutation;
+  for (unsigned dim : target)
+    permutation.push_back(llvm::find(order, dim) - order.begin());
+  return vector::TransposeOp::create(b, vector, permutation);
+}
+
+Tile TileEmitter::indexTile(unsigned dim) {
+  Tile tile;
+  TileDim &info = dims[dim];
+  tile.indexOf = dim;
+  if (info.isScalar()) {
+    tile.value = info.base;
+    return tile;
+  }
+  tile.dims = {dim};
+  VectorType type = vectorType(dim, b.getIndexType());
+  Value step = vector::StepOp::create(b, type);
+  Value base = vector::BroadcastOp::create(b, type, info.base);
+  tile.value = arith::AddIOp::create(b, step, base);
+  return tile;
+}
+
+Tile TileEmitter::read(Value tensor,
+                       ArrayRef<std::optional<unsigned>> dimClasses) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  Tile tile;
+  SmallVector<Value> indices;
+  SmallVector<unsigned> positions;
+  bool streamed = false;
+  for (auto [position, dim] : llvm::enumerate(dimClasses)) {
+    if (!dim) {
+      indices.push_back(constant(b.getIndexAttr(0)));
+      continue;
+    }
+    TileDim &info = dims[*dim];
+    indices.push_back(info.base ? info.base : constant(b.getIndexAttr(0)));
+    if (info.isScalar())
+      continue;
+    tile.dims.push_back(*dim);
+    positions.push_back(position);
+    streamed |= info.role == TileDim::Role::Stream;
+  }
+  if (tile.dims.empty()) {
+    tile.value = tensor::ExtractOp::create(b, tensor, indices);
+    return tile;
+  }
+  // Read in canonical order: the permutation is the access's business.
+  SmallVector<unsigned, 2> order = sorted(tile.dims);
+  SmallVector<AffineExpr> exprs;
+  SmallVector<bool> inBounds;
+  for (unsigned dim : order) {
+    unsigned position =
+        positions[llvm::find(tile.dims, dim) - tile.dims.begin()];
+    exprs.push_back(b.getAffineDimExpr(position));
+    const TileDim &info = dims[dim];
+    // A capture may be shorter than the dimension that indexes it.
+    std::optional<int64_t> size = getConstantIntValue(info.size);
+    inBounds.push_back(info.exact && size &&
+                       !type.isDynamicDim(position) &&
+                       type.getDimSize(position) >= *size);
+  }
+  tile.dims = order;
+  Value padding = constant(b.getZeroAttr(type.getElementType()));
+  tile.value = vector::TransferReadOp::create(
+      b, vectorType(order, type.getElementType()), tensor, indices, padding,
+      AffineMap::get(type.getRank(), 0, exprs, b.getContext()), inBounds);
+  if (streamed)
+    tile.tail = Tail::Zero;
+  return tile;
+}
+
+Value TileEmitter::write(const Tile &tile, Value tensor,
+                         ArrayRef<unsigned> dimClasses) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  SmallVector<Value> indices;
+  SmallVector<AffineExpr> exprs;
+  SmallVector<unsigned, 2> span;
+  SmallVector<bool> inBounds;
+  for (auto [position, dim] : llvm::enumerate(dimClasses)) {
+    const TileDim &info = dims[dim];
+    indices.push_back(info.role == TileDim::Role::Stream
+                          ? info.base
+                          : constant(b.getIndexAttr(0)));
+    if (info.isScalar())
+      continue;
+    span.push_back(dim);
+    exprs.push_back(b.getAffineDimExpr(position));
+    inBounds.push_back(info.exact);
+  }
+  // The vector is in canonical order; name the tensor's dimensions in it.
+  SmallVector<unsigned, 2> order = sorted(span);
+  SmallVector<AffineExpr> map;
+  SmallVector<bool> bounds;
+  for (unsigned dim : order) {
+    unsigned at = llvm::find(span, dim) - span.begin();
+    map.push_back(exprs[at]);
+    bounds.push_back(inBounds[at]);
+  }
+  Value vector = toVector(tile, order, type.getElementType());
+  if (order.empty())
+    return tensor::InsertOp::create(b, vector, tensor, indices);
+  return vector::TransferWriteOp::create(
+             b, vector, tensor, indices,
+             AffineMap::get(type.getRank(), 0, map, b.getContext()), bounds)
+      ->getResult(0);
+}
+
+FailureOr<Tile> TileEmitter::argument(Body &body, BlockArgument argument) {
+  GenericOp op = body.op;
+  OpOperand &operand = op->getOpOperand(argument.getArgNumber());
+  Value tensor = operand.get();
+  if (auto known = tiles.find(tensor); known != tiles.end())
+    return known->second;
+  if (Value fill = getFillValue(tensor)) {
+    Tile tile;
+    tile.value = fill;
+    return tile;
+  }
+  AffineMap map = op.getMatchingIndexingMap(&operand);
+  SmallVector<std::optional<unsigned>> access;
+  for (unsigned dim = 0; dim < map.getNumResults(); ++dim) {
+    if (std::optional<unsigned> loop = getLoop(map, dim))
+      access.push_back(classes.ofLoop(op, *loop));
+    else if (auto zero = dyn_cast<AffineConstantExpr>(map.getResult(dim));
+             zero && zero.getValue() == 0)
+      access.push_back(std::nullopt);
+    else
+      return op.emitError("expected operand #")
+             << operand.getOperandNumber()
+             << " to be indexed by loops, got " << AffineMapAttr::get(map);
+  }
+  if (Value source = sources.lookup(tensor))
+    tensor = source;
+  return read(tensor, access);
+}
+
+FailureOr<Tile> TileEmitter::index(Body &body, linalg::IndexOp op) {
+  unsigned dim = classes.ofLoop(body.op, op.getDim());
+  TileDim &info = dims[dim];
+  if (info.role != TileDim::Role::Stream)
+    return indexTile(dim);
+  // Inside of a fold, a block's index counts from its first element.
+  Tile tile;
+  tile.local = true;
+  tile.indexOf = dim;
+  tile.dims = {dim};
+  tile.value = vector::StepOp::create(b, vectorType(dim, b.getIndexType()));
+  return tile;
+}
+
+FailureOr<Tile> TileEmitter::gather(Operation *op, Value tensor,
+                                    ArrayRef<Tile> indices) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  SmallVector<unsigned> span;
+  unsigned varying = 0;
+  for (const Tile &index : indices) {
+    llvm::append_range(span, index.dims);
+    varying += !index.dims.empty();
+  }
+  SmallVector<unsigned, 2> order = sorted(span);
+  VectorType indexType = vectorType(order, b.getIndexType());
+  // Lanes that no element of the tile stands for may hold any index: each is
+  // compared with the size before it is used.
+  Value mask, linear;
+  SmallVector<Value> base;
+  bool flat = varying > 1 || indices.back().dims.empty();
+  for (auto [dim, index] : llvm::enumerate(indices)) {
+    Value size = tensor::getMixedSize(b, b.getLoc(), tensor, dim)
+                         .dyn_cast<Value>();
+    if (!size)
+      size = constant(b.getIndexAttr(type.getDimSize(dim)));
+    Value sizes = vector::BroadcastOp::create(b, indexType, size);
+    Value lanes = toVector(index, order, b.getIndexType());
+    Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, lanes,
+                                         sizes);
+    if (!index.dims.empty())
+      mask = mask ? arith::AndIOp::create(b, mask, inside).getResult() : inside;
+    if (flat) {
+      linear = linear ? arith::AddIOp::create(
+                            b, arith::MulIOp::create(b, linear, sizes), lanes)
+                            .getResult()
+                      : lanes;
+    } else {
+      base.push_back(index.dims.empty() ? index.value
+                                        : constant(b.getIndexAttr(0)));
+      linear = lanes;
+    }
+  }
+  if (flat) {
+    base = {constant(b.getIndexAttr(0))};
+    if (type.getRank() > 1) {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(outside);
+      tensor = tensor::CollapseShapeOp::create(
+          b, tensor,
+          ArrayRef<ReassociationIndices>{
+              llvm::to_vector<2>(llvm::seq<int64_t>(type.getRank()))});
+    }
+  }
+  Tile tile;
+  tile.dims = order;
+  VectorType resultType = vectorType(order, type.getElementType());
+  Value rest = constant(cast<TypedAttr>(b.getZeroAttr(resultType)));
+  tile.value = vector::GatherOp::create(b, resultType, tensor, base, linear,
+                                        mask, rest);
+  return tile;
+}
+
+FailureOr<Tile> TileEmitter::extract(Body &body, Operation *op) {
+  auto load = cast<tensor::ExtractOp>(op);
+  SmallVector<Tile> indices;
+  for (Value index : load.getIndices()) {
+    FailureOr<Tile> tile = value(body, index);
+    if (failed(tile))
+      return failure();
+    indices.push_back(*tile);
+  }
+  if (llvm::all_of(indices, [](const Tile &t) { return t.dims.empty(); })) {
+    Tile tile;
+    SmallVector<Value> values;
+    for (const Tile &index : indices)
+      values.push_back(index.value);
+    tile.value = tensor::ExtractOp::create(b, load.getTensor(), values);
+    return tile;
+  }
+  // A contiguous piece: each index is a scalar or one dimension's own index.
+  SmallVector<std::optional<unsigned>> access;
+  SmallVector<unsigned> seen;
+  for (const Tile &index : indices) {
+    bool plain = index.indexOf && !index.local &&
+                 !llvm::is_contained(seen, *index.indexOf);
+    if (index.dims.empty() && !(plain && dims[*index.indexOf].isScalar()))
+      return gather(op, load.getTensor(), indices);
+    if (!plain)
+      return gather(op, load.getTensor(), indices);
+    seen.push_back(*index.indexOf);
+    access.push_back(*index.indexOf);
+  }
+  return read(load.getTensor(), access);
+}
+
+/// What an elementwise op makes of the lanes beyond the streamed dimension.
+static Tail propagate(Operation *op, ArrayRef<Tile> in) {
+  auto is = [&](unsigned operand, Tail tail) { return in[operand].tail == tail; };
+  auto isZero = [&](unsigned operand) { return is(operand, Tail::Zero); };
+  auto isInfinite = [&](unsigned operand) {
+    return is(operand, Tail::NegativeInfinity);
+  };
+  if (isa<arith::ExtFOp, arith::TruncFOp>(op))
+    return in[0].tail;
+  if (isa<math::ExpOp, math::Exp2Op>(op))
+    return isInfinite(0) ? Tail::Zero : Tail::Unknown;
+  if (isa<arith::SubFOp>(op))
+    return isInfinite(0) ? Tail::NegativeInfinity : Tail::Unknown;
+  if (isa<arith::AddFOp>(op))
+    return isInfinite(0) || isInfinite(1) ? Tail::NegativeInfinity
+           : isZero(0) && isZero(1)       ? Tail::Zero
+                                          : Tail::Unknown;
+  if (isa<arith::MulFOp>(op))
+    return isZero(0) && isZero(1) ? Tail::Zero : Tail::Unknown;
+  if (isa<arith::SelectOp>(op))
+    return in[1].tail == in[2].tail ? in[1].tail : Tail::Unknown;
+  return Tail::Unknown;
+}
+
+FailureOr<Tile> TileEmitter::apply(Operation *op, ArrayRef<Tile> in) {
+  b.setLoc(op->getLoc());
+  Tile result;
+  SmallVector<unsigned> span;
+  for (const Tile &tile : in)
+    llvm::append_range(span, tile.dims);
+  if (span.empty()) {
+    IRMapping mapping;
+    for (auto [operand, tile] : llvm::zip(op->getOperands(), in))
+      mapping.map(operand, tile.value);
+    result.value = b.clone(*op, mapping)->getResult(0);
+    return result;
+  }
+  // A block's own index plus the block's offset is the dimension's index.
+  if (isa<arith::AddIOp>(op))
+    for (unsigned side : {0, 1})
+      if (in[side].local && in[1 - side].dims.empty() &&
+          in[1 - side].value == dims[*in[side].indexOf].base)
+        return indexTile(*in[side].indexOf);
+  if (!OpTrait::hasElementwiseMappableTraits(op) || op->getNumResults() != 1)
+    return op->emitOpError("has no tile form, expected an elementwise op");
+  result.dims = sorted(span);
+  SmallVector<Value> operands;
+  for (auto [operand, tile] : llvm::zip(op->getOperands(), in))
+    operands.push_back(toVector(tile, result.dims, operand.getType()));
+  OperationState state(op->getLoc(), op->getName());
+  state.addOperands(operands);
+  state.addTypes(vectorType(result.dims, op->getResult(0).getType()));
+  state.addAttributes(op->getAttrs());
+  result.value = b.create(state)->getResult(0);
+  result.tail = propagate(op, in);
+  return result;
+}
+
+FailureOr<Tile> TileEmitter::value(Body &body, Value scalar) {
+  if (auto known = body.values.find(scalar); known != body.values.end())
+    return known->second;
+  Tile tile;
+  auto argument = dyn_cast<BlockArgument>(scalar);
+  Operation *op = scalar.getDefiningOp();
+  FailureOr<Tile> result = failure();
+  if (argument && argument.getOwner() == body.op.getBlock()) {
+    result = this->argument(body, argument);
+  } else if (argument || op->getBlock() != body.op.getBlock()) {
+    Value bound = scalars.lookup(scalar);
+    tile.value = bound ? bound : scalar;
+    result = tile;
+  } else if (auto index = dyn_cast<linalg::IndexOp>(op)) {
+    result = this->index(body, index);
+  } else if (isa<tensor::ExtractOp>(op)) {
+    b.setLoc(op->getLoc());
+    result = extract(body, op);
+  } else if (isa<tensor::DimOp>(op)) {
+    tile.value = b.clone(*op)->getResult(0);
+    result = tile;
+  } else {
+    SmallVector<Tile> in;
+    for (Value operand : op->getOperands()) {
+      FailureOr<Tile> operandTile = value(body, operand);
+      if (failed(operandTile))
+        return failure();
+      in.push_back(*operandTile);
+    }
+    result = apply(op, in);
+  }
+  if (succeeded(result))
+    body.values[scalar] = *result;
+  return result;
+}
+
+/// `term` with the monoid's neutral element in the lanes beyond the streamed
+/// dimension's end.
+Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid) {
+  auto stream = llvm::find_if(dims, [](auto &entry) {
+    return entry.second.role == TileDim::Role::Stream;
+  });
+  if (stream == dims.end() || stream->second.exact ||
+      !llvm::is_contained(term.dims, stream->first))
+    return term;
+  Tail wanted = monoid == Reduction::Monoid::Max   ? Tail::NegativeInfinity
+                : monoid == Reduction::Monoid::Add ? Tail::Zero
+                                                   : Tail::Unknown;
+  if (wanted != Tail::Unknown && term.tail == wanted)
+    return term;
+  Tile index = indexTile(stream->first), inside;
+  Value size =
+      getValueOrCreateConstantIndexOp(b, b.getLoc(), stream->second.size);
+  Value end = vector::BroadcastOp::create(b, index.value.getType(), size);
+  inside.dims = index.dims;
+  inside.value = arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
+                                       index.value, end);
+  Value keep = toVector(inside, term.dims, b.getI1Type());
+  auto type = cast<VectorType>(term.value.getType());
+  auto &semantics =
+      cast<FloatType>(type.getElementType()).getFloatSemantics();
+  APFloat neutral = monoid == Reduction::Monoid::Max
+                        ? APFloat::getInf(semantics, /*Negative=*/true)
+                    : monoid == Reduction::Monoid::Min
+                        ? APFloat::getInf(semantics)
+                    : monoid == Reduction::Monoid::Add
+                        ? APFloat::getZero(semantics)
+                        : APFloat::getOne(semantics);
+  Value rest = constant(DenseElementsAttr::get(type, neutral));
+  Value kept = term.value;
+  // One select for the mask and the tail where both put the same value.
+  if (auto select = kept.getDefiningOp<arith::SelectOp>()) {
+    Value masked = select.getFalseValue();
+    if (auto broadcast = masked.getDefiningOp<vector::BroadcastOp>())
+      masked = broadcast.getSource();
+    FloatAttr splat;
+    if (matchPattern(masked, m_Constant(&splat)) &&
+        splat.getValue() == neutral) {
+      keep = arith::AndIOp::create(b, select.getCondition(), keep);
+      kept = select.getTrueValue();
+    }
+  }
+  Tile result = term;
+  result.value = arith::SelectOp::create(b, keep, kept, rest);
+  result.tail = wanted;
+  return result;
+}
+
+FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
+  GenericOp op = body.op;
+  SmallVector<unsigned> outSpan, reduced;
+  bool overStream = false;
+  for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
+    unsigned dim = classes.ofLoop(op, loop);
+    bool isReduced = op.getIteratorTypesArray()[loop] ==
+                     utils::IteratorType::reduction;
+    if (dims[dim].isScalar())
+      continue;
+    (isReduced ? reduced : outSpan).push_back(dim);
+    overStream |= isReduced && dims[dim].role == TileDim::Role::Stream;
+  }
+  Tile result;
+  result.dims = sorted(outSpan);
+  BlockArgument old = op.getBlock()->getArguments().back();
+  FailureOr<Tile> start = value(body, old);
+  if (failed(start))
+    return failure();
+  Type element = reduction.term.getType();
+
+  // A product of two tiles that neither spans alone is a contraction.
+  if (auto product = reduction.term.getDefiningOp<arith::MulFOp>();
+      product && product->getBlock() == op.getBlock() &&
+      reduction.monoid == Reduction::Monoid::Add) {
+    FailureOr<Tile> lhs = value(body, product.getLhs());
+    FailureOr<Tile> rhs = value(body, product.getRhs());
+    if (failed(lhs) || failed(rhs))
+      return failure();
+    SmallVector<unsigned> all(lhs->dims.begin(), lhs->dims.end());
+    llvm::append_range(all, rhs->dims);
+    SmallVector<unsigned, 2> domain = sorted(all);
+    bool contracts = domain.size() > lhs->dims.size() &&
+                     domain.size() > rhs->dims.size() &&
+                     domain.size() == reduced.size() + outSpan.size();
+    for (unsigned dim : reduced)
+      contracts &= llvm::is_contained(lhs->dims, dim) &&
+                   llvm::is_contained(rhs->dims, dim);
+    if (contracts) {
+      if (overStream) {
+        // 0 x 0 in the tail; 0 alone would not do beside an infinity.
+        if (rhs->tail != Tail::Zero)
+          rhs = withTail(*rhs, Reduction::Monoid::Add);
+        if (lhs->tail != Tail::Zero)
+          lhs = withTail(*lhs, Reduction::Monoid::Add);
+      }
+      auto map = [&](ArrayRef<unsigned> span) {
+        SmallVector<AffineExpr> exprs;
+        for (unsigned dim : span)
+          exprs.push_back(
+              b.getAffineDimExpr(llvm::find(domain, dim) - domain.begin()));
+        return AffineMap::get(domain.size(), 0, exprs, b.getContext());
+      };
+      SmallVector<vector::IteratorType> iterators;
+      for (unsigned dim : domain)
+        iterators.push_back(llvm::is_contained(reduced, dim)
+                                ? vector::IteratorType::reduction
+                                : vector::IteratorType::parallel);
+      SmallVector<Attribute> iteratorAttrs;
+      for (vector::IteratorType type : iterators)
+        iteratorAttrs.push_back(
+            vector::IteratorTypeAttr::get(b.getContext(), type));
+      Value accumulator = toVector(*start, result.dims, element);
+      result.value = vector::ContractionOp::create(
+          b, lhs->value, rhs->value, accumulator,
+          b.getAffineMapArrayAttr(
+              {map(lhs->dims), map(rhs->dims), map(result.dims)}),
+          b.getArrayAttr(iteratorAttrs));
+      return result;
+    }
+  }
+  FailureOr<Tile> term = value(body, reduction.term);
+  if (failed(term))
+    return failure();
+  SmallVector<unsigned> all(outSpan);
+  llvm::append_range(all, reduced);
+  SmallVector<unsigned, 2> domain = sorted(all);
+  Tile spread = *term;
+  spread.value = toVector(*term, domain, element);
+  spread.dims = domain;
+  if (overStream) {
+    spread = withTail(spread, reduction.monoid);
+    // Later readers of the same tile see the select: the tail is settled once,
+    // before the row maximum.
+    if (auto input = dyn_cast<BlockArgument>(reduction.term))
+      if (auto known =
+              tiles.find(op->getOperand(input.getArgNumber()));
+          known != tiles.end())
+        known->second = spread;
+  }
+  vector::CombiningKind kind =
+      isa<arith::AddFOp>(reduction.combiner)       ? vector::CombiningKind::ADD
+      : isa<arith::MulFOp>(reduction.combiner)     ? vector::CombiningKind::MUL
+      : isa<arith::MaxNumFOp>(reduction.combiner)  ? vector::CombiningKind::MAXNUMF
+      : isa<arith::MaximumFOp>(reduction.combiner) ? vector::CombiningKind::MAXIMUMF
+      : isa<arith::MinNumFOp>(reduction.combiner)  ? vector::CombiningKind::MINNUMF
+                                                   : vector::CombiningKind::MINIMUMF;
+  SmallVector<bool> mask;
+  for (unsigned dim : domain)
+    mask.push_back(llvm::is_contained(reduced, dim));
+  Value accumulator = toVector(*start, result.dims, element);
+  result.value = vector::MultiDimReductionOp::create(b, spread.value,
+                                                     accumulator, mask, kind);
+  return result;
+}
+
+LogicalResult TileEmitter::emit(GenericOp op) {
+  b.setLoc(op.getLoc());
+  Body body;
+  body.op = op;
+  if (op->getNumResults() != 1)
+    return op.emitError("expected a statement with one result, got ")
+           << op->getNumResults();
+  FailureOr<Tile> result = failure();
+  if (op.getNumReductionLoops() == 0) {
+    result = value(body, op.getBlock()->getTerminator()->getOperand(0));
+  } else {
+    std::optional<Reduction> reduction = matchReduction(op, 0);
+    if (!reduction)
+      return op.emitError("expected a reduction by one associative op");
+    result = reduce(body, *reduction);
+  }
+  if (failed(result))
+    return failure();
+  // An index or a tail says nothing beyond the statement, but for the tail of
+  // the values themselves.
+  result->indexOf.reset();
+  result->local = false;
+  tiles[op.getResult(0)] = *result;
+  return success();
+}

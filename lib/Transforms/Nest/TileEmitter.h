@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Statements to vector code on tiles.
+//
+// A tile value is a vector whose dimensions are dimensions of the nest, in one
+// canonical order; a scalar spans none. Values are broadcast as late as they
+// are combined, so that what depends on the row alone is computed per row.
+
+#ifndef ATTN_LIB_TRANSFORMS_NEST_TILEEMITTER_H
+#define ATTN_LIB_TRANSFORMS_NEST_TILEEMITTER_H
+
+#include "DimClasses.h"
+#include "attn/Utils/Statement.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace attn {
+
+/// What a dimension of the nest is in the tile program.
+struct TileDim {
+  enum class Role {
+    Worker, // one index per worker: a scalar
+    Row,    // a tile of rows per worker
+    Stream, // the folded dimension: a tile per step
+    Full    // whole in every tile
+  };
+  Role role = Role::Full;
+  mlir::OpFoldResult size;
+  /// Elements of a tile; 1 for a worker dimension.
+  int64_t tile = 1;
+  /// Whether tiles never reach beyond the dimension's end.
+  bool exact = false;
+  /// The tile's first element.
+  mlir::Value base;
+  bool isScalar() const { return role == Role::Worker; }
+};
+
+/// A value of a statement's body on one tile.
+struct Tile {
+  mlir::Value value;
+  /// Dimensions of the vector, in canonical order; empty for a scalar.
+  llvm::SmallVector<unsigned, 2> dims;
+  /// What lanes beyond the end of the streamed dimension hold.
+  enum class Tail { Unknown, Zero, NegativeInfinity } tail = Tail::Unknown;
+  /// The dimension whose index this is, where it is just that.
+  std::optional<unsigned> indexOf;
+  /// The index counts from the tile's first element, not from the dimension's.
+  bool local = false;
+};
+
+class TileEmitter {
+public:
+  TileEmitter(mlir::ImplicitLocOpBuilder &b, const DimClasses &classes)
+      : b(b), classes(classes) {}
+
+  /// Dimensions in canonical order, by class.
+  llvm::MapVector<unsigned, TileDim> dims;
+  /// Tiles of tensors that the nest produces or carries.
+  llvm::DenseMap<mlir::Value, Tile> tiles;
+  /// Tensors that stand for others (blocks of a streamed input).
+  llvm::DenseMap<mlir::Value, mlir::Value> sources;
+  /// Scalars of the nest (the fold's offset).
+  llvm::DenseMap<mlir::Value, mlir::Value> scalars;
+  /// Where code common to all workers goes.
+  mlir::Operation *outside = nullptr;
+
+  /// Emits a statement on the current tile; its result is then in `tiles`.
+  mlir::LogicalResult emit(mlir::linalg::GenericOp op);
+  /// The vector of `tile` spanning exactly `target`.
+  mlir::Value toVector(const Tile &tile, llvm::ArrayRef<unsigned> target,
+                       mlir::Type elementType);
+  mlir::VectorType vectorType(llvm::ArrayRef<unsigned> span,
+                              mlir::Type elementType);
+  /// The classes of a tensor's dimensions that are not scalar, canonical order.
+  llvm::SmallVector<unsigned, 2> spanOf(mlir::Value tensor);
+  /// Reads the tile of `tensor` whose dimension d runs over class `dimClasses[d]`
+  /// (nothing: index 0).
+  Tile read(mlir::Value tensor,
+            llvm::ArrayRef<std::optional<unsigned>> dimClasses);
+  /// Writes `tile` to `tensor`, whose first element is the tile's in every
+  /// dimension but the streamed one; returns the new tensor.
+  mlir::Value write(const Tile &tile, mlir::Value tensor,
+                    llvm::ArrayRef<unsigned> dimClasses);
+  llvm::SmallVector<unsigned, 2> sorted(llvm::ArrayRef<unsigned> span);
+
+private:
+  struct Body {
+    mlir::linalg::GenericOp op;
+    llvm::DenseMap<mlir::Value, Tile> values;
+  };
+  mlir::FailureOr<Tile> value(Body &body, mlir::Value scalar);
+  mlir::FailureOr<Tile> argument(Body &body, mlir::BlockArgument argument);
+  mlir::FailureOr<Tile> index(Body &body, mlir::linalg::IndexOp op);
+  mlir::FailureOr<Tile> extract(Body &body, mlir::Operation *op);
+  mlir::FailureOr<Tile> gather(mlir::Operation *op, mlir::Value tensor,
+                               llvm::ArrayRef<Tile> indices);
+  mlir::FailureOr<Tile> apply(mlir::Operation *op, llvm::ArrayRef<Tile> in);
+  mlir::FailureOr<Tile> reduce(Body &body, const Reduction &reduction);
+  Tile withTail(const Tile &term, Reduction::Monoid monoid);
+  Tile indexTile(unsigned dim);
+  mlir::Value constant(mlir::TypedAttr attr);
+
+  mlir::ImplicitLocOpBuilder &b;
+  const DimClasses &classes;
+};
+
+} // namespace attn
+
+#endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Uniform values of a tile loop: recognised by their operands, numbered as the
+// symbols of affine expressions, computed before the loop when a bound needs
+// them.
+
+#include "MaskPredicate.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+
+namespace attn::tiles {
+
+bool LoopUniforms::isUniform(Value value) {
+  if (loop.isDefinedOutsideOfLoop(value))
+    return true;
+  auto known = uniform.find(value);
+  if (known != uniform.end())
+    return known->second;
+  Operation *op = value.getDefiningOp();
+  bool result = op && op->getNumRegions() == 0 && isMemoryEffectFree(op) &&
+                llvm::all_of(op->getOperands(),
+                             [&](Value operand) { return isUniform(operand); });
+  uniform[value] = result;
+  return result;
+}
+
+Value LoopUniforms::hoist(OpBuilder &b, Value value) {
+  if (loop.isDefinedOutsideOfLoop(value))
+    return value;
+  if (Value known = hoisted.lookupOrNull(value))
+    return known;
+  Operation *op = value.getDefiningOp();
+  for (Value operand : op->getOperands())
+    hoisted.map(operand, hoist(b, operand));
+  b.clone(*op, hoisted);
+  return hoisted.lookup(value);
+}
+
+AffineExpr LoopUniforms::getSymbol(Value value, Reading reading) {
+  unsigned index = 0;
+  for (; index < symbols.size(); ++index)
+    if (symbols[index].value == value && symbols[index].reading == reading)
+      break;
+  if (index == symbols.size())
+    symbols.push_back({value, reading, Value()});
+  return getAffineSymbolExpr(index, loop.getContext());
+}
+
+AffineExpr LoopUniforms::getSymbolOfBound(Value value) {
+  AffineExpr symbol = getSymbol(value, Reading::Scalar);
+  symbols[cast<AffineSymbolExpr>(symbol).getPosition()].emitted = value;
+  return symbol;
+}
+
+/// Extents bound loops and size tensors; nothing of 2^40 elements exists.
+static bool isExtent(Value value) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    if (auto forOp = dyn_cast<scf::ForOp>(user))
+      return forOp.getUpperBound() == value || forOp.getLowerBound() == value;
+    return isa<scf::ForallOp, tensor::EmptyOp>(user);
+  });
+}
+
+bool LoopUniforms::mayBeHuge(Value value) {
+  Type type = getElementTypeOrSelf(value.getType());
+  if (type.isInteger())
+    return type.getIntOrFloatBitWidth() > 40;
+  if (auto arg = dyn_cast<BlockArgument>(value))
+    if (isa<LoopLikeOpInterface>(arg.getOwner()->getParentOp()))
+      return false;
+  if (auto cast = value.getDefiningOp<arith::IndexCastOp>())
+    return mayBeHuge(cast.getIn());
+  if (isa_and_nonnull<tensor::DimOp, memref::DimOp, affine::AffineApplyOp,
+                      affine::AffineMinOp, affine::AffineMaxOp,
+                      arith::ConstantOp, vector::StepOp>(value.getDefiningOp()))
+    return false;
+  return !isExtent(value);
+}
+
+Value LoopUniforms::emitSymbol(OpBuilder &b, unsigned number) {
+  if (symbols[number].emitted)
+    return symbols[number].emitted;
+  Value source = symbols[number].value;
+  Location loc = source.getLoc();
+  Value value = hoist(b, source);
+  if (symbols[number].reading != Reading::Scalar) {
+    auto type = cast<VectorType>(value.getType());
+    if (type.getRank() != 1)
+      value = vector::ShapeCastOp::create(
+          b, loc,
+          VectorType::get({type.getNumElements()}, type.getElementType()),
+          value);
+    value = vector::ReductionOp::create(b, loc,
+                                        symbols[number].reading == Reading::Min
+                                            ? vector::CombiningKind::MINSI
+                                            : vector::CombiningKind::MAXSI,
+                                        value);
+  }
+  if (!value.getType().isIndex())
+    value = arith::IndexCastOp::create(b, loc, b.getIndexType(), value);
+  if (mayBeHuge(source)) {
+    Value least = arith::ConstantIndexOp::create(b, loc, -kMaxConstant);
+    Value most = arith::ConstantIndexOp::create(b, loc, kMaxConstant);
+    value = arith::MaxSIOp::create(b, loc, value, least);
+    value = arith::MinSIOp::create(b, loc, value, most);
+  }
+  symbols[number].emitted = value;
+  return value;
+}
+
+static bool isNonNegativeValue(Value value, int depth);
+
+static bool isNonNegativeExpr(AffineExpr e, unsigned numDims,
+                              ValueRange operands, int depth) {
+  if (auto c = dyn_cast<AffineConstantExpr>(e))
+    return c.getValue() >= 0;
+  if (auto d = dyn_cast<AffineDimExpr>(e))
+    return isNonNegativeValue(operands[d.getPosition()], depth);
+  if (auto s = dyn_cast<AffineSymbolExpr>(e))
+    return isNonNegativeValue(operands[numDims + s.getPosition()], depth);
+  auto binary = cast<AffineBinaryOpExpr>(e);
+  return binary.getKind() == AffineExprKind::Mod ||
+         (isNonNegativeExpr(binary.getLHS(), numDims, operands, depth) &&
+          isNonNegativeExpr(binary.getRHS(), numDims, operands, depth));
+}
+
+static bool isNonNegativeValue(Value value, int depth) {
+  APInt constant;
+  if (matchPattern(value, m_ConstantInt(&constant)))
+    return constant.isNonNegative();
+  if (depth == 0)
+    return false;
+  if (auto arg = dyn_cast<BlockArgument>(value)) {
+    Operation *parent = arg.getOwner()->getParentOp();
+    if (auto forOp = dyn_cast<scf::ForOp>(parent))
+      return arg == forOp.getInductionVar() &&
+             isNonNegativeValue(forOp.getLowerBound(), depth - 1);
+    if (auto forall = dyn_cast<scf::ForallOp>(parent)) {
+      unsigned n = arg.getArgNumber();
+      if (n >= forall.getRank())
+        return false;
+      std::optional<int64_t> lower =
+          getConstantIntValue(forall.getMixedLowerBound()[n]);
+      return lower && *lower >= 0;
+    }
+    return false;
+  }
+  Operation *op = value.getDefiningOp();
+  if (isa<tensor::DimOp, memref::DimOp>(op))
+    return true;
+  if (isa<arith::AddIOp, arith::MulIOp, arith::IndexCastOp>(op))
+    return llvm::all_of(op->getOperands(), [&](Value operand) {
+      return isNonNegativeValue(operand, depth - 1);
+    });
+  if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
+    return isNonNegativeExpr(apply.getAffineMap().getResult(0),
+                             apply.getAffineMap().getNumDims(),
+                             apply.getOperands(), depth - 1);
+  return false;
+}
+
+bool LoopUniforms::isNonNegative(unsigned symbol) const {
+  return symbols[symbol].reading == Reading::Scalar &&
+         isNonNegativeValue(symbols[symbol].value, /*depth=*/6);
+}
+
+} // namespace attn::tiles

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Two small analyses of one loop body. Dimensions of vector values that must
+// run together are united (union-find), which tells which reductions run along
+// the mask. Abstract values {-inf, 0, positive, unknown} flow from the masking
+// selects through elementwise ops. Products with zero are taken to be zero and
+// -inf minus anything to be -inf: a NaN or infinity that contradicts this comes
+// from data that the mask hides.
+
+#include "NeutralTerms.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace attn::tiles {
+namespace {
+
+/// Classes of (vector value, dimension) pairs.
+class Dimensions {
+public:
+  unsigned find(Value value, unsigned dim) {
+    auto [it, isNew] = ids.try_emplace({value, dim}, parents.size());
+    if (isNew)
+      parents.push_back(parents.size());
+    unsigned id = it->second;
+    while (parents[id] != id)
+      id = parents[id] = parents[parents[id]];
+    return id;
+  }
+  void unite(Value a, unsigned dimA, Value c, unsigned dimC) {
+    if (isShared(a) || isShared(c))
+      return;
+    unsigned x = find(a, dimA), y = find(c, dimC);
+    parents[x] = y;
+  }
+
+private:
+  /// Splats fit any dimension, one value serves unrelated ones.
+  static bool isShared(Value value) {
+    Operation *op = value.getDefiningOp();
+    if (!op)
+      return false;
+    if (op->hasTrait<OpTrait::ConstantLike>())
+      return true;
+    auto broadcast = dyn_cast<vector::BroadcastOp>(op);
+    return broadcast && !isa<VectorType>(broadcast.getSource().getType());
+  }
+  llvm::DenseMap<std::pair<Value, unsigned>, unsigned> ids;
+  SmallVector<unsigned> parents;
+};
+
+int64_t rankOf(Value value) {
+  auto type = dyn_cast<VectorType>(value.getType());
+  return type ? type.getRank() : 0;
+}
+
+void uniteAll(Dimensions &dims, Value a, Value c) {
+  for (int64_t d = 0; d < rankOf(a); ++d)
+    dims.unite(a, d, c, d);
+}
+
+/// Ops without a rule of their own: same rank means elementwise, anything else
+/// puts all dimensions into one class, which can only refuse more.
+void uniteUnknown(Dimensions &dims, Operation *op) {
+  SmallVector<Value> vectors;
+  for (Value v : op->getOperands())
+    if (rankOf(v) > 0)
+      vectors.push_back(v);
+  for (Value v : op->getResults())
+    if (rankOf(v) > 0)
+      vectors.push_back(v);
+  for (Value v : vectors) {
+    Value first = vectors.front();
+    if (cast<VectorType>(v.getType()).getShape() ==
+        cast<VectorType>(first.getType()).getShape()) {
+      uniteAll(dims, v, first);
+      continue;
+    }
+    for (int64_t d = 0; d < rankOf(v); ++d)
+      for (int64_t e = 0; e < rankOf(first); ++e)
+        dims.unite(v, d, first, e);
+  }
+}
+
+void uniteShapeCast(Dimensions &dims, vector::ShapeCastOp op) {
+  SmallVector<int64_t> from, to;
+  auto source = op.getSourceVectorType(), result = op.getResultVectorType();
+  for (int64_t d = 0; d < source.getRank(); ++d)
+    if (source.getDimSize(d) != 1)
+      from.push_back(d);
+  for (int64_t d = 0; d < result.getRank(); ++d)
+    if (result.getDimSize(d) != 1)
+      to.push_back(d);
+  bool unitDimsOnly = from.size() == to.size();
+  for (unsigned i = 0; unitDimsOnly && i < from.size(); ++i)
+    unitDimsOnly = source.getDimSize(from[i]) == result.getDimSize(to[i]);
+  if (!unitDimsOnly)
+    return uniteUnknown(dims, op);
+  for (auto [f, t] : llvm::zip_equal(from, to))
+    dims.unite(op.getSource(), f, op.getResult(), t);
+}
+
+void uniteContract(Dimensions &dims, vector::ContractionOp op) {
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  Value values[] = {op.getLhs(), op.getRhs(), op.getAcc()};
+  SmallVector<std::optional<std::pair<Value, unsigned>>> seen(
+      maps[0].getNumDims());
+  for (auto [map, value] : llvm::zip_equal(maps, values))
+    for (auto [d, e] : llvm::enumerate(map.getResults())) {
+      auto &first = seen[cast<AffineDimExpr>(e).getPosition()];
+      if (first)
+        dims.unite(value, d, first->first, first->second);
+      else
+        first = {value, unsigned(d)};
+      // The accumulator may be a shared splat, the result never is.
+      if (value == op.getAcc())
+        dims.unite(op.getResult(), d, first->first, first->second);
+    }
+}
+
+void uniteReduction(Dimensions &dims, vector::MultiDimReductionOp op) {
+  unsigned next = 0;
+  for (auto [d, reduced] : llvm::enumerate(op.getReductionMask()))
+    if (!reduced) {
+      dims.unite(op.getSource(), d, op.getDest(), next);
+      dims.unite(op.getSource(), d, op.getAcc(), next++);
+    }
+}
+
+void uniteDims(Dimensions &dims, Operation *op) {
+  if (auto broadcast = dyn_cast<vector::BroadcastOp>(op)) {
+    int64_t rank = rankOf(broadcast.getSource());
+    int64_t added = rankOf(broadcast.getVector()) - rank;
+    for (int64_t d = 0; d < rank; ++d)
+      dims.unite(broadcast.getSource(), d, broadcast.getVector(), added + d);
+  } else if (auto transpose = dyn_cast<vector::TransposeOp>(op)) {
+    for (auto [d, from] : llvm::enumerate(transpose.getPermutation()))
+      dims.unite(transpose.getVector(), from, transpose.getResult(), d);
+  } else if (auto cast = dyn_cast<vector::ShapeCastOp>(op)) {
+    uniteShapeCast(dims, cast);
+  } else if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
+    uniteContract(dims, contract);
+  } else if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
+    uniteReduction(dims, reduction);
+  } else if (auto loop = dyn_cast<scf::ForOp>(op)) {
+    for (auto [arg, init, yielded, result] :
+         llvm::zip_equal(loop.getRegionIterArgs(), loop.getInitArgs(),
+                         loop.getYieldedValues(), loop.getResults())) {
+      uniteAll(dims, arg, init);
+      uniteAll(dims, arg, yielded);
+      uniteAll(dims, arg, result);
+    }
+  } else if (!isa<vector::TransferReadOp, vector::TransferWriteOp,
+                  scf::YieldOp>(op)) {
+    uniteUnknown(dims, op);
+  }
+}
+
+enum class Neutral { Unknown, NegInf, Zero, Positive };
+
+Neutral classify(Value value) {
+  if (auto broadcast = value.getDefiningOp<vector::BroadcastOp>())
+    return classify(broadcast.getSource());
+  DenseFPElementsAttr splat;
+  APFloat scalar(0.0);
+  if (matchPattern(value, m_Constant(&splat)) && splat.isSplat())
+    scalar = splat.getSplatValue<APFloat>();
+  else if (!matchPattern(value, m_ConstantFloat(&scalar)))
+    return Neutral::Unknown;
+  if (scalar.isZero())
+    return Neutral::Zero;
+  if (scalar.isInfinity() && scalar.isNegative())
+    return Neutral::NegInf;
+  return scalar.isFiniteNonZero() && !scalar.isNegative() ? Neutral::Positive
+                                                          : Neutral::Unknown;
+}
+
+/// The abstract values of one body if the condition keeps nothing.
+class Flow {
+public:
+  explicit Flow(const Condition &condition) : condition(condition) {}
+
+  Neutral get(Value value) {
+    auto it = values.find(value);
+    return it != values.end() ? it->second : classify(value);
+  }
+
+  void visit(Operation *op) {
+    if (op->getNumResults() == 1 && op->getNumRegions() == 0)
+      values[op->getResult(0)] = evaluate(op);
+  }
+
+private:
+  Neutral evaluate(Operation *op) {
+    Neutral constant = classify(op->getResult(0));
+    if (constant != Neutral::Unknown)
+      return constant;
+    auto in = [&](unsigned i) { return get(op->getOperand(i)); };
+    auto either = [&](Neutral n) { return in(0) == n || in(1) == n; };
+    if (auto select = dyn_cast<arith::SelectOp>(op)) {
+      Neutral other = get(select.getFalseValue());
+      if (select.getCondition() == condition.value)
+        return condition.keeps ? other : get(select.getTrueValue());
+      return get(select.getTrueValue()) == other ? other : Neutral::Unknown;
+    }
+    if (isa<vector::BroadcastOp, vector::TransposeOp, vector::ShapeCastOp,
+            arith::ExtFOp, arith::TruncFOp>(op))
+      return in(0);
+    if (isa<arith::AddFOp>(op)) {
+      if (either(Neutral::NegInf))
+        return Neutral::NegInf;
+      return in(0) == in(1) ? in(0) : Neutral::Unknown;
+    }
+    if (isa<arith::SubFOp>(op)) {
+      if (in(0) == Neutral::NegInf && in(1) != Neutral::NegInf)
+        return Neutral::NegInf;
+      return in(0) == Neutral::Zero && in(1) == Neutral::Zero
+                 ? Neutral::Zero
+                 : Neutral::Unknown;
+    }
+    if (isa<arith::MulFOp>(op)) {
+      if (either(Neutral::Zero))
+        return either(Neutral::NegInf) ? Neutral::Unknown : Neutral::Zero;
+      return either(Neutral::Positive) && either(Neutral::NegInf)
+                 ? Neutral::NegInf
+                 : Neutral::Unknown;
+    }
+    if (isa<arith::DivFOp>(op)) {
+      if (in(0) == Neutral::Zero)
+        return Neutral::Zero;
+      return in(0) == Neutral::NegInf && in(1) == Neutral::Positive
+                 ? Neutral::NegInf
+                 : Neutral::Unknown;
+    }
+    if (isa<arith::NegFOp>(op))
+      return in(0) == Neutral::Zero ? Neutral::Zero : Neutral::Unknown;
+    if (isa<arith::MaxNumFOp, arith::MaximumFOp>(op))
+      return in(0) == in(1) ? in(0) : Neutral::Unknown;
+    if (isa<math::ExpOp, math::Exp2Op>(op))
+      return in(0) == Neutral::NegInf ? Neutral::Zero : Neutral::Unknown;
+    return Neutral::Unknown;
+  }
+
+  const Condition &condition;
+  llvm::DenseMap<Value, Neutral> values;
+};
+
+std::string describe(StringRef wanted, Neutral got) {
+  StringRef name = got == Neutral::NegInf ? "-inf"
+                   : got == Neutral::Zero ? "0"
+                                          : "a value that is not known";
+  return ("expected " + wanted + " where the mask is false, got " + name).str();
+}
+
+/// Checks one reduction that runs along the mask.
+std::optional<std::string> checkTerms(Operation *op, Flow &flow) {
+  if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
+    if (contract.getKind() != vector::CombiningKind::ADD)
+      return "expected a contraction that adds";
+    Neutral lhs = flow.get(contract.getLhs()),
+            rhs = flow.get(contract.getRhs());
+    if (lhs == Neutral::Zero || rhs == Neutral::Zero)
+      return std::nullopt;
+    return describe("a factor 0", lhs);
+  }
+  vector::CombiningKind kind;
+  Value terms;
+  if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
+    kind = reduction.getKind();
+    terms = reduction.getSource();
+  } else {
+    kind = cast<vector::ReductionOp>(op).getKind();
+    terms = cast<vector::ReductionOp>(op).getVector();
+  }
+  Neutral got = flow.get(terms);
+  switch (kind) {
+  case vector::CombiningKind::MAXNUMF:
+  case vector::CombiningKind::MAXIMUMF:
+    return got == Neutral::NegInf ? std::nullopt
+                                  : std::optional(describe("-inf", got));
+  case vector::CombiningKind::ADD:
+    return got == Neutral::Zero ? std::nullopt
+                                : std::optional(describe("0", got));
+  default:
+    return "expected a maximum or a sum, got a reduction whose neutral element "
+           "is not tracked";
+  }
+}
+
+SmallVector<std::pair<Value, unsigned>> getReducedDims(Operation *op) {
+  SmallVector<std::pair<Value, unsigned>> reduced;
+  if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
+    AffineMap result = contract.getIndexingMapsArray()[2];
+    for (auto [map, value] :
+         llvm::zip(contract.getIndexingMapsArray(),
+                   SmallVector<Value>{contract.getLhs(), contract.getRhs()}))
+      for (auto [d, e] : llvm::enumerate(map.getResults()))
+        if (!llvm::is_contained(result.getResults(), e))
+          reduced.push_back({value, unsigned(d)});
+  } else if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
+    for (auto [d, isReduced] : llvm::enumerate(reduction.getReductionMask()))
+      if (isReduced)
+        reduced.push_back({reduction.getSource(), unsigned(d)});
+  } else if (auto all = dyn_cast<vector::ReductionOp>(op)) {
+    reduced.push_back({all.getVector(), 0});
+  }
+  return reduced;
+}
+
+} // namespace
+
+std::optional<Condition> getMaskCondition(Operation *op) {
+  auto select = dyn_cast<arith::SelectOp>(op);
+  if (!select || !isa<VectorType>(select.getCondition().getType()))
+    return std::nullopt;
+  auto isNeutral = [](Value value) {
+    Neutral n = classify(value);
+    return n == Neutral::NegInf || n == Neutral::Zero;
+  };
+  if (isNeutral(select.getFalseValue()))
+    return Condition{select.getCondition(), true};
+  if (isNeutral(select.getTrueValue()))
+    return Condition{select.getCondition(), false};
+  return std::nullopt;
+}
+
+std::optional<NeutralityFailure>
+findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition) {
+  Value keep = condition.value;
+  scf::ForOp loop = uniforms.getLoop();
+  Dimensions dims;
+  SmallVector<std::pair<Value, unsigned>> along;
+  uniteDims(dims, loop);
+  loop.getBody()->walk([&](Operation *op) {
+    uniteDims(dims, op);
+    auto read = dyn_cast<vector::TransferReadOp>(op);
+    if (!read)
+      return;
+    for (auto [d, e] : llvm::enumerate(read.getPermutationMap().getResults()))
+      if (auto dim = dyn_cast<AffineDimExpr>(e))
+        if (!uniforms.isUniform(read.getIndices()[dim.getPosition()]))
+          along.push_back({read.getResult(), unsigned(d)});
+  });
+  for (int64_t d = 0; d < rankOf(keep); ++d)
+    along.push_back({keep, unsigned(d)});
+  llvm::DenseSet<unsigned> classes;
+  for (auto [value, d] : along)
+    classes.insert(dims.find(value, d));
+
+  // A state that keeps the tile's lanes is a reduction without an op for it.
+  for (Value yielded : loop.getYieldedValues())
+    for (int64_t d = 0; d < rankOf(yielded); ++d)
+      for (auto [value, e] : along)
+        if (value != keep && dims.find(value, e) == dims.find(yielded, d))
+          return NeutralityFailure{
+              loop, "expected a state without lanes along the loop's tile, got "
+                    "a carried vector that keeps them"};
+
+  Flow flow(condition);
+  std::optional<NeutralityFailure> failure;
+  loop.getBody()->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    flow.visit(op);
+    bool runsAlong = llvm::any_of(getReducedDims(op), [&](auto reduced) {
+      return classes.contains(dims.find(reduced.first, reduced.second));
+    });
+    if (!runsAlong)
+      return WalkResult::advance();
+    if (std::optional<std::string> reason = checkTerms(op, flow)) {
+      failure = NeutralityFailure{op, *reason};
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return failure;
+}
+
+} // namespace attn::tiles

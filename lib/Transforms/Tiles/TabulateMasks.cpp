@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Masks that no inequality on tile starts bounds, such as documents, are
+// evaluated once per tile before the parallel loop by clones of the very ops
+// that compute them. Each row of the table lists the tiles that are not empty
+// as 2 * tile + full; the fold loop runs over its row. Block masks as in
+// FlexAttention (Dong et al., arXiv:2412.05496), from the same expression.
+
+#include "MaskLoops.h"
+#include "attn/Transforms/Tiles/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace attn {
+#define GEN_PASS_DEF_ATTNTABULATEMASKS
+#include "attn/Transforms/Tiles/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn::tiles;
+
+namespace {
+
+/// A loop variable that the table depends on.
+struct Dimension {
+  Value iv;
+  OpFoldResult lower, upper, step;
+};
+
+/// Ops that compute a value from loop variables and values outside of a loop.
+class Slice {
+public:
+  explicit Slice(Operation *top) : top(top) {}
+
+  /// Adds what computes `value`; false if that is not pure arithmetic on values
+  /// outside of the loop and variables of loops inside of it. Contractions are
+  /// data; a table that computed the scores would save nothing.
+  bool add(Value value) {
+    if (!top->isAncestor(value.getParentRegion()->getParentOp()))
+      return true;
+    if (auto arg = dyn_cast<BlockArgument>(value)) {
+      if (!isLoopVariable(arg))
+        return false;
+      variables.insert(value);
+      return true;
+    }
+    Operation *op = value.getDefiningOp();
+    if (op == top || op->getNumRegions() != 0 || !isMemoryEffectFree(op) ||
+        isa<vector::ContractionOp>(op))
+      return false;
+    if (!seen.insert(op).second)
+      return true;
+    return llvm::all_of(op->getOperands(),
+                        [&](Value operand) { return add(operand); });
+  }
+
+  const llvm::SetVector<Value> &getVariables() const { return variables; }
+
+private:
+  static bool isLoopVariable(BlockArgument arg) {
+    auto loop = dyn_cast<LoopLikeOpInterface>(arg.getOwner()->getParentOp());
+    if (!loop)
+      return false;
+    std::optional<SmallVector<Value>> variables = loop.getLoopInductionVars();
+    return variables && llvm::is_contained(*variables, arg);
+  }
+
+  Operation *top;
+  llvm::SetVector<Value> variables;
+  llvm::DenseSet<Operation *> seen;
+};
+
+/// Clones the ops of a checked slice that are not in `mapping` yet.
+Value cloneSlice(OpBuilder &b, Operation *top, Value value,
+                 IRMapping &mapping) {
+  if (Value known = mapping.lookupOrNull(value))
+    return known;
+  Operation *op = value.getDefiningOp();
+  if (!op || !top->isProperAncestor(op))
+    return value;
+  for (Value operand : op->getOperands())
+    mapping.map(operand, cloneSlice(b, top, operand, mapping));
+  b.clone(*op, mapping);
+  return mapping.lookup(value);
+}
+
+/// Everything that is known about one table before it is built.
+struct Plan {
+  scf::ForOp loop;
+  SmallVector<Mask> masks;
+  Operation *top = nullptr;
+  SmallVector<Dimension> dims;
+};
+
+std::optional<Dimension> getDimension(Value iv) {
+  auto arg = cast<BlockArgument>(iv);
+  Operation *parent = arg.getOwner()->getParentOp();
+  if (auto loop = dyn_cast<scf::ForOp>(parent)) {
+    if (!iv.getType().isIndex())
+      return std::nullopt;
+    return Dimension{iv, getAsOpFoldResult(loop.getLowerBound()),
+                     getAsOpFoldResult(loop.getUpperBound()),
+                     getAsOpFoldResult(loop.getStep())};
+  }
+  if (auto loop = dyn_cast<scf::ForallOp>(parent)) {
+    unsigned n = arg.getArgNumber();
+    return Dimension{iv, loop.getMixedLowerBound()[n],
+                     loop.getMixedUpperBound()[n], loop.getMixedStep()[n]};
+  }
+  return std::nullopt;
+}
+
+/// Plans a table in front of `top`: the masks must follow from loop variables
+/// inside of it, and the loops' bounds from nothing inside of it.
+bool planAt(Operation *top, Plan &plan) {
+  Slice slice(top), bounds(top);
+  for (const Mask &mask : plan.masks)
+    if (!slice.add(mask.condition.value))
+      return false;
+  plan.top = top;
+  plan.dims.clear();
+  bool isConstant = bounds.add(plan.loop.getLowerBound()) &&
+                    bounds.add(plan.loop.getUpperBound());
+  for (Value iv : slice.getVariables()) {
+    if (iv == plan.loop.getInductionVar())
+      continue;
+    std::optional<Dimension> dim = getDimension(iv);
+    if (!dim)
+      return false;
+    for (OpFoldResult bound : {dim->lower, dim->upper, dim->step})
+      if (auto value = dyn_cast<Value>(bound))
+        isConstant &= bounds.add(value);
+    plan.dims.push_back(*dim);
+  }
+  // The table's dimensions are in the order of the loops.
+  auto depth = [](Dimension dim) {
+    Operation *owner = dim.iv.getParentBlock()->getParentOp();
+    unsigned depth = 0;
+    for (Operation *op = owner; op; op = op->getParentOp())
+      ++depth;
+    return std::pair(depth, cast<BlockArgument>(dim.iv).getArgNumber());
+  };
+  llvm::sort(plan.dims, [&](const Dimension &x, const Dimension &y) {
+    return depth(x) < depth(y);
+  });
+  return isConstant && bounds.getVariables().empty();
+}
+
+/// Finds the outermost loop in front of which the table can stand.
+bool findPlace(Plan &plan) {
+  SmallVector<Operation *> candidates = {plan.loop};
+  for (Operation *op = plan.loop->getParentOp();
+       isa_and_nonnull<scf::ForOp, scf::ForallOp, scf::IfOp>(op);
+       op = op->getParentOp())
+    if (!isa<scf::IfOp>(op))
+      candidates.push_back(op);
+  return llvm::any_of(llvm::reverse(candidates),
+                      [&](Operation *top) { return planAt(top, plan); });
+}
+
+/// Equalities that must hold for any element: pairs of vectors, the first the
+/// same for the whole loop, the second loaded for each tile.
+void collectEqualities(Value value, LoopUniforms &uniforms,
+                       SmallVectorImpl<std::pair<Value, Value>> &pairs) {
+  Operation *op = value.getDefiningOp();
+  if (isa_and_nonnull<arith::AndIOp>(op)) {
+    collectEqualities(op->getOperand(0), uniforms, pairs);
+    collectEqualities(op->getOperand(1), uniforms, pairs);
+  }
+  auto cmp = dyn_cast_or_null<arith::CmpIOp>(op);
+  if (!cmp || cmp.getPredicate() != arith::CmpIPredicate::eq)
+    return;
+  auto source = [](Value v) {
+    while (isa_and_nonnull<vector::BroadcastOp, vector::TransposeOp>(
+               v.getDefiningOp()) &&
+           isa<VectorType>(v.getDefiningOp()->getOperand(0).getType()))
+      v = v.getDefiningOp()->getOperand(0);
+    return v;
+  };
+  Value a = source(cmp.getLhs()), c = source(cmp.getRhs());
+  if (uniforms.isUniform(c))
+    std::swap(a, c);
+  auto isPlain = [](Value v) {
+    auto type = dyn_cast<VectorType>(v.getType());
+    return type && type.getRank() == 1 && !type.isScalable();
+  };
+  if (uniforms.isUniform(a) && !uniforms.isUniform(c) && isPlain(a) &&
+      isPlain(c))
+    pairs.push_back({a, c});
+}
+
+class TableBuilder {
+public:
+  TableBuilder(Plan &plan, LoopUniforms &uniforms)
+      : plan(plan), loop(plan.loop), b(plan.top), loc(loop.getLoc()),
+        uniforms(uniforms) {}
+
+  void build() {
+    buildTable();
+    buildLoop();
+  }
+
+private:
+  Value index(int64_t value) {
+    return arith::ConstantIndexOp::create(b, loc, value);
+  }
+
+  OpFoldResult ceilDivide(OpFoldResult lower, OpFoldResult upper,
+                          OpFoldResult step) {
+    AffineExpr l, u, s;
+    bindDims(b.getContext(), l, u);
+    bindSymbols(b.getContext(), s);
+    OpFoldResult count = affine::makeComposedFoldedAffineApply(
+        b, loc, AffineMap::get(2, 1, (u - l).ceilDiv(s)), {lower, upper, step});
+    // A loop that ends before it begins has no iterations.
+    if (std::optional<int64_t> known = getConstantIntValue(count))
+      return b.getIndexAttr(std::max<int64_t>(*known, 0));
+    Value value = getValueOrCreateConstantIndexOp(b, loc, count);
+    return arith::MaxSIOp::create(b, loc, value, index(0)).getResult();
+  }
+
+  OpFoldResult outside(OpFoldResult bound) {
+    if (auto value = dyn_cast<Value>(bound))
+      return getAsOpFoldResult(cloneSlice(b, plan.top, value, outer));
+    return bound;
+  }
+
+  void buildTable() {
+    for (const Dimension &dim : plan.dims)
+      counts.push_back(ceilDivide(outside(dim.lower), outside(dim.upper),
+                                  outside(dim.step)));
+    if (counts.empty())
+      counts.push_back(b.getIndexAttr(1));
+    lower = getValueOrCreateConstantIndexOp(
+        b, loc, outside(getAsOpFoldResult(loop.getLowerBound())));
+    upper = getValueOrCreateConstantIndexOp(
+        b, loc, outside(getAsOpFoldResult(loop.getUpperBound())));
+    capacity = ceilDivide(getAsOpFoldResult(lower), getAsOpFoldResult(upper),
+                          getAsOpFoldResult(loop.getStep()));
+    SmallVector<OpFoldResult> sizes(counts);
+    Type i32 = b.getI32Type();
+    Value empty = tensor::EmptyOp::create(b, loc, counts, i32);
+    sizes.push_back(capacity);
+    Value emptyList = tensor::EmptyOp::create(b, loc, sizes, i32);
+    auto forall =
+        scf::ForallOp::create(b, loc, counts, ValueRange{emptyList, empty},
+                              /*mapping=*/std::nullopt);
+    buildRow(forall);
+    list = forall.getResult(0);
+    lengths = forall.getResult(1);
+  }
+
+  /// One row: the tiles of one iteration of the enclosing loops.
+  void buildRow(scf::ForallOp forall) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(forall.getBody());
+    IRMapping mapping = outer;
+    SmallVector<OpFoldResult> offsets, ones, listSizes, strides;
+    for (Value p : forall.getInductionVars()) {
+      offsets.push_back(p);
+      ones.push_back(b.getIndexAttr(1));
+    }
+    for (auto [n, dim] : llvm::enumerate(plan.dims)) {
+      AffineExpr l, p, s;
+      bindDims(b.getContext(), l, p);
+      bindSymbols(b.getContext(), s);
+      OpFoldResult iv = affine::makeComposedFoldedAffineApply(
+          b, loc, AffineMap::get(2, 1, l + p * s),
+          {outside(dim.lower), offsets[n], outside(dim.step)});
+      mapping.map(dim.iv, getValueOrCreateConstantIndexOp(b, loc, iv));
+    }
+    SmallVector<OpFoldResult> listOffsets(offsets), listOnes(ones);
+    listSizes = ones;
+    listOffsets.push_back(b.getIndexAttr(0));
+    listOnes.push_back(b.getIndexAttr(1));
+    listSizes.push_back(capacity);
+    Type i32 = b.getI32Type();
+    std::optional<int64_t> fixed = getConstantIntValue(capacity);
+    auto rowType =
+        RankedTensorType::get({fixed ? *fixed : ShapedType::kDynamic}, i32);
+    auto cellType = RankedTensorType::get({}, i32);
+    Value row = tensor::ExtractSliceOp::create(
+        b, loc, rowType, forall.getRegionIterArgs()[0], listOffsets, listSizes,
+        listOnes);
+    Value cell = tensor::ExtractSliceOp::create(
+        b, loc, cellType, forall.getRegionIterArgs()[1], offsets, ones, ones);
+    scf::ForOp tiles = buildTiles(row, mapping);
+    Value length = arith::IndexCastOp::create(b, loc, i32, tiles.getResult(0));
+    cell = tensor::InsertOp::create(b, loc, length, cell, ValueRange());
+    b.setInsertionPointToStart(forall.getTerminator().getBody());
+    tensor::ParallelInsertSliceOp::create(b, loc, tiles.getResult(1),
+                                          forall.getRegionIterArgs()[0],
+                                          listOffsets, listSizes, listOnes);
+    tensor::ParallelInsertSliceOp::create(
+        b, loc, cell, forall.getRegionIterArgs()[1], offsets, ones, ones);
+  }
+
+  /// The loop over the tiles that the readable part of the masks leaves.
+  scf::ForOp buildTiles(Value row, IRMapping &mapping) {
+    auto tiles = scf::ForOp::create(
+        b, loc, lower, upper, cloneSlice(b, plan.top, loop.getStep(), mapping),
+        ValueRange{index(0), row});
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(tiles.getBody());
+    mapping.map(loop.getInductionVar(), tiles.getInductionVar());
+    Value possible = emitPretest(tiles, mapping);
+    scf::IfOp test;
+    if (possible) {
+      test = scf::IfOp::create(b, loc, tiles.getResultTypes(), possible,
+                               /*withElseRegion=*/true);
+      b.setInsertionPointToStart(test.elseBlock());
+      scf::YieldOp::create(b, loc, tiles.getRegionIterArgs());
+      b.setInsertionPointToStart(test.thenBlock());
+    }
+    SmallVector<Condition> keeps;
+    for (const Mask &mask : plan.masks)
+      keeps.push_back({cloneSlice(b, plan.top, mask.condition.value, mapping),
+                       mask.condition.keeps});
+    ValueRange state = emitEntry(tiles, keeps);
+    scf::YieldOp::create(b, loc, state);
+    if (test) {
+      b.setInsertionPointToEnd(tiles.getBody());
+      scf::YieldOp::create(b, loc, test.getResults());
+    }
+    restrictTiles(tiles, keeps);
+    return tiles;
+  }
+
+  /// Equality of loaded values is impossible where their ranges are disjoint.
+  Value emitPretest(scf::ForOp tiles, IRMapping &mapping) {
+    SmallVector<std::pair<Value, Value>> pairs;
+    for (const Mask &mask : plan.masks)
+      if (mask.condition.keeps)
+        collectEqualities(mask.condition.value, uniforms, pairs);
+    Value possible;
+    for (auto [rows, columns] : pairs) {
+      auto extreme = [&](Value v, vector::CombiningKind kind) -> Value {
+        return vector::ReductionOp::create(b, loc, kind, v);
+      };
+      using Kind = vector::CombiningKind;
+      Value lowRow, highRow;
+      {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPoint(tiles);
+        Value r = cloneSlice(b, plan.top, rows, mapping);
+        lowRow = extreme(r, Kind::MINSI);
+        highRow = extreme(r, Kind::MAXSI);
+      }
+      Value c = cloneSlice(b, plan.top, columns, mapping);
+      Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle,
+                                          extreme(c, Kind::MINSI), highRow);
+      Value above = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge,
+                                          extreme(c, Kind::MAXSI), lowRow);
+      Value meet = arith::AndIOp::create(b, loc, below, above);
+      possible =
+          possible ? arith::AndIOp::create(b, loc, possible, meet) : meet;
+    }
+    return possible;
+  }
+
+  /// Appends the tile to the row if no mask is false everywhere.
+  ValueRange emitEntry(scf::ForOp tiles, ArrayRef<Condition> keeps) {
+    auto reduce = [&](vector::CombiningKind kind) {
+      Value result;
+      for (auto [keep, keeps] : keeps) {
+        if (!keeps) {
+          Value all = arith::ConstantOp::create(
+              b, loc,
+              DenseElementsAttr::get(cast<VectorType>(keep.getType()), true));
+          keep = arith::XOrIOp::create(b, loc, keep, all);
+        }
+        auto type = cast<VectorType>(keep.getType());
+        if (type.getRank() != 1)
+          keep = vector::ShapeCastOp::create(
+              b, loc, VectorType::get({type.getNumElements()}, b.getI1Type()),
+              keep);
+        Value part = vector::ReductionOp::create(b, loc, kind, keep);
+        result = result ? arith::AndIOp::create(b, loc, result, part) : part;
+      }
+      return result;
+    };
+    Value some = reduce(vector::CombiningKind::OR);
+    Value count = tiles.getRegionIterArg(0), row = tiles.getRegionIterArg(1);
+    auto append = scf::IfOp::create(b, loc, tiles.getResultTypes(), some,
+                                    /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(append.elseBlock());
+    scf::YieldOp::create(b, loc, ValueRange{count, row});
+    b.setInsertionPointToStart(append.thenBlock());
+    Value full = arith::ExtUIOp::create(b, loc, b.getI32Type(),
+                                        reduce(vector::CombiningKind::AND));
+    AffineExpr l, v;
+    bindDims(b.getContext(), l, v);
+    int64_t step = *getConstantIntValue(loop.getStep());
+    Value twice = getValueOrCreateConstantIndexOp(
+        b, loc,
+        affine::makeComposedFoldedAffineApply(
+            b, loc, ((v - l).floorDiv(step)) * 2,
+            {getAsOpFoldResult(lower), OpFoldResult(tiles.getInductionVar())}));
+    Value entry = arith::IndexCastOp::create(b, loc, b.getI32Type(), twice);
+    entry = arith::AddIOp::create(b, loc, entry, full);
+    row = tensor::InsertOp::create(b, loc, entry, row, count);
+    count = arith::AddIOp::create(b, loc, count, index(1));
+    scf::YieldOp::create(b, loc, ValueRange{count, row});
+    return append.getResults();
+  }
+
+  /// Candidates end where the affine part of the masks ends.
+  void restrictTiles(scf::ForOp tiles, ArrayRef<Condition> keeps) {
+    LoopUniforms tileUniforms(tiles);
+    SmallVector<Mask> masks;
+    for (const Condition &keep : keeps) {
+      Mask mask{keep, {}};
+      mask.predicate = PredicateReader(tileUniforms, mask.getShape())
+                           .read(keep.value, !keep.keeps);
+      masks.push_back(std::move(mask));
+    }
+    OpBuilder before(tiles);
+    Projector::Range hull =
+        emitHull(tileUniforms, masks, before, /*guards=*/nullptr);
+    if (hull.lo)
+      tiles.setLowerBound(hull.lo);
+    if (hull.hi)
+      tiles.setUpperBound(hull.hi);
+  }
+
+  /// The fold loop over its row of the table.
+  void buildLoop() {
+    b.setInsertionPoint(loop);
+    SmallVector<Value> position;
+    for (const Dimension &dim : plan.dims) {
+      AffineExpr v, l, s;
+      bindDims(b.getContext(), v, l);
+      bindSymbols(b.getContext(), s);
+      position.push_back(getValueOrCreateConstantIndexOp(
+          b, loc,
+          affine::makeComposedFoldedAffineApply(
+              b, loc, AffineMap::get(2, 1, (v - l).floorDiv(s)),
+              {OpFoldResult(dim.iv), outside(dim.lower), outside(dim.step)})));
+    }
+    if (position.empty())
+      position.push_back(index(0));
+    Value length = tensor::ExtractOp::create(b, loc, lengths, position);
+    length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
+    auto run = scf::ForOp::create(b, loc, index(0), length, index(1),
+                                  loop.getInitArgs());
+    run->setAttrs(loop->getDiscardableAttrDictionary());
+    run->setAttr(attn::kTabulatedAttr, b.getUnitAttr());
+    if (run.getBody()->mightHaveTerminator())
+      run.getBody()->getTerminator()->erase();
+    b.setInsertionPointToStart(run.getBody());
+    position.push_back(run.getInductionVar());
+    Value entry = tensor::ExtractOp::create(b, loc, list, position);
+    Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
+    Value flag = arith::AndIOp::create(b, loc, entry, one);
+    Value full =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, flag, one);
+    Value tile = arith::ShRSIOp::create(b, loc, entry, one);
+    tile = arith::IndexCastOp::create(b, loc, b.getIndexType(), tile);
+    AffineExpr l, t;
+    bindDims(b.getContext(), l, t);
+    Value start = getValueOrCreateConstantIndexOp(
+        b, loc,
+        affine::makeComposedFoldedAffineApply(
+            b, loc, l + t * *getConstantIntValue(loop.getStep()),
+            {getAsOpFoldResult(lower), OpFoldResult(tile)}));
+    auto kinds = scf::IfOp::create(b, loc, loop.getResultTypes(), full,
+                                   /*withElseRegion=*/true);
+    kinds->setAttr(attn::kTileKindAttr, b.getUnitAttr());
+    scf::YieldOp::create(b, loc, kinds.getResults());
+    copyBody(kinds.thenBlock(), run, start, /*isFull=*/true);
+    copyBody(kinds.elseBlock(), run, start, /*isFull=*/false);
+    loop.replaceAllUsesWith(run.getResults());
+    loop.erase();
+  }
+
+  void copyBody(Block *block, scf::ForOp run, Value start, bool isFull) {
+    if (block->mightHaveTerminator())
+      block->getTerminator()->erase();
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(block);
+    IRMapping mapping;
+    mapping.map(loop.getInductionVar(), start);
+    mapping.map(loop.getRegionIterArgs(), run.getRegionIterArgs());
+    for (Operation &op : *loop.getBody())
+      b.clone(op, mapping);
+    if (!isFull)
+      return;
+    setInBounds(uniforms, plan.masks, mapping, b);
+    removeMasks(block, plan.masks, mapping);
+  }
+
+  Plan &plan;
+  scf::ForOp loop;
+  OpBuilder b;
+  Location loc;
+  LoopUniforms &uniforms; // of the loop, with which the masks were read
+  IRMapping outer;        // values computed in front of the loops
+  SmallVector<OpFoldResult> counts;
+  OpFoldResult capacity;
+  Value lower, upper, list, lengths;
+};
+
+void tabulate(scf::ForOp loop) {
+  SmallVector<Condition> conditions = collectMasks(loop);
+  LoopUniforms uniforms(loop);
+  bool wanted = llvm::any_of(conditions, [&](const Condition &c) {
+    auto type = cast<VectorType>(c.value.getType());
+    return !type.isScalable() && type.getRank() > 0 &&
+           PredicateReader(uniforms, type.getShape())
+               .read(c.value)
+               .hasUnknown();
+  });
+  if (!wanted)
+    return;
+  auto masks = readMasks(loop, uniforms, conditions, /*all=*/true);
+  if (failed(masks))
+    return;
+  Plan plan;
+  plan.loop = loop;
+  plan.masks = *masks;
+  if (!findPlace(plan))
+    return refuse(loop, loop,
+                  "expected masks and loop bounds that follow from loop "
+                  "variables by pure arithmetic");
+  TableBuilder(plan, uniforms).build();
+}
+
+struct TabulateMasksPass
+    : attn::impl::AttnTabulateMasksBase<TabulateMasksPass> {
+  void runOnOperation() override {
+    for (scf::ForOp loop : collectFoldLoops(getOperation()))
+      tabulate(loop);
+  }
+};
+
+} // namespace

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Relative links of the documentation lead to files, and every page of docs/ is
+reachable from docs/index.md."""
+
+import os
+import re
+import sys
+
+root = sys.argv[1]
+pages = [os.path.join(root, "README.md")]
+for folder, _, files in os.walk(os.path.join(root, "docs")):
+    pages += [os.path.join(folder, name) for name in sorted(files) if name.endswith(".md")]
+status, links = 0, {}
+for page in pages:
+    with open(page) as file:
+        text = re.sub(r"```.*?```", "", file.read(), flags=re.DOTALL)
+    links[os.path.normpath(page)] = targets = set()
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path = os.path.normpath(os.path.join(os.path.dirname(page), target))
+        targets.add(path)
+        if not os.path.exists(path):
+            print(f"{os.path.relpath(page, root)}: link to {target}, which does not exist")
+            status = 1
+index = os.path.normpath(os.path.join(root, "docs", "index.md"))
+seen, waiting = set(), [index]
+while waiting:
+    page = waiting.pop()
+    if page not in seen:
+        seen.add(page)
+        waiting += [p for p in links.get(page, ())]
+for page in links:
+    if page not in seen and os.path.basename(page) != "README.md":
+        print(f"{os.path.relpath(page, root)}: not reachable from docs/index.md")
+        status = 1
+sys.exit(status)

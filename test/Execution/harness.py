@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs attention through attn-run and compares it with numpy.
+
+    harness.py --attn-run BIN [--group NAME...] [--filter REGEX]
+    harness.py --attn-run BIN --everything [--shard 3/16] [--jobs 8]
+    harness.py --attn-opt BIN --parse-only      checks the IR alone
+
+Every case writes its IR and .npy files to a folder of its own, which stays
+where a case fails; the command to run it again is printed.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+# One thread for numpy's products: the cases run beside each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from support import attention_ir, cases, reference
+
+
+def prepare(case, folder):
+    """Writes IR and inputs; returns the arguments of attn-run and what the
+    reference needs."""
+    shape, parts, captures, data, scale, sink = attention_ir.inputs_of(case)
+    text, order = attention_ir.module_of(case, captures)
+    source = os.path.join(folder, "case.mlir")
+    with open(source, "w") as file:
+        file.write(text)
+    arrays = data + [captures[part][name] for part, name in order]
+    wide = reference.ACCUMULATOR[case.dtype]
+    if sink is not None:
+        arrays.append(sink)
+    if case.scale == "operand":
+        arrays.append(np.full(1, scale, wide))
+    command = [source, "--entry=main", "--target=cpu", f"--threads={case.threads}"]
+    for index, array in enumerate(arrays):
+        if case.dtype == "f16" and index < 3:
+            array = array.astype(np.float16)
+        path = os.path.join(folder, f"in{index}.npy")
+        np.save(path, np.ascontiguousarray(array))
+        command += ["--input", f"{index}={path}"]
+    for index in range(2 if case.lse else 1):
+        command += ["--output", f"{index}={os.path.join(folder, f'out{index}.npy')}"]
+    if case.pad:
+        command.append(f"--stride-pad={case.pad}")
+    return command, (shape, parts, *data, scale, sink, captures)
+
+
+def permuted(case, known):
+    """Keys in their true order, for a case whose mask reads their positions."""
+    if case.variant != "causal_position":
+        return known
+    shape, parts, q, k, v, scale, sink, captures = known
+    order = np.argsort(captures[0]["position"])
+    captures = [{"position": np.arange(shape.sk, dtype=np.int32)}]
+    return shape, parts, q, k[:, :, order], v[:, :, order], scale, sink, captures
+
+
+def replay(command, case, options):
+    """The same bits whatever the number of threads."""
+    problems = []
+    for threads in (1, 7):
+        again = [re.sub(r"^--threads=.*", f"--threads={threads}", re.sub(r"out(\d)\.npy$", r"again\1.npy", x))
+                 for x in command]
+        subprocess.run(again, capture_output=True, timeout=options.timeout, check=True)
+        for path in (x.split("=", 1)[1] for x in command if x.endswith(".npy") and "/out" in x):
+            with open(path, "rb") as a, open(path.replace("/out", "/again"), "rb") as b:
+                if a.read() != b.read():
+                    problems.append(f"{os.path.basename(path)}: other bits with {threads} threads than with {case.threads}")
+    return problems
+
+
+def run_case(case, options):
+    """Problems, figures and the command of one case."""
+    folder = tempfile.mkdtemp(prefix="case-", dir=options.work)
+    command, known = prepare(case, folder)
+    command = [options.attn_run] + command
+    problems, figures = [], {}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
+        if done.returncode:
+            problems.append(f"attn-run: exit status {done.returncode}\n{done.stderr.strip()[-2000:]}")
+    except subprocess.TimeoutExpired:
+        problems.append(f"attn-run: more than {options.timeout} s")
+    if not problems and case.replay:
+        problems += replay(command, case, options)
+    if not problems:
+        known = permuted(case, known)
+        exact = reference.attention(*known, exact=True)
+        baseline = reference.attention(*known, exact=False)
+        wide = "f64" if case.dtype == "f64" else "f32"
+        for index, (name, dtype) in enumerate((("O", case.dtype), ("LSE", wide))):
+            path = os.path.join(folder, f"out{index}.npy")
+            if index == 1 and not case.lse:
+                continue
+            if not os.path.exists(path):
+                problems.append(f"{name}: attn-run wrote no {path}")
+                continue
+            got = np.load(path)
+            found, figures[name] = reference.check(name, dtype, got, exact[index], baseline[index])
+            problems += found
+    if not problems and not options.keep:
+        shutil.rmtree(folder)
+    return problems, figures, shlex.join(command)
+
+
+def parse_only(case, options):
+    """Only that attn-opt accepts the IR of the case (and runs passes on it)."""
+    folder = tempfile.mkdtemp(prefix="case-", dir=options.work)
+    command, _ = prepare(case, folder)
+    command = [options.attn_opt, command[0], "-o", os.devnull] + shlex.split(options.passes)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
+    if done.returncode == 0:
+        shutil.rmtree(folder)
+    problems = [f"exit status {done.returncode}: {done.stderr.strip()[-600:]}"] if done.returncode else []
+    return problems, {}, shlex.join(command)
+
+
+def select(options):
+    if options.everything:
+        chosen = list(cases.everything())
+    else:
+        unknown = set(options.group or ()) - set(cases.GROUPS)
+        if unknown:
+            sys.exit(f"unknown group {sorted(unknown)[0]}; there are: {', '.join(cases.GROUPS)}")
+        chosen = [case for group in options.group or cases.GROUPS for case in cases.GROUPS[group]()]
+    if options.filter:
+        chosen = [case for case in chosen if re.search(options.filter, case.name)]
+    if options.shard:
+        index, count = map(int, options.shard.split("/"))
+        chosen = chosen[index::count]
+    return chosen
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--attn-run", default="attn-run")
+    parser.add_argument("--attn-opt", default="attn-opt")
+    parser.add_argument("--group", action="append")
+    parser.add_argument("--everything", action="store_true", help="the full cross product")
+    parser.add_argument("--filter", help="a regular expression over the cases' names")
+    parser.add_argument("--shard", help="INDEX/COUNT")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--timeout", type=float, default=300)
+    parser.add_argument("--work", help="folder for the cases' files")
+    parser.add_argument("--keep", action="store_true", help="keep the files of good cases")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--parse-only", action="store_true", help="stop after attn-opt")
+    parser.add_argument("--passes", default="", help="with --parse-only: options of attn-opt")
+    parser.add_argument("-v", "--verbose", action="store_true", help="figures of every case")
+    options = parser.parse_args()
+    chosen = select(options)
+    if options.list:
+        print("\n".join(case.name for case in chosen))
+        return 0
+    if not chosen:
+        sys.exit("no case chosen")
+    if options.work:
+        shutil.rmtree(options.work, ignore_errors=True)
+        os.makedirs(options.work)
+    run = parse_only if options.parse_only else run_case
+    start, failed = time.time(), 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        results = pool.map(lambda case: (case, *run(case, options)), chosen)
+        for case, problems, figures, command in results:
+            failed += bool(problems)
+            if problems:
+                print(f"FAIL {case.name}")
+                for problem in problems:
+                    print("  " + problem.replace("\n", "\n  "))
+                print(f"  {command}", flush=True)
+            elif options.verbose:
+                text = "  ".join(
+                    f"{name} max {f['max']:.1e}/{f['max_gate']:.1e} mean {f['mean']:.1e}/{f['mean_gate']:.1e}"
+                    for name, f in figures.items() if f)
+                print(f"ok   {case.name}  {text}", flush=True)
+    print(f"{len(chosen) - failed} of {len(chosen)} cases right, {time.time() - start:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What is run: cases, in groups. Every group is one lit test and covers one
+axis fully while the others rotate; `everything` is the full cross product."""
+
+from dataclasses import dataclass
+from itertools import cycle
+
+from .variants import MORE_VARIANTS, VARIANTS
+
+# The lengths, head dimensions and head groupings of FlashAttention's own tests.
+LENGTHS = [
+    (1, 1), (3, 3), (1, 239), (3, 799), (239, 1), (799, 3), (64, 1), (127, 513), (113, 203),
+    (128, 217), (108, 256), (255, 256), (512, 256), (1023, 1024), (1024, 1023), (2048, 2048),
+    (4224, 4224),
+]
+HEAD_DIMS = [32, 40, 59, 64, 80, 96, 111, 128, 160, 192, 224, 256]
+TYPES = ["f32", "bf16", "f16"]
+
+
+@dataclass(frozen=True)
+class Case:
+    variant: str
+    dtype: str = "f32"
+    b: int = 1
+    hq: int = 2
+    hkv: int = 2
+    sq: int = 300
+    sk: int = 300
+    d: int = 64
+    dv: int = 0  # 0: as d
+    data: str = "normal"  # "normal", "low" (scores near -120), "wide" (K and V x 3)
+    pad: int = 0  # elements of NaN around and between the rows of the inputs
+    threads: int = 2
+    static: bool = False  # sizes known at compile time
+    scale: str = "default"  # "default", "attribute", "operand"
+    lse: bool = True
+    replay: bool = False  # again with 1 and 7 threads: the same bits
+
+    @property
+    def name(self):
+        dv = self.dv or self.d
+        extra = "".join(
+            f"/{text}" for text, on in (
+                (self.data, self.data != "normal"), (f"pad{self.pad}", self.pad),
+                (f"threads{self.threads}", self.threads != 2), ("static", self.static),
+                (f"scale-{self.scale}", self.scale != "default"), ("no-lse", not self.lse), ("replay", self.replay)) if on)
+        return (f"{self.variant}/{self.dtype}/b{self.b}h{self.hq}x{self.hkv}/"
+                f"{self.sq}x{self.sk}/d{self.d}x{dv}{extra}")
+
+
+def shapes():
+    """Every pair of lengths, dense and causal, over head dimensions and types."""
+    dims, types, pads = cycle(HEAD_DIMS), cycle(TYPES), cycle([0, 3, 16])
+    for sq, sk in LENGTHS:
+        big = sq * sk > 2**20
+        heads = dict(hq=1, hkv=1) if big else dict(hq=2, hkv=1)
+        for variant in ("none", "causal_br" if sq != sk else "causal"):
+            d = 64 if sq * sk > 2**22 else next(dims)
+            yield Case(variant, next(types), sq=sq, sk=sk, d=d, pad=next(pads), **heads)
+    yield Case("window+causal", "f32", hq=1, hkv=1, sq=4224, sk=4224, d=128)
+    yield Case("causal_br", "f32", hq=1, hkv=1, sq=1023, sk=1024, d=64, threads=3)
+    yield Case("causal_br", "f32", hq=1, hkv=1, sq=1024, sk=1023, d=64, threads=1)
+
+
+def head_dims():
+    """Every head dimension in every type; values wider and narrower than keys."""
+    for d in HEAD_DIMS:
+        for dtype in TYPES:
+            yield Case("none", dtype, sq=113, sk=203, d=d, static=d % 32 == 0)
+    for dtype, d, dv in [("f32", 192, 128), ("bf16", 192, 128), ("f16", 40, 59), ("f32", 59, 40),
+                         ("bf16", 64, 256), ("f32", 128, 32), ("f32", 1, 1), ("f32", 8, 16),
+                         ("f16", 111, 96), ("f32", 7, 130)]:
+        yield Case("causal", dtype, sq=203, sk=203, d=d, dv=dv, pad=5)
+
+
+def types():
+    """All four types, f64 against extended precision."""
+    for dtype in ("f64", "f32", "bf16", "f16"):
+        # The example of batch 4, 8 heads, length 100, head dimension 96.
+        yield Case("none", dtype, b=4, hq=8, hkv=8, sq=100, sk=100, d=96)
+        yield Case("causal", dtype, b=4, hq=8, hkv=2, sq=100, sk=100, d=96, static=True)
+        yield Case("alibi+window+documents", dtype, b=2, sq=150, sk=150, d=40)
+        yield Case("none", dtype, hq=1, hkv=1, sq=70, sk=130, d=64, data="wide", pad=1)
+        yield Case("softcap+causal_br", dtype, hq=1, hkv=1, sq=70, sk=130, d=59)
+    for variant in ("sink", "t5", "bias", "bounds", "window"):
+        yield Case(variant, "f64", hq=1, hkv=1, sq=131, sk=131, d=32)
+
+
+def heads():
+    """Multi-head, grouped and multi-query, also where no power of two; scale."""
+    for hq, hkv in [(1, 1), (4, 4), (4, 2), (8, 1), (6, 2), (9, 3), (12, 4), (7, 1)]:
+        yield Case("causal_br", "f32", b=2, hq=hq, hkv=hkv, sq=65, sk=130, d=32,
+                   threads=1 + hq % 4)
+    yield Case("alibi", "bf16", b=3, hq=6, hkv=3, sq=100, sk=70, d=64)
+    yield Case("bias", "f32", b=2, hq=4, hkv=2, sq=77, sk=131, d=64)
+    yield Case("sink", "f16", b=2, hq=4, hkv=2, sq=77, sk=131, d=64)
+    yield Case("per_head", "f32", b=2, hq=4, hkv=2, sq=130, sk=131, d=64)
+    for variant in ("none", "causal", "alibi+window+documents"):
+        yield Case(variant, "f32", b=2, hq=4, hkv=2, sq=391, sk=391, d=64, replay=True)
+    for scale in ("attribute", "operand"):
+        yield Case("softcap", "f32", sq=100, sk=131, d=64, scale=scale)
+        yield Case("causal", "bf16", sq=100, sk=131, d=64, scale=scale, lse=False)
+
+
+def variants():
+    """Every variant, at lengths that are no multiple of anything."""
+    for variant in VARIANTS:
+        yield Case(variant, "f32", b=2, sq=300, sk=300, d=64)
+        yield Case(variant, "bf16", hq=2, hkv=1, sq=257, sk=391, d=96, pad=7)
+        if variant != "documents":
+            yield Case(variant, "f16", hq=1, hkv=1, sq=391, sk=129, d=40)
+
+
+def more_variants():
+    for variant in MORE_VARIANTS:
+        yield Case(variant, "f32", b=2, sq=300, sk=300, d=64, pad=2)
+        if variant != "causal_position":
+            yield Case(variant, "bf16", hq=2, hkv=1, sq=193, sk=257, d=32)
+
+
+def masked_rows():
+    """Rows without keys, inside of tiles and at their edges."""
+    for sq, sk in [(300, 300), (129, 64), (64, 129), (256, 256)]:
+        yield Case("bounds", "f32", sq=sq, sk=sk, d=64)
+        yield Case("causal_br", "f32", sq=max(sq, sk) + 70, sk=min(sq, sk), d=32)
+    yield Case("nothing", "f32", sq=130, sk=260, d=64)
+    yield Case("nothing+sink", "f32", sq=130, sk=260, d=64)
+    yield Case("bounds+sink", "f32", sq=200, sk=200, d=64)
+    yield Case("key_length", "f32", b=6, sq=40, sk=140, d=64)
+    yield Case("window_br", "bf16", sq=400, sk=100, d=64)
+    yield Case("causal_br", "f16", sq=513, sk=127, d=64, static=True)
+
+
+def tails():
+    """Scores near -120: a tail that scored 0 would drown them. And NaN wherever
+    memory is outside of the tensors."""
+    for rest in (1, 63, 64, 65, 127):
+        for index, base in enumerate((0, 128)):
+            size = base + rest
+            yield Case("none", ("f32", "bf16")[index], sq=size, sk=size, d=64, data="low", pad=9)
+            yield Case("causal", ("f16", "f32")[index], sq=size, sk=size, d=64, data="low", pad=64)
+        yield Case("shift", "f32", sq=77, sk=256 + rest, d=40, pad=1)
+    yield Case("bounds", "f32", sq=200, sk=191, d=64, data="low", pad=9)
+    yield Case("bias", "f32", sq=129, sk=191, d=64, data="low", pad=9)
+    yield Case("documents", "f32", sq=255, sk=255, d=64, data="low", pad=9)
+
+
+def edges():
+    """Nothing to attend to, nothing to compute, one of everything; keys in
+    another order under the mask in that order."""
+    for variant in ("none", "causal", "sink", "alibi+window+documents"):
+        yield Case(variant, "f32", sq=5, sk=0, d=64)
+        yield Case(variant, "f32", sq=1, sk=1, hq=1, hkv=1, d=64)
+    yield Case("none", "f32", sq=0, sk=7, d=64)
+    yield Case("none", "f32", b=0, sq=7, sk=7, d=64)
+    yield Case("causal", "bf16", sq=1, sk=1, hq=1, hkv=1, d=1)
+    yield Case("none", "f32", sq=1, sk=1000, d=128)
+    yield Case("causal_br", "f32", b=3, hq=4, hkv=2, sq=1, sk=777, d=128)
+    for sq, sk in [(300, 300), (129, 255)]:
+        yield Case("causal_position", "f32", sq=sq, sk=sk, d=64)
+        yield Case("causal_position", "bf16", sq=sq, sk=sk, d=64)
+
+
+GROUPS = {
+    "shapes": shapes, "head-dims": head_dims, "types": types, "heads": heads,
+    "variants": variants, "more-variants": more_variants, "masked-rows": masked_rows,
+    "tails": tails, "edges": edges,
+}
+
+
+def everything():
+    """The full cross of lengths, head dimensions, types and variants."""
+    groupings = cycle([(2, 2), (4, 2), (3, 1)])
+    pads = cycle([0, 3, 16, 64])
+    for sq, sk in LENGTHS:
+        for variant in VARIANTS + MORE_VARIANTS:
+            for d in HEAD_DIMS:
+                for dtype in TYPES + (["f64"] if sq * sk <= 2**15 else []):
+                    hq, hkv = (1, 1) if sq * sk > 2**20 else next(groupings)
+                    yield Case(variant, dtype, hq=hq, hkv=hkv, sq=sq, sk=sk, d=d, pad=next(pads))

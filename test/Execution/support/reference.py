@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention in numpy: the float64 reference, and the baseline whose error sets
+the gates.
+
+Reference: the definition of attn.forward evaluated in float64 (in extended
+precision for f64 tensors) on inputs already rounded to the tensors' type.
+Baseline: the same, naively, in the precision a straightforward implementation
+uses: float32 scores and sums (float64 for f64 tensors), p rounded to the type
+of V before the product with V, the output rounded to it.
+
+Gates (after FlashAttention's own tests): the largest error at most twice the
+baseline's plus two roundings of the result, the mean error at most 1.5 times
+the baseline's plus one rounding; no NaN; a fully masked row exactly 0 with an
+LSE of -inf (the sink's value where there is a sink).
+"""
+
+import numpy as np
+
+ACCUMULATOR = {"f64": np.float64, "f32": np.float32, "bf16": np.float32, "f16": np.float32}
+# Half the distance between 1 and the next number.
+ROUNDOFF = {"f64": 2.0**-53, "f32": 2.0**-24, "bf16": 2.0**-9, "f16": 2.0**-11}
+
+
+def round_to(dtype, x):
+    """Rounds to the values of `dtype` (ties to even), kept in a type numpy has."""
+    if dtype == "f64":
+        return np.asarray(x, np.float64)
+    if dtype == "f16":
+        return np.asarray(x).astype(np.float16).astype(np.float32)
+    x = np.asarray(x).astype(np.float32)
+    if dtype == "f32":
+        return x
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(x), x, rounded.astype(np.uint32).view(np.float32))
+
+
+def _rows(shape, parts, q, k, v, scale, sink, captures, b, h, rows, kind, dtype):
+    """Rows `rows` of the output and of the LSE for batch b and head h."""
+    i, j = rows[:, None], np.arange(shape.sk)[None, :]
+    if kind == np.longdouble:
+        s = np.einsum("id,jd->ij", q[rows], k) * scale
+    elif dtype is None:
+        s = (q[rows] @ k.T) * scale
+    else:
+        # Scaling the keys first keeps the baseline from matching another
+        # implementation's roundings by luck.
+        s = q[rows] @ (k * scale).T
+    for part, values in zip(parts, captures):
+        if part.kind == "score":
+            s = part.evaluate(s, b, h, i, j, values, shape)
+            assert s.dtype == kind, (part.name, s.dtype, kind)
+    for part, values in zip(parts, captures):
+        if part.kind == "mask":
+            s = np.where(part.evaluate(None, b, h, i, j, values, shape), s, kind(-np.inf))
+    m = s.max(axis=1, initial=-np.inf)
+    if sink is not None:
+        m = np.maximum(m, sink[h])
+    safe = np.where(np.isneginf(m), kind(0), m).astype(kind)
+    p = np.exp(s - safe[:, None])
+    total = p.sum(axis=1)
+    if sink is not None:
+        total = total + np.exp(sink[h] - safe)
+    if dtype is not None:
+        p = round_to(dtype, p).astype(kind)
+    o = np.einsum("ij,je->ie", p, v) if kind == np.longdouble else p @ v
+    empty = total == 0
+    o = np.where(empty[:, None], kind(0), o / np.where(empty, kind(1), total)[:, None])
+    lse = np.where(empty, kind(-np.inf), safe + np.log(np.where(empty, kind(1), total)))
+    return o, lse
+
+
+def attention(shape, parts, q, k, v, scale, sink, captures, exact):
+    """O and LSE of the definition (exact) or of the baseline."""
+    dtype = shape.dtype
+    if exact:
+        kind = np.longdouble if dtype == "f64" else np.float64
+    else:
+        kind = ACCUMULATOR[dtype]
+    output = np.zeros((shape.b, shape.hq, shape.sq, shape.dv), kind)
+    lse = np.zeros((shape.b, shape.hq, shape.sq), kind)
+    q, k, v = (x.astype(kind) for x in (q, k, v))
+    sink = None if sink is None else sink.astype(kind)
+    chunk = max(1, min(shape.sq, (1 << 22) // max(shape.sk, 1)))
+    for b in range(shape.b):
+        for h in range(shape.hq):
+            kv = h // (shape.hq // shape.hkv)
+            for start in range(0, shape.sq, chunk):
+                rows = np.arange(start, min(start + chunk, shape.sq))
+                o, l = _rows(shape, parts, q[b, h], k[b, kv], v[b, kv], kind(scale), sink,
+                             captures, b, h, rows, kind, None if exact else dtype)
+                output[b, h, rows], lse[b, h, rows] = o, l
+    return (output, lse) if exact else (round_to(dtype, output), lse)
+
+
+def two_roundings(dtype, x):
+    """Twice the largest error of adding 0.3 to a number as large as the largest
+    result and taking it away again, in the result's own type. (Measured on the
+    results themselves this would depend on luck where there are few.)"""
+    largest = float(np.abs(x).max(initial=0)) + 0.3
+    return 2 * ROUNDOFF[dtype] * 2.0 ** np.floor(np.log2(largest))
+
+
+def check(name, dtype, got, exact, baseline):
+    """Problems of a result, as a list of sentences, and its figures."""
+    if got.shape != exact.shape:
+        return [f"{name}: expected shape {exact.shape}, got {got.shape}"], {}
+    if got.size == 0:
+        return [], {}
+    problems = []
+    if np.isnan(got).any():
+        where = tuple(int(x) for x in np.argwhere(np.isnan(got))[0])
+        problems.append(f"{name}: NaN at {where} ({int(np.isnan(got).sum())} in all)")
+    infinite = np.isneginf(exact)
+    if not (np.isneginf(got) == infinite).all() or np.isposinf(got).any():
+        bad = (np.isneginf(got) != infinite) | np.isposinf(got)
+        where = tuple(int(x) for x in np.argwhere(bad)[0])
+        problems.append(f"{name}: expected {exact[where]} at {where}, got {got[where]}")
+    if got.ndim == 4:  # the output: a row without keys is exactly 0
+        dirty = (exact == 0).all(axis=-1) & (got != 0).any(axis=-1)
+        if dirty.any():
+            where = tuple(int(x) for x in np.argwhere(dirty)[0])
+            problems.append(f"{name}: expected zeros in the masked row {where}, got {got[where][:4]}...")
+    finite = ~infinite
+    if problems or not finite.any():
+        return problems, {}
+    wide = np.longdouble if dtype == "f64" else np.float64
+    want = exact[finite].astype(wide)
+    error = np.abs(got[finite].astype(wide) - want)
+    base = np.abs(baseline[finite].astype(wide) - want)
+    figures = {
+        "max": float(error.max()), "base_max": float(base.max()),
+        "mean": float(error.mean()), "base_mean": float(base.mean()),
+        "max_gate": 2 * float(base.max()) + two_roundings(dtype, want),
+        "mean_gate": 1.5 * float(base.mean()) + ROUNDOFF[dtype] * float(np.abs(want).mean()),
+    }
+    if not figures["max"] <= figures["max_gate"]:
+        where = tuple(int(x) for x in np.argwhere(finite)[int(error.argmax())])
+        problems.append(
+            f"{name}: largest error {figures['max']:.3g} at {where}, expected at most "
+            f"{figures['max_gate']:.3g} (baseline {figures['base_max']:.3g})")
+    if not figures["mean"] <= figures["mean_gate"]:
+        problems.append(
+            f"{name}: mean error {figures['mean']:.3g}, expected at most "
+            f"{figures['mean_gate']:.3g} (baseline {figures['base_mean']:.3g})")
+    return problems, figures

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The command line of attn-run. See Options.h.
+
+#include "Options.h"
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Support/Timing.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/CommandLine.h"
+
+using namespace llvm;
+using namespace attn;
+
+static Error
+takeApart(StringRef option, ArrayRef<std::string> texts,
+          SmallVectorImpl<std::pair<unsigned, std::string>> &entries) {
+  for (StringRef text : texts) {
+    auto [number, rest] = text.split('=');
+    unsigned position;
+    if (number.getAsInteger(10, position) || rest.empty())
+      return createStringError("expected --" + option + " N=..., got '" + text +
+                               "'");
+    entries.push_back({position, rest.str()});
+  }
+  return Error::success();
+}
+
+Expected<Options> attn::parseCommandLine(int argc, char **argv) {
+  static cl::OptionCategory category("attn-run options");
+  cl::opt<std::string> file(cl::Positional, cl::Required, cl::desc("FILE.mlir"),
+                            cl::cat(category));
+  cl::opt<std::string> entry(
+      "entry", cl::desc("Function to run (default: main, or the only one)"),
+      cl::cat(category));
+  cl::opt<std::string> target("target", cl::init("auto"), cl::cat(category),
+                              cl::desc("auto, cpu, cuda or interpreter"));
+  cl::list<std::string> inputs("input", cl::cat(category),
+                               cl::value_desc("N=file.npy"),
+                               cl::desc("Read argument N from a file"));
+  cl::list<std::string> outputs("output", cl::cat(category),
+                                cl::value_desc("N=file.npy"),
+                                cl::desc("Write result N to a file"));
+  cl::list<std::string> shapes(
+      "shape", cl::cat(category), cl::value_desc("N=2x8x?x64"),
+      cl::desc("Shape of argument N; ? follows from other arguments"));
+  cl::list<std::string> fills("fill", cl::cat(category),
+                              cl::value_desc("N=how"),
+                              cl::desc("Fill argument N: a value, arange, "
+                                       "normal or uniform:LOW:HIGH (default: "
+                                       "normal for floats, 0 for integers)"));
+  cl::opt<uint64_t> seed("seed", cl::init(0), cl::cat(category),
+                         cl::desc("Seed of random arguments"));
+  cl::opt<double> scale("scale-input", cl::init(1.0), cl::cat(category),
+                        cl::desc("Factor on normal random arguments"));
+  cl::opt<int64_t> stridePad(
+      "stride-pad", cl::init(0), cl::cat(category),
+      cl::desc("Elements, holding NaN, before each tensor argument and "
+               "after each run of each of its dimensions"));
+  cl::opt<bool> guard("guard", cl::cat(category),
+                      cl::desc("Let every tensor end at an inaccessible page"));
+  cl::opt<bool> check(
+      "check", cl::cat(category),
+      cl::desc("Compare with a float64 reference; exit status 1 if too far"));
+  cl::opt<std::string> bench(
+      "bench", cl::ValueOptional, cl::cat(category),
+      cl::value_desc("repetitions"),
+      cl::desc("Time the entry: the median over repetitions (default 10)"));
+  cl::opt<bool> json("json", cl::cat(category),
+                     cl::desc("Print one JSON object"));
+  cl::opt<bool> explain(
+      "explain", cl::cat(category),
+      cl::desc("Print what was decided and how many tiles were visited"));
+  cl::opt<unsigned> threads(
+      "threads", cl::init(0), cl::cat(category),
+      cl::desc("Number of threads (default: one per hardware thread)"));
+  cl::opt<std::string> order(
+      "loop-order", cl::cat(category),
+      cl::desc("Order of the loops over rows (i) and keys (j): ij or ji"));
+  cl::opt<unsigned> optLevel("O", cl::Prefix, cl::init(2), cl::cat(category),
+                             cl::desc("LLVM's optimisation level, 0 to 3"));
+  cl::opt<bool> printLLVM("print-llvm", cl::cat(category),
+                          cl::desc("Print the optimised LLVM IR to stderr"));
+  mlir::registerAsmPrinterCLOptions();
+  mlir::registerMLIRContextCLOptions();
+  mlir::registerPassManagerCLOptions();
+  mlir::registerDefaultTimingManagerCLOptions();
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(
+      argc, argv,
+      "attn-run: compile a function of attention ops for this machine and run "
+      "it\n\n"
+      "MLIR's own options work too: --mlir-print-ir-after-all, --mlir-timing, "
+      "and what\n"
+      "--help-hidden shows.\n");
+
+  Options options;
+  options.file = file;
+  options.entry = entry;
+  options.target = target;
+  options.loopOrder = order;
+  options.seed = seed;
+  options.inputScale = scale;
+  options.stridePad = stridePad;
+  options.guard = guard;
+  options.check = check;
+  options.explain = explain;
+  options.json = json;
+  options.printLLVM = printLLVM;
+  options.threads = threads;
+  options.optLevel = optLevel;
+  if (bench.getNumOccurrences()) {
+    options.repetitions = 10;
+    if (!bench.empty() &&
+        (StringRef(bench).getAsInteger(10, options.repetitions) ||
+         options.repetitions == 0))
+      return createStringError("expected --bench=REPETITIONS, got '" + bench +
+                               "'");
+  }
+  if (stridePad < 0 || stridePad > (1 << 20))
+    return createStringError(
+        "expected --stride-pad from 0 to 1048576, got %lld",
+        static_cast<long long>(stridePad));
+  if (threads > 1024)
+    return createStringError("expected --threads of at most 1024, got %u",
+                             unsigned(threads));
+  if (optLevel > 3)
+    return createStringError("expected -O0 to -O3, got -O%u",
+                             unsigned(optLevel));
+  if (!order.empty() && order != "ij" && order != "ji")
+    return createStringError("expected --loop-order ij or ji, got '" + order +
+                             "'");
+  if (Error error = takeApart("input", inputs, options.inputs))
+    return std::move(error);
+  if (Error error = takeApart("output", outputs, options.outputs))
+    return std::move(error);
+  if (Error error = takeApart("shape", shapes, options.shapes))
+    return std::move(error);
+  if (Error error = takeApart("fill", fills, options.fills))
+    return std::move(error);
+  return options;
+}
+
+const std::string *
+attn::findEntry(ArrayRef<std::pair<unsigned, std::string>> entries,
+           unsigned position) {
+  for (const auto &[at, text] : reverse(entries))
+    if (at == position)
+      return &text;
+  return nullptr;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The command line of attn-run.
+
+#ifndef ATTN_TOOLS_ATTN_RUN_OPTIONS_H
+#define ATTN_TOOLS_ATTN_RUN_OPTIONS_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/Error.h"
+#include <string>
+#include <utility>
+
+namespace attn {
+
+struct Options {
+  std::string file, entry, target, loopOrder;
+  /// By position: the text after "N=".
+  llvm::SmallVector<std::pair<unsigned, std::string>> inputs, outputs, shapes,
+      fills;
+  uint64_t seed = 0;
+  double inputScale = 1;
+  int64_t stridePad = 0;
+  bool guard = false, check = false, explain = false, json = false,
+       printLLVM = false;
+  /// Repetitions to time, 0 for none.
+  unsigned repetitions = 0;
+  unsigned threads = 0, optLevel = 2;
+};
+
+/// Declares all options, reads the command line (exiting on a syntax error, as
+/// usual), and takes the positional ones apart.
+llvm::Expected<Options> parseCommandLine(int argc, char **argv);
+
+/// The last entry for a position, or null.
+const std::string *
+findEntry(llvm::ArrayRef<std::pair<unsigned, std::string>> entries,
+     unsigned position);
+
+} // namespace attn
+
+#endif

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What attn-run found out, as text or JSON.
+
+#ifndef ATTN_TOOLS_ATTN_RUN_REPORT_H
+#define ATTN_TOOLS_ATTN_RUN_REPORT_H
+
+#include "Options.h"
+#include "attn/Reference/Reference.h"
+#include "attn/Runtime/CpuExecutable.h"
+#include "attn/Runtime/ThreadPool.h"
+
+namespace attn {
+
+struct Report {
+  std::string entry, cpu;
+  unsigned threads = 1;
+  /// Seconds.
+  double parse = 0, passes = 0;
+  CpuCompileTimes codegen;
+  double firstRun = 0;
+  std::vector<double> runs;
+  /// Of all attention ops, every pair of query and key counted; 0 if there is
+  /// none.
+  double flops = 0;
+  uint64_t inputBytes = 0, outputBytes = 0;
+  /// High-water marks of the process, before the inputs were made and after
+  /// the first run.
+  uint64_t baselineRss = 0, peakRss = 0;
+  std::optional<TileCounts> tiles;
+  /// One per result, where they were checked.
+  std::vector<Agreement> checks;
+  std::vector<std::string> remarks;
+
+  double compile() const {
+    return parse + passes + codegen.translate + codegen.optimize +
+           codegen.codegen;
+  }
+  double median() const;
+  void print(const Options &options) const;
+
+private:
+  void printText(const Options &options) const;
+  void printJson() const;
+};
+
+/// The process's largest resident memory so far, in bytes.
+uint64_t getPeakRss();
+
+} // namespace attn
+
+#endif

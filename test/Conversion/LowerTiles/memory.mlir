@@ -73,3 +73,25 @@ func.func @gather(%x: memref<?xf32>, %y: memref<16xf32>) {
   vector.transfer_write %g, %y[%c0] {in_bounds = [true]} : vector<16xf32>, memref<16xf32>
   return
 }
+
+// -----
+
+// One vector of positions serves rows and columns without tying the two.
+// CHECK-LABEL: func @shared_positions
+// CHECK:         arith.cmpi sge
+func.func @shared_positions(%x: memref<16x16xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<16x16xf32>
+  %t = vector.transfer_read %x[%c0, %c0], %pad {in_bounds = [true, true]} : memref<16x16xf32>, vector<16x16xf32>
+  %s = vector.step : vector<16xindex>
+  %b = vector.broadcast %n : index to vector<16xindex>
+  %i = arith.addi %s, %b : vector<16xindex>
+  %j = vector.broadcast %i : vector<16xindex> to vector<16x16xindex>
+  %it = vector.transpose %j, [1, 0] : vector<16x16xindex> to vector<16x16xindex>
+  %jb = vector.broadcast %i : vector<16xindex> to vector<16x16xindex>
+  %keep = arith.cmpi sge, %it, %jb : vector<16x16xindex>
+  %o = arith.select %keep, %t, %zero : vector<16x16xi1>, vector<16x16xf32>
+  vector.transfer_write %o, %x[%c0, %c0] {in_bounds = [true, true]} : vector<16x16xf32>, memref<16x16xf32>
+  return
+}

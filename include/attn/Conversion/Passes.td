@@ -125,7 +125,7 @@ def AttnExpandMath : Pass<"attn-expand-math"> {
   let description = [{
     `math.exp` on f32 and f64 scalars and vectors becomes range reduction, a
     polynomial and an exponent shift, within 2 units in the last place. Results
-    under 2^-125 (f32) or 2^-1021 (f64) are flushed to zero; -inf gives 0, what
+    under 2^-125 (f32) or 2^-1021 (f64) may be flushed to zero; -inf gives 0, what
     is too large +inf, and NaN stays. `math.exp` on smaller types is computed in
     f32. log, log1p, tanh, erf, sin, cos and others on f32 vectors take
     upstream's polynomials.

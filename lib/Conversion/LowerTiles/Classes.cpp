@@ -74,17 +74,19 @@ LogicalResult DimClasses::build(Operation *root) {
   if (walk.wasInterrupted())
     return failure();
   root->walk([&](Operation *op) { score(op); });
-  for (auto &[value, unused] : nodesOf) {
-    SmallVector<int> classes = domain(value);
-    llvm::sort(classes);
-    if (std::adjacent_find(classes.begin(), classes.end()) != classes.end()) {
-      emitError(value.getLoc())
-          << "expected the dimensions of a vector to be independent, got "
-          << value.getType() << " with two dimensions tied to each other";
-      return failure();
+  walk = root->walk([&](Operation *op) {
+    for (Value result : op->getResults()) {
+      SmallVector<int> classes = domain(result);
+      llvm::sort(classes);
+      if (std::adjacent_find(classes.begin(), classes.end()) == classes.end())
+        continue;
+      op->emitOpError("expected the dimensions of a vector to be independent, got ")
+          << result.getType() << " with two dimensions tied to each other";
+      return WalkResult::interrupt();
     }
-  }
-  return success();
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
 }
 
 LogicalResult DimClasses::checkTypes(Operation *op) {
@@ -201,13 +203,19 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
     return success();
   }
   if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
+    Type left = getElementTypeOrSelf(contract.getLhsType());
+    for (Type type : {getElementTypeOrSelf(contract.getRhsType()),
+                      getElementTypeOrSelf(contract.getAccType())})
+      if (type != left)
+        return op->emitOpError("expected operands and accumulator of one element type, got ")
+               << left << " and " << type;
     SmallVector<AffineMap> maps = contract.getIndexingMapsArray();
     Value values[] = {contract.getLhs(), contract.getRhs(), contract.getAcc(),
                       contract.getResult()};
     maps.push_back(maps.back());
     DenseMap<int, std::pair<Value, unsigned>> first;
     for (auto [value, map] : llvm::zip_equal(values, maps))
-      for (unsigned dim = 0; dim < map.getNumResults(); ++dim) {
+      for (unsigned dim = 0; tileType(value) && dim < map.getNumResults(); ++dim) {
         auto [it, isNew] = first.try_emplace(memoryDim(map, dim), value, dim);
         if (isNew)
           nodes(value);

@@ -76,7 +76,7 @@ struct RowSource {
 
 class KernelEmitter {
 public:
-  KernelEmitter(Context &context, Group &group, llvm::function_ref<Buffer(Value)> allocate)
+  KernelEmitter(Context &context, Group &group, AllocateFn allocate)
       : context(context), group(group), kernel(group.kernel), allocate(allocate) {}
 
   void run() {
@@ -176,14 +176,9 @@ private:
     b.setInsertionPointToStart(choice.thenBlock());
     scf::YieldOp::create(b, loc, castTo(b, loc, makeView(), common));
     b.setInsertionPointToStart(choice.elseBlock());
-    Buffer copy = allocate(read.getResult());
-    Operation *end = scf::YieldOp::create(b, loc, copy.memref);
-    fill(copy, read, end);
-    b.setInsertionPoint(end);
-    // The scratch is laid out as its own classes say, which may be transposed
-    // against memory; the view is then transposed back.
-    Value view = scratchView(b, loc, copy, layout, common);
-    end->setOperand(0, view);
+    Buffer copy = allocate(read.getResult(), layout);
+    Value view = castTo(b, loc, copy.memref, common);
+    fill(copy, read, scf::YieldOp::create(b, loc, view));
     return {choice.getResult(0), layout};
   }
 
@@ -192,30 +187,14 @@ private:
                                     : memref::CastOp::create(b, loc, type, memref).getResult();
   }
 
-  Value scratchView(OpBuilder &b, Location loc, const Buffer &copy, ArrayRef<int> layout,
-                    MemRefType common) {
-    auto type = cast<MemRefType>(copy.memref.getType());
-    SmallVector<int64_t> strides = type.getStridesAndOffset().first;
-    SmallVector<int64_t> viewStrides;
-    for (int cls : layout)
-      viewStrides.push_back(strides[llvm::find(copy.layout, cls) - copy.layout.begin()]);
-    auto viewType = MemRefType::get(common.getShape(), common.getElementType(),
-                                    StridedLayoutAttr::get(b.getContext(), 0, viewStrides));
-    Value view = memref::ReinterpretCastOp::create(b, loc, viewType, copy.memref, 0,
-                                                   common.getShape(), viewStrides);
-    return castTo(b, loc, view, common);
-  }
-
   void fill(const Buffer &copy, vector::TransferReadOp read, Operation *position) {
     Group group;
     group.position = position;
     group.domain = context.classes.domain(read.getResult());
     group.sinks.push_back({Sink::Store, read.getResult(), nullptr, copy});
-    int memoryClass = transposedClass(context.classes, group.sinks.front(), context.buffers);
-    if (memoryClass >= 0)
-      emitTransposition(context, group, memoryClass);
-    else
-      emitLoops(context, group);
+    // Copied as it lies in memory.
+    group.lane = copy.layout.back();
+    emitLoops(context, group);
   }
 
   void rowBlocks(Nest &nest, const RowSource &rows, ArrayRef<Value> lanes, int64_t width,
@@ -281,11 +260,11 @@ private:
   Context &context;
   Group &group;
   Kernel kernel;
-  llvm::function_ref<Buffer(Value)> allocate;
+  AllocateFn allocate;
 };
 } // namespace
 
 void attn::tiles::emitContraction(Context &context, Group &group,
-                                  llvm::function_ref<Buffer(Value)> allocate) {
+                                  AllocateFn allocate) {
   KernelEmitter(context, group, allocate).run();
 }

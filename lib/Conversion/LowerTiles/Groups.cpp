@@ -120,7 +120,7 @@ class LoopsEmitter {
 public:
   LoopsEmitter(Context &context, Group &group)
       : context(context), group(group), nest(context, group.position) {
-    lane = context.classes.lane(group.domain);
+    lane = group.lane >= 0 ? group.lane : context.classes.lane(group.domain);
     for (const Sink &sink : group.sinks)
       for (int cls : reducedClasses(context.classes, sink))
         if (!llvm::is_contained(reduced, cls))

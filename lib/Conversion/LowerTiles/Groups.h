@@ -45,6 +45,8 @@ struct Group {
   llvm::SmallVector<Sink> sinks;
   Kernel kernel;
   Buffer result;
+  /// The class to vectorise, where it is not that of the domain.
+  int lane = -1;
   /// Not joined by other sinks.
   bool closed = false;
   /// Lower-dimensional groups to be computed just before this one.
@@ -64,11 +66,13 @@ llvm::SmallVector<int> reducedClasses(DimClasses &classes, const Sink &sink);
 int transposedClass(DimClasses &classes, const Sink &sink,
                     const llvm::DenseMap<mlir::Value, Buffer> &buffers);
 
+/// Gives scratch for a tile, with the classes in the order of `layout`.
+using AllocateFn = llvm::function_ref<Buffer(mlir::Value, llvm::ArrayRef<int> layout)>;
+
 /// Writes the code of a group. Scalars produced replace the results of the ops.
 void emitLoops(Context &context, Group &group);
 void emitTransposition(Context &context, Group &group, int memoryClass);
-void emitContraction(Context &context, Group &group,
-                     llvm::function_ref<Buffer(mlir::Value)> allocate);
+void emitContraction(Context &context, Group &group, AllocateFn allocate);
 
 /// Positions of a class as runs of equal vectors: `count` loop steps of
 /// `vectors` vectors of `width` elements from `begin` on.

@@ -20,27 +20,41 @@ using namespace mlir;
 using namespace attn::tiles;
 
 namespace {
+bool isTile(Type type) { return isa<VectorType>(type); }
+
 bool isTileOp(Operation *op) {
-  auto isTile = [](Type type) { return isa<VectorType>(type); };
   return llvm::any_of(op->getOperandTypes(), isTile) || llvm::any_of(op->getResultTypes(), isTile);
 }
 
-/// Values that cost nothing are made once per use, so that using one of them
-/// for rows and for columns does not tie the two.
+/// Values that cost nothing (constants, positions) are made once per use, so
+/// that using one of them for rows and for columns does not tie the two.
 void separateUses(Operation *root) {
-  SmallVector<Operation *> leaves;
+  SmallVector<Operation *> cheap;
+  DenseSet<Value> isCheap;
   root->walk([&](Operation *op) {
+    if (op->getNumResults() != 1 || !tileType(op->getResult(0)))
+      return;
     bool isLeaf = isa<vector::StepOp, arith::ConstantOp>(op);
     if (auto broadcast = dyn_cast<vector::BroadcastOp>(op))
       isLeaf = !isa<VectorType>(broadcast.getSourceType());
-    if (isLeaf && op->getNumResults() == 1 && tileType(op->getResult(0)))
-      leaves.push_back(op);
+    bool isLine = tileType(op->getResult(0)).getRank() == 1 &&
+                  OpTrait::hasElementwiseMappableTraits(op) &&
+                  llvm::all_of(op->getOperands(), [&](Value v) { return isCheap.contains(v); });
+    if (!isLeaf && !isLine)
+      return;
+    cheap.push_back(op);
+    isCheap.insert(op->getResult(0));
   });
-  for (Operation *op : leaves) {
+  // Users first: their copies are new uses of what comes before. A chain that
+  // doubles at each step ends at the limit.
+  unsigned copies = 0;
+  for (Operation *op : llvm::reverse(cheap)) {
     SmallVector<OpOperand *> uses;
     for (OpOperand &use : op->getUses())
       uses.push_back(&use);
     for (OpOperand *use : llvm::drop_begin(uses)) {
+      if (++copies > 2000)
+        return;
       OpBuilder b(op);
       b.setInsertionPointAfter(op);
       use->set(b.clone(*op)->getResult(0));
@@ -165,7 +179,8 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
       return;
     bool hasTiles = root->walk([](Operation *op) {
                           return isTileOp(op) ? WalkResult::interrupt() : WalkResult::advance();
-                        }).wasInterrupted();
+                        }).wasInterrupted() ||
+                    llvm::any_of(getOperation().getArgumentTypes(), isTile);
     if (!hasTiles)
       return;
     separateUses(root);

@@ -80,7 +80,9 @@ private:
   void emitHandovers();
   void storeTo(mlir::Value value, const Buffer &buffer, mlir::Operation *position);
   Buffer allocate(mlir::Value value);
-  Buffer newBuffer(mlir::Value value);
+  Buffer allocateAs(mlir::Value value, llvm::ArrayRef<int> layout);
+  llvm::SmallVector<int> layoutOf(mlir::Value value);
+  Buffer newBuffer(mlir::Value value, llvm::ArrayRef<int> layout);
   Buffer takeDying(mlir::Value value, const Group &group);
   void setBuffer(mlir::Value value, Buffer buffer);
   bool canTakeOver(mlir::Value init, mlir::Value result, mlir::Operation *op);

@@ -65,13 +65,19 @@ void BlockLowering::assignInPlace() {
   }
 }
 
-Buffer BlockLowering::newBuffer(Value value) {
-  Buffer buffer;
-  buffer.layout = context.classes.domain(value);
-  int lane = context.classes.lane(buffer.layout);
-  llvm::erase(buffer.layout, lane);
+/// Lanes innermost.
+SmallVector<int> BlockLowering::layoutOf(Value value) {
+  SmallVector<int> layout = context.classes.domain(value);
+  int lane = context.classes.lane(layout);
+  llvm::erase(layout, lane);
   if (lane >= 0)
-    buffer.layout.push_back(lane);
+    layout.push_back(lane);
+  return layout;
+}
+
+Buffer BlockLowering::newBuffer(Value value, ArrayRef<int> layout) {
+  Buffer buffer;
+  buffer.layout.assign(layout.begin(), layout.end());
   SmallVector<int64_t> shape;
   for (int cls : buffer.layout)
     shape.push_back(context.classes.extent(cls));
@@ -86,7 +92,11 @@ Buffer BlockLowering::allocate(Value value) {
   auto placed = inPlace.find(value);
   if (placed != inPlace.end())
     return placed->second;
-  Buffer buffer = newBuffer(value);
+  return allocateAs(value, layoutOf(value));
+}
+
+Buffer BlockLowering::allocateAs(Value value, ArrayRef<int> layout) {
+  Buffer buffer = newBuffer(value, layout);
   auto last = lastUse.find(value);
   ownedUntil[buffer.memref] = last == lastUse.end() ? current : std::max(current, last->second);
   return buffer;
@@ -139,7 +149,7 @@ void BlockLowering::releaseDead(unsigned item) {
 void BlockLowering::emitGroup(Group &group) {
   for (auto &prelude : group.preludes)
     emitGroup(*prelude);
-  auto allocator = [&](Value value) { return allocate(value); };
+  auto allocator = [&](Value value, ArrayRef<int> layout) { return allocateAs(value, layout); };
   if (group.kind == Group::Contraction) {
     Value result = group.kernel.op.getResult();
     group.result = allocate(result);
@@ -324,7 +334,7 @@ void BlockLowering::emitHandovers() {
     });
     if (!clashes)
       continue;
-    Buffer copy = newBuffer(value);
+    Buffer copy = newBuffer(value, layoutOf(value));
     ownedUntil[copy.memref] = current;
     storeTo(value, copy, end);
     late.push_back({copy, handover});

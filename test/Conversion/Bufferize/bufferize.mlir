@@ -1,0 +1,39 @@
+// RUN: attn-opt %s --attn-append-outputs --split-input-file | FileCheck %s --check-prefix=APPEND
+// RUN: attn-opt %s --attn-append-outputs --eliminate-empty-tensors --attn-bufferize --canonicalize --attn-expand-copies --split-input-file | FileCheck %s
+
+// The result is computed where the caller wants it: no allocation, no copy.
+// APPEND-LABEL: func @fill
+// APPEND-SAME:    %[[OUT:[a-z0-9]*]]: memref<4x?xf32, strided<[?, 1], offset: ?>>) {
+// APPEND:         bufferization.materialize_in_destination %{{.*}} in restrict writable %[[OUT]]
+// APPEND-NEXT:    return
+// CHECK-LABEL: func @fill
+// CHECK-SAME:    %[[X:.*]]: memref<4x?xf32, strided<[?, 1], offset: ?>>, %[[OUT:.*]]: memref<4x?xf32, strided<[?, 1], offset: ?>>)
+// CHECK-NOT:     alloc
+// CHECK:         linalg.exp ins(%[[X]] : {{.*}}) outs(%[[OUT]]
+// CHECK-NEXT:    return
+func.func @fill(%x: tensor<4x?xf32>) -> tensor<4x?xf32> {
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %x, %c1 : tensor<4x?xf32>
+  %e = tensor.empty(%n) : tensor<4x?xf32>
+  %y = linalg.exp ins(%x : tensor<4x?xf32>) outs(%e : tensor<4x?xf32>) -> tensor<4x?xf32>
+  return %y : tensor<4x?xf32>
+}
+
+// -----
+
+// An argument that is returned is copied, by loops.
+// CHECK-LABEL: func @identity
+// CHECK:         scf.for
+// CHECK:           memref.load
+// CHECK:           memref.store
+// CHECK-NOT:     memref.copy
+func.func @identity(%x: tensor<?xf32>) -> tensor<?xf32> {
+  return %x : tensor<?xf32>
+}
+
+// -----
+
+// APPEND-LABEL: func private @callee({{.*}}) -> tensor<?xf32>
+func.func private @callee(%x: tensor<?xf32>) -> tensor<?xf32> {
+  return %x : tensor<?xf32>
+}

@@ -1,0 +1,54 @@
+// RUN: attn-opt %s --attn-expand-math | FileCheck %s
+
+// Two bounds, round and reduce, six steps of Horner, an exponent, a product.
+// CHECK-LABEL: func @exp_f32
+// CHECK-SAME:    %[[X:.*]]: vector<16xf32>
+// CHECK-DAG:     %[[SHIFTER:.*]] = arith.constant dense<0x4B40007E> : vector<16xf32>
+// CHECK-DAG:     %[[PLACES:.*]] = arith.constant dense<23> : vector<16xi32>
+// CHECK-COUNT-2: arith.select
+// CHECK:         %[[T:.*]] = math.fma
+// CHECK:         %[[N:.*]] = arith.subf %[[T]], %[[SHIFTER]]
+// CHECK-COUNT-8: math.fma
+// CHECK:         %[[BITS:.*]] = arith.bitcast %[[T]] : vector<16xf32> to vector<16xi32>
+// CHECK:         %[[EXPONENT:.*]] = arith.shli %[[BITS]], %[[PLACES]]
+// CHECK:         %[[SCALE:.*]] = arith.bitcast %[[EXPONENT]]
+// CHECK:         arith.mulf %{{.*}}, %[[SCALE]] : vector<16xf32>
+// CHECK-NOT:     math.exp
+func.func @exp_f32(%x: vector<16xf32>) -> vector<16xf32> {
+  %y = math.exp %x : vector<16xf32>
+  return %y : vector<16xf32>
+}
+
+// CHECK-LABEL:    func @exp_f64
+// CHECK-COUNT-14: math.fma {{.*}} : f64
+// CHECK:          arith.shli %{{.*}}, %{{.*}} : i64
+func.func @exp_f64(%x: f64) -> f64 {
+  %y = math.exp %x : f64
+  return %y : f64
+}
+
+// CHECK-LABEL: func @exp_bf16
+// CHECK:         arith.extf
+// CHECK:         arith.mulf {{.*}} : vector<8xf32>
+// CHECK:         arith.truncf
+func.func @exp_bf16(%x: vector<8xbf16>) -> vector<8xbf16> {
+  %y = math.exp %x : vector<8xbf16>
+  return %y : vector<8xbf16>
+}
+
+// f64 has no polynomials upstream; the library serves.
+// CHECK-LABEL: func @others
+// CHECK-NOT:     math.tanh %{{.*}} : vector<16xf32>
+// CHECK:         math.tanh %{{.*}} : f64
+func.func @others(%x: vector<16xf32>, %d: f64) -> (vector<16xf32>, f64) {
+  %y = math.tanh %x : vector<16xf32>
+  %z = math.tanh %d : f64
+  return %y, %z : vector<16xf32>, f64
+}
+
+// CHECK-LABEL: func @kept
+// CHECK:         math.exp %{{.*}} : f128
+func.func @kept(%x: f128) -> f128 {
+  %y = math.exp %x : f128
+  return %y : f128
+}

@@ -143,7 +143,7 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
 
 const std::string *
 attn::findEntry(ArrayRef<std::pair<unsigned, std::string>> entries,
-           unsigned position) {
+                unsigned position) {
   for (const auto &[at, text] : reverse(entries))
     if (at == position)
       return &text;

@@ -138,8 +138,8 @@ void GraphBuilder::addValueDependences(unsigned sink) {
           continue;
         }
         dependence.carrier = loop;
-        dependence.vector.push_back(Distance::exact(
-            carried->second * graph.getLoops()[loop].step));
+        dependence.vector.push_back(
+            Distance::exact(carried->second * graph.getLoops()[loop].step));
       }
       graph.addDependence(std::move(dependence));
     }
@@ -164,8 +164,9 @@ static unsigned getFirstLivingDepth(Value base, const DependenceGraph &graph,
 }
 
 void GraphBuilder::addMemoryDependence(const Access &source, const Access &sink,
-                                  unsigned depth, ArrayRef<unsigned> shared,
-                                  DistanceVector vector, bool exact) {
+                                       unsigned depth,
+                                       ArrayRef<unsigned> shared,
+                                       DistanceVector vector, bool exact) {
   Dependence dependence;
   dependence.source = source.statement;
   dependence.sink = sink.statement;
@@ -196,7 +197,8 @@ static Distance getDistance(const affine::DependenceComponent &component) {
   return distance;
 }
 
-void GraphBuilder::addMemoryDependences(const Access &source, const Access &sink) {
+void GraphBuilder::addMemoryDependences(const Access &source,
+                                        const Access &sink) {
   if (!source.writes && !sink.writes)
     return;
   if (source.base && sink.base && source.base != sink.base)
@@ -218,9 +220,8 @@ void GraphBuilder::addMemoryDependences(const Access &source, const Access &sink
       if (affine::hasDependence(result)) {
         DistanceVector vector;
         for (unsigned k = 0; k < shared.size(); ++k)
-          vector.push_back(k < components.size()
-                               ? getDistance(components[k])
-                               : Distance::unknown());
+          vector.push_back(k < components.size() ? getDistance(components[k])
+                                                 : Distance::unknown());
         addMemoryDependence(source, sink, depth, shared, std::move(vector),
                             true);
         continue;
@@ -231,10 +232,10 @@ void GraphBuilder::addMemoryDependences(const Access &source, const Access &sink
       continue;
     DistanceVector vector;
     for (unsigned k = 0; k < shared.size(); ++k)
-      vector.push_back(k < depth    ? Distance::exact(0)
-                       : k == depth ? Distance::positive(
-                                          graph.getLoops()[shared[k]].step)
-                                    : Distance::unknown());
+      vector.push_back(
+          k < depth    ? Distance::exact(0)
+          : k == depth ? Distance::positive(graph.getLoops()[shared[k]].step)
+                       : Distance::unknown());
     addMemoryDependence(source, sink, depth, shared, std::move(vector), false);
   }
 }
@@ -292,10 +293,9 @@ static std::optional<Distance> getCrossDistance(Operation *from, Operation *to,
                   meets.getConstantBound64(BoundType::UB, difference)};
 }
 
-std::vector<Dependence>
-attn::getFusionDependences(const DependenceGraph &graph,
-                           affine::AffineForOp first,
-                           affine::AffineForOp second) {
+std::vector<Dependence> attn::getFusionDependences(const DependenceGraph &graph,
+                                                   affine::AffineForOp first,
+                                                   affine::AffineForOp second) {
   std::vector<Dependence> result;
   auto firstLoop = graph.findLoop(first), secondLoop = graph.findLoop(second);
   if (!firstLoop || !secondLoop)
@@ -313,9 +313,9 @@ attn::getFusionDependences(const DependenceGraph &graph,
     } else if (!known.exact) {
       cross.vector = {Distance::unknown()};
     } else {
-      auto distance = getCrossDistance(
-          graph.getStatements()[known.source].op,
-          graph.getStatements()[known.sink].op, known.loops.size());
+      auto distance = getCrossDistance(graph.getStatements()[known.source].op,
+                                       graph.getStatements()[known.sink].op,
+                                       known.loops.size());
       if (!distance)
         continue;
       cross.vector = {*distance};

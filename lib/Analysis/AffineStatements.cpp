@@ -4,6 +4,7 @@
 
 #include "AffineStatements.h"
 #include "Combiners.h"
+#include "mlir/Dialect/Affine/Analysis/AffineAnalysis.h"
 #include "mlir/Dialect/Affine/IR/AffineValueMap.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
@@ -52,7 +53,8 @@ std::string AffineStatements::getName(Value memref) {
     return attr.getValue().str();
   if (auto global = dyn_cast<memref::GetGlobalOp>(def))
     return global.getName().str();
-  unsigned number = allocations.insert({memref, allocations.size()}).first->second;
+  unsigned number =
+      allocations.insert({memref, allocations.size()}).first->second;
   return "mem" + std::to_string(number);
 }
 
@@ -107,11 +109,21 @@ static void printExpr(llvm::raw_ostream &os, AffineExpr expr,
     os << " - " << -constant.getValue();
   } else {
     switch (expr.getKind()) {
-    case AffineExprKind::Add: os << " + "; break;
-    case AffineExprKind::Mul: os << " * "; break;
-    case AffineExprKind::Mod: os << " mod "; break;
-    case AffineExprKind::FloorDiv: os << " floordiv "; break;
-    default: os << " ceildiv "; break;
+    case AffineExprKind::Add:
+      os << " + ";
+      break;
+    case AffineExprKind::Mul:
+      os << " * ";
+      break;
+    case AffineExprKind::Mod:
+      os << " mod ";
+      break;
+    case AffineExprKind::FloorDiv:
+      os << " floordiv ";
+      break;
+    default:
+      os << " ceildiv ";
+      break;
     }
     printExpr(os, binary.getRHS(), names, true);
   }
@@ -168,7 +180,8 @@ static bool isSilent(Operation *op) {
 /// A computation on values, without memory and regions.
 static bool isComputation(Operation *op) {
   return op->getNumRegions() == 0 && !isSilent(op) && isMemoryEffectFree(op) &&
-         !isa<affine::AffineReadOpInterface, affine::AffineWriteOpInterface>(op);
+         !isa<affine::AffineReadOpInterface, affine::AffineWriteOpInterface>(
+             op);
 }
 
 /// The op that `op` is computed for: its only user, if that is a computation
@@ -183,6 +196,20 @@ static Operation *getOnlyUser(Operation *op) {
   if (!user || user->getBlock() != op->getBlock() || !isComputation(user))
     return nullptr;
   return user;
+}
+
+/// Whether `value` is loaded from the element that the result of `root` is
+/// stored to, all three beside each other: an update, not a scan.
+static bool isUpdated(Value value, Operation *root) {
+  auto load = dyn_cast_if_present<affine::AffineLoadOp>(value.getDefiningOp());
+  if (!load || load->getBlock() != root->getBlock())
+    return false;
+  return llvm::any_of(root->getUsers(), [&](Operation *user) {
+    auto store = dyn_cast<affine::AffineStoreOp>(user);
+    return store && store->getBlock() == root->getBlock() &&
+           store.getValueToStore().getDefiningOp() == root &&
+           affine::MemRefAccess(load) == affine::MemRefAccess(store);
+  });
 }
 
 /// How the tree that ends in `root` combines a loaded value: `root` is one
@@ -219,9 +246,8 @@ AffineStatements::AffineStatements(DependenceGraph &graph, Operation *scope)
 }
 
 void AffineStatements::collectLoop(affine::AffineForOp loop) {
-  unsigned id =
-      graph.addLoop({nameLoop(loop), loop, loop.getStepAsInt(),
-                              loop->hasAttr("attn.merge")});
+  unsigned id = graph.addLoop(
+      {nameLoop(loop), loop, loop.getStepAsInt(), loop->hasAttr("attn.merge")});
   enclosing.push_back(id);
   collect(*loop.getBody());
   enclosing.pop_back();
@@ -340,22 +366,22 @@ void AffineStatements::addComputation(ArrayRef<Operation *> members) {
   // The old value is loaded, or carried by the loop from this very statement.
   auto isCarried = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
-    auto loop = argument ? dyn_cast<affine::AffineForOp>(
-                               argument.getOwner()->getParentOp())
-                         : affine::AffineForOp();
+    auto loop =
+        argument
+            ? dyn_cast<affine::AffineForOp>(argument.getOwner()->getParentOp())
+            : affine::AffineForOp();
     return loop && argument != loop.getInductionVar() &&
            loop.getYieldedValues()[argument.getArgNumber() - 1]
                    .getDefiningOp() == members.back();
   };
   auto isOld = [&](Value value) {
-    return isa_and_nonnull<affine::AffineLoadOp>(value.getDefiningOp()) ||
-           isCarried(value);
+    return isUpdated(value, members.back()) || isCarried(value);
   };
   if (auto match = matchCombiner(members.back(), members, isOld)) {
     auto found = statementOf.find(match->second.getDefiningOp());
     if (isCarried(match->second))
-      statement.combiner =
-          Combiner{match->first, unsigned(graph.getStatements().size()), true, true};
+      statement.combiner = Combiner{
+          match->first, unsigned(graph.getStatements().size()), true, true};
     else if (found != statementOf.end())
       statement.combiner = Combiner{match->first, found->second, true, true};
   }

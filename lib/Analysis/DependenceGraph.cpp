@@ -197,10 +197,12 @@ DependenceGraph::findHoistViolation(unsigned statement, unsigned loop,
   auto weight = [&](const Dependence &d) {
     // Prefer what the loop carries into the statement: the value it would miss.
     return (d.sink == statement ? 4 : 0) +
-           (d.kind == DependenceKind::RAW ? 2 : 0) + (d.carrier == loop ? 1 : 0);
+           (d.kind == DependenceKind::RAW ? 2 : 0) +
+           (d.carrier == loop ? 1 : 0);
   };
   for (const Dependence &dependence : dependences) {
-    bool in = dependence.sink == statement, out = dependence.source == statement;
+    bool in = dependence.sink == statement,
+         out = dependence.source == statement;
     if (!in && !out)
       continue;
     unsigned other = in ? dependence.source : dependence.sink;
@@ -246,6 +248,18 @@ std::optional<Violation> DependenceGraph::findDistributionViolation(
           return Violation{&dependence, {}, {}};
   }
   return std::nullopt;
+}
+
+const Dependence *
+DependenceGraph::findSeparation(llvm::ArrayRef<unsigned> first,
+                                llvm::ArrayRef<unsigned> second,
+                                unsigned loop) const {
+  for (const Dependence &dependence : dependences)
+    if (llvm::is_contained(first, dependence.source) &&
+        llvm::is_contained(second, dependence.sink) &&
+        llvm::is_contained(dependence.separated, loop))
+      return &dependence;
+  return nullptr;
 }
 
 const Dependence *attn::findFusionViolation(llvm::ArrayRef<Dependence> cross) {

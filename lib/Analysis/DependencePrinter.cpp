@@ -29,7 +29,8 @@ DependenceGraph::formatLoops(llvm::ArrayRef<unsigned> loopSet) const {
 
 llvm::SmallVector<int64_t>
 DependenceGraph::getSteps(llvm::ArrayRef<unsigned> loopSet) const {
-  return llvm::map_to_vector(loopSet, [&](unsigned l) { return loops[l].step; });
+  return llvm::map_to_vector(loopSet,
+                             [&](unsigned l) { return loops[l].step; });
 }
 
 std::string DependenceGraph::formatVector(const Dependence &dependence) const {
@@ -87,8 +88,8 @@ void DependenceGraph::print(llvm::raw_ostream &os,
   os << "dependences of " << title << "\n";
   os << "statements:\n";
   for (auto [index, statement] : llvm::enumerate(statements))
-    os << "  " << nameOf(index) << " [" << formatLoops(statement.domain)
-       << "] " << statement.label << "\n";
+    os << "  " << nameOf(index) << " [" << formatLoops(statement.domain) << "] "
+       << statement.label << "\n";
   os << "dependences:\n";
   for (const Dependence &dependence : dependences)
     os << "  " << stringifyKind(dependence.kind) << " "
@@ -165,10 +166,9 @@ void DependenceGraph::printDot(llvm::raw_ostream &os,
       node(s);
     }
   for (const Dependence &dependence : dependences) {
-    os << "  " << nameOf(dependence.source) << " -> "
-       << nameOf(dependence.sink) << " [label=\""
-       << stringifyKind(dependence.kind) << " " << formatVector(dependence)
-       << "\"";
+    os << "  " << nameOf(dependence.source) << " -> " << nameOf(dependence.sink)
+       << " [label=\"" << stringifyKind(dependence.kind) << " "
+       << formatVector(dependence) << "\"";
     if (dependence.carrier)
       os << ", style=dashed, xlabel=\""
          << escape(loops[*dependence.carrier].name) << "\"";

@@ -28,10 +28,13 @@ ComponentFacts analyze(const DependenceGraph &graph, unsigned loop,
   auto in = [&](unsigned s) {
     return llvm::is_contained(component.statements, s);
   };
+  unsigned reads = 0, writes = 0;
   for (unsigned member : component.statements) {
     const Statement &statement = statements[member];
-    if (!statement.computes)
+    if (!statement.computes) {
+      ++(statement.writes ? writes : reads);
       continue;
+    }
     if (!statement.combiner || !in(statement.combiner->state)) {
       facts.notReduction = DependenceGraph::nameOf(member) +
                            " is not one associative operation on the old value";
@@ -45,6 +48,11 @@ ComponentFacts analyze(const DependenceGraph &graph, unsigned loop,
       break;
     }
     facts.combining = &statement;
+  }
+  if (facts.combining && (reads > 1 || writes > 1)) {
+    facts.notReduction = graph.formatSet(component.statements) +
+                         " has other accesses than one read and one write";
+    facts.combining = nullptr;
   }
   if (!facts.combining && facts.notReduction.empty())
     facts.notReduction = "nothing in " + graph.formatSet(component.statements) +
@@ -144,13 +152,14 @@ static Treatment distribution(const DependenceGraph &graph, unsigned loop,
                        " still carries " + name;
   std::string expanded = formatExpanded(graph, loop, nests);
   if (!expanded.empty())
-    reason += "; the values of " + expanded + " have to be kept for every " +
-              name;
+    reason +=
+        "; the values of " + expanded + " have to be kept for every " + name;
   return {"distribution", true, reason};
 }
 
 llvm::SmallVector<Treatment>
-DependenceGraph::getTreatments(unsigned loop, const Component &component) const {
+DependenceGraph::getTreatments(unsigned loop,
+                               const Component &component) const {
   const std::string &name = loops[loop].name;
   std::string set = formatSet(component.statements);
   ComponentFacts facts = analyze(*this, loop, component);
@@ -162,18 +171,20 @@ DependenceGraph::getTreatments(unsigned loop, const Component &component) const 
         llvm::any_of(component.statements,
                      [&](unsigned s) { return isInLoop(s, other); }))
       free.push_back(other);
-  result.push_back({"owner-computes", true,
-                    "one worker runs " + name + " in order" +
-                        (free.empty() ? std::string()
-                                      : "; workers divide " +
-                                            formatLoops(free))});
+  result.push_back(
+      {"owner-computes", true,
+       "one worker runs " + name + " in order" +
+           (free.empty() ? std::string()
+                         : "; workers divide " + formatLoops(free))});
 
   llvm::SmallVector<unsigned> outside;
   for (unsigned s = 0; s < statements.size(); ++s)
-    if (isInLoop(s, loop) && llvm::none_of(components, [&](const Component &c) {
-          return llvm::is_contained(c.carriers, loop) &&
-                 llvm::is_contained(c.statements, s);
-        }) &&
+    if (isInLoop(s, loop) &&
+        llvm::none_of(components,
+                      [&](const Component &c) {
+                        return llvm::is_contained(c.carriers, loop) &&
+                               llvm::is_contained(c.statements, s);
+                      }) &&
         llvm::none_of(dependences, [&](const Dependence &d) {
           // It waits for the whole loop.
           return d.sink == s && llvm::is_contained(d.separated, loop);
@@ -206,12 +217,12 @@ DependenceGraph::getTreatments(unsigned loop, const Component &component) const 
 
   bool merge = loops[loop].hasMerge;
   std::string mergeReason =
-      reorderable ? "partial results of parts of " + name + " combine by " +
-                        combiner
-      : merge     ? "two states of disjoint parts can be merged"
-                  : whyNot + (facts.combining && !observed
-                                  ? ""
-                                  : ", and there is no merge of two states");
+      reorderable
+          ? "partial results of parts of " + name + " combine by " + combiner
+      : merge ? "two states of disjoint parts can be merged"
+              : whyNot + (facts.combining && !observed
+                              ? ""
+                              : ", and there is no merge of two states");
   result.push_back({"partial-and-merge", reorderable || merge, mergeReason});
   result.push_back({"grid-phases", reorderable,
                     reorderable ? "all workers finish " + set +

@@ -153,9 +153,8 @@ attn::topologicalOrder(llvm::ArrayRef<llvm::SmallVector<unsigned>> groups,
   while (result.size() < groups.size()) {
     // The groups are sorted by first member, so the first ready one is next.
     unsigned ready = 0;
-    while (done[ready] || llvm::any_of(predecessors[ready], [&](unsigned p) {
-             return !done[p];
-           }))
+    while (done[ready] || llvm::any_of(predecessors[ready],
+                                       [&](unsigned p) { return !done[p]; }))
       ++ready;
     done[ready] = true;
     result.push_back(groups[ready]);

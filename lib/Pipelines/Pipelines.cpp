@@ -37,6 +37,8 @@ void attn::buildTilePipeline(OpPassManager &pm,
   tile.explain = options.explain;
   pm.addNestedPass<func::FuncOp>(createAttnTileNest(tile));
   addCleanUp(pm);
+  // Tables first: they take the masks that projection cannot read.
+  pm.addNestedPass<func::FuncOp>(createAttnTabulateMasks());
   pm.addNestedPass<func::FuncOp>(createAttnProjectMasks());
   addCleanUp(pm);
   if (options.countTiles)
@@ -52,4 +54,8 @@ void attn::registerPipelines() {
       "attn-tile-pipeline",
       "Tile programs with loops bounded by their masks (L0 or L1 to L2)",
       buildTilePipeline);
+  PassPipelineRegistration<PipelineOptions>(
+      "attn-cpu-pipeline",
+      "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
+      buildCpuPipeline);
 }

@@ -2,6 +2,7 @@
 
 #include "mlir/Pass/Pass.h" // conversion headers below rely on it
 
+#include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
@@ -66,4 +67,5 @@ void attn::registerPasses() {
   attn::registerAttnLoopPasses();
   attn::registerAttnTilePasses();
   attn::registerHostPasses();
+  attn::registerAttnConversionPasses();
 }

@@ -70,6 +70,32 @@ func.func @carried(%A: memref<100xf32> {attn.name = "A"}, %B: memref<1xf32> {att
 
 // -----
 
+// A running sum that is kept for every i is no reduction, although it adds; an
+// element that is written twice is none either.
+// CHECK-LABEL: dependences of @scan
+// CHECK:      to run {S1, S3, S4} with parallel i:
+// CHECK:        atomics: refused, S3 is not one associative operation on the old value
+// CHECK:      to run {S5, S7, S8, S9} with parallel i2:
+// CHECK:        atomics: refused, {S5, S7, S8, S9} has other accesses than one read and one write
+func.func @scan(%A: memref<100xf32> {attn.name = "A"}, %B: memref<100xf32> {attn.name = "B"}, %x: f32) {
+  affine.for %i = 1 to 100 {
+    %a = affine.load %A[%i - 1] : memref<100xf32>
+    %b = affine.load %B[%i] : memref<100xf32>
+    %s = arith.addf %a, %b : f32
+    affine.store %s, %A[%i] : memref<100xf32>
+  }
+  affine.for %i = 1 to 100 {
+    %a = affine.load %A[0] : memref<100xf32>
+    %b = affine.load %B[%i] : memref<100xf32>
+    %s = arith.addf %a, %b : f32
+    affine.store %x, %A[0] : memref<100xf32>
+    affine.store %s, %A[0] : memref<100xf32>
+  }
+  return
+}
+
+// -----
+
 // A view is the memory that it views; a call may do anything; a buffer that
 // lives within one iteration is nobody else's.
 func.func private @anything()

@@ -67,6 +67,20 @@ def permuted(case, known):
     return shape, parts, q, k[:, :, order], v[:, :, order], scale, sink, captures
 
 
+def replay(command, case, options):
+    """The same bits whatever the number of threads."""
+    problems = []
+    for threads in (1, 7):
+        again = [re.sub(r"^--threads=.*", f"--threads={threads}", re.sub(r"out(\d)\.npy$", r"again\1.npy", x))
+                 for x in command]
+        subprocess.run(again, capture_output=True, timeout=options.timeout, check=True)
+        for path in (x.split("=", 1)[1] for x in command if x.endswith(".npy") and "/out" in x):
+            with open(path, "rb") as a, open(path.replace("/out", "/again"), "rb") as b:
+                if a.read() != b.read():
+                    problems.append(f"{os.path.basename(path)}: other bits with {threads} threads than with {case.threads}")
+    return problems
+
+
 def run_case(case, options):
     """Problems, figures and the command of one case."""
     folder = tempfile.mkdtemp(prefix="case-", dir=options.work)
@@ -79,6 +93,8 @@ def run_case(case, options):
             problems.append(f"attn-run: exit status {done.returncode}\n{done.stderr.strip()[-2000:]}")
     except subprocess.TimeoutExpired:
         problems.append(f"attn-run: more than {options.timeout} s")
+    if not problems and case.replay:
+        problems += replay(command, case, options)
     if not problems:
         known = permuted(case, known)
         exact = reference.attention(*known, exact=True)

@@ -274,9 +274,14 @@ def run(tool, pipeline, text, seconds, split):
     if done.returncode in (0, 1):
         return None
     tail = done.stderr.decode(errors="replace").strip()
-    message = next((line for line in tail.splitlines() if "Assertion" in line or "UNREACHABLE" in line
-                    or "LLVM ERROR" in line), tail[-300:])
-    return f"exit status {done.returncode}: {message}"
+    lines = tail.splitlines()
+    message = next((line for line in lines if re.search("Assertion|UNREACHABLE|LLVM ERROR", line)), "")
+    # The function it happened in: ours where one of ours is on the stack.
+    frames = [m.group(1) for line in lines for m in [re.match(r"\s*#\d+ 0x\w+ (.*?)(?: \(\S+\))?$", line)] if m]
+    frames = [f for f in frames if not re.match(r"llvm::sys|SignalHandler|\(/|/lib|abort|raise|gsignal|__", f)]
+    ours = [f for f in frames if "attn::" in f or "(anonymous namespace)" in f]
+    where = (ours or frames or ["?"])[0]
+    return f"exit status {done.returncode} {message} in {where[:160]}"
 
 
 def is_upstream(options, pipeline, text):
@@ -354,12 +359,16 @@ def main():
     work = options.work or (tempfile.mkdtemp(prefix="attn-fuzz-") if failures else "")
     if failures:
         os.makedirs(work, exist_ok=True)
+    seen = {}
     for number, (what, text, pipeline, problem, upstream) in enumerate(failures):
         path = os.path.join(work, f"{'upstream' if upstream else 'crash'}-{options.seed}-{number}.mlir")
         with open(path, "w") as file:
             file.write(text)
         if not upstream:
-            print(f"FAIL {what}\n  {problem}\n  {shlex.join([options.attn_opt, path] + pipeline)}")
+            seen.setdefault(problem, []).append((what, path, pipeline))
+    for problem, found in seen.items():  # each kind of failure once
+        what, path, pipeline = min(found, key=lambda f: (len(f[2]), os.path.getsize(f[1])))
+        print(f"FAIL {problem} ({len(found)} times)\n  {what}\n  {shlex.join([options.attn_opt, path] + pipeline)}")
     print(f"{options.count} mutants of {len(pieces)} pieces (seed {options.seed}) through "
           f"{len(pipelines)} pipelines: {len(ours)} failures, {len(failures) - len(ours)} of MLIR's own, "
           f"{time.time() - start:.0f} s")

@@ -5,10 +5,19 @@
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
+#ifdef ATTN_TEST_PASSES
+namespace attn::test {
+void registerTestBuildMask();
+} // namespace attn::test
+#endif
+
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   attn::registerDialects(registry);
   attn::registerPasses();
+#ifdef ATTN_TEST_PASSES
+  attn::test::registerTestBuildMask();
+#endif
   return mlir::asMainReturnCode(mlir::MlirOptMain(
       argc, argv, "attnc: passes and pipelines over attention IR\n", registry));
 }

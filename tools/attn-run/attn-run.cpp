@@ -3,10 +3,12 @@
 // files or random numbers, and compares or times it.
 
 #include "Call.h"
-#include "Pipeline.h"
 #include "Report.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
+#include "attn/Runtime/ThreadPool.h"
+#include "attn/Transforms/Host/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -162,11 +164,22 @@ Error Session::compile() {
         "the options for the pass manager do not fit together");
   mlir::applyDefaultTimingPassManagerCLOptions(manager);
   manager.addPass(mlir::createSymbolDCEPass());
-  PipelineRequest request;
+  manager.addPass(attn::createAttnEmitShapeFunction());
+  attn::PipelineOptions pipeline;
   // Counting costs time, so not where only times are asked for.
-  request.countTiles = options.explain;
-  request.loopOrder = options.loopOrder;
-  buildPipeline(manager, request);
+  pipeline.countTiles =
+      options.explain || (options.json && options.repetitions == 0);
+  pipeline.explain = options.explain;
+  pipeline.threads = report.threads;
+  if (!options.loopOrder.empty())
+    pipeline.order = options.loopOrder;
+  if (options.rowTile)
+    pipeline.rowTile = options.rowTile;
+  if (options.streamTile)
+    pipeline.streamTile = options.streamTile;
+  if (options.parts)
+    pipeline.parts = options.parts;
+  attn::buildCpuPipeline(manager, pipeline);
   if (failed(manager.run(*copy))) {
     if (diagnostics.failed)
       return alreadyReported();

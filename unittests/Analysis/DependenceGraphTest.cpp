@@ -52,7 +52,8 @@ TEST(DependenceGraph, InterchangeNamesTheDependence) {
   EXPECT_FALSE(nest.graph.isParallel(0));
   EXPECT_TRUE(nest.graph.isParallel(1));
   ASSERT_EQ(nest.graph.getComponents().size(), 1u);
-  EXPECT_EQ(nest.graph.formatLoops(nest.graph.getComponents()[0].carriers), "i");
+  EXPECT_EQ(nest.graph.formatLoops(nest.graph.getComponents()[0].carriers),
+            "i");
 }
 
 TEST(DependenceGraph, LoopsOutsideOfTheOrderStayBehind) {
@@ -115,6 +116,20 @@ TEST(DependenceGraph, Fusion) {
   EXPECT_EQ(findFusionViolation(cross), nullptr);
   cross[1].vector = {Distance{-1, 0}};
   EXPECT_EQ(findFusionViolation(cross), &cross[1]);
+}
+
+TEST(DependenceGraph, Separation) {
+  Nest nest(2);
+  Dependence d;
+  d.source = 0;
+  d.sink = 1;
+  d.loops = {0};
+  d.vector = {Distance::exact(0)};
+  d.separated = {1};
+  nest.graph.addDependence(d);
+  nest.graph.finalize();
+  EXPECT_FALSE(nest.graph.findSeparation({0}, {1}, 0));
+  EXPECT_TRUE(nest.graph.findSeparation({0}, {1}, 1));
 }
 
 TEST(DependenceGraph, FindsByName) {

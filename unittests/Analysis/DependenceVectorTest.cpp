@@ -44,8 +44,7 @@ TEST(DistanceVector, LexicographicSign) {
   // The first entry may be zero, and then the second decides.
   EXPECT_FALSE(
       isLexicographicallyNonNegative({Distance{0, 3}, Distance::exact(-1)}));
-  EXPECT_TRUE(
-      isLexicographicallyNonNegative({Distance{0, 3}, Distance{0, 1}}));
+  EXPECT_TRUE(isLexicographicallyNonNegative({Distance{0, 3}, Distance{0, 1}}));
 }
 
 TEST(DistanceVector, Permute) {
@@ -63,9 +62,9 @@ TEST(Components, Tarjan) {
   std::reverse(edges.begin(), edges.end());
   EXPECT_EQ(stronglyConnectedComponents(5, edges), (Groups{{0, 1, 2}, {3, 4}}));
   // A cycle inside of a larger one is the same component; self edges are none.
-  EXPECT_EQ(stronglyConnectedComponents(
-                4, {{0, 1}, {1, 2}, {2, 0}, {1, 0}, {3, 3}}),
-            (Groups{{0, 1, 2}, {3}}));
+  EXPECT_EQ(
+      stronglyConnectedComponents(4, {{0, 1}, {1, 2}, {2, 0}, {1, 0}, {3, 3}}),
+      (Groups{{0, 1, 2}, {3}}));
 }
 
 TEST(Components, LongChainNeedsNoDeepStack) {

@@ -33,10 +33,9 @@ DependenceGraph buildAffineDependences(mlir::Operation *scope);
 /// The dependences from statements in `first` to statements in `second`, two
 /// loops in one block with equal bounds, over the one loop that joining them
 /// gives; what an enclosing loop carries is left out.
-std::vector<Dependence>
-getFusionDependences(const DependenceGraph &graph,
-                     mlir::affine::AffineForOp first,
-                     mlir::affine::AffineForOp second);
+std::vector<Dependence> getFusionDependences(const DependenceGraph &graph,
+                                             mlir::affine::AffineForOp first,
+                                             mlir::affine::AffineForOp second);
 
 /// Prints, for every ordered pair of affine accesses and every depth, what
 /// the graph says, in the words of upstream's dependence test; for comparison.

@@ -46,7 +46,7 @@ struct Combiner {
 struct Statement {
   mlir::Operation *op = nullptr; ///< Its last op: where diagnostics point.
   llvm::SmallVector<mlir::Operation *, 2> members; ///< All its ops.
-  std::string label;                   ///< "load m[i]".
+  std::string label;                               ///< "load m[i]".
   llvm::SmallVector<unsigned> domain;  ///< Its loops, outermost first.
   llvm::SmallVector<unsigned> indices; ///< The loops whose variable it uses.
   bool computes = false; ///< Touches no memory: scalars or tensors only.
@@ -65,7 +65,7 @@ struct Dependence {
   /// whole loop. They may not be fused.
   llvm::SmallVector<unsigned, 2> separated;
   bool throughMemory = false; ///< Else through an SSA value.
-  bool reduction = false; ///< Accumulates with an associative combiner.
+  bool reduction = false;     ///< Accumulates with an associative combiner.
   bool exact = true; ///< False: assumed, because the analysis cannot tell.
   std::string via;   ///< The memory or value, for printing.
 };
@@ -145,8 +145,13 @@ public:
   /// group, in the order given. A statement may be in several groups: then
   /// each of their loops runs it again.
   std::optional<Violation> findDistributionViolation(
-      unsigned loop,
-      llvm::ArrayRef<llvm::SmallVector<unsigned>> groups) const;
+      unsigned loop, llvm::ArrayRef<llvm::SmallVector<unsigned>> groups) const;
+
+  /// The dependence that stops the statements of `first` and those of `second`
+  /// behind them from sharing `loop`: it needs the whole loop of its source.
+  const Dependence *findSeparation(llvm::ArrayRef<unsigned> first,
+                                   llvm::ArrayRef<unsigned> second,
+                                   unsigned loop) const;
 
   /// What can be done with `loop`, which carries `component`, when it is wanted
   /// parallel: every treatment with the reason why it is legal or not.

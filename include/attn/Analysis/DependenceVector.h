@@ -55,9 +55,8 @@ std::string formatVector(llvm::ArrayRef<Distance> vector,
 
 /// The strongly connected components of a graph over 0..numNodes-1: members
 /// increasing, components by their smallest member. Tarjan (1972), iterative.
-llvm::SmallVector<llvm::SmallVector<unsigned>>
-stronglyConnectedComponents(unsigned numNodes,
-                            llvm::ArrayRef<std::pair<unsigned, unsigned>> edges);
+llvm::SmallVector<llvm::SmallVector<unsigned>> stronglyConnectedComponents(
+    unsigned numNodes, llvm::ArrayRef<std::pair<unsigned, unsigned>> edges);
 
 /// Orders groups of nodes so that every edge between groups runs forward, the
 /// group with the smaller first member first where both orders are possible.

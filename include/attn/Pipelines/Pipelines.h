@@ -32,6 +32,11 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<int64_t> threads{*this, "threads",
                           llvm::cl::desc("Threads that will run the program"),
                           llvm::cl::init(8)};
+  Option<int64_t> vectorBits{
+      *this, "vector-bits",
+      llvm::cl::desc("Bits of a CPU's vector register: 128, 256 or 512; 0 "
+                     "takes the host's"),
+      llvm::cl::init(0)};
   Option<bool> explain{
       *this, "explain",
       llvm::cl::desc("Remark what each loop order would cost"),
@@ -47,8 +52,9 @@ void buildNestPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 /// L0 or L1 to L2: tile programs whose loops are bounded by their masks.
 void buildTilePipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 
-/// L0, L1 or L2 to the LLVM dialect for the host's CPU. Every public function
-/// becomes a C function of memref descriptors: arguments, then results.
+/// L0, L1 or L2 to the LLVM dialect for the host's CPU. Afterwards every public
+/// function takes its arguments, then its results, as memrefs behind a C
+/// interface; parallel loops call `attnRuntimeParallelFor`.
 void buildCpuPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 
 /// Makes the pipelines known as attn-nest-pipeline, attn-tile-pipeline and

@@ -79,10 +79,9 @@ LogicalResult FuseLoopsPass::tryFuse(affine::AffineForOp first,
   }
   second.getInductionVar().replaceAllUsesWith(first.getInductionVar());
   Block *body = first.getBody();
-  body->getOperations().splice(body->getTerminator()->getIterator(),
-                               second.getBody()->getOperations(),
-                               second.getBody()->begin(),
-                               std::prev(second.getBody()->end()));
+  body->getOperations().splice(
+      body->getTerminator()->getIterator(), second.getBody()->getOperations(),
+      second.getBody()->begin(), std::prev(second.getBody()->end()));
   second.erase();
   return success();
 }

@@ -29,9 +29,11 @@ private:
 } // namespace
 
 /// Why `statement` may not run before `loop` instead of in it; empty if it may.
-/// `moved` are statements that leave the loop before it.
+/// `place` is the statement, or the loop in `loop` that it has left already;
+/// `moved` are statements that leave the loop before it does.
 static std::string getObstacle(const DependenceGraph &graph, unsigned statement,
-                               unsigned loop, ArrayRef<unsigned> moved) {
+                               unsigned loop, Operation *place,
+                               ArrayRef<unsigned> moved) {
   const Statement &what = graph.getStatements()[statement];
   const Loop &from = graph.getLoops()[loop];
   // The reason that would still hold if the statement were of another kind is
@@ -55,32 +57,31 @@ static std::string getObstacle(const DependenceGraph &graph, unsigned statement,
   // A computation may run for nothing; a read may be of an element that is
   // not there.
   auto trips = affine::getConstantTripCount(op);
-  bool mustRun = !what.computes ||
-                 llvm::any_of(what.members, [](Operation *member) {
-                   return !isSpeculatable(member);
-                 });
+  bool mustRun =
+      !what.computes || llvm::any_of(what.members, [](Operation *member) {
+        return !isSpeculatable(member);
+      });
   if (mustRun && (!trips || *trips == 0))
     return "loop " + from.name + " may run zero times";
-  if (mustRun && what.op->getParentOp() != op)
+  if (mustRun && place->getParentOp() != op)
     return "it may not run in every iteration of " + from.name;
   return "";
 }
 
-/// Moves a statement before its loop, with the index arithmetic that it uses.
+/// Moves `op` before `loop`, behind the index arithmetic that it uses.
+static void moveBefore(Operation *op, affine::AffineForOp loop) {
+  // What has moved is outside, so each op is visited once.
+  if (!loop->isProperAncestor(op))
+    return;
+  for (Value operand : op->getOperands())
+    if (Operation *def = operand.getDefiningOp())
+      moveBefore(def, loop);
+  op->moveBefore(loop);
+}
+
 static void moveBefore(const Statement &statement, affine::AffineForOp loop) {
-  for (Operation *member : statement.members) {
-    SmallVector<Operation *> chain = {member};
-    for (unsigned index = 0; index < chain.size(); ++index)
-      for (Value operand : chain[index]->getOperands()) {
-        Operation *def = operand.getDefiningOp();
-        if (def && loop->isProperAncestor(def))
-          chain.push_back(def);
-      }
-    // The last to be found must come first; one found twice goes up again.
-    for (Operation *op : llvm::reverse(chain))
-      if (loop->isProperAncestor(op))
-        op->moveBefore(loop);
-  }
+  for (Operation *member : statement.members)
+    moveBefore(member, loop);
 }
 
 /// Moves everything that may move out of `loop`; true if something did.
@@ -93,7 +94,7 @@ static bool hoistFrom(affine::AffineForOp loop, Operation *scope) {
   for (unsigned s = 0; s < graph.getStatements().size(); ++s) {
     const Statement &statement = graph.getStatements()[s];
     if (statement.op->getParentOp() != loop ||
-        !getObstacle(graph, s, *id, moved).empty())
+        !getObstacle(graph, s, *id, statement.op, moved).empty())
       continue;
     moveBefore(statement, loop);
     moved.push_back(s);
@@ -120,8 +121,12 @@ LogicalResult HoistInvariantsPass::hoistRequested(FunctionOpInterface function,
     found = true;
     // It leaves the loops in between as well, innermost first.
     std::string obstacle;
-    for (const unsigned *l = what.domain.end(); l != position && obstacle.empty();)
-      obstacle = getObstacle(graph, *statement, *--l, moved);
+    Operation *place = what.op;
+    for (const unsigned *l = what.domain.end();
+         l != position && obstacle.empty();) {
+      obstacle = getObstacle(graph, *statement, *--l, place, moved);
+      place = graph.getLoops()[*l].op;
+    }
     if (!obstacle.empty()) {
       result = what.op->emitError("cannot hoist ")
                << name << " out of loop " << loop << ": " << obstacle;
@@ -136,8 +141,7 @@ LogicalResult HoistInvariantsPass::hoistRequested(FunctionOpInterface function,
     auto *position = llvm::find_if(what.domain, [&](unsigned l) {
       return graph.getLoops()[l].name == loop;
     });
-    moveBefore(what,
-               cast<affine::AffineForOp>(graph.getLoops()[*position].op));
+    moveBefore(what, cast<affine::AffineForOp>(graph.getLoops()[*position].op));
   }
   return success();
 }

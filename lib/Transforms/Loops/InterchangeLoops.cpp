@@ -39,28 +39,28 @@ private:
 } // namespace
 
 /// Finds the named loops below `root`, one each, each inside the one before.
-std::optional<Request>
-InterchangeLoopsPass::find(const DependenceGraph &graph,
-                           affine::AffineForOp root) {
+std::optional<Request> InterchangeLoopsPass::find(const DependenceGraph &graph,
+                                                  affine::AffineForOp root) {
   Request request;
   SmallVector<affine::AffineForOp> named(order.size());
-  WalkResult walk = root->walk<WalkOrder::PreOrder>([&](affine::AffineForOp op) {
-    auto loop = graph.findLoop(op);
-    if (!loop)
-      return WalkResult::advance();
-    const std::string &name = graph.getLoops()[*loop].name;
-    auto position = llvm::find(order, name);
-    if (position == order.end())
-      return WalkResult::advance();
-    affine::AffineForOp &slot = named[position - order.begin()];
-    if (slot || (!request.chain.empty() &&
-                 !request.chain.back()->isProperAncestor(op)))
-      return WalkResult::interrupt();
-    slot = op;
-    request.chain.push_back(op);
-    request.names.push_back(name);
-    return WalkResult::advance();
-  });
+  WalkResult walk =
+      root->walk<WalkOrder::PreOrder>([&](affine::AffineForOp op) {
+        auto loop = graph.findLoop(op);
+        if (!loop)
+          return WalkResult::advance();
+        const std::string &name = graph.getLoops()[*loop].name;
+        auto position = llvm::find(order, name);
+        if (position == order.end())
+          return WalkResult::advance();
+        affine::AffineForOp &slot = named[position - order.begin()];
+        if (slot || (!request.chain.empty() &&
+                     !request.chain.back()->isProperAncestor(op)))
+          return WalkResult::interrupt();
+        slot = op;
+        request.chain.push_back(op);
+        request.names.push_back(name);
+        return WalkResult::advance();
+      });
   if (walk.wasInterrupted() || request.chain.size() != order.size())
     return std::nullopt;
   request.order = named;
@@ -142,7 +142,7 @@ LogicalResult InterchangeLoopsPass::interchange(const DependenceGraph &graph,
   for (unsigned index = request.chain.size() - 1; index > 0; --index) {
     DependenceGraph current = buildAffineDependences(scope);
     if (failed(attn::detail::makePerfect(current, request.chain[index - 1],
-                                   request.chain[index], request.goal)))
+                                         request.chain[index], request.goal)))
       return failure();
   }
   // Statements that moved inwards have longer vectors now.

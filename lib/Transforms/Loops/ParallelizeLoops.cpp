@@ -32,10 +32,10 @@ static void refuse(const DependenceGraph &graph, unsigned loop) {
     if (!first || (dependence->kind == DependenceKind::RAW &&
                    first->kind != DependenceKind::RAW))
       first = dependence;
-  InFlightDiagnostic diagnostic =
-      what.op->emitError("cannot run loop ")
-      << what.name << " in parallel: " << graph.describe(*first)
-      << " is carried by " << what.name;
+  InFlightDiagnostic diagnostic = what.op->emitError("cannot run loop ")
+                                  << what.name
+                                  << " in parallel: " << graph.describe(*first)
+                                  << " is carried by " << what.name;
   for (const Component &component : graph.getComponents()) {
     if (!llvm::is_contained(component.carriers, loop))
       continue;
@@ -83,7 +83,8 @@ void ParallelizeLoopsPass::runOnOperation() {
     }
   });
   if (!loops.empty() && !found) {
-    getOperation()->emitError("expected loops to make parallel, got none named ")
+    getOperation()->emitError(
+        "expected loops to make parallel, got none named ")
         << llvm::join(loops, ", ");
     wrong = true;
   }

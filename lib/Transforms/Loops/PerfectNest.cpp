@@ -68,7 +68,8 @@ static LogicalResult divide(affine::AffineForOp outer,
   Block *body = outer.getBody();
   bool behind = false;
   for (Operation &op : body->without_terminator()) {
-    llvm::SetVector<Operation *> *group = behind ? &split.behind : &split.before;
+    llvm::SetVector<Operation *> *group =
+        behind ? &split.behind : &split.before;
     if (&op == inner) {
       group = &split.middle;
       behind = true;
@@ -76,9 +77,8 @@ static LogicalResult divide(affine::AffineForOp outer,
       continue;
     }
     if (Operation *wrong = addUsed(&op, body, *group))
-      return op.emitError(goal)
-             << ": it uses a value of '" << wrong->getName()
-             << "', which cannot run in a loop of its own";
+      return op.emitError(goal) << ": it uses a value of '" << wrong->getName()
+                                << "', which cannot run in a loop of its own";
     group->insert(&op);
   }
   return success();
@@ -95,8 +95,8 @@ static void splitOff(affine::AffineForOp outer,
     builder.setInsertionPointAfter(outer);
   auto copy = cast<affine::AffineForOp>(
       builder.cloneWithoutRegions(*outer.getOperation()));
-  Block *body = builder.createBlock(&copy.getRegion(), {}, builder.getIndexType(),
-                                    outer.getLoc());
+  Block *body = builder.createBlock(&copy.getRegion(), {},
+                                    builder.getIndexType(), outer.getLoc());
   affine::AffineYieldOp::create(builder, outer.getLoc());
   IRMapping mapping;
   mapping.map(outer.getInductionVar(), copy.getInductionVar());
@@ -140,25 +140,24 @@ LogicalResult attn::detail::makePerfect(const DependenceGraph &graph,
         if (!graph.getStatements()[statement].writes &&
             !graph.isInLoop(statement, *graph.findLoop(inner)))
           if (auto violation = graph.findSinkViolation(statement, *loop);
-              violation && graph.getStatements()[statement].op->isBeforeInBlock(
-                               inner))
+              violation &&
+              graph.getStatements()[statement].op->isBeforeInBlock(inner))
             return graph.getStatements()[statement].op->emitError(goal)
                    << ": " << DependenceGraph::nameOf(statement)
                    << " cannot run in a later loop, "
                    << graph.describe(*violation->dependence);
     if (auto violation = graph.findDistributionViolation(*loop, groups))
-      return graph.getStatements()[violation->dependence->source]
-                 .op->emitError(goal)
+      return graph.getStatements()[violation->dependence->source].op->emitError(
+                 goal)
              << ": loop " << graph.getLoops()[*loop].name
-             << " cannot be split, "
-             << graph.describe(*violation->dependence);
+             << " cannot be split, " << graph.describe(*violation->dependence);
   }
 
   splitOff(outer, split.before, /*behind=*/false);
   splitOff(outer, split.behind, /*behind=*/true);
   Operation *front = &inner.getBody()->front();
-  for (Operation &op : llvm::make_early_inc_range(
-           outer.getBody()->without_terminator())) {
+  for (Operation &op :
+       llvm::make_early_inc_range(outer.getBody()->without_terminator())) {
     if (split.middle.contains(&op))
       op.moveBefore(front);
   }

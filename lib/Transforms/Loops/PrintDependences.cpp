@@ -28,27 +28,28 @@ struct PrintDependencesPass
           << format;
       return signalPassFailure();
     }
-    getOperation()->walk<WalkOrder::PreOrder>([&](FunctionOpInterface function) {
-      if (function.isExternal())
-        return;
-      bool hasLoops =
-          function->walk([](affine::AffineForOp) {
-                    return WalkResult::interrupt();
-                  })
-              .wasInterrupted();
-      if (format == "pairs") {
-        llvm::outs() << "access pairs of @" << function.getName() << "\n";
-        printAccessPairs(buildAffineDependences(function), function,
-                         llvm::outs());
-        return;
-      }
-      if (hasLoops)
-        print(buildAffineDependences(function), function.getName());
-      for (Region &region : function->getRegions())
-        for (Block &block : region)
-          if (hasStructuredStatements(block))
-            print(buildStructuredDependences(block), function.getName());
-    });
+    getOperation()->walk<WalkOrder::PreOrder>(
+        [&](FunctionOpInterface function) {
+          if (function.isExternal())
+            return;
+          bool hasLoops = function
+                              ->walk([](affine::AffineForOp) {
+                                return WalkResult::interrupt();
+                              })
+                              .wasInterrupted();
+          if (format == "pairs") {
+            llvm::outs() << "access pairs of @" << function.getName() << "\n";
+            printAccessPairs(buildAffineDependences(function), function,
+                             llvm::outs());
+            return;
+          }
+          if (hasLoops)
+            print(buildAffineDependences(function), function.getName());
+          for (Region &region : function->getRegions())
+            for (Block &block : region)
+              if (hasStructuredStatements(block))
+                print(buildStructuredDependences(block), function.getName());
+        });
     llvm::outs().flush();
   }
 

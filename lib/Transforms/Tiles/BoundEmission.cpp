@@ -21,17 +21,16 @@ Value Projector::emitAffine(ArrayRef<AffineExpr> exprs, bool isMin) {
       uniforms.getNumSymbols(), getAffineConstantExpr(0, loop.getContext()));
   SmallVector<OpFoldResult> operands;
   for (unsigned s = 0; s < replacements.size(); ++s) {
-    if (llvm::none_of(results, [&](AffineExpr e) {
-          return e.isFunctionOfSymbol(s);
-        }))
+    if (llvm::none_of(results,
+                      [&](AffineExpr e) { return e.isFunctionOfSymbol(s); }))
       continue;
     replacements[s] = getAffineDimExpr(operands.size(), loop.getContext());
     operands.push_back(uniforms.emitSymbol(b, s));
   }
   for (AffineExpr &e : results)
     e = e.replaceSymbols(replacements);
-  AffineMap map = AffineMap::get(operands.size(), 0, results,
-                                 loop.getContext());
+  AffineMap map =
+      AffineMap::get(operands.size(), 0, results, loop.getContext());
   OpFoldResult value;
   if (results.size() == 1)
     value = affine::makeComposedFoldedAffineApply(b, loc, map, operands);
@@ -64,8 +63,8 @@ Value Projector::emitConditions(const Interval &interval) {
   if (!interval.conditions.empty()) {
     Value most = emitMax(interval.conditions);
     Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-    conjoin(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, most,
-                                  zero));
+    conjoin(
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, most, zero));
   }
   return all;
 }
@@ -134,8 +133,8 @@ Interval Projector::unite(const Interval &a, const Interval &c) {
   Value hiC = emitEnd(rc.lo, rc.hi, /*isMin=*/false);
   Value meet = emitEnd(ra.lo, rc.lo, /*isMin=*/false);
   Value part = emitEnd(hiA, hiC, /*isMin=*/true);
-  Value touch = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, meet,
-                                      part);
+  Value touch =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, meet, part);
   Value lengthA = arith::SubIOp::create(b, loc, hiA, ra.lo);
   Value lengthC = arith::SubIOp::create(b, loc, hiC, rc.lo);
   Value longer = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge,
@@ -151,8 +150,7 @@ Interval Projector::unite(const Interval &a, const Interval &c) {
   return result;
 }
 
-SmallVector<Projector::Range>
-Projector::emitPieces(ArrayRef<Interval> pieces) {
+SmallVector<Projector::Range> Projector::emitPieces(ArrayRef<Interval> pieces) {
   if (pieces.empty())
     return {{Value(), loop.getLowerBound()}};
   if (llvm::any_of(pieces, [](const Interval &i) { return i.isWhole(); }))
@@ -209,10 +207,8 @@ Projector::Range Projector::emitHull(ArrayRef<Range> pieces) {
         arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, lo, hi);
     lo = b.createOrFold<arith::SelectOp>(loc, some, lo, loop.getUpperBound());
     hi = b.createOrFold<arith::SelectOp>(loc, some, hi, loop.getLowerBound());
-    hull.lo =
-        hull.lo ? b.createOrFold<arith::MinSIOp>(loc, hull.lo, lo) : lo;
-    hull.hi =
-        hull.hi ? b.createOrFold<arith::MaxSIOp>(loc, hull.hi, hi) : hi;
+    hull.lo = hull.lo ? b.createOrFold<arith::MinSIOp>(loc, hull.lo, lo) : lo;
+    hull.hi = hull.hi ? b.createOrFold<arith::MaxSIOp>(loc, hull.hi, hi) : hi;
   }
   return hull;
 }

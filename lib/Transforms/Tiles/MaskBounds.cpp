@@ -80,8 +80,8 @@ AffineExpr Projector::extreme(const Linear &e, bool least) {
 
 /// k * floor(x / c) + r <= 0 is x <= c * floor(-r / k) + c - 1 for k > 0 and
 /// x >= c * ceil(r / -k) for k < 0, if r is replaced by a uniform bound.
-std::optional<HalfSpace>
-Projector::solveQuotient(const Linear &e, unsigned number, Mode mode) {
+std::optional<HalfSpace> Projector::solveQuotient(const Linear &e,
+                                                  unsigned number, Mode mode) {
   const Term &term = e.terms[number];
   Linear rest = e;
   rest.terms.erase(rest.terms.begin() + number);
@@ -234,8 +234,7 @@ void Projector::restrictBy(Interval &interval, const HalfSpace &h) {
     std::optional<int64_t> slack = constantOf(simplify(last - ub));
     if (slack && *slack >= -1)
       return;
-    AffineExpr end =
-        simplify(((last - lb).floorDiv(step) + 1) * step + lb);
+    AffineExpr end = simplify(((last - lb).floorDiv(step) + 1) * step + lb);
     std::optional<int64_t> length = constantOf(simplify(end - lb));
     if (length && *length <= 0)
       interval.empty = true;

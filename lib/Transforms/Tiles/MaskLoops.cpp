@@ -23,16 +23,15 @@ SmallVector<scf::ForOp> collectFoldLoops(Operation *root) {
   return loops;
 }
 
-SmallVector<Value> collectMasks(scf::ForOp loop) {
-  llvm::SetVector<Value> keeps;
+SmallVector<Condition> collectMasks(scf::ForOp loop) {
+  SmallVector<Condition> conditions;
   loop.getBody()->walk([&](Operation *op) {
-    if (!isMaskingSelect(op))
-      return;
-    Value keep = cast<arith::SelectOp>(op).getCondition();
-    if (!isa_and_nonnull<arith::CmpFOp>(keep.getDefiningOp()))
-      keeps.insert(keep);
+    std::optional<Condition> condition = getMaskCondition(op);
+    if (condition && !llvm::is_contained(conditions, *condition) &&
+        !isa_and_nonnull<arith::CmpFOp>(condition->value.getDefiningOp()))
+      conditions.push_back(*condition);
   });
-  return keeps.takeVector();
+  return conditions;
 }
 
 void refuse(Operation *at, scf::ForOp loop, const Twine &reason) {
@@ -43,25 +42,26 @@ void refuse(Operation *at, scf::ForOp loop, const Twine &reason) {
 }
 
 FailureOr<SmallVector<Mask>> readMasks(scf::ForOp loop, LoopUniforms &uniforms,
-                                       ArrayRef<Value> keeps, bool all) {
+                                       ArrayRef<Condition> conditions,
+                                       bool all) {
   std::optional<int64_t> step = getConstantIntValue(loop.getStep());
   if (!loop.getInductionVar().getType().isIndex() || !step || *step <= 0 ||
-      *step > kMaxCoefficient) {
-    refuse(loop, loop, "expected an index loop with a constant step");
+      *step > kMaxCoefficient || loop.getUnsignedCmp()) {
+    refuse(loop, loop, "expected a signed index loop with a constant step");
     return failure();
   }
   SmallVector<Mask> masks;
-  for (Value keep : keeps) {
-    auto type = cast<VectorType>(keep.getType());
+  for (const Condition &condition : conditions) {
+    auto type = cast<VectorType>(condition.value.getType());
     if (type.isScalable() || type.getRank() == 0) {
       refuse(loop, loop, "expected vectors of static size");
       return failure();
     }
     PredicateReader reader(uniforms, type.getShape());
-    Mask mask{keep, reader.read(keep)};
+    Mask mask{condition, reader.read(condition.value, !condition.keeps)};
     if (!all && !mask.predicate.hasKnown())
       continue;
-    if (auto cause = findNonNeutralTerms(uniforms, keep)) {
+    if (auto cause = findNonNeutralTerms(uniforms, condition)) {
       refuse(cause->op, loop, cause->reason);
       return failure();
     }
@@ -76,8 +76,7 @@ emitHull(LoopUniforms &uniforms, ArrayRef<Mask> masks, OpBuilder &b,
   Projector::Range hull;
   Location loc = uniforms.getLoop().getLoc();
   for (const Mask &mask : masks) {
-    Projector projector(uniforms,
-                        cast<VectorType>(mask.keep.getType()).getShape(), b);
+    Projector projector(uniforms, mask.getShape(), b);
     auto pieces = projector.emitPieces(projector.may(mask.predicate));
     if (guards && pieces.size() > 1)
       guards->push_back(pieces);
@@ -96,13 +95,14 @@ emitHull(LoopUniforms &uniforms, ArrayRef<Mask> masks, OpBuilder &b,
 
 void removeMasks(Block *block, ArrayRef<Mask> masks, IRMapping &mapping) {
   for (const Mask &mask : masks) {
-    Value keep = mapping.lookupOrDefault(mask.keep);
+    Value keep = mapping.lookupOrDefault(mask.condition.value);
     auto type = cast<VectorType>(keep.getType());
     OpBuilder b = OpBuilder::atBlockBegin(block);
-    Value allTrue = arith::ConstantOp::create(
-        b, block->getParentOp()->getLoc(), DenseElementsAttr::get(type, true));
+    bool keeps = mask.condition.keeps;
+    Value all = arith::ConstantOp::create(b, block->getParentOp()->getLoc(),
+                                          DenseElementsAttr::get(type, keeps));
     SmallVector<arith::SelectOp> selects;
-    keep.replaceUsesWithIf(allTrue, [&](OpOperand &use) {
+    keep.replaceUsesWithIf(all, [&](OpOperand &use) {
       if (!block->findAncestorOpInBlock(*use.getOwner()))
         return false;
       auto select = dyn_cast<arith::SelectOp>(use.getOwner());
@@ -111,7 +111,8 @@ void removeMasks(Block *block, ArrayRef<Mask> masks, IRMapping &mapping) {
       return true;
     });
     for (arith::SelectOp select : selects) {
-      select.replaceAllUsesWith(select.getTrueValue());
+      select.replaceAllUsesWith(keeps ? select.getTrueValue()
+                                      : select.getFalseValue());
       select.erase();
     }
   }
@@ -151,17 +152,16 @@ void setInBounds(LoopUniforms &uniforms, ArrayRef<Mask> masks,
         continue;
       int64_t size = read.getVectorType().getDimSize(d);
       for (const Mask &mask : masks) {
-        auto shape = cast<VectorType>(mask.keep.getType()).getShape();
-        PredicateReader reader(uniforms, shape);
-        Projector projector(uniforms, shape, b);
+        PredicateReader reader(uniforms, mask.getShape());
+        Projector projector(uniforms, mask.getShape(), b);
         std::optional<Linear> index =
             reader.readScalar(read.getIndices()[dim.getPosition()]);
         std::optional<Linear> extent =
             readExtent(reader, loop, read, dim.getPosition());
         if (index && extent && index->iv != 0)
-          inBounds[d] = inBounds[d] ||
-                        projector.impliesInBounds(mask.predicate, *index, size,
-                                                  *extent);
+          inBounds[d] =
+              inBounds[d] ||
+              projector.impliesInBounds(mask.predicate, *index, size, *extent);
       }
     }
     // The copy may have been mapped away with a mask that it served.

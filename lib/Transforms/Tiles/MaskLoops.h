@@ -6,13 +6,18 @@
 #define ATTN_LIB_TRANSFORMS_TILES_MASKLOOPS_H
 
 #include "MaskBounds.h"
+#include "NeutralTerms.h"
 
 namespace attn::tiles {
 
 /// A mask of the loop and its formula.
 struct Mask {
-  mlir::Value keep;
+  Condition condition;
   Predicate predicate;
+
+  llvm::ArrayRef<int64_t> getShape() const {
+    return llvm::cast<mlir::VectorType>(condition.value.getType()).getShape();
+  }
 };
 
 /// The fold loops under `root` whose masks no pass has dealt with.
@@ -20,28 +25,27 @@ llvm::SmallVector<mlir::scf::ForOp> collectFoldLoops(mlir::Operation *root);
 
 /// The distinct conditions of masking selects in the loop body. A comparison
 /// of floats is not a mask but part of the data.
-llvm::SmallVector<mlir::Value> collectMasks(mlir::scf::ForOp loop);
+llvm::SmallVector<Condition> collectMasks(mlir::scf::ForOp loop);
 
 /// Says at `at` why the loop stays as it is.
 void refuse(mlir::Operation *at, mlir::scf::ForOp loop,
             const llvm::Twine &reason);
 
-/// Reads those `keeps` of which something is known, or of all if `all`.
+/// Reads those conditions of which something is known, or of all if `all`.
 /// Refuses, with a remark, loops of another form and masks whose empty tiles
 /// may not be skipped.
 mlir::FailureOr<llvm::SmallVector<Mask>>
 readMasks(mlir::scf::ForOp loop, LoopUniforms &uniforms,
-          llvm::ArrayRef<mlir::Value> keeps, bool all);
+          llvm::ArrayRef<Condition> conditions, bool all);
 
 /// The least range of tiles outside of which some mask is false everywhere;
 /// `guards` receives the pieces of masks whose range has gaps.
 Projector::Range
-emitHull(LoopUniforms &uniforms, llvm::ArrayRef<Mask> masks,
-         mlir::OpBuilder &b,
+emitHull(LoopUniforms &uniforms, llvm::ArrayRef<Mask> masks, mlir::OpBuilder &b,
          llvm::SmallVectorImpl<llvm::SmallVector<Projector::Range>> *guards);
 
-/// Replaces the masks by true in `block`, a copy of the loop body according to
-/// `mapping`, and drops what only they used.
+/// Lets the masks keep everything in `block`, a copy of the loop body according
+/// to `mapping`, and drops what only they used.
 void removeMasks(mlir::Block *block, llvm::ArrayRef<Mask> masks,
                  mlir::IRMapping &mapping);
 

@@ -58,12 +58,12 @@ PredicateReader::PredicateReader(LoopUniforms &uniforms,
     : uniforms(uniforms), shape(shape),
       context(uniforms.getLoop().getContext()) {}
 
-Predicate PredicateReader::read(Value keep) {
+Predicate PredicateReader::read(Value keep, bool negated) {
   budget = 1024;
   DimMap dims;
   for (unsigned d = 0; d < shape.size(); ++d)
     dims.push_back(d);
-  return readBool(keep, dims, /*negated=*/false);
+  return readBool(keep, dims, negated);
 }
 
 Predicate PredicateReader::atom(Linear e, int depth) {
@@ -139,6 +139,8 @@ Predicate PredicateReader::readCompare(Value value, const DimMap &dims,
 Predicate PredicateReader::readCreateMask(Value value, const DimMap &dims,
                                           bool negated) {
   auto mask = value.getDefiningOp<vector::CreateMaskOp>();
+  if (dims.size() != mask.getOperands().size())
+    return leaf(Predicate::Unknown); // of rank zero
   Predicate result = leaf(negated ? Predicate::False : Predicate::True);
   for (auto [d, bound] : llvm::enumerate(mask.getOperands())) {
     Linear lane = constant(0);
@@ -194,12 +196,11 @@ Predicate PredicateReader::readBool(Value value, const DimMap &dims,
     if (!isa<VectorType>(select.getCondition().getType()))
       conditionDims.clear();
     Value c = select.getCondition();
-    return combine(
-        Predicate::Or,
-        combine(Predicate::And, readBool(c, conditionDims, false),
-                readBool(select.getTrueValue(), dims, negated)),
-        combine(Predicate::And, readBool(c, conditionDims, true),
-                readBool(select.getFalseValue(), dims, negated)));
+    return combine(Predicate::Or,
+                   combine(Predicate::And, readBool(c, conditionDims, false),
+                           readBool(select.getTrueValue(), dims, negated)),
+                   combine(Predicate::And, readBool(c, conditionDims, true),
+                           readBool(select.getFalseValue(), dims, negated)));
   }
   // Whatever it is, if it does not change with the loop it can be tested once
   // before it.

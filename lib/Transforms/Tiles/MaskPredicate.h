@@ -112,8 +112,8 @@ class PredicateReader {
 public:
   PredicateReader(LoopUniforms &uniforms, llvm::ArrayRef<int64_t> shape);
 
-  /// Reads an i1 vector of the reader's shape.
-  Predicate read(mlir::Value keep);
+  /// Reads an i1 vector of the reader's shape, or its negation.
+  Predicate read(mlir::Value keep, bool negated = false);
 
   /// Reads an index expression over the loop variable (no lanes), for example
   /// the index operand of a read. Nothing if it is not linear.

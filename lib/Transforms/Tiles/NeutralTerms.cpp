@@ -161,6 +161,8 @@ void uniteDims(Dimensions &dims, Operation *op) {
 enum class Neutral { Unknown, NegInf, Zero, Positive };
 
 Neutral classify(Value value) {
+  if (auto broadcast = value.getDefiningOp<vector::BroadcastOp>())
+    return classify(broadcast.getSource());
   DenseFPElementsAttr splat;
   APFloat scalar(0.0);
   if (matchPattern(value, m_Constant(&splat)) && splat.isSplat())
@@ -175,10 +177,10 @@ Neutral classify(Value value) {
                                                           : Neutral::Unknown;
 }
 
-/// The abstract values of one body under the assumption that `keep` is false.
+/// The abstract values of one body if the condition keeps nothing.
 class Flow {
 public:
-  explicit Flow(Value keep) : keep(keep) {}
+  explicit Flow(const Condition &condition) : condition(condition) {}
 
   Neutral get(Value value) {
     auto it = values.find(value);
@@ -199,8 +201,8 @@ private:
     auto either = [&](Neutral n) { return in(0) == n || in(1) == n; };
     if (auto select = dyn_cast<arith::SelectOp>(op)) {
       Neutral other = get(select.getFalseValue());
-      if (select.getCondition() == keep)
-        return other;
+      if (select.getCondition() == condition.value)
+        return condition.keeps ? other : get(select.getTrueValue());
       return get(select.getTrueValue()) == other ? other : Neutral::Unknown;
     }
     if (isa<vector::BroadcastOp, vector::TransposeOp, vector::ShapeCastOp,
@@ -241,7 +243,7 @@ private:
     return Neutral::Unknown;
   }
 
-  Value keep;
+  const Condition &condition;
   llvm::DenseMap<Value, Neutral> values;
 };
 
@@ -249,8 +251,7 @@ std::string describe(StringRef wanted, Neutral got) {
   StringRef name = got == Neutral::NegInf ? "-inf"
                    : got == Neutral::Zero ? "0"
                                           : "a value that is not known";
-  return ("expected " + wanted + " where the mask is false, got " + name)
-      .str();
+  return ("expected " + wanted + " where the mask is false, got " + name).str();
 }
 
 /// Checks one reduction that runs along the mask.
@@ -292,9 +293,9 @@ SmallVector<std::pair<Value, unsigned>> getReducedDims(Operation *op) {
   SmallVector<std::pair<Value, unsigned>> reduced;
   if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
     AffineMap result = contract.getIndexingMapsArray()[2];
-    for (auto [map, value] : llvm::zip(
-             contract.getIndexingMapsArray(),
-             SmallVector<Value>{contract.getLhs(), contract.getRhs()}))
+    for (auto [map, value] :
+         llvm::zip(contract.getIndexingMapsArray(),
+                   SmallVector<Value>{contract.getLhs(), contract.getRhs()}))
       for (auto [d, e] : llvm::enumerate(map.getResults()))
         if (!llvm::is_contained(result.getResults(), e))
           reduced.push_back({value, unsigned(d)});
@@ -310,16 +311,24 @@ SmallVector<std::pair<Value, unsigned>> getReducedDims(Operation *op) {
 
 } // namespace
 
-bool isMaskingSelect(Operation *op) {
+std::optional<Condition> getMaskCondition(Operation *op) {
   auto select = dyn_cast<arith::SelectOp>(op);
   if (!select || !isa<VectorType>(select.getCondition().getType()))
-    return false;
-  Neutral other = classify(select.getFalseValue());
-  return other == Neutral::NegInf || other == Neutral::Zero;
+    return std::nullopt;
+  auto isNeutral = [](Value value) {
+    Neutral n = classify(value);
+    return n == Neutral::NegInf || n == Neutral::Zero;
+  };
+  if (isNeutral(select.getFalseValue()))
+    return Condition{select.getCondition(), true};
+  if (isNeutral(select.getTrueValue()))
+    return Condition{select.getCondition(), false};
+  return std::nullopt;
 }
 
-std::optional<NeutralityFailure> findNonNeutralTerms(LoopUniforms &uniforms,
-                                                     Value keep) {
+std::optional<NeutralityFailure>
+findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition) {
+  Value keep = condition.value;
   scf::ForOp loop = uniforms.getLoop();
   Dimensions dims;
   SmallVector<std::pair<Value, unsigned>> along;
@@ -349,7 +358,7 @@ std::optional<NeutralityFailure> findNonNeutralTerms(LoopUniforms &uniforms,
               loop, "expected a state without lanes along the loop's tile, got "
                     "a carried vector that keeps them"};
 
-  Flow flow(keep);
+  Flow flow(condition);
   std::optional<NeutralityFailure> failure;
   loop.getBody()->walk<WalkOrder::PreOrder>([&](Operation *op) {
     flow.visit(op);

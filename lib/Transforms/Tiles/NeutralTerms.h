@@ -15,15 +15,27 @@ struct NeutralityFailure {
   std::string reason;
 };
 
-/// Follows `keep` == false through the loop body. Nothing if all reductions
-/// along a dimension of `keep`, or along one that the loop steps through, see
-/// neutral terms only: -inf into a maximum, 0 into a sum or a contraction. By
-/// the contract of attn.fold such an iteration leaves the state as it is.
-std::optional<NeutralityFailure> findNonNeutralTerms(LoopUniforms &uniforms,
-                                                     mlir::Value keep);
+/// The condition of a select that keeps elements where it equals `keeps` and
+/// puts a neutral constant elsewhere.
+struct Condition {
+  mlir::Value value;
+  bool keeps = true;
 
-/// True if the op is a select of a neutral constant where `keep` is false.
-bool isMaskingSelect(mlir::Operation *op);
+  bool operator==(const Condition &other) const {
+    return value == other.value && keeps == other.keeps;
+  }
+};
+
+/// Follows a condition that keeps nothing through the loop body. Nothing if all
+/// reductions along one of its dimensions, or along one that the loop steps
+/// through, see neutral terms only: -inf into a maximum, 0 into a sum or a
+/// contraction. By the contract of attn.fold such an iteration leaves the state
+/// as it is.
+std::optional<NeutralityFailure>
+findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition);
+
+/// The condition, if `op` is a vector select with a neutral constant.
+std::optional<Condition> getMaskCondition(mlir::Operation *op);
 
 } // namespace attn::tiles
 

@@ -51,8 +51,7 @@ Split computeSplit(LoopUniforms &uniforms, ArrayRef<Mask> masks, OpBuilder &b) {
   split.hi = hull.hi;
   Interval full;
   for (const Mask &mask : masks) {
-    ArrayRef<int64_t> shape = cast<VectorType>(mask.keep.getType()).getShape();
-    Projector projector(uniforms, shape, b);
+    Projector projector(uniforms, mask.getShape(), b);
     Interval must = projector.must(mask.predicate);
     full.empty |= must.empty;
     full.lower.append(must.lower);
@@ -82,9 +81,8 @@ void orderSplit(scf::ForOp loop, Split &split, OpBuilder &b) {
     return;
   if (!split.fullLo) {
     split.fullLo = split.lo;
-    split.fullHi = split.fullHi
-                       ? emitMax(b, loc, split.lo, split.fullHi)
-                       : split.hi;
+    split.fullHi =
+        split.fullHi ? emitMax(b, loc, split.lo, split.fullHi) : split.hi;
     return;
   }
   split.fullLo =
@@ -93,8 +91,8 @@ void orderSplit(scf::ForOp loop, Split &split, OpBuilder &b) {
     split.fullHi = split.hi;
     return;
   }
-  split.fullHi = emitMax(b, loc, split.fullLo,
-                         emitMin(b, loc, split.fullHi, split.hi));
+  split.fullHi =
+      emitMax(b, loc, split.fullLo, emitMin(b, loc, split.fullHi, split.hi));
 }
 
 scf::ForOp cloneLoop(scf::ForOp loop, Value lo, Value hi, ValueRange inits,
@@ -165,8 +163,7 @@ void replaceLoop(scf::ForOp loop, Split &split, LoopUniforms &uniforms,
     } else {
       guardBody(copy, split.guards);
     }
-    copy->setAttr(isFull && !masksRemain ? attn::kFullAttr
-                                         : attn::kPartialAttr,
+    copy->setAttr(isFull && !masksRemain ? attn::kFullAttr : attn::kPartialAttr,
                   b.getUnitAttr());
     state.assign(copy.getResults().begin(), copy.getResults().end());
   };
@@ -182,14 +179,14 @@ void replaceLoop(scf::ForOp loop, Split &split, LoopUniforms &uniforms,
 }
 
 void project(scf::ForOp loop) {
-  SmallVector<Value> keeps = collectMasks(loop);
+  SmallVector<Condition> conditions = collectMasks(loop);
   OpBuilder b(loop);
-  if (keeps.empty()) {
+  if (conditions.empty()) {
     loop->setAttr(attn::kFullAttr, b.getUnitAttr());
     return;
   }
   LoopUniforms uniforms(loop);
-  auto read = readMasks(loop, uniforms, keeps, /*all=*/false);
+  auto read = readMasks(loop, uniforms, conditions, /*all=*/false);
   if (failed(read))
     return;
   ArrayRef<Mask> masks = *read;
@@ -201,7 +198,7 @@ void project(scf::ForOp loop) {
     return refuse(loop, loop, "no tile is provably empty or full");
   orderSplit(loop, split, b);
   replaceLoop(loop, split, uniforms, masks,
-              /*masksRemain=*/masks.size() < keeps.size(), b);
+              /*masksRemain=*/masks.size() < conditions.size(), b);
 }
 
 struct ProjectMasksPass : attn::impl::AttnProjectMasksBase<ProjectMasksPass> {

@@ -65,8 +65,7 @@ private:
     auto loop = dyn_cast<LoopLikeOpInterface>(arg.getOwner()->getParentOp());
     if (!loop)
       return false;
-    std::optional<SmallVector<Value>> variables =
-        loop.getLoopInductionVars();
+    std::optional<SmallVector<Value>> variables = loop.getLoopInductionVars();
     return variables && llvm::is_contained(*variables, arg);
   }
 
@@ -120,7 +119,7 @@ std::optional<Dimension> getDimension(Value iv) {
 bool planAt(Operation *top, Plan &plan) {
   Slice slice(top), bounds(top);
   for (const Mask &mask : plan.masks)
-    if (!slice.add(mask.keep))
+    if (!slice.add(mask.condition.value))
       return false;
   plan.top = top;
   plan.dims.clear();
@@ -216,8 +215,7 @@ private:
     bindDims(b.getContext(), l, u);
     bindSymbols(b.getContext(), s);
     OpFoldResult count = affine::makeComposedFoldedAffineApply(
-        b, loc, AffineMap::get(2, 1, (u - l).ceilDiv(s)),
-        {lower, upper, step});
+        b, loc, AffineMap::get(2, 1, (u - l).ceilDiv(s)), {lower, upper, step});
     // A loop that ends before it begins has no iterations.
     if (std::optional<int64_t> known = getConstantIntValue(count))
       return b.getIndexAttr(std::max<int64_t>(*known, 0));
@@ -248,9 +246,9 @@ private:
     Value empty = tensor::EmptyOp::create(b, loc, counts, i32);
     sizes.push_back(capacity);
     Value emptyList = tensor::EmptyOp::create(b, loc, sizes, i32);
-    auto forall = scf::ForallOp::create(b, loc, counts,
-                                        ValueRange{emptyList, empty},
-                                        /*mapping=*/std::nullopt);
+    auto forall =
+        scf::ForallOp::create(b, loc, counts, ValueRange{emptyList, empty},
+                              /*mapping=*/std::nullopt);
     buildRow(forall);
     list = forall.getResult(0);
     lengths = forall.getResult(1);
@@ -282,8 +280,8 @@ private:
     listSizes.push_back(capacity);
     Type i32 = b.getI32Type();
     std::optional<int64_t> fixed = getConstantIntValue(capacity);
-    auto rowType = RankedTensorType::get(
-        {fixed ? *fixed : ShapedType::kDynamic}, i32);
+    auto rowType =
+        RankedTensorType::get({fixed ? *fixed : ShapedType::kDynamic}, i32);
     auto cellType = RankedTensorType::get({}, i32);
     Value row = tensor::ExtractSliceOp::create(
         b, loc, rowType, forall.getRegionIterArgs()[0], listOffsets, listSizes,
@@ -291,23 +289,20 @@ private:
     Value cell = tensor::ExtractSliceOp::create(
         b, loc, cellType, forall.getRegionIterArgs()[1], offsets, ones, ones);
     scf::ForOp tiles = buildTiles(row, mapping);
-    Value length =
-        arith::IndexCastOp::create(b, loc, i32, tiles.getResult(0));
+    Value length = arith::IndexCastOp::create(b, loc, i32, tiles.getResult(0));
     cell = tensor::InsertOp::create(b, loc, length, cell, ValueRange());
     b.setInsertionPointToStart(forall.getTerminator().getBody());
+    tensor::ParallelInsertSliceOp::create(b, loc, tiles.getResult(1),
+                                          forall.getRegionIterArgs()[0],
+                                          listOffsets, listSizes, listOnes);
     tensor::ParallelInsertSliceOp::create(
-        b, loc, tiles.getResult(1), forall.getRegionIterArgs()[0], listOffsets,
-        listSizes, listOnes);
-    tensor::ParallelInsertSliceOp::create(b, loc, cell,
-                                          forall.getRegionIterArgs()[1],
-                                          offsets, ones, ones);
+        b, loc, cell, forall.getRegionIterArgs()[1], offsets, ones, ones);
   }
 
   /// The loop over the tiles that the readable part of the masks leaves.
   scf::ForOp buildTiles(Value row, IRMapping &mapping) {
     auto tiles = scf::ForOp::create(
-        b, loc, lower, upper,
-        cloneSlice(b, plan.top, loop.getStep(), mapping),
+        b, loc, lower, upper, cloneSlice(b, plan.top, loop.getStep(), mapping),
         ValueRange{index(0), row});
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(tiles.getBody());
@@ -321,9 +316,10 @@ private:
       scf::YieldOp::create(b, loc, tiles.getRegionIterArgs());
       b.setInsertionPointToStart(test.thenBlock());
     }
-    SmallVector<Value> keeps;
+    SmallVector<Condition> keeps;
     for (const Mask &mask : plan.masks)
-      keeps.push_back(cloneSlice(b, plan.top, mask.keep, mapping));
+      keeps.push_back({cloneSlice(b, plan.top, mask.condition.value, mapping),
+                       mask.condition.keeps});
     ValueRange state = emitEntry(tiles, keeps);
     scf::YieldOp::create(b, loc, state);
     if (test) {
@@ -338,7 +334,8 @@ private:
   Value emitPretest(scf::ForOp tiles, IRMapping &mapping) {
     SmallVector<std::pair<Value, Value>> pairs;
     for (const Mask &mask : plan.masks)
-      collectEqualities(mask.keep, uniforms, pairs);
+      if (mask.condition.keeps)
+        collectEqualities(mask.condition.value, uniforms, pairs);
     Value possible;
     for (auto [rows, columns] : pairs) {
       auto extreme = [&](Value v, vector::CombiningKind kind) -> Value {
@@ -366,15 +363,21 @@ private:
   }
 
   /// Appends the tile to the row if no mask is false everywhere.
-  ValueRange emitEntry(scf::ForOp tiles, ArrayRef<Value> keeps) {
+  ValueRange emitEntry(scf::ForOp tiles, ArrayRef<Condition> keeps) {
     auto reduce = [&](vector::CombiningKind kind) {
       Value result;
-      for (Value keep : keeps) {
+      for (auto [keep, keeps] : keeps) {
+        if (!keeps) {
+          Value all = arith::ConstantOp::create(
+              b, loc,
+              DenseElementsAttr::get(cast<VectorType>(keep.getType()), true));
+          keep = arith::XOrIOp::create(b, loc, keep, all);
+        }
         auto type = cast<VectorType>(keep.getType());
         if (type.getRank() != 1)
           keep = vector::ShapeCastOp::create(
-              b, loc,
-              VectorType::get({type.getNumElements()}, b.getI1Type()), keep);
+              b, loc, VectorType::get({type.getNumElements()}, b.getI1Type()),
+              keep);
         Value part = vector::ReductionOp::create(b, loc, kind, keep);
         result = result ? arith::AndIOp::create(b, loc, result, part) : part;
       }
@@ -407,13 +410,14 @@ private:
   }
 
   /// Candidates end where the affine part of the masks ends.
-  void restrictTiles(scf::ForOp tiles, ArrayRef<Value> keeps) {
+  void restrictTiles(scf::ForOp tiles, ArrayRef<Condition> keeps) {
     LoopUniforms tileUniforms(tiles);
     SmallVector<Mask> masks;
-    for (Value keep : keeps) {
-      PredicateReader reader(tileUniforms,
-                             cast<VectorType>(keep.getType()).getShape());
-      masks.push_back({keep, reader.read(keep)});
+    for (const Condition &keep : keeps) {
+      Mask mask{keep, {}};
+      mask.predicate = PredicateReader(tileUniforms, mask.getShape())
+                           .read(keep.value, !keep.keeps);
+      masks.push_back(std::move(mask));
     }
     OpBuilder before(tiles);
     Projector::Range hull =
@@ -436,8 +440,7 @@ private:
           b, loc,
           affine::makeComposedFoldedAffineApply(
               b, loc, AffineMap::get(2, 1, (v - l).floorDiv(s)),
-              {OpFoldResult(dim.iv), outside(dim.lower),
-               outside(dim.step)})));
+              {OpFoldResult(dim.iv), outside(dim.lower), outside(dim.step)})));
     }
     if (position.empty())
       position.push_back(index(0));
@@ -454,8 +457,8 @@ private:
     Value entry = tensor::ExtractOp::create(b, loc, list, position);
     Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
     Value flag = arith::AndIOp::create(b, loc, entry, one);
-    Value full = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, flag,
-                                       one);
+    Value full =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, flag, one);
     Value tile = arith::ShRSIOp::create(b, loc, entry, one);
     tile = arith::IndexCastOp::create(b, loc, b.getIndexType(), tile);
     AffineExpr l, t;
@@ -496,23 +499,25 @@ private:
   OpBuilder b;
   Location loc;
   LoopUniforms &uniforms; // of the loop, with which the masks were read
-  IRMapping outer; // values computed in front of the loops
+  IRMapping outer;        // values computed in front of the loops
   SmallVector<OpFoldResult> counts;
   OpFoldResult capacity;
   Value lower, upper, list, lengths;
 };
 
 void tabulate(scf::ForOp loop) {
-  SmallVector<Value> keeps = collectMasks(loop);
+  SmallVector<Condition> conditions = collectMasks(loop);
   LoopUniforms uniforms(loop);
-  bool wanted = llvm::any_of(keeps, [&](Value keep) {
-    auto type = cast<VectorType>(keep.getType());
+  bool wanted = llvm::any_of(conditions, [&](const Condition &c) {
+    auto type = cast<VectorType>(c.value.getType());
     return !type.isScalable() && type.getRank() > 0 &&
-           PredicateReader(uniforms, type.getShape()).read(keep).hasUnknown();
+           PredicateReader(uniforms, type.getShape())
+               .read(c.value)
+               .hasUnknown();
   });
   if (!wanted)
     return;
-  auto masks = readMasks(loop, uniforms, keeps, /*all=*/true);
+  auto masks = readMasks(loop, uniforms, conditions, /*all=*/true);
   if (failed(masks))
     return;
   Plan plan;

@@ -34,7 +34,7 @@ class Case:
     static: bool = False  # sizes known at compile time
     scale: str = "default"  # "default", "attribute", "operand"
     lse: bool = True
-    group: str = ""
+    replay: bool = False  # again with 1 and 7 threads: the same bits
 
     @property
     def name(self):
@@ -43,7 +43,7 @@ class Case:
             f"/{text}" for text, on in (
                 (self.data, self.data != "normal"), (f"pad{self.pad}", self.pad),
                 (f"threads{self.threads}", self.threads != 2), ("static", self.static),
-                (f"scale-{self.scale}", self.scale != "default"), ("no-lse", not self.lse)) if on)
+                (f"scale-{self.scale}", self.scale != "default"), ("no-lse", not self.lse), ("replay", self.replay)) if on)
         return (f"{self.variant}/{self.dtype}/b{self.b}h{self.hq}x{self.hkv}/"
                 f"{self.sq}x{self.sk}/d{self.d}x{dv}{extra}")
 
@@ -95,6 +95,8 @@ def heads():
     yield Case("bias", "f32", b=2, hq=4, hkv=2, sq=77, sk=131, d=64)
     yield Case("sink", "f16", b=2, hq=4, hkv=2, sq=77, sk=131, d=64)
     yield Case("per_head", "f32", b=2, hq=4, hkv=2, sq=130, sk=131, d=64)
+    for variant in ("none", "causal", "alibi+window+documents"):
+        yield Case(variant, "f32", b=2, hq=4, hkv=2, sq=391, sk=391, d=64, replay=True)
     for scale in ("attribute", "operand"):
         yield Case("softcap", "f32", sq=100, sk=131, d=64, scale=scale)
         yield Case("causal", "bf16", sq=100, sk=131, d=64, scale=scale, lse=False)

@@ -65,3 +65,20 @@ func.func @may_not_run(%n: index, %Q: memref<?xf32>, %S: memref<?xf32>) {
   }
   return
 }
+
+// -----
+
+// CHECK-LABEL: func @shared_index
+// CHECK-NEXT:    %[[a:.*]] = affine.apply
+// CHECK-NEXT:    %[[b:.*]] = affine.apply {{.*}}(%[[a]], %[[a]])
+// CHECK-NEXT:    affine.load %{{.*}}[%[[b]], %[[a]]]
+// CHECK-NEXT:    affine.for
+func.func @shared_index(%n: index, %A: memref<99x99xf32>, %B: memref<8xf32>) {
+  affine.for %j = 0 to 8 {
+    %a = affine.apply affine_map<()[s] -> (s + 1)>()[%n]
+    %b = affine.apply affine_map<(d0, d1) -> (d0 + d1)>(%a, %a)
+    %0 = affine.load %A[%b, %a] : memref<99x99xf32>
+    affine.store %0, %B[%j] : memref<8xf32>
+  }
+  return
+}

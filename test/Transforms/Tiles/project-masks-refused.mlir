@@ -190,7 +190,7 @@ func.func @unknown_step(%X: tensor<?x?xf32>, %i0: index, %S: index, %init: vecto
   %is = vector.step : vector<8xindex>
   %ib = vector.broadcast %i0 : index to vector<8xindex>
   %i1 = arith.addi %is, %ib : vector<8xindex>
-  // expected-remark @below {{mask is not projected: expected an index loop with a constant step}}
+  // expected-remark @below {{mask is not projected: expected a signed index loop with a constant step}}
   %s = scf.for %j0 = %c0 to %S step %n iter_args(%a = %init) -> (vector<8xf32>) {
     %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
     %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>

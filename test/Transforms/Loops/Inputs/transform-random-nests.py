@@ -28,15 +28,16 @@ def generate(rng, number):
         return f"%v{fresh[0]}"
 
     def index(names):
-        if not names or rng.random() < 0.15:
-            return str(rng.randint(8, 12))
+        # Few elements and much reuse: most pairs of accesses meet somewhere.
+        if not names or rng.random() < 0.2:
+            return str(rng.randint(15, 17))
         name = rng.choice(names)
-        offset = rng.choice([0, 0, 0, 1, -1, 2])
-        return f"{rng.choice(['', '', '-'])}%{name} + {15 + offset}"
+        offset = rng.choice([0, 0, 0, 0, 1, -1])
+        return f"{rng.choice(['', '', '', '', '-'])}%{name} + {15 + offset}"
 
     def load(pad, names):
         value = new()
-        lines.append(f"{pad}{value} = affine.load %{rng.choice('AB')}[{index(names)}, {index(names)}] : {MEMREF}")
+        lines.append(f"{pad}{value} = affine.load %{rng.choice('AAAB')}[{index(names)}, {index(names)}] : {MEMREF}")
         values[-1].append(value)
 
     def store(pad, names):
@@ -47,7 +48,7 @@ def generate(rng, number):
         lines.append(f"{pad}{product} = arith.muli {a}, {three} : i64")
         lines.append(f"{pad}{total} = arith.addi {product}, {b} : i64")
         lines.append(f"{pad}{result} = arith.subi {total}, {c} : i64")
-        lines.append(f"{pad}affine.store {result}, %{rng.choice('AB')}[{index(names)}, {index(names)}] : {MEMREF}")
+        lines.append(f"{pad}affine.store {result}, %{rng.choice('AAAB')}[{index(names)}, {index(names)}] : {MEMREF}")
 
     def loop(depth, names, bounds, name):
         pad = "  " * (len(names) + 1)

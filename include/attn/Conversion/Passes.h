@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Conversions between the levels below the tile program. See Passes.td.
+
+#ifndef ATTN_CONVERSION_PASSES_H
+#define ATTN_CONVERSION_PASSES_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace attn {
+/// The memref that a tensor is passed as: dynamic offset and strides with a
+/// unit innermost stride.
+mlir::MemRefType boundaryMemRefType(mlir::RankedTensorType type);
+
+#define GEN_PASS_DECL
+#include "attn/Conversion/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "attn/Conversion/Passes.h.inc"
+} // namespace attn
+
+#endif

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Conversions between the levels below the tile program.
+
+#ifndef ATTN_CONVERSION_PASSES
+#define ATTN_CONVERSION_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AttnAppendOutputs : Pass<"attn-append-outputs", "mlir::ModuleOp"> {
+  let summary = "Return tensors through buffers that the caller gives";
+  let description = [{
+    Each tensor result of a public function becomes a memref argument at the
+    end, of any strides but a unit innermost one, that the result is
+    materialized in. `eliminate-empty-tensors` then computes it in place.
+
+    ```mlir
+    func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
+      ...
+      return %y : tensor<?xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    func.func @f(%x: tensor<?xf32>, %out: memref<?xf32, strided<[1], offset: ?>>) {
+      ...
+      bufferization.materialize_in_destination %y in restrict writable %out
+      return
+    }
+    ```
+  }];
+  let dependentDialects = ["mlir::bufferization::BufferizationDialect",
+                           "mlir::memref::MemRefDialect"];
+}
+
+def AttnBufferize : Pass<"attn-bufferize", "mlir::ModuleOp"> {
+  let summary = "Bufferize a module with the function boundary of compiled code";
+  let description = [{
+    One-shot bufferization including function boundaries. A tensor argument
+    becomes a memref of dynamic offset and strides whose innermost stride is
+    one; the caller sees to that.
+
+    ```mlir
+    func.func @f(%x: tensor<4x?xf32>)
+    ```
+    becomes
+    ```mlir
+    func.func @f(%x: memref<4x?xf32, strided<[?, 1], offset: ?>>)
+    ```
+  }];
+  let dependentDialects = ["mlir::bufferization::BufferizationDialect",
+                           "mlir::memref::MemRefDialect"];
+}
+
+def AttnExpandCopies : Pass<"attn-expand-copies"> {
+  let summary = "Expand memref copies to loops";
+  let description = [{
+    Replaces `memref.copy` of ranked memrefs by a nest of loops, and removes
+    copies of a memref to itself, so that compiled code calls no library.
+
+    ```mlir
+    memref.copy %a, %b : memref<4xf32> to memref<4xf32, strided<[2]>>
+    ```
+    becomes
+    ```mlir
+    scf.for %i = %c0 to %c4 step %c1 {
+      %x = memref.load %a[%i] : memref<4xf32>
+      memref.store %x, %b[%i] : memref<4xf32, strided<[2]>>
+    }
+    ```
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect",
+                           "mlir::scf::SCFDialect"];
+}
+
+def AttnOutlineForalls : Pass<"attn-outline-foralls", "mlir::ModuleOp"> {
+  let summary = "Run parallel loops on the threads of the runtime";
+  let description = [{
+    The body of each outermost `scf.forall` becomes a private function
+    `<parent>_task(index, context)`. The loop becomes a call of
+    `attnRuntimeParallelFor(count, task, context)`, where `count` is the number
+    of iterations and `context` points to what the body uses from outside. The
+    last dimension of the loop runs fastest in the index. Foralls inside a body
+    stay.
+
+    ```mlir
+    scf.forall (%i, %j) in (%n, %m) {
+      memref.store %v, %x[%i, %j] : memref<?x?xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    %count = arith.muli %n, %m : index
+    ...
+    func.call @attnRuntimeParallelFor(%count_i64, %task, %context)
+        : (i64, !llvm.ptr, !llvm.ptr) -> ()
+    ```
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect",
+                           "mlir::LLVM::LLVMDialect"];
+}
+
+def AttnExpandMath : Pass<"attn-expand-math"> {
+  let summary = "Expand exp and other math functions to arithmetic on vectors";
+  let description = [{
+    `math.exp` on f32 and f64 scalars and vectors becomes range reduction, a
+    polynomial and an exponent shift, within 2 units in the last place. Results
+    under 2^-125 (f32) or 2^-1021 (f64) are flushed to zero; -inf gives 0, what
+    is too large +inf, and NaN stays. `math.exp` on smaller types is computed in
+    f32. log, log1p, tanh, erf, sin, cos and others on f32 vectors take
+    upstream's polynomials.
+
+    ```mlir
+    %y = math.exp %x : vector<16xf32>
+    ```
+    becomes
+    ```mlir
+    %t = math.fma %xc, %log2e, %shifter : vector<16xf32>
+    %n = arith.subf %t, %shifter : vector<16xf32>
+    %r0 = math.fma %n, %minus_ln2_high, %xc : vector<16xf32>
+    %r = math.fma %n, %minus_ln2_low, %r0 : vector<16xf32>
+    ... // 2 exp(r) by Horner's rule
+    %bits = arith.shli %t_bits, %c23 : vector<16xi32> // 2^(n-1)
+    %y = arith.mulf %p, %scale : vector<16xf32>
+    ```
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
+def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
+  let summary = "Lower vectors of tile size to loops over machine vectors";
+  let description = [{
+    Turns every vector of a function, of any static shape, into loops over
+    vectors that fit a register, with scratch memory for what has to be kept.
+    Expects memrefs at the edges (after bufferization) and structured control
+    flow. Afterwards no vector is longer than `vector-bits` of f32 elements, and
+    loops and branches carry none.
+
+    * Dimensions that an op ties together form a class and share a loop. One
+      class is vectorised: where there are contractions, the one that all of
+      them keep and nothing reduces (the query rows of attention), so that
+      reductions are elementwise across vectors; else the one that is contiguous
+      in memory. Scratch is stored with that class innermost.
+    * Contractions become register-blocked kernels of `vector.fma`, with the
+      other operand read as scalars, directly from memory where it lies inside.
+    * Elementwise ops, broadcasts and reads are evaluated in the loop that uses
+      them; a value is stored only where several loops need it.
+    * Loop-carried tiles live in one buffer and are updated in place.
+    * Transfers that may leave their memref are masked or guarded: nothing
+      outside is read or written.
+
+    Scratch is `memref.alloca`, 64 bytes aligned, at the top of the innermost
+    `scf.forall` or function. Different function arguments are taken as
+    different memory. A `maxnumf` reduction over nothing but NaN gives -inf, and
+    `minnumf` +inf.
+
+    ```mlir
+    %t = vector.transfer_read %x[%c0, %c0], %pad {in_bounds = [true, true]}
+        : memref<4x64xf32>, vector<4x64xf32>
+    %s = vector.multi_reduction <add>, %t, %zero [0] : vector<4x64xf32> to vector<64xf32>
+    vector.transfer_write %s, %y[%c0] {in_bounds = [true]} : vector<64xf32>, memref<64xf32>
+    ```
+    becomes (four accumulators of 16 elements, then the stores)
+    ```mlir
+    %r:4 = scf.for %i = %c0 to %c4 step %c1 iter_args(%a = %cst, ...) {
+      %v = vector.load %x[%i, %c0] : memref<4x64xf32>, vector<16xf32>
+      %s = arith.addf %v, %a : vector<16xf32>
+      ...
+    }
+    ```
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", "0",
+           "Bits of a vector register: 128, 256 or 512; 0 takes the host's">,
+    Option<"fuseMultiplyAdd", "fuse-multiply-add", "bool", "true",
+           "Allow elementwise products to be fused with sums (rounded once)">,
+  ];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
+                           "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
+#endif

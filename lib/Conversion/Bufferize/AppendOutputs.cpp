@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tensor results of public functions become buffers that the caller gives.
+// Doing this before bufferization lets empty-tensor elimination compute in the
+// caller's memory; afterwards there would be an allocation and a copy.
+
+#include "attn/Conversion/Passes.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/SymbolTable.h"
+
+namespace attn {
+#define GEN_PASS_DEF_ATTNAPPENDOUTPUTS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+
+MemRefType attn::boundaryMemRefType(RankedTensorType type) {
+  int64_t rank = type.getRank();
+  if (rank == 0)
+    return MemRefType::get({}, type.getElementType());
+  SmallVector<int64_t> strides(rank, ShapedType::kDynamic);
+  strides.back() = 1;
+  auto layout = StridedLayoutAttr::get(type.getContext(), ShapedType::kDynamic, strides);
+  return MemRefType::get(type.getShape(), type.getElementType(), layout);
+}
+
+namespace {
+struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (func.isPublic() && !func.isExternal() && failed(convert(func)))
+        return signalPassFailure();
+  }
+
+  LogicalResult convert(func::FuncOp func) {
+    if (llvm::none_of(func.getResultTypes(), llvm::IsaPred<TensorType>))
+      return success();
+    for (Type type : func.getResultTypes())
+      if (!isa<RankedTensorType>(type))
+        return func.emitError("expected results that are all ranked tensors, got ") << type;
+    if (!SymbolTable::symbolKnownUseEmpty(func, getOperation()))
+      return func.emitError("expected a public function with results not to be called in its "
+                            "module, got a use of '")
+             << func.getName() << "'";
+    if (!func.getBody().hasOneBlock())
+      return func.emitError("expected a function of one block, got ")
+             << func.getBody().getBlocks().size();
+    Operation *end = func.getBody().front().getTerminator();
+    OpBuilder b(end);
+    for (Value result : end->getOperands()) {
+      MemRefType type = attn::boundaryMemRefType(cast<RankedTensorType>(result.getType()));
+      if (failed(func.insertArgument(func.getNumArguments(), type, {}, func.getLoc())))
+        return failure();
+      auto copy = bufferization::MaterializeInDestinationOp::create(
+          b, end->getLoc(), result, func.getArguments().back());
+      copy.setRestrict(true);
+      copy.setWritable(true);
+    }
+    end->setOperands({});
+    func.setFunctionType(FunctionType::get(func.getContext(), func.getArgumentTypes(), {}));
+    func.setAllResultAttrs(ArrayRef<DictionaryAttr>{});
+    return success();
+  }
+};
+} // namespace

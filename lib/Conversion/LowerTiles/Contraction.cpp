@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Contractions as a register-blocked kernel: a block of rows times a few
+// vectors of lanes stays in registers while the innermost loop runs along the
+// summed dimension, loading one vector per lane block and broadcasting one
+// scalar per row. Blocking after Goto and van de Geijn, "Anatomy of
+// High-Performance Matrix Multiplication" (2008); tiles replace the packing.
+
+#include "Groups.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace attn::tiles;
+
+Kernel attn::tiles::matchKernel(DimClasses &classes, vector::ContractionOp op) {
+  Kernel none, kernel;
+  auto result = dyn_cast<VectorType>(op.getResult().getType());
+  if (!result || !isa<FloatType>(result.getElementType()) ||
+      op.getKind() != vector::CombiningKind::ADD)
+    return none;
+  for (Value operand : op->getOperands())
+    if (getElementTypeOrSelf(operand.getType()) != result.getElementType())
+      return none;
+  SmallVector<int> domain = classes.domain(op.getResult());
+  kernel.laneClass = classes.lane(domain);
+  if (kernel.laneClass < 0 || domain.size() > 2)
+    return none;
+  bool inLhs = llvm::is_contained(classes.domain(op.getLhs()), kernel.laneClass);
+  bool inRhs = llvm::is_contained(classes.domain(op.getRhs()), kernel.laneClass);
+  if (inLhs == inRhs)
+    return none;
+  kernel.lanes = inLhs ? op.getLhs() : op.getRhs();
+  kernel.rows = inLhs ? op.getRhs() : op.getLhs();
+  for (int cls : domain)
+    if (cls != kernel.laneClass)
+      kernel.rowClass = cls;
+  SmallVector<int> rows = classes.domain(kernel.rows);
+  SmallVector<int> lanes = classes.domain(kernel.lanes);
+  if (kernel.rowClass >= 0 && (!llvm::is_contained(rows, kernel.rowClass) ||
+                               llvm::is_contained(lanes, kernel.rowClass)))
+    return none;
+  llvm::erase(rows, kernel.rowClass);
+  llvm::erase(lanes, kernel.laneClass);
+  if (rows.size() > 1 || rows != lanes)
+    return none;
+  if (!rows.empty())
+    kernel.sumClass = rows.front();
+  // The lanes operand must be stored with its lanes innermost.
+  if (classes.lane(classes.domain(kernel.lanes)) != kernel.laneClass)
+    return none;
+  kernel.op = op;
+  return kernel;
+}
+
+vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes, const Kernel &kernel) {
+  Value value = kernel.rows;
+  while (auto transpose = value.getDefiningOp<vector::TransposeOp>())
+    value = transpose.getVector();
+  auto read = value.getDefiningOp<vector::TransferReadOp>();
+  if (!read)
+    return {};
+  AffineMap map = read.getPermutationMap();
+  SmallVector<int> dims = classes.dims(read.getResult());
+  for (unsigned dim = 0; dim < map.getNumResults(); ++dim)
+    if (memoryDim(map, dim) < 0 || dims[dim] < 0)
+      return {};
+  return read;
+}
+
+namespace {
+/// How the scalars of the rows operand are addressed.
+struct RowSource {
+  Value memref;
+  SmallVector<int> layout; // the class of each dimension
+};
+
+class KernelEmitter {
+public:
+  KernelEmitter(Context &context, Group &group, llvm::function_ref<Buffer(Value)> allocate)
+      : context(context), group(group), kernel(group.kernel), allocate(allocate) {}
+
+  void run() {
+    RowSource rows = rowSource();
+    Nest nest(context, group.position);
+    Type element = cast<VectorType>(kernel.op.getResult().getType()).getElementType();
+    int64_t width = laneCountFor(element, context.vectorBits);
+    int64_t extent = context.classes.extent(kernel.laneClass);
+    auto [vectors, block] = blocking(extent, width);
+    for (const LaneRun &run : laneRuns(extent, width, vectors)) {
+      bool loop = run.count > 1;
+      Value base = nest.constant(run.begin);
+      if (loop)
+        base = nest.open(-1, 0, run.count * run.vectors * run.width, run.vectors * run.width)
+                   .getInductionVar();
+      SmallVector<Value> lanes;
+      for (int64_t k = 0; k < run.vectors; ++k) {
+        nest.builder();
+        lanes.push_back(nest.addConstant(base, k * run.width));
+        nest.setLanes(kernel.laneClass, lanes.back(), run.width);
+      }
+      rowBlocks(nest, rows, lanes, run.width, block);
+      if (loop)
+        nest.close();
+    }
+  }
+
+private:
+  /// Vectors of lanes and rows of one block. The accumulators, one vector of
+  /// each lane block and one broadcast share the registers.
+  std::pair<int64_t, int64_t> blocking(int64_t extent, int64_t width) {
+    int64_t vectors = std::min<int64_t>(context.vectorRegisters >= 32 ? 4 : 2,
+                                        std::max<int64_t>(extent / width, 1));
+    int64_t most = (context.vectorRegisters - 1 - vectors) / vectors;
+    most = std::min<int64_t>(most, 12);
+    int64_t rows = kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
+    // A divisor of the rows needs no second kernel for what is left.
+    for (int64_t block = most; block >= std::max<int64_t>(most * 2 / 3, 1); --block)
+      if (rows % block == 0)
+        return {vectors, block};
+    return {vectors, most};
+  }
+
+  /// The rows operand in memory, where a tile lies inside its memref; copied to
+  /// scratch with its padding, where it does not.
+  RowSource rowSource() {
+    auto stored = context.buffers.find(kernel.rows);
+    if (stored != context.buffers.end())
+      return {stored->second.memref, stored->second.layout};
+    auto read = matchDirectRead(context.classes, kernel);
+    auto transfer = cast<VectorTransferOpInterface>(read.getOperation());
+    OpBuilder b(group.position);
+    Location loc = read.getLoc();
+    auto type = cast<MemRefType>(read.getBase().getType());
+    AffineMap map = read.getPermutationMap();
+    SmallVector<int> dims = context.classes.dims(read.getResult());
+    SmallVector<int64_t> shape(type.getRank(), 1);
+    SmallVector<int> layout(type.getRank(), -1);
+    Value inside;
+    for (unsigned dim = 0; dim < map.getNumResults(); ++dim) {
+      int where = memoryDim(map, dim);
+      shape[where] = context.classes.extent(dims[dim]);
+      layout[where] = dims[dim];
+      if (transfer.isDimInBounds(dim))
+        continue;
+      Value size = memref::DimOp::create(b, loc, read.getBase(), where);
+      Value last = arith::AddIOp::create(b, loc, read.getIndices()[where],
+                                         arith::ConstantIndexOp::create(b, loc, shape[where]));
+      Value term = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, last, size);
+      inside = inside ? arith::AndIOp::create(b, loc, inside, term).getResult() : term;
+    }
+    SmallVector<OpFoldResult> offsets(read.getIndices().begin(), read.getIndices().end());
+    SmallVector<OpFoldResult> sizes, strides(shape.size(), b.getIndexAttr(1));
+    SmallVector<int64_t> reducedShape;
+    for (auto [size, cls] : llvm::zip_equal(shape, layout)) {
+      sizes.push_back(b.getIndexAttr(size));
+      if (cls >= 0)
+        reducedShape.push_back(size);
+    }
+    llvm::erase(layout, -1);
+    auto viewType = memref::SubViewOp::inferRankReducedResultType(reducedShape, type, offsets,
+                                                                  sizes, strides);
+    auto makeView = [&]() -> Value {
+      return memref::SubViewOp::create(b, loc, cast<MemRefType>(viewType), read.getBase(), offsets,
+                                       sizes, strides);
+    };
+    if (!inside)
+      return {makeView(), layout};
+    // Both sides need one type: everything dynamic but a unit innermost stride.
+    SmallVector<int64_t> anyStrides(reducedShape.size(), ShapedType::kDynamic);
+    if (cast<MemRefType>(viewType).isLastDimUnitStride())
+      anyStrides.back() = 1;
+    auto common = MemRefType::get(
+        reducedShape, type.getElementType(),
+        StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic, anyStrides));
+    auto choice = scf::IfOp::create(b, loc, TypeRange{common}, inside, /*withElseRegion=*/true);
+    b.setInsertionPointToStart(choice.thenBlock());
+    scf::YieldOp::create(b, loc, castTo(b, loc, makeView(), common));
+    b.setInsertionPointToStart(choice.elseBlock());
+    Buffer copy = allocate(read.getResult());
+    Operation *end = scf::YieldOp::create(b, loc, copy.memref);
+    fill(copy, read, end);
+    b.setInsertionPoint(end);
+    // The scratch is laid out as its own classes say, which may be transposed
+    // against memory; the view is then transposed back.
+    Value view = scratchView(b, loc, copy, layout, common);
+    end->setOperand(0, view);
+    return {choice.getResult(0), layout};
+  }
+
+  Value castTo(OpBuilder &b, Location loc, Value memref, MemRefType type) {
+    return memref.getType() == type ? memref
+                                    : memref::CastOp::create(b, loc, type, memref).getResult();
+  }
+
+  Value scratchView(OpBuilder &b, Location loc, const Buffer &copy, ArrayRef<int> layout,
+                    MemRefType common) {
+    auto type = cast<MemRefType>(copy.memref.getType());
+    SmallVector<int64_t> strides = type.getStridesAndOffset().first;
+    SmallVector<int64_t> viewStrides;
+    for (int cls : layout)
+      viewStrides.push_back(strides[llvm::find(copy.layout, cls) - copy.layout.begin()]);
+    auto viewType = MemRefType::get(common.getShape(), common.getElementType(),
+                                    StridedLayoutAttr::get(b.getContext(), 0, viewStrides));
+    Value view = memref::ReinterpretCastOp::create(b, loc, viewType, copy.memref, 0,
+                                                   common.getShape(), viewStrides);
+    return castTo(b, loc, view, common);
+  }
+
+  void fill(const Buffer &copy, vector::TransferReadOp read, Operation *position) {
+    Group group;
+    group.position = position;
+    group.domain = context.classes.domain(read.getResult());
+    group.sinks.push_back({Sink::Store, read.getResult(), nullptr, copy});
+    int memoryClass = transposedClass(context.classes, group.sinks.front(), context.buffers);
+    if (memoryClass >= 0)
+      emitTransposition(context, group, memoryClass);
+    else
+      emitLoops(context, group);
+  }
+
+  void rowBlocks(Nest &nest, const RowSource &rows, ArrayRef<Value> lanes, int64_t width,
+                 int64_t block) {
+    int64_t extent = kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
+    int64_t whole = extent / block * block;
+    if (whole > block) {
+      Value base = nest.open(-1, 0, whole, block).getInductionVar();
+      registerBlock(nest, rows, lanes, width, base, block);
+      nest.close();
+    } else if (whole) {
+      registerBlock(nest, rows, lanes, width, nest.constant(0), block);
+    }
+    if (whole < extent)
+      registerBlock(nest, rows, lanes, width, nest.constant(whole), extent - whole);
+  }
+
+  void registerBlock(Nest &nest, const RowSource &rows, ArrayRef<Value> lanes, int64_t width,
+                     Value rowBase, int64_t rowCount) {
+    SmallVector<Value> rowIndices, accs;
+    for (int64_t row = 0; row < rowCount; ++row) {
+      nest.builder();
+      rowIndices.push_back(nest.addConstant(rowBase, row));
+      if (kernel.rowClass >= 0)
+        nest.bind(kernel.rowClass, rowIndices.back());
+      for (Value lane : lanes) {
+        nest.selectLanes(kernel.laneClass, lane, width);
+        accs.push_back(nest.evalWide(kernel.op.getAcc()));
+      }
+    }
+    SmallVector<int> sum;
+    if (kernel.sumClass >= 0)
+      sum.push_back(kernel.sumClass);
+    accs = nest.loops(sum, accs, [&](ValueRange carried) {
+      SmallVector<Value> next, vectors;
+      for (Value lane : lanes) {
+        nest.selectLanes(kernel.laneClass, lane, width);
+        vectors.push_back(nest.evalWide(kernel.lanes));
+      }
+      for (auto [row, index] : llvm::enumerate(rowIndices)) {
+        OpBuilder &b = nest.builder();
+        SmallVector<Value> at;
+        for (int cls : rows.layout)
+          at.push_back(cls == kernel.rowClass ? index : nest.indexOf(cls));
+        Value scalar = nest.splat(memref::LoadOp::create(b, nest.loc, rows.memref, at));
+        for (auto [k, vector] : llvm::enumerate(vectors))
+          next.push_back(vector::FMAOp::create(b, nest.loc, scalar, vector,
+                                               carried[row * lanes.size() + k]));
+      }
+      return next;
+    });
+    unsigned acc = 0;
+    for (Value index : rowIndices) {
+      if (kernel.rowClass >= 0)
+        nest.bind(kernel.rowClass, index);
+      for (Value lane : lanes) {
+        nest.selectLanes(kernel.laneClass, lane, width);
+        nest.store(group.result, accs[acc++]);
+      }
+    }
+  }
+
+  Context &context;
+  Group &group;
+  Kernel kernel;
+  llvm::function_ref<Buffer(Value)> allocate;
+};
+} // namespace
+
+void attn::tiles::emitContraction(Context &context, Group &group,
+                                  llvm::function_ref<Buffer(Value)> allocate) {
+  KernelEmitter(context, group, allocate).run();
+}

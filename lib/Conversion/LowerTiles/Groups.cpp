@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loop nests over one domain: elementwise stores, reductions and writes.
+
+#include "Groups.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace attn::tiles;
+
+SmallVector<Value> attn::tiles::innerOperands(const Sink &sink) {
+  if (sink.kind == Sink::Store || sink.kind == Sink::Write)
+    return {sink.value};
+  if (auto contract = dyn_cast<vector::ContractionOp>(sink.op))
+    return {contract.getLhs(), contract.getRhs()};
+  return {sink.op->getOperand(0)};
+}
+
+SmallVector<Value> attn::tiles::outerOperands(const Sink &sink) {
+  if (sink.kind != Sink::Reduce)
+    return {};
+  if (auto contract = dyn_cast<vector::ContractionOp>(sink.op))
+    return {contract.getAcc()};
+  if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(sink.op))
+    return {reduction.getAcc()};
+  if (Value acc = cast<vector::ReductionOp>(sink.op).getAcc())
+    return {acc};
+  return {};
+}
+
+SmallVector<int> attn::tiles::reducedClasses(DimClasses &classes, const Sink &sink) {
+  SmallVector<int> result;
+  if (sink.kind != Sink::Reduce)
+    return result;
+  SmallVector<int> kept = classes.domain(sink.value);
+  for (Value operand : innerOperands(sink))
+    for (int cls : classes.domain(operand))
+      if (!llvm::is_contained(kept, cls) && !llvm::is_contained(result, cls))
+        result.push_back(cls);
+  return result;
+}
+
+int64_t attn::tiles::laneCountFor(Type type, int64_t bits) {
+  unsigned size = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
+  return bits / std::max(size, 32u);
+}
+
+SmallVector<LaneRun> attn::tiles::laneRuns(int64_t extent, int64_t width, int64_t vectors) {
+  SmallVector<LaneRun> runs;
+  int64_t step = width * vectors, begin = extent / step * step;
+  if (begin > 0)
+    runs.push_back({0, extent / step, vectors, width});
+  if (int64_t whole = (extent - begin) / width) {
+    runs.push_back({begin, 1, whole, width});
+    begin += whole * width;
+  }
+  if (begin < extent)
+    runs.push_back({begin, 1, 1, extent - begin});
+  return runs;
+}
+
+namespace {
+vector::CombiningKind kindOf(const Sink &sink) {
+  if (auto contract = dyn_cast<vector::ContractionOp>(sink.op))
+    return contract.getKind();
+  if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(sink.op))
+    return reduction.getKind();
+  return cast<vector::ReductionOp>(sink.op).getKind();
+}
+
+/// The value that leaves others unchanged under `kind`.
+TypedAttr neutral(vector::CombiningKind kind, Type type) {
+  using vector::CombiningKind;
+  Builder b(type.getContext());
+  if (auto fp = dyn_cast<FloatType>(type)) {
+    const llvm::fltSemantics &semantics = fp.getFloatSemantics();
+    switch (kind) {
+    case CombiningKind::MUL:
+      return b.getFloatAttr(type, APFloat::getOne(semantics));
+    case CombiningKind::MINNUMF:
+    case CombiningKind::MINIMUMF:
+      return b.getFloatAttr(type, APFloat::getInf(semantics));
+    case CombiningKind::MAXNUMF:
+    case CombiningKind::MAXIMUMF:
+      return b.getFloatAttr(type, APFloat::getInf(semantics, /*Negative=*/true));
+    default:
+      // -0.0, so that a sum of -0.0 stays what it is.
+      return b.getFloatAttr(type, APFloat::getZero(semantics, /*Negative=*/true));
+    }
+  }
+  unsigned bits = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
+  switch (kind) {
+  case CombiningKind::MUL:
+    return b.getIntegerAttr(type, APInt(bits, 1));
+  case CombiningKind::AND:
+  case CombiningKind::MINUI:
+    return b.getIntegerAttr(type, APInt::getAllOnes(bits));
+  case CombiningKind::MINSI:
+    return b.getIntegerAttr(type, APInt::getSignedMaxValue(bits));
+  case CombiningKind::MAXSI:
+    return b.getIntegerAttr(type, APInt::getSignedMinValue(bits));
+  default:
+    return b.getIntegerAttr(type, APInt::getZero(bits));
+  }
+}
+
+/// One step of a reduction. A running maxnumf or minnumf never holds NaN, so
+/// one comparison keeps it; that is the x86 instruction.
+Value combine(OpBuilder &b, Location loc, vector::CombiningKind kind, Value value, Value acc) {
+  using vector::CombiningKind;
+  if (kind == CombiningKind::MAXNUMF || kind == CombiningKind::MINNUMF) {
+    auto predicate = kind == CombiningKind::MAXNUMF ? arith::CmpFPredicate::OGT
+                                                    : arith::CmpFPredicate::OLT;
+    Value better = arith::CmpFOp::create(b, loc, predicate, value, acc);
+    return arith::SelectOp::create(b, loc, better, value, acc);
+  }
+  return vector::makeArithReduction(b, loc, kind, value, acc);
+}
+
+class LoopsEmitter {
+public:
+  LoopsEmitter(Context &context, Group &group)
+      : context(context), group(group), nest(context, group.position) {
+    lane = context.classes.lane(group.domain);
+    for (const Sink &sink : group.sinks)
+      for (int cls : reducedClasses(context.classes, sink))
+        if (!llvm::is_contained(reduced, cls))
+          reduced.push_back(cls);
+    for (int cls : group.domain)
+      if (cls != lane)
+        (llvm::is_contained(reduced, cls) ? innerRows : outerRows).push_back(cls);
+    for (const Sink &sink : group.sinks)
+      for (Value operand : innerOperands(sink)) {
+        int64_t count = laneCountFor(getElementTypeOrSelf(operand.getType()), context.vectorBits);
+        // i1 and index values follow the width of the data they select.
+        bool isData = isa<FloatType>(getElementTypeOrSelf(operand.getType()));
+        if (isData || !haveWidth)
+          width = haveWidth && widthIsData ? std::min(width, count) : count;
+        haveWidth = true;
+        widthIsData |= isData;
+      }
+  }
+
+  void run() {
+    if (llvm::is_contained(reduced, lane))
+      reduceAcrossLanes();
+    else
+      keepLanes();
+  }
+
+private:
+  /// Evaluates all sinks at the current point; stores the stores.
+  SmallVector<Value> evaluate() {
+    SmallVector<Value> values;
+    for (const Sink &sink : group.sinks) {
+      SmallVector<Value> operands;
+      for (Value operand : innerOperands(sink))
+        operands.push_back(sink.kind == Sink::Extract ? nest.eval(operand)
+                                                      : nest.evalWide(operand));
+      if (operands.size() == 2)
+        operands[0] = multiply(operands[0], operands[1]);
+      values.push_back(operands[0]);
+    }
+    return values;
+  }
+
+  Value multiply(Value a, Value c) {
+    OpBuilder &b = nest.builder();
+    if (isa<FloatType>(getElementTypeOrSelf(a.getType())))
+      return arith::MulFOp::create(b, nest.loc, a, c);
+    return arith::MulIOp::create(b, nest.loc, a, c);
+  }
+
+  void storeAll(ArrayRef<Value> values) {
+    for (auto [sink, value] : llvm::zip_equal(group.sinks, values)) {
+      if (sink.kind == Sink::Store)
+        nest.store(sink.target, value);
+      else if (sink.kind == Sink::Write)
+        nest.storeTransfer(cast<vector::TransferWriteOp>(sink.op), value);
+    }
+  }
+
+  /// The body of the innermost loop: one point per slot.
+  SmallVector<Value> step(ArrayRef<std::pair<Value, int64_t>> slots, ValueRange accs) {
+    SmallVector<SmallVector<Value>> values;
+    SmallVector<Value> next;
+    for (auto [base, slotWidth] : slots) {
+      if (lane >= 0)
+        select(base, slotWidth);
+      values.push_back(evaluate());
+    }
+    unsigned acc = 0;
+    for (auto [slot, slotValues] : llvm::zip_equal(slots, values)) {
+      if (lane >= 0)
+        select(slot.first, slot.second);
+      storeAll(slotValues);
+      for (auto [sink, value] : llvm::zip_equal(group.sinks, slotValues))
+        if (sink.kind == Sink::Reduce)
+          next.push_back(combine(nest.builder(), nest.loc, kindOf(sink), value, accs[acc++]));
+    }
+    return next;
+  }
+
+  /// Makes a slot the current point without rebinding the level of its base.
+  void select(Value base, int64_t slotWidth) { nest.selectLanes(lane, base, slotWidth); }
+
+  /// Slots of a run inside its loop: base index and width of each vector.
+  SmallVector<std::pair<Value, int64_t>> slotsOf(const LaneRun &run, Value base) {
+    SmallVector<std::pair<Value, int64_t>> slots;
+    for (int64_t k = 0; k < run.vectors; ++k) {
+      nest.builder();
+      Value index = nest.addConstant(base, k * run.width);
+      nest.setLanes(lane, index, run.width);
+      slots.push_back({index, run.width});
+    }
+    return slots;
+  }
+
+  void finish(const Sink &sink, Value value) {
+    if (tileType(sink.value)) {
+      nest.store(sink.target, value);
+      return;
+    }
+    Value(sink.value).replaceAllUsesWith(value);
+  }
+
+  Value initial(const Sink &sink) {
+    Type element = getElementTypeOrSelf(sink.value.getType());
+    SmallVector<Value> acc = outerOperands(sink);
+    if (!acc.empty()) {
+      Value value = nest.evalWide(acc.front());
+      if (kindOf(sink) != vector::CombiningKind::MAXNUMF &&
+          kindOf(sink) != vector::CombiningKind::MINNUMF)
+        return value;
+      // A NaN here would stay; maxnumf takes the other operand instead.
+      OpBuilder &b = nest.builder();
+      Value none = nest.splat(arith::ConstantOp::create(b, nest.loc, neutral(kindOf(sink), element)));
+      return vector::makeArithReduction(b, nest.loc, kindOf(sink), value, none);
+    }
+    return nest.splat(arith::ConstantOp::create(nest.builder(), nest.loc, neutral(kindOf(sink), element)));
+  }
+
+  /// Reduced dimensions run inside: accumulators are elementwise in the lanes.
+  void keepLanes() {
+    SmallVector<LaneRun> runs{{0, 1, 1, 1}};
+    if (lane >= 0)
+      runs = laneRuns(context.classes.extent(lane), width, 4);
+    for (const LaneRun &run : runs) {
+      bool loop = lane >= 0 && run.count > 1;
+      Value base = nest.constant(run.begin);
+      if (loop)
+        base = nest.open(-1, 0, run.count * run.vectors * run.width, run.vectors * run.width)
+                   .getInductionVar();
+      SmallVector<std::pair<Value, int64_t>> slots{{base, 1}};
+      if (lane >= 0)
+        slots = slotsOf(run, base);
+      nest.loops(outerRows, {}, [&](ValueRange) -> SmallVector<Value> {
+        SmallVector<Value> inits;
+        for (auto [slotBase, slotWidth] : slots) {
+          if (lane >= 0)
+            select(slotBase, slotWidth);
+          for (const Sink &sink : group.sinks)
+            if (sink.kind == Sink::Reduce)
+              inits.push_back(initial(sink));
+        }
+        SmallVector<Value> accs = nest.loops(
+            innerRows, inits, [&](ValueRange carried) { return step(slots, carried); });
+        unsigned acc = 0;
+        for (auto [slotBase, slotWidth] : slots) {
+          if (lane >= 0)
+            select(slotBase, slotWidth);
+          for (const Sink &sink : group.sinks)
+            if (sink.kind == Sink::Reduce)
+              finish(sink, accs[acc++]);
+        }
+        return {};
+      });
+      if (loop)
+        nest.close();
+    }
+  }
+
+  /// The lanes are reduced too: vector accumulators, folded once at the end.
+  void reduceAcrossLanes() {
+    SmallVector<LaneRun> runs = laneRuns(context.classes.extent(lane), width, 4);
+    nest.loops(outerRows, {}, [&](ValueRange) -> SmallVector<Value> {
+      SmallVector<Value> inits;
+      for (const LaneRun &run : runs)
+        for (int64_t k = 0; k < run.vectors; ++k)
+          for (const Sink &sink : group.sinks)
+            if (sink.kind == Sink::Reduce)
+              inits.push_back(neutralVector(sink, run.width));
+      SmallVector<Value> accs = nest.loops(innerRows, inits, [&](ValueRange carried) {
+        SmallVector<Value> next;
+        unsigned perSlot = llvm::count_if(
+            group.sinks, [](const Sink &sink) { return sink.kind == Sink::Reduce; });
+        for (const LaneRun &run : runs) {
+          ValueRange mine = carried.slice(next.size(), run.vectors * perSlot);
+          llvm::append_range(next, runOnce(run, mine));
+        }
+        return next;
+      });
+      fold(accs);
+      return {};
+    });
+  }
+
+  Value neutralVector(const Sink &sink, int64_t slotWidth) {
+    auto scalar = neutral(kindOf(sink), getElementTypeOrSelf(sink.value.getType()));
+    auto type = VectorType::get({slotWidth}, scalar.getType());
+    return arith::ConstantOp::create(nest.builder(), nest.loc, DenseElementsAttr::get(type, scalar));
+  }
+
+  SmallVector<Value> runOnce(const LaneRun &run, ValueRange carried) {
+    if (run.count == 1)
+      return step(slotsOf(run, nest.constant(run.begin)), carried);
+    scf::ForOp loop = nest.open(-1, 0, run.count * run.vectors * run.width,
+                                run.vectors * run.width, carried);
+    SmallVector<Value> next = step(slotsOf(run, loop.getInductionVar()),
+                                   SmallVector<Value>(loop.getRegionIterArgs()));
+    nest.close(next);
+    return SmallVector<Value>(loop.getResults());
+  }
+
+  void fold(ArrayRef<Value> accs) {
+    nest.clearLanes();
+    SmallVector<const Sink *> reductions;
+    for (const Sink &sink : group.sinks)
+      if (sink.kind == Sink::Reduce)
+        reductions.push_back(&sink);
+    for (auto [index, sink] : llvm::enumerate(reductions)) {
+      vector::CombiningKind kind = kindOf(*sink);
+      OpBuilder &b = nest.builder();
+      // Vectors of one width first, then across their elements.
+      llvm::MapVector<Type, Value> perWidth;
+      for (size_t k = index; k < accs.size(); k += reductions.size()) {
+        Value &total = perWidth[accs[k].getType()];
+        total = total ? combine(b, nest.loc, kind, accs[k], total) : accs[k];
+      }
+      SmallVector<Value> init = outerOperands(*sink);
+      Value total = init.empty() ? Value() : nest.eval(init.front());
+      nest.builder();
+      for (auto &[type, vector] : perWidth) {
+        auto flags = arith::FastMathFlags::none;
+        if (isa<FloatType>(cast<VectorType>(type).getElementType()))
+          flags = arith::FastMathFlags::reassoc;
+        if (kind == vector::CombiningKind::MAXNUMF || kind == vector::CombiningKind::MINNUMF)
+          flags = flags | arith::FastMathFlags::nnan; // see combine
+        Value part = vector::ReductionOp::create(b, nest.loc, kind, vector, flags);
+        total = total ? vector::makeArithReduction(b, nest.loc, kind, part, total) : part;
+      }
+      finish(*sink, total);
+    }
+  }
+
+  Context &context;
+  Group &group;
+  Nest nest;
+  int lane;
+  int64_t width = 1;
+  bool haveWidth = false, widthIsData = false;
+  SmallVector<int> reduced, innerRows, outerRows;
+};
+} // namespace
+
+void attn::tiles::emitLoops(Context &context, Group &group) {
+  if (group.sinks.size() == 1 && group.sinks.front().kind == Sink::Extract) {
+    // One element: every class is bound to a given position.
+    Sink &sink = group.sinks.front();
+    auto extract = cast<vector::ExtractOp>(sink.op);
+    Nest nest(context, group.position);
+    SmallVector<int> classes = context.classes.dims(extract.getSource());
+    for (auto [cls, position] : llvm::zip_equal(classes, extract.getMixedPosition())) {
+      auto fixed = getConstantIntValue(position);
+      Value index = fixed ? nest.constant(*fixed) : cast<Value>(position);
+      if (cls >= 0)
+        nest.bind(cls, index);
+    }
+    sink.value.replaceAllUsesWith(nest.eval(extract.getSource()));
+    return;
+  }
+  LoopsEmitter(context, group).run();
+}

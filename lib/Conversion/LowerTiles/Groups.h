@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A group is what one loop nest computes: sinks over one domain whose operands
+// are evaluated lazily inside it, or one contraction as a register-blocked
+// kernel. See Plan.h for how ops are gathered into groups.
+
+#ifndef ATTN_LIB_CONVERSION_LOWERTILES_GROUPS_H
+#define ATTN_LIB_CONVERSION_LOWERTILES_GROUPS_H
+
+#include "Nest.h"
+#include <memory>
+
+namespace attn::tiles {
+
+/// What a nest leaves behind.
+struct Sink {
+  enum Kind { Store, Reduce, Write, Extract } kind;
+  /// Store: the tile to keep. Write: the tile to write. Reduce, Extract: the result.
+  mlir::Value value;
+  /// The reduction, write or extraction; null for Store.
+  mlir::Operation *op = nullptr;
+  /// Where a Store or a Reduce of a tile goes.
+  Buffer target;
+};
+
+/// The operands of a contraction that fits the register-blocked kernel:
+/// result[row, lane] = acc[row, lane] + sum_k rows[row, k] * lanes[k, lane].
+struct Kernel {
+  mlir::vector::ContractionOp op;
+  mlir::Value lanes, rows;
+  int laneClass = -1, rowClass = -1, sumClass = -1;
+};
+
+/// The kernel form of a contraction, or a null op where it has none.
+Kernel matchKernel(DimClasses &classes, mlir::vector::ContractionOp op);
+
+/// The read of the rows operand, where its scalars can be taken from memory
+/// as they are; else null.
+mlir::vector::TransferReadOp matchDirectRead(DimClasses &classes, const Kernel &kernel);
+
+struct Group {
+  enum Kind { Loops, Contraction, Region } kind = Loops;
+  /// The group's code goes before this op.
+  mlir::Operation *position = nullptr;
+  llvm::SmallVector<int> domain;
+  llvm::SmallVector<Sink> sinks;
+  Kernel kernel;
+  Buffer result;
+  /// Not joined by other sinks.
+  bool closed = false;
+  /// Lower-dimensional groups to be computed just before this one.
+  llvm::SmallVector<std::unique_ptr<Group>> preludes;
+};
+
+/// The values that a sink evaluates at each point of its domain, and those it
+/// evaluates outside the reduced loops.
+llvm::SmallVector<mlir::Value> innerOperands(const Sink &sink);
+llvm::SmallVector<mlir::Value> outerOperands(const Sink &sink);
+
+/// The classes that a sink reduces.
+llvm::SmallVector<int> reducedClasses(DimClasses &classes, const Sink &sink);
+
+/// The class along which the nest of a sink loads or stores memory, where that
+/// is not the lane class of the tile: the nest then transposes; else -1.
+int transposedClass(DimClasses &classes, const Sink &sink,
+                    const llvm::DenseMap<mlir::Value, Buffer> &buffers);
+
+/// Writes the code of a group. Scalars produced replace the results of the ops.
+void emitLoops(Context &context, Group &group);
+void emitTransposition(Context &context, Group &group, int memoryClass);
+void emitContraction(Context &context, Group &group,
+                     llvm::function_ref<Buffer(mlir::Value)> allocate);
+
+/// Positions of a class as runs of equal vectors: `count` loop steps of
+/// `vectors` vectors of `width` elements from `begin` on.
+struct LaneRun {
+  int64_t begin, count, vectors, width;
+};
+llvm::SmallVector<LaneRun> laneRuns(int64_t extent, int64_t width, int64_t vectors);
+
+/// Elements of `type`'s size in a machine vector of `bits`; at least four bytes
+/// each, so that 16-bit types pair with the f32 vectors they convert to.
+int64_t laneCountFor(mlir::Type type, int64_t bits);
+
+} // namespace attn::tiles
+
+#endif

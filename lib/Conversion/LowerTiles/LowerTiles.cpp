@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The pass: vector tiles to loops over machine vectors and scratch memory.
+// Classes.h says which dimensions run together, Plan.h what becomes a loop
+// nest, Nest.h how one is written.
+
+#include "Plan.h"
+#include "attn/Conversion/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/TargetParser/Host.h"
+
+namespace attn {
+#define GEN_PASS_DEF_ATTNLOWERTILES
+#include "attn/Conversion/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn::tiles;
+
+namespace {
+bool isTileOp(Operation *op) {
+  auto isTile = [](Type type) { return isa<VectorType>(type); };
+  return llvm::any_of(op->getOperandTypes(), isTile) || llvm::any_of(op->getResultTypes(), isTile);
+}
+
+/// Values that cost nothing are made once per use, so that using one of them
+/// for rows and for columns does not tie the two.
+void separateUses(Operation *root) {
+  SmallVector<Operation *> leaves;
+  root->walk([&](Operation *op) {
+    bool isLeaf = isa<vector::StepOp, arith::ConstantOp>(op);
+    if (auto broadcast = dyn_cast<vector::BroadcastOp>(op))
+      isLeaf = !isa<VectorType>(broadcast.getSourceType());
+    if (isLeaf && op->getNumResults() == 1 && tileType(op->getResult(0)))
+      leaves.push_back(op);
+  });
+  for (Operation *op : leaves) {
+    SmallVector<OpOperand *> uses;
+    for (OpOperand &use : op->getUses())
+      uses.push_back(&use);
+    for (OpOperand *use : llvm::drop_begin(uses)) {
+      OpBuilder b(op);
+      b.setInsertionPointAfter(op);
+      use->set(b.clone(*op)->getResult(0));
+    }
+  }
+}
+
+/// Drops the tile results of a loop or branch; its body no longer needs them.
+template <typename MakeOp> void rebuild(Operation *op, MakeOp make) {
+  SmallVector<Value> kept;
+  for (Value result : op->getResults())
+    if (!tileType(result))
+      kept.push_back(result);
+  for (Region &region : op->getRegions())
+    if (!region.empty()) {
+      Operation *yield = region.front().getTerminator();
+      SmallVector<Value> values;
+      for (Value value : yield->getOperands())
+        if (value && !tileType(value))
+          values.push_back(value);
+      yield->setOperands(values);
+    }
+  Operation *replacement = make(kept);
+  for (auto [from, to] : llvm::zip_equal(kept, replacement->getResults()))
+    from.replaceAllUsesWith(to);
+  replacement->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  op->dropAllUses();
+  op->erase();
+}
+
+void rebuildFor(scf::ForOp loop) {
+  SmallVector<Value> inits;
+  for (Value init : loop.getInitArgs())
+    if (init && !tileType(init))
+      inits.push_back(init);
+  rebuild(loop, [&](ArrayRef<Value>) -> Operation * {
+    OpBuilder b(loop);
+    auto fresh = scf::ForOp::create(b, loop.getLoc(), loop.getLowerBound(), loop.getUpperBound(),
+                                    loop.getStep(), inits, /*bodyBuilder=*/nullptr,
+                                    loop.getUnsignedCmp());
+    Block *body = fresh.getBody();
+    if (inits.empty())
+      body->getTerminator()->erase();
+    body->getOperations().splice(body->end(), loop.getBody()->getOperations());
+    unsigned next = 0;
+    loop.getInductionVar().replaceAllUsesWith(fresh.getInductionVar());
+    for (BlockArgument arg : loop.getRegionIterArgs())
+      if (!tileType(arg))
+        arg.replaceAllUsesWith(fresh.getRegionIterArg(next++));
+    return fresh;
+  });
+}
+
+void rebuildIf(scf::IfOp branch) {
+  rebuild(branch, [&](ArrayRef<Value> kept) -> Operation * {
+    OpBuilder b(branch);
+    auto fresh = scf::IfOp::create(b, branch.getLoc(), TypeRange(ValueRange(kept)),
+                                   branch.getCondition(), /*addThenBlock=*/false,
+                                   /*addElseBlock=*/false);
+    fresh.getThenRegion().takeBody(branch.getThenRegion());
+    fresh.getElseRegion().takeBody(branch.getElseRegion());
+    return fresh;
+  });
+}
+
+/// Erases what has been lowered: `tileOps`, then the tiles in control flow.
+void removeTiles(ArrayRef<Operation *> tileOps) {
+  SmallVector<Operation *> control;
+  for (Operation *op : tileOps) {
+    if (isa<scf::YieldOp>(op))
+      continue;
+    if (isa<scf::ForOp, scf::IfOp>(op)) {
+      control.push_back(op);
+      continue;
+    }
+    op->dropAllUses();
+    op->erase();
+  }
+  // The walk was post-order: inner control flow comes first. The operands that
+  // went are null by now; types are those of the results.
+  for (Operation *op : control) {
+    if (auto loop = dyn_cast<scf::ForOp>(op))
+      rebuildFor(loop);
+    else
+      rebuildIf(cast<scf::IfOp>(op));
+  }
+}
+
+LogicalResult checkStructure(Operation *root) {
+  WalkResult walk = root->walk([&](Operation *op) {
+    for (Region &region : op->getRegions()) {
+      bool hasTiles = llvm::any_of(region.getOps(), [](Operation &o) { return isTileOp(&o); });
+      if (hasTiles && !region.hasOneBlock()) {
+        op->emitOpError("expected structured control flow around tiles, got a region of ")
+            << region.getBlocks().size() << " blocks";
+        return WalkResult::interrupt();
+      }
+    }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+int64_t hostVectorBits() {
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  if (features.lookup("avx512f"))
+    return 512;
+  return features.lookup("avx") ? 256 : 128;
+}
+
+struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
+  using AttnLowerTilesBase::AttnLowerTilesBase;
+
+  void runOnOperation() override {
+    Operation *root = getOperation();
+    int64_t bits = vectorBits ? int64_t(vectorBits) : hostVectorBits();
+    if (bits != 128 && bits != 256 && bits != 512) {
+      emitError(root->getLoc()) << "expected vector-bits 128, 256 or 512, got " << bits;
+      return signalPassFailure();
+    }
+    if (getOperation().isExternal())
+      return;
+    bool hasTiles = root->walk([](Operation *op) {
+                          return isTileOp(op) ? WalkResult::interrupt() : WalkResult::advance();
+                        }).wasInterrupted();
+    if (!hasTiles)
+      return;
+    separateUses(root);
+    Context context;
+    context.vectorBits = bits;
+    context.vectorRegisters = bits == 512 ? 32 : 16;
+    context.fuseMultiplyAdd = fuseMultiplyAdd;
+    if (failed(checkStructure(root)) || failed(context.classes.build(root)))
+      return signalPassFailure();
+    SmallVector<Operation *> tileOps;
+    root->walk([&](Operation *op) {
+      if (isTileOp(op))
+        tileOps.push_back(op);
+    });
+    Block &body = root->getRegion(0).front();
+    Scratch scratch(body);
+    BlockLowering(context, scratch, body, {}).run();
+    removeTiles(tileOps);
+  }
+};
+} // namespace

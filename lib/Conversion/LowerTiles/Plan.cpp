@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Gathering the ops of a block into groups, and deciding what is kept.
+
+#include "Plan.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+
+using namespace mlir;
+using namespace attn::tiles;
+
+namespace {
+bool sameSet(ArrayRef<int> a, ArrayRef<int> b) {
+  return a.size() == b.size() && llvm::all_of(a, [&](int x) { return llvm::is_contained(b, x); });
+}
+
+Value memoryRoot(Value memref) {
+  while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
+    memref = view.getViewSource();
+  return memref;
+}
+
+/// Different arguments of a function are different tensors, and an allocation
+/// is nothing but itself.
+bool isDistinctObject(Value root) {
+  if (auto arg = dyn_cast<BlockArgument>(root))
+    return isa<FunctionOpInterface>(arg.getOwner()->getParentOp());
+  return root.getDefiningOp<memref::AllocOp>() || root.getDefiningOp<memref::AllocaOp>();
+}
+
+bool mayAlias(Value a, Value b) {
+  a = memoryRoot(a);
+  b = memoryRoot(b);
+  return a == b || !isDistinctObject(a) || !isDistinctObject(b);
+}
+
+/// Calls `fn` with each memref that `op` may write, or with null for any.
+void forEachWrite(Operation *op, llvm::function_ref<void(Value)> fn) {
+  if (isMemoryEffectFree(op))
+    return;
+  auto effects = getEffectsRecursively(op);
+  if (!effects)
+    return fn(Value());
+  for (const MemoryEffects::EffectInstance &effect : *effects)
+    if (isa<MemoryEffects::Write, MemoryEffects::Free>(effect.getEffect()))
+      fn(effect.getValue());
+}
+
+bool isExpensive(Operation *op) {
+  return isa<math::MathDialect>(op->getDialect()) ||
+         isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp,
+             arith::RemUIOp>(op);
+}
+
+/// Same element of the same memref at the same point.
+bool readsWhatItWrites(Operation *readOp, Operation *writeOp) {
+  auto read = dyn_cast<vector::TransferReadOp>(readOp);
+  auto write = dyn_cast<vector::TransferWriteOp>(writeOp);
+  return read && write && read.getBase() == write.getBase() &&
+         read.getIndices() == write.getIndices() &&
+         read.getPermutationMap() == write.getPermutationMap();
+}
+} // namespace
+
+Group *BlockLowering::newGroup(Group::Kind kind, Operation *op) {
+  items.push_back(std::make_unique<Group>());
+  items.back()->kind = kind;
+  items.back()->position = op;
+  return items.back().get();
+}
+
+bool BlockLowering::dependsOn(Value value, const Group &group) {
+  SmallVector<Value> stack{value};
+  SmallPtrSet<Operation *, 16> seen;
+  while (!stack.empty()) {
+    Value next = stack.pop_back_val();
+    for (const Sink &sink : group.sinks)
+      if (sink.kind == Sink::Reduce && sink.value == next)
+        return true;
+    Operation *op = next.getDefiningOp();
+    if (!op || !isLazy(op) || !seen.insert(op).second)
+      continue;
+    llvm::append_range(stack, op->getOperands());
+  }
+  return false;
+}
+
+void BlockLowering::addSink(Sink sink, Operation *op) {
+  SmallVector<int> domain;
+  SmallVector<Value> operands = innerOperands(sink);
+  for (Value operand : operands)
+    for (int cls : context.classes.domain(operand))
+      if (!llvm::is_contained(domain, cls))
+        domain.push_back(cls);
+  llvm::append_range(operands, outerOperands(sink));
+  SmallVector<int> reduced = reducedClasses(context.classes, sink);
+  bool alone = sink.kind == Sink::Extract || sink.kind == Sink::Write ||
+               transposedClass(context.classes, sink, context.buffers) >= 0;
+  bool joins = openGroup && !alone && sameSet(openGroup->domain, domain);
+  for (Value operand : operands)
+    joins = joins && !dependsOn(operand, *openGroup);
+  if (joins && !reduced.empty())
+    for (const Sink &other : openGroup->sinks) {
+      SmallVector<int> others = reducedClasses(context.classes, other);
+      joins = joins && (others.empty() || sameSet(others, reduced));
+    }
+  if (!joins) {
+    openGroup = newGroup(Group::Loops, op);
+    openGroup->domain = domain;
+  }
+  openGroup->position = op;
+  if (tileType(sink.value) && sink.kind != Sink::Write)
+    keptBy[sink.value] = items.size() - 1;
+  bool givesScalar = !tileType(sink.value);
+  openGroup->sinks.push_back(std::move(sink));
+  openGroup->closed = alone;
+  if (alone || givesScalar)
+    closeGroup();
+}
+
+void BlockLowering::keep(Value value, Operation *op) {
+  if (tileType(value) && !isKept(value))
+    addSink({Sink::Store, value, nullptr, {}}, op);
+}
+
+bool BlockLowering::usedAfter(Value value, Operation *op) {
+  for (Operation *user : value.getUsers()) {
+    Operation *here = block.findAncestorOpInBlock(*user);
+    if (!here)
+      continue;
+    if (here == op) {
+      if (!readsWhatItWrites(value.getDefiningOp(), op))
+        return true;
+    } else if (op->isBeforeInBlock(here)) {
+      return true;
+    }
+    if (here == user && isLazy(user) && !isKept(user->getResult(0)) &&
+        usedAfter(user->getResult(0), op))
+      return true;
+  }
+  return false;
+}
+
+/// A read must not move behind a write to its memory.
+void BlockLowering::keepReadsBefore(Operation *write) {
+  SmallVector<Value> written;
+  forEachWrite(write, [&](Value memref) { written.push_back(memref); });
+  if (written.empty())
+    return;
+  for (Operation &op : llvm::make_range(block.begin(), write->getIterator())) {
+    Value base;
+    if (auto read = dyn_cast<vector::TransferReadOp>(op))
+      base = read.getBase();
+    else if (auto gather = dyn_cast<vector::GatherOp>(op))
+      base = gather.getBase();
+    if (!base || isKept(op.getResult(0)))
+      continue;
+    bool aliases = llvm::any_of(written, [&](Value memref) { return !memref || mayAlias(base, memref); });
+    if (!aliases)
+      continue;
+    // An update in place reads each element just before it is written.
+    bool inPlace = llvm::all_of(op.getUsers(), [&](Operation *user) {
+      return user == write || isLazy(user);
+    }) && readsWhatItWrites(&op, write);
+    if (usedAfter(op.getResult(0), write) && !(inPlace && onlyFeeds(op.getResult(0), write)))
+      keep(op.getResult(0), write);
+  }
+  closeGroup();
+}
+
+bool BlockLowering::onlyFeeds(Value value, Operation *op) {
+  return llvm::all_of(value.getUsers(), [&](Operation *user) {
+    return user == op || (isLazy(user) && user->getBlock() == &block &&
+                          onlyFeeds(user->getResult(0), op));
+  });
+}
+
+void BlockLowering::gatherContraction(vector::ContractionOp op) {
+  Kernel kernel = matchKernel(context.classes, op);
+  if (!kernel.op) {
+    addSink({Sink::Reduce, op.getResult(), op, {}}, op);
+    return;
+  }
+  keep(kernel.lanes, op);
+  if (!isKept(kernel.rows) && !matchDirectRead(context.classes, kernel))
+    keep(kernel.rows, op);
+  closeGroup();
+  Group *group = newGroup(Group::Contraction, op);
+  group->kernel = kernel;
+  group->domain = context.classes.domain(op.getResult());
+  keptBy[op.getResult()] = items.size() - 1;
+}
+
+void BlockLowering::visitCaptures(Operation *op, llvm::function_ref<void(Value)> fn) {
+  for (Region &region : op->getRegions())
+    region.walk([&](Operation *nested) {
+      for (Value operand : nested->getOperands())
+        if (tileType(operand) && !op->isAncestor(operand.getParentRegion()->getParentOp()))
+          fn(operand);
+    });
+}
+
+/// Computing the value again in each iteration costs as little as loading it.
+bool BlockLowering::staysLazyInRegion(Value value) {
+  SmallVector<Value> stack{value};
+  unsigned ops = 0;
+  while (!stack.empty()) {
+    Value next = stack.pop_back_val();
+    Operation *op = next.getDefiningOp();
+    if (!tileType(next) || isKept(next))
+      continue;
+    if (!op || isa<vector::TransferReadOp, vector::GatherOp>(op) || isExpensive(op))
+      return false;
+    ops += !isa<arith::ConstantOp, vector::BroadcastOp, vector::TransposeOp, vector::StepOp>(op);
+    if (ops > 4)
+      return false;
+    llvm::append_range(stack, op->getOperands());
+  }
+  return true;
+}
+
+void BlockLowering::gatherRegionOp(Operation *op) {
+  keepReadsBefore(op);
+  visitCaptures(op, [&](Value value) {
+    if (!isKept(value) && !staysLazyInRegion(value))
+      keep(value, op);
+  });
+  closeGroup();
+  newGroup(Group::Region, op);
+  for (Value result : op->getResults())
+    if (tileType(result))
+      keptBy[result] = items.size() - 1;
+}
+
+void BlockLowering::gather() {
+  for (Operation &op : block) {
+    if (op.hasTrait<OpTrait::IsTerminator>() || isLazy(&op))
+      continue;
+    if (isa<vector::MultiDimReductionOp, vector::ReductionOp>(op)) {
+      addSink({Sink::Reduce, op.getResult(0), &op, {}}, &op);
+    } else if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
+      gatherContraction(contract);
+    } else if (isa<vector::ExtractOp>(op)) {
+      if (tileType(op.getOperand(0)))
+        addSink({Sink::Extract, op.getResult(0), &op, {}}, &op);
+    } else if (auto write = dyn_cast<vector::TransferWriteOp>(op)) {
+      keepReadsBefore(&op);
+      addSink({Sink::Write, write.getVector(), &op, {}}, &op);
+    } else if (op.getNumRegions() > 0) {
+      gatherRegionOp(&op);
+    } else {
+      keepReadsBefore(&op);
+    }
+  }
+  closeGroup();
+}
+
+int64_t BlockLowering::cost(Value value, SmallPtrSetImpl<Operation *> &seen) {
+  Operation *op = value.getDefiningOp();
+  if (!tileType(value) || isKept(value) || !op || !seen.insert(op).second)
+    return 0;
+  int64_t total = 1;
+  if (isa<arith::ConstantOp, vector::BroadcastOp, vector::TransposeOp, vector::ShapeCastOp,
+          vector::StepOp>(op))
+    total = 0;
+  else if (isa<vector::GatherOp>(op) || isExpensive(op))
+    total = 8;
+  for (Value operand : op->getOperands())
+    total += cost(operand, seen);
+  return total;
+}
+
+void BlockLowering::shareAt(Value value, unsigned item) {
+  Group &group = *items[item];
+  keptBy[value] = item;
+  SmallVector<int> domain = context.classes.domain(value);
+  if (group.kind == Group::Loops && !group.closed && sameSet(domain, group.domain)) {
+    group.sinks.push_back({Sink::Store, value, nullptr, {}});
+    return;
+  }
+  auto prelude = std::make_unique<Group>();
+  prelude->position = group.position;
+  prelude->domain = domain;
+  prelude->sinks.push_back({Sink::Store, value, nullptr, {}});
+  group.preludes.push_back(std::move(prelude));
+}
+
+bool BlockLowering::isComputedIn(Value value, const Group &group) {
+  return llvm::any_of(group.sinks, [&](const Sink &sink) {
+    return sink.kind == Sink::Store && sink.value == value;
+  });
+}
+
+bool BlockLowering::isAvailable(Value value, unsigned item) {
+  if (context.buffers.count(value))
+    return true;
+  auto kept = keptBy.find(value);
+  if (kept == keptBy.end() || kept->second > item)
+    return false;
+  return kept->second < item || item == items.size() || !isComputedIn(value, *items[item]);
+}
+
+void BlockLowering::visit(Value value, unsigned item) {
+  Operation *op = value.getDefiningOp();
+  if (!tileType(value) || isAvailable(value, item) || !op)
+    return;
+  SmallVector<int> domain = context.classes.domain(value);
+  auto [first, isNew] = firstUse.try_emplace(value, item);
+  if (!isNew && first->second == item)
+    return;
+  bool isShared = !isNew && !keptBy.count(value);
+  SmallPtrSet<Operation *, 16> seen;
+  // A loop over one dimension is short: only much work is worth a buffer.
+  if (isShared && cost(value, seen) > (domain.size() < 2 ? 16 : 2)) {
+    shareAt(value, first->second);
+    return;
+  }
+  first->second = item;
+  bool transposes = item < items.size() && items[item]->closed;
+  auto read = dyn_cast<vector::TransferReadOp>(op);
+  if (read && domain.size() > 1 && !transposes && item < items.size() &&
+      items[item]->kind != Group::Region) {
+    int memoryClass = contiguousClass(context.classes, cast<VectorTransferOpInterface>(op));
+    int lane = context.classes.lane(items[item]->domain);
+    if (memoryClass >= 0 && memoryClass != lane && llvm::is_contained(domain, lane)) {
+      shareAt(value, item);
+      return;
+    }
+  }
+  for (Value operand : op->getOperands())
+    visit(operand, item);
+}
+
+void BlockLowering::forEachOperand(unsigned item, llvm::function_ref<void(Value)> fn) {
+  if (item == items.size()) {
+    for (const Handover &handover : handovers)
+      fn(block.getTerminator()->getOperand(handover.index));
+    return;
+  }
+  Group &group = *items[item];
+  if (group.kind == Group::Contraction) {
+    fn(group.kernel.lanes);
+    if (!matchDirectRead(context.classes, group.kernel) || isKept(group.kernel.rows))
+      fn(group.kernel.rows);
+    fn(group.kernel.op.getAcc());
+  } else if (group.kind == Group::Region) {
+    for (Value operand : group.position->getOperands())
+      fn(operand);
+    visitCaptures(group.position, fn);
+  }
+  for (size_t k = 0; k < group.sinks.size(); ++k) {
+    for (Value operand : innerOperands(group.sinks[k]))
+      fn(operand);
+    for (Value operand : outerOperands(group.sinks[k]))
+      fn(operand);
+  }
+  for (auto &prelude : group.preludes)
+    fn(prelude->sinks.front().value);
+}
+
+void BlockLowering::shareValues() {
+  for (unsigned item = 0; item <= items.size(); ++item)
+    forEachOperand(item, [&](Value operand) {
+      if (item < items.size() && isComputedIn(operand, *items[item])) {
+        // The sink itself; what it is made of may be shared.
+        for (Value part : operand.getDefiningOp()->getOperands())
+          visit(part, item);
+        return;
+      }
+      visit(operand, item);
+    });
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Lifetimes of scratch buffers, and writing the groups of a block in order.
+
+#include "Plan.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace attn::tiles;
+
+Value Scratch::acquire(Location loc, ArrayRef<int64_t> shape, Type element) {
+  auto type = MemRefType::get(shape, element);
+  SmallVector<Value> &available = free[type];
+  if (!available.empty())
+    return available.pop_back_val();
+  OpBuilder b = OpBuilder::atBlockBegin(entry);
+  return memref::AllocaOp::create(b, loc, type, b.getI64IntegerAttr(64));
+}
+
+void Scratch::release(Value memref) { free[memref.getType()].push_back(memref); }
+
+void BlockLowering::touch(Value value, unsigned item) {
+  if (!tileType(value))
+    return;
+  auto [last, isNew] = lastUse.try_emplace(value, item);
+  if (!isNew && last->second == item)
+    return;
+  last->second = item;
+  Operation *op = value.getDefiningOp();
+  if (!op || !isLazy(op) || isAvailable(value, item))
+    return;
+  for (Value operand : op->getOperands())
+    touch(operand, item);
+}
+
+void BlockLowering::findLastUses() {
+  for (unsigned item = 0; item <= items.size(); ++item)
+    forEachOperand(item, [&](Value operand) { touch(operand, item); });
+}
+
+/// A result can take the place of the carried tile where nothing reads that
+/// tile afterwards, and the group itself reads it only at the point it writes.
+bool BlockLowering::mayWriteInPlace(Value value, Value carried) {
+  auto kept = keptBy.find(value);
+  if (kept == keptBy.end() || inPlace.count(value) || value == carried)
+    return false;
+  auto last = lastUse.find(carried);
+  if (last == lastUse.end() || last->second < kept->second)
+    return true;
+  Group &group = *items[kept->second];
+  if (last->second > kept->second || group.kind == Group::Region)
+    return false;
+  if (group.kind == Group::Contraction)
+    return group.kernel.lanes != carried && group.kernel.rows != carried;
+  for (const auto &prelude : group.preludes)
+    if (prelude->sinks.front().value == value)
+      return false;
+  return !group.closed;
+}
+
+void BlockLowering::assignInPlace() {
+  for (const Handover &handover : handovers) {
+    Value value = block.getTerminator()->getOperand(handover.index);
+    if (handover.carried && mayWriteInPlace(value, handover.carried))
+      inPlace[value] = handover.buffer;
+  }
+}
+
+Buffer BlockLowering::newBuffer(Value value) {
+  Buffer buffer;
+  buffer.layout = context.classes.domain(value);
+  int lane = context.classes.lane(buffer.layout);
+  llvm::erase(buffer.layout, lane);
+  if (lane >= 0)
+    buffer.layout.push_back(lane);
+  SmallVector<int64_t> shape;
+  for (int cls : buffer.layout)
+    shape.push_back(context.classes.extent(cls));
+  Type element = tileType(value).getElementType();
+  if (element.isInteger(1))
+    element = IntegerType::get(element.getContext(), 8);
+  buffer.memref = scratch.acquire(value.getLoc(), shape, element);
+  return buffer;
+}
+
+Buffer BlockLowering::allocate(Value value) {
+  auto placed = inPlace.find(value);
+  if (placed != inPlace.end())
+    return placed->second;
+  Buffer buffer = newBuffer(value);
+  auto last = lastUse.find(value);
+  ownedUntil[buffer.memref] = last == lastUse.end() ? current : std::max(current, last->second);
+  return buffer;
+}
+
+/// A buffer read for the last time by the group that writes `value`, at the
+/// point where it writes: the value replaces what it was computed from.
+Buffer BlockLowering::takeDying(Value value, const Group &group) {
+  // What a prelude reads may be read by the group it comes before.
+  if (inPlace.count(value) || group.closed || &group != items[current].get())
+    return {};
+  Type element = tileType(value).getElementType();
+  for (Value candidate : stored) {
+    auto last = lastUse.find(candidate);
+    auto buffer = context.buffers.find(candidate);
+    if (last == lastUse.end() || last->second != current || buffer == context.buffers.end())
+      continue;
+    auto owned = ownedUntil.find(buffer->second.memref);
+    if (owned == ownedUntil.end() || owned->second != current ||
+        cast<MemRefType>(buffer->second.memref.getType()).getElementType() != element ||
+        context.classes.lane(context.classes.domain(value)) !=
+            (buffer->second.layout.empty() ? -1 : buffer->second.layout.back()))
+      continue;
+    SmallVector<int> wanted = context.classes.domain(value), have = buffer->second.layout;
+    llvm::sort(wanted);
+    llvm::sort(have);
+    if (wanted != have)
+      continue;
+    owned->second = std::max(current, lastUse.lookup(value));
+    return buffer->second;
+  }
+  return {};
+}
+
+void BlockLowering::releaseDead(unsigned item) {
+  SmallVector<Value> dead;
+  for (auto &[memref, last] : ownedUntil)
+    if (last <= item)
+      dead.push_back(memref);
+  // Allocation order, so that reuse does not depend on addresses.
+  llvm::sort(dead, [](Value a, Value b) {
+    return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
+  });
+  for (Value memref : dead) {
+    ownedUntil.erase(memref);
+    scratch.release(memref);
+  }
+}
+
+void BlockLowering::emitGroup(Group &group) {
+  for (auto &prelude : group.preludes)
+    emitGroup(*prelude);
+  auto allocator = [&](Value value) { return allocate(value); };
+  if (group.kind == Group::Contraction) {
+    Value result = group.kernel.op.getResult();
+    group.result = allocate(result);
+    emitContraction(context, group, allocator);
+    setBuffer(result, group.result);
+    return;
+  }
+  for (Sink &sink : group.sinks) {
+    if (!tileType(sink.value) || sink.kind == Sink::Write || sink.kind == Sink::Extract)
+      continue;
+    if (sink.kind == Sink::Store)
+      sink.target = takeDying(sink.value, group);
+    if (!sink.target)
+      sink.target = allocate(sink.value);
+  }
+  int memoryClass = transposedClass(context.classes, group.sinks.front(), context.buffers);
+  if (memoryClass >= 0 && group.sinks.size() == 1)
+    emitTransposition(context, group, memoryClass);
+  else
+    emitLoops(context, group);
+  for (Sink &sink : group.sinks)
+    if (sink.target)
+      setBuffer(sink.value, sink.target);
+}
+
+void BlockLowering::setBuffer(Value value, Buffer buffer) {
+  context.buffers[value] = std::move(buffer);
+  stored.push_back(value);
+}
+
+void BlockLowering::storeTo(Value value, const Buffer &buffer, Operation *position) {
+  Group group;
+  group.position = position;
+  group.domain = context.classes.domain(value);
+  group.sinks.push_back({Sink::Store, value, nullptr, buffer});
+  int memoryClass = transposedClass(context.classes, group.sinks.front(), context.buffers);
+  if (memoryClass >= 0)
+    emitTransposition(context, group, memoryClass);
+  else
+    emitLoops(context, group);
+}
+
+/// Whether `result` of the region op may live in the buffer of `init`: nobody
+/// else reads `init` from here on, and it is computed anew in each iteration of
+/// an enclosing loop.
+bool BlockLowering::canTakeOver(Value init, Value result, Operation *op) {
+  if (!context.buffers.count(init) || init.getParentBlock() != &block ||
+      lastUse.lookup(init) != current)
+    return false;
+  bool captured = false;
+  visitCaptures(op, [&](Value value) {
+    SmallVector<Value> stack{value};
+    while (!stack.empty() && !captured) {
+      Value next = stack.pop_back_val();
+      captured |= next == init && !isa<scf::IfOp>(op);
+      Operation *def = next.getDefiningOp();
+      if (def && isLazy(def) && !context.buffers.count(next))
+        llvm::append_range(stack, def->getOperands());
+    }
+  });
+  if (captured || llvm::count(op->getOperands(), init) > 1)
+    return false;
+  // Of the tiles carried through this block, only the one that is handed on
+  // in the same place.
+  Value memref = context.buffers[init].memref;
+  for (const Handover &handover : handovers)
+    if (handover.buffer.memref == memref)
+      return block.getTerminator()->getOperand(handover.index) == result;
+  return ownedUntil.count(memref);
+}
+
+void BlockLowering::takeOver(Value init, Value result) {
+  Value memref = context.buffers[init].memref;
+  if (ownedUntil.count(memref))
+    ownedUntil[memref] = std::max(current, lastUse.lookup(result));
+}
+
+void BlockLowering::emitFor(scf::ForOp loop) {
+  SmallVector<Handover> carried;
+  SmallVector<std::pair<Value, Buffer>> fills;
+  for (auto [index, arg] : llvm::enumerate(loop.getRegionIterArgs())) {
+    if (!tileType(arg))
+      continue;
+    Value init = loop.getInitArgs()[index], result = loop.getResult(index);
+    Buffer buffer;
+    if (canTakeOver(init, result, loop)) {
+      buffer = context.buffers[init];
+      takeOver(init, result);
+    } else {
+      buffer = allocate(result);
+      fills.push_back({init, buffer});
+    }
+    carried.push_back({unsigned(index), buffer, arg});
+  }
+  // All initial values are read before any buffer is bound to the loop.
+  for (auto &[init, buffer] : fills)
+    storeTo(init, buffer, loop);
+  for (const Handover &handover : carried) {
+    context.buffers[handover.carried] = handover.buffer;
+    setBuffer(loop.getResult(handover.index), handover.buffer);
+  }
+  BlockLowering(context, scratch, *loop.getBody(), carried).run();
+}
+
+void BlockLowering::emitIf(scf::IfOp branch) {
+  SmallVector<Handover> handovers;
+  for (Value result : branch.getResults()) {
+    if (!tileType(result))
+      continue;
+    unsigned index = cast<OpResult>(result).getResultNumber();
+    Handover handover{index, {}, {}};
+    // A tile that one of the branches passes through stays where it is.
+    for (Block *body : {branch.thenBlock(), branch.elseBlock()}) {
+      Value passed = body->getTerminator()->getOperand(index);
+      if (!handover.buffer && canTakeOver(passed, result, branch) &&
+          llvm::none_of(handovers, [&](const Handover &other) {
+            return other.buffer.memref == context.buffers[passed].memref;
+          })) {
+        handover.buffer = context.buffers[passed];
+        handover.carried = passed;
+        takeOver(passed, result);
+      }
+    }
+    if (!handover.buffer)
+      handover.buffer = allocate(result);
+    handovers.push_back(handover);
+  }
+  for (Block *body : {branch.thenBlock(), branch.elseBlock()})
+    if (body)
+      BlockLowering(context, scratch, *body, handovers).run();
+  for (const Handover &handover : handovers)
+    setBuffer(branch.getResult(handover.index), handover.buffer);
+}
+
+void BlockLowering::emitRegionOp(Operation *op) {
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return emitFor(loop);
+  if (auto branch = dyn_cast<scf::IfOp>(op))
+    return emitIf(branch);
+  bool isParallel = op->hasTrait<OpTrait::AutomaticAllocationScope>();
+  for (Region &region : op->getRegions())
+    for (Block &body : region) {
+      Scratch own(body);
+      BlockLowering(context, isParallel ? own : scratch, body, {}).run();
+    }
+}
+
+/// The memrefs that computing `value` reads.
+void BlockLowering::collectBuffers(Value value, SmallVectorImpl<Value> &memrefs) {
+  auto buffer = context.buffers.find(value);
+  if (buffer != context.buffers.end()) {
+    memrefs.push_back(buffer->second.memref);
+    return;
+  }
+  Operation *op = value.getDefiningOp();
+  if (op && isLazy(op))
+    for (Value operand : op->getOperands())
+      if (tileType(operand))
+        collectBuffers(operand, memrefs);
+}
+
+void BlockLowering::emitHandovers() {
+  Operation *end = block.getTerminator();
+  current = items.size();
+  SmallVector<std::pair<Value, const Handover *>> moves;
+  for (const Handover &handover : handovers) {
+    Value value = end->getOperand(handover.index);
+    auto buffer = context.buffers.find(value);
+    if (buffer == context.buffers.end() || buffer->second.memref != handover.buffer.memref)
+      moves.push_back({value, &handover});
+  }
+  // What reads a buffer that another move overwrites is computed first.
+  SmallVector<std::pair<Buffer, const Handover *>> late;
+  for (auto &move : moves) {
+    Value value = move.first;
+    const Handover *handover = move.second;
+    SmallVector<Value> memrefs;
+    collectBuffers(value, memrefs);
+    bool clashes = llvm::any_of(moves, [&](auto &other) {
+      return other.second != handover &&
+             llvm::is_contained(memrefs, other.second->buffer.memref);
+    });
+    if (!clashes)
+      continue;
+    Buffer copy = newBuffer(value);
+    ownedUntil[copy.memref] = current;
+    storeTo(value, copy, end);
+    late.push_back({copy, handover});
+  }
+  for (auto &move : moves) {
+    Value value = move.first;
+    const Handover *handover = move.second;
+    auto *early = llvm::find_if(late, [&](auto &entry) { return entry.second == handover; });
+    auto saved = context.buffers.find(value);
+    std::optional<Buffer> before;
+    if (saved != context.buffers.end())
+      before = saved->second;
+    if (early != late.end())
+      context.buffers[value] = early->first;
+    storeTo(value, handover->buffer, end);
+    if (early == late.end())
+      continue;
+    if (before)
+      context.buffers[value] = *before;
+    else
+      context.buffers.erase(value);
+  }
+}
+
+void BlockLowering::run() {
+  gather();
+  shareValues();
+  findLastUses();
+  assignInPlace();
+  for (current = 0; current < items.size(); ++current) {
+    Group &group = *items[current];
+    if (group.kind == Group::Region) {
+      for (auto &prelude : group.preludes)
+        emitGroup(*prelude);
+      emitRegionOp(group.position);
+    } else {
+      emitGroup(group);
+    }
+    releaseDead(current);
+  }
+  if (!handovers.empty())
+    emitHandovers();
+  releaseDead(items.size() + 1);
+  // A tile of an outer block that was kept here is not kept elsewhere.
+  for (Value value : stored)
+    if (value.getParentBlock() != &block)
+      context.buffers.erase(value);
+}

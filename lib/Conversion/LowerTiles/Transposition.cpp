@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tiles that are contiguous along one dimension in memory and along the other
+// in scratch. Square blocks of W vectors of W elements are transposed in
+// registers by log2(W) rounds of interleaving shuffles; what does not fill a
+// block goes element by element.
+
+#include "Groups.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace attn::tiles;
+
+namespace {
+vector::TransferReadOp findRead(DimClasses &classes, Value value, int lane, size_t rank,
+                                const DenseMap<Value, Buffer> &buffers,
+                                SmallPtrSetImpl<Operation *> &seen) {
+  Operation *op = value.getDefiningOp();
+  if (!op || buffers.count(value) || !isLazy(op) || !seen.insert(op).second)
+    return {};
+  if (auto read = dyn_cast<vector::TransferReadOp>(op)) {
+    auto transfer = cast<VectorTransferOpInterface>(op);
+    int cls = contiguousClass(classes, transfer);
+    if (cls >= 0 && cls != lane && classes.domain(value).size() == rank)
+      return read;
+    return {};
+  }
+  for (Value operand : op->getOperands())
+    if (tileType(operand))
+      if (auto read = findRead(classes, operand, lane, rank, buffers, seen))
+        return read;
+  return {};
+}
+
+/// Transposes W vectors of W elements, W a power of two: each round interleaves
+/// vector i with vector i + W/2.
+SmallVector<Value> transposeBlock(OpBuilder &b, Location loc, SmallVector<Value> rows) {
+  int64_t size = rows.size();
+  SmallVector<int64_t> low, high;
+  for (int64_t k = 0; k < size / 2; ++k) {
+    low.append({k, size + k});
+    high.append({size / 2 + k, size + size / 2 + k});
+  }
+  for (int64_t round = 1; round < size; round *= 2) {
+    SmallVector<Value> next;
+    for (int64_t k = 0; k < size / 2; ++k) {
+      next.push_back(vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], low));
+      next.push_back(vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], high));
+    }
+    rows = std::move(next);
+  }
+  return rows;
+}
+
+class TransposingEmitter {
+public:
+  TransposingEmitter(Context &context, Group &group, int memoryClass)
+      : context(context), sink(group.sinks.front()), nest(context, group.position) {
+    int lane = context.classes.lane(group.domain);
+    // A store reads memory; a write evaluates scratch.
+    from = sink.kind == Sink::Store ? memoryClass : lane;
+    to = sink.kind == Sink::Store ? lane : memoryClass;
+    for (int cls : group.domain)
+      if (cls != from && cls != to)
+        rest.push_back(cls);
+    width = laneCountFor(getElementTypeOrSelf(sink.value.getType()), context.vectorBits);
+  }
+
+  void run() {
+    int64_t extentFrom = context.classes.extent(from), extentTo = context.classes.extent(to);
+    int64_t wholeFrom = extentFrom / width * width, wholeTo = extentTo / width * width;
+    nest.loops(rest, {}, [&](ValueRange) -> SmallVector<Value> {
+      if (wholeFrom && wholeTo)
+        blocks(wholeFrom, wholeTo);
+      elements(0, wholeTo, wholeFrom, extentFrom);
+      elements(wholeTo, extentTo, 0, extentFrom);
+      return {};
+    });
+  }
+
+private:
+  void put(Value value) {
+    if (sink.kind == Sink::Store)
+      nest.store(sink.target, value);
+    else
+      nest.storeTransfer(cast<vector::TransferWriteOp>(sink.op), value);
+  }
+
+  void blocks(int64_t wholeFrom, int64_t wholeTo) {
+    Value toBase = nest.open(-1, 0, wholeTo, width).getInductionVar();
+    Value fromBase = nest.open(-1, 0, wholeFrom, width).getInductionVar();
+    SmallVector<Value> rows;
+    for (int64_t k = 0; k < width; ++k) {
+      nest.builder();
+      nest.bind(to, nest.addConstant(toBase, k));
+      nest.setLanes(from, fromBase, width);
+      rows.push_back(nest.evalWide(sink.value));
+    }
+    rows = transposeBlock(nest.builder(), nest.loc, rows);
+    for (auto [k, row] : llvm::enumerate(rows)) {
+      nest.builder();
+      nest.bind(from, nest.addConstant(fromBase, k));
+      nest.setLanes(to, toBase, width);
+      put(row);
+    }
+    nest.close();
+    nest.close();
+  }
+
+  void elements(int64_t beginTo, int64_t endTo, int64_t beginFrom, int64_t endFrom) {
+    if (beginTo == endTo || beginFrom == endFrom)
+      return;
+    nest.clearLanes();
+    nest.open(to, beginTo, endTo, 1);
+    nest.open(from, beginFrom, endFrom, 1);
+    put(nest.eval(sink.value));
+    nest.close();
+    nest.close();
+  }
+
+  Context &context;
+  Sink &sink;
+  Nest nest;
+  int from, to;
+  SmallVector<int> rest;
+  int64_t width;
+};
+} // namespace
+
+int attn::tiles::transposedClass(DimClasses &classes, const Sink &sink,
+                                 const DenseMap<Value, Buffer> &buffers) {
+  if (sink.kind != Sink::Store && sink.kind != Sink::Write)
+    return -1;
+  SmallVector<int> domain = classes.domain(sink.value);
+  if (domain.size() < 2)
+    return -1;
+  int lane = classes.lane(domain);
+  if (sink.kind == Sink::Write) {
+    int cls = contiguousClass(classes, cast<VectorTransferOpInterface>(sink.op));
+    return cls == lane ? -1 : cls;
+  }
+  SmallPtrSet<Operation *, 16> seen;
+  auto read = findRead(classes, sink.value, lane, domain.size(), buffers, seen);
+  return read ? contiguousClass(classes, cast<VectorTransferOpInterface>(read.getOperation())) : -1;
+}
+
+void attn::tiles::emitTransposition(Context &context, Group &group, int memoryClass) {
+  TransposingEmitter(context, group, memoryClass).run();
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// From tile programs to the LLVM dialect for CPUs.
+
+#include "mlir/Pass/PassManager.h" // conversion headers below rely on it
+
+#include "attn/Pipelines/Pipelines.h"
+#include "attn/Conversion/Passes.h"
+#include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
+#include "mlir/Conversion/IndexToLLVM/IndexToLLVM.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MathToLibm/MathToLibm.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Bufferization/Pipelines/Passes.h"
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/Transforms/RequestCWrappers.h"
+#include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/Transforms/Passes.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+static void cleanUp(OpPassManager &pm) {
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+/// Tensors to memrefs, with outputs in the caller's memory.
+static void addBufferization(OpPassManager &pm) {
+  pm.addPass(attn::createAttnAppendOutputs());
+  pm.addPass(bufferization::createEmptyTensorEliminationPass());
+  pm.addPass(attn::createAttnBufferize());
+  // Copies of a slice to itself, left by parallel_insert_slice, go here.
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createCanonicalizerPass());
+  bufferization::BufferDeallocationPipelineOptions deallocation;
+  bufferization::buildBufferDeallocationPipeline(pm, deallocation);
+}
+
+static void addLowering(OpPassManager &pm) {
+  pm.addPass(createForallToForLoopPass());
+  pm.addPass(createLowerAffinePass());
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(memref::createExpandStridedMetadataPass());
+  pm.addPass(createLowerAffinePass());
+  cleanUp(pm);
+  pm.addPass(createConvertVectorToLLVMPass());
+  pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createConvertMathToLibmPass());
+  // bf16 as integers: not every host converts it, and the library function
+  // for it is younger than some C libraries.
+  arith::ArithExpandOpsPassOptions expansion;
+  expansion.includeBf16 = true;
+  pm.addPass(arith::createArithExpandOpsPass(expansion));
+  pm.addPass(createFinalizeMemRefToLLVMConversionPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertIndexToLLVMPass());
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createConvertFuncToLLVMPass());
+  pm.addPass(createUBToLLVMConversionPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+  cleanUp(pm);
+}
+
+void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
+  pm.addPass(createConvertElementwiseToLinalgPass());
+  buildTilePipeline(pm, options);
+  addBufferization(pm);
+  // Statements that belong to no nest.
+  pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
+  AttnLowerTilesOptions tiles;
+  tiles.vectorBits = options.vectorBits;
+  pm.addNestedPass<func::FuncOp>(createAttnLowerTiles(tiles));
+  pm.addPass(createAttnExpandCopies());
+  cleanUp(pm);
+  pm.addPass(createAttnExpandMath());
+  cleanUp(pm);
+  // Public functions only, so before there are others.
+  pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
+  pm.addPass(createAttnOutlineForalls());
+  addLowering(pm);
+}

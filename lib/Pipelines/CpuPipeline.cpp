@@ -21,7 +21,6 @@
 #include "mlir/Dialect/Bufferization/Pipelines/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/LLVMIR/Transforms/RequestCWrappers.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Dialect/SCF/Transforms/Passes.h"
@@ -45,6 +44,7 @@ static void addBufferization(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   bufferization::BufferDeallocationPipelineOptions deallocation;
   bufferization::buildBufferDeallocationPipeline(pm, deallocation);
+  pm.addPass(attn::createAttnResolveExpansions());
 }
 
 static void addLowering(OpPassManager &pm) {
@@ -85,8 +85,6 @@ void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
   cleanUp(pm);
   pm.addPass(createAttnExpandMath());
   cleanUp(pm);
-  // Public functions only, so before there are others.
-  pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
   pm.addPass(createAttnOutlineForalls());
   addLowering(pm);
 }

@@ -40,9 +40,10 @@ void attn::buildTilePipeline(OpPassManager &pm,
   // Tables first: they take the masks that projection cannot read.
   pm.addNestedPass<func::FuncOp>(createAttnTabulateMasks());
   pm.addNestedPass<func::FuncOp>(createAttnProjectMasks());
-  addCleanUp(pm);
+  // Before the canonicaliser, which may rebuild ops without their attributes.
   if (options.countTiles)
     pm.addPass(createAttnCountTiles());
+  addCleanUp(pm);
 }
 
 void attn::registerPipelines() {

@@ -76,7 +76,15 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
       cl::desc("Number of threads (default: one per hardware thread)"));
   cl::opt<std::string> order(
       "loop-order", cl::cat(category),
-      cl::desc("Order of the loops over rows (i) and keys (j): ij or ji"));
+      cl::desc("Order of the loops: auto (by cost), rows (queries outside), "
+               "stream (keys outside) or split (parts of the keys, merged)"));
+  cl::opt<unsigned> rowTile("row-tile", cl::init(0), cl::cat(category),
+                            cl::desc("Rows (queries) per tile"));
+  cl::opt<unsigned> streamTile("stream-tile", cl::init(0), cl::cat(category),
+                               cl::desc("Keys per tile"));
+  cl::opt<unsigned> parts(
+      "parts", cl::init(0), cl::cat(category),
+      cl::desc("Parts of the keys, for --loop-order=split"));
   cl::opt<unsigned> optLevel("O", cl::Prefix, cl::init(2), cl::cat(category),
                              cl::desc("LLVM's optimisation level, 0 to 3"));
   cl::opt<bool> printLLVM("print-llvm", cl::cat(category),
@@ -109,6 +117,9 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   options.printLLVM = printLLVM;
   options.threads = threads;
   options.optLevel = optLevel;
+  options.rowTile = rowTile;
+  options.streamTile = streamTile;
+  options.parts = parts;
   if (bench.getNumOccurrences()) {
     options.repetitions = 10;
     if (!bench.empty() &&
@@ -127,9 +138,13 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   if (optLevel > 3)
     return createStringError("expected -O0 to -O3, got -O%u",
                              unsigned(optLevel));
-  if (!order.empty() && order != "ij" && order != "ji")
-    return createStringError("expected --loop-order ij or ji, got '" + order +
-                             "'");
+  if (!order.empty() && order != "auto" && order != "rows" &&
+      order != "stream" && order != "split")
+    return createStringError(
+        "expected --loop-order auto, rows, stream or split, got '" + order +
+        "'");
+  if (rowTile > 4096 || streamTile > 4096 || parts > 4096)
+    return createStringError("expected tiles and parts of at most 4096");
   if (Error error = takeApart("input", inputs, options.inputs))
     return std::move(error);
   if (Error error = takeApart("output", outputs, options.outputs))
@@ -143,7 +158,7 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
 
 const std::string *
 attn::findEntry(ArrayRef<std::pair<unsigned, std::string>> entries,
-           unsigned position) {
+                unsigned position) {
   for (const auto &[at, text] : reverse(entries))
     if (at == position)
       return &text;

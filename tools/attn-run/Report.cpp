@@ -89,25 +89,23 @@ void Report::printJson() const {
     json.attribute("target", "cpu");
     json.attribute("cpu", cpu);
     json.attribute("threads", int64_t(threads));
-    json.attributeObject("compile", [&] {
+    json.attribute("compile_s", compile());
+    json.attributeObject("compile_phases", [&] {
       json.attribute("parse_s", parse);
       json.attribute("passes_s", passes);
       json.attribute("translate_s", codegen.translate);
       json.attribute("optimize_s", codegen.optimize);
       json.attribute("codegen_s", codegen.codegen);
-      json.attribute("total_s", compile());
     });
-    json.attributeObject("run", [&] {
-      json.attribute("first_s", firstRun);
-      json.attribute("repetitions", int64_t(runs.size()));
-      json.attribute("median_s", median());
-      if (!runs.empty())
-        json.attribute("min_s", *std::min_element(runs.begin(), runs.end()));
-      json.attribute("flops", flops);
-      json.attribute("gflops_per_s", flops / median() * 1e-9);
-      json.attribute("gbytes_per_s",
-                     double(inputBytes + outputBytes) / median() * 1e-9);
-    });
+    json.attribute("first_s", firstRun);
+    json.attribute("repetitions", int64_t(runs.size()));
+    json.attribute("median_s", median());
+    if (!runs.empty())
+      json.attribute("min_s", *std::min_element(runs.begin(), runs.end()));
+    json.attribute("flops", flops);
+    json.attribute("gflops_per_s", flops / median() * 1e-9);
+    json.attribute("gbytes_per_s",
+                   double(inputBytes + outputBytes) / median() * 1e-9);
     json.attribute("input_bytes", int64_t(inputBytes));
     json.attribute("output_bytes", int64_t(outputBytes));
     json.attribute("baseline_rss_bytes", int64_t(baselineRss));

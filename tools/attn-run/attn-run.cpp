@@ -166,13 +166,19 @@ Error Session::compile() {
   manager.addPass(mlir::createSymbolDCEPass());
   manager.addPass(attn::createAttnEmitShapeFunction());
   attn::PipelineOptions pipeline;
-  pipeline.countTiles = options.explain || options.json;
+  // Counting costs time, so not where only times are asked for.
+  pipeline.countTiles =
+      options.explain || (options.json && options.repetitions == 0);
   pipeline.explain = options.explain;
-  pipeline.threads = options.threads
-                         ? options.threads
-                         : std::max(1u, std::thread::hardware_concurrency());
+  pipeline.threads = report.threads;
   if (!options.loopOrder.empty())
     pipeline.order = options.loopOrder;
+  if (options.rowTile)
+    pipeline.rowTile = options.rowTile;
+  if (options.streamTile)
+    pipeline.streamTile = options.streamTile;
+  if (options.parts)
+    pipeline.parts = options.parts;
   attn::buildCpuPipeline(manager, pipeline);
   if (failed(manager.run(*copy))) {
     if (diagnostics.failed)

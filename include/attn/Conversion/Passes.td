@@ -51,6 +51,27 @@ def AttnBufferize : Pass<"attn-bufferize", "mlir::ModuleOp"> {
                            "mlir::memref::MemRefDialect"];
 }
 
+def AttnResolveExpansions : Pass<"attn-resolve-expansions"> {
+  let summary = "Turn expansions into several dynamic sizes into casts";
+  let description = [{
+    Rewrites each `memref.expand_shape` that splits one dimension into two or
+    more dynamic ones (query heads into key heads and groups) to a
+    `memref.reinterpret_cast` with computed strides. Upstream's
+    expand-strided-metadata expects one dynamic size per split dimension.
+
+    ```mlir
+    // Before.
+    %e = memref.expand_shape %m [[0, 1]] output_shape [%h, %g]
+        : memref<?xf32, strided<[?], offset: ?>> into memref<?x?xf32, strided<[?, ?], offset: ?>>
+    // After.
+    %base, %offset, %size, %stride = memref.extract_strided_metadata %m : ...
+    %outer = arith.muli %stride, %g : index
+    %e = memref.reinterpret_cast %base to offset: [%offset], sizes: [%h, %g], strides: [%outer, %stride] : ...
+    ```
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect"];
+}
+
 def AttnExpandCopies : Pass<"attn-expand-copies"> {
   let summary = "Expand memref copies to loops";
   let description = [{

@@ -5,6 +5,7 @@
 
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/SymbolTable.h"
 
@@ -34,6 +35,8 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
   }
 
   LogicalResult convert(func::FuncOp func) {
+    func->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
+                  UnitAttr::get(&getContext()));
     if (llvm::none_of(func.getResultTypes(), llvm::IsaPred<TensorType>))
       return success();
     for (Type type : func.getResultTypes())

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Splits of a dimension into several dynamic sizes, as casts with strides.
+
+#include "attn/Conversion/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+namespace attn {
+#define GEN_PASS_DEF_ATTNRESOLVEEXPANSIONS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+
+namespace {
+struct ResolveExpansions
+    : attn::impl::AttnResolveExpansionsBase<ResolveExpansions> {
+  void runOnOperation() override {
+    SmallVector<memref::ExpandShapeOp> ops;
+    getOperation()->walk([&](memref::ExpandShapeOp op) {
+      MemRefType type = op.getResultType();
+      for (const ReassociationIndices &group : op.getReassociationIndices())
+        if (llvm::count_if(group, [&](int64_t dim) {
+              return type.isDynamicDim(dim);
+            }) > 1) {
+          ops.push_back(op);
+          break;
+        }
+    });
+    for (memref::ExpandShapeOp op : ops)
+      resolve(op);
+  }
+
+  void resolve(memref::ExpandShapeOp op) {
+    OpBuilder b(op);
+    Location loc = op.getLoc();
+    MemRefType type = op.getResultType();
+    auto metadata =
+        memref::ExtractStridedMetadataOp::create(b, loc, op.getSrc());
+    auto [typeStrides, typeOffset] = type.getStridesAndOffset();
+    SmallVector<OpFoldResult> sizes = op.getMixedOutputShape();
+    SmallVector<OpFoldResult> strides(sizes.size());
+    for (auto [source, group] :
+         llvm::enumerate(op.getReassociationIndices())) {
+      Value stride = metadata.getStrides()[source];
+      for (int64_t dim : llvm::reverse(group)) {
+        // What the type says stays static; the rest is computed.
+        strides[dim] = ShapedType::isDynamic(typeStrides[dim])
+                           ? OpFoldResult(stride)
+                           : b.getIndexAttr(typeStrides[dim]);
+        if (dim != group.front())
+          stride = arith::MulIOp::create(
+              b, loc, stride,
+              getValueOrCreateConstantIndexOp(b, loc, sizes[dim]));
+      }
+    }
+    OpFoldResult offset = ShapedType::isDynamic(typeOffset)
+                              ? OpFoldResult(metadata.getOffset())
+                              : b.getIndexAttr(typeOffset);
+    auto cast = memref::ReinterpretCastOp::create(
+        b, loc, type, metadata.getBaseBuffer(), offset, sizes, strides);
+    op.replaceAllUsesWith(cast.getResult());
+    op.erase();
+  }
+};
+} // namespace

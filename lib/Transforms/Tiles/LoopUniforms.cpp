@@ -4,6 +4,7 @@
 // them.
 
 #include "MaskPredicate.h"
+#include "ReduceTile.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -91,17 +92,11 @@ Value LoopUniforms::emitSymbol(OpBuilder &b, unsigned number) {
   Location loc = source.getLoc();
   Value value = hoist(b, source);
   if (symbols[number].reading != Reading::Scalar) {
-    auto type = cast<VectorType>(value.getType());
-    if (type.getRank() != 1)
-      value = vector::ShapeCastOp::create(
-          b, loc,
-          VectorType::get({type.getNumElements()}, type.getElementType()),
-          value);
-    value = vector::ReductionOp::create(b, loc,
-                                        symbols[number].reading == Reading::Min
-                                            ? vector::CombiningKind::MINSI
-                                            : vector::CombiningKind::MAXSI,
-                                        value);
+    value = reduceTile(b, loc,
+                       symbols[number].reading == Reading::Min
+                           ? vector::CombiningKind::MINSI
+                           : vector::CombiningKind::MAXSI,
+                       value);
   }
   if (!value.getType().isIndex())
     value = arith::IndexCastOp::create(b, loc, b.getIndexType(), value);

@@ -5,6 +5,7 @@
 // intervals of conjunctions and disjunctions. Emission is in BoundEmission.cpp.
 
 #include "MaskBounds.h"
+#include "ReduceTile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -256,16 +257,13 @@ void Projector::restrictBy(Interval &interval, const HalfSpace &h) {
 void Projector::restrictByFlag(Interval &interval, const Predicate &p,
                                Mode mode) {
   Value flag = uniforms.hoist(b, p.condition);
-  if (auto type = dyn_cast<VectorType>(flag.getType())) {
-    if (type.getRank() != 1)
-      flag = vector::ShapeCastOp::create(
-          b, loc, VectorType::get({type.getNumElements()}, b.getI1Type()),
-          flag);
+  if (isa<VectorType>(flag.getType())) {
     // Some lane is false if not all are true.
     bool any = (mode == Mode::May) != p.negated;
-    flag = vector::ReductionOp::create(
-        b, loc, any ? vector::CombiningKind::OR : vector::CombiningKind::AND,
-        flag);
+    flag = reduceTile(b, loc,
+                      any ? vector::CombiningKind::OR
+                          : vector::CombiningKind::AND,
+                      flag);
   }
   if (p.negated) {
     Value one = arith::ConstantIntOp::create(b, loc, 1, 1);

@@ -7,6 +7,7 @@
 
 #include "MaskLoops.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "ReduceTile.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -339,7 +340,7 @@ private:
     Value possible;
     for (auto [rows, columns] : pairs) {
       auto extreme = [&](Value v, vector::CombiningKind kind) -> Value {
-        return vector::ReductionOp::create(b, loc, kind, v);
+        return attn::reduceTile(b, loc, kind, v);
       };
       using Kind = vector::CombiningKind;
       Value lowRow, highRow;
@@ -373,12 +374,7 @@ private:
               DenseElementsAttr::get(cast<VectorType>(keep.getType()), true));
           keep = arith::XOrIOp::create(b, loc, keep, all);
         }
-        auto type = cast<VectorType>(keep.getType());
-        if (type.getRank() != 1)
-          keep = vector::ShapeCastOp::create(
-              b, loc, VectorType::get({type.getNumElements()}, b.getI1Type()),
-              keep);
-        Value part = vector::ReductionOp::create(b, loc, kind, keep);
+        Value part = attn::reduceTile(b, loc, kind, keep);
         result = result ? arith::AndIOp::create(b, loc, result, part) : part;
       }
       return result;

@@ -373,12 +373,7 @@ private:
               DenseElementsAttr::get(cast<VectorType>(keep.getType()), true));
           keep = arith::XOrIOp::create(b, loc, keep, all);
         }
-        auto type = cast<VectorType>(keep.getType());
-        if (type.getRank() != 1)
-          keep = vector::ShapeCastOp::create(
-              b, loc, VectorType::get({type.getNumElements()}, b.getI1Type()),
-              keep);
-        Value part = vector::ReductionOp::create(b, loc, kind, keep);
+        Value part = reduceElements(b, loc, kind, keep);
         result = result ? arith::AndIOp::create(b, loc, result, part) : part;
       }
       return result;

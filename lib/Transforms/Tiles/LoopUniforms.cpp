@@ -85,6 +85,31 @@ bool LoopUniforms::mayBeHuge(Value value) {
   return !isExtent(value);
 }
 
+Value reduceElements(OpBuilder &b, Location loc, vector::CombiningKind kind,
+                     Value value) {
+  auto type = cast<VectorType>(value.getType());
+  if (type.getRank() > 1) {
+    Type element = type.getElementType();
+    unsigned width = element.isIndex() ? 64 : element.getIntOrFloatBitWidth();
+    APInt start(width, 0);
+    if (kind == vector::CombiningKind::MINSI)
+      start = APInt::getSignedMaxValue(width);
+    else if (kind == vector::CombiningKind::MAXSI)
+      start = APInt::getSignedMinValue(width);
+    else if (kind == vector::CombiningKind::AND)
+      start = APInt::getAllOnes(width);
+    auto rows = VectorType::get(type.getShape().take_front(), element);
+    Value init =
+        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(rows, start));
+    SmallVector<int64_t> reduced;
+    for (int64_t d = 1; d < type.getRank(); ++d)
+      reduced.push_back(d);
+    value = vector::MultiDimReductionOp::create(
+        b, loc, rows, kind, value, init, b.getDenseI64ArrayAttr(reduced));
+  }
+  return vector::ReductionOp::create(b, loc, kind, value);
+}
+
 Value LoopUniforms::emitSymbol(OpBuilder &b, unsigned number) {
   if (symbols[number].emitted)
     return symbols[number].emitted;
@@ -97,6 +122,11 @@ Value LoopUniforms::emitSymbol(OpBuilder &b, unsigned number) {
                            ? vector::CombiningKind::MINSI
                            : vector::CombiningKind::MAXSI,
                        value);
+    value = reduceElements(b, loc,
+                           symbols[number].reading == Reading::Min
+                               ? vector::CombiningKind::MINSI
+                               : vector::CombiningKind::MAXSI,
+                           value);
   }
   if (!value.getType().isIndex())
     value = arith::IndexCastOp::create(b, loc, b.getIndexType(), value);

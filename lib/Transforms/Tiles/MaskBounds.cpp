@@ -232,6 +232,7 @@ void Projector::restrictBy(Interval &interval, const HalfSpace &h) {
   AffineExpr lb = lowerBound, ub = upperBound;
   if (h.iv > 0) {
     AffineExpr last = simplify((-h.uniform).floorDiv(h.iv));
+    interval.last.push_back(last);
     std::optional<int64_t> slack = constantOf(simplify(last - ub));
     if (slack && *slack >= -1)
       return;
@@ -243,6 +244,7 @@ void Projector::restrictBy(Interval &interval, const HalfSpace &h) {
     return;
   }
   AffineExpr first = simplify(h.uniform.ceilDiv(-h.iv));
+  interval.first.push_back(first);
   std::optional<int64_t> slack = constantOf(simplify(first - lb));
   if (slack && *slack <= 0)
     return;
@@ -264,6 +266,9 @@ void Projector::restrictByFlag(Interval &interval, const Predicate &p,
                       any ? vector::CombiningKind::OR
                           : vector::CombiningKind::AND,
                       flag);
+    flag = reduceElements(
+        b, loc, any ? vector::CombiningKind::OR : vector::CombiningKind::AND,
+        flag);
   }
   if (p.negated) {
     Value one = arith::ConstantIntOp::create(b, loc, 1, 1);
@@ -340,6 +345,22 @@ SmallVector<Interval> Projector::may(const Predicate &p) {
   return pieces;
 }
 
+void Projector::intersect(Interval &a, const Interval &other) {
+  a.empty |= other.empty;
+  a.lower.append(other.lower);
+  a.upper.append(other.upper);
+  a.first.append(other.first);
+  a.last.append(other.last);
+  a.conditions.append(other.conditions);
+  a.flags.append(other.flags);
+  // Bounds of the same symbols may exclude each other: a window that is
+  // narrower than a tile has no full tiles.
+  for (AffineExpr first : a.first)
+    for (AffineExpr last : a.last)
+      if (std::optional<int64_t> room = constantOf(simplify(last - first)))
+        a.empty |= *room < 0;
+}
+
 Interval Projector::must(const Predicate &p) {
   Interval result;
   switch (p.kind) {
@@ -360,14 +381,9 @@ Interval Projector::must(const Predicate &p) {
     break;
   case Predicate::And:
     for (const Predicate &child : p.children) {
-      Interval part = must(child);
-      result.empty |= part.empty;
+      intersect(result, must(child));
       if (result.empty)
         return result;
-      result.lower.append(part.lower);
-      result.upper.append(part.upper);
-      result.conditions.append(part.conditions);
-      result.flags.append(part.flags);
     }
     break;
   case Predicate::Or:

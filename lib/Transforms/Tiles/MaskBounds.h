@@ -27,6 +27,8 @@ struct HalfSpace {
 struct Interval {
   bool empty = false;
   llvm::SmallVector<mlir::AffineExpr, 2> lower, upper, conditions;
+  /// The bounds before rounding to tiles, inclusive.
+  llvm::SmallVector<mlir::AffineExpr, 2> first, last;
   llvm::SmallVector<mlir::Value, 1> flags;
 
   bool isWhole() const {
@@ -47,6 +49,9 @@ public:
 
   /// Contains only tiles on which the predicate holds for all lanes.
   Interval must(const Predicate &p);
+
+  /// Restricts `a` by `other`; notes where bounds exclude each other.
+  void intersect(Interval &a, const Interval &other);
 
   /// The values [lo, hi) of an interval; a null bound is the loop's own.
   struct Range {

@@ -9,6 +9,7 @@
 #define ATTN_LIB_TRANSFORMS_TILES_MASKPREDICATE_H
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/AffineExpr.h"
 #include "mlir/IR/IRMapping.h"
 #include <memory>
@@ -69,6 +70,11 @@ private:
   llvm::SmallVector<Symbol> symbols;
   mlir::IRMapping hoisted;
 };
+
+/// The reduction of all elements of an integer vector: row by row, then the
+/// column of results, so that no op sees the whole tile as one long vector.
+mlir::Value reduceElements(mlir::OpBuilder &b, mlir::Location loc,
+                           mlir::vector::CombiningKind kind, mlir::Value value);
 
 struct Linear;
 

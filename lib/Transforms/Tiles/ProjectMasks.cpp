@@ -52,12 +52,7 @@ Split computeSplit(LoopUniforms &uniforms, ArrayRef<Mask> masks, OpBuilder &b) {
   Interval full;
   for (const Mask &mask : masks) {
     Projector projector(uniforms, mask.getShape(), b);
-    Interval must = projector.must(mask.predicate);
-    full.empty |= must.empty;
-    full.lower.append(must.lower);
-    full.upper.append(must.upper);
-    full.conditions.append(must.conditions);
-    full.flags.append(must.flags);
+    projector.intersect(full, projector.must(mask.predicate));
     if (full.empty)
       return split;
     if (&mask != &masks.back())

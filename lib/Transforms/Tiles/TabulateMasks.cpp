@@ -375,6 +375,7 @@ private:
           keep = arith::XOrIOp::create(b, loc, keep, all);
         }
         Value part = attn::reduceTile(b, loc, kind, keep);
+        Value part = reduceElements(b, loc, kind, keep);
         result = result ? arith::AndIOp::create(b, loc, result, part) : part;
       }
       return result;

@@ -4,7 +4,6 @@
 // them.
 
 #include "MaskPredicate.h"
-#include "ReduceTile.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -117,11 +116,6 @@ Value LoopUniforms::emitSymbol(OpBuilder &b, unsigned number) {
   Location loc = source.getLoc();
   Value value = hoist(b, source);
   if (symbols[number].reading != Reading::Scalar) {
-    value = reduceTile(b, loc,
-                       symbols[number].reading == Reading::Min
-                           ? vector::CombiningKind::MINSI
-                           : vector::CombiningKind::MAXSI,
-                       value);
     value = reduceElements(b, loc,
                            symbols[number].reading == Reading::Min
                                ? vector::CombiningKind::MINSI

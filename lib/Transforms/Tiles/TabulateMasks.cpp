@@ -7,7 +7,6 @@
 
 #include "MaskLoops.h"
 #include "attn/Transforms/Tiles/Passes.h"
-#include "ReduceTile.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -340,7 +339,7 @@ private:
     Value possible;
     for (auto [rows, columns] : pairs) {
       auto extreme = [&](Value v, vector::CombiningKind kind) -> Value {
-        return attn::reduceTile(b, loc, kind, v);
+        return vector::ReductionOp::create(b, loc, kind, v);
       };
       using Kind = vector::CombiningKind;
       Value lowRow, highRow;
@@ -374,7 +373,6 @@ private:
               DenseElementsAttr::get(cast<VectorType>(keep.getType()), true));
           keep = arith::XOrIOp::create(b, loc, keep, all);
         }
-        Value part = attn::reduceTile(b, loc, kind, keep);
         Value part = reduceElements(b, loc, kind, keep);
         result = result ? arith::AndIOp::create(b, loc, result, part) : part;
       }

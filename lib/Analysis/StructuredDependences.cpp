@@ -49,6 +49,9 @@ void NestBuilder::resolve(Value value, Definition path) {
              fold && llvm::is_contained(folds, fold)) {
     resolve(fold.getYield()->getOperand(result), path);
   } else {
+    // The size of a tensor does not wait for its content.
+    if (isa<tensor::EmptyOp, tensor::DimOp>(def))
+      return;
     path.aligned &= isa<tensor::CastOp>(def);
     for (Value operand : def->getOperands())
       resolve(operand, path);
@@ -117,11 +120,17 @@ void NestBuilder::addDependences(unsigned sink) {
     for (const Definition &definition : found)
       addDependence(definition, sink, map);
   };
-  for (auto [number, operand] : llvm::enumerate(part.op->getOperands()))
-    search(operand,
+  auto linalgOp = dyn_cast<linalg::LinalgOp>(part.op);
+  for (auto [number, operand] : llvm::enumerate(part.op->getOpOperands())) {
+    // An output that the body does not read gives its shape only.
+    if (linalgOp && linalgOp.isDpsInit(&operand) &&
+        !linalgOp.payloadUsesValueFromOperand(&operand))
+      continue;
+    search(operand.get(),
            number < part.operandMaps.size() ? part.operandMaps[number]
                                             : AffineMap(),
            true);
+  }
   // What the body captures is read at indices that no map shows.
   for (Region &region : part.op->getRegions())
     region.walk([&](Operation *inner) {

@@ -96,3 +96,25 @@ func.func @odd(%x: tensor<8x16xf32>, %a0: tensor<8xf32>) -> tensor<2x4xf32> {
   } -> tensor<2x4xf32>
   return %r : tensor<2x4xf32>
 }
+
+// -----
+
+// The size of a tensor, and an output that gives only its shape, are no use of
+// its content: S2 does not wait for S1.
+// CHECK-LABEL: dependences of @shape
+// CHECK:        S2 [i] map negf
+// CHECK-NEXT: dependences:
+// CHECK-NEXT: components:
+func.func @shape(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %c0 = arith.constant 0 : index
+  %a = linalg.exp ins(%x : tensor<?xf32>) outs(%x : tensor<?xf32>) -> tensor<?xf32>
+  %n = tensor.dim %a, %c0 : tensor<?xf32>
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %b:2 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%x : tensor<?xf32>) outs(%e, %a : tensor<?xf32>, tensor<?xf32>) {
+  ^bb0(%v: f32, %o: f32, %p: f32):
+    %0 = arith.negf %v : f32
+    linalg.yield %0, %0 : f32, f32
+  } -> (tensor<?xf32>, tensor<?xf32>)
+  return %b#0 : tensor<?xf32>
+}

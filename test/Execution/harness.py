@@ -11,6 +11,7 @@ where a case fails; the command to run it again is printed.
 
 import argparse
 import concurrent.futures
+import dataclasses
 import os
 import re
 import shlex
@@ -135,6 +136,8 @@ def select(options):
         if unknown:
             sys.exit(f"unknown group {sorted(unknown)[0]}; there are: {', '.join(cases.GROUPS)}")
         chosen = [case for group in options.group or cases.GROUPS for case in cases.GROUPS[group]()]
+    if options.static:
+        chosen = [dataclasses.replace(case, static=True) for case in chosen]
     if options.filter:
         chosen = [case for case in chosen if re.search(options.filter, case.name)]
     if options.shard:
@@ -151,6 +154,7 @@ def main():
     parser.add_argument("--everything", action="store_true", help="the full cross product")
     parser.add_argument("--filter", help="a regular expression over the cases' names")
     parser.add_argument("--shard", help="INDEX/COUNT")
+    parser.add_argument("--static", action="store_true", help="all sizes known at compile time")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=300)
     parser.add_argument("--work", help="folder for the cases' files")

@@ -170,7 +170,6 @@ Error Session::compile() {
   pipeline.countTiles =
       options.explain || (options.json && options.repetitions == 0);
   pipeline.explain = options.explain;
-  pipeline.threads = report.threads;
   if (!options.loopOrder.empty())
     pipeline.order = options.loopOrder;
   if (options.rowTile)

@@ -30,7 +30,8 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       llvm::cl::desc("Parts of the streamed dimension, for order=split"),
       llvm::cl::init(4)};
   Option<int64_t> threads{*this, "threads",
-                          llvm::cl::desc("Threads that will run the program"),
+                          llvm::cl::desc("Threads that the cost model counts on; the "
+                                         "program runs on any number"),
                           llvm::cl::init(8)};
   Option<int64_t> vectorBits{
       *this, "vector-bits",

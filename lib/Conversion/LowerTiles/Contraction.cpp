@@ -8,6 +8,7 @@
 #include "Groups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace attn::tiles;
@@ -222,7 +223,9 @@ private:
         nest.bind(kernel.rowClass, rowIndices.back());
       for (Value lane : lanes) {
         nest.selectLanes(kernel.laneClass, lane, width);
-        accs.push_back(nest.evalWide(kernel.op.getAcc()));
+        Type type = nest.wide(getElementTypeOrSelf(kernel.op.getAcc().getType()));
+        accs.push_back(arith::ConstantOp::create(nest.builder(), nest.loc,
+                                                 nest.builder().getZeroAttr(type)));
       }
     }
     SmallVector<int> sum;
@@ -252,9 +255,20 @@ private:
         nest.bind(kernel.rowClass, index);
       for (Value lane : lanes) {
         nest.selectLanes(kernel.laneClass, lane, width);
-        nest.store(group.result, accs[acc++]);
+        nest.store(group.result, addStart(nest, accs[acc++]));
       }
     }
+  }
+
+  /// The tile's sum joins what is accumulated already at its end: a running sum
+  /// over all tiles would collect the rounding errors of all their terms.
+  Value addStart(Nest &nest, Value sum) {
+    if (matchPattern(kernel.op.getAcc(), m_AnyZeroFloat()))
+      return sum;
+    Value start = nest.evalWide(kernel.op.getAcc());
+    auto flags = context.fuseMultiplyAdd ? arith::FastMathFlags::contract
+                                         : arith::FastMathFlags::none;
+    return arith::AddFOp::create(nest.builder(), nest.loc, start, sum, flags);
   }
 
   Context &context;

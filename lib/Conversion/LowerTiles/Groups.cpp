@@ -239,6 +239,44 @@ private:
     return nest.splat(arith::ConstantOp::create(nest.builder(), nest.loc, neutral(kindOf(sink), element)));
   }
 
+  bool isFloatSum(const Sink &sink) {
+    return sink.kind == Sink::Reduce && kindOf(sink) == vector::CombiningKind::ADD &&
+           isa<FloatType>(getElementTypeOrSelf(sink.value.getType()));
+  }
+
+  /// The loops over the reduced rows. Sums of many terms are taken in short
+  /// blocks: the error of a running sum grows with its length (Higham, Accuracy
+  /// and Stability of Numerical Algorithms, section 4.2).
+  SmallVector<Value> reduceRows(ArrayRef<std::pair<Value, int64_t>> slots, ValueRange inits) {
+    constexpr int64_t block = 16;
+    int64_t extent = innerRows.size() == 1 ? context.classes.extent(innerRows.front()) : 0;
+    SmallVector<const Sink *> reductions;
+    for (const Sink &sink : group.sinks)
+      if (sink.kind == Sink::Reduce)
+        reductions.push_back(&sink);
+    if (extent < 2 * block || extent % block != 0 ||
+        llvm::none_of(reductions, [&](const Sink *sink) { return isFloatSum(*sink); }))
+      return nest.loops(innerRows, inits, [&](ValueRange carried) { return step(slots, carried); });
+    auto isSum = [&](unsigned acc) { return isFloatSum(*reductions[acc % reductions.size()]); };
+    scf::ForOp outer = nest.open(-1, 0, extent, block, inits);
+    SmallVector<Value> totals(outer.getRegionIterArgs());
+    SmallVector<Value> starts(totals);
+    for (unsigned acc = 0; acc < starts.size(); ++acc)
+      if (isSum(acc))
+        starts[acc] = arith::ConstantOp::create(nest.builder(), nest.loc,
+                                                nest.builder().getZeroAttr(totals[acc].getType()));
+    scf::ForOp inner = nest.open(-1, 0, block, 1, starts);
+    nest.builder();
+    nest.bind(innerRows.front(), nest.add(outer.getInductionVar(), inner.getInductionVar()));
+    nest.close(step(slots, SmallVector<Value>(inner.getRegionIterArgs())));
+    SmallVector<Value> next(inner.getResults());
+    for (unsigned acc = 0; acc < next.size(); ++acc)
+      if (isSum(acc))
+        next[acc] = combine(nest.builder(), nest.loc, vector::CombiningKind::ADD, next[acc], totals[acc]);
+    nest.close(next);
+    return SmallVector<Value>(outer.getResults());
+  }
+
   /// Reduced dimensions run inside: accumulators are elementwise in the lanes.
   void keepLanes() {
     SmallVector<LaneRun> runs{{0, 1, 1, 1}};
@@ -262,8 +300,7 @@ private:
             if (sink.kind == Sink::Reduce)
               inits.push_back(initial(sink));
         }
-        SmallVector<Value> accs = nest.loops(
-            innerRows, inits, [&](ValueRange carried) { return step(slots, carried); });
+        SmallVector<Value> accs = reduceRows(slots, inits);
         unsigned acc = 0;
         for (auto [slotBase, slotWidth] : slots) {
           if (lane >= 0)

@@ -61,17 +61,24 @@ llvm::SmallVector<mlir::Value> outerOperands(const Sink &sink);
 /// The classes that a sink reduces.
 llvm::SmallVector<int> reducedClasses(DimClasses &classes, const Sink &sink);
 
-/// The class along which the nest of a sink loads or stores memory, where that
-/// is not the lane class of the tile: the nest then transposes; else -1.
-int transposedClass(DimClasses &classes, const Sink &sink,
-                    const llvm::DenseMap<mlir::Value, Buffer> &buffers);
+/// How memory is walked: along the lanes of a nest, or not contiguously at all.
+/// Other values are the class to walk along instead, in a transposing nest.
+enum : int { alongLanes = -1, byElement = -2 };
+
+/// How a nest with lanes `lane` has to walk the memory of a transfer.
+int memoryWalk(DimClasses &classes, mlir::VectorTransferOpInterface transfer, int lane);
+
+/// The same for the nest of a sink, by the first read of its whole domain that
+/// it evaluates, or by its write.
+int memoryWalk(DimClasses &classes, const Sink &sink,
+               const llvm::DenseMap<mlir::Value, Buffer> &buffers);
 
 /// Gives scratch for a tile, with the classes in the order of `layout`.
 using AllocateFn = llvm::function_ref<Buffer(mlir::Value, llvm::ArrayRef<int> layout)>;
 
 /// Writes the code of a group. Scalars produced replace the results of the ops.
 void emitLoops(Context &context, Group &group);
-void emitTransposition(Context &context, Group &group, int memoryClass);
+void emitTransposition(Context &context, Group &group, int walk);
 void emitContraction(Context &context, Group &group, AllocateFn allocate);
 
 /// Positions of a class as runs of equal vectors: `count` loop steps of

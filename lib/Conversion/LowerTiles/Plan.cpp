@@ -98,7 +98,7 @@ void BlockLowering::addSink(Sink sink, Operation *op) {
   llvm::append_range(operands, outerOperands(sink));
   SmallVector<int> reduced = reducedClasses(context.classes, sink);
   bool alone = sink.kind == Sink::Extract || sink.kind == Sink::Write ||
-               transposedClass(context.classes, sink, context.buffers) >= 0;
+               memoryWalk(context.classes, sink, context.buffers) != alongLanes;
   bool joins = openGroup && !alone && sameSet(openGroup->domain, domain);
   for (Value operand : operands)
     joins = joins && !dependsOn(operand, *openGroup);
@@ -281,9 +281,15 @@ void BlockLowering::shareAt(Value value, unsigned item) {
     group.sinks.push_back({Sink::Store, value, nullptr, {}});
     return;
   }
+  addPrelude(value, item);
+}
+
+void BlockLowering::addPrelude(Value value, unsigned item) {
+  Group &group = *items[item];
+  keptBy[value] = item;
   auto prelude = std::make_unique<Group>();
   prelude->position = group.position;
-  prelude->domain = domain;
+  prelude->domain = context.classes.domain(value);
   prelude->sinks.push_back({Sink::Store, value, nullptr, {}});
   group.preludes.push_back(std::move(prelude));
 }
@@ -319,14 +325,13 @@ void BlockLowering::visit(Value value, unsigned item) {
     return;
   }
   first->second = item;
+  // Memory that is not contiguous along the lanes is brought to scratch.
   bool transposes = item < items.size() && items[item]->closed;
-  auto read = dyn_cast<vector::TransferReadOp>(op);
-  if (read && domain.size() > 1 && !transposes && item < items.size() &&
+  if (isa<vector::TransferReadOp>(op) && !transposes && item < items.size() &&
       items[item]->kind != Group::Region) {
-    int memoryClass = contiguousClass(context.classes, cast<VectorTransferOpInterface>(op));
     int lane = context.classes.lane(items[item]->domain);
-    if (memoryClass >= 0 && memoryClass != lane && llvm::is_contained(domain, lane)) {
-      shareAt(value, item);
+    if (memoryWalk(context.classes, cast<VectorTransferOpInterface>(op), lane) != alongLanes) {
+      addPrelude(value, item);
       return;
     }
   }

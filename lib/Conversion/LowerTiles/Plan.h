@@ -59,6 +59,7 @@ private:
   // Deciding what to compute once.
   void shareValues();
   void shareAt(mlir::Value value, unsigned item);
+  void addPrelude(mlir::Value value, unsigned item);
   bool isComputedIn(mlir::Value value, const Group &group);
   bool isAvailable(mlir::Value value, unsigned item);
   void forEachOperand(unsigned item, llvm::function_ref<void(mlir::Value)> fn);

@@ -165,9 +165,9 @@ void BlockLowering::emitGroup(Group &group) {
     if (!sink.target)
       sink.target = allocate(sink.value);
   }
-  int memoryClass = transposedClass(context.classes, group.sinks.front(), context.buffers);
-  if (memoryClass >= 0 && group.sinks.size() == 1)
-    emitTransposition(context, group, memoryClass);
+  int walk = memoryWalk(context.classes, group.sinks.front(), context.buffers);
+  if (walk != alongLanes && group.sinks.size() == 1)
+    emitTransposition(context, group, walk);
   else
     emitLoops(context, group);
   for (Sink &sink : group.sinks)
@@ -185,9 +185,9 @@ void BlockLowering::storeTo(Value value, const Buffer &buffer, Operation *positi
   group.position = position;
   group.domain = context.classes.domain(value);
   group.sinks.push_back({Sink::Store, value, nullptr, buffer});
-  int memoryClass = transposedClass(context.classes, group.sinks.front(), context.buffers);
-  if (memoryClass >= 0)
-    emitTransposition(context, group, memoryClass);
+  int walk = memoryWalk(context.classes, group.sinks.front(), context.buffers);
+  if (walk != alongLanes)
+    emitTransposition(context, group, walk);
   else
     emitLoops(context, group);
 }

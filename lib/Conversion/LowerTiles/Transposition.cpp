@@ -2,7 +2,7 @@
 // Tiles that are contiguous along one dimension in memory and along the other
 // in scratch. Square blocks of W vectors of W elements are transposed in
 // registers by log2(W) rounds of interleaving shuffles; what does not fill a
-// block goes element by element.
+// block, or is contiguous along neither, goes element by element.
 
 #include "Groups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -11,24 +11,20 @@ using namespace mlir;
 using namespace attn::tiles;
 
 namespace {
-vector::TransferReadOp findRead(DimClasses &classes, Value value, int lane, size_t rank,
-                                const DenseMap<Value, Buffer> &buffers,
-                                SmallPtrSetImpl<Operation *> &seen) {
+int findWalk(DimClasses &classes, Value value, int lane, size_t rank,
+             const DenseMap<Value, Buffer> &buffers, SmallPtrSetImpl<Operation *> &seen) {
   Operation *op = value.getDefiningOp();
   if (!op || buffers.count(value) || !isLazy(op) || !seen.insert(op).second)
-    return {};
-  if (auto read = dyn_cast<vector::TransferReadOp>(op)) {
-    auto transfer = cast<VectorTransferOpInterface>(op);
-    int cls = contiguousClass(classes, transfer);
-    if (cls >= 0 && cls != lane && classes.domain(value).size() == rank)
-      return read;
-    return {};
-  }
+    return alongLanes;
+  if (isa<vector::TransferReadOp>(op))
+    return classes.domain(value).size() == rank
+               ? memoryWalk(classes, cast<VectorTransferOpInterface>(op), lane)
+               : alongLanes;
   for (Value operand : op->getOperands())
     if (tileType(operand))
-      if (auto read = findRead(classes, operand, lane, rank, buffers, seen))
-        return read;
-  return {};
+      if (int walk = findWalk(classes, operand, lane, rank, buffers, seen); walk != alongLanes)
+        return walk;
+  return alongLanes;
 }
 
 /// Transposes W vectors of W elements, W a power of two: each round interleaves
@@ -53,12 +49,12 @@ SmallVector<Value> transposeBlock(OpBuilder &b, Location loc, SmallVector<Value>
 
 class TransposingEmitter {
 public:
-  TransposingEmitter(Context &context, Group &group, int memoryClass)
-      : context(context), sink(group.sinks.front()), nest(context, group.position) {
+  TransposingEmitter(Context &context, Group &group, int walk)
+      : context(context), group(group), sink(group.sinks.front()), nest(context, group.position) {
     int lane = context.classes.lane(group.domain);
     // A store reads memory; a write evaluates scratch.
-    from = sink.kind == Sink::Store ? memoryClass : lane;
-    to = sink.kind == Sink::Store ? lane : memoryClass;
+    from = sink.kind == Sink::Store ? walk : lane;
+    to = sink.kind == Sink::Store ? lane : walk;
     for (int cls : group.domain)
       if (cls != from && cls != to)
         rest.push_back(cls);
@@ -66,6 +62,13 @@ public:
   }
 
   void run() {
+    if (from == byElement || to == byElement) {
+      nest.loops(group.domain, {}, [&](ValueRange) -> SmallVector<Value> {
+        put(nest.eval(sink.value));
+        return {};
+      });
+      return;
+    }
     int64_t extentFrom = context.classes.extent(from), extentTo = context.classes.extent(to);
     int64_t wholeFrom = extentFrom / width * width, wholeTo = extentTo / width * width;
     nest.loops(rest, {}, [&](ValueRange) -> SmallVector<Value> {
@@ -118,6 +121,7 @@ private:
   }
 
   Context &context;
+  Group &group;
   Sink &sink;
   Nest nest;
   int from, to;
@@ -126,23 +130,33 @@ private:
 };
 } // namespace
 
-int attn::tiles::transposedClass(DimClasses &classes, const Sink &sink,
-                                 const DenseMap<Value, Buffer> &buffers) {
-  if (sink.kind != Sink::Store && sink.kind != Sink::Write)
-    return -1;
-  SmallVector<int> domain = classes.domain(sink.value);
-  if (domain.size() < 2)
-    return -1;
-  int lane = classes.lane(domain);
-  if (sink.kind == Sink::Write) {
-    int cls = contiguousClass(classes, cast<VectorTransferOpInterface>(sink.op));
-    return cls == lane ? -1 : cls;
+int attn::tiles::memoryWalk(DimClasses &classes, VectorTransferOpInterface transfer, int lane) {
+  AffineMap map = transfer.getPermutationMap();
+  SmallVector<int> dims = classes.dims(transfer.getVector());
+  for (unsigned dim = 0; dim < map.getNumResults(); ++dim) {
+    int where = memoryDim(map, dim);
+    if (where < 0 || dims[dim] < 0 || dims[dim] != lane)
+      continue;
+    if (isContiguousAlong(transfer, where))
+      return alongLanes;
+    int cls = contiguousClass(classes, transfer);
+    return cls >= 0 ? cls : int(byElement);
   }
-  SmallPtrSet<Operation *, 16> seen;
-  auto read = findRead(classes, sink.value, lane, domain.size(), buffers, seen);
-  return read ? contiguousClass(classes, cast<VectorTransferOpInterface>(read.getOperation())) : -1;
+  return alongLanes;
 }
 
-void attn::tiles::emitTransposition(Context &context, Group &group, int memoryClass) {
-  TransposingEmitter(context, group, memoryClass).run();
+int attn::tiles::memoryWalk(DimClasses &classes, const Sink &sink,
+                            const DenseMap<Value, Buffer> &buffers) {
+  if (sink.kind != Sink::Store && sink.kind != Sink::Write)
+    return alongLanes;
+  SmallVector<int> domain = classes.domain(sink.value);
+  int lane = classes.lane(domain);
+  if (sink.kind == Sink::Write)
+    return memoryWalk(classes, cast<VectorTransferOpInterface>(sink.op), lane);
+  SmallPtrSet<Operation *, 16> seen;
+  return findWalk(classes, sink.value, lane, domain.size(), buffers, seen);
+}
+
+void attn::tiles::emitTransposition(Context &context, Group &group, int walk) {
+  TransposingEmitter(context, group, walk).run();
 }

@@ -9,6 +9,8 @@ using namespace attn;
 
 static constexpr double bandwidth = 25e9;
 static constexpr double flopsPerThread = 50e9;
+/// What another order must promise before rows are left: it stores its state.
+static constexpr double worthIt = 0.6;
 
 llvm::StringRef attn::stringifyOrder(Order order) {
   switch (order) {
@@ -49,9 +51,10 @@ llvm::SmallVector<OrderCost> attn::estimateOrders(const NestSize &s) {
 }
 
 Order attn::chooseOrder(llvm::ArrayRef<OrderCost> costs) {
-  const OrderCost *best = nullptr;
-  for (const OrderCost &cost : costs)
-    if (cost.illegal.empty() && (!best || cost.seconds < best->seconds))
+  const OrderCost *best = &costs.front();
+  for (const OrderCost &cost : costs.drop_front())
+    if (cost.illegal.empty() && cost.seconds < worthIt * costs.front().seconds &&
+        cost.seconds < best->seconds)
       best = &cost;
-  return best ? best->order : Order::Rows;
+  return best->order;
 }

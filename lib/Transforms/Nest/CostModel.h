@@ -42,7 +42,8 @@ struct OrderCost {
 /// threads together and 50 GFLOP/s for each.
 llvm::SmallVector<OrderCost> estimateOrders(const NestSize &size);
 
-/// The legal order with the smallest estimate; rows where equal.
+/// The legal order with the smallest estimate; rows, the first of `costs`,
+/// unless another one promises much.
 Order chooseOrder(llvm::ArrayRef<OrderCost> costs);
 
 } // namespace attn

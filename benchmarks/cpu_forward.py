@@ -107,7 +107,7 @@ class Attention:
         if done.returncode:
             sys.exit(f"attn-run failed ({mask}, d {d}):\n{done.stderr}")
         report = json.loads(done.stdout)
-        return report["run"]["median_s"], report["compile"]["total_s"]
+        return report["median_s"], report["compile_s"]
 
     def peak(self, mask, d, heads, s):
         """Peak resident bytes of a process that runs once."""

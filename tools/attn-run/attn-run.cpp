@@ -39,7 +39,10 @@ public:
     setHandler([this](mlir::Diagnostic &diagnostic) {
       if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Remark) {
         std::string text;
-        raw_string_ostream(text) << "remark: " << diagnostic.str();
+        raw_string_ostream stream(text);
+        stream << "remark: " << diagnostic.str();
+        for (mlir::Diagnostic &note : diagnostic.getNotes())
+          stream << "\n  " << note.str();
         if (seen.insert(text).second)
           remarks.push_back(text);
         return;

@@ -231,7 +231,7 @@ private:
     SmallVector<int> sum;
     if (kernel.sumClass >= 0)
       sum.push_back(kernel.sumClass);
-    accs = nest.loops(sum, accs, [&](ValueRange carried) {
+    auto multiplyAdd = [&](ValueRange carried) {
       SmallVector<Value> next, vectors;
       for (Value lane : lanes) {
         nest.selectLanes(kernel.laneClass, lane, width);
@@ -248,7 +248,22 @@ private:
                                                carried[row * lanes.size() + k]));
       }
       return next;
-    });
+    };
+    int64_t block = sum.empty() ? 0 : sumBlock(context.classes.extent(sum.front()));
+    if (block == 0) {
+      accs = nest.loops(sum, accs, multiplyAdd);
+    } else {
+      scf::ForOp outer = nest.open(-1, 0, context.classes.extent(sum.front()), block, accs);
+      scf::ForOp inner = nest.open(-1, 0, block, 1, accs);
+      nest.builder();
+      nest.bind(sum.front(), nest.add(outer.getInductionVar(), inner.getInductionVar()));
+      nest.close(multiplyAdd(SmallVector<Value>(inner.getRegionIterArgs())));
+      SmallVector<Value> totals;
+      for (auto [total, part] : llvm::zip_equal(outer.getRegionIterArgs(), inner.getResults()))
+        totals.push_back(arith::AddFOp::create(nest.builder(), nest.loc, total, part));
+      nest.close(totals);
+      accs = SmallVector<Value>(outer.getResults());
+    }
     unsigned acc = 0;
     for (Value index : rowIndices) {
       if (kernel.rowClass >= 0)
@@ -258,6 +273,17 @@ private:
         nest.store(group.result, addStart(nest, accs[acc++]));
       }
     }
+  }
+
+  /// Terms that are summed before they join the rest, or 0 for all: rounding
+  /// errors grow with the length of a running sum, and totals that leave the
+  /// registers once in a while cost little.
+  static int64_t sumBlock(int64_t extent) {
+    if (extent >= 64)
+      for (int64_t block = 32; block >= 16; --block)
+        if (extent % block == 0)
+          return block;
+    return 0;
   }
 
   /// The tile's sum joins what is accumulated already at its end: a running sum

@@ -4,7 +4,6 @@
 // them.
 
 #include "MaskPredicate.h"
-#include "ReduceTile.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -98,14 +97,14 @@ Value reduceElements(OpBuilder &b, Location loc, vector::CombiningKind kind,
       start = APInt::getSignedMinValue(width);
     else if (kind == vector::CombiningKind::AND)
       start = APInt::getAllOnes(width);
-    auto rows = VectorType::get(type.getShape().take_front(), element);
+    auto row = VectorType::get(type.getShape().take_back(), element);
     Value init =
-        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(rows, start));
+        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(row, start));
     SmallVector<int64_t> reduced;
-    for (int64_t d = 1; d < type.getRank(); ++d)
+    for (int64_t d = 0; d + 1 < type.getRank(); ++d)
       reduced.push_back(d);
     value = vector::MultiDimReductionOp::create(
-        b, loc, rows, kind, value, init, b.getDenseI64ArrayAttr(reduced));
+        b, loc, row, kind, value, init, b.getDenseI64ArrayAttr(reduced));
   }
   return vector::ReductionOp::create(b, loc, kind, value);
 }
@@ -117,11 +116,6 @@ Value LoopUniforms::emitSymbol(OpBuilder &b, unsigned number) {
   Location loc = source.getLoc();
   Value value = hoist(b, source);
   if (symbols[number].reading != Reading::Scalar) {
-    value = reduceTile(b, loc,
-                       symbols[number].reading == Reading::Min
-                           ? vector::CombiningKind::MINSI
-                           : vector::CombiningKind::MAXSI,
-                       value);
     value = reduceElements(b, loc,
                            symbols[number].reading == Reading::Min
                                ? vector::CombiningKind::MINSI

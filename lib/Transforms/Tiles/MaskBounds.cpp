@@ -5,7 +5,6 @@
 // intervals of conjunctions and disjunctions. Emission is in BoundEmission.cpp.
 
 #include "MaskBounds.h"
-#include "ReduceTile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -262,10 +261,6 @@ void Projector::restrictByFlag(Interval &interval, const Predicate &p,
   if (isa<VectorType>(flag.getType())) {
     // Some lane is false if not all are true.
     bool any = (mode == Mode::May) != p.negated;
-    flag = reduceTile(b, loc,
-                      any ? vector::CombiningKind::OR
-                          : vector::CombiningKind::AND,
-                      flag);
     flag = reduceElements(
         b, loc, any ? vector::CombiningKind::OR : vector::CombiningKind::AND,
         flag);

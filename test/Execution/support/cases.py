@@ -35,6 +35,8 @@ class Case:
     scale: str = "default"  # "default", "attribute", "operand"
     lse: bool = True
     replay: bool = False  # again with 1 and 7 threads: the same bits
+    order: str = "auto"  # the order of the loops
+    parts: int = 4  # parts of the keys, for the order "split"
 
     @property
     def name(self):
@@ -43,7 +45,8 @@ class Case:
             f"/{text}" for text, on in (
                 (self.data, self.data != "normal"), (f"pad{self.pad}", self.pad),
                 (f"threads{self.threads}", self.threads != 2), ("static", self.static),
-                (f"scale-{self.scale}", self.scale != "default"), ("no-lse", not self.lse), ("replay", self.replay)) if on)
+                (f"scale-{self.scale}", self.scale != "default"), ("no-lse", not self.lse), ("replay", self.replay),
+                (self.order, self.order != "auto"), (f"parts{self.parts}", self.parts != 4)) if on)
         return (f"{self.variant}/{self.dtype}/b{self.b}h{self.hq}x{self.hkv}/"
                 f"{self.sq}x{self.sk}/d{self.d}x{dv}{extra}")
 
@@ -161,10 +164,25 @@ def edges():
         yield Case("causal_position", "bf16", sq=sq, sk=sk, d=64)
 
 
+def orders():
+    """Keys outside, and parts of the keys in parallel: the same nest, merged."""
+    for order in ("stream", "split"):
+        for variant in VARIANTS:
+            yield Case(variant, "f32", b=2, sq=300, sk=391, d=64, order=order)
+        yield Case("none", "bf16", hq=4, hkv=2, sq=100, sk=1000, d=96, dv=40, pad=5, order=order)
+        yield Case("causal_br", "f16", sq=1, sk=777, d=128, order=order, replay=True)
+        yield Case("bounds", "f32", sq=129, sk=64, d=32, order=order)
+        yield Case("nothing", "f32", sq=70, sk=260, d=64, order=order)
+        yield Case("none", "f32", sq=5, sk=0, d=64, order=order)
+        yield Case("none", "f64", sq=65, sk=130, d=40, order=order, data="low")
+    for parts in (1, 2, 13):
+        yield Case("causal", "f32", sq=300, sk=300, d=64, order="split", parts=parts)
+
+
 GROUPS = {
     "shapes": shapes, "head-dims": head_dims, "types": types, "heads": heads,
     "variants": variants, "more-variants": more_variants, "masked-rows": masked_rows,
-    "tails": tails, "edges": edges,
+    "tails": tails, "edges": edges, "orders": orders,
 }
 
 

@@ -93,6 +93,16 @@ def attention(shape, parts, q, k, v, scale, sink, captures, exact):
     return (output, lse) if exact else (round_to(dtype, output), lse)
 
 
+def baselines(shape, parts, q, k, v, scale, sink, captures):
+    """Baselines of (O, LSE). The error of one evaluation is luck where there are
+    few results: then the products of a score are summed in several orders."""
+    few = shape.b * shape.hq * shape.sq < 256
+    rng = np.random.default_rng(7)
+    orders = [np.arange(q.shape[-1])] + [rng.permutation(q.shape[-1]) for _ in range(15 if few else 0)]
+    return [attention(shape, parts, q[..., d], k[..., d], v, scale, sink, captures, exact=False)
+            for d in orders]
+
+
 def two_roundings(dtype, x):
     """Twice the largest error of adding 0.3 to a number as large as the largest
     result and taking it away again, in the result's own type. (Measured on the
@@ -101,7 +111,7 @@ def two_roundings(dtype, x):
     return 2 * ROUNDOFF[dtype] * 2.0 ** np.floor(np.log2(largest))
 
 
-def check(name, dtype, got, exact, baseline):
+def check(name, dtype, got, exact, baselines):
     """Problems of a result, as a list of sentences, and its figures."""
     if got.shape != exact.shape:
         return [f"{name}: expected shape {exact.shape}, got {got.shape}"], {}
@@ -127,7 +137,7 @@ def check(name, dtype, got, exact, baseline):
     wide = np.longdouble if dtype == "f64" else np.float64
     want = exact[finite].astype(wide)
     error = np.abs(got[finite].astype(wide) - want)
-    base = np.abs(baseline[finite].astype(wide) - want)
+    base = np.abs(np.stack([b[finite] for b in baselines]).astype(wide) - want)
     figures = {
         "max": float(error.max()), "base_max": float(base.max()),
         "mean": float(error.mean()), "base_mean": float(base.mean()),
@@ -139,7 +149,8 @@ def check(name, dtype, got, exact, baseline):
         problems.append(
             f"{name}: largest error {figures['max']:.3g} at {where}, expected at most "
             f"{figures['max_gate']:.3g} (baseline {figures['base_max']:.3g})")
-    if not figures["mean"] <= figures["mean_gate"]:
+    # The mean of a handful of errors is as much luck as their largest.
+    if error.size >= 16 and not figures["mean"] <= figures["mean_gate"]:
         problems.append(
             f"{name}: mean error {figures['mean']:.3g}, expected at most "
             f"{figures['mean_gate']:.3g} (baseline {figures['base_mean']:.3g})")

@@ -5,8 +5,8 @@ In a ```console block, a line that starts with "$ " is a command (a backslash at
 its end goes on in the next line), and what follows is what it prints, both
 streams together. A line of three dots stands for any lines, or none; dots within
 a line for any text. A value's name (%x) stands for any name, for the same one
-wherever it occurs again in what the command prints. Commands
-run in ROOT with BIN in front of PATH. Usage: run-console-blocks.py DOC ROOT BIN
+wherever it occurs again in what the command prints. Indentation does not count.
+Commands run in ROOT with BIN in front of PATH. Usage: run-console-blocks.py DOC ROOT BIN
 """
 import os
 import re
@@ -51,7 +51,7 @@ def matches(expected, actual):
             stack += [(line, at + 1, names)] if at < len(actual) else []
             stack.append((line + 1, at, names))
         elif at < len(actual):
-            found = match_line(expected[line].rstrip(), actual[at], names)
+            found = match_line(expected[line].strip(), actual[at].strip(), names)
             stack += [(line + 1, at + 1, found)] if found is not None else []
     return False
 

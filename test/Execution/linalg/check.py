@@ -91,7 +91,7 @@ def main():
             problems = [f"exit status {done.returncode}: {done.stderr.strip()[-1500:]}"]
         else:
             exact = compute(*(x.astype(np.float64) for x in inputs))
-            problems, _ = reference.check("result 0", "f32", np.load(output), exact, compute(*inputs))
+            problems, _ = reference.check("result 0", "f32", np.load(output), exact, [compute(*inputs)])
         for problem in problems:
             failed = True
             print(f"FAIL {entry} with lengths {n} and {m}: {problem}\n  {shlex.join(command)}")

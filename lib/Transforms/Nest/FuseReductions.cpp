@@ -466,6 +466,13 @@ void Cascade::cloneStatement(ImplicitLocOpBuilder &b, GenericOp op,
     mapping.map(op.getResult(0), clone.getResult(0));
   }
   auto clone = mapping.lookup(op.getResult(0)).getDefiningOp<GenericOp>();
+  // Blocks where the tensor is read along the dimension; the same tensor may
+  // also be read whole (as the query, where it is the key too).
+  for (OpOperand *input : op.getDpsInputOperands())
+    for (auto [stream, block] : llvm::zip(fold.getInputs(), fold.getBlocks()))
+      if (loop && stream == input->get() &&
+          op.getMatchingIndexingMap(input).isFunctionOfDim(*loop))
+        clone->setOperand(input->getOperandNumber(), block);
   // Sums that were taken out of the cascade count as one.
   for (OpOperand *input : op.getDpsInputOperands())
     if (factored.contains(input->get())) {
@@ -537,8 +544,6 @@ FoldOp Cascade::createFold(ImplicitLocOpBuilder &b,
   for (Value init : inits)
     body->addArgument(init.getType(), init.getLoc());
 
-  for (auto [input, argument] : llvm::zip(inputs, fold.getBlocks()))
-    mapping.map(input, argument);
   OpBuilder::InsertionGuard insertion(b);
   b.setInsertionPointToStart(body);
   // By the pivot's result: its value before this block, what readers subtract,

@@ -213,6 +213,8 @@ func.func @self_attention(%x: tensor<16x8xf32>) -> tensor<16x8xf32> {
   %oe = tensor.empty() : tensor<16x8xf32>
   %o0 = linalg.fill ins(%zero : f32) outs(%oe : tensor<16x8xf32>) -> tensor<16x8xf32>
   // CHECK: attn.fold %{{.*}} streams(%[[X]] : tensor<16x8xf32>) dims [0] carries(%{{.*}} : tensor<16x8xf32>)
+  // CHECK-NEXT: ^bb0(%{{.*}}: index, %[[B:.*]]: tensor<?x8xf32>,
+  // CHECK: linalg.generic {{.*}} ins(%[[X]], %[[B]] : tensor<16x8xf32>, tensor<?x8xf32>)
   // CHECK-NOT: attn.fold
   // CHECK: return
   %s = linalg.generic {indexing_maps = [affine_map<(i, j, d) -> (i, d)>, affine_map<(i, j, d) -> (j, d)>, affine_map<(i, j, d) -> (i, j)>],

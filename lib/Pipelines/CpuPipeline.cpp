@@ -3,8 +3,8 @@
 
 #include "mlir/Pass/PassManager.h" // conversion headers below rely on it
 
-#include "attn/Pipelines/Pipelines.h"
 #include "attn/Conversion/Passes.h"
+#include "attn/Pipelines/Pipelines.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"

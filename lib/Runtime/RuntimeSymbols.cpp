@@ -63,6 +63,8 @@ orc::SymbolMap attn::getRuntimeSymbols(orc::LLJIT &jit) {
   };
   add("attnRuntimeParallelFor", &attnRuntimeParallelFor);
   add("attnRuntimeCountTile", &attnRuntimeCountTile);
+  // On scalars the C interface of a function is the function.
+  add("_mlir_ciface_attnRuntimeCountTile", &attnRuntimeCountTile);
   add("memrefCopy", &memrefCopy);
   add("malloc", &std::malloc);
   add("aligned_alloc", &std::aligned_alloc);

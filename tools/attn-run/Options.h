@@ -36,7 +36,7 @@ llvm::Expected<Options> parseCommandLine(int argc, char **argv);
 /// The last entry for a position, or null.
 const std::string *
 findEntry(llvm::ArrayRef<std::pair<unsigned, std::string>> entries,
-     unsigned position);
+          unsigned position);
 
 } // namespace attn
 

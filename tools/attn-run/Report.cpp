@@ -67,10 +67,13 @@ void Report::printText(const Options &options) const {
                  double(inputBytes + outputBytes) / median() * 1e-9);
   }
   if (options.explain) {
-    if (tiles)
-      os << "tiles: " << tiles->masked + tiles->full << " visited, "
-         << tiles->masked << " with mask arithmetic, " << tiles->full
-         << " without\n";
+    if (tiles) {
+      os << "tiles: " << tiles->masked + tiles->full;
+      if (allTiles)
+        os << " of " << allTiles;
+      os << " visited, " << tiles->masked << " with mask arithmetic, "
+         << tiles->full << " without\n";
+    }
     os << format("memory: inputs %.1f MB, outputs %.1f MB, peak %.1f MB above "
                  "the baseline\n",
                  double(inputBytes) * 1e-6, double(outputBytes) * 1e-6,
@@ -114,6 +117,7 @@ void Report::printJson() const {
       json.attributeObject("tiles", [&] {
         json.attribute("masked", tiles->masked);
         json.attribute("full", tiles->full);
+        json.attribute("all", allTiles);
       });
     if (!checks.empty())
       json.attributeArray("check", [&] {

@@ -27,6 +27,8 @@ struct Report {
   /// the first run.
   uint64_t baselineRss = 0, peakRss = 0;
   std::optional<TileCounts> tiles;
+  /// What no mask would leave out, of attention ops; 0 where not known.
+  int64_t allTiles = 0;
   /// One per result, where they were checked.
   std::vector<Agreement> checks;
   std::vector<std::string> remarks;

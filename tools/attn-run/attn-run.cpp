@@ -18,6 +18,7 @@
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/SourceMgr.h"
 #include <chrono>
 
@@ -182,6 +183,7 @@ Error Session::compile() {
   if (options.parts)
     pipeline.parts = options.parts;
   attn::buildCpuPipeline(manager, pipeline);
+  report.allTiles = countAllTiles(entry, *rules, pipeline);
   if (failed(manager.run(*copy))) {
     if (diagnostics.failed)
       return alreadyReported();
@@ -198,6 +200,22 @@ Error Session::compile() {
   report.codegen = executable->getTimes();
   report.cpu = executable->getCpuName().str();
   return Error::success();
+}
+
+/// Tiles of all pairs of query and key, masked or not.
+static int64_t countAllTiles(FuncOp function, ShapeRules &rules,
+                             const PipelineOptions &pipeline) {
+  int64_t tiles = 0;
+  function.walk([&](ForwardOp op) {
+    std::optional<int64_t> batch = rules.getSize(op.getQuery(), 0),
+                           heads = rules.getSize(op.getQuery(), 1),
+                           rows = rules.getSize(op.getQuery(), 2),
+                           keys = rules.getSize(op.getKey(), 2);
+    if (batch && heads && rows && keys)
+      tiles += *batch * *heads * divideCeil(*rows, pipeline.rowTile) *
+               divideCeil(*keys, pipeline.streamTile);
+  });
+  return tiles;
 }
 
 /// 2 (D + Dv) operations for each pair of query and key.
@@ -319,6 +337,8 @@ Error Session::run() {
 
 int main(int argc, char **argv) {
   InitLLVM init(argc, argv);
+  // --mlir-print-ir-after and its like name passes.
+  registerPasses();
   Expected<Options> options = parseCommandLine(argc, argv);
   if (!options) {
     errs() << "error: " << toString(options.takeError()) << "\n";

@@ -22,7 +22,8 @@ MemRefType attn::boundaryMemRefType(RankedTensorType type) {
     return MemRefType::get({}, type.getElementType());
   SmallVector<int64_t> strides(rank, ShapedType::kDynamic);
   strides.back() = 1;
-  auto layout = StridedLayoutAttr::get(type.getContext(), ShapedType::kDynamic, strides);
+  auto layout =
+      StridedLayoutAttr::get(type.getContext(), ShapedType::kDynamic, strides);
   return MemRefType::get(type.getShape(), type.getElementType(), layout);
 }
 
@@ -41,9 +42,12 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
       return success();
     for (Type type : func.getResultTypes())
       if (!isa<RankedTensorType>(type))
-        return func.emitError("expected results that are all ranked tensors, got ") << type;
+        return func.emitError(
+                   "expected results that are all ranked tensors, got ")
+               << type;
     if (!SymbolTable::symbolKnownUseEmpty(func, getOperation()))
-      return func.emitError("expected a public function with results not to be called in its "
+      return func.emitError("expected a public function with results not to be "
+                            "called in its "
                             "module, got a use of '")
              << func.getName() << "'";
     if (!func.getBody().hasOneBlock())
@@ -52,8 +56,10 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
     Operation *end = func.getBody().front().getTerminator();
     OpBuilder b(end);
     for (Value result : end->getOperands()) {
-      MemRefType type = attn::boundaryMemRefType(cast<RankedTensorType>(result.getType()));
-      if (failed(func.insertArgument(func.getNumArguments(), type, {}, func.getLoc())))
+      MemRefType type =
+          attn::boundaryMemRefType(cast<RankedTensorType>(result.getType()));
+      if (failed(func.insertArgument(func.getNumArguments(), type, {},
+                                     func.getLoc())))
         return failure();
       auto copy = bufferization::MaterializeInDestinationOp::create(
           b, end->getLoc(), result, func.getArguments().back());
@@ -61,7 +67,8 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
       copy.setWritable(true);
     }
     end->setOperands({});
-    func.setFunctionType(FunctionType::get(func.getContext(), func.getArgumentTypes(), {}));
+    func.setFunctionType(
+        FunctionType::get(func.getContext(), func.getArgumentTypes(), {}));
     func.setAllResultAttrs(ArrayRef<DictionaryAttr>{});
     return success();
   }

@@ -26,9 +26,9 @@ using namespace mlir;
 namespace {
 /// The numbers of one element type.
 struct ExpTable {
-  double lowest;   // n - 1 is the least exponent here: the scale is zero
-  double highest;  // overflows to +inf
-  double shifter;  // 1.5 * 2^mantissa, and the bias of the exponent less one
+  double lowest;  // n - 1 is the least exponent here: the scale is zero
+  double highest; // overflows to +inf
+  double shifter; // 1.5 * 2^mantissa, and the bias of the exponent less one
   double ln2High, ln2Low;
   int mantissaBits;
   ArrayRef<double> coefficients; // constant term first
@@ -55,7 +55,13 @@ const double coefficients64[] = {1.0,
                                  2.7557623733578877e-06,
                                  2.763244168477436e-07,
                                  2.499419081233358e-08};
-const ExpTable table32 = {-87.4, 88.8, 12582912.0 + 126.0, 0.693359375, -2.12194440054690583e-4, 23, coefficients32};
+const ExpTable table32 = {-87.4,
+                          88.8,
+                          12582912.0 + 126.0,
+                          0.693359375,
+                          -2.12194440054690583e-4,
+                          23,
+                          coefficients32};
 const ExpTable table64 = {-708.5,
                           709.9,
                           6755399441055744.0 + 1022.0,
@@ -68,7 +74,8 @@ class ExpandExp : public OpRewritePattern<math::ExpOp> {
 public:
   using OpRewritePattern::OpRewritePattern;
 
-  LogicalResult matchAndRewrite(math::ExpOp op, PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(math::ExpOp op,
+                                PatternRewriter &rewriter) const override {
     Type type = op.getType(), element = getElementTypeOrSelf(type);
     ImplicitLocOpBuilder b(op.getLoc(), rewriter);
     auto like = [&](Type newElement) -> Type {
@@ -81,25 +88,30 @@ public:
     if (!element.isF32() && !element.isF64()) {
       if (element.getIntOrFloatBitWidth() >= 32)
         return rewriter.notifyMatchFailure(op, "expected at most 64 bits");
-      Value wide = arith::ExtFOp::create(b, like(b.getF32Type()), op.getOperand());
+      Value wide =
+          arith::ExtFOp::create(b, like(b.getF32Type()), op.getOperand());
       wide = math::ExpOp::create(b, wide);
       rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, type, wide);
       return success();
     }
-    rewriter.replaceOp(op, expand(b, op.getOperand(), element.isF32() ? table32 : table64));
+    rewriter.replaceOp(
+        op, expand(b, op.getOperand(), element.isF32() ? table32 : table64));
     return success();
   }
 
 private:
   static Value constant(ImplicitLocOpBuilder &b, Type type, TypedAttr scalar) {
     if (auto vector = dyn_cast<VectorType>(type))
-      return arith::ConstantOp::create(b, DenseElementsAttr::get(vector, Attribute(scalar)));
+      return arith::ConstantOp::create(
+          b, DenseElementsAttr::get(vector, Attribute(scalar)));
     return arith::ConstantOp::create(b, scalar);
   }
 
   static Value expand(ImplicitLocOpBuilder &b, Value x, const ExpTable &table) {
     Type type = x.getType(), element = getElementTypeOrSelf(type);
-    auto number = [&](double value) { return constant(b, type, b.getFloatAttr(element, value)); };
+    auto number = [&](double value) {
+      return constant(b, type, b.getFloatAttr(element, value));
+    };
     // Bounds that let NaN through, in the form of one machine instruction.
     auto bound = [&](Value limit, arith::CmpFPredicate beyond) {
       Value out = arith::CmpFOp::create(b, beyond, limit, x);
@@ -108,7 +120,8 @@ private:
     bound(number(table.lowest), arith::CmpFPredicate::OGT);
     bound(number(table.highest), arith::CmpFPredicate::OLT);
     Value shifter = number(table.shifter);
-    Value shifted = math::FmaOp::create(b, x, number(1.4426950408889634), shifter);
+    Value shifted =
+        math::FmaOp::create(b, x, number(1.4426950408889634), shifter);
     Value n = arith::SubFOp::create(b, shifted, shifter);
     Value r = math::FmaOp::create(b, n, number(-table.ln2High), x);
     r = math::FmaOp::create(b, n, number(-table.ln2Low), r);
@@ -119,7 +132,10 @@ private:
     if (auto vector = dyn_cast<VectorType>(type))
       integer = vector.clone(integer);
     Value bits = arith::BitcastOp::create(b, integer, shifted);
-    Value places = constant(b, integer, cast<TypedAttr>(b.getIntegerAttr(getElementTypeOrSelf(integer), table.mantissaBits)));
+    Value places =
+        constant(b, integer,
+                 cast<TypedAttr>(b.getIntegerAttr(getElementTypeOrSelf(integer),
+                                                  table.mantissaBits)));
     bits = arith::ShLIOp::create(b, bits, places);
     Value scale = arith::BitcastOp::create(b, type, bits);
     return arith::MulFOp::create(b, p, scale);
@@ -131,8 +147,10 @@ struct ExpandMath : attn::impl::AttnExpandMathBase<ExpandMath> {
     RewritePatternSet patterns(&getContext());
     patterns.add<ExpandExp>(&getContext());
     auto isOther = [](StringRef name) {
-      return name != math::ExpOp::getOperationName() && name != math::SqrtOp::getOperationName() &&
-             name != math::FmaOp::getOperationName() && name != math::FloorOp::getOperationName() &&
+      return name != math::ExpOp::getOperationName() &&
+             name != math::SqrtOp::getOperationName() &&
+             name != math::FmaOp::getOperationName() &&
+             name != math::FloorOp::getOperationName() &&
              name != math::CeilOp::getOperationName();
     };
     populateMathF32ExpansionPatterns(patterns, isOther);

@@ -80,7 +80,8 @@ LogicalResult DimClasses::build(Operation *root) {
       llvm::sort(classes);
       if (std::adjacent_find(classes.begin(), classes.end()) == classes.end())
         continue;
-      op->emitOpError("expected the dimensions of a vector to be independent, got ")
+      op->emitOpError(
+          "expected the dimensions of a vector to be independent, got ")
           << result.getType() << " with two dimensions tied to each other";
       return WalkResult::interrupt();
     }
@@ -103,7 +104,9 @@ LogicalResult DimClasses::checkTypes(Operation *op) {
     for (Block &block : region)
       for (Type type : block.getArgumentTypes())
         if (isa<VectorType>(type) && !isa<scf::ForOp>(op))
-          return op->emitOpError("expected no vector among block arguments, got ") << type;
+          return op->emitOpError(
+                     "expected no vector among block arguments, got ")
+                 << type;
   return success();
 }
 
@@ -124,8 +127,9 @@ void DimClasses::tieControlFlow(Operation *op) {
   auto branch = cast<scf::IfOp>(op);
   for (Region &region : branch->getRegions())
     if (!region.empty())
-      for (auto [result, yield] : llvm::zip_equal(
-               branch.getResults(), region.front().getTerminator()->getOperands()))
+      for (auto [result, yield] :
+           llvm::zip_equal(branch.getResults(),
+                           region.front().getTerminator()->getOperands()))
         if (tileType(result))
           uniteAll(result, yield);
 }
@@ -144,7 +148,8 @@ LogicalResult DimClasses::tie(Operation *op) {
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     nodes(constant);
     if (!isa<SplatElementsAttr>(constant.getValue()))
-      return op->emitOpError("expected a splat constant, got ") << constant.getValue();
+      return op->emitOpError("expected a splat constant, got ")
+             << constant.getValue();
     return success();
   }
   if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1) {
@@ -160,7 +165,9 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
   if (auto broadcast = dyn_cast<vector::BroadcastOp>(op)) {
     nodes(broadcast);
     auto source = dyn_cast<VectorType>(broadcast.getSourceType());
-    int64_t lead = source ? broadcast.getResultVectorType().getRank() - source.getRank() : 0;
+    int64_t lead =
+        source ? broadcast.getResultVectorType().getRank() - source.getRank()
+               : 0;
     for (int64_t dim = 0; source && dim < source.getRank(); ++dim)
       unite(broadcast.getSource(), dim, broadcast, lead + dim);
     return success();
@@ -178,15 +185,18 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
           result.push_back(dim);
       return result;
     };
-    SmallVector<unsigned> from = significant(cast.getSource()), to = significant(cast.getResult());
+    SmallVector<unsigned> from = significant(cast.getSource()),
+                          to = significant(cast.getResult());
     auto sizes = [](Value value) {
       SmallVector<int64_t> shape(tileType(value).getShape());
       llvm::erase(shape, 1);
       return shape;
     };
     if (sizes(cast.getSource()) != sizes(cast.getResult()))
-      return op->emitOpError("expected a cast that adds or removes unit dimensions, got ")
-             << cast.getSource().getType() << " to " << cast.getResult().getType();
+      return op->emitOpError(
+                 "expected a cast that adds or removes unit dimensions, got ")
+             << cast.getSource().getType() << " to "
+             << cast.getResult().getType();
     for (auto [a, b] : llvm::zip_equal(from, to))
       unite(cast.getSource(), a, cast.getResult(), b);
     return success();
@@ -194,7 +204,8 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
   if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
     nodes(reduction.getSource());
     unsigned kept = 0;
-    for (int64_t dim = 0; dim < reduction.getSourceVectorType().getRank(); ++dim) {
+    for (int64_t dim = 0; dim < reduction.getSourceVectorType().getRank();
+         ++dim) {
       if (reduction.isReducedDim(dim))
         continue;
       unite(reduction.getSource(), dim, reduction.getAcc(), kept);
@@ -207,7 +218,8 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
     for (Type type : {getElementTypeOrSelf(contract.getRhsType()),
                       getElementTypeOrSelf(contract.getAccType())})
       if (type != left)
-        return op->emitOpError("expected operands and accumulator of one element type, got ")
+        return op->emitOpError("expected operands and accumulator of one "
+                               "element type, got ")
                << left << " and " << type;
     SmallVector<AffineMap> maps = contract.getIndexingMapsArray();
     Value values[] = {contract.getLhs(), contract.getRhs(), contract.getAcc(),
@@ -215,7 +227,8 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
     maps.push_back(maps.back());
     DenseMap<int, std::pair<Value, unsigned>> first;
     for (auto [value, map] : llvm::zip_equal(values, maps))
-      for (unsigned dim = 0; tileType(value) && dim < map.getNumResults(); ++dim) {
+      for (unsigned dim = 0; tileType(value) && dim < map.getNumResults();
+           ++dim) {
         auto [it, isNew] = first.try_emplace(memoryDim(map, dim), value, dim);
         if (isNew)
           nodes(value);
@@ -226,19 +239,24 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
   }
   if (auto gather = dyn_cast<vector::GatherOp>(op)) {
     if (!isa<MemRefType>(gather.getBase().getType()))
-      return op->emitOpError("expected a memref to gather from, got ") << gather.getBase().getType();
-    for (Value operand : {gather.getIndices(), gather.getMask(), gather.getPassThru()})
+      return op->emitOpError("expected a memref to gather from, got ")
+             << gather.getBase().getType();
+    for (Value operand :
+         {gather.getIndices(), gather.getMask(), gather.getPassThru()})
       uniteAll(operand, gather.getResult());
     return success();
   }
   if (auto transfer = dyn_cast<VectorTransferOpInterface>(op)) {
     nodes(transfer.getVector());
     if (!isa<MemRefType>(transfer.getShapedType()))
-      return op->emitOpError("expected a transfer from or to a memref, got ") << transfer.getShapedType();
+      return op->emitOpError("expected a transfer from or to a memref, got ")
+             << transfer.getShapedType();
     if (transfer.getMask())
-      return op->emitOpError("expected a transfer without mask, got ") << transfer.getMask().getType();
+      return op->emitOpError("expected a transfer without mask, got ")
+             << transfer.getMask().getType();
     if (isa<VectorType>(transfer.getShapedType().getElementType()))
-      return op->emitOpError("expected scalar elements in memory, got ") << transfer.getShapedType();
+      return op->emitOpError("expected scalar elements in memory, got ")
+             << transfer.getShapedType();
     return success();
   }
   if (auto reduction = dyn_cast<vector::ReductionOp>(op)) {
@@ -248,7 +266,8 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
   if (auto extract = dyn_cast<vector::ExtractOp>(op)) {
     nodes(extract.getSource());
     if (isa<VectorType>(extract.getType()))
-      return op->emitOpError("expected the extraction of one element, got ") << extract.getType();
+      return op->emitOpError("expected the extraction of one element, got ")
+             << extract.getType();
     return success();
   }
   if (isa<vector::StepOp, vector::CreateMaskOp>(op)) {
@@ -285,19 +304,22 @@ void DimClasses::score(Operation *op) {
   AffineMap map = transfer.getPermutationMap();
   SmallVector<int> classes = dims(transfer.getVector());
   for (unsigned dim = 0; dim < map.getNumResults(); ++dim)
-    if (memoryDim(map, dim) == transfer.getShapedType().getRank() - 1 && classes[dim] >= 0)
+    if (memoryDim(map, dim) == transfer.getShapedType().getRank() - 1 &&
+        classes[dim] >= 0)
       ++contiguous[classes[dim]];
 }
 
 int64_t DimClasses::scoreOf(int cls) {
   int64_t memory = contiguous.lookup(cls);
-  return reduced.lookup(cls) ? memory : memory + 1000 * int64_t(kept.lookup(cls));
+  return reduced.lookup(cls) ? memory
+                             : memory + 1000 * int64_t(kept.lookup(cls));
 }
 
 int DimClasses::lane(ArrayRef<int> classes) {
   int best = -1;
   for (int cls : classes)
-    if (best < 0 || std::make_pair(scoreOf(cls), cls) >= std::make_pair(scoreOf(best), best))
+    if (best < 0 || std::make_pair(scoreOf(cls), cls) >=
+                        std::make_pair(scoreOf(best), best))
       best = cls;
   return best;
 }

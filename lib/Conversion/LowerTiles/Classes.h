@@ -9,8 +9,8 @@
 #ifndef ATTN_LIB_CONVERSION_LOWERTILES_CLASSES_H
 #define ATTN_LIB_CONVERSION_LOWERTILES_CLASSES_H
 
-#include "mlir/IR/Operation.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Operation.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/IR/Value.h"
 #include "llvm/ADT/DenseMap.h"

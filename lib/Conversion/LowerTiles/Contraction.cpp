@@ -26,8 +26,10 @@ Kernel attn::tiles::matchKernel(DimClasses &classes, vector::ContractionOp op) {
   kernel.laneClass = classes.lane(domain);
   if (kernel.laneClass < 0 || domain.size() > 2)
     return none;
-  bool inLhs = llvm::is_contained(classes.domain(op.getLhs()), kernel.laneClass);
-  bool inRhs = llvm::is_contained(classes.domain(op.getRhs()), kernel.laneClass);
+  bool inLhs =
+      llvm::is_contained(classes.domain(op.getLhs()), kernel.laneClass);
+  bool inRhs =
+      llvm::is_contained(classes.domain(op.getRhs()), kernel.laneClass);
   if (inLhs == inRhs)
     return none;
   kernel.lanes = inLhs ? op.getLhs() : op.getRhs();
@@ -53,7 +55,8 @@ Kernel attn::tiles::matchKernel(DimClasses &classes, vector::ContractionOp op) {
   return kernel;
 }
 
-vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes, const Kernel &kernel) {
+vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes,
+                                                    const Kernel &kernel) {
   Value value = kernel.rows;
   while (auto transpose = value.getDefiningOp<vector::TransposeOp>())
     value = transpose.getVector();
@@ -78,12 +81,14 @@ struct RowSource {
 class KernelEmitter {
 public:
   KernelEmitter(Context &context, Group &group, AllocateFn allocate)
-      : context(context), group(group), kernel(group.kernel), allocate(allocate) {}
+      : context(context), group(group), kernel(group.kernel),
+        allocate(allocate) {}
 
   void run() {
     RowSource rows = rowSource();
     Nest nest(context, group.position);
-    Type element = cast<VectorType>(kernel.op.getResult().getType()).getElementType();
+    Type element =
+        cast<VectorType>(kernel.op.getResult().getType()).getElementType();
     int64_t width = laneCountFor(element, context.vectorBits);
     int64_t extent = context.classes.extent(kernel.laneClass);
     auto [vectors, block] = blocking(extent, width);
@@ -91,7 +96,8 @@ public:
       bool loop = run.count > 1;
       Value base = nest.constant(run.begin);
       if (loop)
-        base = nest.open(-1, 0, run.count * run.vectors * run.width, run.vectors * run.width)
+        base = nest.open(-1, 0, run.count * run.vectors * run.width,
+                         run.vectors * run.width)
                    .getInductionVar();
       SmallVector<Value> lanes;
       for (int64_t k = 0; k < run.vectors; ++k) {
@@ -113,16 +119,44 @@ private:
                                         std::max<int64_t>(extent / width, 1));
     int64_t most = (context.vectorRegisters - 1 - vectors) / vectors;
     most = std::min<int64_t>(most, 12);
-    int64_t rows = kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
+    int64_t rows =
+        kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
     // A divisor of the rows needs no second kernel for what is left.
-    for (int64_t block = most; block >= std::max<int64_t>(most * 2 / 3, 1); --block)
+    for (int64_t block = most; block >= std::max<int64_t>(most * 2 / 3, 1);
+         --block)
       if (rows % block == 0)
         return {vectors, block};
     return {vectors, most};
   }
 
-  /// The rows operand in memory, where a tile lies inside its memref; copied to
-  /// scratch with its padding, where it does not.
+  /// Whether the rows of a tile lie one after another, or null where they are
+  /// known to. Rows far apart fall into few sets of the cache and are better
+  /// copied.
+  Value isDense(OpBuilder &b, Location loc, Value memref,
+                ArrayRef<int64_t> shape, ArrayRef<int> layout) {
+    auto type = cast<MemRefType>(memref.getType());
+    int64_t inner = type.getRank() - 1;
+    SmallVector<int64_t> strides = type.getStridesAndOffset().first;
+    Value all;
+    for (int64_t dim = 0; dim < inner; ++dim) {
+      if (layout[dim] < 0 || layout[inner] < 0 || strides[dim] == shape[inner])
+        continue;
+      Value stride;
+      if (strides[dim] == ShapedType::kDynamic)
+        stride = memref::ExtractStridedMetadataOp::create(b, loc, memref)
+                     .getStrides()[dim];
+      else
+        stride = arith::ConstantIndexOp::create(b, loc, strides[dim]);
+      Value length = arith::ConstantIndexOp::create(b, loc, shape[inner]);
+      Value term = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                                         stride, length);
+      all = all ? arith::AndIOp::create(b, loc, all, term).getResult() : term;
+    }
+    return all;
+  }
+
+  /// The rows operand in memory, where a tile lies inside its memref and its
+  /// rows are adjacent; copied to scratch with its padding, where not.
   RowSource rowSource() {
     auto stored = context.buffers.find(kernel.rows);
     if (stored != context.buffers.end())
@@ -144,12 +178,19 @@ private:
       if (transfer.isDimInBounds(dim))
         continue;
       Value size = memref::DimOp::create(b, loc, read.getBase(), where);
-      Value last = arith::AddIOp::create(b, loc, read.getIndices()[where],
-                                         arith::ConstantIndexOp::create(b, loc, shape[where]));
-      Value term = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, last, size);
-      inside = inside ? arith::AndIOp::create(b, loc, inside, term).getResult() : term;
+      Value last = arith::AddIOp::create(
+          b, loc, read.getIndices()[where],
+          arith::ConstantIndexOp::create(b, loc, shape[where]));
+      Value term =
+          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, last, size);
+      inside = inside ? arith::AndIOp::create(b, loc, inside, term).getResult()
+                      : term;
     }
-    SmallVector<OpFoldResult> offsets(read.getIndices().begin(), read.getIndices().end());
+    if (Value dense = isDense(b, loc, read.getBase(), shape, layout))
+      inside = inside ? arith::AndIOp::create(b, loc, inside, dense).getResult()
+                      : dense;
+    SmallVector<OpFoldResult> offsets(read.getIndices().begin(),
+                                      read.getIndices().end());
     SmallVector<OpFoldResult> sizes, strides(shape.size(), b.getIndexAttr(1));
     SmallVector<int64_t> reducedShape;
     for (auto [size, cls] : llvm::zip_equal(shape, layout)) {
@@ -158,11 +199,11 @@ private:
         reducedShape.push_back(size);
     }
     llvm::erase(layout, -1);
-    auto viewType = memref::SubViewOp::inferRankReducedResultType(reducedShape, type, offsets,
-                                                                  sizes, strides);
+    auto viewType = memref::SubViewOp::inferRankReducedResultType(
+        reducedShape, type, offsets, sizes, strides);
     auto makeView = [&]() -> Value {
-      return memref::SubViewOp::create(b, loc, cast<MemRefType>(viewType), read.getBase(), offsets,
-                                       sizes, strides);
+      return memref::SubViewOp::create(b, loc, cast<MemRefType>(viewType),
+                                       read.getBase(), offsets, sizes, strides);
     };
     if (!inside)
       return {makeView(), layout};
@@ -170,10 +211,12 @@ private:
     SmallVector<int64_t> anyStrides(reducedShape.size(), ShapedType::kDynamic);
     if (cast<MemRefType>(viewType).isLastDimUnitStride())
       anyStrides.back() = 1;
-    auto common = MemRefType::get(
-        reducedShape, type.getElementType(),
-        StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic, anyStrides));
-    auto choice = scf::IfOp::create(b, loc, TypeRange{common}, inside, /*withElseRegion=*/true);
+    auto common =
+        MemRefType::get(reducedShape, type.getElementType(),
+                        StridedLayoutAttr::get(
+                            b.getContext(), ShapedType::kDynamic, anyStrides));
+    auto choice = scf::IfOp::create(b, loc, TypeRange{common}, inside,
+                                    /*withElseRegion=*/true);
     b.setInsertionPointToStart(choice.thenBlock());
     scf::YieldOp::create(b, loc, castTo(b, loc, makeView(), common));
     b.setInsertionPointToStart(choice.elseBlock());
@@ -184,11 +227,13 @@ private:
   }
 
   Value castTo(OpBuilder &b, Location loc, Value memref, MemRefType type) {
-    return memref.getType() == type ? memref
-                                    : memref::CastOp::create(b, loc, type, memref).getResult();
+    return memref.getType() == type
+               ? memref
+               : memref::CastOp::create(b, loc, type, memref).getResult();
   }
 
-  void fill(const Buffer &copy, vector::TransferReadOp read, Operation *position) {
+  void fill(const Buffer &copy, vector::TransferReadOp read,
+            Operation *position) {
     Group group;
     group.position = position;
     group.domain = context.classes.domain(read.getResult());
@@ -198,9 +243,10 @@ private:
     emitLoops(context, group);
   }
 
-  void rowBlocks(Nest &nest, const RowSource &rows, ArrayRef<Value> lanes, int64_t width,
-                 int64_t block) {
-    int64_t extent = kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
+  void rowBlocks(Nest &nest, const RowSource &rows, ArrayRef<Value> lanes,
+                 int64_t width, int64_t block) {
+    int64_t extent =
+        kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
     int64_t whole = extent / block * block;
     if (whole > block) {
       Value base = nest.open(-1, 0, whole, block).getInductionVar();
@@ -210,11 +256,12 @@ private:
       registerBlock(nest, rows, lanes, width, nest.constant(0), block);
     }
     if (whole < extent)
-      registerBlock(nest, rows, lanes, width, nest.constant(whole), extent - whole);
+      registerBlock(nest, rows, lanes, width, nest.constant(whole),
+                    extent - whole);
   }
 
-  void registerBlock(Nest &nest, const RowSource &rows, ArrayRef<Value> lanes, int64_t width,
-                     Value rowBase, int64_t rowCount) {
+  void registerBlock(Nest &nest, const RowSource &rows, ArrayRef<Value> lanes,
+                     int64_t width, Value rowBase, int64_t rowCount) {
     SmallVector<Value> rowIndices, accs;
     for (int64_t row = 0; row < rowCount; ++row) {
       nest.builder();
@@ -242,10 +289,11 @@ private:
         SmallVector<Value> at;
         for (int cls : rows.layout)
           at.push_back(cls == kernel.rowClass ? index : nest.indexOf(cls));
-        Value scalar = nest.splat(memref::LoadOp::create(b, nest.loc, rows.memref, at));
+        Value scalar =
+            nest.splat(memref::LoadOp::create(b, nest.loc, rows.memref, at));
         for (auto [k, vector] : llvm::enumerate(vectors))
-          next.push_back(vector::FMAOp::create(b, nest.loc, scalar, vector,
-                                               carried[row * lanes.size() + k]));
+          next.push_back(vector::FMAOp::create(
+              b, nest.loc, scalar, vector, carried[row * lanes.size() + k]));
       }
       return next;
     };

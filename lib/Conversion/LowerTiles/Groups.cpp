@@ -27,7 +27,8 @@ SmallVector<Value> attn::tiles::outerOperands(const Sink &sink) {
   return {};
 }
 
-SmallVector<int> attn::tiles::reducedClasses(DimClasses &classes, const Sink &sink) {
+SmallVector<int> attn::tiles::reducedClasses(DimClasses &classes,
+                                             const Sink &sink) {
   SmallVector<int> result;
   if (sink.kind != Sink::Reduce)
     return result;
@@ -44,7 +45,8 @@ int64_t attn::tiles::laneCountFor(Type type, int64_t bits) {
   return bits / std::max(size, 32u);
 }
 
-SmallVector<LaneRun> attn::tiles::laneRuns(int64_t extent, int64_t width, int64_t vectors) {
+SmallVector<LaneRun> attn::tiles::laneRuns(int64_t extent, int64_t width,
+                                           int64_t vectors) {
   SmallVector<LaneRun> runs;
   int64_t step = width * vectors, begin = extent / step * step;
   if (begin > 0)
@@ -81,10 +83,12 @@ TypedAttr neutral(vector::CombiningKind kind, Type type) {
       return b.getFloatAttr(type, APFloat::getInf(semantics));
     case CombiningKind::MAXNUMF:
     case CombiningKind::MAXIMUMF:
-      return b.getFloatAttr(type, APFloat::getInf(semantics, /*Negative=*/true));
+      return b.getFloatAttr(type,
+                            APFloat::getInf(semantics, /*Negative=*/true));
     default:
       // -0.0, so that a sum of -0.0 stays what it is.
-      return b.getFloatAttr(type, APFloat::getZero(semantics, /*Negative=*/true));
+      return b.getFloatAttr(type,
+                            APFloat::getZero(semantics, /*Negative=*/true));
     }
   }
   unsigned bits = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
@@ -105,7 +109,8 @@ TypedAttr neutral(vector::CombiningKind kind, Type type) {
 
 /// One step of a reduction. A running maxnumf or minnumf never holds NaN, so
 /// one comparison keeps it; that is the x86 instruction.
-Value combine(OpBuilder &b, Location loc, vector::CombiningKind kind, Value value, Value acc) {
+Value combine(OpBuilder &b, Location loc, vector::CombiningKind kind,
+              Value value, Value acc) {
   using vector::CombiningKind;
   if (kind == CombiningKind::MAXNUMF || kind == CombiningKind::MINNUMF) {
     auto predicate = kind == CombiningKind::MAXNUMF ? arith::CmpFPredicate::OGT
@@ -127,10 +132,12 @@ public:
           reduced.push_back(cls);
     for (int cls : group.domain)
       if (cls != lane)
-        (llvm::is_contained(reduced, cls) ? innerRows : outerRows).push_back(cls);
+        (llvm::is_contained(reduced, cls) ? innerRows : outerRows)
+            .push_back(cls);
     for (const Sink &sink : group.sinks)
       for (Value operand : innerOperands(sink)) {
-        int64_t count = laneCountFor(getElementTypeOrSelf(operand.getType()), context.vectorBits);
+        int64_t count = laneCountFor(getElementTypeOrSelf(operand.getType()),
+                                     context.vectorBits);
         // i1 and index values follow the width of the data they select.
         bool isData = isa<FloatType>(getElementTypeOrSelf(operand.getType()));
         if (isData || !haveWidth)
@@ -180,7 +187,8 @@ private:
   }
 
   /// The body of the innermost loop: one point per slot.
-  SmallVector<Value> step(ArrayRef<std::pair<Value, int64_t>> slots, ValueRange accs) {
+  SmallVector<Value> step(ArrayRef<std::pair<Value, int64_t>> slots,
+                          ValueRange accs) {
     SmallVector<SmallVector<Value>> values;
     SmallVector<Value> next;
     for (auto [base, slotWidth] : slots) {
@@ -195,16 +203,20 @@ private:
       storeAll(slotValues);
       for (auto [sink, value] : llvm::zip_equal(group.sinks, slotValues))
         if (sink.kind == Sink::Reduce)
-          next.push_back(combine(nest.builder(), nest.loc, kindOf(sink), value, accs[acc++]));
+          next.push_back(combine(nest.builder(), nest.loc, kindOf(sink), value,
+                                 accs[acc++]));
     }
     return next;
   }
 
   /// Makes a slot the current point without rebinding the level of its base.
-  void select(Value base, int64_t slotWidth) { nest.selectLanes(lane, base, slotWidth); }
+  void select(Value base, int64_t slotWidth) {
+    nest.selectLanes(lane, base, slotWidth);
+  }
 
   /// Slots of a run inside its loop: base index and width of each vector.
-  SmallVector<std::pair<Value, int64_t>> slotsOf(const LaneRun &run, Value base) {
+  SmallVector<std::pair<Value, int64_t>> slotsOf(const LaneRun &run,
+                                                 Value base) {
     SmallVector<std::pair<Value, int64_t>> slots;
     for (int64_t k = 0; k < run.vectors; ++k) {
       nest.builder();
@@ -233,46 +245,59 @@ private:
         return value;
       // A NaN here would stay; maxnumf takes the other operand instead.
       OpBuilder &b = nest.builder();
-      Value none = nest.splat(arith::ConstantOp::create(b, nest.loc, neutral(kindOf(sink), element)));
+      Value none = nest.splat(arith::ConstantOp::create(
+          b, nest.loc, neutral(kindOf(sink), element)));
       return vector::makeArithReduction(b, nest.loc, kindOf(sink), value, none);
     }
-    return nest.splat(arith::ConstantOp::create(nest.builder(), nest.loc, neutral(kindOf(sink), element)));
+    return nest.splat(arith::ConstantOp::create(
+        nest.builder(), nest.loc, neutral(kindOf(sink), element)));
   }
 
   bool isFloatSum(const Sink &sink) {
-    return sink.kind == Sink::Reduce && kindOf(sink) == vector::CombiningKind::ADD &&
+    return sink.kind == Sink::Reduce &&
+           kindOf(sink) == vector::CombiningKind::ADD &&
            isa<FloatType>(getElementTypeOrSelf(sink.value.getType()));
   }
 
   /// The loops over the reduced rows. Sums of many terms are taken in short
   /// blocks: the error of a running sum grows with its length (Higham, Accuracy
   /// and Stability of Numerical Algorithms, section 4.2).
-  SmallVector<Value> reduceRows(ArrayRef<std::pair<Value, int64_t>> slots, ValueRange inits) {
+  SmallVector<Value> reduceRows(ArrayRef<std::pair<Value, int64_t>> slots,
+                                ValueRange inits) {
     constexpr int64_t block = 16;
-    int64_t extent = innerRows.size() == 1 ? context.classes.extent(innerRows.front()) : 0;
+    int64_t extent =
+        innerRows.size() == 1 ? context.classes.extent(innerRows.front()) : 0;
     SmallVector<const Sink *> reductions;
     for (const Sink &sink : group.sinks)
       if (sink.kind == Sink::Reduce)
         reductions.push_back(&sink);
     if (extent < 2 * block || extent % block != 0 ||
-        llvm::none_of(reductions, [&](const Sink *sink) { return isFloatSum(*sink); }))
-      return nest.loops(innerRows, inits, [&](ValueRange carried) { return step(slots, carried); });
-    auto isSum = [&](unsigned acc) { return isFloatSum(*reductions[acc % reductions.size()]); };
+        llvm::none_of(reductions,
+                      [&](const Sink *sink) { return isFloatSum(*sink); }))
+      return nest.loops(innerRows, inits, [&](ValueRange carried) {
+        return step(slots, carried);
+      });
+    auto isSum = [&](unsigned acc) {
+      return isFloatSum(*reductions[acc % reductions.size()]);
+    };
     scf::ForOp outer = nest.open(-1, 0, extent, block, inits);
     SmallVector<Value> totals(outer.getRegionIterArgs());
     SmallVector<Value> starts(totals);
     for (unsigned acc = 0; acc < starts.size(); ++acc)
       if (isSum(acc))
-        starts[acc] = arith::ConstantOp::create(nest.builder(), nest.loc,
-                                                nest.builder().getZeroAttr(totals[acc].getType()));
+        starts[acc] = arith::ConstantOp::create(
+            nest.builder(), nest.loc,
+            nest.builder().getZeroAttr(totals[acc].getType()));
     scf::ForOp inner = nest.open(-1, 0, block, 1, starts);
     nest.builder();
-    nest.bind(innerRows.front(), nest.add(outer.getInductionVar(), inner.getInductionVar()));
+    nest.bind(innerRows.front(),
+              nest.add(outer.getInductionVar(), inner.getInductionVar()));
     nest.close(step(slots, SmallVector<Value>(inner.getRegionIterArgs())));
     SmallVector<Value> next(inner.getResults());
     for (unsigned acc = 0; acc < next.size(); ++acc)
       if (isSum(acc))
-        next[acc] = combine(nest.builder(), nest.loc, vector::CombiningKind::ADD, next[acc], totals[acc]);
+        next[acc] = combine(nest.builder(), nest.loc,
+                            vector::CombiningKind::ADD, next[acc], totals[acc]);
     nest.close(next);
     return SmallVector<Value>(outer.getResults());
   }
@@ -286,7 +311,8 @@ private:
       bool loop = lane >= 0 && run.count > 1;
       Value base = nest.constant(run.begin);
       if (loop)
-        base = nest.open(-1, 0, run.count * run.vectors * run.width, run.vectors * run.width)
+        base = nest.open(-1, 0, run.count * run.vectors * run.width,
+                         run.vectors * run.width)
                    .getInductionVar();
       SmallVector<std::pair<Value, int64_t>> slots{{base, 1}};
       if (lane >= 0)
@@ -318,7 +344,8 @@ private:
 
   /// The lanes are reduced too: vector accumulators, folded once at the end.
   void reduceAcrossLanes() {
-    SmallVector<LaneRun> runs = laneRuns(context.classes.extent(lane), width, 4);
+    SmallVector<LaneRun> runs =
+        laneRuns(context.classes.extent(lane), width, 4);
     nest.loops(outerRows, {}, [&](ValueRange) -> SmallVector<Value> {
       SmallVector<Value> inits;
       for (const LaneRun &run : runs)
@@ -326,25 +353,31 @@ private:
           for (const Sink &sink : group.sinks)
             if (sink.kind == Sink::Reduce)
               inits.push_back(neutralVector(sink, run.width));
-      SmallVector<Value> accs = nest.loops(innerRows, inits, [&](ValueRange carried) {
-        SmallVector<Value> next;
-        unsigned perSlot = llvm::count_if(
-            group.sinks, [](const Sink &sink) { return sink.kind == Sink::Reduce; });
-        for (const LaneRun &run : runs) {
-          ValueRange mine = carried.slice(next.size(), run.vectors * perSlot);
-          llvm::append_range(next, runOnce(run, mine));
-        }
-        return next;
-      });
+      SmallVector<Value> accs =
+          nest.loops(innerRows, inits, [&](ValueRange carried) {
+            SmallVector<Value> next;
+            unsigned perSlot =
+                llvm::count_if(group.sinks, [](const Sink &sink) {
+                  return sink.kind == Sink::Reduce;
+                });
+            for (const LaneRun &run : runs) {
+              ValueRange mine =
+                  carried.slice(next.size(), run.vectors * perSlot);
+              llvm::append_range(next, runOnce(run, mine));
+            }
+            return next;
+          });
       fold(accs);
       return {};
     });
   }
 
   Value neutralVector(const Sink &sink, int64_t slotWidth) {
-    auto scalar = neutral(kindOf(sink), getElementTypeOrSelf(sink.value.getType()));
+    auto scalar =
+        neutral(kindOf(sink), getElementTypeOrSelf(sink.value.getType()));
     auto type = VectorType::get({slotWidth}, scalar.getType());
-    return arith::ConstantOp::create(nest.builder(), nest.loc, DenseElementsAttr::get(type, scalar));
+    return arith::ConstantOp::create(nest.builder(), nest.loc,
+                                     DenseElementsAttr::get(type, scalar));
   }
 
   SmallVector<Value> runOnce(const LaneRun &run, ValueRange carried) {
@@ -352,8 +385,9 @@ private:
       return step(slotsOf(run, nest.constant(run.begin)), carried);
     scf::ForOp loop = nest.open(-1, 0, run.count * run.vectors * run.width,
                                 run.vectors * run.width, carried);
-    SmallVector<Value> next = step(slotsOf(run, loop.getInductionVar()),
-                                   SmallVector<Value>(loop.getRegionIterArgs()));
+    SmallVector<Value> next =
+        step(slotsOf(run, loop.getInductionVar()),
+             SmallVector<Value>(loop.getRegionIterArgs()));
     nest.close(next);
     return SmallVector<Value>(loop.getResults());
   }
@@ -380,10 +414,14 @@ private:
         auto flags = arith::FastMathFlags::none;
         if (isa<FloatType>(cast<VectorType>(type).getElementType()))
           flags = arith::FastMathFlags::reassoc;
-        if (kind == vector::CombiningKind::MAXNUMF || kind == vector::CombiningKind::MINNUMF)
+        if (kind == vector::CombiningKind::MAXNUMF ||
+            kind == vector::CombiningKind::MINNUMF)
           flags = flags | arith::FastMathFlags::nnan; // see combine
-        Value part = vector::ReductionOp::create(b, nest.loc, kind, vector, flags);
-        total = total ? vector::makeArithReduction(b, nest.loc, kind, part, total) : part;
+        Value part =
+            vector::ReductionOp::create(b, nest.loc, kind, vector, flags);
+        total = total
+                    ? vector::makeArithReduction(b, nest.loc, kind, part, total)
+                    : part;
       }
       finish(*sink, total);
     }
@@ -406,7 +444,8 @@ void attn::tiles::emitLoops(Context &context, Group &group) {
     auto extract = cast<vector::ExtractOp>(sink.op);
     Nest nest(context, group.position);
     SmallVector<int> classes = context.classes.dims(extract.getSource());
-    for (auto [cls, position] : llvm::zip_equal(classes, extract.getMixedPosition())) {
+    for (auto [cls, position] :
+         llvm::zip_equal(classes, extract.getMixedPosition())) {
       auto fixed = getConstantIntValue(position);
       Value index = fixed ? nest.constant(*fixed) : cast<Value>(position);
       if (cls >= 0)

@@ -14,7 +14,8 @@ namespace attn::tiles {
 /// What a nest leaves behind.
 struct Sink {
   enum Kind { Store, Reduce, Write, Extract } kind;
-  /// Store: the tile to keep. Write: the tile to write. Reduce, Extract: the result.
+  /// Store: the tile to keep. Write: the tile to write. Reduce, Extract: the
+  /// result.
   mlir::Value value;
   /// The reduction, write or extraction; null for Store.
   mlir::Operation *op = nullptr;
@@ -35,7 +36,8 @@ Kernel matchKernel(DimClasses &classes, mlir::vector::ContractionOp op);
 
 /// The read of the rows operand, where its scalars can be taken from memory
 /// as they are; else null.
-mlir::vector::TransferReadOp matchDirectRead(DimClasses &classes, const Kernel &kernel);
+mlir::vector::TransferReadOp matchDirectRead(DimClasses &classes,
+                                             const Kernel &kernel);
 
 struct Group {
   enum Kind { Loops, Contraction, Region } kind = Loops;
@@ -66,7 +68,8 @@ llvm::SmallVector<int> reducedClasses(DimClasses &classes, const Sink &sink);
 enum : int { alongLanes = -1, byElement = -2 };
 
 /// How a nest with lanes `lane` has to walk the memory of a transfer.
-int memoryWalk(DimClasses &classes, mlir::VectorTransferOpInterface transfer, int lane);
+int memoryWalk(DimClasses &classes, mlir::VectorTransferOpInterface transfer,
+               int lane);
 
 /// The same for the nest of a sink, by the first read of its whole domain that
 /// it evaluates, or by its write.
@@ -74,7 +77,8 @@ int memoryWalk(DimClasses &classes, const Sink &sink,
                const llvm::DenseMap<mlir::Value, Buffer> &buffers);
 
 /// Gives scratch for a tile, with the classes in the order of `layout`.
-using AllocateFn = llvm::function_ref<Buffer(mlir::Value, llvm::ArrayRef<int> layout)>;
+using AllocateFn =
+    llvm::function_ref<Buffer(mlir::Value, llvm::ArrayRef<int> layout)>;
 
 /// Writes the code of a group. Scalars produced replace the results of the ops.
 void emitLoops(Context &context, Group &group);
@@ -86,7 +90,8 @@ void emitContraction(Context &context, Group &group, AllocateFn allocate);
 struct LaneRun {
   int64_t begin, count, vectors, width;
 };
-llvm::SmallVector<LaneRun> laneRuns(int64_t extent, int64_t width, int64_t vectors);
+llvm::SmallVector<LaneRun> laneRuns(int64_t extent, int64_t width,
+                                    int64_t vectors);
 
 /// Elements of `type`'s size in a machine vector of `bits`; at least four bytes
 /// each, so that 16-bit types pair with the f32 vectors they convert to.

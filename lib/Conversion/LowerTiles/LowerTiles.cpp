@@ -6,9 +6,9 @@
 #include "Plan.h"
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/TargetParser/Host.h"
 
 namespace attn {
@@ -23,7 +23,8 @@ namespace {
 bool isTile(Type type) { return isa<VectorType>(type); }
 
 bool isTileOp(Operation *op) {
-  return llvm::any_of(op->getOperandTypes(), isTile) || llvm::any_of(op->getResultTypes(), isTile);
+  return llvm::any_of(op->getOperandTypes(), isTile) ||
+         llvm::any_of(op->getResultTypes(), isTile);
 }
 
 /// Values that cost nothing (constants, positions) are made once per use, so
@@ -39,7 +40,8 @@ void separateUses(Operation *root) {
       isLeaf = !isa<VectorType>(broadcast.getSourceType());
     bool isLine = tileType(op->getResult(0)).getRank() == 1 &&
                   OpTrait::hasElementwiseMappableTraits(op) &&
-                  llvm::all_of(op->getOperands(), [&](Value v) { return isCheap.contains(v); });
+                  llvm::all_of(op->getOperands(),
+                               [&](Value v) { return isCheap.contains(v); });
     if (!isLeaf && !isLine)
       return;
     cheap.push_back(op);
@@ -92,9 +94,9 @@ void rebuildFor(scf::ForOp loop) {
       inits.push_back(init);
   rebuild(loop, [&](ArrayRef<Value>) -> Operation * {
     OpBuilder b(loop);
-    auto fresh = scf::ForOp::create(b, loop.getLoc(), loop.getLowerBound(), loop.getUpperBound(),
-                                    loop.getStep(), inits, /*bodyBuilder=*/nullptr,
-                                    loop.getUnsignedCmp());
+    auto fresh = scf::ForOp::create(
+        b, loop.getLoc(), loop.getLowerBound(), loop.getUpperBound(),
+        loop.getStep(), inits, /*bodyBuilder=*/nullptr, loop.getUnsignedCmp());
     Block *body = fresh.getBody();
     if (inits.empty())
       body->getTerminator()->erase();
@@ -111,9 +113,10 @@ void rebuildFor(scf::ForOp loop) {
 void rebuildIf(scf::IfOp branch) {
   rebuild(branch, [&](ArrayRef<Value> kept) -> Operation * {
     OpBuilder b(branch);
-    auto fresh = scf::IfOp::create(b, branch.getLoc(), TypeRange(ValueRange(kept)),
-                                   branch.getCondition(), /*addThenBlock=*/false,
-                                   /*addElseBlock=*/false);
+    auto fresh =
+        scf::IfOp::create(b, branch.getLoc(), TypeRange(ValueRange(kept)),
+                          branch.getCondition(), /*addThenBlock=*/false,
+                          /*addElseBlock=*/false);
     fresh.getThenRegion().takeBody(branch.getThenRegion());
     fresh.getElseRegion().takeBody(branch.getElseRegion());
     return fresh;
@@ -146,9 +149,11 @@ void removeTiles(ArrayRef<Operation *> tileOps) {
 LogicalResult checkStructure(Operation *root) {
   WalkResult walk = root->walk([&](Operation *op) {
     for (Region &region : op->getRegions()) {
-      bool hasTiles = llvm::any_of(region.getOps(), [](Operation &o) { return isTileOp(&o); });
+      bool hasTiles = llvm::any_of(region.getOps(),
+                                   [](Operation &o) { return isTileOp(&o); });
       if (hasTiles && !region.hasOneBlock()) {
-        op->emitOpError("expected structured control flow around tiles, got a region of ")
+        op->emitOpError(
+            "expected structured control flow around tiles, got a region of ")
             << region.getBlocks().size() << " blocks";
         return WalkResult::interrupt();
       }
@@ -172,14 +177,17 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
     Operation *root = getOperation();
     int64_t bits = vectorBits ? int64_t(vectorBits) : hostVectorBits();
     if (bits != 128 && bits != 256 && bits != 512) {
-      emitError(root->getLoc()) << "expected vector-bits 128, 256 or 512, got " << bits;
+      emitError(root->getLoc())
+          << "expected vector-bits 128, 256 or 512, got " << bits;
       return signalPassFailure();
     }
     if (getOperation().isExternal())
       return;
     bool hasTiles = root->walk([](Operation *op) {
-                          return isTileOp(op) ? WalkResult::interrupt() : WalkResult::advance();
-                        }).wasInterrupted() ||
+                          return isTileOp(op) ? WalkResult::interrupt()
+                                              : WalkResult::advance();
+                        })
+                        .wasInterrupted() ||
                     llvm::any_of(getOperation().getArgumentTypes(), isTile);
     if (!hasTiles)
       return;

@@ -45,7 +45,8 @@ public:
   /// The same as a vector, where the nest has lanes.
   mlir::Value evalWide(mlir::Value value);
 
-  /// Opens a loop over [begin, end) that binds `cls`; without `cls` a plain loop.
+  /// Opens a loop over [begin, end) that binds `cls`; without `cls` a plain
+  /// loop.
   mlir::scf::ForOp open(int cls, int64_t begin, int64_t end, int64_t step,
                         mlir::ValueRange inits = {});
   /// Closes the innermost loop, which yields `values`.
@@ -54,7 +55,8 @@ public:
   /// gives straight-line code. `inits` are carried through all loops.
   llvm::SmallVector<mlir::Value>
   loops(llvm::ArrayRef<int> classes, mlir::ValueRange inits,
-        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange)> body);
+        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange)>
+            body);
 
   /// Makes `cls` the lane class, `width` positions from `base` on.
   void setLanes(int cls, mlir::Value base, int64_t width);
@@ -91,7 +93,9 @@ private:
     int level = 0;
   };
 
-  bool hasLane(llvm::ArrayRef<int> classes) { return laneClass >= 0 && llvm::is_contained(classes, laneClass); }
+  bool hasLane(llvm::ArrayRef<int> classes) {
+    return laneClass >= 0 && llvm::is_contained(classes, laneClass);
+  }
   int levelOf(llvm::ArrayRef<int> classes);
   void insertAt(int level);
   mlir::Value compute(mlir::Value value, bool vector);
@@ -102,12 +106,14 @@ private:
   mlir::Value loadTransfer(mlir::vector::TransferReadOp read, bool vector);
   mlir::Value loadGather(mlir::vector::GatherOp gather, bool vector);
   mlir::Value broadcastTo(mlir::Value value, mlir::Type type);
-  mlir::Value perLane(mlir::Type element, llvm::function_ref<mlir::Value(mlir::Value)> scalar);
-  llvm::SmallVector<mlir::Value> address(mlir::VectorTransferOpInterface transfer, int &laneDim);
-  mlir::Value inBounds(mlir::VectorTransferOpInterface transfer, mlir::ValueRange indices,
-                       bool skipLane);
-  mlir::Value laneCount(mlir::VectorTransferOpInterface transfer, mlir::ValueRange indices,
-                        int laneDim);
+  mlir::Value perLane(mlir::Type element,
+                      llvm::function_ref<mlir::Value(mlir::Value)> scalar);
+  llvm::SmallVector<mlir::Value>
+  address(mlir::VectorTransferOpInterface transfer, int &laneDim);
+  mlir::Value inBounds(mlir::VectorTransferOpInterface transfer,
+                       mlir::ValueRange indices, bool skipLane);
+  mlir::Value laneCount(mlir::VectorTransferOpInterface transfer,
+                        mlir::ValueRange indices, int laneDim);
 
   Context &context;
   mlir::OpBuilder b;
@@ -121,7 +127,8 @@ private:
 bool isContiguousAlong(mlir::VectorTransferOpInterface transfer, int memoryDim);
 
 /// The class along which a transfer walks memory contiguously, or -1.
-int contiguousClass(DimClasses &classes, mlir::VectorTransferOpInterface transfer);
+int contiguousClass(DimClasses &classes,
+                    mlir::VectorTransferOpInterface transfer);
 
 /// True for ops whose results are computed where they are used.
 bool isLazy(mlir::Operation *op);

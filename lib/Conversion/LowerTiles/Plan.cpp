@@ -14,7 +14,8 @@ using namespace attn::tiles;
 
 namespace {
 bool sameSet(ArrayRef<int> a, ArrayRef<int> b) {
-  return a.size() == b.size() && llvm::all_of(a, [&](int x) { return llvm::is_contained(b, x); });
+  return a.size() == b.size() &&
+         llvm::all_of(a, [&](int x) { return llvm::is_contained(b, x); });
 }
 
 Value memoryRoot(Value memref) {
@@ -28,7 +29,8 @@ Value memoryRoot(Value memref) {
 bool isDistinctObject(Value root) {
   if (auto arg = dyn_cast<BlockArgument>(root))
     return isa<FunctionOpInterface>(arg.getOwner()->getParentOp());
-  return root.getDefiningOp<memref::AllocOp>() || root.getDefiningOp<memref::AllocaOp>();
+  return root.getDefiningOp<memref::AllocOp>() ||
+         root.getDefiningOp<memref::AllocaOp>();
 }
 
 bool mayAlias(Value a, Value b) {
@@ -51,8 +53,8 @@ void forEachWrite(Operation *op, llvm::function_ref<void(Value)> fn) {
 
 bool isExpensive(Operation *op) {
   return isa<math::MathDialect>(op->getDialect()) ||
-         isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp,
-             arith::RemUIOp>(op);
+         isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::DivUIOp,
+             arith::RemSIOp, arith::RemUIOp>(op);
 }
 
 /// Same element of the same memref at the same point.
@@ -158,14 +160,19 @@ void BlockLowering::keepReadsBefore(Operation *write) {
       base = gather.getBase();
     if (!base || isKept(op.getResult(0)))
       continue;
-    bool aliases = llvm::any_of(written, [&](Value memref) { return !memref || mayAlias(base, memref); });
+    bool aliases = llvm::any_of(written, [&](Value memref) {
+      return !memref || mayAlias(base, memref);
+    });
     if (!aliases)
       continue;
     // An update in place reads each element just before it is written.
-    bool inPlace = llvm::all_of(op.getUsers(), [&](Operation *user) {
-      return user == write || isLazy(user);
-    }) && readsWhatItWrites(&op, write);
-    if (usedAfter(op.getResult(0), write) && !(inPlace && onlyFeeds(op.getResult(0), write)))
+    bool inPlace = llvm::all_of(op.getUsers(),
+                                [&](Operation *user) {
+                                  return user == write || isLazy(user);
+                                }) &&
+                   readsWhatItWrites(&op, write);
+    if (usedAfter(op.getResult(0), write) &&
+        !(inPlace && onlyFeeds(op.getResult(0), write)))
       keep(op.getResult(0), write);
   }
   closeGroup();
@@ -194,11 +201,13 @@ void BlockLowering::gatherContraction(vector::ContractionOp op) {
   keptBy[op.getResult()] = items.size() - 1;
 }
 
-void BlockLowering::visitCaptures(Operation *op, llvm::function_ref<void(Value)> fn) {
+void BlockLowering::visitCaptures(Operation *op,
+                                  llvm::function_ref<void(Value)> fn) {
   for (Region &region : op->getRegions())
     region.walk([&](Operation *nested) {
       for (Value operand : nested->getOperands())
-        if (tileType(operand) && !op->isAncestor(operand.getParentRegion()->getParentOp()))
+        if (tileType(operand) &&
+            !op->isAncestor(operand.getParentRegion()->getParentOp()))
           fn(operand);
     });
 }
@@ -212,9 +221,11 @@ bool BlockLowering::staysLazyInRegion(Value value) {
     Operation *op = next.getDefiningOp();
     if (!tileType(next) || isKept(next))
       continue;
-    if (!op || isa<vector::TransferReadOp, vector::GatherOp>(op) || isExpensive(op))
+    if (!op || isa<vector::TransferReadOp, vector::GatherOp>(op) ||
+        isExpensive(op))
       return false;
-    ops += !isa<arith::ConstantOp, vector::BroadcastOp, vector::TransposeOp, vector::StepOp>(op);
+    ops += !isa<arith::ConstantOp, vector::BroadcastOp, vector::TransposeOp,
+                vector::StepOp>(op);
     if (ops > 4)
       return false;
     llvm::append_range(stack, op->getOperands());
@@ -263,8 +274,8 @@ int64_t BlockLowering::cost(Value value, SmallPtrSetImpl<Operation *> &seen) {
   if (!tileType(value) || isKept(value) || !op || !seen.insert(op).second)
     return 0;
   int64_t total = 1;
-  if (isa<arith::ConstantOp, vector::BroadcastOp, vector::TransposeOp, vector::ShapeCastOp,
-          vector::StepOp>(op))
+  if (isa<arith::ConstantOp, vector::BroadcastOp, vector::TransposeOp,
+          vector::ShapeCastOp, vector::StepOp>(op))
     total = 0;
   else if (isa<vector::GatherOp>(op) || isExpensive(op))
     total = 8;
@@ -277,7 +288,8 @@ void BlockLowering::shareAt(Value value, unsigned item) {
   Group &group = *items[item];
   keptBy[value] = item;
   SmallVector<int> domain = context.classes.domain(value);
-  if (group.kind == Group::Loops && !group.closed && sameSet(domain, group.domain)) {
+  if (group.kind == Group::Loops && !group.closed &&
+      sameSet(domain, group.domain)) {
     group.sinks.push_back({Sink::Store, value, nullptr, {}});
     return;
   }
@@ -306,7 +318,8 @@ bool BlockLowering::isAvailable(Value value, unsigned item) {
   auto kept = keptBy.find(value);
   if (kept == keptBy.end() || kept->second > item)
     return false;
-  return kept->second < item || item == items.size() || !isComputedIn(value, *items[item]);
+  return kept->second < item || item == items.size() ||
+         !isComputedIn(value, *items[item]);
 }
 
 void BlockLowering::visit(Value value, unsigned item) {
@@ -330,7 +343,8 @@ void BlockLowering::visit(Value value, unsigned item) {
   if (isa<vector::TransferReadOp>(op) && !transposes && item < items.size() &&
       items[item]->kind != Group::Region) {
     int lane = context.classes.lane(items[item]->domain);
-    if (memoryWalk(context.classes, cast<VectorTransferOpInterface>(op), lane) != alongLanes) {
+    if (memoryWalk(context.classes, cast<VectorTransferOpInterface>(op),
+                   lane) != alongLanes) {
       addPrelude(value, item);
       return;
     }
@@ -339,7 +353,8 @@ void BlockLowering::visit(Value value, unsigned item) {
     visit(operand, item);
 }
 
-void BlockLowering::forEachOperand(unsigned item, llvm::function_ref<void(Value)> fn) {
+void BlockLowering::forEachOperand(unsigned item,
+                                   llvm::function_ref<void(Value)> fn) {
   if (item == items.size()) {
     for (const Handover &handover : handovers)
       fn(block.getTerminator()->getOperand(handover.index));
@@ -348,7 +363,8 @@ void BlockLowering::forEachOperand(unsigned item, llvm::function_ref<void(Value)
   Group &group = *items[item];
   if (group.kind == Group::Contraction) {
     fn(group.kernel.lanes);
-    if (!matchDirectRead(context.classes, group.kernel) || isKept(group.kernel.rows))
+    if (!matchDirectRead(context.classes, group.kernel) ||
+        isKept(group.kernel.rows))
       fn(group.kernel.rows);
     fn(group.kernel.op.getAcc());
   } else if (group.kind == Group::Region) {

@@ -17,7 +17,8 @@ namespace attn::tiles {
 class Scratch {
 public:
   explicit Scratch(mlir::Block &entry) : entry(&entry) {}
-  mlir::Value acquire(mlir::Location loc, llvm::ArrayRef<int64_t> shape, mlir::Type element);
+  mlir::Value acquire(mlir::Location loc, llvm::ArrayRef<int64_t> shape,
+                      mlir::Type element);
   void release(mlir::Value memref);
 
 private:
@@ -38,7 +39,8 @@ class BlockLowering {
 public:
   BlockLowering(Context &context, Scratch &scratch, mlir::Block &block,
                 llvm::ArrayRef<Handover> handovers)
-      : context(context), scratch(scratch), block(block), handovers(handovers) {}
+      : context(context), scratch(scratch), block(block), handovers(handovers) {
+  }
   void run();
 
 private:
@@ -52,7 +54,9 @@ private:
   void keepReadsBefore(mlir::Operation *write);
   void closeGroup() { openGroup = nullptr; }
   Group *newGroup(Group::Kind kind, mlir::Operation *op);
-  bool isKept(mlir::Value value) const { return context.buffers.count(value) || keptBy.count(value); }
+  bool isKept(mlir::Value value) const {
+    return context.buffers.count(value) || keptBy.count(value);
+  }
   bool dependsOn(mlir::Value value, const Group &group);
   bool onlyFeeds(mlir::Value value, mlir::Operation *op);
   bool usedAfter(mlir::Value value, mlir::Operation *op);
@@ -64,8 +68,10 @@ private:
   bool isAvailable(mlir::Value value, unsigned item);
   void forEachOperand(unsigned item, llvm::function_ref<void(mlir::Value)> fn);
   void visit(mlir::Value value, unsigned item);
-  void visitCaptures(mlir::Operation *op, llvm::function_ref<void(mlir::Value)> fn);
-  int64_t cost(mlir::Value value, llvm::SmallPtrSetImpl<mlir::Operation *> &seen);
+  void visitCaptures(mlir::Operation *op,
+                     llvm::function_ref<void(mlir::Value)> fn);
+  int64_t cost(mlir::Value value,
+               llvm::SmallPtrSetImpl<mlir::Operation *> &seen);
   bool staysLazyInRegion(mlir::Value value);
   // Lifetimes.
   void findLastUses();
@@ -79,7 +85,8 @@ private:
   void emitFor(mlir::scf::ForOp loop);
   void emitIf(mlir::scf::IfOp branch);
   void emitHandovers();
-  void storeTo(mlir::Value value, const Buffer &buffer, mlir::Operation *position);
+  void storeTo(mlir::Value value, const Buffer &buffer,
+               mlir::Operation *position);
   Buffer allocate(mlir::Value value);
   Buffer allocateAs(mlir::Value value, llvm::ArrayRef<int> layout);
   llvm::SmallVector<int> layoutOf(mlir::Value value);
@@ -88,7 +95,8 @@ private:
   void setBuffer(mlir::Value value, Buffer buffer);
   bool canTakeOver(mlir::Value init, mlir::Value result, mlir::Operation *op);
   void takeOver(mlir::Value init, mlir::Value result);
-  void collectBuffers(mlir::Value value, llvm::SmallVectorImpl<mlir::Value> &memrefs);
+  void collectBuffers(mlir::Value value,
+                      llvm::SmallVectorImpl<mlir::Value> &memrefs);
   void releaseDead(unsigned item);
 
   Context &context;

@@ -16,7 +16,9 @@ Value Scratch::acquire(Location loc, ArrayRef<int64_t> shape, Type element) {
   return memref::AllocaOp::create(b, loc, type, b.getI64IntegerAttr(64));
 }
 
-void Scratch::release(Value memref) { free[memref.getType()].push_back(memref); }
+void Scratch::release(Value memref) {
+  free[memref.getType()].push_back(memref);
+}
 
 void BlockLowering::touch(Value value, unsigned item) {
   if (!tileType(value))
@@ -98,7 +100,8 @@ Buffer BlockLowering::allocate(Value value) {
 Buffer BlockLowering::allocateAs(Value value, ArrayRef<int> layout) {
   Buffer buffer = newBuffer(value, layout);
   auto last = lastUse.find(value);
-  ownedUntil[buffer.memref] = last == lastUse.end() ? current : std::max(current, last->second);
+  ownedUntil[buffer.memref] =
+      last == lastUse.end() ? current : std::max(current, last->second);
   return buffer;
 }
 
@@ -112,15 +115,18 @@ Buffer BlockLowering::takeDying(Value value, const Group &group) {
   for (Value candidate : stored) {
     auto last = lastUse.find(candidate);
     auto buffer = context.buffers.find(candidate);
-    if (last == lastUse.end() || last->second != current || buffer == context.buffers.end())
+    if (last == lastUse.end() || last->second != current ||
+        buffer == context.buffers.end())
       continue;
     auto owned = ownedUntil.find(buffer->second.memref);
     if (owned == ownedUntil.end() || owned->second != current ||
-        cast<MemRefType>(buffer->second.memref.getType()).getElementType() != element ||
+        cast<MemRefType>(buffer->second.memref.getType()).getElementType() !=
+            element ||
         context.classes.lane(context.classes.domain(value)) !=
             (buffer->second.layout.empty() ? -1 : buffer->second.layout.back()))
       continue;
-    SmallVector<int> wanted = context.classes.domain(value), have = buffer->second.layout;
+    SmallVector<int> wanted = context.classes.domain(value),
+                     have = buffer->second.layout;
     llvm::sort(wanted);
     llvm::sort(have);
     if (wanted != have)
@@ -149,7 +155,9 @@ void BlockLowering::releaseDead(unsigned item) {
 void BlockLowering::emitGroup(Group &group) {
   for (auto &prelude : group.preludes)
     emitGroup(*prelude);
-  auto allocator = [&](Value value, ArrayRef<int> layout) { return allocateAs(value, layout); };
+  auto allocator = [&](Value value, ArrayRef<int> layout) {
+    return allocateAs(value, layout);
+  };
   if (group.kind == Group::Contraction) {
     Value result = group.kernel.op.getResult();
     group.result = allocate(result);
@@ -158,7 +166,8 @@ void BlockLowering::emitGroup(Group &group) {
     return;
   }
   for (Sink &sink : group.sinks) {
-    if (!tileType(sink.value) || sink.kind == Sink::Write || sink.kind == Sink::Extract)
+    if (!tileType(sink.value) || sink.kind == Sink::Write ||
+        sink.kind == Sink::Extract)
       continue;
     if (sink.kind == Sink::Store)
       sink.target = takeDying(sink.value, group);
@@ -180,7 +189,8 @@ void BlockLowering::setBuffer(Value value, Buffer buffer) {
   stored.push_back(value);
 }
 
-void BlockLowering::storeTo(Value value, const Buffer &buffer, Operation *position) {
+void BlockLowering::storeTo(Value value, const Buffer &buffer,
+                            Operation *position) {
   Group group;
   group.position = position;
   group.domain = context.classes.domain(value);
@@ -298,7 +308,8 @@ void BlockLowering::emitRegionOp(Operation *op) {
 }
 
 /// The memrefs that computing `value` reads.
-void BlockLowering::collectBuffers(Value value, SmallVectorImpl<Value> &memrefs) {
+void BlockLowering::collectBuffers(Value value,
+                                   SmallVectorImpl<Value> &memrefs) {
   auto buffer = context.buffers.find(value);
   if (buffer != context.buffers.end()) {
     memrefs.push_back(buffer->second.memref);
@@ -318,7 +329,8 @@ void BlockLowering::emitHandovers() {
   for (const Handover &handover : handovers) {
     Value value = end->getOperand(handover.index);
     auto buffer = context.buffers.find(value);
-    if (buffer == context.buffers.end() || buffer->second.memref != handover.buffer.memref)
+    if (buffer == context.buffers.end() ||
+        buffer->second.memref != handover.buffer.memref)
       moves.push_back({value, &handover});
   }
   // What reads a buffer that another move overwrites is computed first.
@@ -342,7 +354,8 @@ void BlockLowering::emitHandovers() {
   for (auto &move : moves) {
     Value value = move.first;
     const Handover *handover = move.second;
-    auto *early = llvm::find_if(late, [&](auto &entry) { return entry.second == handover; });
+    auto *early = llvm::find_if(
+        late, [&](auto &entry) { return entry.second == handover; });
     auto saved = context.buffers.find(value);
     std::optional<Buffer> before;
     if (saved != context.buffers.end())

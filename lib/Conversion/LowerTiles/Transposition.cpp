@@ -12,7 +12,8 @@ using namespace attn::tiles;
 
 namespace {
 int findWalk(DimClasses &classes, Value value, int lane, size_t rank,
-             const DenseMap<Value, Buffer> &buffers, SmallPtrSetImpl<Operation *> &seen) {
+             const DenseMap<Value, Buffer> &buffers,
+             SmallPtrSetImpl<Operation *> &seen) {
   Operation *op = value.getDefiningOp();
   if (!op || buffers.count(value) || !isLazy(op) || !seen.insert(op).second)
     return alongLanes;
@@ -22,14 +23,16 @@ int findWalk(DimClasses &classes, Value value, int lane, size_t rank,
                : alongLanes;
   for (Value operand : op->getOperands())
     if (tileType(operand))
-      if (int walk = findWalk(classes, operand, lane, rank, buffers, seen); walk != alongLanes)
+      if (int walk = findWalk(classes, operand, lane, rank, buffers, seen);
+          walk != alongLanes)
         return walk;
   return alongLanes;
 }
 
 /// Transposes W vectors of W elements, W a power of two: each round interleaves
 /// vector i with vector i + W/2.
-SmallVector<Value> transposeBlock(OpBuilder &b, Location loc, SmallVector<Value> rows) {
+SmallVector<Value> transposeBlock(OpBuilder &b, Location loc,
+                                  SmallVector<Value> rows) {
   int64_t size = rows.size();
   SmallVector<int64_t> low, high;
   for (int64_t k = 0; k < size / 2; ++k) {
@@ -39,8 +42,10 @@ SmallVector<Value> transposeBlock(OpBuilder &b, Location loc, SmallVector<Value>
   for (int64_t round = 1; round < size; round *= 2) {
     SmallVector<Value> next;
     for (int64_t k = 0; k < size / 2; ++k) {
-      next.push_back(vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], low));
-      next.push_back(vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], high));
+      next.push_back(
+          vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], low));
+      next.push_back(
+          vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], high));
     }
     rows = std::move(next);
   }
@@ -50,7 +55,8 @@ SmallVector<Value> transposeBlock(OpBuilder &b, Location loc, SmallVector<Value>
 class TransposingEmitter {
 public:
   TransposingEmitter(Context &context, Group &group, int walk)
-      : context(context), group(group), sink(group.sinks.front()), nest(context, group.position) {
+      : context(context), group(group), sink(group.sinks.front()),
+        nest(context, group.position) {
     int lane = context.classes.lane(group.domain);
     // A store reads memory; a write evaluates scratch.
     from = sink.kind == Sink::Store ? walk : lane;
@@ -58,7 +64,8 @@ public:
     for (int cls : group.domain)
       if (cls != from && cls != to)
         rest.push_back(cls);
-    width = laneCountFor(getElementTypeOrSelf(sink.value.getType()), context.vectorBits);
+    width = laneCountFor(getElementTypeOrSelf(sink.value.getType()),
+                         context.vectorBits);
   }
 
   void run() {
@@ -69,8 +76,10 @@ public:
       });
       return;
     }
-    int64_t extentFrom = context.classes.extent(from), extentTo = context.classes.extent(to);
-    int64_t wholeFrom = extentFrom / width * width, wholeTo = extentTo / width * width;
+    int64_t extentFrom = context.classes.extent(from),
+            extentTo = context.classes.extent(to);
+    int64_t wholeFrom = extentFrom / width * width,
+            wholeTo = extentTo / width * width;
     nest.loops(rest, {}, [&](ValueRange) -> SmallVector<Value> {
       if (wholeFrom && wholeTo)
         blocks(wholeFrom, wholeTo);
@@ -109,7 +118,8 @@ private:
     nest.close();
   }
 
-  void elements(int64_t beginTo, int64_t endTo, int64_t beginFrom, int64_t endFrom) {
+  void elements(int64_t beginTo, int64_t endTo, int64_t beginFrom,
+                int64_t endFrom) {
     if (beginTo == endTo || beginFrom == endFrom)
       return;
     nest.clearLanes();
@@ -130,7 +140,8 @@ private:
 };
 } // namespace
 
-int attn::tiles::memoryWalk(DimClasses &classes, VectorTransferOpInterface transfer, int lane) {
+int attn::tiles::memoryWalk(DimClasses &classes,
+                            VectorTransferOpInterface transfer, int lane) {
   AffineMap map = transfer.getPermutationMap();
   SmallVector<int> dims = classes.dims(transfer.getVector());
   for (unsigned dim = 0; dim < map.getNumResults(); ++dim) {

@@ -7,7 +7,9 @@
 
 using namespace attn;
 
+/// All threads together, and one thread alone.
 static constexpr double bandwidth = 25e9;
+static constexpr double bandwidthPerThread = 10e9;
 static constexpr double flopsPerThread = 50e9;
 /// What another order must promise before rows are left: it stores its state.
 static constexpr double worthIt = 0.6;
@@ -32,8 +34,10 @@ llvm::SmallVector<OrderCost> attn::estimateOrders(const NestSize &s) {
     // The last round of tiles may leave threads idle.
     double rounds = std::ceil(parallelism / s.threads);
     double busy = rounds > 0 ? parallelism / rounds : 1;
-    double seconds = std::max(bytes / bandwidth,
-                              flops / (flopsPerThread * std::max(busy, 1.0)));
+    busy = std::max(busy, 1.0);
+    double seconds =
+        std::max(bytes / std::min(bandwidth, bandwidthPerThread * busy),
+                 flops / (flopsPerThread * busy));
     return OrderCost{order, bytes, parallelism, seconds, {}};
   };
   double rowsBytes =

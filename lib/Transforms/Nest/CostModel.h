@@ -38,8 +38,8 @@ struct OrderCost {
   std::string illegal; ///< why the order cannot be taken; empty where it can
 };
 
-/// The three orders with their costs. The machine of the model: 25 GB/s for all
-/// threads together and 50 GFLOP/s for each.
+/// The three orders with their costs. The machine of the model: 10 GB/s for each
+/// thread, 25 GB/s for all together, 50 GFLOP/s for each.
 llvm::SmallVector<OrderCost> estimateOrders(const NestSize &size);
 
 /// The legal order with the smallest estimate; rows, the first of `costs`,

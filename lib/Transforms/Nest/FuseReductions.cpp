@@ -51,10 +51,16 @@ public:
   Cascade(Block &block, const DimClasses &classes, unsigned dim)
       : block(block), classes(classes), dim(dim) {}
 
-  /// Whether an intermediate spans the dimension and is reduced along it.
-  bool isCandidate();
+  /// Whether an intermediate spans the dimension and is reduced along it, or,
+  /// where `byReturn`, a reduced value comes back along it.
+  bool isCandidate(bool byReturn);
   /// Proves that one pass suffices; remarks at the offender otherwise.
   LogicalResult prove();
+  /// The statements that reduce the dimension.
+  SmallVector<GenericOp> getReductions() {
+    return llvm::filter_to_vector(members,
+                                  [&](GenericOp op) { return reduces(op); });
+  }
   /// Replaces the cascade by a fold, and a second one for mapped results.
   LogicalResult fuse();
 
@@ -106,25 +112,23 @@ bool Cascade::reduces(GenericOp op) const {
                      utils::IteratorType::reduction;
 }
 
-bool Cascade::isCandidate() {
+bool Cascade::isCandidate(bool byReturn) {
+  members.clear();
   for (auto op : block.getOps<GenericOp>())
     if (spans(op))
       members.push_back(op);
-  for (GenericOp op : members) {
+  return llvm::any_of(members, [&](GenericOp op) {
     if (!reduces(op))
-      continue;
-    for (Value input : op.getDpsInputs()) {
-      auto source = input.getDefiningOp<GenericOp>();
-      if (source && source->getBlock() == &block && spans(source) &&
-          !reduces(source))
-        return true;
-    }
-    // A reduced value that comes back along the dimension.
+      return false;
     DenseSet<Operation *> visited;
-    if (feedsMember(op.getResult(0), visited))
-      return true;
-  }
-  return false;
+    if (byReturn)
+      return feedsMember(op.getResult(0), visited);
+    return llvm::any_of(op.getDpsInputs(), [&](Value input) {
+      auto source = input.getDefiningOp<GenericOp>();
+      return source && source->getBlock() == &block && spans(source) &&
+             !reduces(source);
+    });
+  });
 }
 
 /// Whether a value reaches a statement over the dimension, directly or through
@@ -781,34 +785,36 @@ struct FuseReductionsPass
       signalPassFailure();
   }
 
-  /// Fuses the first cascade that can be; false where there is none.
+  /// Fuses the first cascade that can be; false where there is none. A stored
+  /// intermediate goes before a value that comes back: it is what costs memory.
   bool fuseOne(Block &block) {
     SmallVector<Operation *> ops;
     for (Operation &op : block)
       if (isa<GenericOp, FoldOp>(op))
         ops.push_back(&op);
     DimClasses classes(ops);
-    SmallVector<unsigned> tried;
-    for (Operation *op : ops) {
-      auto generic = dyn_cast<GenericOp>(op);
-      if (!generic || generic.getNumReductionLoops() == 0)
+    for (bool byReturn : {false, true})
+      for (Operation *op : ops)
+        if (auto generic = dyn_cast<GenericOp>(op);
+            generic && fuseAt(block, classes, generic, byReturn))
+          return true;
+    return false;
+  }
+
+  /// Fuses over a dimension that `op` reduces.
+  bool fuseAt(Block &block, const DimClasses &classes, GenericOp op,
+              bool byReturn) {
+    for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
+      if (op.getIteratorTypesArray()[loop] != utils::IteratorType::reduction ||
+          refused.contains(op))
         continue;
-      for (unsigned loop = 0; loop < generic.getNumLoops(); ++loop) {
-        unsigned dim = classes.ofLoop(generic, loop);
-        if (generic.getIteratorTypesArray()[loop] !=
-                utils::IteratorType::reduction ||
-            llvm::is_contained(tried, dim))
-          continue;
-        tried.push_back(dim);
-        Cascade cascade(block, classes, dim);
-        if (!cascade.isCandidate() || refused.contains(generic))
-          continue;
-        if (failed(cascade.prove()) || failed(cascade.fuse())) {
-          refused.insert(generic);
-          continue;
-        }
+      Cascade cascade(block, classes, classes.ofLoop(op, loop));
+      if (!cascade.isCandidate(byReturn))
+        continue;
+      if (succeeded(cascade.prove()) && succeeded(cascade.fuse()))
         return true;
-      }
+      for (GenericOp member : cascade.getReductions())
+        refused.insert(member);
     }
     return false;
   }

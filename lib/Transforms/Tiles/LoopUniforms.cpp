@@ -97,14 +97,14 @@ Value reduceElements(OpBuilder &b, Location loc, vector::CombiningKind kind,
       start = APInt::getSignedMinValue(width);
     else if (kind == vector::CombiningKind::AND)
       start = APInt::getAllOnes(width);
-    auto rows = VectorType::get(type.getShape().take_front(), element);
+    auto row = VectorType::get(type.getShape().take_back(), element);
     Value init =
-        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(rows, start));
+        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(row, start));
     SmallVector<int64_t> reduced;
-    for (int64_t d = 1; d < type.getRank(); ++d)
+    for (int64_t d = 0; d + 1 < type.getRank(); ++d)
       reduced.push_back(d);
     value = vector::MultiDimReductionOp::create(
-        b, loc, rows, kind, value, init, b.getDenseI64ArrayAttr(reduced));
+        b, loc, row, kind, value, init, b.getDenseI64ArrayAttr(reduced));
   }
   return vector::ReductionOp::create(b, loc, kind, value);
 }

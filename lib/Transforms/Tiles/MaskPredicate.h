@@ -71,8 +71,8 @@ private:
   mlir::IRMapping hoisted;
 };
 
-/// The reduction of all elements of an integer vector: row by row, then the
-/// column of results, so that no op sees the whole tile as one long vector.
+/// The reduction of all elements of an integer vector: row upon row, then the
+/// row of results, so that no op sees the whole tile as one long vector.
 mlir::Value reduceElements(mlir::OpBuilder &b, mlir::Location loc,
                            mlir::vector::CombiningKind kind, mlir::Value value);
 

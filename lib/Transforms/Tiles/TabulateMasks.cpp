@@ -5,7 +5,7 @@
 // as 2 * tile + full; the fold loop runs over its row. Block masks as in
 // FlexAttention (Dong et al., arXiv:2412.05496), from the same expression.
 
-#include "MaskLoops.h"
+#include "TablePlan.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -13,7 +13,6 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNTABULATEMASKS
@@ -24,143 +23,6 @@ using namespace mlir;
 using namespace attn::tiles;
 
 namespace {
-
-/// A loop variable that the table depends on.
-struct Dimension {
-  Value iv;
-  OpFoldResult lower, upper, step;
-};
-
-/// Ops that compute a value from loop variables and values outside of a loop.
-class Slice {
-public:
-  explicit Slice(Operation *top) : top(top) {}
-
-  /// Adds what computes `value`; false if that is not pure arithmetic on values
-  /// outside of the loop and variables of loops inside of it. Contractions are
-  /// data; a table that computed the scores would save nothing.
-  bool add(Value value) {
-    if (!top->isAncestor(value.getParentRegion()->getParentOp()))
-      return true;
-    if (auto arg = dyn_cast<BlockArgument>(value)) {
-      if (!isLoopVariable(arg))
-        return false;
-      variables.insert(value);
-      return true;
-    }
-    Operation *op = value.getDefiningOp();
-    if (op == top || op->getNumRegions() != 0 || !isMemoryEffectFree(op) ||
-        isa<vector::ContractionOp>(op))
-      return false;
-    if (!seen.insert(op).second)
-      return true;
-    return llvm::all_of(op->getOperands(),
-                        [&](Value operand) { return add(operand); });
-  }
-
-  const llvm::SetVector<Value> &getVariables() const { return variables; }
-
-private:
-  static bool isLoopVariable(BlockArgument arg) {
-    auto loop = dyn_cast<LoopLikeOpInterface>(arg.getOwner()->getParentOp());
-    if (!loop)
-      return false;
-    std::optional<SmallVector<Value>> variables = loop.getLoopInductionVars();
-    return variables && llvm::is_contained(*variables, arg);
-  }
-
-  Operation *top;
-  llvm::SetVector<Value> variables;
-  llvm::DenseSet<Operation *> seen;
-};
-
-/// Clones the ops of a checked slice that are not in `mapping` yet.
-Value cloneSlice(OpBuilder &b, Operation *top, Value value,
-                 IRMapping &mapping) {
-  if (Value known = mapping.lookupOrNull(value))
-    return known;
-  Operation *op = value.getDefiningOp();
-  if (!op || !top->isProperAncestor(op))
-    return value;
-  for (Value operand : op->getOperands())
-    mapping.map(operand, cloneSlice(b, top, operand, mapping));
-  b.clone(*op, mapping);
-  return mapping.lookup(value);
-}
-
-/// Everything that is known about one table before it is built.
-struct Plan {
-  scf::ForOp loop;
-  SmallVector<Mask> masks;
-  Operation *top = nullptr;
-  SmallVector<Dimension> dims;
-};
-
-std::optional<Dimension> getDimension(Value iv) {
-  auto arg = cast<BlockArgument>(iv);
-  Operation *parent = arg.getOwner()->getParentOp();
-  if (auto loop = dyn_cast<scf::ForOp>(parent)) {
-    if (!iv.getType().isIndex())
-      return std::nullopt;
-    return Dimension{iv, getAsOpFoldResult(loop.getLowerBound()),
-                     getAsOpFoldResult(loop.getUpperBound()),
-                     getAsOpFoldResult(loop.getStep())};
-  }
-  if (auto loop = dyn_cast<scf::ForallOp>(parent)) {
-    unsigned n = arg.getArgNumber();
-    return Dimension{iv, loop.getMixedLowerBound()[n],
-                     loop.getMixedUpperBound()[n], loop.getMixedStep()[n]};
-  }
-  return std::nullopt;
-}
-
-/// Plans a table in front of `top`: the masks must follow from loop variables
-/// inside of it, and the loops' bounds from nothing inside of it.
-bool planAt(Operation *top, Plan &plan) {
-  Slice slice(top), bounds(top);
-  for (const Mask &mask : plan.masks)
-    if (!slice.add(mask.condition.value))
-      return false;
-  plan.top = top;
-  plan.dims.clear();
-  bool isConstant = bounds.add(plan.loop.getLowerBound()) &&
-                    bounds.add(plan.loop.getUpperBound());
-  for (Value iv : slice.getVariables()) {
-    if (iv == plan.loop.getInductionVar())
-      continue;
-    std::optional<Dimension> dim = getDimension(iv);
-    if (!dim)
-      return false;
-    for (OpFoldResult bound : {dim->lower, dim->upper, dim->step})
-      if (auto value = dyn_cast<Value>(bound))
-        isConstant &= bounds.add(value);
-    plan.dims.push_back(*dim);
-  }
-  // The table's dimensions are in the order of the loops.
-  auto depth = [](Dimension dim) {
-    Operation *owner = dim.iv.getParentBlock()->getParentOp();
-    unsigned depth = 0;
-    for (Operation *op = owner; op; op = op->getParentOp())
-      ++depth;
-    return std::pair(depth, cast<BlockArgument>(dim.iv).getArgNumber());
-  };
-  llvm::sort(plan.dims, [&](const Dimension &x, const Dimension &y) {
-    return depth(x) < depth(y);
-  });
-  return isConstant && bounds.getVariables().empty();
-}
-
-/// Finds the outermost loop in front of which the table can stand.
-bool findPlace(Plan &plan) {
-  SmallVector<Operation *> candidates = {plan.loop};
-  for (Operation *op = plan.loop->getParentOp();
-       isa_and_nonnull<scf::ForOp, scf::ForallOp, scf::IfOp>(op);
-       op = op->getParentOp())
-    if (!isa<scf::IfOp>(op))
-      candidates.push_back(op);
-  return llvm::any_of(llvm::reverse(candidates),
-                      [&](Operation *top) { return planAt(top, plan); });
-}
 
 /// Equalities that must hold for any element: pairs of vectors, the first the
 /// same for the whole loop, the second loaded for each tile.

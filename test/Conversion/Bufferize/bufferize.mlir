@@ -3,7 +3,7 @@
 
 // The result is computed where the caller wants it: no allocation, no copy.
 // APPEND-LABEL: func @fill
-// APPEND-SAME:    %[[OUT:[a-z0-9]*]]: memref<4x?xf32, strided<[?, 1], offset: ?>>) {
+// APPEND-SAME:    %[[OUT:[a-z0-9]*]]: memref<4x?xf32, strided<[?, 1], offset: ?>>) attributes {llvm.emit_c_interface} {
 // APPEND:         bufferization.materialize_in_destination %{{.*}} in restrict writable %[[OUT]]
 // APPEND-NEXT:    return
 // CHECK-LABEL: func @fill

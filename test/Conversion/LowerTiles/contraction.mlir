@@ -93,3 +93,26 @@ func.func @in_place(%x: memref<?x16xf32>, %y: memref<?x8xf32>, %o: memref<8x16xf
   vector.transfer_write %r, %o[%c0, %c0] {in_bounds = [true, true]} : vector<8x16xf32>, memref<8x16xf32>
   return
 }
+
+// -----
+
+// Rows that are not adjacent in memory are copied too: far apart, they would
+// share few sets of the cache.
+// CHECK-LABEL: func @distant_rows
+// CHECK:         %{{.*}}, %{{.*}}, %{{.*}}:2, %[[STRIDES:.*]]:2 = memref.extract_strided_metadata %arg1
+// CHECK:         %[[DENSE:.*]] = arith.cmpi eq, %[[STRIDES]]#0, %c8
+// CHECK:         scf.if %[[DENSE]]
+// CHECK:           memref.subview
+// CHECK:         } else {
+// CHECK:           vector.load
+// CHECK:           vector.store
+func.func @distant_rows(%x: memref<8x16xf32>, %y: memref<?x8xf32, strided<[?, 1]>>, %o: memref<6x16xf32>, %j: index) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<6x16xf32>
+  %a = vector.transfer_read %x[%c0, %c0], %pad {in_bounds = [true, true]} : memref<8x16xf32>, vector<8x16xf32>
+  %b = vector.transfer_read %y[%j, %c0], %pad {in_bounds = [true, true]} : memref<?x8xf32, strided<[?, 1]>>, vector<6x8xf32>
+  %s = vector.contract {indexing_maps = [affine_map<(i,j,d)->(i,d)>, affine_map<(i,j,d)->(d,j)>, affine_map<(i,j,d)->(i,j)>], iterator_types = ["parallel","parallel","reduction"], kind = #vector.kind<add>} %b, %a, %zero : vector<6x8xf32>, vector<8x16xf32> into vector<6x16xf32>
+  vector.transfer_write %s, %o[%c0, %c0] {in_bounds = [true, true]} : vector<6x16xf32>, memref<6x16xf32>
+  return
+}

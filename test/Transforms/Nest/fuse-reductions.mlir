@@ -202,3 +202,26 @@ func.func @softmax(%x: tensor<8x?xf32>) -> tensor<8x?xf32> {
   } -> tensor<8x?xf32>
   return %y : tensor<8x?xf32>
 }
+
+// One tensor as query, key and value: only the keys are fused.
+// CHECK-LABEL: func @self_attention
+// CHECK-SAME: %[[X:.*]]: tensor<16x8xf32>
+func.func @self_attention(%x: tensor<16x8xf32>) -> tensor<16x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %se = tensor.empty() : tensor<16x16xf32>
+  %s0 = linalg.fill ins(%zero : f32) outs(%se : tensor<16x16xf32>) -> tensor<16x16xf32>
+  %oe = tensor.empty() : tensor<16x8xf32>
+  %o0 = linalg.fill ins(%zero : f32) outs(%oe : tensor<16x8xf32>) -> tensor<16x8xf32>
+  // CHECK: attn.fold %{{.*}} streams(%[[X]] : tensor<16x8xf32>) dims [0] carries(%{{.*}} : tensor<16x8xf32>)
+  // CHECK-NOT: attn.fold
+  // CHECK: return
+  %s = linalg.generic {indexing_maps = [affine_map<(i, j, d) -> (i, d)>, affine_map<(i, j, d) -> (j, d)>, affine_map<(i, j, d) -> (i, j)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %x : tensor<16x8xf32>, tensor<16x8xf32>) outs(%s0 : tensor<16x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %p = arith.mulf %a, %b : f32
+    %q = arith.addf %c, %p : f32
+    linalg.yield %q : f32
+  } -> tensor<16x16xf32>
+  %o = linalg.matmul ins(%s, %x : tensor<16x16xf32>, tensor<16x8xf32>) outs(%o0 : tensor<16x8xf32>) -> tensor<16x8xf32>
+  return %o : tensor<16x8xf32>
+}

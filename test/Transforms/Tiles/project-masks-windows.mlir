@@ -114,6 +114,49 @@ func.func @static_window(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -
 
 // -----
 
+// A window narrower than a tile has no full tiles, so one loop is enough.
+// CHECK-LABEL: func @narrow(
+func.func @narrow(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tensor<?xf32> {
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %c4 = arith.constant 4 : index
+  %pad = arith.constant 0.0 : f32
+  %zeros = arith.constant dense<0.0> : vector<8x4xf32>
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %r = scf.for %i0 = %c0 to %S step %c8 iter_args(%out = %init) -> (tensor<?xf32>) {
+    %is = vector.step : vector<8xindex>
+    %ib = vector.broadcast %i0 : index to vector<8xindex>
+    %i1 = arith.addi %is, %ib : vector<8xindex>
+    // CHECK: %[[LO:.*]] = affine.max affine_map<(d0) -> (((d0 - 8) ceildiv 4) * 4, 0)>
+    // CHECK: %[[HI:.*]] = affine.min
+    // CHECK: scf.for %{{.*}} = %[[LO]] to %[[HI]] step %c4
+    // CHECK: } {attn.fold, attn.partial}
+    // CHECK-NOT: attn.fold
+    %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
+      %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
+      %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
+      %i = vector.transpose %it, [1, 0] : vector<4x8xindex> to vector<8x4xindex>
+      %js = vector.step : vector<4xindex>
+      %jb = vector.broadcast %j0 : index to vector<4xindex>
+      %j1 = arith.addi %js, %jb : vector<4xindex>
+      %j = vector.broadcast %j1 : vector<4xindex> to vector<8x4xindex>
+      %w = arith.constant dense<6> : vector<8x4xindex>
+      %d = arith.subi %i, %j : vector<8x4xindex>
+      %near = arith.cmpi slt, %d, %w : vector<8x4xindex>
+      %causal = arith.cmpi sge, %i, %j : vector<8x4xindex>
+      %keep = arith.andi %near, %causal : vector<8x4xi1>
+      %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
+      %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
+      scf.yield %a1 : vector<8xf32>
+    } {attn.fold}
+    %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
+    scf.yield %w : tensor<?xf32>
+  }
+  return %r : tensor<?xf32>
+}
+
+// -----
+
 // The first keys and a window: tiles between the two are skipped by a test.
 // CHECK-LABEL: func @sinks(
 func.func @sinks(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tensor<?xf32> {

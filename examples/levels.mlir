@@ -1,0 +1,16 @@
+// Causal attention with two heads of any length: the example of docs/levels.md.
+//
+//   attn-run levels.mlir --entry=attention --shape 0=1x2x300x64 \
+//     --shape 1=1x2x300x64 --shape 2=1x2x300x64 --check
+
+func.func @attention(%q: tensor<1x2x?x64xf32>, %k: tensor<1x2x?x64xf32>, %v: tensor<1x2x?x64xf32>)
+    -> (tensor<1x2x?x64xf32>, tensor<1x2x?xf32>) {
+  %o, %lse = attn.forward %q, %k, %v scale 0.125
+    mask {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %keep = arith.cmpi sge, %i, %j : index
+      attn.yield %keep : i1
+    } : tensor<1x2x?x64xf32>, tensor<1x2x?x64xf32>, tensor<1x2x?x64xf32>
+        -> tensor<1x2x?x64xf32>, tensor<1x2x?xf32>
+  return %o, %lse : tensor<1x2x?x64xf32>, tensor<1x2x?xf32>
+}

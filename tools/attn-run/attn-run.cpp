@@ -154,6 +154,22 @@ Error Session::findEntry() {
   return Error::success();
 }
 
+/// Tiles of all pairs of query and key, masked or not.
+static int64_t countAllTiles(FuncOp function, ShapeRules &rules,
+                             const PipelineOptions &pipeline) {
+  int64_t tiles = 0;
+  function.walk([&](ForwardOp op) {
+    std::optional<int64_t> batch = rules.getSize(op.getQuery(), 0),
+                           heads = rules.getSize(op.getQuery(), 1),
+                           rows = rules.getSize(op.getQuery(), 2),
+                           keys = rules.getSize(op.getKey(), 2);
+    if (batch && heads && rows && keys)
+      tiles += *batch * *heads * divideCeil(*rows, pipeline.rowTile) *
+               divideCeil(*keys, pipeline.streamTile);
+  });
+  return tiles;
+}
+
 Error Session::compile() {
   double start = now();
   mlir::OwningOpRef<mlir::ModuleOp> copy = module->clone();
@@ -200,22 +216,6 @@ Error Session::compile() {
   report.codegen = executable->getTimes();
   report.cpu = executable->getCpuName().str();
   return Error::success();
-}
-
-/// Tiles of all pairs of query and key, masked or not.
-static int64_t countAllTiles(FuncOp function, ShapeRules &rules,
-                             const PipelineOptions &pipeline) {
-  int64_t tiles = 0;
-  function.walk([&](ForwardOp op) {
-    std::optional<int64_t> batch = rules.getSize(op.getQuery(), 0),
-                           heads = rules.getSize(op.getQuery(), 1),
-                           rows = rules.getSize(op.getQuery(), 2),
-                           keys = rules.getSize(op.getKey(), 2);
-    if (batch && heads && rows && keys)
-      tiles += *batch * *heads * divideCeil(*rows, pipeline.rowTile) *
-               divideCeil(*keys, pipeline.streamTile);
-  });
-  return tiles;
 }
 
 /// 2 (D + Dv) operations for each pair of query and key.

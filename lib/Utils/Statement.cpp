@@ -79,16 +79,26 @@ bool attn::isNeutralFill(Value tensor, Reduction::Monoid monoid) {
   FloatAttr constant;
   if (!value || !matchPattern(value, m_Constant(&constant)))
     return false;
-  const APFloat &number = constant.getValue();
+  // -0 is as neutral in a sum as 0.
+  if (monoid == Reduction::Monoid::Add)
+    return constant.getValue().isZero();
+  Builder b(tensor.getContext());
+  return constant == getNeutralElement(b, monoid, constant.getType());
+}
+
+FloatAttr attn::getNeutralElement(Builder &b, Reduction::Monoid monoid,
+                                  Type type) {
+  const llvm::fltSemantics &semantics =
+      cast<FloatType>(type).getFloatSemantics();
   switch (monoid) {
   case Reduction::Monoid::Add:
-    return number.isZero();
+    return b.getFloatAttr(type, APFloat::getZero(semantics));
   case Reduction::Monoid::Mul:
-    return number.isExactlyValue(1.0);
+    return b.getFloatAttr(type, APFloat::getOne(semantics));
   case Reduction::Monoid::Max:
-    return number.isInfinity() && number.isNegative();
+    return b.getFloatAttr(type, APFloat::getInf(semantics, /*Negative=*/true));
   case Reduction::Monoid::Min:
-    return number.isInfinity() && !number.isNegative();
+    return b.getFloatAttr(type, APFloat::getInf(semantics));
   }
   llvm_unreachable("all monoids are handled");
 }

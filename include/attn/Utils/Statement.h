@@ -52,6 +52,10 @@ mlir::Value getFillValue(mlir::Value tensor);
 /// Whether `tensor` is filled with the neutral element of `monoid`.
 bool isNeutralFill(mlir::Value tensor, Reduction::Monoid monoid);
 
+/// The neutral element of `monoid` in a float type.
+mlir::FloatAttr getNeutralElement(mlir::Builder &b, Reduction::Monoid monoid,
+                                  mlir::Type type);
+
 /// The loop that indexes dimension `dim` in `map`; nothing where the access is
 /// not a projection there.
 std::optional<unsigned> getLoop(mlir::AffineMap map, unsigned dim);

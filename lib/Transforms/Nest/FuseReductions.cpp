@@ -23,6 +23,7 @@
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/Support/Format.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNFUSEREDUCTIONS
@@ -43,6 +44,9 @@ struct Carried {
   SmallVector<Value> pivots;
   /// Pivots taken out of the sum, with their exponents.
   SmallVector<std::pair<Value, double>> factors;
+  /// What the fold starts from: the statement's own start value, or the neutral
+  /// element where that joins at the end.
+  Value start;
 };
 
 /// One cascade over one dimension of the nest: found, proved, then fused.
@@ -71,7 +75,7 @@ private:
   bool feedsMember(Value value, DenseSet<Operation *> &visited) const;
   LogicalResult refuse(GenericOp op, const Twine &why, Operation *reason,
                        GenericOp source);
-  LogicalResult provePivot(Value pivot);
+  LogicalResult provePivot(Value pivot, bool asShift, bool report);
   LogicalResult findMaps();
   LogicalResult findStreams(ArrayRef<GenericOp> statements,
                             llvm::MapVector<Value, int64_t> &streams);
@@ -88,6 +92,9 @@ private:
                 function_ref<Value(OpBuilder &, Location, Value, Value)> apply);
   Value guard(ImplicitLocOpBuilder &b, Value pivot);
   void buildMerge(ImplicitLocOpBuilder &b, FoldOp fold);
+  Value combine(ImplicitLocOpBuilder &b, const Carried &state, Value left,
+                Value right);
+  void startNeutral(ImplicitLocOpBuilder &b, Carried &state);
 
   Block &block;
   const DimClasses &classes;
@@ -96,6 +103,7 @@ private:
   SmallVector<Carried> carried;     // its reductions, in order
   SmallVector<GenericOp> mapped;    // statements whose whole result is needed
   DenseSet<Value> factored;         // pivots that leave the sums
+  DenseSet<Value> guardedFactors;   // of them, those compared with zero
   DenseSet<Value> running;          // pivots whose running value is used
 };
 
@@ -176,41 +184,39 @@ LogicalResult Cascade::prove() {
       return refuse(op,
                     "its reduction is not a sum, product, maximum or minimum",
                     nullptr, {});
-    carried.push_back({op, *reduction, {}, {}});
+    carried.push_back({op, *reduction, {}, {}, op.getDpsInits()[0]});
   }
-  // Sums leave first: what remains must be homogeneous in the maxima with the
-  // sums held fixed.
+  // Values that are only factors leave the sums first; what remains must be
+  // homogeneous in the maxima with those held fixed.
   SmallVector<Value> maxima;
   for (Carried &source : carried) {
     Value result = source.op.getResult(0);
     DenseSet<Operation *> visited;
     if (!feedsMember(result, visited))
       continue;
-    if (source.reduction.monoid == Reduction::Monoid::Max) {
+    if (source.reduction.monoid == Reduction::Monoid::Max &&
+        failed(provePivot(result, /*asShift=*/false, /*report=*/false))) {
       maxima.push_back(result);
       running.insert(result);
-    } else if (source.reduction.monoid == Reduction::Monoid::Add) {
-      if (failed(provePivot(result)))
-        return failure();
-    } else {
-      return refuse(source.op,
-                    "a later reduction reads its result, which is neither a "
-                    "maximum nor a sum",
-                    nullptr, {});
+    } else if (!factored.contains(result) &&
+               failed(provePivot(result, /*asShift=*/false, /*report=*/true))) {
+      return failure();
     }
   }
   for (Value pivot : maxima)
-    if (failed(provePivot(pivot)))
+    if (failed(provePivot(pivot, /*asShift=*/true, /*report=*/true)))
       return failure();
   return findMaps();
 }
 
-/// Checks every reduction of the cascade against one pivot.
-LogicalResult Cascade::provePivot(Value pivot) {
-  bool isMax = running.contains(pivot);
+/// Checks every reduction of the cascade against one pivot: as a running
+/// maximum that terms shift with, or as a factor of terms.
+LogicalResult Cascade::provePivot(Value pivot, bool asShift, bool report) {
   Homogeneity homogeneity(
-      pivot, isMax ? Degree::shift(1) : Degree::power(1), factored);
+      pivot, asShift ? Degree::shift(1) : Degree::power(1), factored);
   auto source = pivot.getDefiningOp<GenericOp>();
+  StringRef name = asShift ? "running maximum" : "running value";
+  SmallVector<std::pair<Carried *, double>> dependents;
   for (Carried &state : carried) {
     Value result = state.op.getResult(0);
     if (result == pivot)
@@ -218,36 +224,37 @@ LogicalResult Cascade::provePivot(Value pivot) {
     Degree degree = homogeneity.ofStatement(result);
     if (degree.kind == Degree::Kind::Invariant)
       continue;
-    StringRef name = isMax ? "running maximum" : "running sum";
+    auto fail = [&](const Twine &why, Operation *reason) {
+      return report ? refuse(state.op, why, reason, source) : failure();
+    };
     if (degree.kind == Degree::Kind::Unknown)
-      return refuse(state.op,
-                    "its terms are not homogeneous in the " + name +
-                        " that they depend on",
-                    degree.reason, source);
+      return fail("its terms are not homogeneous in the " + name +
+                      " that they depend on",
+                  degree.reason);
     bool sum = state.reduction.monoid == Reduction::Monoid::Add;
-    if (isMax) {
-      if (degree.kind != Degree::Kind::Scale || !(degree == Degree::scale(-1)) ||
-          !sum)
-        return refuse(state.op,
-                      "its terms change with degree " +
-                          Twine(int64_t(degree.k)) + " in exp(" + name +
-                          "), expected a sum of degree -1",
-                      nullptr, source);
-      if (running.contains(result))
-        return refuse(state.op,
-                      "it is itself a running value that others depend on",
-                      nullptr, source);
-      state.pivots.push_back(pivot);
-    } else {
-      if (degree.kind != Degree::Kind::Power || !sum)
-        return refuse(state.op,
-                      "its terms are no power of the running sum that they "
-                      "depend on",
-                      nullptr, source);
-      state.factors.push_back({pivot, degree.k});
+    if (asShift && (!(degree == Degree::scale(-1)) || !sum)) {
+      std::string k;
+      llvm::raw_string_ostream(k) << llvm::format("%g", degree.k);
+      return fail("its terms change with degree " + k + " in exp(" + name +
+                      "), expected a sum of degree -1",
+                  nullptr);
     }
+    if (asShift && running.contains(result))
+      return fail("it is itself a running value that others depend on",
+                  nullptr);
+    if (!asShift && (degree.kind != Degree::Kind::Power || !sum))
+      return fail("its terms are no power of the running value that they "
+                  "depend on",
+                  nullptr);
+    dependents.push_back({&state, degree.k});
   }
-  if (!isMax)
+  for (auto [state, k] : dependents) {
+    if (asShift)
+      state->pivots.push_back(pivot);
+    else
+      state->factors.push_back({pivot, k});
+  }
+  if (!asShift)
     factored.insert(pivot);
   return success();
 }
@@ -413,6 +420,18 @@ static Value multiply(OpBuilder &b, Location loc, Value x, Value y) {
   return arith::MulFOp::create(b, loc, x, y);
 }
 
+/// x r^k.
+static Value timesPower(OpBuilder &b, Location loc, Value x, Value r,
+                        double k) {
+  if (k == -1)
+    return arith::DivFOp::create(b, loc, x, r);
+  if (k == -0.5)
+    return multiply(b, loc, x, math::RsqrtOp::create(b, loc, r));
+  Value power =
+      arith::ConstantOp::create(b, loc, b.getFloatAttr(r.getType(), k));
+  return multiply(b, loc, x, math::PowFOp::create(b, loc, r, power));
+}
+
 /// Clones a statement into the fold's body: blocks for streamed inputs, block
 /// sizes for its own tensors, the block's offset on the dimension's index.
 void Cascade::cloneStatement(ImplicitLocOpBuilder &b, GenericOp op,
@@ -452,6 +471,8 @@ void Cascade::cloneStatement(ImplicitLocOpBuilder &b, GenericOp op,
     if (factored.contains(input->get())) {
       BlockArgument argument =
           clone.getBlock()->getArgument(input->getOperandNumber());
+      if (llvm::any_of(argument.getUsers(), llvm::IsaPred<arith::CmpFOp>))
+        guardedFactors.insert(input->get());
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(clone.getBlock());
       Value one = arith::ConstantOp::create(
@@ -486,8 +507,8 @@ FoldOp Cascade::createFold(ImplicitLocOpBuilder &b,
   Value extent = getValueOrCreateConstantIndexOp(
       b, b.getLoc(), tensor::getMixedSize(b, b.getLoc(), inputs[0], dims[0]));
   SmallVector<Type> types;
-  for (Carried &state : carried) {
-    inits.push_back(state.op.getDpsInits()[0]);
+  for (const Carried &state : carried) {
+    inits.push_back(state.start);
     types.push_back(inits.back().getType());
   }
   for (GenericOp op : mapped) {
@@ -570,12 +591,11 @@ FoldOp Cascade::createFold(ImplicitLocOpBuilder &b,
 /// Two states of disjoint parts: combine the maxima, bring both sums under the
 /// common one, add.
 void Cascade::buildMerge(ImplicitLocOpBuilder &b, FoldOp fold) {
-  for (Carried &state : carried) {
+  for (const Carried &state : carried) {
     bool idempotent = state.reduction.monoid == Reduction::Monoid::Max ||
                       state.reduction.monoid == Reduction::Monoid::Min;
     // A start value that is not neutral would be counted once per part.
-    if (!idempotent && !isNeutralFill(state.op.getDpsInits()[0],
-                                      state.reduction.monoid))
+    if (!idempotent && !isNeutralFill(state.start, state.reduction.monoid))
       return;
   }
   Block *merge = new Block;
@@ -603,21 +623,49 @@ void Cascade::buildMerge(ImplicitLocOpBuilder &b, FoldOp fold) {
                               multiply);
       }
     }
-    auto type = cast<RankedTensorType>(sides[0].getType());
-    SmallVector<unsigned> all =
-        llvm::to_vector(llvm::seq<unsigned>(type.getRank()));
-    Operation *combiner = state.reduction.combiner;
-    results[index] = buildStatement(
-        b, type.getRank(), {{sides[1], all}}, {sides[0], all},
-        [&](OpBuilder &builder, Location loc, ValueRange args) {
-          Operation *clone = builder.clone(*combiner);
-          clone->setOperands({args[1], args[0]});
-          return clone->getResult(0);
-        });
+    results[index] = combine(b, state, sides[0], sides[1]);
     if (running.contains(state.op.getResult(0)))
       guarded[state.op.getResult(0)] = guard(b, results[index]);
   }
   YieldOp::create(b, results);
+}
+
+/// `a` and `b` joined pointwise by the state's combiner.
+Value Cascade::combine(ImplicitLocOpBuilder &b, const Carried &state, Value left,
+                       Value right) {
+  unsigned rank = cast<RankedTensorType>(left.getType()).getRank();
+  SmallVector<unsigned> all = llvm::to_vector(llvm::seq(rank));
+  return buildStatement(
+      b, rank, {{right, all}}, {left, all},
+      [&](OpBuilder &builder, Location loc, ValueRange args) {
+        Operation *clone = builder.clone(*state.reduction.combiner);
+        clone->setOperands({args[1], args[0]});
+        return clone->getResult(0);
+      });
+}
+
+/// A state that is corrected, or starts from what the cascade computes, starts
+/// neutral; its own start value joins when the final values are known.
+void Cascade::startNeutral(ImplicitLocOpBuilder &b, Carried &state) {
+  Value init = state.op.getDpsInits()[0];
+  auto source = init.getDefiningOp<GenericOp>();
+  bool dependent =
+      source && llvm::any_of(source->getOperands(), [&](Value operand) {
+        return llvm::any_of(carried, [&](const Carried &other) {
+          return operand == GenericOp(other.op).getResult(0);
+        });
+      });
+  if (isNeutralFill(init, state.reduction.monoid) ||
+      (state.pivots.empty() && state.factors.empty() && !dependent))
+    return;
+  auto type = cast<RankedTensorType>(init.getType());
+  SmallVector<OpFoldResult> sizes;
+  for (unsigned index = 0; index < type.getRank(); ++index)
+    sizes.push_back(sizeOf(b, init, index));
+  Value empty = tensor::EmptyOp::create(b, sizes, type.getElementType());
+  Value neutral = arith::ConstantOp::create(
+      b, getNeutralElement(b, state.reduction.monoid, type.getElementType()));
+  state.start = linalg::FillOp::create(b, neutral, empty).getResult(0);
 }
 
 LogicalResult Cascade::fuse() {
@@ -642,8 +690,9 @@ LogicalResult Cascade::fuse() {
              (reduces(source) || llvm::is_contained(statements, source));
     });
     DenseSet<Operation *> visited;
-    bool toMember = llvm::any_of(op->getUsers(), [&](Operation *user) {
-      return slice.contains(user);
+    bool toMember = llvm::any_of(op->getUses(), [&](OpOperand &use) {
+      auto reader = dyn_cast<GenericOp>(use.getOwner());
+      return slice.contains(use.getOwner()) && !reader.isDpsInit(&use);
     }) || llvm::any_of(op->getResults(), [&](Value result) {
       return feedsMember(result, visited);
     });
@@ -653,6 +702,8 @@ LogicalResult Cascade::fuse() {
   GenericOp last = carried.back().op;
   ImplicitLocOpBuilder b(last.getLoc(), last);
   b.setInsertionPointAfter(last);
+  for (Carried &state : carried)
+    startNeutral(b, state);
   FoldOp fold = createFold(b, statements, carried, {}, {});
   if (!fold)
     return failure();
@@ -671,18 +722,21 @@ LogicalResult Cascade::fuse() {
         ++at;
       value = scaleBy(
           b, state.op, value, pivotOp, fold.getResult(at),
-          [&](OpBuilder &builder, Location loc, Value x, Value r) -> Value {
-            if (k == -1)
-              return arith::DivFOp::create(builder, loc, x, r);
-            if (k == -0.5)
-              return multiply(builder, loc, x,
-                              math::RsqrtOp::create(builder, loc, r));
-            Value power = arith::ConstantOp::create(
-                builder, loc, builder.getFloatAttr(r.getType(), k));
-            return multiply(builder, loc, x,
-                            math::PowFOp::create(builder, loc, r, power));
+          [&, pivot = pivot](OpBuilder &builder, Location loc, Value x,
+                             Value r) -> Value {
+            Value scaled = timesPower(builder, loc, x, r, k);
+            if (!guardedFactors.contains(pivot))
+              return scaled;
+            // The cascade put 0 where the sum is 0; so does its last step.
+            Value zero = arith::ConstantOp::create(
+                builder, loc, builder.getZeroAttr(r.getType()));
+            Value empty = arith::CmpFOp::create(
+                builder, loc, arith::CmpFPredicate::OEQ, r, zero);
+            return arith::SelectOp::create(builder, loc, empty, zero, scaled);
           });
     }
+    if (Value init = state.op.getDpsInits()[0]; init != state.start)
+      value = combine(b, state, init, value);
     finals.map(state.op.getResult(0), value);
     state.op.getResult(0).replaceUsesWithIf(value, [&](OpOperand &use) {
       auto reader = dyn_cast<GenericOp>(use.getOwner());

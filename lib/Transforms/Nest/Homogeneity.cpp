@@ -44,11 +44,7 @@ Degree Homogeneity::ofStatement(Value tensor) {
                        (degree.kind == Kind::Scale && (sum || extremum)) ||
                        (degree.kind == Kind::Power && (sum || extremum)) ||
                        (degree.kind == Kind::Shift && extremum);
-    // A start value other than the neutral element does not change with r.
-    if (degree.kind != Kind::Unknown &&
-        (!distributes ||
-         (degree.kind != Kind::Invariant &&
-          !isNeutralFill(op.getDpsInits()[index], reduction->monoid))))
+    if (degree.kind != Kind::Unknown && !distributes)
       degree = Degree::unknown(reduction->combiner);
   } else {
     for (OpOperand &operand : op->getOpOperands())

@@ -48,7 +48,8 @@ public:
   /// else, which is invariant.
   Degree ofTensor(mlir::Value tensor);
   /// The degree of the result of a statement as it is computed, whether or not
-  /// its readers count it as fixed.
+  /// its readers count it as fixed; of a reduction, that of its terms: what it
+  /// starts from can be added at the end.
   Degree ofStatement(mlir::Value tensor);
 
 private:

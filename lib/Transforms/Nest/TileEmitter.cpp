@@ -418,15 +418,8 @@ Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid) {
                                        index.value, end);
   Value keep = toVector(inside, term.dims, b.getI1Type());
   auto type = cast<VectorType>(term.value.getType());
-  auto &semantics =
-      cast<FloatType>(type.getElementType()).getFloatSemantics();
-  APFloat neutral = monoid == Reduction::Monoid::Max
-                        ? APFloat::getInf(semantics, /*Negative=*/true)
-                    : monoid == Reduction::Monoid::Min
-                        ? APFloat::getInf(semantics)
-                    : monoid == Reduction::Monoid::Add
-                        ? APFloat::getZero(semantics)
-                        : APFloat::getOne(semantics);
+  APFloat neutral =
+      getNeutralElement(b, monoid, type.getElementType()).getValue();
   Value rest = constant(DenseElementsAttr::get(type, neutral));
   Value kept = term.value;
   // One select for the mask and the tail where both put the same value.

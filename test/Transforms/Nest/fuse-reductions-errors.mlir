@@ -65,32 +65,6 @@ func.func @distances(%x: tensor<8x?xf32>, %e: tensor<8xf32>) -> tensor<8xf32> {
 #ij = affine_map<(i, j) -> (i, j)>
 #i = affine_map<(i, j) -> (i)>
 
-// A later reduction reads a product: neither a maximum nor a sum.
-func.func @product(%x: tensor<8x?xf32>, %e: tensor<8xf32>) -> tensor<8xf32> {
-  %one = arith.constant 1.0 : f32
-  %zero = arith.constant 0.0 : f32
-  %m0 = linalg.fill ins(%one : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
-  // expected-remark@below {{not fused into one pass: a later reduction reads its result, which is neither a maximum nor a sum}}
-  %m = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<8x?xf32>) outs(%m0 : tensor<8xf32>) {
-  ^bb0(%a: f32, %c: f32):
-    %r = arith.mulf %a, %c : f32
-    linalg.yield %r : f32
-  } -> tensor<8xf32>
-  %l0 = linalg.fill ins(%zero : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
-  %l = linalg.generic {indexing_maps = [#ij, #i, #i], iterator_types = ["parallel", "reduction"]} ins(%x, %m : tensor<8x?xf32>, tensor<8xf32>) outs(%l0 : tensor<8xf32>) {
-  ^bb0(%a: f32, %b: f32, %c: f32):
-    %d = arith.divf %a, %b : f32
-    %r = arith.addf %c, %d : f32
-    linalg.yield %r : f32
-  } -> tensor<8xf32>
-  return %l : tensor<8xf32>
-}
-
-// -----
-
-#ij = affine_map<(i, j) -> (i, j)>
-#i = affine_map<(i, j) -> (i)>
-
 // An intermediate is reduced by something that is no reduction we know.
 func.func @last(%x: tensor<8x?xf32>, %e2: tensor<8x?xf32>, %e: tensor<8xf32>) -> tensor<8xf32> {
   %p = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<8x?xf32>) outs(%e2 : tensor<8x?xf32>) {

@@ -1,9 +1,11 @@
 // RUN: %python %S/check.py --attn-run %attn_bin/attn-run %s --work %t
 // Attention with a learned sink: one more logit in the maximum and in the sum,
-// which selects no value. The reductions start from it.
+// which selects no value. It joins after the reductions over the keys.
 
 #s = affine_map<(h, i, j) -> (h, i, j)>
 #r = affine_map<(h, i, j) -> (h, i)>
+#hi = affine_map<(h, i) -> (h, i)>
+#h = affine_map<(h, i) -> (h)>
 
 func.func @attention_sink(%q: tensor<?x?x32xf32>, %k: tensor<?x?x32xf32>, %v: tensor<?x?x32xf32>,
     %sink: tensor<?xf32>) -> tensor<?x?x32xf32> {
@@ -35,17 +37,18 @@ func.func @attention_sink(%q: tensor<?x?x32xf32>, %k: tensor<?x?x32xf32>, %v: te
     %y = arith.mulf %x, %scale : f32
     linalg.yield %y : f32
   } -> tensor<?x?x?xf32>
-  %m0 = linalg.generic {
-    indexing_maps = [affine_map<(h, i) -> (h)>, affine_map<(h, i) -> (h, i)>],
-    iterator_types = ["parallel", "parallel"]}
-    ins(%sink : tensor<?xf32>) outs(%e1 : tensor<?x?xf32>) {
-  ^bb0(%x: f32, %_: f32):
-    linalg.yield %x : f32
-  } -> tensor<?x?xf32>
-  %m = linalg.generic {indexing_maps = [#s, #r], iterator_types = ["parallel", "parallel", "reduction"]}
-    ins(%s : tensor<?x?x?xf32>) outs(%m0 : tensor<?x?xf32>) {
+  %low = arith.constant 0xFF800000 : f32
+  %mk0 = linalg.fill ins(%low : f32) outs(%e1 : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %mk = linalg.generic {indexing_maps = [#s, #r], iterator_types = ["parallel", "parallel", "reduction"]}
+    ins(%s : tensor<?x?x?xf32>) outs(%mk0 : tensor<?x?xf32>) {
   ^bb0(%x: f32, %a: f32):
     %y = arith.maximumf %a, %x : f32
+    linalg.yield %y : f32
+  } -> tensor<?x?xf32>
+  %m = linalg.generic {indexing_maps = [#hi, #h, #hi], iterator_types = ["parallel", "parallel"]}
+    ins(%mk, %sink : tensor<?x?xf32>, tensor<?xf32>) outs(%e1 : tensor<?x?xf32>) {
+  ^bb0(%x: f32, %a: f32, %_: f32):
+    %y = arith.maximumf %x, %a : f32
     linalg.yield %y : f32
   } -> tensor<?x?xf32>
   %p = linalg.generic {indexing_maps = [#s, #r, #s], iterator_types = ["parallel", "parallel", "parallel"]}
@@ -55,19 +58,19 @@ func.func @attention_sink(%q: tensor<?x?x32xf32>, %k: tensor<?x?x32xf32>, %v: te
     %y = math.exp %d : f32
     linalg.yield %y : f32
   } -> tensor<?x?x?xf32>
-  %l0 = linalg.generic {
-    indexing_maps = [affine_map<(h, i) -> (h)>, affine_map<(h, i) -> (h, i)>, affine_map<(h, i) -> (h, i)>],
-    iterator_types = ["parallel", "parallel"]}
-    ins(%sink, %m : tensor<?xf32>, tensor<?x?xf32>) outs(%e1 : tensor<?x?xf32>) {
-  ^bb0(%x: f32, %a: f32, %_: f32):
-    %d = arith.subf %x, %a : f32
-    %y = math.exp %d : f32
-    linalg.yield %y : f32
-  } -> tensor<?x?xf32>
-  %l = linalg.generic {indexing_maps = [#s, #r], iterator_types = ["parallel", "parallel", "reduction"]}
-    ins(%p : tensor<?x?x?xf32>) outs(%l0 : tensor<?x?xf32>) {
+  %lk0 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %lk = linalg.generic {indexing_maps = [#s, #r], iterator_types = ["parallel", "parallel", "reduction"]}
+    ins(%p : tensor<?x?x?xf32>) outs(%lk0 : tensor<?x?xf32>) {
   ^bb0(%x: f32, %a: f32):
     %y = arith.addf %a, %x : f32
+    linalg.yield %y : f32
+  } -> tensor<?x?xf32>
+  %l = linalg.generic {indexing_maps = [#hi, #hi, #h, #hi], iterator_types = ["parallel", "parallel"]}
+    ins(%lk, %m, %sink : tensor<?x?xf32>, tensor<?x?xf32>, tensor<?xf32>) outs(%e1 : tensor<?x?xf32>) {
+  ^bb0(%x: f32, %a: f32, %t: f32, %_: f32):
+    %d = arith.subf %t, %a : f32
+    %g = math.exp %d : f32
+    %y = arith.addf %x, %g : f32
     linalg.yield %y : f32
   } -> tensor<?x?xf32>
   %pv = linalg.generic {

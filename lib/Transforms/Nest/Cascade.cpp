@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Finding a cascade, and the proof that one pass suffices.
+
+#include "Cascade.h"
+#include "Homogeneity.h"
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/Format.h"
+
+using namespace mlir;
+using namespace attn;
+using linalg::GenericOp;
+
+std::optional<unsigned> Cascade::loopOf(GenericOp op) const {
+  for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
+    if (classes.ofLoop(op, loop) == dim)
+      return loop;
+  return std::nullopt;
+}
+
+bool Cascade::reduces(GenericOp op) const {
+  std::optional<unsigned> loop = loopOf(op);
+  return loop && op.getIteratorTypesArray()[*loop] ==
+                     utils::IteratorType::reduction;
+}
+
+bool Cascade::isCandidate(bool byReturn) {
+  members.clear();
+  for (auto op : block.getOps<GenericOp>())
+    if (spans(op))
+      members.push_back(op);
+  return llvm::any_of(members, [&](GenericOp op) {
+    if (!reduces(op))
+      return false;
+    DenseSet<Operation *> visited;
+    if (byReturn)
+      return feedsMember(op.getResult(0), visited);
+    return llvm::any_of(op.getDpsInputs(), [&](Value input) {
+      auto source = input.getDefiningOp<GenericOp>();
+      return source && source->getBlock() == &block && spans(source) &&
+             !reduces(source);
+    });
+  });
+}
+
+/// Whether a value reaches a statement over the dimension, directly or through
+/// statements that do not span it.
+bool Cascade::feedsMember(Value value, DenseSet<Operation *> &visited) const {
+  for (Operation *user : value.getUsers()) {
+    auto op = dyn_cast<GenericOp>(user);
+    if (!op || op->getBlock() != &block || !visited.insert(op).second)
+      continue;
+    if (spans(op))
+      return true;
+    for (Value result : op.getResults())
+      if (feedsMember(result, visited))
+        return true;
+  }
+  return false;
+}
+
+LogicalResult Cascade::refuse(GenericOp op, const Twine &why,
+                              Operation *reason, GenericOp source) {
+  InFlightDiagnostic remark = emitRemark(op.getLoc())
+                              << "not fused into one pass: " << why;
+  if (source)
+    remark.attachNote(source.getLoc())
+        << "the reduction at the source of the dependence (RAW, carried by "
+           "the fused dimension)";
+  if (reason && reason != op)
+    remark.attachNote(reason->getLoc()) << "the form is broken here";
+  return failure();
+}
+
+LogicalResult Cascade::prove() {
+  for (GenericOp op : members) {
+    unsigned loops = 0;
+    for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
+      loops += classes.ofLoop(op, loop) == dim;
+    if (loops != 1)
+      return refuse(op, "it runs over the dimension twice", nullptr, {});
+    if (op->getNumResults() != 1)
+      return refuse(op, "it has more than one result", nullptr, {});
+    if (!reduces(op))
+      continue;
+    std::optional<Reduction> reduction = matchReduction(op, 0);
+    if (!reduction)
+      return refuse(op,
+                    "its reduction is not a sum, product, maximum or minimum",
+                    nullptr, {});
+    carried.push_back({op, *reduction, {}, {}, op.getDpsInits()[0]});
+  }
+  // Values that are only factors leave the sums first; what remains must be
+  // homogeneous in the maxima with those held fixed.
+  SmallVector<Value> maxima;
+  for (Carried &source : carried) {
+    Value result = source.op.getResult(0);
+    DenseSet<Operation *> visited;
+    if (!feedsMember(result, visited))
+      continue;
+    if (source.reduction.monoid == Reduction::Monoid::Max &&
+        failed(provePivot(result, /*asShift=*/false, /*report=*/false))) {
+      maxima.push_back(result);
+      running.insert(result);
+    } else if (!factored.contains(result) &&
+               failed(provePivot(result, /*asShift=*/false, /*report=*/true))) {
+      return failure();
+    }
+  }
+  for (Value pivot : maxima)
+    if (failed(provePivot(pivot, /*asShift=*/true, /*report=*/true)))
+      return failure();
+  return findMaps();
+}
+
+/// Whether each dimension of the pivot's result is one of the state's, once.
+bool Cascade::hasDimensionsOf(GenericOp state, GenericOp pivot) {
+  auto rank = [](GenericOp op) {
+    return cast<RankedTensorType>(op.getResult(0).getType()).getRank();
+  };
+  for (int64_t index = 0; index < rank(pivot); ++index) {
+    unsigned matches = 0;
+    for (int64_t mine = 0; mine < rank(state); ++mine)
+      matches += classes.ofValue(state.getResult(0), mine) ==
+                 classes.ofValue(pivot.getResult(0), index);
+    if (matches != 1)
+      return false;
+  }
+  return true;
+}
+
+/// Checks every reduction of the cascade against one pivot: as a running
+/// maximum that terms shift with, or as a factor of terms.
+LogicalResult Cascade::provePivot(Value pivot, bool asShift, bool report) {
+  Homogeneity homogeneity(
+      pivot, asShift ? Degree::shift(1) : Degree::power(1), factored);
+  auto source = pivot.getDefiningOp<GenericOp>();
+  StringRef name = asShift ? "running maximum" : "running value";
+  SmallVector<std::pair<Carried *, double>> dependents;
+  for (Carried &state : carried) {
+    Value result = state.op.getResult(0);
+    if (result == pivot)
+      continue;
+    Degree degree = homogeneity.ofStatement(result);
+    if (degree.kind == Degree::Kind::Invariant)
+      continue;
+    auto fail = [&](const Twine &why, Operation *reason) {
+      return report ? refuse(state.op, why, reason, source) : failure();
+    };
+    if (degree.kind == Degree::Kind::Unknown)
+      return fail("its terms are not homogeneous in the " + name +
+                      " that they depend on",
+                  degree.reason);
+    bool sum = state.reduction.monoid == Reduction::Monoid::Add;
+    if (asShift && (!(degree == Degree::scale(-1)) || !sum)) {
+      std::string k;
+      llvm::raw_string_ostream(k) << llvm::format("%g", degree.k);
+      return fail("its terms change with degree " + k + " in exp(" + name +
+                      "), expected a sum of degree -1",
+                  nullptr);
+    }
+    if (asShift && running.contains(result))
+      return fail("it is itself a running value that others depend on",
+                  nullptr);
+    if (!asShift && (degree.kind != Degree::Kind::Power || !sum))
+      return fail("its terms are no power of the running value that they "
+                  "depend on",
+                  nullptr);
+    if (!hasDimensionsOf(state.op, source))
+      return fail("its state lacks a dimension of the " + name +
+                      " that its terms depend on",
+                  nullptr);
+    dependents.push_back({&state, degree.k});
+  }
+  for (auto [state, k] : dependents) {
+    if (asShift)
+      state->pivots.push_back(pivot);
+    else
+      state->factors.push_back({pivot, k});
+  }
+  if (!asShift)
+    factored.insert(pivot);
+  return success();
+}
+
+/// Statements whose result is used outside of the cascade.
+LogicalResult Cascade::findMaps() {
+  for (GenericOp op : members) {
+    if (reduces(op))
+      continue;
+    bool escapes = llvm::any_of(op->getUsers(), [&](Operation *user) {
+      auto reader = dyn_cast<GenericOp>(user);
+      return !reader || reader->getBlock() != &block || !spans(reader);
+    });
+    if (escapes)
+      mapped.push_back(op);
+  }
+  if (carried.empty())
+    return failure();
+  return success();
+}
+
+/// Members that `op` needs, reductions of the dimension excluded.
+void Cascade::sliceOf(GenericOp op, llvm::SetVector<Operation *> &slice) {
+  if (!slice.insert(op))
+    return;
+  for (Value operand : op->getOperands()) {
+    auto source = operand.getDefiningOp<GenericOp>();
+    if (!source || source->getBlock() != &block)
+      continue;
+    if (spans(source) && !reduces(source))
+      sliceOf(source, slice);
+  }
+}
+
+SmallVector<GenericOp>
+Cascade::ordered(const llvm::SetVector<Operation *> &slice) {
+  SmallVector<GenericOp> result;
+  for (auto op : block.getOps<GenericOp>())
+    if (slice.contains(op))
+      result.push_back(op);
+  return result;
+}
+
+/// Tensors from outside that the statements read along the dimension.
+LogicalResult
+Cascade::findStreams(ArrayRef<GenericOp> statements,
+                     llvm::MapVector<Value, int64_t> &streams) {
+  for (GenericOp op : statements)
+    for (OpOperand &operand : op->getOpOperands()) {
+      auto source = operand.get().getDefiningOp<GenericOp>();
+      if ((source && source->getBlock() == &block && spans(source)) ||
+          op.isDpsInit(&operand))
+        continue;
+      AffineMap map = op.getMatchingIndexingMap(&operand);
+      for (unsigned index = 0; index < map.getNumResults(); ++index) {
+        if (!map.getResult(index).isFunctionOfDim(*loopOf(op)))
+          continue;
+        auto [entry, fresh] = streams.insert({operand.get(), index});
+        if (!getLoop(map, index) || (!fresh && entry->second != index))
+          return refuse(op, "it reads a tensor along the dimension in more "
+                            "than one way",
+                        nullptr, {});
+      }
+    }
+  if (streams.empty())
+    return refuse(statements.front(),
+                  "no tensor is read along the dimension, so its extent is "
+                  "unknown",
+                  nullptr, {});
+  return success();
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A cascade of reductions over one dimension of a nest: found, proved to need
+// one pass only, and fused into a fold. Used by attn-fuse-reductions.
+
+#ifndef ATTN_LIB_TRANSFORMS_NEST_CASCADE_H
+#define ATTN_LIB_TRANSFORMS_NEST_CASCADE_H
+
+#include "DimClasses.h"
+#include "attn/Utils/Statement.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace attn {
+
+/// A reduction over the fused dimension and what its state needs.
+struct Carried {
+  mlir::linalg::GenericOp op;
+  Reduction reduction;
+  /// Pivots (running maxima) whose growth scales this state.
+  llvm::SmallVector<mlir::Value> pivots;
+  /// Pivots taken out of the sum, with their exponents.
+  llvm::SmallVector<std::pair<mlir::Value, double>> factors;
+  /// What the fold starts from: the statement's own start value, or the neutral
+  /// element where that joins at the end.
+  mlir::Value start;
+};
+
+/// One cascade over one dimension of the nest: found, proved, then fused.
+class Cascade {
+public:
+  Cascade(mlir::Block &block, const DimClasses &classes, unsigned dim)
+      : block(block), classes(classes), dim(dim) {}
+
+  /// Whether an intermediate spans the dimension and is reduced along it, or,
+  /// where `byReturn`, a reduced value comes back along it.
+  bool isCandidate(bool byReturn);
+  /// Proves that one pass suffices; remarks at the offender otherwise.
+  mlir::LogicalResult prove();
+  /// The statements that reduce the dimension.
+  llvm::SmallVector<mlir::linalg::GenericOp> getReductions() {
+    return llvm::filter_to_vector(members,
+                                  [&](mlir::linalg::GenericOp op) { return reduces(op); });
+  }
+  /// Replaces the cascade by a fold, and a second one for mapped results.
+  mlir::LogicalResult fuse();
+
+private:
+  std::optional<unsigned> loopOf(mlir::linalg::GenericOp op) const;
+  bool spans(mlir::linalg::GenericOp op) const { return loopOf(op).has_value(); }
+  bool reduces(mlir::linalg::GenericOp op) const;
+  bool feedsMember(mlir::Value value, llvm::DenseSet<mlir::Operation *> &visited) const;
+  mlir::LogicalResult refuse(mlir::linalg::GenericOp op, const llvm::Twine &why, mlir::Operation *reason,
+                       mlir::linalg::GenericOp source);
+  bool hasDimensionsOf(mlir::linalg::GenericOp state,
+                       mlir::linalg::GenericOp pivot);
+  mlir::LogicalResult provePivot(mlir::Value pivot, bool asShift, bool report);
+  mlir::LogicalResult findMaps();
+  mlir::LogicalResult findStreams(llvm::ArrayRef<mlir::linalg::GenericOp> statements,
+                            llvm::MapVector<mlir::Value, int64_t> &streams);
+  void sliceOf(mlir::linalg::GenericOp op, llvm::SetVector<mlir::Operation *> &slice);
+  llvm::SmallVector<mlir::linalg::GenericOp> ordered(const llvm::SetVector<mlir::Operation *> &slice);
+  FoldOp createFold(mlir::ImplicitLocOpBuilder &b,
+                    llvm::ArrayRef<mlir::linalg::GenericOp> statements,
+                    const llvm::MapVector<mlir::Value, int64_t> &streams,
+                    llvm::MutableArrayRef<Carried> carried,
+                    llvm::ArrayRef<mlir::linalg::GenericOp> mapped, mlir::IRMapping mapping);
+  void cloneStatement(mlir::ImplicitLocOpBuilder &b, mlir::linalg::GenericOp op, FoldOp fold,
+                      mlir::IRMapping &mapping);
+  mlir::Value correction(mlir::ImplicitLocOpBuilder &b, mlir::Value from, mlir::Value to);
+  mlir::Value scaleBy(mlir::ImplicitLocOpBuilder &b, mlir::linalg::GenericOp like, mlir::Value state,
+                mlir::linalg::GenericOp pivotOp, mlir::Value factor,
+                llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::Value)> apply);
+  mlir::Value guard(mlir::ImplicitLocOpBuilder &b, mlir::Value pivot);
+  void buildMerge(mlir::ImplicitLocOpBuilder &b, FoldOp fold);
+  mlir::Value combine(mlir::ImplicitLocOpBuilder &b, const Carried &state, mlir::Value left,
+                mlir::Value right);
+  void startNeutral(mlir::ImplicitLocOpBuilder &b, Carried &state);
+
+  mlir::Block &block;
+  const DimClasses &classes;
+  unsigned dim;
+  llvm::SmallVector<mlir::linalg::GenericOp> members;   // statements that span the dimension
+  llvm::SmallVector<Carried> carried;     // its reductions, in order
+  llvm::SmallVector<mlir::linalg::GenericOp> mapped;    // statements whose whole result is needed
+  llvm::DenseSet<mlir::Value> factored;         // pivots that leave the sums
+  llvm::DenseSet<mlir::Value> guardedFactors;   // of them, those compared with zero
+  llvm::DenseSet<mlir::Value> running;          // pivots whose running value is used
+};
+
+/// Whether a statement is the guard m == -inf ? 0 : m.
+bool isGuard(mlir::linalg::GenericOp op);
+
+/// The size of a tensor's dimension without keeping the tensor alive.
+mlir::OpFoldResult sizeOf(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor,
+                          unsigned index);
+
+} // namespace attn
+
+#endif

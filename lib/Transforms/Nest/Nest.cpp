@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What belongs to a nest, and the role of each of its dimensions.
+
+#include "Nest.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace attn;
+using linalg::GenericOp;
+using Role = TileDim::Role;
+
+/// Whether a statement or fold after the first fold belongs to its nest: it
+/// finishes results of the nest, row by row.
+bool Nest::joins(Operation *op) {
+  auto inNest = [&](Value value) {
+    Operation *source = value.getDefiningOp();
+    return source && ops.contains(source);
+  };
+  if (auto generic = dyn_cast<GenericOp>(op))
+    return generic.getNumReductionLoops() == 0 &&
+           llvm::any_of(generic.getDpsInputs(), inNest);
+  auto fold = dyn_cast<FoldOp>(op);
+  if (!fold || llvm::any_of(fold.getInputs(), inNest))
+    return false;
+  bool shares = llvm::any_of(fold.getInputs(), [&](Value input) {
+    return llvm::is_contained(folds.front().getInputs(), input);
+  });
+  bool reads = false;
+  fold.getBody().walk([&](Operation *inner) {
+    reads |= llvm::any_of(inner->getOperands(), inNest);
+  });
+  return shares && reads;
+}
+
+/// A statement without reduction that only prepares values for the nest.
+bool Nest::isPrologue(GenericOp op) const {
+  if (op.getNumReductionLoops() != 0 || op->getNumResults() != 1)
+    return false;
+  return llvm::all_of(op->getUsers(), [&](Operation *user) {
+    Operation *top = block.findAncestorOpInBlock(*user);
+    if (!ops.contains(top))
+      return false;
+    auto fold = dyn_cast<FoldOp>(top);
+    return !fold || !llvm::is_contained(fold.getInputs(), op.getResult(0));
+  });
+}
+
+void Nest::collect(FoldOp first) {
+  ops.insert(first);
+  folds.push_back(first);
+  for (Operation &op : llvm::make_range(std::next(first->getIterator()),
+                                        block.end()))
+    if (joins(&op)) {
+      ops.insert(&op);
+      if (auto fold = dyn_cast<FoldOp>(op))
+        folds.push_back(fold);
+    }
+  Operation *last = ops.back();
+  for (Operation &op : llvm::reverse(block)) {
+    auto generic = dyn_cast<GenericOp>(op);
+    if (generic && !ops.contains(generic) && generic->isBeforeInBlock(last) &&
+        isPrologue(generic))
+      ops.insert(generic);
+  }
+  SmallVector<Operation *> sorted(ops.begin(), ops.end());
+  llvm::sort(sorted, [](Operation *a, Operation *b) {
+    return a->isBeforeInBlock(b);
+  });
+  ops.clear();
+  ops.insert(sorted.begin(), sorted.end());
+}
+
+/// The size of a dimension, from a tensor that the nest does not produce.
+OpFoldResult Nest::sizeOfClass(unsigned dim) {
+  auto fromOutside = [&](GenericOp op) -> OpFoldResult {
+    for (OpOperand &operand : op->getOpOperands()) {
+      AffineMap map = op.getMatchingIndexingMap(&operand);
+      for (unsigned d = 0; d < map.getNumResults(); ++d) {
+        std::optional<unsigned> loop = getLoop(map, d);
+        if (!loop || classes->ofLoop(op, *loop) != dim)
+          continue;
+        Value root = operand.get();
+        while (auto dest = root.getDefiningOp<DestinationStyleOpInterface>())
+          root = dest.getDpsInits()[cast<OpResult>(root).getResultNumber()];
+        auto empty = root.getDefiningOp<tensor::EmptyOp>();
+        if (empty && empty->getBlock() == &block)
+          return empty.getMixedSizes()[d];
+        if (root.getParentBlock() == &block)
+          return tensor::getMixedSize(b, b.getLoc(), root, d);
+        // Inside of a fold: sizes of its own tensors come from outside.
+        if (empty) {
+          OpFoldResult size = empty.getMixedSizes()[d];
+          auto value = dyn_cast<Value>(size);
+          if (!value || value.getParentBlock() == &block)
+            return size;
+        }
+        auto type = cast<RankedTensorType>(root.getType());
+        if (!type.isDynamicDim(d))
+          return b.getIndexAttr(type.getDimSize(d));
+        if (auto argument = dyn_cast<BlockArgument>(root))
+          if (auto fold = dyn_cast<FoldOp>(argument.getOwner()->getParentOp()))
+            for (auto [block, input] :
+                 llvm::zip(fold.getBlocks(), fold.getInputs()))
+              if (block == root)
+                return tensor::getMixedSize(b, b.getLoc(), input, d);
+      }
+    }
+    return {};
+  };
+  for (Operation *op : ops) {
+    if (auto generic = dyn_cast<GenericOp>(op)) {
+      if (OpFoldResult size = fromOutside(generic))
+        return size;
+      continue;
+    }
+    auto fold = cast<FoldOp>(op);
+    if (classes->ofStream(fold) == dim)
+      return fold.getExtent();
+    for (auto init : fold.getInits())
+      for (int64_t d = 0, e = cast<RankedTensorType>(init.getType()).getRank();
+           d < e; ++d)
+        if (auto known = classes->ofValue(
+                fold.getResult(llvm::find(fold.getInits(), init) -
+                               fold.getInits().begin()),
+                d);
+            known == dim) {
+          Value root = init;
+          while (auto dest = root.getDefiningOp<DestinationStyleOpInterface>())
+            root = dest.getDpsInits()[cast<OpResult>(root).getResultNumber()];
+          return tensor::getMixedSize(b, b.getLoc(), root, d);
+        }
+    for (auto generic : fold.getBody().getOps<GenericOp>())
+      if (OpFoldResult size = fromOutside(generic))
+        return size;
+  }
+  return {};
+}
+
+static int64_t tileFor(int64_t wanted, OpFoldResult size) {
+  std::optional<int64_t> known = getConstantIntValue(size);
+  if (!known)
+    return wanted;
+  // A short dimension needs no tile beyond its end, up to a vector's length.
+  return std::min(wanted, std::max<int64_t>(16, llvm::alignTo(*known, 16)));
+}
+
+LogicalResult Nest::assignRoles() {
+  classes = std::make_unique<DimClasses>(ops.getArrayRef());
+  emitter = std::make_unique<TileEmitter>(b, *classes);
+  FoldOp first = folds.front();
+  streamDim = classes->ofStream(first);
+  for (FoldOp fold : folds)
+    if (classes->ofStream(fold) != streamDim)
+      return fold.emitError("expected one streamed dimension in a nest, got a "
+                            "second");
+  // Canonical order: as the folds' statements name their loops first.
+  SmallVector<unsigned> order;
+  std::optional<SmallVector<unsigned>> workers;
+  auto visit = [&](GenericOp op) {
+    SmallVector<unsigned> span;
+    bool streams = false;
+    for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
+      unsigned dim = classes->ofLoop(op, loop);
+      if (!llvm::is_contained(order, dim))
+        order.push_back(dim);
+      streams |= dim == streamDim;
+      if (op.getIteratorTypesArray()[loop] == utils::IteratorType::parallel)
+        span.push_back(dim);
+    }
+    return std::make_pair(streams, span);
+  };
+  auto restrict = [&](ArrayRef<unsigned> span) {
+    if (!workers)
+      workers.emplace(span.begin(), span.end());
+    llvm::erase_if(*workers, [&](unsigned dim) {
+      return dim == streamDim || !llvm::is_contained(span, dim);
+    });
+  };
+  for (FoldOp fold : folds) {
+    for (auto op : fold.getBody().getOps<GenericOp>())
+      if (auto [streams, span] = visit(op); streams)
+        restrict(span);
+    for (Value state : fold.getState()) {
+      SmallVector<unsigned> span;
+      for (int64_t d = 0,
+                   e = cast<RankedTensorType>(state.getType()).getRank();
+           d < e; ++d)
+        span.push_back(*classes->ofValue(state, d));
+      restrict(span);
+    }
+  }
+  for (Operation *op : ops)
+    if (auto generic = dyn_cast<GenericOp>(op))
+      visit(generic);
+  if (!workers)
+    return first.emitError("expected a statement over the streamed dimension");
+
+  // The row dimension: rows share what is streamed, so no streamed input has
+  // it; without such a dimension the last one.
+  DenseSet<unsigned> streamedDims;
+  for (FoldOp fold : folds)
+    for (auto op : fold.getBody().getOps<GenericOp>())
+      for (OpOperand *input : op.getDpsInputOperands())
+        if (llvm::is_contained(fold.getBlocks(), input->get())) {
+          AffineMap map = op.getMatchingIndexingMap(input);
+          for (unsigned d = 0; d < map.getNumResults(); ++d)
+            if (std::optional<unsigned> loop = getLoop(map, d))
+              streamedDims.insert(classes->ofLoop(op, *loop));
+        }
+  for (unsigned dim : order)
+    if (llvm::is_contained(*workers, dim) &&
+        (!rowDim || !streamedDims.contains(dim) ||
+         streamedDims.contains(*rowDim)))
+      rowDim = dim;
+
+  b.setInsertionPoint(ops.back());
+  b.setLoc(first.getLoc());
+  for (unsigned dim : order) {
+    TileDim info;
+    info.size = sizeOfClass(dim);
+    if (!info.size)
+      return first.emitError("cannot find the size of a dimension of the nest");
+    if (auto value = dyn_cast<Value>(info.size))
+      if (std::optional<int64_t> known = getConstantIntValue(value))
+        info.size = b.getIndexAttr(*known);
+    std::optional<int64_t> known = getConstantIntValue(info.size);
+    if (dim == streamDim) {
+      info.role = Role::Stream;
+      info.tile = tileFor(options.streamTile, info.size);
+      info.exact = known && *known % info.tile == 0;
+    } else if (dim == rowDim) {
+      info.role = Role::Row;
+      info.tile = tileFor(options.rowTile, info.size);
+      info.exact = known && *known % info.tile == 0;
+    } else if (llvm::is_contained(*workers, dim)) {
+      info.role = Role::Worker;
+    } else if (known) {
+      info.role = Role::Full;
+      info.tile = *known;
+      info.exact = true;
+    } else {
+      return first.emitError("expected a static size of a dimension that is "
+                             "whole in each tile (a head size), got a dynamic one");
+    }
+    emitter->dims[dim] = info;
+  }
+  return success();
+}
+
+/// Results that something outside of the nest reads.
+void Nest::findOutputs() {
+  for (Operation *op : ops)
+    for (Value result : op->getResults()) {
+      bool escapes = llvm::any_of(result.getUsers(), [&](Operation *user) {
+        return !ops.contains(block.findAncestorOpInBlock(*user));
+      });
+      if (!escapes)
+        continue;
+      Output output;
+      output.result = result;
+      for (int64_t d = 0,
+                   e = cast<RankedTensorType>(result.getType()).getRank();
+           d < e; ++d)
+        output.dims.push_back(*classes->ofValue(result, d));
+      outputs.push_back(output);
+    }
+}
+
+/// The nest in numbers; dynamic sizes as the options assume them.
+NestSize Nest::measure() {
+  NestSize size;
+  auto sizeOf = [&](unsigned dim) -> double {
+    const TileDim &info = emitter->dims[dim];
+    if (std::optional<int64_t> known = getConstantIntValue(info.size))
+      return *known;
+    return info.role == Role::Worker ? 8 : options.assumedSize;
+  };
+  // Bytes of a tensor per element of the dimensions that vary with tiles.
+  auto bytesOf = [&](Type type, ArrayRef<unsigned> span) {
+    double bytes =
+        cast<RankedTensorType>(type).getElementTypeBitWidth() / 8.0;
+    for (unsigned dim : span)
+      if (emitter->dims[dim].role == Role::Full)
+        bytes *= sizeOf(dim);
+    return bytes;
+  };
+  auto spanOf = [&](Value tensor) {
+    SmallVector<unsigned> span;
+    for (int64_t d = 0, e = cast<RankedTensorType>(tensor.getType()).getRank();
+         d < e; ++d)
+      span.push_back(*classes->ofValue(tensor, d));
+    return span;
+  };
+  size.parts = options.parts;
+  size.threads = options.threads;
+  for (auto &[dim, info] : emitter->dims) {
+    if (info.role == Role::Worker)
+      size.workers *= sizeOf(dim);
+    if (info.role == Role::Row)
+      size.rows = sizeOf(dim), size.rowTile = info.tile;
+    if (info.role == Role::Stream)
+      size.streamed = sizeOf(dim), size.streamTile = info.tile;
+  }
+  DenseSet<Value> seen;
+  for (FoldOp fold : folds) {
+    for (Value state : fold.getState())
+      size.stateBytes += bytesOf(state.getType(), spanOf(state));
+    for (auto op : fold.getBody().getOps<GenericOp>()) {
+      double flops = 1;
+      bool overStream = false;
+      for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
+        unsigned dim = classes->ofLoop(op, loop);
+        overStream |= dim == streamDim;
+        if (emitter->dims[dim].role == Role::Full)
+          flops *= sizeOf(dim);
+      }
+      if (overStream)
+        size.pointFlops += flops * (op.getNumReductionLoops() ? 2 : 1);
+      for (OpOperand *input : op.getDpsInputOperands()) {
+        if (!seen.insert(input->get()).second ||
+            emitter->tiles.contains(input->get()) ||
+            classes->ofValue(input->get(), 0))
+          continue;
+        SmallVector<unsigned> span;
+        AffineMap map = op.getMatchingIndexingMap(input);
+        for (unsigned d = 0; d < map.getNumResults(); ++d)
+          if (std::optional<unsigned> loop = getLoop(map, d))
+            span.push_back(classes->ofLoop(op, *loop));
+        double bytes = bytesOf(input->get().getType(), span);
+        if (llvm::is_contained(span, streamDim))
+          size.streamBytes += bytes;
+        else if (rowDim && llvm::is_contained(span, *rowDim))
+          size.rowBytes += bytes;
+      }
+    }
+  }
+  for (const Output &output : outputs)
+    size.outBytes += bytesOf(output.result.getType(), output.dims);
+  return size;
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A nest on its way to a tile program: a fold with what prepares its start
+// values and what finishes its results. Used by attn-tile-nest.
+
+#ifndef ATTN_LIB_TRANSFORMS_NEST_NEST_H
+#define ATTN_LIB_TRANSFORMS_NEST_NEST_H
+
+#include "CostModel.h"
+#include "TileEmitter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace attn {
+
+struct TileOptions {
+  int64_t rowTile, streamTile, parts, threads, assumedSize;
+  /// Nothing: the cheapest legal one.
+  std::optional<Order> order;
+  bool explain;
+};
+
+/// A fold, what prepares its start values and what finishes its results.
+class Nest {
+public:
+  Nest(FoldOp first, const TileOptions &options)
+      : block(*first->getBlock()), options(options) {
+    collect(first);
+  }
+
+  mlir::LogicalResult tile();
+
+private:
+  void collect(FoldOp first);
+  bool joins(mlir::Operation *op);
+  mlir::LogicalResult assignRoles();
+  mlir::OpFoldResult sizeOfClass(unsigned dim);
+  void findOutputs();
+  bool isPrologue(mlir::linalg::GenericOp op) const;
+
+  /// The tensors that worker loops fill, as region arguments of the forall.
+  struct Output {
+    mlir::Value result;                  // the tensor of the nest
+    llvm::SmallVector<unsigned> dims;    // its dimensions' classes
+    mlir::Value slice;                   // the worker's part, while emitting
+    llvm::SmallVector<mlir::OpFoldResult> offsets, sizes;
+  };
+
+  NestSize measure();
+  mlir::FailureOr<Order> pickOrder();
+  mlir::LogicalResult tileRows();
+  mlir::LogicalResult tileStream();
+  mlir::LogicalResult tileSplit();
+  mlir::scf::ForallOp createForall(llvm::ArrayRef<mlir::Value> outs, llvm::ArrayRef<Output> outputs,
+                             bool withRows, int64_t parts,
+                             llvm::function_ref<mlir::LogicalResult(llvm::SmallVector<Output> &,
+                                                        mlir::Value part)>
+                                 body);
+  mlir::LogicalResult emitPrologue();
+  mlir::LogicalResult emitEpilogue(llvm::SmallVectorImpl<Output> &outputs);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>> emitFold(FoldOp fold,
+                                         llvm::SmallVectorImpl<Output> &outputs,
+                                         mlir::Value from, mlir::Value to);
+  mlir::LogicalResult emitBody(FoldOp fold);
+  llvm::SmallVector<Tile> startTiles(FoldOp fold);
+  Tile stateTile(mlir::Value state, mlir::Value vector);
+  mlir::LogicalResult emitMerge(FoldOp fold, llvm::ArrayRef<mlir::Value> a, llvm::ArrayRef<mlir::Value> b,
+                          llvm::SmallVectorImpl<mlir::Value> &merged);
+  llvm::SmallVector<mlir::Value> outputTensors();
+  void replaceResults(mlir::ValueRange results);
+  void slicePart(Output &output, mlir::Value tensor);
+  mlir::scf::ForOp createLoop(mlir::Value from, mlir::Value to, int64_t step, mlir::ValueRange inits,
+                        llvm::function_ref<mlir::LogicalResult(mlir::Value, mlir::ValueRange,
+                                                   llvm::SmallVectorImpl<mlir::Value> &)>
+                            body,
+                        mlir::LogicalResult &status);
+  mlir::Value sizeValue(unsigned dim) {
+    return mlir::getValueOrCreateConstantIndexOp(b, b.getLoc(),
+                                                 emitter->dims[dim].size);
+  }
+  mlir::Value index(int64_t value) {
+    return mlir::arith::ConstantIndexOp::create(b, value);
+  }
+
+  mlir::Block &block;
+  const TileOptions &options;
+  llvm::SetVector<mlir::Operation *> ops; // the nest, in block order after collect
+  llvm::SmallVector<FoldOp> folds;
+  llvm::SmallVector<Output> outputs;
+  std::unique_ptr<DimClasses> classes;
+  mlir::ImplicitLocOpBuilder b{mlir::UnknownLoc::get(block.getParentOp()->getContext()),
+                         block.getParentOp()->getContext()};
+  std::unique_ptr<TileEmitter> emitter;
+  std::optional<unsigned> rowDim;
+  unsigned streamDim = 0;
+};
+
+} // namespace attn
+
+#endif

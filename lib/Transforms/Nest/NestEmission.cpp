@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The pieces that every loop order is made of: parallel and sequential loops,
+// slices of results, a fold's loop, what follows it.
+
+#include "Nest.h"
+#include "mlir/Analysis/TopologicalSortUtils.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
+#include "mlir/Transforms/LoopInvariantCodeMotionUtils.h"
+
+using namespace mlir;
+using namespace attn;
+using linalg::GenericOp;
+using Role = TileDim::Role;
+
+SmallVector<Value> Nest::outputTensors() {
+  SmallVector<Value> tensors;
+  for (Output &output : outputs) {
+    auto type = cast<RankedTensorType>(output.result.getType());
+    SmallVector<OpFoldResult> sizes;
+    for (auto [d, dim] : llvm::enumerate(output.dims)) {
+      if (type.isDynamicDim(d))
+        sizes.push_back(getValueOrCreateConstantIndexOp(
+            b, b.getLoc(), emitter->dims[dim].size));
+      else
+        sizes.push_back(b.getIndexAttr(type.getDimSize(d)));
+    }
+    tensors.push_back(
+        tensor::EmptyOp::create(b, sizes, type.getElementType()));
+  }
+  return tensors;
+}
+
+/// The part of `tensor` that the current worker (and row tile) writes.
+void Nest::slicePart(Output &output, Value tensor) {
+  output.offsets.clear();
+  output.sizes.clear();
+  for (unsigned dim : output.dims) {
+    TileDim &info = emitter->dims[dim];
+    OpFoldResult zero = b.getIndexAttr(0);
+    output.offsets.push_back(
+        info.base && info.role != Role::Stream ? OpFoldResult(info.base) : zero);
+    if (info.isScalar()) {
+      output.sizes.push_back(b.getIndexAttr(1));
+    } else if (info.role == Role::Row && info.base && !info.exact) {
+      AffineExpr d0, d1;
+      bindDims(b.getContext(), d0, d1);
+      AffineMap map = AffineMap::get(
+          2, 0, {b.getAffineConstantExpr(info.tile), d1 - d0}, b.getContext());
+      output.sizes.push_back(affine::makeComposedFoldedAffineMin(
+          b, b.getLoc(), map, {info.base, sizeValue(dim)}));
+    } else if (info.role == Role::Row && info.base) {
+      output.sizes.push_back(b.getIndexAttr(info.tile));
+    } else {
+      output.sizes.push_back(info.size);
+    }
+  }
+  SmallVector<OpFoldResult> strides(output.dims.size(), b.getIndexAttr(1));
+  output.slice = tensor::ExtractSliceOp::create(b, tensor, output.offsets,
+                                                output.sizes, strides);
+}
+
+/// A parallel loop over workers, row tiles (with `withRows`) and `parts`, whose
+/// body fills `outputs`' slices of `outs`.
+scf::ForallOp Nest::createForall(
+    ArrayRef<Value> outs, ArrayRef<Output> outputs, bool withRows,
+    int64_t parts,
+    function_ref<LogicalResult(SmallVector<Output> &, Value part)> body) {
+  SmallVector<OpFoldResult> bounds;
+  SmallVector<unsigned> loopDims;
+  for (auto &[dim, info] : emitter->dims)
+    if (info.role == Role::Worker) {
+      bounds.push_back(info.size);
+      loopDims.push_back(dim);
+    }
+  if (withRows && rowDim) {
+    TileDim &row = emitter->dims[*rowDim];
+    AffineExpr d0 = b.getAffineDimExpr(0);
+    bounds.push_back(affine::makeComposedFoldedAffineApply(
+        b, b.getLoc(), d0.ceilDiv(row.tile), {row.size}));
+    loopDims.push_back(*rowDim);
+  }
+  if (parts)
+    bounds.push_back(b.getIndexAttr(parts));
+  auto forall = scf::ForallOp::create(b, bounds, ValueRange(outs), std::nullopt);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(forall.getBody());
+  SmallVector<Value> ivs = forall.getInductionVars();
+  for (auto [iv, dim] : llvm::zip(ivs, loopDims)) {
+    TileDim &info = emitter->dims[dim];
+    if (info.role == Role::Worker) {
+      info.base = iv;
+      continue;
+    }
+    AffineExpr d0 = b.getAffineDimExpr(0);
+    info.base = affine::AffineApplyOp::create(
+        b, AffineMap::get(1, 0, d0 * info.tile), iv);
+  }
+  SmallVector<Output> local(outputs.begin(), outputs.end());
+  for (auto [output, tensor] : llvm::zip(local, forall.getRegionIterArgs()))
+    slicePart(output, tensor);
+  if (failed(body(local, parts ? ivs.back() : Value())))
+    return {};
+  b.setInsertionPointToStart(forall.getTerminator().getBody());
+  for (auto [output, tensor] : llvm::zip(local, forall.getRegionIterArgs())) {
+    SmallVector<OpFoldResult> strides(output.offsets.size(), b.getIndexAttr(1));
+    tensor::ParallelInsertSliceOp::create(b, output.slice, tensor,
+                                          output.offsets, output.sizes, strides);
+  }
+  for (unsigned dim : loopDims)
+    emitter->dims[dim].base = {};
+  return forall;
+}
+
+scf::ForOp Nest::createLoop(
+    Value from, Value to, int64_t step, ValueRange inits,
+    function_ref<LogicalResult(Value, ValueRange, SmallVectorImpl<Value> &)>
+        body,
+    LogicalResult &status) {
+  auto loop = scf::ForOp::create(b, from, to, index(step), inits);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<Value> next;
+  status = body(loop.getInductionVar(), loop.getRegionIterArgs(), next);
+  if (failed(status))
+    next.assign(loop.getRegionIterArgs().begin(),
+                loop.getRegionIterArgs().end());
+  if (!inits.empty())
+    scf::YieldOp::create(b, next);
+  return loop;
+}
+
+LogicalResult Nest::emitPrologue() {
+  for (Operation *op : ops) {
+    if (op == folds.front())
+      break;
+    if (auto generic = dyn_cast<GenericOp>(op))
+      if (failed(emitter->emit(generic)))
+        return failure();
+  }
+  return success();
+}
+
+Tile Nest::stateTile(Value state, Value vector) {
+  Tile tile;
+  tile.value = vector;
+  tile.dims = emitter->spanOf(state);
+  return tile;
+}
+
+/// The tiles that a fold starts from.
+SmallVector<Tile> Nest::startTiles(FoldOp fold) {
+  SmallVector<Tile> tiles;
+  for (auto [init, state] : llvm::zip(fold.getInits(), fold.getState())) {
+    Tile tile;
+    if (auto known = emitter->tiles.find(init); known != emitter->tiles.end()) {
+      tile = known->second;
+    } else if (Value fill = getFillValue(init)) {
+      tile.value = fill;
+    } else {
+      SmallVector<std::optional<unsigned>> access;
+      for (int64_t d = 0, e = cast<RankedTensorType>(init.getType()).getRank();
+           d < e; ++d)
+        access.push_back(classes->ofValue(state, d));
+      tile = emitter->read(init, access);
+    }
+    Type element = cast<RankedTensorType>(init.getType()).getElementType();
+    SmallVector<unsigned, 2> span = emitter->spanOf(state);
+    Tile whole;
+    whole.value = emitter->toVector(tile, span, element);
+    whole.dims = span;
+    tiles.push_back(whole);
+  }
+  return tiles;
+}
+
+/// The statements of a fold's body on the current tiles.
+LogicalResult Nest::emitBody(FoldOp fold) {
+  for (auto [block, input] : llvm::zip(fold.getBlocks(), fold.getInputs()))
+    emitter->sources[block] = input;
+  emitter->scalars[fold.getOffset()] = emitter->dims[streamDim].base;
+  for (auto op : fold.getBody().getOps<GenericOp>())
+    if (failed(emitter->emit(op)))
+      return failure();
+  return success();
+}
+
+/// The loop over streamed tiles [from, to); final state vectors.
+FailureOr<SmallVector<Value>>
+Nest::emitFold(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from,
+               Value to) {
+  SmallVector<Value> inits;
+  for (const Tile &tile : startTiles(fold))
+    inits.push_back(tile.value);
+  unsigned carried = inits.size();
+  SmallVector<Output *> maps;
+  for (Value result : fold.getResults().drop_front(carried)) {
+    auto output = llvm::find_if(
+        outputs, [&](Output &other) { return other.result == result; });
+    maps.push_back(output == outputs.end() ? nullptr : &*output);
+    if (maps.back())
+      inits.push_back(maps.back()->slice);
+  }
+  TileDim &stream = emitter->dims[streamDim];
+  LogicalResult status = success();
+  auto outer = emitter->tiles;
+  scf::ForOp loop = createLoop(
+      from, to, stream.tile, inits,
+      [&](Value iv, ValueRange args,
+          SmallVectorImpl<Value> &next) -> LogicalResult {
+        stream.base = iv;
+        for (auto [state, argument] : llvm::zip(fold.getState(), args))
+          emitter->tiles[state] = stateTile(state, argument);
+        if (failed(emitBody(fold)))
+          return failure();
+        unsigned tensors = carried;
+        for (auto [position, yielded] :
+             llvm::enumerate(fold.getYield()->getOperands())) {
+          Tile tile = emitter->tiles.lookup(yielded);
+          if (!tile.value)
+            return fold.emitError("expected a statement's result as yielded "
+                                  "value #")
+                   << position;
+          Type element =
+              cast<RankedTensorType>(yielded.getType()).getElementType();
+          if (position < carried)
+            next.push_back(emitter->toVector(
+                tile, emitter->spanOf(fold.getState()[position]), element));
+          else if (Output *output = maps[position - carried])
+            next.push_back(
+                emitter->write(tile, args[tensors++], output->dims));
+        }
+        return success();
+      },
+      status);
+  if (failed(status))
+    return failure();
+  emitter->tiles = outer;
+  stream.base = {};
+  if (carried)
+    loop->setAttr("attn.fold", b.getUnitAttr());
+  moveLoopInvariantCode(cast<LoopLikeOpInterface>(loop.getOperation()));
+  b.setInsertionPointAfter(loop);
+  unsigned at = carried;
+  for (Output *output : maps)
+    if (output)
+      output->slice = loop.getResult(at++);
+  return SmallVector<Value>(loop.getResults().take_front(carried));
+}
+
+/// What follows the first fold: statements on its results, further folds.
+LogicalResult Nest::emitEpilogue(SmallVectorImpl<Output> &outputs) {
+  bool after = false;
+  for (Operation *op : ops) {
+    after |= op == folds.front();
+    if (!after || op == folds.front())
+      continue;
+    if (auto generic = dyn_cast<GenericOp>(op)) {
+      if (failed(emitter->emit(generic)))
+        return failure();
+      continue;
+    }
+    auto fold = cast<FoldOp>(op);
+    FailureOr<SmallVector<Value>> states =
+        emitFold(fold, outputs, index(0), sizeValue(streamDim));
+    if (failed(states))
+      return failure();
+    for (auto [position, state] : llvm::enumerate(*states))
+      emitter->tiles[fold.getResult(position)] =
+          stateTile(fold.getState()[position], state);
+  }
+  for (Output &output : outputs)
+    if (auto known = emitter->tiles.find(output.result);
+        known != emitter->tiles.end())
+      output.slice =
+          emitter->write(known->second, output.slice, output.dims);
+  return success();
+}
+
+void Nest::replaceResults(ValueRange results) {
+  for (auto [output, result] : llvm::zip(outputs, results)) {
+    Value value = result;
+    if (value.getType() != output.result.getType())
+      value = tensor::CastOp::create(b, output.result.getType(), value);
+    output.result.replaceUsesWithIf(value, [&](OpOperand &use) {
+      return !ops.contains(block.findAncestorOpInBlock(*use.getOwner()));
+    });
+  }
+  for (Operation *op : llvm::reverse(ops.getArrayRef()))
+    if (op->use_empty())
+      op->erase();
+  sortTopologically(&block);
+}

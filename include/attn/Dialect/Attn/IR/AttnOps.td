@@ -68,7 +68,9 @@ def Attn_ForwardOp : Attn_Op<"forward", [
     (scalars or tensors, in order) and nothing else. `score` takes
     (score : accumulator type, b, h, i, j : index, captures...) and yields the
     new score; `mask` takes (b, h, i, j, captures...) and yields an i1, true
-    where the pair is kept. An absent region is the identity, or keeps all.
+    where the pair is kept. An absent region is the identity, or keeps all. A
+    capture is read within its bounds for every b, h, i and j, whether the pair
+    is kept or not: clamp an index that only kept pairs need.
 
     Example:
 

@@ -359,24 +359,26 @@ def main():
         jobs += [(pipeline, batch) for pipeline in pipelines]
         if not options.pipeline and WHOLE[0] in known:
             jobs.append((WHOLE, batch[::4]))
+    work = options.work or tempfile.mkdtemp(prefix="attn-fuzz-")
+    os.makedirs(work, exist_ok=True)
+    seen, ours, foreign = {}, 0, 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        failures = [f for found in pool.map(lambda job: run_batch(options, *job), jobs) for f in found]
-    ours = [failure for failure in failures if not failure[4]]
-    work = options.work or (tempfile.mkdtemp(prefix="attn-fuzz-") if failures else "")
-    if failures:
-        os.makedirs(work, exist_ok=True)
-    seen = {}
-    for number, (what, text, pipeline, problem, upstream) in enumerate(failures):
-        path = os.path.join(work, f"{'upstream' if upstream else 'crash'}-{options.seed}-{number}.mlir")
-        with open(path, "w") as file:
-            file.write(text)
-        if not upstream:
-            seen.setdefault(problem, []).append((what, path, pipeline))
-    for problem, found in seen.items():  # each kind of failure once
-        what, path, pipeline = min(found, key=lambda f: (len(f[2]), os.path.getsize(f[1])))
-        print(f"FAIL {problem} ({len(found)} times)\n  {what}\n  {shlex.join([options.attn_opt, path] + pipeline)}")
+        for done, found in enumerate(pool.map(lambda job: run_batch(options, *job), jobs)):
+            if sys.stderr.isatty():
+                print(f"\r{100 * (done + 1) // len(jobs)} %", end="", file=sys.stderr)
+            for what, text, pipeline, problem, upstream in found:
+                kind = "upstream" if upstream else "crash"
+                path = os.path.join(work, f"{kind}-{options.seed}-{ours + foreign}.mlir")
+                with open(path, "w") as file:
+                    file.write(text)
+                foreign += upstream
+                ours += not upstream
+                if not upstream and problem not in seen:  # each kind of failure once
+                    print(f"FAIL {problem}\n  {what}\n  {shlex.join([options.attn_opt, path] + pipeline)}",
+                          flush=True)
+                seen[problem] = seen.get(problem, 0) + 1
     print(f"{options.count} mutants of {len(pieces)} pieces (seed {options.seed}) through "
-          f"{len({tuple(p) for p, _ in jobs})} pipelines: {len(ours)} failures, {len(failures) - len(ours)} of MLIR's own, "
+          f"{len({tuple(p) for p, _ in jobs})} pipelines: {ours} failures, {foreign} of MLIR's own, "
           f"{time.time() - start:.0f} s")
     return 1 if ours else 0
 

@@ -149,6 +149,8 @@ struct ExpandMath : attn::impl::AttnExpandMathBase<ExpandMath> {
     auto isOther = [](StringRef name) {
       return name != math::ExpOp::getOperationName() &&
              name != math::SqrtOp::getOperationName() &&
+             // Upstream's is for one vector type of AVX2 only.
+             name != math::RsqrtOp::getOperationName() &&
              name != math::FmaOp::getOperationName() &&
              name != math::FloorOp::getOperationName() &&
              name != math::CeilOp::getOperationName();

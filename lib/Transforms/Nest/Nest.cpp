@@ -194,6 +194,15 @@ LogicalResult Nest::assignRoles() {
       visit(generic);
   if (!workers)
     return first.emitError("expected a statement over the streamed dimension");
+  for (FoldOp fold : folds)
+    for (auto [position, state] : llvm::enumerate(fold.getState()))
+      for (int64_t d = 0,
+                   e = cast<RankedTensorType>(state.getType()).getRank();
+           d < e; ++d)
+        if (!llvm::is_contained(order, *classes->ofValue(state, d)))
+          return emitError(fold.getLoc())
+                 << "expected a statement over dimension " << d
+                 << " of carried value #" << position;
 
   // The row dimension: rows share what is streamed, so no streamed input has
   // it; without such a dimension the last one.
@@ -248,9 +257,9 @@ LogicalResult Nest::assignRoles() {
 }
 
 /// Results that something outside of the nest reads.
-void Nest::findOutputs() {
+LogicalResult Nest::findOutputs() {
   for (Operation *op : ops)
-    for (Value result : op->getResults()) {
+    for (OpResult result : op->getResults()) {
       bool escapes = llvm::any_of(result.getUsers(), [&](Operation *user) {
         return !ops.contains(block.findAncestorOpInBlock(*user));
       });
@@ -260,10 +269,17 @@ void Nest::findOutputs() {
       output.result = result;
       for (int64_t d = 0,
                    e = cast<RankedTensorType>(result.getType()).getRank();
-           d < e; ++d)
+           d < e; ++d) {
         output.dims.push_back(*classes->ofValue(result, d));
+        // What no statement computes has no tile.
+        if (!emitter->dims.contains(output.dims.back()))
+          return emitError(op->getLoc())
+                 << "expected a statement over dimension " << d
+                 << " of result #" << result.getResultNumber();
+      }
       outputs.push_back(output);
     }
+  return success();
 }
 
 /// The nest in numbers; dynamic sizes as the options assume them.

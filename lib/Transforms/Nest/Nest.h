@@ -36,7 +36,7 @@ private:
   bool joins(mlir::Operation *op);
   mlir::LogicalResult assignRoles();
   mlir::OpFoldResult sizeOfClass(unsigned dim);
-  void findOutputs();
+  mlir::LogicalResult findOutputs();
   bool isPrologue(mlir::linalg::GenericOp op) const;
 
   /// The tensors that worker loops fill, as region arguments of the forall.

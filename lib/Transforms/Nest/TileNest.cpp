@@ -20,9 +20,8 @@ using linalg::GenericOp;
 using Role = TileDim::Role;
 
 LogicalResult Nest::tile() {
-  if (failed(assignRoles()))
+  if (failed(assignRoles()) || failed(findOutputs()))
     return failure();
-  findOutputs();
   emitter->outside = ops.back();
   // Sizes are computed before the program.
   auto anchor = arith::ConstantIndexOp::create(b, 0);

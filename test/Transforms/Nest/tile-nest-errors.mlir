@@ -74,3 +74,43 @@ func.func @last(%x: tensor<8x?xf32>, %m0: tensor<8xf32>, %n: index) -> tensor<8x
   } -> tensor<8xf32>
   return %r : tensor<8xf32>
 }
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+
+// What no statement computes has no tile: a block that is only passed on,
+func.func @passed_on(%x: tensor<8x?xf32>, %m0: tensor<8xf32>, %n: index) -> tensor<8x?xf32> {
+  // expected-error@below {{expected a statement over dimension 0 of result #1}}
+  %r:2 = attn.fold %n streams(%x : tensor<8x?xf32>) dims [1] carries(%m0 : tensor<8xf32>) {
+  ^bb0(%j0: index, %xb: tensor<8x?xf32>, %m: tensor<8xf32>):
+    %next = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]} ins(%xb : tensor<8x?xf32>) outs(%m : tensor<8xf32>) {
+    ^bb0(%u: f32, %w: f32):
+      %t = arith.addf %w, %u : f32
+      linalg.yield %t : f32
+    } -> tensor<8xf32>
+    attn.yield %next, %xb : tensor<8xf32>, tensor<8x?xf32>
+  } maps [1] -> tensor<8xf32>, tensor<8x?xf32>
+  return %r#1 : tensor<8x?xf32>
+}
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+
+// or a state that no statement touches.
+func.func @untouched(%x: tensor<8x?xf32>, %m0: tensor<8xf32>, %s0: tensor<4x8xf32>, %n: index) -> tensor<8xf32> {
+  // expected-error@below {{expected a statement over dimension 0 of carried value #1}}
+  %r:2 = attn.fold %n streams(%x : tensor<8x?xf32>) dims [1] carries(%m0, %s0 : tensor<8xf32>, tensor<4x8xf32>) {
+  ^bb0(%j0: index, %xb: tensor<8x?xf32>, %m: tensor<8xf32>, %s: tensor<4x8xf32>):
+    %next = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]} ins(%xb : tensor<8x?xf32>) outs(%m : tensor<8xf32>) {
+    ^bb0(%u: f32, %w: f32):
+      %t = arith.addf %w, %u : f32
+      linalg.yield %t : f32
+    } -> tensor<8xf32>
+    attn.yield %next, %s : tensor<8xf32>, tensor<4x8xf32>
+  } -> tensor<8xf32>, tensor<4x8xf32>
+  return %r#0 : tensor<8xf32>
+}

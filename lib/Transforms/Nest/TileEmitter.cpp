@@ -193,7 +193,19 @@ FailureOr<Tile> TileEmitter::argument(Body &body, BlockArgument argument) {
   }
   if (Value source = sources.lookup(tensor))
     tensor = source;
+  if (failed(checkOutside(op, tensor)))
+    return failure();
   return read(tensor, access);
+}
+
+/// Only statements have tiles; any other tensor is read from memory, where a
+/// fold's own tensors are not.
+LogicalResult TileEmitter::checkOutside(Operation *reader, Value tensor) {
+  if (!isa<FoldOp>(tensor.getParentBlock()->getParentOp()))
+    return success();
+  return emitError(reader->getLoc(),
+                   "expected tensors that are read to come from a statement, a "
+                   "streamed input or from outside of the fold");
 }
 
 FailureOr<Tile> TileEmitter::index(Body &body, linalg::IndexOp op) {
@@ -270,6 +282,8 @@ FailureOr<Tile> TileEmitter::gather(Operation *op, Value tensor,
 
 FailureOr<Tile> TileEmitter::extract(Body &body, Operation *op) {
   auto load = cast<tensor::ExtractOp>(op);
+  if (failed(checkOutside(op, load.getTensor())))
+    return failure();
   SmallVector<Tile> indices;
   for (Value index : load.getIndices()) {
     FailureOr<Tile> tile = value(body, index);

@@ -89,6 +89,7 @@ private:
   };
   mlir::FailureOr<Tile> value(Body &body, mlir::Value scalar);
   mlir::FailureOr<Tile> argument(Body &body, mlir::BlockArgument argument);
+  mlir::LogicalResult checkOutside(mlir::Operation *reader, mlir::Value tensor);
   mlir::FailureOr<Tile> index(Body &body, mlir::linalg::IndexOp op);
   mlir::FailureOr<Tile> extract(Body &body, mlir::Operation *op);
   mlir::FailureOr<Tile> gather(mlir::Operation *op, mlir::Value tensor,

@@ -114,3 +114,34 @@ func.func @untouched(%x: tensor<8x?xf32>, %m0: tensor<8xf32>, %s0: tensor<4x8xf3
   } -> tensor<8xf32>, tensor<4x8xf32>
   return %r#0 : tensor<8xf32>
 }
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+
+// A tensor of the fold's own that no statement fills has no values to read.
+func.func @not_filled(%x: tensor<8x?xf32>, %m0: tensor<8xf32>, %n: index) -> tensor<8xf32> {
+  %c1 = arith.constant 1 : index
+  %r = attn.fold %n streams(%x : tensor<8x?xf32>) dims [1] carries(%m0 : tensor<8xf32>) {
+  ^bb0(%j0: index, %xb: tensor<8x?xf32>, %m: tensor<8xf32>):
+    %size = tensor.dim %xb, %c1 : tensor<8x?xf32>
+    %e = tensor.empty(%size) : tensor<8x?xf32>
+    // expected-error@below {{expected tensors that are read to come from a statement, a streamed input or from outside of the fold}}
+    %s = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]} ins(%xb : tensor<8x?xf32>) outs(%e : tensor<8x?xf32>) {
+    ^bb0(%u: f32, %w: f32):
+      %t = arith.addf %w, %u : f32
+      linalg.yield %t : f32
+    } -> tensor<8x?xf32>
+    %next = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]} ins(%s : tensor<8x?xf32>) outs(%m : tensor<8xf32>) {
+    ^bb0(%u: f32, %w: f32):
+      %t = arith.addf %w, %u : f32
+      linalg.yield %t : f32
+    } -> tensor<8xf32>
+    attn.yield %next : tensor<8xf32>
+  } merge {
+  ^bb0(%p: tensor<8xf32>, %q: tensor<8xf32>):
+    attn.yield %p : tensor<8xf32>
+  } -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}

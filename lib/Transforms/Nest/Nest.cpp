@@ -199,10 +199,12 @@ LogicalResult Nest::assignRoles() {
       for (int64_t d = 0,
                    e = cast<RankedTensorType>(state.getType()).getRank();
            d < e; ++d)
-        if (!llvm::is_contained(order, *classes->ofValue(state, d)))
+        if (unsigned dim = *classes->ofValue(state, d);
+            dim == streamDim || !llvm::is_contained(order, dim))
           return emitError(fold.getLoc())
                  << "expected a statement over dimension " << d
-                 << " of carried value #" << position;
+                 << " of carried value #" << position
+                 << ", which is not the streamed one";
 
   // The row dimension: rows share what is streamed, so no streamed input has
   // it; without such a dimension the last one.

@@ -145,3 +145,20 @@ func.func @not_filled(%x: tensor<8x?xf32>, %m0: tensor<8xf32>, %n: index) -> ten
   } -> tensor<8xf32>
   return %r : tensor<8xf32>
 }
+
+// -----
+
+// A state along the streamed dimension is no state: it has no end.
+func.func @state_of_stream(%x: tensor<8x?xf32>, %m0: tensor<8xf32>, %n: index) -> tensor<8xf32> {
+  // expected-error@below {{expected a statement over dimension 0 of carried value #0, which is not the streamed one}}
+  %r = attn.fold %n streams(%x : tensor<8x?xf32>) dims [1] carries(%m0 : tensor<8xf32>) {
+  ^bb0(%j0: index, %xb: tensor<8x?xf32>, %m: tensor<8xf32>):
+    %next = linalg.generic {indexing_maps = [affine_map<(j, i) -> (i, j)>, affine_map<(j, i) -> (j)>], iterator_types = ["parallel", "reduction"]} ins(%xb : tensor<8x?xf32>) outs(%m : tensor<8xf32>) {
+    ^bb0(%u: f32, %w: f32):
+      %t = arith.addf %w, %u : f32
+      linalg.yield %t : f32
+    } -> tensor<8xf32>
+    attn.yield %next : tensor<8xf32>
+  } -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}

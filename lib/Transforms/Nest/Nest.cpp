@@ -192,7 +192,7 @@ LogicalResult Nest::assignRoles() {
   for (Operation *op : ops)
     if (auto generic = dyn_cast<GenericOp>(op))
       visit(generic);
-  if (!workers)
+  if (!workers || !llvm::is_contained(order, streamDim))
     return first.emitError("expected a statement over the streamed dimension");
   for (FoldOp fold : folds)
     for (auto [position, state] : llvm::enumerate(fold.getState()))

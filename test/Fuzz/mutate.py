@@ -106,7 +106,7 @@ def uses_early(text):
         new = set(re.findall(r"%\w+", results.group(1))) if results else set()
         new |= set(re.findall(r"(%\w+):(?!:)", line)) | set(re.findall(r"(?:for|parallel|forall)\s*\(?(%\w+)", line))
         new |= set(re.findall(r"(%\w+) = %", line))  # iter_args(%a = %init)
-        if any(name not in seen and name not in new for name in re.findall(r"%[a-zA-Z_]\w*", line)):
+        if any(name not in seen and name not in new for name in re.findall(r"%\w+", line)):
             return True
         seen |= new
     return False

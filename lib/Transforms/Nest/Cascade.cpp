@@ -225,7 +225,11 @@ Cascade::ordered(const llvm::SetVector<Operation *> &slice) {
 LogicalResult
 Cascade::findStreams(ArrayRef<GenericOp> statements,
                      llvm::MapVector<Value, int64_t> &streams) {
-  for (GenericOp op : statements)
+  for (GenericOp op : statements) {
+    // A statement between reductions does not run over the dimension.
+    std::optional<unsigned> loop = loopOf(op);
+    if (!loop)
+      continue;
     for (OpOperand &operand : op->getOpOperands()) {
       auto source = operand.get().getDefiningOp<GenericOp>();
       if ((source && source->getBlock() == &block && spans(source)) ||
@@ -233,7 +237,7 @@ Cascade::findStreams(ArrayRef<GenericOp> statements,
         continue;
       AffineMap map = op.getMatchingIndexingMap(&operand);
       for (unsigned index = 0; index < map.getNumResults(); ++index) {
-        if (!map.getResult(index).isFunctionOfDim(*loopOf(op)))
+        if (!map.getResult(index).isFunctionOfDim(*loop))
           continue;
         auto [entry, fresh] = streams.insert({operand.get(), index});
         if (!getLoop(map, index) || (!fresh && entry->second != index))
@@ -242,6 +246,7 @@ Cascade::findStreams(ArrayRef<GenericOp> statements,
                         nullptr, {});
       }
     }
+  }
   if (streams.empty())
     return refuse(statements.front(),
                   "no tensor is read along the dimension, so its extent is "

@@ -22,10 +22,8 @@ using Role = TileDim::Role;
 LogicalResult Nest::tile() {
   if (failed(assignRoles()) || failed(findOutputs()))
     return failure();
-  emitter->outside = ops.back();
   // Sizes are computed before the program.
-  auto anchor = arith::ConstantIndexOp::create(b, 0);
-  emitter->outside = anchor;
+  emitter->outside = arith::ConstantIndexOp::create(b, 0);
   FailureOr<Order> order = pickOrder();
   if (failed(order))
     return failure();

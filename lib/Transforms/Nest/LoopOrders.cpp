@@ -26,9 +26,7 @@ LogicalResult Nest::tileRows() {
             emitFold(fold, local, index(0), sizeValue(streamDim));
         if (failed(states))
           return failure();
-        for (auto [position, state] : llvm::enumerate(*states))
-          emitter->tiles[fold.getResult(position)] =
-              stateTile(fold.getState()[position], state);
+        bindStates(fold, *states);
         return emitEpilogue(local);
       });
   if (!forall)
@@ -347,9 +345,7 @@ LogicalResult Nest::tileSplit() {
           return failure();
         emitter->tiles = outer;
         b.setInsertionPointAfter(loop);
-        for (auto [position, state] : llvm::enumerate(loop.getResults()))
-          emitter->tiles[fold.getResult(position)] =
-              stateTile(fold.getState()[position], state);
+        bindStates(fold, loop.getResults());
         return emitEpilogue(local);
       });
   if (!forall)

@@ -64,6 +64,7 @@ private:
                                          mlir::Value from, mlir::Value to);
   mlir::LogicalResult emitBody(FoldOp fold);
   llvm::SmallVector<Tile> startTiles(FoldOp fold);
+  void bindStates(FoldOp fold, mlir::ValueRange states);
   Tile stateTile(mlir::Value state, mlir::Value vector);
   mlir::LogicalResult emitMerge(FoldOp fold, llvm::ArrayRef<mlir::Value> a, llvm::ArrayRef<mlir::Value> b,
                           llvm::SmallVectorImpl<mlir::Value> &merged);

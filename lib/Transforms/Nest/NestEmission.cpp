@@ -149,6 +149,13 @@ Tile Nest::stateTile(Value state, Value vector) {
   return tile;
 }
 
+/// A fold's carried results, as the vectors `states`.
+void Nest::bindStates(FoldOp fold, ValueRange states) {
+  for (auto [position, state] : llvm::enumerate(states))
+    emitter->tiles[fold.getResult(position)] =
+        stateTile(fold.getState()[position], state);
+}
+
 /// The tiles that a fold starts from.
 SmallVector<Tile> Nest::startTiles(FoldOp fold) {
   SmallVector<Tile> tiles;
@@ -266,9 +273,7 @@ LogicalResult Nest::emitEpilogue(SmallVectorImpl<Output> &outputs) {
         emitFold(fold, outputs, index(0), sizeValue(streamDim));
     if (failed(states))
       return failure();
-    for (auto [position, state] : llvm::enumerate(*states))
-      emitter->tiles[fold.getResult(position)] =
-          stateTile(fold.getState()[position], state);
+    bindStates(fold, *states);
   }
   for (Output &output : outputs)
     if (auto known = emitter->tiles.find(output.result);

@@ -161,6 +161,170 @@ def Attn_SoftmaxOp : Attn_Op<"softmax", [
   }];
 }
 
+def Attn_BackwardOp : Attn_Op<"backward", [
+    Pure, AttrSizedOperandSegments, AttrSizedResultSegments, IsolatedFromAbove,
+    SingleBlockImplicitTerminator<"YieldOp">,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "The gradients of attn.forward, recomputed from the log-sum-exp";
+  let description = [{
+    The vector-Jacobian product of an `attn.forward` of the same query, key,
+    value, scale, sink, captures, score and mask, whose results were `output`
+    (O) and `lse`. With s and t the scores before and after the score region,
+    `dO` the incoming gradient of O and `dLSE` that of LSE (0 where absent):
+
+    ```
+    P[i,j]  = exp(t[i,j] - LSE[i])                    (0 where masked)
+    D[i]    = sum_e dO[i,e] O[i,e] - dLSE[i]
+    dt[i,j] = P[i,j] (sum_e dO[i,e] V[j,e] - D[i])
+    ds[i,j] = dt[i,j] * d score / d s
+    dV[j,e] = sum_i P[i,j] dO[i,e]
+    dQ[i,d] = scale * sum_j ds[i,j] K[j,d]
+    dK[j,d] = scale * sum_i ds[i,j] Q[i,d]
+    dsink[h] = - sum_(b,i) exp(sink[h] - LSE[i]) D[i]
+    dscale  = sum_(b,h,i,j) ds[i,j] sum_d Q[i,d] K[j,d]
+    ```
+
+    dK and dV are summed over the query heads that share a key head. A row whose
+    every key is masked contributes nothing, whatever `dO` holds there, and its
+    dQ is 0; its LSE may be given as -inf or +inf.
+
+    `gradient` is the derivative of `score`, in the sense of reverse mode: it
+    takes (s : accumulator type, b, h, i, j : index, captures..., dt :
+    accumulator type), yields ds, and holds one `attn.accumulate` per place
+    where the score reads a float capture. It is present where `score` is;
+    `attn-differentiate` derives it.
+
+    Results: the gradients of query, key and value (their types); of scale (a
+    tensor without dimensions) and of the sink, where wanted; and one for each
+    float capture, in order: its type, or a tensor without dimensions for a
+    scalar. Captures of other types have none.
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv = attn.backward %do, %q, %k, %v, %o, %lse scale 0.125
+      : tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>,
+        tensor<2x8x?x64xf32>, tensor<2x8x?xf32>
+      -> tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>
+    ```
+
+    Source: Dao et al., FlashAttention (2022), appendix B.2, for the recomputing
+    form; docs/backward.md derives it with dLSE, scores and sinks.
+  }];
+  let arguments = (ins Attn_Tensor4:$outputGradient,
+                       Attn_Tensor4:$query, Attn_Tensor4:$key, Attn_Tensor4:$value,
+                       Attn_Tensor4:$output, Attn_Tensor3:$lse,
+                       Optional<Attn_Tensor3>:$lseGradient,
+                       Optional<AnyFloat>:$scaleOperand,
+                       Optional<RankedTensorOf<[Attn_Float]>>:$sink,
+                       Variadic<Attn_Capture>:$captures,
+                       OptionalAttr<F64Attr>:$scale);
+  let results = (outs Attn_Tensor4:$queryGradient, Attn_Tensor4:$keyGradient,
+                      Attn_Tensor4:$valueGradient,
+                      Optional<TensorRankOf<[Attn_Float], [0]>>:$scaleGradient,
+                      Optional<RankedTensorOf<[Attn_Float]>>:$sinkGradient,
+                      Variadic<RankedTensorOf<[AnyFloat]>>:$captureGradients);
+  let regions = (region AnyRegion:$score, AnyRegion:$gradient, AnyRegion:$mask);
+  let assemblyFormat = [{
+    $outputGradient `,` $query `,` $key `,` $value `,` $output `,` $lse
+    (`lse_gradient` `(` $lseGradient^ `:` type($lseGradient) `)`)?
+    custom<Scale>($scaleOperand, type($scaleOperand), $scale)
+    (`sink` `(` $sink^ `:` type($sink) `)`)?
+    (`captures` `(` $captures^ `:` type($captures) `)`)?
+    (`score` custom<IsolatedRegion>($score)^)?
+    (`gradient` custom<IsolatedRegion>($gradient)^)?
+    (`mask` custom<IsolatedRegion>($mask)^)?
+    attr-dict `:` type($outputGradient) `,` type($query) `,` type($key) `,` type($value)
+    `,` type($output) `,` type($lse)
+    `->` type($queryGradient) `,` type($keyGradient) `,` type($valueGradient)
+    (`scale` `(` type($scaleGradient)^ `)`)? (`sink` `(` type($sinkGradient)^ `)`)?
+    (`captures` `(` type($captureGradients)^ `)`)?
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    /// The type scores and sums are computed in: f64 for f64 tensors, else f32.
+    ::mlir::FloatType getAccumulatorType();
+    /// The scale where it is known at compile time: the attribute, or
+    /// 1/sqrt(D) where neither attribute nor operand is given.
+    std::optional<double> getStaticScale();
+    /// The gradient of capture `index`; null where it is not a float.
+    ::mlir::Value getCaptureGradient(unsigned index);
+  }];
+}
+
+def Attn_SoftmaxBackwardOp : Attn_Op<"softmax_backward", [
+    Pure, IsolatedFromAbove,
+    SingleBlockImplicitTerminator<"YieldOp">,
+    AllTypesMatch<["outputGradient", "input", "output", "inputGradient"]>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "The gradients of attn.softmax";
+  let description = [{
+    The vector-Jacobian product of an `attn.softmax` of `input`, whose result
+    was `output` (y), for the incoming gradient dy:
+
+    ```
+    D[...]     = sum_j dy[..., j] y[..., j]
+    dt[..., j] = y[..., j] (dy[..., j] - D[...])      (0 where masked)
+    dx[..., j] = dt[..., j] * d score / d x
+    ```
+
+    `gradient` is as in `attn.backward`: it takes (x : accumulator type, one
+    index per dimension, captures..., dt : accumulator type) and is present
+    where `score` is. Results: the gradient of the input, and one for each float
+    capture, in order.
+
+    ```mlir
+    %dx = attn.softmax_backward %dy, %x, %y : tensor<?x1024xf32>
+    ```
+  }];
+  let arguments = (ins RankedTensorOf<[Attn_Float]>:$outputGradient,
+                       RankedTensorOf<[Attn_Float]>:$input,
+                       RankedTensorOf<[Attn_Float]>:$output,
+                       Variadic<Attn_Capture>:$captures);
+  let results = (outs RankedTensorOf<[Attn_Float]>:$inputGradient,
+                      Variadic<RankedTensorOf<[AnyFloat]>>:$captureGradients);
+  let regions = (region AnyRegion:$score, AnyRegion:$gradient, AnyRegion:$mask);
+  let assemblyFormat = [{
+    $outputGradient `,` $input `,` $output
+    (`captures` `(` $captures^ `:` type($captures) `)`)?
+    (`score` custom<IsolatedRegion>($score)^)?
+    (`gradient` custom<IsolatedRegion>($gradient)^)?
+    (`mask` custom<IsolatedRegion>($mask)^)? attr-dict `:` type($input)
+    (`->` `captures` `(` type($captureGradients)^ `)`)?
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    /// The type scores and sums are computed in: f64 for f64 tensors, else f32.
+    ::mlir::FloatType getAccumulatorType();
+    /// The gradient of capture `index`; null where it is not a float.
+    ::mlir::Value getCaptureGradient(unsigned index);
+  }];
+}
+
+def Attn_AccumulateOp : Attn_Op<"accumulate", [
+    MemoryEffects<[MemWrite]>, ParentOneOf<["BackwardOp", "SoftmaxBackwardOp"]>]> {
+  let summary = "Adds to an element of a capture's gradient";
+  let description = [{
+    Part of a `gradient` region: the gradient of `capture`, an argument of the
+    region, gets `value` (f64 where the capture is, else f32) added at `indices`
+    (none for a scalar). The order of the additions is not specified here.
+
+    ```mlir
+    attn.accumulate %g into %slopes[%h] : f32 into tensor<8xf32>
+    ```
+  }];
+  let arguments = (ins AnyFloat:$value, AnyTypeOf<[AnyFloat, RankedTensorOf<[AnyFloat]>]>:$capture,
+                       Variadic<Index>:$indices);
+  let assemblyFormat = [{
+    $value `into` $capture (`[` $indices^ `]`)? attr-dict `:` type($value) `into` type($capture)
+  }];
+  let hasVerifier = 1;
+}
+
 def Attn_FoldOp : Attn_Op<"fold", [
     Pure, AttrSizedOperandSegments, RecursiveMemoryEffects,
     SingleBlock, DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
@@ -224,7 +388,7 @@ def Attn_FoldOp : Attn_Op<"fold", [
 }
 
 def Attn_YieldOp : Attn_Op<"yield", [
-    Pure, Terminator, ParentOneOf<["ForwardOp", "SoftmaxOp", "FoldOp"]>, ReturnLike]> {
+    Pure, Terminator, ParentOneOf<["ForwardOp", "BackwardOp", "SoftmaxOp", "SoftmaxBackwardOp", "FoldOp"]>, ReturnLike]> {
   let summary = "Yields the values of a region of an attn op";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";

@@ -38,7 +38,7 @@ void attn::separateTileUses(Operation *root) {
     SmallVector<OpOperand *> uses;
     for (OpOperand &use : op->getUses())
       uses.push_back(&use);
-    for (OpOperand *use : llvm::drop_begin(uses)) {
+    for (OpOperand *use : ArrayRef(uses).drop_front(uses.empty() ? 0 : 1)) {
       if (++copies > 2000)
         return;
       OpBuilder b(op);

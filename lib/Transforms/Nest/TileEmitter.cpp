@@ -490,6 +490,14 @@ Tile TileEmitter::settleTail(GenericOp op, const Tile &tile) {
   return summed ? withTail(tile, Reduction::Monoid::Add) : tile;
 }
 
+FailureOr<Tile> TileEmitter::startOf(GenericOp op) {
+  if (auto known = starts.find(op); known != starts.end())
+    return known->second;
+  Body body;
+  body.op = op;
+  return argument(body, op.getBlock()->getArguments().back());
+}
+
 FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
   GenericOp op = body.op;
   SmallVector<unsigned> outSpan, reduced;
@@ -505,8 +513,7 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
   }
   Tile result;
   result.dims = sorted(outSpan);
-  BlockArgument old = op.getBlock()->getArguments().back();
-  FailureOr<Tile> start = value(body, old);
+  FailureOr<Tile> start = startOf(op);
   if (failed(start))
     return failure();
   Type element = reduction.term.getType();

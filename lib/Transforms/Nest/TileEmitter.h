@@ -60,11 +60,15 @@ public:
   llvm::DenseMap<mlir::Value, mlir::Value> sources;
   /// Scalars of the nest (the fold's offset).
   llvm::DenseMap<mlir::Value, mlir::Value> scalars;
+  /// What sums start from, where it is not their init.
+  llvm::DenseMap<mlir::Operation *, Tile> starts;
   /// Where code common to all workers goes.
   mlir::Operation *outside = nullptr;
 
   /// Emits a statement on the current tile; its result is then in `tiles`.
   mlir::LogicalResult emit(mlir::linalg::GenericOp op);
+  /// What a reduction starts from.
+  mlir::FailureOr<Tile> startOf(mlir::linalg::GenericOp op);
   /// The vector of `tile` spanning exactly `target`.
   mlir::Value toVector(const Tile &tile, llvm::ArrayRef<unsigned> target,
                        mlir::Type elementType);

@@ -148,6 +148,7 @@ private:
   LogicalResult differentiate(tensor::CollapseShapeOp op);
   LogicalResult differentiate(tensor::ExpandShapeOp op);
   LogicalResult differentiate(tensor::ExtractOp op);
+  LogicalResult differentiate(tensor::ExtractSliceOp op);
   LogicalResult differentiate(tensor::FromElementsOp op);
   LogicalResult differentiate(linalg::TransposeOp op);
 
@@ -177,8 +178,9 @@ LogicalResult Reverse::differentiate(Operation *op) {
   b.setLoc(op->getLoc());
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<ForwardOp, SoftmaxOp, tensor::CastOp, tensor::CollapseShapeOp,
-            tensor::ExpandShapeOp, tensor::ExtractOp, tensor::FromElementsOp,
-            linalg::TransposeOp>([&](auto known) { return differentiate(known); })
+            tensor::ExpandShapeOp, tensor::ExtractOp,
+            tensor::ExtractSliceOp, tensor::FromElementsOp, linalg::TransposeOp>(
+          [&](auto known) { return differentiate(known); })
       .Default([&](Operation *other) {
         if (failed(differentiateElementwise(b, other, adjoints)))
           return refuse(other);
@@ -294,6 +296,18 @@ LogicalResult Reverse::differentiate(tensor::ExtractOp op) {
   Value zeros = zeroTensor(b, type, op.getTensor());
   adjoints.add(op.getTensor(), tensor::InsertOp::create(b, adjoint, zeros,
                                                         op.getIndices()));
+  return success();
+}
+
+/// All zeros, but for the slice.
+LogicalResult Reverse::differentiate(tensor::ExtractSliceOp op) {
+  Value adjoint = adjoints.get(op.getResult());
+  Value zeros = zeroTensor(b, withElementOf(adjoint, op.getSourceType()),
+                           op.getSource());
+  adjoints.add(op.getSource(),
+               tensor::InsertSliceOp::create(
+                   b, adjoint, zeros, op.getMixedOffsets(), op.getMixedSizes(),
+                   op.getMixedStrides()));
   return success();
 }
 

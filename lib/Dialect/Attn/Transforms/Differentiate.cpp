@@ -60,8 +60,7 @@ SmallVector<Type> getCaptureGradientTypes(ValueRange captures) {
 
 /// A float that the score reads from a captured tensor.
 LogicalResult accumulateExtract(ImplicitLocOpBuilder &b,
-                                tensor::ExtractOp extract,
-                                Adjoints &adjoints) {
+                                tensor::ExtractOp extract, Adjoints &adjoints) {
   auto capture = dyn_cast<BlockArgument>(extract.getTensor());
   if (!capture)
     return refuse(extract.getTensor().getDefiningOp());
@@ -70,7 +69,8 @@ LogicalResult accumulateExtract(ImplicitLocOpBuilder &b,
   return success();
 }
 
-/// Fills `gradient` with the derivative of `score`: its ops, then their reverse.
+/// Fills `gradient` with the derivative of `score`: its ops, then their
+/// reverse.
 LogicalResult buildScoreGradient(Region &score, unsigned captureCount,
                                  Region &gradient) {
   IRMapping mapping;
@@ -178,8 +178,8 @@ LogicalResult Reverse::differentiate(Operation *op) {
   b.setLoc(op->getLoc());
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<ForwardOp, SoftmaxOp, tensor::CastOp, tensor::CollapseShapeOp,
-            tensor::ExpandShapeOp, tensor::ExtractOp,
-            tensor::ExtractSliceOp, tensor::FromElementsOp, linalg::TransposeOp>(
+            tensor::ExpandShapeOp, tensor::ExtractOp, tensor::ExtractSliceOp,
+            tensor::FromElementsOp, linalg::TransposeOp>(
           [&](auto known) { return differentiate(known); })
       .Default([&](Operation *other) {
         if (failed(differentiateElementwise(b, other, adjoints)))
@@ -194,10 +194,10 @@ ForwardOp addLse(ForwardOp op) {
   RankedTensorType query = op.getQuery().getType();
   auto lse = RankedTensorType::get(query.getShape().drop_back(),
                                    op.getAccumulatorType());
-  auto replacement = ForwardOp::create(
-      b, op.getOutput().getType(), lse, op.getQuery(), op.getKey(),
-      op.getValue(), op.getScaleOperand(), op.getSink(), op.getCaptures(),
-      op.getScaleAttr());
+  auto replacement =
+      ForwardOp::create(b, op.getOutput().getType(), lse, op.getQuery(),
+                        op.getKey(), op.getValue(), op.getScaleOperand(),
+                        op.getSink(), op.getCaptures(), op.getScaleAttr());
   replacement.getScore().takeBody(op.getScore());
   replacement.getMask().takeBody(op.getMask());
   replacement->setDiscardableAttrs(op->getDiscardableAttrDictionary());
@@ -229,8 +229,8 @@ LogicalResult Reverse::differentiate(ForwardOp op) {
       b, op.getQuery().getType(), op.getKey().getType(),
       op.getValue().getType(), scaleType, sinkType,
       getCaptureGradientTypes(op.getCaptures()), outputGradient, op.getQuery(),
-      op.getKey(), op.getValue(), output, op.getLse(), lseGradient,
-      scale, sink, op.getCaptures(), op.getScaleAttr());
+      op.getKey(), op.getValue(), output, op.getLse(), lseGradient, scale, sink,
+      op.getCaptures(), op.getScaleAttr());
   if (failed(buildRegions(op, backward)))
     return failure();
   adjoints.add(op.getQuery(), backward.getQueryGradient());
@@ -268,10 +268,9 @@ LogicalResult Reverse::differentiate(tensor::CollapseShapeOp op) {
   Value adjoint = adjoints.get(op.getResult());
   SmallVector<OpFoldResult> sizes =
       tensor::getMixedSizes(b, b.getLoc(), op.getSrc());
-  adjoints.add(op.getSrc(),
-               tensor::ExpandShapeOp::create(
-                   b, withElementOf(adjoint, op.getSrcType()), adjoint,
-                   op.getReassociationIndices(), sizes));
+  adjoints.add(op.getSrc(), tensor::ExpandShapeOp::create(
+                                b, withElementOf(adjoint, op.getSrcType()),
+                                adjoint, op.getReassociationIndices(), sizes));
   return success();
 }
 
@@ -286,28 +285,28 @@ LogicalResult Reverse::differentiate(tensor::ExpandShapeOp op) {
 LogicalResult Reverse::differentiate(tensor::ExtractOp op) {
   Value adjoint = adjoints.get(op.getResult());
   if (op.getIndices().empty()) {
-    adjoints.add(op.getTensor(), tensor::FromElementsOp::create(
-                                     b, RankedTensorType::get({}, adjoint.getType()),
-                                     ValueRange(adjoint)));
+    adjoints.add(op.getTensor(),
+                 tensor::FromElementsOp::create(
+                     b, RankedTensorType::get({}, adjoint.getType()),
+                     ValueRange(adjoint)));
     return success();
   }
-  auto type = withElementOf(
-      adjoint, cast<RankedTensorType>(op.getTensor().getType()));
+  auto type =
+      withElementOf(adjoint, cast<RankedTensorType>(op.getTensor().getType()));
   Value zeros = zeroTensor(b, type, op.getTensor());
-  adjoints.add(op.getTensor(), tensor::InsertOp::create(b, adjoint, zeros,
-                                                        op.getIndices()));
+  adjoints.add(op.getTensor(),
+               tensor::InsertOp::create(b, adjoint, zeros, op.getIndices()));
   return success();
 }
 
 /// All zeros, but for the slice.
 LogicalResult Reverse::differentiate(tensor::ExtractSliceOp op) {
   Value adjoint = adjoints.get(op.getResult());
-  Value zeros = zeroTensor(b, withElementOf(adjoint, op.getSourceType()),
-                           op.getSource());
-  adjoints.add(op.getSource(),
-               tensor::InsertSliceOp::create(
-                   b, adjoint, zeros, op.getMixedOffsets(), op.getMixedSizes(),
-                   op.getMixedStrides()));
+  Value zeros =
+      zeroTensor(b, withElementOf(adjoint, op.getSourceType()), op.getSource());
+  adjoints.add(op.getSource(), tensor::InsertSliceOp::create(
+                                   b, adjoint, zeros, op.getMixedOffsets(),
+                                   op.getMixedSizes(), op.getMixedStrides()));
   return success();
 }
 
@@ -363,9 +362,13 @@ LogicalResult checkFunction(func::FuncOp function) {
     return function.emitError("cannot differentiate a function with several "
                               "blocks");
   for (auto [index, type] : llvm::enumerate(function.getArgumentTypes()))
-    if (carriesGradient(type) && !isFloatTensor(type) && !isa<FloatType>(type))
+    if (!hasAdjointType(type) ||
+        (carriesGradient(type) && !isFloatTensor(type) &&
+         !isa<FloatType>(type)))
       return function.emitError("expected float argument #")
-             << index << " to be a scalar or a ranked tensor, got " << type;
+             << index
+             << " to be a scalar or a ranked tensor, of f64 or narrower, got "
+             << type;
   for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
     if (carriesGradient(type) && !isFloatTensor(type))
       return function.emitError("expected float result #")
@@ -378,9 +381,8 @@ class FunctionGradient {
 public:
   FunctionGradient(func::FuncOp gradient, bool savedResults)
       : gradient(gradient), block(gradient.getBody().front()),
-        terminator(block.getTerminator()),
-        b(gradient.getLoc(), terminator), adjoints(b),
-        savedResults(savedResults) {}
+        terminator(block.getTerminator()), b(gradient.getLoc(), terminator),
+        adjoints(b), savedResults(savedResults) {}
 
   LogicalResult build();
 
@@ -406,10 +408,10 @@ private:
 
 /// Marks what depends on the float arguments.
 LogicalResult FunctionGradient::findActive() {
-  llvm::append_range(inputs, llvm::make_filter_range(
-                                 block.getArguments(), [](Value value) {
-                                   return carriesGradient(value.getType());
-                                 }));
+  llvm::append_range(
+      inputs, llvm::make_filter_range(block.getArguments(), [](Value value) {
+        return carriesGradient(value.getType());
+      }));
   for (Value input : inputs)
     adjoints.activate(input);
   for (Operation &op : block.without_terminator()) {
@@ -439,9 +441,8 @@ SmallVector<Value> FunctionGradient::addArguments() {
 LogicalResult FunctionGradient::reverse() {
   Reverse rules(b, adjoints);
   for (Operation *op : llvm::reverse(ops)) {
-    bool contributes =
-        llvm::any_of(op->getResults(),
-                     [&](Value value) { return adjoints.has(value); });
+    bool contributes = llvm::any_of(
+        op->getResults(), [&](Value value) { return adjoints.has(value); });
     if (contributes && failed(rules.differentiate(op)))
       return failure();
   }

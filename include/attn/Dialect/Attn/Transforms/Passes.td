@@ -42,7 +42,7 @@ def AttnDifferentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
     Refused, with an error at the op: any other op on a path from a float
     argument to a result, writes of values that depend on a float argument,
     functions of several blocks, and float arguments or results that are neither
-    ranked tensors nor (for arguments) scalars.
+    ranked tensors nor (for arguments) scalars, and floats wider than f64.
 
     Before:
 

@@ -331,6 +331,24 @@ func.func @slice(%x: tensor<?x3x8xbf16>, %i: index) -> tensor<?x8xbf16> {
 
 // -----
 
+// What was not read of a square root of 0 gets 0, not 0 * inf; the same after a
+// change of shape.
+// CHECK-LABEL: func.func @unread_gradient(
+// CHECK: %[[INS:.*]] = tensor.insert_slice
+// CHECK: %[[C:.*]] = tensor.collapse_shape %[[INS]]
+// CHECK: %[[P:.*]] = arith.mulf %[[C]], %{{.*}} : tensor<24xf32>
+// CHECK: %[[UNREAD:.*]] = arith.cmpf oeq, %[[C]], %[[Z:.*]] : tensor<24xf32>
+// CHECK: %[[R:.*]] = arith.select %[[UNREAD]], %[[Z]], %[[P]] : tensor<24xi1>, tensor<24xf32>
+// CHECK: return %[[R]]
+func.func @unread(%x: tensor<24xf32>) -> tensor<8xf32> {
+  %0 = math.sqrt %x : tensor<24xf32>
+  %1 = tensor.expand_shape %0 [[0, 1]] output_shape [3, 8] : tensor<24xf32> into tensor<3x8xf32>
+  %2 = tensor.extract_slice %1[1, 0] [1, 8] [1, 1] : tensor<3x8xf32> to tensor<8xf32>
+  return %2 : tensor<8xf32>
+}
+
+// -----
+
 // Elements in and out of tensors.
 // CHECK-LABEL: func.func @elements_gradient(
 // CHECK-SAME: %[[X:[^:]*]]: tensor<?xf32>, %[[R:[^:]*]]: tensor<f32>, %[[I:[^:]*]]: index, %[[D:[^:]*]]: tensor<2x2xf32>)

@@ -44,7 +44,7 @@ public:
   /// Adds to the adjoint of `value`, if that is active. The contribution is of
   /// the value's type or of its adjoint type; that of a scalar may be a tensor
   /// without dimensions. `guarded` says that the contribution is 0 where the
-  /// value is on the side that a select did not take.
+  /// value is on the side that a select did not take, or was not read.
   void add(mlir::Value value, mlir::Value contribution, bool guarded = false);
   bool has(mlir::Value value) const { return sums.contains(value); }
   bool isGuarded(mlir::Value value) const { return sums.lookup(value).guarded; }

@@ -168,14 +168,18 @@ private:
         withElementOf(contribution, cast<RankedTensorType>(value.getType()));
     if (contribution.getType() != type)
       contribution = tensor::CastOp::create(b, type, contribution);
-    adjoints.add(value, contribution);
+    adjoints.add(value, contribution, guarded);
   }
   ImplicitLocOpBuilder &b;
   Adjoints &adjoints;
+  /// Of the op at hand: see Adjoints::add. Attention mixes its elements, ops
+  /// that change the shape keep zeros apart.
+  bool guarded = false;
 };
 
 LogicalResult Reverse::differentiate(Operation *op) {
   b.setLoc(op->getLoc());
+  guarded = adjoints.isGuarded(op->getResult(0));
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<ForwardOp, SoftmaxOp, tensor::CastOp, tensor::CollapseShapeOp,
             tensor::ExpandShapeOp, tensor::ExtractOp, tensor::ExtractSliceOp,
@@ -268,9 +272,10 @@ LogicalResult Reverse::differentiate(tensor::CollapseShapeOp op) {
   Value adjoint = adjoints.get(op.getResult());
   SmallVector<OpFoldResult> sizes =
       tensor::getMixedSizes(b, b.getLoc(), op.getSrc());
-  adjoints.add(op.getSrc(), tensor::ExpandShapeOp::create(
-                                b, withElementOf(adjoint, op.getSrcType()),
-                                adjoint, op.getReassociationIndices(), sizes));
+  Value expanded = tensor::ExpandShapeOp::create(
+      b, withElementOf(adjoint, op.getSrcType()), adjoint,
+      op.getReassociationIndices(), sizes);
+  adjoints.add(op.getSrc(), expanded, guarded);
   return success();
 }
 
@@ -281,32 +286,33 @@ LogicalResult Reverse::differentiate(tensor::ExpandShapeOp op) {
   return success();
 }
 
-/// All zeros, but for the element that was read.
+/// All zeros, but for the element that was read; like a side not taken, what
+/// was not read contributes nothing.
 LogicalResult Reverse::differentiate(tensor::ExtractOp op) {
   Value adjoint = adjoints.get(op.getResult());
   if (op.getIndices().empty()) {
-    adjoints.add(op.getTensor(),
-                 tensor::FromElementsOp::create(
-                     b, RankedTensorType::get({}, adjoint.getType()),
-                     ValueRange(adjoint)));
+    Value tensor = tensor::FromElementsOp::create(
+        b, RankedTensorType::get({}, adjoint.getType()), ValueRange(adjoint));
+    adjoints.add(op.getTensor(), tensor, guarded);
     return success();
   }
   auto type =
       withElementOf(adjoint, cast<RankedTensorType>(op.getTensor().getType()));
   Value zeros = zeroTensor(b, type, op.getTensor());
-  adjoints.add(op.getTensor(),
-               tensor::InsertOp::create(b, adjoint, zeros, op.getIndices()));
+  Value inserted = tensor::InsertOp::create(b, adjoint, zeros, op.getIndices());
+  adjoints.add(op.getTensor(), inserted, /*guarded=*/true);
   return success();
 }
 
-/// All zeros, but for the slice.
+/// All zeros, but for the slice; see above.
 LogicalResult Reverse::differentiate(tensor::ExtractSliceOp op) {
   Value adjoint = adjoints.get(op.getResult());
   Value zeros =
       zeroTensor(b, withElementOf(adjoint, op.getSourceType()), op.getSource());
-  adjoints.add(op.getSource(), tensor::InsertSliceOp::create(
-                                   b, adjoint, zeros, op.getMixedOffsets(),
-                                   op.getMixedSizes(), op.getMixedStrides()));
+  Value inserted =
+      tensor::InsertSliceOp::create(b, adjoint, zeros, op.getMixedOffsets(),
+                                    op.getMixedSizes(), op.getMixedStrides());
+  adjoints.add(op.getSource(), inserted, /*guarded=*/true);
   return success();
 }
 
@@ -322,7 +328,8 @@ LogicalResult Reverse::differentiate(tensor::FromElementsOp op) {
       indices[dim] = arith::ConstantIndexOp::create(b, rest % shape[dim]);
       rest /= shape[dim];
     }
-    adjoints.add(element, tensor::ExtractOp::create(b, adjoint, indices));
+    Value extracted = tensor::ExtractOp::create(b, adjoint, indices);
+    adjoints.add(element, extracted, guarded);
   }
   return success();
 }

@@ -14,9 +14,13 @@ using namespace attn;
 using linalg::GenericOp;
 using Role = TileDim::Role;
 
+/// Tensors for the outputs. What the first fold maps may be left out where its
+/// mask keeps nothing, and is 0 there (attn-project-masks).
 SmallVector<Value> Nest::outputTensors() {
+  bool selects = false;
+  folds.front().getBody().walk([&](arith::SelectOp) { selects = true; });
   SmallVector<Value> tensors;
-  for (Output &output : outputs) {
+  for (auto [position, output] : llvm::enumerate(outputs)) {
     auto type = cast<RankedTensorType>(output.result.getType());
     SmallVector<OpFoldResult> sizes;
     for (auto [d, dim] : llvm::enumerate(output.dims)) {
@@ -28,6 +32,12 @@ SmallVector<Value> Nest::outputTensors() {
     }
     tensors.push_back(
         tensor::EmptyOp::create(b, sizes, type.getElementType()));
+    if (selects && isMapped(position) && !folds.front().getState().empty()) {
+      Value zero = arith::ConstantOp::create(
+          b, b.getZeroAttr(type.getElementType()));
+      tensors.back() =
+          linalg::FillOp::create(b, zero, tensors.back()).getResult(0);
+    }
   }
   return tensors;
 }

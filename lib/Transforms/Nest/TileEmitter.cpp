@@ -76,9 +76,11 @@ Tile TileEmitter::indexTile(unsigned dim) {
   }
   tile.dims = {dim};
   VectorType type = vectorType(dim, b.getIndexType());
-  Value step = vector::StepOp::create(b, type);
+  tile.value = vector::StepOp::create(b, type);
+  if (info.role == TileDim::Role::Full)
+    return tile;
   Value base = vector::BroadcastOp::create(b, type, info.base);
-  tile.value = arith::AddIOp::create(b, step, base);
+  tile.value = arith::AddIOp::create(b, tile.value, base);
   return tile;
 }
 

@@ -59,6 +59,7 @@ FailureOr<SmallVector<Mask>> readMasks(scf::ForOp loop, LoopUniforms &uniforms,
     return failure();
   }
   SmallVector<Mask> masks;
+  std::optional<NeutralityFailure> nonNeutral;
   for (const Condition &condition : conditions) {
     auto type = cast<VectorType>(condition.value.getType());
     if (type.isScalable() || type.getRank() == 0) {
@@ -69,11 +70,17 @@ FailureOr<SmallVector<Mask>> readMasks(scf::ForOp loop, LoopUniforms &uniforms,
     Mask mask{condition, reader.read(condition.value, !condition.keeps)};
     if (!all && !mask.predicate.hasKnown())
       continue;
+    // A select of another purpose may stand beside the masks.
     if (auto cause = findNonNeutralTerms(uniforms, condition)) {
-      refuse(cause->op, loop, cause->reason);
-      return failure();
+      if (!nonNeutral)
+        nonNeutral = cause;
+      continue;
     }
     masks.push_back(std::move(mask));
+  }
+  if (masks.empty() && nonNeutral) {
+    refuse(nonNeutral->op, loop, nonNeutral->reason);
+    return failure();
   }
   return masks;
 }

@@ -9,6 +9,7 @@
 #include "NeutralTerms.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 
@@ -309,6 +310,22 @@ SmallVector<std::pair<Value, unsigned>> getReducedDims(Operation *op) {
   return reduced;
 }
 
+/// Whether the loop reads the carried tensor that `write` changes a part of: a
+/// state, whose terms are what counts. What is only written starts as zeros.
+bool updatesState(vector::TransferWriteOp write, scf::ForOp loop) {
+  auto rootOf = [](Value tensor) {
+    while (auto slice = tensor.getDefiningOp<tensor::ExtractSliceOp>())
+      tensor = slice.getSource();
+    return tensor;
+  };
+  Value root = rootOf(write.getBase());
+  WalkResult walk = loop.getBody()->walk([&](vector::TransferReadOp read) {
+    return rootOf(read.getBase()) == root ? WalkResult::interrupt()
+                                          : WalkResult::advance();
+  });
+  return walk.wasInterrupted();
+}
+
 } // namespace
 
 std::optional<Condition> getMaskCondition(Operation *op) {
@@ -362,6 +379,13 @@ findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition) {
   std::optional<NeutralityFailure> failure;
   loop.getBody()->walk<WalkOrder::PreOrder>([&](Operation *op) {
     flow.visit(op);
+    if (auto write = dyn_cast<vector::TransferWriteOp>(op)) {
+      Neutral written = flow.get(write.getValueToStore());
+      if (written == Neutral::Zero || updatesState(write, loop))
+        return WalkResult::advance();
+      failure = NeutralityFailure{op, describe("0 to be stored", written)};
+      return WalkResult::interrupt();
+    }
     bool runsAlong = llvm::any_of(getReducedDims(op), [&](auto reduced) {
       return classes.contains(dims.find(reduced.first, reduced.second));
     });

@@ -111,8 +111,14 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
       region. Refused where the fold has none.
 
     Loops over streamed tiles, and row loops inside of them, carry the unit
-    attribute `attn.fold`: an iteration whose reduction terms are all neutral
-    may be skipped.
+    attribute `attn.fold`: an iteration whose reduction terms are all neutral,
+    and which stores nothing but 0 to tensors that it does not read, may be
+    skipped (such tensors start as zeros).
+
+    A sum over the rows (dK and dV beside dQ) allows only the orders with rows
+    inside: its accumulators are carried through the row loop, as vectors, and
+    stored once per streamed tile. `split` then gives each part of the streamed
+    dimension a state of its own for all rows.
 
     Before:
 

@@ -18,8 +18,8 @@ using namespace attn;
 namespace {
 class Evaluator {
 public:
-  Evaluator(Precision precision, unsigned depth)
-      : precision(precision), depth(depth) {
+  Evaluator(Precision precision, unsigned order, unsigned depth)
+      : precision(precision), order(order), depth(depth) {
     environment.tensor = [this](Value value) {
       return values.lookup(value).get();
     };
@@ -64,7 +64,7 @@ private:
   }
 
   Precision precision;
-  unsigned depth;
+  unsigned order, depth;
   llvm::DenseMap<Value, RefTensorPtr> values;
   ScalarProgram::Environment environment;
   Slot scratch;
@@ -236,13 +236,17 @@ llvm::Error Evaluator::evaluateCall(func::CallOp op) {
   SmallVector<RefTensorPtr> arguments;
   for (Value operand : op.getOperands())
     arguments.push_back(values.lookup(operand));
-  return set(op, Evaluator(precision, depth + 1).run(callee, arguments));
+  return set(op, Evaluator(precision, order, depth + 1).run(callee, arguments));
 }
 
 llvm::Error Evaluator::evaluateOp(Operation *op) {
   auto lookup = [&](Value value) { return values.lookup(value); };
   if (auto forward = dyn_cast<ForwardOp>(op))
-    return set(op, evaluateForward(forward, lookup, precision));
+    return set(op, evaluateForward(forward, lookup, precision, order));
+  if (auto backward = dyn_cast<BackwardOp>(op))
+    return set(op, evaluateBackward(backward, lookup, precision, order));
+  if (auto backward = dyn_cast<SoftmaxBackwardOp>(op))
+    return set(op, evaluateSoftmaxBackward(backward, lookup, precision));
   if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
     auto result = evaluateSoftmax(softmax, lookup, precision);
     if (!result)
@@ -300,6 +304,6 @@ Evaluator::run(func::FuncOp function, ArrayRef<RefTensorPtr> arguments) {
 
 llvm::Expected<std::vector<RefTensorPtr>>
 attn::evaluate(func::FuncOp function, ArrayRef<RefTensorPtr> arguments,
-               Precision precision) {
-  return Evaluator(precision, 0).run(function, arguments);
+               Precision precision, unsigned order) {
+  return Evaluator(precision, order, 0).run(function, arguments);
 }

@@ -211,8 +211,9 @@ bool Backward<T>::computeRow(Group &group, int64_t h, int64_t i, Fault &fault) {
   T rowLse = T(lse->floats[position]);
   T lseTerm = lseGradient ? T(lseGradient->floats[position]) : T(0);
   int64_t leading[] = {group.b, h, i};
-  if (!startRow(mask, group.rows.mask, 0, leading, fault) ||
-      !fillMask(mask, group.rows, 3, keys, fault))
+  group.rows.keep.clear();
+  if (keys && (!startRow(mask, group.rows.mask, 0, leading, fault) ||
+               !fillMask(mask, group.rows, 3, keys, fault)))
     return false;
   if (!std::isfinite(rowLse))
     return true;
@@ -253,7 +254,7 @@ void Backward<T>::computeGroup(int64_t index, FirstFault &faults) {
   group.valueGradient.assign(keys * valueDepth, T(0));
   int64_t perKeyHead = heads / keyHeads;
   Fault fault;
-  for (int64_t n = 0; n < perKeyHead && keys; ++n)
+  for (int64_t n = 0; n < perKeyHead; ++n)
     for (int64_t i : rowOrder) {
       if (faults.any())
         return;

@@ -5,6 +5,89 @@
 
 include "mlir/Pass/PassBase.td"
 
+def AttnDifferentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
+  let summary = "Add the gradient function of each function, by reverse mode";
+  let description = [{
+    For a function `@f` adds `@f_gradient`, the vector-Jacobian product of `@f`:
+
+    - arguments: those of `@f`; with `saved-results` the float-tensor results of
+      `@f`; one incoming gradient per float-tensor result, of its type;
+    - results: one gradient per float argument, in order: of the argument's
+      type, or a tensor without dimensions for a scalar. An argument that no
+      result depends on gets zeros.
+
+    Every function of the module that has a float argument and a float tensor as
+    result is differentiated, or only the one that `function` names.
+
+    The gradient of an `attn.forward` is an `attn.backward`, that of an
+    `attn.softmax` an `attn.softmax_backward`; the `gradient` region is derived
+    from the score region. The forward is computed again, with a log-sum-exp if
+    it had none; what `saved-results` hands in is not computed again. Besides,
+    `arith` and `math` on float scalars and tensors, `tensor.cast`,
+    `tensor.expand_shape`, `tensor.collapse_shape`, `tensor.extract`,
+    `tensor.from_elements` and `linalg.transpose` are differentiated. Gradients
+    of several uses are added, in f32, or in f64 where the value is f64.
+
+    Derivatives follow PyTorch where there is a choice: at the edge of a domain
+    they are what the formula gives (inf for sqrt at 0), a maximum or minimum of
+    equal operands gives each one half, roundings give nothing, |x| gives 0 at
+    0, and so does x^p for p = 0. Integers, indices, conditions and the mask
+    carry no gradient. The side that a select, maximum or minimum did not take
+    gets 0, even where the derivative on that side is infinite or NaN, as in
+    `select(x > 0, sqrt(x), 0)`. That holds for the gradient; it does not help
+    where a branch is discarded by multiplying it by 0.
+
+    Refused, with an error at the op: any other op on a path from a float
+    argument to a result, writes of values that depend on a float argument,
+    functions of several blocks, and float arguments or results that are neither
+    ranked tensors nor (for arguments) scalars.
+
+    Before:
+
+    ```mlir
+    func.func @f(%q: tensor<1x2x?x64xf32>, %k: tensor<1x2x?x64xf32>,
+                 %v: tensor<1x2x?x64xf32>, %cap: f32) -> tensor<1x2x?x64xf32> {
+      %o = attn.forward %q, %k, %v scale 0.125 captures(%cap : f32)
+        score {
+        ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %c: f32):
+          %r = arith.mulf %s, %c : f32
+          attn.yield %r : f32
+        } : tensor<1x2x?x64xf32>, tensor<1x2x?x64xf32>, tensor<1x2x?x64xf32>
+            -> tensor<1x2x?x64xf32>
+      return %o : tensor<1x2x?x64xf32>
+    }
+    ```
+
+    After, beside `@f` (types and the score shortened):
+
+    ```mlir
+    func.func @f_gradient(%q: ..., %k: ..., %v: ..., %cap: f32, %do: ...)
+        -> (tensor<1x2x?x64xf32>, tensor<1x2x?x64xf32>, tensor<1x2x?x64xf32>, tensor<f32>) {
+      %o, %lse = attn.forward %q, %k, %v scale 0.125 captures(%cap : f32) score {...} ...
+      %dq, %dk, %dv, %dcap = attn.backward %do, %q, %k, %v, %o, %lse scale 0.125
+        captures(%cap : f32) score {...}
+        gradient {
+        ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %c: f32, %dt: f32):
+          %ds = arith.mulf %dt, %c : f32
+          %dc = arith.mulf %dt, %s : f32
+          attn.accumulate %dc into %c : f32 into f32
+          attn.yield %ds : f32
+        } ...
+      return %dq, %dk, %dv, %dcap : ...
+    }
+    ```
+  }];
+  let options = [
+    Option<"function", "function", "std::string", /*default=*/"\"\"",
+           "The function to differentiate; all where empty">,
+    Option<"savedResults", "saved-results", "bool", /*default=*/"false",
+           "Take the function's float-tensor results as arguments">,
+  ];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def AttnExpand : Pass<"attn-expand"> {
   let summary = "Expand attention ops into the naive chain of linalg statements";
   let description = [{

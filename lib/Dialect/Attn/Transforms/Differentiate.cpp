@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// attn-differentiate: a gradient function for each function, by reverse mode.
+//
+// The gradient function is a clone of the function whose block is extended by
+// the reverse of every op on a path from an argument to a result, last op
+// first. What of the clone the reverse does not read is erased at the end.
+
+#include "Adjoints.h"
+#include "ScalarGradients.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace attn {
+#define GEN_PASS_DEF_ATTNDIFFERENTIATE
+#include "attn/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+LogicalResult refuse(Operation *op) {
+  return op->emitError("cannot differentiate '") << op->getName() << "'";
+}
+
+void eraseDeadOps(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+/// Type of the gradient of a float value: its own, or a tensor without
+/// dimensions for a scalar.
+RankedTensorType getGradientType(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor ? tensor : RankedTensorType::get({}, type);
+}
+
+SmallVector<Type> getCaptureGradientTypes(ValueRange captures) {
+  SmallVector<Type> types;
+  for (Value capture : captures)
+    if (carriesGradient(capture.getType()))
+      types.push_back(getGradientType(capture.getType()));
+  return types;
+}
+
+//===----------------------------------------------------------------------===//
+// The gradient region of an attention op
+//===----------------------------------------------------------------------===//
+
+/// A float that the score reads from a captured tensor.
+LogicalResult accumulateExtract(ImplicitLocOpBuilder &b,
+                                tensor::ExtractOp extract,
+                                Adjoints &adjoints) {
+  auto capture = dyn_cast<BlockArgument>(extract.getTensor());
+  if (!capture)
+    return refuse(extract.getTensor().getDefiningOp());
+  AccumulateOp::create(b, adjoints.get(extract.getResult()), capture,
+                       extract.getIndices());
+  return success();
+}
+
+/// Fills `gradient` with the derivative of `score`: its ops, then their reverse.
+LogicalResult buildScoreGradient(Region &score, unsigned captureCount,
+                                 Region &gradient) {
+  IRMapping mapping;
+  score.cloneInto(&gradient, mapping);
+  Block &block = gradient.front();
+  ArrayRef<BlockArgument> captures =
+      block.getArguments().take_back(captureCount);
+  Operation *yield = block.getTerminator();
+  ImplicitLocOpBuilder b(yield->getLoc(), yield);
+  Adjoints adjoints(b);
+  Value x = block.getArgument(0), y = yield->getOperand(0);
+  adjoints.activate(x);
+  for (Value capture : captures)
+    if (carriesGradient(capture.getType()))
+      adjoints.activate(capture);
+  SmallVector<Operation *> ops;
+  for (Operation &op : block.without_terminator()) {
+    adjoints.propagate(&op);
+    ops.push_back(&op);
+  }
+  SmallVector<Value> floats(llvm::make_filter_range(
+      captures, [](Value value) { return isa<FloatType>(value.getType()); }));
+  adjoints.add(y, block.addArgument(x.getType(), x.getLoc()));
+  for (Operation *op : llvm::reverse(ops)) {
+    if (llvm::none_of(op->getResults(),
+                      [&](Value value) { return adjoints.has(value); }))
+      continue;
+    b.setLoc(op->getLoc());
+    auto extract = dyn_cast<tensor::ExtractOp>(op);
+    if (extract && failed(accumulateExtract(b, extract, adjoints)))
+      return failure();
+    if (!extract && failed(differentiateElementwise(b, op, adjoints)))
+      return refuse(op);
+  }
+  b.setLoc(yield->getLoc());
+  for (Value capture : floats)
+    if (Value adjoint = adjoints.get(capture))
+      AccumulateOp::create(b, adjoint, capture, ValueRange());
+  Value dx = adjoints.get(x);
+  yield->setOperand(0, dx ? dx : constantLike(b, 0, x));
+  eraseDeadOps(block);
+  return success();
+}
+
+/// Copies the regions of `forward` to `backward` and derives the gradient.
+template <typename Forward, typename Backward>
+LogicalResult buildRegions(Forward forward, Backward backward) {
+  IRMapping scoreMapping, maskMapping;
+  if (!forward.getMask().empty())
+    forward.getMask().cloneInto(&backward.getMask(), maskMapping);
+  if (forward.getScore().empty())
+    return success();
+  forward.getScore().cloneInto(&backward.getScore(), scoreMapping);
+  return buildScoreGradient(forward.getScore(), forward.getCaptures().size(),
+                            backward.getGradient());
+}
+
+//===----------------------------------------------------------------------===//
+// The ops of a function
+//===----------------------------------------------------------------------===//
+
+/// The reverse of the ops of one block.
+class Reverse {
+public:
+  Reverse(ImplicitLocOpBuilder &b, Adjoints &adjoints)
+      : b(b), adjoints(adjoints) {}
+
+  /// Adds the contributions of `op`, some result of which has an adjoint.
+  LogicalResult differentiate(Operation *op);
+
+private:
+  LogicalResult differentiate(ForwardOp op);
+  LogicalResult differentiate(SoftmaxOp op);
+  LogicalResult differentiate(tensor::CastOp op);
+  LogicalResult differentiate(tensor::CollapseShapeOp op);
+  LogicalResult differentiate(tensor::ExpandShapeOp op);
+  LogicalResult differentiate(tensor::ExtractOp op);
+  LogicalResult differentiate(tensor::FromElementsOp op);
+  LogicalResult differentiate(linalg::TransposeOp op);
+
+  template <typename Backward>
+  void addCaptureGradients(ValueRange captures, Backward backward) {
+    for (auto [index, capture] : llvm::enumerate(captures))
+      if (Value gradient = backward.getCaptureGradient(index))
+        adjoints.add(capture, gradient);
+  }
+  /// `type` with the element type of `value`.
+  static RankedTensorType withElementOf(Value value, RankedTensorType type) {
+    return type.clone(getElementTypeOrSelf(value.getType()));
+  }
+  /// Adds `contribution` in the static shape that `value` has.
+  void addCast(Value value, Value contribution) {
+    auto type =
+        withElementOf(contribution, cast<RankedTensorType>(value.getType()));
+    if (contribution.getType() != type)
+      contribution = tensor::CastOp::create(b, type, contribution);
+    adjoints.add(value, contribution);
+  }
+  ImplicitLocOpBuilder &b;
+  Adjoints &adjoints;
+};
+
+LogicalResult Reverse::differentiate(Operation *op) {
+  b.setLoc(op->getLoc());
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<ForwardOp, SoftmaxOp, tensor::CastOp, tensor::CollapseShapeOp,
+            tensor::ExpandShapeOp, tensor::ExtractOp, tensor::FromElementsOp,
+            linalg::TransposeOp>([&](auto known) { return differentiate(known); })
+      .Default([&](Operation *other) {
+        if (failed(differentiateElementwise(b, other, adjoints)))
+          return refuse(other);
+        return success();
+      });
+}
+
+/// The same op with a log-sum-exp, which takes its place.
+ForwardOp addLse(ForwardOp op) {
+  ImplicitLocOpBuilder b(op.getLoc(), op);
+  RankedTensorType query = op.getQuery().getType();
+  auto lse = RankedTensorType::get(query.getShape().drop_back(),
+                                   op.getAccumulatorType());
+  auto replacement = ForwardOp::create(
+      b, op.getOutput().getType(), lse, op.getQuery(), op.getKey(),
+      op.getValue(), op.getScaleOperand(), op.getSink(), op.getCaptures(),
+      op.getScaleAttr());
+  replacement.getScore().takeBody(op.getScore());
+  replacement.getMask().takeBody(op.getMask());
+  replacement->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  op.getOutput().replaceAllUsesWith(replacement.getOutput());
+  op.erase();
+  return replacement;
+}
+
+LogicalResult Reverse::differentiate(ForwardOp op) {
+  RankedTensorType outputType = op.getOutput().getType();
+  Value outputGradient = adjoints.getAs(op.getOutput(), outputType);
+  Value lseGradient;
+  if (op.getLse())
+    lseGradient = adjoints.getAs(op.getLse(), op.getLse().getType());
+  else
+    op = addLse(op);
+  // Without a gradient, O counts for nothing and need not be computed; its
+  // dynamic sizes are the query's.
+  Value output = op.getOutput();
+  if (!outputGradient)
+    outputGradient = output = zeroTensor(b, outputType, op.getQuery());
+  Value scale = op.getScaleOperand(), sink = op.getSink();
+  Type scaleType, sinkType;
+  if (scale && adjoints.isActive(scale))
+    scaleType = getGradientType(scale.getType());
+  if (sink && adjoints.isActive(sink))
+    sinkType = sink.getType();
+  auto backward = BackwardOp::create(
+      b, op.getQuery().getType(), op.getKey().getType(),
+      op.getValue().getType(), scaleType, sinkType,
+      getCaptureGradientTypes(op.getCaptures()), outputGradient, op.getQuery(),
+      op.getKey(), op.getValue(), output, op.getLse(), lseGradient,
+      scale, sink, op.getCaptures(), op.getScaleAttr());
+  if (failed(buildRegions(op, backward)))
+    return failure();
+  adjoints.add(op.getQuery(), backward.getQueryGradient());
+  adjoints.add(op.getKey(), backward.getKeyGradient());
+  adjoints.add(op.getValue(), backward.getValueGradient());
+  if (scaleType)
+    adjoints.add(scale, backward.getScaleGradient());
+  if (sinkType)
+    adjoints.add(sink, backward.getSinkGradient());
+  addCaptureGradients(op.getCaptures(), backward);
+  return success();
+}
+
+LogicalResult Reverse::differentiate(SoftmaxOp op) {
+  auto backward = SoftmaxBackwardOp::create(
+      b, op.getInput().getType(), getCaptureGradientTypes(op.getCaptures()),
+      adjoints.getAs(op.getOutput(), op.getType()), op.getInput(),
+      op.getOutput(), op.getCaptures());
+  if (failed(buildRegions(op, backward)))
+    return failure();
+  adjoints.add(op.getInput(), backward.getInputGradient());
+  addCaptureGradients(op.getCaptures(), backward);
+  return success();
+}
+
+LogicalResult Reverse::differentiate(tensor::CastOp op) {
+  if (!isa<RankedTensorType>(op.getSource().getType()) ||
+      !isa<RankedTensorType>(op.getType()))
+    return refuse(op);
+  addCast(op.getSource(), adjoints.get(op.getResult()));
+  return success();
+}
+
+LogicalResult Reverse::differentiate(tensor::CollapseShapeOp op) {
+  Value adjoint = adjoints.get(op.getResult());
+  SmallVector<OpFoldResult> sizes =
+      tensor::getMixedSizes(b, b.getLoc(), op.getSrc());
+  adjoints.add(op.getSrc(),
+               tensor::ExpandShapeOp::create(
+                   b, withElementOf(adjoint, op.getSrcType()), adjoint,
+                   op.getReassociationIndices(), sizes));
+  return success();
+}
+
+LogicalResult Reverse::differentiate(tensor::ExpandShapeOp op) {
+  Value collapsed = tensor::CollapseShapeOp::create(
+      b, adjoints.get(op.getResult()), op.getReassociationIndices());
+  addCast(op.getSrc(), collapsed);
+  return success();
+}
+
+/// All zeros, but for the element that was read.
+LogicalResult Reverse::differentiate(tensor::ExtractOp op) {
+  Value adjoint = adjoints.get(op.getResult());
+  if (op.getIndices().empty()) {
+    adjoints.add(op.getTensor(), tensor::FromElementsOp::create(
+                                     b, RankedTensorType::get({}, adjoint.getType()),
+                                     ValueRange(adjoint)));
+    return success();
+  }
+  auto type = withElementOf(
+      adjoint, cast<RankedTensorType>(op.getTensor().getType()));
+  Value zeros = zeroTensor(b, type, op.getTensor());
+  adjoints.add(op.getTensor(), tensor::InsertOp::create(b, adjoint, zeros,
+                                                        op.getIndices()));
+  return success();
+}
+
+LogicalResult Reverse::differentiate(tensor::FromElementsOp op) {
+  Value adjoint = adjoints.get(op.getResult());
+  ArrayRef<int64_t> shape = op.getType().getShape();
+  for (auto [index, element] : llvm::enumerate(op.getElements())) {
+    if (!adjoints.isActive(element))
+      continue;
+    SmallVector<Value> indices(shape.size());
+    int64_t rest = index;
+    for (int64_t dim = shape.size() - 1; dim >= 0; --dim) {
+      indices[dim] = arith::ConstantIndexOp::create(b, rest % shape[dim]);
+      rest /= shape[dim];
+    }
+    adjoints.add(element, tensor::ExtractOp::create(b, adjoint, indices));
+  }
+  return success();
+}
+
+LogicalResult Reverse::differentiate(linalg::TransposeOp op) {
+  Value adjoint = adjoints.get(op->getResult(0));
+  SmallVector<int64_t> inverse(op.getPermutation().size());
+  for (auto [to, from] : llvm::enumerate(op.getPermutation()))
+    inverse[from] = to;
+  auto type =
+      withElementOf(adjoint, cast<RankedTensorType>(op.getInput().getType()));
+  SmallVector<OpFoldResult> sizes =
+      tensor::getMixedSizes(b, b.getLoc(), op.getInput());
+  Value empty = tensor::EmptyOp::create(b, sizes, type.getElementType());
+  auto transposed = linalg::TransposeOp::create(b, adjoint, empty, inverse);
+  addCast(op.getInput(), transposed->getResult(0));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+bool isFloatTensor(Type type) {
+  return isa<RankedTensorType>(type) && carriesGradient(type);
+}
+
+/// Whether there is anything to differentiate.
+bool isDifferentiable(func::FuncOp function) {
+  return !function.isDeclaration() &&
+         llvm::any_of(function.getArgumentTypes(), carriesGradient) &&
+         llvm::any_of(function.getResultTypes(), isFloatTensor);
+}
+
+LogicalResult checkFunction(func::FuncOp function) {
+  if (!function.getBody().hasOneBlock())
+    return function.emitError("cannot differentiate a function with several "
+                              "blocks");
+  for (auto [index, type] : llvm::enumerate(function.getArgumentTypes()))
+    if (carriesGradient(type) && !isFloatTensor(type) && !isa<FloatType>(type))
+      return function.emitError("expected float argument #")
+             << index << " to be a scalar or a ranked tensor, got " << type;
+  for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
+    if (carriesGradient(type) && !isFloatTensor(type))
+      return function.emitError("expected float result #")
+             << index << " to be a ranked tensor, got " << type;
+  return success();
+}
+
+/// Builds `gradient`, a clone of the function, into its gradient.
+class FunctionGradient {
+public:
+  FunctionGradient(func::FuncOp gradient, bool savedResults)
+      : gradient(gradient), block(gradient.getBody().front()),
+        terminator(block.getTerminator()),
+        b(gradient.getLoc(), terminator), adjoints(b),
+        savedResults(savedResults) {}
+
+  LogicalResult build();
+
+private:
+  LogicalResult findActive();
+  SmallVector<Value> addArguments();
+  LogicalResult reverse();
+  void useSaved();
+  void returnGradients();
+
+  func::FuncOp gradient;
+  Block &block;
+  Operation *terminator;
+  ImplicitLocOpBuilder b;
+  Adjoints adjoints;
+  bool savedResults;
+  SmallVector<Operation *> ops;
+  SmallVector<BlockArgument> inputs;
+  /// The float-tensor results' positions, and the arguments that hold them.
+  SmallVector<unsigned> outputs;
+  SmallVector<Value> saved;
+};
+
+/// Marks what depends on the float arguments.
+LogicalResult FunctionGradient::findActive() {
+  llvm::append_range(inputs, llvm::make_filter_range(
+                                 block.getArguments(), [](Value value) {
+                                   return carriesGradient(value.getType());
+                                 }));
+  for (Value input : inputs)
+    adjoints.activate(input);
+  for (Operation &op : block.without_terminator()) {
+    // A write would take a float out of sight.
+    if (!isMemoryEffectFree(&op) && adjoints.readsActive(&op))
+      return refuse(&op);
+    adjoints.propagate(&op);
+    ops.push_back(&op);
+  }
+  return success();
+}
+
+/// Adds the saved results and the incoming gradients; returns the latter.
+SmallVector<Value> FunctionGradient::addArguments() {
+  for (OpOperand &operand : terminator->getOpOperands())
+    if (isFloatTensor(operand.get().getType()))
+      outputs.push_back(operand.getOperandNumber());
+  auto add = [&](unsigned output) -> Value {
+    Value value = terminator->getOperand(output);
+    return block.addArgument(value.getType(), value.getLoc());
+  };
+  if (savedResults)
+    saved = llvm::map_to_vector(outputs, add);
+  return llvm::map_to_vector(outputs, add);
+}
+
+LogicalResult FunctionGradient::reverse() {
+  Reverse rules(b, adjoints);
+  for (Operation *op : llvm::reverse(ops)) {
+    bool contributes =
+        llvm::any_of(op->getResults(),
+                     [&](Value value) { return adjoints.has(value); });
+    if (contributes && failed(rules.differentiate(op)))
+      return failure();
+  }
+  return success();
+}
+
+/// Reads saved results in place of the clone's own.
+void FunctionGradient::useSaved() {
+  for (auto [output, value] : llvm::zip(outputs, saved)) {
+    Value own = terminator->getOperand(output);
+    if (isa<OpResult>(own))
+      own.replaceAllUsesWith(value);
+  }
+}
+
+void FunctionGradient::returnGradients() {
+  SmallVector<Value> results;
+  b.setLoc(terminator->getLoc());
+  for (BlockArgument input : inputs) {
+    RankedTensorType type = getGradientType(input.getType());
+    Value result = adjoints.getAs(input, type);
+    results.push_back(result ? result : zeroTensor(b, type, input));
+  }
+  useSaved();
+  terminator->setOperands(results);
+  eraseDeadOps(block);
+  gradient.setType(FunctionType::get(gradient.getContext(),
+                                     block.getArgumentTypes(),
+                                     ValueRange(results).getTypes()));
+}
+
+LogicalResult FunctionGradient::build() {
+  if (failed(findActive()))
+    return failure();
+  SmallVector<Value> incoming = addArguments();
+  for (auto [output, adjoint] : llvm::zip(outputs, incoming))
+    adjoints.add(terminator->getOperand(output), adjoint);
+  if (failed(reverse()))
+    return failure();
+  returnGradients();
+  return success();
+}
+
+LogicalResult addGradientFunction(func::FuncOp function, bool savedResults) {
+  if (failed(checkFunction(function)))
+    return failure();
+  std::string name = (function.getName() + "_gradient").str();
+  if (SymbolTable::lookupNearestSymbolFrom(
+          function->getParentOp(),
+          StringAttr::get(function.getContext(), name)))
+    return function.emitError("there is an '@") << name << "' already";
+  OpBuilder builder(function->getContext());
+  builder.setInsertionPointAfter(function);
+  auto gradient = cast<func::FuncOp>(builder.clone(*function));
+  gradient.setName(name);
+  // What is said of arguments and results by position no longer fits.
+  gradient.removeArgAttrsAttr();
+  gradient.removeResAttrsAttr();
+  if (succeeded(FunctionGradient(gradient, savedResults).build()))
+    return success();
+  gradient.erase();
+  return failure();
+}
+
+struct DifferentiatePass
+    : attn::impl::AttnDifferentiateBase<DifferentiatePass> {
+  using AttnDifferentiateBase::AttnDifferentiateBase;
+
+  void runOnOperation() override {
+    SmallVector<func::FuncOp> functions;
+    for (auto op : getOperation().getOps<func::FuncOp>())
+      if (function.empty() ? isDifferentiable(op) : op.getName() == function)
+        functions.push_back(op);
+    if (function.empty()) {
+      for (func::FuncOp op : functions)
+        if (failed(addGradientFunction(op, savedResults)))
+          return signalPassFailure();
+      return;
+    }
+    if (functions.empty()) {
+      getOperation().emitError("there is no function '@") << function << "'";
+      return signalPassFailure();
+    }
+    func::FuncOp op = functions.front();
+    if (!isDifferentiable(op)) {
+      op.emitError("cannot differentiate a function without a body, a float "
+                   "argument and a float tensor as result");
+      return signalPassFailure();
+    }
+    if (failed(addGradientFunction(op, savedResults)))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -20,7 +20,9 @@ static void addCleanUp(OpPassManager &pm) {
 void attn::buildNestPipeline(OpPassManager &pm, const PipelineOptions &) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createAttnExpand());
-  addCleanUp(pm);
+  // Without CSE: statements that two attention ops have in common stay apart,
+  // for one may need what the other one computes from them.
+  pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(createAttnFuseReductions());
   addCleanUp(pm);
 }

@@ -23,11 +23,117 @@ bool Cascade::reduces(GenericOp op) const {
                      utils::IteratorType::reduction;
 }
 
-bool Cascade::isCandidate(bool byReturn) {
-  members.clear();
+/// The dimensions of a statement's loops or of an operand.
+static DenseSet<unsigned> dimsOf(const DimClasses &classes, GenericOp op,
+                                 OpOperand *operand) {
+  DenseSet<unsigned> dims;
+  AffineMap map = op.getMatchingIndexingMap(operand);
+  for (unsigned index = 0; index < map.getNumResults(); ++index)
+    if (std::optional<unsigned> loop = getLoop(map, index))
+      dims.insert(classes.ofLoop(op, *loop));
+  return dims;
+}
+
+/// Whether a statement over the dimension is better done once, before the
+/// cascade: its result takes no more memory than a tensor that it reads, and in
+/// the cascade it would be done again for each index of a dimension that the
+/// state has and nothing that is streamed.
+bool Cascade::isPreparation(GenericOp op) {
+  if (op->getNumResults() != 1 || reduces(op))
+    return false;
+  DenseSet<unsigned> out = dimsOf(classes, op, op.getDpsInitOperand(0));
+  bool cheap = false;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    auto source = input->get().getDefiningOp<GenericOp>();
+    if (isMember(source))
+      return false;
+    DenseSet<unsigned> dims = dimsOf(classes, op, input);
+    cheap |= llvm::all_of(out, [&](unsigned d) { return dims.contains(d); });
+  }
+  if (!cheap)
+    return false;
+  // Reductions that read it, and what else is streamed to them.
+  SetVector<Operation *> readers;
+  readers.insert(op);
+  for (unsigned at = 0; at < readers.size(); ++at)
+    for (Operation *user : readers[at]->getUsers())
+      if (auto reader = dyn_cast<GenericOp>(user); isMember(reader))
+        if (at == 0 || !reduces(cast<GenericOp>(readers[at])))
+          readers.insert(reader);
+  DenseSet<unsigned> state, streamed;
+  for (Operation *member : readers) {
+    auto reader = cast<GenericOp>(member);
+    if (reduces(reader))
+      for (unsigned d : dimsOf(classes, reader, reader.getDpsInitOperand(0)))
+        state.insert(d);
+  }
+  for (GenericOp member : members)
+    for (OpOperand *input : member.getDpsInputOperands())
+      if (!isMember(input->get().getDefiningOp<GenericOp>())) {
+        DenseSet<unsigned> dims = dimsOf(classes, member, input);
+        if (dims.contains(dim))
+          streamed.insert(dims.begin(), dims.end());
+      }
+  return llvm::any_of(state, [&](unsigned d) {
+    return !out.contains(d) && !streamed.contains(d);
+  });
+}
+
+/// Whether a statement sums values of the cascade along another dimension: two
+/// loops cannot both be innermost, so it is left to a pass of its own.
+bool Cascade::reducesAnother(GenericOp op) const {
+  if (reduces(op))
+    return false;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    auto source = input->get().getDefiningOp<GenericOp>();
+    if (!isMember(source))
+      continue;
+    AffineMap map = op.getMatchingIndexingMap(input);
+    for (unsigned index = 0; index < map.getNumResults(); ++index)
+      if (std::optional<unsigned> loop = getLoop(map, index);
+          loop && op.getIteratorTypesArray()[*loop] ==
+                      utils::IteratorType::reduction)
+        return true;
+  }
+  return false;
+}
+
+void Cascade::collect(GenericOp root, Reach reach) {
+  SmallVector<GenericOp> all;
   for (auto op : block.getOps<GenericOp>())
-    if (spans(op))
-      members.push_back(op);
+    if (spans(op)) {
+      all.push_back(op);
+      memberSet.insert(op);
+    }
+  members = all;
+  auto drop = [&](function_ref<bool(GenericOp)> predicate) {
+    for (GenericOp op : all)
+      if (op != root && isMember(op) && predicate(op))
+        memberSet.erase(op);
+    members = llvm::filter_to_vector(
+        all, [&](GenericOp op) { return isMember(op); });
+  };
+  drop([&](GenericOp op) { return isPreparation(op); });
+  drop([&](GenericOp op) { return reducesAnother(op); });
+  // What is connected with the root.
+  SetVector<Operation *> reached;
+  reached.insert(root);
+  for (unsigned at = 0; at < reached.size(); ++at) {
+    SmallVector<Operation *> neighbours(reached[at]->getUsers());
+    for (Value operand : reached[at]->getOperands())
+      if (Operation *source = operand.getDefiningOp())
+        neighbours.push_back(source);
+    for (Operation *other : neighbours) {
+      auto op = dyn_cast<GenericOp>(other);
+      if (op && op->getBlock() == &block &&
+          (isMember(op) || (reach == Reach::Returns && !spans(op))))
+        reached.insert(op);
+    }
+  }
+  drop([&](GenericOp op) { return !reached.contains(op); });
+}
+
+bool Cascade::isCandidate(bool byReturn) {
   return llvm::any_of(members, [&](GenericOp op) {
     if (!reduces(op))
       return false;
@@ -36,21 +142,22 @@ bool Cascade::isCandidate(bool byReturn) {
       return feedsMember(op.getResult(0), visited);
     return llvm::any_of(op.getDpsInputs(), [&](Value input) {
       auto source = input.getDefiningOp<GenericOp>();
-      return source && source->getBlock() == &block && spans(source) &&
-             !reduces(source);
+      return isMember(source) && !reduces(source);
     });
   });
 }
 
-/// Whether a value reaches a statement over the dimension, directly or through
-/// statements that do not span it.
+/// Whether a value reaches a statement of the cascade, directly or through
+/// statements that do not span the dimension.
 bool Cascade::feedsMember(Value value, DenseSet<Operation *> &visited) const {
   for (Operation *user : value.getUsers()) {
     auto op = dyn_cast<GenericOp>(user);
     if (!op || op->getBlock() != &block || !visited.insert(op).second)
       continue;
-    if (spans(op))
+    if (isMember(op))
       return true;
+    if (spans(op))
+      continue;
     for (Value result : op.getResults())
       if (feedsMember(result, visited))
         return true;
@@ -205,9 +312,7 @@ void Cascade::sliceOf(GenericOp op, llvm::SetVector<Operation *> &slice) {
     return;
   for (Value operand : op->getOperands()) {
     auto source = operand.getDefiningOp<GenericOp>();
-    if (!source || source->getBlock() != &block)
-      continue;
-    if (spans(source) && !reduces(source))
+    if (isMember(source) && !reduces(source))
       sliceOf(source, slice);
   }
 }
@@ -232,8 +337,7 @@ Cascade::findStreams(ArrayRef<GenericOp> statements,
       continue;
     for (OpOperand &operand : op->getOpOperands()) {
       auto source = operand.get().getDefiningOp<GenericOp>();
-      if ((source && source->getBlock() == &block && spans(source)) ||
-          op.isDpsInit(&operand))
+      if (isMember(source) || op.isDpsInit(&operand))
         continue;
       AffineMap map = op.getMatchingIndexingMap(&operand);
       for (unsigned index = 0; index < map.getNumResults(); ++index) {

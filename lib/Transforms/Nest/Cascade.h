@@ -30,14 +30,23 @@ struct Carried {
 /// One cascade over one dimension of the nest: found, proved, then fused.
 class Cascade {
 public:
-  Cascade(mlir::Block &block, const DimClasses &classes, unsigned dim)
-      : block(block), classes(classes), dim(dim) {}
+  /// What belongs to the cascade of a reduction: the statements that tensors of
+  /// the dimension connect with it, or also those that reduced values do.
+  enum class Reach { Tensors, Returns };
+
+  Cascade(mlir::Block &block, const DimClasses &classes,
+          mlir::linalg::GenericOp root, unsigned loop, Reach reach)
+      : block(block), classes(classes), dim(classes.ofLoop(root, loop)) {
+    collect(root, reach);
+  }
 
   /// Whether an intermediate spans the dimension and is reduced along it, or,
   /// where `byReturn`, a reduced value comes back along it.
   bool isCandidate(bool byReturn);
   /// Proves that one pass suffices; remarks at the offender otherwise.
   mlir::LogicalResult prove();
+  /// The statements of the cascade.
+  llvm::ArrayRef<mlir::linalg::GenericOp> getMembers() const { return members; }
   /// The statements that reduce the dimension.
   llvm::SmallVector<mlir::linalg::GenericOp> getReductions() {
     return llvm::filter_to_vector(members,
@@ -50,6 +59,12 @@ private:
   std::optional<unsigned> loopOf(mlir::linalg::GenericOp op) const;
   bool spans(mlir::linalg::GenericOp op) const { return loopOf(op).has_value(); }
   bool reduces(mlir::linalg::GenericOp op) const;
+  bool isMember(mlir::linalg::GenericOp op) const {
+    return op && memberSet.contains(op);
+  }
+  void collect(mlir::linalg::GenericOp root, Reach reach);
+  bool isPreparation(mlir::linalg::GenericOp op);
+  bool reducesAnother(mlir::linalg::GenericOp op) const;
   bool feedsMember(mlir::Value value, llvm::DenseSet<mlir::Operation *> &visited) const;
   mlir::LogicalResult refuse(mlir::linalg::GenericOp op, const llvm::Twine &why, mlir::Operation *reason,
                        mlir::linalg::GenericOp source);
@@ -59,6 +74,7 @@ private:
   mlir::LogicalResult findMaps();
   mlir::LogicalResult findStreams(llvm::ArrayRef<mlir::linalg::GenericOp> statements,
                             llvm::MapVector<mlir::Value, int64_t> &streams);
+  bool needsReduced(const llvm::SetVector<mlir::Operation *> &slice) const;
   void sliceOf(mlir::linalg::GenericOp op, llvm::SetVector<mlir::Operation *> &slice);
   llvm::SmallVector<mlir::linalg::GenericOp> ordered(const llvm::SetVector<mlir::Operation *> &slice);
   FoldOp createFold(mlir::ImplicitLocOpBuilder &b,
@@ -81,7 +97,8 @@ private:
   mlir::Block &block;
   const DimClasses &classes;
   unsigned dim;
-  llvm::SmallVector<mlir::linalg::GenericOp> members;   // statements that span the dimension
+  llvm::SmallVector<mlir::linalg::GenericOp> members;   // in program order
+  llvm::DenseSet<mlir::Operation *> memberSet;
   llvm::SmallVector<Carried> carried;     // its reductions, in order
   llvm::SmallVector<mlir::linalg::GenericOp> mapped;    // statements whose whole result is needed
   llvm::DenseSet<mlir::Value> factored;         // pivots that leave the sums

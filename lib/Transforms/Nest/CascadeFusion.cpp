@@ -358,12 +358,32 @@ void Cascade::startNeutral(ImplicitLocOpBuilder &b, Carried &state) {
   state.start = linalg::FillOp::create(b, neutral, empty).getResult(0);
 }
 
+/// Whether the statements read what the cascade reduces, directly or through
+/// statements that do not span the dimension.
+bool Cascade::needsReduced(const llvm::SetVector<Operation *> &slice) const {
+  llvm::SetVector<Operation *> sources(slice.begin(), slice.end());
+  for (unsigned at = 0; at < sources.size(); ++at)
+    for (Value operand : sources[at]->getOperands()) {
+      auto source = operand.getDefiningOp<GenericOp>();
+      if (!source || source->getBlock() != &block)
+        continue;
+      if (isMember(source) && reduces(source))
+        return true;
+      sources.insert(source);
+    }
+  return false;
+}
+
 LogicalResult Cascade::fuse() {
   llvm::SetVector<Operation *> slice, mapSlice;
   for (Carried &state : carried)
     sliceOf(state.op, slice);
   for (GenericOp op : mapped)
     sliceOf(op, mapSlice);
+  // Mapped results that need no finished value come out of the same pass.
+  bool together = !needsReduced(mapSlice);
+  if (together)
+    slice.insert(mapSlice.begin(), mapSlice.end());
   // Statements between a reduction and its readers work on running values
   // inside of the fold.
   SmallVector<GenericOp> statements;
@@ -392,14 +412,16 @@ LogicalResult Cascade::fuse() {
   // Refuse before anything changes.
   llvm::MapVector<Value, int64_t> streams, mapStreams;
   if (failed(findStreams(statements, streams)) ||
-      (!mapped.empty() && failed(findStreams(ordered(mapSlice), mapStreams))))
+      (!together && failed(findStreams(ordered(mapSlice), mapStreams))))
     return failure();
   GenericOp last = carried.back().op;
   ImplicitLocOpBuilder b(last.getLoc(), last);
   b.setInsertionPointAfter(last);
   for (Carried &state : carried)
     startNeutral(b, state);
-  FoldOp fold = createFold(b, statements, streams, carried, {}, {});
+  FoldOp fold = createFold(b, statements, streams, carried,
+                           together ? ArrayRef(mapped) : ArrayRef<GenericOp>(),
+                           {});
   buildMerge(b, fold);
   // Final values, with the factors that were taken out of the sums.
   IRMapping finals;
@@ -440,19 +462,21 @@ LogicalResult Cascade::fuse() {
       return !inCascade || !spans(reader);
     });
   }
-  if (!mapped.empty()) {
+  ValueRange maps = fold.getResults().drop_front(carried.size());
+  if (!together) {
     // The second pass reads final values only.
     factored.clear();
     running.clear();
     b.setInsertionPoint(block.getTerminator());
     FoldOp map =
         createFold(b, ordered(mapSlice), mapStreams, {}, mapped, finals);
-    for (auto [index, op] : llvm::enumerate(mapped))
-      op.getResult(0).replaceUsesWithIf(map.getResult(index), [&](OpOperand &use) {
-        auto reader = dyn_cast<GenericOp>(use.getOwner());
-        return use.getOwner()->getBlock() == &block && (!reader || !spans(reader));
-      });
+    maps = map.getResults();
   }
+  for (auto [op, map] : llvm::zip(mapped, maps))
+    GenericOp(op).getResult(0).replaceUsesWithIf(map, [&](OpOperand &use) {
+      auto reader = dyn_cast<GenericOp>(use.getOwner());
+      return use.getOwner()->getBlock() == &block && !isMember(reader);
+    });
   // What is left of the cascade has no reader; erase it last use first.
   for (GenericOp op : llvm::reverse(members))
     if (op.use_empty())

@@ -119,13 +119,27 @@ struct FuseReductionsPass
       if (op.getIteratorTypesArray()[loop] != utils::IteratorType::reduction ||
           refused.contains(op))
         continue;
-      Cascade cascade(block, classes, classes.ofLoop(op, loop));
-      if (!cascade.isCandidate(byReturn))
-        continue;
-      if (succeeded(cascade.prove()) && succeeded(cascade.fuse()))
-        return true;
-      for (GenericOp member : cascade.getReductions())
-        refused.insert(member);
+      Cascade cascade(block, classes, op, loop, Cascade::Reach::Returns);
+      Cascade part(block, classes, op, loop, Cascade::Reach::Tensors);
+      if (cascade.isCandidate(byReturn)) {
+        // A part that needs a finished value of the rest is a pass of its own.
+        bool divisible = part.getMembers().size() <
+                             cascade.getMembers().size() &&
+                         part.isCandidate(byReturn);
+        if (!divisible) {
+          if (succeeded(cascade.prove()) && succeeded(cascade.fuse()))
+            return true;
+        } else {
+          ScopedDiagnosticHandler handler(
+              &getContext(), [](Diagnostic &) { return success(); });
+          if (succeeded(cascade.prove()) && succeeded(cascade.fuse()))
+            return true;
+        }
+        if (divisible && succeeded(part.prove()) && succeeded(part.fuse()))
+          return true;
+        for (GenericOp member : (divisible ? part : cascade).getReductions())
+          refused.insert(member);
+      }
     }
     return false;
   }

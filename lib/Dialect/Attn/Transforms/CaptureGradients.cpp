@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Gradients of captures, by how the score reads them.
+//
+// A dimension of a capture that is read at an index of the region (b, h, i, j)
+// is a dimension of the iteration space: the gradient is summed over those that
+// no dimension of the capture is. A dimension that is read at a constant has
+// one element that counts. Any other index is a function of the pair: its
+// dimension is one more of the iteration space, where each pair adds to the
+// one element that its index names.
+
+#include "Statements.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+/// One attn.accumulate of a gradient region.
+class Contribution {
+public:
+  Contribution(Statements &s, const ScalarRegions &regions,
+               const ScoreGradients &gradients, AccumulateOp op, Value capture,
+               RankedTensorType type)
+      : s(s), regions(regions), gradients(gradients), op(op), capture(capture),
+        type(type) {}
+
+  /// The gradient that this accumulation alone gives, in its accumulator type
+  /// and the capture's shape.
+  Value build();
+
+private:
+  void classify();
+  Value sumOverPairs();
+  Value place(Value sum);
+
+  Statements &s;
+  const ScalarRegions &regions;
+  const ScoreGradients &gradients;
+  AccumulateOp op;
+  Value capture;
+  RankedTensorType type;
+  /// Dimensions of the iteration space that the capture's are, in its order.
+  SmallVector<unsigned> out;
+  /// Where those of one dimension of the capture are two.
+  SmallVector<ReassociationIndices> joined;
+  /// Where the sum lies in the gradient.
+  SmallVector<OpFoldResult> offsets, sizes;
+  /// Computed indices with their dimensions.
+  SmallVector<std::pair<Value, unsigned>> computed;
+};
+} // namespace
+
+void Contribution::classify() {
+  ImplicitLocOpBuilder &b = s.b;
+  Block &region = regions.gradient.front();
+  SmallVector<unsigned> used;
+  for (auto [position, index] : llvm::enumerate(op.getIndices())) {
+    OpFoldResult zero = b.getIndexAttr(0);
+    auto argument = dyn_cast<BlockArgument>(index);
+    const ScalarRegions::Index *plain = nullptr;
+    if (argument && argument.getOwner() == &region &&
+        argument.getArgNumber() <= regions.indices.size() &&
+        argument.getArgNumber() > 0)
+      plain = &regions.indices[argument.getArgNumber() - 1];
+    if (plain && !llvm::is_contained(used, argument.getArgNumber())) {
+      used.push_back(argument.getArgNumber());
+      ReassociationIndices group;
+      OpFoldResult size = s.getSize(plain->dims[0]);
+      for (unsigned dim : plain->dims) {
+        group.push_back(out.size());
+        out.push_back(dim);
+      }
+      if (plain->dims.size() == 2) {
+        AffineExpr x, y;
+        bindSymbols(b.getContext(), x, y);
+        size = affine::makeComposedFoldedAffineApply(
+            b, b.getLoc(), x * y, {size, s.getSize(plain->dims[1])});
+      }
+      joined.push_back(group);
+      offsets.push_back(zero);
+      sizes.push_back(size);
+      continue;
+    }
+    if (IntegerAttr constant; matchPattern(index, m_Constant(&constant))) {
+      offsets.push_back(b.getIndexAttr(constant.getInt()));
+      sizes.push_back(b.getIndexAttr(1));
+      continue;
+    }
+    OpFoldResult size =
+        tensor::getMixedSize(b, b.getLoc(), capture, position);
+    unsigned dim = s.addDim("n", size);
+    joined.push_back({int64_t(out.size())});
+    out.push_back(dim);
+    computed.push_back({index, dim});
+    offsets.push_back(zero);
+    sizes.push_back(size);
+  }
+}
+
+/// The sum over all pairs, with the dimensions `out`. Within the nest it is
+/// taken along the keys, or along the queries where the keys are kept, so that
+/// it is carried by the same loops as dQ or dK; what is left of it is small.
+Value Contribution::sumOverPairs() {
+  SmallVector<unsigned> domain(gradients.points), kept;
+  for (auto [index, dim] : computed)
+    domain.push_back(dim);
+  unsigned keys = gradients.points.back();
+  Dims rest = gradients.points.drop_back();
+  bool keepsKeys = llvm::is_contained(out, keys);
+  bool alongKeys = !keepsKeys;
+  bool alongRows =
+      keepsKeys && !rest.empty() && !llvm::is_contained(out, rest.back());
+  for (unsigned dim : domain)
+    if (!(alongKeys && dim == keys) && !(alongRows && dim == rest.back()))
+      kept.push_back(dim);
+  bool reduces = kept.size() < domain.size();
+  // In the capture's order at once where nothing is summed later.
+  if (kept.size() == out.size())
+    kept = out;
+  Type accumulator = op.getValue().getType();
+  Value ofPairs = s.emit(
+      domain,
+      {{gradients.score, gradients.points}, {gradients.dt, gradients.points}},
+      kept, accumulator, reduces ? std::optional(0.0) : std::nullopt,
+      [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+        Value score = gradients.prepare(builder, loc, args[0]);
+        IRMapping mapping;
+        regions.applyGradient(builder, loc, domain, score, args[1], mapping);
+        Value zero = arith::ConstantOp::create(
+            builder, loc, builder.getZeroAttr(accumulator));
+        Value term = mapping.lookupOrDefault(op.getValue());
+        // A derivative may be infinite where the pair is masked.
+        term = regions.select(builder, loc, domain, term, zero);
+        for (auto [index, dim] : computed) {
+          Value here = linalg::IndexOp::create(
+              builder, loc, llvm::find(domain, dim) - domain.begin());
+          Value same = arith::CmpIOp::create(
+              builder, loc, arith::CmpIPredicate::eq,
+              mapping.lookupOrDefault(index), here);
+          term = arith::SelectOp::create(builder, loc, same, term, zero);
+        }
+        return reduces ? arith::AddFOp::create(builder, loc, args[2], term)
+                       : term;
+      });
+  return s.sum(ofPairs, kept, out);
+}
+
+/// The sum where it belongs in the gradient, zeros elsewhere.
+Value Contribution::place(Value sum) {
+  ImplicitLocOpBuilder &b = s.b;
+  auto sumType = cast<RankedTensorType>(sum.getType());
+  if (joined.size() < unsigned(sumType.getRank()))
+    sum = tensor::CollapseShapeOp::create(b, sum, joined);
+  sumType = cast<RankedTensorType>(sum.getType());
+  RankedTensorType whole = type.clone(sumType.getElementType());
+  bool covers = sumType.getRank() == whole.getRank();
+  for (unsigned dim = 0; covers && dim < whole.getRank(); ++dim)
+    covers &= !whole.isDynamicDim(dim) &&
+              sumType.getDimSize(dim) == whole.getDimSize(dim);
+  if (covers)
+    return sum;
+  SmallVector<OpFoldResult> wholeSizes;
+  for (unsigned dim = 0; dim < whole.getRank(); ++dim)
+    wholeSizes.push_back(tensor::getMixedSize(b, b.getLoc(), capture, dim));
+  Value empty =
+      tensor::EmptyOp::create(b, wholeSizes, whole.getElementType());
+  Value zero = s.constant(0.0, whole.getElementType());
+  Value zeros = linalg::FillOp::create(b, zero, empty).getResult(0);
+  SmallVector<OpFoldResult> strides(whole.getRank(), b.getIndexAttr(1));
+  return tensor::InsertSliceOp::create(b, sum, zeros, offsets, sizes, strides);
+}
+
+Value Contribution::build() {
+  classify();
+  return place(sumOverPairs());
+}
+
+Value attn::buildCaptureGradient(Statements &s, const ScalarRegions &regions,
+                                 const ScoreGradients &gradients,
+                                 unsigned index, RankedTensorType type) {
+  ImplicitLocOpBuilder &b = s.b;
+  Value capture = regions.captures[index];
+  Value total;
+  if (!regions.gradient.empty()) {
+    Block &region = regions.gradient.front();
+    BlockArgument argument =
+        region.getArgument(1 + regions.indices.size() + index);
+    for (auto op : region.getOps<AccumulateOp>()) {
+      if (op.getCapture() != argument)
+        continue;
+      Value part =
+          Contribution(s, regions, gradients, op, capture, type).build();
+      total = total ? arith::AddFOp::create(b, total, part).getResult() : part;
+    }
+  }
+  if (!total) {
+    SmallVector<OpFoldResult> sizes;
+    for (unsigned dim = 0; dim < type.getRank(); ++dim)
+      sizes.push_back(tensor::getMixedSize(b, b.getLoc(), capture, dim));
+    Value empty = tensor::EmptyOp::create(b, sizes, type.getElementType());
+    total = linalg::FillOp::create(b, s.constant(0.0, type.getElementType()),
+                                   empty)
+                .getResult(0);
+  }
+  Type element = type.getElementType();
+  if (cast<RankedTensorType>(total.getType()).getElementType() != element)
+    total = arith::TruncFOp::create(
+        b, cast<RankedTensorType>(total.getType()).clone(element), total);
+  if (total.getType() != type)
+    total = tensor::CastOp::create(b, type, total);
+  return total;
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The naive chain of statements of an attention op: each one is a
+// linalg.generic over some dimensions of one iteration space. Used by
+// attn-expand.
+
+#ifndef ATTN_LIB_DIALECT_ATTN_TRANSFORMS_STATEMENTS_H
+#define ATTN_LIB_DIALECT_ATTN_TRANSFORMS_STATEMENTS_H
+
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Utils/Statement.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace attn {
+
+/// Dimensions of the iteration space, by number.
+using Dims = llvm::ArrayRef<unsigned>;
+
+/// Builds statements over one iteration space.
+class Statements {
+public:
+  Statements(mlir::Operation *op, mlir::FloatType accumulator)
+      : b(op->getLoc(), op), accumulator(accumulator) {}
+
+  /// A dimension of the iteration space; its name is for whoever reads the
+  /// nest (attribute attn.dims of a statement).
+  unsigned addDim(llvm::StringRef name, mlir::OpFoldResult size) {
+    names.push_back(name);
+    sizes.push_back(size);
+    return sizes.size() - 1;
+  }
+  mlir::OpFoldResult getSize(unsigned dim) const { return sizes[dim]; }
+
+  /// A statement over the dimensions `domain`, in that order: each input is
+  /// read, and the result of type `element` written, at the dimensions named;
+  /// those that `out` lacks are reduced. `init` fills the result first (the
+  /// reduction's neutral element); without it each element is written once.
+  mlir::Value emit(Dims domain, llvm::ArrayRef<Access> inputs, Dims out,
+                   mlir::Type element, std::optional<double> init,
+                   StatementBody body);
+  /// The sum of `value`, a tensor over `from`, over the dimensions that `to`
+  /// lacks.
+  mlir::Value sum(mlir::Value value, Dims from, Dims to);
+  /// `value` over `dims`, rounded to `element`, times `factor` where it is not
+  /// null.
+  mlir::Value round(mlir::Value value, Dims dims, mlir::Type element,
+                    mlir::Value factor = {});
+  mlir::Value constant(double value, mlir::Type type);
+
+  mlir::ImplicitLocOpBuilder b;
+  mlir::FloatType accumulator;
+
+private:
+  llvm::SmallVector<llvm::StringRef> names;
+  llvm::SmallVector<mlir::OpFoldResult> sizes;
+};
+
+/// sum += x y in the accumulator's type: the body of a contraction.
+mlir::Value multiplyAdd(mlir::OpBuilder &builder, mlir::Location loc,
+                        mlir::ValueRange args);
+mlir::Value extend(mlir::OpBuilder &builder, mlir::Location loc,
+                   mlir::Value value, mlir::Type type);
+mlir::Value truncate(mlir::OpBuilder &builder, mlir::Location loc,
+                     mlir::Value value, mlir::Type type);
+/// Clones the scalar `region` with its arguments bound to `arguments`; returns
+/// the yielded value, and in `mapping` every other. An attn.accumulate stays
+/// behind.
+mlir::Value inlineRegion(mlir::OpBuilder &builder, mlir::Region &region,
+                         mlir::ValueRange arguments, mlir::IRMapping &mapping);
+
+/// The scalar regions of an op, `gradient` empty for a forward one, with what
+/// they need beside the score.
+struct ScalarRegions {
+  mlir::Region &score, &gradient, &mask;
+  mlir::ValueRange captures;
+  /// For each index that the regions take, the dimensions that make it up (two
+  /// for a query head: key head and group), and the size of the last of them.
+  struct Index {
+    llvm::SmallVector<unsigned, 2> dims;
+    mlir::OpFoldResult innerSize;
+  };
+  llvm::SmallVector<Index> indices;
+
+  /// The score region applied to `score`.
+  mlir::Value applyScore(mlir::OpBuilder &builder, mlir::Location loc,
+                         Dims domain, mlir::Value score) const;
+  /// The gradient region applied to a score and to the gradient `dt` of its
+  /// result; `mapping` has the values inside of the region.
+  mlir::Value applyGradient(mlir::OpBuilder &builder, mlir::Location loc,
+                            Dims domain, mlir::Value score, mlir::Value dt,
+                            mlir::IRMapping &mapping) const;
+  /// `value` where the mask region keeps the pair, else `otherwise`.
+  mlir::Value select(mlir::OpBuilder &builder, mlir::Location loc, Dims domain,
+                     mlir::Value value, mlir::Value otherwise) const;
+
+private:
+  llvm::SmallVector<mlir::Value> indexValues(mlir::OpBuilder &builder,
+                                             mlir::Location loc,
+                                             Dims domain) const;
+};
+
+/// The iteration space of attn.forward and attn.backward and the statements
+/// that both begin with. Query heads are split into (key head, group) unless
+/// both counts are the same static number.
+class AttentionStatements : public Statements {
+public:
+  /// `op` is an attn.forward or attn.backward.
+  template <typename OpTy>
+  AttentionStatements(OpTy op, mlir::Region &gradient)
+      : Statements(op, op.getAccumulatorType()), key(op.getKey()),
+        value(op.getValue()),
+        regions{op.getScore(), gradient, op.getMask(), op.getCaptures(), {}} {
+    splitHeads(op.getQuery());
+    scale = op.getScaleOperand();
+    if (!scale)
+      scale = constant(*op.getStaticScale(), accumulator);
+  }
+
+  /// `tensor`, whose dimension `headDim` counts query heads, with that split.
+  mlir::Value split(mlir::Value tensor, unsigned headDim = 1);
+  /// The inverse of split, as `type`.
+  mlir::Value join(mlir::Value tensor, mlir::Type type, unsigned headDim = 1);
+  /// sum_d Q K.
+  mlir::Value scores();
+  /// score(scale * s) and then the mask, for the result `s` of scores().
+  mlir::Value maskedScores(mlir::Value s);
+
+  bool grouped;
+  unsigned i, j, d, e;
+  /// The dimensions of a query head, of a row (with the batch) and of a pair.
+  llvm::SmallVector<unsigned> heads, rows, points;
+  /// Of K and V.
+  llvm::SmallVector<unsigned> keys, values;
+  mlir::Value query, key, value, scale; // query with its heads split
+  ScalarRegions regions;
+
+private:
+  void splitHeads(mlir::Value query);
+  mlir::OpFoldResult keyHeads, group;
+};
+
+/// Adds the dimensions of a softmax over `tensor`: rows, then the summed one.
+llvm::SmallVector<unsigned> addSoftmaxDims(Statements &s, mlir::Value tensor,
+                                           ScalarRegions &regions);
+
+/// `dims` and then `more`.
+llvm::SmallVector<unsigned> with(Dims dims, Dims more);
+
+/// What the gradients of captures are sums of: at each of `points` the score
+/// before the region, which `prepare` makes of an element of `score`, and the
+/// gradient `dt` of the score behind it.
+struct ScoreGradients {
+  mlir::Value score, dt;
+  Dims points;
+  llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location,
+                                 mlir::Value)>
+      prepare;
+};
+
+/// The gradient of capture `index` as a tensor of `type`.
+mlir::Value buildCaptureGradient(Statements &s, const ScalarRegions &regions,
+                                 const ScoreGradients &gradients,
+                                 unsigned index, mlir::RankedTensorType type);
+
+void expandBackward(BackwardOp op);
+void expandSoftmaxBackward(SoftmaxBackwardOp op);
+
+} // namespace attn
+
+#endif

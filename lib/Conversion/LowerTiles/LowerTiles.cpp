@@ -5,6 +5,7 @@
 
 #include "Plan.h"
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -25,43 +26,6 @@ bool isTile(Type type) { return isa<VectorType>(type); }
 bool isTileOp(Operation *op) {
   return llvm::any_of(op->getOperandTypes(), isTile) ||
          llvm::any_of(op->getResultTypes(), isTile);
-}
-
-/// Values that cost nothing (constants, positions) are made once per use, so
-/// that using one of them for rows and for columns does not tie the two.
-void separateUses(Operation *root) {
-  SmallVector<Operation *> cheap;
-  DenseSet<Value> isCheap;
-  root->walk([&](Operation *op) {
-    if (op->getNumResults() != 1 || !tileType(op->getResult(0)))
-      return;
-    bool isLeaf = isa<vector::StepOp, arith::ConstantOp>(op);
-    if (auto broadcast = dyn_cast<vector::BroadcastOp>(op))
-      isLeaf = !isa<VectorType>(broadcast.getSourceType());
-    bool isLine = tileType(op->getResult(0)).getRank() == 1 &&
-                  OpTrait::hasElementwiseMappableTraits(op) &&
-                  llvm::all_of(op->getOperands(),
-                               [&](Value v) { return isCheap.contains(v); });
-    if (!isLeaf && !isLine)
-      return;
-    cheap.push_back(op);
-    isCheap.insert(op->getResult(0));
-  });
-  // Users first: their copies are new uses of what comes before. A chain that
-  // doubles at each step ends at the limit.
-  unsigned copies = 0;
-  for (Operation *op : llvm::reverse(cheap)) {
-    SmallVector<OpOperand *> uses;
-    for (OpOperand &use : op->getUses())
-      uses.push_back(&use);
-    for (OpOperand *use : llvm::drop_begin(uses)) {
-      if (++copies > 2000)
-        return;
-      OpBuilder b(op);
-      b.setInsertionPointAfter(op);
-      use->set(b.clone(*op)->getResult(0));
-    }
-  }
 }
 
 /// Drops the tile results of a loop or branch; its body no longer needs them.
@@ -191,7 +155,7 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
                     llvm::any_of(getOperation().getArgumentTypes(), isTile);
     if (!hasTiles)
       return;
-    separateUses(root);
+    attn::separateTileUses(root);
     Context context;
     context.vectorBits = bits;
     context.vectorRegisters = bits == 512 ? 32 : 16;

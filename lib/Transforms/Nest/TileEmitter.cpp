@@ -317,7 +317,14 @@ FailureOr<Tile> TileEmitter::extract(Body &body, Operation *op) {
 
 /// What an elementwise op makes of the lanes beyond the streamed dimension.
 static Tail propagate(Operation *op, ArrayRef<Tile> in) {
-  auto is = [&](unsigned operand, Tail tail) { return in[operand].tail == tail; };
+  auto is = [&](unsigned operand, Tail tail) {
+    // A constant is the same beyond the end.
+    return in[operand].tail == tail ||
+           (tail == Tail::Zero &&
+            matchPattern(op->getOperand(operand), m_AnyZeroFloat())) ||
+           (tail == Tail::NegativeInfinity &&
+            matchPattern(op->getOperand(operand), m_NegInfFloat()));
+  };
   auto isZero = [&](unsigned operand) { return is(operand, Tail::Zero); };
   auto isInfinite = [&](unsigned operand) {
     return is(operand, Tail::NegativeInfinity);
@@ -327,7 +334,9 @@ static Tail propagate(Operation *op, ArrayRef<Tile> in) {
   if (isa<math::ExpOp, math::Exp2Op>(op))
     return isInfinite(0) ? Tail::Zero : Tail::Unknown;
   if (isa<arith::SubFOp>(op))
-    return isInfinite(0) ? Tail::NegativeInfinity : Tail::Unknown;
+    return isInfinite(0)              ? Tail::NegativeInfinity
+           : isZero(0) && isZero(1) ? Tail::Zero
+                                      : Tail::Unknown;
   if (isa<arith::AddFOp>(op))
     return isInfinite(0) || isInfinite(1) ? Tail::NegativeInfinity
            : isZero(0) && isZero(1)       ? Tail::Zero
@@ -335,7 +344,9 @@ static Tail propagate(Operation *op, ArrayRef<Tile> in) {
   if (isa<arith::MulFOp>(op))
     return isZero(0) && isZero(1) ? Tail::Zero : Tail::Unknown;
   if (isa<arith::SelectOp>(op))
-    return in[1].tail == in[2].tail ? in[1].tail : Tail::Unknown;
+    return isZero(1) && isZero(2)           ? Tail::Zero
+           : isInfinite(1) && isInfinite(2) ? Tail::NegativeInfinity
+                                            : Tail::Unknown;
   return Tail::Unknown;
 }
 
@@ -454,6 +465,31 @@ Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid) {
   return result;
 }
 
+static bool isFilledWithZero(const Tile &tile) {
+  return matchPattern(tile.value, m_AnyZeroFloat());
+}
+
+/// A value that is summed along the streamed dimension is 0 beyond its end from
+/// here on: what is computed from it needs no select of its own.
+Tile TileEmitter::settleTail(GenericOp op, const Tile &tile) {
+  bool summed = llvm::any_of(op->getUsers(), [&](Operation *user) {
+    auto reader = dyn_cast<GenericOp>(user);
+    if (!reader || reader->getBlock() != op->getBlock() ||
+        reader->getNumResults() != 1)
+      return false;
+    SmallVector<utils::IteratorType> kinds = reader.getIteratorTypesArray();
+    bool overStream = false;
+    for (auto [loop, kind] : llvm::enumerate(kinds))
+      overStream |= kind == utils::IteratorType::reduction &&
+                    dims[classes.ofLoop(reader, loop)].role ==
+                        TileDim::Role::Stream;
+    std::optional<Reduction> reduction = matchReduction(reader, 0);
+    return overStream && reduction &&
+           reduction->monoid == Reduction::Monoid::Add;
+  });
+  return summed ? withTail(tile, Reduction::Monoid::Add) : tile;
+}
+
 FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
   GenericOp op = body.op;
   SmallVector<unsigned> outSpan, reduced;
@@ -522,6 +558,10 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
           b.getAffineMapArrayAttr(
               {map(lhs->dims), map(rhs->dims), map(result.dims)}),
           b.getArrayAttr(iteratorAttrs));
+      // Zeros in, zeros out.
+      if (!overStream && isFilledWithZero(*start) &&
+          (lhs->tail == Tail::Zero || rhs->tail == Tail::Zero))
+        result.tail = Tail::Zero;
       return result;
     }
   }
@@ -570,6 +610,8 @@ LogicalResult TileEmitter::emit(GenericOp op) {
   FailureOr<Tile> result = failure();
   if (op.getNumReductionLoops() == 0) {
     result = value(body, op.getBlock()->getTerminator()->getOperand(0));
+    if (succeeded(result))
+      result = settleTail(op, *result);
   } else {
     std::optional<Reduction> reduction = matchReduction(op, 0);
     if (!reduction)

@@ -97,6 +97,7 @@ private:
   mlir::FailureOr<Tile> apply(mlir::Operation *op, llvm::ArrayRef<Tile> in);
   mlir::FailureOr<Tile> reduce(Body &body, const Reduction &reduction);
   Tile withTail(const Tile &term, Reduction::Monoid monoid);
+  Tile settleTail(mlir::linalg::GenericOp op, const Tile &tile);
   Tile indexTile(unsigned dim);
   mlir::Value constant(mlir::TypedAttr attr);
 

@@ -23,12 +23,20 @@ SmallVector<scf::ForOp> collectFoldLoops(Operation *root) {
   return loops;
 }
 
+/// Whether a condition compares values, not indices: a guard, not a mask.
+static bool comparesFloats(Value condition) {
+  Operation *op = condition.getDefiningOp();
+  while (isa_and_nonnull<vector::BroadcastOp, vector::TransposeOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  return isa_and_nonnull<arith::CmpFOp>(op);
+}
+
 SmallVector<Condition> collectMasks(scf::ForOp loop) {
   SmallVector<Condition> conditions;
   loop.getBody()->walk([&](Operation *op) {
     std::optional<Condition> condition = getMaskCondition(op);
     if (condition && !llvm::is_contained(conditions, *condition) &&
-        !isa_and_nonnull<arith::CmpFOp>(condition->value.getDefiningOp()))
+        !comparesFloats(condition->value))
       conditions.push_back(*condition);
   });
   return conditions;

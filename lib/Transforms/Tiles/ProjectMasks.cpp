@@ -6,6 +6,7 @@
 
 #include "MaskLoops.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -198,6 +199,7 @@ void project(scf::ForOp loop) {
 
 struct ProjectMasksPass : attn::impl::AttnProjectMasksBase<ProjectMasksPass> {
   void runOnOperation() override {
+    attn::separateTileUses(getOperation());
     // Inner loops come first; cloning an outer one copies them as they are.
     for (scf::ForOp loop : collectFoldLoops(getOperation()))
       project(loop);

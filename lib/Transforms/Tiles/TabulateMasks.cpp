@@ -7,6 +7,7 @@
 
 #include "TablePlan.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -390,6 +391,7 @@ void tabulate(scf::ForOp loop) {
 struct TabulateMasksPass
     : attn::impl::AttnTabulateMasksBase<TabulateMasksPass> {
   void runOnOperation() override {
+    attn::separateTileUses(getOperation());
     for (scf::ForOp loop : collectFoldLoops(getOperation()))
       tabulate(loop);
   }

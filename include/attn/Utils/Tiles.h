@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What passes on tile programs (vectors of tile size) share.
+
+#ifndef ATTN_UTILS_TILES_H
+#define ATTN_UTILS_TILES_H
+
+#include "mlir/IR/Operation.h"
+
+namespace attn {
+
+/// Makes vectors that cost nothing (constants, positions, broadcasts and their
+/// transpositions) once per use. CSE merges equal ones of the same shape; using
+/// one of them for unrelated dimensions would tie these together.
+void separateTileUses(mlir::Operation *root);
+
+} // namespace attn
+
+#endif

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "attn/Utils/Tiles.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/DenseSet.h"
+
+using namespace mlir;
+
+void attn::separateTileUses(Operation *root) {
+  SmallVector<Operation *> cheap;
+  DenseSet<Value> isCheap, isSpread;
+  root->walk([&](Operation *op) {
+    if (op->getNumResults() != 1)
+      return;
+    auto type = dyn_cast<VectorType>(op->getResult(0).getType());
+    if (!type)
+      return;
+    bool isLeaf = isa<vector::StepOp, arith::ConstantOp>(op);
+    bool spreads = isa<vector::BroadcastOp>(op);
+    if (auto transpose = dyn_cast<vector::TransposeOp>(op))
+      spreads = isSpread.contains(transpose.getVector());
+    bool isLine = type.getRank() == 1 &&
+                  OpTrait::hasElementwiseMappableTraits(op) &&
+                  llvm::all_of(op->getOperands(),
+                               [&](Value v) { return isCheap.contains(v); });
+    if (!isLeaf && !spreads && !isLine)
+      return;
+    cheap.push_back(op);
+    isCheap.insert(op->getResult(0));
+    if (spreads)
+      isSpread.insert(op->getResult(0));
+  });
+  // Users first: their copies are new uses of what comes before. A chain that
+  // doubles at each step ends at the limit.
+  unsigned copies = 0;
+  for (Operation *op : llvm::reverse(cheap)) {
+    SmallVector<OpOperand *> uses;
+    for (OpOperand &use : op->getUses())
+      uses.push_back(&use);
+    for (OpOperand *use : ArrayRef(uses).drop_front(uses.empty() ? 0 : 1)) {
+      if (++copies > 2000)
+        return;
+      OpBuilder b(op);
+      b.setInsertionPointAfter(op);
+      use->set(b.clone(*op)->getResult(0));
+    }
+  }
+}

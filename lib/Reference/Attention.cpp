@@ -141,7 +141,7 @@ bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state,
       continue;
     T weight = std::exp(row[j] - safe);
     total += weight;
-    if (precision == Precision::SameType)
+    if (roundsWeights(precision, order))
       weight = T(roundTo(value->kind, double(weight)));
     addScaled(sum.data(), &values[(keyHead * keys + j) * valueDepth], weight,
               valueDepth);

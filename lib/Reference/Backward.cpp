@@ -44,9 +44,8 @@ private:
   std::vector<RefTensorPtr> takeResults();
 
   T narrow(const RefTensorPtr &like, T x) const {
-    return precision == Precision::SameType
-               ? T(roundTo(like->kind, double(x)))
-               : x;
+    return roundsWeights(precision, order) ? T(roundTo(like->kind, double(x)))
+                                           : x;
   }
   void store(std::shared_ptr<RefTensor> &target, int64_t position, T x) {
     target->floats[position] = precision == Precision::SameType

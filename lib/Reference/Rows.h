@@ -96,6 +96,13 @@ llvm::SmallVector<int64_t, 4> leadingIndices(int64_t row,
 /// shuffled.
 std::vector<int64_t> sumOrder(int64_t count, unsigned order);
 
+/// Whether the weights of a row are rounded to the tensors' type before their
+/// products. Odd orders do not, so that a baseline exists whose output is
+/// rounded as that of a program more exact than it would be.
+inline bool roundsWeights(Precision precision, unsigned order) {
+  return precision == Precision::SameType && order % 2 == 0;
+}
+
 } // namespace attn
 
 #endif

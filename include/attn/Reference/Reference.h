@@ -20,8 +20,9 @@ namespace attn {
 /// In exact precision attn.backward does not look at its gradient region: the
 /// derivative of the score comes from reverse mode over the score region.
 ///
-/// `order` is another order for the sums of attention ops where it is not 0:
-/// each is as good a baseline as the first.
+/// `order` is another order for the sums of attention ops where it is not 0,
+/// and odd ones do not round the weights to the tensors' type: each is as good
+/// a baseline as the first.
 llvm::Expected<std::vector<RefTensorPtr>>
 evaluate(mlir::func::FuncOp function, llvm::ArrayRef<RefTensorPtr> arguments,
          Precision precision, unsigned order = 0);

@@ -1,0 +1,72 @@
+// The entry, then its gradient from the saved O and LSE: with padding full of
+// NaN around all inputs, saved results and incoming gradients, and guard pages.
+// RUN: attn-run %s --entry=causal --grad --shape 0=1x2x77x32 --shape 1=1x1x203x32 --check --explain --guard --stride-pad=7 --threads=3 | FileCheck %s
+// CHECK: ran 'causal' on cpu ({{.*}}, 3 threads):
+// CHECK-NEXT: ran 'causal_gradient':
+// CHECK-NEXT: tiles: {{[0-9]+}} of {{[0-9]+}} visited
+// CHECK: memory: inputs {{.*}} MB, outputs {{.*}} MB, gradient's inputs {{.*}} MB, gradients {{.*}} MB, peak
+// CHECK: check: result 0: ok
+// CHECK-NEXT: check: result 1: ok
+// CHECK-NEXT: check: gradient 0: ok
+// CHECK-NEXT: check: gradient 1: ok
+// CHECK-NEXT: check: gradient 2: ok
+
+// The saved results are arguments of the gradient.
+// RUN: attn-run %s --entry=causal --grad --shape 0=1x2x8x32 --shape 1=1x1x8x32 --mlir-print-ir-after=attn-differentiate 2>&1 | FileCheck %s --check-prefix=SAVED
+// SAVED: func.func @causal_gradient({{.*}}, %{{.*}}: tensor<1x2x?x32xf32>, %{{.*}}: tensor<1x2x?xf32>, %{{.*}}: tensor<1x2x?x32xf32>, %{{.*}}: tensor<1x2x?xf32>)
+// SAVED-NOT: attn.forward
+// SAVED: return
+
+// Without a log-sum-exp among the results the gradient computes it again. One
+// incoming gradient, one gradient per float argument, the scalar's too.
+// RUN: attn-run %s --entry=capped --grad --shape 0=1x2x40x32 --fill 1=1.5 --check --grad-output 1=%t.cap.npy --grad-output 0=%t.x.npy --grad-fill 0=uniform:-1:1 | FileCheck %s --check-prefix=CAPPED
+// CAPPED: check: result 0: ok
+// CAPPED-NEXT: check: gradient 0: ok
+// CAPPED-NEXT: check: gradient 1: ok
+// CAPPED-NOT: check:
+
+// A gradient is a .npy file like any other, for example an incoming one.
+// RUN: attn-run %s --entry=capped --grad --shape 0=1x2x40x32 --fill 1=1.5 --check --grad-input 0=%t.x.npy | FileCheck %s --check-prefix=CAPPED
+
+// RUN: attn-run %s --entry=causal --grad --shape 0=1x2x16x32 --shape 1=1x1x16x32 --bench=3 | FileCheck %s --check-prefix=BENCH
+// BENCH: compile: {{.*}} s
+// BENCH-NEXT: {{^}}run: {{.*}} (median of 3), {{.*}} GFLOP/s, {{.*}} GB/s
+// BENCH-NEXT: gradient run: {{.*}} (median of 3), {{.*}} GFLOP/s, {{.*}} GB/s
+
+// 2 heads x 16 x 16 pairs, 2 (32 + 32) and 2 (3 x 32 + 2 x 32) operations each.
+// RUN: attn-run %s --entry=causal --grad --shape 0=1x2x16x32 --shape 1=1x1x16x32 --bench=3 --check --json | FileCheck %s --check-prefix=JSON
+// JSON: "entry": "causal"
+// JSON: "flops": 65536
+// JSON: "check": [
+// JSON: "gradient": {
+// JSON-NEXT: "entry": "causal_gradient"
+// JSON: "median_s":
+// JSON: "flops": 163840
+// JSON: "input_bytes": 20736
+// JSON: "output_bytes": 8192
+// JSON: "check": [
+// JSON: "peak_rss_bytes":
+
+func.func @causal(%q: tensor<1x2x?x32xf32>, %k: tensor<1x1x?x32xf32>, %v: tensor<1x1x?x32xf32>)
+    -> (tensor<1x2x?x32xf32>, tensor<1x2x?xf32>) {
+  %o, %lse = attn.forward %q, %k, %v
+    mask {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %keep = arith.cmpi sge, %i, %j : index
+      attn.yield %keep : i1
+    } : tensor<1x2x?x32xf32>, tensor<1x1x?x32xf32>, tensor<1x1x?x32xf32>
+        -> tensor<1x2x?x32xf32>, tensor<1x2x?xf32>
+  return %o, %lse : tensor<1x2x?x32xf32>, tensor<1x2x?xf32>
+}
+
+func.func @capped(%x: tensor<1x2x?x32xf32>, %cap: f32) -> tensor<1x2x?x32xf32> {
+  %o = attn.forward %x, %x, %x captures(%cap : f32)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %c: f32):
+      %d = arith.divf %s, %c : f32
+      %t = math.tanh %d : f32
+      %r = arith.mulf %t, %c : f32
+      attn.yield %r : f32
+    } : tensor<1x2x?x32xf32>, tensor<1x2x?x32xf32>, tensor<1x2x?x32xf32> -> tensor<1x2x?x32xf32>
+  return %o : tensor<1x2x?x32xf32>
+}

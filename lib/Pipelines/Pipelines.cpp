@@ -17,13 +17,19 @@ static void addCleanUp(OpPassManager &pm) {
   pm.addPass(createCSEPass());
 }
 
-void attn::buildNestPipeline(OpPassManager &pm, const PipelineOptions &) {
+void attn::buildNestPipeline(OpPassManager &pm,
+                             const PipelineOptions &options) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createAttnExpand());
   // Without CSE: statements that two attention ops have in common stay apart,
   // for one may need what the other one computes from them.
   pm.addPass(createCanonicalizerPass());
-  pm.addNestedPass<func::FuncOp>(createAttnFuseReductions());
+  AttnFuseReductionsOptions fuse;
+  // A pass with rows outside has one sum; the other orders can have both.
+  fuse.sums = "apart";
+  fuse.threads = options.threads;
+  fuse.explain = options.explain;
+  pm.addNestedPass<func::FuncOp>(createAttnFuseReductions(fuse));
   addCleanUp(pm);
 }
 

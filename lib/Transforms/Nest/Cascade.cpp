@@ -79,8 +79,7 @@ bool Cascade::isPreparation(GenericOp op) {
   });
 }
 
-/// Whether a statement sums values of the cascade along another dimension: two
-/// loops cannot both be innermost, so it is left to a pass of its own.
+/// Whether a statement sums values of the cascade along another dimension.
 bool Cascade::reducesAnother(GenericOp op) const {
   if (reduces(op))
     return false;
@@ -114,7 +113,26 @@ void Cascade::collect(GenericOp root, Reach reach) {
         all, [&](GenericOp op) { return isMember(op); });
   };
   drop([&](GenericOp op) { return isPreparation(op); });
-  drop([&](GenericOp op) { return reducesAnother(op); });
+  // A sum of such sums (over a group of heads) comes after either.
+  DenseSet<Operation *> sums, sumsOfSums;
+  for (GenericOp op : members) {
+    bool readsSum = false;
+    for (Value input : op.getDpsInputs()) {
+      Operation *source = input.getDefiningOp();
+      readsSum |= sums.contains(source);
+      if (sumsOfSums.contains(source) ||
+          (sums.contains(source) && reducesAnother(op)))
+        sumsOfSums.insert(op);
+    }
+    if (!sumsOfSums.contains(op) && (readsSum || reducesAnother(op))) {
+      sums.insert(op);
+      if (op != root && reducesAnother(op))
+        otherSums.push_back(op);
+    }
+  }
+  drop([&](GenericOp op) {
+    return sumsOfSums.contains(op) || (!keepsSums && sums.contains(op));
+  });
   // What is connected with the root.
   SetVector<Operation *> reached;
   reached.insert(root);
@@ -296,7 +314,8 @@ LogicalResult Cascade::findMaps() {
       continue;
     bool escapes = llvm::any_of(op->getUsers(), [&](Operation *user) {
       auto reader = dyn_cast<GenericOp>(user);
-      return !reader || reader->getBlock() != &block || !spans(reader);
+      return !reader || reader->getBlock() != &block || !spans(reader) ||
+             (keepsSums && !isMember(reader));
     });
     if (escapes)
       mapped.push_back(op);
@@ -315,6 +334,12 @@ void Cascade::sliceOf(GenericOp op, llvm::SetVector<Operation *> &slice) {
     if (isMember(source) && !reduces(source))
       sliceOf(source, slice);
   }
+}
+
+llvm::SetVector<Operation *> Cascade::getSlice(GenericOp op) {
+  llvm::SetVector<Operation *> slice;
+  sliceOf(op, slice);
+  return slice;
 }
 
 SmallVector<GenericOp>

@@ -34,9 +34,13 @@ public:
   /// the dimension connect with it, or also those that reduced values do.
   enum class Reach { Tensors, Returns };
 
+  /// With `keepsSums`, sums of its values along another dimension belong to it;
+  /// they then depend on two loops, and that other one can only be inside.
   Cascade(mlir::Block &block, const DimClasses &classes,
-          mlir::linalg::GenericOp root, unsigned loop, Reach reach)
-      : block(block), classes(classes), dim(classes.ofLoop(root, loop)) {
+          mlir::linalg::GenericOp root, unsigned loop, Reach reach,
+          bool keepsSums)
+      : block(block), classes(classes), dim(classes.ofLoop(root, loop)),
+        keepsSums(keepsSums) {
     collect(root, reach);
   }
 
@@ -45,6 +49,12 @@ public:
   bool isCandidate(bool byReturn);
   /// Proves that one pass suffices; remarks at the offender otherwise.
   mlir::LogicalResult prove();
+  /// Statements that sum values of the cascade along another dimension; in it
+  /// or not.
+  llvm::ArrayRef<mlir::linalg::GenericOp> getOtherSums() const { return otherSums; }
+  /// The statements that `op` needs, of the cascade's, its reductions excluded.
+  llvm::SetVector<mlir::Operation *> getSlice(mlir::linalg::GenericOp op);
+  bool contains(mlir::linalg::GenericOp op) const { return isMember(op); }
   /// The statements of the cascade.
   llvm::ArrayRef<mlir::linalg::GenericOp> getMembers() const { return members; }
   /// The statements that reduce the dimension.
@@ -97,8 +107,10 @@ private:
   mlir::Block &block;
   const DimClasses &classes;
   unsigned dim;
+  bool keepsSums;
   llvm::SmallVector<mlir::linalg::GenericOp> members;   // in program order
   llvm::DenseSet<mlir::Operation *> memberSet;
+  llvm::SmallVector<mlir::linalg::GenericOp> otherSums;
   llvm::SmallVector<Carried> carried;     // its reductions, in order
   llvm::SmallVector<mlir::linalg::GenericOp> mapped;    // statements whose whole result is needed
   llvm::DenseSet<mlir::Value> factored;         // pivots that leave the sums

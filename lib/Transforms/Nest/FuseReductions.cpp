@@ -15,6 +15,8 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNFUSEREDUCTIONS
@@ -26,6 +28,75 @@ using namespace attn;
 
 namespace {
 using linalg::GenericOp;
+
+/// What two sums along different dimensions cost in one pass and in two.
+struct SumCosts {
+  double flopsApart = 0, flopsTogether = 0;
+  double tilesApart = 1, tilesTogether = 1;
+  double apart = 0, together = 0; // seconds
+};
+
+/// Counts on a dynamic dimension that is summed over to have `assumedSize`
+/// elements, and on any other to have 8, as the loop orders' model does.
+SumCosts estimateSums(Cascade &cascade, const DimClasses &classes,
+                      GenericOp root, unsigned loop, int64_t threads,
+                      int64_t assumedSize) {
+  constexpr double flopsPerThread = 50e9, rowTile = 64;
+  DenseSet<unsigned> summed = {classes.ofLoop(root, loop)};
+  auto sizeOf = [&](GenericOp op, unsigned at) -> double {
+    int64_t size = op.getStaticLoopRanges()[at];
+    if (!ShapedType::isDynamic(size))
+      return size;
+    return summed.contains(classes.ofLoop(op, at)) ? assumedSize : 8;
+  };
+  llvm::SetVector<Operation *> shared;
+  for (GenericOp other : cascade.getOtherSums()) {
+    for (unsigned at = 0; at < other.getNumLoops(); ++at)
+      if (other.getIteratorTypesArray()[at] == utils::IteratorType::reduction)
+        summed.insert(classes.ofLoop(other, at));
+    for (Value input : other.getDpsInputs())
+      if (auto source = input.getDefiningOp<GenericOp>();
+          source && source->getBlock() == root->getBlock())
+        for (Operation *op : cascade.getSlice(source))
+          shared.insert(op);
+  }
+  auto flopsOf = [&](GenericOp op) {
+    double flops = op.getNumReductionLoops() ? 2 : 1;
+    for (unsigned at = 0; at < op.getNumLoops(); ++at)
+      flops *= sizeOf(op, at);
+    return flops;
+  };
+  SumCosts costs;
+  for (GenericOp op : cascade.getMembers())
+    costs.flopsTogether += flopsOf(op);
+  for (GenericOp op : cascade.getOtherSums())
+    costs.flopsTogether += flopsOf(op);
+  costs.flopsApart = costs.flopsTogether;
+  for (Operation *op : shared)
+    if (cascade.contains(cast<GenericOp>(op)))
+      costs.flopsApart += flopsOf(cast<GenericOp>(op));
+  // Workers: what the shared values span and nobody sums over.
+  auto first = cast<GenericOp>(shared.front());
+  for (unsigned at = 0; at < first.getNumLoops(); ++at) {
+    if (first.getIteratorTypesArray()[at] != utils::IteratorType::parallel)
+      continue;
+    if (summed.contains(classes.ofLoop(first, at))) {
+      if (classes.ofLoop(first, at) != classes.ofLoop(root, loop))
+        costs.tilesApart *= std::ceil(sizeOf(first, at) / rowTile);
+    } else {
+      costs.tilesTogether *= sizeOf(first, at);
+    }
+  }
+  costs.tilesApart *= costs.tilesTogether;
+  auto seconds = [&](double flops, double tiles) {
+    double rounds = std::max(1.0, std::ceil(tiles / threads));
+    return flops / (flopsPerThread * std::max(1.0, tiles / rounds));
+  };
+  costs.apart = seconds(costs.flopsApart, costs.tilesApart);
+  costs.together = seconds(costs.flopsTogether, costs.tilesTogether);
+  return costs;
+}
+
 /// Rewrites max(max_j x, c) to a maximum over j that starts at c: one running
 /// value instead of one and a function of it (a learned sink joins so).
 void absorbIntoStart(Block &block) {
@@ -71,7 +142,14 @@ void absorbIntoStart(Block &block) {
 
 struct FuseReductionsPass
     : attn::impl::AttnFuseReductionsBase<FuseReductionsPass> {
+  using AttnFuseReductionsBase::AttnFuseReductionsBase;
   void runOnOperation() override {
+    if (sums != "auto" && sums != "apart" && sums != "together") {
+      getOperation().emitError(
+          "expected sums to be auto, apart or together, got ")
+          << StringRef(sums);
+      return signalPassFailure();
+    }
     // A matmul written as a named op is a statement like any other; fills stay,
     // because what a reduction starts from is read off them.
     IRRewriter rewriter(&getContext());
@@ -119,29 +197,76 @@ struct FuseReductionsPass
       if (op.getIteratorTypesArray()[loop] != utils::IteratorType::reduction ||
           refused.contains(op))
         continue;
-      Cascade cascade(block, classes, op, loop, Cascade::Reach::Returns);
-      Cascade part(block, classes, op, loop, Cascade::Reach::Tensors);
-      if (cascade.isCandidate(byReturn)) {
-        // A part that needs a finished value of the rest is a pass of its own.
-        bool divisible = part.getMembers().size() <
-                             cascade.getMembers().size() &&
-                         part.isCandidate(byReturn);
-        if (!divisible) {
-          if (succeeded(cascade.prove()) && succeeded(cascade.fuse()))
-            return true;
-        } else {
-          ScopedDiagnosticHandler handler(
-              &getContext(), [](Diagnostic &) { return success(); });
-          if (succeeded(cascade.prove()) && succeeded(cascade.fuse()))
-            return true;
-        }
-        if (divisible && succeeded(part.prove()) && succeeded(part.fuse()))
+      auto make = [&](Cascade::Reach reach, bool keepsSums) {
+        return Cascade(block, classes, op, loop, reach, keepsSums);
+      };
+      Cascade cascade = make(Cascade::Reach::Returns, false);
+      if (!cascade.isCandidate(byReturn))
+        continue;
+      if (!cascade.getOtherSums().empty() &&
+          keepsTogether(cascade, classes, op, loop)) {
+        Cascade whole = make(Cascade::Reach::Returns, true);
+        if (succeeded(whole.prove()) && succeeded(whole.fuse()))
           return true;
-        for (GenericOp member : (divisible ? part : cascade).getReductions())
-          refused.insert(member);
       }
+      // A part that needs a finished value of the rest is a pass of its own.
+      Cascade part = make(Cascade::Reach::Tensors, false);
+      bool divisible =
+          part.getMembers().size() < cascade.getMembers().size() &&
+          part.isCandidate(byReturn);
+      if (fuse(cascade, /*quietly=*/divisible) ||
+          (divisible && fuse(part, /*quietly=*/false)))
+        return true;
+      for (GenericOp member : (divisible ? part : cascade).getReductions())
+        refused.insert(member);
     }
     return false;
+  }
+
+  bool fuse(Cascade &cascade, bool quietly) {
+    if (!quietly)
+      return succeeded(cascade.prove()) && succeeded(cascade.fuse());
+    ScopedDiagnosticHandler handler(&getContext(),
+                                    [](Diagnostic &) { return success(); });
+    return succeeded(cascade.prove()) && succeeded(cascade.fuse());
+  }
+
+  /// Two sums of the same values along different dimensions: each is carried by
+  /// a loop of its own, and one pass can have only one of the two loops
+  /// outside. Apart, each computes the shared values for itself, and its tiles
+  /// are parallel; together, only what neither sums over is.
+  bool keepsTogether(Cascade &cascade, const DimClasses &classes, GenericOp op,
+                     unsigned loop) {
+    SumCosts costs = estimateSums(cascade, classes, op, loop, threads,
+                                  assumedSize);
+    bool together = sums == "together" ||
+                    (sums == "auto" && costs.together < costs.apart);
+    if (explain) {
+      InFlightDiagnostic remark =
+          emitRemark(op.getLoc())
+          << "sums along two dimensions "
+          << (together ? "in one pass" : "in two passes")
+          << (sums == "auto" ? " (cheapest)" : " (requested)");
+      for (GenericOp other : cascade.getOtherSums())
+        remark.attachNote(other.getLoc())
+            << "this one sums the same values along another dimension: both "
+               "carry a RAW dependence on themselves";
+      auto note = [&](StringRef name, double flops, double parallelism,
+                      double seconds) {
+        remark.attachNote() << llvm::formatv("{0}: {1:f1} GFLOP, {2} tiles in "
+                                             "parallel, {3:f3} ms estimated",
+                                             name, flops / 1e9,
+                                             int64_t(parallelism),
+                                             seconds * 1e3)
+                                   .str();
+      };
+      note("apart (distribution: the shared values are computed twice)",
+           costs.flopsApart, costs.tilesApart, costs.apart);
+      note("together (the inner sum in registers, the outer one in memory, in "
+           "order)",
+           costs.flopsTogether, costs.tilesTogether, costs.together);
+    }
+    return together;
   }
 
   /// Statements whose cascade was refused, so that the remark is given once.

@@ -32,6 +32,18 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
     Statements over the dimension whose whole result is needed (the output of a
     row softmax) become a second fold that maps blocks to blocks.
 
+    Values of a cascade may also be summed along another dimension (the rows:
+    dK and dV, where the cascade along the keys gives dQ). Each of the two sums
+    depends on itself, carried by a loop of its own, so that one pass cannot
+    have both loops outside. `sums=apart` leaves the other sum to a pass of its
+    own, which computes the shared statements again (loop distribution);
+    `sums=together` makes it a mapped result of the same fold; `auto` compares
+    floating-point operations and parallelism.
+
+    A statement over the dimension that would be computed again for each row,
+    and whose result is no larger than a tensor that it reads, is not part of
+    the cascade: it is computed once and streamed (the row sums of dO * O).
+
     The fold gets a `merge` region where states of parts of the dimension can be
     combined.
 
@@ -51,6 +63,17 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
     }
     ```
   }];
+  let options = [
+    Option<"sums", "sums", "std::string", /*default=*/"\"auto\"",
+           "Sums of the same values along two dimensions: apart (two passes), "
+           "together (one), or auto for the cheaper">,
+    Option<"threads", "threads", "int64_t", /*default=*/"8",
+           "Threads that the cost model counts on">,
+    Option<"assumedSize", "assumed-size", "int64_t", /*default=*/"2048",
+           "Size that the cost model takes for a dynamic dimension that is summed over">,
+    Option<"explain", "explain", "bool", /*default=*/"false",
+           "Remark what sums along two dimensions cost and what was chosen">,
+  ];
   let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
                            "::mlir::tensor::TensorDialect"];

@@ -475,9 +475,7 @@ LogicalResult addGradientFunction(func::FuncOp function, bool savedResults) {
   if (failed(checkFunction(function)))
     return failure();
   std::string name = (function.getName() + "_gradient").str();
-  if (SymbolTable::lookupNearestSymbolFrom(
-          function->getParentOp(),
-          StringAttr::get(function.getContext(), name)))
+  if (SymbolTable::lookupSymbolIn(function->getParentOp(), name))
     return function.emitError("there is an '@") << name << "' already";
   OpBuilder builder(function->getContext());
   builder.setInsertionPointAfter(function);

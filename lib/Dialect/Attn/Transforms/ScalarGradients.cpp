@@ -227,6 +227,15 @@ void giveSelect(Use &use) {
     use.giveSelected(2, condition.choose(zero, use.adjoint));
 }
 
+/// |x| with the sign of y, which gets nothing.
+void giveCopySign(Use &use) {
+  if (!use.wants(0))
+    return;
+  Expr x = use.operand(0);
+  Expr one = x.constant(1).apply<math::CopySignOp>(use.operand(1));
+  use.scale(0, sign(x) * one);
+}
+
 /// The cast changes the type that the adjoint is computed in, if one is f64.
 void giveCast(Use &use) {
   Value operand = use.op->getOperand(0);
@@ -274,14 +283,7 @@ const Rule rules[] = {
     {"arith.truncf", giveCast},
     {"math.atan2", giveAtan2},
     {"math.ceil", giveNothing},
-    {"math.copysign",
-     // The sign's operand gets nothing.
-     [](Use &use) {
-       Expr x = use.operand(0);
-       Expr one = x.constant(1).apply<math::CopySignOp>(use.operand(1));
-       if (use.wants(0))
-         use.scale(0, sign(x) * one);
-     }},
+    {"math.copysign", giveCopySign},
     {"math.floor", giveNothing},
     {"math.fma",
      [](Use &use) {

@@ -41,7 +41,7 @@
 // JSON-NEXT: "entry": "causal_gradient"
 // JSON: "median_s":
 // JSON: "flops": 163840
-// JSON: "input_bytes": 20736
+// JSON: "input_bytes": 16640
 // JSON: "output_bytes": 8192
 // JSON: "check": [
 // JSON: "peak_rss_bytes":

@@ -26,7 +26,9 @@ void attn::buildNestPipeline(OpPassManager &pm,
   pm.addPass(createCanonicalizerPass());
   AttnFuseReductionsOptions fuse;
   // A pass with rows outside has one sum; the other orders can have both.
-  fuse.sums = "apart";
+  fuse.sums = options.order == "rows"   ? "apart"
+              : options.order == "auto" ? "auto"
+                                        : "together";
   fuse.threads = options.threads;
   fuse.explain = options.explain;
   pm.addNestedPass<func::FuncOp>(createAttnFuseReductions(fuse));

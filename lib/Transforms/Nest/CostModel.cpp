@@ -55,10 +55,13 @@ llvm::SmallVector<OrderCost> attn::estimateOrders(const NestSize &s) {
 }
 
 Order attn::chooseOrder(llvm::ArrayRef<OrderCost> costs) {
-  const OrderCost *best = &costs.front();
-  for (const OrderCost &cost : costs.drop_front())
-    if (cost.illegal.empty() && cost.seconds < worthIt * costs.front().seconds &&
-        cost.seconds < best->seconds)
+  const OrderCost *best = nullptr;
+  for (const OrderCost &cost : costs) {
+    if (!cost.illegal.empty())
+      continue;
+    bool isFirst = best == &costs.front();
+    if (!best || cost.seconds < (isFirst ? worthIt : 1.0) * best->seconds)
       best = &cost;
-  return best->order;
+  }
+  return best ? best->order : costs.front().order;
 }

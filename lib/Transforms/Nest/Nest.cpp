@@ -9,6 +9,35 @@ using namespace attn;
 using linalg::GenericOp;
 using Role = TileDim::Role;
 
+/// Whether an op needs something outside of the nest that needs the nest.
+bool Nest::waitsForNest(Operation *op) {
+  llvm::SetVector<Operation *> sources;
+  auto addSources = [&](Operation *reader) {
+    reader->walk([&](Operation *inner) {
+      for (Value operand : inner->getOperands()) {
+        Operation *source = operand.getDefiningOp();
+        source = source ? block.findAncestorOpInBlock(*source) : nullptr;
+        if (source && source != reader && !ops.contains(source))
+          sources.insert(source);
+      }
+    });
+  };
+  addSources(op);
+  for (unsigned at = 0; at < sources.size(); ++at) {
+    WalkResult walk = sources[at]->walk([&](Operation *inner) {
+      bool reads = llvm::any_of(inner->getOperands(), [&](Value operand) {
+        Operation *source = operand.getDefiningOp();
+        return source && ops.contains(source);
+      });
+      return reads ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      return true;
+    addSources(sources[at]);
+  }
+  return false;
+}
+
 /// Whether a statement or fold after the first fold belongs to its nest: it
 /// finishes results of the nest, row by row.
 bool Nest::joins(Operation *op) {
@@ -16,11 +45,18 @@ bool Nest::joins(Operation *op) {
     Operation *source = value.getDefiningOp();
     return source && ops.contains(source);
   };
+  // What a fold maps has no rows.
+  auto isMap = [&](Value value) {
+    auto fold = value.getDefiningOp<FoldOp>();
+    return fold && cast<OpResult>(value).getResultNumber() >=
+                       fold.getInits().size();
+  };
   if (auto generic = dyn_cast<GenericOp>(op))
     return generic.getNumReductionLoops() == 0 &&
-           llvm::any_of(generic.getDpsInputs(), inNest);
+           llvm::any_of(generic.getDpsInputs(), inNest) &&
+           llvm::none_of(generic.getDpsInputs(), isMap) && !waitsForNest(op);
   auto fold = dyn_cast<FoldOp>(op);
-  if (!fold || llvm::any_of(fold.getInputs(), inNest))
+  if (!fold || llvm::any_of(fold.getInputs(), inNest) || waitsForNest(op))
     return false;
   bool shares = llvm::any_of(fold.getInputs(), [&](Value input) {
     return llvm::is_contained(folds.front().getInputs(), input);
@@ -176,9 +212,10 @@ LogicalResult Nest::assignRoles() {
       return dim == streamDim || !llvm::is_contained(span, dim);
     });
   };
+  findRowSums();
   for (FoldOp fold : folds) {
     for (auto op : fold.getBody().getOps<GenericOp>())
-      if (auto [streams, span] = visit(op); streams)
+      if (auto [streams, span] = visit(op); streams && !followsRowSum(op))
         restrict(span);
     for (Value state : fold.getState()) {
       SmallVector<unsigned> span;
@@ -206,6 +243,22 @@ LogicalResult Nest::assignRoles() {
                  << " of carried value #" << position
                  << ", which is not the streamed one";
 
+  // What sums over no worker is no sum over rows.
+  auto reducesWorker = [&](Operation *op) {
+    auto sum = cast<GenericOp>(op);
+    for (unsigned loop = 0; loop < sum.getNumLoops(); ++loop)
+      if (sum.getIteratorTypesArray()[loop] == utils::IteratorType::reduction &&
+          llvm::is_contained(*workers, classes->ofLoop(sum, loop)))
+        return true;
+    return false;
+  };
+  SmallVector<Operation *> others = llvm::filter_to_vector(
+      rowSums, [&](Operation *op) { return !reducesWorker(op); });
+  for (Operation *op : others)
+    restrict(visit(cast<GenericOp>(op)).second);
+  if (!others.empty())
+    findRowSums(others);
+
   // The row dimension: rows share what is streamed, so no streamed input has
   // it; without such a dimension the last one.
   DenseSet<unsigned> streamedDims;
@@ -223,6 +276,15 @@ LogicalResult Nest::assignRoles() {
         (!rowDim || !streamedDims.contains(dim) ||
          streamedDims.contains(*rowDim)))
       rowDim = dim;
+
+  for (Operation *op : rowSums)
+    for (auto [loop, kind] :
+         llvm::enumerate(cast<GenericOp>(op).getIteratorTypesArray()))
+      if (unsigned dim = classes->ofLoop(cast<GenericOp>(op), loop);
+          kind == utils::IteratorType::reduction && dim != rowDim &&
+          llvm::is_contained(*workers, dim))
+        return op->emitError("expected a sum over the streamed dimension or "
+                             "over the rows, got one over a worker dimension");
 
   b.setInsertionPoint(ops.back());
   b.setLoc(first.getLoc());
@@ -258,6 +320,36 @@ LogicalResult Nest::assignRoles() {
   return success();
 }
 
+/// Statements of the first fold that sum its values over another dimension than
+/// the streamed one, `but` some, and what follows them. assignRoles checks that
+/// it is the rows.
+void Nest::findRowSums(ArrayRef<Operation *> but) {
+  FoldOp fold = folds.front();
+  rowSums.clear();
+  afterRows.clear();
+  for (auto op : fold.getBody().getOps<GenericOp>()) {
+    if (llvm::is_contained(but, op))
+      continue;
+    bool sums = false, follows = false;
+    for (OpOperand *input : op.getDpsInputOperands()) {
+      auto source = input->get().getDefiningOp<GenericOp>();
+      if (!source || source->getBlock() != op->getBlock())
+        continue;
+      follows |= followsRowSum(source);
+      AffineMap map = op.getMatchingIndexingMap(input);
+      for (unsigned d = 0; d < map.getNumResults(); ++d)
+        if (std::optional<unsigned> loop = getLoop(map, d))
+          sums |= op.getIteratorTypesArray()[*loop] ==
+                      utils::IteratorType::reduction &&
+                  classes->ofLoop(op, *loop) != streamDim;
+    }
+    if (follows)
+      afterRows.insert(op);
+    else if (sums)
+      rowSums.insert(op);
+  }
+}
+
 /// Results that something outside of the nest reads.
 LogicalResult Nest::findOutputs() {
   for (Operation *op : ops)
@@ -280,6 +372,12 @@ LogicalResult Nest::findOutputs() {
                  << " of result #" << result.getResultNumber();
       }
       outputs.push_back(output);
+      unsigned position = result.getResultNumber();
+      unsigned states = folds.front().getState().size();
+      if (op == folds.front() && position >= states)
+        mappedOutputs.push_back(
+            {unsigned(outputs.size() - 1),
+             folds.front().getYield()->getOperand(position)});
     }
   return success();
 }

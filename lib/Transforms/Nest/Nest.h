@@ -34,6 +34,8 @@ public:
 private:
   void collect(FoldOp first);
   bool joins(mlir::Operation *op);
+  bool waitsForNest(mlir::Operation *op);
+  void findRowSums(llvm::ArrayRef<mlir::Operation *> but = {});
   mlir::LogicalResult assignRoles();
   mlir::OpFoldResult sizeOfClass(unsigned dim);
   mlir::LogicalResult findOutputs();
@@ -58,6 +60,31 @@ private:
                                                         mlir::Value part)>
                                  body);
   mlir::LogicalResult emitPrologue();
+  // Streamed tiles outside.
+  llvm::SmallVector<unsigned> dimsOf(mlir::Value tensor, bool ofWorker);
+  mlir::Value writeTile(const Tile &tile, mlir::Value tensor,
+                        llvm::ArrayRef<unsigned> dims);
+  mlir::FailureOr<mlir::scf::ForOp>
+  createRowLoop(mlir::ValueRange inits,
+                llvm::function_ref<mlir::LogicalResult(
+                    mlir::ValueRange, llvm::SmallVectorImpl<mlir::Value> &)>
+                    body);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+  emitRowStates(mlir::ValueRange memory);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+  emitRows(mlir::ValueRange memory, mlir::ValueRange sums);
+  mlir::LogicalResult emitStreamTile(mlir::ValueRange memory,
+                                     llvm::SmallVectorImpl<mlir::Value> &next);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+  emitStreamLoop(mlir::ValueRange memory, mlir::Value from, mlir::Value to);
+  mlir::LogicalResult finishRows(llvm::ArrayRef<mlir::Value> states,
+                                 llvm::MutableArrayRef<Output *> local);
+  mlir::LogicalResult emitAfterRows(FoldOp fold);
+  mlir::Value vectorOf(mlir::Value result);
+  llvm::SmallVector<mlir::OpFoldResult> unitStrides(const Output &output) {
+    return llvm::SmallVector<mlir::OpFoldResult>(output.offsets.size(),
+                                                 b.getIndexAttr(1));
+  }
   mlir::LogicalResult emitEpilogue(llvm::SmallVectorImpl<Output> &outputs);
   mlir::FailureOr<llvm::SmallVector<mlir::Value>> emitFold(FoldOp fold,
                                          llvm::SmallVectorImpl<Output> &outputs,
@@ -95,6 +122,23 @@ private:
   std::unique_ptr<TileEmitter> emitter;
   std::optional<unsigned> rowDim;
   unsigned streamDim = 0;
+  /// Statements of the first fold that sum over the rows, and those that need
+  /// such a sum.
+  llvm::SetVector<mlir::Operation *> rowSums, afterRows;
+  bool followsRowSum(mlir::Operation *op) const {
+    return rowSums.contains(op) || afterRows.contains(op);
+  }
+  /// Which outputs the first fold maps, and what its body yields for them.
+  struct MappedOutput {
+    unsigned output;
+    mlir::Value yielded;
+  };
+  llvm::SmallVector<MappedOutput> mappedOutputs;
+  bool isMapped(unsigned output) const {
+    return llvm::any_of(mappedOutputs, [&](const MappedOutput &mapped) {
+      return mapped.output == output;
+    });
+  }
 };
 
 } // namespace attn

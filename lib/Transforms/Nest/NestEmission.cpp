@@ -182,15 +182,31 @@ SmallVector<Tile> Nest::startTiles(FoldOp fold) {
   return tiles;
 }
 
-/// The statements of a fold's body on the current tiles.
+/// The statements of a fold's body on the current tiles, but for those that need
+/// a sum over all rows.
 LogicalResult Nest::emitBody(FoldOp fold) {
   for (auto [block, input] : llvm::zip(fold.getBlocks(), fold.getInputs()))
     emitter->sources[block] = input;
   emitter->scalars[fold.getOffset()] = emitter->dims[streamDim].base;
   for (auto op : fold.getBody().getOps<GenericOp>())
-    if (failed(emitter->emit(op)))
+    if (!afterRows.contains(op) && failed(emitter->emit(op)))
       return failure();
   return success();
+}
+
+/// The statements of a fold's body that need a sum over all rows.
+LogicalResult Nest::emitAfterRows(FoldOp fold) {
+  for (auto op : fold.getBody().getOps<GenericOp>())
+    if (afterRows.contains(op) && failed(emitter->emit(op)))
+      return failure();
+  return success();
+}
+
+/// The current tile of a statement's result, as a vector of its whole span.
+Value Nest::vectorOf(Value result) {
+  Type element = cast<RankedTensorType>(result.getType()).getElementType();
+  return emitter->toVector(emitter->tiles.lookup(result),
+                           emitter->spanOf(result), element);
 }
 
 /// The loop over streamed tiles [from, to); final state vectors.

@@ -88,7 +88,6 @@ Tile TileEmitter::read(Value tensor,
   Tile tile;
   SmallVector<Value> indices;
   SmallVector<unsigned> positions;
-  bool streamed = false;
   for (auto [position, dim] : llvm::enumerate(dimClasses)) {
     if (!dim) {
       indices.push_back(constant(b.getIndexAttr(0)));
@@ -100,7 +99,10 @@ Tile TileEmitter::read(Value tensor,
       continue;
     tile.dims.push_back(*dim);
     positions.push_back(position);
-    streamed |= info.role == TileDim::Role::Stream;
+    if (info.role == TileDim::Role::Stream)
+      tile.tails[0] = Tail::Zero;
+    if (info.role == TileDim::Role::Row)
+      tile.tails[1] = Tail::Zero;
   }
   if (tile.dims.empty()) {
     tile.value = tensor::ExtractOp::create(b, tensor, indices);
@@ -126,8 +128,6 @@ Tile TileEmitter::read(Value tensor,
   tile.value = vector::TransferReadOp::create(
       b, vectorType(order, type.getElementType()), tensor, indices, padding,
       AffineMap::get(type.getRank(), 0, exprs, b.getContext()), inBounds);
-  if (streamed)
-    tile.tail = Tail::Zero;
   return tile;
 }
 
@@ -315,11 +315,11 @@ FailureOr<Tile> TileEmitter::extract(Body &body, Operation *op) {
   return read(load.getTensor(), access);
 }
 
-/// What an elementwise op makes of the lanes beyond the streamed dimension.
-static Tail propagate(Operation *op, ArrayRef<Tile> in) {
+/// What an elementwise op makes of the lanes beyond the end of a dimension.
+static Tail propagate(Operation *op, ArrayRef<Tile> in, unsigned which) {
   auto is = [&](unsigned operand, Tail tail) {
     // A constant is the same beyond the end.
-    return in[operand].tail == tail ||
+    return in[operand].tails[which] == tail ||
            (tail == Tail::Zero &&
             matchPattern(op->getOperand(operand), m_AnyZeroFloat())) ||
            (tail == Tail::NegativeInfinity &&
@@ -330,7 +330,7 @@ static Tail propagate(Operation *op, ArrayRef<Tile> in) {
     return is(operand, Tail::NegativeInfinity);
   };
   if (isa<arith::ExtFOp, arith::TruncFOp>(op))
-    return in[0].tail;
+    return in[0].tails[which];
   if (isa<math::ExpOp, math::Exp2Op>(op))
     return isInfinite(0) ? Tail::Zero : Tail::Unknown;
   if (isa<arith::SubFOp>(op))
@@ -380,7 +380,8 @@ FailureOr<Tile> TileEmitter::apply(Operation *op, ArrayRef<Tile> in) {
   state.addTypes(vectorType(result.dims, op->getResult(0).getType()));
   state.addAttributes(op->getAttrs());
   result.value = b.create(state)->getResult(0);
-  result.tail = propagate(op, in);
+  for (unsigned which : {0, 1})
+    result.tails[which] = propagate(op, in, which);
   return result;
 }
 
@@ -420,23 +421,29 @@ FailureOr<Tile> TileEmitter::value(Body &body, Value scalar) {
   return result;
 }
 
-/// `term` with the monoid's neutral element in the lanes beyond the streamed
-/// dimension's end.
-Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid) {
-  auto stream = llvm::find_if(dims, [](auto &entry) {
-    return entry.second.role == TileDim::Role::Stream;
-  });
-  if (stream == dims.end() || stream->second.exact ||
-      !llvm::is_contained(term.dims, stream->first))
+/// The streamed dimension (0) or the rows (1).
+std::optional<unsigned> TileEmitter::tailDim(unsigned which) {
+  for (auto &[dim, info] : dims)
+    if (info.role == (which ? TileDim::Role::Row : TileDim::Role::Stream))
+      return dim;
+  return std::nullopt;
+}
+
+/// `term` with the monoid's neutral element in the lanes beyond the end of the
+/// streamed dimension or the rows.
+Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid,
+                           unsigned which) {
+  std::optional<unsigned> dim = tailDim(which);
+  if (!dim || dims[*dim].exact || !llvm::is_contained(term.dims, *dim))
     return term;
   Tail wanted = monoid == Reduction::Monoid::Max   ? Tail::NegativeInfinity
                 : monoid == Reduction::Monoid::Add ? Tail::Zero
                                                    : Tail::Unknown;
-  if (wanted != Tail::Unknown && term.tail == wanted)
+  if (wanted != Tail::Unknown && term.tails[which] == wanted)
     return term;
-  Tile index = indexTile(stream->first), inside;
+  Tile index = indexTile(*dim), inside;
   Value size =
-      getValueOrCreateConstantIndexOp(b, b.getLoc(), stream->second.size);
+      getValueOrCreateConstantIndexOp(b, b.getLoc(), dims[*dim].size);
   Value end = vector::BroadcastOp::create(b, index.value.getType(), size);
   inside.dims = index.dims;
   inside.value = arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
@@ -461,39 +468,63 @@ Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid) {
   }
   Tile result = term;
   result.value = arith::SelectOp::create(b, keep, kept, rest);
-  result.tail = wanted;
+  result.tails[which] = wanted;
   return result;
+}
+
+Tile TileEmitter::withTails(const Tile &term, Reduction::Monoid monoid,
+                            std::array<bool, 2> which) {
+  Tile result = term;
+  for (unsigned at : {0, 1})
+    if (which[at])
+      result = withTail(result, monoid, at);
+  return result;
+}
+
+/// Whether a statement reduces the streamed dimension, and the rows.
+std::array<bool, 2> TileEmitter::reducedTails(GenericOp op) {
+  std::array<bool, 2> reduced = {false, false};
+  for (auto [loop, kind] : llvm::enumerate(op.getIteratorTypesArray()))
+    for (unsigned which : {0, 1})
+      reduced[which] |= kind == utils::IteratorType::reduction &&
+                        classes.ofLoop(op, loop) == tailDim(which);
+  return reduced;
 }
 
 static bool isFilledWithZero(const Tile &tile) {
   return matchPattern(tile.value, m_AnyZeroFloat());
 }
 
-/// A value that is summed along the streamed dimension is 0 beyond its end from
-/// here on: what is computed from it needs no select of its own.
-Tile TileEmitter::settleTail(GenericOp op, const Tile &tile) {
-  bool summed = llvm::any_of(op->getUsers(), [&](Operation *user) {
+/// A value that is summed along a dimension is 0 beyond its end from here on:
+/// what is computed from it needs no select of its own.
+Tile TileEmitter::settleTails(GenericOp op, const Tile &tile) {
+  std::array<bool, 2> summed = {false, false};
+  for (Operation *user : op->getUsers()) {
     auto reader = dyn_cast<GenericOp>(user);
     if (!reader || reader->getBlock() != op->getBlock() ||
-        reader->getNumResults() != 1)
-      return false;
-    SmallVector<utils::IteratorType> kinds = reader.getIteratorTypesArray();
-    bool overStream = false;
-    for (auto [loop, kind] : llvm::enumerate(kinds))
-      overStream |= kind == utils::IteratorType::reduction &&
-                    dims[classes.ofLoop(reader, loop)].role ==
-                        TileDim::Role::Stream;
+        reader->getNumResults() != 1 || reader.getNumReductionLoops() == 0)
+      continue;
     std::optional<Reduction> reduction = matchReduction(reader, 0);
-    return overStream && reduction &&
-           reduction->monoid == Reduction::Monoid::Add;
-  });
-  return summed ? withTail(tile, Reduction::Monoid::Add) : tile;
+    if (!reduction || reduction->monoid != Reduction::Monoid::Add)
+      continue;
+    for (unsigned which : {0, 1})
+      summed[which] |= reducedTails(reader)[which];
+  }
+  return withTails(tile, Reduction::Monoid::Add, summed);
+}
+
+FailureOr<Tile> TileEmitter::startOf(GenericOp op) {
+  if (auto known = starts.find(op); known != starts.end())
+    return known->second;
+  Body body;
+  body.op = op;
+  return argument(body, op.getBlock()->getArguments().back());
 }
 
 FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
   GenericOp op = body.op;
   SmallVector<unsigned> outSpan, reduced;
-  bool overStream = false;
+  std::array<bool, 2> overTails = reducedTails(op);
   for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
     unsigned dim = classes.ofLoop(op, loop);
     bool isReduced = op.getIteratorTypesArray()[loop] ==
@@ -501,12 +532,10 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
     if (dims[dim].isScalar())
       continue;
     (isReduced ? reduced : outSpan).push_back(dim);
-    overStream |= isReduced && dims[dim].role == TileDim::Role::Stream;
   }
   Tile result;
   result.dims = sorted(outSpan);
-  BlockArgument old = op.getBlock()->getArguments().back();
-  FailureOr<Tile> start = value(body, old);
+  FailureOr<Tile> start = startOf(op);
   if (failed(start))
     return failure();
   Type element = reduction.term.getType();
@@ -529,13 +558,9 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
       contracts &= llvm::is_contained(lhs->dims, dim) &&
                    llvm::is_contained(rhs->dims, dim);
     if (contracts) {
-      if (overStream) {
-        // 0 x 0 in the tail; 0 alone would not do beside an infinity.
-        if (rhs->tail != Tail::Zero)
-          rhs = withTail(*rhs, Reduction::Monoid::Add);
-        if (lhs->tail != Tail::Zero)
-          lhs = withTail(*lhs, Reduction::Monoid::Add);
-      }
+      // 0 x 0 in the tail; 0 alone would not do beside an infinity.
+      rhs = withTails(*rhs, Reduction::Monoid::Add, overTails);
+      lhs = withTails(*lhs, Reduction::Monoid::Add, overTails);
       auto map = [&](ArrayRef<unsigned> span) {
         SmallVector<AffineExpr> exprs;
         for (unsigned dim : span)
@@ -559,9 +584,11 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
               {map(lhs->dims), map(rhs->dims), map(result.dims)}),
           b.getArrayAttr(iteratorAttrs));
       // Zeros in, zeros out.
-      if (!overStream && isFilledWithZero(*start) &&
-          (lhs->tail == Tail::Zero || rhs->tail == Tail::Zero))
-        result.tail = Tail::Zero;
+      for (unsigned which : {0, 1})
+        if (!overTails[which] && isFilledWithZero(*start) &&
+            (lhs->tails[which] == Tail::Zero ||
+             rhs->tails[which] == Tail::Zero))
+          result.tails[which] = Tail::Zero;
       return result;
     }
   }
@@ -574,8 +601,8 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
   Tile spread = *term;
   spread.value = toVector(*term, domain, element);
   spread.dims = domain;
-  if (overStream) {
-    spread = withTail(spread, reduction.monoid);
+  if (overTails[0] || overTails[1]) {
+    spread = withTails(spread, reduction.monoid, overTails);
     // Later readers of the same tile see the select: the tail is settled once,
     // before the row maximum.
     if (auto input = dyn_cast<BlockArgument>(reduction.term))
@@ -611,7 +638,7 @@ LogicalResult TileEmitter::emit(GenericOp op) {
   if (op.getNumReductionLoops() == 0) {
     result = value(body, op.getBlock()->getTerminator()->getOperand(0));
     if (succeeded(result))
-      result = settleTail(op, *result);
+      result = settleTails(op, *result);
   } else {
     std::optional<Reduction> reduction = matchReduction(op, 0);
     if (!reduction)

@@ -12,6 +12,7 @@
 #include "attn/Utils/Statement.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include <array>
 
 namespace attn {
 
@@ -39,8 +40,10 @@ struct Tile {
   mlir::Value value;
   /// Dimensions of the vector, in canonical order; empty for a scalar.
   llvm::SmallVector<unsigned, 2> dims;
-  /// What lanes beyond the end of the streamed dimension hold.
-  enum class Tail { Unknown, Zero, NegativeInfinity } tail = Tail::Unknown;
+  /// What lanes beyond the end of the streamed dimension (first) and of the
+  /// rows (second) hold.
+  enum class Tail { Unknown, Zero, NegativeInfinity };
+  std::array<Tail, 2> tails = {Tail::Unknown, Tail::Unknown};
   /// The dimension whose index this is, where it is just that.
   std::optional<unsigned> indexOf;
   /// The index counts from the tile's first element, not from the dimension's.
@@ -60,11 +63,15 @@ public:
   llvm::DenseMap<mlir::Value, mlir::Value> sources;
   /// Scalars of the nest (the fold's offset).
   llvm::DenseMap<mlir::Value, mlir::Value> scalars;
+  /// What sums start from, where it is not their init.
+  llvm::DenseMap<mlir::Operation *, Tile> starts;
   /// Where code common to all workers goes.
   mlir::Operation *outside = nullptr;
 
   /// Emits a statement on the current tile; its result is then in `tiles`.
   mlir::LogicalResult emit(mlir::linalg::GenericOp op);
+  /// What a reduction starts from.
+  mlir::FailureOr<Tile> startOf(mlir::linalg::GenericOp op);
   /// The vector of `tile` spanning exactly `target`.
   mlir::Value toVector(const Tile &tile, llvm::ArrayRef<unsigned> target,
                        mlir::Type elementType);
@@ -96,8 +103,12 @@ private:
                                llvm::ArrayRef<Tile> indices);
   mlir::FailureOr<Tile> apply(mlir::Operation *op, llvm::ArrayRef<Tile> in);
   mlir::FailureOr<Tile> reduce(Body &body, const Reduction &reduction);
-  Tile withTail(const Tile &term, Reduction::Monoid monoid);
-  Tile settleTail(mlir::linalg::GenericOp op, const Tile &tile);
+  std::optional<unsigned> tailDim(unsigned which);
+  std::array<bool, 2> reducedTails(mlir::linalg::GenericOp op);
+  Tile withTails(const Tile &term, Reduction::Monoid monoid,
+                 std::array<bool, 2> which);
+  Tile withTail(const Tile &term, Reduction::Monoid monoid, unsigned which);
+  Tile settleTails(mlir::linalg::GenericOp op, const Tile &tile);
   Tile indexTile(unsigned dim);
   mlir::Value constant(mlir::TypedAttr attr);
 

@@ -50,6 +50,12 @@ FailureOr<Order> Nest::pickOrder() {
   else if (fold.getMerge().empty())
     costs[2].illegal = "the fold has no merge region, because a start value "
                        "that is not neutral would be counted once per part";
+  if (!rowSums.empty()) {
+    costs[0].illegal =
+        "the fold also sums over the rows (RAW, carried by the row loop), "
+        "which therefore is inside; fused with sums=apart, each sum has a "
+        "nest of its own";
+  }
   Order order = options.order ? *options.order : chooseOrder(costs);
   for (const OrderCost &cost : costs)
     if (cost.order == order && !cost.illegal.empty())

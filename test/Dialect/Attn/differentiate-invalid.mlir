@@ -59,12 +59,13 @@ func.func @changed_capture(%x: tensor<8xf32>, %t: tensor<4xf32>) -> tensor<8xf32
 // -----
 
 // No gradient is computed in more than f64.
-func.func @wide_capture(%x: tensor<8xf32>, %c: f128) -> tensor<8xf32> {
-  %y = attn.softmax %x captures(%c : f128)
+func.func @wide_value(%x: tensor<8xf32>, %c: f32) -> tensor<8xf32> {
+  %y = attn.softmax %x captures(%c : f32)
     score {
-    ^bb0(%s: f32, %i: index, %cc: f128):
+    ^bb0(%s: f32, %i: index, %cc: f32):
+      %w = arith.extf %cc : f32 to f128
       // expected-error @below {{cannot differentiate 'arith.truncf'}}
-      %e = arith.truncf %cc : f128 to f32
+      %e = arith.truncf %w : f128 to f32
       %r = arith.addf %s, %e : f32
       attn.yield %r : f32
     } : tensor<8xf32>
@@ -105,9 +106,16 @@ func.func @region(%x: tensor<4xf32>, %n: index) -> tensor<4xf32> {
 
 // -----
 
-// expected-error @below {{expected float argument #1 to be a scalar or a ranked tensor, got 'memref<f64>'}}
-func.func @write(%x: tensor<f32>, %m: memref<f64>) -> tensor<f32> {
+// expected-error @below {{expected float argument #1 to be a scalar or a ranked tensor, of f64 or narrower, got 'memref<f64>'}}
+func.func @buffer(%x: tensor<f32>, %m: memref<f64>) -> tensor<f32> {
   return %x : tensor<f32>
+}
+
+// -----
+
+// expected-error @below {{expected float argument #0 to be a scalar or a ranked tensor, of f64 or narrower, got 'tensor<4xf128>'}}
+func.func @wide(%x: tensor<4xf128>) -> tensor<4xf128> {
+  return %x : tensor<4xf128>
 }
 
 // -----

@@ -100,6 +100,38 @@ func.func @twice(%q: tensor<1x2x8x16xf32>, %t: tensor<8xf32>) -> tensor<1x2x8x16
 
 // -----
 
+// A capture in other precision than the score's: f64 gets f64, f32 gets f32.
+// CHECK-LABEL: func.func @wide_capture_gradient(
+// CHECK: gradient {
+// CHECK: %[[W:.*]] = arith.extf %{{.*}} : f32 to f64
+// CHECK: attn.accumulate %[[W]] into %{{.*}}[%{{.*}}] : f64 into tensor<8xf64>
+func.func @wide_capture(%x: tensor<8xf32>, %t: tensor<8xf64>) -> tensor<8xf32> {
+  %y = attn.softmax %x captures(%t : tensor<8xf64>) score {
+    ^bb0(%s: f32, %i: index, %tt: tensor<8xf64>):
+      %e = tensor.extract %tt[%i] : tensor<8xf64>
+      %f = arith.truncf %e : f64 to f32
+      %r = arith.mulf %s, %f : f32
+      attn.yield %r : f32
+    } : tensor<8xf32>
+  return %y : tensor<8xf32>
+}
+
+// CHECK-LABEL: func.func @narrow_capture_gradient(
+// CHECK: gradient {
+// CHECK: %[[N:.*]] = arith.truncf %{{.*}} : f64 to f32
+// CHECK: attn.accumulate %[[N]] into %{{.*}} : f32 into f32
+func.func @narrow_capture(%x: tensor<8xf64>, %c: f32) -> tensor<8xf64> {
+  %y = attn.softmax %x captures(%c : f32) score {
+    ^bb0(%s: f64, %i: index, %cc: f32):
+      %f = arith.extf %cc : f32 to f64
+      %r = arith.mulf %s, %f : f64
+      attn.yield %r : f64
+    } : tensor<8xf64>
+  return %y : tensor<8xf64>
+}
+
+// -----
+
 // A score that does not read s: its gradient is 0.
 // CHECK-LABEL: func.func @constant_gradient(
 // CHECK: gradient {
@@ -278,6 +310,41 @@ func.func @shapes(%x: tensor<?x6xbf16>) -> tensor<3x2x?xbf16> {
 func.func @collapse(%x: tensor<?x?x3xf32>) -> tensor<?x3xf32> {
   %0 = tensor.collapse_shape %x [[0, 1], [2]] : tensor<?x?x3xf32> into tensor<?x3xf32>
   return %0 : tensor<?x3xf32>
+}
+
+// -----
+
+// One of three parts of a packed tensor.
+// CHECK-LABEL: func.func @slice_gradient(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<?x3x8xbf16>, %[[I:[^:]*]]: index, %[[D:[^:]*]]: tensor<?x8xbf16>)
+// CHECK: %[[DF:.*]] = arith.extf %[[D]]
+// CHECK: %[[N:.*]] = tensor.dim %[[X]], %c0
+// CHECK: %[[E:.*]] = tensor.empty(%[[N]]) : tensor<?x3x8xf32>
+// CHECK: %[[Z:.*]] = linalg.fill ins(%{{.*}} : f32) outs(%[[E]]
+// CHECK: tensor.insert_slice %[[DF]] into %[[Z]][0, %[[I]], 0] [%{{.*}}, 1, 8] [1, 1, 1] : tensor<?x8xf32> into tensor<?x3x8xf32>
+func.func @slice(%x: tensor<?x3x8xbf16>, %i: index) -> tensor<?x8xbf16> {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x3x8xbf16>
+  %0 = tensor.extract_slice %x[0, %i, 0] [%n, 1, 8] [1, 1, 1] : tensor<?x3x8xbf16> to tensor<?x8xbf16>
+  return %0 : tensor<?x8xbf16>
+}
+
+// -----
+
+// What was not read of a square root of 0 gets 0, not 0 * inf; the same after a
+// change of shape.
+// CHECK-LABEL: func.func @unread_gradient(
+// CHECK: %[[INS:.*]] = tensor.insert_slice
+// CHECK: %[[C:.*]] = tensor.collapse_shape %[[INS]]
+// CHECK: %[[P:.*]] = arith.mulf %[[C]], %{{.*}} : tensor<24xf32>
+// CHECK: %[[UNREAD:.*]] = arith.cmpf oeq, %[[C]], %[[Z:.*]] : tensor<24xf32>
+// CHECK: %[[R:.*]] = arith.select %[[UNREAD]], %[[Z]], %[[P]] : tensor<24xi1>, tensor<24xf32>
+// CHECK: return %[[R]]
+func.func @unread(%x: tensor<24xf32>) -> tensor<8xf32> {
+  %0 = math.sqrt %x : tensor<24xf32>
+  %1 = tensor.expand_shape %0 [[0, 1]] output_shape [3, 8] : tensor<24xf32> into tensor<3x8xf32>
+  %2 = tensor.extract_slice %1[1, 0] [1, 8] [1, 1] : tensor<3x8xf32> to tensor<8xf32>
+  return %2 : tensor<8xf32>
 }
 
 // -----

@@ -26,6 +26,12 @@ Type attn::getAdjointType(Type type) {
   return withElement(type, Float32Type::get(type.getContext()));
 }
 
+bool attn::hasAdjointType(Type type) {
+  Type element = getElementTypeOrSelf(type);
+  return !isa<FloatType>(element) || element.isF64() ||
+         element.getIntOrFloatBitWidth() <= 32;
+}
+
 /// A tensor of `type` filled with `scalar`, with the dynamic sizes of `like`.
 static Value fill(ImplicitLocOpBuilder &b, Value scalar, RankedTensorType type,
                   Value like) {
@@ -39,7 +45,8 @@ static Value fill(ImplicitLocOpBuilder &b, Value scalar, RankedTensorType type,
 
 Value attn::zeroTensor(ImplicitLocOpBuilder &b, RankedTensorType type,
                        Value like) {
-  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
+  Value zero =
+      arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
   return fill(b, zero, type, like);
 }
 
@@ -81,12 +88,12 @@ static Value convert(ImplicitLocOpBuilder &b, Value value, Type type) {
 }
 
 bool Adjoints::readsActive(Operation *op) const {
-  return op->walk([&](Operation *inner) {
-             bool reads = llvm::any_of(inner->getOperands(), [&](Value value) {
-               return isActive(value);
-             });
-             return reads ? WalkResult::interrupt() : WalkResult::advance();
-           })
+  return op
+      ->walk([&](Operation *inner) {
+        bool reads = llvm::any_of(inner->getOperands(),
+                                  [&](Value value) { return isActive(value); });
+        return reads ? WalkResult::interrupt() : WalkResult::advance();
+      })
       .wasInterrupted();
 }
 

@@ -17,6 +17,9 @@ bool carriesGradient(mlir::Type type);
 /// f64 where the elements are, else of f32.
 mlir::Type getAdjointType(mlir::Type type);
 
+/// False for floats that the adjoint type cannot hold, such as f128.
+bool hasAdjointType(mlir::Type type);
+
 /// The number `value`, in the type (float or integer) and sizes of `like`.
 mlir::Value constantLike(mlir::ImplicitLocOpBuilder &b, double value,
                          mlir::Value like);
@@ -41,12 +44,10 @@ public:
   /// Adds to the adjoint of `value`, if that is active. The contribution is of
   /// the value's type or of its adjoint type; that of a scalar may be a tensor
   /// without dimensions. `guarded` says that the contribution is 0 where the
-  /// value is on the side that a select did not take.
+  /// value is on the side that a select did not take, or was not read.
   void add(mlir::Value value, mlir::Value contribution, bool guarded = false);
   bool has(mlir::Value value) const { return sums.contains(value); }
-  bool isGuarded(mlir::Value value) const {
-    return sums.lookup(value).guarded;
-  }
+  bool isGuarded(mlir::Value value) const { return sums.lookup(value).guarded; }
   /// The adjoint in its adjoint type, or in `type`, which differs by element
   /// type, or is a tensor without dimensions for a scalar; null where nothing
   /// was added.

@@ -60,8 +60,7 @@ SmallVector<Type> getCaptureGradientTypes(ValueRange captures) {
 
 /// A float that the score reads from a captured tensor.
 LogicalResult accumulateExtract(ImplicitLocOpBuilder &b,
-                                tensor::ExtractOp extract,
-                                Adjoints &adjoints) {
+                                tensor::ExtractOp extract, Adjoints &adjoints) {
   auto capture = dyn_cast<BlockArgument>(extract.getTensor());
   if (!capture)
     return refuse(extract.getTensor().getDefiningOp());
@@ -70,7 +69,8 @@ LogicalResult accumulateExtract(ImplicitLocOpBuilder &b,
   return success();
 }
 
-/// Fills `gradient` with the derivative of `score`: its ops, then their reverse.
+/// Fills `gradient` with the derivative of `score`: its ops, then their
+/// reverse.
 LogicalResult buildScoreGradient(Region &score, unsigned captureCount,
                                  Region &gradient) {
   IRMapping mapping;
@@ -148,6 +148,7 @@ private:
   LogicalResult differentiate(tensor::CollapseShapeOp op);
   LogicalResult differentiate(tensor::ExpandShapeOp op);
   LogicalResult differentiate(tensor::ExtractOp op);
+  LogicalResult differentiate(tensor::ExtractSliceOp op);
   LogicalResult differentiate(tensor::FromElementsOp op);
   LogicalResult differentiate(linalg::TransposeOp op);
 
@@ -167,18 +168,23 @@ private:
         withElementOf(contribution, cast<RankedTensorType>(value.getType()));
     if (contribution.getType() != type)
       contribution = tensor::CastOp::create(b, type, contribution);
-    adjoints.add(value, contribution);
+    adjoints.add(value, contribution, guarded);
   }
   ImplicitLocOpBuilder &b;
   Adjoints &adjoints;
+  /// Of the op at hand: see Adjoints::add. Attention mixes its elements, ops
+  /// that change the shape keep zeros apart.
+  bool guarded = false;
 };
 
 LogicalResult Reverse::differentiate(Operation *op) {
   b.setLoc(op->getLoc());
+  guarded = adjoints.isGuarded(op->getResult(0));
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<ForwardOp, SoftmaxOp, tensor::CastOp, tensor::CollapseShapeOp,
-            tensor::ExpandShapeOp, tensor::ExtractOp, tensor::FromElementsOp,
-            linalg::TransposeOp>([&](auto known) { return differentiate(known); })
+            tensor::ExpandShapeOp, tensor::ExtractOp, tensor::ExtractSliceOp,
+            tensor::FromElementsOp, linalg::TransposeOp>(
+          [&](auto known) { return differentiate(known); })
       .Default([&](Operation *other) {
         if (failed(differentiateElementwise(b, other, adjoints)))
           return refuse(other);
@@ -192,10 +198,10 @@ ForwardOp addLse(ForwardOp op) {
   RankedTensorType query = op.getQuery().getType();
   auto lse = RankedTensorType::get(query.getShape().drop_back(),
                                    op.getAccumulatorType());
-  auto replacement = ForwardOp::create(
-      b, op.getOutput().getType(), lse, op.getQuery(), op.getKey(),
-      op.getValue(), op.getScaleOperand(), op.getSink(), op.getCaptures(),
-      op.getScaleAttr());
+  auto replacement =
+      ForwardOp::create(b, op.getOutput().getType(), lse, op.getQuery(),
+                        op.getKey(), op.getValue(), op.getScaleOperand(),
+                        op.getSink(), op.getCaptures(), op.getScaleAttr());
   replacement.getScore().takeBody(op.getScore());
   replacement.getMask().takeBody(op.getMask());
   replacement->setDiscardableAttrs(op->getDiscardableAttrDictionary());
@@ -227,8 +233,8 @@ LogicalResult Reverse::differentiate(ForwardOp op) {
       b, op.getQuery().getType(), op.getKey().getType(),
       op.getValue().getType(), scaleType, sinkType,
       getCaptureGradientTypes(op.getCaptures()), outputGradient, op.getQuery(),
-      op.getKey(), op.getValue(), output, op.getLse(), lseGradient,
-      scale, sink, op.getCaptures(), op.getScaleAttr());
+      op.getKey(), op.getValue(), output, op.getLse(), lseGradient, scale, sink,
+      op.getCaptures(), op.getScaleAttr());
   if (failed(buildRegions(op, backward)))
     return failure();
   adjoints.add(op.getQuery(), backward.getQueryGradient());
@@ -266,10 +272,10 @@ LogicalResult Reverse::differentiate(tensor::CollapseShapeOp op) {
   Value adjoint = adjoints.get(op.getResult());
   SmallVector<OpFoldResult> sizes =
       tensor::getMixedSizes(b, b.getLoc(), op.getSrc());
-  adjoints.add(op.getSrc(),
-               tensor::ExpandShapeOp::create(
-                   b, withElementOf(adjoint, op.getSrcType()), adjoint,
-                   op.getReassociationIndices(), sizes));
+  Value expanded = tensor::ExpandShapeOp::create(
+      b, withElementOf(adjoint, op.getSrcType()), adjoint,
+      op.getReassociationIndices(), sizes);
+  adjoints.add(op.getSrc(), expanded, guarded);
   return success();
 }
 
@@ -280,20 +286,33 @@ LogicalResult Reverse::differentiate(tensor::ExpandShapeOp op) {
   return success();
 }
 
-/// All zeros, but for the element that was read.
+/// All zeros, but for the element that was read; like a side not taken, what
+/// was not read contributes nothing.
 LogicalResult Reverse::differentiate(tensor::ExtractOp op) {
   Value adjoint = adjoints.get(op.getResult());
   if (op.getIndices().empty()) {
-    adjoints.add(op.getTensor(), tensor::FromElementsOp::create(
-                                     b, RankedTensorType::get({}, adjoint.getType()),
-                                     ValueRange(adjoint)));
+    Value tensor = tensor::FromElementsOp::create(
+        b, RankedTensorType::get({}, adjoint.getType()), ValueRange(adjoint));
+    adjoints.add(op.getTensor(), tensor, guarded);
     return success();
   }
-  auto type = withElementOf(
-      adjoint, cast<RankedTensorType>(op.getTensor().getType()));
+  auto type =
+      withElementOf(adjoint, cast<RankedTensorType>(op.getTensor().getType()));
   Value zeros = zeroTensor(b, type, op.getTensor());
-  adjoints.add(op.getTensor(), tensor::InsertOp::create(b, adjoint, zeros,
-                                                        op.getIndices()));
+  Value inserted = tensor::InsertOp::create(b, adjoint, zeros, op.getIndices());
+  adjoints.add(op.getTensor(), inserted, /*guarded=*/true);
+  return success();
+}
+
+/// All zeros, but for the slice; see above.
+LogicalResult Reverse::differentiate(tensor::ExtractSliceOp op) {
+  Value adjoint = adjoints.get(op.getResult());
+  Value zeros =
+      zeroTensor(b, withElementOf(adjoint, op.getSourceType()), op.getSource());
+  Value inserted =
+      tensor::InsertSliceOp::create(b, adjoint, zeros, op.getMixedOffsets(),
+                                    op.getMixedSizes(), op.getMixedStrides());
+  adjoints.add(op.getSource(), inserted, /*guarded=*/true);
   return success();
 }
 
@@ -309,7 +328,8 @@ LogicalResult Reverse::differentiate(tensor::FromElementsOp op) {
       indices[dim] = arith::ConstantIndexOp::create(b, rest % shape[dim]);
       rest /= shape[dim];
     }
-    adjoints.add(element, tensor::ExtractOp::create(b, adjoint, indices));
+    Value extracted = tensor::ExtractOp::create(b, adjoint, indices);
+    adjoints.add(element, extracted, guarded);
   }
   return success();
 }
@@ -349,9 +369,13 @@ LogicalResult checkFunction(func::FuncOp function) {
     return function.emitError("cannot differentiate a function with several "
                               "blocks");
   for (auto [index, type] : llvm::enumerate(function.getArgumentTypes()))
-    if (carriesGradient(type) && !isFloatTensor(type) && !isa<FloatType>(type))
+    if (!hasAdjointType(type) ||
+        (carriesGradient(type) && !isFloatTensor(type) &&
+         !isa<FloatType>(type)))
       return function.emitError("expected float argument #")
-             << index << " to be a scalar or a ranked tensor, got " << type;
+             << index
+             << " to be a scalar or a ranked tensor, of f64 or narrower, got "
+             << type;
   for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
     if (carriesGradient(type) && !isFloatTensor(type))
       return function.emitError("expected float result #")
@@ -364,9 +388,8 @@ class FunctionGradient {
 public:
   FunctionGradient(func::FuncOp gradient, bool savedResults)
       : gradient(gradient), block(gradient.getBody().front()),
-        terminator(block.getTerminator()),
-        b(gradient.getLoc(), terminator), adjoints(b),
-        savedResults(savedResults) {}
+        terminator(block.getTerminator()), b(gradient.getLoc(), terminator),
+        adjoints(b), savedResults(savedResults) {}
 
   LogicalResult build();
 
@@ -392,10 +415,10 @@ private:
 
 /// Marks what depends on the float arguments.
 LogicalResult FunctionGradient::findActive() {
-  llvm::append_range(inputs, llvm::make_filter_range(
-                                 block.getArguments(), [](Value value) {
-                                   return carriesGradient(value.getType());
-                                 }));
+  llvm::append_range(
+      inputs, llvm::make_filter_range(block.getArguments(), [](Value value) {
+        return carriesGradient(value.getType());
+      }));
   for (Value input : inputs)
     adjoints.activate(input);
   for (Operation &op : block.without_terminator()) {
@@ -425,9 +448,8 @@ SmallVector<Value> FunctionGradient::addArguments() {
 LogicalResult FunctionGradient::reverse() {
   Reverse rules(b, adjoints);
   for (Operation *op : llvm::reverse(ops)) {
-    bool contributes =
-        llvm::any_of(op->getResults(),
-                     [&](Value value) { return adjoints.has(value); });
+    bool contributes = llvm::any_of(
+        op->getResults(), [&](Value value) { return adjoints.has(value); });
     if (contributes && failed(rules.differentiate(op)))
       return failure();
   }

@@ -297,13 +297,6 @@ const Rule rules[] = {
     {"math.trunc", giveNothing},
 };
 
-/// Floats that f32 or f64 hold.
-bool isSupported(Type type) {
-  Type element = getElementTypeOrSelf(type);
-  return !isa<FloatType>(element) || element.isF64() ||
-         element.getIntOrFloatBitWidth() <= 32;
-}
-
 } // namespace
 
 LogicalResult attn::differentiateElementwise(ImplicitLocOpBuilder &b,
@@ -316,12 +309,12 @@ LogicalResult attn::differentiateElementwise(ImplicitLocOpBuilder &b,
       llvm::find_if(rules, [&](const Rule &entry) { return entry.op == name; });
   bool unary = derivative != std::end(derivatives);
   if ((!unary && rule == std::end(rules)) ||
-      !llvm::all_of(op->getOperandTypes(), isSupported) ||
-      !llvm::all_of(op->getResultTypes(), isSupported))
+      !llvm::all_of(op->getOperandTypes(), hasAdjointType) ||
+      !llvm::all_of(op->getResultTypes(), hasAdjointType))
     return failure();
   Value result = op->getResult(0);
-  Use use{b, op, adjoints, {&b, adjoints.get(result)},
-          adjoints.isGuarded(result)};
+  Use use{
+      b, op, adjoints, {&b, adjoints.get(result)}, adjoints.isGuarded(result)};
   if (unary)
     use.scale(0, derivative->formula(use.operand(0), use.result()));
   else

@@ -192,7 +192,8 @@ def Attn_BackwardOp : Attn_Op<"backward", [
     takes (s : accumulator type, b, h, i, j : index, captures..., dt :
     accumulator type), yields ds, and holds one `attn.accumulate` per place
     where the score reads a float capture. It is present where `score` is;
-    `attn-differentiate` derives it.
+    `attn-differentiate` derives it. What it yields and accumulates for a masked
+    pair is not used: that may be NaN, as 0 times an infinite derivative.
 
     Results: the gradients of query, key and value (their types); of scale (a
     tensor without dimensions) and of the sink, where wanted; and one for each

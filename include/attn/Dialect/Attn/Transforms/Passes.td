@@ -25,8 +25,9 @@ def AttnDifferentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
     it had none; what `saved-results` hands in is not computed again. Besides,
     `arith` and `math` on float scalars and tensors, `tensor.cast`,
     `tensor.expand_shape`, `tensor.collapse_shape`, `tensor.extract`,
-    `tensor.from_elements` and `linalg.transpose` are differentiated. Gradients
-    of several uses are added, in f32, or in f64 where the value is f64.
+    `tensor.extract_slice`, `tensor.from_elements` and `linalg.transpose` are
+    differentiated. Gradients of several uses are added, in f32, or in f64 where
+    the value is f64.
 
     Derivatives follow PyTorch where there is a choice: at the edge of a domain
     they are what the formula gives (inf for sqrt at 0), a maximum or minimum of
@@ -34,13 +35,14 @@ def AttnDifferentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
     0, and so does x^p for p = 0. Integers, indices, conditions and the mask
     carry no gradient. The side that a select, maximum or minimum did not take
     gets 0, even where the derivative on that side is infinite or NaN, as in
-    `select(x > 0, sqrt(x), 0)`. That holds for the gradient; it does not help
-    where a branch is discarded by multiplying it by 0.
+    `select(x > 0, sqrt(x), 0)`. A branch that is discarded by multiplying it
+    by 0 is not protected in this way. Nor are pairs that the mask removes: what
+    a `gradient` region gives for them is not used, whatever it is.
 
     Refused, with an error at the op: any other op on a path from a float
     argument to a result, writes of values that depend on a float argument,
     functions of several blocks, and float arguments or results that are neither
-    ranked tensors nor (for arguments) scalars.
+    ranked tensors nor (for arguments) scalars, and floats wider than f64.
 
     Before:
 

@@ -135,7 +135,7 @@ def replay(command, case, options):
     """The same bits whatever the number of threads."""
     problems = []
     for threads in (1, 7):
-        again = [re.sub(r"^--threads=.*", f"--threads={threads}", re.sub(r"out(\d)\.npy$", r"again\1.npy", x))
+        again = [re.sub(r"^--threads=.*", f"--threads={threads}", re.sub(r"out(\w+)\.npy$", r"again\1.npy", x))
                  for x in command]
         subprocess.run(again, capture_output=True, timeout=options.timeout, check=True)
         for path in (x.split("=", 1)[1] for x in command if x.endswith(".npy") and "/out" in x):

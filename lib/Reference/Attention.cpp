@@ -5,173 +5,12 @@
 
 #include "Attention.h"
 #include "Kernels.h"
-#include "ScalarProgram.h"
-#include "attn/Runtime/ThreadPool.h"
-#include "mlir/IR/OpDefinition.h"
-#include "llvm/Support/raw_ostream.h"
+#include "Rows.h"
 #include <cmath>
 #include <limits>
-#include <mutex>
 
 using namespace mlir;
 using namespace attn;
-
-llvm::Error attn::makeError(Operation *op, const llvm::Twine &message) {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  if (auto loc = op->getLoc()->findInstanceOf<FileLineColLoc>())
-    os << loc.getFilename().getValue() << ":" << loc.getLine() << ":"
-       << loc.getColumn() << ": ";
-  os << "'" << op->getName() << "' " << message;
-  return llvm::createStringError(text);
-}
-
-namespace {
-/// A score or mask region with its captures.
-class ScalarRegion {
-public:
-  static llvm::Expected<ScalarRegion> create(Region &region,
-                                             ArrayRef<bool> varying,
-                                             ValueRange captures, Lookup lookup,
-                                             Precision precision) {
-    ScalarRegion result;
-    if (region.empty())
-      return result;
-    Block &block = region.front();
-    // Kept as members: the program reads them as long as it runs.
-    for (auto [argument, capture] :
-         llvm::zip(block.getArguments().drop_front(varying.size()), captures)) {
-      RefTensorPtr value = lookup(capture);
-      result.captures.push_back(value);
-      if (isa<RankedTensorType>(capture.getType())) {
-        result.tensors[argument] = value.get();
-        continue;
-      }
-      Slot slot;
-      if (isFloat(value->kind))
-        slot.f = value->floats[0];
-      else
-        slot.i = value->integers[0];
-      result.scalars[argument] = slot;
-    }
-    ScalarProgram::Environment environment;
-    environment.tensor = [&](Value value) {
-      return result.tensors.lookup(value);
-    };
-    environment.scalar = [&](Value value) -> const Slot * {
-      auto it = result.scalars.find(value);
-      return it == result.scalars.end() ? nullptr : &it->second;
-    };
-    auto program =
-        ScalarProgram::compile(block, varying, precision, environment);
-    if (!program)
-      return program.takeError();
-    result.program = std::move(*program);
-    return result;
-  }
-
-  /// The region may be absent.
-  explicit operator bool() const { return program.has_value(); }
-  const ScalarProgram &operator*() const { return *program; }
-  const ScalarProgram *operator->() const { return &*program; }
-  std::vector<Slot> makeSlots() const {
-    return program ? program->makeSlots() : std::vector<Slot>();
-  }
-
-private:
-  std::optional<ScalarProgram> program;
-  std::vector<RefTensorPtr> captures;
-  llvm::DenseMap<Value, const RefTensor *> tensors;
-  llvm::DenseMap<Value, Slot> scalars;
-};
-
-/// The first fault of any thread.
-class FirstFault {
-public:
-  void report(const Fault &newFault) {
-    std::lock_guard<std::mutex> lock(mutex);
-    if (!fault.op)
-      fault = newFault;
-    failed.store(true);
-  }
-  bool any() const { return failed.load(std::memory_order_relaxed); }
-  llvm::Error take() const {
-    return fault.op ? makeError(fault.op, fault.message)
-                    : llvm::Error::success();
-  }
-
-private:
-  std::mutex mutex;
-  std::atomic<bool> failed{false};
-  Fault fault;
-};
-} // namespace
-
-/// Runs body(index) for 0..count-1 on the shared threads.
-static void forEachParallel(int64_t count,
-                            llvm::function_ref<void(int64_t)> body) {
-  ThreadPool::shared().parallelFor(
-      count,
-      [](int64_t index, void *context) {
-        (*static_cast<llvm::function_ref<void(int64_t)> *>(context))(index);
-      },
-      &body);
-}
-
-/// Values of one row that do not depend on the key: leading indices.
-struct RowState {
-  std::vector<Slot> score, mask;
-  std::vector<uint8_t> keep;
-};
-
-/// Sets the indices of a row and runs what is fixed along it. `first` is the
-/// position of the first index among the program's arguments.
-static bool startRow(const ScalarRegion &region, std::vector<Slot> &slots,
-                     unsigned first, ArrayRef<int64_t> indices, Fault &fault) {
-  if (!region)
-    return true;
-  for (auto [position, index] : llvm::enumerate(indices))
-    slots[region->argument(first + position)].i = index;
-  return region->runRow(slots.data(), fault);
-}
-
-/// Which keys of the row are kept.
-static bool fillMask(const ScalarRegion &mask, RowState &state,
-                     unsigned numLeading, int64_t length, Fault &fault) {
-  state.keep.assign(length, 1);
-  if (!mask)
-    return true;
-  Slot *slots = state.mask.data();
-  unsigned key = mask->argument(numLeading), result = mask->result(0);
-  for (int64_t j = 0; j < length; ++j) {
-    slots[key].i = j;
-    if (!mask->runPoint(slots, fault))
-      return false;
-    state.keep[j] = slots[result].i != 0;
-  }
-  return true;
-}
-
-/// Applies the score region to the kept elements of a row.
-template <typename T>
-static bool applyScore(const ScalarRegion &score, RowState &state,
-                       unsigned numLeading, std::vector<T> &row, Fault &fault) {
-  if (!score)
-    return true;
-  Slot *slots = state.score.data();
-  unsigned value = score->argument(0), key = score->argument(1 + numLeading),
-           result = score->result(0);
-  for (int64_t j = 0, e = row.size(); j < e; ++j) {
-    if (!state.keep[j])
-      continue;
-    slots[value].f = double(row[j]);
-    slots[key].i = j;
-    if (!score->runPoint(slots, fault))
-      return false;
-    row[j] = T(slots[result].f);
-  }
-  return true;
-}
 
 /// The maximum over the kept elements; NaN where one of them is.
 template <typename T>
@@ -191,8 +30,8 @@ static T rowMaximum(const std::vector<T> &row,
 namespace {
 template <typename T> class Forward {
 public:
-  Forward(ForwardOp op, Lookup lookup, Precision precision)
-      : op(op), lookup(lookup), precision(precision),
+  Forward(ForwardOp op, Lookup lookup, Precision precision, unsigned order)
+      : op(op), lookup(lookup), precision(precision), order(order),
         query(lookup(op.getQuery())), key(lookup(op.getKey())),
         value(lookup(op.getValue())) {}
 
@@ -208,12 +47,14 @@ private:
   ForwardOp op;
   Lookup lookup;
   Precision precision;
+  unsigned order;
   RefTensorPtr query, key, value, sink;
   std::shared_ptr<RefTensor> output, lse;
   ScalarRegion score, mask;
   int64_t batch, heads, rows, keys, keyHeads, depth, valueDepth;
   T scale;
   std::vector<T> keysTransposed, values; // [b, kh, d, j] and [b, kh, j, e]
+  std::vector<int64_t> depthOrder, keyOrder;
   static constexpr int64_t rowsPerChunk = 16;
 };
 } // namespace
@@ -278,7 +119,7 @@ bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state,
     int64_t length = std::min(block, keys - j0);
     if (!llvm::is_contained(ArrayRef(state.keep).slice(j0, length), 1))
       continue;
-    for (int64_t d = 0; d < depth; ++d)
+    for (int64_t d : depthOrder)
       addScaled(row.data() + j0,
                 &keysTransposed[(keyHead * depth + d) * keys + j0],
                 T(query->floats[position * depth + d]), length);
@@ -295,12 +136,12 @@ bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state,
   T safe = maximum == -infinity ? T(0) : maximum;
   T total = sink ? std::exp(T(sink->floats[h]) - safe) : T(0);
   sum.assign(valueDepth, T(0));
-  for (int64_t j = 0; j < keys; ++j) {
+  for (int64_t j : keyOrder) {
     if (!state.keep[j])
       continue;
     T weight = std::exp(row[j] - safe);
     total += weight;
-    if (precision == Precision::SameType)
+    if (roundsWeights(precision, order))
       weight = T(roundTo(value->kind, double(weight)));
     addScaled(sum.data(), &values[(keyHead * keys + j) * valueDepth], weight,
               valueDepth);
@@ -365,6 +206,8 @@ llvm::Expected<std::vector<RefTensorPtr>> Forward<T>::run() {
     results.push_back(lse);
   }
   copyKeysAndValues();
+  depthOrder = sumOrder(depth, order);
+  keyOrder = sumOrder(keys, order);
   FirstFault faults;
   int64_t chunks = (batch * heads * rows + rowsPerChunk - 1) / rowsPerChunk;
   forEachParallel(chunks, [&](int64_t chunk) { computeRows(chunk, faults); });
@@ -374,13 +217,14 @@ llvm::Expected<std::vector<RefTensorPtr>> Forward<T>::run() {
 }
 
 llvm::Expected<std::vector<RefTensorPtr>>
-attn::evaluateForward(ForwardOp op, Lookup lookup, Precision precision) {
+attn::evaluateForward(ForwardOp op, Lookup lookup, Precision precision,
+                      unsigned order) {
   bool wide = op.getQuery().getType().getElementType().isF64();
   if (precision == Precision::SameType)
-    return wide ? Forward<double>(op, lookup, precision).run()
-                : Forward<float>(op, lookup, precision).run();
-  return wide ? Forward<long double>(op, lookup, precision).run()
-              : Forward<double>(op, lookup, precision).run();
+    return wide ? Forward<double>(op, lookup, precision, order).run()
+                : Forward<float>(op, lookup, precision, order).run();
+  return wide ? Forward<long double>(op, lookup, precision, order).run()
+              : Forward<double>(op, lookup, precision, order).run();
 }
 
 //===----------------------------------------------------------------------===//
@@ -410,10 +254,7 @@ static llvm::Expected<RefTensorPtr> runSoftmax(SoftmaxOp op, Lookup lookup,
   auto computeRow = [&](int64_t index) {
     Fault fault;
     RowState state{score->makeSlots(), mask->makeSlots(), {}};
-    SmallVector<int64_t> leading(numLeading);
-    int64_t rest = index;
-    for (unsigned dim = numLeading; dim-- > 0; rest /= input->shape[dim])
-      leading[dim] = rest % input->shape[dim];
+    SmallVector<int64_t, 4> leading = leadingIndices(index, input->shape);
     std::vector<T> row(input->floats.begin() + index * length,
                        input->floats.begin() + (index + 1) * length);
     if (!startRow(*mask, state.mask, 0, leading, fault) ||

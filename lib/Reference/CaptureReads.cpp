@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Are all reads of captured tensors in bounds? Branch and bound: intervals of
+// Are all reads of captured tensors, and additions to their gradients, in
+// bounds? Branch and bound: intervals of
 // the index arithmetic over a box of (b, h, i, j), with the captures' contents
 // known; a box that proves nothing is halved, and one point decides.
 
@@ -47,8 +48,15 @@ public:
 
 private:
   enum class Verdict { Inside, Outside, Unknown };
-  Verdict checkBox(tensor::ExtractOp extract, ArrayRef<Interval> box);
-  llvm::Error checkExtract(tensor::ExtractOp extract);
+  /// An op that reads or adds to an element of a captured tensor.
+  struct Access {
+    Operation *op;
+    Value tensor;
+    ValueRange indices;
+    StringRef verb;
+  };
+  Verdict checkBox(const Access &access, ArrayRef<Interval> box);
+  llvm::Error checkAccess(const Access &access);
   void evaluate(ArrayRef<Interval> box, Operation *last);
   Interval evaluateOp(Operation *op);
   Interval evaluateArithmetic(Operation *op, unsigned width);
@@ -287,19 +295,19 @@ void RegionReads::evaluate(ArrayRef<Interval> box, Operation *last) {
   }
 }
 
-RegionReads::Verdict RegionReads::checkBox(tensor::ExtractOp extract,
+RegionReads::Verdict RegionReads::checkBox(const Access &access,
                                            ArrayRef<Interval> box) {
-  evaluate(box, extract);
-  RefTensorPtr tensor = captures.lookup(extract.getTensor());
+  evaluate(box, access.op);
+  RefTensorPtr tensor = captures.lookup(access.tensor);
   Verdict verdict = Verdict::Inside;
-  for (auto [dim, value] : llvm::enumerate(extract.getIndices())) {
+  for (auto [dim, value] : llvm::enumerate(access.indices)) {
     Interval index = at(value);
     int64_t size = tensor->shape[dim];
     if (index.low >= 0 && index.high < size)
       continue;
     if (index.high < 0 || index.low >= size) {
       // Outside for every point of the box.
-      outside = "reads outside of its capture of " +
+      outside = access.verb.str() + " outside of its capture of " +
                 formatShape(tensor->shape) + ": index " +
                 std::to_string(index.low) + " in dimension " +
                 std::to_string(dim);
@@ -310,12 +318,12 @@ RegionReads::Verdict RegionReads::checkBox(tensor::ExtractOp extract,
   return verdict;
 }
 
-llvm::Error RegionReads::checkExtract(tensor::ExtractOp extract) {
-  if (!captures.lookup(extract.getTensor()))
+llvm::Error RegionReads::checkAccess(const Access &access) {
+  if (!captures.lookup(access.tensor))
     return llvm::Error::success();
-  // The indices that the read depends on; only they are halved.
+  // The indices that the access depends on; only they are halved.
   llvm::SetVector<Value> slice;
-  slice.insert(extract.getIndices().begin(), extract.getIndices().end());
+  slice.insert(access.indices.begin(), access.indices.end());
   for (unsigned i = 0; i < slice.size(); ++i)
     if (Operation *op = slice[i].getDefiningOp())
       slice.insert(op->operand_begin(), op->operand_end());
@@ -328,12 +336,12 @@ llvm::Error RegionReads::checkExtract(tensor::ExtractOp extract) {
   SmallVector<SmallVector<Interval, 4>> boxes = {whole};
   for (int64_t count = 0; !boxes.empty() && count < maxBoxes; ++count) {
     SmallVector<Interval, 4> box = boxes.pop_back_val();
-    Verdict verdict = checkBox(extract, box);
+    Verdict verdict = checkBox(access, box);
     if (verdict == Verdict::Outside) {
       std::string point;
       for (auto [dim, range] : llvm::enumerate(box))
         point += (dim ? ", " : "") + std::to_string(range.low);
-      return makeError(extract, outside + " (at indices " + point + ")");
+      return makeError(access.op, outside + " (at indices " + point + ")");
     }
     if (verdict == Verdict::Inside)
       continue;
@@ -359,10 +367,55 @@ llvm::Error RegionReads::checkExtract(tensor::ExtractOp extract) {
 llvm::Error RegionReads::check() {
   if (llvm::is_contained(extents, 0))
     return llvm::Error::success();
-  for (auto extract : block.getOps<tensor::ExtractOp>())
-    if (llvm::Error error = checkExtract(extract))
+  for (Operation &op : block) {
+    std::optional<Access> access;
+    if (auto extract = dyn_cast<tensor::ExtractOp>(op))
+      access = {&op, extract.getTensor(), extract.getIndices(), "reads"};
+    else if (auto accumulate = dyn_cast<AccumulateOp>(op))
+      access = {&op, accumulate.getCapture(), accumulate.getIndices(), "adds"};
+    if (!access)
+      continue;
+    if (llvm::Error error = checkAccess(*access))
       return error;
+  }
   return llvm::Error::success();
+}
+
+/// The sizes that the index arguments of an op's regions run over, and the
+/// regions with the number of arguments before the indices. False where the op
+/// has none, or its operands are not known.
+static bool
+describeRegions(Operation *op, llvm::function_ref<RefTensorPtr(Value)> known,
+                SmallVectorImpl<int64_t> &extents,
+                SmallVectorImpl<std::pair<Region *, unsigned>> &regions,
+                ValueRange &captures) {
+  auto addPairs = [&](auto attention) {
+    RefTensorPtr query = known(attention.getQuery()),
+                 key = known(attention.getKey());
+    if (query && key)
+      extents.assign({query->shape[0], query->shape[1], query->shape[2],
+                      key->shape[2]});
+  };
+  auto addElements = [&](auto softmax) {
+    if (RefTensorPtr input = known(softmax.getInput()))
+      extents.assign(input->shape.begin(), input->shape.end());
+  };
+  auto addRegions = [&](auto withRegions) {
+    regions.assign({{&withRegions.getScore(), 1}, {&withRegions.getMask(), 0}});
+    captures = withRegions.getCaptures();
+  };
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<ForwardOp, BackwardOp>([&](auto attention) {
+        addPairs(attention);
+        addRegions(attention);
+      })
+      .Case<SoftmaxOp, SoftmaxBackwardOp>([&](auto softmax) {
+        addElements(softmax);
+        addRegions(softmax);
+      });
+  llvm::TypeSwitch<Operation *>(op).Case<BackwardOp, SoftmaxBackwardOp>(
+      [&](auto backward) { regions.push_back({&backward.getGradient(), 1}); });
+  return !extents.empty();
 }
 
 llvm::Error attn::checkCaptureReads(func::FuncOp function,
@@ -372,49 +425,24 @@ llvm::Error attn::checkCaptureReads(func::FuncOp function,
     bool ours = argument && argument.getOwner() == &function.getBody().front();
     return ours ? arguments[argument.getArgNumber()] : nullptr;
   };
-  auto check = [&](Region &region, unsigned firstIndex,
-                   ArrayRef<int64_t> extents,
-                   ValueRange captures) -> llvm::Error {
-    if (region.empty())
-      return llvm::Error::success();
-    Block &block = region.front();
-    llvm::DenseMap<Value, RefTensorPtr> values;
-    for (auto [argument, capture] :
-         llvm::zip(block.getArguments().drop_front(firstIndex + extents.size()),
-                   captures))
-      values[argument] = known(capture);
-    return RegionReads(block, firstIndex, extents, values).check();
-  };
   llvm::Error error = llvm::Error::success();
   function.walk([&](Operation *op) {
     SmallVector<int64_t> extents;
-    Region *score = nullptr, *mask = nullptr;
+    SmallVector<std::pair<Region *, unsigned>> regions;
     ValueRange captures;
-    if (auto forward = dyn_cast<ForwardOp>(op)) {
-      RefTensorPtr query = known(forward.getQuery()),
-                   key = known(forward.getKey());
-      if (!query || !key)
-        return WalkResult::advance();
-      extents = {query->shape[0], query->shape[1], query->shape[2],
-                 key->shape[2]};
-      score = &forward.getScore();
-      mask = &forward.getMask();
-      captures = forward.getCaptures();
-    } else if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
-      RefTensorPtr input = known(softmax.getInput());
-      if (!input)
-        return WalkResult::advance();
-      extents.assign(input->shape.begin(), input->shape.end());
-      score = &softmax.getScore();
-      mask = &softmax.getMask();
-      captures = softmax.getCaptures();
-    } else {
+    if (!describeRegions(op, known, extents, regions, captures))
       return WalkResult::advance();
+    for (auto [region, firstIndex] : regions) {
+      if (region->empty() || error)
+        continue;
+      Block &block = region->front();
+      llvm::DenseMap<Value, RefTensorPtr> values;
+      for (auto [argument, capture] : llvm::zip(
+               block.getArguments().drop_front(firstIndex + extents.size()),
+               captures))
+        values[argument] = known(capture);
+      error = RegionReads(block, firstIndex, extents, values).check();
     }
-    if (!error)
-      error = check(*score, 1, extents, captures);
-    if (!error)
-      error = check(*mask, 0, extents, captures);
     return error ? WalkResult::interrupt() : WalkResult::advance();
   });
   return error;

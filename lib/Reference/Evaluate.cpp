@@ -18,8 +18,8 @@ using namespace attn;
 namespace {
 class Evaluator {
 public:
-  Evaluator(Precision precision, unsigned depth)
-      : precision(precision), depth(depth) {
+  Evaluator(Precision precision, unsigned order, unsigned depth)
+      : precision(precision), order(order), depth(depth) {
     environment.tensor = [this](Value value) {
       return values.lookup(value).get();
     };
@@ -42,6 +42,7 @@ private:
   llvm::Error evaluateOp(Operation *op);
   llvm::Error evaluateCall(func::CallOp op);
   llvm::Error evaluateShapeOp(Operation *op, bool &known);
+  llvm::Error evaluateElements(Operation *op);
   llvm::Error evaluateConstant(arith::ConstantOp op);
   llvm::Error evaluateScalar(Operation *op);
   llvm::Error evaluateElementwise(Operation *op);
@@ -64,7 +65,7 @@ private:
   }
 
   Precision precision;
-  unsigned depth;
+  unsigned order, depth;
   llvm::DenseMap<Value, RefTensorPtr> values;
   ScalarProgram::Environment environment;
   Slot scratch;
@@ -184,6 +185,42 @@ llvm::Error Evaluator::evaluateElementwise(Operation *op) {
   return llvm::Error::success();
 }
 
+/// tensor.from_elements and tensor.insert.
+llvm::Error Evaluator::evaluateElements(Operation *op) {
+  auto copy = [](RefTensor &to, int64_t position, const RefTensor &scalar) {
+    if (isFloat(to.kind))
+      to.floats[position] = scalar.floats[0];
+    else
+      to.integers[position] = scalar.integers[0];
+  };
+  if (auto insert = dyn_cast<tensor::InsertOp>(op)) {
+    auto result = std::make_shared<RefTensor>(*values.lookup(insert.getDest()));
+    int64_t position = 0;
+    for (auto [dim, value] : llvm::enumerate(insert.getIndices())) {
+      int64_t index = values.lookup(value)->integers[0];
+      if (index < 0 || index >= result->shape[dim])
+        return makeError(op, "writes outside of a tensor of " +
+                                 formatShape(result->shape) + ": index " +
+                                 llvm::Twine(index) + " in dimension " +
+                                 llvm::Twine(dim));
+      position = position * result->shape[dim] + index;
+    }
+    copy(*result, position, *values.lookup(insert.getScalar()));
+    values[insert.getResult()] = result;
+    return llvm::Error::success();
+  }
+  auto elements = cast<tensor::FromElementsOp>(op);
+  auto type = elements.getType();
+  std::optional<ElementKind> kind = getElementKind(type.getElementType());
+  if (!kind)
+    return makeError(op, "has an element type that the reference does not know");
+  auto result = std::make_shared<RefTensor>(*kind, type.getShape());
+  for (auto [position, value] : llvm::enumerate(elements.getElements()))
+    copy(*result, position, *values.lookup(value));
+  values[elements.getResult()] = result;
+  return llvm::Error::success();
+}
+
 /// Ops that make, view or measure tensors. `known` is false for any other.
 llvm::Error Evaluator::evaluateShapeOp(Operation *op, bool &known) {
   known = true;
@@ -224,6 +261,8 @@ llvm::Error Evaluator::evaluateShapeOp(Operation *op, bool &known) {
     }
     return reshape(op, *source, shape, values[collapse.getResult()]);
   }
+  if (isa<tensor::FromElementsOp, tensor::InsertOp>(op))
+    return evaluateElements(op);
   known = false;
   return llvm::Error::success();
 }
@@ -236,13 +275,17 @@ llvm::Error Evaluator::evaluateCall(func::CallOp op) {
   SmallVector<RefTensorPtr> arguments;
   for (Value operand : op.getOperands())
     arguments.push_back(values.lookup(operand));
-  return set(op, Evaluator(precision, depth + 1).run(callee, arguments));
+  return set(op, Evaluator(precision, order, depth + 1).run(callee, arguments));
 }
 
 llvm::Error Evaluator::evaluateOp(Operation *op) {
   auto lookup = [&](Value value) { return values.lookup(value); };
   if (auto forward = dyn_cast<ForwardOp>(op))
-    return set(op, evaluateForward(forward, lookup, precision));
+    return set(op, evaluateForward(forward, lookup, precision, order));
+  if (auto backward = dyn_cast<BackwardOp>(op))
+    return set(op, evaluateBackward(backward, lookup, precision, order));
+  if (auto backward = dyn_cast<SoftmaxBackwardOp>(op))
+    return set(op, evaluateSoftmaxBackward(backward, lookup, precision));
   if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
     auto result = evaluateSoftmax(softmax, lookup, precision);
     if (!result)
@@ -300,6 +343,6 @@ Evaluator::run(func::FuncOp function, ArrayRef<RefTensorPtr> arguments) {
 
 llvm::Expected<std::vector<RefTensorPtr>>
 attn::evaluate(func::FuncOp function, ArrayRef<RefTensorPtr> arguments,
-               Precision precision) {
-  return Evaluator(precision, 0).run(function, arguments);
+               Precision precision, unsigned order) {
+  return Evaluator(precision, order, 0).run(function, arguments);
 }

@@ -39,22 +39,33 @@ bool ScalarProgram::run(const std::vector<Instruction> &code, Slot *slots,
   return true;
 }
 
-bool ScalarProgram::extract(const Instruction &instruction, Slot *slots,
-                            Fault &fault) {
-  const RefTensor &tensor = *instruction.tensor;
-  int64_t position = 0;
-  for (auto [dim, slot] : llvm::enumerate(instruction.indices)) {
-    int64_t index = slots[slot].i, size = tensor.shape[dim];
+bool ScalarProgram::locate(llvm::ArrayRef<int64_t> shape,
+                           llvm::ArrayRef<unsigned> indices, const Slot *slots,
+                           mlir::Operation *op, llvm::StringRef verb,
+                           int64_t &position, Fault &fault) {
+  position = 0;
+  for (auto [dim, slot] : llvm::enumerate(indices)) {
+    int64_t index = slots[slot].i, size = shape[dim];
     if (uint64_t(index) >= uint64_t(size)) {
-      fault.op = instruction.op;
-      fault.message = "reads outside of a tensor of " +
-                      formatShape(tensor.shape) + ": index " +
-                      std::to_string(index) + " in dimension " +
-                      std::to_string(dim);
+      fault.op = op;
+      fault.message = (verb + " outside of a tensor of " +
+                       formatShape(shape) + ": index " +
+                       llvm::Twine(index) + " in dimension " + llvm::Twine(dim))
+                          .str();
       return false;
     }
     position = position * size + index;
   }
+  return true;
+}
+
+bool ScalarProgram::extract(const Instruction &instruction, Slot *slots,
+                            Fault &fault) {
+  const RefTensor &tensor = *instruction.tensor;
+  int64_t position;
+  if (!locate(tensor.shape, instruction.indices, slots, instruction.op, "reads",
+              position, fault))
+    return false;
   if (isFloat(tensor.kind))
     slots[instruction.target].f = tensor.floats[position];
   else

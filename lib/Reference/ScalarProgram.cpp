@@ -4,6 +4,7 @@
 
 #include "ScalarProgram.h"
 #include "ScalarOpcodes.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -79,8 +80,11 @@ struct ScalarProgram::Compiler {
     auto it = slots.find(value);
     if (it != slots.end())
       return it->second;
-    if (const Slot *outer = environment.scalar(value))
-      return slots[value] = addSlot(false, *outer);
+    if (const Slot *outer = environment.scalar(value)) {
+      unsigned slot = slots[value] = addSlot(false, *outer);
+      program.outerScalars.push_back({value, slot});
+      return slot;
+    }
     return std::nullopt;
   }
 
@@ -170,7 +174,28 @@ struct ScalarProgram::Compiler {
     return program.initial.size() - 1;
   }
 
+  llvm::Error addAccumulation(AccumulateOp op) {
+    Accumulation accumulation;
+    accumulation.argument =
+        cast<BlockArgument>(op.getCapture()).getArgNumber();
+    accumulation.op = op;
+    std::optional<unsigned> value = slotOf(op.getValue());
+    if (!value)
+      return fail(op);
+    accumulation.value = *value;
+    for (Value index : op.getIndices()) {
+      std::optional<unsigned> slot = slotOf(index);
+      if (!slot)
+        return fail(op);
+      accumulation.indices.push_back(*slot);
+    }
+    program.accumulations.push_back(accumulation);
+    return llvm::Error::success();
+  }
+
   llvm::Error add(Operation *op) {
+    if (auto accumulate = dyn_cast<AccumulateOp>(op))
+      return addAccumulation(accumulate);
     std::optional<unsigned> known;
     if (auto dim = dyn_cast<tensor::DimOp>(op)) {
       if (!(known = dimension(dim)))
@@ -207,8 +232,11 @@ struct ScalarProgram::Compiler {
       const RefTensor *tensor = environment.tensor(extract.getTensor());
       if (!tensor)
         return fail(op);
-      slots[op->getResult(0)] =
-          emit(Opcode::Extract, op, {}, *kind, tensor, indices);
+      unsigned target = emit(Opcode::Extract, op, {}, *kind, tensor, indices);
+      if (auto argument = dyn_cast<BlockArgument>(extract.getTensor()))
+        (varies[target] ? program.point : program.row).back().argument =
+            argument.getArgNumber();
+      slots[op->getResult(0)] = target;
       return llvm::Error::success();
     }
     SmallVector<unsigned> operands;
@@ -245,10 +273,15 @@ struct ScalarProgram::Compiler {
 llvm::Expected<ScalarProgram>
 ScalarProgram::compile(Block &block, ArrayRef<bool> varying,
                        Precision precision, const Environment &environment,
-                       unsigned extra) {
+                       unsigned extra, unsigned trailing) {
   Compiler compiler(precision, environment);
   for (auto [argument, varies] : llvm::zip(block.getArguments(), varying)) {
     unsigned slot = compiler.addSlot(varies);
+    compiler.slots[argument] = slot;
+    compiler.program.arguments.push_back(slot);
+  }
+  for (Value argument : block.getArguments().take_back(trailing)) {
+    unsigned slot = compiler.addSlot(true);
     compiler.slots[argument] = slot;
     compiler.program.arguments.push_back(slot);
   }

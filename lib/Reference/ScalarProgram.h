@@ -11,6 +11,7 @@
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include <functional>
 
 namespace attn {
@@ -42,10 +43,12 @@ public:
   /// Translates all ops of `block` but its terminator, whose operands are the
   /// results. Scalar arguments of the block become the first slots, in order;
   /// those with `varying` set change within a row. `extra` more varying index
-  /// slots follow them, read by linalg.index.
+  /// slots follow them, read by linalg.index. The last `trailing` arguments of
+  /// the block are varying ones too.
   static llvm::Expected<ScalarProgram>
   compile(mlir::Block &block, llvm::ArrayRef<bool> varying, Precision precision,
-          const Environment &environment, unsigned extra = 0);
+          const Environment &environment, unsigned extra = 0,
+          unsigned trailing = 0);
   /// The same for one op, whose operands are found in the environment.
   static llvm::Expected<ScalarProgram> compile(mlir::Operation *op,
                                                Precision precision,
@@ -53,7 +56,8 @@ public:
 
   /// Slots with all constants set. Each thread needs its own.
   std::vector<Slot> makeSlots() const { return initial; }
-  /// The slot of a block argument, and of a result.
+  /// The slot of a block argument (the trailing ones follow the leading ones),
+  /// and of a result.
   unsigned argument(unsigned index) const { return arguments[index]; }
   unsigned extra(unsigned index) const { return firstExtra + index; }
   unsigned result(unsigned index) const { return results[index]; }
@@ -68,6 +72,44 @@ public:
   }
   bool empty() const { return row.empty() && point.empty(); }
 
+  /// An attn.accumulate: it adds a slot's value to an element of the gradient
+  /// of a block argument, at every point.
+  struct Accumulation {
+    unsigned argument, value;
+    llvm::SmallVector<unsigned, 4> indices;
+    mlir::Operation *op;
+  };
+  llvm::ArrayRef<Accumulation> getAccumulations() const {
+    return accumulations;
+  }
+
+  /// What a float read from element `position` of the block argument's tensor
+  /// adds to its gradient.
+  using ReadAdjoint = llvm::function_ref<void(
+      unsigned argument, int64_t position, double adjoint)>;
+  /// Reverse mode, after a run: moves the adjoints (one per slot) of what the
+  /// instructions computed to what they read. Those of a row may be collected
+  /// over its points first, since the result is linear in them. An operand
+  /// gets half where a maximum or minimum is a tie, none through a rounding to
+  /// integers.
+  void reversePoint(const Slot *slots, double *adjoints,
+                    ReadAdjoint read) const {
+    reverse(point, slots, adjoints, read);
+  }
+  void reverseRow(const Slot *slots, double *adjoints, ReadAdjoint read) const {
+    reverse(row, slots, adjoints, read);
+  }
+  /// Slots of the scalars that the environment gave.
+  llvm::ArrayRef<std::pair<mlir::Value, unsigned>> getOuterScalars() const {
+    return outerScalars;
+  }
+
+  /// The position of an element in a tensor whose indices are in slots, or a
+  /// fault at `op`, which `verb` outside.
+  static bool locate(llvm::ArrayRef<int64_t> shape,
+                     llvm::ArrayRef<unsigned> indices, const Slot *slots,
+                     mlir::Operation *op, llvm::StringRef verb, int64_t &position, Fault &fault);
+
 private:
   enum class Opcode : uint8_t;
   struct Instruction {
@@ -81,6 +123,8 @@ private:
     unsigned operands[3];
     const RefTensor *tensor;
     llvm::SmallVector<unsigned, 4> indices;
+    /// Of a read from a block argument, its number.
+    unsigned argument;
     mlir::Operation *op;
   };
   struct Compiler;
@@ -94,10 +138,16 @@ private:
   static bool divide(const Instruction &instruction, Slot *slots, Fault &fault);
   static double floatOp(const Instruction &instruction, const Slot *slots);
   static int64_t integerOp(const Instruction &instruction, const Slot *slots);
+  static void reverse(const std::vector<Instruction> &code, const Slot *slots,
+                      double *adjoints, ReadAdjoint read);
+  static void partials(const Instruction &instruction, const Slot *slots,
+                       double *derivatives);
 
   std::vector<Instruction> row, point;
   std::vector<Slot> initial;
   llvm::SmallVector<unsigned> arguments, results;
+  std::vector<Accumulation> accumulations;
+  llvm::SmallVector<std::pair<mlir::Value, unsigned>> outerScalars;
   unsigned firstExtra = 0;
 };
 

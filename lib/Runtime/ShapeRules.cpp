@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/OpDefinition.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace attn;
@@ -63,22 +64,49 @@ void ShapeRules::addStructured(Operation *op) {
     joinShapes(structured.getDpsInits()[index], result);
 }
 
+template <typename OpTy> void ShapeRules::addCaptureGradients(OpTy op) {
+  for (auto [index, capture] : llvm::enumerate(op.getCaptures()))
+    if (Value gradient = op.getCaptureGradient(index))
+      joinShapes(capture, gradient);
+}
+
+/// Rows, heads and batch of whatever has one row per query; keys and values.
+template <typename OpTy> void ShapeRules::addAttention(OpTy op) {
+  Value q = op.getQuery(), k = op.getKey(), v = op.getValue();
+  join(q, 0, k, 0);
+  join(k, 0, v, 0);
+  join(k, 1, v, 1);
+  join(k, 2, v, 2);
+  for (unsigned dim = 0; dim < 3; ++dim) {
+    join(q, dim, op.getOutput(), dim);
+    if (op.getLse())
+      join(q, dim, op.getLse(), dim);
+  }
+  if (op.getSink())
+    join(q, 1, op.getSink(), 0);
+}
+
 void ShapeRules::addRules(Operation *op) {
   if (auto forward = dyn_cast<ForwardOp>(op)) {
-    Value q = forward.getQuery(), k = forward.getKey(), v = forward.getValue();
-    join(q, 0, k, 0);
-    join(k, 0, v, 0);
-    join(k, 1, v, 1);
-    join(k, 2, v, 2);
-    for (unsigned dim = 0; dim < 3; ++dim) {
-      join(q, dim, forward.getOutput(), dim);
-      if (forward.getLse())
-        join(q, dim, forward.getLse(), dim);
-    }
-    if (forward.getSink())
-      join(q, 1, forward.getSink(), 0);
+    addAttention(forward);
+  } else if (auto backward = dyn_cast<BackwardOp>(op)) {
+    addAttention(backward);
+    joinShapes(backward.getOutput(), backward.getOutputGradient());
+    joinShapes(backward.getQuery(), backward.getQueryGradient());
+    joinShapes(backward.getKey(), backward.getKeyGradient());
+    joinShapes(backward.getValue(), backward.getValueGradient());
+    if (backward.getLseGradient())
+      joinShapes(backward.getLse(), backward.getLseGradient());
+    if (backward.getSinkGradient())
+      joinShapes(backward.getSink(), backward.getSinkGradient());
+    addCaptureGradients(backward);
   } else if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
     joinShapes(softmax.getInput(), softmax.getOutput());
+  } else if (auto backward = dyn_cast<SoftmaxBackwardOp>(op)) {
+    joinShapes(backward.getInput(), backward.getOutput());
+    joinShapes(backward.getInput(), backward.getOutputGradient());
+    joinShapes(backward.getInput(), backward.getInputGradient());
+    addCaptureGradients(backward);
   } else if (isa<linalg::LinalgOp>(op)) {
     addStructured(op);
   } else if (auto cast = dyn_cast<tensor::CastOp>(op)) {
@@ -99,16 +127,17 @@ void ShapeRules::addRules(Operation *op) {
 std::string ShapeRules::describe(Value tensor) {
   std::string role;
   for (OpOperand &use : tensor.getUses())
-    if (auto forward = dyn_cast<ForwardOp>(use.getOwner())) {
-      if (tensor == forward.getQuery())
-        role = "query";
-      else if (tensor == forward.getKey())
-        role = "key";
-      else if (tensor == forward.getValue())
-        role = "value";
-      else if (tensor == forward.getSink())
-        role = "sink";
-    }
+    llvm::TypeSwitch<Operation *>(use.getOwner())
+        .Case<ForwardOp, BackwardOp>([&](auto op) {
+          if (tensor == op.getQuery())
+            role = "query";
+          else if (tensor == op.getKey())
+            role = "key";
+          else if (tensor == op.getValue())
+            role = "value";
+          else if (tensor == op.getSink())
+            role = "sink";
+        });
   std::string position;
   if (auto argument = dyn_cast<BlockArgument>(tensor))
     position = "argument " + std::to_string(argument.getArgNumber());
@@ -134,8 +163,7 @@ llvm::Error ShapeRules::addFact(Value tensor, unsigned dim, int64_t size) {
 
 llvm::Error ShapeRules::checkHeads() {
   llvm::Error error = llvm::Error::success();
-  cast<func::FuncOp>(function).walk([&](ForwardOp forward) {
-    Value q = forward.getQuery(), k = forward.getKey();
+  auto check = [&](Value q, Value k) {
     std::optional<int64_t> heads = getSize(q, 1), keyHeads = getSize(k, 1);
     if (!heads || !keyHeads ||
         (*keyHeads == 0 ? *heads == 0 : *heads % *keyHeads == 0))
@@ -146,6 +174,13 @@ llvm::Error ShapeRules::checkHeads() {
                                     static_cast<long long>(*heads),
                                     static_cast<long long>(*keyHeads));
     return WalkResult::interrupt();
+  };
+  cast<func::FuncOp>(function).walk([&](Operation *op) {
+    if (auto forward = dyn_cast<ForwardOp>(op))
+      return check(forward.getQuery(), forward.getKey());
+    if (auto backward = dyn_cast<BackwardOp>(op))
+      return check(backward.getQuery(), backward.getKey());
+    return WalkResult::advance();
   });
   return error;
 }

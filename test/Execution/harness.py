@@ -4,6 +4,7 @@
     harness.py --attn-run BIN [--group NAME...] [--filter REGEX]
     harness.py --attn-run BIN --everything [--shard 3/16] [--jobs 8]
     harness.py --attn-opt BIN --parse-only      checks the IR alone
+    harness.py --self-test                      checks the reference's gradients
 
 Every case writes its IR and .npy files to a folder of its own, which stays
 where a case fails; the command to run it again is printed.
@@ -27,7 +28,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from support import attention_ir, cases, reference
+from support import attention_ir, cases, gradients, reference, variants
 
 
 def prepare(case, folder):
@@ -57,7 +58,67 @@ def prepare(case, folder):
         command.append(f"--stride-pad={case.pad}")
     if case.order != "auto":
         command += [f"--loop-order={case.order}", f"--parts={case.parts}"]
-    return command, (shape, parts, *data, scale, sink, captures)
+    known = (shape, parts, *data, scale, sink, captures)
+    if not case.grad:
+        return command, known, None
+    gradient = GradientCase(case, known, attention_ir.gradient_names(case, captures, order))
+    return command + gradient.write(folder), known, gradient
+
+
+class GradientCase:
+    """The incoming gradients of a case, and the check of what came out."""
+
+    def __init__(self, case, known, names):
+        self.names, self.known = names, known
+        shape, parts, _, _, _, _, _, captures = known
+        lives = np.zeros((shape.b, shape.hq, shape.sq), bool)
+        i, j = np.arange(shape.sq)[:, None], np.arange(shape.sk)[None, :]
+        for b in range(shape.b):
+            for h in range(shape.hq):
+                none = np.zeros((shape.sq, shape.sk))
+                masks = [(p, c) for p, c in zip(parts, captures) if p.kind == "mask"]
+                keep = gradients.scores_of(*zip(*masks), shape, none, b, h, i, j)[2] if masks else none == 0
+                lives[b, h] = keep.any(axis=1)
+        self.do, self.dlse = attention_ir.incoming_of(case, shape, lives)
+        self.half = case.dtype == "f16"
+
+    def write(self, folder):
+        self.folder = folder
+        command = ["--grad"]
+        for index, array in enumerate((self.do, self.dlse)):
+            if array is None:
+                continue
+            path = os.path.join(folder, f"gradin{index}.npy")
+            np.save(path, array.astype(np.float16) if self.half and index == 0 else array)
+            command += ["--grad-input", f"{index}={path}"]
+        for index in range(len(self.names)):
+            command += ["--grad-output", f"{index}={os.path.join(folder, f'outgrad{index}.npy')}"]
+        return command
+
+    def check(self):
+        """Problems and figures."""
+        shape, parts, q, k, v, scale, sink, captures = self.known
+
+        def evaluate(exact, order=0):
+            return gradients.Backward(shape, parts, (q, k, v), scale, sink, captures, self.do, self.dlse,
+                                      exact, order).run()
+
+        backward = evaluate(True)
+        exact = backward.results(self.names)
+        baselines = [evaluate(False, order).results(self.names)
+                     for order in range(gradients.baseline_orders(exact))]
+        dead = {"q": ~backward.row_lives, "k": ~backward.key_lives, "v": ~backward.key_lives}
+        problems, figures = [], {}
+        # The errors of dQ and dK are those of ds: one for each pair.
+        mean = shape.b * shape.hq * shape.sq * shape.sk >= 16
+        for index, (name, (want, dtype)) in enumerate(zip(self.names, exact)):
+            title = "d" + (name if isinstance(name, str) else f"{parts[name[0]].name}.{name[1]}")
+            got = np.load(os.path.join(self.folder, f"outgrad{index}.npy"))
+            zeros = dead.get(name, np.zeros(want.shape[:-1], bool))
+            found, figures[title] = reference.check(title, dtype, got, want, [b[index][0] for b in baselines],
+                                                    zeros, mean)
+            problems += found
+        return problems, figures
 
 
 def permuted(case, known):
@@ -74,7 +135,7 @@ def replay(command, case, options):
     """The same bits whatever the number of threads."""
     problems = []
     for threads in (1, 7):
-        again = [re.sub(r"^--threads=.*", f"--threads={threads}", re.sub(r"out(\d)\.npy$", r"again\1.npy", x))
+        again = [re.sub(r"^--threads=.*", f"--threads={threads}", re.sub(r"out(\w+)\.npy$", r"again\1.npy", x))
                  for x in command]
         subprocess.run(again, capture_output=True, timeout=options.timeout, check=True)
         for path in (x.split("=", 1)[1] for x in command if x.endswith(".npy") and "/out" in x):
@@ -87,7 +148,7 @@ def replay(command, case, options):
 def run_case(case, options):
     """Problems, figures and the command of one case."""
     folder = tempfile.mkdtemp(prefix="case-", dir=options.work)
-    command, known = prepare(case, folder)
+    command, known, gradient = prepare(case, folder)
     command = [options.attn_run] + command
     problems, figures = [], {}
     try:
@@ -113,6 +174,9 @@ def run_case(case, options):
             got = np.load(path)
             found, figures[name] = reference.check(name, dtype, got, exact[index], [b[index] for b in baselines])
             problems += found
+    if gradient and not problems:
+        problems, more = gradient.check()
+        figures.update(more)
     if not problems and not options.keep:
         shutil.rmtree(folder)
     return problems, figures, shlex.join(command)
@@ -121,13 +185,29 @@ def run_case(case, options):
 def parse_only(case, options):
     """Only that attn-opt accepts the IR of the case (and runs passes on it)."""
     folder = tempfile.mkdtemp(prefix="case-", dir=options.work)
-    command, _ = prepare(case, folder)
+    command, _, _ = prepare(case, folder)
     command = [options.attn_opt, command[0], "-o", os.devnull] + shlex.split(options.passes)
     done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
     if done.returncode == 0:
         shutil.rmtree(folder)
     problems = [f"exit status {done.returncode}: {done.stderr.strip()[-600:]}"] if done.returncode else []
     return problems, {}, shlex.join(command)
+
+
+def self_test():
+    """The reference's gradients against central differences of its forward."""
+    def make(variant):
+        case = cases.Case(variant, "f64", b=2, hq=4, hkv=2, sq=5, sk=7, d=3, dv=2, scale="operand")
+        shape, parts, captures, data, scale, sink = attention_ir.inputs_of(case)
+        wide = [x.astype(np.longdouble) for x in data]
+        captures = [{name: x.astype(np.longdouble) if x.dtype.kind == "f" else x for name, x in values.items()}
+                    for values in captures]
+        sink = None if sink is None else sink.astype(np.longdouble)
+        return shape, parts, wide, np.full(1, scale, np.longdouble), sink, captures
+
+    problems = gradients.self_test(make, variants.VARIANTS + variants.MORE_VARIANTS)
+    print("\n".join(problems) or "all gradients agree with central differences")
+    return 1 if problems else 0
 
 
 def select(options):
@@ -164,8 +244,11 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--parse-only", action="store_true", help="stop after attn-opt")
     parser.add_argument("--passes", default="", help="with --parse-only: options of attn-opt")
+    parser.add_argument("--self-test", action="store_true", help="check the reference's gradients")
     parser.add_argument("-v", "--verbose", action="store_true", help="figures of every case")
     options = parser.parse_args()
+    if options.self_test:
+        return self_test()
     chosen = select(options)
     if options.list:
         print("\n".join(case.name for case in chosen))

@@ -54,9 +54,9 @@ static Expected<ShapeRules::Shape> parseShape(StringRef text, unsigned position,
   return shape;
 }
 
-static Error checkPositions(StringRef option,
-                            ArrayRef<std::pair<unsigned, std::string>> entries,
-                            size_t count, StringRef what, StringRef function) {
+Error attn::checkPositions(
+    StringRef option, ArrayRef<std::pair<unsigned, std::string>> entries,
+    size_t count, StringRef what, StringRef function) {
   for (const auto &[position, text] : entries)
     if (position >= count)
       return createStringError("--" + option + " " + Twine(position) + ": '" +
@@ -166,10 +166,10 @@ static void fillWith(const HostTensor &tensor, Next next) {
   });
 }
 
-/// Fills by a description; see --fill.
-static Error fill(const HostTensor &tensor, StringRef how, unsigned position,
-                  const Options &options) {
-  Random random(options.seed * 1000003 + position);
+Error attn::fillTensor(const HostTensor &tensor, StringRef how,
+                       const Options &options, uint64_t stream,
+                       const Twine &option) {
+  Random random(options.seed * 1000003 + stream);
   if (how == "normal") {
     fillWith(tensor, [&] { return options.inputScale * random.normal(); });
     return Error::success();
@@ -203,8 +203,7 @@ static Error fill(const HostTensor &tensor, StringRef how, unsigned position,
     fillWith(tensor, [&] { return value; });
     return Error::success();
   }
-  return createStringError("expected --fill " + Twine(position) +
-                           "=VALUE, arange, normal or uniform:LOW:HIGH, got '" +
+  return createStringError("expected " + option + "=VALUE, arange, normal or uniform:LOW:HIGH, got '" +
                            how + "'");
 }
 
@@ -222,14 +221,19 @@ Error Arguments::create(const Options &options) {
       files[index].reset();
     } else {
       const std::string *how = findEntry(options.fills, index);
-      if (Error error = fill(*tensor,
-                             how                        ? *how
-                             : attn::isFloat(type.kind) ? "normal"
-                                                        : "0",
-                             index, options))
+      StringRef standard = attn::isFloat(type.kind) ? "normal" : "0";
+      if (Error error = fillTensor(*tensor, how ? StringRef(*how) : standard,
+                                   options, index, "--fill " + Twine(index)))
         return error;
     }
     values.push_back(std::move(*tensor));
   }
   return Error::success();
+}
+
+SmallVector<Operand> Arguments::getOperands() const {
+  SmallVector<Operand> operands;
+  for (auto [type, value] : zip(types, values))
+    operands.push_back({type, &value});
+  return operands;
 }

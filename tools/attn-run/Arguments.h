@@ -22,6 +22,25 @@ struct ValueType {
 llvm::Expected<llvm::SmallVector<ValueType>>
 getValueTypes(mlir::TypeRange types, llvm::StringRef what);
 
+/// Errors where an entry of an option names a position that there is not;
+/// `what` there are `count` of in `function`.
+llvm::Error
+checkPositions(llvm::StringRef option,
+               llvm::ArrayRef<std::pair<unsigned, std::string>> entries,
+               size_t count, llvm::StringRef what, llvm::StringRef function);
+
+/// Fills by a description, see --fill; `option` stands in messages, `stream`
+/// numbers the random sequence.
+llvm::Error fillTensor(const HostTensor &tensor, llvm::StringRef how,
+                       const Options &options, uint64_t stream,
+                       const llvm::Twine &option);
+
+/// A value to call a function with; a scalar is a tensor of rank 0.
+struct Operand {
+  ValueType type;
+  const HostTensor *value;
+};
+
 class Arguments {
 public:
   /// Reads the headers of the files, and settles all shapes.
@@ -33,8 +52,8 @@ public:
 
   llvm::ArrayRef<ValueType> getTypes() const { return types; }
   llvm::ArrayRef<ShapeRules::Shape> getShapes() const { return shapes; }
-  /// A scalar is a tensor of rank 0.
   llvm::ArrayRef<HostTensor> getValues() const { return values; }
+  llvm::SmallVector<Operand> getOperands() const;
 
 private:
   llvm::SmallVector<ValueType> types;

@@ -26,18 +26,18 @@ static SmallVector<size_t> layOut(ArrayRef<ValueType> types) {
   return offsets;
 }
 
-void Call::bind(const Arguments &arguments, ArrayRef<ValueType> resultTypes) {
-  SmallVector<size_t> offsets = layOut(resultTypes);
+void Call::bind(ArrayRef<Operand> arguments) {
+  SmallVector<size_t> offsets = layOut(types);
   scalars.assign(divideCeil(offsets.back(), 8) + 1, 0);
   scalarStruct = scalars.data();
   size_t numScalars =
-      count_if(resultTypes, [](ValueType type) { return !type.isTensor; });
+      count_if(types, [](ValueType type) { return !type.isTensor; });
 
   descriptors.clear();
   SmallVector<const HostTensor *> tensors;
   // Addresses of elements of the vectors are taken below, so they must not
   // grow.
-  descriptors.reserve(arguments.getValues().size() + results.size());
+  descriptors.reserve(arguments.size() + results.size());
   pointers.reserve(descriptors.capacity() + 1);
   if (numScalars > 1) {
     pointers.push_back(scalarStruct);
@@ -48,14 +48,14 @@ void Call::bind(const Arguments &arguments, ArrayRef<ValueType> resultTypes) {
     pointers.push_back(descriptors.back().data());
     slots.push_back(&pointers.back());
   };
-  for (auto [type, value] : zip(arguments.getTypes(), arguments.getValues())) {
+  for (auto [type, value] : arguments) {
     if (type.isTensor)
-      addTensor(value);
+      addTensor(*value);
     else
-      slots.push_back(value.getBase() +
-                      value.getOffset() * elementSize(type.kind));
+      slots.push_back(value->getBase() +
+                      value->getOffset() * elementSize(type.kind));
   }
-  for (auto [type, result] : zip(resultTypes, results))
+  for (auto [type, result] : zip(types, results))
     if (type.isTensor)
       addTensor(result);
   if (numScalars == 1)
@@ -64,27 +64,27 @@ void Call::bind(const Arguments &arguments, ArrayRef<ValueType> resultTypes) {
 
 /// All sizes of all tensor results, one after the other.
 static Error computeSizes(CpuExecutable &executable, StringRef name,
-                          const Arguments &arguments,
+                          ArrayRef<Operand> arguments,
                           MutableArrayRef<int64_t> sizes) {
   auto function = executable.lookupPacked((name + "_shape").str());
   if (!function)
     return function.takeError();
   std::vector<SmallVector<int64_t, 16>> descriptors;
   std::vector<void *> pointers, slots;
-  descriptors.reserve(arguments.getValues().size());
-  pointers.reserve(arguments.getValues().size() + 1);
+  descriptors.reserve(arguments.size());
+  pointers.reserve(arguments.size() + 1);
   void *target = sizes.data();
   if (sizes.size() > 1) {
     pointers.push_back(target);
     slots.push_back(&pointers.back());
   }
-  for (auto [type, value] : zip(arguments.getTypes(), arguments.getValues())) {
+  for (auto [type, value] : arguments) {
     if (!type.isTensor) {
-      slots.push_back(value.getBase() +
-                      value.getOffset() * elementSize(type.kind));
+      slots.push_back(value->getBase() +
+                      value->getOffset() * elementSize(type.kind));
       continue;
     }
-    descriptors.push_back(value.getDescriptor());
+    descriptors.push_back(value->getDescriptor());
     pointers.push_back(descriptors.back().data());
     slots.push_back(&pointers.back());
   }
@@ -94,25 +94,32 @@ static Error computeSizes(CpuExecutable &executable, StringRef name,
   return Error::success();
 }
 
-Expected<Call> Call::prepare(CpuExecutable &executable, StringRef name,
-                             const Arguments &arguments,
-                             ArrayRef<ValueType> results,
-                             ArrayRef<unsigned> resultRanks, bool guard) {
+Expected<Call> Call::prepare(CpuExecutable &executable,
+                             mlir::func::FuncOp function,
+                             ArrayRef<Operand> arguments, bool guard) {
   Call call;
-  auto function = executable.lookupPacked(name);
-  if (!function)
-    return function.takeError();
-  call.function = *function;
-  call.types.assign(results.begin(), results.end());
+  auto types = getValueTypes(function.getResultTypes(), "result");
+  if (!types)
+    return types.takeError();
+  call.types = std::move(*types);
+  auto packed = executable.lookupPacked(function.getName());
+  if (!packed)
+    return packed.takeError();
+  call.function = *packed;
+  SmallVector<unsigned> ranks;
   size_t numSizes = 0;
-  for (unsigned rank : resultRanks)
-    numSizes += rank;
+  for (mlir::Type type : function.getResultTypes()) {
+    auto tensor = dyn_cast<mlir::RankedTensorType>(type);
+    ranks.push_back(tensor ? tensor.getRank() : 0);
+    numSizes += ranks.back();
+  }
   SmallVector<int64_t> sizes(numSizes);
   if (numSizes)
-    if (Error error = computeSizes(executable, name, arguments, sizes))
+    if (Error error =
+            computeSizes(executable, function.getName(), arguments, sizes))
       return std::move(error);
   ArrayRef<int64_t> rest = sizes;
-  for (auto [type, rank] : zip(results, resultRanks)) {
+  for (auto [type, rank] : zip(call.types, ranks)) {
     TensorPlacement placement;
     placement.tight = guard;
     auto tensor =
@@ -128,7 +135,7 @@ Expected<Call> Call::prepare(CpuExecutable &executable, StringRef name,
     });
     call.results.push_back(std::move(*tensor));
   }
-  call.bind(arguments, results);
+  call.bind(arguments);
   return call;
 }
 

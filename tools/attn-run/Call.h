@@ -14,19 +14,20 @@ class Call {
 public:
   /// Computes the results' shapes with the function's shape function, allocates
   /// them, and fills them with NaN (integers: the largest value).
-  static llvm::Expected<Call>
-  prepare(CpuExecutable &executable, llvm::StringRef name,
-          const Arguments &arguments, llvm::ArrayRef<ValueType> results,
-          llvm::ArrayRef<unsigned> resultRanks, bool guard);
+  static llvm::Expected<Call> prepare(CpuExecutable &executable,
+                                      mlir::func::FuncOp function,
+                                      llvm::ArrayRef<Operand> arguments,
+                                      bool guard);
 
   void run() { function(slots.data()); }
   const HostTensor &getResult(unsigned index) const { return results[index]; }
+  llvm::ArrayRef<ValueType> getResultTypes() const { return types; }
   uint64_t getResultBytes() const;
   /// Moves scalar results to their tensors; after a run.
   void storeScalars();
 
 private:
-  void bind(const Arguments &arguments, llvm::ArrayRef<ValueType> resultTypes);
+  void bind(llvm::ArrayRef<Operand> arguments);
 
   CpuExecutable::Packed function = nullptr;
   std::vector<HostTensor> results;

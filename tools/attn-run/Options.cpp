@@ -49,6 +49,21 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
                               cl::desc("Fill argument N: a value, arange, "
                                        "normal or uniform:LOW:HIGH (default: "
                                        "normal for floats, 0 for integers)"));
+  cl::opt<bool> grad(
+      "grad", cl::cat(category),
+      cl::desc("Run the entry, then its gradient: one result per float "
+               "argument, from one incoming gradient per float tensor result"));
+  cl::list<std::string> gradInputs(
+      "grad-input", cl::cat(category), cl::value_desc("N=file.npy"),
+      cl::desc("Read the incoming gradient of result N from a file"));
+  cl::list<std::string> gradFills(
+      "grad-fill", cl::cat(category), cl::value_desc("N=how"),
+      cl::desc("Fill the incoming gradient of result N, as --fill does "
+               "(default: normal)"));
+  cl::list<std::string> gradOutputs(
+      "grad-output", cl::cat(category), cl::value_desc("N=file.npy"),
+      cl::desc("Write the gradient of the float argument N, counting float "
+               "arguments only, to a file"));
   cl::opt<uint64_t> seed("seed", cl::init(0), cl::cat(category),
                          cl::desc("Seed of random arguments"));
   cl::opt<double> scale("scale-input", cl::init(1.0), cl::cat(category),
@@ -61,11 +76,13 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
                       cl::desc("Let every tensor end at an inaccessible page"));
   cl::opt<bool> check(
       "check", cl::cat(category),
-      cl::desc("Compare with a float64 reference; exit status 1 if too far"));
+      cl::desc("Compare results (with --grad, gradients too) with a float64 "
+               "reference; exit status 1 if too far"));
   cl::opt<std::string> bench(
       "bench", cl::ValueOptional, cl::cat(category),
       cl::value_desc("repetitions"),
-      cl::desc("Time the entry: the median over repetitions (default 10)"));
+      cl::desc("Time the entry (with --grad, its gradient too): the median over "
+               "repetitions (default 10)"));
   cl::opt<bool> json("json", cl::cat(category),
                      cl::desc("Print one JSON object"));
   cl::opt<bool> explain(
@@ -115,6 +132,7 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   options.explain = explain;
   options.json = json;
   options.printLLVM = printLLVM;
+  options.grad = grad;
   options.threads = threads;
   options.optLevel = optLevel;
   options.rowTile = rowTile;
@@ -153,6 +171,19 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
     return std::move(error);
   if (Error error = takeApart("fill", fills, options.fills))
     return std::move(error);
+  if (Error error = takeApart("grad-input", gradInputs, options.gradInputs))
+    return std::move(error);
+  if (Error error = takeApart("grad-fill", gradFills, options.gradFills))
+    return std::move(error);
+  if (Error error = takeApart("grad-output", gradOutputs, options.gradOutputs))
+    return std::move(error);
+  for (auto [name, entries] :
+       {std::pair<StringRef, ArrayRef<std::pair<unsigned, std::string>>>{
+            "grad-input", options.gradInputs},
+        {"grad-fill", options.gradFills},
+        {"grad-output", options.gradOutputs}})
+    if (!entries.empty() && !grad)
+      return createStringError("--" + name + " needs --grad");
   return options;
 }
 

@@ -16,12 +16,12 @@ struct Options {
   std::string file, entry, target, loopOrder;
   /// By position: the text after "N=".
   llvm::SmallVector<std::pair<unsigned, std::string>> inputs, outputs, shapes,
-      fills;
+      fills, gradInputs, gradFills, gradOutputs;
   uint64_t seed = 0;
   double inputScale = 1;
   int64_t stridePad = 0;
   bool guard = false, check = false, explain = false, json = false,
-       printLLVM = false;
+       printLLVM = false, grad = false;
   /// Repetitions to time, 0 for none.
   unsigned repetitions = 0;
   unsigned threads = 0, optLevel = 2;

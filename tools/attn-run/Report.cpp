@@ -6,10 +6,16 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <algorithm>
+#include <chrono>
 #include <sys/resource.h>
 
 using namespace llvm;
 using namespace attn;
+
+double attn::now() {
+  using Clock = std::chrono::steady_clock;
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
 
 uint64_t attn::getPeakRss() {
   rusage usage;
@@ -17,7 +23,7 @@ uint64_t attn::getPeakRss() {
   return uint64_t(usage.ru_maxrss) * 1024;
 }
 
-double Report::median() const {
+double FunctionReport::median() const {
   if (runs.empty())
     return firstRun;
   std::vector<double> sorted = runs;
@@ -39,9 +45,9 @@ static std::string seconds(double value) {
   return text;
 }
 
-static void printAgreement(raw_ostream &os, unsigned index,
+static void printAgreement(raw_ostream &os, StringRef what, unsigned index,
                            const Agreement &agreement) {
-  os << "check: result " << index << ": "
+  os << "check: " << what << " " << index << ": "
      << (agreement.passed ? "ok" : "FAILED");
   os << format(
       ", max error %.3g (allowed %.3g), mean error %.3g (allowed %.3g)\n",
@@ -49,46 +55,124 @@ static void printAgreement(raw_ostream &os, unsigned index,
       agreement.meanAllowed);
 }
 
+/// The line of --bench; `what` stands before the colon.
+static void printRate(raw_ostream &os, StringRef what,
+                      const FunctionReport &function) {
+  double median = function.median();
+  os << what << ": " << seconds(median) << " (median of "
+     << function.runs.size() << ")";
+  if (function.flops > 0)
+    os << format(", %.1f GFLOP/s", function.flops / median * 1e-9);
+  os << format(", %.1f GB/s\n",
+               double(function.inputBytes + function.outputBytes) / median *
+                   1e-9);
+}
+
+static void printTiles(raw_ostream &os, StringRef what,
+                       const FunctionReport &function) {
+  if (!function.tiles)
+    return;
+  const TileCounts &tiles = *function.tiles;
+  os << what << ": " << tiles.masked + tiles.full;
+  if (function.allTiles)
+    os << " of " << function.allTiles;
+  os << " visited, " << tiles.masked << " with mask arithmetic, " << tiles.full
+     << " without\n";
+}
+
+void Report::printMemory() const {
+  outs() << format("memory: inputs %.1f MB, outputs %.1f MB",
+                   double(forward.inputBytes) * 1e-6,
+                   double(forward.outputBytes) * 1e-6);
+  // The gradient's inputs hold the forward's inputs, and its results if saved.
+  if (gradient)
+    outs() << format(", gradient's inputs %.1f MB, gradients %.1f MB",
+                     double(gradient->inputBytes) * 1e-6,
+                     double(gradient->outputBytes) * 1e-6);
+  outs() << format(", peak %.1f MB above the baseline\n",
+                   double(peakRss - baselineRss) * 1e-6);
+}
+
 void Report::printText(const Options &options) const {
   raw_ostream &os = outs();
-  os << "ran '" << entry << "' on cpu (" << cpu << ", " << threads
-     << (threads == 1 ? " thread" : " threads") << "): " << seconds(median())
-     << "\n";
+  os << "ran '" << forward.name << "' on cpu (" << cpu << ", " << threads
+     << (threads == 1 ? " thread" : " threads")
+     << "): " << seconds(forward.median()) << "\n";
+  if (gradient)
+    os << "ran '" << gradient->name << "': " << seconds(gradient->median())
+       << "\n";
   if (options.repetitions) {
     os << format("compile: %.2f s", compile());
     os << " (parse " << seconds(parse) << ", passes " << seconds(passes)
        << ", translate " << seconds(codegen.translate) << ", optimize "
        << seconds(codegen.optimize) << ", codegen " << seconds(codegen.codegen)
        << ")\n";
-    os << "run: " << seconds(median()) << " (median of " << runs.size() << ")";
-    if (flops > 0)
-      os << format(", %.1f GFLOP/s", flops / median() * 1e-9);
-    os << format(", %.1f GB/s\n",
-                 double(inputBytes + outputBytes) / median() * 1e-9);
+    printRate(os, "run", forward);
+    if (gradient)
+      printRate(os, "gradient run", *gradient);
   }
   if (options.explain) {
-    if (tiles) {
-      os << "tiles: " << tiles->masked + tiles->full;
-      if (allTiles)
-        os << " of " << allTiles;
-      os << " visited, " << tiles->masked << " with mask arithmetic, "
-         << tiles->full << " without\n";
-    }
-    os << format("memory: inputs %.1f MB, outputs %.1f MB, peak %.1f MB above "
-                 "the baseline\n",
-                 double(inputBytes) * 1e-6, double(outputBytes) * 1e-6,
-                 double(peakRss - baselineRss) * 1e-6);
+    printTiles(os, "tiles", forward);
+    if (gradient)
+      printTiles(os, "gradient tiles", *gradient);
+    printMemory();
     for (const std::string &remark : remarks)
       os << remark << "\n";
   }
-  for (auto [index, agreement] : enumerate(checks))
-    printAgreement(os, index, agreement);
+  for (auto [index, agreement] : enumerate(forward.checks))
+    printAgreement(os, "result", index, agreement);
+  if (gradient)
+    for (auto [index, agreement] : enumerate(gradient->checks))
+      printAgreement(os, "gradient", index, agreement);
+}
+
+static void printAgreements(json::OStream &json,
+                            ArrayRef<Agreement> agreements) {
+  json.attributeArray("check", [&] {
+    for (const Agreement &agreement : agreements)
+      json.object([&] {
+        json.attribute("passed", agreement.passed);
+        json.attribute("reason", agreement.reason);
+        json.attribute("max_error", agreement.maxError);
+        json.attribute("max_allowed", agreement.maxAllowed);
+        json.attribute("baseline_max_error", agreement.baselineMaxError);
+        json.attribute("mean_error", agreement.meanError);
+        json.attribute("mean_allowed", agreement.meanAllowed);
+        json.attribute("baseline_mean_error", agreement.baselineMeanError);
+      });
+  });
+}
+
+/// The attributes of one function's runs.
+static void printFunction(json::OStream &json, const FunctionReport &function) {
+  double median = function.median();
+  json.attribute("first_s", function.firstRun);
+  json.attribute("repetitions", int64_t(function.runs.size()));
+  json.attribute("median_s", median);
+  if (!function.runs.empty())
+    json.attribute("min_s", *std::min_element(function.runs.begin(),
+                                              function.runs.end()));
+  json.attribute("flops", function.flops);
+  json.attribute("gflops_per_s", function.flops / median * 1e-9);
+  json.attribute("gbytes_per_s",
+                 double(function.inputBytes + function.outputBytes) / median *
+                     1e-9);
+  json.attribute("input_bytes", int64_t(function.inputBytes));
+  json.attribute("output_bytes", int64_t(function.outputBytes));
+  if (function.tiles)
+    json.attributeObject("tiles", [&] {
+      json.attribute("masked", function.tiles->masked);
+      json.attribute("full", function.tiles->full);
+      json.attribute("all", function.allTiles);
+    });
+  if (!function.checks.empty())
+    printAgreements(json, function.checks);
 }
 
 void Report::printJson() const {
   json::OStream json(outs(), 2);
   json.object([&] {
-    json.attribute("entry", entry);
+    json.attribute("entry", forward.name);
     json.attribute("target", "cpu");
     json.attribute("cpu", cpu);
     json.attribute("threads", int64_t(threads));
@@ -100,39 +184,14 @@ void Report::printJson() const {
       json.attribute("optimize_s", codegen.optimize);
       json.attribute("codegen_s", codegen.codegen);
     });
-    json.attribute("first_s", firstRun);
-    json.attribute("repetitions", int64_t(runs.size()));
-    json.attribute("median_s", median());
-    if (!runs.empty())
-      json.attribute("min_s", *std::min_element(runs.begin(), runs.end()));
-    json.attribute("flops", flops);
-    json.attribute("gflops_per_s", flops / median() * 1e-9);
-    json.attribute("gbytes_per_s",
-                   double(inputBytes + outputBytes) / median() * 1e-9);
-    json.attribute("input_bytes", int64_t(inputBytes));
-    json.attribute("output_bytes", int64_t(outputBytes));
+    printFunction(json, forward);
+    if (gradient)
+      json.attributeObject("gradient", [&] {
+        json.attribute("entry", gradient->name);
+        printFunction(json, *gradient);
+      });
     json.attribute("baseline_rss_bytes", int64_t(baselineRss));
     json.attribute("peak_rss_bytes", int64_t(peakRss));
-    if (tiles)
-      json.attributeObject("tiles", [&] {
-        json.attribute("masked", tiles->masked);
-        json.attribute("full", tiles->full);
-        json.attribute("all", allTiles);
-      });
-    if (!checks.empty())
-      json.attributeArray("check", [&] {
-        for (const Agreement &agreement : checks)
-          json.object([&] {
-            json.attribute("passed", agreement.passed);
-            json.attribute("reason", agreement.reason);
-            json.attribute("max_error", agreement.maxError);
-            json.attribute("max_allowed", agreement.maxAllowed);
-            json.attribute("baseline_max_error", agreement.baselineMaxError);
-            json.attribute("mean_error", agreement.meanError);
-            json.attribute("mean_allowed", agreement.meanAllowed);
-            json.attribute("baseline_mean_error", agreement.baselineMeanError);
-          });
-      });
     json.attributeArray("remarks", [&] {
       for (const std::string &remark : remarks)
         json.value(remark);

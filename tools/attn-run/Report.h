@@ -11,37 +11,50 @@
 
 namespace attn {
 
-struct Report {
-  std::string entry, cpu;
-  unsigned threads = 1;
+/// Seconds on a clock that only goes forward.
+double now();
+
+/// The runs of one function.
+struct FunctionReport {
+  std::string name;
   /// Seconds.
-  double parse = 0, passes = 0;
-  CpuCompileTimes codegen;
   double firstRun = 0;
   std::vector<double> runs;
   /// Of all attention ops, every pair of query and key counted; 0 if there is
   /// none.
   double flops = 0;
   uint64_t inputBytes = 0, outputBytes = 0;
-  /// High-water marks of the process, before the inputs were made and after
-  /// the first run.
-  uint64_t baselineRss = 0, peakRss = 0;
   std::optional<TileCounts> tiles;
   /// What no mask would leave out, of attention ops; 0 where not known.
   int64_t allTiles = 0;
   /// One per result, where they were checked.
   std::vector<Agreement> checks;
+
+  double median() const;
+};
+
+struct Report {
+  std::string cpu;
+  unsigned threads = 1;
+  /// Seconds.
+  double parse = 0, passes = 0;
+  CpuCompileTimes codegen;
+  FunctionReport forward;
+  std::optional<FunctionReport> gradient;
+  /// High-water marks of the process, before the inputs were made and after
+  /// the first run of the last function.
+  uint64_t baselineRss = 0, peakRss = 0;
   std::vector<std::string> remarks;
 
   double compile() const {
     return parse + passes + codegen.translate + codegen.optimize +
            codegen.codegen;
   }
-  double median() const;
   void print(const Options &options) const;
 
 private:
   void printText(const Options &options) const;
+  void printMemory() const;
   void printJson() const;
 };
 

@@ -2,67 +2,23 @@
 // attn-run: compiles a function of attention ops for this machine, runs it on
 // files or random numbers, and compares or times it.
 
-#include "Call.h"
-#include "Report.h"
-#include "attn/Dialect/Attn/IR/Attn.h"
+#include "Check.h"
+#include "Compile.h"
+#include "GradientInputs.h"
+#include "Work.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
 #include "attn/Runtime/ThreadPool.h"
-#include "attn/Transforms/Host/Passes.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
-#include "mlir/Transforms/Passes.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/MathExtras.h"
-#include "llvm/Support/SourceMgr.h"
-#include <chrono>
+#include "llvm/Support/MemoryBuffer.h"
 
 using namespace llvm;
 using namespace attn;
 using mlir::func::FuncOp;
 
-static double now() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
 namespace {
-/// Prints the first error of the compiler and keeps its remarks.
-class Diagnostics : public mlir::SourceMgrDiagnosticHandler {
-public:
-  Diagnostics(SourceMgr &sources, mlir::MLIRContext *context)
-      : SourceMgrDiagnosticHandler(sources, context) {
-    setHandler([this](mlir::Diagnostic &diagnostic) {
-      if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Remark) {
-        std::string text;
-        raw_string_ostream stream(text);
-        stream << "remark: " << diagnostic.str();
-        for (mlir::Diagnostic &note : diagnostic.getNotes())
-          stream << "\n  " << note.str();
-        if (seen.insert(text).second)
-          remarks.push_back(text);
-        return;
-      }
-      bool isError =
-          diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error;
-      if (!isError || !failed)
-        emitDiagnostic(diagnostic);
-      failed |= isError;
-    });
-  }
-
-  std::vector<std::string> remarks;
-  bool failed = false;
-
-private:
-  llvm::StringSet<> seen;
-};
-
 /// One run of the tool; each step needs those before it.
 class Session {
 public:
@@ -78,28 +34,28 @@ private:
   Error parse();
   Error findEntry();
   Error compile();
-  Error checkReads();
-  Error check(Call &call);
   Error execute();
+  Expected<Call> callFunction(FuncOp function, ArrayRef<Operand> operands,
+                              FunctionReport &functionReport);
+  Error callGradient(const Call &call);
+  Error compareWithReference(const Call &call, const GradientCall *gradientCall);
 
   const Options &options;
   mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
   SourceMgr sources;
   Diagnostics diagnostics;
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  FuncOp entry;
+  /// The gradient is null without --grad.
+  FuncOp entry, gradient;
+  /// The gradient takes the entry's results.
+  bool savesResults = false;
   std::unique_ptr<CpuExecutable> executable;
-  SmallVector<ValueType> resultTypes;
   std::optional<ShapeRules> rules;
   std::optional<Arguments> arguments;
+  std::optional<GradientInputs> gradientInputs;
   Report report;
 };
 } // namespace
-
-/// An error whose text the compiler's diagnostics have printed already.
-static Error alreadyReported() {
-  return createStringError("compilation failed");
-}
 
 Error Session::checkTarget() {
   StringRef target = options.target;
@@ -126,7 +82,8 @@ Error Session::parse() {
   sources.AddNewSourceBuffer(std::move(*buffer), SMLoc());
   module = mlir::parseSourceFile<mlir::ModuleOp>(sources, &context);
   report.parse = now() - start;
-  return module ? Error::success() : alreadyReported();
+  return module ? Error::success()
+                : diagnostics.failure("cannot parse '" + options.file + "'");
 }
 
 Error Session::findEntry() {
@@ -146,165 +103,119 @@ Error Session::findEntry() {
   if (!entry)
     return createStringError("no function '" + name + "' to run: '" +
                              options.file + "' " + has);
-  auto results = getValueTypes(entry.getResultTypes(), "result");
-  if (!results)
-    return results.takeError();
-  resultTypes = std::move(*results);
-  report.entry = entry.getName().str();
-  return Error::success();
-}
-
-/// Tiles of all pairs of query and key, masked or not.
-static int64_t countAllTiles(FuncOp function, ShapeRules &rules,
-                             const PipelineOptions &pipeline) {
-  int64_t tiles = 0;
-  function.walk([&](ForwardOp op) {
-    std::optional<int64_t> batch = rules.getSize(op.getQuery(), 0),
-                           heads = rules.getSize(op.getQuery(), 1),
-                           rows = rules.getSize(op.getQuery(), 2),
-                           keys = rules.getSize(op.getKey(), 2);
-    if (batch && heads && rows && keys)
-      tiles += *batch * *heads * divideCeil(*rows, pipeline.rowTile) *
-               divideCeil(*keys, pipeline.streamTile);
-  });
-  return tiles;
+  return getValueTypes(entry.getResultTypes(), "result").takeError();
 }
 
 Error Session::compile() {
-  double start = now();
-  mlir::OwningOpRef<mlir::ModuleOp> copy = module->clone();
-  // Only what the entry needs is compiled.
-  for (auto function : copy->getOps<FuncOp>())
-    function.setVisibility(function.getName() == entry.getName()
-                               ? mlir::SymbolTable::Visibility::Public
-                               : mlir::SymbolTable::Visibility::Private);
-  mlir::PassManager manager(&context);
-  if (failed(mlir::applyPassManagerCLOptions(manager)))
-    return createStringError(
-        "the options for the pass manager do not fit together");
-  mlir::applyDefaultTimingPassManagerCLOptions(manager);
-  manager.addPass(mlir::createSymbolDCEPass());
-  manager.addPass(attn::createAttnEmitShapeFunction());
-  attn::PipelineOptions pipeline;
-  // Counting costs time, so not where only times are asked for.
-  pipeline.countTiles =
-      options.explain || (options.json && options.repetitions == 0);
-  pipeline.explain = options.explain;
-  if (!options.loopOrder.empty())
-    pipeline.order = options.loopOrder;
-  if (options.rowTile)
-    pipeline.rowTile = options.rowTile;
-  if (options.streamTile)
-    pipeline.streamTile = options.streamTile;
-  if (options.parts)
-    pipeline.parts = options.parts;
-  attn::buildCpuPipeline(manager, pipeline);
-  report.allTiles = countAllTiles(entry, *rules, pipeline);
-  if (failed(manager.run(*copy))) {
-    if (diagnostics.failed)
-      return alreadyReported();
-    return createStringError("lowering '" + entry.getName() + "' failed");
+  SmallVector<FuncOp> entries = {entry};
+  PipelineOptions pipeline;
+  setPipelineOptions(pipeline, options);
+  report.forward.name = entry.getName().str();
+  report.forward.allTiles =
+      countAllTiles(entry, *rules, pipeline.rowTile, pipeline.streamTile);
+  report.forward.flops = countForwardFlops(entry, *rules);
+  if (gradient) {
+    entries.push_back(gradient);
+    report.gradient.emplace();
+    report.gradient->name = gradient.getName().str();
+    report.gradient->flops = countGradientFlops(entry, *rules);
   }
-  report.passes = now() - start;
-  CpuCompileOptions compileOptions;
-  compileOptions.optLevel = options.optLevel;
-  compileOptions.printLLVM = options.printLLVM;
-  auto compiled = CpuExecutable::compile(*copy, compileOptions);
+  auto compiled =
+      compileFunctions(*module, entries, options, diagnostics, report);
   if (!compiled)
     return compiled.takeError();
   executable = std::move(*compiled);
-  report.codegen = executable->getTimes();
-  report.cpu = executable->getCpuName().str();
   return Error::success();
 }
 
-/// 2 (D + Dv) operations for each pair of query and key.
-static double countFlops(FuncOp function, ShapeRules &rules) {
-  double flops = 0;
-  function.walk([&](ForwardOp op) {
-    std::optional<int64_t> batch = rules.getSize(op.getQuery(), 0),
-                           heads = rules.getSize(op.getQuery(), 1),
-                           rows = rules.getSize(op.getQuery(), 2),
-                           keys = rules.getSize(op.getKey(), 2);
-    if (batch && heads && rows && keys)
-      flops += 2.0 * double(*batch) * double(*heads) * double(*rows) *
-               double(*keys) *
-               double(op.getQuery().getType().getDimSize(3) +
-                      op.getValue().getType().getDimSize(3));
-  });
-  return flops;
-}
-
-/// Compares all results with the reference.
-Error Session::check(Call &call) {
-  SmallVector<RefTensorPtr> inputs;
-  for (const HostTensor &value : arguments->getValues())
-    inputs.push_back(std::make_shared<RefTensor>(RefTensor::from(value)));
-  auto exact = evaluate(entry, inputs, Precision::Exact);
-  if (!exact)
-    return exact.takeError();
-  auto baseline = evaluate(entry, inputs, Precision::SameType);
-  if (!baseline)
-    return baseline.takeError();
-  for (unsigned index = 0; index < resultTypes.size(); ++index)
-    report.checks.push_back(compare(RefTensor::from(call.getResult(index)),
-                                    *(*exact)[index], *(*baseline)[index]));
-  return Error::success();
-}
-
-/// Captures are small next to queries and keys, except for biases of every
-/// pair; those are read at plain indices and need not be looked at.
-Error Session::checkReads() {
-  SmallVector<RefTensorPtr> inputs;
-  for (const HostTensor &value : arguments->getValues()) {
-    auto shape = std::make_shared<RefTensor>();
-    shape->kind = value.getKind();
-    shape->shape.assign(value.getShape().begin(), value.getShape().end());
-    if (attn::isFloat(value.getKind()))
-      inputs.push_back(shape);
-    else
-      inputs.push_back(std::make_shared<RefTensor>(RefTensor::from(value)));
+/// Runs a function once, then as often as its time is to be taken.
+Expected<Call> Session::callFunction(FuncOp function,
+                                     ArrayRef<Operand> operands,
+                                     FunctionReport &functionReport) {
+  auto call = Call::prepare(*executable, function, operands, options.guard);
+  if (!call)
+    return call.takeError();
+  for (const Operand &operand : operands)
+    functionReport.inputBytes += operand.value->getBytes();
+  functionReport.outputBytes = call->getResultBytes();
+  resetTileCounts();
+  double start = now();
+  call->run();
+  functionReport.firstRun = now() - start;
+  if (TileCounts tiles = getTileCounts(); tiles.masked + tiles.full > 0)
+    functionReport.tiles = tiles;
+  call->storeScalars();
+  report.peakRss = getPeakRss();
+  for (unsigned repetition = 0; repetition < options.repetitions;
+       ++repetition) {
+    start = now();
+    call->run();
+    functionReport.runs.push_back(now() - start);
   }
-  return checkCaptureReads(entry, inputs);
+  return call;
+}
+
+static Error writeResults(ArrayRef<std::pair<unsigned, std::string>> outputs,
+                          const Call &call) {
+  for (const auto &[position, path] : outputs)
+    if (Error error = writeNpy(path, call.getResult(position)))
+      return error;
+  return Error::success();
+}
+
+Error Session::compareWithReference(const Call &call,
+                                    const GradientCall *gradientCall) {
+  if (!options.check)
+    return Error::success();
+  std::vector<Agreement> ofGradients;
+  Error error =
+      checkResults(entry, arguments->getOperands(), call, gradientCall,
+                   report.forward.checks, ofGradients);
+  if (report.gradient)
+    report.gradient->checks = std::move(ofGradients);
+  return error;
+}
+
+Error Session::callGradient(const Call &call) {
+  if (Error error = gradientInputs->create(call, savesResults, options))
+    return error;
+  SmallVector<Operand> operands = arguments->getOperands();
+  append_range(operands, gradientInputs->getOperands());
+  if (Error error = checkReads(gradient, operands))
+    return error;
+  auto gradientCall = callFunction(gradient, operands, *report.gradient);
+  if (!gradientCall)
+    return gradientCall.takeError();
+  if (Error error = writeResults(options.gradOutputs, *gradientCall))
+    return error;
+  GradientCall checked{gradient, *gradientCall, gradientInputs->getIncoming(),
+                       gradientInputs->getPositions(), savesResults};
+  return compareWithReference(call, &checked);
 }
 
 Error Session::execute() {
   report.baselineRss = getPeakRss();
   if (Error error = arguments->create(options))
     return error;
-  for (const HostTensor &value : arguments->getValues())
-    report.inputBytes += value.getBytes();
-  if (Error error = checkReads())
+  SmallVector<Operand> operands = arguments->getOperands();
+  if (Error error = checkReads(entry, operands))
     return error;
-  SmallVector<unsigned> ranks;
-  for (mlir::Type type : entry.getResultTypes()) {
-    auto tensor = dyn_cast<mlir::RankedTensorType>(type);
-    ranks.push_back(tensor ? tensor.getRank() : 0);
-  }
-  auto call = Call::prepare(*executable, entry.getName(), *arguments,
-                            resultTypes, ranks, options.guard);
+  auto call = callFunction(entry, operands, report.forward);
   if (!call)
     return call.takeError();
-  report.outputBytes = call->getResultBytes();
-  resetTileCounts();
-  double start = now();
-  call->run();
-  report.firstRun = now() - start;
-  if (TileCounts tiles = getTileCounts(); tiles.masked + tiles.full > 0)
-    report.tiles = tiles;
-  call->storeScalars();
-  report.peakRss = getPeakRss();
-  for (const auto &[position, path] : options.outputs)
-    if (Error error = writeNpy(path, call->getResult(position)))
-      return error;
-  for (unsigned repetition = 0; repetition < options.repetitions;
-       ++repetition) {
-    start = now();
-    call->run();
-    report.runs.push_back(now() - start);
-  }
-  report.flops = countFlops(entry, *rules);
-  return options.check ? check(*call) : Error::success();
+  if (Error error = writeResults(options.outputs, *call))
+    return error;
+  return gradient ? callGradient(*call) : compareWithReference(*call, nullptr);
+}
+
+/// The first disagreement with the reference.
+static Error firstFailure(const FunctionReport &report, StringRef what) {
+  for (auto [index, agreement] : enumerate(report.checks))
+    if (!agreement.passed)
+      return createStringError(
+          what + " " + Twine(index) +
+          " differs from the reference: " + agreement.reason);
+  return Error::success();
 }
 
 Error Session::run() {
@@ -319,6 +230,18 @@ Error Session::run() {
   if (!planned)
     return planned.takeError();
   arguments = std::move(*planned);
+  if (options.grad) {
+    double start = now();
+    auto added = differentiate(entry, diagnostics, savesResults);
+    if (!added)
+      return added.takeError();
+    gradient = *added;
+    report.passes = now() - start;
+    auto inputs = GradientInputs::plan(entry, gradient, options);
+    if (!inputs)
+      return inputs.takeError();
+    gradientInputs = std::move(*inputs);
+  }
   ThreadPool::shared().setNumThreads(options.threads);
   report.threads = ThreadPool::shared().getNumThreads();
   if (Error error = compile())
@@ -327,12 +250,10 @@ Error Session::run() {
     return error;
   report.remarks = diagnostics.remarks;
   report.print(options);
-  for (auto [index, agreement] : enumerate(report.checks))
-    if (!agreement.passed)
-      return createStringError(
-          "result " + Twine(index) +
-          " differs from the reference: " + agreement.reason);
-  return Error::success();
+  if (Error error = firstFailure(report.forward, "result"))
+    return error;
+  return gradient ? firstFailure(*report.gradient, "gradient")
+                  : Error::success();
 }
 
 int main(int argc, char **argv) {

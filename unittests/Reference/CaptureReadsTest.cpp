@@ -83,3 +83,41 @@ TEST(CaptureReads, Negative) {
             "reads outside of its capture of 1000: index -1 in dimension 0 (at "
             "indices 0, 1)");
 }
+
+// What a gradient region adds to must be in bounds as well.
+TEST(CaptureReads, Accumulations) {
+  ParsedFunction function(R"(
+    func.func @f(%dy: tensor<4x5xf32>, %x: tensor<4x5xf32>, %y: tensor<4x5xf32>, %t: tensor<?xf32>)
+        -> tensor<?xf32> {
+      %dx, %dt = attn.softmax_backward %dy, %x, %y captures(%t : tensor<?xf32>) score {
+      ^bb0(%s: f32, %i: index, %j: index, %table: tensor<?xf32>):
+        %e = tensor.extract %table[%i] : tensor<?xf32>
+        %r = arith.mulf %s, %e : f32
+        attn.yield %r : f32
+      } gradient {
+      ^bb0(%s: f32, %i: index, %j: index, %table: tensor<?xf32>, %d: f32):
+        attn.accumulate %d into %table[%j] : f32 into tensor<?xf32>
+        attn.yield %d : f32
+      } : tensor<4x5xf32> -> captures(tensor<?xf32>)
+      return %dt : tensor<?xf32>
+    })");
+  auto x = std::make_shared<RefTensor>(ElementKind::F32,
+                                       llvm::ArrayRef<int64_t>{4, 5});
+  auto table = [](int64_t length) {
+    return std::make_shared<RefTensor>(ElementKind::F32,
+                                       llvm::ArrayRef<int64_t>{length});
+  };
+  EXPECT_FALSE(bool(checkCaptureReads(*function, {x, x, x, table(5)})));
+  std::string message =
+      llvm::toString(checkCaptureReads(*function, {x, x, x, table(4)}));
+  EXPECT_NE(message.find("'attn.accumulate' adds outside of its capture of 4: "
+                         "index 4 in dimension 0 (at indices 0, 4)"),
+            std::string::npos)
+      << message;
+  auto results =
+      evaluate(*function, {x, x, x, table(4)}, Precision::SameType);
+  ASSERT_FALSE(bool(results));
+  EXPECT_NE(llvm::toString(results.takeError())
+                .find("'attn.accumulate' adds outside of a tensor of 4"),
+            std::string::npos);
+}

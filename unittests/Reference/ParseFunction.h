@@ -34,6 +34,10 @@ public:
     return *module->getOps<mlir::func::FuncOp>().begin();
   }
 
+  mlir::func::FuncOp operator[](llvm::StringRef name) {
+    return module->lookupSymbol<mlir::func::FuncOp>(name);
+  }
+
 private:
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;

@@ -173,18 +173,34 @@ TEST(Reference, Linalg) {
   EXPECT_EQ(results[0]->floats, std::vector<double>({-12, -35}));
 }
 
+// What gradient functions use besides: single elements.
+TEST(Reference, Elements) {
+  ParsedFunction function(R"(
+    func.func @f(%a: tensor<3xf32>, %i: index) -> (tensor<3xf32>, tensor<f32>) {
+      %x = tensor.extract %a[%i] : tensor<3xf32>
+      %y = arith.addf %x, %x : f32
+      %r = tensor.insert %y into %a[%i] : tensor<3xf32>
+      %s = tensor.from_elements %y : tensor<f32>
+      return %r, %s : tensor<3xf32>, tensor<f32>
+    })");
+  auto results = run(function, {floats({3}, {1, 2, 3}), integers({}, {1})});
+  EXPECT_EQ(results[0]->floats, std::vector<double>({1, 4, 3}));
+  EXPECT_EQ(results[1]->floats, std::vector<double>({4}));
+  EXPECT_FALSE(bool(llvm::expectedToOptional(
+      evaluate(*function, {floats({3}, {1, 2, 3}), integers({}, {3})},
+               Precision::Exact))));
+}
+
 TEST(Reference, Refuses) {
   ParsedFunction function(R"(
     func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
-      %c0 = arith.constant 0 : index
-      %x = arith.constant 0.0 : f32
-      %r = tensor.insert %x into %a[%c0] : tensor<4xf32>
+      %r = tensor.extract_slice %a[0] [4] [1] : tensor<4xf32> to tensor<4xf32>
       return %r : tensor<4xf32>
     })");
   auto results =
       evaluate(*function, {floats({4}, {0, 0, 0, 0})}, Precision::Exact);
   ASSERT_FALSE(bool(results));
   EXPECT_NE(
-      toString(results.takeError()).find("'tensor.insert' is not interpreted"),
+      toString(results.takeError()).find("'tensor.extract_slice' is not interpreted"),
       std::string::npos);
 }

@@ -45,6 +45,8 @@ private:
   void join(mlir::Value a, unsigned aDim, mlir::Value b, unsigned bDim);
   void joinShapes(mlir::Value a, mlir::Value b);
   void addRules(mlir::Operation *op);
+  template <typename OpTy> void addAttention(OpTy op);
+  template <typename OpTy> void addCaptureGradients(OpTy op);
   void addStructured(mlir::Operation *op);
   llvm::Error addFact(mlir::Value tensor, unsigned dim, int64_t size);
   llvm::Error checkHeads();

@@ -73,6 +73,26 @@ def inputs_of(case):
     return shape, parts, captures, data, scale, sink
 
 
+def gradient_names(case, captures, order):
+    """What the results of the gradient function are the gradients of; see
+    Backward.results."""
+    names = ["q", "k", "v"] + [key for key in order if captures[key[0]][key[1]].dtype.kind == "f"]
+    if has_sink(case.variant):
+        names.append("sink")
+    if case.scale == "operand":
+        names.append("scale")
+    return names
+
+
+def incoming_of(case, shape, lives):
+    """dO and dLSE; dO is infinite in rows without keys."""
+    rng = np.random.default_rng(zlib.crc32((case.name + "/incoming").encode()))
+    do = round_to(shape.dtype, rng.standard_normal((shape.b, shape.hq, shape.sq, shape.dv)))
+    dlse = rng.standard_normal((shape.b, shape.hq, shape.sq)).astype(ACCUMULATOR[shape.dtype])
+    do[~lives] = np.inf
+    return do, dlse if case.lse else None
+
+
 def _region(kind, parts, accumulator, element, arguments):
     """The text of the score or mask region, or nothing."""
     chosen = [(number, part) for number, part in enumerate(parts) if part.kind == kind]
@@ -129,9 +149,10 @@ def module_of(case, captures):
             sizes = ["?"] * value.ndim
             if part.name == "t5":
                 sizes[1] = 32
-            argument = f"%p{number}_{name}: {_tensor(sizes, kind)}"
+            type_ = kind if name in part.scalars else _tensor(sizes, kind)
+            argument = f"%p{number}_{name}: {type_}"
             arguments.append(f"%f{argument[1:]}")
-            operands.append((f"%fp{number}_{name}", _tensor(sizes, kind)))
+            operands.append((f"%fp{number}_{name}", type_))
             region.append(argument)
             order.append((number, name))
     lengths = sorted({length for part in parts for length in part.lengths})

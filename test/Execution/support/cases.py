@@ -2,7 +2,7 @@
 """What is run: cases, in groups. Every group is one lit test and covers one
 axis fully while the others rotate; `everything` is the full cross product."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 
 from .variants import MORE_VARIANTS, VARIANTS
@@ -37,6 +37,7 @@ class Case:
     replay: bool = False  # again with 1 and 7 threads: the same bits
     order: str = "auto"  # the order of the loops
     parts: int = 4  # parts of the keys, for the order "split"
+    grad: bool = False  # the gradients too
 
     @property
     def name(self):
@@ -46,7 +47,8 @@ class Case:
                 (self.data, self.data != "normal"), (f"pad{self.pad}", self.pad),
                 (f"threads{self.threads}", self.threads != 2), ("static", self.static),
                 (f"scale-{self.scale}", self.scale != "default"), ("no-lse", not self.lse), ("replay", self.replay),
-                (self.order, self.order != "auto"), (f"parts{self.parts}", self.parts != 4)) if on)
+                (self.order, self.order != "auto"), (f"parts{self.parts}", self.parts != 4),
+                ("grad", self.grad)) if on)
         return (f"{self.variant}/{self.dtype}/b{self.b}h{self.hq}x{self.hkv}/"
                 f"{self.sq}x{self.sk}/d{self.d}x{dv}{extra}")
 
@@ -179,10 +181,24 @@ def orders():
         yield Case("causal", "f32", sq=300, sk=300, d=64, order="split", parts=parts)
 
 
+def with_gradients(cases, largest=2**20):
+    """The same cases with their gradients, but for the largest."""
+    def group():
+        for case in cases():
+            if case.sq * case.sk <= largest:
+                yield replace(case, grad=True)
+    return group
+
+
 GROUPS = {
     "shapes": shapes, "head-dims": head_dims, "types": types, "heads": heads,
     "variants": variants, "more-variants": more_variants, "masked-rows": masked_rows,
     "tails": tails, "edges": edges, "orders": orders,
+    "gradient-shapes": with_gradients(shapes, 2**22), "gradient-head-dims": with_gradients(head_dims),
+    "gradient-types": with_gradients(types), "gradient-heads": with_gradients(heads),
+    "gradient-variants": with_gradients(variants), "gradient-more-variants": with_gradients(more_variants),
+    "gradient-masked-rows": with_gradients(masked_rows), "gradient-tails": with_gradients(tails),
+    "gradient-edges": with_gradients(edges),
 }
 
 

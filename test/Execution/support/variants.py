@@ -35,6 +35,12 @@ class Part:
     narrow: Tuple[str, ...] = ()
     # Lengths the region reads as index captures: "sq" and "sk".
     lengths: Tuple[str, ...] = ()
+    # Captures that are scalars of the score type, not tensors.
+    scalars: Tuple[str, ...] = ()
+    # (x, dt, b, h, i, j, captures, shape, out): the gradient of the scores x
+    # that a score part got, from that of those it gave; adds the gradients of
+    # its float captures to out[name].
+    derive: Callable = None
 
 
 def _bounds(shape, rng):
@@ -74,6 +80,52 @@ def t5_bucket(i, j):
 WINDOW = 48
 CAP = 2.0
 
+
+def _derive_alibi(x, dt, b, h, i, j, c, n, out):
+    out["slope"][h] -= (dt * np.abs(i - j).astype(dt.dtype)).sum()
+    return dt
+
+
+def _derive_t5(x, dt, b, h, i, j, c, n, out):
+    bucket = t5_bucket(i, j)
+    for number in range(32):
+        out["table"][h, number] += dt[bucket == number].sum()
+    return dt
+
+
+def _derive_bias(x, dt, b, h, i, j, c, n, out):
+    out["bias"][h, i[:, 0]] += dt
+    return dt
+
+
+def _derive_bias_narrow(x, dt, b, h, i, j, c, n, out):
+    out["bias"][b, i[:, 0]] += dt
+    return dt
+
+
+def _derive_key_bias(x, dt, b, h, i, j, c, n, out):
+    out["bias"][b] += dt.sum(axis=0)
+    return dt
+
+
+def _derive_softcap(x, dt, b, h, i, j, c, n, out):
+    return dt * (1 - np.tanh(x / x.dtype.type(CAP)) ** 2)
+
+
+def _derive_learned_cap(x, dt, b, h, i, j, c, n, out):
+    # y = c tanh(x / c): dy/dx = 1 - t^2, dy/dc = t - (x / c) (1 - t^2)
+    cap = c["cap"].astype(x.dtype)
+    t = np.tanh(x / cap)
+    slope = 1 - t * t
+    out["cap"] += (dt * (t - x / cap * slope)).sum()
+    return dt * slope
+
+
+def _derive_gate(x, dt, b, h, i, j, c, n, out):
+    # y = x g[h, i]
+    out["gate"][h, i[:, 0]] += (dt * x).sum(axis=1)
+    return dt * c["gate"][h, i].astype(x.dtype)
+
 PARTS: List[Part] = [
     Part(
         "alibi", "score",
@@ -87,7 +139,8 @@ PARTS: List[Part] = [
         $out = arith.subf %in, $p : {T}
         """,
         lambda s, b, h, i, j, c, n: s - c["slope"][h].astype(s.dtype) * np.abs(i - j).astype(s.dtype),
-        {"slope": lambda n, rng: 2.0 ** (-8.0 * (np.arange(n.hq) + 1) / max(n.hq, 1))}),
+        {"slope": lambda n, rng: 2.0 ** (-8.0 * (np.arange(n.hq) + 1) / max(n.hq, 1))},
+        derive=_derive_alibi),
     Part(
         "t5", "score",
         """
@@ -119,7 +172,7 @@ PARTS: List[Part] = [
         $out = arith.addf %in, $v : {T}
         """,
         lambda s, b, h, i, j, c, n: s + c["table"][h].astype(s.dtype)[t5_bucket(i, j)],
-        {"table": lambda n, rng: rng.standard_normal((n.hq, 32))}),
+        {"table": lambda n, rng: rng.standard_normal((n.hq, 32))}, derive=_derive_t5),
     Part(
         "bias", "score",
         """
@@ -127,7 +180,7 @@ PARTS: List[Part] = [
         $out = arith.addf %in, $v : {T}
         """,
         lambda s, b, h, i, j, c, n: s + c["bias"][h][i[:, 0]].astype(s.dtype),
-        {"bias": lambda n, rng: rng.standard_normal((n.hq, n.sq, n.sk))}),
+        {"bias": lambda n, rng: rng.standard_normal((n.hq, n.sq, n.sk))}, derive=_derive_bias),
     Part(
         "bias_narrow", "score",
         """
@@ -136,7 +189,8 @@ PARTS: List[Part] = [
         $out = arith.addf %in, $v : {T}
         """,
         lambda s, b, h, i, j, c, n: s + c["bias"][b][i[:, 0]].astype(s.dtype),
-        {"bias": lambda n, rng: rng.standard_normal((n.b, n.sq, n.sk))}, narrow=("bias",)),
+        {"bias": lambda n, rng: rng.standard_normal((n.b, n.sq, n.sk))}, narrow=("bias",),
+        derive=_derive_bias_narrow),
     Part(
         "key_bias", "score",
         """
@@ -144,7 +198,7 @@ PARTS: List[Part] = [
         $out = arith.addf %in, $v : {T}
         """,
         lambda s, b, h, i, j, c, n: s + c["bias"][b].astype(s.dtype)[None, :],
-        {"bias": lambda n, rng: rng.standard_normal((n.b, n.sk))}),
+        {"bias": lambda n, rng: rng.standard_normal((n.b, n.sk))}, derive=_derive_key_bias),
     Part(
         "softcap", "score",
         f"""
@@ -153,14 +207,35 @@ PARTS: List[Part] = [
         $t = math.tanh $d : {{T}}
         $out = arith.mulf $t, $cap : {{T}}
         """,
-        lambda s, b, h, i, j, c, n: np.tanh(s / s.dtype.type(CAP)) * s.dtype.type(CAP)),
+        lambda s, b, h, i, j, c, n: np.tanh(s / s.dtype.type(CAP)) * s.dtype.type(CAP),
+        derive=_derive_softcap),
+    # A cap that is learned: a scalar capture.
+    Part(
+        "learned_cap", "score",
+        """
+        $d = arith.divf %in, $cap : {T}
+        $t = math.tanh $d : {T}
+        $out = arith.mulf $t, $cap : {T}
+        """,
+        lambda s, b, h, i, j, c, n: np.tanh(s / c["cap"].astype(s.dtype)) * c["cap"].astype(s.dtype),
+        {"cap": lambda n, rng: np.asarray(1.5)}, scalars=("cap",), derive=_derive_learned_cap),
+    # A factor per row.
+    Part(
+        "gate", "score",
+        """
+        $g = tensor.extract $gate[%h, %i] : tensor<?x?x{T}>
+        $out = arith.mulf %in, $g : {T}
+        """,
+        lambda s, b, h, i, j, c, n: s * c["gate"][h, i].astype(s.dtype),
+        {"gate": lambda n, rng: rng.uniform(0.5, 1.5, (n.hq, n.sq))}, derive=_derive_gate),
     Part(
         "shift", "score",
         """
         $c = arith.constant -120.0 : {T}
         $out = arith.addf %in, $c : {T}
         """,
-        lambda s, b, h, i, j, c, n: s - s.dtype.type(120)),
+        lambda s, b, h, i, j, c, n: s - s.dtype.type(120),
+        derive=lambda x, dt, b, h, i, j, c, n, out: dt),
     Part(
         "causal", "mask",
         """
@@ -306,6 +381,7 @@ MORE_VARIANTS = [
     "bounds", "key_length", "window_br", "hole", "strided", "per_head", "bias_narrow",
     "key_bias", "causal+sink", "softcap+causal_br", "alibi+softcap+bounds", "t5+prefix",
     "causal_position", "documents+causal", "nothing", "nothing+sink", "alibi+causal",
+    "learned_cap+causal", "gate+bounds", "gate+t5",
 ]
 
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Running the passes and LLVM. See Compile.h.
+
+#include "Compile.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Pipelines/Pipelines.h"
+#include "attn/Transforms/Host/Passes.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace llvm;
+using namespace attn;
+using mlir::func::FuncOp;
+
+void attn::setPipelineOptions(PipelineOptions &pipeline,
+                              const Options &options) {
+  // Counting costs time, so not where only times are asked for.
+  pipeline.countTiles =
+      options.explain || (options.json && options.repetitions == 0);
+  pipeline.explain = options.explain;
+  if (!options.loopOrder.empty())
+    pipeline.order = options.loopOrder;
+  if (options.rowTile)
+    pipeline.rowTile = options.rowTile;
+  if (options.streamTile)
+    pipeline.streamTile = options.streamTile;
+  if (options.parts)
+    pipeline.parts = options.parts;
+}
+
+/// A pass manager that heeds MLIR's own command-line options.
+static Error configure(mlir::PassManager &manager) {
+  if (failed(mlir::applyPassManagerCLOptions(manager)))
+    return createStringError(
+        "the options for the pass manager do not fit together");
+  mlir::applyDefaultTimingPassManagerCLOptions(manager);
+  return Error::success();
+}
+
+/// Whether the results hold all that the gradients of the attention ops read
+/// of the forward: O and LSE, or the softmax.
+static bool returnsWhatGradientsRead(FuncOp function) {
+  auto isReturned = [](mlir::Value value) {
+    return value && any_of(value.getUsers(),
+                           llvm::IsaPred<mlir::func::ReturnOp>);
+  };
+  bool returned = true;
+  function.walk([&](mlir::Operation *op) {
+    if (auto forward = dyn_cast<ForwardOp>(op))
+      returned &= isReturned(forward.getOutput()) && isReturned(forward.getLse());
+    else if (auto softmax = dyn_cast<SoftmaxOp>(op))
+      returned &= isReturned(softmax.getOutput());
+  });
+  return returned;
+}
+
+Expected<FuncOp> attn::differentiate(FuncOp entry,
+                                     const Diagnostics &diagnostics,
+                                     bool &saved) {
+  saved = returnsWhatGradientsRead(entry);
+  auto module = entry->getParentOfType<mlir::ModuleOp>();
+  mlir::PassManager manager(entry.getContext());
+  if (Error error = configure(manager))
+    return std::move(error);
+  AttnDifferentiateOptions pass;
+  pass.function = entry.getName().str();
+  pass.savedResults = saved;
+  manager.addPass(attn::createAttnDifferentiate(pass));
+  if (failed(manager.run(module)))
+    return diagnostics.failure("differentiating '" + entry.getName() +
+                               "' failed");
+  return module.lookupSymbol<FuncOp>((entry.getName() + "_gradient").str());
+}
+
+Expected<std::unique_ptr<CpuExecutable>>
+attn::compileFunctions(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
+                       const Options &options, const Diagnostics &diagnostics,
+                       Report &report) {
+  double start = now();
+  mlir::OwningOpRef<mlir::ModuleOp> copy = module.clone();
+  // Only what is called is compiled.
+  for (auto function : copy->getOps<FuncOp>()) {
+    bool isEntry = any_of(entries, [&](FuncOp entry) {
+      return entry.getName() == function.getName();
+    });
+    function.setVisibility(isEntry ? mlir::SymbolTable::Visibility::Public
+                                   : mlir::SymbolTable::Visibility::Private);
+  }
+  mlir::PassManager manager(module.getContext());
+  if (Error error = configure(manager))
+    return std::move(error);
+  manager.addPass(mlir::createSymbolDCEPass());
+  manager.addPass(attn::createAttnEmitShapeFunction());
+  PipelineOptions pipeline;
+  setPipelineOptions(pipeline, options);
+  attn::buildCpuPipeline(manager, pipeline);
+  if (failed(manager.run(*copy))) {
+    FuncOp first = entries.front();
+    return diagnostics.failure("lowering '" + first.getName() + "' failed");
+  }
+  report.passes += now() - start;
+  CpuCompileOptions compileOptions;
+  compileOptions.optLevel = options.optLevel;
+  compileOptions.printLLVM = options.printLLVM;
+  auto compiled = CpuExecutable::compile(*copy, compileOptions);
+  if (!compiled)
+    return compiled.takeError();
+  report.codegen = (*compiled)->getTimes();
+  report.cpu = (*compiled)->getCpuName().str();
+  return compiled;
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// From the module that attn-run was given to machine code.
+
+#ifndef ATTN_TOOLS_ATTN_RUN_COMPILE_H
+#define ATTN_TOOLS_ATTN_RUN_COMPILE_H
+
+#include "Diagnostics.h"
+#include "Report.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace attn {
+
+struct PipelineOptions;
+
+/// What the command line says of the pipeline.
+void setPipelineOptions(PipelineOptions &pipeline, const Options &options);
+
+/// Adds the gradient function of `entry` to its module and returns it. It takes
+/// the entry's results as arguments (`saved`) where they hold what it needs.
+llvm::Expected<mlir::func::FuncOp> differentiate(mlir::func::FuncOp entry,
+                                                 const Diagnostics &diagnostics,
+                                                 bool &saved);
+
+/// Compiles a copy of the module with `entries` as its public functions; fills
+/// in the report's times.
+llvm::Expected<std::unique_ptr<CpuExecutable>>
+compileFunctions(mlir::ModuleOp module,
+                 llvm::ArrayRef<mlir::func::FuncOp> entries,
+                 const Options &options, const Diagnostics &diagnostics,
+                 Report &report);
+
+} // namespace attn
+
+#endif

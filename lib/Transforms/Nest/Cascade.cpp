@@ -158,9 +158,18 @@ bool Cascade::isCandidate(bool byReturn) {
     DenseSet<Operation *> visited;
     if (byReturn)
       return feedsMember(op.getResult(0), visited);
-    return llvm::any_of(op.getDpsInputs(), [&](Value input) {
-      auto source = input.getDefiningOp<GenericOp>();
-      return isMember(source) && !reduces(source);
+    return llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *input) {
+      auto source = input->get().getDefiningOp<GenericOp>();
+      if (!isMember(source) || reduces(source))
+        return false;
+      // Summed over two dimensions at once, it cannot be tiled along one.
+      unsigned reduced = 0;
+      AffineMap map = op.getMatchingIndexingMap(input);
+      for (unsigned index = 0; index < map.getNumResults(); ++index)
+        if (std::optional<unsigned> loop = getLoop(map, index))
+          reduced += op.getIteratorTypesArray()[*loop] ==
+                     utils::IteratorType::reduction;
+      return reduced == 1;
     });
   });
 }
@@ -307,17 +316,21 @@ LogicalResult Cascade::provePivot(Value pivot, bool asShift, bool report) {
   return success();
 }
 
+/// Whether a reader of a member needs its whole result. A sum along another
+/// dimension that is left out computes its terms again.
+bool Cascade::isOutside(Operation *user) const {
+  auto reader = dyn_cast<GenericOp>(user);
+  return !reader || reader->getBlock() != &block || !spans(reader) ||
+         (keepsSums && !isMember(reader));
+}
+
 /// Statements whose result is used outside of the cascade.
 LogicalResult Cascade::findMaps() {
   for (GenericOp op : members) {
     if (reduces(op))
       continue;
-    bool escapes = llvm::any_of(op->getUsers(), [&](Operation *user) {
-      auto reader = dyn_cast<GenericOp>(user);
-      return !reader || reader->getBlock() != &block || !spans(reader) ||
-             (keepsSums && !isMember(reader));
-    });
-    if (escapes)
+    if (llvm::any_of(op->getUsers(),
+                     [&](Operation *user) { return isOutside(user); }))
       mapped.push_back(op);
   }
   if (carried.empty())

@@ -74,6 +74,7 @@ private:
   }
   void collect(mlir::linalg::GenericOp root, Reach reach);
   bool isPreparation(mlir::linalg::GenericOp op);
+  bool isOutside(mlir::Operation *user) const;
   bool reducesAnother(mlir::linalg::GenericOp op) const;
   bool feedsMember(mlir::Value value, llvm::DenseSet<mlir::Operation *> &visited) const;
   mlir::LogicalResult refuse(mlir::linalg::GenericOp op, const llvm::Twine &why, mlir::Operation *reason,

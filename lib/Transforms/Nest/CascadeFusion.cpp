@@ -474,8 +474,8 @@ LogicalResult Cascade::fuse() {
   }
   for (auto [op, map] : llvm::zip(mapped, maps))
     GenericOp(op).getResult(0).replaceUsesWithIf(map, [&](OpOperand &use) {
-      auto reader = dyn_cast<GenericOp>(use.getOwner());
-      return use.getOwner()->getBlock() == &block && !isMember(reader);
+      return use.getOwner()->getBlock() == &block &&
+             use.getOwner() != fold && isOutside(use.getOwner());
     });
   // What is left of the cascade has no reader; erase it last use first.
   for (GenericOp op : llvm::reverse(members))

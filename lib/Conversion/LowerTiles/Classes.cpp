@@ -310,9 +310,8 @@ void DimClasses::score(Operation *op) {
 }
 
 int64_t DimClasses::scoreOf(int cls) {
-  int64_t memory = contiguous.lookup(cls);
-  return reduced.lookup(cls) ? memory
-                             : memory + 1000 * int64_t(kept.lookup(cls));
+  int64_t balance = int64_t(kept.lookup(cls)) - int64_t(reduced.lookup(cls));
+  return contiguous.lookup(cls) + 1000 * std::max<int64_t>(balance, 0);
 }
 
 int DimClasses::lane(ArrayRef<int> classes) {

@@ -5,6 +5,7 @@
 // scalar per row. Blocking after Goto and van de Geijn, "Anatomy of
 // High-Performance Matrix Multiplication" (2008); tiles replace the packing.
 
+#include "Aliases.h"
 #include "Groups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -48,16 +49,12 @@ Kernel attn::tiles::matchKernel(DimClasses &classes, vector::ContractionOp op) {
     return none;
   if (!rows.empty())
     kernel.sumClass = rows.front();
-  // The lanes operand must be stored with its lanes innermost.
-  if (classes.lane(classes.domain(kernel.lanes)) != kernel.laneClass)
-    return none;
   kernel.op = op;
   return kernel;
 }
 
 vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes,
-                                                    const Kernel &kernel) {
-  Value value = kernel.rows;
+                                                    Value value) {
   while (auto transpose = value.getDefiningOp<vector::TransposeOp>())
     value = transpose.getVector();
   auto read = value.getDefiningOp<vector::TransferReadOp>();
@@ -71,9 +68,25 @@ vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes,
   return read;
 }
 
+LaneSource attn::tiles::findLaneSource(DimClasses &classes,
+                                       const Kernel &kernel) {
+  LaneSource source{LaneSource::Own, kernel.lanes, kernel.laneClass};
+  bool isOwn =
+      classes.lane(classes.domain(kernel.lanes)) == kernel.laneClass;
+  // A tile from outside of a loop is brought to its own scratch once.
+  vector::TransferReadOp read = matchDirectRead(classes, kernel.lanes);
+  if (read && contiguousClass(classes, read) == kernel.laneClass &&
+      (!isOwn || read->getBlock() == kernel.op->getBlock()) &&
+      !mayChangeBefore(read, kernel.op))
+    source.kind = LaneSource::Memory;
+  else if (!isOwn)
+    source.kind = LaneSource::Copy;
+  return source;
+}
+
 namespace {
-/// How the scalars of the rows operand are addressed.
-struct RowSource {
+/// How the elements of an operand are addressed.
+struct OperandSource {
   Value memref;
   SmallVector<int> layout; // the class of each dimension
 };
@@ -85,7 +98,8 @@ public:
         allocate(allocate) {}
 
   void run() {
-    RowSource rows = rowSource();
+    rows = rowSource();
+    laneSource = findLanes();
     Nest nest(context, group.position);
     Type element =
         cast<VectorType>(kernel.op.getResult().getType()).getElementType();
@@ -105,7 +119,7 @@ public:
         lanes.push_back(nest.addConstant(base, k * run.width));
         nest.setLanes(kernel.laneClass, lanes.back(), run.width);
       }
-      rowBlocks(nest, rows, lanes, run.width, block);
+      rowBlocks(nest, lanes, run.width, block);
       if (loop)
         nest.close();
     }
@@ -155,13 +169,39 @@ private:
     return all;
   }
 
-  /// The rows operand in memory, where a tile lies inside its memref and its
-  /// rows are adjacent; copied to scratch with its padding, where not.
-  RowSource rowSource() {
+  OperandSource rowSource() {
     auto stored = context.buffers.find(kernel.rows);
     if (stored != context.buffers.end())
       return {stored->second.memref, stored->second.layout};
-    auto read = matchDirectRead(context.classes, kernel);
+    return memorySource(matchDirectRead(context.classes, kernel.rows));
+  }
+
+  /// Null for the tile's own scratch.
+  OperandSource findLanes() {
+    LaneSource source = context.laneSources.lookup(kernel.op);
+    if (source.kind == LaneSource::Memory)
+      return memorySource(matchDirectRead(context.classes, source.value));
+    if (source.kind == LaneSource::Own)
+      return {};
+    Buffer copy = context.copies.lookup({source.value, source.lane});
+    return {copy.memref, copy.layout};
+  }
+
+  Value loadLanes(Nest &nest) {
+    if (!laneSource.memref)
+      return nest.evalWide(kernel.lanes);
+    OpBuilder &b = nest.builder();
+    SmallVector<Value> at;
+    for (int cls : laneSource.layout)
+      at.push_back(nest.indexOf(cls));
+    auto type = cast<MemRefType>(laneSource.memref.getType());
+    auto vector = cast<VectorType>(nest.wide(type.getElementType()));
+    return vector::LoadOp::create(b, nest.loc, vector, laneSource.memref, at);
+  }
+
+  /// An operand in memory, where a tile lies inside its memref and its rows are
+  /// adjacent; copied to scratch with its padding, where not.
+  OperandSource memorySource(vector::TransferReadOp read) {
     auto transfer = cast<VectorTransferOpInterface>(read.getOperation());
     OpBuilder b(group.position);
     Location loc = read.getLoc();
@@ -243,25 +283,25 @@ private:
     emitLoops(context, group);
   }
 
-  void rowBlocks(Nest &nest, const RowSource &rows, ArrayRef<Value> lanes,
-                 int64_t width, int64_t block) {
+  void rowBlocks(Nest &nest, ArrayRef<Value> lanes, int64_t width,
+                 int64_t block) {
     int64_t extent =
         kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
     int64_t whole = extent / block * block;
     if (whole > block) {
       Value base = nest.open(-1, 0, whole, block).getInductionVar();
-      registerBlock(nest, rows, lanes, width, base, block);
+      registerBlock(nest, lanes, width, base, block);
       nest.close();
     } else if (whole) {
-      registerBlock(nest, rows, lanes, width, nest.constant(0), block);
+      registerBlock(nest, lanes, width, nest.constant(0), block);
     }
     if (whole < extent)
-      registerBlock(nest, rows, lanes, width, nest.constant(whole),
+      registerBlock(nest, lanes, width, nest.constant(whole),
                     extent - whole);
   }
 
-  void registerBlock(Nest &nest, const RowSource &rows, ArrayRef<Value> lanes,
-                     int64_t width, Value rowBase, int64_t rowCount) {
+  void registerBlock(Nest &nest, ArrayRef<Value> lanes, int64_t width,
+                     Value rowBase, int64_t rowCount) {
     SmallVector<Value> rowIndices, accs;
     for (int64_t row = 0; row < rowCount; ++row) {
       nest.builder();
@@ -282,7 +322,7 @@ private:
       SmallVector<Value> next, vectors;
       for (Value lane : lanes) {
         nest.selectLanes(kernel.laneClass, lane, width);
-        vectors.push_back(nest.evalWide(kernel.lanes));
+        vectors.push_back(loadLanes(nest));
       }
       for (auto [row, index] : llvm::enumerate(rowIndices)) {
         OpBuilder &b = nest.builder();
@@ -349,6 +389,7 @@ private:
   Group &group;
   Kernel kernel;
   AllocateFn allocate;
+  OperandSource rows, laneSource;
 };
 } // namespace
 

@@ -13,13 +13,13 @@ namespace attn::tiles {
 
 /// What a nest leaves behind.
 struct Sink {
-  enum Kind { Store, Reduce, Write, Extract } kind;
-  /// Store: the tile to keep. Write: the tile to write. Reduce, Extract: the
-  /// result.
+  enum Kind { Store, Copy, Reduce, Write, Extract } kind;
+  /// Store: the tile to keep. Copy: the tile to keep with other lanes too.
+  /// Write: the tile to write. Reduce, Extract: the result.
   mlir::Value value;
-  /// The reduction, write or extraction; null for Store.
+  /// The reduction, write or extraction; else null.
   mlir::Operation *op = nullptr;
-  /// Where a Store or a Reduce of a tile goes.
+  /// Where a Store, a Copy or a Reduce of a tile goes.
   Buffer target;
 };
 
@@ -34,10 +34,14 @@ struct Kernel {
 /// The kernel form of a contraction, or a null op where it has none.
 Kernel matchKernel(DimClasses &classes, mlir::vector::ContractionOp op);
 
-/// The read of the rows operand, where its scalars can be taken from memory
-/// as they are; else null.
+/// The read of an operand of a kernel, where its elements can be taken from
+/// memory as they are; else null.
 mlir::vector::TransferReadOp matchDirectRead(DimClasses &classes,
-                                             const Kernel &kernel);
+                                             mlir::Value operand);
+
+/// Where the lanes operand comes from. Has to be asked before any code is
+/// written: the answer depends on what is written to memory.
+LaneSource findLaneSource(DimClasses &classes, const Kernel &kernel);
 
 struct Group {
   enum Kind { Loops, Contraction, Region } kind = Loops;
@@ -49,6 +53,9 @@ struct Group {
   Buffer result;
   /// The class to vectorise, where it is not that of the domain.
   int lane = -1;
+  int laneOf(DimClasses &classes) const {
+    return lane >= 0 ? lane : classes.lane(domain);
+  }
   /// Not joined by other sinks.
   bool closed = false;
   /// Lower-dimensional groups to be computed just before this one.
@@ -72,8 +79,8 @@ int memoryWalk(DimClasses &classes, mlir::VectorTransferOpInterface transfer,
                int lane);
 
 /// The same for the nest of a sink, by the first read of its whole domain that
-/// it evaluates, or by its write.
-int memoryWalk(DimClasses &classes, const Sink &sink,
+/// it evaluates, or by its write. A buffer counts as memory.
+int memoryWalk(DimClasses &classes, const Sink &sink, int lane,
                const llvm::DenseMap<mlir::Value, Buffer> &buffers);
 
 /// Gives scratch for a tile, with the classes in the order of `layout`.

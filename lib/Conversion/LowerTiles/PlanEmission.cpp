@@ -67,10 +67,13 @@ void BlockLowering::assignInPlace() {
   }
 }
 
-/// Lanes innermost.
 SmallVector<int> BlockLowering::layoutOf(Value value) {
+  return layoutWith(value, context.classes.lane(context.classes.domain(value)));
+}
+
+/// Lanes innermost.
+SmallVector<int> BlockLowering::layoutWith(Value value, int lane) {
   SmallVector<int> layout = context.classes.domain(value);
-  int lane = context.classes.lane(layout);
   llvm::erase(layout, lane);
   if (lane >= 0)
     layout.push_back(lane);
@@ -102,6 +105,12 @@ Buffer BlockLowering::allocateAs(Value value, ArrayRef<int> layout) {
   auto last = lastUse.find(value);
   ownedUntil[buffer.memref] =
       last == lastUse.end() ? current : std::max(current, last->second);
+  return buffer;
+}
+
+Buffer BlockLowering::allocateCopy(Value value, int lane) {
+  Buffer buffer = newBuffer(value, layoutWith(value, lane));
+  ownedUntil[buffer.memref] = lastCopyUse.lookup({value, lane});
   return buffer;
 }
 
@@ -171,17 +180,23 @@ void BlockLowering::emitGroup(Group &group) {
       continue;
     if (sink.kind == Sink::Store)
       sink.target = takeDying(sink.value, group);
+    if (sink.kind == Sink::Copy)
+      sink.target = allocateCopy(sink.value, group.lane);
     if (!sink.target)
       sink.target = allocate(sink.value);
   }
-  int walk = memoryWalk(context.classes, group.sinks.front(), context.buffers);
+  int walk = memoryWalk(context.classes, group.sinks.front(),
+                        group.laneOf(context.classes), context.buffers);
   if (walk != alongLanes && group.sinks.size() == 1)
     emitTransposition(context, group, walk);
   else
     emitLoops(context, group);
-  for (Sink &sink : group.sinks)
-    if (sink.target)
+  for (Sink &sink : group.sinks) {
+    if (sink.kind == Sink::Copy)
+      context.copies[{sink.value, group.lane}] = sink.target;
+    else if (sink.target)
       setBuffer(sink.value, sink.target);
+  }
 }
 
 void BlockLowering::setBuffer(Value value, Buffer buffer) {
@@ -195,7 +210,8 @@ void BlockLowering::storeTo(Value value, const Buffer &buffer,
   group.position = position;
   group.domain = context.classes.domain(value);
   group.sinks.push_back({Sink::Store, value, nullptr, buffer});
-  int walk = memoryWalk(context.classes, group.sinks.front(), context.buffers);
+  int walk = memoryWalk(context.classes, group.sinks.front(),
+                        group.laneOf(context.classes), context.buffers);
   if (walk != alongLanes)
     emitTransposition(context, group, walk);
   else

@@ -85,21 +85,19 @@ LaneSource attn::tiles::findLaneSource(DimClasses &classes,
 }
 
 namespace {
-/// How the elements of an operand are addressed.
-struct OperandSource {
-  Value memref;
-  SmallVector<int> layout; // the class of each dimension
-};
-
 class KernelEmitter {
 public:
-  KernelEmitter(Context &context, Group &group, AllocateFn allocate)
-      : context(context), group(group), kernel(group.kernel),
-        allocate(allocate) {}
+  KernelEmitter(Context &context, Group &group)
+      : context(context), group(group), kernel(group.kernel) {}
 
   void run() {
-    rows = rowSource();
-    laneSource = findLanes();
+    rows = group.rowsView ? context.views.lookup(group.rowsView)
+                          : context.buffers.lookup(kernel.rows);
+    LaneSource source = context.laneSources.lookup(kernel.op);
+    if (group.lanesView)
+      lanesFrom = context.views.lookup(group.lanesView);
+    else if (source.kind == LaneSource::Copy)
+      lanesFrom = context.copies.lookup({source.value, source.lane});
     Nest nest(context, group.position);
     Type element =
         cast<VectorType>(kernel.op.getResult().getType()).getElementType();
@@ -143,144 +141,16 @@ private:
     return {vectors, most};
   }
 
-  /// Whether the rows of a tile lie one after another, or null where they are
-  /// known to. Rows far apart fall into few sets of the cache and are better
-  /// copied.
-  Value isDense(OpBuilder &b, Location loc, Value memref,
-                ArrayRef<int64_t> shape, ArrayRef<int> layout) {
-    auto type = cast<MemRefType>(memref.getType());
-    int64_t inner = type.getRank() - 1;
-    SmallVector<int64_t> strides = type.getStridesAndOffset().first;
-    Value all;
-    for (int64_t dim = 0; dim < inner; ++dim) {
-      if (layout[dim] < 0 || layout[inner] < 0 || strides[dim] == shape[inner])
-        continue;
-      Value stride;
-      if (strides[dim] == ShapedType::kDynamic)
-        stride = memref::ExtractStridedMetadataOp::create(b, loc, memref)
-                     .getStrides()[dim];
-      else
-        stride = arith::ConstantIndexOp::create(b, loc, strides[dim]);
-      Value length = arith::ConstantIndexOp::create(b, loc, shape[inner]);
-      Value term = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                         stride, length);
-      all = all ? arith::AndIOp::create(b, loc, all, term).getResult() : term;
-    }
-    return all;
-  }
-
-  OperandSource rowSource() {
-    auto stored = context.buffers.find(kernel.rows);
-    if (stored != context.buffers.end())
-      return {stored->second.memref, stored->second.layout};
-    return memorySource(matchDirectRead(context.classes, kernel.rows));
-  }
-
-  /// Null for the tile's own scratch.
-  OperandSource findLanes() {
-    LaneSource source = context.laneSources.lookup(kernel.op);
-    if (source.kind == LaneSource::Memory)
-      return memorySource(matchDirectRead(context.classes, source.value));
-    if (source.kind == LaneSource::Own)
-      return {};
-    Buffer copy = context.copies.lookup({source.value, source.lane});
-    return {copy.memref, copy.layout};
-  }
-
   Value loadLanes(Nest &nest) {
-    if (!laneSource.memref)
+    if (!lanesFrom.memref)
       return nest.evalWide(kernel.lanes);
     OpBuilder &b = nest.builder();
     SmallVector<Value> at;
-    for (int cls : laneSource.layout)
+    for (int cls : lanesFrom.layout)
       at.push_back(nest.indexOf(cls));
-    auto type = cast<MemRefType>(laneSource.memref.getType());
+    auto type = cast<MemRefType>(lanesFrom.memref.getType());
     auto vector = cast<VectorType>(nest.wide(type.getElementType()));
-    return vector::LoadOp::create(b, nest.loc, vector, laneSource.memref, at);
-  }
-
-  /// An operand in memory, where a tile lies inside its memref and its rows are
-  /// adjacent; copied to scratch with its padding, where not.
-  OperandSource memorySource(vector::TransferReadOp read) {
-    auto transfer = cast<VectorTransferOpInterface>(read.getOperation());
-    OpBuilder b(group.position);
-    Location loc = read.getLoc();
-    auto type = cast<MemRefType>(read.getBase().getType());
-    AffineMap map = read.getPermutationMap();
-    SmallVector<int> dims = context.classes.dims(read.getResult());
-    SmallVector<int64_t> shape(type.getRank(), 1);
-    SmallVector<int> layout(type.getRank(), -1);
-    Value inside;
-    for (unsigned dim = 0; dim < map.getNumResults(); ++dim) {
-      int where = memoryDim(map, dim);
-      shape[where] = context.classes.extent(dims[dim]);
-      layout[where] = dims[dim];
-      if (transfer.isDimInBounds(dim))
-        continue;
-      Value size = memref::DimOp::create(b, loc, read.getBase(), where);
-      Value last = arith::AddIOp::create(
-          b, loc, read.getIndices()[where],
-          arith::ConstantIndexOp::create(b, loc, shape[where]));
-      Value term =
-          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, last, size);
-      inside = inside ? arith::AndIOp::create(b, loc, inside, term).getResult()
-                      : term;
-    }
-    if (Value dense = isDense(b, loc, read.getBase(), shape, layout))
-      inside = inside ? arith::AndIOp::create(b, loc, inside, dense).getResult()
-                      : dense;
-    SmallVector<OpFoldResult> offsets(read.getIndices().begin(),
-                                      read.getIndices().end());
-    SmallVector<OpFoldResult> sizes, strides(shape.size(), b.getIndexAttr(1));
-    SmallVector<int64_t> reducedShape;
-    for (auto [size, cls] : llvm::zip_equal(shape, layout)) {
-      sizes.push_back(b.getIndexAttr(size));
-      if (cls >= 0)
-        reducedShape.push_back(size);
-    }
-    llvm::erase(layout, -1);
-    auto viewType = memref::SubViewOp::inferRankReducedResultType(
-        reducedShape, type, offsets, sizes, strides);
-    auto makeView = [&]() -> Value {
-      return memref::SubViewOp::create(b, loc, cast<MemRefType>(viewType),
-                                       read.getBase(), offsets, sizes, strides);
-    };
-    if (!inside)
-      return {makeView(), layout};
-    // Both sides need one type: everything dynamic but a unit innermost stride.
-    SmallVector<int64_t> anyStrides(reducedShape.size(), ShapedType::kDynamic);
-    if (cast<MemRefType>(viewType).isLastDimUnitStride())
-      anyStrides.back() = 1;
-    auto common =
-        MemRefType::get(reducedShape, type.getElementType(),
-                        StridedLayoutAttr::get(
-                            b.getContext(), ShapedType::kDynamic, anyStrides));
-    auto choice = scf::IfOp::create(b, loc, TypeRange{common}, inside,
-                                    /*withElseRegion=*/true);
-    b.setInsertionPointToStart(choice.thenBlock());
-    scf::YieldOp::create(b, loc, castTo(b, loc, makeView(), common));
-    b.setInsertionPointToStart(choice.elseBlock());
-    Buffer copy = allocate(read.getResult(), layout);
-    Value view = castTo(b, loc, copy.memref, common);
-    fill(copy, read, scf::YieldOp::create(b, loc, view));
-    return {choice.getResult(0), layout};
-  }
-
-  Value castTo(OpBuilder &b, Location loc, Value memref, MemRefType type) {
-    return memref.getType() == type
-               ? memref
-               : memref::CastOp::create(b, loc, type, memref).getResult();
-  }
-
-  void fill(const Buffer &copy, vector::TransferReadOp read,
-            Operation *position) {
-    Group group;
-    group.position = position;
-    group.domain = context.classes.domain(read.getResult());
-    group.sinks.push_back({Sink::Store, read.getResult(), nullptr, copy});
-    // Copied as it lies in memory.
-    group.lane = copy.layout.back();
-    emitLoops(context, group);
+    return vector::LoadOp::create(b, nest.loc, vector, lanesFrom.memref, at);
   }
 
   void rowBlocks(Nest &nest, ArrayRef<Value> lanes, int64_t width,
@@ -388,12 +258,11 @@ private:
   Context &context;
   Group &group;
   Kernel kernel;
-  AllocateFn allocate;
-  OperandSource rows, laneSource;
+  /// Where the operands are; without `lanesFrom`, the lanes are evaluated.
+  Buffer rows, lanesFrom;
 };
 } // namespace
 
-void attn::tiles::emitContraction(Context &context, Group &group,
-                                  AllocateFn allocate) {
-  KernelEmitter(context, group, allocate).run();
+void attn::tiles::emitContraction(Context &context, Group &group) {
+  KernelEmitter(context, group).run();
 }

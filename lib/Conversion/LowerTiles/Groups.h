@@ -44,13 +44,18 @@ mlir::vector::TransferReadOp matchDirectRead(DimClasses &classes,
 LaneSource findLaneSource(DimClasses &classes, const Kernel &kernel);
 
 struct Group {
-  enum Kind { Loops, Contraction, Region } kind = Loops;
+  enum Kind { Loops, Contraction, Region, View } kind = Loops;
   /// The group's code goes before this op.
   mlir::Operation *position = nullptr;
   llvm::SmallVector<int> domain;
   llvm::SmallVector<Sink> sinks;
   Kernel kernel;
+  /// The reads of operands that the kernel uses where they lie in memory.
+  mlir::Value rowsView, lanesView;
   Buffer result;
+  /// The reads whose views this group, or an op in its region, uses. Of a View:
+  /// the one that it makes.
+  llvm::SmallVector<mlir::Value> views;
   /// The class to vectorise, where it is not that of the domain.
   int lane = -1;
   int laneOf(DimClasses &classes) const {
@@ -90,7 +95,12 @@ using AllocateFn =
 /// Writes the code of a group. Scalars produced replace the results of the ops.
 void emitLoops(Context &context, Group &group);
 void emitTransposition(Context &context, Group &group, int walk);
-void emitContraction(Context &context, Group &group, AllocateFn allocate);
+void emitContraction(Context &context, Group &group);
+
+/// Makes what a read would load usable as a memref, in the order of dimensions
+/// that it has in memory.
+Buffer emitView(Context &context, mlir::vector::TransferReadOp read,
+                mlir::Operation *position, AllocateFn allocate);
 
 /// Positions of a class as runs of equal vectors: `count` loop steps of
 /// `vectors` vectors of `width` elements from `begin` on.

@@ -41,6 +41,8 @@ struct Context {
   llvm::DenseMap<mlir::Value, Buffer> buffers;
   /// Tiles with other lanes than their own, by value and lanes.
   llvm::DenseMap<std::pair<mlir::Value, int>, Buffer> copies;
+  /// Tiles that are used where they lie in memory, by their reads.
+  llvm::DenseMap<mlir::Value, Buffer> views;
   /// Of the contractions that become kernels.
   llvm::DenseMap<mlir::Operation *, LaneSource> laneSources;
   int64_t vectorBits = 512;

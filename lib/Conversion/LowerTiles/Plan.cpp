@@ -163,6 +163,14 @@ void BlockLowering::keepCopy(const LaneSource &wanted, Operation *op) {
   group->sinks.push_back({Sink::Copy, wanted.value, nullptr, {}});
 }
 
+/// Makes a tile in memory usable for kernels, once for all who ask.
+void BlockLowering::makeView(Value read, Operation *op) {
+  if (context.views.count(read) || !viewed.insert(read).second)
+    return;
+  closeGroup();
+  newGroup(Group::View, op)->views.push_back(read);
+}
+
 void BlockLowering::gatherContraction(vector::ContractionOp op) {
   Kernel kernel = matchKernel(context.classes, op);
   if (!kernel.op) {
@@ -172,14 +180,29 @@ void BlockLowering::gatherContraction(vector::ContractionOp op) {
   const LaneSource &lanes = context.laneSources[op];
   if (lanes.kind == LaneSource::Own)
     keep(kernel.lanes, op);
-  if (!isKept(kernel.rows) && !matchDirectRead(context.classes, kernel.rows))
+  vector::TransferReadOp rows, direct;
+  if (!isKept(kernel.rows))
+    rows = matchDirectRead(context.classes, kernel.rows);
+  // What is kept is so because its memory changes.
+  if (rows && isKept(rows.getResult()))
+    rows = {};
+  if (!rows)
     keep(kernel.rows, op);
+  if (lanes.kind == LaneSource::Memory)
+    direct = matchDirectRead(context.classes, kernel.lanes);
+  for (vector::TransferReadOp read : {rows, direct})
+    if (read)
+      makeView(read.getResult(), op);
   if (lanes.kind == LaneSource::Copy)
     keepCopy(lanes, op);
   closeGroup();
   Group *group = newGroup(Group::Contraction, op);
   if (lanes.kind == LaneSource::Copy)
     lastCopyUse[{lanes.value, lanes.lane}] = items.size() - 1;
+  if (rows)
+    group->views.push_back(group->rowsView = rows.getResult());
+  if (direct)
+    group->views.push_back(group->lanesView = direct.getResult());
   group->kernel = kernel;
   group->domain = context.classes.domain(op.getResult());
   keptBy[op.getResult()] = items.size() - 1;
@@ -202,12 +225,12 @@ void BlockLowering::visitCaptures(Operation *op,
 }
 
 /// The tiles from outside that the regions of `op` use with other lanes.
-SmallVector<LaneSource> BlockLowering::capturedCopies(Operation *op) {
+SmallVector<LaneSource> BlockLowering::capturedSources(Operation *op) {
   SmallVector<LaneSource> result;
   for (Region &region : op->getRegions())
     region.walk([&](vector::ContractionOp nested) {
       LaneSource source = context.laneSources.lookup(nested);
-      if (source.kind == LaneSource::Copy &&
+      if (source.value && source.kind != LaneSource::Own &&
           !op->isAncestor(source.value.getParentRegion()->getParentOp()))
         result.push_back(source);
     });
@@ -241,13 +264,19 @@ void BlockLowering::gatherRegionOp(Operation *op) {
     if (!isKept(value) && !staysLazyInRegion(value))
       keep(value, op);
   });
-  SmallVector<LaneSource> copies = capturedCopies(op);
-  for (const LaneSource &copy : copies)
-    keepCopy(copy, op);
+  SmallVector<LaneSource> sources = capturedSources(op);
+  for (const LaneSource &source : sources)
+    if (source.kind == LaneSource::Copy)
+      keepCopy(source, op);
+    else
+      makeView(matchDirectRead(context.classes, source.value), op);
   closeGroup();
-  newGroup(Group::Region, op);
-  for (const LaneSource &copy : copies)
-    lastCopyUse[{copy.value, copy.lane}] = items.size() - 1;
+  Group *group = newGroup(Group::Region, op);
+  for (const LaneSource &source : sources)
+    if (source.kind == LaneSource::Copy)
+      lastCopyUse[{source.value, source.lane}] = items.size() - 1;
+    else
+      group->views.push_back(matchDirectRead(context.classes, source.value));
   for (Value result : op->getResults())
     if (tileType(result))
       keptBy[result] = items.size() - 1;
@@ -371,8 +400,7 @@ void BlockLowering::forEachOperand(unsigned item,
   if (group.kind == Group::Contraction) {
     if (context.laneSources[group.kernel.op].kind == LaneSource::Own)
       fn(group.kernel.lanes);
-    if (!matchDirectRead(context.classes, group.kernel.rows) ||
-        isKept(group.kernel.rows))
+    if (!group.rowsView)
       fn(group.kernel.rows);
     fn(group.kernel.op.getAcc());
   } else if (group.kind == Group::Region) {

@@ -52,7 +52,8 @@ private:
   void addSink(Sink sink, mlir::Operation *op);
   void keep(mlir::Value value, mlir::Operation *op);
   void keepCopy(const LaneSource &wanted, mlir::Operation *op);
-  llvm::SmallVector<LaneSource> capturedCopies(mlir::Operation *op);
+  llvm::SmallVector<LaneSource> capturedSources(mlir::Operation *op);
+  void makeView(mlir::Value read, mlir::Operation *op);
   void keepReadsBefore(mlir::Operation *write);
   void closeGroup() { openGroup = nullptr; }
   Group *newGroup(Group::Kind kind, mlir::Operation *op);
@@ -112,6 +113,7 @@ private:
   /// Which item stores a value; `pending` ones have no buffer yet.
   llvm::DenseMap<mlir::Value, unsigned> keptBy, firstUse, lastUse;
   llvm::DenseMap<std::pair<mlir::Value, int>, unsigned> lastCopyUse;
+  llvm::DenseSet<mlir::Value> viewed;
   llvm::DenseMap<mlir::Value, Buffer> inPlace;
   llvm::DenseMap<mlir::Value, unsigned> ownedUntil; // memref to last item
   llvm::SmallVector<mlir::Value> stored;

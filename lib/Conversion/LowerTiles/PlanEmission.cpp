@@ -35,8 +35,12 @@ void BlockLowering::touch(Value value, unsigned item) {
 }
 
 void BlockLowering::findLastUses() {
-  for (unsigned item = 0; item <= items.size(); ++item)
+  for (unsigned item = 0; item <= items.size(); ++item) {
     forEachOperand(item, [&](Value operand) { touch(operand, item); });
+    for (Value read : item < items.size() ? ArrayRef(items[item]->views)
+                                          : ArrayRef<Value>())
+      touch(read, item);
+  }
 }
 
 /// A result can take the place of the carried tile where nothing reads that
@@ -167,10 +171,17 @@ void BlockLowering::emitGroup(Group &group) {
   auto allocator = [&](Value value, ArrayRef<int> layout) {
     return allocateAs(value, layout);
   };
+  if (group.kind == Group::View) {
+    Value read = group.views.front();
+    context.views[read] =
+        emitView(context, read.getDefiningOp<vector::TransferReadOp>(),
+                 group.position, allocator);
+    return;
+  }
   if (group.kind == Group::Contraction) {
     Value result = group.kernel.op.getResult();
     group.result = allocate(result);
-    emitContraction(context, group, allocator);
+    emitContraction(context, group);
     setBuffer(result, group.result);
     return;
   }
@@ -407,7 +418,9 @@ void BlockLowering::run() {
   if (!handovers.empty())
     emitHandovers();
   releaseDead(items.size() + 1);
-  // A tile of an outer block that was kept here is not kept elsewhere.
+  // What was made here of tiles of an outer block is not there elsewhere.
+  for (Value read : viewed)
+    context.views.erase(read);
   for (Value value : stored)
     if (value.getParentBlock() != &block)
       context.buffers.erase(value);

@@ -161,6 +161,7 @@ void BlockLowering::keepCopy(const LaneSource &wanted, Operation *op) {
   group->lane = wanted.lane;
   group->closed = true;
   group->sinks.push_back({Sink::Copy, wanted.value, nullptr, {}});
+  lastCopyUse[key] = items.size() - 1;
 }
 
 /// Makes a tile in memory usable for kernels, once for all who ask.

@@ -99,6 +99,7 @@ private:
   Buffer takeDying(mlir::Value value, const Group &group);
   void setBuffer(mlir::Value value, Buffer buffer);
   bool canTakeOver(mlir::Value init, mlir::Value result, mlir::Operation *op);
+  bool isHandedOn(mlir::Value value, mlir::Value yielded);
   void takeOver(mlir::Value init, mlir::Value result);
   void collectBuffers(mlir::Value value,
                       llvm::SmallVectorImpl<mlir::Value> &memrefs);

@@ -229,9 +229,25 @@ void BlockLowering::storeTo(Value value, const Buffer &buffer,
     emitLoops(context, group);
 }
 
+/// Whether `value` is the yielded one, or nothing but the start of a chain of
+/// loops that ends in it.
+bool BlockLowering::isHandedOn(Value value, Value yielded) {
+  while (value != yielded) {
+    if (!value.hasOneUse())
+      return false;
+    OpOperand &use = *value.use_begin();
+    auto next = dyn_cast<scf::ForOp>(use.getOwner());
+    if (!next || next->getBlock() != &block)
+      return false;
+    value = next.getTiedLoopResult(&use);
+  }
+  return true;
+}
+
 /// Whether `result` of the region op may live in the buffer of `init`: nobody
 /// else reads `init` from here on, and it is computed anew in each iteration of
-/// an enclosing loop.
+/// an enclosing loop, or is the tile carried by that loop, which `result` or
+/// the loops after it hand on.
 bool BlockLowering::canTakeOver(Value init, Value result, Operation *op) {
   if (!context.buffers.count(init) || init.getParentBlock() != &block ||
       lastUse.lookup(init) != current)
@@ -254,7 +270,8 @@ bool BlockLowering::canTakeOver(Value init, Value result, Operation *op) {
   Value memref = context.buffers[init].memref;
   for (const Handover &handover : handovers)
     if (handover.buffer.memref == memref)
-      return block.getTerminator()->getOperand(handover.index) == result;
+      return isHandedOn(result,
+                        block.getTerminator()->getOperand(handover.index));
   return ownedUntil.count(memref);
 }
 

@@ -280,10 +280,13 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
 
 void DimClasses::score(Operation *op) {
   if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
-    SmallVector<int> result = domain(contract.getResult());
+    SmallVector<int> result = domain(contract.getResult()), loops;
     for (Value operand : {contract.getLhs(), contract.getRhs()})
       for (int cls : domain(operand))
-        ++(llvm::is_contained(result, cls) ? kept : reduced)[cls];
+        if (!llvm::is_contained(loops, cls))
+          loops.push_back(cls);
+    for (int cls : loops)
+      ++(llvm::is_contained(result, cls) ? kept : reduced)[cls];
     return;
   }
   if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {

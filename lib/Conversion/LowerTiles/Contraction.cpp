@@ -71,15 +71,11 @@ vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes,
 LaneSource attn::tiles::findLaneSource(DimClasses &classes,
                                        const Kernel &kernel) {
   LaneSource source{LaneSource::Own, kernel.lanes, kernel.laneClass};
-  bool isOwn =
-      classes.lane(classes.domain(kernel.lanes)) == kernel.laneClass;
-  // A tile from outside of a loop is brought to its own scratch once.
   vector::TransferReadOp read = matchDirectRead(classes, kernel.lanes);
   if (read && contiguousClass(classes, read) == kernel.laneClass &&
-      (!isOwn || read->getBlock() == kernel.op->getBlock()) &&
       !mayChangeBefore(read, kernel.op))
     source.kind = LaneSource::Memory;
-  else if (!isOwn)
+  else if (classes.lane(classes.domain(kernel.lanes)) != kernel.laneClass)
     source.kind = LaneSource::Copy;
   return source;
 }

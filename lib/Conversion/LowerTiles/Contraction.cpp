@@ -162,8 +162,7 @@ private:
       registerBlock(nest, lanes, width, nest.constant(0), block);
     }
     if (whole < extent)
-      registerBlock(nest, lanes, width, nest.constant(whole),
-                    extent - whole);
+      registerBlock(nest, lanes, width, nest.constant(whole), extent - whole);
   }
 
   void registerBlock(Nest &nest, ArrayRef<Value> lanes, int64_t width,
@@ -176,9 +175,10 @@ private:
         nest.bind(kernel.rowClass, rowIndices.back());
       for (Value lane : lanes) {
         nest.selectLanes(kernel.laneClass, lane, width);
-        Type type = nest.wide(getElementTypeOrSelf(kernel.op.getAcc().getType()));
-        accs.push_back(arith::ConstantOp::create(nest.builder(), nest.loc,
-                                                 nest.builder().getZeroAttr(type)));
+        Type type =
+            nest.wide(getElementTypeOrSelf(kernel.op.getAcc().getType()));
+        accs.push_back(arith::ConstantOp::create(
+            nest.builder(), nest.loc, nest.builder().getZeroAttr(type)));
       }
     }
     SmallVector<int> sum;
@@ -203,18 +203,23 @@ private:
       }
       return next;
     };
-    int64_t block = sum.empty() ? 0 : sumBlock(context.classes.extent(sum.front()));
+    int64_t block =
+        sum.empty() ? 0 : sumBlock(context.classes.extent(sum.front()));
     if (block == 0) {
       accs = nest.loops(sum, accs, multiplyAdd);
     } else {
-      scf::ForOp outer = nest.open(-1, 0, context.classes.extent(sum.front()), block, accs);
+      scf::ForOp outer =
+          nest.open(-1, 0, context.classes.extent(sum.front()), block, accs);
       scf::ForOp inner = nest.open(-1, 0, block, 1, accs);
       nest.builder();
-      nest.bind(sum.front(), nest.add(outer.getInductionVar(), inner.getInductionVar()));
+      nest.bind(sum.front(),
+                nest.add(outer.getInductionVar(), inner.getInductionVar()));
       nest.close(multiplyAdd(SmallVector<Value>(inner.getRegionIterArgs())));
       SmallVector<Value> totals;
-      for (auto [total, part] : llvm::zip_equal(outer.getRegionIterArgs(), inner.getResults()))
-        totals.push_back(arith::AddFOp::create(nest.builder(), nest.loc, total, part));
+      for (auto [total, part] :
+           llvm::zip_equal(outer.getRegionIterArgs(), inner.getResults()))
+        totals.push_back(
+            arith::AddFOp::create(nest.builder(), nest.loc, total, part));
       nest.close(totals);
       accs = SmallVector<Value>(outer.getResults());
     }

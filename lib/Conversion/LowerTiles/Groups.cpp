@@ -273,8 +273,8 @@ private:
       if (sink.kind == Sink::Reduce)
         reductions.push_back(&sink);
     if (extent < 2 * block || extent % block != 0 ||
-        llvm::none_of(reductions,
-                      [&](const Sink *sink) { return isFloatSum(*sink); }))
+        llvm::none_of(
+            reductions, [&](const Sink *sink) { return isFloatSum(*sink); }))
       return nest.loops(innerRows, inits, [&](ValueRange carried) {
         return step(slots, carried);
       });

@@ -37,8 +37,8 @@ void BlockLowering::touch(Value value, unsigned item) {
 void BlockLowering::findLastUses() {
   for (unsigned item = 0; item <= items.size(); ++item) {
     forEachOperand(item, [&](Value operand) { touch(operand, item); });
-    for (Value read : item < items.size() ? ArrayRef(items[item]->views)
-                                          : ArrayRef<Value>())
+    for (Value read :
+         item < items.size() ? ArrayRef(items[item]->views) : ArrayRef<Value>())
       touch(read, item);
   }
 }

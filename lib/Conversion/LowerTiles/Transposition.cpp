@@ -170,8 +170,8 @@ int attn::tiles::memoryWalk(DimClasses &classes, const Sink &sink, int lane,
   if (sink.kind == Sink::Write)
     return memoryWalk(classes, cast<VectorTransferOpInterface>(sink.op), lane);
   SmallPtrSet<Operation *, 16> seen;
-  return findWalk(classes, sink.value, lane,
-                  classes.domain(sink.value).size(), buffers, seen);
+  return findWalk(classes, sink.value, lane, classes.domain(sink.value).size(),
+                  buffers, seen);
 }
 
 void attn::tiles::emitTransposition(Context &context, Group &group, int walk) {

@@ -59,8 +59,8 @@ private:
       Value last = arith::AddIOp::create(
           b, loc, read.getIndices()[where],
           arith::ConstantIndexOp::create(b, loc, shape[where]));
-      all = both(all, arith::CmpIOp::create(
-                          b, loc, arith::CmpIPredicate::sle, last, size));
+      all = both(all, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle,
+                                            last, size));
     }
     return all;
   }
@@ -77,8 +77,9 @@ private:
         continue;
       Value stride;
       if (strides[dim] == ShapedType::kDynamic)
-        stride = memref::ExtractStridedMetadataOp::create(b, loc, read.getBase())
-                     .getStrides()[dim];
+        stride =
+            memref::ExtractStridedMetadataOp::create(b, loc, read.getBase())
+                .getStrides()[dim];
       else
         stride = arith::ConstantIndexOp::create(b, loc, strides[dim]);
       Value length = arith::ConstantIndexOp::create(b, loc, shape[inner]);
@@ -94,8 +95,9 @@ private:
     SmallVector<OpFoldResult> sizes, strides(shape.size(), b.getIndexAttr(1));
     for (int64_t size : shape)
       sizes.push_back(b.getIndexAttr(size));
-    auto viewType = cast<MemRefType>(memref::SubViewOp::inferRankReducedResultType(
-        tileShape, type, offsets, sizes, strides));
+    auto viewType =
+        cast<MemRefType>(memref::SubViewOp::inferRankReducedResultType(
+            tileShape, type, offsets, sizes, strides));
     return memref::SubViewOp::create(b, loc, viewType, read.getBase(), offsets,
                                      sizes, strides);
   }

@@ -157,16 +157,24 @@ def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
     flow. Afterwards no vector is longer than `vector-bits` of f32 elements, and
     loops and branches carry none.
 
-    * Dimensions that an op ties together form a class and share a loop. One
-      class is vectorised: where there are contractions, the one that all of
-      them keep and nothing reduces (the query rows of attention), so that
-      reductions are elementwise across vectors; else the one that is contiguous
-      in memory. Scratch is stored with that class innermost.
-    * Contractions become register-blocked kernels of `vector.fma`, with the
-      other operand read as scalars, directly from memory where it lies inside.
+    * Dimensions that an op ties together form a class and share a loop. The
+      classes have one order: first those that contractions keep more often than
+      anything reduces them (the query rows of attention), so that reductions
+      are elementwise across vectors; then those that are contiguous in memory.
+      Every value, contraction and loop nest is vectorised along its first
+      class, the lanes. Scratch is stored with the lanes innermost.
+    * Contractions become register-blocked kernels of `vector.fma`. The operand
+      that has the lanes is read as vectors: from scratch; directly from memory,
+      where it is contiguous along the lanes and not written in between; from a
+      second scratch, transposed once in registers, where it is kept with other
+      lanes. (The backward sums over the keys for dQ only: all else has the lanes
+      of the keys, dQ those of the head dimension.) The other operand is read as
+      scalars, from scratch or directly from memory. What is used in memory is
+      copied once where it may lie outside, or where its rows are far apart.
     * Elementwise ops, broadcasts and reads are evaluated in the loop that uses
       them; a value is stored only where several loops need it.
-    * Loop-carried tiles live in one buffer and are updated in place.
+    * Loop-carried tiles live in one buffer and are updated in place, also
+      through nested loops and chains of them.
     * Transfers that may leave their memref are masked or guarded: nothing
       outside is read or written.
 

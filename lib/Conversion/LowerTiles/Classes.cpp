@@ -280,10 +280,13 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
 
 void DimClasses::score(Operation *op) {
   if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
-    SmallVector<int> result = domain(contract.getResult());
+    SmallVector<int> result = domain(contract.getResult()), loops;
     for (Value operand : {contract.getLhs(), contract.getRhs()})
       for (int cls : domain(operand))
-        ++(llvm::is_contained(result, cls) ? kept : reduced)[cls];
+        if (!llvm::is_contained(loops, cls))
+          loops.push_back(cls);
+    for (int cls : loops)
+      ++(llvm::is_contained(result, cls) ? kept : reduced)[cls];
     return;
   }
   if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
@@ -310,9 +313,8 @@ void DimClasses::score(Operation *op) {
 }
 
 int64_t DimClasses::scoreOf(int cls) {
-  int64_t memory = contiguous.lookup(cls);
-  return reduced.lookup(cls) ? memory
-                             : memory + 1000 * int64_t(kept.lookup(cls));
+  int64_t balance = int64_t(kept.lookup(cls)) - int64_t(reduced.lookup(cls));
+  return contiguous.lookup(cls) + 1000 * std::max<int64_t>(balance, 0);
 }
 
 int DimClasses::lane(ArrayRef<int> classes) {

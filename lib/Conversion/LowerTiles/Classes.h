@@ -40,8 +40,10 @@ public:
   int64_t extent(int cls) { return extents[find(cls)]; }
 
   /// The class of `classes` to vectorise, or -1 where there is none: the one
-  /// that most contractions keep and nothing reduces, else the one along which
-  /// memory is accessed contiguously most often, else the last.
+  /// that contractions keep most often, less how often it is reduced, where
+  /// that is more than never; else the one along which memory is accessed
+  /// contiguously most often, else the last. The order of all classes is one,
+  /// so a value has the same lanes wherever it is used.
   int lane(llvm::ArrayRef<int> classes);
 
 private:

@@ -5,6 +5,7 @@
 // scalar per row. Blocking after Goto and van de Geijn, "Anatomy of
 // High-Performance Matrix Multiplication" (2008); tiles replace the packing.
 
+#include "Aliases.h"
 #include "Groups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -48,16 +49,12 @@ Kernel attn::tiles::matchKernel(DimClasses &classes, vector::ContractionOp op) {
     return none;
   if (!rows.empty())
     kernel.sumClass = rows.front();
-  // The lanes operand must be stored with its lanes innermost.
-  if (classes.lane(classes.domain(kernel.lanes)) != kernel.laneClass)
-    return none;
   kernel.op = op;
   return kernel;
 }
 
 vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes,
-                                                    const Kernel &kernel) {
-  Value value = kernel.rows;
+                                                    Value value) {
   while (auto transpose = value.getDefiningOp<vector::TransposeOp>())
     value = transpose.getVector();
   auto read = value.getDefiningOp<vector::TransferReadOp>();
@@ -71,21 +68,32 @@ vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes,
   return read;
 }
 
-namespace {
-/// How the scalars of the rows operand are addressed.
-struct RowSource {
-  Value memref;
-  SmallVector<int> layout; // the class of each dimension
-};
+LaneSource attn::tiles::findLaneSource(DimClasses &classes,
+                                       const Kernel &kernel) {
+  LaneSource source{LaneSource::Own, kernel.lanes, kernel.laneClass};
+  vector::TransferReadOp read = matchDirectRead(classes, kernel.lanes);
+  if (read && contiguousClass(classes, read) == kernel.laneClass &&
+      !mayChangeBefore(read, kernel.op))
+    source.kind = LaneSource::Memory;
+  else if (classes.lane(classes.domain(kernel.lanes)) != kernel.laneClass)
+    source.kind = LaneSource::Copy;
+  return source;
+}
 
+namespace {
 class KernelEmitter {
 public:
-  KernelEmitter(Context &context, Group &group, AllocateFn allocate)
-      : context(context), group(group), kernel(group.kernel),
-        allocate(allocate) {}
+  KernelEmitter(Context &context, Group &group)
+      : context(context), group(group), kernel(group.kernel) {}
 
   void run() {
-    RowSource rows = rowSource();
+    rows = group.rowsView ? context.views.lookup(group.rowsView)
+                          : context.buffers.lookup(kernel.rows);
+    LaneSource source = context.laneSources.lookup(kernel.op);
+    if (group.lanesView)
+      lanesFrom = context.views.lookup(group.lanesView);
+    else if (source.kind == LaneSource::Copy)
+      lanesFrom = context.copies.lookup({source.value, source.lane});
     Nest nest(context, group.position);
     Type element =
         cast<VectorType>(kernel.op.getResult().getType()).getElementType();
@@ -105,7 +113,7 @@ public:
         lanes.push_back(nest.addConstant(base, k * run.width));
         nest.setLanes(kernel.laneClass, lanes.back(), run.width);
       }
-      rowBlocks(nest, rows, lanes, run.width, block);
+      rowBlocks(nest, lanes, run.width, block);
       if (loop)
         nest.close();
     }
@@ -129,139 +137,36 @@ private:
     return {vectors, most};
   }
 
-  /// Whether the rows of a tile lie one after another, or null where they are
-  /// known to. Rows far apart fall into few sets of the cache and are better
-  /// copied.
-  Value isDense(OpBuilder &b, Location loc, Value memref,
-                ArrayRef<int64_t> shape, ArrayRef<int> layout) {
-    auto type = cast<MemRefType>(memref.getType());
-    int64_t inner = type.getRank() - 1;
-    SmallVector<int64_t> strides = type.getStridesAndOffset().first;
-    Value all;
-    for (int64_t dim = 0; dim < inner; ++dim) {
-      if (layout[dim] < 0 || layout[inner] < 0 || strides[dim] == shape[inner])
-        continue;
-      Value stride;
-      if (strides[dim] == ShapedType::kDynamic)
-        stride = memref::ExtractStridedMetadataOp::create(b, loc, memref)
-                     .getStrides()[dim];
-      else
-        stride = arith::ConstantIndexOp::create(b, loc, strides[dim]);
-      Value length = arith::ConstantIndexOp::create(b, loc, shape[inner]);
-      Value term = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                         stride, length);
-      all = all ? arith::AndIOp::create(b, loc, all, term).getResult() : term;
-    }
-    return all;
+  Value loadLanes(Nest &nest) {
+    if (!lanesFrom.memref)
+      return nest.evalWide(kernel.lanes);
+    OpBuilder &b = nest.builder();
+    SmallVector<Value> at;
+    for (int cls : lanesFrom.layout)
+      at.push_back(nest.indexOf(cls));
+    auto type = cast<MemRefType>(lanesFrom.memref.getType());
+    auto vector = cast<VectorType>(nest.wide(type.getElementType()));
+    return vector::LoadOp::create(b, nest.loc, vector, lanesFrom.memref, at);
   }
 
-  /// The rows operand in memory, where a tile lies inside its memref and its
-  /// rows are adjacent; copied to scratch with its padding, where not.
-  RowSource rowSource() {
-    auto stored = context.buffers.find(kernel.rows);
-    if (stored != context.buffers.end())
-      return {stored->second.memref, stored->second.layout};
-    auto read = matchDirectRead(context.classes, kernel);
-    auto transfer = cast<VectorTransferOpInterface>(read.getOperation());
-    OpBuilder b(group.position);
-    Location loc = read.getLoc();
-    auto type = cast<MemRefType>(read.getBase().getType());
-    AffineMap map = read.getPermutationMap();
-    SmallVector<int> dims = context.classes.dims(read.getResult());
-    SmallVector<int64_t> shape(type.getRank(), 1);
-    SmallVector<int> layout(type.getRank(), -1);
-    Value inside;
-    for (unsigned dim = 0; dim < map.getNumResults(); ++dim) {
-      int where = memoryDim(map, dim);
-      shape[where] = context.classes.extent(dims[dim]);
-      layout[where] = dims[dim];
-      if (transfer.isDimInBounds(dim))
-        continue;
-      Value size = memref::DimOp::create(b, loc, read.getBase(), where);
-      Value last = arith::AddIOp::create(
-          b, loc, read.getIndices()[where],
-          arith::ConstantIndexOp::create(b, loc, shape[where]));
-      Value term =
-          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, last, size);
-      inside = inside ? arith::AndIOp::create(b, loc, inside, term).getResult()
-                      : term;
-    }
-    if (Value dense = isDense(b, loc, read.getBase(), shape, layout))
-      inside = inside ? arith::AndIOp::create(b, loc, inside, dense).getResult()
-                      : dense;
-    SmallVector<OpFoldResult> offsets(read.getIndices().begin(),
-                                      read.getIndices().end());
-    SmallVector<OpFoldResult> sizes, strides(shape.size(), b.getIndexAttr(1));
-    SmallVector<int64_t> reducedShape;
-    for (auto [size, cls] : llvm::zip_equal(shape, layout)) {
-      sizes.push_back(b.getIndexAttr(size));
-      if (cls >= 0)
-        reducedShape.push_back(size);
-    }
-    llvm::erase(layout, -1);
-    auto viewType = memref::SubViewOp::inferRankReducedResultType(
-        reducedShape, type, offsets, sizes, strides);
-    auto makeView = [&]() -> Value {
-      return memref::SubViewOp::create(b, loc, cast<MemRefType>(viewType),
-                                       read.getBase(), offsets, sizes, strides);
-    };
-    if (!inside)
-      return {makeView(), layout};
-    // Both sides need one type: everything dynamic but a unit innermost stride.
-    SmallVector<int64_t> anyStrides(reducedShape.size(), ShapedType::kDynamic);
-    if (cast<MemRefType>(viewType).isLastDimUnitStride())
-      anyStrides.back() = 1;
-    auto common =
-        MemRefType::get(reducedShape, type.getElementType(),
-                        StridedLayoutAttr::get(
-                            b.getContext(), ShapedType::kDynamic, anyStrides));
-    auto choice = scf::IfOp::create(b, loc, TypeRange{common}, inside,
-                                    /*withElseRegion=*/true);
-    b.setInsertionPointToStart(choice.thenBlock());
-    scf::YieldOp::create(b, loc, castTo(b, loc, makeView(), common));
-    b.setInsertionPointToStart(choice.elseBlock());
-    Buffer copy = allocate(read.getResult(), layout);
-    Value view = castTo(b, loc, copy.memref, common);
-    fill(copy, read, scf::YieldOp::create(b, loc, view));
-    return {choice.getResult(0), layout};
-  }
-
-  Value castTo(OpBuilder &b, Location loc, Value memref, MemRefType type) {
-    return memref.getType() == type
-               ? memref
-               : memref::CastOp::create(b, loc, type, memref).getResult();
-  }
-
-  void fill(const Buffer &copy, vector::TransferReadOp read,
-            Operation *position) {
-    Group group;
-    group.position = position;
-    group.domain = context.classes.domain(read.getResult());
-    group.sinks.push_back({Sink::Store, read.getResult(), nullptr, copy});
-    // Copied as it lies in memory.
-    group.lane = copy.layout.back();
-    emitLoops(context, group);
-  }
-
-  void rowBlocks(Nest &nest, const RowSource &rows, ArrayRef<Value> lanes,
-                 int64_t width, int64_t block) {
+  void rowBlocks(Nest &nest, ArrayRef<Value> lanes, int64_t width,
+                 int64_t block) {
     int64_t extent =
         kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
     int64_t whole = extent / block * block;
     if (whole > block) {
       Value base = nest.open(-1, 0, whole, block).getInductionVar();
-      registerBlock(nest, rows, lanes, width, base, block);
+      registerBlock(nest, lanes, width, base, block);
       nest.close();
     } else if (whole) {
-      registerBlock(nest, rows, lanes, width, nest.constant(0), block);
+      registerBlock(nest, lanes, width, nest.constant(0), block);
     }
     if (whole < extent)
-      registerBlock(nest, rows, lanes, width, nest.constant(whole),
-                    extent - whole);
+      registerBlock(nest, lanes, width, nest.constant(whole), extent - whole);
   }
 
-  void registerBlock(Nest &nest, const RowSource &rows, ArrayRef<Value> lanes,
-                     int64_t width, Value rowBase, int64_t rowCount) {
+  void registerBlock(Nest &nest, ArrayRef<Value> lanes, int64_t width,
+                     Value rowBase, int64_t rowCount) {
     SmallVector<Value> rowIndices, accs;
     for (int64_t row = 0; row < rowCount; ++row) {
       nest.builder();
@@ -270,9 +175,10 @@ private:
         nest.bind(kernel.rowClass, rowIndices.back());
       for (Value lane : lanes) {
         nest.selectLanes(kernel.laneClass, lane, width);
-        Type type = nest.wide(getElementTypeOrSelf(kernel.op.getAcc().getType()));
-        accs.push_back(arith::ConstantOp::create(nest.builder(), nest.loc,
-                                                 nest.builder().getZeroAttr(type)));
+        Type type =
+            nest.wide(getElementTypeOrSelf(kernel.op.getAcc().getType()));
+        accs.push_back(arith::ConstantOp::create(
+            nest.builder(), nest.loc, nest.builder().getZeroAttr(type)));
       }
     }
     SmallVector<int> sum;
@@ -282,7 +188,7 @@ private:
       SmallVector<Value> next, vectors;
       for (Value lane : lanes) {
         nest.selectLanes(kernel.laneClass, lane, width);
-        vectors.push_back(nest.evalWide(kernel.lanes));
+        vectors.push_back(loadLanes(nest));
       }
       for (auto [row, index] : llvm::enumerate(rowIndices)) {
         OpBuilder &b = nest.builder();
@@ -297,18 +203,23 @@ private:
       }
       return next;
     };
-    int64_t block = sum.empty() ? 0 : sumBlock(context.classes.extent(sum.front()));
+    int64_t block =
+        sum.empty() ? 0 : sumBlock(context.classes.extent(sum.front()));
     if (block == 0) {
       accs = nest.loops(sum, accs, multiplyAdd);
     } else {
-      scf::ForOp outer = nest.open(-1, 0, context.classes.extent(sum.front()), block, accs);
+      scf::ForOp outer =
+          nest.open(-1, 0, context.classes.extent(sum.front()), block, accs);
       scf::ForOp inner = nest.open(-1, 0, block, 1, accs);
       nest.builder();
-      nest.bind(sum.front(), nest.add(outer.getInductionVar(), inner.getInductionVar()));
+      nest.bind(sum.front(),
+                nest.add(outer.getInductionVar(), inner.getInductionVar()));
       nest.close(multiplyAdd(SmallVector<Value>(inner.getRegionIterArgs())));
       SmallVector<Value> totals;
-      for (auto [total, part] : llvm::zip_equal(outer.getRegionIterArgs(), inner.getResults()))
-        totals.push_back(arith::AddFOp::create(nest.builder(), nest.loc, total, part));
+      for (auto [total, part] :
+           llvm::zip_equal(outer.getRegionIterArgs(), inner.getResults()))
+        totals.push_back(
+            arith::AddFOp::create(nest.builder(), nest.loc, total, part));
       nest.close(totals);
       accs = SmallVector<Value>(outer.getResults());
     }
@@ -348,11 +259,11 @@ private:
   Context &context;
   Group &group;
   Kernel kernel;
-  AllocateFn allocate;
+  /// Where the operands are; without `lanesFrom`, the lanes are evaluated.
+  Buffer rows, lanesFrom;
 };
 } // namespace
 
-void attn::tiles::emitContraction(Context &context, Group &group,
-                                  AllocateFn allocate) {
-  KernelEmitter(context, group, allocate).run();
+void attn::tiles::emitContraction(Context &context, Group &group) {
+  KernelEmitter(context, group).run();
 }

@@ -8,7 +8,8 @@ using namespace mlir;
 using namespace attn::tiles;
 
 SmallVector<Value> attn::tiles::innerOperands(const Sink &sink) {
-  if (sink.kind == Sink::Store || sink.kind == Sink::Write)
+  if (sink.kind == Sink::Store || sink.kind == Sink::Copy ||
+      sink.kind == Sink::Write)
     return {sink.value};
   if (auto contract = dyn_cast<vector::ContractionOp>(sink.op))
     return {contract.getLhs(), contract.getRhs()};
@@ -125,7 +126,7 @@ class LoopsEmitter {
 public:
   LoopsEmitter(Context &context, Group &group)
       : context(context), group(group), nest(context, group.position) {
-    lane = group.lane >= 0 ? group.lane : context.classes.lane(group.domain);
+    lane = group.laneOf(context.classes);
     for (const Sink &sink : group.sinks)
       for (int cls : reducedClasses(context.classes, sink))
         if (!llvm::is_contained(reduced, cls))
@@ -179,7 +180,7 @@ private:
 
   void storeAll(ArrayRef<Value> values) {
     for (auto [sink, value] : llvm::zip_equal(group.sinks, values)) {
-      if (sink.kind == Sink::Store)
+      if (sink.kind == Sink::Store || sink.kind == Sink::Copy)
         nest.store(sink.target, value);
       else if (sink.kind == Sink::Write)
         nest.storeTransfer(cast<vector::TransferWriteOp>(sink.op), value);
@@ -272,8 +273,8 @@ private:
       if (sink.kind == Sink::Reduce)
         reductions.push_back(&sink);
     if (extent < 2 * block || extent % block != 0 ||
-        llvm::none_of(reductions,
-                      [&](const Sink *sink) { return isFloatSum(*sink); }))
+        llvm::none_of(
+            reductions, [&](const Sink *sink) { return isFloatSum(*sink); }))
       return nest.loops(innerRows, inits, [&](ValueRange carried) {
         return step(slots, carried);
       });

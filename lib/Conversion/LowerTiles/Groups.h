@@ -13,13 +13,13 @@ namespace attn::tiles {
 
 /// What a nest leaves behind.
 struct Sink {
-  enum Kind { Store, Reduce, Write, Extract } kind;
-  /// Store: the tile to keep. Write: the tile to write. Reduce, Extract: the
-  /// result.
+  enum Kind { Store, Copy, Reduce, Write, Extract } kind;
+  /// Store: the tile to keep. Copy: the tile to keep with other lanes too.
+  /// Write: the tile to write. Reduce, Extract: the result.
   mlir::Value value;
-  /// The reduction, write or extraction; null for Store.
+  /// The reduction, write or extraction; else null.
   mlir::Operation *op = nullptr;
-  /// Where a Store or a Reduce of a tile goes.
+  /// Where a Store, a Copy or a Reduce of a tile goes.
   Buffer target;
 };
 
@@ -34,21 +34,33 @@ struct Kernel {
 /// The kernel form of a contraction, or a null op where it has none.
 Kernel matchKernel(DimClasses &classes, mlir::vector::ContractionOp op);
 
-/// The read of the rows operand, where its scalars can be taken from memory
-/// as they are; else null.
+/// The read of an operand of a kernel, where its elements can be taken from
+/// memory as they are; else null.
 mlir::vector::TransferReadOp matchDirectRead(DimClasses &classes,
-                                             const Kernel &kernel);
+                                             mlir::Value operand);
+
+/// Where the lanes operand comes from. Has to be asked before any code is
+/// written: the answer depends on what is written to memory.
+LaneSource findLaneSource(DimClasses &classes, const Kernel &kernel);
 
 struct Group {
-  enum Kind { Loops, Contraction, Region } kind = Loops;
+  enum Kind { Loops, Contraction, Region, View } kind = Loops;
   /// The group's code goes before this op.
   mlir::Operation *position = nullptr;
   llvm::SmallVector<int> domain;
   llvm::SmallVector<Sink> sinks;
   Kernel kernel;
+  /// The reads of operands that the kernel uses where they lie in memory.
+  mlir::Value rowsView, lanesView;
   Buffer result;
+  /// The reads whose views this group, or an op in its region, uses. Of a View:
+  /// the one that it makes.
+  llvm::SmallVector<mlir::Value> views;
   /// The class to vectorise, where it is not that of the domain.
   int lane = -1;
+  int laneOf(DimClasses &classes) const {
+    return lane >= 0 ? lane : classes.lane(domain);
+  }
   /// Not joined by other sinks.
   bool closed = false;
   /// Lower-dimensional groups to be computed just before this one.
@@ -72,8 +84,8 @@ int memoryWalk(DimClasses &classes, mlir::VectorTransferOpInterface transfer,
                int lane);
 
 /// The same for the nest of a sink, by the first read of its whole domain that
-/// it evaluates, or by its write.
-int memoryWalk(DimClasses &classes, const Sink &sink,
+/// it evaluates, or by its write. A buffer counts as memory.
+int memoryWalk(DimClasses &classes, const Sink &sink, int lane,
                const llvm::DenseMap<mlir::Value, Buffer> &buffers);
 
 /// Gives scratch for a tile, with the classes in the order of `layout`.
@@ -83,7 +95,12 @@ using AllocateFn =
 /// Writes the code of a group. Scalars produced replace the results of the ops.
 void emitLoops(Context &context, Group &group);
 void emitTransposition(Context &context, Group &group, int walk);
-void emitContraction(Context &context, Group &group, AllocateFn allocate);
+void emitContraction(Context &context, Group &group);
+
+/// Makes what a read would load usable as a memref, in the order of dimensions
+/// that it has in memory.
+Buffer emitView(Context &context, mlir::vector::TransferReadOp read,
+                mlir::Operation *position, AllocateFn allocate);
 
 /// Positions of a class as runs of equal vectors: `count` loop steps of
 /// `vectors` vectors of `width` elements from `begin` on.

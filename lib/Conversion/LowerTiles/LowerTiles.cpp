@@ -167,6 +167,11 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
       if (isTileOp(op))
         tileOps.push_back(op);
     });
+    root->walk([&](vector::ContractionOp op) {
+      Kernel kernel = matchKernel(context.classes, op);
+      if (kernel.op)
+        context.laneSources[op] = findLaneSource(context.classes, kernel);
+    });
     Block &body = root->getRegion(0).front();
     Scratch scratch(body);
     BlockLowering(context, scratch, body, {}).run();

@@ -26,10 +26,25 @@ struct Buffer {
   explicit operator bool() const { return static_cast<bool>(memref); }
 };
 
+/// Where a contraction finds the operand that has its lanes.
+struct LaneSource {
+  /// Own: the tile's scratch, which has the same lanes. Memory: where its read
+  /// takes it from. Copy: scratch with these lanes, beside its own.
+  enum Kind { Own, Memory, Copy } kind = Own;
+  mlir::Value value;
+  int lane = -1;
+};
+
 /// What all nests of one run of the pass share.
 struct Context {
   DimClasses classes;
   llvm::DenseMap<mlir::Value, Buffer> buffers;
+  /// Tiles with other lanes than their own, by value and lanes.
+  llvm::DenseMap<std::pair<mlir::Value, int>, Buffer> copies;
+  /// Tiles that are used where they lie in memory, by their reads.
+  llvm::DenseMap<mlir::Value, Buffer> views;
+  /// Of the contractions that become kernels.
+  llvm::DenseMap<mlir::Operation *, LaneSource> laneSources;
   int64_t vectorBits = 512;
   int64_t vectorRegisters = 32;
   bool fuseMultiplyAdd = true;

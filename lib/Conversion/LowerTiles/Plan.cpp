@@ -2,12 +2,9 @@
 // Gathering the ops of a block into groups, and deciding what is kept.
 
 #include "Plan.h"
+#include "Aliases.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 
 using namespace mlir;
 using namespace attn::tiles;
@@ -16,39 +13,6 @@ namespace {
 bool sameSet(ArrayRef<int> a, ArrayRef<int> b) {
   return a.size() == b.size() &&
          llvm::all_of(a, [&](int x) { return llvm::is_contained(b, x); });
-}
-
-Value memoryRoot(Value memref) {
-  while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
-    memref = view.getViewSource();
-  return memref;
-}
-
-/// Different arguments of a function are different tensors, and an allocation
-/// is nothing but itself.
-bool isDistinctObject(Value root) {
-  if (auto arg = dyn_cast<BlockArgument>(root))
-    return isa<FunctionOpInterface>(arg.getOwner()->getParentOp());
-  return root.getDefiningOp<memref::AllocOp>() ||
-         root.getDefiningOp<memref::AllocaOp>();
-}
-
-bool mayAlias(Value a, Value b) {
-  a = memoryRoot(a);
-  b = memoryRoot(b);
-  return a == b || !isDistinctObject(a) || !isDistinctObject(b);
-}
-
-/// Calls `fn` with each memref that `op` may write, or with null for any.
-void forEachWrite(Operation *op, llvm::function_ref<void(Value)> fn) {
-  if (isMemoryEffectFree(op))
-    return;
-  auto effects = getEffectsRecursively(op);
-  if (!effects)
-    return fn(Value());
-  for (const MemoryEffects::EffectInstance &effect : *effects)
-    if (isa<MemoryEffects::Write, MemoryEffects::Free>(effect.getEffect()))
-      fn(effect.getValue());
 }
 
 bool isExpensive(Operation *op) {
@@ -100,7 +64,8 @@ void BlockLowering::addSink(Sink sink, Operation *op) {
   llvm::append_range(operands, outerOperands(sink));
   SmallVector<int> reduced = reducedClasses(context.classes, sink);
   bool alone = sink.kind == Sink::Extract || sink.kind == Sink::Write ||
-               memoryWalk(context.classes, sink, context.buffers) != alongLanes;
+               memoryWalk(context.classes, sink, context.classes.lane(domain),
+                          context.buffers) != alongLanes;
   bool joins = openGroup && !alone && sameSet(openGroup->domain, domain);
   for (Value operand : operands)
     joins = joins && !dependsOn(operand, *openGroup);
@@ -185,31 +150,92 @@ bool BlockLowering::onlyFeeds(Value value, Operation *op) {
   });
 }
 
+/// Keeps a tile with other lanes than its own, once for all who ask.
+void BlockLowering::keepCopy(const LaneSource &wanted, Operation *op) {
+  std::pair<Value, int> key(wanted.value, wanted.lane);
+  if (context.copies.count(key) || lastCopyUse.count(key))
+    return;
+  closeGroup();
+  Group *group = newGroup(Group::Loops, op);
+  group->domain = context.classes.domain(wanted.value);
+  group->lane = wanted.lane;
+  group->closed = true;
+  group->sinks.push_back({Sink::Copy, wanted.value, nullptr, {}});
+  lastCopyUse[key] = items.size() - 1;
+}
+
+/// Makes a tile in memory usable for kernels, once for all who ask.
+void BlockLowering::makeView(Value read, Operation *op) {
+  if (context.views.count(read) || !viewed.insert(read).second)
+    return;
+  closeGroup();
+  newGroup(Group::View, op)->views.push_back(read);
+}
+
 void BlockLowering::gatherContraction(vector::ContractionOp op) {
   Kernel kernel = matchKernel(context.classes, op);
   if (!kernel.op) {
     addSink({Sink::Reduce, op.getResult(), op, {}}, op);
     return;
   }
-  keep(kernel.lanes, op);
-  if (!isKept(kernel.rows) && !matchDirectRead(context.classes, kernel))
+  const LaneSource &lanes = context.laneSources[op];
+  if (lanes.kind == LaneSource::Own)
+    keep(kernel.lanes, op);
+  vector::TransferReadOp rows, direct;
+  if (!isKept(kernel.rows))
+    rows = matchDirectRead(context.classes, kernel.rows);
+  // What is kept is so because its memory changes.
+  if (rows && isKept(rows.getResult()))
+    rows = {};
+  if (!rows)
     keep(kernel.rows, op);
+  if (lanes.kind == LaneSource::Memory)
+    direct = matchDirectRead(context.classes, kernel.lanes);
+  for (vector::TransferReadOp read : {rows, direct})
+    if (read)
+      makeView(read.getResult(), op);
+  if (lanes.kind == LaneSource::Copy)
+    keepCopy(lanes, op);
   closeGroup();
   Group *group = newGroup(Group::Contraction, op);
+  if (lanes.kind == LaneSource::Copy)
+    lastCopyUse[{lanes.value, lanes.lane}] = items.size() - 1;
+  if (rows)
+    group->views.push_back(group->rowsView = rows.getResult());
+  if (direct)
+    group->views.push_back(group->lanesView = direct.getResult());
   group->kernel = kernel;
   group->domain = context.classes.domain(op.getResult());
   keptBy[op.getResult()] = items.size() - 1;
 }
 
+/// The tiles from outside that the regions of `op` use with their own lanes.
 void BlockLowering::visitCaptures(Operation *op,
                                   llvm::function_ref<void(Value)> fn) {
   for (Region &region : op->getRegions())
     region.walk([&](Operation *nested) {
+      auto source = context.laneSources.find(nested);
       for (Value operand : nested->getOperands())
         if (tileType(operand) &&
-            !op->isAncestor(operand.getParentRegion()->getParentOp()))
+            !op->isAncestor(operand.getParentRegion()->getParentOp()) &&
+            (source == context.laneSources.end() ||
+             source->second.value != operand ||
+             source->second.kind == LaneSource::Own))
           fn(operand);
     });
+}
+
+/// The tiles from outside that the regions of `op` use with other lanes.
+SmallVector<LaneSource> BlockLowering::capturedSources(Operation *op) {
+  SmallVector<LaneSource> result;
+  for (Region &region : op->getRegions())
+    region.walk([&](vector::ContractionOp nested) {
+      LaneSource source = context.laneSources.lookup(nested);
+      if (source.value && source.kind != LaneSource::Own &&
+          !op->isAncestor(source.value.getParentRegion()->getParentOp()))
+        result.push_back(source);
+    });
+  return result;
 }
 
 /// Computing the value again in each iteration costs as little as loading it.
@@ -239,8 +265,19 @@ void BlockLowering::gatherRegionOp(Operation *op) {
     if (!isKept(value) && !staysLazyInRegion(value))
       keep(value, op);
   });
+  SmallVector<LaneSource> sources = capturedSources(op);
+  for (const LaneSource &source : sources)
+    if (source.kind == LaneSource::Copy)
+      keepCopy(source, op);
+    else
+      makeView(matchDirectRead(context.classes, source.value), op);
   closeGroup();
-  newGroup(Group::Region, op);
+  Group *group = newGroup(Group::Region, op);
+  for (const LaneSource &source : sources)
+    if (source.kind == LaneSource::Copy)
+      lastCopyUse[{source.value, source.lane}] = items.size() - 1;
+    else
+      group->views.push_back(matchDirectRead(context.classes, source.value));
   for (Value result : op->getResults())
     if (tileType(result))
       keptBy[result] = items.size() - 1;
@@ -362,9 +399,9 @@ void BlockLowering::forEachOperand(unsigned item,
   }
   Group &group = *items[item];
   if (group.kind == Group::Contraction) {
-    fn(group.kernel.lanes);
-    if (!matchDirectRead(context.classes, group.kernel) ||
-        isKept(group.kernel.rows))
+    if (context.laneSources[group.kernel.op].kind == LaneSource::Own)
+      fn(group.kernel.lanes);
+    if (!group.rowsView)
       fn(group.kernel.rows);
     fn(group.kernel.op.getAcc());
   } else if (group.kind == Group::Region) {

@@ -51,6 +51,9 @@ private:
   void gatherTerminator(mlir::Operation *op);
   void addSink(Sink sink, mlir::Operation *op);
   void keep(mlir::Value value, mlir::Operation *op);
+  void keepCopy(const LaneSource &wanted, mlir::Operation *op);
+  llvm::SmallVector<LaneSource> capturedSources(mlir::Operation *op);
+  void makeView(mlir::Value read, mlir::Operation *op);
   void keepReadsBefore(mlir::Operation *write);
   void closeGroup() { openGroup = nullptr; }
   Group *newGroup(Group::Kind kind, mlir::Operation *op);
@@ -90,10 +93,13 @@ private:
   Buffer allocate(mlir::Value value);
   Buffer allocateAs(mlir::Value value, llvm::ArrayRef<int> layout);
   llvm::SmallVector<int> layoutOf(mlir::Value value);
+  llvm::SmallVector<int> layoutWith(mlir::Value value, int lane);
   Buffer newBuffer(mlir::Value value, llvm::ArrayRef<int> layout);
+  Buffer allocateCopy(mlir::Value value, int lane);
   Buffer takeDying(mlir::Value value, const Group &group);
   void setBuffer(mlir::Value value, Buffer buffer);
   bool canTakeOver(mlir::Value init, mlir::Value result, mlir::Operation *op);
+  bool isHandedOn(mlir::Value value, mlir::Value yielded);
   void takeOver(mlir::Value init, mlir::Value result);
   void collectBuffers(mlir::Value value,
                       llvm::SmallVectorImpl<mlir::Value> &memrefs);
@@ -107,6 +113,8 @@ private:
   Group *openGroup = nullptr;
   /// Which item stores a value; `pending` ones have no buffer yet.
   llvm::DenseMap<mlir::Value, unsigned> keptBy, firstUse, lastUse;
+  llvm::DenseMap<std::pair<mlir::Value, int>, unsigned> lastCopyUse;
+  llvm::DenseSet<mlir::Value> viewed;
   llvm::DenseMap<mlir::Value, Buffer> inPlace;
   llvm::DenseMap<mlir::Value, unsigned> ownedUntil; // memref to last item
   llvm::SmallVector<mlir::Value> stored;

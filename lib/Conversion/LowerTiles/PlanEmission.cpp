@@ -35,8 +35,12 @@ void BlockLowering::touch(Value value, unsigned item) {
 }
 
 void BlockLowering::findLastUses() {
-  for (unsigned item = 0; item <= items.size(); ++item)
+  for (unsigned item = 0; item <= items.size(); ++item) {
     forEachOperand(item, [&](Value operand) { touch(operand, item); });
+    for (Value read :
+         item < items.size() ? ArrayRef(items[item]->views) : ArrayRef<Value>())
+      touch(read, item);
+  }
 }
 
 /// A result can take the place of the carried tile where nothing reads that
@@ -67,10 +71,13 @@ void BlockLowering::assignInPlace() {
   }
 }
 
-/// Lanes innermost.
 SmallVector<int> BlockLowering::layoutOf(Value value) {
+  return layoutWith(value, context.classes.lane(context.classes.domain(value)));
+}
+
+/// Lanes innermost.
+SmallVector<int> BlockLowering::layoutWith(Value value, int lane) {
   SmallVector<int> layout = context.classes.domain(value);
-  int lane = context.classes.lane(layout);
   llvm::erase(layout, lane);
   if (lane >= 0)
     layout.push_back(lane);
@@ -102,6 +109,12 @@ Buffer BlockLowering::allocateAs(Value value, ArrayRef<int> layout) {
   auto last = lastUse.find(value);
   ownedUntil[buffer.memref] =
       last == lastUse.end() ? current : std::max(current, last->second);
+  return buffer;
+}
+
+Buffer BlockLowering::allocateCopy(Value value, int lane) {
+  Buffer buffer = newBuffer(value, layoutWith(value, lane));
+  ownedUntil[buffer.memref] = lastCopyUse.lookup({value, lane});
   return buffer;
 }
 
@@ -158,10 +171,17 @@ void BlockLowering::emitGroup(Group &group) {
   auto allocator = [&](Value value, ArrayRef<int> layout) {
     return allocateAs(value, layout);
   };
+  if (group.kind == Group::View) {
+    Value read = group.views.front();
+    context.views[read] =
+        emitView(context, read.getDefiningOp<vector::TransferReadOp>(),
+                 group.position, allocator);
+    return;
+  }
   if (group.kind == Group::Contraction) {
     Value result = group.kernel.op.getResult();
     group.result = allocate(result);
-    emitContraction(context, group, allocator);
+    emitContraction(context, group);
     setBuffer(result, group.result);
     return;
   }
@@ -171,17 +191,23 @@ void BlockLowering::emitGroup(Group &group) {
       continue;
     if (sink.kind == Sink::Store)
       sink.target = takeDying(sink.value, group);
+    if (sink.kind == Sink::Copy)
+      sink.target = allocateCopy(sink.value, group.lane);
     if (!sink.target)
       sink.target = allocate(sink.value);
   }
-  int walk = memoryWalk(context.classes, group.sinks.front(), context.buffers);
+  int walk = memoryWalk(context.classes, group.sinks.front(),
+                        group.laneOf(context.classes), context.buffers);
   if (walk != alongLanes && group.sinks.size() == 1)
     emitTransposition(context, group, walk);
   else
     emitLoops(context, group);
-  for (Sink &sink : group.sinks)
-    if (sink.target)
+  for (Sink &sink : group.sinks) {
+    if (sink.kind == Sink::Copy)
+      context.copies[{sink.value, group.lane}] = sink.target;
+    else if (sink.target)
       setBuffer(sink.value, sink.target);
+  }
 }
 
 void BlockLowering::setBuffer(Value value, Buffer buffer) {
@@ -195,16 +221,33 @@ void BlockLowering::storeTo(Value value, const Buffer &buffer,
   group.position = position;
   group.domain = context.classes.domain(value);
   group.sinks.push_back({Sink::Store, value, nullptr, buffer});
-  int walk = memoryWalk(context.classes, group.sinks.front(), context.buffers);
+  int walk = memoryWalk(context.classes, group.sinks.front(),
+                        group.laneOf(context.classes), context.buffers);
   if (walk != alongLanes)
     emitTransposition(context, group, walk);
   else
     emitLoops(context, group);
 }
 
+/// Whether `value` is the yielded one, or nothing but the start of a chain of
+/// loops that ends in it.
+bool BlockLowering::isHandedOn(Value value, Value yielded) {
+  while (value != yielded) {
+    if (!value.hasOneUse())
+      return false;
+    OpOperand &use = *value.use_begin();
+    auto next = dyn_cast<scf::ForOp>(use.getOwner());
+    if (!next || next->getBlock() != &block)
+      return false;
+    value = next.getTiedLoopResult(&use);
+  }
+  return true;
+}
+
 /// Whether `result` of the region op may live in the buffer of `init`: nobody
 /// else reads `init` from here on, and it is computed anew in each iteration of
-/// an enclosing loop.
+/// an enclosing loop, or is the tile carried by that loop, which `result` or
+/// the loops after it hand on.
 bool BlockLowering::canTakeOver(Value init, Value result, Operation *op) {
   if (!context.buffers.count(init) || init.getParentBlock() != &block ||
       lastUse.lookup(init) != current)
@@ -227,7 +270,8 @@ bool BlockLowering::canTakeOver(Value init, Value result, Operation *op) {
   Value memref = context.buffers[init].memref;
   for (const Handover &handover : handovers)
     if (handover.buffer.memref == memref)
-      return block.getTerminator()->getOperand(handover.index) == result;
+      return isHandedOn(result,
+                        block.getTerminator()->getOperand(handover.index));
   return ownedUntil.count(memref);
 }
 
@@ -391,7 +435,9 @@ void BlockLowering::run() {
   if (!handovers.empty())
     emitHandovers();
   releaseDead(items.size() + 1);
-  // A tile of an outer block that was kept here is not kept elsewhere.
+  // What was made here of tiles of an outer block is not there elsewhere.
+  for (Value read : viewed)
+    context.views.erase(read);
   for (Value value : stored)
     if (value.getParentBlock() != &block)
       context.buffers.erase(value);

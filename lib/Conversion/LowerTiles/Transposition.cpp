@@ -14,8 +14,15 @@ namespace {
 int findWalk(DimClasses &classes, Value value, int lane, size_t rank,
              const DenseMap<Value, Buffer> &buffers,
              SmallPtrSetImpl<Operation *> &seen) {
+  if (auto kept = buffers.find(value); kept != buffers.end()) {
+    const SmallVector<int> &layout = kept->second.layout;
+    return layout.size() == rank && llvm::is_contained(layout, lane) &&
+                   layout.back() != lane
+               ? layout.back()
+               : int(alongLanes);
+  }
   Operation *op = value.getDefiningOp();
-  if (!op || buffers.count(value) || !isLazy(op) || !seen.insert(op).second)
+  if (!op || !isLazy(op) || !seen.insert(op).second)
     return alongLanes;
   if (isa<vector::TransferReadOp>(op))
     return classes.domain(value).size() == rank
@@ -57,10 +64,10 @@ public:
   TransposingEmitter(Context &context, Group &group, int walk)
       : context(context), group(group), sink(group.sinks.front()),
         nest(context, group.position) {
-    int lane = context.classes.lane(group.domain);
-    // A store reads memory; a write evaluates scratch.
-    from = sink.kind == Sink::Store ? walk : lane;
-    to = sink.kind == Sink::Store ? lane : walk;
+    int lane = group.laneOf(context.classes);
+    // A write evaluates scratch; the others read memory.
+    from = sink.kind == Sink::Write ? lane : walk;
+    to = sink.kind == Sink::Write ? walk : lane;
     for (int cls : group.domain)
       if (cls != from && cls != to)
         rest.push_back(cls);
@@ -91,10 +98,10 @@ public:
 
 private:
   void put(Value value) {
-    if (sink.kind == Sink::Store)
-      nest.store(sink.target, value);
-    else
+    if (sink.kind == Sink::Write)
       nest.storeTransfer(cast<vector::TransferWriteOp>(sink.op), value);
+    else
+      nest.store(sink.target, value);
   }
 
   void blocks(int64_t wholeFrom, int64_t wholeTo) {
@@ -156,16 +163,15 @@ int attn::tiles::memoryWalk(DimClasses &classes,
   return alongLanes;
 }
 
-int attn::tiles::memoryWalk(DimClasses &classes, const Sink &sink,
+int attn::tiles::memoryWalk(DimClasses &classes, const Sink &sink, int lane,
                             const DenseMap<Value, Buffer> &buffers) {
-  if (sink.kind != Sink::Store && sink.kind != Sink::Write)
+  if (sink.kind == Sink::Reduce || sink.kind == Sink::Extract)
     return alongLanes;
-  SmallVector<int> domain = classes.domain(sink.value);
-  int lane = classes.lane(domain);
   if (sink.kind == Sink::Write)
     return memoryWalk(classes, cast<VectorTransferOpInterface>(sink.op), lane);
   SmallPtrSet<Operation *, 16> seen;
-  return findWalk(classes, sink.value, lane, domain.size(), buffers, seen);
+  return findWalk(classes, sink.value, lane, classes.domain(sink.value).size(),
+                  buffers, seen);
 }
 
 void attn::tiles::emitTransposition(Context &context, Group &group, int walk) {

@@ -24,23 +24,24 @@ class Backward : public AttentionStatements {
 public:
   explicit Backward(BackwardOp op)
       : AttentionStatements(op, op.getGradient()), op(op),
-        mayBeDead(!regions.mask.empty() || !regions.score.empty()) {}
+        mayBeDead(!regions.mask.empty() || !regions.score.empty() ||
+                  op.getSink()) {}
   void build();
 
 private:
   Value alive(OpBuilder &builder, Location loc, Value lse, Value value);
   Value finiteLse(OpBuilder &builder, Location loc, Value lse);
+  Value buildOutputGradient();
   Value buildDelta();
   void buildPoints();
-  Value contract(Value x, Dims xDims, Value y, Dims yDims, unsigned over,
-                 Dims out, bool guarded = false);
+  Value contract(Value x, Dims xDims, Value y, Dims yDims, Dims out);
   Value gradientOf(Value sum, Dims dims, bool isQuery, Type type,
                    Value factor = {});
   Value buildScaleGradient();
   Value buildSinkGradient();
 
   BackwardOp op;
-  /// Whether a row may have no key.
+  /// Whether a row may have no key (with a sink, only if that is -inf).
   bool mayBeDead;
   Value outputGradient, lse, delta; // dO and LSE with their heads split, and D
   Value s, p, dt, ds;
@@ -69,20 +70,25 @@ Value Backward::finiteLse(OpBuilder &builder, Location loc, Value rowLse) {
   return alive(builder, loc, rowLse, rowLse);
 }
 
+/// dO, 0 in rows without keys. Once for all: the tiles read it many times.
+Value Backward::buildOutputGradient() {
+  Value gradient = split(op.getOutputGradient());
+  if (!mayBeDead)
+    return gradient;
+  SmallVector<unsigned> out = with(rows, e);
+  Type element = cast<RankedTensorType>(gradient.getType()).getElementType();
+  return emit(out, {{gradient, out}, {lse, rows}}, out, element, std::nullopt,
+              [&](OpBuilder &builder, Location loc, ValueRange args) {
+                return alive(builder, loc, args[1], args[0]);
+              });
+}
+
 /// D = sum_e dO O - dLSE.
 Value Backward::buildDelta() {
   SmallVector<unsigned> out = with(rows, e);
   Value product =
-      emit(out,
-           {{outputGradient, out}, {split(op.getOutput()), out}, {lse, rows}},
-           rows, accumulator, 0.0,
-           [&](OpBuilder &builder, Location loc, ValueRange args) {
-             Value x = extend(builder, loc, args[0], accumulator);
-             Value y = extend(builder, loc, args[1], accumulator);
-             Value term = arith::MulFOp::create(builder, loc, x, y);
-             return add(builder, loc, args[3],
-                        alive(builder, loc, args[2], term));
-           });
+      emit(out, {{outputGradient, out}, {split(op.getOutput()), out}}, rows,
+           accumulator, 0.0, multiplyAdd);
   if (!op.getLseGradient())
     return product;
   return emit(
@@ -105,8 +111,7 @@ void Backward::buildPoints() {
              Value d = arith::SubFOp::create(builder, loc, args[0], shift);
              return math::ExpOp::create(builder, loc, d);
            });
-  Value dp = contract(outputGradient, with(rows, e), value, values, e, points,
-                      /*guarded=*/true);
+  Value dp = contract(outputGradient, with(rows, e), value, values, points);
   dt = emit(points, {{p, points}, {dp, points}, {delta, rows}}, points,
             accumulator, std::nullopt,
             [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
@@ -127,26 +132,16 @@ void Backward::buildPoints() {
             });
 }
 
-/// The sum over dimension `over` of x y; `guarded`: x is dO or is multiplied
-/// by it, which counts as 0 in a row without keys.
-Value Backward::contract(Value x, Dims xDims, Value y, Dims yDims,
-                         unsigned over, Dims out, bool guarded) {
-  SmallVector<unsigned> domain = with(points, {});
-  if (over == e || llvm::is_contained(out, e))
-    domain.push_back(e);
-  else
-    domain.push_back(d);
-  SmallVector<Access> inputs = {{x, xDims}, {y, yDims}};
-  bool reads = guarded && mayBeDead;
-  if (reads)
-    inputs.push_back({lse, rows});
-  return emit(domain, inputs, out, accumulator, 0.0,
-              [&](OpBuilder &builder, Location loc, ValueRange args) {
-                Value left = extend(builder, loc, args[0], accumulator);
-                if (reads)
-                  left = alive(builder, loc, args[2], left);
-                return multiplyAdd(builder, loc, {left, args[1], args.back()});
-              });
+/// The sum of x y, with the dimensions `out`.
+Value Backward::contract(Value x, Dims xDims, Value y, Dims yDims, Dims out) {
+  SmallVector<unsigned> domain(points);
+  for (Dims dims : {xDims, yDims})
+    if (dims.back() == d || dims.back() == e)
+      domain.push_back(dims.back());
+  // Q K^T and dO V^T have their last dimension in common.
+  domain.erase(llvm::unique(domain), domain.end());
+  return emit(domain, {{x, xDims}, {y, yDims}}, out, accumulator, 0.0,
+              multiplyAdd);
 }
 
 /// A gradient in the shape and type of its tensor: summed over the group where
@@ -191,19 +186,16 @@ Value Backward::buildSinkGradient() {
 }
 
 void Backward::build() {
-  // A sink keeps every row alive, unless it is -inf.
-  mayBeDead |= bool(op.getSink());
-  outputGradient = split(op.getOutputGradient());
   lse = split(op.getLse());
+  outputGradient = buildOutputGradient();
   delta = buildDelta();
   buildPoints();
   SmallVector<unsigned> keyRows = with(Dims(rows).drop_back(), {j, d});
   SmallVector<unsigned> valueRows = with(Dims(rows).drop_back(), {j, e});
-  Value dq = contract(ds, points, key, keys, j, with(rows, d));
-  Value dk = contract(ds, points, query, with(rows, d), i, keyRows);
-  // dO is the guarded operand.
-  Value dv = contract(outputGradient, with(rows, e), p, points, i, valueRows,
-                      /*guarded=*/true);
+  Value dq = contract(ds, points, key, keys, with(rows, d));
+  Value dk = contract(ds, points, query, with(rows, d), keyRows);
+  Value dv =
+      contract(outputGradient, with(rows, e), p, points, valueRows);
   SmallVector<Value> results = {
       gradientOf(dq, with(rows, d), true, op.getQueryGradient().getType(),
                  scale),

@@ -34,24 +34,33 @@ static DenseSet<unsigned> dimsOf(const DimClasses &classes, GenericOp op,
   return dims;
 }
 
+/// Whether the result has no dimension that a tensor which the cascade reads,
+/// and which the statement is computed from, lacks.
+bool Cascade::isNoLarger(GenericOp op) const {
+  DenseSet<unsigned> out = dimsOf(classes, op, op.getDpsInitOperand(0));
+  bool fits = false;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    auto source = input->get().getDefiningOp<GenericOp>();
+    if (isMember(source) && !isNoLarger(source))
+      return false;
+    DenseSet<unsigned> dims = dimsOf(classes, op, input);
+    fits |= llvm::all_of(out, [&](unsigned d) { return dims.contains(d); });
+  }
+  return fits;
+}
+
 /// Whether a statement over the dimension is better done once, before the
 /// cascade: its result takes no more memory than a tensor that it reads, and in
 /// the cascade it would be done again for each index of a dimension that the
 /// state has and nothing that is streamed.
 bool Cascade::isPreparation(GenericOp op) {
-  if (op->getNumResults() != 1 || reduces(op))
+  if (op->getNumResults() != 1 || reduces(op) ||
+      llvm::any_of(op.getDpsInputs(), [&](Value input) {
+        return isMember(input.getDefiningOp<GenericOp>());
+      }) ||
+      !isNoLarger(op))
     return false;
   DenseSet<unsigned> out = dimsOf(classes, op, op.getDpsInitOperand(0));
-  bool cheap = false;
-  for (OpOperand *input : op.getDpsInputOperands()) {
-    auto source = input->get().getDefiningOp<GenericOp>();
-    if (isMember(source))
-      return false;
-    DenseSet<unsigned> dims = dimsOf(classes, op, input);
-    cheap |= llvm::all_of(out, [&](unsigned d) { return dims.contains(d); });
-  }
-  if (!cheap)
-    return false;
   // Reductions that read it, and what else is streamed to them.
   SetVector<Operation *> readers;
   readers.insert(op);
@@ -151,16 +160,17 @@ void Cascade::collect(GenericOp root, Reach reach) {
   drop([&](GenericOp op) { return !reached.contains(op); });
 }
 
-bool Cascade::isCandidate(bool byReturn) {
+bool Cascade::isCandidate(Gain gain) {
   return llvm::any_of(members, [&](GenericOp op) {
     if (!reduces(op))
       return false;
     DenseSet<Operation *> visited;
-    if (byReturn)
+    if (gain == Gain::Returned)
       return feedsMember(op.getResult(0), visited);
     return llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *input) {
       auto source = input->get().getDefiningOp<GenericOp>();
-      if (!isMember(source) || reduces(source))
+      if (!isMember(source) || reduces(source) ||
+          (gain == Gain::Product && isNoLarger(source)))
         return false;
       // Summed over two dimensions at once, it cannot be tiled along one.
       unsigned reduced = 0;

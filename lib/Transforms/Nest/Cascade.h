@@ -44,9 +44,12 @@ public:
     collect(root, reach);
   }
 
-  /// Whether an intermediate spans the dimension and is reduced along it, or,
-  /// where `byReturn`, a reduced value comes back along it.
-  bool isCandidate(bool byReturn);
+  /// What fusing would save: an intermediate that spans the dimension and is
+  /// reduced along it, larger than anything that is read (a product of two
+  /// tensors); any such intermediate; a second pass, because a reduced value
+  /// comes back along the dimension.
+  enum class Gain { Product, Stored, Returned };
+  bool isCandidate(Gain gain);
   /// Proves that one pass suffices; remarks at the offender otherwise.
   mlir::LogicalResult prove();
   /// Statements that sum values of the cascade along another dimension; in it
@@ -74,6 +77,7 @@ private:
   }
   void collect(mlir::linalg::GenericOp root, Reach reach);
   bool isPreparation(mlir::linalg::GenericOp op);
+  bool isNoLarger(mlir::linalg::GenericOp op) const;
   bool isOutside(mlir::Operation *user) const;
   bool reducesAnother(mlir::linalg::GenericOp op) const;
   bool feedsMember(mlir::Value value, llvm::DenseSet<mlir::Operation *> &visited) const;

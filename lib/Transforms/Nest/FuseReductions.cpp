@@ -28,6 +28,7 @@ using namespace attn;
 
 namespace {
 using linalg::GenericOp;
+using Gain = Cascade::Gain;
 
 /// What two sums along different dimensions cost in one pass and in two.
 struct SumCosts {
@@ -174,25 +175,25 @@ struct FuseReductionsPass
       signalPassFailure();
   }
 
-  /// Fuses the first cascade that can be; false where there is none. A stored
-  /// intermediate goes before a value that comes back: it is what costs memory.
+  /// Fuses the first cascade that can be, of those that save most; false where
+  /// there is none.
   bool fuseOne(Block &block) {
     SmallVector<Operation *> ops;
     for (Operation &op : block)
       if (isa<GenericOp, FoldOp>(op))
         ops.push_back(&op);
     DimClasses classes(ops);
-    for (bool byReturn : {false, true})
+    for (Gain gain : {Gain::Product, Gain::Stored, Gain::Returned})
       for (Operation *op : ops)
         if (auto generic = dyn_cast<GenericOp>(op);
-            generic && fuseAt(block, classes, generic, byReturn))
+            generic && fuseAt(block, classes, generic, gain))
           return true;
     return false;
   }
 
   /// Fuses over a dimension that `op` reduces.
   bool fuseAt(Block &block, const DimClasses &classes, GenericOp op,
-              bool byReturn) {
+              Gain gain) {
     for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
       if (op.getIteratorTypesArray()[loop] != utils::IteratorType::reduction ||
           refused.contains(op))
@@ -201,7 +202,7 @@ struct FuseReductionsPass
         return Cascade(block, classes, op, loop, reach, keepsSums);
       };
       Cascade cascade = make(Cascade::Reach::Returns, false);
-      if (!cascade.isCandidate(byReturn))
+      if (!cascade.isCandidate(gain))
         continue;
       if (!cascade.getOtherSums().empty() &&
           keepsTogether(cascade, classes, op, loop)) {
@@ -213,7 +214,7 @@ struct FuseReductionsPass
       Cascade part = make(Cascade::Reach::Tensors, false);
       bool divisible =
           part.getMembers().size() < cascade.getMembers().size() &&
-          part.isCandidate(byReturn);
+          part.isCandidate(gain);
       if (fuse(cascade, /*quietly=*/divisible) ||
           (divisible && fuse(part, /*quietly=*/false)))
         return true;

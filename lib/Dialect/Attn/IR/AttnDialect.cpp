@@ -223,9 +223,7 @@ template <typename OpTy> struct DropTrueMask : OpRewritePattern<OpTy> {
     Value kept = op.getMask().front().getTerminator()->getOperand(0);
     if (!matchPattern(kept, m_One()))
       return failure();
-    rewriter.modifyOpInPlace(op, [&] {
-      op.getMask().getBlocks().clear();
-    });
+    rewriter.eraseBlock(&op.getMask().front());
     return success();
   }
 };
@@ -240,9 +238,7 @@ template <typename OpTy> struct DropIdentityScore : OpRewritePattern<OpTy> {
     Block &body = op.getScore().front();
     if (body.getTerminator()->getOperand(0) != body.getArgument(0))
       return failure();
-    rewriter.modifyOpInPlace(op, [&] {
-      op.getScore().getBlocks().clear();
-    });
+    rewriter.eraseBlock(&op.getScore().front());
     return success();
   }
 };

@@ -97,7 +97,26 @@ private:
                           llvm::SmallVectorImpl<mlir::Value> &merged);
   llvm::SmallVector<mlir::Value> outputTensors();
   void replaceResults(mlir::ValueRange results);
+  void replaceResult(const Output &output, mlir::Value value);
+  void locate(Output &output);
   void slicePart(Output &output, mlir::Value tensor);
+  // Parts of the streamed dimension.
+  void slicePiece(Output &state, mlir::Value workspace, mlir::Value part,
+                  bool ofWorker);
+  void insertPiece(mlir::scf::ForallOp forall, mlir::Value piece,
+                   mlir::Value tensor, const Output &output);
+  mlir::LogicalResult emitRowsOfPart(mlir::scf::ForallOp forall,
+                                     llvm::MutableArrayRef<Output> states,
+                                     mlir::Value part, mlir::Value from,
+                                     mlir::Value to);
+  mlir::LogicalResult emitStreamOfPart(mlir::scf::ForallOp forall,
+                                       llvm::MutableArrayRef<Output> states,
+                                       mlir::Value part, mlir::Value from,
+                                       mlir::Value to);
+  mlir::scf::ForallOp createParts(llvm::MutableArrayRef<Output> states,
+                                  bool rowsOutside);
+  mlir::LogicalResult mergeParts(llvm::ArrayRef<Output> states,
+                                 mlir::ValueRange workspace);
   mlir::scf::ForOp createLoop(mlir::Value from, mlir::Value to, int64_t step, mlir::ValueRange inits,
                         llvm::function_ref<mlir::LogicalResult(mlir::Value, mlir::ValueRange,
                                                    llvm::SmallVectorImpl<mlir::Value> &)>

@@ -42,8 +42,8 @@ SmallVector<Value> Nest::outputTensors() {
   return tensors;
 }
 
-/// The part of `tensor` that the current worker (and row tile) writes.
-void Nest::slicePart(Output &output, Value tensor) {
+/// Where the part lies that the current worker (and row tile) writes.
+void Nest::locate(Output &output) {
   output.offsets.clear();
   output.sizes.clear();
   for (unsigned dim : output.dims) {
@@ -62,13 +62,19 @@ void Nest::slicePart(Output &output, Value tensor) {
           b, b.getLoc(), map, {info.base, sizeValue(dim)}));
     } else if (info.role == Role::Row && info.base) {
       output.sizes.push_back(b.getIndexAttr(info.tile));
+    } else if (info.length) {
+      output.sizes.push_back(info.length);
     } else {
       output.sizes.push_back(info.size);
     }
   }
-  SmallVector<OpFoldResult> strides(output.dims.size(), b.getIndexAttr(1));
-  output.slice = tensor::ExtractSliceOp::create(b, tensor, output.offsets,
-                                                output.sizes, strides);
+}
+
+/// The part of `tensor` that the current worker (and row tile) writes.
+void Nest::slicePart(Output &output, Value tensor) {
+  locate(output);
+  output.slice = tensor::ExtractSliceOp::create(
+      b, tensor, output.offsets, output.sizes, unitStrides(output));
 }
 
 /// A parallel loop over workers, row tiles (with `withRows`) and `parts`, whose
@@ -309,15 +315,18 @@ LogicalResult Nest::emitEpilogue(SmallVectorImpl<Output> &outputs) {
   return success();
 }
 
+void Nest::replaceResult(const Output &output, Value value) {
+  Value old = output.result;
+  if (value.getType() != old.getType())
+    value = tensor::CastOp::create(b, old.getType(), value);
+  old.replaceUsesWithIf(value, [&](OpOperand &use) {
+    return !ops.contains(block.findAncestorOpInBlock(*use.getOwner()));
+  });
+}
+
 void Nest::replaceResults(ValueRange results) {
-  for (auto [output, result] : llvm::zip(outputs, results)) {
-    Value value = result;
-    if (value.getType() != output.result.getType())
-      value = tensor::CastOp::create(b, output.result.getType(), value);
-    output.result.replaceUsesWithIf(value, [&](OpOperand &use) {
-      return !ops.contains(block.findAncestorOpInBlock(*use.getOwner()));
-    });
-  }
+  for (auto [output, result] : llvm::zip(outputs, results))
+    replaceResult(output, result);
   for (Operation *op : llvm::reverse(ops.getArrayRef()))
     if (op->use_empty())
       op->erase();

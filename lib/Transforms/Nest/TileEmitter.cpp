@@ -142,9 +142,12 @@ Value TileEmitter::write(const Tile &tile, Value tensor,
   SmallVector<bool> inBounds;
   for (auto [position, dim] : llvm::enumerate(dimClasses)) {
     const TileDim &info = dims[dim];
-    indices.push_back(info.role == TileDim::Role::Stream
-                          ? info.base
-                          : constant(b.getIndexAttr(0)));
+    if (info.role != TileDim::Role::Stream)
+      indices.push_back(constant(b.getIndexAttr(0)));
+    else if (info.origin)
+      indices.push_back(arith::SubIOp::create(b, info.base, info.origin));
+    else
+      indices.push_back(info.base);
     if (info.isScalar())
       continue;
     span.push_back(dim);

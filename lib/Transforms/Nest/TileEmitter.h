@@ -32,6 +32,9 @@ struct TileDim {
   bool exact = false;
   /// The tile's first element.
   mlir::Value base;
+  /// Of the streamed dimension, where a worker has a part of it: the part's
+  /// first element and its length.
+  mlir::Value origin, length;
   bool isScalar() const { return role == Role::Worker; }
 };
 

@@ -160,7 +160,25 @@ void Cascade::collect(GenericOp root, Reach reach) {
   drop([&](GenericOp op) { return !reached.contains(op); });
 }
 
+/// Whether the cascade is one sum of as many terms as a tensor has elements,
+/// along that tensor's innermost dimension. (Others are as short as a group of
+/// heads, or as good in plain loops.)
+bool Cascade::isLoneSum() const {
+  if (members.size() != 1)
+    return false;
+  GenericOp op = members.front();
+  return op.getNumReductionLoops() == 1 && op->getNumResults() == 1 &&
+         cast<RankedTensorType>(op.getResult(0).getType()).getRank() > 0 &&
+         llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *input) {
+           AffineMap map = op.getMatchingIndexingMap(input);
+           return map.isPermutation() &&
+                  getLoop(map, map.getNumResults() - 1) == loopOf(op);
+         });
+}
+
 bool Cascade::isCandidate(Gain gain) {
+  if (gain == Gain::Tiles)
+    return isLoneSum();
   return llvm::any_of(members, [&](GenericOp op) {
     if (!reduces(op))
       return false;
@@ -170,7 +188,8 @@ bool Cascade::isCandidate(Gain gain) {
     return llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *input) {
       auto source = input->get().getDefiningOp<GenericOp>();
       if (!isMember(source) || reduces(source) ||
-          (gain == Gain::Product && isNoLarger(source)))
+          (isNoLarger(source) &&
+           (gain == Gain::Product || source.getNumReductionLoops() > 0)))
         return false;
       // Summed over two dimensions at once, it cannot be tiled along one.
       unsigned reduced = 0;

@@ -46,9 +46,10 @@ public:
 
   /// What fusing would save: an intermediate that spans the dimension and is
   /// reduced along it, larger than anything that is read (a product of two
-  /// tensors); any such intermediate; a second pass, because a reduced value
-  /// comes back along the dimension.
-  enum class Gain { Product, Stored, Returned };
+  /// tensors); any such intermediate that is not itself a sum; a second pass,
+  /// because a reduced value comes back along the dimension; nothing, but that a
+  /// lone sum of what is read gets tiles.
+  enum class Gain { Product, Stored, Returned, Tiles };
   bool isCandidate(Gain gain);
   /// Proves that one pass suffices; remarks at the offender otherwise.
   mlir::LogicalResult prove();
@@ -77,6 +78,7 @@ private:
   }
   void collect(mlir::linalg::GenericOp root, Reach reach);
   bool isPreparation(mlir::linalg::GenericOp op);
+  bool isLoneSum() const;
   bool isNoLarger(mlir::linalg::GenericOp op) const;
   bool isOutside(mlir::Operation *user) const;
   bool reducesAnother(mlir::linalg::GenericOp op) const;

@@ -183,7 +183,8 @@ struct FuseReductionsPass
       if (isa<GenericOp, FoldOp>(op))
         ops.push_back(&op);
     DimClasses classes(ops);
-    for (Gain gain : {Gain::Product, Gain::Stored, Gain::Returned})
+    for (Gain gain :
+         {Gain::Product, Gain::Stored, Gain::Returned, Gain::Tiles})
       for (Operation *op : ops)
         if (auto generic = dyn_cast<GenericOp>(op);
             generic && fuseAt(block, classes, generic, gain))

@@ -50,8 +50,8 @@ func.func @row_max(%a: tensor<?x?xf32>, %x: tensor<?x?xf32>) -> tensor<?x?xf32> 
   // Three parts at once, each with its state; then they are merged.
   // SPLIT: tensor.empty(%{{.*}}, %{{.*}}) : tensor<3x?x?xf32>
   // SPLIT: scf.forall (%{{.*}}, %{{.*}}, %[[P:.*]]) in (%{{.*}}, %{{.*}}, 3)
-  // SPLIT: %[[FROM:.*]] = arith.muli %[[P]]
-  // SPLIT: arith.minui
+  // SPLIT: %[[BEGIN:.*]] = arith.muli %[[P]]
+  // SPLIT: %[[FROM:.*]] = arith.minui %[[BEGIN]]
   // SPLIT: scf.for %{{.*}} = %[[FROM]]
   // SPLIT: } {attn.fold}
   // SPLIT: scf.forall

@@ -44,6 +44,9 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
     and whose result is no larger than a tensor that it reads, is not part of
     the cascade: it is computed once and streamed (the row sums of dO * O).
 
+    A sum that is left alone, along the innermost dimension of a tensor, becomes
+    a fold too: it then has tiles, which are parallel and add up in blocks.
+
     The fold gets a `merge` region where states of parts of the dimension can be
     combined.
 

@@ -51,13 +51,23 @@ Value Statements::emit(Dims domain, ArrayRef<Access> inputs, Dims out,
 }
 
 Value Statements::sum(Value value, Dims from, Dims to) {
-  if (from.size() == to.size())
-    return value;
   Type element = cast<RankedTensorType>(value.getType()).getElementType();
-  return emit(from, {{value, from}}, to, element, 0.0,
-              [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-                return arith::AddFOp::create(builder, loc, args[1], args[0]);
-              });
+  SmallVector<unsigned> dims(from);
+  // The last dimension first: it has the most terms.
+  for (unsigned dim : llvm::reverse(from)) {
+    if (llvm::is_contained(to, dim))
+      continue;
+    SmallVector<unsigned> kept(dims);
+    llvm::erase(kept, dim);
+    if (kept.size() == to.size())
+      kept.assign(to.begin(), to.end());
+    value = emit(dims, {{value, dims}}, kept, element, 0.0,
+                 [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                   return arith::AddFOp::create(builder, loc, args[1], args[0]);
+                 });
+    dims = kept;
+  }
+  return value;
 }
 
 Value Statements::round(Value value, Dims dims, Type element, Value factor) {

@@ -39,7 +39,7 @@ public:
                    mlir::Type element, std::optional<double> init,
                    StatementBody body);
   /// The sum of `value`, a tensor over `from`, over the dimensions that `to`
-  /// lacks.
+  /// lacks, one after the other.
   mlir::Value sum(mlir::Value value, Dims from, Dims to);
   /// `value` over `dims`, rounded to `element`, times `factor` where it is not
   /// null.

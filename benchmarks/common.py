@@ -29,15 +29,17 @@ MASKS = {
 }
 
 
-def module(mask, d):
-    t = f"tensor<?x?x?x{d}xf32>"
+def module(mask, d, heads):
+    """Batch and length are dynamic, heads are not: a result of dynamically many is
+    computed apart and copied."""
+    t, line = f"tensor<?x{heads}x?x{d}xf32>", f"tensor<?x{heads}x?xf32>"
     body = MASKS[mask]
     if body:
         body = ("\n    mask {\n    ^bb0(%b: index, %h: index, %i: index, %j: index):\n" + body
                 + "      attn.yield %keep : i1\n    }")
-    return (f"func.func @main(%q: {t}, %k: {t}, %v: {t}) -> ({t}, tensor<?x?x?xf32>) {{\n"
-            f"  %o, %lse = attn.forward %q, %k, %v{body} : {t}, {t}, {t} -> {t}, tensor<?x?x?xf32>\n"
-            f"  return %o, %lse : {t}, tensor<?x?x?xf32>\n}}\n")
+    return (f"func.func @main(%q: {t}, %k: {t}, %v: {t}) -> ({t}, {line}) {{\n"
+            f"  %o, %lse = attn.forward %q, %k, %v{body} : {t}, {t}, {t} -> {t}, {line}\n"
+            f"  return %o, %lse : {t}, {line}\n}}\n")
 
 
 def pairs(mask, s):
@@ -85,9 +87,9 @@ class Attention:
         self.options, self.folder, self.extra = options, folder, list(extra)
 
     def command(self, mask, d, heads, s, *extra):
-        path = os.path.join(self.folder, f"{mask}-{d}.mlir")
+        path = os.path.join(self.folder, f"{mask}-{heads}-{d}.mlir")
         with open(path, "w") as file:
-            file.write(module(mask, d))
+            file.write(module(mask, d, heads))
         command = [self.options.attn_run, path, "--entry=main", "--target=cpu", f"--threads={self.options.threads}"]
         for index in range(3):
             command += ["--shape", f"{index}=1x{heads}x{s}x{d}"]

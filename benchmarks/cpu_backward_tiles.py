@@ -42,7 +42,7 @@ def programs(types):
     pairs = HEADS * LENGTH**2
     for d in (64, 128):
         tensor, line = f"1x{HEADS}x{LENGTH}x{d}", f"1x{HEADS}x{LENGTH}"
-        yield f"forward f32 d {d}", None, module("full", d), [tensor] * 3, 4 * d * pairs
+        yield f"forward f32 d {d}", None, module("full", d, HEADS), [tensor] * 3, 4 * d * pairs
         for form in TARGETS:
             for element in types:
                 text = Program(form, d, d, element).text()

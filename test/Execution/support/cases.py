@@ -198,7 +198,7 @@ GROUPS = {
     "gradient-types": with_gradients(types), "gradient-heads": with_gradients(heads),
     "gradient-variants": with_gradients(variants), "gradient-more-variants": with_gradients(more_variants),
     "gradient-masked-rows": with_gradients(masked_rows), "gradient-tails": with_gradients(tails),
-    "gradient-edges": with_gradients(edges),
+    "gradient-edges": with_gradients(edges), "gradient-orders": with_gradients(orders),
 }
 
 

@@ -69,7 +69,8 @@ bool Cascade::isNoLarger(GenericOp op) const {
 /// Whether a statement over the dimension is better done once, before the
 /// cascade: its result takes no more memory than a tensor that it reads, and in
 /// the cascade it would be done again for each index of a dimension that the
-/// state has and nothing that is streamed.
+/// state has and nothing that is streamed, or it sums over a dimension that the
+/// state has, which then could not be tiled.
 bool Cascade::isPreparation(GenericOp op) {
   if (op->getNumResults() != 1 || reduces(op) ||
       llvm::any_of(op.getDpsInputs(), [&](Value input) {
@@ -100,8 +101,12 @@ bool Cascade::isPreparation(GenericOp op) {
         if (dims.contains(dim))
           streamed.insert(dims.begin(), dims.end());
       }
+  DenseSet<unsigned> summed;
+  for (auto [loop, kind] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (kind == utils::IteratorType::reduction)
+      summed.insert(classes.ofLoop(op, loop));
   return llvm::any_of(state, [&](unsigned d) {
-    return !out.contains(d) && !streamed.contains(d);
+    return summed.contains(d) || (!out.contains(d) && !streamed.contains(d));
   });
 }
 

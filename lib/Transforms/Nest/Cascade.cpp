@@ -69,7 +69,8 @@ bool Cascade::isNoLarger(GenericOp op) const {
 /// Whether a statement over the dimension is better done once, before the
 /// cascade: its result takes no more memory than a tensor that it reads, and in
 /// the cascade it would be done again for each index of a dimension that the
-/// state has and nothing that is streamed.
+/// state has and nothing that is streamed, or it sums over a dimension that the
+/// state has, which then could not be tiled.
 bool Cascade::isPreparation(GenericOp op) {
   if (op->getNumResults() != 1 || reduces(op) ||
       llvm::any_of(op.getDpsInputs(), [&](Value input) {
@@ -86,29 +87,28 @@ bool Cascade::isPreparation(GenericOp op) {
       if (auto reader = dyn_cast<GenericOp>(user); isMember(reader))
         if (at == 0 || !reduces(cast<GenericOp>(readers[at])))
           readers.insert(reader);
-  DenseSet<unsigned> state, streamed;
+  DenseSet<unsigned> state, streamed = getStreamedDims();
   for (Operation *member : readers) {
     auto reader = cast<GenericOp>(member);
     if (reduces(reader))
       for (unsigned d : dimsOf(classes, reader, reader.getDpsInitOperand(0)))
         state.insert(d);
   }
-  for (GenericOp member : members)
-    for (OpOperand *input : member.getDpsInputOperands())
-      if (!isMember(input->get().getDefiningOp<GenericOp>())) {
-        DenseSet<unsigned> dims = dimsOf(classes, member, input);
-        if (dims.contains(dim))
-          streamed.insert(dims.begin(), dims.end());
-      }
+  DenseSet<unsigned> summed;
+  for (auto [loop, kind] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (kind == utils::IteratorType::reduction)
+      summed.insert(classes.ofLoop(op, loop));
   return llvm::any_of(state, [&](unsigned d) {
-    return !out.contains(d) && !streamed.contains(d);
+    return summed.contains(d) || (!out.contains(d) && !streamed.contains(d));
   });
 }
 
-/// Whether a statement sums values of the cascade along another dimension.
-bool Cascade::reducesAnother(GenericOp op) const {
+/// The dimensions along which a statement, which does not reduce the cascade's
+/// own, sums values of the cascade.
+DenseSet<unsigned> Cascade::getOtherReduced(GenericOp op) const {
+  DenseSet<unsigned> reduced;
   if (reduces(op))
-    return false;
+    return reduced;
   for (OpOperand *input : op.getDpsInputOperands()) {
     auto source = input->get().getDefiningOp<GenericOp>();
     if (!isMember(source))
@@ -118,9 +118,22 @@ bool Cascade::reducesAnother(GenericOp op) const {
       if (std::optional<unsigned> loop = getLoop(map, index);
           loop && op.getIteratorTypesArray()[*loop] ==
                       utils::IteratorType::reduction)
-        return true;
+        reduced.insert(classes.ofLoop(op, *loop));
   }
-  return false;
+  return reduced;
+}
+
+/// The dimensions of what is read along the cascade's dimension.
+DenseSet<unsigned> Cascade::getStreamedDims() const {
+  DenseSet<unsigned> streamed;
+  for (GenericOp member : members)
+    for (OpOperand *input : member.getDpsInputOperands())
+      if (!isMember(input->get().getDefiningOp<GenericOp>())) {
+        DenseSet<unsigned> dims = dimsOf(classes, member, input);
+        if (dims.contains(dim))
+          streamed.insert(dims.begin(), dims.end());
+      }
+  return streamed;
 }
 
 void Cascade::collect(GenericOp root, Reach reach) {
@@ -139,25 +152,31 @@ void Cascade::collect(GenericOp root, Reach reach) {
         all, [&](GenericOp op) { return isMember(op); });
   };
   drop([&](GenericOp op) { return isPreparation(op); });
-  // A sum of such sums (over a group of heads) comes after either.
-  DenseSet<Operation *> sums, sumsOfSums;
+  // A sum of such sums (over a group of heads) comes after either. So does one
+  // along a dimension of what is streamed (the gradient of a bias that all
+  // batches share): no loop of one worker could carry it.
+  DenseSet<unsigned> streamed = getStreamedDims();
+  DenseSet<Operation *> sums;
   for (GenericOp op : members) {
-    bool readsSum = false;
+    DenseSet<unsigned> reduced = getOtherReduced(op);
+    bool readsSum = false, after = llvm::any_of(reduced, [&](unsigned d) {
+      return streamed.contains(d);
+    });
     for (Value input : op.getDpsInputs()) {
       Operation *source = input.getDefiningOp();
       readsSum |= sums.contains(source);
-      if (sumsOfSums.contains(source) ||
-          (sums.contains(source) && reducesAnother(op)))
-        sumsOfSums.insert(op);
+      after |= isAfter(source) || (sums.contains(source) && !reduced.empty());
     }
-    if (!sumsOfSums.contains(op) && (readsSum || reducesAnother(op))) {
+    if (after)
+      afterwards.insert(op);
+    else if (readsSum || !reduced.empty()) {
       sums.insert(op);
-      if (op != root && reducesAnother(op))
+      if (op != root && !reduced.empty())
         otherSums.push_back(op);
     }
   }
   drop([&](GenericOp op) {
-    return sumsOfSums.contains(op) || (!keepsSums && sums.contains(op));
+    return isAfter(op) || (!keepsSums && sums.contains(op));
   });
   // What is connected with the root.
   SetVector<Operation *> reached;
@@ -367,7 +386,7 @@ LogicalResult Cascade::provePivot(Value pivot, bool asShift, bool report) {
 bool Cascade::isOutside(Operation *user) const {
   auto reader = dyn_cast<GenericOp>(user);
   return !reader || reader->getBlock() != &block || !spans(reader) ||
-         (keepsSums && !isMember(reader));
+         isAfter(reader) || (keepsSums && !isMember(reader));
 }
 
 /// Statements whose result is used outside of the cascade.

@@ -95,16 +95,24 @@ struct FuseReductionsPass
       rewriter.setInsertionPoint(op);
       (void)linalg::generalizeNamedOp(rewriter, op);
     }
+    // An operand without a use would join what has nothing in common (the
+    // scores under a mask that keeps nothing).
+    if (failed(eraseUnusedOperands()))
+      return signalPassFailure();
     for (Block &block : getOperation().getBody()) {
       absorbIntoStart(block);
       while (fuseOne(block))
         ;
     }
     // Sums that left a statement left an operand without a use.
+    if (failed(eraseUnusedOperands()))
+      signalPassFailure();
+  }
+
+  LogicalResult eraseUnusedOperands() {
     RewritePatternSet patterns(&getContext());
     linalg::populateEraseUnusedOperandsAndResultsPatterns(patterns);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-      signalPassFailure();
+    return applyPatternsGreedily(getOperation(), std::move(patterns));
   }
 
   /// Fuses the first cascade that can be, of those that save most; false where

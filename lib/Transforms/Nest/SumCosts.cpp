@@ -31,8 +31,12 @@ SumCosts attn::estimateSums(Cascade &cascade, const DimClasses &classes,
   }
   auto flopsOf = [&](GenericOp op) {
     double flops = op.getNumReductionLoops() ? 2 : 1;
+    std::optional<ScatterSum> scatter = matchScatterSum(op);
     for (unsigned at = 0; at < op.getNumLoops(); ++at)
-      flops *= sizeOf(op, at);
+      if (!scatter || llvm::none_of(scatter->indices, [&](auto index) {
+            return index.first == at;
+          }))
+        flops *= sizeOf(op, at);
     return flops;
   };
   SumCosts costs;
@@ -58,6 +62,11 @@ SumCosts attn::estimateSums(Cascade &cascade, const DimClasses &classes,
       costs.tilesTogether *= sizeOf(first, at);
     }
   }
+  // What is summed over the rows too leaves them to one worker.
+  if (llvm::any_of(cascade.getMembers(), [](GenericOp op) {
+        return op.getNumReductionLoops() > 1 && matchScatterSum(op);
+      }))
+    costs.tilesApart = 1;
   costs.tilesApart *= costs.tilesTogether;
   auto seconds = [&](double flops, double tiles) {
     double rounds = std::max(1.0, std::ceil(tiles / threads));

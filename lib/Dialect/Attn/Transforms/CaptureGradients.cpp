@@ -104,7 +104,8 @@ void Contribution::classify() {
 
 /// The sum over all pairs, with the dimensions `out`. Within the nest it is
 /// taken along the keys, or along the queries where the keys are kept, so that
-/// it is carried by the same loops as dQ or dK; what is left of it is small.
+/// it is carried by the same loops as dQ or dK; what is left of it is small. At
+/// computed indices it is taken along both: a table per row would not be small.
 Value Contribution::sumOverPairs() {
   SmallVector<unsigned> domain(gradients.points), kept;
   for (auto [index, dim] : computed)
@@ -113,8 +114,9 @@ Value Contribution::sumOverPairs() {
   Dims rest = gradients.points.drop_back();
   bool keepsKeys = llvm::is_contained(out, keys);
   bool alongKeys = !keepsKeys;
-  bool alongRows =
-      keepsKeys && !rest.empty() && !llvm::is_contained(out, rest.back());
+  bool keepsRows = !rest.empty() && llvm::is_contained(out, rest.back());
+  bool alongRows = !rest.empty() && !keepsRows &&
+                   (keepsKeys || !computed.empty());
   for (unsigned dim : domain)
     if (!(alongKeys && dim == keys) && !(alongRows && dim == rest.back()))
       kept.push_back(dim);

@@ -205,7 +205,7 @@ def self_test():
         sink = None if sink is None else sink.astype(np.longdouble)
         return shape, parts, wide, np.full(1, scale, np.longdouble), sink, captures
 
-    problems = gradients.self_test(make, variants.VARIANTS + variants.MORE_VARIANTS)
+    problems = gradients.self_test(make, variants.VARIANTS + variants.MORE_VARIANTS + variants.TABLES)
     print("\n".join(problems) or "all gradients agree with central differences")
     return 1 if problems else 0
 

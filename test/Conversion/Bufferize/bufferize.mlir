@@ -37,3 +37,19 @@ func.func @identity(%x: tensor<?xf32>) -> tensor<?xf32> {
 func.func private @callee(%x: tensor<?xf32>) -> tensor<?xf32> {
   return %x : tensor<?xf32>
 }
+
+// The table changes in place.
+// CHECK-LABEL: func @scatter_add
+// CHECK-NOT: memref.alloc
+// CHECK-NOT: memref.copy
+// CHECK: scf.for
+// CHECK: attn.scatter_add %{{.*}} at(%{{.*}}) into %{{.*}} : vector<8xf32>, memref<?xf32
+func.func @scatter_add(%v: vector<8xf32>, %i: vector<8xindex>, %t: tensor<?xf32> {bufferization.writable = true}, %n: index) -> tensor<?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %r = scf.for %k = %c0 to %n step %c1 iter_args(%a = %t) -> tensor<?xf32> {
+    %s = attn.scatter_add %v at(%i) into %a : vector<8xf32>, tensor<?xf32> -> tensor<?xf32>
+    scf.yield %s : tensor<?xf32>
+  }
+  return %r : tensor<?xf32>
+}

@@ -5,7 +5,7 @@ axis fully while the others rotate; `everything` is the full cross product."""
 from dataclasses import dataclass, replace
 from itertools import cycle
 
-from .variants import MORE_VARIANTS, VARIANTS
+from .variants import MORE_VARIANTS, TABLES, VARIANTS
 
 # The lengths, head dimensions and head groupings of FlashAttention's own tests.
 LENGTHS = [
@@ -201,6 +201,17 @@ def gradient_orders():
         yield Case("causal", "f32", sq=300, sk=300, d=64, order="split", parts=parts, grad=True)
 
 
+def tables():
+    """Tables at computed indices in every order."""
+    for order in ("auto", "rows", "stream"):
+        for variant in TABLES:
+            yield Case(variant, "f32", b=2, sq=150, sk=150, d=32, order=order)
+        yield Case("t5+causal", "f32", hq=4, hkv=2, sq=128, sk=256, d=64, order=order, static=True)
+        yield Case("relative", "bf16", hq=2, hkv=1, sq=257, sk=70, d=40, order=order, replay=True)
+        yield Case("strips", "f64", hq=1, hkv=1, sq=70, sk=131, d=32, order=order)
+        yield Case("cells", "f32", sq=5, sk=0, d=64, order=order)
+
+
 def with_gradients(cases, largest=2**20):
     """The same cases with their gradients, but for the largest."""
     def group():
@@ -219,6 +230,7 @@ GROUPS = {
     "gradient-variants": with_gradients(variants), "gradient-more-variants": with_gradients(more_variants),
     "gradient-masked-rows": with_gradients(masked_rows), "gradient-tails": with_gradients(tails),
     "gradient-edges": with_gradients(edges), "gradient-orders": gradient_orders,
+    "gradient-tables": with_gradients(tables),
 }
 
 

@@ -93,6 +93,27 @@ def _derive_t5(x, dt, b, h, i, j, c, n, out):
     return dt
 
 
+def _add_at(name, where):
+    """The derivative of a part that adds c[name][where(h, i, j, n)] to the scores."""
+    def derive(x, dt, b, h, i, j, c, n, out):
+        at = np.broadcast_arrays(*where(h, i, j, n), dt)[:-1]
+        np.add.at(out[name], tuple(at), dt)
+        return dt
+    return derive
+
+
+def _relative(h, i, j, n):
+    return h, j - i + n.sq - 1
+
+
+def _strip(h, i, j, n):
+    return (i + j) % 7, h
+
+
+def _cell(h, i, j, n):
+    return j % 5, i % 3
+
+
 def _derive_bias(x, dt, b, h, i, j, c, n, out):
     out["bias"][h, i[:, 0]] += dt
     return dt
@@ -173,6 +194,45 @@ PARTS: List[Part] = [
         """,
         lambda s, b, h, i, j, c, n: s + c["table"][h].astype(s.dtype)[t5_bucket(i, j)],
         {"table": lambda n, rng: rng.standard_normal((n.hq, 32))}, derive=_derive_t5),
+    # A bias for each distance of query and key.
+    Part(
+        "relative", "score",
+        """
+        $d = arith.subi %j, %i : index
+        $c1 = arith.constant 1 : index
+        $o = arith.addi $d, $sq : index
+        $at = arith.subi $o, $c1 : index
+        $v = tensor.extract $distance[%h, $at] : tensor<?x?x{T}>
+        $out = arith.addf %in, $v : {T}
+        """,
+        lambda s, b, h, i, j, c, n: s + c["distance"].astype(s.dtype)[_relative(h, i, j, n)],
+        {"distance": lambda n, rng: rng.standard_normal((n.hq, n.sq + n.sk - 1))},
+        lengths=("sq",), derive=_add_at("distance", _relative)),
+    # Two computed indices, and none that is the head's.
+    Part(
+        "cells", "score",
+        """
+        $c5 = arith.constant 5 : index
+        $c3 = arith.constant 3 : index
+        $x = arith.remui %j, $c5 : index
+        $y = arith.remui %i, $c3 : index
+        $v = tensor.extract $grid[$x, $y] : tensor<?x?x{T}>
+        $out = arith.addf %in, $v : {T}
+        """,
+        lambda s, b, h, i, j, c, n: s + c["grid"].astype(s.dtype)[_cell(h, i, j, n)],
+        {"grid": lambda n, rng: rng.standard_normal((5, 3))}, derive=_add_at("grid", _cell)),
+    # The head's index last.
+    Part(
+        "strips", "score",
+        """
+        $c7 = arith.constant 7 : index
+        $x = arith.addi %i, %j : index
+        $at = arith.remui $x, $c7 : index
+        $v = tensor.extract $strip[$at, %h] : tensor<?x?x{T}>
+        $out = arith.addf %in, $v : {T}
+        """,
+        lambda s, b, h, i, j, c, n: s + c["strip"].astype(s.dtype)[_strip(h, i, j, n)],
+        {"strip": lambda n, rng: rng.standard_normal((7, n.hq))}, derive=_add_at("strip", _strip)),
     Part(
         "bias", "score",
         """
@@ -383,6 +443,8 @@ MORE_VARIANTS = [
     "causal_position", "documents+causal", "nothing", "nothing+sink", "alibi+causal",
     "learned_cap+causal", "gate+bounds", "gate+t5",
 ]
+# Scores that read a table at computed indices.
+TABLES = ["t5", "t5+causal", "relative", "relative+causal", "cells", "strips+causal_br", "t5+bounds"]
 
 
 def parts_of(variant: str) -> List[Part]:

@@ -52,7 +52,7 @@ func.func @softmax(%x: tensor<8x16xf32>, %a: index, %b: index) -> tensor<8x16xf3
 // A mask that is always true leaves the gradient ops as well; their captures
 // stay, for each has a gradient.
 // CHECK-LABEL: func @backward
-// CHECK-SAME: %[[C:.*]]: tensor<4xf32>)
+// CHECK-SAME: %[[C:[^ ]*]]: tensor<4xf32>)
 func.func @backward(%x: tensor<1x2x8x16xf32>, %l: tensor<1x2x8xf32>, %c: tensor<4xf32>) -> (tensor<1x2x8x16xf32>, tensor<4xf32>) {
   // CHECK: attn.backward {{.*}} captures(%[[C]] : tensor<4xf32>) :
   %dq, %dk, %dv, %dc = attn.backward %x, %x, %x, %x, %x, %l captures(%c : tensor<4xf32>) mask {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Registration/Registration.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -38,6 +39,7 @@ void attn::registerDialects(DialectRegistry &registry) {
                   tensor::TensorDialect, vector::VectorDialect>();
   // Without these, one-shot bufferization refuses the dialect's ops.
   arith::registerBufferizableOpInterfaceExternalModels(registry);
+  attn::registerBufferizableOpInterfaceExternalModels(registry);
   bufferization::func_ext::registerBufferizableOpInterfaceExternalModels(
       registry);
   linalg::registerAllDialectInterfaceImplementations(registry);

@@ -68,6 +68,80 @@ std::optional<Reduction> attn::matchReduction(linalg::GenericOp op,
   return result;
 }
 
+/// Whether a value of the statement's body changes with one of `loops`.
+static bool dependsOn(linalg::GenericOp op, Value value,
+                      const llvm::SmallDenseSet<unsigned, 4> &loops) {
+  auto variesWith = [&](AffineMap map) {
+    return llvm::any_of(loops, [&](unsigned loop) {
+      return map.isFunctionOfDim(loop);
+    });
+  };
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return argument.getOwner() == op.getBlock() &&
+           variesWith(op.getIndexingMapsArray()[argument.getArgNumber()]);
+  Operation *definition = value.getDefiningOp();
+  if (definition->getBlock() != op.getBlock())
+    return false;
+  if (auto index = dyn_cast<linalg::IndexOp>(definition))
+    return loops.contains(index.getDim());
+  return llvm::any_of(definition->getOperands(), [&](Value operand) {
+    return dependsOn(op, operand, loops);
+  });
+}
+
+std::optional<ScatterSum> attn::matchScatterSum(linalg::GenericOp op) {
+  if (op->getNumResults() != 1 || op.getNumReductionLoops() == 0)
+    return std::nullopt;
+  std::optional<Reduction> reduction = matchReduction(op, 0);
+  if (!reduction || reduction->monoid != Reduction::Monoid::Add)
+    return std::nullopt;
+  ScatterSum sum;
+  sum.value = reduction->term;
+  SmallVector<Value> conditions;
+  for (auto select = sum.value.getDefiningOp<arith::SelectOp>();
+       select && select->getBlock() == op.getBlock() &&
+       matchPattern(select.getFalseValue(), m_AnyZeroFloat());
+       select = sum.value.getDefiningOp<arith::SelectOp>()) {
+    conditions.push_back(select.getCondition());
+    sum.value = select.getTrueValue();
+  }
+  llvm::SmallDenseSet<unsigned, 4> loops;
+  while (!conditions.empty()) {
+    Value condition = conditions.pop_back_val();
+    if (auto both = condition.getDefiningOp<arith::AndIOp>()) {
+      conditions.push_back(both.getRhs());
+      conditions.push_back(both.getLhs());
+      continue;
+    }
+    auto compare = condition.getDefiningOp<arith::CmpIOp>();
+    bool isIndex = false;
+    for (unsigned side : {0, 1}) {
+      if (!compare || isIndex ||
+          compare.getPredicate() != arith::CmpIPredicate::eq)
+        break;
+      auto here = compare->getOperand(side).getDefiningOp<linalg::IndexOp>();
+      // A dimension of the table is one that no input has.
+      if (!here || llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *in) {
+            return op.getMatchingIndexingMap(in).isFunctionOfDim(here.getDim());
+          }))
+        continue;
+      isIndex = op.getIteratorTypesArray()[here.getDim()] ==
+                    utils::IteratorType::parallel &&
+                loops.insert(here.getDim()).second;
+      if (isIndex)
+        sum.indices.push_back({here.getDim(), compare->getOperand(1 - side)});
+    }
+    if (!isIndex)
+      sum.conditions.push_back(condition);
+  }
+  bool fits = !loops.empty() && !dependsOn(op, sum.value, loops);
+  for (Value condition : sum.conditions)
+    fits &= !dependsOn(op, condition, loops);
+  for (auto [loop, index] : sum.indices)
+    fits &= !dependsOn(op, index, loops);
+  return fits ? std::optional(sum) : std::nullopt;
+}
+
 Value attn::getFillValue(Value tensor) {
   if (auto fill = tensor.getDefiningOp<linalg::FillOp>())
     return fill.getInputs()[0];

@@ -12,6 +12,10 @@ namespace attn {
 /// unit innermost stride.
 mlir::MemRefType boundaryMemRefType(mlir::RankedTensorType type);
 
+/// Lets one-shot bufferization handle attn.scatter_add.
+void registerBufferizableOpInterfaceExternalModels(
+    mlir::DialectRegistry &registry);
+
 #define GEN_PASS_DECL
 #include "attn/Conversion/Passes.h.inc"
 #define GEN_PASS_REGISTRATION

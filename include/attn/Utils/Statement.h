@@ -46,6 +46,20 @@ struct Reduction {
 std::optional<Reduction> matchReduction(mlir::linalg::GenericOp op,
                                         unsigned index);
 
+/// A sum at computed indices: of the terms `value` where all of `conditions`
+/// hold, each counts for the one element that `indices` name (the loop over a
+/// dimension of the result, and its index).
+struct ScatterSum {
+  mlir::Value value;
+  llvm::SmallVector<mlir::Value> conditions;
+  llvm::SmallVector<std::pair<unsigned, mlir::Value>> indices;
+};
+
+/// The form of `op` as such a sum: it adds select(index == linalg.index n, x, 0)
+/// (several such comparisons, joined by andi or nested) over a parallel loop n
+/// on which neither index nor x depends. Nothing otherwise.
+std::optional<ScatterSum> matchScatterSum(mlir::linalg::GenericOp op);
+
 /// The value that a tensor is filled with, where it is a linalg.fill.
 mlir::Value getFillValue(mlir::Value tensor);
 

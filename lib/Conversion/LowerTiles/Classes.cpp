@@ -2,6 +2,7 @@
 // Union-find over the dimensions of vectors, and the choice of lanes.
 
 #include "Classes.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -244,6 +245,15 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
     for (Value operand :
          {gather.getIndices(), gather.getMask(), gather.getPassThru()})
       uniteAll(operand, gather.getResult());
+    return success();
+  }
+  if (auto scatter = dyn_cast<attn::ScatterAddOp>(op)) {
+    if (!isa<MemRefType>(scatter.getTable().getType()))
+      return op->emitOpError("expected a memref to add to, got ")
+             << scatter.getTable().getType();
+    nodes(scatter.getValues());
+    for (Value index : scatter.getIndices())
+      uniteAll(index, scatter.getValues());
     return success();
   }
   if (auto transfer = dyn_cast<VectorTransferOpInterface>(op)) {

@@ -7,6 +7,7 @@
 #define ATTN_LIB_CONVERSION_LOWERTILES_GROUPS_H
 
 #include "Nest.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include <memory>
 
 namespace attn::tiles {
@@ -44,7 +45,7 @@ mlir::vector::TransferReadOp matchDirectRead(DimClasses &classes,
 LaneSource findLaneSource(DimClasses &classes, const Kernel &kernel);
 
 struct Group {
-  enum Kind { Loops, Contraction, Region, View } kind = Loops;
+  enum Kind { Loops, Contraction, Scatter, Region, View } kind = Loops;
   /// The group's code goes before this op.
   mlir::Operation *position = nullptr;
   llvm::SmallVector<int> domain;
@@ -96,6 +97,14 @@ using AllocateFn =
 void emitLoops(Context &context, Group &group);
 void emitTransposition(Context &context, Group &group, int walk);
 void emitContraction(Context &context, Group &group);
+
+/// Scratch for the sums of one tile: a table that is small enough is added to
+/// once per tile, which keeps rounding errors small, and lies several times
+/// beside itself, so that neighbours which add to the same element need not wait
+/// for each other. The type of the scratch, or null where there is none.
+mlir::MemRefType scatterScratchType(DimClasses &classes, attn::ScatterAddOp op);
+/// `scratch` has that type, or is null.
+void emitScatter(Context &context, Group &group, mlir::Value scratch);
 
 /// Makes what a read would load usable as a memref, in the order of dimensions
 /// that it has in memory.

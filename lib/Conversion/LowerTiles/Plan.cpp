@@ -283,6 +283,18 @@ void BlockLowering::gatherRegionOp(Operation *op) {
       keptBy[result] = items.size() - 1;
 }
 
+/// Each element goes its own way, so what it is made of is computed before.
+void BlockLowering::gatherScatter(attn::ScatterAddOp op) {
+  keepReadsBefore(op);
+  keep(op.getValues(), op);
+  for (Value index : op.getIndices())
+    if (!staysLazyInRegion(index))
+      keep(index, op);
+  closeGroup();
+  newGroup(Group::Scatter, op)->domain =
+      context.classes.domain(op.getValues());
+}
+
 void BlockLowering::gather() {
   for (Operation &op : block) {
     if (op.hasTrait<OpTrait::IsTerminator>() || isLazy(&op))
@@ -297,6 +309,8 @@ void BlockLowering::gather() {
     } else if (auto write = dyn_cast<vector::TransferWriteOp>(op)) {
       keepReadsBefore(&op);
       addSink({Sink::Write, write.getVector(), &op, {}}, &op);
+    } else if (auto scatter = dyn_cast<attn::ScatterAddOp>(op)) {
+      gatherScatter(scatter);
     } else if (op.getNumRegions() > 0) {
       gatherRegionOp(&op);
     } else {
@@ -404,6 +418,9 @@ void BlockLowering::forEachOperand(unsigned item,
     if (!group.rowsView)
       fn(group.kernel.rows);
     fn(group.kernel.op.getAcc());
+  } else if (group.kind == Group::Scatter) {
+    for (Value operand : group.position->getOperands())
+      fn(operand);
   } else if (group.kind == Group::Region) {
     for (Value operand : group.position->getOperands())
       fn(operand);

@@ -47,6 +47,7 @@ private:
   // Gathering.
   void gather();
   void gatherContraction(mlir::vector::ContractionOp op);
+  void gatherScatter(attn::ScatterAddOp op);
   void gatherRegionOp(mlir::Operation *op);
   void gatherTerminator(mlir::Operation *op);
   void addSink(Sink sink, mlir::Operation *op);

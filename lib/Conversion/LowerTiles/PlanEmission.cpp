@@ -191,6 +191,17 @@ void BlockLowering::emitGroup(Group &group) {
     setBuffer(result, group.result);
     return;
   }
+  if (group.kind == Group::Scatter) {
+    auto op = cast<attn::ScatterAddOp>(group.position);
+    Value sums;
+    if (MemRefType type = scatterScratchType(context.classes, op))
+      sums = scratch.acquire(op.getLoc(), type.getShape(),
+                             type.getElementType());
+    emitScatter(context, group, sums);
+    if (sums)
+      scratch.release(sums);
+    return;
+  }
   for (Sink &sink : group.sinks) {
     if (!tileType(sink.value) || sink.kind == Sink::Write ||
         sink.kind == Sink::Extract)

@@ -37,22 +37,40 @@ static DenseSet<unsigned> dimsOf(const DimClasses &classes, GenericOp op,
 /// Whether the result has no dimension that a tensor which the cascade reads,
 /// and which the statement is computed from, lacks.
 bool Cascade::isNoLarger(GenericOp op) const {
-  DenseSet<unsigned> out = dimsOf(classes, op, op.getDpsInitOperand(0));
-  bool fits = false;
-  for (OpOperand *input : op.getDpsInputOperands()) {
-    auto source = input->get().getDefiningOp<GenericOp>();
-    if (isMember(source) && !isNoLarger(source))
-      return false;
-    DenseSet<unsigned> dims = dimsOf(classes, op, input);
-    fits |= llvm::all_of(out, [&](unsigned d) { return dims.contains(d); });
+  // Sources first; each once, however often it is read.
+  llvm::SetVector<Operation *> slice;
+  slice.insert(op);
+  for (unsigned at = 0; at < slice.size(); ++at)
+    for (Value input : cast<GenericOp>(slice[at]).getDpsInputs())
+      if (auto source = input.getDefiningOp<GenericOp>(); isMember(source))
+        slice.insert(source);
+  SmallVector<Operation *> sorted(slice.takeVector());
+  llvm::sort(sorted, [](Operation *a, Operation *b) {
+    return a->isBeforeInBlock(b);
+  });
+  DenseSet<Operation *> larger;
+  for (Operation *at : sorted) {
+    auto statement = cast<GenericOp>(at);
+    DenseSet<unsigned> out =
+        dimsOf(classes, statement, statement.getDpsInitOperand(0));
+    bool fits = false;
+    for (OpOperand *input : statement.getDpsInputOperands()) {
+      DenseSet<unsigned> dims = dimsOf(classes, statement, input);
+      fits |= llvm::all_of(out, [&](unsigned d) { return dims.contains(d); });
+      if (larger.contains(input->get().getDefiningOp()))
+        larger.insert(at);
+    }
+    if (!fits)
+      larger.insert(at);
   }
-  return fits;
+  return !larger.contains(op);
 }
 
 /// Whether a statement over the dimension is better done once, before the
 /// cascade: its result takes no more memory than a tensor that it reads, and in
 /// the cascade it would be done again for each index of a dimension that the
-/// state has and nothing that is streamed.
+/// state has and nothing that is streamed, or it sums over a dimension that the
+/// state has, which then could not be tiled.
 bool Cascade::isPreparation(GenericOp op) {
   if (op->getNumResults() != 1 || reduces(op) ||
       llvm::any_of(op.getDpsInputs(), [&](Value input) {
@@ -76,8 +94,12 @@ bool Cascade::isPreparation(GenericOp op) {
       for (unsigned d : dimsOf(classes, reader, reader.getDpsInitOperand(0)))
         state.insert(d);
   }
+  DenseSet<unsigned> summed;
+  for (auto [loop, kind] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (kind == utils::IteratorType::reduction)
+      summed.insert(classes.ofLoop(op, loop));
   return llvm::any_of(state, [&](unsigned d) {
-    return !out.contains(d) && !streamed.contains(d);
+    return summed.contains(d) || (!out.contains(d) && !streamed.contains(d));
   });
 }
 

@@ -49,9 +49,10 @@ llvm::SmallVector<OrderCost> attn::estimateOrders(const NestSize &s) {
        streamTiles * s.rows * (s.rowBytes + 2 * s.stateBytes));
   double splitBytes =
       rowsBytes + s.workers * s.rows * s.parts * 2 * s.stateBytes;
-  return {cost(Order::Rows, rowsBytes, s.workers * rowTiles),
+  double rowWorkers = s.rowsInWorker ? 1 : rowTiles;
+  return {cost(Order::Rows, rowsBytes, s.workers * rowWorkers),
           cost(Order::Stream, streamBytes, s.workers),
-          cost(Order::Split, splitBytes, s.workers * rowTiles * s.parts)};
+          cost(Order::Split, splitBytes, s.workers * rowWorkers * s.parts)};
 }
 
 Order attn::chooseOrder(llvm::ArrayRef<OrderCost> costs) {

@@ -28,6 +28,8 @@ struct NestSize {
   double stateBytes = 0;  ///< carried per row (m, l, O)
   double pointFlops = 0;  ///< per pair of row and streamed element
   int64_t threads = 1;
+  /// One worker does all rows, in order.
+  bool rowsInWorker = false;
 };
 
 struct OrderCost {

@@ -38,6 +38,44 @@ bool Nest::waitsForNest(Operation *op) {
   return false;
 }
 
+/// Finds the sums of the first fold at computed indices and over two dimensions.
+/// Other sums at computed indices are taken element by element of the result.
+void Nest::findTables(FoldOp first) {
+  for (auto [position, init] : llvm::enumerate(first.getInits())) {
+    auto op = first.getYield()->getOperand(position).getDefiningOp<GenericOp>();
+    if (op && op->getBlock() == &first.getBody().front() &&
+        op.getNumReductionLoops() == 2 && matchScatterSum(op) &&
+        op.getDpsInits()[0] == first.getState()[position] &&
+        isNeutralFill(init, Reduction::Monoid::Add)) {
+      tables.push_back(position);
+      tableSums.insert(op);
+    }
+  }
+}
+
+/// Checks that what such a sum keeps are dimensions of workers and of the table,
+/// and that it sums over the rest.
+LogicalResult Nest::checkTables(ArrayRef<unsigned> workers) {
+  for (Operation *op : tableSums) {
+    auto sum = cast<GenericOp>(op);
+    ScatterSum form = *matchScatterSum(sum);
+    for (unsigned loop = 0; loop < sum.getNumLoops(); ++loop) {
+      unsigned dim = classes->ofLoop(sum, loop);
+      bool isIndex = llvm::any_of(
+          form.indices, [&](auto index) { return index.first == loop; });
+      bool isWorker = llvm::is_contained(workers, dim) && dim != rowDim;
+      bool expected = sum.getIteratorTypesArray()[loop] ==
+                              utils::IteratorType::reduction
+                          ? dim == streamDim || dim == rowDim
+                          : isIndex != isWorker;
+      if (!expected)
+        return op->emitError("expected a sum at computed indices over the rows "
+                             "and the streamed dimension, got another one");
+    }
+  }
+  return success();
+}
+
 /// Whether a statement or fold after the first fold belongs to its nest: it
 /// finishes results of the nest, row by row.
 bool Nest::joins(Operation *op) {
@@ -45,11 +83,12 @@ bool Nest::joins(Operation *op) {
     Operation *source = value.getDefiningOp();
     return source && ops.contains(source);
   };
-  // What a fold maps has no rows.
+  // What a fold maps has no rows, and no table has.
   auto isMap = [&](Value value) {
     auto fold = value.getDefiningOp<FoldOp>();
-    return fold && cast<OpResult>(value).getResultNumber() >=
-                       fold.getInits().size();
+    unsigned result = fold ? cast<OpResult>(value).getResultNumber() : 0;
+    return fold && (result >= fold.getInits().size() ||
+                    (fold == folds.front() && isTable(result)));
   };
   if (auto generic = dyn_cast<GenericOp>(op))
     return generic.getNumReductionLoops() == 0 &&
@@ -215,9 +254,11 @@ LogicalResult Nest::assignRoles() {
   findRowSums();
   for (FoldOp fold : folds) {
     for (auto op : fold.getBody().getOps<GenericOp>())
-      if (auto [streams, span] = visit(op); streams && !followsRowSum(op))
+      if (auto [streams, span] = visit(op); streams && !followsRowSum(op) && !tableSums.contains(op))
         restrict(span);
-    for (Value state : fold.getState()) {
+    for (auto [position, state] : llvm::enumerate(fold.getState())) {
+      if (fold == first && isTable(position))
+        continue;
       SmallVector<unsigned> span;
       for (int64_t d = 0,
                    e = cast<RankedTensorType>(state.getType()).getRank();
@@ -277,6 +318,14 @@ LogicalResult Nest::assignRoles() {
          streamedDims.contains(*rowDim)))
       rowDim = dim;
 
+  if (failed(checkTables(*workers)))
+    return failure();
+  DenseSet<unsigned> tableDims;
+  for (Operation *op : tableSums)
+    for (auto [loop, index] : matchScatterSum(cast<GenericOp>(op))->indices)
+      tableDims.insert(classes->ofLoop(cast<GenericOp>(op), loop));
+  emitter->tables = tableSums;
+
   for (Operation *op : rowSums)
     for (auto [loop, kind] :
          llvm::enumerate(cast<GenericOp>(op).getIteratorTypesArray()))
@@ -307,6 +356,9 @@ LogicalResult Nest::assignRoles() {
       info.exact = known && *known % info.tile == 0;
     } else if (llvm::is_contained(*workers, dim)) {
       info.role = Role::Worker;
+    } else if (tableDims.contains(dim)) {
+      // In memory: it has no tile.
+      info.exact = true;
     } else if (known) {
       info.role = Role::Full;
       info.tile = *known;
@@ -328,7 +380,7 @@ void Nest::findRowSums(ArrayRef<Operation *> but) {
   rowSums.clear();
   afterRows.clear();
   for (auto op : fold.getBody().getOps<GenericOp>()) {
-    if (llvm::is_contained(but, op))
+    if (llvm::is_contained(but, op) || tableSums.contains(op))
       continue;
     bool sums = false, follows = false;
     for (OpOperand *input : op.getDpsInputOperands()) {
@@ -419,9 +471,15 @@ NestSize Nest::measure() {
   }
   DenseSet<Value> seen;
   for (FoldOp fold : folds) {
-    for (Value state : fold.getState())
-      size.stateBytes += bytesOf(state.getType(), spanOf(state));
+    for (auto [position, state] : llvm::enumerate(fold.getState()))
+      if (fold != folds.front() || !isTable(position))
+        size.stateBytes += bytesOf(state.getType(), spanOf(state));
     for (auto op : fold.getBody().getOps<GenericOp>()) {
+      if (tableSums.contains(op)) {
+        // A pair adds to one element, in a tenth of the time of a vector's.
+        size.pointFlops += 100;
+        continue;
+      }
       double flops = 1;
       bool overStream = false;
       for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
@@ -450,7 +508,9 @@ NestSize Nest::measure() {
       }
     }
   }
+  size.rowsInWorker = !tables.empty();
   for (const Output &output : outputs)
-    size.outBytes += bytesOf(output.result.getType(), output.dims);
+    if (!tableOf(output))
+      size.outBytes += bytesOf(output.result.getType(), output.dims);
   return size;
 }

@@ -26,6 +26,7 @@ class Nest {
 public:
   Nest(FoldOp first, const TileOptions &options)
       : block(*first->getBlock()), options(options) {
+    findTables(first);
     collect(first);
   }
 
@@ -35,6 +36,8 @@ private:
   void collect(FoldOp first);
   bool joins(mlir::Operation *op);
   bool waitsForNest(mlir::Operation *op);
+  void findTables(FoldOp first);
+  mlir::LogicalResult checkTables(llvm::ArrayRef<unsigned> workers);
   void findRowSums(llvm::ArrayRef<mlir::Operation *> but = {});
   mlir::LogicalResult assignRoles();
   mlir::OpFoldResult sizeOfClass(unsigned dim);
@@ -60,6 +63,11 @@ private:
                                                         mlir::Value part)>
                                  body);
   mlir::LogicalResult emitPrologue();
+  mlir::LogicalResult emitRowsInWorker(llvm::SmallVectorImpl<Output> &outputs);
+  Output partOfSlice(const Output &output, mlir::Value tensor);
+  mlir::Value emptyState(mlir::Value state);
+  mlir::Value zeroTable(mlir::Value memory);
+  mlir::Value insertTable(const Output &output, mlir::Value table);
   // Streamed tiles outside.
   llvm::SmallVector<unsigned> dimsOf(mlir::Value tensor, bool ofWorker);
   mlir::Value writeTile(const Tile &tile, mlir::Value tensor,
@@ -144,6 +152,22 @@ private:
   /// Statements of the first fold that sum over the rows, and those that need
   /// such a sum.
   llvm::SetVector<mlir::Operation *> rowSums, afterRows;
+  /// Sums at computed indices, over the rows and the streamed dimension: the
+  /// first fold's results (by number) that they are, and the statements. Their
+  /// state is a table in memory that one worker owns.
+  llvm::SmallVector<unsigned> tables;
+  llvm::SetVector<mlir::Operation *> tableSums;
+  bool isTable(unsigned result) const {
+    return llvm::is_contained(tables, result);
+  }
+  /// The table that an output is, by the number of the fold's result.
+  std::optional<unsigned> tableOf(const Output &output) {
+    auto result = mlir::dyn_cast<mlir::OpResult>(output.result);
+    if (result && result.getOwner() == folds.front() &&
+        isTable(result.getResultNumber()))
+      return result.getResultNumber();
+    return std::nullopt;
+  }
   bool followsRowSum(mlir::Operation *op) const {
     return rowSums.contains(op) || afterRows.contains(op);
   }

@@ -172,11 +172,38 @@ void Nest::bindStates(FoldOp fold, ValueRange states) {
         stateTile(fold.getState()[position], state);
 }
 
+/// A worker's memory for a state of the first fold.
+Value Nest::emptyState(Value state) {
+  SmallVector<OpFoldResult> sizes;
+  for (unsigned dim : dimsOf(state, true))
+    sizes.push_back(emitter->dims[dim].size);
+  return tensor::EmptyOp::create(
+      b, sizes, cast<RankedTensorType>(state.getType()).getElementType());
+}
+
+Value Nest::zeroTable(Value memory) {
+  Type element = cast<RankedTensorType>(memory.getType()).getElementType();
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(element));
+  return linalg::FillOp::create(b, zero, memory).getResult(0);
+}
+
+/// A worker's `table` as its part of the output.
+Value Nest::insertTable(const Output &output, Value table) {
+  SmallVector<OpFoldResult> offsets(output.dims.size(), b.getIndexAttr(0));
+  return tensor::InsertSliceOp::create(b, table, output.slice, offsets,
+                                       output.sizes, unitStrides(output));
+}
+
 /// The tiles that a fold starts from.
 SmallVector<Tile> Nest::startTiles(FoldOp fold) {
   SmallVector<Tile> tiles;
   for (auto [init, state] : llvm::zip(fold.getInits(), fold.getState())) {
     Tile tile;
+    // A table goes on from where the worker is.
+    if (fold == folds.front() && isTable(tiles.size())) {
+      tiles.push_back(emitter->tiles.lookup(state));
+      continue;
+    }
     if (auto known = emitter->tiles.find(init); known != emitter->tiles.end()) {
       tile = known->second;
     } else if (Value fill = getFillValue(init)) {
@@ -309,7 +336,7 @@ LogicalResult Nest::emitEpilogue(SmallVectorImpl<Output> &outputs) {
   }
   for (Output &output : outputs)
     if (auto known = emitter->tiles.find(output.result);
-        known != emitter->tiles.end())
+        known != emitter->tiles.end() && !tableOf(output))
       output.slice =
           emitter->write(known->second, output.slice, output.dims);
   return success();

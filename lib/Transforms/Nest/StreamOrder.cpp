@@ -91,14 +91,20 @@ FailureOr<SmallVector<Value>> Nest::emitRowStates(ValueRange memory) {
       [&](ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
         if (failed(emitPrologue()))
           return failure();
-        for (auto [state, tensor, tile] :
-             llvm::zip(fold.getState(), args, startTiles(fold)))
-          next.push_back(writeTile(tile, tensor, dimsOf(state, true)));
+        for (auto [position, tile] : llvm::enumerate(startTiles(fold)))
+          next.push_back(isTable(position)
+                             ? args[position]
+                             : writeTile(tile, args[position],
+                                         dimsOf(fold.getState()[position],
+                                                true)));
         return success();
       });
   if (failed(start))
     return failure();
-  return SmallVector<Value>(start->getResults());
+  SmallVector<Value> states(start->getResults());
+  for (unsigned table : tables)
+    states[table] = zeroTable(states[table]);
+  return states;
 }
 
 /// The row loop of one streamed tile. `memory` holds the states and then the
@@ -113,6 +119,10 @@ FailureOr<SmallVector<Value>> Nest::emitRows(ValueRange memory,
       inits,
       [&](ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
         for (auto [state, tensor] : llvm::zip(fold.getState(), args)) {
+          if (isTable(state.getArgNumber() - fold.getState()[0].getArgNumber())) {
+            emitter->tiles[state] = stateTile(state, tensor);
+            continue;
+          }
           SmallVector<unsigned> dims = dimsOf(state, true);
           SmallVector<std::optional<unsigned>> access(dims.begin(), dims.end());
           emitter->tiles[state] = emitter->read(tensor, access);
@@ -127,6 +137,10 @@ FailureOr<SmallVector<Value>> Nest::emitRows(ValueRange memory,
           bool isState = position < states;
           Value yielded = isState ? fold.getYield()->getOperand(position)
                                   : mappedOutputs[position - states].yielded;
+          if (isState && isTable(position)) {
+            next.push_back(emitter->tiles.lookup(yielded).value);
+            continue;
+          }
           if (!isState && followsRowSum(yielded.getDefiningOp())) {
             next.push_back(tensor);
             continue;
@@ -203,6 +217,14 @@ FailureOr<SmallVector<Value>> Nest::emitStreamLoop(ValueRange memory,
   return SmallVector<Value>(loop.getResults());
 }
 
+/// The current row tile's part of `tensor`, a worker's slice of an output.
+Nest::Output Nest::partOfSlice(const Output &output, Value tensor) {
+  InWorkerSlice scope(*emitter);
+  Output part = output;
+  slicePart(part, tensor);
+  return part;
+}
+
 /// Finishes all rows from their final `states`; fills the outputs' slices.
 LogicalResult Nest::finishRows(ArrayRef<Value> states,
                                MutableArrayRef<Output *> local) {
@@ -214,6 +236,8 @@ LogicalResult Nest::finishRows(ArrayRef<Value> states,
       slices,
       [&](ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
         for (auto [position, tensor] : llvm::enumerate(states)) {
+          if (isTable(position))
+            continue;
           SmallVector<unsigned> dims = dimsOf(fold.getState()[position], true);
           SmallVector<std::optional<unsigned>> access(dims.begin(), dims.end());
           emitter->tiles[fold.getResult(position)] =
@@ -221,11 +245,8 @@ LogicalResult Nest::finishRows(ArrayRef<Value> states,
         }
         // The worker's slice is whole along rows: take this tile's part.
         SmallVector<Output> parts;
-        for (auto [output, tensor] : llvm::zip(local, args)) {
-          InWorkerSlice scope(*emitter);
-          parts.push_back(*output);
-          slicePart(parts.back(), tensor);
-        }
+        for (auto [output, tensor] : llvm::zip(local, args))
+          parts.push_back(partOfSlice(*output, tensor));
         if (failed(emitEpilogue(parts)))
           return failure();
         for (auto [part, tensor] : llvm::zip(parts, args))
@@ -248,14 +269,8 @@ LogicalResult Nest::tileStream() {
       outputTensors(), outputs, /*withRows=*/false, /*parts=*/0,
       [&](SmallVector<Output> &local, Value) -> LogicalResult {
         SmallVector<Value> memory;
-        for (Value state : fold.getState()) {
-          SmallVector<OpFoldResult> sizes;
-          for (unsigned dim : dimsOf(state, true))
-            sizes.push_back(emitter->dims[dim].size);
-          memory.push_back(tensor::EmptyOp::create(
-              b, sizes,
-              cast<RankedTensorType>(state.getType()).getElementType()));
-        }
+        for (Value state : fold.getState())
+          memory.push_back(emptyState(state));
         FailureOr<SmallVector<Value>> states = emitRowStates(memory);
         if (failed(states))
           return failure();
@@ -268,7 +283,9 @@ LogicalResult Nest::tileStream() {
           local[mapped.output].slice = (*states)[memory.size() + position];
         SmallVector<Output *> ofRows;
         for (auto [position, output] : llvm::enumerate(local))
-          if (!isMapped(position))
+          if (std::optional<unsigned> table = tableOf(output))
+            output.slice = insertTable(output, (*states)[*table]);
+          else if (!isMapped(position))
             ofRows.push_back(&output);
         states->truncate(memory.size());
         return finishRows(*states, ofRows);

@@ -632,6 +632,62 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
   return result;
 }
 
+/// Adds a tile of terms to a table, at a tile of indices for each of its
+/// dimensions. A term that does not count is 0.
+FailureOr<Tile> TileEmitter::scatter(Body &body, const ScatterSum &sum) {
+  GenericOp op = body.op;
+  auto spread = [&](Value scalar, ArrayRef<unsigned> domain) -> FailureOr<Value> {
+    FailureOr<Tile> tile = value(body, scalar);
+    if (failed(tile))
+      return failure();
+    return toVector(*tile, domain, scalar.getType());
+  };
+  SmallVector<unsigned> span;
+  for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
+    if (unsigned dim = classes.ofLoop(op, loop);
+        !dims[dim].isScalar() &&
+        llvm::none_of(sum.indices,
+                      [&](auto index) { return index.first == loop; }))
+      span.push_back(dim);
+  SmallVector<unsigned, 2> domain = sorted(span);
+  FailureOr<Tile> terms = value(body, sum.value);
+  if (failed(terms))
+    return failure();
+  Type element = sum.value.getType();
+  Tile counted;
+  counted.dims = domain;
+  if (ArrayRef<unsigned>(terms->dims) == ArrayRef<unsigned>(domain))
+    counted.tails = terms->tails;
+  counted.value = toVector(*terms, domain, element);
+  Value keep;
+  for (Value condition : sum.conditions) {
+    FailureOr<Value> holds = spread(condition, domain);
+    if (failed(holds))
+      return failure();
+    keep = keep ? arith::AndIOp::create(b, keep, *holds).getResult() : *holds;
+  }
+  if (keep) {
+    Value zeros = constant(b.getZeroAttr(counted.value.getType()));
+    counted.value = arith::SelectOp::create(b, keep, counted.value, zeros);
+  }
+  counted = withTails(counted, Reduction::Monoid::Add, reducedTails(op));
+  SmallVector<Value> indices;
+  AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  for (unsigned position = 0; position < map.getNumResults(); ++position)
+    for (auto [loop, index] : sum.indices)
+      if (getLoop(map, position) == loop) {
+        FailureOr<Value> at = spread(index, domain);
+        if (failed(at))
+          return failure();
+        indices.push_back(*at);
+      }
+  Tile result = tiles.lookup(op.getDpsInits()[0]);
+  result.value = ScatterAddOp::create(b, TypeRange(result.value.getType()),
+                                      counted.value, indices, result.value)
+                     .getResult();
+  return result;
+}
+
 LogicalResult TileEmitter::emit(GenericOp op) {
   b.setLoc(op.getLoc());
   Body body;
@@ -640,7 +696,9 @@ LogicalResult TileEmitter::emit(GenericOp op) {
     return op.emitError("expected a statement with one result, got ")
            << op->getNumResults();
   FailureOr<Tile> result = failure();
-  if (op.getNumReductionLoops() == 0) {
+  if (tables.contains(op)) {
+    result = scatter(body, *matchScatterSum(op));
+  } else if (op.getNumReductionLoops() == 0) {
     result = value(body, op.getBlock()->getTerminator()->getOperand(0));
     if (succeeded(result))
       result = settleTails(op, *result);

@@ -68,6 +68,10 @@ public:
   llvm::DenseMap<mlir::Value, mlir::Value> scalars;
   /// What sums start from, where it is not their init.
   llvm::DenseMap<mlir::Operation *, Tile> starts;
+  /// Sums that are added to a table in memory, a tensor of those dimensions of
+  /// which a worker has more than one index: the tile of their init and of
+  /// their result holds that tensor.
+  llvm::SetVector<mlir::Operation *> tables;
   /// Where code common to all workers goes.
   mlir::Operation *outside = nullptr;
 
@@ -106,6 +110,7 @@ private:
                                llvm::ArrayRef<Tile> indices);
   mlir::FailureOr<Tile> apply(mlir::Operation *op, llvm::ArrayRef<Tile> in);
   mlir::FailureOr<Tile> reduce(Body &body, const Reduction &reduction);
+  mlir::FailureOr<Tile> scatter(Body &body, const ScatterSum &sum);
   std::optional<unsigned> tailDim(unsigned which);
   std::array<bool, 2> reducedTails(mlir::linalg::GenericOp op);
   Tile withTails(const Tile &term, Reduction::Monoid monoid,

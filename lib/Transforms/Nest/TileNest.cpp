@@ -56,6 +56,9 @@ FailureOr<Order> Nest::pickOrder() {
         "which therefore is inside; fused with sums=apart, each sum has a "
         "nest of its own";
   }
+  if (!tables.empty())
+    costs[2].illegal = "the fold sums at computed indices into a table that one "
+                       "worker owns";
   Order order = options.order ? *options.order : chooseOrder(costs);
   for (const OrderCost &cost : costs)
     if (cost.order == order && !cost.illegal.empty())

@@ -7,6 +7,7 @@
 // from data that the mask hides.
 
 #include "NeutralTerms.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -384,6 +385,13 @@ findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition) {
       if (written == Neutral::Zero || updatesState(write, loop))
         return WalkResult::advance();
       failure = NeutralityFailure{op, describe("0 to be stored", written)};
+      return WalkResult::interrupt();
+    }
+    if (auto scatter = dyn_cast<ScatterAddOp>(op)) {
+      Neutral added = flow.get(scatter.getValues());
+      if (added == Neutral::Zero)
+        return WalkResult::advance();
+      failure = NeutralityFailure{op, describe("0 to be added", added)};
       return WalkResult::interrupt();
     }
     bool runsAlong = llvm::any_of(getReducedDims(op), [&](auto reduced) {

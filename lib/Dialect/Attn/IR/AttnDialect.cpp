@@ -45,6 +45,34 @@ static void printScale(OpAsmPrinter &printer, Operation *, Value operand,
   }
 }
 
+/// Prints or parses the types of attn.scatter_add; those of the indices have the
+/// shape of the values.
+static ParseResult
+parseScatterTypes(OpAsmParser &parser, Type &values,
+                  SmallVectorImpl<Type> &indices,
+                  ArrayRef<OpAsmParser::UnresolvedOperand> operands,
+                  Type &table, Type &result) {
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseType(values) || parser.parseComma() ||
+      parser.parseType(table))
+    return failure();
+  auto vector = dyn_cast<VectorType>(values);
+  if (!vector)
+    return parser.emitError(loc, "expected a vector of values, got ") << values;
+  indices.assign(operands.size(),
+                 vector.clone(parser.getBuilder().getIndexType()));
+  return succeeded(parser.parseOptionalArrow()) ? parser.parseType(result)
+                                                : success();
+}
+
+static void printScatterTypes(OpAsmPrinter &printer, Operation *, Type values,
+                              TypeRange, OperandRange, Type table,
+                              Type result) {
+  printer << values << ", " << table;
+  if (result)
+    printer << " -> " << result;
+}
+
 /// A region with a name scope of its own. Without one, a name used in front of
 /// the op and defined nowhere else would be bound to a value inside of the
 /// region, and dangle if the op then fails to parse.
@@ -587,6 +615,43 @@ LogicalResult AccumulateOp::verify() {
           return emitOpError("expected a capture of the region");
         return success();
       });
+}
+
+//===----------------------------------------------------------------------===//
+// ScatterAddOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ScatterAddOp::verify() {
+  auto table = cast<ShapedType>(getTable().getType());
+  auto values = cast<VectorType>(getValues().getType());
+  if (getIndices().empty() || int64_t(getIndices().size()) != table.getRank())
+    return emitOpError("expected a vector of indices for each dimension of the "
+                       "table, got ")
+           << getIndices().size() << " for " << table;
+  if (values.getElementType() != table.getElementType())
+    return emitOpError("expected values of the table's type ")
+           << table.getElementType() << ", got " << values;
+  for (Value index : getIndices())
+    if (cast<VectorType>(index.getType()).getShape() != values.getShape())
+      return emitOpError("expected indices of the shape of ")
+             << values << ", got " << index.getType();
+  bool isTensor = isa<RankedTensorType>(table);
+  if (isTensor != bool(getResult()))
+    return emitOpError("expected a result exactly where the table is a tensor");
+  if (isTensor && getResult().getType() != table)
+    return emitOpError("expected a result of type ")
+           << table << ", got " << getResult().getType();
+  return success();
+}
+
+void ScatterAddOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  if (!isa<MemRefType>(getTable().getType()))
+    return;
+  OpOperand &table = getTableMutable();
+  effects.emplace_back(MemoryEffects::Read::get(), &table);
+  effects.emplace_back(MemoryEffects::Write::get(), &table);
 }
 
 //===----------------------------------------------------------------------===//

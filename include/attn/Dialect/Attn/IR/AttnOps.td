@@ -7,6 +7,7 @@
 include "mlir/IR/OpBase.td"
 include "mlir/IR/BuiltinAttributes.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/DestinationStyleOpInterface.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
@@ -21,7 +22,8 @@ def Attn_Dialect : Dialect {
     derived by passes.
 
     `attn.fold` (level L1) is what online-softmax fusion derives: one pass over
-    blocks of a dimension with carried state.
+    blocks of a dimension with carried state. `attn.scatter_add` (level L2) is
+    the one thing that a tile program needs and upstream's dialects lack.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
 }
@@ -385,6 +387,43 @@ def Attn_FoldOp : Attn_Op<"fold", [
       return getBody().getArguments().drop_front(1 + getInputs().size());
     }
     ::mlir::Operation *getYield() { return getBody().front().getTerminator(); }
+  }];
+}
+
+def Attn_ScatterAddOp : Attn_Op<"scatter_add", [
+    DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Adds the elements of a tile at computed indices of a table";
+  let description = [{
+    For each position p of the tile, in any order that depends on the program
+    only:
+
+    ```
+    table[indices#0[p], ..., indices#r-1[p]] += values[p]
+    ```
+
+    There is one vector of indices, of the tile's shape, for each of the table's
+    r dimensions. A position with an index outside of the table (compared as
+    unsigned numbers) adds nothing. On tensors the result is the new table; on
+    memrefs the table changes in place.
+
+    ```mlir
+    %t1 = attn.scatter_add %g at(%bucket) into %t
+        : vector<64x128xf32>, tensor<32xf32> -> tensor<32xf32>
+    ```
+  }];
+  let arguments = (ins VectorOfAnyRankOf<[AnyFloat]>:$values,
+                       Variadic<VectorOfAnyRankOf<[Index]>>:$indices,
+                       AnyTypeOf<[RankedTensorOf<[AnyFloat]>, MemRefOf<[AnyFloat]>]>:$table);
+  let results = (outs Optional<RankedTensorOf<[AnyFloat]>>:$result);
+  let assemblyFormat = [{
+    $values `at` `(` $indices `)` `into` $table attr-dict `:`
+    custom<ScatterTypes>(type($values), type($indices), ref($indices),
+                         type($table), type($result))
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() { return getTableMutable(); }
   }];
 }
 

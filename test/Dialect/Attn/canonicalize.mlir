@@ -48,3 +48,29 @@ func.func @softmax(%x: tensor<8x16xf32>, %a: index, %b: index) -> tensor<8x16xf3
   } : tensor<8x16xf32>
   return %y : tensor<8x16xf32>
 }
+
+// A mask that is always true leaves the gradient ops as well; their captures
+// stay, for each has a gradient.
+// CHECK-LABEL: func @backward
+// CHECK-SAME: %[[C:[^ ]*]]: tensor<4xf32>)
+func.func @backward(%x: tensor<1x2x8x16xf32>, %l: tensor<1x2x8xf32>, %c: tensor<4xf32>) -> (tensor<1x2x8x16xf32>, tensor<4xf32>) {
+  // CHECK: attn.backward {{.*}} captures(%[[C]] : tensor<4xf32>) :
+  %dq, %dk, %dv, %dc = attn.backward %x, %x, %x, %x, %x, %l captures(%c : tensor<4xf32>) mask {
+  ^bb0(%b: index, %h: index, %i: index, %j: index, %t: tensor<4xf32>):
+    %keep = arith.cmpi sge, %i, %i : index
+    attn.yield %keep : i1
+  } : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8xf32>
+    -> tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32> captures(tensor<4xf32>)
+  return %dq, %dc : tensor<1x2x8x16xf32>, tensor<4xf32>
+}
+
+// CHECK-LABEL: func @softmax_backward
+func.func @softmax_backward(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  // CHECK: attn.softmax_backward %{{.*}}, %{{.*}}, %{{.*}} : tensor<8x16xf32>
+  %dx = attn.softmax_backward %x, %x, %x mask {
+  ^bb0(%i: index, %j: index):
+    %keep = arith.constant true
+    attn.yield %keep : i1
+  } : tensor<8x16xf32>
+  return %dx : tensor<8x16xf32>
+}

@@ -8,6 +8,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 
 using namespace mlir;
@@ -599,10 +600,21 @@ LogicalResult AccumulateOp::verify() {
   FloatType wanted = accumulatorType(getElementTypeOrSelf(type));
   if (getValue().getType() != wanted)
     return emitOpError("expected a value of ") << wanted << ", got " << getValue().getType();
-  auto argument = dyn_cast<BlockArgument>(getCapture());
-  if (!argument || argument.getOwner() != (*this)->getBlock())
-    return emitOpError("expected a capture of the region");
-  return success();
+  return TypeSwitch<Operation *, LogicalResult>((*this)->getParentOp())
+      .Case<BackwardOp, SoftmaxBackwardOp>([&](auto parent) -> LogicalResult {
+        Block *block = (*this)->getBlock();
+        if (block->getParent() != &parent.getGradient())
+          return emitOpError("expected to be in the gradient region");
+        // The last argument is the incoming gradient; captures are before it.
+        // Too few are the parent's error.
+        size_t count = parent.getCaptures().size();
+        if (block->getNumArguments() <= count)
+          return success();
+        auto captures = block->getArguments().drop_back().take_back(count);
+        if (!llvm::is_contained(captures, getCapture()))
+          return emitOpError("expected a capture of the region");
+        return success();
+      });
 }
 
 //===----------------------------------------------------------------------===//

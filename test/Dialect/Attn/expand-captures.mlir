@@ -1,0 +1,162 @@
+// RUN: attn-opt %s --attn-expand --canonicalize --cse --mlir-print-local-scope | FileCheck %s
+// Gradients of captures, by the indices at which the score reads them.
+
+// Read at every index: dt itself, where it belongs in the gradient.
+// CHECK-LABEL: func @dense
+func.func @dense(%x: tensor<2x4x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: tensor<2x4x?x?xf32>) -> tensor<2x4x?x?xf32> {
+  // CHECK: %[[DT:.*]] = linalg.generic {{.*}} ins(%{{.*}}, %{{.*}}, %{{.*}} : {{.*}}attn.dims = ["b", "h", "i", "j"]
+  // CHECK: tensor.insert_slice %[[DT]] into %{{.*}}[0, 0, 0, 0] [2, 4, %{{.*}}, %{{.*}}]
+  %dq, %dk, %dv, %dc = attn.backward %x, %x, %x, %x, %x, %lse captures(%c : tensor<2x4x?x?xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<2x4x?x?xf32>):
+      %v = tensor.extract %t[%b, %h, %i, %j] : tensor<2x4x?x?xf32>
+      %r = arith.addf %s, %v : f32
+      attn.yield %r : f32
+    } gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<2x4x?x?xf32>, %dt: f32):
+      attn.accumulate %dt into %t[%b, %h, %i, %j] : f32 into tensor<2x4x?x?xf32>
+      attn.yield %dt : f32
+    } : tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>,
+        tensor<2x4x?x16xf32>, tensor<2x4x?xf32>
+    -> tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32> captures(tensor<2x4x?x?xf32>)
+  return %dc : tensor<2x4x?x?xf32>
+}
+
+// What all batches read is summed over them, in a statement of its own.
+// CHECK-LABEL: func @of_batches
+func.func @of_batches(%x: tensor<2x4x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: tensor<4x?x?xf32>) -> tensor<4x?x?xf32> {
+  // CHECK: %[[DT:.*]] = linalg.generic {{.*}} ins(%{{.*}}, %{{.*}}, %{{.*}} : {{.*}}attn.dims = ["b", "h", "i", "j"]
+  // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel", "parallel"]} ins(%[[DT]] : {{.*}}attn.dims = ["b", "h", "i", "j"]
+  // CHECK: tensor.insert_slice %[[SUM]] into %{{.*}}[0, 0, 0] [4, %{{.*}}, %{{.*}}]
+  %dq, %dk, %dv, %dc = attn.backward %x, %x, %x, %x, %x, %lse captures(%c : tensor<4x?x?xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<4x?x?xf32>):
+      %v = tensor.extract %t[%h, %i, %j] : tensor<4x?x?xf32>
+      %r = arith.addf %s, %v : f32
+      attn.yield %r : f32
+    } gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<4x?x?xf32>, %dt: f32):
+      attn.accumulate %dt into %t[%h, %i, %j] : f32 into tensor<4x?x?xf32>
+      attn.yield %dt : f32
+    } : tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>,
+        tensor<2x4x?x16xf32>, tensor<2x4x?xf32>
+    -> tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32> captures(tensor<4x?x?xf32>)
+  return %dc : tensor<4x?x?xf32>
+}
+
+// The same, written with an index that is constant.
+// CHECK-LABEL: func @one_batch
+func.func @one_batch(%x: tensor<2x4x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: tensor<1x4x?x?xf32>) -> tensor<1x4x?x?xf32> {
+  // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel", "parallel"]} ins(%{{.*}} : {{.*}}attn.dims = ["b", "h", "i", "j"]
+  // CHECK: tensor.insert_slice %[[SUM]] into %{{.*}}[0, 0, 0, 0] [1, 4, %{{.*}}, %{{.*}}]
+  %dq, %dk, %dv, %dc = attn.backward %x, %x, %x, %x, %x, %lse captures(%c : tensor<1x4x?x?xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<1x4x?x?xf32>):
+      %zero = arith.constant 0 : index
+      %v = tensor.extract %t[%zero, %h, %i, %j] : tensor<1x4x?x?xf32>
+      %r = arith.addf %s, %v : f32
+      attn.yield %r : f32
+    } gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<1x4x?x?xf32>, %dt: f32):
+      %zero = arith.constant 0 : index
+      attn.accumulate %dt into %t[%zero, %h, %i, %j] : f32 into tensor<1x4x?x?xf32>
+      attn.yield %dt : f32
+    } : tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>,
+        tensor<2x4x?x16xf32>, tensor<2x4x?xf32>
+    -> tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32> captures(tensor<1x4x?x?xf32>)
+  return %dc : tensor<1x4x?x?xf32>
+}
+
+// Of keys: summed along the queries first, as dK is.
+// CHECK-LABEL: func @of_keys
+func.func @of_keys(%x: tensor<2x4x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: tensor<2x?xf32>) -> tensor<2x?xf32> {
+  // CHECK: %[[ROWS:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction", "parallel"]} ins(%{{.*}}, %{{.*}} : {{.*}}attn.dims = ["b", "h", "i", "j"]
+  // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "reduction", "parallel"]} ins(%[[ROWS]] : {{.*}}attn.dims = ["b", "h", "j"]
+  // CHECK: tensor.insert_slice %[[SUM]] into %{{.*}}[0, 0] [2, %{{.*}}]
+  %dq, %dk, %dv, %dc = attn.backward %x, %x, %x, %x, %x, %lse captures(%c : tensor<2x?xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<2x?xf32>):
+      %v = tensor.extract %t[%b, %j] : tensor<2x?xf32>
+      %r = arith.addf %s, %v : f32
+      attn.yield %r : f32
+    } gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<2x?xf32>, %dt: f32):
+      attn.accumulate %dt into %t[%b, %j] : f32 into tensor<2x?xf32>
+      attn.yield %dt : f32
+    } : tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>,
+        tensor<2x4x?x16xf32>, tensor<2x4x?xf32>
+    -> tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32> captures(tensor<2x?xf32>)
+  return %dc : tensor<2x?xf32>
+}
+
+// Of queries: summed along the keys first, as dQ is.
+// CHECK-LABEL: func @of_queries
+func.func @of_queries(%x: tensor<2x4x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: tensor<4x?xf32>) -> tensor<4x?xf32> {
+  // CHECK: %[[KEYS:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%{{.*}}, %{{.*}} : {{.*}}attn.dims = ["b", "h", "i", "j"]
+  // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel"]} ins(%[[KEYS]] : {{.*}}attn.dims = ["b", "h", "i"]
+  // CHECK: tensor.insert_slice %[[SUM]] into %{{.*}}[0, 0] [4, %{{.*}}]
+  %dq, %dk, %dv, %dc = attn.backward %x, %x, %x, %x, %x, %lse captures(%c : tensor<4x?xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<4x?xf32>):
+      %v = tensor.extract %t[%h, %i] : tensor<4x?xf32>
+      %r = arith.addf %s, %v : f32
+      attn.yield %r : f32
+    } gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<4x?xf32>, %dt: f32):
+      attn.accumulate %dt into %t[%h, %i] : f32 into tensor<4x?xf32>
+      attn.yield %dt : f32
+    } : tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>,
+        tensor<2x4x?x16xf32>, tensor<2x4x?xf32>
+    -> tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32> captures(tensor<4x?xf32>)
+  return %dc : tensor<4x?xf32>
+}
+
+// One slope per head: along the keys, then what is left of each row. The sum
+// covers the gradient, nothing is inserted.
+// CHECK-LABEL: func @of_heads
+func.func @of_heads(%x: tensor<2x4x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK: %[[KEYS:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%{{.*}}, %{{.*}} : {{.*}}attn.dims = ["b", "h", "i", "j"]
+  // CHECK: %[[ROWS:.*]] = linalg.generic {{.*}} ins(%[[KEYS]] : {{.*}}attn.dims = ["b", "h", "i"]
+  // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} iterator_types = ["reduction", "parallel"]} ins(%[[ROWS]] : {{.*}}attn.dims = ["b", "h"]
+  // CHECK: return %[[SUM]]
+  %dq, %dk, %dv, %dc = attn.backward %x, %x, %x, %x, %x, %lse captures(%c : tensor<4xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<4xf32>):
+      %v = tensor.extract %t[%h] : tensor<4xf32>
+      %r = arith.addf %s, %v : f32
+      attn.yield %r : f32
+    } gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<4xf32>, %dt: f32):
+      attn.accumulate %dt into %t[%h] : f32 into tensor<4xf32>
+      attn.yield %dt : f32
+    } : tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>,
+        tensor<2x4x?x16xf32>, tensor<2x4x?xf32>
+    -> tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32> captures(tensor<4xf32>)
+  return %dc : tensor<4xf32>
+}
+
+// A scalar; its contribution dt s is computed where it is summed.
+// CHECK-LABEL: func @scalar
+func.func @scalar(%x: tensor<2x4x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: f32) -> tensor<f32> {
+  // CHECK: %[[KEYS:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%{{.*}}, %{{.*}} : {{.*}}attn.dims = ["b", "h", "i", "j"]
+  // CHECK: arith.mulf
+  // CHECK: arith.addf
+  // CHECK: %[[ROWS:.*]] = linalg.generic {{.*}} ins(%[[KEYS]] : {{.*}}attn.dims = ["b", "h", "i"]
+  // CHECK: linalg.generic {{.*}} ins(%[[ROWS]] : {{.*}}attn.dims = ["b", "h"]
+  // CHECK: outs(%{{.*}} : tensor<f32>) {{.*}}attn.dims = ["b"]
+  %dq, %dk, %dv, %dc = attn.backward %x, %x, %x, %x, %x, %lse captures(%c : f32)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: f32):
+      %r = arith.mulf %s, %t : f32
+      attn.yield %r : f32
+    } gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: f32, %dt: f32):
+      %ds = arith.mulf %dt, %t : f32
+      %dc = arith.mulf %dt, %s : f32
+      attn.accumulate %dc into %t : f32 into f32
+      attn.yield %ds : f32
+    } : tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>,
+        tensor<2x4x?x16xf32>, tensor<2x4x?xf32>
+    -> tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32> captures(tensor<f32>)
+  return %dc : tensor<f32>
+}

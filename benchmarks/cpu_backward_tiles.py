@@ -11,14 +11,13 @@ computes seven. Beside them sgemm and the forward; the pieces run alternately an
 the best of each is compared, so that a busy machine hits all of them.
 """
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
 
-from cpu_forward import ROOT, Sgemm, module
+from common import ROOT, Sgemm, module, parse_arguments
 
 sys.path.insert(0, os.path.join(ROOT, "test", "Execution", "support"))
 from backward_tiles import Program  # noqa: E402
@@ -43,7 +42,7 @@ def programs(types):
     pairs = HEADS * LENGTH**2
     for d in (64, 128):
         tensor, line = f"1x{HEADS}x{LENGTH}x{d}", f"1x{HEADS}x{LENGTH}"
-        yield f"forward f32 d {d}", None, module("full", d), [tensor] * 3, 4 * d * pairs
+        yield f"forward f32 d {d}", None, module("full", d, HEADS), [tensor] * 3, 4 * d * pairs
         for form in TARGETS:
             for element in types:
                 text = Program(form, d, d, element).text()
@@ -51,13 +50,8 @@ def programs(types):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--attn-run", default=os.path.join(ROOT, "build", "dev", "bin", "attn-run"))
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--reps", type=int, default=3, help="runs per measurement")
-    parser.add_argument("--rounds", type=int, default=4, help="alternations of all measurements")
-    parser.add_argument("--types", default="f32", help="element types of the backward's inputs")
-    options = parser.parse_args()
+    options = parse_arguments(__doc__, rounds=4, reps=3, add=lambda parser: parser.add_argument(
+        "--types", default="f32", help="element types of the backward's inputs"))
     sgemm, gemm, best, missed = Sgemm(2048, options.threads), 0, {}, False
     with tempfile.TemporaryDirectory() as folder:
         cases = list(programs(options.types.split(",")))

@@ -2,6 +2,7 @@
 
 #include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -35,15 +36,28 @@ void attn::separateTileUses(Operation *root) {
   // doubles at each step ends at the limit.
   unsigned copies = 0;
   for (Operation *op : llvm::reverse(cheap)) {
-    SmallVector<OpOperand *> uses;
-    for (OpOperand &use : op->getUses())
-      uses.push_back(&use);
-    for (OpOperand *use : ArrayRef(uses).drop_front(uses.empty() ? 0 : 1)) {
+    // A parallel body gets its own, too: it can capture no vector.
+    auto home = op->getParentOfType<scf::ForallOp>();
+    SmallVector<std::pair<OpOperand *, scf::ForallOp>> uses;
+    bool isUsedAtHome = false;
+    for (OpOperand &use : op->getUses()) {
+      auto body = use.getOwner()->getParentOfType<scf::ForallOp>();
+      if (body == home && !isUsedAtHome)
+        isUsedAtHome = true;
+      else
+        uses.push_back({&use, body});
+    }
+    for (auto [use, body] : uses) {
       if (++copies > 2000)
         return;
       OpBuilder b(op);
-      b.setInsertionPointAfter(op);
+      if (body == home)
+        b.setInsertionPointAfter(op);
+      else
+        b.setInsertionPointToStart(body.getBody());
       use->set(b.clone(*op)->getResult(0));
     }
+    if (op->use_empty())
+      op->erase();
   }
 }

@@ -220,6 +220,8 @@ def select(options):
         chosen = [case for group in options.group or cases.GROUPS for case in cases.GROUPS[group]()]
     if options.static:
         chosen = [dataclasses.replace(case, static=True) for case in chosen]
+    if options.order:
+        chosen = [dataclasses.replace(case, order=options.order) for case in chosen]
     if options.filter:
         chosen = [case for case in chosen if re.search(options.filter, case.name)]
     if options.shard:
@@ -237,6 +239,7 @@ def main():
     parser.add_argument("--filter", help="a regular expression over the cases' names")
     parser.add_argument("--shard", help="INDEX/COUNT")
     parser.add_argument("--static", action="store_true", help="all sizes known at compile time")
+    parser.add_argument("--order", choices=["auto", "rows", "stream", "split"], help="the order of the loops")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=300)
     parser.add_argument("--work", help="folder for the cases' files")

@@ -5,6 +5,7 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
+#include "attn/Runtime/ThreadPool.h"
 #include "attn/Transforms/Host/Passes.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -25,6 +26,8 @@ void attn::setPipelineOptions(PipelineOptions &pipeline,
     pipeline.rowTile = options.rowTile;
   if (options.streamTile)
     pipeline.streamTile = options.streamTile;
+  if (!options.deterministic)
+    pipeline.threads = ThreadPool::shared().getNumThreads();
   if (options.parts)
     pipeline.parts = options.parts;
 }

@@ -91,6 +91,11 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   cl::opt<unsigned> threads(
       "threads", cl::init(0), cl::cat(category),
       cl::desc("Number of threads (default: one per hardware thread)"));
+  cl::opt<bool> deterministic(
+      "deterministic", cl::init(true), cl::cat(category),
+      cl::desc("Results are the same bits from run to run and for any number "
+               "of threads (the default). With =false loop orders are chosen "
+               "for the threads at hand: still the same from run to run"));
   cl::opt<std::string> order(
       "loop-order", cl::cat(category),
       cl::desc("Order of the loops: auto (by cost), rows (queries outside), "
@@ -134,6 +139,7 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   options.printLLVM = printLLVM;
   options.grad = grad;
   options.threads = threads;
+  options.deterministic = deterministic;
   options.optLevel = optLevel;
   options.rowTile = rowTile;
   options.streamTile = streamTile;

@@ -25,6 +25,8 @@ struct Options {
   /// Repetitions to time, 0 for none.
   unsigned repetitions = 0;
   unsigned threads = 0, optLevel = 2;
+  /// Choices must not depend on the number of threads.
+  bool deterministic = true;
   /// 0 where the compiler chooses.
   unsigned rowTile = 0, streamTile = 0, parts = 0;
 };

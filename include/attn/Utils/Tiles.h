@@ -10,7 +10,8 @@ namespace attn {
 
 /// Makes vectors that cost nothing (constants, positions, broadcasts and their
 /// transpositions) once per use. CSE merges equal ones of the same shape; using
-/// one of them for unrelated dimensions would tie these together.
+/// one of them for unrelated dimensions would tie these together. A parallel
+/// body that uses one gets its own.
 void separateTileUses(mlir::Operation *root);
 
 } // namespace attn

@@ -40,6 +40,12 @@ void BlockLowering::findLastUses() {
     for (Value read :
          item < items.size() ? ArrayRef(items[item]->views) : ArrayRef<Value>())
       touch(read, item);
+    // A prelude's value is there for its item, and computed for it.
+    if (item < items.size())
+      for (const auto &prelude : items[item]->preludes)
+        for (Value operand :
+             prelude->sinks.front().value.getDefiningOp()->getOperands())
+          touch(operand, item);
   }
 }
 

@@ -39,20 +39,31 @@ struct OutlineForalls : attn::impl::AttnOutlineForallsBase<OutlineForalls> {
                         ArrayRef<Type> fields, ArrayRef<Value> counts);
 };
 
-/// The captured values of a loop; constants are copied into the body instead.
+/// The captured values of a loop. Constants are copied into the body instead,
+/// and so is what makes a vector (CSE may have found an equal one outside).
 SmallVector<Value> captureValues(scf::ForallOp loop) {
-  SetVector<Value> used;
-  getUsedValuesDefinedAbove(loop.getRegion(), used);
   SmallVector<Value> captures;
-  OpBuilder b = OpBuilder::atBlockBegin(loop.getBody());
-  for (Value value : used) {
-    Operation *op = value.getDefiningOp();
-    if (op && op->hasTrait<OpTrait::ConstantLike>()) {
+  while (true) {
+    SetVector<Value> used;
+    getUsedValuesDefinedAbove(loop.getRegion(), used);
+    captures.clear();
+    bool copied = false;
+    for (Value value : used) {
+      Operation *op = value.getDefiningOp();
+      bool copies = op && (op->hasTrait<OpTrait::ConstantLike>() ||
+                           (isa<VectorType>(value.getType()) && isPure(op)));
+      if (!copies) {
+        captures.push_back(value);
+        continue;
+      }
+      // In front of copies that use it.
+      OpBuilder b = OpBuilder::atBlockBegin(loop.getBody());
       replaceAllUsesInRegionWith(value, b.clone(*op)->getResult(0),
                                  loop.getRegion());
-      continue;
+      copied = true;
     }
-    captures.push_back(value);
+    if (!copied)
+      break;
   }
   return captures;
 }

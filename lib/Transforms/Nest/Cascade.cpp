@@ -37,22 +37,40 @@ static DenseSet<unsigned> dimsOf(const DimClasses &classes, GenericOp op,
 /// Whether the result has no dimension that a tensor which the cascade reads,
 /// and which the statement is computed from, lacks.
 bool Cascade::isNoLarger(GenericOp op) const {
-  DenseSet<unsigned> out = dimsOf(classes, op, op.getDpsInitOperand(0));
-  bool fits = false;
-  for (OpOperand *input : op.getDpsInputOperands()) {
-    auto source = input->get().getDefiningOp<GenericOp>();
-    if (isMember(source) && !isNoLarger(source))
-      return false;
-    DenseSet<unsigned> dims = dimsOf(classes, op, input);
-    fits |= llvm::all_of(out, [&](unsigned d) { return dims.contains(d); });
+  // Sources first; each once, however often it is read.
+  llvm::SetVector<Operation *> slice;
+  slice.insert(op);
+  for (unsigned at = 0; at < slice.size(); ++at)
+    for (Value input : cast<GenericOp>(slice[at]).getDpsInputs())
+      if (auto source = input.getDefiningOp<GenericOp>(); isMember(source))
+        slice.insert(source);
+  SmallVector<Operation *> sorted(slice.takeVector());
+  llvm::sort(sorted, [](Operation *a, Operation *b) {
+    return a->isBeforeInBlock(b);
+  });
+  DenseSet<Operation *> larger;
+  for (Operation *at : sorted) {
+    auto statement = cast<GenericOp>(at);
+    DenseSet<unsigned> out =
+        dimsOf(classes, statement, statement.getDpsInitOperand(0));
+    bool fits = false;
+    for (OpOperand *input : statement.getDpsInputOperands()) {
+      DenseSet<unsigned> dims = dimsOf(classes, statement, input);
+      fits |= llvm::all_of(out, [&](unsigned d) { return dims.contains(d); });
+      if (larger.contains(input->get().getDefiningOp()))
+        larger.insert(at);
+    }
+    if (!fits)
+      larger.insert(at);
   }
-  return fits;
+  return !larger.contains(op);
 }
 
 /// Whether a statement over the dimension is better done once, before the
 /// cascade: its result takes no more memory than a tensor that it reads, and in
 /// the cascade it would be done again for each index of a dimension that the
-/// state has and nothing that is streamed.
+/// state has and nothing that is streamed, or it sums over a dimension that the
+/// state has, which then could not be tiled.
 bool Cascade::isPreparation(GenericOp op) {
   if (op->getNumResults() != 1 || reduces(op) ||
       llvm::any_of(op.getDpsInputs(), [&](Value input) {
@@ -69,29 +87,28 @@ bool Cascade::isPreparation(GenericOp op) {
       if (auto reader = dyn_cast<GenericOp>(user); isMember(reader))
         if (at == 0 || !reduces(cast<GenericOp>(readers[at])))
           readers.insert(reader);
-  DenseSet<unsigned> state, streamed;
+  DenseSet<unsigned> state, streamed = getStreamedDims();
   for (Operation *member : readers) {
     auto reader = cast<GenericOp>(member);
     if (reduces(reader))
       for (unsigned d : dimsOf(classes, reader, reader.getDpsInitOperand(0)))
         state.insert(d);
   }
-  for (GenericOp member : members)
-    for (OpOperand *input : member.getDpsInputOperands())
-      if (!isMember(input->get().getDefiningOp<GenericOp>())) {
-        DenseSet<unsigned> dims = dimsOf(classes, member, input);
-        if (dims.contains(dim))
-          streamed.insert(dims.begin(), dims.end());
-      }
+  DenseSet<unsigned> summed;
+  for (auto [loop, kind] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (kind == utils::IteratorType::reduction)
+      summed.insert(classes.ofLoop(op, loop));
   return llvm::any_of(state, [&](unsigned d) {
-    return !out.contains(d) && !streamed.contains(d);
+    return summed.contains(d) || (!out.contains(d) && !streamed.contains(d));
   });
 }
 
-/// Whether a statement sums values of the cascade along another dimension.
-bool Cascade::reducesAnother(GenericOp op) const {
+/// The dimensions along which a statement, which does not reduce the cascade's
+/// own, sums values of the cascade.
+DenseSet<unsigned> Cascade::getOtherReduced(GenericOp op) const {
+  DenseSet<unsigned> reduced;
   if (reduces(op))
-    return false;
+    return reduced;
   for (OpOperand *input : op.getDpsInputOperands()) {
     auto source = input->get().getDefiningOp<GenericOp>();
     if (!isMember(source))
@@ -101,9 +118,22 @@ bool Cascade::reducesAnother(GenericOp op) const {
       if (std::optional<unsigned> loop = getLoop(map, index);
           loop && op.getIteratorTypesArray()[*loop] ==
                       utils::IteratorType::reduction)
-        return true;
+        reduced.insert(classes.ofLoop(op, *loop));
   }
-  return false;
+  return reduced;
+}
+
+/// The dimensions of what is read along the cascade's dimension.
+DenseSet<unsigned> Cascade::getStreamedDims() const {
+  DenseSet<unsigned> streamed;
+  for (GenericOp member : members)
+    for (OpOperand *input : member.getDpsInputOperands())
+      if (!isMember(input->get().getDefiningOp<GenericOp>())) {
+        DenseSet<unsigned> dims = dimsOf(classes, member, input);
+        if (dims.contains(dim))
+          streamed.insert(dims.begin(), dims.end());
+      }
+  return streamed;
 }
 
 void Cascade::collect(GenericOp root, Reach reach) {
@@ -122,25 +152,31 @@ void Cascade::collect(GenericOp root, Reach reach) {
         all, [&](GenericOp op) { return isMember(op); });
   };
   drop([&](GenericOp op) { return isPreparation(op); });
-  // A sum of such sums (over a group of heads) comes after either.
-  DenseSet<Operation *> sums, sumsOfSums;
+  // A sum of such sums (over a group of heads) comes after either. So does one
+  // along a dimension of what is streamed (the gradient of a bias that all
+  // batches share): no loop of one worker could carry it.
+  DenseSet<unsigned> streamed = getStreamedDims();
+  DenseSet<Operation *> sums;
   for (GenericOp op : members) {
-    bool readsSum = false;
+    DenseSet<unsigned> reduced = getOtherReduced(op);
+    bool readsSum = false, after = llvm::any_of(reduced, [&](unsigned d) {
+      return streamed.contains(d);
+    });
     for (Value input : op.getDpsInputs()) {
       Operation *source = input.getDefiningOp();
       readsSum |= sums.contains(source);
-      if (sumsOfSums.contains(source) ||
-          (sums.contains(source) && reducesAnother(op)))
-        sumsOfSums.insert(op);
+      after |= isAfter(source) || (sums.contains(source) && !reduced.empty());
     }
-    if (!sumsOfSums.contains(op) && (readsSum || reducesAnother(op))) {
+    if (after)
+      afterwards.insert(op);
+    else if (readsSum || !reduced.empty()) {
       sums.insert(op);
-      if (op != root && reducesAnother(op))
+      if (op != root && !reduced.empty())
         otherSums.push_back(op);
     }
   }
   drop([&](GenericOp op) {
-    return sumsOfSums.contains(op) || (!keepsSums && sums.contains(op));
+    return isAfter(op) || (!keepsSums && sums.contains(op));
   });
   // What is connected with the root.
   SetVector<Operation *> reached;
@@ -350,7 +386,7 @@ LogicalResult Cascade::provePivot(Value pivot, bool asShift, bool report) {
 bool Cascade::isOutside(Operation *user) const {
   auto reader = dyn_cast<GenericOp>(user);
   return !reader || reader->getBlock() != &block || !spans(reader) ||
-         (keepsSums && !isMember(reader));
+         isAfter(reader) || (keepsSums && !isMember(reader));
 }
 
 /// Statements whose result is used outside of the cascade.

@@ -81,7 +81,9 @@ private:
   bool isLoneSum() const;
   bool isNoLarger(mlir::linalg::GenericOp op) const;
   bool isOutside(mlir::Operation *user) const;
-  bool reducesAnother(mlir::linalg::GenericOp op) const;
+  llvm::DenseSet<unsigned> getOtherReduced(mlir::linalg::GenericOp op) const;
+  llvm::DenseSet<unsigned> getStreamedDims() const;
+  bool isAfter(mlir::Operation *op) const { return afterwards.contains(op); }
   bool feedsMember(mlir::Value value, llvm::DenseSet<mlir::Operation *> &visited) const;
   mlir::LogicalResult refuse(mlir::linalg::GenericOp op, const llvm::Twine &why, mlir::Operation *reason,
                        mlir::linalg::GenericOp source);
@@ -118,6 +120,7 @@ private:
   llvm::SmallVector<mlir::linalg::GenericOp> members;   // in program order
   llvm::DenseSet<mlir::Operation *> memberSet;
   llvm::SmallVector<mlir::linalg::GenericOp> otherSums;
+  llvm::DenseSet<mlir::Operation *> afterwards; // need results of all of it
   llvm::SmallVector<Carried> carried;     // its reductions, in order
   llvm::SmallVector<mlir::linalg::GenericOp> mapped;    // statements whose whole result is needed
   llvm::DenseSet<mlir::Value> factored;         // pivots that leave the sums

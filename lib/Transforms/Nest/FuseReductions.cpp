@@ -8,6 +8,7 @@
 // running value is a maximum and the readers are sums of exp(s - m).
 
 #include "Cascade.h"
+#include "SumCosts.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -16,7 +17,6 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <cmath>
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNFUSEREDUCTIONS
@@ -29,83 +29,6 @@ using namespace attn;
 namespace {
 using linalg::GenericOp;
 using Gain = Cascade::Gain;
-
-/// What two sums along different dimensions cost in one pass and in two.
-struct SumCosts {
-  double flopsApart = 0, flopsTogether = 0;
-  double tilesApart = 1, tilesTogether = 1;
-  double apart = 0, together = 0; // seconds
-};
-
-/// Counts on a dynamic dimension that is summed over to have `assumedSize`
-/// elements, and on any other to have 8, as the loop orders' model does.
-SumCosts estimateSums(Cascade &cascade, const DimClasses &classes,
-                      GenericOp root, unsigned loop, int64_t threads,
-                      int64_t assumedSize) {
-  constexpr double flopsPerThread = 50e9, rowTile = 64;
-  DenseSet<unsigned> summed = {classes.ofLoop(root, loop)};
-  auto sizeOf = [&](GenericOp op, unsigned at) -> double {
-    int64_t size = op.getStaticLoopRanges()[at];
-    if (!ShapedType::isDynamic(size))
-      return size;
-    return summed.contains(classes.ofLoop(op, at)) ? assumedSize : 8;
-  };
-  llvm::SetVector<Operation *> shared;
-  for (GenericOp other : cascade.getOtherSums()) {
-    for (unsigned at = 0; at < other.getNumLoops(); ++at)
-      if (other.getIteratorTypesArray()[at] == utils::IteratorType::reduction)
-        summed.insert(classes.ofLoop(other, at));
-    for (Value input : other.getDpsInputs())
-      if (auto source = input.getDefiningOp<GenericOp>();
-          source && source->getBlock() == root->getBlock())
-        for (Operation *op : cascade.getSlice(source))
-          shared.insert(op);
-  }
-  auto flopsOf = [&](GenericOp op) {
-    double flops = op.getNumReductionLoops() ? 2 : 1;
-    std::optional<ScatterSum> scatter = matchScatterSum(op);
-    for (unsigned at = 0; at < op.getNumLoops(); ++at)
-      if (!scatter || llvm::none_of(scatter->indices, [&](auto index) {
-            return index.first == at;
-          }))
-        flops *= sizeOf(op, at);
-    return flops;
-  };
-  SumCosts costs;
-  for (GenericOp op : cascade.getMembers())
-    costs.flopsTogether += flopsOf(op);
-  for (GenericOp op : cascade.getOtherSums())
-    costs.flopsTogether += flopsOf(op);
-  costs.flopsApart = costs.flopsTogether;
-  for (Operation *op : shared)
-    if (cascade.contains(cast<GenericOp>(op)))
-      costs.flopsApart += flopsOf(cast<GenericOp>(op));
-  // Workers: what the shared values span and nobody sums over.
-  auto first = cast<GenericOp>(shared.front());
-  for (unsigned at = 0; at < first.getNumLoops(); ++at) {
-    if (first.getIteratorTypesArray()[at] != utils::IteratorType::parallel)
-      continue;
-    if (summed.contains(classes.ofLoop(first, at))) {
-      if (classes.ofLoop(first, at) != classes.ofLoop(root, loop))
-        costs.tilesApart *= std::ceil(sizeOf(first, at) / rowTile);
-    } else {
-      costs.tilesTogether *= sizeOf(first, at);
-    }
-  }
-  // What is summed over the rows too leaves them to one worker.
-  if (llvm::any_of(cascade.getMembers(), [](GenericOp op) {
-        return op.getNumReductionLoops() > 1 && matchScatterSum(op);
-      }))
-    costs.tilesApart = 1;
-  costs.tilesApart *= costs.tilesTogether;
-  auto seconds = [&](double flops, double tiles) {
-    double rounds = std::max(1.0, std::ceil(tiles / threads));
-    return flops / (flopsPerThread * std::max(1.0, tiles / rounds));
-  };
-  costs.apart = seconds(costs.flopsApart, costs.tilesApart);
-  costs.together = seconds(costs.flopsTogether, costs.tilesTogether);
-  return costs;
-}
 
 /// Rewrites max(max_j x, c) to a maximum over j that starts at c: one running
 /// value instead of one and a function of it (a learned sink joins so).
@@ -172,16 +95,24 @@ struct FuseReductionsPass
       rewriter.setInsertionPoint(op);
       (void)linalg::generalizeNamedOp(rewriter, op);
     }
+    // An operand without a use would join what has nothing in common (the
+    // scores under a mask that keeps nothing).
+    if (failed(eraseUnusedOperands()))
+      return signalPassFailure();
     for (Block &block : getOperation().getBody()) {
       absorbIntoStart(block);
       while (fuseOne(block))
         ;
     }
     // Sums that left a statement left an operand without a use.
+    if (failed(eraseUnusedOperands()))
+      signalPassFailure();
+  }
+
+  LogicalResult eraseUnusedOperands() {
     RewritePatternSet patterns(&getContext());
     linalg::populateEraseUnusedOperandsAndResultsPatterns(patterns);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-      signalPassFailure();
+    return applyPatternsGreedily(getOperation(), std::move(patterns));
   }
 
   /// Fuses the first cascade that can be, of those that save most; false where
@@ -248,8 +179,8 @@ struct FuseReductionsPass
   /// are parallel; together, only what neither sums over is.
   bool keepsTogether(Cascade &cascade, const DimClasses &classes, GenericOp op,
                      unsigned loop) {
-    SumCosts costs = estimateSums(cascade, classes, op, loop, threads,
-                                  assumedSize);
+    SumCosts costs =
+        estimateSums(cascade, classes, op, loop, threads, assumedSize);
     bool together = sums == "together" ||
                     (sums == "auto" && costs.together < costs.apart);
     if (explain) {

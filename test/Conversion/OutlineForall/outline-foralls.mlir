@@ -43,3 +43,18 @@ func.func @nested(%x: memref<?x?xf32>, %n: index) {
   }
   return
 }
+
+// A vector that CSE has moved out of the body is made inside again.
+// CHECK-LABEL: func.func private @vectors_task
+// CHECK: vector.create_mask
+// CHECK: vector.maskedstore
+func.func @vectors(%m: memref<8xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %v = arith.constant dense<1.0> : vector<8xf32>
+  %mask = vector.create_mask %n : vector<8xi1>
+  vector.maskedstore %m[%c0], %mask, %v : memref<8xf32>, vector<8xi1>, vector<8xf32>
+  scf.forall (%i) in (4) {
+    vector.maskedstore %m[%c0], %mask, %v : memref<8xf32>, vector<8xi1>, vector<8xf32>
+  }
+  return
+}

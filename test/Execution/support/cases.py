@@ -192,6 +192,26 @@ def tables():
         yield Case("cells", "f32", sq=5, sk=0, d=64, order=order)
 
 
+def gradient_orders():
+    """Gradients in each order of the loops: two passes with rows outside; one,
+    with dQ or parts of dK and dV in memory."""
+    for order in ("rows", "stream", "split"):
+        for variant in VARIANTS:
+            if variant != "documents":
+                yield Case(variant, "f32", b=2, sq=130, sk=391, d=64, order=order, grad=True)
+        yield Case("documents", "f32", sq=300, sk=300, d=64, order=order, grad=True)
+        yield Case("none", "bf16", hq=4, hkv=2, sq=100, sk=300, d=96, dv=40, pad=5, order=order, grad=True)
+        yield Case("causal_br", "f16", sq=1, sk=777, d=128, order=order, replay=True, grad=True)
+        yield Case("alibi", "f32", b=2, hq=4, hkv=2, sq=391, sk=300, d=40, order=order, replay=True, grad=True)
+        yield Case("bounds", "f32", sq=129, sk=64, d=32, order=order, grad=True)
+        yield Case("nothing", "f32", sq=70, sk=260, d=64, order=order, grad=True)
+        yield Case("none", "f32", sq=5, sk=0, d=64, order=order, grad=True)
+        yield Case("none", "f32", sq=0, sk=7, d=64, order=order, grad=True)
+        yield Case("none", "f64", sq=65, sk=130, d=40, order=order, data="low", grad=True)
+    for parts in (1, 2, 13):
+        yield Case("causal", "f32", sq=300, sk=300, d=64, order="split", parts=parts, grad=True)
+
+
 def with_gradients(cases, largest=2**20):
     """The same cases with their gradients, but for the largest."""
     def group():
@@ -210,6 +230,7 @@ GROUPS = {
     "gradient-variants": with_gradients(variants), "gradient-more-variants": with_gradients(more_variants),
     "gradient-masked-rows": with_gradients(masked_rows), "gradient-tails": with_gradients(tails),
     "gradient-tables": with_gradients(tables), "gradient-edges": with_gradients(edges),
+    "gradient-orders": gradient_orders,
 }
 
 

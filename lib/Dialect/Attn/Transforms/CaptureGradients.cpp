@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace attn;
@@ -181,6 +182,20 @@ Value Contribution::build() {
   return place(sumOverPairs());
 }
 
+/// An elementwise statement on whole tensors of one shape.
+static Value combine(ImplicitLocOpBuilder &b, ArrayRef<Value> inputs,
+                     Type element, StatementBody body) {
+  auto type = cast<RankedTensorType>(inputs[0].getType());
+  SmallVector<unsigned> all =
+      llvm::to_vector(llvm::seq<unsigned>(type.getRank()));
+  SmallVector<Access> accesses;
+  for (Value input : inputs)
+    accesses.push_back({input, all});
+  Value out = tensor::EmptyOp::create(
+      b, tensor::getMixedSizes(b, b.getLoc(), inputs[0]), element);
+  return buildStatement(b, type.getRank(), accesses, {out, all}, body);
+}
+
 Value attn::buildCaptureGradient(Statements &s, const ScalarRegions &regions,
                                  const ScoreGradients &gradients,
                                  unsigned index, RankedTensorType type) {
@@ -196,7 +211,15 @@ Value attn::buildCaptureGradient(Statements &s, const ScalarRegions &regions,
         continue;
       Value part =
           Contribution(s, regions, gradients, op, capture, type).build();
-      total = total ? arith::AddFOp::create(b, total, part).getResult() : part;
+      if (!total) {
+        total = part;
+        continue;
+      }
+      total = combine(
+          b, {total, part}, getElementTypeOrSelf(total),
+          [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+            return arith::AddFOp::create(builder, loc, args[0], args[1]);
+          });
     }
   }
   if (!total) {
@@ -209,9 +232,11 @@ Value attn::buildCaptureGradient(Statements &s, const ScalarRegions &regions,
                 .getResult(0);
   }
   Type element = type.getElementType();
-  if (cast<RankedTensorType>(total.getType()).getElementType() != element)
-    total = arith::TruncFOp::create(
-        b, cast<RankedTensorType>(total.getType()).clone(element), total);
+  if (getElementTypeOrSelf(total) != element)
+    total = combine(b, {total}, element,
+                    [&](OpBuilder &builder, Location loc, ValueRange args) {
+                      return truncate(builder, loc, args[0], element);
+                    });
   if (total.getType() != type)
     total = tensor::CastOp::create(b, type, total);
   return total;

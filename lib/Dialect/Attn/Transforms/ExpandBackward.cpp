@@ -71,15 +71,36 @@ Value Backward::finiteLse(OpBuilder &builder, Location loc, Value rowLse) {
 }
 
 /// dO, 0 in rows without keys. Once for all: the tiles read it many times.
+///
+/// With a sink such a row has LSE = sink and O = 0. A row with keys looks the
+/// same only where its weights sum to less than the rounding of 1 and leave O
+/// at 0: what its dO would add is as small.
 Value Backward::buildOutputGradient() {
   Value gradient = split(op.getOutputGradient());
   if (!mayBeDead)
     return gradient;
   SmallVector<unsigned> out = with(rows, e);
   Type element = cast<RankedTensorType>(gradient.getType()).getElementType();
-  return emit(out, {{gradient, out}, {lse, rows}}, out, element, std::nullopt,
-              [&](OpBuilder &builder, Location loc, ValueRange args) {
-                return alive(builder, loc, args[1], args[0]);
+  SmallVector<Access> inputs = {{gradient, out}, {lse, rows}};
+  if (op.getSink()) {
+    inputs.push_back({split(op.getSink(), 0), heads});
+    inputs.push_back({split(op.getOutput()), out});
+  }
+  return emit(out, inputs, out, element, std::nullopt,
+              [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                Value result = alive(builder, loc, args[1], args[0]);
+                if (!op.getSink())
+                  return result;
+                Value none = zero(builder, loc, element);
+                auto equal = [&](Value x, Value y) -> Value {
+                  return arith::CmpFOp::create(
+                      builder, loc, arith::CmpFPredicate::OEQ, x, y);
+                };
+                Value dead = arith::AndIOp::create(
+                    builder, loc, equal(args[1], args[2]),
+                    equal(args[3], none));
+                return arith::SelectOp::create(builder, loc, dead, none,
+                                               result);
               });
 }
 

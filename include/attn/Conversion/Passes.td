@@ -163,6 +163,9 @@ def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
       are elementwise across vectors; then those that are contiguous in memory.
       Every value, contraction and loop nest is vectorised along its first
       class, the lanes. Scratch is stored with the lanes innermost.
+    * `attn.scatter_add` becomes a load, an addition and a store per element; a
+      table of at most 4096 elements gets the sums of a tile, which are taken in
+      scratch, so that errors stay small.
     * Contractions become register-blocked kernels of `vector.fma`. The operand
       that has the lanes is read as vectors: from scratch; directly from memory,
       where it is contiguous along the lanes and not written in between; from a

@@ -118,6 +118,11 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     and which stores nothing but 0 to tensors that it does not read, may be
     skipped (such tensors start as zeros).
 
+    A sum at computed indices over the rows and the streamed dimension (a
+    one-hot sum: it adds select(index == linalg.index n, x, 0)) becomes an
+    `attn.scatter_add` into a table of any size that one worker owns: `rows` are
+    then not parallel, and `split` is illegal.
+
     A sum over the rows (dK and dV beside dQ) allows only the orders with rows
     inside: its accumulators are carried through the row loop, as vectors, and
     stored once per streamed tile. `split` then gives each part of the streamed

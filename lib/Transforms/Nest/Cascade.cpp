@@ -139,7 +139,7 @@ DenseSet<unsigned> Cascade::getStreamedDims() const {
 void Cascade::collect(GenericOp root, Reach reach) {
   SmallVector<GenericOp> all;
   for (auto op : block.getOps<GenericOp>())
-    if (spans(op)) {
+    if (spans(op) && !classes.isCrossing(op)) {
       all.push_back(op);
       memberSet.insert(op);
     }
@@ -386,7 +386,7 @@ LogicalResult Cascade::provePivot(Value pivot, bool asShift, bool report) {
 bool Cascade::isOutside(Operation *user) const {
   auto reader = dyn_cast<GenericOp>(user);
   return !reader || reader->getBlock() != &block || !spans(reader) ||
-         isAfter(reader) || (keepsSums && !isMember(reader));
+         classes.isCrossing(reader) || isAfter(reader) || (keepsSums && !isMember(reader));
 }
 
 /// Statements whose result is used outside of the cascade.

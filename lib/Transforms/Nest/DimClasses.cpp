@@ -135,11 +135,19 @@ void DimClasses::uniteGeneric(linalg::GenericOp op) {
         unite(loops[op] + *loop, loops[block->second.second]);
     }
   };
-  for (OpOperand &operand : op->getOpOperands()) {
+  for (OpOperand &operand : op.getDpsInitsMutable()) {
     AffineMap map = op.getMatchingIndexingMap(&operand);
     access(operand.get(), map);
-    if (op.isDpsInit(&operand))
-      access(op.getTiedOpResult(&operand), map);
+    access(op.getTiedOpResult(&operand), map);
+  }
+  bool wasApart = !hasConflict();
+  for (OpOperand *operand : op.getDpsInputOperands()) {
+    SmallVector<unsigned> before = parents;
+    access(operand->get(), op.getMatchingIndexingMap(operand));
+    if (before == parents || !wasApart || !hasConflict())
+      continue;
+    parents = before;
+    crossing.insert(op);
   }
 }
 

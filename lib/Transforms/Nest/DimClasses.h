@@ -13,6 +13,7 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include <optional>
 
 namespace attn {
@@ -29,6 +30,13 @@ public:
   /// The class of a dimension of a tensor that the statements produce or carry.
   std::optional<unsigned> ofValue(mlir::Value value, unsigned dim) const;
 
+  /// Whether a statement reads a tensor of another one along dimensions that it
+  /// would make one (the sum of a tensor of queries and one of keys, which are
+  /// the same tokens): it shares no iteration space with that statement.
+  bool isCrossing(mlir::linalg::GenericOp op) const {
+    return crossing.contains(op);
+  }
+
 private:
   unsigned find(unsigned node) const;
   void unite(unsigned a, unsigned b);
@@ -43,6 +51,7 @@ private:
   void uniteValues(mlir::Value a, mlir::Value b);
 
   llvm::SmallVector<unsigned> parents;
+  llvm::DenseSet<mlir::Operation *> crossing;
   llvm::DenseMap<mlir::Operation *, unsigned> loops; // first node of an op
   llvm::DenseMap<mlir::Value, unsigned> values;      // first node of a tensor
   /// Blocks of streamed inputs: the streamed dimension and its fold.

@@ -127,7 +127,8 @@ struct FuseReductionsPass
          {Gain::Product, Gain::Stored, Gain::Returned, Gain::Tiles})
       for (Operation *op : ops)
         if (auto generic = dyn_cast<GenericOp>(op);
-            generic && fuseAt(block, classes, generic, gain))
+            generic && !classes.isCrossing(generic) &&
+            fuseAt(block, classes, generic, gain))
           return true;
     return false;
   }

@@ -222,6 +222,11 @@ static int64_t tileFor(int64_t wanted, OpFoldResult size) {
 LogicalResult Nest::assignRoles() {
   classes = std::make_unique<DimClasses>(ops.getArrayRef());
   emitter = std::make_unique<TileEmitter>(b, *classes);
+  for (Operation *op : ops)
+    if (auto generic = dyn_cast<GenericOp>(op);
+        generic && classes->isCrossing(generic))
+      return generic.emitError("expected each dimension of the nest to be read "
+                               "as one dimension of a statement");
   FoldOp first = folds.front();
   streamDim = classes->ofStream(first);
   for (FoldOp fold : folds)

@@ -6,7 +6,9 @@
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/SymbolTable.h"
 
 namespace attn {
@@ -35,6 +37,28 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
         return signalPassFailure();
   }
 
+  /// Tensors that only say where a result goes are made once per use. Shared,
+  /// one of them would put two results into one caller's buffer, and the copy
+  /// of the first would overwrite the second.
+  void separateDestinations(func::FuncOp func) {
+    SmallVector<Operation *> destinations;
+    func.walk([&](Operation *op) {
+      if (isa<tensor::EmptyOp, linalg::FillOp>(op) && op->getNumResults() == 1)
+        destinations.push_back(op);
+    });
+    // Users first: a copied fill is one more use of what it fills.
+    for (Operation *op : llvm::reverse(destinations)) {
+      SmallVector<OpOperand *> uses;
+      for (OpOperand &use : op->getUses())
+        uses.push_back(&use);
+      for (OpOperand *use : ArrayRef(uses).drop_front(uses.empty() ? 0 : 1)) {
+        OpBuilder b(op);
+        b.setInsertionPointAfter(op);
+        use->set(b.clone(*op)->getResult(0));
+      }
+    }
+  }
+
   LogicalResult convert(func::FuncOp func) {
     func->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
                   UnitAttr::get(&getContext()));
@@ -53,6 +77,7 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
     if (!func.getBody().hasOneBlock())
       return func.emitError("expected a function of one block, got ")
              << func.getBody().getBlocks().size();
+    separateDestinations(func);
     Operation *end = func.getBody().front().getTerminator();
     OpBuilder b(end);
     for (Value result : end->getOperands()) {

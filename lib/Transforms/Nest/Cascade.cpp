@@ -136,6 +136,26 @@ DenseSet<unsigned> Cascade::getStreamedDims() const {
   return streamed;
 }
 
+/// The rows of the values that a statement reads: their last dimension that
+/// nothing streamed has.
+std::optional<unsigned> Cascade::getRowDim(GenericOp op) const {
+  DenseSet<unsigned> streamed = getStreamedDims();
+  std::optional<unsigned> row;
+  for (Value input : op.getDpsInputs()) {
+    auto source = input.getDefiningOp<GenericOp>();
+    if (!isMember(source))
+      continue;
+    for (auto [loop, kind] : llvm::enumerate(source.getIteratorTypesArray()))
+      if (unsigned d = classes.ofLoop(source, loop);
+          kind == utils::IteratorType::parallel && d != dim &&
+          !streamed.contains(d))
+        row = d;
+    if (row)
+      break;
+  }
+  return row;
+}
+
 void Cascade::collect(GenericOp root, Reach reach) {
   SmallVector<GenericOp> all;
   for (auto op : block.getOps<GenericOp>())
@@ -153,14 +173,13 @@ void Cascade::collect(GenericOp root, Reach reach) {
   };
   drop([&](GenericOp op) { return isPreparation(op); });
   // A sum of such sums (over a group of heads) comes after either. So does one
-  // along a dimension of what is streamed (the gradient of a bias that all
-  // batches share): no loop of one worker could carry it.
-  DenseSet<unsigned> streamed = getStreamedDims();
+  // along a dimension that is not the rows (the gradient of a bias that all
+  // batches or heads share): no loop of one worker could carry it.
   DenseSet<Operation *> sums;
   for (GenericOp op : members) {
     DenseSet<unsigned> reduced = getOtherReduced(op);
     bool readsSum = false, after = llvm::any_of(reduced, [&](unsigned d) {
-      return streamed.contains(d);
+      return d != getRowDim(op);
     });
     for (Value input : op.getDpsInputs()) {
       Operation *source = input.getDefiningOp();

@@ -79,6 +79,7 @@ private:
   void collect(mlir::linalg::GenericOp root, Reach reach);
   bool isPreparation(mlir::linalg::GenericOp op);
   bool isLoneSum() const;
+  std::optional<unsigned> getRowDim(mlir::linalg::GenericOp op) const;
   bool isNoLarger(mlir::linalg::GenericOp op) const;
   bool isOutside(mlir::Operation *user) const;
   llvm::DenseSet<unsigned> getOtherReduced(mlir::linalg::GenericOp op) const;

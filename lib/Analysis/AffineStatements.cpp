@@ -246,8 +246,10 @@ AffineStatements::AffineStatements(DependenceGraph &graph, Operation *scope)
 }
 
 void AffineStatements::collectLoop(affine::AffineForOp loop) {
+  // The verifier lets a step be 0; distances along such a loop are plain.
+  int64_t step = std::max<int64_t>(1, loop.getStepAsInt());
   unsigned id = graph.addLoop(
-      {nameLoop(loop), loop, loop.getStepAsInt(), loop->hasAttr("attn.merge")});
+      {nameLoop(loop), loop, step, loop->hasAttr("attn.merge")});
   enclosing.push_back(id);
   collect(*loop.getBody());
   enclosing.pop_back();

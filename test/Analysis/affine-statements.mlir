@@ -124,3 +124,16 @@ func.func @memories(%A: memref<100xf32> {attn.name = "A"}, %B: memref<100xf32> {
   }
   return
 }
+
+// -----
+
+// A loop that does not advance is no reason to fail.
+// CHECK-LABEL: dependences of @no_step
+// CHECK: loops:
+func.func @no_step(%A: memref<100xf32> {attn.name = "A"}) {
+  affine.for %i = 6 to 100 step 0 {
+    %0 = affine.load %A[%i - 1] : memref<100xf32>
+    affine.store %0, %A[%i] : memref<100xf32>
+  }
+  return
+}

@@ -62,6 +62,8 @@ private:
                              llvm::function_ref<mlir::LogicalResult(llvm::SmallVector<Output> &,
                                                         mlir::Value part)>
                                  body);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+  emitRowTile(llvm::SmallVectorImpl<Output> &outputs);
   mlir::LogicalResult emitPrologue();
   mlir::LogicalResult emitRowsInWorker(llvm::SmallVectorImpl<Output> &outputs);
   Output partOfSlice(const Output &output, mlir::Value tensor);
@@ -85,6 +87,8 @@ private:
                                      llvm::SmallVectorImpl<mlir::Value> &next);
   mlir::FailureOr<llvm::SmallVector<mlir::Value>>
   emitStreamLoop(mlir::ValueRange memory, mlir::Value from, mlir::Value to);
+  void insertParts(llvm::ArrayRef<Output> parts, mlir::ValueRange tensors,
+                   llvm::SmallVectorImpl<mlir::Value> &next);
   mlir::LogicalResult finishRows(llvm::ArrayRef<mlir::Value> states,
                                  llvm::MutableArrayRef<Output *> local);
   mlir::LogicalResult emitAfterRows(FoldOp fold);

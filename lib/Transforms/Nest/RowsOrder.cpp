@@ -12,6 +12,22 @@ using namespace attn;
 using linalg::GenericOp;
 using Role = TileDim::Role;
 
+/// The whole nest for the current row tile; the first fold's final states.
+FailureOr<SmallVector<Value>>
+Nest::emitRowTile(SmallVectorImpl<Output> &outputs) {
+  FoldOp fold = folds.front();
+  if (failed(emitPrologue()))
+    return failure();
+  FailureOr<SmallVector<Value>> states =
+      emitFold(fold, outputs, index(0), sizeValue(streamDim));
+  if (failed(states))
+    return failure();
+  bindStates(fold, *states);
+  if (failed(emitEpilogue(outputs)))
+    return failure();
+  return states;
+}
+
 /// One worker does all row tiles in order, because it owns tables.
 LogicalResult Nest::emitRowsInWorker(SmallVectorImpl<Output> &outputs) {
   FoldOp fold = folds.front();
@@ -35,19 +51,10 @@ LogicalResult Nest::emitRowsInWorker(SmallVectorImpl<Output> &outputs) {
           Value state = fold.getState()[table];
           emitter->tiles[state] = stateTile(state, tensor);
         }
-        if (failed(emitPrologue()))
-          return failure();
-        FailureOr<SmallVector<Value>> states =
-            emitFold(fold, parts, index(0), sizeValue(streamDim));
+        FailureOr<SmallVector<Value>> states = emitRowTile(parts);
         if (failed(states))
           return failure();
-        bindStates(fold, *states);
-        if (failed(emitEpilogue(parts)))
-          return failure();
-        for (auto [part, tensor] : llvm::zip(parts, args))
-          next.push_back(tensor::InsertSliceOp::create(
-              b, part.slice, tensor, part.offsets, part.sizes,
-              unitStrides(part)));
+        insertParts(parts, args, next);
         for (unsigned table : tables)
           next.push_back((*states)[table]);
         return success();
@@ -65,21 +72,13 @@ LogicalResult Nest::emitRowsInWorker(SmallVectorImpl<Output> &outputs) {
 }
 
 LogicalResult Nest::tileRows() {
-  FoldOp fold = folds.front();
   SmallVector<Value> outs = outputTensors();
   scf::ForallOp forall = createForall(
       outs, outputs, /*withRows=*/tables.empty(), /*parts=*/0,
       [&](SmallVector<Output> &local, Value) -> LogicalResult {
         if (!tables.empty())
           return emitRowsInWorker(local);
-        if (failed(emitPrologue()))
-          return failure();
-        FailureOr<SmallVector<Value>> states =
-            emitFold(fold, local, index(0), sizeValue(streamDim));
-        if (failed(states))
-          return failure();
-        bindStates(fold, *states);
-        return emitEpilogue(local);
+        return emitRowTile(local);
       });
   if (!forall)
     return failure();

@@ -225,6 +225,15 @@ Nest::Output Nest::partOfSlice(const Output &output, Value tensor) {
   return part;
 }
 
+/// Each tensor with its row tile's part put back.
+void Nest::insertParts(ArrayRef<Output> parts, ValueRange tensors,
+                       SmallVectorImpl<Value> &next) {
+  for (auto [part, tensor] : llvm::zip(parts, tensors))
+    next.push_back(tensor::InsertSliceOp::create(b, part.slice, tensor,
+                                                 part.offsets, part.sizes,
+                                                 unitStrides(part)));
+}
+
 /// Finishes all rows from their final `states`; fills the outputs' slices.
 LogicalResult Nest::finishRows(ArrayRef<Value> states,
                                MutableArrayRef<Output *> local) {
@@ -249,10 +258,7 @@ LogicalResult Nest::finishRows(ArrayRef<Value> states,
           parts.push_back(partOfSlice(*output, tensor));
         if (failed(emitEpilogue(parts)))
           return failure();
-        for (auto [part, tensor] : llvm::zip(parts, args))
-          next.push_back(tensor::InsertSliceOp::create(
-              b, part.slice, tensor, part.offsets, part.sizes,
-              unitStrides(part)));
+        insertParts(parts, args, next);
         return success();
       });
   if (failed(finish))

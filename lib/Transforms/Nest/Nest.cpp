@@ -222,6 +222,34 @@ static int64_t tileFor(int64_t wanted, OpFoldResult size) {
   return std::min(wanted, std::max<int64_t>(16, llvm::alignTo(*known, 16)));
 }
 
+/// Whether the fold is inner products of rows: sums of products along the
+/// streamed dimension, of which each term belongs to one row. Those of a head's
+/// size are taken in one tile, like the products of matrices that sum over one:
+/// in the same order, so that their difference is exact where terms are equal.
+static bool isInnerProduct(FoldOp fold, const DimClasses &classes,
+                           ArrayRef<unsigned> workers, unsigned streamDim) {
+  bool isProduct = !fold.getState().empty() &&
+                   fold.getYield()->getNumOperands() == fold.getState().size();
+  for (Value yielded : fold.getYield()->getOperands()) {
+    auto sum = yielded.getDefiningOp<GenericOp>();
+    std::optional<Reduction> reduction;
+    if (sum && sum.getNumReductionLoops() == 1 && sum->getNumResults() == 1)
+      reduction = matchReduction(sum, 0);
+    isProduct = isProduct && reduction &&
+                reduction->monoid == Reduction::Monoid::Add &&
+                reduction->term.getDefiningOp<arith::MulFOp>();
+  }
+  for (auto op : fold.getBody().getOps<GenericOp>())
+    for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
+      unsigned dim = classes.ofLoop(op, loop);
+      isProduct &= dim == streamDim || llvm::is_contained(workers, dim);
+    }
+  return isProduct;
+}
+
+/// The longest inner product that is one tile.
+static constexpr int64_t longestInnerProduct = 1024;
+
 LogicalResult Nest::assignRoles() {
   classes = std::make_unique<DimClasses>(ops.getArrayRef());
   emitter = std::make_unique<TileEmitter>(b, *classes);
@@ -356,7 +384,10 @@ LogicalResult Nest::assignRoles() {
     std::optional<int64_t> known = getConstantIntValue(info.size);
     if (dim == streamDim) {
       info.role = Role::Stream;
-      info.tile = tileFor(options.streamTile, info.size);
+      bool isWhole = known && *known > 0 && *known <= longestInnerProduct &&
+                     folds.size() == 1 &&
+                     isInnerProduct(first, *classes, *workers, streamDim);
+      info.tile = isWhole ? *known : tileFor(options.streamTile, info.size);
       info.exact = known && *known % info.tile == 0;
     } else if (dim == rowDim) {
       info.role = Role::Row;

@@ -94,7 +94,10 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     * a *worker* dimension (batch, head) is one index per worker;
     * the *row* dimension, the last worker dimension that no streamed input
       has, is tiled by `row-tile`;
-    * the *streamed* dimension is tiled by `stream-tile`;
+    * the *streamed* dimension is tiled by `stream-tile`; where all that a fold
+      has is inner products of rows (sums of products whose terms belong to one
+      row each), of a static size up to 1024, it is one tile, so that they are
+      summed in the same order as products of matrices over a head's size;
     * all others (head dims) are whole in each tile and need a static size.
 
     Elements beyond the end of the streamed dimension get the neutral element

@@ -11,7 +11,9 @@ def AttnAppendOutputs : Pass<"attn-append-outputs", "mlir::ModuleOp"> {
   let description = [{
     Each tensor result of a public function becomes a memref argument at the
     end, of any strides but a unit innermost one, that the result is
-    materialized in. `eliminate-empty-tensors` then computes it in place.
+    materialized in. `eliminate-empty-tensors` then computes it in place. Where
+    the result only joins dimensions of a tensor (`tensor.collapse_shape`), the
+    buffer is split (`memref.expand_shape`), and that tensor computed in it.
 
     ```mlir
     func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {

@@ -247,8 +247,42 @@ static bool isInnerProduct(FoldOp fold, const DimClasses &classes,
   return isProduct;
 }
 
-/// The longest inner product that is one tile.
-static constexpr int64_t longestInnerProduct = 1024;
+/// Where a fold does nothing but add up matrices, all that it streams having
+/// their two innermost dimensions: these, as classes. Rows that are vectors then
+/// fill the registers, and what is streamed needs no tile.
+static std::optional<std::pair<unsigned, unsigned>>
+getSummedMatrix(FoldOp fold, const DimClasses &classes,
+                ArrayRef<unsigned> workers) {
+  std::optional<std::pair<unsigned, unsigned>> found;
+  auto statements = fold.getBody().getOps<GenericOp>();
+  if (!llvm::hasSingleElement(statements))
+    return std::nullopt;
+  GenericOp op = *statements.begin();
+  std::optional<Reduction> reduction = matchReduction(op, 0);
+  if (!reduction || reduction->monoid != Reduction::Monoid::Add)
+    return std::nullopt;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    if (!llvm::is_contained(fold.getBlocks(), input->get()))
+      continue;
+    auto type = cast<RankedTensorType>(input->get().getType());
+    AffineMap map = op.getMatchingIndexingMap(input);
+    if (type.getRank() < 2 || type.isDynamicDim(type.getRank() - 1) ||
+        type.getShape().back() > longestWholeTile)
+      return std::nullopt;
+    std::optional<unsigned> row = getLoop(map, type.getRank() - 2);
+    std::optional<unsigned> column = getLoop(map, type.getRank() - 1);
+    if (!row || !column)
+      return std::nullopt;
+    std::pair<unsigned, unsigned> matrix(classes.ofLoop(op, *row),
+                                         classes.ofLoop(op, *column));
+    if ((found && *found != matrix) ||
+        !llvm::is_contained(workers, matrix.first) ||
+        !llvm::is_contained(workers, matrix.second))
+      return std::nullopt;
+    found = matrix;
+  }
+  return found;
+}
 
 LogicalResult Nest::assignRoles() {
   classes = std::make_unique<DimClasses>(ops.getArrayRef());
@@ -353,6 +387,12 @@ LogicalResult Nest::assignRoles() {
         (!rowDim || !streamedDims.contains(dim) ||
          streamedDims.contains(*rowDim)))
       rowDim = dim;
+  if (auto matrix = getSummedMatrix(first, *classes, *workers);
+      matrix && folds.size() == 1 && rowSums.empty() && tables.empty()) {
+    sumsMatrices = true;
+    rowDim = matrix->first;
+    llvm::erase(*workers, matrix->second);
+  }
 
   if (failed(checkTables(*workers)))
     return failure();
@@ -384,11 +424,13 @@ LogicalResult Nest::assignRoles() {
     std::optional<int64_t> known = getConstantIntValue(info.size);
     if (dim == streamDim) {
       info.role = Role::Stream;
-      bool isWhole = known && *known > 0 && *known <= longestInnerProduct &&
+      bool isWhole = known && *known > 0 && *known <= longestWholeTile &&
                      folds.size() == 1 &&
                      isInnerProduct(first, *classes, *workers, streamDim);
-      info.tile = isWhole ? *known : tileFor(options.streamTile, info.size);
-      info.exact = known && *known % info.tile == 0;
+      info.tile = sumsMatrices ? 1
+                  : isWhole    ? *known
+                               : tileFor(options.streamTile, info.size);
+      info.exact = info.tile == 1 || (known && *known % info.tile == 0);
     } else if (dim == rowDim) {
       info.role = Role::Row;
       info.tile = tileFor(options.rowTile, info.size);

@@ -128,9 +128,10 @@ def AttnExpandMath : Pass<"attn-expand-math"> {
     `math.exp` on f32 and f64 scalars and vectors becomes range reduction, a
     polynomial and an exponent shift, within 2 units in the last place. Results
     under 2^-125 (f32) or 2^-1021 (f64) may be flushed to zero; -inf gives 0, what
-    is too large +inf, and NaN stays. `math.exp` on smaller types is computed in
-    f32. log, log1p, tanh, erf, sin, cos and others on f32 vectors take
-    upstream's polynomials.
+    is too large +inf, and NaN stays. `math.tanh` on f32, a polynomial below 1 and
+    1 - 2 / (exp(2x) + 1) from there on, is within 1 unit in the last place.
+    On smaller types both are computed in f32. log, log1p, erf, sin, cos and
+    others on f32 vectors take upstream's polynomials.
 
     ```mlir
     %y = math.exp %x : vector<16xf32>
@@ -176,6 +177,8 @@ def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
       of the keys, dQ those of the head dimension.) The other operand is read as
       scalars, from scratch or directly from memory. What is used in memory is
       copied once where it may lie outside, or where its rows are far apart.
+      Where both operands have the lanes (inner products), it is a loop of
+      `vector.fma`, which takes its terms in the same order and blocks.
     * Elementwise ops, broadcasts and reads are evaluated in the loop that uses
       them; a value is stored only where several loops need it.
     * Loop-carried tiles live in one buffer and are updated in place, also

@@ -290,18 +290,18 @@ private:
       State inside = state;
       Block *block = r ? wider.elseBlock() : wider.thenBlock();
       Block *from = r ? branch.elseBlock() : branch.thenBlock();
-      SmallVector<Value> results;
-      if (from) {
-        results.assign(from->getTerminator()->operand_begin(), from->getTerminator()->operand_end());
-        block->getOperations().splice(block->end(), from->getOperations(), from->begin(),
-                                      from->getTerminator()->getIterator());
-      }
+      if (from)
+        block->getOperations().splice(block->end(), from->getOperations());
+      else
+        scf::YieldOp::create(b = OpBuilder::atBlockEnd(block), branch.getLoc());
       if (failed(expandBlock(*block, inside)))
         return failure();
+      // After the expansion, which may have replaced what is yielded.
+      Operation *yield = block->getTerminator();
+      SmallVector<Value> results(yield->getOperands());
       for (Value channel : used)
         llvm::append_values(results, inside[channel].stage, inside[channel].phase);
-      b.setInsertionPointToEnd(block);
-      scf::YieldOp::create(b, branch.getLoc(), results);
+      yield->setOperands(results);
     }
     for (auto [c, channel] : llvm::enumerate(used))
       state[channel] = {wider.getResult(old + 2 * c), wider.getResult(old + 2 * c + 1)};

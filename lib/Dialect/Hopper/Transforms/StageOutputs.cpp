@@ -59,6 +59,7 @@ private:
         !(vector.getElementType().isBF16() || vector.getElementType().isF16()))
       return std::nullopt;
     Target target{write.getBase(), write.getIndices()};
+    b.setInsertionPoint(write);
     if (auto view = target.memref.getDefiningOp<memref::SubViewOp>())
       if (!resolve(view, target))
         return std::nullopt;
@@ -77,7 +78,6 @@ private:
 
   /// A view that ends where the memref ends, or where the tile ends.
   bool resolve(memref::SubViewOp view, Target &target) {
-    b.setInsertionPointAfter(view);
     if (!view.hasUnitStride() || view.getSourceType().getRank() != view.getType().getRank())
       return false;
     for (auto [index, offset] : llvm::zip_equal(target.indices, view.getMixedOffsets())) {

@@ -4,6 +4,7 @@
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
 #include "attn/Transforms/Nest/Passes.h"
@@ -67,5 +68,6 @@ void attn::registerPasses() {
   attn::registerAttnLoopPasses();
   attn::registerAttnTilePasses();
   attn::registerHostPasses();
+  attn::registerAttnHopperPasses();
   attn::registerAttnConversionPasses();
 }

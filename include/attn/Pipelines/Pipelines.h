@@ -42,6 +42,11 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       *this, "explain",
       llvm::cl::desc("Remark what each loop order would cost"),
       llvm::cl::init(false)};
+  Option<bool> branchMasks{
+      *this, "branch-masks",
+      llvm::cl::desc("One loop with a branch around the mask instead of a loop "
+                     "for full tiles between two for partial ones"),
+      llvm::cl::init(false)};
   Option<bool> countTiles{*this, "count-tiles",
                           llvm::cl::desc("Count the visited tiles at run time"),
                           llvm::cl::init(false)};

@@ -49,7 +49,15 @@ def AttnProjectMasks : Pass<"attn-project-masks"> {
     A loop whose mask cannot be projected stays as it is, with a remark that
     names the reduction and the reason. A fold loop without any mask is marked
     `attn.full`.
+
+    With `branch` there is one loop from the first to the last tile that is not
+    empty, in which full tiles branch around each select (`scf.if` marked
+    `attn.tile_kind`); `control-flow-sink` then moves the mask's arithmetic into
+    the branch. That keeps one stream of iterations for a software pipeline,
+    where several loops would each fill and drain it.
   }];
+  let options = [Option<"branch", "branch", "bool", /*default=*/"false",
+                        "One loop with a branch around the mask instead of three">];
   let dependentDialects = ["mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::scf::SCFDialect",
                            "mlir::vector::VectorDialect"];
@@ -94,8 +102,10 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
 
     The table has one int32 per tile and one per row of tiles. A loop whose mask
     or bounds need more than loop variables and integer arithmetic stays as it
-    is, with a remark.
+    is, with a remark. `branch` is as in `attn-project-masks`.
   }];
+  let options = [Option<"branch", "branch", "bool", /*default=*/"false",
+                        "One body with a branch around the mask instead of two">];
   let dependentDialects = ["mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::scf::SCFDialect",
                            "mlir::tensor::TensorDialect",

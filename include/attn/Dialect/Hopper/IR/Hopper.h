@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The hopper dialect, its types and its ops; HopperOps.td has their meaning.
+
+#ifndef ATTN_DIALECT_HOPPER_IR_HOPPER_H
+#define ATTN_DIALECT_HOPPER_IR_HOPPER_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "attn/Dialect/Hopper/IR/HopperDialect.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "attn/Dialect/Hopper/IR/HopperTypes.h.inc"
+
+#define GET_OP_CLASSES
+#include "attn/Dialect/Hopper/IR/HopperOps.h.inc"
+
+namespace attn::hopper {
+
+/// What one CTA has on sm_90.
+constexpr int64_t kSharedMemoryBytes = 232448; // 227 KB
+constexpr int64_t kRegistersPerCta = 65536;
+constexpr int64_t kThreadsPerWarpgroup = 128;
+/// Named barriers of a CTA; 0 is __syncthreads's.
+constexpr int64_t kNamedBarriers = 16;
+/// Rows of one warpgroup-wide matrix instruction.
+constexpr int64_t kWarpgroupRows = 64;
+
+/// Bytes of one element; float types of 16 and 32 bits.
+int64_t getElementBytes(mlir::Type type);
+
+} // namespace attn::hopper
+
+#endif

@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The hopper dialect: the program of one CTA on sm_90a, warpgroup by warpgroup.
+
+#ifndef HOPPER_OPS
+#define HOPPER_OPS
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/BuiltinTypeInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Hopper_Dialect : Dialect {
+  let name = "hopper";
+  let cppNamespace = "::attn::hopper";
+  let summary = "The program of one CTA on sm_90a at warpgroup granularity";
+  let description = [{
+    Level L3. The unit of execution is the warpgroup (128 threads); a value of
+    `vector` type is a tile that its threads hold together, and arithmetic on it
+    is upstream's (`arith`, `math`, `vector`). The ops of this dialect are what
+    upstream has no warpgroup-wide form for: tiles in shared memory with their
+    swizzle, asynchronous copies (TMA) and matrix products (WGMMA), mbarriers,
+    named barriers, roles of warpgroups. The body of a `gpu.launch` is the
+    program of every CTA of the grid.
+
+    A program is made in three steps, each of which can be written by hand:
+
+    1. *Tiles*: `hopper.load` and `hopper.mma` have value semantics; there is one
+       kind of warpgroup and nothing is asynchronous.
+    2. *Channels*: `hopper.roles` divides the warpgroups into producers and
+       consumers; `hopper.send`, `hopper.receive` and `hopper.release` move tiles
+       through `hopper.channel`s, rings of tiles with a full and an empty barrier
+       for each.
+    3. *Protocol*: channels have become `hopper.alloc`, `hopper.mbarrier` and
+       `hopper.tma.load`; products are `hopper.wgmma` and `hopper.wait`. This form
+       is what the interpreter runs, the checker checks, and
+       `convert-hopper-to-nvvm` lowers, op by op.
+
+    Source for what the hardware does: PTX ISA 8.6, "Asynchronous Warpgroup Level
+    Matrix Instructions", "Tensor Memory Access", "mbarrier".
+  }];
+  let useDefaultTypePrinterParser = 1;
+  let extraClassDeclaration = "void registerTypes();";
+  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::vector::VectorDialect"];
+}
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+class Hopper_Type<string name, string typeMnemonic> : TypeDef<Hopper_Dialect, name> {
+  let mnemonic = typeMnemonic;
+}
+
+def Hopper_SmemType : Hopper_Type<"Smem", "smem"> {
+  let summary = "A tile in shared memory, or a ring of tiles";
+  let description = [{
+    Rank 2 is a tile of rows x columns; rank 3 is a ring of such tiles. `swizzle`
+    is the span in bytes (128, 64 or 32) that the hardware permutes: columns are
+    stored in slabs of `swizzle` bytes, one slab (rows x swizzle bytes) after the
+    other, and the 16-byte chunks of each row of a slab are permuted by the XOR
+    with the row's number modulo the chunks of a span (PTX ISA, "Swizzling
+    modes"). The last slab is padded to its full width. Rank 1 is a plain vector;
+    it has `swizzle = 0`. Some rows of a larger tile (`hopper.rows`) keep its
+    slabs: `slab_rows` is the number of rows of the whole tile where it differs.
+
+    Element types: bf16, f16, f32.
+
+    ```mlir
+    !hopper.smem<128x64xbf16, swizzle = 128>
+    !hopper.smem<2x128x64xbf16, swizzle = 128>
+    !hopper.smem<64x128xbf16, swizzle = 128, slab_rows = 128>
+    ```
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType,
+                        "int64_t":$swizzle, "int64_t":$slabRows);
+  let builders = [
+    TypeBuilderWithInferredContext<(ins "::llvm::ArrayRef<int64_t>":$shape,
+                                        "::mlir::Type":$elementType, "int64_t":$swizzle), [{
+      int64_t rows = shape.size() == 1 ? 1 : shape[shape.size() - 2];
+      return $_get(elementType.getContext(), shape, elementType, swizzle, rows);
+    }]>
+  ];
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    int64_t getRank() const { return getShape().size(); }
+    bool isRing() const { return getRank() == 3; }
+    /// Tiles of a ring; 1 for a tile.
+    int64_t getDepth() const { return isRing() ? getShape().front() : 1; }
+    /// The type of one tile of a ring.
+    SmemType getTile() const;
+    int64_t getRows() const { return getRank() == 1 ? 1 : getShape()[getRank() - 2]; }
+    int64_t getColumns() const { return getShape().back(); }
+    /// Columns of one slab: swizzle bytes, or all of them for rank 1.
+    int64_t getSlabColumns() const;
+    int64_t getSlabs() const;
+    /// Bytes from one slab to the next.
+    int64_t getSlabBytes() const { return getSlabRows() * getSwizzle(); }
+    /// Bytes of one tile, padding of the last slab included.
+    int64_t getTileBytes() const;
+    /// Bytes of all tiles.
+    int64_t getBytes() const { return getDepth() * getTileBytes(); }
+  }];
+}
+
+def Hopper_ChannelType : Hopper_Type<"Channel", "channel"> {
+  let summary = "A first-in first-out queue of tiles from one role to another";
+  let description = [{
+    Tiles of `rows x columns` with a swizzle span, as in `!hopper.smem`. How many
+    are in flight is the channel's `depth`.
+  }];
+  let parameters = (ins "::attn::hopper::SmemType":$tile);
+  let assemblyFormat = "`<` $tile `>`";
+}
+
+def Hopper_MBarrierType : Hopper_Type<"MBarrier", "mbarrier"> {
+  let summary = "A ring of mbarriers in shared memory";
+  let parameters = (ins "int64_t":$depth);
+  let assemblyFormat = "`<` $depth `>`";
+}
+
+def Hopper_PendingType : Hopper_Type<"Pending", "pending"> {
+  let summary = "A tile that the tensor core may still be writing";
+  let description = [{
+    The result of an asynchronous product. Nothing reads it but `hopper.wait`,
+    which gives the tile, and another product, which adds to it in order.
+  }];
+  let parameters = (ins "::mlir::VectorType":$tile);
+  let assemblyFormat = "`<` $tile `>`";
+}
+
+def Hopper_TensorMapType : Hopper_Type<"TensorMap", "tensor_map"> {
+  let summary = "How TMA walks a tensor in global memory";
+  let description = [{
+    A CUDA tensor map (CUtensorMap) for a memref of `rank` 1 to 5: boxes of the
+    last two dimensions as large as the tile (one box per slab); what lies
+    outside of the memref is read as zero and not written.
+  }];
+  let parameters = (ins "::attn::hopper::SmemType":$tile, "int64_t":$rank);
+  let assemblyFormat = "`<` $tile `,` `rank` `=` $rank `>`";
+}
+
+def Hopper_Tile : Type<And<[CPred<"::llvm::isa<::attn::hopper::SmemType>($_self)">,
+    CPred<"!::llvm::cast<::attn::hopper::SmemType>($_self).isRing()">]>,
+    "tile in shared memory", "::attn::hopper::SmemType">;
+def Hopper_Ring : Type<And<[CPred<"::llvm::isa<::attn::hopper::SmemType>($_self)">,
+    CPred<"::llvm::cast<::attn::hopper::SmemType>($_self).isRing()">]>,
+    "ring of tiles in shared memory", "::attn::hopper::SmemType">;
+def Hopper_Vector2 : VectorOfRankAndType<[2], [BF16, F16, F32]>;
+def Hopper_Accumulator : VectorOfRankAndType<[2], [F32]>;
+
+class Hopper_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Hopper_Dialect, mnemonic, traits>;
+
+//===----------------------------------------------------------------------===//
+// Step 1: tiles with value semantics
+//===----------------------------------------------------------------------===//
+
+def Hopper_LoadOp : Hopper_Op<"load", [MemoryEffects<[MemRead]>]> {
+  let summary = "A tile of global memory, in shared memory";
+  let description = [{
+    The tile starts at `indices` and lies in the last two dimensions; elements
+    beyond the memref are 0. The memref has rank 2 to 5, a unit innermost stride,
+    and is defined outside of the launch.
+
+    ```mlir
+    %k = hopper.load %K[%b, %h, %j, %c0] : memref<?x?x?x64xbf16> -> !hopper.smem<128x64xbf16, swizzle = 128>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$source, Variadic<Index>:$indices);
+  let results = (outs Hopper_Tile:$tile);
+  let assemblyFormat = [{
+    $source `[` $indices `]` attr-dict `:` type($source) `->` type($tile)
+  }];
+  let hasVerifier = 1;
+}
+
+def Hopper_RowsOp : Hopper_Op<"rows", [Pure]> {
+  let summary = "Some rows of a tile, in place";
+  let description = [{
+    Rows `offset` to `offset + rows of the result`, whose number and whose offset
+    are multiples of 8 (a swizzle repeats after at most 8 rows). The result keeps the
+    slabs of the source (`slab_rows`).
+
+    ```mlir
+    %q1 = hopper.rows %q[%offset] : !hopper.smem<128x64xbf16, swizzle = 128> -> !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
+    ```
+  }];
+  let arguments = (ins Hopper_Tile:$source, Index:$offset);
+  let results = (outs Hopper_Tile:$tile);
+  let assemblyFormat = [{
+    $source `[` $offset `]` attr-dict `:` type($source) `->` type($tile)
+  }];
+  let hasVerifier = 1;
+}
+
+def Hopper_MmaOp : Hopper_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]> {
+  let summary = "A product of tiles, added to an accumulator";
+  let description = [{
+    `result[m, n] = accumulator[m, n] + sum_k A[m, k] B[k, n]`, in f32.
+
+    A is a tile in shared memory, stored `m x k` (or `k x m` with `transposeA`),
+    or a vector `m x k` in registers. B is a tile in shared memory stored `k x n`,
+    or `n x k` with `transposeB`. Both have the same element type, bf16 or f16.
+    m is a multiple of 64, k of 16, n of 8 and at most 256. Where the columns of
+    a tile are fewer than n or k ask for, they are padded by zeros within the
+    last slab.
+
+    ```mlir
+    %s = hopper.mma %q, %k, %zero transposeB : !hopper.smem<64x64xbf16, swizzle = 128>, !hopper.smem<128x64xbf16, swizzle = 128>, vector<64x128xf32>
+    %o1 = hopper.mma %p, %v, %o : vector<64x128xbf16>, !hopper.smem<128x64xbf16, swizzle = 128>, vector<64x64xf32>
+    ```
+  }];
+  let arguments = (ins AnyTypeOf<[Hopper_Tile, Hopper_Vector2]>:$a, Hopper_Tile:$b,
+                       Hopper_Accumulator:$accumulator, UnitAttr:$transposeA,
+                       UnitAttr:$transposeB);
+  let results = (outs Hopper_Accumulator:$result);
+  let assemblyFormat = [{
+    $a `,` $b `,` $accumulator (`transposeA` $transposeA^)? (`transposeB` $transposeB^)?
+    attr-dict `:` type($a) `,` type($b) `,` type($accumulator)
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Roles
+//===----------------------------------------------------------------------===//
+
+def Hopper_RolesOp : Hopper_Op<"roles", [
+    RecursiveMemoryEffects, SingleBlockImplicitTerminator<"YieldOp">]> {
+  let summary = "Divides the warpgroups of a CTA into roles";
+  let description = [{
+    Region `r` is executed by `warpgroups[r]` warpgroups; the warpgroups of the
+    first role come first in the CTA. The region's argument is the number of the
+    warpgroup within its role. `registers[r]` is what each thread of the role may
+    use (`setmaxnreg`): a multiple of 8 between 24 and 256, and over all
+    warpgroups at most 512 registers for each of 128 lanes.
+
+    What one thread has to do (copies by TMA, arrivals, `hopper.mbarrier.expect`)
+    is done by one thread of the warpgroup.
+
+    ```mlir
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) { ... }
+      role "compute" warpgroups(2) registers(240) (%w) { ... }
+    ```
+  }];
+  let arguments = (ins StrArrayAttr:$names, DenseI64ArrayAttr:$warpgroups,
+                       DenseI64ArrayAttr:$registers);
+  let regions = (region VariadicRegion<SizedRegion<1>>:$bodies);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    int64_t getNumWarpgroups() {
+      int64_t sum = 0;
+      for (int64_t n : getWarpgroups())
+        sum += n;
+      return sum;
+    }
+  }];
+}
+
+def Hopper_YieldOp : Hopper_Op<"yield", [Pure, Terminator, ParentOneOf<["RolesOp"]>]> {
+  let summary = "Ends a role";
+  let assemblyFormat = "attr-dict";
+}
+
+//===----------------------------------------------------------------------===//
+// Step 2: channels
+//===----------------------------------------------------------------------===//
+
+def Hopper_ChannelOp : Hopper_Op<"channel", [MemoryEffects<[MemAlloc]>]> {
+  let summary = "A queue of tiles between two roles";
+  let description = [{
+    At most `depth` tiles are in the channel: sent and not yet released by all
+    warpgroups of the role that receives. One role sends, one receives; each
+    warpgroup of the latter receives every tile.
+
+    ```mlir
+    %c = hopper.channel depth(2) : !hopper.channel<!hopper.smem<128x64xbf16, swizzle = 128>>
+    ```
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$depth);
+  let results = (outs Hopper_ChannelType:$channel);
+  let assemblyFormat = "`depth` `(` $depth `)` attr-dict `:` type($channel)";
+}
+
+def Hopper_SendOp : Hopper_Op<"send", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Starts the copy of a tile of global memory into a channel";
+  let description = [{
+    Waits until the channel has room. The tile is as in `hopper.load`.
+  }];
+  let arguments = (ins AnyMemRef:$source, Variadic<Index>:$indices,
+                       Hopper_ChannelType:$channel);
+  let assemblyFormat = [{
+    $source `[` $indices `]` `to` $channel attr-dict `:` type($source) `,` type($channel)
+  }];
+  let hasVerifier = 1;
+}
+
+def Hopper_ReceiveOp : Hopper_Op<"receive", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits for the next tile of a channel";
+  let description = [{
+    The tile is valid until this warpgroup's `hopper.release` of it; tiles are
+    released in the order in which they were received.
+  }];
+  let arguments = (ins Hopper_ChannelType:$channel);
+  let results = (outs Hopper_Tile:$tile);
+  let assemblyFormat = "$channel attr-dict `:` type($channel) `->` type($tile)";
+  let hasVerifier = 1;
+}
+
+def Hopper_ReleaseOp : Hopper_Op<"release", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Gives the oldest received tile of a channel back";
+  let arguments = (ins Hopper_ChannelType:$channel);
+  let assemblyFormat = "$channel attr-dict `:` type($channel)";
+}
+
+//===----------------------------------------------------------------------===//
+// Step 3: memory and barriers
+//===----------------------------------------------------------------------===//
+
+def Hopper_TensorMapOp : Hopper_Op<"tensor_map", [Pure]> {
+  let summary = "Describes a memref to TMA (host side)";
+  let description = [{
+    The memref has rank 2 to 5, elements of bf16, f16 or f32, a unit innermost stride
+    and other strides that are multiples of 16 bytes. Sizes and strides are read
+    when the program runs; what cannot be encoded then is a run-time error that
+    names the argument. Boxes have the rows of `tile` and the columns of one slab.
+
+    ```mlir
+    %map = hopper.tensor_map %K : memref<?x?x?x64xbf16> -> !hopper.tensor_map<!hopper.smem<128x64xbf16, swizzle = 128>, rank = 4>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$source);
+  let results = (outs Hopper_TensorMapType:$map);
+  let assemblyFormat = "$source attr-dict `:` type($source) `->` type($map)";
+  let hasVerifier = 1;
+}
+
+def Hopper_AllocOp : Hopper_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
+  let summary = "Shared memory of the CTA, for the whole launch";
+  let description = [{
+    Aligned to 1024 bytes. Together with the mbarriers at most 227 KB per CTA.
+  }];
+  let results = (outs Hopper_SmemType:$memory);
+  let assemblyFormat = "attr-dict `:` type($memory)";
+}
+
+def Hopper_SlotOp : Hopper_Op<"slot", [Pure]> {
+  let summary = "One tile of a ring";
+  let arguments = (ins Hopper_Ring:$ring, Index:$index);
+  let results = (outs Hopper_Tile:$tile);
+  let assemblyFormat = "$ring `[` $index `]` attr-dict `:` type($ring) `->` type($tile)";
+  let hasVerifier = 1;
+}
+
+def Hopper_MBarrierOp : Hopper_Op<"mbarrier", [MemoryEffects<[MemAlloc]>]> {
+  let summary = "A ring of mbarriers, initialised for `arrivals` arrivals per phase";
+  let description = [{
+    Initialised before any role starts. A phase completes when `arrivals`
+    arrivals have happened and all bytes that `hopper.mbarrier.expect` announced
+    in it have been copied. The first phase is phase 0.
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$arrivals);
+  let results = (outs Hopper_MBarrierType:$barriers);
+  let assemblyFormat = "`arrivals` `(` $arrivals `)` attr-dict `:` type($barriers)";
+}
+
+def Hopper_MBarrierExpectOp : Hopper_Op<"mbarrier.expect", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "One arrival, and bytes that the current phase waits for";
+  let description = [{
+    `mbarrier.arrive.expect_tx`, at most 2^20 - 1 bytes.
+  }];
+  let arguments = (ins Hopper_MBarrierType:$barriers, Index:$index,
+                       ConfinedAttr<I64Attr, [IntPositive, IntMaxValue<1048575>]>:$bytes);
+  let assemblyFormat = "$barriers `[` $index `]` `bytes` `(` $bytes `)` attr-dict `:` type($barriers)";
+}
+
+def Hopper_MBarrierArriveOp : Hopper_Op<"mbarrier.arrive", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "One arrival by this warpgroup";
+  let description = [{
+    Everything that the warpgroup did before is visible to who waits for the
+    phase. One arrival per warpgroup, whatever the number of its threads.
+  }];
+  let arguments = (ins Hopper_MBarrierType:$barriers, Index:$index);
+  let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
+}
+
+def Hopper_MBarrierWaitOp : Hopper_Op<"mbarrier.wait", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits until the phase of the given parity is complete";
+  let description = [{
+    `phase` is 0 or 1. On a fresh barrier, waiting for parity 1 does not wait
+    (the phase before the first counts as complete).
+  }];
+  let arguments = (ins Hopper_MBarrierType:$barriers, Index:$index, I32:$phase);
+  let assemblyFormat = "$barriers `[` $index `]` `,` $phase attr-dict `:` type($barriers)";
+}
+
+def Hopper_TmaLoadOp : Hopper_Op<"tma.load", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Starts the copy of a tile of global memory to shared memory";
+  let description = [{
+    `coordinates` are those of the tile's first element, as many as the tensor
+    map's rank, in the memref's order. Completes on the mbarrier with the tile's
+    bytes (padding of the last slab included).
+  }];
+  let arguments = (ins Hopper_TensorMapType:$map, Variadic<Index>:$coordinates,
+                       Hopper_Tile:$tile, Hopper_MBarrierType:$barriers, Index:$index);
+  let assemblyFormat = [{
+    $map `[` $coordinates `]` `to` $tile `,` $barriers `[` $index `]` attr-dict `:`
+    type($map) `,` type($tile) `,` type($barriers)
+  }];
+  let hasVerifier = 1;
+}
+
+def Hopper_TmaStoreOp : Hopper_Op<"tma.store", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Starts the copy of a tile of shared memory to global memory";
+  let description = [{
+    The copy is one group of those that `hopper.tma.wait` counts. What lies
+    outside of the memref is not written. Tiles written by `hopper.tile.store`
+    need a `hopper.fence.async` by the writers, and a barrier, before.
+  }];
+  let arguments = (ins Hopper_Tile:$tile, Hopper_TensorMapType:$map,
+                       Variadic<Index>:$coordinates);
+  let assemblyFormat = [{
+    $tile `to` $map `[` $coordinates `]` attr-dict `:` type($tile) `,` type($map)
+  }];
+  let hasVerifier = 1;
+}
+
+def Hopper_TmaReduceOp : Hopper_Op<"tma.reduce", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Starts the addition of a tile of shared memory to global memory";
+  let description = [{
+    As `hopper.tma.store`, but adds, element by element and atomically. The order
+    of additions of different CTAs is not fixed.
+  }];
+  let arguments = (ins Hopper_Tile:$tile, Hopper_TensorMapType:$map,
+                       Variadic<Index>:$coordinates);
+  let assemblyFormat = [{
+    $tile `to` $map `[` $coordinates `]` attr-dict `:` type($tile) `,` type($map)
+  }];
+  let hasVerifier = 1;
+}
+
+def Hopper_TmaWaitOp : Hopper_Op<"tma.wait", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits for stores of this warpgroup by TMA";
+  let description = [{
+    Until at most `pending` of the last stores or reductions are unfinished. With
+    `read`, only until their tiles have been read and may be written again.
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$pending, UnitAttr:$read);
+  let assemblyFormat = "`pending` `(` $pending `)` (`read` $read^)? attr-dict";
+}
+
+def Hopper_FenceAsyncOp : Hopper_Op<"fence.async", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Makes this warpgroup's writes to shared memory visible to TMA and WGMMA";
+  let description = "`fence.proxy.async.shared::cta`, by every thread.";
+  let assemblyFormat = "attr-dict";
+}
+
+def Hopper_BarrierSyncOp : Hopper_Op<"barrier.sync", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits at a named barrier for `warpgroups` warpgroups";
+  let description = [{
+    `bar.sync id, 128 * warpgroups`. `id` is 1 to 15. Warpgroups that sync and
+    those that arrive count alike.
+  }];
+  let arguments = (ins Index:$id, ConfinedAttr<I64Attr, [IntPositive]>:$warpgroups);
+  let assemblyFormat = "$id `warpgroups` `(` $warpgroups `)` attr-dict";
+  let hasVerifier = 1;
+}
+
+def Hopper_BarrierArriveOp : Hopper_Op<"barrier.arrive", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Arrives at a named barrier without waiting";
+  let arguments = (ins Index:$id, ConfinedAttr<I64Attr, [IntPositive]>:$warpgroups);
+  let assemblyFormat = "$id `warpgroups` `(` $warpgroups `)` attr-dict";
+  let hasVerifier = 1;
+}
+
+def Hopper_TileStoreOp : Hopper_Op<"tile.store", [MemoryEffects<[MemWrite]>]> {
+  let summary = "Writes a tile of registers to shared memory";
+  let description = [{
+    `tile[r, c] = value[r, c]`, swizzled, by `stmatrix` where the element type
+    has 16 bits. With `transpose`, `tile[c, r] = value[r, c]`.
+  }];
+  let arguments = (ins Hopper_Vector2:$value, Hopper_Tile:$tile, UnitAttr:$transpose);
+  let assemblyFormat = [{
+    $value `to` $tile (`transpose` $transpose^)? attr-dict `:` type($value) `,` type($tile)
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Step 3: asynchronous products
+//===----------------------------------------------------------------------===//
+
+def Hopper_WgmmaOp : Hopper_Op<"wgmma", [MemoryEffects<[MemRead]>]> {
+  let summary = "Starts a product of tiles by one warpgroup";
+  let description = [{
+    As `hopper.mma` with m = 64, asynchronously: one group of
+    `wgmma.mma_async` instructions, fenced before and committed after. Operands in
+    shared memory must not be written, and the accumulator must not be touched,
+    before a `hopper.wait` that covers the group. An absent accumulator is zero.
+
+    ```mlir
+    %s = hopper.wgmma %q, %k transposeB : (!hopper.smem<64x64xbf16, swizzle = 128>, !hopper.smem<128x64xbf16, swizzle = 128>) -> !hopper.pending<vector<64x128xf32>>
+    %o1 = hopper.wgmma %p, %v, %o : (vector<64x128xbf16>, !hopper.smem<128x64xbf16, swizzle = 128>, vector<64x64xf32>) -> !hopper.pending<vector<64x64xf32>>
+    ```
+  }];
+  let arguments = (ins AnyTypeOf<[Hopper_Tile, Hopper_Vector2]>:$a, Hopper_Tile:$b,
+                       Optional<AnyTypeOf<[Hopper_Accumulator, Hopper_PendingType]>>:$accumulator,
+                       UnitAttr:$transposeA, UnitAttr:$transposeB);
+  let results = (outs Hopper_PendingType:$result);
+  let assemblyFormat = [{
+    $a `,` $b (`,` $accumulator^)? (`transposeA` $transposeA^)? (`transposeB` $transposeB^)?
+    attr-dict `:` functional-type(operands, $result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Hopper_WaitOp : Hopper_Op<"wait", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits for a product";
+  let description = [{
+    `wgmma.wait_group pending`: returns when at most `pending` of the groups that
+    this warpgroup started are unfinished. The product must be among the finished
+    ones: `pending` is at most the number of groups started after it.
+
+    ```mlir
+    %t = hopper.wait %s pending(1) : !hopper.pending<vector<64x128xf32>>
+    ```
+  }];
+  let arguments = (ins Hopper_PendingType:$product,
+                       ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<7>]>:$pending);
+  let results = (outs Hopper_Accumulator:$result);
+  let assemblyFormat = "$product `pending` `(` $pending `)` attr-dict `:` type($product) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+#endif

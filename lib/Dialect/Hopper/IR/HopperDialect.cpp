@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the hardware would refuse, refused here, where the op has a location.
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace attn::hopper;
+
+#include "attn/Dialect/Hopper/IR/HopperDialect.cpp.inc"
+
+void HopperDialect::initialize() {
+  registerTypes();
+  addOperations<
+#define GET_OP_LIST
+#include "attn/Dialect/Hopper/IR/HopperOps.cpp.inc"
+      >();
+}
+
+/// A memref that TMA can walk with boxes of `tile`.
+static LogicalResult verifyTmaSource(Operation *op, MemRefType memref, SmemType tile,
+                                     std::optional<size_t> coordinates) {
+  int64_t rank = memref.getRank();
+  if (rank < 1 || rank > 5)
+    return op->emitOpError() << "TMA walks tensors of rank 1 to 5, got " << memref;
+  if (tile.getRank() > rank)
+    return op->emitOpError() << "a tile of rank " << tile.getRank() << " needs as many dimensions, got "
+                             << memref;
+  if (memref.getElementType() != tile.getElementType())
+    return op->emitOpError() << "element types differ: " << memref.getElementType() << " and "
+                             << tile.getElementType();
+  if (coordinates && int64_t(*coordinates) != rank)
+    return op->emitOpError() << "expects " << rank << " indices, got " << *coordinates;
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (failed(memref.getStridesAndOffset(strides, offset)) || strides.back() != 1)
+    return op->emitOpError() << "TMA needs a unit innermost stride, got " << memref;
+  int64_t bytes = getElementBytes(memref.getElementType());
+  for (int64_t stride : ArrayRef(strides).drop_back())
+    if (!ShapedType::isDynamic(stride) && stride * bytes % 16)
+      return op->emitOpError() << "TMA needs strides that are multiples of 16 bytes, got " << memref;
+  if (tile.getRows() > 256)
+    return op->emitOpError() << "a box of TMA has at most 256 rows, got " << tile.getRows();
+  if (tile.getSlabRows() != tile.getRows())
+    return op->emitOpError() << "TMA copies whole tiles, not some rows of one";
+  return success();
+}
+
+LogicalResult LoadOp::verify() {
+  return verifyTmaSource(*this, cast<MemRefType>(getSource().getType()), getTile().getType(),
+                         getIndices().size());
+}
+
+LogicalResult SendOp::verify() {
+  return verifyTmaSource(*this, cast<MemRefType>(getSource().getType()),
+                         getChannel().getType().getTile(), getIndices().size());
+}
+
+LogicalResult TensorMapOp::verify() {
+  auto memref = cast<MemRefType>(getSource().getType());
+  if (memref.getRank() != getMap().getType().getRank())
+    return emitOpError() << "rank " << getMap().getType().getRank() << " does not fit " << memref;
+  return verifyTmaSource(*this, memref, getMap().getType().getTile(), std::nullopt);
+}
+
+static LogicalResult verifyTmaCopy(Operation *op, TensorMapType map, size_t coordinates,
+                                   SmemType tile) {
+  if (map.getTile() != tile)
+    return op->emitOpError() << "the map is for tiles " << map.getTile() << ", not " << tile;
+  if (int64_t(coordinates) != map.getRank())
+    return op->emitOpError() << "expects " << map.getRank() << " coordinates, got " << coordinates;
+  return success();
+}
+
+LogicalResult TmaLoadOp::verify() {
+  return verifyTmaCopy(*this, getMap().getType(), getCoordinates().size(), getTile().getType());
+}
+LogicalResult TmaStoreOp::verify() {
+  return verifyTmaCopy(*this, getMap().getType(), getCoordinates().size(), getTile().getType());
+}
+LogicalResult TmaReduceOp::verify() {
+  if (!getTile().getType().getElementType().isF32())
+    return emitOpError("adds in f32 only: a sum of 16-bit values depends on the order too much");
+  return verifyTmaCopy(*this, getMap().getType(), getCoordinates().size(), getTile().getType());
+}
+
+LogicalResult RowsOp::verify() {
+  SmemType source = getSource().getType(), tile = getTile().getType();
+  if (source.getRank() != 2 || tile.getRank() != 2)
+    return emitOpError("expects tiles of rank 2");
+  if (tile.getColumns() != source.getColumns() || tile.getSwizzle() != source.getSwizzle() ||
+      tile.getElementType() != source.getElementType() ||
+      tile.getSlabRows() != source.getSlabRows() || tile.getRows() > source.getRows())
+    return emitOpError() << tile << " is no part of the rows of " << source;
+  APInt offset;
+  if (matchPattern(getOffset(), m_ConstantInt(&offset)) &&
+      (offset.getSExtValue() % 8 || offset.getSExtValue() < 0 ||
+       offset.getSExtValue() + tile.getRows() > source.getRows()))
+    return emitOpError() << "rows from " << offset.getSExtValue() << " are no part of " << source;
+  return success();
+}
+
+LogicalResult SlotOp::verify() {
+  if (getTile().getType() != getRing().getType().getTile())
+    return emitOpError() << "a tile of the ring has type " << getRing().getType().getTile();
+  return success();
+}
+
+LogicalResult ReceiveOp::verify() {
+  if (getTile().getType() != getChannel().getType().getTile())
+    return emitOpError() << "the channel has tiles of type " << getChannel().getType().getTile();
+  return success();
+}
+
+/// Shapes and types that a warpgroup-wide product takes. `accumulator` is m x n.
+static LogicalResult verifyProduct(Operation *op, Type aType, SmemType b, VectorType accumulator,
+                                   bool transposeA, bool transposeB) {
+  int64_t m = accumulator.getDimSize(0), n = accumulator.getDimSize(1);
+  Type element = b.getElementType();
+  if (!element.isBF16() && !element.isF16())
+    return op->emitOpError() << "expects operands of bf16 or f16, got " << element;
+  if (n % 8 || n > 256)
+    return op->emitOpError() << "n is a multiple of 8 and at most 256, got " << n;
+  int64_t aRows, k;
+  bool inRegisters = false;
+  if (auto a = dyn_cast<SmemType>(aType)) {
+    if (a.getElementType() != element)
+      return op->emitOpError() << "element types differ: " << a.getElementType() << " and " << element;
+    if (a.getRank() != 2)
+      return op->emitOpError("expects tiles of rank 2");
+    aRows = transposeA ? a.getColumns() : a.getRows();
+    k = transposeA ? a.getRows() : a.getColumns();
+  } else {
+    auto vector = cast<VectorType>(aType);
+    inRegisters = true;
+    if (vector.getElementType() != element)
+      return op->emitOpError() << "element types differ: " << vector.getElementType() << " and " << element;
+    if (transposeA)
+      return op->emitOpError("a vector cannot be transposed");
+    aRows = vector.getDimSize(0);
+    k = vector.getDimSize(1);
+  }
+  if (b.getRank() != 2)
+    return op->emitOpError("expects tiles of rank 2");
+  int64_t bRows = transposeB ? b.getColumns() : b.getRows();
+  int64_t bColumns = transposeB ? b.getRows() : b.getColumns();
+  if (aRows != m)
+    return op->emitOpError() << "A has " << aRows << " rows, the accumulator " << m;
+  if (bColumns != n)
+    return op->emitOpError() << "B has " << bColumns << " columns, the accumulator " << n;
+  if (k != bRows)
+    return op->emitOpError() << "A has " << k << " columns, B has " << bRows << " rows";
+  // k runs along padded columns of both tiles, or else over whole steps of 16.
+  bool padded = !inRegisters && !transposeA && transposeB;
+  if (k % (padded ? 8 : 16))
+    return op->emitOpError() << "k is a multiple of " << (padded ? 8 : 16) << ", got " << k;
+  return success();
+}
+
+LogicalResult MmaOp::verify() {
+  VectorType accumulator = getAccumulator().getType();
+  if (accumulator.getDimSize(0) % kWarpgroupRows)
+    return emitOpError() << "m is a multiple of 64, got " << accumulator.getDimSize(0);
+  return verifyProduct(*this, getA().getType(), getB().getType(), accumulator, getTransposeA(),
+                       getTransposeB());
+}
+
+LogicalResult WgmmaOp::verify() {
+  VectorType result = getResult().getType().getTile();
+  if (result.getRank() != 2 || !result.getElementType().isF32() ||
+      result.getDimSize(0) != kWarpgroupRows)
+    return emitOpError() << "expects a result of 64 rows of f32, got " << result;
+  if (Value accumulator = getAccumulator()) {
+    Type type = accumulator.getType();
+    if (auto pending = dyn_cast<PendingType>(type))
+      type = pending.getTile();
+    if (type != result)
+      return emitOpError() << "adds to " << type << " but gives " << result;
+  }
+  return verifyProduct(*this, getA().getType(), getB().getType(), result, getTransposeA(),
+                       getTransposeB());
+}
+
+LogicalResult WaitOp::verify() {
+  if (getResult().getType() != getProduct().getType().getTile())
+    return emitOpError() << "the product is of type " << getProduct().getType().getTile();
+  return success();
+}
+
+static LogicalResult verifyNamedBarrier(Operation *op, Value id) {
+  APInt value;
+  if (matchPattern(id, m_ConstantInt(&value)) &&
+      (value.getSExtValue() < 1 || value.getSExtValue() >= kNamedBarriers))
+    return op->emitOpError() << "named barriers are 1 to 15, got " << value.getSExtValue();
+  return success();
+}
+LogicalResult BarrierSyncOp::verify() { return verifyNamedBarrier(*this, getId()); }
+LogicalResult BarrierArriveOp::verify() { return verifyNamedBarrier(*this, getId()); }
+
+LogicalResult TileStoreOp::verify() {
+  VectorType value = getValue().getType();
+  SmemType tile = getTile().getType();
+  int64_t rows = value.getDimSize(0), columns = value.getDimSize(1);
+  if (getTranspose())
+    std::swap(rows, columns);
+  if (value.getElementType() != tile.getElementType() || rows != tile.getRows() ||
+      columns != tile.getColumns())
+    return emitOpError() << value << " does not fit " << tile;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Roles
+//===----------------------------------------------------------------------===//
+
+LogicalResult RolesOp::verify() {
+  size_t count = getBodies().size();
+  if (count == 0 || getNames().size() != count || getWarpgroups().size() != count ||
+      getRegisters().size() != count)
+    return emitOpError("expects a name, warpgroups and registers for each role");
+  int64_t registers = 0;
+  for (auto [r, warpgroups, perThread] : llvm::enumerate(getWarpgroups(), getRegisters())) {
+    if (warpgroups < 1)
+      return emitOpError() << "role " << getNames()[r] << " has no warpgroup";
+    if (perThread < 24 || perThread > 256 || perThread % 8)
+      return emitOpError() << "role " << getNames()[r]
+                           << ": registers are a multiple of 8 between 24 and 256, got "
+                           << perThread << " (setmaxnreg)";
+    registers += warpgroups * perThread * kThreadsPerWarpgroup;
+  }
+  if (registers > kRegistersPerCta)
+    return emitOpError() << "the roles ask for " << registers << " registers, a CTA has "
+                         << kRegistersPerCta;
+  if (getNumWarpgroups() > 8)
+    return emitOpError() << "a CTA has at most 8 warpgroups, got " << getNumWarpgroups();
+  for (Region &body : getBodies())
+    if (body.getNumArguments() != 1 || !body.getArgument(0).getType().isIndex())
+      return emitOpError("expects one argument of type index in each role");
+  return success();
+}
+
+ParseResult RolesOp::parse(OpAsmParser &parser, OperationState &result) {
+  SmallVector<Attribute> names;
+  SmallVector<int64_t> warpgroups, registers;
+  Builder &builder = parser.getBuilder();
+  while (succeeded(parser.parseOptionalKeyword("role"))) {
+    std::string name;
+    int64_t count, perThread;
+    OpAsmParser::Argument argument;
+    argument.type = builder.getIndexType();
+    Region *body = result.addRegion();
+    if (parser.parseString(&name) || parser.parseKeyword("warpgroups") || parser.parseLParen() ||
+        parser.parseInteger(count) || parser.parseRParen() || parser.parseKeyword("registers") ||
+        parser.parseLParen() || parser.parseInteger(perThread) || parser.parseRParen() ||
+        parser.parseLParen() || parser.parseArgument(argument) || parser.parseRParen() ||
+        parser.parseRegion(*body, argument))
+      return failure();
+    ensureTerminator(*body, builder, result.location);
+    names.push_back(builder.getStringAttr(name));
+    warpgroups.push_back(count);
+    registers.push_back(perThread);
+  }
+  auto &properties = result.getOrAddProperties<Properties>();
+  properties.names = builder.getArrayAttr(names);
+  properties.warpgroups = builder.getDenseI64ArrayAttr(warpgroups);
+  properties.registers = builder.getDenseI64ArrayAttr(registers);
+  return parser.parseOptionalAttrDictWithKeyword(result.attributes);
+}
+
+void RolesOp::print(OpAsmPrinter &printer) {
+  for (auto [r, body] : llvm::enumerate(getBodies())) {
+    printer.printNewline();
+    printer << "  role " << getNames()[r] << " warpgroups(" << getWarpgroups()[r] << ") registers("
+            << getRegisters()[r] << ") (";
+    printer.printRegionArgument(body.getArgument(0), {}, /*omitType=*/true);
+    printer << ") ";
+    printer.printRegion(body, /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/false);
+  }
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {"names", "warpgroups", "registers"});
+}
+
+#define GET_OP_CLASSES
+#include "attn/Dialect/Hopper/IR/HopperOps.cpp.inc"

@@ -38,6 +38,10 @@ void attn::buildNestPipeline(OpPassManager &pm,
 void attn::buildTilePipeline(OpPassManager &pm,
                              const PipelineOptions &options) {
   buildNestPipeline(pm, options);
+  buildTileStage(pm, options);
+}
+
+void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   AttnTileNestOptions tile;
   tile.rowTile = options.rowTile;
   tile.streamTile = options.streamTile;

@@ -5,6 +5,7 @@
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
 #include "attn/Transforms/Nest/Passes.h"
@@ -69,5 +70,6 @@ void attn::registerPasses() {
   attn::registerAttnTilePasses();
   attn::registerHostPasses();
   attn::registerAttnHopperPasses();
+  attn::registerAttnPipelinePasses();
   attn::registerAttnConversionPasses();
 }

@@ -55,6 +55,12 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
 /// L0 or L1 to L1: attention ops expanded, cascades of reductions fused.
 void buildNestPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 
+/// L1 to L2: the second half of buildTilePipeline.
+void buildTileStage(mlir::OpPassManager &pm, const PipelineOptions &options);
+
+/// Tensors to memrefs. Results of public functions become memrefs of the caller.
+void buildBufferization(mlir::OpPassManager &pm);
+
 /// L0 or L1 to L2: tile programs whose loops are bounded by their masks.
 void buildTilePipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 

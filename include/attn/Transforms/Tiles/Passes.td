@@ -112,6 +112,36 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
                            "mlir::vector::VectorDialect"];
 }
 
+def AttnUseExp2 : Pass<"attn-use-exp2"> {
+  let summary = "Exponentials in base 2, with constant factors folded into them";
+  let description = [{
+    GPUs have an instruction for 2^x and a fused multiply-add, so that
+    `exp(s * scale - m)` costs one of each per element:
+
+    ```mlir
+    // Before.
+    %t = arith.mulf %s, %scale : vector<64x128xf32>         // a positive constant
+    %m = vector.multi_reduction <maxnumf>, %t, %m0 [1]
+    %d = arith.subf %t, %m_repeated
+    %p = math.exp %d
+    // After.
+    %x = vector.multi_reduction <maxnumf>, %s, %ninf [1]
+    %y = arith.mulf %x, %scale_row                          // once per row
+    %m = arith.maxnumf %m0, %y
+    %n = arith.mulf %m, %minus_log2e                        // once per row
+    %d = math.fma %s, %scale_times_log2e, %n_repeated
+    %p = math.exp2 %d
+    ```
+
+    The factor moves behind selects with -inf and behind the branch around them,
+    which a positive factor commutes with. A quotient by one value per row
+    becomes a product with its inverse. Each rounds differently, by a few units
+    in the last place of f32; f64 is left alone.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
+                           "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
+}
+
 def AttnCountTiles : Pass<"attn-count-tiles", "mlir::ModuleOp"> {
   let summary = "Insert a call that counts each visited tile";
   let description = [{

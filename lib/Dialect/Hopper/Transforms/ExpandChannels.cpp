@@ -97,6 +97,12 @@ private:
       if (countBytes() <= hopper::kSharedMemoryBytes)
         break;
     }
+    // Where there is room, the next tile's other operands come early, too.
+    for (auto &[value, ring] : rings) {
+      ring.depth += stages > 1 && !ring.isInLoop;
+      if (countBytes() > hopper::kSharedMemoryBytes)
+        --ring.depth;
+    }
     if (stages >= 1) {
       Location loc = launch.getLoc();
       b.setInsertionPoint(launch);

@@ -33,8 +33,8 @@ struct Target {
 
 class Stager {
 public:
-  Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role)
-      : launch(launch), roles(roles), region(roles.getBodies()[role]),
+  Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse)
+      : launch(launch), roles(roles), region(roles.getBodies()[role]), reuse(reuse),
         warpgroups(roles.getWarpgroups()[role]), b(launch.getContext()) {}
 
   void run() {
@@ -100,37 +100,69 @@ private:
     b.setInsertionPoint(launch);
     Value map = hopper::TensorMapOp::create(
         b, loc, hopper::TensorMapType::get(b.getContext(), tile, rank), target.memref);
-    b.setInsertionPoint(roles);
-    Value ring = hopper::AllocOp::create(b, loc, ringType);
-    b.setInsertionPoint(write);
     Value warpgroup = region.getArgument(0);
+    hopper::ReleaseOp release;
+    Value slot = reuse ? findReceived(write, tile, release) : Value();
+    if (!slot) {
+      b.setInsertionPoint(roles);
+      Value ring = hopper::AllocOp::create(b, loc, ringType);
+      b.setInsertionPoint(write);
+      slot = hopper::SlotOp::create(b, loc, tile, ring, warpgroup);
+      hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
+    }
+    b.setInsertionPoint(write);
     Value id = arith::AddIOp::create(
         b, loc, warpgroup, arith::ConstantIndexOp::create(b, loc, kFirstOwnBarrier));
-    Value slot = hopper::SlotOp::create(b, loc, tile, ring, warpgroup);
-    hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
+    // Everybody is done with what was in the tile before.
     hopper::BarrierSyncOp::create(b, loc, id, 1);
     hopper::TileStoreOp::create(b, loc, write.getVector(), slot, /*transpose=*/false);
     hopper::FenceAsyncOp::create(b, loc);
     hopper::BarrierSyncOp::create(b, loc, id, 1);
     hopper::TmaStoreOp::create(b, loc, slot, map, target.indices);
+    if (release) {
+      hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
+      release->moveBefore(write);
+    }
     write.erase();
     hasStores = true;
+  }
+
+  /// This warpgroup's rows of a tile as large as `tile` that is released in the
+  /// block of `write`, in front of it.
+  Value findReceived(vector::TransferWriteOp write, hopper::SmemType tile,
+                     hopper::ReleaseOp &release) {
+    for (auto rows : write->getBlock()->getOps<hopper::RowsOp>()) {
+      hopper::SmemType type = rows.getTile().getType();
+      auto receive = rows.getSource().getDefiningOp<hopper::ReceiveOp>();
+      if (!receive || type.getShape() != tile.getShape() ||
+          type.getElementType() != tile.getElementType() || type.getSwizzle() != tile.getSwizzle())
+        continue;
+      for (auto candidate : write->getBlock()->getOps<hopper::ReleaseOp>())
+        if (candidate.getChannel() == receive.getChannel() && candidate->isBeforeInBlock(write))
+          release = candidate;
+      if (release)
+        return rows.getTile();
+    }
+    return {};
   }
 
   gpu::LaunchOp launch;
   hopper::RolesOp roles;
   Region &region;
+  bool reuse;
   int64_t warpgroups;
   OpBuilder b;
   bool hasStores = false;
 };
 
 struct StageOutputsPass : attn::impl::HopperStageOutputsBase<StageOutputsPass> {
+  using Base::Base;
+
   void runOnOperation() override {
-    getOperation().walk([](gpu::LaunchOp launch) {
+    getOperation().walk([&](gpu::LaunchOp launch) {
       for (auto roles : llvm::to_vector(launch.getBody().front().getOps<hopper::RolesOp>()))
         for (unsigned role = 0; role < roles.getBodies().size(); ++role)
-          Stager(launch, roles, role).run();
+          Stager(launch, roles, role, reuse).run();
     });
   }
 };

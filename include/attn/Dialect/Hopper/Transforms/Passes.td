@@ -216,7 +216,10 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     A `vector.transfer_write` of a rank-2 tile of 16-bit elements by a role
     becomes a `hopper.tile.store` to shared memory and a `hopper.tma.store` from
     there, which writes whole lines and leaves out what lies beyond the memref.
-    The next one of the same warpgroup waits until the tile has been read.
+    The next one of the same warpgroup waits until the tile has been read. With
+    `reuse` the tile takes the place of one that the role has received and not yet
+    released, of the same size, which is then released after the copy: that saves
+    the memory, and costs the time in which the next tile could have been loaded.
 
     ```mlir
     // Before.
@@ -232,6 +235,8 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
 
     Writes that TMA has no form for stay as they are.
   }];
+  let options = [Option<"reuse", "reuse", "bool", /*default=*/"false",
+                        "Stage outputs where an input tile has been">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
 }
 
@@ -239,8 +244,9 @@ def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"
   let summary = "Channels become rings of tiles with full and empty barriers";
   let description = [{
     The depth of each channel that is used in a loop becomes `stages`, or less
-    where shared memory does not hold as many. Stage and phase are carried
-    through the loops of either role.
+    where shared memory does not hold as many. Other channels have two tiles
+    where these fit beside them. Stage and phase are carried through the loops of
+    either role.
 
     ```mlir
     // Before.

@@ -47,7 +47,7 @@ static void addBufferization(OpPassManager &pm) {
   pm.addPass(attn::createAttnResolveExpansions());
 }
 
-static void addLowering(OpPassManager &pm) {
+void attn::buildHostLowering(OpPassManager &pm) {
   pm.addPass(createForallToForLoopPass());
   pm.addPass(createLowerAffinePass());
   pm.addPass(createSCFToControlFlowPass());
@@ -86,5 +86,5 @@ void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createAttnExpandMath());
   cleanUp(pm);
   pm.addPass(createAttnOutlineForalls());
-  addLowering(pm);
+  buildHostLowering(pm);
 }

@@ -69,4 +69,9 @@ void attn::registerPipelines() {
       "attn-cpu-pipeline",
       "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
       buildCpuPipeline);
+  PassPipelineRegistration<>(
+      "attn-cuda-codegen-pipeline",
+      "PTX and host code in the LLVM dialect from functions with gpu.launch "
+      "(L3 to L4)",
+      buildCudaCodegenPipeline);
 }

@@ -58,8 +58,16 @@ void buildTilePipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 /// interface; parallel loops call `attnRuntimeParallelFor`.
 void buildCpuPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 
-/// Makes the pipelines known as attn-nest-pipeline, attn-tile-pipeline and
-/// attn-cpu-pipeline.
+/// Loops, arithmetic and memrefs on the host to the LLVM dialect.
+void buildHostLowering(mlir::OpPassManager &pm);
+
+/// Host functions with `gpu.launch` of protocol form (or of plain memref ops) to
+/// a `gpu.binary` of PTX for each kernel, and host functions in the LLVM dialect
+/// that call the runtime (attn/Runtime/CudaHostInterface.h).
+void buildCudaCodegenPipeline(mlir::OpPassManager &pm);
+
+/// Makes the pipelines known as attn-nest-pipeline, attn-tile-pipeline,
+/// attn-cpu-pipeline and attn-cuda-codegen-pipeline.
 void registerPipelines();
 
 } // namespace attn

@@ -82,6 +82,7 @@ Expected<CudaProgram> attn::compileCudaProgram(
     return createStringError(
         "the CUDA target compiles functions with gpu.launch only");
   buildCudaCodegenPipeline(manager);
+  buildCudaHostPipeline(manager);
   if (failed(manager.run(module)))
     return createStringError("lowering for the GPU failed");
   times.passes += now() - start;

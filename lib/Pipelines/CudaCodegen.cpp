@@ -17,8 +17,7 @@
 
 using namespace mlir;
 
-/// Each launch's body to a gpu.binary.
-static void addDevice(OpPassManager &pm) {
+void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(createGpuLaunchSinkIndexComputationsPass());
   pm.addPass(createGpuKernelOutliningPass());
   GpuNVVMAttachTargetOptions target;
@@ -36,10 +35,4 @@ static void addDevice(OpPassManager &pm) {
   GpuModuleToBinaryPassOptions binary;
   binary.compilationTarget = "isa";
   pm.addPass(createGpuModuleToBinaryPass(binary));
-}
-
-void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
-  addDevice(pm);
-  pm.addPass(createAttnLowerLaunches());
-  buildHostLowering(pm);
 }

@@ -70,8 +70,11 @@ void attn::registerPipelines() {
       "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
       buildCpuPipeline);
   PassPipelineRegistration<>(
-      "attn-cuda-codegen-pipeline",
-      "PTX and host code in the LLVM dialect from functions with gpu.launch "
-      "(L3 to L4)",
+      "attn-cuda-codegen",
+      "PTX for sm_90a from the hopper protocol form (L3 to L4)",
       buildCudaCodegenPipeline);
+  PassPipelineRegistration<>(
+      "attn-cuda-host",
+      "Host code in the LLVM dialect from launches of PTX kernels (L4)",
+      buildCudaHostPipeline);
 }

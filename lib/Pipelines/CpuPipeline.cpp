@@ -46,7 +46,7 @@ void attn::buildBufferization(OpPassManager &pm) {
   pm.addPass(attn::createAttnResolveExpansions());
 }
 
-static void addLowering(OpPassManager &pm) {
+void attn::buildHostLowering(OpPassManager &pm) {
   pm.addPass(createForallToForLoopPass());
   pm.addPass(createLowerAffinePass());
   pm.addPass(createSCFToControlFlowPass());
@@ -85,5 +85,5 @@ void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createAttnExpandMath());
   cleanUp(pm);
   pm.addPass(createAttnOutlineForalls());
-  addLowering(pm);
+  buildHostLowering(pm);
 }

@@ -27,6 +27,7 @@
 #include "mlir/Dialect/Affine/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
@@ -47,6 +48,7 @@ void attn::registerPasses() {
   mlir::affine::registerAffinePasses();
   mlir::arith::registerArithPasses();
   mlir::bufferization::registerBufferizationPasses();
+  mlir::registerGPUPasses();
   mlir::registerLinalgPasses();
   mlir::math::registerMathPasses();
   mlir::memref::registerMemRefPasses();

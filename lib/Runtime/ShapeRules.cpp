@@ -189,8 +189,8 @@ llvm::Error ShapeRules::solve(MutableArrayRef<Shape> shapes) {
   auto arguments = cast<func::FuncOp>(function).getArguments();
   facts.clear();
   for (auto [argument, shape] : llvm::zip(arguments, shapes)) {
-    auto type = dyn_cast<RankedTensorType>(argument.getType());
-    if (!type)
+    auto type = dyn_cast<ShapedType>(argument.getType());
+    if (!type || !type.hasRank())
       continue;
     for (auto [dim, fixed] : llvm::enumerate(type.getShape())) {
       if (!ShapedType::isDynamic(fixed) && shape[dim] == unknown)

@@ -9,14 +9,16 @@
 using namespace llvm;
 using namespace attn;
 
-Expected<SmallVector<ValueType>> attn::getValueTypes(mlir::TypeRange types,
-                                                     StringRef what) {
+Expected<SmallVector<ValueType>>
+attn::getValueTypes(mlir::TypeRange types, StringRef what, bool memrefs) {
   SmallVector<ValueType> result;
   for (auto [index, type] : enumerate(types)) {
-    auto tensor = dyn_cast<mlir::RankedTensorType>(type);
+    auto tensor = dyn_cast<mlir::ShapedType>(type);
+    bool accepted = isa<mlir::RankedTensorType>(type) ||
+                    (memrefs && isa<mlir::MemRefType>(type)) || !tensor;
     std::optional<ElementKind> kind =
         getElementKind(tensor ? tensor.getElementType() : mlir::Type(type));
-    if (!kind) {
+    if (!kind || !accepted) {
       std::string text;
       raw_string_ostream(text)
           << "expected " << what << " " << index
@@ -65,9 +67,10 @@ Error attn::checkPositions(
 }
 
 Expected<Arguments> Arguments::plan(mlir::func::FuncOp function,
-                                    const Options &options, ShapeRules &rules) {
+                                    const Options &options, ShapeRules &rules,
+                                    bool memrefs) {
   Arguments result;
-  auto types = getValueTypes(function.getArgumentTypes(), "argument");
+  auto types = getValueTypes(function.getArgumentTypes(), "argument", memrefs);
   if (!types)
     return types.takeError();
   result.types = std::move(*types);
@@ -82,11 +85,14 @@ Expected<Arguments> Arguments::plan(mlir::func::FuncOp function,
   if (Error error =
           checkPositions("fill", options.fills, count, "arguments", name))
     return std::move(error);
-  if (Error error = checkPositions("output", options.outputs,
-                                   function.getNumResults(), "results", name))
+  bool inPlace = memrefs && function.getNumResults() == 0;
+  if (Error error = checkPositions(
+          "output", options.outputs,
+          inPlace ? count : function.getNumResults(),
+          inPlace ? "arguments" : "results", name))
     return std::move(error);
   for (auto [index, type] : enumerate(function.getArgumentTypes())) {
-    auto tensor = dyn_cast<mlir::RankedTensorType>(type);
+    auto tensor = dyn_cast<mlir::ShapedType>(type);
     size_t rank = tensor ? tensor.getRank() : 0;
     ShapeRules::Shape shape(rank, ShapeRules::unknown);
     if (const std::string *text = findEntry(options.shapes, index)) {

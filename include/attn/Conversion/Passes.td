@@ -217,4 +217,45 @@ def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
                            "mlir::vector::VectorDialect"];
 }
 
+def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
+  let summary = "Turn launches of kernels into calls of the CUDA runtime";
+  let description = [{
+    The host side of a CUDA program. Runs when the kernels have become
+    `gpu.binary` ops with PTX. Each function gets the running call as its first
+    argument (`!llvm.ptr`), and hands it to the functions of
+    `attn/Runtime/CudaHostInterface.h`:
+
+    - `gpu.launch_func` becomes `attnCudaLaunch`, with the kernel's number, an
+      array of grid, block and cluster sizes, the dynamic shared bytes, and an
+      array of pointers to the parameters. A memref is passed as its pointer
+      (twice), offset, sizes and strides; a tensor map by value. The values are
+      checked against the parameters of the entry in the PTX, which also say how
+      wide an index is.
+    - `hopper.tensor_map` becomes `attnCudaTensorMap`, which writes 128 bytes in
+      the function's frame.
+    - `memref.alloc` and `memref.dealloc` become `attnCudaAllocate` and
+      `attnCudaFree`: workspace of the call.
+
+    The module's `attn.kernels` lists the kernels by number. Host code only
+    computes sizes: an op that would read or write memory did not become part of
+    a kernel, and is an error.
+
+    ```mlir
+    gpu.launch_func @kernels::@fill blocks in (%n, %c1, %c1) threads in (%c128, %c1, %c1)
+        args(%x : memref<?xf32>)
+    ```
+    becomes
+    ```mlir
+    %slots = llvm.alloca %c5 x !llvm.ptr : (i64) -> !llvm.ptr
+    ... // five stores of parameters, and of pointers to them
+    %dims = llvm.alloca %c9 x i64 : (i64) -> !llvm.ptr
+    ...
+    call @attnCudaLaunch(%call, %kernel, %dims, %shared, %slots)
+        : (!llvm.ptr, i32, !llvm.ptr, i32, !llvm.ptr) -> ()
+    ```
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect",
+                           "mlir::LLVM::LLVMDialect", "mlir::memref::MemRefDialect"];
+}
+
 #endif

@@ -69,8 +69,20 @@ void buildTilePipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 /// interface; parallel loops call `attnRuntimeParallelFor`.
 void buildCpuPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 
-/// Makes the pipelines known as attn-nest-pipeline, attn-tile-pipeline and
-/// attn-cpu-pipeline.
+/// Loops, arithmetic and memrefs on the host to the LLVM dialect.
+void buildHostLowering(mlir::OpPassManager &pm);
+
+/// Host functions with `gpu.launch` of protocol form to `gpu.binary` with PTX for
+/// sm_90a and `gpu.launch_func`.
+void buildCudaCodegenPipeline(mlir::OpPassManager &pm);
+
+/// What is left on the host after buildCudaCodegenPipeline to the LLVM dialect,
+/// with calls of the runtime (attn/Runtime/CudaHostInterface.h). The gpu.binary ops
+/// stay.
+void buildCudaHostPipeline(mlir::OpPassManager &pm);
+
+/// Makes the pipelines known as attn-nest-pipeline, attn-tile-pipeline,
+/// attn-cpu-pipeline, attn-cuda-codegen and attn-cuda-host.
 void registerPipelines();
 
 } // namespace attn

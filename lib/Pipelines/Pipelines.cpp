@@ -69,4 +69,7 @@ void attn::registerPipelines() {
       "attn-cpu-pipeline",
       "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
       buildCpuPipeline);
+  PassPipelineRegistration<>("attn-cuda-codegen",
+                             "PTX for sm_90a from the hopper protocol form (L3 to L4)",
+                             buildCudaCodegenPipeline);
 }

@@ -58,8 +58,12 @@ void buildTilePipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 /// interface; parallel loops call `attnRuntimeParallelFor`.
 void buildCpuPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 
-/// Makes the pipelines known as attn-nest-pipeline, attn-tile-pipeline and
-/// attn-cpu-pipeline.
+/// Protocol form of the hopper dialect (L3), in `gpu.launch`, to `gpu.binary` with
+/// PTX for sm_90a and `gpu.launch_func`, whose tensor map operands keep their type.
+void buildCudaCodegenPipeline(mlir::OpPassManager &pm);
+
+/// Makes the pipelines known as attn-nest-pipeline, attn-tile-pipeline,
+/// attn-cpu-pipeline and attn-cuda-codegen.
 void registerPipelines();
 
 } // namespace attn

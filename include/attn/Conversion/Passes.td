@@ -256,6 +256,8 @@ def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect",
                            "mlir::LLVM::LLVMDialect", "mlir::memref::MemRefDialect"];
+}
+
 def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp"> {
   let summary = "Lower kernels of the hopper protocol form to the code of one thread";
   let description = [{

@@ -65,6 +65,10 @@ CudaExecutable::load(const CudaProgram &program, const cuda::DeviceInfo &device,
   if (!host)
     return host.takeError();
   result->host = std::move(*host);
+  // Looking one function up links all of them.
+  if (!program.functions.empty())
+    if (auto linked = result->lookup(program.functions.front()); !linked)
+      return linked.takeError();
   if (Error error = result->loadKernels(program, cubins))
     return std::move(error);
   auto zeros = cuda::Buffer::allocate(device, 256);

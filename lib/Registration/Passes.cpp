@@ -14,10 +14,12 @@
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
+#include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
 #include "mlir/Conversion/IndexToLLVM/IndexToLLVM.h"
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
 #include "mlir/Conversion/MathToLibm/MathToLibm.h"
 #include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
@@ -51,6 +53,8 @@ void attn::registerPasses() {
   mlir::math::registerMathPasses();
   mlir::memref::registerMemRefPasses();
   mlir::registerSCFPasses();
+  registerOne([] { return mlir::createConvertGpuOpsToNVVMOps(); });
+  registerOne([] { return mlir::createConvertNVVMToLLVMPass(); });
   registerOne([] { return mlir::createLowerAffinePass(); });
   registerOne([] { return mlir::createArithToLLVMConversionPass(); });
   registerOne([] { return mlir::createConvertControlFlowToLLVMPass(); });

@@ -253,4 +253,82 @@ def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
                            "mlir::LLVM::LLVMDialect", "mlir::memref::MemRefDialect"];
 }
 
+def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp"> {
+  let summary = "Lower kernels of the hopper protocol form to the code of one thread";
+  let description = [{
+    Each kernel (`gpu.func`, after `gpu-kernel-outlining`) becomes the code of one
+    thread: scalars, `scf`, `nvvm`, and inline PTX for products and predicated
+    memory accesses. Runs on PTX ISA 8.6 and sm_90a. Thread `t` of a warpgroup is
+    lane `l = t % 32` of warp `w = t / 32`.
+
+    * A tile `vector<64xNxT>` is N/2 scalars per thread, as the accumulator of
+      WGMMA: scalar `4 j + 2 i + k` is row `16 w + l / 4 + 8 i`, column
+      `8 j + 2 (l % 4) + k`. Pairs of 16-bit floats are kept as `vector<2xT>`. A
+      vector of rank 1 holds a value per row (2 scalars) or per column (N/4),
+      which its definition and uses tell; `vector.step`, splats and what is
+      computed from them can be both.
+    * Reductions over dimension 1 are taken in the thread, then over the four
+      lanes of a row. A comparison of index vectors becomes one of a 32-bit
+      difference with a constant.
+    * Tiles in shared memory lie at multiples of 1024 bytes in the order of their
+      `hopper.alloc`; mbarriers follow. `hopper.shared_bytes` on the kernel is the
+      total. One thread initialises the mbarriers before anything else; an
+      mbarrier with `hopper.mbarrier.arrive` counts four arrivals per warpgroup,
+      one by each warp.
+    * `hopper.roles` branches on the warpgroup's number, with `setmaxnreg`. A role
+      that has neither tiles nor named barriers is run by one thread. In other
+      roles thread 0 of the warpgroup starts copies, expects and waits for stores.
+    * A product is one asm statement, from `wgmma.fence` to `commit_group`; a wait
+      passes the product's registers through.
+    * A tensor map argument becomes a pointer with the attribute
+      `hopper.tensor_map`. The types of the launch's operands stay, so that passes
+      up to `attn-finish-kernels` have to run in one nest on the `gpu.module`.
+    * exp, exp2, log, tanh, rsqrt and f32 division use the approximate
+      instructions; multiplications and additions may be contracted.
+
+    Errors: shapes that are no multiple of the layout; a vector used per row and
+    per column that cannot be made both ways; constants that are no splat; ops that
+    move elements between threads; functions without an instruction; more than
+    232448 bytes of shared memory.
+
+    ```mlir
+    %t = hopper.wait %p pending(0) : !hopper.pending<vector<64x8xf32>> -> vector<64x8xf32>
+    %m = vector.multi_reduction <maxnumf>, %t, %ninf [1] : vector<64x8xf32> to vector<64xf32>
+    ```
+    becomes
+    ```mlir
+    %r = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=f,=f,=f,=f,0,1,2,3,~{memory}" %p0, %p1, %p2, %p3
+    %t0 = llvm.extractvalue %r[0]
+    ...
+    %a = arith.maxnumf %t0, %t1 : f32
+    %b = nvvm.shfl.sync bfly %all, %a, %c1, %c31 : f32 -> f32
+    ...
+    ```
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::LLVM::LLVMDialect",
+                           "mlir::math::MathDialect", "mlir::memref::MemRefDialect",
+                           "mlir::NVVM::NVVMDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
+def AttnFinishKernels : Pass<"attn-finish-kernels", "mlir::gpu::GPUModuleOp"> {
+  let summary = "Annotate kernels of the LLVM dialect";
+  let description = [{
+    After `convert-gpu-to-nvvm`: arguments with `hopper.tensor_map` are passed by
+    value in constant memory, 128 bytes aligned to 64, and each kernel asks for one
+    CTA per multiprocessor (`nvvm.minctasm`), without which ptxas ignores
+    `setmaxnreg`.
+
+    ```mlir
+    llvm.func @f(%m: !llvm.ptr {hopper.tensor_map}) attributes {nvvm.kernel}
+    ```
+    becomes
+    ```mlir
+    llvm.func @f(%m: !llvm.ptr {llvm.byval = !llvm.array<128 x i8>, llvm.align = 64, nvvm.grid_constant})
+        attributes {nvvm.kernel, nvvm.minctasm = 1 : i32}
+    ```
+  }];
+  let dependentDialects = ["mlir::LLVM::LLVMDialect", "mlir::NVVM::NVVMDialect"];
+}
+
 #endif

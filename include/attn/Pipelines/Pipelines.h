@@ -61,8 +61,8 @@ void buildCpuPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 /// Loops, arithmetic and memrefs on the host to the LLVM dialect.
 void buildHostLowering(mlir::OpPassManager &pm);
 
-/// Host functions with `gpu.launch` of protocol form to `gpu.binary` with PTX for
-/// sm_90a and `gpu.launch_func`.
+/// Protocol form of the hopper dialect (L3), in `gpu.launch`, to `gpu.binary` with
+/// PTX for sm_90a and `gpu.launch_func`, whose tensor map operands keep their type.
 void buildCudaCodegenPipeline(mlir::OpPassManager &pm);
 
 /// What is left on the host after buildCudaCodegenPipeline to the LLVM dialect,

@@ -35,17 +35,17 @@ static void addKernelLowering(OpPassManager &kernels) {
   kernels.addPass(createConvertNVVMToLLVMPass());
   kernels.addPass(createReconcileUnrealizedCastsPass());
   kernels.addPass(attn::createAttnFinishKernels());
-  GpuNVVMAttachTargetOptions target;
-  target.chip = "sm_90a";
-  target.features = "+ptx86";
-  target.optLevel = 3;
-  kernels.addPass(createGpuNVVMAttachTarget(target));
 }
 
 void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(createGpuLaunchSinkIndexComputationsPass());
   pm.addPass(createGpuKernelOutliningPass());
   addKernelLowering(pm.nest<gpu::GPUModuleOp>());
+  GpuNVVMAttachTargetOptions target;
+  target.chip = "sm_90a";
+  target.features = "+ptx86";
+  target.optLevel = 3;
+  pm.addPass(createGpuNVVMAttachTarget(target));
   GpuModuleToBinaryPassOptions binary;
   binary.compilationTarget = "isa";
   pm.addPass(createGpuModuleToBinaryPass(binary));

@@ -40,6 +40,11 @@ static void addKernelLowering(OpPassManager &kernels) {
 void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(createGpuLaunchSinkIndexComputationsPass());
   pm.addPass(createGpuKernelOutliningPass());
+  GpuNVVMAttachTargetOptions target;
+  target.chip = "sm_90a";
+  target.features = "+ptx86";
+  target.optLevel = 3;
+  pm.addPass(createGpuNVVMAttachTarget(target));
   addKernelLowering(pm.nest<gpu::GPUModuleOp>());
   GpuNVVMAttachTargetOptions target;
   target.chip = "sm_90a";

@@ -4,6 +4,8 @@
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
 #include "attn/Transforms/Nest/Passes.h"
@@ -73,5 +75,7 @@ void attn::registerPasses() {
   attn::registerAttnLoopPasses();
   attn::registerAttnTilePasses();
   attn::registerHostPasses();
+  attn::registerAttnHopperPasses();
+  attn::registerAttnPipelinePasses();
   attn::registerAttnConversionPasses();
 }

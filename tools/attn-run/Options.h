@@ -13,7 +13,7 @@
 namespace attn {
 
 struct Options {
-  std::string file, entry, target, loopOrder, emit, reference;
+  std::string file, entry, target, loopOrder, schedule, emit, reference;
   /// By position: the text after "N=".
   llvm::SmallVector<std::pair<unsigned, std::string>> inputs, outputs, shapes,
       fills, gradInputs, gradFills, gradOutputs;

@@ -11,7 +11,9 @@ def AttnAppendOutputs : Pass<"attn-append-outputs", "mlir::ModuleOp"> {
   let description = [{
     Each tensor result of a public function becomes a memref argument at the
     end, of any strides but a unit innermost one, that the result is
-    materialized in. `eliminate-empty-tensors` then computes it in place.
+    materialized in. `eliminate-empty-tensors` then computes it in place. Where
+    the result only joins dimensions of a tensor (`tensor.collapse_shape`), the
+    buffer is split (`memref.expand_shape`), and that tensor computed in it.
 
     ```mlir
     func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
@@ -126,9 +128,10 @@ def AttnExpandMath : Pass<"attn-expand-math"> {
     `math.exp` on f32 and f64 scalars and vectors becomes range reduction, a
     polynomial and an exponent shift, within 2 units in the last place. Results
     under 2^-125 (f32) or 2^-1021 (f64) may be flushed to zero; -inf gives 0, what
-    is too large +inf, and NaN stays. `math.exp` on smaller types is computed in
-    f32. log, log1p, tanh, erf, sin, cos and others on f32 vectors take
-    upstream's polynomials.
+    is too large +inf, and NaN stays. `math.tanh` on f32, a polynomial below 1 and
+    1 - 2 / (exp(2x) + 1) from there on, is within 1 unit in the last place.
+    On smaller types both are computed in f32. log, log1p, erf, sin, cos and
+    others on f32 vectors take upstream's polynomials.
 
     ```mlir
     %y = math.exp %x : vector<16xf32>
@@ -174,6 +177,8 @@ def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
       of the keys, dQ those of the head dimension.) The other operand is read as
       scalars, from scratch or directly from memory. What is used in memory is
       copied once where it may lie outside, or where its rows are far apart.
+      Where both operands have the lanes (inner products), it is a loop of
+      `vector.fma`, which takes its terms in the same order and blocks.
     * Elementwise ops, broadcasts and reads are evaluated in the loop that uses
       them; a value is stored only where several loops need it.
     * Loop-carried tiles live in one buffer and are updated in place, also
@@ -280,9 +285,10 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp
       roles thread 0 of the warpgroup starts copies, expects and waits for stores.
     * A product is one asm statement, from `wgmma.fence` to `commit_group`; a wait
       passes the product's registers through.
-    * A tensor map argument becomes a pointer with the attribute
-      `hopper.tensor_map`. The types of the launch's operands stay, so that passes
-      up to `attn-finish-kernels` have to run in one nest on the `gpu.module`.
+    * A tensor map argument becomes a pointer; `hopper.tensor_maps` on the kernel
+      has the numbers of these parameters, where a memref counts as its descriptor.
+      The types of the launch's operands stay, so that passes up to
+      `attn-finish-kernels` have to run in one nest on the `gpu.module`.
     * exp, exp2, log, tanh, rsqrt and f32 division use the approximate
       instructions; multiplications and additions may be contracted.
 
@@ -314,13 +320,13 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp
 def AttnFinishKernels : Pass<"attn-finish-kernels", "mlir::gpu::GPUModuleOp"> {
   let summary = "Annotate kernels of the LLVM dialect";
   let description = [{
-    After `convert-gpu-to-nvvm`: arguments with `hopper.tensor_map` are passed by
+    After `convert-gpu-to-nvvm`: the parameters in `hopper.tensor_maps` are passed by
     value in constant memory, 128 bytes aligned to 64, and each kernel asks for one
     CTA per multiprocessor (`nvvm.minctasm`), without which ptxas ignores
     `setmaxnreg`.
 
     ```mlir
-    llvm.func @f(%m: !llvm.ptr {hopper.tensor_map}) attributes {nvvm.kernel}
+    llvm.func @f(%m: !llvm.ptr) attributes {hopper.tensor_maps = array<i64: 0>, nvvm.kernel}
     ```
     becomes
     ```mlir

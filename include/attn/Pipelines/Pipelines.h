@@ -42,6 +42,16 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       *this, "explain",
       llvm::cl::desc("Remark what each loop order would cost"),
       llvm::cl::init(false)};
+  Option<std::string> schedule{
+      *this, "schedule",
+      llvm::cl::desc("Options of attn-lower-to-hopper for GPUs, such as "
+                     "'rows=128 keys=176'"),
+      llvm::cl::init("")};
+  Option<bool> branchMasks{
+      *this, "branch-masks",
+      llvm::cl::desc("One loop with a branch around the mask instead of a loop "
+                     "for full tiles between two for partial ones"),
+      llvm::cl::init(false)};
   Option<bool> countTiles{*this, "count-tiles",
                           llvm::cl::desc("Count the visited tiles at run time"),
                           llvm::cl::init(false)};
@@ -49,6 +59,12 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
 
 /// L0 or L1 to L1: attention ops expanded, cascades of reductions fused.
 void buildNestPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
+
+/// L1 to L2: the second half of buildTilePipeline.
+void buildTileStage(mlir::OpPassManager &pm, const PipelineOptions &options);
+
+/// Tensors to memrefs. Results of public functions become memrefs of the caller.
+void buildBufferization(mlir::OpPassManager &pm);
 
 /// L0 or L1 to L2: tile programs whose loops are bounded by their masks.
 void buildTilePipeline(mlir::OpPassManager &pm, const PipelineOptions &options);

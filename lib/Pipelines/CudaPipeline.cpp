@@ -46,11 +46,6 @@ void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
   target.optLevel = 3;
   pm.addPass(createGpuNVVMAttachTarget(target));
   addKernelLowering(pm.nest<gpu::GPUModuleOp>());
-  GpuNVVMAttachTargetOptions target;
-  target.chip = "sm_90a";
-  target.features = "+ptx86";
-  target.optLevel = 3;
-  pm.addPass(createGpuNVVMAttachTarget(target));
   GpuModuleToBinaryPassOptions binary;
   binary.compilationTarget = "isa";
   pm.addPass(createGpuModuleToBinaryPass(binary));

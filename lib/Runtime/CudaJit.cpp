@@ -28,8 +28,6 @@ static Error fail(StringRef name, StringRef reason, StringRef log) {
 static Expected<Cubin> compileByDriver(const DeviceInfo &device, StringRef ptx,
                                        StringRef name) {
   const Driver &driver = *device.driver;
-  if (Error error = device.makeCurrent())
-    return std::move(error);
   std::string info(1 << 14, '\0'), errors(1 << 14, '\0');
   auto number = [](uintptr_t value) { return reinterpret_cast<void *>(value); };
   int options[] = {infoLog, infoLogBytes, errorLog, errorLogBytes, logVerbose};

@@ -14,7 +14,7 @@ struct Cubin {
   std::string log;
 };
 
-/// Compiles PTX; `name` stands in messages. Where the environment variable
+/// Compiles PTX for the calling thread's context; `name` stands in messages. Where the environment variable
 /// ATTNC_PTXAS names a ptxas, that is used instead of the driver's compiler.
 llvm::Expected<Cubin> compilePtx(const DeviceInfo &device, llvm::StringRef ptx,
                                  llvm::StringRef name);

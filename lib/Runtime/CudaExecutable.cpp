@@ -17,9 +17,13 @@ Error CudaExecutable::loadKernels(const CudaProgram &program,
   const cuda::Driver &driver = *device->driver;
   for (const std::string &cubin : cubins) {
     cuda::Module module = nullptr;
-    if (Error error = driver.check(driver.moduleLoadData(&module, cubin.data()),
-                                   "cannot load a kernel"))
-      return error;
+    std::string log(1 << 14, '\0');
+    int options[] = {cuda::errorLog, cuda::errorLogBytes};
+    void *values[] = {log.data(), reinterpret_cast<void *>(uintptr_t(log.size()))};
+    cuda::Result result = driver.moduleLoadData(&module, cubin.c_str(), 2, options, values);
+    if (result != 0)
+      return createStringError("cannot compile or load the kernels: " + driver.describe(result) +
+                               "\n" + StringRef(log.c_str()).rtrim());
     modules.push_back(module);
   }
   for (const CudaProgram::Kernel &kernel : program.kernels) {

@@ -122,13 +122,19 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
     role "load" ... { scf.for %tile = %block to %tiles step %ctas { work of %tile } }
     ```
 
-    With `reverse` the tiles are taken from the last to the first: the longest
-    first where the work grows with the number of the tile.
+    Where the bounds of a loop depend on the last coordinate of a tile, as those
+    of a causal mask do, that coordinate varies slowest and from its end: the
+    longest tiles come first; and every other round goes through the CTAs
+    backwards, so that their sums of work are alike.
+
+    The coordinates are computed in 32 bits, with products and shifts in place of
+    divisions; a launch has less than 2^31 tiles.
   }];
   let options = [
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",
            "CTAs of a persistent launch; 0 launches one CTA per tile">];
-  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::scf::SCFDialect"];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
+                           "mlir::scf::SCFDialect"];
 }
 
 def HopperPipelineProducts : Pass<"hopper-pipeline-products", "::mlir::func::FuncOp"> {

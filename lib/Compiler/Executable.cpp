@@ -394,10 +394,15 @@ Executable::compile(StringRef text, const ExecutableOptions &options) {
   std::string said;
   mlir::ScopedDiagnosticHandler handler(
       &context, [&](mlir::Diagnostic &diagnostic) {
-        if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error &&
-            said.empty())
-          raw_string_ostream(said)
-              << diagnostic.getLocation() << ": " << diagnostic;
+        if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error ||
+            !said.empty())
+          return mlir::success();
+        raw_string_ostream os(said);
+        if (auto at = diagnostic.getLocation()
+                          ->findInstanceOf<mlir::FileLineColLoc>())
+          os << at.getFilename().getValue() << ":" << at.getLine() << ":"
+             << at.getColumn() << ": ";
+        os << diagnostic;
         return mlir::success();
       });
   auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context, "ir");

@@ -189,9 +189,9 @@ llvm::Error ShapeRules::solve(MutableArrayRef<Shape> shapes) {
   auto arguments = cast<func::FuncOp>(function).getArguments();
   facts.clear();
   for (auto [argument, shape] : llvm::zip(arguments, shapes)) {
-    auto type = dyn_cast<RankedTensorType>(argument.getType());
-    if (!type)
+    if (!isa<RankedTensorType, MemRefType>(argument.getType()))
       continue;
+    auto type = cast<ShapedType>(argument.getType());
     for (auto [dim, fixed] : llvm::enumerate(type.getShape())) {
       if (!ShapedType::isDynamic(fixed) && shape[dim] == unknown)
         shape[dim] = fixed;

@@ -9,11 +9,19 @@
 using namespace llvm;
 using namespace attn;
 
-Expected<SmallVector<ValueType>> attn::getValueTypes(mlir::TypeRange types,
-                                                     StringRef what) {
+mlir::ShapedType attn::getTensorType(mlir::Type type) {
+  if (isa<mlir::RankedTensorType, mlir::MemRefType>(type))
+    return cast<mlir::ShapedType>(type);
+  return nullptr;
+}
+
+Expected<SmallVector<ValueType>>
+attn::getValueTypes(mlir::TypeRange types, StringRef what, bool memrefs) {
   SmallVector<ValueType> result;
   for (auto [index, type] : enumerate(types)) {
-    auto tensor = dyn_cast<mlir::RankedTensorType>(type);
+    mlir::ShapedType tensor = getTensorType(type);
+    if (!memrefs && isa<mlir::MemRefType>(type))
+      tensor = nullptr;
     std::optional<ElementKind> kind =
         getElementKind(tensor ? tensor.getElementType() : mlir::Type(type));
     if (!kind) {
@@ -67,7 +75,8 @@ Error attn::checkPositions(
 Expected<Arguments> Arguments::plan(mlir::func::FuncOp function,
                                     const Options &options, ShapeRules &rules) {
   Arguments result;
-  auto types = getValueTypes(function.getArgumentTypes(), "argument");
+  auto types = getValueTypes(function.getArgumentTypes(), "argument",
+                             options.target == "interpreter");
   if (!types)
     return types.takeError();
   result.types = std::move(*types);
@@ -82,11 +91,13 @@ Expected<Arguments> Arguments::plan(mlir::func::FuncOp function,
   if (Error error =
           checkPositions("fill", options.fills, count, "arguments", name))
     return std::move(error);
-  if (Error error = checkPositions("output", options.outputs,
-                                   function.getNumResults(), "results", name))
+  // A function without results writes to memrefs that it is given.
+  size_t results = function.getNumResults();
+  if (Error error = checkPositions("output", options.outputs, results ? results : count,
+                                   results ? "results" : "arguments", name))
     return std::move(error);
   for (auto [index, type] : enumerate(function.getArgumentTypes())) {
-    auto tensor = dyn_cast<mlir::RankedTensorType>(type);
+    mlir::ShapedType tensor = getTensorType(type);
     size_t rank = tensor ? tensor.getRank() : 0;
     ShapeRules::Shape shape(rank, ShapeRules::unknown);
     if (const std::string *text = findEntry(options.shapes, index)) {

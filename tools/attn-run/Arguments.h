@@ -17,10 +17,13 @@ struct ValueType {
   bool isTensor;
 };
 
+/// A tensor or memref type, or null.
+mlir::ShapedType getTensorType(mlir::Type type);
+
 /// The kinds of a function's arguments or results, or which of them the runner
-/// cannot pass.
+/// cannot pass; memrefs are passed where `memrefs` says so.
 llvm::Expected<llvm::SmallVector<ValueType>>
-getValueTypes(mlir::TypeRange types, llvm::StringRef what);
+getValueTypes(mlir::TypeRange types, llvm::StringRef what, bool memrefs = false);
 
 /// Errors where an entry of an option names a position that there is not;
 /// `what` there are `count` of in `function`.

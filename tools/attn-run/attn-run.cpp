@@ -5,6 +5,7 @@
 #include "Check.h"
 #include "Compile.h"
 #include "GradientInputs.h"
+#include "Interpret.h"
 #include "Work.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
@@ -59,10 +60,10 @@ private:
 
 Error Session::checkTarget() {
   StringRef target = options.target;
-  if (target == "cuda" || target == "interpreter")
+  if (target == "cuda")
     return createStringError("--target=" + target +
                              " is not available in this build");
-  if (target != "cpu" && target != "auto")
+  if (target != "cpu" && target != "auto" && target != "interpreter")
     return createStringError(
         "expected --target auto, cpu, cuda or interpreter, got '" + target +
         "'");
@@ -230,6 +231,8 @@ Error Session::run() {
   if (!planned)
     return planned.takeError();
   arguments = std::move(*planned);
+  if (options.target == "interpreter")
+    return interpret(entry, *arguments, options, diagnostics);
   if (options.grad) {
     double start = now();
     auto added = differentiate(entry, diagnostics, savesResults);

@@ -30,8 +30,8 @@ MASKS = {
 
 
 def module(mask, d, heads):
-    """Batch and length are dynamic, heads are not: a result of dynamically many is
-    computed apart and copied."""
+    """Batch and length are dynamic, and heads where they are "?": these may be
+    grouped, so dK and dV are computed per query head and then summed."""
     t, line = f"tensor<?x{heads}x?x{d}xf32>", f"tensor<?x{heads}x?xf32>"
     body = MASKS[mask]
     if body:
@@ -83,13 +83,15 @@ class Sgemm:
 class Attention:
     """attn-run on the module of a mask and a head dimension."""
 
-    def __init__(self, options, folder, extra=()):
+    def __init__(self, options, folder, extra=(), dynamic_heads=False):
         self.options, self.folder, self.extra = options, folder, list(extra)
+        self.dynamic_heads = dynamic_heads
 
     def command(self, mask, d, heads, s, *extra):
-        path = os.path.join(self.folder, f"{mask}-{heads}-{d}.mlir")
+        known = "?" if self.dynamic_heads else heads
+        path = os.path.join(self.folder, f"{mask}-{known}-{d}.mlir".replace("?", "dynamic"))
         with open(path, "w") as file:
-            file.write(module(mask, d, heads))
+            file.write(module(mask, d, known))
         command = [self.options.attn_run, path, "--entry=main", "--target=cpu", f"--threads={self.options.threads}"]
         for index in range(3):
             command += ["--shape", f"{index}=1x{heads}x{s}x{d}"]

@@ -33,8 +33,7 @@ static void cleanUp(OpPassManager &pm) {
   pm.addPass(createCSEPass());
 }
 
-/// Tensors to memrefs, with outputs in the caller's memory.
-static void addBufferization(OpPassManager &pm) {
+void attn::buildBufferization(OpPassManager &pm) {
   pm.addPass(attn::createAttnAppendOutputs());
   pm.addPass(bufferization::createEmptyTensorEliminationPass());
   pm.addPass(attn::createAttnBufferize());
@@ -47,7 +46,7 @@ static void addBufferization(OpPassManager &pm) {
   pm.addPass(attn::createAttnResolveExpansions());
 }
 
-static void addLowering(OpPassManager &pm) {
+void attn::buildHostLowering(OpPassManager &pm) {
   pm.addPass(createForallToForLoopPass());
   pm.addPass(createLowerAffinePass());
   pm.addPass(createSCFToControlFlowPass());
@@ -75,7 +74,7 @@ static void addLowering(OpPassManager &pm) {
 void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createConvertElementwiseToLinalgPass());
   buildTilePipeline(pm, options);
-  addBufferization(pm);
+  buildBufferization(pm);
   // Statements that belong to no nest.
   pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
   AttnLowerTilesOptions tiles;
@@ -86,5 +85,5 @@ void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createAttnExpandMath());
   cleanUp(pm);
   pm.addPass(createAttnOutlineForalls());
-  addLowering(pm);
+  buildHostLowering(pm);
 }

@@ -38,6 +38,10 @@ void attn::buildNestPipeline(OpPassManager &pm,
 void attn::buildTilePipeline(OpPassManager &pm,
                              const PipelineOptions &options) {
   buildNestPipeline(pm, options);
+  buildTileStage(pm, options);
+}
+
+void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   AttnTileNestOptions tile;
   tile.rowTile = options.rowTile;
   tile.streamTile = options.streamTile;
@@ -48,8 +52,10 @@ void attn::buildTilePipeline(OpPassManager &pm,
   pm.addNestedPass<func::FuncOp>(createAttnTileNest(tile));
   addCleanUp(pm);
   // Tables first: they take the masks that projection cannot read.
-  pm.addNestedPass<func::FuncOp>(createAttnTabulateMasks());
-  pm.addNestedPass<func::FuncOp>(createAttnProjectMasks());
+  pm.addNestedPass<func::FuncOp>(
+      createAttnTabulateMasks(AttnTabulateMasksOptions{options.branchMasks}));
+  pm.addNestedPass<func::FuncOp>(
+      createAttnProjectMasks(AttnProjectMasksOptions{options.branchMasks}));
   // Before the canonicaliser, which may rebuild ops without their attributes.
   if (options.countTiles)
     pm.addPass(createAttnCountTiles());
@@ -69,4 +75,12 @@ void attn::registerPipelines() {
       "attn-cpu-pipeline",
       "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
       buildCpuPipeline);
+  PassPipelineRegistration<>(
+      "attn-cuda-codegen",
+      "PTX for sm_90a from the hopper protocol form (L3 to L4)",
+      buildCudaCodegenPipeline);
+  PassPipelineRegistration<>(
+      "attn-cuda-host",
+      "Host code in the LLVM dialect from launches of PTX kernels (L4)",
+      buildCudaHostPipeline);
 }

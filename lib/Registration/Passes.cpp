@@ -4,6 +4,8 @@
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
 #include "attn/Transforms/Nest/Passes.h"
@@ -14,10 +16,12 @@
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
+#include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
 #include "mlir/Conversion/IndexToLLVM/IndexToLLVM.h"
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
 #include "mlir/Conversion/MathToLibm/MathToLibm.h"
 #include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
@@ -25,6 +29,7 @@
 #include "mlir/Dialect/Affine/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
@@ -45,10 +50,14 @@ void attn::registerPasses() {
   mlir::affine::registerAffinePasses();
   mlir::arith::registerArithPasses();
   mlir::bufferization::registerBufferizationPasses();
+  mlir::registerGPUPasses();
   mlir::registerLinalgPasses();
   mlir::math::registerMathPasses();
   mlir::memref::registerMemRefPasses();
   mlir::registerSCFPasses();
+  mlir::registerGPUPasses();
+  registerOne([] { return mlir::createConvertGpuOpsToNVVMOps(); });
+  registerOne([] { return mlir::createConvertNVVMToLLVMPass(); });
   registerOne([] { return mlir::createLowerAffinePass(); });
   registerOne([] { return mlir::createArithToLLVMConversionPass(); });
   registerOne([] { return mlir::createConvertControlFlowToLLVMPass(); });
@@ -67,5 +76,7 @@ void attn::registerPasses() {
   attn::registerAttnLoopPasses();
   attn::registerAttnTilePasses();
   attn::registerHostPasses();
+  attn::registerAttnHopperPasses();
+  attn::registerAttnPipelinePasses();
   attn::registerAttnConversionPasses();
 }

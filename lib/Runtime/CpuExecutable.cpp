@@ -3,19 +3,22 @@
 
 #include "attn/Runtime/CpuExecutable.h"
 #include "RuntimeSymbols.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
+#include "llvm/ExecutionEngine/Orc/CompileUtils.h"
 #include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
-#include "llvm/ExecutionEngine/Orc/ThreadSafeModule.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
 #include <chrono>
 #include <mutex>
 
@@ -114,54 +117,78 @@ static void optimize(Module &module, TargetMachine &machine,
 CpuExecutable::CpuExecutable() = default;
 CpuExecutable::~CpuExecutable() = default;
 
-Expected<std::unique_ptr<CpuExecutable>>
-CpuExecutable::compile(mlir::ModuleOp module,
-                       const CpuCompileOptions &options) {
+static void initializeNativeTarget() {
   static std::once_flag initialized;
   std::call_once(initialized, [] {
     InitializeNativeTarget();
     InitializeNativeTargetAsmPrinter();
   });
-  std::unique_ptr<CpuExecutable> result(new CpuExecutable);
+}
 
-  mlir::registerBuiltinDialectTranslation(*module.getContext());
-  mlir::registerLLVMDialectTranslation(*module.getContext());
-  auto context = std::make_unique<LLVMContext>();
-  std::unique_ptr<Module> llvmModule;
-  {
-    Timer timer(result->times.translate);
-    llvmModule = mlir::translateModuleToLLVMIR(module, *context);
-  }
-  if (!llvmModule)
-    return createStringError("translation to LLVM IR failed");
-  addPackedWrappers(*llvmModule);
-
-  auto builder = orc::JITTargetMachineBuilder::detectHost();
+/// The host's own CPU, or any of its architecture.
+static Expected<orc::JITTargetMachineBuilder>
+makeTargetMachineBuilder(const CpuCompileOptions &options) {
+  initializeNativeTarget();
+  orc::JITTargetMachineBuilder generic{Triple(sys::getProcessTriple())};
+  auto builder = options.genericCpu
+                     ? Expected<orc::JITTargetMachineBuilder>(std::move(generic))
+                     : orc::JITTargetMachineBuilder::detectHost();
   if (!builder)
     return builder.takeError();
   builder->setCodeGenOptLevel(
       static_cast<CodeGenOptLevel>(std::min(options.optLevel, 3u)));
+  // What LLJIT's linker expects.
+  builder->setRelocationModel(Reloc::PIC_);
+  builder->setCodeModel(CodeModel::Small);
+  return builder;
+}
+
+Expected<CpuObject>
+CpuExecutable::compileObject(mlir::ModuleOp module,
+                             const CpuCompileOptions &options) {
+  CpuObject result;
+  mlir::registerBuiltinDialectTranslation(*module.getContext());
+  mlir::registerLLVMDialectTranslation(*module.getContext());
+  LLVMContext context;
+  std::unique_ptr<Module> llvmModule;
+  {
+    Timer timer(result.times.translate);
+    llvmModule = mlir::translateModuleToLLVMIR(module, context);
+  }
+  if (!llvmModule)
+    return createStringError("translation to LLVM IR failed");
+  addPackedWrappers(*llvmModule);
+  auto builder = makeTargetMachineBuilder(options);
+  if (!builder)
+    return builder.takeError();
   auto machine = builder->createTargetMachine();
   if (!machine)
     return machine.takeError();
-  result->cpuName = (*machine)->getTargetCPU().str();
+  result.cpuName = (*machine)->getTargetCPU().str();
   {
-    Timer timer(result->times.optimize);
+    Timer timer(result.times.optimize);
     setTarget(*llvmModule, **machine);
     optimize(*llvmModule, **machine, options);
   }
   if (options.printLLVM)
     llvmModule->print(errs(), nullptr);
+  Timer timer(result.times.codegen);
+  auto object = orc::SimpleCompiler(**machine)(*llvmModule);
+  if (!object)
+    return object.takeError();
+  result.code = std::move(*object);
+  return result;
+}
 
-  Timer timer(result->times.codegen);
-  SmallVector<std::string> names;
-  for (Function &function : *llvmModule)
-    if (function.getName().starts_with(packedPrefix))
-      names.push_back(function.getName().str());
+Expected<std::unique_ptr<CpuExecutable>>
+CpuExecutable::load(std::unique_ptr<MemoryBuffer> code) {
+  initializeNativeTarget();
+  std::unique_ptr<CpuExecutable> result(new CpuExecutable);
   // The default platform compiles a module of its own for initialisers and
   // thread-local storage, which our code has none of.
   auto jit = orc::LLJITBuilder()
-                 .setJITTargetMachineBuilder(std::move(*builder))
+                 .setJITTargetMachineBuilder(
+                     orc::JITTargetMachineBuilder(Triple(sys::getProcessTriple())))
                  .setPlatformSetUp(orc::setUpInactivePlatform)
                  .create();
   if (!jit)
@@ -176,14 +203,38 @@ CpuExecutable::compile(mlir::ModuleOp module,
   if (!process)
     return process.takeError();
   library.addGenerator(std::move(*process));
-  if (Error error = result->jit->addIRModule(
-          orc::ThreadSafeModule(std::move(llvmModule), std::move(context))))
+  if (Error error = result->jit->addObjectFile(std::move(code)))
     return std::move(error);
-  // Looking one symbol up compiles the module; doing it now keeps its errors
-  // and its time in compile().
-  for (const std::string &name : ArrayRef(names).take_front(1))
-    if (auto address = result->jit->lookup(name); !address)
-      return address.takeError();
+  return result;
+}
+
+Expected<std::unique_ptr<CpuExecutable>>
+CpuExecutable::compile(mlir::ModuleOp module,
+                       const CpuCompileOptions &options) {
+  auto object = compileObject(module, options);
+  if (!object)
+    return object.takeError();
+  double linking = 0;
+  std::unique_ptr<CpuExecutable> result;
+  {
+    Timer timer(linking);
+    auto loaded = load(std::move(object->code));
+    if (!loaded)
+      return loaded.takeError();
+    result = std::move(*loaded);
+    // Looking one symbol up links the module; doing it now keeps its errors
+    // and its time in compile().
+    for (auto function : module.getOps<mlir::LLVM::LLVMFuncOp>())
+      if (function.getName().starts_with(interfacePrefix) &&
+          !function.isExternal()) {
+        if (auto address = result->jit->lookup(function.getName()); !address)
+          return address.takeError();
+        break;
+      }
+  }
+  result->times = object->times;
+  result->times.codegen += linking;
+  result->cpuName = object->cpuName;
   return result;
 }
 

@@ -247,6 +247,19 @@ void HostTensor::forEachRow(function_ref<void(char *, int64_t)> visit) const {
   }
 }
 
+Expected<HostTensor> HostTensor::copy(TensorPlacement placement) const {
+  auto result = create(kind, shape, placement);
+  if (!result)
+    return result.takeError();
+  SmallVector<char *> rows;
+  forEachRow([&](char *row, int64_t) { rows.push_back(row); });
+  size_t next = 0;
+  result->forEachRow([&](char *row, int64_t length) {
+    std::memcpy(row, rows[next++], size_t(length) * elementSize(kind));
+  });
+  return result;
+}
+
 SmallVector<int64_t, 16> HostTensor::getDescriptor() const {
   SmallVector<int64_t, 16> words = {int64_t(reinterpret_cast<intptr_t>(base)),
                                     int64_t(reinterpret_cast<intptr_t>(base)),

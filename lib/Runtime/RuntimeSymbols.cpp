@@ -2,6 +2,7 @@
 // Symbols that compiled code may call. See RuntimeSymbols.h.
 
 #include "RuntimeSymbols.h"
+#include "attn/Runtime/CudaHostInterface.h"
 #include "attn/Runtime/ThreadPool.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
@@ -65,6 +66,10 @@ orc::SymbolMap attn::getRuntimeSymbols(orc::LLJIT &jit) {
   add("attnRuntimeCountTile", &attnRuntimeCountTile);
   // On scalars the C interface of a function is the function.
   add("_mlir_ciface_attnRuntimeCountTile", &attnRuntimeCountTile);
+  add("attnCudaLaunch", &attnCudaLaunch);
+  add("attnCudaTensorMap", &attnCudaTensorMap);
+  add("attnCudaAllocate", &attnCudaAllocate);
+  add("attnCudaFree", &attnCudaFree);
   add("memrefCopy", &memrefCopy);
   add("malloc", &std::malloc);
   add("aligned_alloc", &std::aligned_alloc);

@@ -189,9 +189,9 @@ llvm::Error ShapeRules::solve(MutableArrayRef<Shape> shapes) {
   auto arguments = cast<func::FuncOp>(function).getArguments();
   facts.clear();
   for (auto [argument, shape] : llvm::zip(arguments, shapes)) {
-    if (!isa<RankedTensorType, MemRefType>(argument.getType()))
+    auto type = dyn_cast<ShapedType>(argument.getType());
+    if (!type || !type.hasRank())
       continue;
-    auto type = cast<ShapedType>(argument.getType());
     for (auto [dim, fixed] : llvm::enumerate(type.getShape())) {
       if (!ShapedType::isDynamic(fixed) && shape[dim] == unknown)
         shape[dim] = fixed;

@@ -107,7 +107,7 @@ class GradientCase:
         exact = backward.results(self.names)
         baselines = [evaluate(False, order).results(self.names)
                      for order in range(gradients.baseline_orders(exact))]
-        dead = {"q": ~backward.row_lives, "k": ~backward.key_lives, "v": ~backward.key_lives}
+        dead = {"q": ~backward.row_moves, "k": ~backward.key_moves, "v": ~backward.key_lives}
         problems, figures = [], {}
         # The errors of dQ and dK are those of ds: one for each pair.
         mean = shape.b * shape.hq * shape.sq * shape.sk >= 16

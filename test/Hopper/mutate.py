@@ -8,7 +8,8 @@ the interpreter on it: it must report an error, or the outputs must differ.
 Prints every mistake that was not found; one whose description matches a
 --harmless is printed with its reason and does not count. Exit status 1 where
 fewer than --least percent of the others were found, or where a --harmless
-matches nothing that survived.
+matches nothing that survived. Also says how many of them hopper-check-protocol
+finds without running anything.
 """
 
 import argparse
@@ -72,6 +73,15 @@ def try_mutation(options, index, expected):
         return None if outputs == expected else "other outputs"
 
 
+def is_refuted(options, index):
+    """Whether the static checker finds the mistake."""
+    result = run([options.attn_opt, options.file, f"--test-hopper-mutate=index={index}",
+                  "--hopper-check-protocol", "-o", os.devnull])
+    if result.returncode not in (0, 1):
+        sys.exit(f"mutation {index}: attn-opt crashed:\n{result.stderr}")
+    return result.returncode == 1
+
+
 def first_error(text):
     errors = re.findall(r"error: (.*)", text)
     return errors[0] if errors else text.strip()
@@ -106,6 +116,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         reasons = list(pool.map(lambda index: try_mutation(options, index, expected),
                                 range(len(mutations))))
+        refuted = sum(pool.map(lambda index: is_refuted(options, index), range(len(mutations))))
     killed, excused, used = 0, 0, set()
     for index, (text, reason) in enumerate(zip(mutations, reasons)):
         killed += reason is not None
@@ -123,6 +134,7 @@ def main():
     counted = len(mutations) - excused
     share = 100 * killed / counted if counted else 0
     print(f"{killed} of {counted} mistakes found ({share:.1f} %), {excused} harmless")
+    print(f"{refuted} of {len(mutations)} are found by hopper-check-protocol")
     unused = [pattern for pattern, _ in harmless if pattern not in used]
     for pattern in unused:
         print(f"no survivor is harmless by '{pattern}'")

@@ -9,22 +9,16 @@
 using namespace llvm;
 using namespace attn;
 
-mlir::ShapedType attn::getTensorType(mlir::Type type) {
-  if (isa<mlir::RankedTensorType, mlir::MemRefType>(type))
-    return cast<mlir::ShapedType>(type);
-  return nullptr;
-}
-
 Expected<SmallVector<ValueType>>
 attn::getValueTypes(mlir::TypeRange types, StringRef what, bool memrefs) {
   SmallVector<ValueType> result;
   for (auto [index, type] : enumerate(types)) {
-    mlir::ShapedType tensor = getTensorType(type);
-    if (!memrefs && isa<mlir::MemRefType>(type))
-      tensor = nullptr;
+    auto tensor = dyn_cast<mlir::ShapedType>(type);
+    bool accepted = isa<mlir::RankedTensorType>(type) ||
+                    (memrefs && isa<mlir::MemRefType>(type)) || !tensor;
     std::optional<ElementKind> kind =
         getElementKind(tensor ? tensor.getElementType() : mlir::Type(type));
-    if (!kind) {
+    if (!kind || !accepted) {
       std::string text;
       raw_string_ostream(text)
           << "expected " << what << " " << index
@@ -73,10 +67,10 @@ Error attn::checkPositions(
 }
 
 Expected<Arguments> Arguments::plan(mlir::func::FuncOp function,
-                                    const Options &options, ShapeRules &rules) {
+                                    const Options &options, ShapeRules &rules,
+                                    bool memrefs) {
   Arguments result;
-  auto types = getValueTypes(function.getArgumentTypes(), "argument",
-                             options.target == "interpreter");
+  auto types = getValueTypes(function.getArgumentTypes(), "argument", memrefs);
   if (!types)
     return types.takeError();
   result.types = std::move(*types);
@@ -91,13 +85,14 @@ Expected<Arguments> Arguments::plan(mlir::func::FuncOp function,
   if (Error error =
           checkPositions("fill", options.fills, count, "arguments", name))
     return std::move(error);
-  // A function without results writes to memrefs that it is given.
-  size_t results = function.getNumResults();
-  if (Error error = checkPositions("output", options.outputs, results ? results : count,
-                                   results ? "results" : "arguments", name))
+  bool inPlace = memrefs && function.getNumResults() == 0;
+  if (Error error = checkPositions(
+          "output", options.outputs,
+          inPlace ? count : function.getNumResults(),
+          inPlace ? "arguments" : "results", name))
     return std::move(error);
   for (auto [index, type] : enumerate(function.getArgumentTypes())) {
-    mlir::ShapedType tensor = getTensorType(type);
+    auto tensor = dyn_cast<mlir::ShapedType>(type);
     size_t rank = tensor ? tensor.getRank() : 0;
     ShapeRules::Shape shape(rank, ShapeRules::unknown);
     if (const std::string *text = findEntry(options.shapes, index)) {

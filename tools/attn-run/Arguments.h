@@ -17,13 +17,11 @@ struct ValueType {
   bool isTensor;
 };
 
-/// A tensor or memref type, or null.
-mlir::ShapedType getTensorType(mlir::Type type);
-
 /// The kinds of a function's arguments or results, or which of them the runner
-/// cannot pass; memrefs are passed where `memrefs` says so.
+/// cannot pass: tensors and scalars, and memrefs where the target takes them.
 llvm::Expected<llvm::SmallVector<ValueType>>
-getValueTypes(mlir::TypeRange types, llvm::StringRef what, bool memrefs = false);
+getValueTypes(mlir::TypeRange types, llvm::StringRef what,
+              bool memrefs = false);
 
 /// Errors where an entry of an option names a position that there is not;
 /// `what` there are `count` of in `function`.
@@ -48,7 +46,8 @@ class Arguments {
 public:
   /// Reads the headers of the files, and settles all shapes.
   static llvm::Expected<Arguments>
-  plan(mlir::func::FuncOp function, const Options &options, ShapeRules &rules);
+  plan(mlir::func::FuncOp function, const Options &options, ShapeRules &rules,
+       bool memrefs);
 
   /// Allocates and fills.
   llvm::Error create(const Options &options);

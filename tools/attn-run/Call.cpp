@@ -2,110 +2,66 @@
 // Calls of compiled functions. See Call.h.
 
 #include "Call.h"
-#include "attn/Reference/RefTensor.h"
-#include "llvm/Support/MathExtras.h"
+#include <cstring>
 
 using namespace llvm;
 using namespace attn;
 
-/// Where the scalar results lie in a C struct.
-static SmallVector<size_t> layOut(ArrayRef<ValueType> types) {
-  SmallVector<size_t> offsets;
-  size_t end = 0;
-  for (ValueType type : types) {
-    if (type.isTensor) {
-      offsets.push_back(0);
-      continue;
-    }
-    size_t size = elementSize(type.kind);
-    end = alignTo(end, size);
-    offsets.push_back(end);
-    end += size;
+Error Call::createResults(ArrayRef<ValueType> resultTypes,
+                          ArrayRef<ShapeRules::Shape> shapes, bool guard) {
+  types.assign(resultTypes.begin(), resultTypes.end());
+  for (auto [type, shape] : zip_equal(types, shapes)) {
+    TensorPlacement placement;
+    placement.tight = guard;
+    auto tensor = HostTensor::create(type.kind, shape, placement);
+    if (!tensor)
+      return tensor.takeError();
+    ElementKind kind = type.kind;
+    tensor->forEachRow([&](char *row, int64_t length) {
+      std::memset(row, attn::isFloat(kind) ? 0xff : 0x7f,
+                  size_t(length) * elementSize(kind));
+    });
+    results.push_back(std::move(*tensor));
   }
-  offsets.push_back(end);
-  return offsets;
-}
-
-void Call::bind(ArrayRef<Operand> arguments) {
-  SmallVector<size_t> offsets = layOut(types);
-  scalars.assign(divideCeil(offsets.back(), 8) + 1, 0);
-  scalarStruct = scalars.data();
-  size_t numScalars =
-      count_if(types, [](ValueType type) { return !type.isTensor; });
-
-  descriptors.clear();
-  SmallVector<const HostTensor *> tensors;
-  // Addresses of elements of the vectors are taken below, so they must not
-  // grow.
-  descriptors.reserve(arguments.size() + results.size());
-  pointers.reserve(descriptors.capacity() + 1);
-  if (numScalars > 1) {
-    pointers.push_back(scalarStruct);
-    slots.push_back(&pointers.back());
-  }
-  auto addTensor = [&](const HostTensor &tensor) {
-    descriptors.push_back(tensor.getDescriptor());
-    pointers.push_back(descriptors.back().data());
-    slots.push_back(&pointers.back());
-  };
-  for (auto [type, value] : arguments) {
-    if (type.isTensor)
-      addTensor(*value);
-    else
-      slots.push_back(value->getBase() +
-                      value->getOffset() * elementSize(type.kind));
-  }
-  for (auto [type, result] : zip(types, results))
-    if (type.isTensor)
-      addTensor(result);
-  if (numScalars == 1)
-    slots.push_back(scalarStruct);
-}
-
-/// All sizes of all tensor results, one after the other.
-static Error computeSizes(CpuExecutable &executable, StringRef name,
-                          ArrayRef<Operand> arguments,
-                          MutableArrayRef<int64_t> sizes) {
-  auto function = executable.lookupPacked((name + "_shape").str());
-  if (!function)
-    return function.takeError();
-  std::vector<SmallVector<int64_t, 16>> descriptors;
-  std::vector<void *> pointers, slots;
-  descriptors.reserve(arguments.size());
-  pointers.reserve(arguments.size() + 1);
-  void *target = sizes.data();
-  if (sizes.size() > 1) {
-    pointers.push_back(target);
-    slots.push_back(&pointers.back());
-  }
-  for (auto [type, value] : arguments) {
-    if (!type.isTensor) {
-      slots.push_back(value->getBase() +
-                      value->getOffset() * elementSize(type.kind));
-      continue;
-    }
-    descriptors.push_back(value->getDescriptor());
-    pointers.push_back(descriptors.back().data());
-    slots.push_back(&pointers.back());
-  }
-  if (sizes.size() == 1)
-    slots.push_back(target);
-  (*function)(slots.data());
   return Error::success();
 }
 
-Expected<Call> Call::prepare(CpuExecutable &executable,
-                             mlir::func::FuncOp function,
-                             ArrayRef<Operand> arguments, bool guard) {
-  Call call;
-  auto types = getValueTypes(function.getResultTypes(), "result");
-  if (!types)
-    return types.takeError();
-  call.types = std::move(*types);
-  auto packed = executable.lookupPacked(function.getName());
-  if (!packed)
-    return packed.takeError();
-  call.function = *packed;
+uint64_t Call::getResultBytes() const {
+  uint64_t bytes = 0;
+  for (const HostTensor &result : results)
+    bytes += result.getBytes();
+  return bytes;
+}
+
+Slots::Slots(size_t count) {
+  // Addresses of elements are taken, so these must not grow.
+  descriptors.reserve(count);
+  pointers.reserve(count);
+}
+
+void Slots::addPointer(void *pointer) {
+  pointers.push_back(pointer);
+  slots.push_back(&pointers.back());
+}
+
+void Slots::addTensor(SmallVector<int64_t, 16> descriptor) {
+  descriptors.push_back(std::move(descriptor));
+  addPointer(descriptors.back().data());
+}
+
+void Slots::addOperand(const Operand &operand) {
+  const HostTensor &value = *operand.value;
+  if (operand.type.isTensor)
+    addTensor(value.getDescriptor());
+  else
+    addScalar(value.getBase() +
+              value.getOffset() * elementSize(value.getKind()));
+}
+
+Expected<std::vector<ShapeRules::Shape>>
+attn::computeResultShapes(CpuExecutable::Packed shapeFunction, bool withContext,
+                          mlir::func::FuncOp function,
+                          ArrayRef<Operand> arguments) {
   SmallVector<unsigned> ranks;
   size_t numSizes = 0;
   for (mlir::Type type : function.getResultTypes()) {
@@ -114,43 +70,24 @@ Expected<Call> Call::prepare(CpuExecutable &executable,
     numSizes += ranks.back();
   }
   SmallVector<int64_t> sizes(numSizes);
-  if (numSizes)
-    if (Error error =
-            computeSizes(executable, function.getName(), arguments, sizes))
-      return std::move(error);
-  ArrayRef<int64_t> rest = sizes;
-  for (auto [type, rank] : zip(call.types, ranks)) {
-    TensorPlacement placement;
-    placement.tight = guard;
-    auto tensor =
-        HostTensor::create(type.kind, rest.take_front(rank), placement);
-    if (!tensor)
-      return tensor.takeError();
-    rest = rest.drop_front(rank);
-    ElementKind kind = type.kind;
-    // An element that is not written must not look like a right one.
-    tensor->forEachRow([&](char *row, int64_t length) {
-      std::memset(row, attn::isFloat(kind) ? 0xff : 0x7f,
-                  size_t(length) * elementSize(kind));
-    });
-    call.results.push_back(std::move(*tensor));
+  if (numSizes) {
+    Slots slots(arguments.size() + 2);
+    // Several results are a struct in front of the arguments.
+    if (numSizes > 1)
+      slots.addPointer(sizes.data());
+    if (withContext)
+      slots.addPointer(nullptr);
+    for (const Operand &argument : arguments)
+      slots.addOperand(argument);
+    if (numSizes == 1)
+      slots.addScalar(sizes.data());
+    shapeFunction(slots.data());
   }
-  call.bind(arguments);
-  return call;
-}
-
-void Call::storeScalars() {
-  SmallVector<size_t> offsets = layOut(types);
-  for (auto [index, type] : enumerate(types))
-    if (!type.isTensor)
-      std::memcpy(results[index].getBase(),
-                  static_cast<char *>(scalarStruct) + offsets[index],
-                  elementSize(type.kind));
-}
-
-uint64_t Call::getResultBytes() const {
-  uint64_t bytes = 0;
-  for (const HostTensor &result : results)
-    bytes += result.getBytes();
-  return bytes;
+  std::vector<ShapeRules::Shape> shapes;
+  ArrayRef<int64_t> rest = sizes;
+  for (unsigned rank : ranks) {
+    shapes.emplace_back(rest.take_front(rank));
+    rest = rest.drop_front(rank);
+  }
+  return shapes;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls of compiled functions with tensors and scalars.
+// Calls of compiled functions with tensors and scalars, whatever they run on.
 
 #ifndef ATTN_TOOLS_ATTN_RUN_CALL_H
 #define ATTN_TOOLS_ATTN_RUN_CALL_H
@@ -12,35 +12,54 @@ namespace attn {
 /// One function with all of its arguments, ready to be called repeatedly.
 class Call {
 public:
-  /// Computes the results' shapes with the function's shape function, allocates
-  /// them, and fills them with NaN (integers: the largest value).
-  static llvm::Expected<Call> prepare(CpuExecutable &executable,
-                                      mlir::func::FuncOp function,
-                                      llvm::ArrayRef<Operand> arguments,
-                                      bool guard);
+  virtual ~Call() = default;
 
-  void run() { function(slots.data()); }
+  /// Runs once; the results can be read afterwards.
+  virtual llvm::Error run() = 0;
+  /// Seconds of each of so many runs.
+  virtual llvm::Expected<std::vector<double>> time(unsigned repetitions) = 0;
+
   const HostTensor &getResult(unsigned index) const { return results[index]; }
   llvm::ArrayRef<ValueType> getResultTypes() const { return types; }
   uint64_t getResultBytes() const;
-  /// Moves scalar results to their tensors; after a run.
-  void storeScalars();
 
-private:
-  void bind(llvm::ArrayRef<Operand> arguments);
+protected:
+  /// Allocates the results and fills them with NaN (integers: the largest
+  /// value): an element that is not written must not look like a right one.
+  llvm::Error createResults(llvm::ArrayRef<ValueType> resultTypes,
+                            llvm::ArrayRef<ShapeRules::Shape> shapes,
+                            bool guard);
 
-  CpuExecutable::Packed function = nullptr;
   std::vector<HostTensor> results;
   llvm::SmallVector<ValueType> types;
-  /// Descriptors, pointers to them, and pointers to those: what the C interface
-  /// takes through an array.
+};
+
+/// The pointers that a function behind a C interface takes, see
+/// CpuExecutable::Packed.
+class Slots {
+public:
+  /// `count` says how many are added at most.
+  explicit Slots(size_t count);
+  /// Scalars live at `value` until the call.
+  void addScalar(void *value) { slots.push_back(value); }
+  void addPointer(void *pointer);
+  void addTensor(llvm::SmallVector<int64_t, 16> descriptor);
+  void addOperand(const Operand &operand);
+  void **data() { return slots.data(); }
+
+private:
   std::vector<llvm::SmallVector<int64_t, 16>> descriptors;
   std::vector<void *> pointers;
   std::vector<void *> slots;
-  /// Scalar results, laid out as a C struct.
-  std::vector<int64_t> scalars;
-  void *scalarStruct = nullptr;
 };
+
+/// The shapes of a function's results, by its shape function. `withContext`:
+/// host code of a CUDA program has one more argument, the first, which a shape
+/// function does not use.
+llvm::Expected<std::vector<ShapeRules::Shape>>
+computeResultShapes(CpuExecutable::Packed shapeFunction, bool withContext,
+                    mlir::func::FuncOp function,
+                    llvm::ArrayRef<Operand> arguments);
 
 } // namespace attn
 

@@ -32,8 +32,7 @@ void attn::setPipelineOptions(PipelineOptions &pipeline,
     pipeline.parts = options.parts;
 }
 
-/// A pass manager that heeds MLIR's own command-line options.
-static Error configure(mlir::PassManager &manager) {
+Error attn::configurePassManager(mlir::PassManager &manager) {
   if (failed(mlir::applyPassManagerCLOptions(manager)))
     return createStringError(
         "the options for the pass manager do not fit together");
@@ -64,7 +63,7 @@ Expected<FuncOp> attn::differentiate(FuncOp entry,
   saved = returnsWhatGradientsRead(entry);
   auto module = entry->getParentOfType<mlir::ModuleOp>();
   mlir::PassManager manager(entry.getContext());
-  if (Error error = configure(manager))
+  if (Error error = configurePassManager(manager))
     return std::move(error);
   AttnDifferentiateOptions pass;
   pass.function = entry.getName().str();
@@ -76,13 +75,9 @@ Expected<FuncOp> attn::differentiate(FuncOp entry,
   return module.lookupSymbol<FuncOp>((entry.getName() + "_gradient").str());
 }
 
-Expected<std::unique_ptr<CpuExecutable>>
-attn::compileFunctions(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
-                       const Options &options, const Diagnostics &diagnostics,
-                       Report &report) {
-  double start = now();
+mlir::OwningOpRef<mlir::ModuleOp>
+attn::cloneWithEntries(mlir::ModuleOp module, ArrayRef<FuncOp> entries) {
   mlir::OwningOpRef<mlir::ModuleOp> copy = module.clone();
-  // Only what is called is compiled.
   for (auto function : copy->getOps<FuncOp>()) {
     bool isEntry = any_of(entries, [&](FuncOp entry) {
       return entry.getName() == function.getName();
@@ -90,8 +85,18 @@ attn::compileFunctions(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
     function.setVisibility(isEntry ? mlir::SymbolTable::Visibility::Public
                                    : mlir::SymbolTable::Visibility::Private);
   }
+  return copy;
+}
+
+Expected<std::unique_ptr<CpuExecutable>>
+attn::compileFunctions(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
+                       const Options &options, const Diagnostics &diagnostics,
+                       Report &report) {
+  double start = now();
+  // Only what is called is compiled.
+  mlir::OwningOpRef<mlir::ModuleOp> copy = cloneWithEntries(module, entries);
   mlir::PassManager manager(module.getContext());
-  if (Error error = configure(manager))
+  if (Error error = configurePassManager(manager))
     return std::move(error);
   manager.addPass(mlir::createSymbolDCEPass());
   manager.addPass(attn::createAttnEmitShapeFunction());

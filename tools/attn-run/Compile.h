@@ -8,6 +8,11 @@
 #include "Report.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace mlir {
+class PassManager;
+}
 
 namespace attn {
 
@@ -15,6 +20,14 @@ struct PipelineOptions;
 
 /// What the command line says of the pipeline.
 void setPipelineOptions(PipelineOptions &pipeline, const Options &options);
+
+/// A pass manager that heeds MLIR's own command-line options.
+llvm::Error configurePassManager(mlir::PassManager &manager);
+
+/// A copy of the module in which `entries` alone are public.
+mlir::OwningOpRef<mlir::ModuleOp>
+cloneWithEntries(mlir::ModuleOp module,
+                 llvm::ArrayRef<mlir::func::FuncOp> entries);
 
 /// Adds the gradient function of `entry` to its module and returns it. It takes
 /// the entry's results as arguments (`saved`) where they hold what it needs.

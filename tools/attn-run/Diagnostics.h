@@ -28,6 +28,8 @@ public:
           remarks.push_back(text);
         return;
       }
+      if (silent)
+        return;
       bool isError =
           diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error;
       if (!isError || !failed)
@@ -44,6 +46,8 @@ public:
 
   std::vector<std::string> remarks;
   bool failed = false;
+  /// Errors are not shown: something else will be tried.
+  bool silent = false;
 
 private:
   llvm::StringSet<> seen;

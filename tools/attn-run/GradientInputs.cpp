@@ -2,7 +2,6 @@
 // Saved results and incoming gradients. See GradientInputs.h.
 
 #include "GradientInputs.h"
-#include <cstring>
 
 using namespace llvm;
 using namespace attn;
@@ -52,23 +51,6 @@ Expected<GradientInputs> GradientInputs::plan(mlir::func::FuncOp entry,
   return result;
 }
 
-/// A tensor like `source`, placed otherwise.
-static Expected<HostTensor> copyTensor(const HostTensor &source,
-                                       TensorPlacement placement) {
-  auto copy =
-      HostTensor::create(source.getKind(), source.getShape(), placement);
-  if (!copy)
-    return copy.takeError();
-  SmallVector<char *> rows;
-  source.forEachRow([&](char *row, int64_t) { rows.push_back(row); });
-  size_t next = 0;
-  copy->forEachRow([&](char *row, int64_t length) {
-    std::memcpy(row, rows[next++],
-                size_t(length) * elementSize(source.getKind()));
-  });
-  return copy;
-}
-
 Error GradientInputs::createIncoming(const HostTensor &result, unsigned index,
                                      const Options &options) {
   TensorPlacement placement;
@@ -110,7 +92,7 @@ Error GradientInputs::create(const Call &forward, bool saved,
       TensorPlacement placement;
       placement.pad = options.stridePad;
       placement.tight = options.guard;
-      auto copy = copyTensor(result, placement);
+      auto copy = result.copy(placement);
       if (!copy)
         return copy.takeError();
       copies.push_back(std::move(*copy));

@@ -34,7 +34,18 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
       "entry", cl::desc("Function to run (default: main, or the only one)"),
       cl::cat(category));
   cl::opt<std::string> target("target", cl::init("auto"), cl::cat(category),
-                              cl::desc("auto, cpu, cuda or interpreter"));
+                              cl::desc("auto (cuda where there is a GPU and "
+                                       "the function compiles for it, else "
+                                       "cpu), cpu, cuda or interpreter"));
+  cl::opt<std::string> emit(
+      "emit", cl::cat(category), cl::value_desc("ptx"),
+      cl::desc("Print what the function is compiled to, without running it and "
+               "without a GPU"));
+  cl::opt<std::string> reference(
+      "reference", cl::cat(category), cl::value_desc("FILE[:FUNCTION]"),
+      cl::desc("For a function that takes its outputs as memrefs: the function "
+               "of tensors that it computes. Gives the shapes of the results, "
+               "the reference of --check and the work of --bench"));
   cl::list<std::string> inputs("input", cl::cat(category),
                                cl::value_desc("N=file.npy"),
                                cl::desc("Read argument N from a file"));
@@ -131,8 +142,8 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(
       argc, argv,
-      "attn-run: compile a function of attention ops for this machine and run "
-      "it\n\n"
+      "attn-run: compile a function of attention ops for this machine's CPU or "
+      "GPU and run it\n\n"
       "MLIR's own options work too: --mlir-print-ir-after-all, --mlir-timing, "
       "and what\n"
       "--help-hidden shows.\n");
@@ -141,6 +152,8 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   options.file = file;
   options.entry = entry;
   options.target = target;
+  options.emit = emit;
+  options.reference = reference;
   options.loopOrder = order;
   options.seed = seed;
   options.inputScale = scale;
@@ -168,6 +181,8 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
       return createStringError("expected --bench=REPETITIONS, got '" + bench +
                                "'");
   }
+  if (!emit.empty() && emit != "ptx")
+    return createStringError("expected --emit=ptx, got '" + emit + "'");
   if (stridePad < 0 || stridePad > (1 << 20))
     return createStringError(
         "expected --stride-pad from 0 to 1048576, got %lld",

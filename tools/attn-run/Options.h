@@ -13,7 +13,8 @@
 namespace attn {
 
 struct Options {
-  std::string file, entry, target, loopOrder, interpreterOrder, interpreterTiming;
+  std::string file, entry, target, loopOrder, emit, reference, interpreterOrder,
+      interpreterTiming;
   /// By position: the text after "N=".
   llvm::SmallVector<std::pair<unsigned, std::string>> inputs, outputs, shapes,
       fills, gradInputs, gradFills, gradOutputs;

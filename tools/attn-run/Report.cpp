@@ -23,14 +23,17 @@ uint64_t attn::getPeakRss() {
   return uint64_t(usage.ru_maxrss) * 1024;
 }
 
-double FunctionReport::median() const {
-  if (runs.empty())
-    return firstRun;
-  std::vector<double> sorted = runs;
+static double medianOf(std::vector<double> sorted) {
+  if (sorted.empty())
+    return 0;
   std::sort(sorted.begin(), sorted.end());
   size_t middle = sorted.size() / 2;
   return sorted.size() % 2 ? sorted[middle]
                            : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+double FunctionReport::median() const {
+  return runs.empty() ? firstRun : medianOf(runs);
 }
 
 static std::string seconds(double value) {
@@ -61,8 +64,11 @@ static void printRate(raw_ostream &os, StringRef what,
   double median = function.median();
   os << what << ": " << seconds(median) << " (median of "
      << function.runs.size() << ")";
-  if (function.flops > 0)
-    os << format(", %.1f GFLOP/s", function.flops / median * 1e-9);
+  double rate = function.flops / median;
+  if (rate >= 1e13)
+    os << format(", %.1f TFLOP/s", rate * 1e-12);
+  else if (rate > 0)
+    os << format(", %.1f GFLOP/s", rate * 1e-9);
   os << format(", %.1f GB/s\n",
                double(function.inputBytes + function.outputBytes) / median *
                    1e-9);
@@ -93,23 +99,80 @@ void Report::printMemory() const {
                    double(peakRss - baselineRss) * 1e-6);
 }
 
+double Report::compile() const {
+  if (cuda)
+    return parse + passes + cuda->times.passes + cuda->times.host +
+           cuda->times.ptx + cuda->times.load;
+  return parse + passes + codegen.translate + codegen.optimize +
+         codegen.codegen;
+}
+
+void Report::printCudaText() const {
+  raw_ostream &os = outs();
+  for (const CudaKernelInfo &kernel : cuda->kernels) {
+    os << "kernel '" << kernel.name << "': " << kernel.registers
+       << " registers";
+    if (kernel.spilledBytes)
+      os << ", " << kernel.spilledBytes << " bytes of local memory";
+    os << "\n";
+  }
+  if (cuda->workspaceBytes)
+    os << "workspace: " << cuda->workspaceBytes << " bytes\n";
+  const CudaCompileTimes &times = cuda->times;
+  os << format("compile: %.2f s", compile()) << " (parse " << seconds(parse)
+     << ", passes " << seconds(passes + times.passes)
+     << (times.programCached ? " (cached)" : "") << ", host code "
+     << seconds(times.host) << ", PTX to machine code " << seconds(times.ptx)
+     << (times.cubinsCached ? " (cached)" : "") << ", load "
+     << seconds(times.load) << ")\n";
+}
+
+/// "8 interleavings, each of 1 launch, 6 blocks, 72 products, 54 copies".
+static std::string describeRuns(const InterpreterReport &interpreter) {
+  std::string text;
+  raw_string_ostream os(text);
+  auto count = [&](uint64_t number, StringRef what, StringRef plural) {
+    os << (text.empty() ? "" : ", ") << number << " " << (number == 1 ? what : plural);
+  };
+  const InterpreterStatistics &statistics = interpreter.statistics;
+  count(interpreter.interleavings, "interleaving", "interleavings");
+  count(statistics.launches, "launch", "launches");
+  count(statistics.ctas, "block", "blocks");
+  count(statistics.products, "product", "products");
+  count(statistics.copies, "copy", "copies");
+  return text;
+}
+
 void Report::printText(const Options &options) const {
   raw_ostream &os = outs();
-  os << "ran '" << forward.name << "' on cpu (" << cpu << ", " << threads
-     << (threads == 1 ? " thread" : " threads")
-     << "): " << seconds(forward.median()) << "\n";
+  os << "ran '" << forward.name << "' on ";
+  if (cuda)
+    os << "cuda (" << cuda->device << ")";
+  else if (interpreter)
+    os << "the interpreter (" << describeRuns(*interpreter) << ")";
+  else
+    os << "cpu (" << cpu << ", " << threads
+       << (threads == 1 ? " thread" : " threads") << ")";
+  os << ": " << seconds(forward.median()) << "\n";
   if (gradient)
     os << "ran '" << gradient->name << "': " << seconds(gradient->median())
        << "\n";
   if (options.repetitions) {
-    os << format("compile: %.2f s", compile());
-    os << " (parse " << seconds(parse) << ", passes " << seconds(passes)
-       << ", translate " << seconds(codegen.translate) << ", optimize "
-       << seconds(codegen.optimize) << ", codegen " << seconds(codegen.codegen)
-       << ")\n";
+    if (cuda) {
+      printCudaText();
+    } else {
+      os << format("compile: %.2f s", compile());
+      os << " (parse " << seconds(parse) << ", passes " << seconds(passes)
+         << ", translate " << seconds(codegen.translate) << ", optimize "
+         << seconds(codegen.optimize) << ", codegen "
+         << seconds(codegen.codegen) << ")\n";
+    }
     printRate(os, "run", forward);
     if (gradient)
       printRate(os, "gradient run", *gradient);
+    if (cuda)
+      os << "host time of a call: " << seconds(medianOf(cuda->hostSeconds))
+         << "\n";
   }
   if (options.explain) {
     printTiles(os, "tiles", forward);
@@ -169,21 +232,55 @@ static void printFunction(json::OStream &json, const FunctionReport &function) {
     printAgreements(json, function.checks);
 }
 
+void Report::printPhases(json::OStream &json) const {
+  json.attributeObject("compile_phases", [&] {
+    json.attribute("parse_s", parse);
+    if (cuda) {
+      json.attribute("passes_s", passes + cuda->times.passes);
+      json.attribute("host_code_s", cuda->times.host);
+      json.attribute("ptx_s", cuda->times.ptx);
+      json.attribute("load_s", cuda->times.load);
+      json.attribute("program_cached", cuda->times.programCached);
+      json.attribute("cubins_cached", cuda->times.cubinsCached);
+      return;
+    }
+    json.attribute("passes_s", passes);
+    json.attribute("translate_s", codegen.translate);
+    json.attribute("optimize_s", codegen.optimize);
+    json.attribute("codegen_s", codegen.codegen);
+  });
+}
+
+void Report::printCudaJson(json::OStream &json) const {
+  json.attribute("device", cuda->device);
+  json.attribute("driver_version", cuda->driverVersion);
+  json.attribute("workspace_bytes", int64_t(cuda->workspaceBytes));
+  if (!cuda->hostSeconds.empty())
+    json.attribute("host_s", medianOf(cuda->hostSeconds));
+  json.attributeArray("kernels", [&] {
+    for (const CudaKernelInfo &kernel : cuda->kernels)
+      json.object([&] {
+        json.attribute("name", kernel.name);
+        json.attribute("registers", kernel.registers);
+        json.attribute("local_bytes", kernel.spilledBytes);
+        json.attribute("static_shared_bytes", kernel.staticSharedBytes);
+      });
+  });
+}
+
 void Report::printJson() const {
   json::OStream json(outs(), 2);
   json.object([&] {
     json.attribute("entry", forward.name);
-    json.attribute("target", "cpu");
-    json.attribute("cpu", cpu);
-    json.attribute("threads", int64_t(threads));
+    json.attribute("target", cuda ? "cuda" : interpreter ? "interpreter" : "cpu");
+    if (cuda) {
+      printCudaJson(json);
+    } else {
+      json.attribute("cpu", cpu);
+      json.attribute("threads", int64_t(threads));
+    }
     json.attribute("compile_s", compile());
-    json.attributeObject("compile_phases", [&] {
-      json.attribute("parse_s", parse);
-      json.attribute("passes_s", passes);
-      json.attribute("translate_s", codegen.translate);
-      json.attribute("optimize_s", codegen.optimize);
-      json.attribute("codegen_s", codegen.codegen);
-    });
+    printPhases(json);
     printFunction(json, forward);
     if (gradient)
       json.attributeObject("gradient", [&] {

@@ -5,9 +5,15 @@
 #define ATTN_TOOLS_ATTN_RUN_REPORT_H
 
 #include "Options.h"
+#include "attn/Compiler/CudaCompiler.h"
+#include "attn/Interpreter/Interpreter.h"
 #include "attn/Reference/Reference.h"
 #include "attn/Runtime/CpuExecutable.h"
 #include "attn/Runtime/ThreadPool.h"
+
+namespace llvm::json {
+class OStream;
+}
 
 namespace attn {
 
@@ -33,7 +39,27 @@ struct FunctionReport {
   double median() const;
 };
 
+/// What only a GPU has.
+struct CudaReport {
+  std::string device;
+  int driverVersion = 0;
+  CudaCompileTimes times;
+  std::vector<CudaKernelInfo> kernels;
+  /// Of the function that takes most.
+  size_t workspaceBytes = 0;
+  /// What the host spent on each timed call.
+  std::vector<double> hostSeconds;
+};
+
+/// What only the interpreter has: how often it ran, and what one run did.
+struct InterpreterReport {
+  unsigned interleavings = 1;
+  InterpreterStatistics statistics;
+};
+
 struct Report {
+  std::optional<CudaReport> cuda;
+  std::optional<InterpreterReport> interpreter;
   std::string cpu;
   unsigned threads = 1;
   /// Seconds.
@@ -46,14 +72,14 @@ struct Report {
   uint64_t baselineRss = 0, peakRss = 0;
   std::vector<std::string> remarks;
 
-  double compile() const {
-    return parse + passes + codegen.translate + codegen.optimize +
-           codegen.codegen;
-  }
+  double compile() const;
   void print(const Options &options) const;
 
 private:
   void printText(const Options &options) const;
+  void printCudaText() const;
+  void printPhases(llvm::json::OStream &json) const;
+  void printCudaJson(llvm::json::OStream &json) const;
   void printMemory() const;
   void printJson() const;
 };

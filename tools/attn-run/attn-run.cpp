@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// attn-run: compiles a function of attention ops for this machine, runs it on
+// attn-run: compiles a function of attention ops for this machine's CPU or GPU, runs it on
 // files or random numbers, and compares or times it.
 
 #include "Check.h"
 #include "Compile.h"
 #include "GradientInputs.h"
-#include "Interpret.h"
+#include "Target.h"
 #include "Work.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
@@ -32,11 +32,18 @@ public:
 
 private:
   Error checkTarget();
-  Error parse();
+  Expected<mlir::OwningOpRef<mlir::ModuleOp>> parse(StringRef path);
+  Error loadModules();
+  Expected<FuncOp> findFunction(mlir::ModuleOp module, StringRef name,
+                                StringRef path);
   Error findEntry();
-  Error compile();
+  Error checkReference();
+  void describeWork();
+  Error compileAny();
   Error execute();
-  Expected<Call> callFunction(FuncOp function, ArrayRef<Operand> operands,
+  Expected<std::unique_ptr<Call>> prepare(FuncOp function,
+                                          ArrayRef<Operand> operands);
+  Expected<std::unique_ptr<Call>> callFunction(FuncOp function, ArrayRef<Operand> operands,
                               FunctionReport &functionReport);
   Error callGradient(const Call &call);
   Error compareWithReference(const Call &call, const GradientCall *gradientCall);
@@ -45,12 +52,13 @@ private:
   mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
   SourceMgr sources;
   Diagnostics diagnostics;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  /// The gradient is null without --grad.
-  FuncOp entry, gradient;
+  mlir::OwningOpRef<mlir::ModuleOp> module, referenceModule;
+  /// What is compiled is `code`; what it means is `entry`: the same function, or
+  /// that of --reference. The gradient is null without --grad.
+  FuncOp code, entry, gradient;
   /// The gradient takes the entry's results.
   bool savesResults = false;
-  std::unique_ptr<CpuExecutable> executable;
+  std::unique_ptr<Target> target;
   std::optional<ShapeRules> rules;
   std::optional<Arguments> arguments;
   std::optional<GradientInputs> gradientInputs;
@@ -59,99 +67,220 @@ private:
 } // namespace
 
 Error Session::checkTarget() {
-  StringRef target = options.target;
-  if (target == "cuda")
-    return createStringError("--target=" + target +
-                             " is not available in this build");
-  if (target != "cpu" && target != "auto" && target != "interpreter")
+  StringRef name = options.target;
+  if (name != "cpu" && name != "auto" && name != "cuda" && name != "interpreter")
     return createStringError(
-        "expected --target auto, cpu, cuda or interpreter, got '" + target +
-        "'");
+        "expected --target auto, cpu, cuda or interpreter, got '" + name + "'");
+  if (!options.emit.empty() && name == "cpu")
+    return createStringError("--emit=ptx is not for --target=cpu");
   return Error::success();
 }
 
-Error Session::parse() {
-  double start = now();
-  mlir::DialectRegistry registry;
-  registerDialects(registry);
-  context.appendDialectRegistry(registry);
-  context.printOpOnDiagnostic(false);
-  auto buffer = MemoryBuffer::getFileOrSTDIN(options.file);
+Expected<mlir::OwningOpRef<mlir::ModuleOp>> Session::parse(StringRef path) {
+  auto buffer = MemoryBuffer::getFileOrSTDIN(path);
   if (!buffer)
-    return createStringError("cannot open '" + options.file +
+    return createStringError("cannot open '" + path +
                              "': " + buffer.getError().message());
-  sources.AddNewSourceBuffer(std::move(*buffer), SMLoc());
-  module = mlir::parseSourceFile<mlir::ModuleOp>(sources, &context);
-  report.parse = now() - start;
-  return module ? Error::success()
-                : diagnostics.failure("cannot parse '" + options.file + "'");
+  // The first buffer of a source manager is the one that gets parsed.
+  SourceMgr own;
+  SourceMgr &manager = sources.getNumBuffers() == 0 ? sources : own;
+  manager.AddNewSourceBuffer(std::move(*buffer), SMLoc());
+  auto parsed = mlir::parseSourceFile<mlir::ModuleOp>(manager, &context);
+  if (!parsed)
+    return diagnostics.failure("cannot parse '" + path + "'");
+  return parsed;
 }
 
-Error Session::findEntry() {
+Expected<FuncOp> Session::findFunction(mlir::ModuleOp module, StringRef name,
+                                       StringRef path) {
   std::string names;
   SmallVector<FuncOp> candidates;
-  for (auto function : module->getOps<FuncOp>())
+  for (auto function : module.getOps<FuncOp>())
     if (!function.isDeclaration()) {
       candidates.push_back(function);
       names += (names.empty() ? "" : ", ") + function.getName().str();
     }
   std::string has = names.empty() ? "has no function" : "has " + names;
-  std::string name = options.entry.empty() ? "main" : options.entry;
+  StringRef wanted = name.empty() ? "main" : name;
+  FuncOp found;
   for (FuncOp function : candidates)
-    if (function.getName() == name ||
-        (options.entry.empty() && candidates.size() == 1))
-      entry = function;
-  if (!entry)
-    return createStringError("no function '" + name + "' to run: '" +
-                             options.file + "' " + has);
+    if (function.getName() == wanted ||
+        (name.empty() && candidates.size() == 1))
+      found = function;
+  if (!found)
+    return createStringError("no function '" + wanted + "' to run: '" + path +
+                             "' " + has);
+  return found;
+}
+
+Error Session::loadModules() {
+  double start = now();
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  context.appendDialectRegistry(registry);
+  context.printOpOnDiagnostic(false);
+  auto parsed = parse(options.file);
+  if (!parsed)
+    return parsed.takeError();
+  module = std::move(*parsed);
+  report.parse = now() - start;
+  auto found = findFunction(*module, options.entry, options.file);
+  if (!found)
+    return found.takeError();
+  code = entry = *found;
+  if (!options.reference.empty()) {
+    auto [path, name] = StringRef(options.reference).rsplit(':');
+    auto reference = parse(path);
+    if (!reference)
+      return reference.takeError();
+    referenceModule = std::move(*reference);
+    found = findFunction(*referenceModule, name, path);
+    if (!found)
+      return found.takeError();
+    entry = *found;
+    if (Error error = checkReference())
+      return error;
+  }
   return getValueTypes(entry.getResultTypes(), "result").takeError();
 }
 
-Error Session::compile() {
-  SmallVector<FuncOp> entries = {entry};
+/// Whether the arguments of the code are those of the reference, and then its
+/// results.
+Error Session::checkReference() {
+  if (options.grad)
+    return createStringError("--grad and --reference do not go together");
+  SmallVector<mlir::Type> expected(entry.getArgumentTypes());
+  append_range(expected, entry.getResultTypes());
+  auto wanted = getValueTypes(expected, "value", /*memrefs=*/true);
+  auto given = getValueTypes(code.getArgumentTypes(), "argument", true);
+  if (!wanted)
+    return joinErrors(wanted.takeError(),
+                      given ? Error::success() : given.takeError());
+  if (!given)
+    return given.takeError();
+  if (expected.size() != given->size())
+    return createStringError(
+        "expected '" + code.getName() + "' to take " + Twine(expected.size()) +
+        " arguments, those and the results of --reference '" +
+        entry.getName() + "', got " + Twine(given->size()));
+  for (auto [index, type] : enumerate(expected)) {
+    auto want = dyn_cast<mlir::ShapedType>(type);
+    auto have = dyn_cast<mlir::ShapedType>(code.getArgumentTypes()[index]);
+    if ((*wanted)[index].kind != (*given)[index].kind || !want != !have ||
+        (want && want.getRank() != have.getRank()))
+      return createStringError("argument " + Twine(index) + " of '" +
+                               code.getName() +
+                               "' does not fit --reference '" +
+                               entry.getName() + "'");
+  }
+  return Error::success();
+}
+
+void Session::describeWork() {
   PipelineOptions pipeline;
   setPipelineOptions(pipeline, options);
-  report.forward.name = entry.getName().str();
+  report.forward.name = code.getName().str();
   report.forward.allTiles =
       countAllTiles(entry, *rules, pipeline.rowTile, pipeline.streamTile);
   report.forward.flops = countForwardFlops(entry, *rules);
   if (gradient) {
-    entries.push_back(gradient);
     report.gradient.emplace();
     report.gradient->name = gradient.getName().str();
     report.gradient->flops = countGradientFlops(entry, *rules);
   }
-  auto compiled =
-      compileFunctions(*module, entries, options, diagnostics, report);
-  if (!compiled)
-    return compiled.takeError();
-  executable = std::move(*compiled);
-  return Error::success();
+}
+
+/// Compiles for the GPU if there is one and the function compiles for it, else
+/// for the CPU.
+Error Session::compileAny() {
+  SmallVector<FuncOp> entries = {code};
+  if (gradient)
+    entries.push_back(gradient);
+  auto compileFor = [&](Expected<std::unique_ptr<Target>> made) -> Error {
+    if (!made)
+      return made.takeError();
+    target = std::move(*made);
+    return target->compile(*module, entries, options, diagnostics, report);
+  };
+  if (options.target == "cuda" || !options.emit.empty())
+    return compileFor(createCudaTarget(options));
+  if (options.target == "cpu")
+    return compileFor(createCpuTarget());
+  if (options.target == "interpreter")
+    return compileFor(createInterpreterTarget(options));
+  auto gpu = createCudaTarget(options);
+  if (!gpu) {
+    diagnostics.remarks.push_back("remark: on the cpu: " +
+                                  toString(gpu.takeError()));
+    return compileFor(createCpuTarget());
+  }
+  diagnostics.silent = true;
+  Error error = compileFor(std::move(gpu));
+  diagnostics.silent = false;
+  if (!error)
+    return Error::success();
+  report.cuda.reset();
+  errs() << "attn-run: running on the cpu: " << toString(std::move(error))
+         << "\n";
+  return compileFor(createCpuTarget());
+}
+
+Expected<std::vector<ShapeRules::Shape>> attn::getResultShapes(FuncOp function,
+                                                               ShapeRules &rules) {
+  std::vector<ShapeRules::Shape> shapes;
+  auto terminator = function.getBody().back().getTerminator();
+  for (auto [index, value] : enumerate(terminator->getOperands())) {
+    ShapeRules::Shape &shape = shapes.emplace_back();
+    if (auto tensor = dyn_cast<mlir::RankedTensorType>(value.getType()))
+      for (int64_t dim = 0; dim < tensor.getRank(); ++dim) {
+        std::optional<int64_t> size = rules.getSize(value, dim);
+        if (!size)
+          return createStringError("the size of result " + Twine(index) +
+                                   " dimension " + Twine(dim) +
+                                   " of '" + function.getName() + "' is not known");
+        shape.push_back(*size);
+      }
+  }
+  return shapes;
+}
+
+Expected<std::unique_ptr<Call>> Session::prepare(FuncOp function,
+                                                 ArrayRef<Operand> operands) {
+  if (function != code || code == entry)
+    return target->prepare(function, operands, options);
+  // The reference says what the last arguments are.
+  auto types = getValueTypes(entry.getResultTypes(), "result");
+  if (!types)
+    return types.takeError();
+  auto shapes = getResultShapes(entry, *rules);
+  if (!shapes)
+    return shapes.takeError();
+  return target->prepareInto(function, operands, *types, *shapes, options);
 }
 
 /// Runs a function once, then as often as its time is to be taken.
-Expected<Call> Session::callFunction(FuncOp function,
-                                     ArrayRef<Operand> operands,
-                                     FunctionReport &functionReport) {
-  auto call = Call::prepare(*executable, function, operands, options.guard);
+Expected<std::unique_ptr<Call>>
+Session::callFunction(FuncOp function, ArrayRef<Operand> operands,
+                      FunctionReport &functionReport) {
+  auto call = prepare(function, operands);
   if (!call)
     return call.takeError();
   for (const Operand &operand : operands)
     functionReport.inputBytes += operand.value->getBytes();
-  functionReport.outputBytes = call->getResultBytes();
+  functionReport.outputBytes = (*call)->getResultBytes();
   resetTileCounts();
   double start = now();
-  call->run();
+  if (Error error = (*call)->run())
+    return std::move(error);
   functionReport.firstRun = now() - start;
   if (TileCounts tiles = getTileCounts(); tiles.masked + tiles.full > 0)
     functionReport.tiles = tiles;
-  call->storeScalars();
   report.peakRss = getPeakRss();
-  for (unsigned repetition = 0; repetition < options.repetitions;
-       ++repetition) {
-    start = now();
-    call->run();
-    functionReport.runs.push_back(now() - start);
+  if (options.repetitions) {
+    auto times = (*call)->time(options.repetitions);
+    if (!times)
+      return times.takeError();
+    functionReport.runs = std::move(*times);
   }
   return call;
 }
@@ -187,9 +316,9 @@ Error Session::callGradient(const Call &call) {
   auto gradientCall = callFunction(gradient, operands, *report.gradient);
   if (!gradientCall)
     return gradientCall.takeError();
-  if (Error error = writeResults(options.gradOutputs, *gradientCall))
+  if (Error error = writeResults(options.gradOutputs, **gradientCall))
     return error;
-  GradientCall checked{gradient, *gradientCall, gradientInputs->getIncoming(),
+  GradientCall checked{gradient, **gradientCall, gradientInputs->getIncoming(),
                        gradientInputs->getPositions(), savesResults};
   return compareWithReference(call, &checked);
 }
@@ -201,12 +330,13 @@ Error Session::execute() {
   SmallVector<Operand> operands = arguments->getOperands();
   if (Error error = checkReads(entry, operands))
     return error;
-  auto call = callFunction(entry, operands, report.forward);
+  auto call = callFunction(code, operands, report.forward);
   if (!call)
     return call.takeError();
-  if (Error error = writeResults(options.outputs, *call))
+  if (Error error = writeResults(options.outputs, **call))
     return error;
-  return gradient ? callGradient(*call) : compareWithReference(*call, nullptr);
+  return gradient ? callGradient(**call)
+                  : compareWithReference(**call, nullptr);
 }
 
 /// The first disagreement with the reference.
@@ -222,17 +352,22 @@ static Error firstFailure(const FunctionReport &report, StringRef what) {
 Error Session::run() {
   if (Error error = checkTarget())
     return error;
-  if (Error error = parse())
+  if (Error error = loadModules())
     return error;
-  if (Error error = findEntry())
-    return error;
+  if (!options.emit.empty())
+    return compileAny();
   rules.emplace(entry);
-  auto planned = Arguments::plan(entry, options, *rules);
+  // Kernels written by hand take memrefs, which the CPU has no code for.
+  bool memrefs = (options.target == "cuda" || options.target == "interpreter") && code == entry;
+  auto planned = Arguments::plan(entry, options, *rules, memrefs);
   if (!planned)
     return planned.takeError();
   arguments = std::move(*planned);
-  if (options.target == "interpreter")
-    return interpret(entry, *arguments, options, diagnostics);
+  bool inPlace = memrefs && any_of(entry.getArgumentTypes(),
+                                   llvm::IsaPred<mlir::MemRefType>);
+  if (inPlace && (options.check || options.grad))
+    return createStringError("--check and --grad of a function of memrefs need "
+                             "--reference");
   if (options.grad) {
     double start = now();
     auto added = differentiate(entry, diagnostics, savesResults);
@@ -247,7 +382,8 @@ Error Session::run() {
   }
   ThreadPool::shared().setNumThreads(options.threads);
   report.threads = ThreadPool::shared().getNumThreads();
-  if (Error error = compile())
+  describeWork();
+  if (Error error = compileAny())
     return error;
   if (Error error = execute())
     return error;

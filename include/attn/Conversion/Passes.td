@@ -11,7 +11,9 @@ def AttnAppendOutputs : Pass<"attn-append-outputs", "mlir::ModuleOp"> {
   let description = [{
     Each tensor result of a public function becomes a memref argument at the
     end, of any strides but a unit innermost one, that the result is
-    materialized in. `eliminate-empty-tensors` then computes it in place.
+    materialized in. `eliminate-empty-tensors` then computes it in place. Where
+    the result only joins dimensions of a tensor (`tensor.collapse_shape`), the
+    buffer is split (`memref.expand_shape`), and that tensor computed in it.
 
     ```mlir
     func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
@@ -126,9 +128,10 @@ def AttnExpandMath : Pass<"attn-expand-math"> {
     `math.exp` on f32 and f64 scalars and vectors becomes range reduction, a
     polynomial and an exponent shift, within 2 units in the last place. Results
     under 2^-125 (f32) or 2^-1021 (f64) may be flushed to zero; -inf gives 0, what
-    is too large +inf, and NaN stays. `math.exp` on smaller types is computed in
-    f32. log, log1p, tanh, erf, sin, cos and others on f32 vectors take
-    upstream's polynomials.
+    is too large +inf, and NaN stays. `math.tanh` on f32, a polynomial below 1 and
+    1 - 2 / (exp(2x) + 1) from there on, is within 1 unit in the last place.
+    On smaller types both are computed in f32. log, log1p, erf, sin, cos and
+    others on f32 vectors take upstream's polynomials.
 
     ```mlir
     %y = math.exp %x : vector<16xf32>
@@ -174,6 +177,8 @@ def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
       of the keys, dQ those of the head dimension.) The other operand is read as
       scalars, from scratch or directly from memory. What is used in memory is
       copied once where it may lie outside, or where its rows are far apart.
+      Where both operands have the lanes (inner products), it is a loop of
+      `vector.fma`, which takes its terms in the same order and blocks.
     * Elementwise ops, broadcasts and reads are evaluated in the loop that uses
       them; a value is stored only where several loops need it.
     * Loop-carried tiles live in one buffer and are updated in place, also
@@ -210,6 +215,125 @@ def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
                            "mlir::vector::VectorDialect"];
+}
+
+def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
+  let summary = "Turn launches of kernels into calls of the CUDA runtime";
+  let description = [{
+    The host side of a CUDA program. Runs when the kernels have become
+    `gpu.binary` ops with PTX. Each function gets the running call as its first
+    argument (`!llvm.ptr`), and hands it to the functions of
+    `attn/Runtime/CudaHostInterface.h`:
+
+    - `gpu.launch_func` becomes `attnCudaLaunch`, with the kernel's number, an
+      array of grid, block and cluster sizes, the dynamic shared bytes, and an
+      array of pointers to the parameters. A memref is passed as its pointer
+      (twice), offset, sizes and strides; a tensor map by value. The values are
+      checked against the parameters of the entry in the PTX, which also say how
+      wide an index is.
+    - `hopper.tensor_map` becomes `attnCudaTensorMap`, which writes 128 bytes in
+      the function's frame.
+    - `memref.alloc` and `memref.dealloc` become `attnCudaAllocate` and
+      `attnCudaFree`: workspace of the call.
+
+    The module's `attn.kernels` lists the kernels by number. Host code only
+    computes sizes: an op that would read or write memory did not become part of
+    a kernel, and is an error.
+
+    ```mlir
+    gpu.launch_func @kernels::@fill blocks in (%n, %c1, %c1) threads in (%c128, %c1, %c1)
+        args(%x : memref<?xf32>)
+    ```
+    becomes
+    ```mlir
+    %slots = llvm.alloca %c5 x !llvm.ptr : (i64) -> !llvm.ptr
+    ... // five stores of parameters, and of pointers to them
+    %dims = llvm.alloca %c9 x i64 : (i64) -> !llvm.ptr
+    ...
+    call @attnCudaLaunch(%call, %kernel, %dims, %shared, %slots)
+        : (!llvm.ptr, i32, !llvm.ptr, i32, !llvm.ptr) -> ()
+    ```
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect",
+                           "mlir::LLVM::LLVMDialect", "mlir::memref::MemRefDialect"];
+}
+
+def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp"> {
+  let summary = "Lower kernels of the hopper protocol form to the code of one thread";
+  let description = [{
+    Each kernel (`gpu.func`, after `gpu-kernel-outlining`) becomes the code of one
+    thread: scalars, `scf`, `nvvm`, and inline PTX for products and predicated
+    memory accesses. Runs on PTX ISA 8.6 and sm_90a. Thread `t` of a warpgroup is
+    lane `l = t % 32` of warp `w = t / 32`.
+
+    * A tile `vector<64xNxT>` is N/2 scalars per thread, as the accumulator of
+      WGMMA: scalar `4 j + 2 i + k` is row `16 w + l / 4 + 8 i`, column
+      `8 j + 2 (l % 4) + k`. Pairs of 16-bit floats are kept as `vector<2xT>`. A
+      vector of rank 1 holds a value per row (2 scalars) or per column (N/4),
+      which its definition and uses tell; `vector.step`, splats and what is
+      computed from them can be both.
+    * Reductions over dimension 1 are taken in the thread, then over the four
+      lanes of a row. A comparison of index vectors becomes one of a 32-bit
+      difference with a constant.
+    * Tiles in shared memory lie at multiples of 1024 bytes in the order of their
+      `hopper.alloc`; mbarriers follow. `hopper.shared_bytes` on the kernel is the
+      total. One thread initialises the mbarriers before anything else; an
+      mbarrier with `hopper.mbarrier.arrive` counts four arrivals per warpgroup,
+      one by each warp.
+    * `hopper.roles` branches on the warpgroup's number, with `setmaxnreg`. A role
+      that has neither tiles nor named barriers is run by one thread. In other
+      roles thread 0 of the warpgroup starts copies, expects and waits for stores.
+    * A product is one asm statement, from `wgmma.fence` to `commit_group`; a wait
+      passes the product's registers through.
+    * A tensor map argument becomes a pointer with the attribute
+      `hopper.tensor_map`. The types of the launch's operands stay, so that passes
+      up to `attn-finish-kernels` have to run in one nest on the `gpu.module`.
+    * exp, exp2, log, tanh, rsqrt and f32 division use the approximate
+      instructions; multiplications and additions may be contracted.
+
+    Errors: shapes that are no multiple of the layout; a vector used per row and
+    per column that cannot be made both ways; constants that are no splat; ops that
+    move elements between threads; functions without an instruction; more than
+    232448 bytes of shared memory.
+
+    ```mlir
+    %t = hopper.wait %p pending(0) : !hopper.pending<vector<64x8xf32>> -> vector<64x8xf32>
+    %m = vector.multi_reduction <maxnumf>, %t, %ninf [1] : vector<64x8xf32> to vector<64xf32>
+    ```
+    becomes
+    ```mlir
+    %r = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=f,=f,=f,=f,0,1,2,3,~{memory}" %p0, %p1, %p2, %p3
+    %t0 = llvm.extractvalue %r[0]
+    ...
+    %a = arith.maxnumf %t0, %t1 : f32
+    %b = nvvm.shfl.sync bfly %all, %a, %c1, %c31 : f32 -> f32
+    ...
+    ```
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::LLVM::LLVMDialect",
+                           "mlir::math::MathDialect", "mlir::memref::MemRefDialect",
+                           "mlir::NVVM::NVVMDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
+def AttnFinishKernels : Pass<"attn-finish-kernels", "mlir::gpu::GPUModuleOp"> {
+  let summary = "Annotate kernels of the LLVM dialect";
+  let description = [{
+    After `convert-gpu-to-nvvm`: arguments with `hopper.tensor_map` are passed by
+    value in constant memory, 128 bytes aligned to 64, and each kernel asks for one
+    CTA per multiprocessor (`nvvm.minctasm`), without which ptxas ignores
+    `setmaxnreg`.
+
+    ```mlir
+    llvm.func @f(%m: !llvm.ptr {hopper.tensor_map}) attributes {nvvm.kernel}
+    ```
+    becomes
+    ```mlir
+    llvm.func @f(%m: !llvm.ptr {llvm.byval = !llvm.array<128 x i8>, llvm.align = 64, nvvm.grid_constant})
+        attributes {nvvm.kernel, nvvm.minctasm = 1 : i32}
+    ```
+  }];
+  let dependentDialects = ["mlir::LLVM::LLVMDialect", "mlir::NVVM::NVVMDialect"];
 }
 
 #endif

@@ -42,6 +42,11 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       *this, "explain",
       llvm::cl::desc("Remark what each loop order would cost"),
       llvm::cl::init(false)};
+  Option<bool> branchMasks{
+      *this, "branch-masks",
+      llvm::cl::desc("One loop with a branch around the mask instead of a loop "
+                     "for full tiles between two for partial ones"),
+      llvm::cl::init(false)};
   Option<bool> countTiles{*this, "count-tiles",
                           llvm::cl::desc("Count the visited tiles at run time"),
                           llvm::cl::init(false)};
@@ -49,6 +54,12 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
 
 /// L0 or L1 to L1: attention ops expanded, cascades of reductions fused.
 void buildNestPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
+
+/// L1 to L2: the second half of buildTilePipeline.
+void buildTileStage(mlir::OpPassManager &pm, const PipelineOptions &options);
+
+/// Tensors to memrefs. Results of public functions become memrefs of the caller.
+void buildBufferization(mlir::OpPassManager &pm);
 
 /// L0 or L1 to L2: tile programs whose loops are bounded by their masks.
 void buildTilePipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
@@ -58,8 +69,20 @@ void buildTilePipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 /// interface; parallel loops call `attnRuntimeParallelFor`.
 void buildCpuPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 
-/// Makes the pipelines known as attn-nest-pipeline, attn-tile-pipeline and
-/// attn-cpu-pipeline.
+/// Loops, arithmetic and memrefs on the host to the LLVM dialect.
+void buildHostLowering(mlir::OpPassManager &pm);
+
+/// Protocol form of the hopper dialect (L3), in `gpu.launch`, to `gpu.binary` with
+/// PTX for sm_90a and `gpu.launch_func`, whose tensor map operands keep their type.
+void buildCudaCodegenPipeline(mlir::OpPassManager &pm);
+
+/// What is left on the host after buildCudaCodegenPipeline to the LLVM dialect,
+/// with calls of the runtime (attn/Runtime/CudaHostInterface.h). The gpu.binary ops
+/// stay.
+void buildCudaHostPipeline(mlir::OpPassManager &pm);
+
+/// Makes the pipelines known as attn-nest-pipeline, attn-tile-pipeline,
+/// attn-cpu-pipeline, attn-cuda-codegen and attn-cuda-host.
 void registerPipelines();
 
 } // namespace attn

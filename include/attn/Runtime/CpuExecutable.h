@@ -7,6 +7,7 @@
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include <memory>
 
 namespace mlir {
@@ -26,6 +27,8 @@ struct CpuCompileOptions {
   bool vectorizeLoops = false;
   /// Print the optimised LLVM IR to stderr.
   bool printLLVM = false;
+  /// Code for every CPU of the host's architecture, not for this one.
+  bool genericCpu = false;
 };
 
 /// Seconds spent by the parts of compile().
@@ -33,9 +36,23 @@ struct CpuCompileTimes {
   double translate = 0, optimize = 0, codegen = 0;
 };
 
+/// A relocatable object file.
+struct CpuObject {
+  std::unique_ptr<llvm::MemoryBuffer> code;
+  CpuCompileTimes times;
+  std::string cpuName;
+};
+
 class CpuExecutable {
 public:
   ~CpuExecutable();
+
+  /// The two halves of compile(). An object can be kept, and loaded by another
+  /// process on a machine that its code runs on.
+  static llvm::Expected<CpuObject>
+  compileObject(mlir::ModuleOp module, const CpuCompileOptions &options = {});
+  static llvm::Expected<std::unique_ptr<CpuExecutable>>
+  load(std::unique_ptr<llvm::MemoryBuffer> code);
 
   /// Compiles every function of `module`, all of whose ops must be of the LLVM
   /// dialect.

@@ -64,12 +64,17 @@ public:
                                            llvm::ArrayRef<int64_t> shape,
                                            TensorPlacement placement = {});
 
+  /// The same elements, placed otherwise.
+  llvm::Expected<HostTensor> copy(TensorPlacement placement) const;
+
   ElementKind getKind() const { return kind; }
   llvm::ArrayRef<int64_t> getShape() const { return shape; }
   llvm::ArrayRef<int64_t> getStrides() const { return strides; }
   int64_t getOffset() const { return offset; }
   /// Start of the allocation; the first element is getOffset() further.
   char *getBase() const { return base; }
+  /// Bytes from getBase() on, padding included.
+  size_t getAllocatedBytes() const { return memory.size(); }
   int64_t getNumElements() const;
   /// Bytes of the logical tensor.
   size_t getBytes() const {

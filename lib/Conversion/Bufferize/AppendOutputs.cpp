@@ -8,6 +8,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/SymbolTable.h"
 
@@ -59,6 +60,45 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
     }
   }
 
+  /// The tensor that says where `value` is computed, or null.
+  static tensor::EmptyOp findDestination(Value value) {
+    while (auto result = dyn_cast<OpResult>(value)) {
+      if (auto empty = dyn_cast<tensor::EmptyOp>(result.getOwner()))
+        return empty;
+      if (auto forall = dyn_cast<scf::ForallOp>(result.getOwner()))
+        value = forall.getTiedOpOperand(result)->get();
+      else if (auto op = dyn_cast<DestinationStyleOpInterface>(result.getOwner()))
+        value = op.getTiedOpOperand(result)->get();
+      else
+        break;
+    }
+    return {};
+  }
+
+  /// Where a result is another tensor with dimensions joined (query heads, of
+  /// key heads and groups), the caller's buffer is split in the same way, so
+  /// that the tensor is computed in it. The new `result` and `destination`.
+  static void splitDestination(Value &result, Value &destination) {
+    auto collapse = result.getDefiningOp<tensor::CollapseShapeOp>();
+    if (!collapse)
+      return;
+    tensor::EmptyOp empty = findDestination(collapse.getSrc());
+    if (!empty || empty->getBlock() != collapse->getBlock() ||
+        empty.getType() != collapse.getSrcType())
+      return;
+    OpBuilder b(empty);
+    SmallVector<OpFoldResult> sizes = empty.getMixedSizes();
+    auto type = memref::ExpandShapeOp::computeExpandedType(
+        cast<MemRefType>(destination.getType()),
+        collapse.getSrcType().getShape(), collapse.getReassociationIndices());
+    if (failed(type))
+      return;
+    destination = memref::ExpandShapeOp::create(
+        b, collapse.getLoc(), *type, destination,
+        collapse.getReassociationIndices(), sizes);
+    result = collapse.getSrc();
+  }
+
   LogicalResult convert(func::FuncOp func) {
     func->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
                   UnitAttr::get(&getContext()));
@@ -86,12 +126,20 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
       if (failed(func.insertArgument(func.getNumArguments(), type, {},
                                      func.getLoc())))
         return failure();
+      Value destination = func.getArguments().back();
+      splitDestination(result, destination);
       auto copy = bufferization::MaterializeInDestinationOp::create(
-          b, end->getLoc(), result, func.getArguments().back());
+          b, end->getLoc(), result, destination);
       copy.setRestrict(true);
       copy.setWritable(true);
     }
+    SmallVector<Value> results(end->getOperands());
     end->setOperands({});
+    // A join of dimensions without a use would still be a copy in memory.
+    for (Value result : results)
+      if (auto collapse = result.getDefiningOp<tensor::CollapseShapeOp>();
+          collapse && collapse->use_empty())
+        collapse.erase();
     func.setFunctionType(
         FunctionType::get(func.getContext(), func.getArgumentTypes(), {}));
     func.setAllResultAttrs(ArrayRef<DictionaryAttr>{});

@@ -5,6 +5,8 @@
 // exact enough (Cody and Waite, 1980). The polynomials are minimax in relative
 // error over the reduced range; they carry a factor of two, which pays for the
 // scale 2^(n-1), so that the largest results do not overflow on the way.
+//
+// tanh by an odd minimax polynomial where |x| < 1, else by exp.
 
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -70,6 +72,30 @@ const ExpTable table64 = {-708.5,
                           52,
                           coefficients64};
 
+/// `scalar` in the form of `type`, which is a scalar or a vector.
+Value constant(ImplicitLocOpBuilder &b, Type type, TypedAttr scalar) {
+  if (auto vector = dyn_cast<VectorType>(type))
+    return arith::ConstantOp::create(
+        b, DenseElementsAttr::get(vector, Attribute(scalar)));
+  return arith::ConstantOp::create(b, scalar);
+}
+
+/// `type`, a scalar or a vector, with another element type; null for others.
+Type withElement(Type type, Type element) {
+  if (auto vector = dyn_cast<VectorType>(type))
+    return vector.clone(element);
+  return isa<ShapedType>(type) ? Type() : element;
+}
+
+/// An op on a float type of less than 32 bits, computed in f32.
+template <typename Op> void computeInF32(Op op, PatternRewriter &rewriter) {
+  ImplicitLocOpBuilder b(op.getLoc(), rewriter);
+  Type wide = withElement(op.getType(), b.getF32Type());
+  Value x = arith::ExtFOp::create(b, wide, op.getOperand());
+  rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, op.getType(),
+                                               Op::create(b, x).getResult());
+}
+
 class ExpandExp : public OpRewritePattern<math::ExpOp> {
 public:
   using OpRewritePattern::OpRewritePattern;
@@ -77,36 +103,21 @@ public:
   LogicalResult matchAndRewrite(math::ExpOp op,
                                 PatternRewriter &rewriter) const override {
     Type type = op.getType(), element = getElementTypeOrSelf(type);
-    ImplicitLocOpBuilder b(op.getLoc(), rewriter);
-    auto like = [&](Type newElement) -> Type {
-      if (auto vector = dyn_cast<VectorType>(type))
-        return vector.clone(newElement);
-      return isa<ShapedType>(type) ? Type() : newElement;
-    };
-    if (!like(element))
+    if (!withElement(type, element))
       return rewriter.notifyMatchFailure(op, "expected a scalar or a vector");
     if (!element.isF32() && !element.isF64()) {
       if (element.getIntOrFloatBitWidth() >= 32)
         return rewriter.notifyMatchFailure(op, "expected at most 64 bits");
-      Value wide =
-          arith::ExtFOp::create(b, like(b.getF32Type()), op.getOperand());
-      wide = math::ExpOp::create(b, wide);
-      rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, type, wide);
+      computeInF32(op, rewriter);
       return success();
     }
+    ImplicitLocOpBuilder b(op.getLoc(), rewriter);
     rewriter.replaceOp(
         op, expand(b, op.getOperand(), element.isF32() ? table32 : table64));
     return success();
   }
 
 private:
-  static Value constant(ImplicitLocOpBuilder &b, Type type, TypedAttr scalar) {
-    if (auto vector = dyn_cast<VectorType>(type))
-      return arith::ConstantOp::create(
-          b, DenseElementsAttr::get(vector, Attribute(scalar)));
-    return arith::ConstantOp::create(b, scalar);
-  }
-
   static Value expand(ImplicitLocOpBuilder &b, Value x, const ExpTable &table) {
     Type type = x.getType(), element = getElementTypeOrSelf(type);
     auto number = [&](double value) {
@@ -142,12 +153,67 @@ private:
   }
 };
 
+/// tanh of f32 and smaller. From 1 on, 1 - 2 / (exp(2x) + 1) takes the error of
+/// the exponential with less than half of its weight.
+class ExpandTanh : public OpRewritePattern<math::TanhOp> {
+public:
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(math::TanhOp op,
+                                PatternRewriter &rewriter) const override {
+    Type type = op.getType(), element = getElementTypeOrSelf(type);
+    if (!withElement(type, element) || element.getIntOrFloatBitWidth() > 32)
+      return rewriter.notifyMatchFailure(
+          op, "expected a scalar or a vector of at most 32 bits");
+    if (!element.isF32()) {
+      computeInF32(op, rewriter);
+      return success();
+    }
+    ImplicitLocOpBuilder b(op.getLoc(), rewriter);
+    rewriter.replaceOp(op, expand(b, op.getOperand()));
+    return success();
+  }
+
+private:
+  static Value expand(ImplicitLocOpBuilder &b, Value x) {
+    // Of (tanh(x) / x - 1) / x^2 in x^2, constant term first. Maximal relative
+    // error of the whole 4.6e-9.
+    static const double coefficients[] = {
+        -0.3333329542947359,   0.1333234452903033,   -0.053879799969506675,
+        0.021486649572868534,  -0.007946094518247394, 0.0023013558135032324,
+        -0.0003584494605875821};
+    auto number = [&](double value) {
+      return constant(b, x.getType(), b.getF32FloatAttr(value));
+    };
+    Value square = arith::MulFOp::create(b, x, x);
+    Value p = number(ArrayRef(coefficients).back());
+    for (double coefficient : llvm::reverse(ArrayRef(coefficients).drop_back()))
+      p = math::FmaOp::create(b, p, square, number(coefficient));
+    Value small =
+        math::FmaOp::create(b, arith::MulFOp::create(b, x, square), p, x);
+    Value size = math::AbsFOp::create(b, x);
+    Value grown =
+        math::ExpOp::create(b, arith::AddFOp::create(b, size, size));
+    Value rest = arith::DivFOp::create(
+        b, number(2), arith::AddFOp::create(b, grown, number(1)));
+    Value large = arith::SubFOp::create(b, number(1), rest);
+    // A NaN is not small, and stays.
+    Value isSmall = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, size,
+                                          number(1));
+    Value result = arith::SelectOp::create(b, isSmall, small, large);
+    // That of -0 too, whose polynomial is 0.
+    return math::CopySignOp::create(b, result, x);
+  }
+};
+
 struct ExpandMath : attn::impl::AttnExpandMathBase<ExpandMath> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<ExpandExp>(&getContext());
+    patterns.add<ExpandExp, ExpandTanh>(&getContext());
     auto isOther = [](StringRef name) {
       return name != math::ExpOp::getOperationName() &&
+             name != math::TanhOp::getOperationName() &&
+             name != math::CopySignOp::getOperationName() &&
              name != math::SqrtOp::getOperationName() &&
              // Upstream's is for one vector type of AVX2 only.
              name != math::RsqrtOp::getOperationName() &&

@@ -204,7 +204,7 @@ private:
       return next;
     };
     int64_t block =
-        sum.empty() ? 0 : sumBlock(context.classes.extent(sum.front()));
+        sum.empty() ? 0 : productSumBlock(context.classes.extent(sum.front()));
     if (block == 0) {
       accs = nest.loops(sum, accs, multiplyAdd);
     } else {
@@ -232,17 +232,6 @@ private:
         nest.store(group.result, addStart(nest, accs[acc++]));
       }
     }
-  }
-
-  /// Terms that are summed before they join the rest, or 0 for all: rounding
-  /// errors grow with the length of a running sum, and totals that leave the
-  /// registers once in a while cost little.
-  static int64_t sumBlock(int64_t extent) {
-    if (extent >= 64)
-      for (int64_t block = 32; block >= 16; --block)
-        if (extent % block == 0)
-          return block;
-    return 0;
   }
 
   /// The tile's sum joins what is accumulated already at its end: a running sum

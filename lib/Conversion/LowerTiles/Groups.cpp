@@ -3,6 +3,7 @@
 
 #include "Groups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace attn::tiles;
@@ -44,6 +45,14 @@ SmallVector<int> attn::tiles::reducedClasses(DimClasses &classes,
 int64_t attn::tiles::laneCountFor(Type type, int64_t bits) {
   unsigned size = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
   return bits / std::max(size, 32u);
+}
+
+int64_t attn::tiles::productSumBlock(int64_t extent) {
+  if (extent >= 64)
+    for (int64_t block = 32; block >= 16; --block)
+      if (extent % block == 0)
+        return block;
+  return 0;
 }
 
 SmallVector<LaneRun> attn::tiles::laneRuns(int64_t extent, int64_t width,
@@ -156,41 +165,50 @@ public:
   }
 
 private:
-  /// Evaluates all sinks at the current point; stores the stores.
-  SmallVector<Value> evaluate() {
-    SmallVector<Value> values;
+  using Operands = SmallVector<Value, 2>;
+
+  /// Evaluates the operands of all sinks at the current point.
+  SmallVector<Operands> evaluate() {
+    SmallVector<Operands> values;
     for (const Sink &sink : group.sinks) {
-      SmallVector<Value> operands;
+      Operands &operands = values.emplace_back();
       for (Value operand : innerOperands(sink))
         operands.push_back(sink.kind == Sink::Extract ? nest.eval(operand)
                                                       : nest.evalWide(operand));
-      if (operands.size() == 2)
-        operands[0] = multiply(operands[0], operands[1]);
-      values.push_back(operands[0]);
     }
     return values;
   }
 
-  Value multiply(Value a, Value c) {
+  /// `acc` and one more term. A sum of products rounds each term once, as in
+  /// the kernel of a contraction.
+  Value accumulate(const Sink &sink, ArrayRef<Value> operands, Value acc) {
     OpBuilder &b = nest.builder();
-    if (isa<FloatType>(getElementTypeOrSelf(a.getType())))
-      return arith::MulFOp::create(b, nest.loc, a, c);
-    return arith::MulIOp::create(b, nest.loc, a, c);
+    vector::CombiningKind kind = kindOf(sink);
+    if (operands.size() == 1)
+      return combine(b, nest.loc, kind, operands[0], acc);
+    if (!isFloatSum(sink))
+      return combine(b, nest.loc, kind,
+                     combine(b, nest.loc, vector::CombiningKind::MUL,
+                             operands[0], operands[1]),
+                     acc);
+    if (isa<VectorType>(acc.getType()))
+      return vector::FMAOp::create(b, nest.loc, operands[0], operands[1], acc);
+    return math::FmaOp::create(b, nest.loc, operands[0], operands[1], acc);
   }
 
-  void storeAll(ArrayRef<Value> values) {
-    for (auto [sink, value] : llvm::zip_equal(group.sinks, values)) {
+  void storeAll(ArrayRef<Operands> values) {
+    for (auto [sink, operands] : llvm::zip_equal(group.sinks, values)) {
       if (sink.kind == Sink::Store || sink.kind == Sink::Copy)
-        nest.store(sink.target, value);
+        nest.store(sink.target, operands[0]);
       else if (sink.kind == Sink::Write)
-        nest.storeTransfer(cast<vector::TransferWriteOp>(sink.op), value);
+        nest.storeTransfer(cast<vector::TransferWriteOp>(sink.op), operands[0]);
     }
   }
 
   /// The body of the innermost loop: one point per slot.
   SmallVector<Value> step(ArrayRef<std::pair<Value, int64_t>> slots,
                           ValueRange accs) {
-    SmallVector<SmallVector<Value>> values;
+    SmallVector<SmallVector<Operands>> values;
     SmallVector<Value> next;
     for (auto [base, slotWidth] : slots) {
       if (lane >= 0)
@@ -202,10 +220,9 @@ private:
       if (lane >= 0)
         select(slot.first, slot.second);
       storeAll(slotValues);
-      for (auto [sink, value] : llvm::zip_equal(group.sinks, slotValues))
+      for (auto [sink, operands] : llvm::zip_equal(group.sinks, slotValues))
         if (sink.kind == Sink::Reduce)
-          next.push_back(combine(nest.builder(), nest.loc, kindOf(sink), value,
-                                 accs[acc++]));
+          next.push_back(accumulate(sink, operands, accs[acc++]));
     }
     return next;
   }
@@ -262,19 +279,24 @@ private:
 
   /// The loops over the reduced rows. Sums of many terms are taken in short
   /// blocks: the error of a running sum grows with its length (Higham, Accuracy
-  /// and Stability of Numerical Algorithms, section 4.2).
+  /// and Stability of Numerical Algorithms, section 4.2). Those of products are
+  /// as long as in the kernel of a contraction, so that equal terms have equal
+  /// sums, which cancel.
   SmallVector<Value> reduceRows(ArrayRef<std::pair<Value, int64_t>> slots,
                                 ValueRange inits) {
-    constexpr int64_t block = 16;
     int64_t extent =
         innerRows.size() == 1 ? context.classes.extent(innerRows.front()) : 0;
+    int64_t block = extent >= 32 && extent % 16 == 0 ? 16 : 0;
     SmallVector<const Sink *> reductions;
     for (const Sink &sink : group.sinks)
-      if (sink.kind == Sink::Reduce)
+      if (sink.kind == Sink::Reduce) {
         reductions.push_back(&sink);
-    if (extent < 2 * block || extent % block != 0 ||
-        llvm::none_of(
-            reductions, [&](const Sink *sink) { return isFloatSum(*sink); }))
+        if (isa<vector::ContractionOp>(sink.op))
+          block = productSumBlock(extent);
+      }
+    if (block == 0 || llvm::none_of(reductions, [&](const Sink *sink) {
+          return isFloatSum(*sink);
+        }))
       return nest.loops(innerRows, inits, [&](ValueRange carried) {
         return step(slots, carried);
       });

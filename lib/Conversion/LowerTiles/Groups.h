@@ -119,6 +119,12 @@ struct LaneRun {
 llvm::SmallVector<LaneRun> laneRuns(int64_t extent, int64_t width,
                                     int64_t vectors);
 
+/// Terms of a sum of products that are added up before they join the rest, or 0
+/// for all: rounding errors grow with the length of a running sum, and totals
+/// that leave the registers once in a while cost little. A function of the
+/// number of terms alone: all sums of the same products have the same bits.
+int64_t productSumBlock(int64_t extent);
+
 /// Elements of `type`'s size in a machine vector of `bits`; at least four bytes
 /// each, so that 16-bit types pair with the f32 vectors they convert to.
 int64_t laneCountFor(mlir::Type type, int64_t bits);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The pass: vector tiles to loops over machine vectors and scratch memory.
-// Classes.h says which dimensions run together, Plan.h what becomes a loop
+// attn/Utils/TileClasses.h says which dimensions run together, Plan.h what becomes a loop
 // nest, Nest.h how one is written.
 
 #include "Plan.h"

@@ -9,7 +9,7 @@
 #ifndef ATTN_LIB_CONVERSION_LOWERTILES_NEST_H
 #define ATTN_LIB_CONVERSION_LOWERTILES_NEST_H
 
-#include "Classes.h"
+#include "attn/Utils/TileClasses.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Builders.h"

@@ -216,8 +216,8 @@ void Cascade::collect(GenericOp root, Reach reach) {
 }
 
 /// Whether the cascade is one sum of as many terms as a tensor has elements,
-/// along that tensor's innermost dimension. (Others are as short as a group of
-/// heads, or as good in plain loops.)
+/// along that tensor's innermost dimension, or one of its matrices of a head's
+/// size (over a group of heads). Others are as good in plain loops.
 bool Cascade::isLoneSum() const {
   if (members.size() != 1)
     return false;
@@ -226,8 +226,15 @@ bool Cascade::isLoneSum() const {
          cast<RankedTensorType>(op.getResult(0).getType()).getRank() > 0 &&
          llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *input) {
            AffineMap map = op.getMatchingIndexingMap(input);
-           return map.isPermutation() &&
-                  getLoop(map, map.getNumResults() - 1) == loopOf(op);
+           if (!map.isPermutation())
+             return false;
+           unsigned inner = map.getNumResults() - 1, at = 0;
+           while (getLoop(map, at) != loopOf(op))
+             ++at;
+           int64_t size =
+               cast<RankedTensorType>(input->get().getType()).getDimSize(inner);
+           return at == inner || (at + 1 < inner && size <= longestWholeTile &&
+                                  !ShapedType::isDynamic(size));
          });
 }
 

@@ -18,6 +18,10 @@
 
 namespace attn {
 
+/// The longest static dimension (the size of a head) that a tile takes whole
+/// where it has the choice.
+constexpr int64_t longestWholeTile = 1024;
+
 class DimClasses {
 public:
   /// `ops` are linalg.generic and attn.fold ops; folds with their bodies.

@@ -222,6 +222,68 @@ static int64_t tileFor(int64_t wanted, OpFoldResult size) {
   return std::min(wanted, std::max<int64_t>(16, llvm::alignTo(*known, 16)));
 }
 
+/// Whether the fold is inner products of rows: sums of products along the
+/// streamed dimension, of which each term belongs to one row. Those of a head's
+/// size are taken in one tile, like the products of matrices that sum over one:
+/// in the same order, so that their difference is exact where terms are equal.
+static bool isInnerProduct(FoldOp fold, const DimClasses &classes,
+                           ArrayRef<unsigned> workers, unsigned streamDim) {
+  bool isProduct = !fold.getState().empty() &&
+                   fold.getYield()->getNumOperands() == fold.getState().size();
+  for (Value yielded : fold.getYield()->getOperands()) {
+    auto sum = yielded.getDefiningOp<GenericOp>();
+    std::optional<Reduction> reduction;
+    if (sum && sum.getNumReductionLoops() == 1 && sum->getNumResults() == 1)
+      reduction = matchReduction(sum, 0);
+    isProduct = isProduct && reduction &&
+                reduction->monoid == Reduction::Monoid::Add &&
+                reduction->term.getDefiningOp<arith::MulFOp>();
+  }
+  for (auto op : fold.getBody().getOps<GenericOp>())
+    for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
+      unsigned dim = classes.ofLoop(op, loop);
+      isProduct &= dim == streamDim || llvm::is_contained(workers, dim);
+    }
+  return isProduct;
+}
+
+/// Where a fold does nothing but add up matrices, all that it streams having
+/// their two innermost dimensions: these, as classes. Rows that are vectors then
+/// fill the registers, and what is streamed needs no tile.
+static std::optional<std::pair<unsigned, unsigned>>
+getSummedMatrix(FoldOp fold, const DimClasses &classes,
+                ArrayRef<unsigned> workers) {
+  std::optional<std::pair<unsigned, unsigned>> found;
+  auto statements = fold.getBody().getOps<GenericOp>();
+  if (!llvm::hasSingleElement(statements))
+    return std::nullopt;
+  GenericOp op = *statements.begin();
+  std::optional<Reduction> reduction = matchReduction(op, 0);
+  if (!reduction || reduction->monoid != Reduction::Monoid::Add)
+    return std::nullopt;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    if (!llvm::is_contained(fold.getBlocks(), input->get()))
+      continue;
+    auto type = cast<RankedTensorType>(input->get().getType());
+    AffineMap map = op.getMatchingIndexingMap(input);
+    if (type.getRank() < 2 || type.isDynamicDim(type.getRank() - 1) ||
+        type.getShape().back() > longestWholeTile)
+      return std::nullopt;
+    std::optional<unsigned> row = getLoop(map, type.getRank() - 2);
+    std::optional<unsigned> column = getLoop(map, type.getRank() - 1);
+    if (!row || !column)
+      return std::nullopt;
+    std::pair<unsigned, unsigned> matrix(classes.ofLoop(op, *row),
+                                         classes.ofLoop(op, *column));
+    if ((found && *found != matrix) ||
+        !llvm::is_contained(workers, matrix.first) ||
+        !llvm::is_contained(workers, matrix.second))
+      return std::nullopt;
+    found = matrix;
+  }
+  return found;
+}
+
 LogicalResult Nest::assignRoles() {
   classes = std::make_unique<DimClasses>(ops.getArrayRef());
   emitter = std::make_unique<TileEmitter>(b, *classes);
@@ -325,6 +387,12 @@ LogicalResult Nest::assignRoles() {
         (!rowDim || !streamedDims.contains(dim) ||
          streamedDims.contains(*rowDim)))
       rowDim = dim;
+  if (auto matrix = getSummedMatrix(first, *classes, *workers);
+      matrix && folds.size() == 1 && rowSums.empty() && tables.empty()) {
+    sumsMatrices = true;
+    rowDim = matrix->first;
+    llvm::erase(*workers, matrix->second);
+  }
 
   if (failed(checkTables(*workers)))
     return failure();
@@ -356,8 +424,13 @@ LogicalResult Nest::assignRoles() {
     std::optional<int64_t> known = getConstantIntValue(info.size);
     if (dim == streamDim) {
       info.role = Role::Stream;
-      info.tile = tileFor(options.streamTile, info.size);
-      info.exact = known && *known % info.tile == 0;
+      bool isWhole = known && *known > 0 && *known <= longestWholeTile &&
+                     folds.size() == 1 &&
+                     isInnerProduct(first, *classes, *workers, streamDim);
+      info.tile = sumsMatrices ? 1
+                  : isWhole    ? *known
+                               : tileFor(options.streamTile, info.size);
+      info.exact = info.tile == 1 || (known && *known % info.tile == 0);
     } else if (dim == rowDim) {
       info.role = Role::Row;
       info.tile = tileFor(options.rowTile, info.size);

@@ -153,6 +153,8 @@ private:
   std::unique_ptr<TileEmitter> emitter;
   std::optional<unsigned> rowDim;
   unsigned streamDim = 0;
+  /// The fold adds up whole matrices (over a group of heads).
+  bool sumsMatrices = false;
   /// Statements of the first fold that sum over the rows, and those that need
   /// such a sum.
   llvm::SetVector<mlir::Operation *> rowSums, afterRows;

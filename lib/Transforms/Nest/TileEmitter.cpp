@@ -545,7 +545,8 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
     return failure();
   Type element = reduction.term.getType();
 
-  // A product of two tiles that neither spans alone is a contraction.
+  // A product of two tiles that neither spans alone is a contraction; so is the
+  // inner product of rows, of tiles that both span all.
   if (auto product = reduction.term.getDefiningOp<arith::MulFOp>();
       product && product->getBlock() == op.getBlock() &&
       reduction.monoid == Reduction::Monoid::Add) {
@@ -556,8 +557,8 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
     SmallVector<unsigned> all(lhs->dims.begin(), lhs->dims.end());
     llvm::append_range(all, rhs->dims);
     SmallVector<unsigned, 2> domain = sorted(all);
-    bool contracts = domain.size() > lhs->dims.size() &&
-                     domain.size() > rhs->dims.size() &&
+    bool contracts = (domain.size() > lhs->dims.size()) ==
+                         (domain.size() > rhs->dims.size()) &&
                      domain.size() == reduced.size() + outSpan.size();
     for (unsigned dim : reduced)
       contracts &= llvm::is_contained(lhs->dims, dim) &&

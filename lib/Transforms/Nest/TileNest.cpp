@@ -39,6 +39,9 @@ LogicalResult Nest::tile() {
 }
 
 FailureOr<Order> Nest::pickOrder() {
+  // A short sum that another nest left; the order asked for is of that one.
+  if (sumsMatrices)
+    return Order::Rows;
   FoldOp fold = folds.front();
   SmallVector<OrderCost> costs = estimateOrders(measure());
   if (folds.size() > 1)

@@ -139,6 +139,31 @@ void removeMasks(Block *block, ArrayRef<Mask> masks, IRMapping &mapping) {
       op->erase();
 }
 
+void branchAroundMasks(scf::ForOp loop, Value full, ArrayRef<Mask> masks,
+                       const IRMapping &mapping) {
+  for (const Mask &mask : masks) {
+    Value condition = mapping.lookupOrDefault(mask.condition.value);
+    SmallVector<arith::SelectOp> selects;
+    for (Operation *user : condition.getUsers())
+      if (auto select = dyn_cast<arith::SelectOp>(user);
+          select && select.getCondition() == condition && loop->isProperAncestor(select))
+        selects.push_back(select);
+    for (arith::SelectOp select : selects) {
+      OpBuilder b(select);
+      auto branch = scf::IfOp::create(b, select.getLoc(), select.getType(), full,
+                                      /*withElseRegion=*/true);
+      branch->setAttr(attn::kTileKindAttr, b.getUnitAttr());
+      select.replaceAllUsesWith(branch.getResult(0));
+      b.setInsertionPointToEnd(branch.thenBlock());
+      Value kept = mask.condition.keeps ? select.getTrueValue() : select.getFalseValue();
+      scf::YieldOp::create(b, select.getLoc(), kept);
+      b.setInsertionPointToEnd(branch.elseBlock());
+      auto end = scf::YieldOp::create(b, select.getLoc(), select.getResult());
+      select->moveBefore(end);
+    }
+  }
+}
+
 /// The extent of dimension `position` of what is read at `start`: the tensor's
 /// own if static, else that of the loop if it steps through the dimension.
 static std::optional<Linear> readExtent(PredicateReader &reader,

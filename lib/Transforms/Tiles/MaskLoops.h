@@ -49,6 +49,11 @@ emitHull(LoopUniforms &uniforms, llvm::ArrayRef<Mask> masks, mlir::OpBuilder &b,
 void removeMasks(mlir::Block *block, llvm::ArrayRef<Mask> masks,
                  mlir::IRMapping &mapping);
 
+/// Puts the selects of `masks` in `loop`, a copy of the loop that they were read
+/// from, under a branch that iterations with `full` do not take.
+void branchAroundMasks(mlir::scf::ForOp loop, mlir::Value full,
+                       llvm::ArrayRef<Mask> masks, const mlir::IRMapping &mapping);
+
 /// In a copy of the body for full tiles, reads stay inside of their tensor
 /// where a mask atom says that the whole tile lies below the extent.
 void setInBounds(LoopUniforms &uniforms, llvm::ArrayRef<Mask> masks,

@@ -145,8 +145,18 @@ void guardBody(scf::ForOp loop,
   }
 }
 
+/// Whether the iteration of `loop` is one of the full ones.
+Value emitIsFull(scf::ForOp loop, const Split &split) {
+  OpBuilder b = OpBuilder::atBlockBegin(loop.getBody());
+  Location loc = loop.getLoc();
+  Value iv = loop.getInductionVar();
+  Value above = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, iv, split.fullLo);
+  Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, iv, split.fullHi);
+  return arith::AndIOp::create(b, loc, above, below);
+}
+
 void replaceLoop(scf::ForOp loop, Split &split, LoopUniforms &uniforms,
-                 ArrayRef<Mask> masks, bool masksRemain, OpBuilder &b) {
+                 ArrayRef<Mask> masks, bool masksRemain, bool branch, OpBuilder &b) {
   SmallVector<Value> state(loop.getInitArgs());
   auto append = [&](Value lo, Value hi, bool isFull) {
     if (isProvablyEmpty(lo, hi))
@@ -159,11 +169,13 @@ void replaceLoop(scf::ForOp loop, Split &split, LoopUniforms &uniforms,
     } else {
       guardBody(copy, split.guards);
     }
+    if (branch && split.hasFull)
+      branchAroundMasks(copy, emitIsFull(copy, split), masks, mapping);
     copy->setAttr(isFull && !masksRemain ? attn::kFullAttr : attn::kPartialAttr,
                   b.getUnitAttr());
     state.assign(copy.getResults().begin(), copy.getResults().end());
   };
-  if (!split.hasFull) {
+  if (!split.hasFull || branch) {
     append(split.lo, split.hi, /*isFull=*/false);
   } else {
     append(split.lo, split.fullLo, /*isFull=*/false);
@@ -174,7 +186,7 @@ void replaceLoop(scf::ForOp loop, Split &split, LoopUniforms &uniforms,
   loop.erase();
 }
 
-void project(scf::ForOp loop) {
+void project(scf::ForOp loop, bool branch) {
   SmallVector<Condition> conditions = collectMasks(loop);
   OpBuilder b(loop);
   if (conditions.empty()) {
@@ -194,15 +206,17 @@ void project(scf::ForOp loop) {
     return refuse(loop, loop, "no tile is provably empty or full");
   orderSplit(loop, split, b);
   replaceLoop(loop, split, uniforms, masks,
-              /*masksRemain=*/masks.size() < conditions.size(), b);
+              /*masksRemain=*/masks.size() < conditions.size(), branch, b);
 }
 
 struct ProjectMasksPass : attn::impl::AttnProjectMasksBase<ProjectMasksPass> {
+  using Base::Base;
+
   void runOnOperation() override {
     attn::separateTileUses(getOperation());
     // Inner loops come first; cloning an outer one copies them as they are.
     for (scf::ForOp loop : collectFoldLoops(getOperation()))
-      project(loop);
+      project(loop, branch);
   }
 };
 

@@ -18,6 +18,7 @@ struct Dimension {
 struct Plan {
   mlir::scf::ForOp loop;
   llvm::SmallVector<Mask> masks;
+  bool branch = false; // around the mask, instead of a body for full tiles
   mlir::Operation *top = nullptr;
   llvm::SmallVector<Dimension> dims;
 };

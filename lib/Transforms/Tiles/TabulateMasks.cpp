@@ -326,30 +326,36 @@ private:
         affine::makeComposedFoldedAffineApply(
             b, loc, l + t * *getConstantIntValue(loop.getStep()),
             {getAsOpFoldResult(lower), OpFoldResult(tile)}));
+    if (plan.branch) {
+      IRMapping mapping = copyBody(run.getBody(), run, start);
+      branchAroundMasks(run, full, plan.masks, mapping);
+      loop.replaceAllUsesWith(run.getResults());
+      loop.erase();
+      return;
+    }
     auto kinds = scf::IfOp::create(b, loc, loop.getResultTypes(), full,
                                    /*withElseRegion=*/true);
     kinds->setAttr(attn::kTileKindAttr, b.getUnitAttr());
     scf::YieldOp::create(b, loc, kinds.getResults());
-    copyBody(kinds.thenBlock(), run, start, /*isFull=*/true);
-    copyBody(kinds.elseBlock(), run, start, /*isFull=*/false);
+    IRMapping mapping = copyBody(kinds.thenBlock(), run, start);
+    setInBounds(uniforms, plan.masks, mapping, b);
+    removeMasks(kinds.thenBlock(), plan.masks, mapping);
+    copyBody(kinds.elseBlock(), run, start);
     loop.replaceAllUsesWith(run.getResults());
     loop.erase();
   }
 
-  void copyBody(Block *block, scf::ForOp run, Value start, bool isFull) {
+  IRMapping copyBody(Block *block, scf::ForOp run, Value start) {
     if (block->mightHaveTerminator())
       block->getTerminator()->erase();
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(block);
+    b.setInsertionPointToEnd(block);
     IRMapping mapping;
     mapping.map(loop.getInductionVar(), start);
     mapping.map(loop.getRegionIterArgs(), run.getRegionIterArgs());
     for (Operation &op : *loop.getBody())
       b.clone(op, mapping);
-    if (!isFull)
-      return;
-    setInBounds(uniforms, plan.masks, mapping, b);
-    removeMasks(block, plan.masks, mapping);
+    return mapping;
   }
 
   Plan &plan;
@@ -363,7 +369,7 @@ private:
   Value lower, upper, list, lengths;
 };
 
-void tabulate(scf::ForOp loop) {
+void tabulate(scf::ForOp loop, bool branch) {
   SmallVector<Condition> conditions = collectMasks(loop);
   LoopUniforms uniforms(loop);
   bool wanted = llvm::any_of(conditions, [&](const Condition &c) {
@@ -380,6 +386,7 @@ void tabulate(scf::ForOp loop) {
     return;
   Plan plan;
   plan.loop = loop;
+  plan.branch = branch;
   plan.masks = *masks;
   if (!findPlace(plan))
     return refuse(loop, loop,
@@ -390,10 +397,12 @@ void tabulate(scf::ForOp loop) {
 
 struct TabulateMasksPass
     : attn::impl::AttnTabulateMasksBase<TabulateMasksPass> {
+  using Base::Base;
+
   void runOnOperation() override {
     attn::separateTileUses(getOperation());
     for (scf::ForOp loop : collectFoldLoops(getOperation()))
-      tabulate(loop);
+      tabulate(loop, branch);
   }
 };
 

@@ -36,12 +36,40 @@ func.func @exp_bf16(%x: vector<8xbf16>) -> vector<8xbf16> {
   return %y : vector<8xbf16>
 }
 
+// A polynomial of odd powers below 1; the exponential, and one division, above.
+// CHECK-LABEL: func @tanh_f32
+// CHECK-SAME:    %[[X:.*]]: vector<16xf32>
+// CHECK:         %[[SQUARE:.*]] = arith.mulf %[[X]], %[[X]]
+// CHECK-COUNT-6: math.fma
+// CHECK:         %[[CUBE:.*]] = arith.mulf %[[X]], %[[SQUARE]]
+// CHECK:         %[[SMALL:.*]] = math.fma %[[CUBE]], %{{.*}}, %[[X]]
+// CHECK:         %[[SIZE:.*]] = math.absf %[[X]]
+// CHECK:         arith.addf %[[SIZE]], %[[SIZE]]
+// CHECK:         arith.divf
+// CHECK:         %[[LARGE:.*]] = arith.subf
+// CHECK:         %[[IS_SMALL:.*]] = arith.cmpf olt, %[[SIZE]]
+// CHECK:         %[[Y:.*]] = arith.select %[[IS_SMALL]], %[[SMALL]], %[[LARGE]]
+// CHECK:         math.copysign %[[Y]], %[[X]]
+// CHECK-NOT:     math.exp
+func.func @tanh_f32(%x: vector<16xf32>) -> vector<16xf32> {
+  %y = math.tanh %x : vector<16xf32>
+  return %y : vector<16xf32>
+}
+
+// CHECK-LABEL: func @tanh_f16
+// CHECK:         arith.extf %{{.*}} : f16 to f32
+// CHECK:         arith.truncf %{{.*}} : f32 to f16
+func.func @tanh_f16(%x: f16) -> f16 {
+  %y = math.tanh %x : f16
+  return %y : f16
+}
+
 // f64 has no polynomials upstream; the library serves.
 // CHECK-LABEL: func @others
-// CHECK-NOT:     math.tanh %{{.*}} : vector<16xf32>
+// CHECK-NOT:     math.log %{{.*}} : vector<16xf32>
 // CHECK:         math.tanh %{{.*}} : f64
 func.func @others(%x: vector<16xf32>, %d: f64) -> (vector<16xf32>, f64) {
-  %y = math.tanh %x : vector<16xf32>
+  %y = math.log %x : vector<16xf32>
   %z = math.tanh %d : f64
   return %y, %z : vector<16xf32>, f64
 }

@@ -67,3 +67,39 @@ func.func @to_scalar(%x: memref<40xf32>) -> f32 {
   %s = vector.multi_reduction <add>, %t, %one [0] : vector<40xf32> to f32
   return %s : f32
 }
+
+// -----
+
+// Inner products of rows: both factors vary with the lanes, so there is no
+// scalar to broadcast. The terms are rounded once, and are summed in the blocks
+// of the kernel of a contraction: 32 of 64, all of 37.
+// CHECK-LABEL: func @inner_products
+// CHECK:         scf.for %{{.*}} = %c0 to %c64 step %c32
+// CHECK:           scf.for %{{.*}} = %c0 to %c32 step %c1
+// CHECK:             vector.fma {{.*}} : vector<16xf32>
+// CHECK:           arith.addf {{.*}} : vector<16xf32>
+// CHECK-NOT:     vector.reduction
+// CHECK:         scf.for %{{.*}} = %c0 to %c37 step %c1 iter_args
+// CHECK-NEXT:      vector.load
+// CHECK-NEXT:      vector.fma {{.*}} : vector<16xf32>
+// CHECK-NEXT:      scf.yield
+// CHECK-NOT:     vector.reduction
+// CHECK:         return
+#both = affine_map<(i, e) -> (i, e)>
+#turned = affine_map<(i, e) -> (e, i)>
+#rows = affine_map<(i, e) -> (i)>
+func.func @inner_products(%x: memref<64x16xf32>, %y: memref<64x16xf32>, %d: memref<16xf32>, %s: memref<37x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<16xf32>
+  %a = vector.transfer_read %x[%c0, %c0], %pad {in_bounds = [true, true]} : memref<64x16xf32>, vector<64x16xf32>
+  %b = vector.transfer_read %y[%c0, %c0], %pad {in_bounds = [true, true]} : memref<64x16xf32>, vector<64x16xf32>
+  %p = vector.contract {indexing_maps = [#turned, #turned, #rows], iterator_types = ["parallel", "reduction"], kind = #vector.kind<add>}
+      %a, %b, %zero : vector<64x16xf32>, vector<64x16xf32> into vector<16xf32>
+  %c = vector.transfer_read %s[%c0, %c0], %pad {in_bounds = [true, true]} : memref<37x16xf32>, vector<37x16xf32>
+  %e = vector.transfer_read %s[%c0, %c0], %pad {in_bounds = [true, true]} : memref<37x16xf32>, vector<37x16xf32>
+  %q = vector.contract {indexing_maps = [#turned, #turned, #rows], iterator_types = ["parallel", "reduction"], kind = #vector.kind<add>}
+      %c, %e, %p : vector<37x16xf32>, vector<37x16xf32> into vector<16xf32>
+  vector.transfer_write %q, %d[%c0] {in_bounds = [true]} : vector<16xf32>, memref<16xf32>
+  return
+}

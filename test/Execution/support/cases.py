@@ -213,6 +213,21 @@ def tables():
         yield Case("cells", "f32", sq=5, sk=0, d=64, order=order)
 
 
+def gradient_one_key():
+    """Rows with one key, whose output is that key's value: with no gradient of
+    the log-sum-exp the scores have none, exactly. Two equal sums over a head cancel,
+    in every type, order and length of a head."""
+    types = cycle(["f32", "bf16", "f16", "f64"])
+    for d in HEAD_DIMS + [1, 17, 320]:
+        yield Case("none", next(types), hq=2, hkv=1, sq=70, sk=1, d=d, lse=False, grad=True)
+    for dtype in ("f32", "f64", "bf16", "f16"):
+        yield Case("causal", dtype, sq=70, sk=70, d=64, dv=96, lse=False, grad=True)
+    for order in ("rows", "stream", "split"):
+        yield Case("causal_br", "f32", sq=239, sk=1, d=192, order=order, lse=False, grad=True)
+        yield Case("alibi+window+documents", "f32", sq=150, sk=150, d=111, order=order, static=True, lse=False,
+                   grad=True)
+
+
 def with_gradients(cases, largest=2**20):
     """The same cases with their gradients, but for the largest."""
     def group():
@@ -231,7 +246,7 @@ GROUPS = {
     "gradient-variants": with_gradients(variants), "gradient-more-variants": with_gradients(more_variants),
     "gradient-masked-rows": with_gradients(masked_rows), "gradient-tails": with_gradients(tails),
     "gradient-edges": with_gradients(edges), "gradient-orders": gradient_orders,
-    "gradient-tables": with_gradients(tables),
+    "gradient-tables": with_gradients(tables), "gradient-one-key": gradient_one_key,
 }
 
 

@@ -58,9 +58,14 @@ class Backward:
         self.dsink = np.zeros(shape.hq, kind)
         self.dcaptures = [{name: np.zeros(x.shape, kind) for name, x in values.items() if x.dtype.kind == "f"}
                           for values in captures]
-        # Rows and keys without a pair: their gradients are exactly 0.
+        # Rows and keys without a pair: their gradients are exactly 0. So are those
+        # of the scores of a row with one key and no sink, whose output is the
+        # key's value, where the log-sum-exp has no gradient.
         self.row_lives = np.zeros(lse.shape, bool)
         self.key_lives = np.zeros(k.shape[:3], bool)
+        self.row_moves = np.zeros(lse.shape, bool)
+        self.key_moves = np.zeros(k.shape[:3], bool)
+        self.settled = dlse is None and sink is None
 
     def product(self, a, b):
         if self.kind == np.longdouble:
@@ -79,6 +84,9 @@ class Backward:
         lives = keep.any(axis=1)
         self.row_lives[b, h, rows] = lives
         self.key_lives[b, kv] |= keep.any(axis=0)
+        moves = keep.any(axis=1) & ~(self.settled & (keep.sum(axis=1) == 1))
+        self.row_moves[b, h, rows] = moves
+        self.key_moves[b, kv] |= keep[moves].any(axis=0)
         # Where nothing is kept the output is 0 whatever the inputs are.
         do = np.where(lives[:, None], self.do[b, h, rows], self.kind(0))
         lse = self.lse[b, h, rows]

@@ -44,8 +44,9 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
     and whose result is no larger than a tensor that it reads, is not part of
     the cascade: it is computed once and streamed (the row sums of dO * O).
 
-    A sum that is left alone, along the innermost dimension of a tensor, becomes
-    a fold too: it then has tiles, which are parallel and add up in blocks.
+    A sum that is left alone becomes a fold too where it is along the innermost
+    dimension of a tensor, or of matrices whose rows have a static size up to 1024
+    (over a group of heads): it then has tiles, which are parallel.
 
     The fold gets a `merge` region where states of parts of the dimension can be
     combined.
@@ -94,7 +95,13 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     * a *worker* dimension (batch, head) is one index per worker;
     * the *row* dimension, the last worker dimension that no streamed input
       has, is tiled by `row-tile`;
-    * the *streamed* dimension is tiled by `stream-tile`;
+    * the *streamed* dimension is tiled by `stream-tile`; where all that a fold
+      has is inner products of rows (sums of products whose terms belong to one
+      row each), of a static size up to 1024, it is one tile, so that they are
+      summed in the same order as products of matrices over a head's size;
+      where a fold only adds up matrices, all that it streams having the same two
+      innermost dimensions, the outer one is the rows, the inner one whole, and
+      the streamed dimension goes one by one, in the order `rows`;
     * all others (head dims) are whole in each tile and need a static size.
 
     Elements beyond the end of the streamed dimension get the neutral element

@@ -49,7 +49,15 @@ def AttnProjectMasks : Pass<"attn-project-masks"> {
     A loop whose mask cannot be projected stays as it is, with a remark that
     names the reduction and the reason. A fold loop without any mask is marked
     `attn.full`.
+
+    With `branch` there is one loop from the first to the last tile that is not
+    empty, in which full tiles branch around each select (`scf.if` marked
+    `attn.tile_kind`); `control-flow-sink` then moves the mask's arithmetic into
+    the branch. That keeps one stream of iterations for a software pipeline,
+    where several loops would each fill and drain it.
   }];
+  let options = [Option<"branch", "branch", "bool", /*default=*/"false",
+                        "One loop with a branch around the mask instead of three">];
   let dependentDialects = ["mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::scf::SCFDialect",
                            "mlir::vector::VectorDialect"];
@@ -94,12 +102,44 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
 
     The table has one int32 per tile and one per row of tiles. A loop whose mask
     or bounds need more than loop variables and integer arithmetic stays as it
-    is, with a remark.
+    is, with a remark. `branch` is as in `attn-project-masks`.
   }];
+  let options = [Option<"branch", "branch", "bool", /*default=*/"false",
+                        "One body with a branch around the mask instead of two">];
   let dependentDialects = ["mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::scf::SCFDialect",
                            "mlir::tensor::TensorDialect",
                            "mlir::vector::VectorDialect"];
+}
+
+def AttnUseExp2 : Pass<"attn-use-exp2"> {
+  let summary = "Exponentials in base 2, with constant factors folded into them";
+  let description = [{
+    GPUs have an instruction for 2^x and a fused multiply-add, so that
+    `exp(s * scale - m)` costs one of each per element:
+
+    ```mlir
+    // Before.
+    %t = arith.mulf %s, %scale : vector<64x128xf32>         // a positive constant
+    %m = vector.multi_reduction <maxnumf>, %t, %m0 [1]
+    %d = arith.subf %t, %m_repeated
+    %p = math.exp %d
+    // After.
+    %x = vector.multi_reduction <maxnumf>, %s, %ninf [1]
+    %y = arith.mulf %x, %scale_row                          // once per row
+    %m = arith.maxnumf %m0, %y
+    %n = arith.mulf %m, %minus_log2e                        // once per row
+    %d = math.fma %s, %scale_times_log2e, %n_repeated
+    %p = math.exp2 %d
+    ```
+
+    The factor moves behind selects with -inf and behind the branch around them,
+    which a positive factor commutes with. A quotient by one value per row
+    becomes a product with its inverse. Each rounds differently, by a few units
+    in the last place of f32; f64 is left alone.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
+                           "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
 }
 
 def AttnCountTiles : Pass<"attn-count-tiles", "mlir::ModuleOp"> {

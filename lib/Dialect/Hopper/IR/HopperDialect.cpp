@@ -68,7 +68,9 @@ LogicalResult TensorMapOp::verify() {
 
 static LogicalResult verifyTmaCopy(Operation *op, TensorMapType map, size_t coordinates,
                                    SmemType tile) {
-  if (map.getTile() != tile)
+  // Some rows of a tile are copied like a tile of their own.
+  auto compact = SmemType::get(tile.getShape(), tile.getElementType(), tile.getSwizzle());
+  if (map.getTile() != compact)
     return op->emitOpError() << "the map is for tiles " << map.getTile() << ", not " << tile;
   if (int64_t(coordinates) != map.getRank())
     return op->emitOpError() << "expects " << map.getRank() << " coordinates, got " << coordinates;

@@ -6,8 +6,8 @@
 // the highest score among the dimensions of a value is its lane dimension,
 // which becomes the elements of machine vectors and is stored innermost.
 
-#ifndef ATTN_LIB_CONVERSION_LOWERTILES_CLASSES_H
-#define ATTN_LIB_CONVERSION_LOWERTILES_CLASSES_H
+#ifndef ATTN_UTILS_TILECLASSES_H
+#define ATTN_UTILS_TILECLASSES_H
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"

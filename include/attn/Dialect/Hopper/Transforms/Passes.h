@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Passes from tile programs to the protocol form of the hopper dialect, in the
+// order in which a pipeline runs them. See Passes.td and docs/hopper.md.
+
+#ifndef ATTN_DIALECT_HOPPER_TRANSFORMS_PASSES_H
+#define ATTN_DIALECT_HOPPER_TRANSFORMS_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace attn {
+#define GEN_PASS_DECL
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+#endif

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// From tile programs on memrefs (L2) to the program of one CTA (L3). Each pass
+// takes one decision about the schedule; none knows attention.
+
+#ifndef ATTN_DIALECT_HOPPER_TRANSFORMS_PASSES
+#define ATTN_DIALECT_HOPPER_TRANSFORMS_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"> {
+  let summary = "Divide the rows of a tile program among warpgroups";
+  let description = [{
+    For each outermost `scf.forall` on memrefs: the rows are the dimensions tied
+    to dimension 0 of the tiles that it writes. Each warpgroup takes 64 of them;
+    the body moves into an inner `scf.forall` over the warpgroups of a CTA.
+
+    ```mlir
+    // Before.
+    scf.forall (%i) in (%n) {
+      %q = vector.transfer_read %Q[%i0, %c0] : vector<128x64xbf16>
+      ...
+      vector.transfer_write %o, %O[%i0, %c0] : vector<128x64xbf16>
+    }
+    // After.
+    scf.forall (%i) in (%n) {
+      scf.forall (%w) in (2) {
+        %i1 = affine.apply (i0 + w * 64)
+        %q = vector.transfer_read %Q[%i1, %c0] : vector<64x64xbf16>
+        ...
+      } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+    }
+    ```
+
+    Refuses, with an error at the op, tiles whose rows are not 64 for each of at
+    most 3 warpgroups, and reductions over rows, which would need the other
+    warpgroups' part.
+  }];
+  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+                           "mlir::gpu::GPUDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
+def HopperFormProducts : Pass<"hopper-form-products", "::mlir::func::FuncOp"> {
+  let summary = "Contractions of tiles become products of tiles in shared memory";
+  let description = [{
+    A `vector.contract` with one reduced dimension, in f32, becomes `hopper.mma`.
+    An operand that is read from a memref with 16-bit elements is a tile in
+    shared memory (`hopper.load`), whichever way it is transposed; where it
+    depends on the warpgroup, the warpgroups' parts are loaded together. An
+    operand computed in registers is rounded to the other one's type; it can be
+    the left one only.
+
+    ```mlir
+    // Before.
+    %k = vector.transfer_read %K[%j, %c0] : vector<128x64xbf16>
+    %k1 = arith.extf %k : vector<128x64xbf16> to vector<128x64xf32>
+    %s = vector.contract {... (m, k), (n, k) -> (m, n)} %q1, %k1, %zero
+    // After.
+    %k = hopper.load %K[%j, %c0] : memref<...> -> !hopper.smem<128x64xbf16, swizzle = 128>
+    %s = hopper.mma %q, %k, %zero transposeB : ...
+    ```
+
+    The swizzle span is the smallest of 128, 64 and 32 bytes that holds a row,
+    or 128. Contractions that the tensor core has no form for (f32 or f64
+    operands, a right operand in registers, sizes that are no multiples of 16)
+    are refused with an error that says what would do.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
+}
+
+def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncOp"> {
+  let summary = "Loads become a role of their own";
+  let description = [{
+    An outermost `scf.forall` around one over warpgroups becomes a `gpu.launch`
+    with one CTA per iteration and two `hopper.roles`: a producer, one warpgroup
+    of which one thread copies, and consumers. Each `hopper.load` becomes a
+    channel: `hopper.send` in a copy of the loops around it, `hopper.receive` in
+    its place, and `hopper.release` after its last use. Without any load there
+    is one role.
+
+    ```mlir
+    // Before.
+    scf.forall (%i) in (%n) {
+      scf.forall (%w) in (2) {
+        scf.for %j = ... {
+          %k = hopper.load %K[%j, %c0]
+          hopper.mma %q, %k, ...
+    // After.
+    gpu.launch ... {
+      %channel = hopper.channel depth(1)
+      hopper.roles
+        role "load" warpgroups(1) registers(24) (%w) {
+          scf.for %j = ... { hopper.send %K[%j, %c0] to %channel }
+        }
+        role "compute" warpgroups(2) registers(240) (%w) {
+          scf.for %j = ... {
+            %k = hopper.receive %channel
+            hopper.mma %q, %k, ...
+            hopper.release %channel
+    ```
+
+    Refuses loads whose address, or loops whose bounds, depend on what the
+    consumers compute. Registers: 24 and 240 for two consumers, 32 and 160 for
+    three, 24 and 240 for one.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
+                           "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect",
+                           "mlir::scf::SCFDialect"];
+}
+
+def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> {
+  let summary = "The order of tiles, and how many of them one CTA takes";
+  let description = [{
+    A launch with one CTA per tile becomes one with `ctas` CTAs, each of which
+    takes the tiles `cta`, `cta + ctas`, ... (persistent): the copies for one
+    tile start while the one before is still computed.
+
+    ```mlir
+    // Before.
+    role "load" ... { work of tile %block }
+    // After.
+    role "load" ... { scf.for %tile = %block to %tiles step %ctas { work of %tile } }
+    ```
+
+    With `reverse` the tiles are taken from the last to the first: the longest
+    first where the work grows with the number of the tile.
+  }];
+  let options = [
+    Option<"ctas", "ctas", "int64_t", /*default=*/"132",
+           "CTAs of a persistent launch; 0 launches one CTA per tile">];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::scf::SCFDialect"];
+}
+
+def HopperPipelineProducts : Pass<"hopper-pipeline-products", "::mlir::func::FuncOp"> {
+  let summary = "The last product of an iteration runs beside the next iteration";
+  let description = [{
+    In each innermost loop of a role whose last `hopper.mma` depends, through
+    other arithmetic, on an earlier one of the same iteration: the last product
+    of iteration t is computed in iteration t + 1, after the first products of
+    that one have been issued, so that the tensor core works while the arithmetic
+    between the two is done (FlashAttention-3, section 3.2). The first iteration
+    is peeled, and the last product follows the loop; loops that may not run at
+    all are guarded.
+
+    ```mlir
+    // Before.                          // After, where the loop runs at least once.
+    scf.for %j ... iter_args(%o) {      %s0 = first product of the first iteration
+      %s = hopper.mma %q, %k, ...       %p0 = f(%s0)
+      %p = f(%s)                        scf.for %j ... iter_args(%o, %p = %p0) {
+      %o1 = hopper.mma %p, %v, %o         %s = hopper.mma %q, %k, ...
+    }                                     %o1 = hopper.mma %p, %v, %o
+                                          %p1 = f(%s)
+                                        }
+                                        hopper.mma of the last %p
+    ```
+
+    A loop in which a first product needs the last one of the iteration before
+    stays as it is.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
+                           "mlir::scf::SCFDialect"];
+}
+
+def HopperStartProducts : Pass<"hopper-start-products", "::mlir::func::FuncOp"> {
+  let summary = "Products become asynchronous, with the latest possible waits";
+  let description = [{
+    `hopper.mma` becomes `hopper.wgmma` in its place and a `hopper.wait` in front
+    of the first use of the result; the wait leaves running what was started
+    later. A `hopper.release` of a tile that a running product reads moves behind
+    the wait. Nothing is in flight at the end of a loop body or a branch.
+
+    ```mlir
+    // Before.
+    %s = hopper.mma %q, %k, %zero
+    hopper.release %keys
+    %o1 = hopper.mma %p, %v, %o
+    use(%s)
+    // After.
+    %s0 = hopper.wgmma %q, %k
+    %o0 = hopper.wgmma %p, %v, %o
+    %s = hopper.wait %s0 pending(1)
+    hopper.release %keys
+    use(%s)
+    %o1 = hopper.wait %o0 pending(0)
+    ```
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect"];
+}
+
+def HopperPingPong : Pass<"hopper-ping-pong", "::mlir::func::FuncOp"> {
+  let summary = "Warpgroups take turns at the tensor core";
+  let description = [{
+    In a role of two or three warpgroups, around each straight run of
+    `hopper.wgmma`: a warpgroup waits at its named barrier before the first and
+    lets the next warpgroup go after the last, so that one computes products
+    while the others do the arithmetic between them (FlashAttention-3, section
+    3.1). The last warpgroup lets the first one go at the start of the role.
+
+    ```mlir
+    hopper.barrier.sync %mine warpgroups(2)
+    %s = hopper.wgmma ...
+    %o = hopper.wgmma ...
+    hopper.barrier.arrive %next warpgroups(2)
+    ```
+
+    Refuses roles in which the number of turns may differ between warpgroups,
+    naming the loop or branch that depends on the warpgroup.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
+                           "mlir::scf::SCFDialect"];
+}
+
+def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
+  let summary = "Tiles leave through shared memory";
+  let description = [{
+    A `vector.transfer_write` of a rank-2 tile of 16-bit elements by a role
+    becomes a `hopper.tile.store` to shared memory and a `hopper.tma.store` from
+    there, which writes whole lines and leaves out what lies beyond the memref.
+    The next one of the same warpgroup waits until the tile has been read. With
+    `reuse` the tile takes the place of one that the role has received and not yet
+    released, of the same size, which is then released after the copy: that saves
+    the memory, and costs the time in which the next tile could have been loaded.
+
+    ```mlir
+    // Before.
+    vector.transfer_write %o, %O[%i, %c0] : vector<64x64xbf16>, memref<?x64xbf16>
+    // After.
+    hopper.tma.wait pending(0) read
+    hopper.barrier.sync %mine warpgroups(1)
+    hopper.tile.store %o to %tile
+    hopper.fence.async
+    hopper.barrier.sync %mine warpgroups(1)
+    hopper.tma.store %tile to %map[%i, %c0]
+    ```
+
+    Writes that TMA has no form for stay as they are.
+  }];
+  let options = [Option<"reuse", "reuse", "bool", /*default=*/"false",
+                        "Stage outputs where an input tile has been">];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
+}
+
+def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"> {
+  let summary = "Channels become rings of tiles with full and empty barriers";
+  let description = [{
+    The depth of each channel that is used in a loop becomes `stages`, or less
+    where shared memory does not hold as many. Other channels have two tiles
+    where these fit beside them. Stage and phase are carried through the loops of
+    either role.
+
+    ```mlir
+    // Before.
+    hopper.send %K[%j, %c0] to %channel
+    // After.
+    hopper.mbarrier.wait %empty[%stage], %phase
+    hopper.mbarrier.expect %full[%stage] bytes(16384)
+    %tile = hopper.slot %ring[%stage]
+    hopper.tma.load %map[%j, %c0] to %tile, %full[%stage]
+    // The next stage, and the other phase where the ring wraps.
+    ```
+
+    Refuses programs that need more than 227 KB with one stage for each channel,
+    naming the bytes of each.
+  }];
+  let options = [Option<"stages", "stages", "int64_t", /*default=*/"2",
+                        "Tiles in flight in each channel that is used in a loop">];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
+                           "mlir::scf::SCFDialect"];
+}
+
+def HopperCheckProtocol : Pass<"hopper-check-protocol", "::mlir::func::FuncOp"> {
+  let summary = "Check the protocol form of a hopper program without running it";
+  let description = [{
+    What is provably wrong is an error at the op, with a note at the other op that
+    takes part; what follows the forms below but cannot be decided is a remark.
+    The IR does not change. The interpreter (docs/interpreter.md) finds more, in
+    the cases that it runs; this finds what every run has.
+
+    * *Bytes*: what `hopper.mbarrier.expect` announces is what the copies with the
+      same mbarrier and index in the same block bring.
+    * *Arrivals*: over the roles, arrivals for each use of an mbarrier times the
+      warpgroups of the role are the number that it is initialised for.
+    * *Counters*: index and phase of a wait are constants, or are carried by the
+      same loops: the phase flips when the index wraps, at the ring's depth. They
+      start at 0 and 0 (1 where a role waits for a slot that it then fills), or as
+      many tiles later as have been waited for before.
+    * *Lifetimes*: a product reads a tile that a copy fills only after a wait for
+      the copy's mbarrier, and the arrival that gives the tile back comes after the
+      `hopper.wait` that covers the product. Every tile that a loop waits for is
+      given back.
+    * *Products*: `pending` of a `hopper.wait` is at most the number of products
+      started after its own.
+    * *Named barriers*: all uses of an id are for the same number of warpgroups,
+      by as many warpgroups, where ids follow from the warpgroup's number.
+    * *Stores*: a `hopper.fence.async` and then a barrier stand between a
+      `hopper.tile.store` and a copy or product that reads the tile, and a
+      `hopper.tma.wait` follows the last copy.
+
+    ```mlir
+    hopper.mbarrier.expect %full[%s] bytes(8192)         // error: expects 8192 bytes,
+    hopper.tma.load %m[%i, %j] to %tile, %full[%s] : ... // the copies bring 16384
+    ```
+  }];
+}
+
+#endif

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Passes that choose a pipeline by what they find in the module. See Passes.td.
+
+#ifndef ATTN_PIPELINES_PASSES_H
+#define ATTN_PIPELINES_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace attn {
+#define GEN_PASS_DECL
+#include "attn/Pipelines/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "attn/Pipelines/Passes.h.inc"
+} // namespace attn
+
+#endif

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#ifndef ATTN_PIPELINES_PASSES
+#define ATTN_PIPELINES_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
+  let summary = "Attention to the program of one CTA of sm_90 (L0, L1 to L3)";
+  let description = [{
+    Runs the passes from attention, or from statements, to the protocol form of
+    the hopper dialect, with a schedule from a table: sizes of tiles and number
+    of stages by the widest tile that is multiplied. docs/hopper.md has the table
+    and what each pass does. An option that is not 0 overrides the table.
+  }];
+  let options = [
+    Option<"rows", "rows", "int64_t", /*default=*/"0",
+           "Rows of a tile: 64 for each of 1 to 3 warpgroups">,
+    Option<"keys", "keys", "int64_t", /*default=*/"0", "Keys of a tile">,
+    Option<"stages", "stages", "int64_t", /*default=*/"0", "Tiles in flight for each stream">,
+    Option<"ctas", "ctas", "int64_t", /*default=*/"132",
+           "CTAs of a persistent launch; 0 launches one per tile">,
+    Option<"pipeline", "pipeline", "bool", /*default=*/"true",
+           "Overlap the last product of an iteration with the next iteration">,
+    Option<"pingPong", "ping-pong", "bool", /*default=*/"true",
+           "Warpgroups take turns at the tensor core">];
+}
+
+#endif

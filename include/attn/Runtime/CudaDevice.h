@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The GPU that programs run on, and memory on it.
+
+#ifndef ATTN_RUNTIME_CUDADEVICE_H
+#define ATTN_RUNTIME_CUDADEVICE_H
+
+#include "attn/Runtime/CudaDriver.h"
+#include <string>
+
+namespace attn::cuda {
+
+struct DeviceInfo {
+  const Driver *driver;
+  Device device;
+  /// The primary context, which PyTorch and the CUDA runtime use too.
+  Context context;
+  std::string name;
+  /// 90 for sm_90.
+  int capability, multiprocessors, maxSharedBytes, driverVersion;
+
+  /// The device of the calling thread's context if it has one, else the first.
+  /// It must be one that sm_90a code runs on.
+  static llvm::Expected<const DeviceInfo *> current();
+
+  /// Makes the primary context the calling thread's.
+  llvm::Error makeCurrent() const;
+};
+
+/// Memory of the device.
+class Buffer {
+public:
+  Buffer() = default;
+  Buffer(Buffer &&other) { *this = std::move(other); }
+  Buffer &operator=(Buffer &&other);
+  ~Buffer();
+
+  /// At least one byte, aligned to 256.
+  static llvm::Expected<Buffer> allocate(const DeviceInfo &device,
+                                         size_t bytes);
+
+  Address address() const { return start; }
+  size_t size() const { return bytes; }
+
+private:
+  const DeviceInfo *device = nullptr;
+  Address start = 0;
+  size_t bytes = 0;
+};
+
+} // namespace attn::cuda
+
+#endif

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A CUDA program on a device.
+
+#ifndef ATTN_RUNTIME_CUDAEXECUTABLE_H
+#define ATTN_RUNTIME_CUDAEXECUTABLE_H
+
+#include "attn/Runtime/CudaDevice.h"
+#include "attn/Runtime/CudaJit.h"
+#include "attn/Runtime/CudaProgram.h"
+
+namespace attn {
+
+/// What the device's compiler made of a kernel.
+struct CudaKernelInfo {
+  std::string name;
+  int registers = 0, spilledBytes = 0, staticSharedBytes = 0;
+};
+
+class CudaExecutable {
+public:
+  ~CudaExecutable();
+
+  /// `cubins` are the machine code of the program's PTX texts, one by one.
+  static llvm::Expected<std::unique_ptr<CudaExecutable>>
+  load(const CudaProgram &program, const cuda::DeviceInfo &device,
+       llvm::ArrayRef<std::string> cubins);
+
+  using Packed = CpuExecutable::Packed;
+  llvm::Expected<Packed> lookup(llvm::StringRef function) {
+    return host->lookupPacked(function);
+  }
+
+  /// Starts a function on a stream. `slots` are as CpuExecutable::Packed's, but
+  /// for a first one, which this fills in. Memrefs are of device memory.
+  llvm::Error run(Packed function, void **slots, cuda::Stream stream,
+                  cuda::Address workspace, size_t workspaceBytes);
+
+  /// Runs the host code of a function without launching anything; addresses may
+  /// be null. Gives the bytes of workspace that a call of these sizes takes.
+  static llvm::Expected<size_t> measure(Packed function, void **slots);
+
+  const cuda::DeviceInfo &getDevice() const { return *device; }
+  llvm::ArrayRef<CudaKernelInfo> getKernels() const { return infos; }
+
+private:
+  CudaExecutable() = default;
+  llvm::Error loadKernels(const CudaProgram &program,
+                          llvm::ArrayRef<std::string> cubins);
+
+  const cuda::DeviceInfo *device = nullptr;
+  std::unique_ptr<CpuExecutable> host;
+  std::vector<cuda::Module> modules;
+  std::vector<cuda::Function> kernels;
+  std::vector<CudaKernelInfo> infos;
+  cuda::Buffer zeros;
+};
+
+} // namespace attn
+
+#endif

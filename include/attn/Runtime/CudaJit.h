@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// PTX to machine code of the device, by the driver's compiler.
+
+#ifndef ATTN_RUNTIME_CUDAJIT_H
+#define ATTN_RUNTIME_CUDAJIT_H
+
+#include "attn/Runtime/CudaDevice.h"
+
+namespace attn::cuda {
+
+struct Cubin {
+  std::string image;
+  /// What the compiler said: registers, spills, warnings.
+  std::string log;
+};
+
+/// Compiles PTX; `name` stands in messages. Where the environment variable
+/// ATTNC_PTXAS names a ptxas, that is used instead of the driver's compiler.
+llvm::Expected<Cubin> compilePtx(const DeviceInfo &device, llvm::StringRef ptx,
+                                 llvm::StringRef name);
+
+/// What the result of compilePtx depends on besides the PTX.
+std::string describePtxCompiler(const DeviceInfo &device);
+
+} // namespace attn::cuda
+
+#endif

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// From IR to programs on a GPU. See CudaCompiler.h.
+
+#include "attn/Compiler/CudaCompiler.h"
+#include "attn/Pipelines/Pipelines.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/raw_ostream.h"
+#include <chrono>
+#include <dlfcn.h>
+
+using namespace llvm;
+using namespace attn;
+
+static double now() {
+  using Clock = std::chrono::steady_clock;
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+/// Changes with every build of the compiler: the size and the time of the file
+/// that this code is in.
+static const std::string &describeCompiler() {
+  static const std::string text = [] {
+    Dl_info info;
+    sys::fs::file_status status;
+    if (!dladdr(reinterpret_cast<void *>(&describeCompiler), &info))
+      return std::string();
+    // A static program is named as it was called; ask the system instead.
+    std::string path = sys::fs::getMainExecutable(nullptr, nullptr);
+    if (StringRef(info.dli_fname).ends_with(".so") ||
+        StringRef(info.dli_fname).contains(".so."))
+      path = info.dli_fname;
+    if (sys::fs::status(path, status))
+      return std::string();
+    return (Twine(status.getSize()) + " " +
+            Twine(status.getLastModificationTime().time_since_epoch().count()))
+        .str();
+  }();
+  return text;
+}
+
+/// The module as text without locations, and the options.
+static std::string makeProgramKey(mlir::ModuleOp module,
+                                  const PipelineOptions &options) {
+  std::string text, chosen;
+  raw_string_ostream os(text), optionStream(chosen);
+  mlir::OpPrintingFlags flags;
+  flags.printGenericOpForm().enableDebugInfo(false);
+  module->print(os, flags);
+  const_cast<PipelineOptions &>(options).print(optionStream);
+  return DiskCache::makeKey({"program", describeCompiler(), chosen, text});
+}
+
+static bool hasLaunches(mlir::ModuleOp module) {
+  return module
+      .walk([](mlir::gpu::LaunchOp) { return mlir::WalkResult::interrupt(); })
+      .wasInterrupted();
+}
+
+Expected<CudaProgram> attn::compileCudaProgram(
+    mlir::ModuleOp module, const PipelineOptions &options,
+    const DiskCache &cache, CudaCompileTimes &times,
+    function_ref<Error(mlir::PassManager &)> configure) {
+  double start = now();
+  // Without a description of the compiler, an old result could be taken for a
+  // new one.
+  bool caches = !describeCompiler().empty();
+  std::string key = makeProgramKey(module, options);
+  if (caches)
+    if (auto bytes = cache.load(key))
+      if (auto program = CudaProgram::deserialize(*bytes)) {
+        times.programCached = true;
+        times.passes += now() - start;
+        return std::move(*program);
+      }
+  mlir::PassManager manager(module.getContext());
+  if (Error error = configure(manager))
+    return std::move(error);
+  if (!hasLaunches(module))
+    return createStringError(
+        "the CUDA target compiles functions with gpu.launch only");
+  buildCudaCodegenPipeline(manager);
+  buildCudaHostPipeline(manager);
+  if (failed(manager.run(module)))
+    return createStringError("lowering for the GPU failed");
+  times.passes += now() - start;
+  CpuCompileTimes host;
+  auto program = CudaProgram::create(module, host);
+  if (!program)
+    return program.takeError();
+  times.host += host.translate + host.optimize + host.codegen;
+  if (caches)
+    cache.store(key, program->serialize());
+  return program;
+}
+
+/// Machine code of one PTX text.
+static Expected<std::string> makeCubin(const CudaProgram &program,
+                                       unsigned index,
+                                       const cuda::DeviceInfo &device,
+                                       const DiskCache &cache,
+                                       bool &cached) {
+  StringRef ptx = program.ptx[index];
+  std::string compiler = cuda::describePtxCompiler(device);
+  std::string key = DiskCache::makeKey({"cubin", compiler, ptx});
+  if (auto image = cache.load(key))
+    return std::move(*image);
+  cached = false;
+  StringRef name;
+  for (const CudaProgram::Kernel &kernel : program.kernels)
+    if (kernel.module == index)
+      name = kernel.name;
+  auto cubin = cuda::compilePtx(device, ptx, name);
+  if (!cubin)
+    return cubin.takeError();
+  cache.store(key, cubin->image);
+  return std::move(cubin->image);
+}
+
+Expected<std::unique_ptr<CudaExecutable>>
+attn::loadCudaProgram(const CudaProgram &program,
+                      const cuda::DeviceInfo &device, const DiskCache &cache,
+                      CudaCompileTimes &times) {
+  double start = now();
+  std::vector<std::string> cubins;
+  times.cubinsCached = true;
+  for (unsigned index = 0; index < program.ptx.size(); ++index) {
+    auto cubin =
+        makeCubin(program, index, device, cache, times.cubinsCached);
+    if (!cubin)
+      return cubin.takeError();
+    cubins.push_back(std::move(*cubin));
+  }
+  double compiled = now();
+  times.ptx += compiled - start;
+  auto executable = CudaExecutable::load(program, device, cubins);
+  times.load += now() - compiled;
+  return executable;
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// mbarriers, copies by TMA and named barriers.
+
+#include "Lowering.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
+
+using namespace mlir;
+using namespace attn::hopper;
+
+Value KernelLowering::barrierAddress(Value barriers, Value index) {
+  Value step = arith::MulIOp::create(b, toI32(scalar(index)), constantI32(8));
+  return arith::AddIOp::create(b, scalar(barriers), step);
+}
+
+/// One arrival by one thread, or, where arrivals count per warp, four at once.
+void KernelLowering::lowerExpect(MBarrierExpectOp op) {
+  Value address = barrierAddress(op.getBarriers(), op.getIndex());
+  bool perWarp = memory.perWarp[op.getBarriers()];
+  inLeader([&] {
+    Value pointer = sharedPointer(address), bytes = constantI32(op.getBytes());
+    if (!perWarp) {
+      NVVM::MBarrierArriveExpectTxOp::create(b, Type(), pointer, bytes,
+                                             NVVM::MemScopeKind::CTA, false, Value());
+      return;
+    }
+    NVVM::MBarrierExpectTxOp::create(b, pointer, bytes);
+    NVVM::MBarrierArriveOp::create(b, b.getI64Type(), pointer, constantI32(4));
+  });
+}
+
+/// Whether `first` may have run before `second`, both inside of `region`.
+static bool mayRunBefore(Operation *first, Operation *second, Region *region) {
+  Operation *top = region->getParentOp();
+  for (Operation *loop = second->getParentOp(); loop != top; loop = loop->getParentOp())
+    if (isa<LoopLikeOpInterface>(loop) && loop->isProperAncestor(first))
+      return true;
+  for (Operation *after = second; after != top; after = after->getParentOp())
+    if (Operation *before = after->getBlock()->findAncestorOpInBlock(*first))
+      return before != after && before->isBeforeInBlock(after);
+  return false;
+}
+
+/// Whether threads of a warp may have accesses of their own before an arrival,
+/// which their lane 0 does not order.
+static bool needsWarpSync(MBarrierArriveOp op) {
+  Region *region = op->getParentRegion();
+  while (!isa<RolesOp, gpu::GPUFuncOp>(region->getParentOp()))
+    region = region->getParentRegion();
+  WalkResult walk = region->walk([&](Operation *other) {
+    bool accesses = isa<TileStoreOp>(other) ||
+                    (!isa_and_nonnull<HopperDialect>(other->getDialect()) &&
+                     other->getNumRegions() == 0 && !isMemoryEffectFree(other));
+    return accesses && mayRunBefore(other, op, region) ? WalkResult::interrupt()
+                                                       : WalkResult::advance();
+  });
+  return walk.wasInterrupted();
+}
+
+DenseSet<Operation *> attn::hopper::findSyncedArrivals(gpu::GPUFuncOp function) {
+  DenseSet<Operation *> arrivals;
+  function.walk([&](MBarrierArriveOp op) {
+    if (needsWarpSync(op))
+      arrivals.insert(op);
+  });
+  return arrivals;
+}
+
+void KernelLowering::lowerArrive(MBarrierArriveOp op) {
+  Value address = barrierAddress(op.getBarriers(), op.getIndex());
+  if (singleThread) {
+    NVVM::MBarrierArriveOp::create(b, b.getI64Type(), sharedPointer(address), constantI32(4));
+    return;
+  }
+  if (syncedArrivals.contains(op))
+    NVVM::SyncWarpOp::create(b, constantI32(-1));
+  // With a predicate: a branch would end the block.
+  inlineAsm(Type(), {isLane0, address}, "@$0 mbarrier.arrive.shared::cta.b64 _, [$1];",
+            "b,r,~{memory}", /*sideEffects=*/true);
+}
+
+void KernelLowering::lowerMBarrierWait(MBarrierWaitOp op) {
+  // The hint is how long a try may sleep; the op tries again.
+  constexpr int64_t kNanoseconds = 10000000;
+  NVVM::MBarrierTryWaitParityOp::create(
+      b, sharedPointer(barrierAddress(op.getBarriers(), op.getIndex())), scalar(op.getPhase()),
+      constantI32(kNanoseconds));
+}
+
+/// Coordinates in the order of a tensor map: innermost first.
+SmallVector<Value> KernelLowering::reversed(OperandRange coordinates) {
+  SmallVector<Value> values;
+  for (Value coordinate : llvm::reverse(coordinates))
+    values.push_back(toI32(scalar(coordinate)));
+  return values;
+}
+
+void KernelLowering::lowerTmaLoad(TmaLoadOp op) {
+  SmemType tile = op.getTile().getType();
+  Value barrier = barrierAddress(op.getBarriers(), op.getIndex());
+  SmallVector<Value> coordinates = reversed(op.getCoordinates());
+  inLeader([&] {
+    for (int64_t slab = 0; slab < tile.getSlabs(); ++slab) {
+      SmallVector<Value> box = coordinates;
+      box[0] = addI32(box[0], slab * tile.getSlabColumns());
+      NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
+          b, sharedPointer(scalar(op.getTile()), slab * tile.getSlabBytes()), scalar(op.getMap()),
+          box, sharedPointer(barrier), ValueRange(), Value(), Value(), NVVM::TMALoadMode::TILE,
+          /*isCTAOnly=*/true, NVVM::CTAGroupKindAttr(), Value());
+    }
+  });
+}
+
+template <typename Op> void KernelLowering::lowerTmaStore(Op op) {
+  SmemType tile = op.getTile().getType();
+  SmallVector<Value> coordinates = reversed(op.getCoordinates());
+  inLeader([&] {
+    for (int64_t slab = 0; slab < tile.getSlabs(); ++slab) {
+      SmallVector<Value> box = coordinates;
+      box[0] = addI32(box[0], slab * tile.getSlabColumns());
+      Value pointer = sharedPointer(scalar(op.getTile()), slab * tile.getSlabBytes());
+      if constexpr (std::is_same_v<Op, TmaReduceOp>)
+        NVVM::CpAsyncBulkTensorReduceOp::create(b, scalar(op.getMap()), pointer,
+                                                NVVM::TMAReduxKind::ADD, NVVM::TMAStoreMode::TILE,
+                                                box, Value());
+      else
+        NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(b, scalar(op.getMap()), pointer, box,
+                                                           Value(), NVVM::TMAStoreMode::TILE,
+                                                           Value());
+    }
+    NVVM::CpAsyncBulkCommitGroupOp::create(b);
+  });
+}
+template void KernelLowering::lowerTmaStore(TmaStoreOp op);
+template void KernelLowering::lowerTmaStore(TmaReduceOp op);
+
+void KernelLowering::lowerTmaWait(TmaWaitOp op) {
+  inLeader([&] {
+    NVVM::CpAsyncBulkWaitGroupOp::create(b, uint32_t(op.getPending()),
+                                         op.getRead() ? b.getUnitAttr() : UnitAttr());
+  });
+}
+
+template <typename Op> void KernelLowering::lowerNamedBarrier(Op op) {
+  Value id = toI32(scalar(op.getId()));
+  Value threads = constantI32(op.getWarpgroups() * kThreadsPerWarpgroup);
+  if constexpr (std::is_same_v<Op, BarrierSyncOp>)
+    NVVM::BarrierOp::create(b, Type(), id, threads, NVVM::BarrierReductionAttr(), Value());
+  else
+    NVVM::BarrierArriveOp::create(b, id, threads);
+}
+template void KernelLowering::lowerNamedBarrier(BarrierSyncOp op);
+template void KernelLowering::lowerNamedBarrier(BarrierArriveOp op);

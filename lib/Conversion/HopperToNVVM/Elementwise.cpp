@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Elementwise ops: the scalar op for each element of a thread, each distinct
+// combination of operands once. Functions of `math` become the instructions of
+// the special function unit, whose error is a few units in the last place.
+
+#include "Lowering.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace attn::hopper;
+
+LogicalResult KernelLowering::lowerElementwise(Operation *op) {
+  for (Layout layout : layouts.of(op->getResult(0))) {
+    if (lowerIndexSum(op, layout) || lowerIndexComparison(op, layout) ||
+        lowerPackedTruncation(op, layout))
+      continue;
+    if (failed(lowerElementwise(op, layout)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult KernelLowering::lowerElementwise(Operation *op, Layout layout) {
+  SmallVector<SmallVector<Value>> operands;
+  size_t count = 1;
+  for (Value operand : op->getOperands()) {
+    bool isVector = isa<VectorType>(operand.getType());
+    operands.push_back(elements(operand, isVector ? layout : Layout::Scalar));
+    count = std::max(count, operands.back().size());
+  }
+  // Broadcast operands repeat: rows along the columns and columns along the rows.
+  DenseMap<std::pair<Value, Value>, SmallVector<std::pair<Value, Value>, 1>> known;
+  SmallVector<Value> results, arguments(operands.size());
+  for (size_t e = 0; e < count; ++e) {
+    for (auto [argument, values] : llvm::zip_equal(arguments, operands))
+      argument = values[values.size() == 1 ? 0 : e];
+    auto &same = known[{arguments[0], arguments.size() > 1 ? arguments[1] : Value()}];
+    Value third = arguments.size() > 2 ? arguments[2] : Value();
+    auto it = llvm::find_if(same, [&](auto &entry) { return entry.first == third; });
+    if (it != same.end()) {
+      results.push_back(it->second);
+      continue;
+    }
+    Value result = emitElement(op, arguments);
+    if (!result)
+      return failure();
+    same.push_back({third, result});
+    results.push_back(result);
+  }
+  auto type = dyn_cast<VectorType>(op->getResult(0).getType());
+  bool packed = type && isPacked(type, layout);
+  setParts(op->getResult(0), layout, packed ? pack(results) : Parts(results));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Index vectors
+//===----------------------------------------------------------------------===//
+
+/// Sums and differences keep the constants of the elements apart.
+bool KernelLowering::lowerIndexSum(Operation *op, Layout layout) {
+  auto type = dyn_cast<VectorType>(op->getResult(0).getType());
+  if (!type || !type.getElementType().isIndex() || !isa<arith::AddIOp, arith::SubIOp>(op))
+    return false;
+  const Parts &a = parts(op->getOperand(0), layout), &c = parts(op->getOperand(1), layout);
+  bool isSum = isa<arith::AddIOp>(op);
+  DenseMap<std::pair<Value, Value>, Value> known;
+  Parts result;
+  for (size_t e = 0; e < a.values.size(); ++e) {
+    Value &base = known[{a.values[e], c.values[e]}];
+    if (!base)
+      base = isSum ? Value(arith::AddIOp::create(b, a.values[e], c.values[e]))
+                   : Value(arith::SubIOp::create(b, a.values[e], c.values[e]));
+    result.values.push_back(base);
+    result.offsets.push_back(a.offset(e) + (isSum ? c.offset(e) : -c.offset(e)));
+  }
+  setParts(op->getResult(0), layout, std::move(result));
+  return true;
+}
+
+/// a + i < c + k as (a - c) < k - i: one 64-bit difference for the thread, brought
+/// to 32 bits without changing on which side of a small constant it is, and one
+/// comparison with a constant for each element.
+bool KernelLowering::lowerIndexComparison(Operation *op, Layout layout) {
+  using Predicate = arith::CmpIPredicate;
+  auto compare = dyn_cast<arith::CmpIOp>(op);
+  if (!compare || layout == Layout::Scalar ||
+      !getElementTypeOrSelf(compare.getLhs().getType()).isIndex())
+    return false;
+  Predicate predicate = compare.getPredicate();
+  if (!llvm::is_contained({Predicate::eq, Predicate::ne, Predicate::slt, Predicate::sle,
+                           Predicate::sgt, Predicate::sge},
+                          predicate))
+    return false;
+  constexpr int64_t kBound = int64_t(1) << 30;
+  const Parts &a = parts(compare.getLhs(), layout), &c = parts(compare.getRhs(), layout);
+  for (size_t e = 0; e < a.values.size(); ++e)
+    if (std::abs(c.offset(e) - a.offset(e)) >= kBound)
+      return false;
+  DenseMap<std::pair<Value, Value>, Value> differences;
+  DenseMap<std::pair<Value, int64_t>, Value> known;
+  Parts result;
+  for (size_t e = 0; e < a.values.size(); ++e) {
+    Value &difference = differences[{a.values[e], c.values[e]}];
+    if (!difference) {
+      Value wide = arith::SubIOp::create(b, a.values[e], c.values[e]);
+      wide = arith::MaxSIOp::create(b, wide, constantIndex(-kBound));
+      difference = toI32(arith::MinSIOp::create(b, wide, constantIndex(kBound)));
+    }
+    int64_t limit = c.offset(e) - a.offset(e);
+    Value &bit = known[{difference, limit}];
+    if (!bit)
+      bit = arith::CmpIOp::create(b, predicate, difference, constantI32(limit));
+    result.values.push_back(bit);
+  }
+  setParts(op->getResult(0), layout, std::move(result));
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Floats
+//===----------------------------------------------------------------------===//
+
+/// f32 tiles to bf16 or f16: one instruction for a pair.
+bool KernelLowering::lowerPackedTruncation(Operation *op, Layout layout) {
+  auto truncate = dyn_cast<arith::TruncFOp>(op);
+  if (!truncate || layout != Layout::Tile ||
+      !getElementTypeOrSelf(truncate.getIn().getType()).isF32())
+    return false;
+  Type element = getElementTypeOrSelf(truncate.getType());
+  if (!element.isBF16() && !element.isF16())
+    return false;
+  const SmallVector<Value> &from = parts(truncate.getIn(), layout).values;
+  auto type = VectorType::get(2, element);
+  Parts result;
+  for (size_t e = 0; e < from.size(); e += 2) {
+    Value low = from[e], high = from[e + 1];
+    auto rounding = NVVM::FPRoundingMode::RN;
+    result.values.push_back(
+        element.isBF16()
+            ? Value(NVVM::ConvertF32x2ToBF16x2Op::create(b, type, high, low, Value(), rounding))
+            : Value(NVVM::ConvertF32x2ToF16x2Op::create(b, type, high, low, Value(), rounding)));
+  }
+  setParts(truncate.getResult(), layout, std::move(result));
+  return true;
+}
+
+LogicalResult KernelLowering::lowerConstant(arith::ConstantOp op) {
+  auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
+  if (!dense || !dense.isSplat())
+    return op.emitOpError("is not supported in a kernel: only splats are");
+  Value value = constant(cast<TypedAttr>(dense.getSplatValue<Attribute>()));
+  auto type = cast<VectorType>(op.getType());
+  for (Layout layout : layouts.of(op.getResult()))
+    setParts(op.getResult(), layout, splat(value, type, layout));
+  return success();
+}
+
+Value KernelLowering::intrinsic(StringRef name, Type type, ValueRange operands) {
+  return LLVM::CallIntrinsicOp::create(b, type, b.getStringAttr(name), operands).getResult(0);
+}
+
+/// Functions of f32 by instructions; null if the function is none of them.
+Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
+  Type f32 = b.getF32Type();
+  Value x = operands.empty() ? Value() : operands[0];
+  auto times = [&](Value a, double c) -> Value {
+    return arith::MulFOp::create(b, a, constantF32(c));
+  };
+  auto log2 = [&](Value a) { return intrinsic("llvm.nvvm.lg2.approx.f", f32, a); };
+  auto reciprocal = [&](Value a) -> Value { return NVVM::RcpApproxFtzF32Op::create(b, f32, a); };
+  return TypeSwitch<Operation *, Value>(op)
+      .Case([&](math::Exp2Op) { return exp2(x); })
+      .Case([&](math::ExpOp) { return exp2(times(x, 1.4426950408889634)); })
+      .Case([&](math::Log2Op) { return log2(x); })
+      .Case([&](math::LogOp) { return times(log2(x), 0.6931471805599453); })
+      .Case([&](math::Log10Op) { return times(log2(x), 0.30102999566398120); })
+      .Case([&](math::TanhOp) -> Value {
+        // 1 - 2 / (1 + e^2x): 1 and -1 at the ends, where e^2x is inf and 0.
+        Value e = exp2(times(x, 2.8853900817779268));
+        Value q = reciprocal(arith::AddFOp::create(b, e, constantF32(1.0)));
+        return math::FmaOp::create(b, q, constantF32(-2.0), constantF32(1.0));
+      })
+      .Case([&](math::RsqrtOp) { return intrinsic("llvm.nvvm.rsqrt.approx.ftz.f", f32, x); })
+      .Case([&](math::SqrtOp) -> Value { return LLVM::SqrtOp::create(b, f32, x); })
+      .Case([&](arith::DivFOp) -> Value {
+        FloatAttr one;
+        if (matchPattern(operands[0], m_Constant(&one)) && one.getValue().isExactlyValue(1.0))
+          return reciprocal(operands[1]);
+        return intrinsic("llvm.nvvm.div.full", f32, operands);
+      })
+      .Default([](Operation *) { return Value(); });
+}
+
+/// The same op on one element.
+Value KernelLowering::emitGeneric(Operation *op, ValueRange operands) {
+  Type type = getElementTypeOrSelf(op->getResult(0).getType());
+  Operation *scalar = Operation::create(
+      b.getLoc(), op->getName(), type, operands,
+      NamedAttrList(op->getDiscardableAttrDictionary()), op->getPropertiesStorage(), {}, 0);
+  b.insert(scalar);
+  if (isa<arith::AddFOp, arith::SubFOp, arith::MulFOp>(op)) {
+    auto math = cast<arith::ArithFastMathInterface>(scalar);
+    auto flags = math.getFastMathFlagsAttr().getValue() | arith::FastMathFlags::contract;
+    scalar->setAttr(math.getFastMathAttrName(),
+                    arith::FastMathFlagsAttr::get(b.getContext(), flags));
+  }
+  return scalar->getResult(0);
+}
+
+Value KernelLowering::emitElement(Operation *op, ValueRange operands) {
+  Type type = getElementTypeOrSelf(op->getResult(0).getType());
+  bool isMath = op->getDialect() && op->getDialect()->getNamespace() == "math";
+  bool isFunction = isMath || isa<arith::DivFOp>(op);
+  if (isFunction && (type.isBF16() || type.isF16())) {
+    SmallVector<Value> wide;
+    for (Value operand : operands)
+      wide.push_back(operand.getType() == type
+                         ? Value(arith::ExtFOp::create(b, b.getF32Type(), operand))
+                         : operand);
+    if (Value value = emitMath(op, wide))
+      return arith::TruncFOp::create(b, type, value);
+  } else if (isFunction && type.isF32()) {
+    if (Value value = emitMath(op, operands))
+      return value;
+  }
+  // The rest of `math` that is one instruction, or made of some later.
+  bool known = isa<math::FmaOp, math::AbsFOp, math::AbsIOp, math::CopySignOp, math::FloorOp,
+                   math::CeilOp, math::TruncOp, math::RoundEvenOp, math::CountLeadingZerosOp,
+                   math::CountTrailingZerosOp, math::CtPopOp>(op);
+  if (isMath && !known) {
+    op->emitOpError() << "on " << type << " has no implementation on the device";
+    return Value();
+  }
+  return emitGeneric(op, operands);
+}

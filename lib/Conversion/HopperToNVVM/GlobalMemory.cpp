@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads and writes of global memory: one access per element, with a predicate
+// where it may lie outside. Addresses are 64 bits wide.
+
+#include "Lowering.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace attn::hopper;
+
+/// Where a thread's elements are. Offsets of rows and columns add up.
+struct KernelLowering::Access {
+  Type element;
+  Value base;                            // address of this thread's first element, i64
+  SmallVector<Value> rowOffsets;         // bytes, i64; empty: the rows do not matter
+  SmallVector<Value> columnOffsets;      // the same for the columns
+  SmallVector<Value> rowInside, columnInside; // i1; empty: all are inside
+
+  Value outer(SmallVector<Value> const &values, Layout layout, unsigned r, bool isRow) const {
+    if (values.empty())
+      return Value();
+    unsigned e = layout == Layout::Tile ? (isRow ? rowOfRegister(r) : columnOfRegister(r)) : r;
+    return values[e];
+  }
+};
+
+
+FailureOr<KernelLowering::Access>
+KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, VectorType type,
+                           AffineMap map, ArrayRef<bool> inBounds, Layout layout) {
+  auto memrefType = cast<MemRefType>(memref.getType());
+  SmallVector<int64_t> staticStrides;
+  int64_t staticOffset;
+  if (failed(memrefType.getStridesAndOffset(staticStrides, staticOffset)) ||
+      !memrefType.getElementType().isIntOrIndexOrFloat())
+    return op->emitOpError() << "expects a strided memref of scalars, got " << memrefType;
+  if (Attribute space = memrefType.getMemorySpace(); space && space != b.getI64IntegerAttr(1))
+    return op->emitOpError() << "expects global memory, got " << memrefType;
+  Access access;
+  access.element = memrefType.getElementType();
+  int64_t bytes = std::max<int64_t>(
+      access.element.isIndex() ? 8 : llvm::divideCeil(access.element.getIntOrFloatBitWidth(), 8),
+      1);
+  Value source = scalar(memref);
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, source);
+  Value position = ShapedType::isDynamic(staticOffset) ? Value(metadata.getOffset())
+                                                       : constantIndex(staticOffset);
+  SmallVector<Value> strides(metadata.getStrides());
+  for (auto [stride, known] : llvm::zip_equal(strides, staticStrides))
+    if (!ShapedType::isDynamic(known))
+      stride = constantIndex(known);
+  SmallVector<Value> starts;
+  for (Value index : indices)
+    starts.push_back(scalar(index));
+  Value zero = constantIndex(0);
+  for (unsigned d = 0; d < map.getNumResults(); ++d) {
+    auto dimension = dyn_cast<AffineDimExpr>(map.getResult(d));
+    bool isRow = layout == Layout::Rows || (layout == Layout::Tile && d == 0);
+    if (!dimension) // the same for all rows, or columns
+      continue;
+    unsigned m = dimension.getPosition();
+    Value first = arith::AddIOp::create(b, starts[m], isRow ? firstRow : firstColumn);
+    starts[m] = first;
+    int64_t count = isRow ? 2 : type.getShape().back() / 4;
+    auto &offsets = isRow ? access.rowOffsets : access.columnOffsets;
+    for (int64_t e = 0; e < count; ++e) {
+      int64_t scale = (isRow ? rowOffset(e) : columnOffset(e)) * bytes;
+      Value offset = ShapedType::isDynamic(staticStrides[m])
+                         ? Value(arith::MulIOp::create(b, strides[m], constantIndex(scale)))
+                         : constantIndex(scale * staticStrides[m]);
+      offsets.push_back(arith::IndexCastOp::create(b, b.getI64Type(), offset));
+    }
+    if (inBounds[d])
+      continue;
+    // first + e < size as e < size - first, in 32 bits as for masks.
+    Value size = memrefType.isDynamicDim(m) ? Value(metadata.getSizes()[m])
+                                            : constantIndex(memrefType.getDimSize(m));
+    Value room = arith::SubIOp::create(b, size, first);
+    room = arith::MaxSIOp::create(b, room, zero);
+    room = toI32(arith::MinSIOp::create(b, room, constantIndex(int64_t(1) << 30)));
+    auto &inside = isRow ? access.rowInside : access.columnInside;
+    for (int64_t e = 0; e < count; ++e)
+      inside.push_back(
+          arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
+                                constantI32(isRow ? rowOffset(e) : columnOffset(e)), room));
+  }
+  for (auto [start, stride] : llvm::zip_equal(starts, strides))
+    position = arith::AddIOp::create(b, position, arith::MulIOp::create(b, start, stride));
+  Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, source);
+  address = arith::AddIOp::create(b, address,
+                                  arith::MulIOp::create(b, position, constantIndex(bytes)));
+  access.base = arith::IndexCastOp::create(b, b.getI64Type(), address);
+  return access;
+}
+
+//===----------------------------------------------------------------------===//
+// One element
+//===----------------------------------------------------------------------===//
+
+/// The register of an asm operand, and the suffix of an untyped access.
+static std::pair<StringRef, StringRef> registerOf(Type type) {
+  unsigned bits = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
+  if (bits <= 8)
+    return {"h", "b8"};
+  if (bits == 16)
+    return {"h", "b16"};
+  if (bits == 32)
+    return {isa<FloatType>(type) ? "f" : "r", "b32"};
+  return {isa<FloatType>(type) ? "d" : "l", "b64"};
+}
+
+/// A value as an asm operand takes it.
+static Type operandType(Type type, OpBuilder &b) {
+  unsigned bits = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
+  if (bits <= 16)
+    return b.getIntegerType(16);
+  return type.isIndex() ? Type(b.getI64Type()) : type;
+}
+
+static Value toOperand(Value value, ImplicitLocOpBuilder &b) {
+  Type type = value.getType(), to = operandType(type, b);
+  if (type == to)
+    return value;
+  if (type.isIndex())
+    return arith::IndexCastOp::create(b, to, value);
+  if (isa<FloatType>(type))
+    value = arith::BitcastOp::create(b, b.getIntegerType(type.getIntOrFloatBitWidth()), value);
+  return value.getType() == to ? value : arith::ExtUIOp::create(b, to, value);
+}
+
+static Value fromOperand(Value value, Type type, ImplicitLocOpBuilder &b) {
+  if (value.getType() == type)
+    return value;
+  if (type.isIndex())
+    return arith::IndexCastOp::create(b, type, value);
+  Type integer = b.getIntegerType(type.getIntOrFloatBitWidth());
+  if (value.getType() != integer)
+    value = arith::TruncIOp::create(b, integer, value);
+  return isa<FloatType>(type) ? Value(arith::BitcastOp::create(b, type, value)) : value;
+}
+
+static Value globalPointer(Value address, ImplicitLocOpBuilder &b) {
+  return LLVM::IntToPtrOp::create(
+      b, LLVM::LLVMPointerType::get(b.getContext(), unsigned(NVVM::NVVMMemorySpace::Global)), address);
+}
+
+/// `other` where the predicate is false; nothing is read then.
+Value KernelLowering::load(Type type, Value address, Value predicate, Value other) {
+  if (!predicate) {
+    Type in = type.isIndex() ? Type(b.getI64Type()) : type;
+    return fromOperand(LLVM::LoadOp::create(b, in, globalPointer(address, b)), type, b);
+  }
+  auto [constraint, width] = registerOf(type);
+  StringRef move = width == "b8" ? "b16" : width;
+  Value result = inlineAsm(
+      operandType(type, b), {address, predicate, toOperand(other, b)},
+      "mov." + move + " $0, $3; @$2 ld.global." + width + " $0, [$1];",
+      "=&" + constraint + ",l,b," + constraint + ",~{memory}", /*sideEffects=*/true);
+  return fromOperand(result, type, b);
+}
+
+void KernelLowering::store(Value value, Value address, Value predicate) {
+  auto [constraint, width] = registerOf(value.getType());
+  if (!predicate) {
+    if (value.getType().isIndex())
+      value = toOperand(value, b);
+    LLVM::StoreOp::create(b, value, globalPointer(address, b));
+    return;
+  }
+  inlineAsm(Type(), {predicate, address, toOperand(value, b)},
+            "@$0 st.global." + width + " [$1], $2;", "b,l," + constraint + ",~{memory}",
+            /*sideEffects=*/true);
+}
+
+//===----------------------------------------------------------------------===//
+// Vectors
+//===----------------------------------------------------------------------===//
+
+static Value both(Value a, Value c, ImplicitLocOpBuilder &b) {
+  return !a ? c : !c ? a : Value(arith::AndIOp::create(b, a, c));
+}
+
+/// The address of element r, sharing the sums of a row.
+static Value addressOf(Value base, Value row, Value column,
+                       DenseMap<Value, Value> &rows, ImplicitLocOpBuilder &b) {
+  Value address = base;
+  if (row) {
+    Value &known = rows[row];
+    if (!known)
+      known = arith::AddIOp::create(b, base, row);
+    address = known;
+  }
+  return column ? Value(arith::AddIOp::create(b, address, column)) : address;
+}
+
+Parts KernelLowering::readElements(const Access &access, VectorType type, Layout layout,
+                                   ArrayRef<Value> mask, ArrayRef<Value> other) {
+  DenseMap<Value, Value> rows;
+  SmallVector<Value> values;
+  for (int64_t r = 0, count = elementsPerThread(type, layout); r < count; ++r) {
+    Value address = addressOf(access.base, access.outer(access.rowOffsets, layout, r, true),
+                              access.outer(access.columnOffsets, layout, r, false), rows, b);
+    Value inside = both(access.outer(access.rowInside, layout, r, true),
+                        access.outer(access.columnInside, layout, r, false), b);
+    if (!mask.empty())
+      inside = both(inside, mask[r], b);
+    values.push_back(load(access.element, address, inside,
+                          other.empty() ? Value() : other[other.size() == 1 ? 0 : r]));
+  }
+  return isPacked(type, layout) ? pack(values) : Parts(values);
+}
+
+/// Every element by one thread: of the copies of a row or column vector, the
+/// first writes.
+void KernelLowering::writeElements(const Access &access, Value value, Layout layout,
+                                   ArrayRef<Value> mask) {
+  auto equal = [&](Value x, int64_t mask, int64_t to) -> Value {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                 arith::AndIOp::create(b, x, constantI32(mask)), constantI32(to));
+  };
+  Value writes;
+  if (layout == Layout::Rows)
+    writes = equal(lane, 3, 0);
+  else if (layout == Layout::Columns)
+    writes = both(equal(lane, 28, 0), equal(warp, 3, 0), b);
+  DenseMap<Value, Value> rows;
+  for (auto [r, element] : llvm::enumerate(elements(value, layout))) {
+    Value address = addressOf(access.base, access.outer(access.rowOffsets, layout, r, true),
+                              access.outer(access.columnOffsets, layout, r, false), rows, b);
+    Value inside = both(access.outer(access.rowInside, layout, r, true),
+                        access.outer(access.columnInside, layout, r, false), b);
+    if (!mask.empty())
+      inside = both(inside, mask[r], b);
+    store(element, address, both(inside, writes, b));
+  }
+}
+
+LogicalResult KernelLowering::lowerRead(vector::TransferReadOp op) {
+  for (Layout layout : layouts.of(op.getVector())) {
+    FailureOr<Access> access =
+        makeAccess(op, op.getBase(), op.getIndices(), op.getVectorType(), op.getPermutationMap(),
+                   op.getInBoundsValues(), layout);
+    if (failed(access))
+      return failure();
+    SmallVector<Value> mask;
+    if (op.getMask())
+      mask = elements(op.getMask(), layout);
+    setParts(op.getVector(), layout,
+             readElements(*access, op.getVectorType(), layout, mask, scalar(op.getPadding())));
+  }
+  return success();
+}
+
+LogicalResult KernelLowering::lowerWrite(vector::TransferWriteOp op) {
+  // A value that is needed both ways is written once.
+  Layout layout = layouts.of(op.getValueToStore()).front();
+  FailureOr<Access> access =
+      makeAccess(op, op.getBase(), op.getIndices(), op.getVectorType(), op.getPermutationMap(),
+                 op.getInBoundsValues(), layout);
+  if (failed(access))
+    return failure();
+  SmallVector<Value> mask;
+  if (op.getMask())
+    mask = elements(op.getMask(), layout);
+  writeElements(*access, op.getValueToStore(), layout, mask);
+  return success();
+}
+
+LogicalResult KernelLowering::lowerVectorLoad(vector::LoadOp op) {
+  VectorType type = op.getVectorType();
+  auto memref = cast<MemRefType>(op.getBase().getType());
+  if (!memref.getElementType().isIntOrIndexOrFloat() || type.getRank() > memref.getRank())
+    return op.emitOpError("expects a memref of scalars");
+  AffineMap map = AffineMap::getMinorIdentityMap(memref.getRank(), type.getRank(), b.getContext());
+  SmallVector<bool> inside(type.getRank(), true);
+  for (Layout layout : layouts.of(op.getResult())) {
+    FailureOr<Access> access =
+        makeAccess(op, op.getBase(), op.getIndices(), type, map, inside, layout);
+    if (failed(access))
+      return failure();
+    setParts(op.getResult(), layout, readElements(*access, type, layout, {}, {}));
+  }
+  return success();
+}
+
+LogicalResult KernelLowering::lowerVectorStore(vector::StoreOp op) {
+  VectorType type = op.getVectorType();
+  auto memref = cast<MemRefType>(op.getBase().getType());
+  if (!memref.getElementType().isIntOrIndexOrFloat() || type.getRank() > memref.getRank())
+    return op.emitOpError("expects a memref of scalars");
+  AffineMap map = AffineMap::getMinorIdentityMap(memref.getRank(), type.getRank(), b.getContext());
+  SmallVector<bool> inside(type.getRank(), true);
+  Layout layout = layouts.of(op.getValueToStore()).front();
+  FailureOr<Access> access =
+      makeAccess(op, op.getBase(), op.getIndices(), type, map, inside, layout);
+  if (failed(access))
+    return failure();
+  writeElements(*access, op.getValueToStore(), layout, {});
+  return success();
+}
+
+LogicalResult KernelLowering::lowerGather(vector::GatherOp op) {
+  auto memref = dyn_cast<MemRefType>(op.getBase().getType());
+  if (!memref)
+    return op.emitOpError("expects a memref");
+  VectorType type = op.getVectorType();
+  // The address of the first element; each index vector's element adds to the
+  // innermost dimension.
+  AffineMap map = AffineMap::get(memref.getRank(), 0, {}, b.getContext());
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (failed(memref.getStridesAndOffset(strides, offset)) || strides.back() != 1)
+    return op.emitOpError() << "expects a unit innermost stride, got " << memref;
+  for (Layout layout : layouts.of(op.getResult())) {
+    FailureOr<Access> access = makeAccess(op, op.getBase(), op.getOffsets(), type, map, {}, layout);
+    if (failed(access))
+      return failure();
+    int64_t bytes = std::max<unsigned>(
+        access->element.isIndex() ? 8 : access->element.getIntOrFloatBitWidth() / 8, 1);
+    SmallVector<Value> indices = elements(op.getIndices(), layout),
+                       mask = elements(op.getMask(), layout),
+                       other = elements(op.getPassThru(), layout), values;
+    for (auto [index, bit, instead] : llvm::zip_equal(indices, mask, other)) {
+      Value wide = index;
+      if (index.getType().isIndex())
+        wide = arith::IndexCastOp::create(b, b.getI64Type(), index);
+      else if (!index.getType().isInteger(64))
+        wide = arith::ExtSIOp::create(b, b.getI64Type(), index);
+      Value scaled = arith::MulIOp::create(b, wide, constant(b.getI64IntegerAttr(bytes)));
+      values.push_back(load(access->element, arith::AddIOp::create(b, access->base, scaled), bit,
+                            instead));
+    }
+    setParts(op.getResult(), layout, isPacked(type, layout) ? pack(values) : Parts(values));
+  }
+  return success();
+}

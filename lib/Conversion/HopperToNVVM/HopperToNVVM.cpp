@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The passes: kernels of the protocol form to the code of one thread, and what
+// can only be said of a kernel once it is a function of the LLVM dialect.
+
+#include "Lowering.h"
+#include "attn/Conversion/Passes.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+namespace attn {
+#define GEN_PASS_DEF_CONVERTHOPPERTONVVM
+#define GEN_PASS_DEF_ATTNFINISHKERNELS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn::hopper;
+
+/// Warpgroups of a CTA; fails where threads are no warpgroups.
+static LogicalResult verifyThreads(gpu::GPUFuncOp function) {
+  std::optional<ArrayRef<int32_t>> size = function.getKnownBlockSize();
+  if (!size || (*size)[1] != 1 || (*size)[2] != 1 || (*size)[0] % kThreadsPerWarpgroup)
+    return function.emitOpError("expects a known block size of (128 * n, 1, 1) threads");
+  WalkResult walk = function.walk([&](RolesOp op) {
+    if (op.getNumWarpgroups() * kThreadsPerWarpgroup == (*size)[0])
+      return WalkResult::advance();
+    op.emitOpError() << "has " << op.getNumWarpgroups() << " warpgroups, the launch has "
+                     << (*size)[0] << " threads";
+    return WalkResult::interrupt();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+namespace {
+struct ConvertHopperToNVVM : attn::impl::ConvertHopperToNVVMBase<ConvertHopperToNVVM> {
+  void runOnOperation() override {
+    bool usesShared = false;
+    for (auto function : getOperation().getOps<gpu::GPUFuncOp>()) {
+      if (!function.isKernel())
+        continue;
+      if (failed(convert(function, usesShared)))
+        return signalPassFailure();
+    }
+    if (!usesShared)
+      return;
+    // The launch gives the size; the symbol gives the address.
+    OpBuilder b = OpBuilder::atBlockBegin(getOperation().getBody());
+    auto bytes = LLVM::LLVMArrayType::get(b.getI8Type(), 0);
+    LLVM::GlobalOp::create(b, getOperation().getLoc(), bytes, /*isConstant=*/false,
+                           LLVM::Linkage::External, "hopper_shared_memory", Attribute(),
+                           /*alignment=*/1024, unsigned(NVVM::NVVMMemorySpace::Shared));
+  }
+
+  LogicalResult convert(gpu::GPUFuncOp function, bool &usesShared) {
+    if (!function.getBody().hasOneBlock())
+      return function.emitOpError("expects structured control flow");
+    if (failed(verifyThreads(function)))
+      return failure();
+    VectorLayouts layouts(function);
+    if (failed(layouts.verify(function)))
+      return failure();
+    FailureOr<SharedMemory> memory = planSharedMemory(function);
+    if (failed(memory))
+      return failure();
+    usesShared |= memory->bytes != 0;
+    function->setAttr("hopper.shared_bytes",
+                      IntegerAttr::get(IntegerType::get(&getContext(), 64), memory->bytes));
+    return KernelLowering(function, layouts, std::move(*memory)).run();
+  }
+};
+
+struct AttnFinishKernels : attn::impl::AttnFinishKernelsBase<AttnFinishKernels> {
+  void runOnOperation() override {
+    MLIRContext *context = &getContext();
+    auto map = LLVM::LLVMArrayType::get(IntegerType::get(context, 8), 128);
+    for (auto function : getOperation().getOps<LLVM::LLVMFuncOp>()) {
+      if (!function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()))
+        continue;
+      function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                        IntegerAttr::get(IntegerType::get(context, 32), 1));
+      for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+        if (!function.getArgAttr(i, "hopper.tensor_map"))
+          continue;
+        function.removeArgAttr(i, "hopper.tensor_map");
+        function.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(), TypeAttr::get(map));
+        function.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
+                            IntegerAttr::get(IntegerType::get(context, 64), 64));
+        function.setArgAttr(i, NVVM::NVVMDialect::getGridConstantAttrName(),
+                            UnitAttr::get(context));
+      }
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The state of lowering one kernel to the code of one thread. The pass walks the
+// old body in order and writes the new one; a value of the warpgroup is mapped
+// to the values that a thread has of it.
+
+#ifndef ATTN_CONVERSION_HOPPERTONVVM_LOWERING_H
+#define ATTN_CONVERSION_HOPPERTONVVM_LOWERING_H
+
+#include "Layouts.h"
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace attn::hopper {
+
+/// A thread's part of a value. Element e of an index vector is
+/// `values[e] + offsets[e]`: a comparison of two of them then needs one
+/// difference for the thread and a constant for the element. A tile of 16-bit
+/// floats has pairs of columns as `vector<2xT>`, as instructions take them.
+struct Parts {
+  llvm::SmallVector<mlir::Value> values;
+  llvm::SmallVector<int64_t> offsets; ///< empty where all are 0
+
+  Parts() = default;
+  Parts(mlir::ValueRange range) : values(range.begin(), range.end()) {}
+  int64_t offset(size_t e) const { return offsets.empty() ? 0 : offsets[e]; }
+};
+
+/// Shared memory of a kernel: offsets from the base, and how arrivals count.
+struct SharedMemory {
+  llvm::DenseMap<mlir::Value, int64_t> offsets;
+  /// Arrivals by warpgroups count once per warp: see `planSharedMemory`.
+  llvm::DenseMap<mlir::Value, bool> perWarp;
+  int64_t bytes = 0;
+};
+
+/// Offsets for all tiles and mbarriers of a kernel.
+llvm::FailureOr<SharedMemory> planSharedMemory(mlir::gpu::GPUFuncOp function);
+
+/// Arrivals before which the threads of each warp have to meet.
+llvm::DenseSet<mlir::Operation *> findSyncedArrivals(mlir::gpu::GPUFuncOp function);
+
+/// Whether only one thread of a warpgroup has anything to do here.
+bool isSingleThreaded(mlir::Region &region);
+
+class KernelLowering {
+public:
+  KernelLowering(mlir::gpu::GPUFuncOp function, const VectorLayouts &layouts,
+                 SharedMemory memory);
+  llvm::LogicalResult run();
+
+private:
+  //===--- Kernel.cpp: the frame, and what the rest builds on ---===//
+  void emitPrologue(mlir::Region &body);
+  void emitBarrierInitialization(mlir::Region &body);
+  llvm::LogicalResult lowerBlock(mlir::Block &block);
+  llvm::LogicalResult lower(mlir::Operation *op);
+  llvm::LogicalResult lowerVectorOp(mlir::Operation *op);
+  llvm::LogicalResult lowerHopperOp(mlir::Operation *op);
+
+  const Parts &parts(mlir::Value value, Layout layout) const;
+  void setParts(mlir::Value value, Layout layout, Parts parts);
+  mlir::Value scalar(mlir::Value value) const { return parts(value, Layout::Scalar).values[0]; }
+  void setScalar(mlir::Value value, mlir::Value to) {
+    setParts(value, Layout::Scalar, Parts(mlir::ValueRange(to)));
+  }
+  /// All parts of a value in the layouts of `like`, offsets added.
+  void flattenAs(mlir::Value value, mlir::Value like, llvm::SmallVectorImpl<mlir::Value> &to);
+  void flattenTypes(mlir::Value value, llvm::SmallVectorImpl<mlir::Type> &to) const;
+  /// The inverse of `flattenAs`: takes values off the front of `from`.
+  void bind(mlir::Value value, mlir::ValueRange &from);
+
+  mlir::Value constant(mlir::TypedAttr attribute);
+  mlir::Value constantI32(int64_t value) { return constant(b.getI32IntegerAttr(int32_t(value))); }
+  mlir::Value constantIndex(int64_t value) { return constant(b.getIndexAttr(value)); }
+  mlir::Value element(const Parts &parts, size_t e);
+  mlir::Value toI32(mlir::Value index);
+  /// Pairs of 16-bit floats to single ones and back.
+  llvm::SmallVector<mlir::Value> unpack(const Parts &parts);
+  Parts pack(llvm::ArrayRef<mlir::Value> values);
+  /// Elements of a value, unpacked, with offsets added.
+  llvm::SmallVector<mlir::Value> elements(mlir::Value value, Layout layout);
+  /// A pointer to shared memory at a 32-bit address.
+  mlir::Value sharedPointer(mlir::Value address, int64_t offset = 0);
+  mlir::Value addI32(mlir::Value value, int64_t constant);
+  mlir::Value inlineAsm(mlir::Type result, mlir::ValueRange operands, const llvm::Twine &text,
+                        const llvm::Twine &constraints, bool sideEffects);
+  /// Runs `emit` in one thread of the warpgroup, always the same one.
+  void inLeader(llvm::function_ref<void()> emit);
+
+  //===--- Structure.cpp: loops, branches, roles ---===//
+  llvm::LogicalResult lowerFor(mlir::scf::ForOp op);
+  llvm::LogicalResult lowerIf(mlir::scf::IfOp op);
+  llvm::LogicalResult lowerWhile(mlir::scf::WhileOp op);
+  llvm::LogicalResult lowerRoles(RolesOp op);
+  llvm::LogicalResult lowerRole(RolesOp op, unsigned role, int64_t firstWarpgroup);
+
+  //===--- Elementwise.cpp ---===//
+  llvm::LogicalResult lowerElementwise(mlir::Operation *op);
+  llvm::LogicalResult lowerElementwise(mlir::Operation *op, Layout layout);
+  bool lowerIndexSum(mlir::Operation *op, Layout layout);
+  bool lowerIndexComparison(mlir::Operation *op, Layout layout);
+  bool lowerPackedTruncation(mlir::Operation *op, Layout layout);
+  llvm::LogicalResult lowerConstant(mlir::arith::ConstantOp op);
+  mlir::Value emitElement(mlir::Operation *op, mlir::ValueRange operands);
+  mlir::Value emitGeneric(mlir::Operation *op, mlir::ValueRange operands);
+  mlir::Value emitMath(mlir::Operation *op, mlir::ValueRange operands);
+  mlir::Value intrinsic(llvm::StringRef name, mlir::Type type, mlir::ValueRange operands);
+  mlir::Value constantF32(double value) { return constant(b.getF32FloatAttr(value)); }
+  mlir::Value exp2(mlir::Value x) { return intrinsic("llvm.nvvm.ex2.approx.ftz", x.getType(), x); }
+
+  //===--- Vectors.cpp: shapes and reductions ---===//
+  llvm::LogicalResult lowerBroadcast(mlir::vector::BroadcastOp op);
+  Parts splat(mlir::Value value, mlir::VectorType type, Layout layout);
+  void setTile(mlir::Value tile, mlir::Value source, Layout layout);
+  llvm::LogicalResult lowerTranspose(mlir::vector::TransposeOp op);
+  llvm::LogicalResult lowerShapeCast(mlir::vector::ShapeCastOp op);
+  llvm::LogicalResult lowerStep(mlir::vector::StepOp op);
+  llvm::LogicalResult lowerMultiReduction(mlir::vector::MultiDimReductionOp op);
+  llvm::LogicalResult lowerReduction(mlir::vector::ReductionOp op);
+  mlir::Value combine(mlir::vector::CombiningKind kind, mlir::Value a, mlir::Value b);
+  mlir::Value reduceThread(mlir::vector::CombiningKind kind, llvm::ArrayRef<mlir::Value> values);
+  mlir::Value reduceQuad(mlir::vector::CombiningKind kind, mlir::Value value);
+
+  //===--- GlobalMemory.cpp ---===//
+  struct Access;
+  llvm::LogicalResult lowerRead(mlir::vector::TransferReadOp op);
+  llvm::LogicalResult lowerWrite(mlir::vector::TransferWriteOp op);
+  llvm::LogicalResult lowerGather(mlir::vector::GatherOp op);
+  llvm::LogicalResult lowerVectorLoad(mlir::vector::LoadOp op);
+  llvm::LogicalResult lowerVectorStore(mlir::vector::StoreOp op);
+  llvm::FailureOr<Access> makeAccess(mlir::Operation *op, mlir::Value memref,
+                                     mlir::ValueRange indices, mlir::VectorType type,
+                                     mlir::AffineMap map, llvm::ArrayRef<bool> inBounds,
+                                     Layout layout);
+  mlir::Value load(mlir::Type type, mlir::Value address, mlir::Value predicate, mlir::Value other);
+  void store(mlir::Value value, mlir::Value address, mlir::Value predicate);
+  Parts readElements(const Access &access, mlir::VectorType type, Layout layout,
+                     llvm::ArrayRef<mlir::Value> mask, llvm::ArrayRef<mlir::Value> other);
+  void writeElements(const Access &access, mlir::Value value, Layout layout,
+                     llvm::ArrayRef<mlir::Value> mask);
+
+  //===--- SharedMemory.cpp ---===//
+  void lowerSlot(SlotOp op);
+  void lowerRows(RowsOp op);
+  llvm::LogicalResult lowerTileStore(TileStoreOp op);
+  void storeMatrices(TileStoreOp op);
+  void storeWords(TileStoreOp op);
+
+  //===--- Asynchronous.cpp: mbarriers, copies, named barriers ---===//
+  mlir::Value barrierAddress(mlir::Value barriers, mlir::Value index);
+  void lowerExpect(MBarrierExpectOp op);
+  void lowerArrive(MBarrierArriveOp op);
+  void lowerMBarrierWait(MBarrierWaitOp op);
+  void lowerTmaLoad(TmaLoadOp op);
+  template <typename Op> void lowerTmaStore(Op op);
+  void lowerTmaWait(TmaWaitOp op);
+  template <typename Op> void lowerNamedBarrier(Op op);
+  llvm::SmallVector<mlir::Value> reversed(mlir::OperandRange coordinates);
+
+  //===--- Products.cpp ---===//
+  void lowerWgmma(WgmmaOp op);
+  void lowerWait(WaitOp op);
+
+  mlir::gpu::GPUFuncOp function;
+  const VectorLayouts &layouts;
+  SharedMemory memory;
+  mlir::ImplicitLocOpBuilder b;
+
+  llvm::DenseMap<std::pair<mlir::Value, unsigned>, Parts> map;
+  llvm::DenseMap<mlir::Attribute, mlir::Value> constants;
+  llvm::DenseSet<mlir::Operation *> syncedArrivals;
+  mlir::Block *entry = nullptr;
+
+  /// Of this thread, i32 where not said otherwise.
+  mlir::Value warpgroup, warp /* in its warpgroup */, lane;
+  mlir::Value isLane0, isLeader;           // i1
+  mlir::Value firstRow, firstColumn;       // index: of a tile
+  mlir::Value sharedBase;                  // address
+  bool singleThread = false;               ///< the region is run by one thread
+};
+
+} // namespace attn::hopper
+
+#endif

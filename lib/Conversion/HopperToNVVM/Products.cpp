@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// WGMMA: one asm statement for a product, from the fence to the commit, so that
+// nothing comes between its instructions. Upstream's op has no operand in
+// registers.
+
+#include "Lowering.h"
+
+using namespace mlir;
+using namespace attn::hopper;
+
+namespace {
+/// An operand in shared memory as its descriptors (PTX ISA, "Matrix descriptor"):
+/// the low word is the address in units of 16 bytes, with the leading offset
+/// above; the high word is constant.
+struct SmemOperand {
+  bool alongK;      // K is along the columns of the tile ("K-major")
+  int64_t low;      // to be added to the address
+  int64_t high;
+  SmallVector<int64_t> steps; // of the address, in units, for each 16 of k
+
+  SmemOperand(SmemType tile, bool alongK, int64_t kSteps) : alongK(alongK) {
+    int64_t swizzle = tile.getSwizzle();
+    int64_t mode = swizzle == 128 ? 1 : swizzle == 64 ? 2 : 3;
+    // From 8 rows to the next; rows are swizzle bytes.
+    int64_t stride = 8 * swizzle;
+    // From one slab of columns to the next, where columns are not k.
+    int64_t leading = alongK ? 16 : tile.getSlabBytes();
+    low = (leading >> 4) << 16;
+    high = (stride >> 4) | mode << 30;
+    int64_t perSlab = swizzle / 32;
+    for (int64_t s = 0; s < kSteps; ++s)
+      steps.push_back((alongK ? s / perSlab * tile.getSlabBytes() + s % perSlab * 32
+                              : s * 16 * swizzle) >>
+                      4);
+  }
+};
+
+/// The text of a product and what it names its operands.
+class ProductText {
+public:
+  explicit ProductText(int64_t registers) : text(buffer), registers(registers) {
+    text << "{\n.reg .pred p, q;\n.reg .b32 x, ha, hb;\n.reg .b64 a, b;\n";
+    text << "mov.pred p, 0;\nmov.pred q, 1;\nwgmma.fence.sync.aligned;\n";
+  }
+  void setHigh(StringRef name, int64_t value) {
+    text << "mov.b32 " << name << ", 0x" << llvm::utohexstr(uint32_t(value)) << ";\n";
+  }
+  /// name = descriptor of operand number `operand`, `step` units on.
+  void descriptor(StringRef name, unsigned operand, int64_t step, StringRef high) {
+    text << "add.u32 x, $" << operand << ", " << step << ";\nmov.b64 " << name << ", {x, " << high
+         << "};\n";
+  }
+  void instruction(StringRef type, int64_t n, const Twine &a, bool accumulates,
+                   const Twine &flags) {
+    text << "wgmma.mma_async.sync.aligned.m64n" << n << "k16.f32." << type << "." << type << " {";
+    for (int64_t r = 0; r < registers; ++r)
+      text << (r ? "," : "") << '$' << r;
+    text << "}, " << a << ", b, " << (accumulates ? 'q' : 'p') << ", 1, 1, " << flags << ";\n";
+  }
+  std::string finish() {
+    text << "wgmma.commit_group.sync.aligned;\n}";
+    return buffer;
+  }
+
+private:
+  std::string buffer;
+  llvm::raw_string_ostream text;
+  int64_t registers;
+};
+} // namespace
+
+static std::string repeat(StringRef text, int64_t count) {
+  std::string all;
+  for (int64_t i = 0; i < count; ++i)
+    all += (all.empty() ? "" : ",") + text.str();
+  return all;
+}
+
+static std::string ties(int64_t count) {
+  std::string all;
+  for (int64_t i = 0; i < count; ++i)
+    all += "," + std::to_string(i);
+  return all;
+}
+
+static Parts unpackStruct(Value result, int64_t count, ImplicitLocOpBuilder &b) {
+  Parts parts;
+  for (int64_t i = 0; i < count; ++i)
+    parts.values.push_back(LLVM::ExtractValueOp::create(b, result, i));
+  return parts;
+}
+
+void KernelLowering::lowerWgmma(WgmmaOp op) {
+  VectorType type = op.getResult().getType().getTile();
+  SmemType bTile = op.getB().getType();
+  int64_t n = type.getDimSize(1), registers = n / 2;
+  int64_t k = op.getTransposeB() ? bTile.getColumns() : bTile.getRows();
+  int64_t kSteps = llvm::divideCeil(k, 16);
+  StringRef element = bTile.getElementType().isBF16() ? "bf16" : "f16";
+  SmallVector<Value> operands;
+  Value accumulator = op.getAccumulator();
+  if (accumulator)
+    operands = parts(accumulator, isa<PendingType>(accumulator.getType()) ? Layout::Scalar
+                                                                           : Layout::Tile)
+                   .values;
+  int64_t firstOperand = registers + operands.size();
+  // Without an accumulator the outputs are written before all inputs are read.
+  std::string constraints = repeat(accumulator ? "=f" : "=&f", registers);
+  if (accumulator)
+    constraints += ties(registers);
+  auto low = [&](Value tile, const SmemOperand &operand) {
+    Value units = arith::ShRUIOp::create(b, scalar(tile), constantI32(4));
+    operands.push_back(addI32(units, operand.low));
+    constraints += ",r";
+  };
+  ProductText text(registers);
+  SmemOperand bOperand(bTile, op.getTransposeB(), kSteps);
+  text.setHigh("hb", bOperand.high);
+  auto aTile = dyn_cast<SmemType>(op.getA().getType());
+  if (aTile) {
+    SmemOperand aOperand(aTile, !op.getTransposeA(), kSteps);
+    text.setHigh("ha", aOperand.high);
+    low(op.getA(), aOperand);
+    low(op.getB(), bOperand);
+    for (int64_t s = 0; s < kSteps; ++s) {
+      text.descriptor("a", firstOperand, aOperand.steps[s], "ha");
+      text.descriptor("b", firstOperand + 1, bOperand.steps[s], "hb");
+      text.instruction(element, n, "a", accumulator || s,
+                       Twine(op.getTransposeA() ? "1, " : "0, ") +
+                           (op.getTransposeB() ? "0" : "1"));
+    }
+  } else {
+    low(op.getB(), bOperand);
+    for (Value pair : parts(op.getA(), Layout::Tile).values)
+      operands.push_back(LLVM::BitcastOp::create(b, b.getI32Type(), pair));
+    constraints += "," + repeat("r", 4 * kSteps);
+    for (int64_t s = 0; s < kSteps; ++s) {
+      text.descriptor("b", firstOperand, bOperand.steps[s], "hb");
+      std::string fragment = "{";
+      for (int64_t i = 0; i < 4; ++i)
+        fragment += (i ? ",$" : "$") + std::to_string(firstOperand + 1 + 4 * s + i);
+      text.instruction(element, n, fragment + "}", accumulator || s,
+                       op.getTransposeB() ? "0" : "1");
+    }
+  }
+  auto result = LLVM::LLVMStructType::getLiteral(
+      b.getContext(), SmallVector<Type>(registers, b.getF32Type()));
+  Value all = inlineAsm(result, operands, text.finish(), constraints + ",~{memory}",
+                        /*sideEffects=*/true);
+  setParts(op.getResult(), Layout::Scalar, unpackStruct(all, registers, b));
+}
+
+/// The registers pass through the wait, so that no use moves before it.
+void KernelLowering::lowerWait(WaitOp op) {
+  SmallVector<Value> operands = parts(op.getProduct(), Layout::Scalar).values;
+  int64_t registers = operands.size();
+  auto result = LLVM::LLVMStructType::getLiteral(
+      b.getContext(), SmallVector<Type>(registers, b.getF32Type()));
+  Value all = inlineAsm(result, operands,
+                        "wgmma.wait_group.sync.aligned " + Twine(op.getPending()) + ";",
+                        repeat("=f", registers) + ties(registers) + ",~{memory}",
+                        /*sideEffects=*/true);
+  setParts(op.getResult(), Layout::Tile, unpackStruct(all, registers, b));
+}

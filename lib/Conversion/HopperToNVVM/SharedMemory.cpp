@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tiles in shared memory: their places, and writing registers to them. The
+// address of a byte is XORed with its own bits above: bits 4 to 6 with bits 7 to
+// 9 for a swizzle of 128 bytes (PTX ISA, "Swizzling modes"), one or two bits less
+// for 64 and 32. Tiles are aligned to 1024 bytes, so that offsets within a slab
+// tell all of these bits.
+
+#include "Lowering.h"
+
+using namespace mlir;
+using namespace attn::hopper;
+
+constexpr int64_t kTileAlignment = 1024;
+
+FailureOr<SharedMemory> attn::hopper::planSharedMemory(gpu::GPUFuncOp function) {
+  SharedMemory memory;
+  std::string sizes;
+  llvm::raw_string_ostream text(sizes);
+  auto place = [&](Value value, int64_t bytes, int64_t alignment) {
+    memory.bytes = llvm::alignTo(memory.bytes, alignment);
+    memory.offsets[value] = memory.bytes;
+    memory.bytes += bytes;
+    text << (sizes.empty() ? "" : ", ") << value.getType() << " = " << bytes;
+  };
+  Operation *last = nullptr;
+  function.walk([&](AllocOp op) {
+    place(op.getMemory(), op.getMemory().getType().getBytes(), kTileAlignment);
+    last = op;
+  });
+  function.walk([&](MBarrierOp op) {
+    place(op.getBarriers(), 8 * op.getBarriers().getType().getDepth(), 8);
+    // mbarrier.arrive is one arrival per warp, by one lane, so that each warp
+    // need only know of its own reads. Where nothing but expect arrives, by one
+    // thread, arrivals are counted as they are.
+    memory.perWarp[op.getBarriers()] = llvm::any_of(
+        op.getBarriers().getUsers(), [](Operation *user) { return isa<MBarrierArriveOp>(user); });
+  });
+  if (memory.bytes > kSharedMemoryBytes)
+    return last->emitOpError() << "the kernel needs " << memory.bytes
+                               << " bytes of shared memory, a CTA has " << kSharedMemoryBytes
+                               << ": " << sizes;
+  return memory;
+}
+
+void KernelLowering::lowerSlot(SlotOp op) {
+  Value step = arith::MulIOp::create(b, toI32(scalar(op.getIndex())),
+                                     constantI32(op.getRing().getType().getTileBytes()));
+  setScalar(op.getTile(), arith::AddIOp::create(b, scalar(op.getRing()), step));
+}
+
+void KernelLowering::lowerRows(RowsOp op) {
+  Value step = arith::MulIOp::create(b, toI32(scalar(op.getOffset())),
+                                     constantI32(op.getSource().getType().getSwizzle()));
+  setScalar(op.getTile(), arith::AddIOp::create(b, scalar(op.getSource()), step));
+}
+
+LogicalResult KernelLowering::lowerTileStore(TileStoreOp op) {
+  auto type = op.getTile().getType();
+  if (type.getRank() != 2)
+    return op.emitOpError("expects a tile of rank 2");
+  if (getElementBytes(type.getElementType()) == 2)
+    storeMatrices(op);
+  else
+    storeWords(op);
+  return success();
+}
+
+/// (offset >> 3) & mask: what the offset of a byte in a slab is XORed with. It
+/// depends on the row, modulo 8, only.
+static Value swizzleOf(Value row, int64_t swizzle, ImplicitLocOpBuilder &b,
+                       function_ref<Value(int64_t)> constant) {
+  Value offset = arith::MulIOp::create(b, row, constant(swizzle));
+  return arith::AndIOp::create(b, arith::ShRUIOp::create(b, offset, constant(3)),
+                               constant(swizzle - 16));
+}
+
+/// 16-bit elements: stmatrix writes four 8 x 8 blocks, as the fragments are. Lane
+/// l gives the address of row l % 8 of block l / 8; blocks 0 and 1 are 8 rows
+/// apart, 2 and 3 are 8 columns further. Transposed, a row of memory is a column
+/// of the value.
+void KernelLowering::storeMatrices(TileStoreOp op) {
+  SmemType type = op.getTile().getType();
+  int64_t swizzle = type.getSwizzle(), slabColumns = type.getSlabColumns();
+  bool transpose = op.getTranspose();
+  auto constant = [&](int64_t value) { return constantI32(value); };
+  auto bits = [&](Value x, int64_t shift, int64_t mask) -> Value {
+    return arith::AndIOp::create(b, arith::ShRUIOp::create(b, x, constant(shift)), constant(mask));
+  };
+  auto times = [&](Value x, int64_t y) -> Value { return arith::MulIOp::create(b, x, constant(y)); };
+  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
+  Value below = bits(lane, 3, 1), right = bits(lane, 4, 1), inBlock = bits(lane, 0, 7);
+  // Row in the tile without the constant of the block, and 16-byte chunk.
+  Value row = transpose ? add(inBlock, times(right, 8))
+                        : add(add(inBlock, times(below, 8)), times(warp, 16));
+  Value chunk = transpose ? add(below, times(warp, 2)) : right;
+  Value xorBits = swizzleOf(row, swizzle, b, constant);
+  Value base = add(scalar(op.getTile()), times(row, swizzle));
+  int64_t chunks = swizzle / 16;
+  if (transpose) { // the column is the warp's: one slab for each warp
+    Value slab = arith::DivUIOp::create(b, chunk, constant(chunks));
+    base = add(base, times(slab, type.getSlabBytes()));
+    chunk = arith::RemUIOp::create(b, chunk, constant(chunks));
+  }
+  Value inRow = arith::XOrIOp::create(b, times(chunk, 16), xorBits);
+  const SmallVector<Value> &pairs = parts(op.getValue(), Layout::Tile).values;
+  SmallVector<Value> words;
+  for (Value pair : pairs)
+    words.push_back(LLVM::BitcastOp::create(b, b.getI32Type(), pair));
+  for (size_t p = 0; p < words.size(); p += 4) {
+    int64_t column = p * 4; // of the value
+    Value address;
+    if (transpose) {
+      address = addI32(add(base, inRow), column * swizzle);
+    } else {
+      int64_t slab = column / slabColumns, byte = column % slabColumns * 2;
+      Value within = byte ? Value(arith::XOrIOp::create(b, inRow, constant(byte))) : inRow;
+      address = addI32(add(base, within), slab * type.getSlabBytes());
+    }
+    NVVM::StMatrixOp::create(
+        b, sharedPointer(address), ArrayRef(words).slice(p, std::min<size_t>(4, words.size() - p)),
+        transpose ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+        NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8), NVVM::LdStMatrixEltType::B16);
+  }
+}
+
+/// 32-bit elements: two neighbours at once, or one if transposed.
+void KernelLowering::storeWords(TileStoreOp op) {
+  SmemType type = op.getTile().getType();
+  int64_t swizzle = type.getSwizzle();
+  auto constant = [&](int64_t value) { return constantI32(value); };
+  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
+  auto times = [&](Value x, int64_t y) -> Value { return arith::MulIOp::create(b, x, constant(y)); };
+  auto pointer = [&](Value row, Value columnBytes, int64_t moreRows, int64_t moreBytes) -> Value {
+    // Bytes of columns beyond the thread's first are multiples of 32, or of 8 rows.
+    Value bytes = addI32(columnBytes, moreBytes);
+    Value slab = arith::DivUIOp::create(b, bytes, constant(swizzle));
+    Value within = arith::RemUIOp::create(b, bytes, constant(swizzle));
+    within = arith::XOrIOp::create(b, within, swizzleOf(row, swizzle, b, constant));
+    Value offset = add(times(slab, type.getSlabBytes()), add(times(row, swizzle), within));
+    return sharedPointer(add(scalar(op.getTile()), offset), moreRows * swizzle);
+  };
+  SmallVector<Value> values = elements(op.getValue(), Layout::Tile);
+  Value row = toI32(firstRow), column = toI32(firstColumn);
+  for (size_t r = 0; r < values.size(); r += 2) {
+    int64_t rows = rowOffset(rowOfRegister(r)), columns = columnOffset(columnOfRegister(r));
+    if (!op.getTranspose()) {
+      auto pair = vector::FromElementsOp::create(b, VectorType::get(2, b.getF32Type()),
+                                                 ArrayRef(values).slice(r, 2));
+      LLVM::StoreOp::create(b, pair, pointer(row, times(column, 4), rows, 4 * columns),
+                            /*alignment=*/8);
+      continue;
+    }
+    for (int64_t k : {0, 1})
+      LLVM::StoreOp::create(b, values[r + k],
+                            pointer(addI32(column, k), times(row, 4), columns, 4 * rows));
+  }
+}

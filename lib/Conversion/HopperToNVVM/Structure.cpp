@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loops and branches carry the parts of tiles; roles become branches over the
+// warpgroup's number.
+
+#include "Lowering.h"
+
+using namespace mlir;
+using namespace attn::hopper;
+
+LogicalResult KernelLowering::lowerFor(scf::ForOp op) {
+  SmallVector<Value> inits;
+  for (auto [init, argument] : llvm::zip_equal(op.getInitArgs(), op.getRegionIterArgs()))
+    flattenAs(init, argument, inits);
+  auto loop = scf::ForOp::create(b, scalar(op.getLowerBound()), scalar(op.getUpperBound()),
+                                 scalar(op.getStep()), inits);
+  setScalar(op.getInductionVar(), loop.getInductionVar());
+  ValueRange arguments = loop.getRegionIterArgs(), results = loop.getResults();
+  for (Value argument : op.getRegionIterArgs())
+    bind(argument, arguments);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    if (inits.empty())
+      loop.getBody()->getTerminator()->erase();
+    b.setInsertionPointToEnd(loop.getBody());
+    if (failed(lowerBlock(*op.getBody())))
+      return failure();
+    SmallVector<Value> yielded;
+    for (auto [value, argument] : llvm::zip_equal(op.getYieldedValues(), op.getRegionIterArgs()))
+      flattenAs(value, argument, yielded);
+    scf::YieldOp::create(b, op.getLoc(), yielded);
+  }
+  for (Value result : op.getResults())
+    bind(result, results);
+  return success();
+}
+
+LogicalResult KernelLowering::lowerIf(scf::IfOp op) {
+  SmallVector<Type> types;
+  for (Value result : op.getResults())
+    flattenTypes(result, types);
+  auto branch = scf::IfOp::create(b, types, scalar(op.getCondition()), /*addThenBlock=*/true,
+                                  /*addElseBlock=*/!op.getElseRegion().empty());
+  auto fill = [&](Region &from, Block *to) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(to);
+    if (failed(lowerBlock(from.front())))
+      return failure();
+    SmallVector<Value> yielded;
+    for (auto [value, result] :
+         llvm::zip_equal(from.front().getTerminator()->getOperands(), op.getResults()))
+      flattenAs(value, result, yielded);
+    scf::YieldOp::create(b, op.getLoc(), yielded);
+    return success();
+  };
+  if (failed(fill(op.getThenRegion(), branch.thenBlock())) ||
+      (branch.elseBlock() && failed(fill(op.getElseRegion(), branch.elseBlock()))))
+    return failure();
+  ValueRange results = branch.getResults();
+  for (Value result : op.getResults())
+    bind(result, results);
+  return success();
+}
+
+LogicalResult KernelLowering::lowerWhile(scf::WhileOp op) {
+  SmallVector<Value> inits;
+  SmallVector<Type> types;
+  for (auto [init, argument] : llvm::zip_equal(op.getInits(), op.getBeforeArguments()))
+    flattenAs(init, argument, inits);
+  for (Value result : op.getResults())
+    flattenTypes(result, types);
+  auto loop = scf::WhileOp::create(b, types, inits);
+  SmallVector<Location> initLocs(inits.size(), op.getLoc()), locs(types.size(), op.getLoc());
+  OpBuilder::InsertionGuard guard(b);
+  Block *before = b.createBlock(&loop.getBefore(), {}, ValueRange(inits).getTypes(), initLocs);
+  ValueRange arguments = before->getArguments();
+  for (Value argument : op.getBeforeArguments())
+    bind(argument, arguments);
+  if (failed(lowerBlock(*op.getBeforeBody())))
+    return failure();
+  SmallVector<Value> passed, yielded;
+  scf::ConditionOp condition = op.getConditionOp();
+  for (auto [value, argument] : llvm::zip_equal(condition.getArgs(), op.getAfterArguments()))
+    flattenAs(value, argument, passed);
+  scf::ConditionOp::create(b, op.getLoc(), scalar(condition.getCondition()), passed);
+  Block *after = b.createBlock(&loop.getAfter(), {}, types, locs);
+  arguments = after->getArguments();
+  for (Value argument : op.getAfterArguments())
+    bind(argument, arguments);
+  if (failed(lowerBlock(*op.getAfterBody())))
+    return failure();
+  for (auto [value, argument] :
+       llvm::zip_equal(op.getYieldOp().getOperands(), op.getBeforeArguments()))
+    flattenAs(value, argument, yielded);
+  scf::YieldOp::create(b, op.getLoc(), yielded);
+  ValueRange results = loop.getResults();
+  for (Value result : op.getResults())
+    bind(result, results);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Roles
+//===----------------------------------------------------------------------===//
+
+bool attn::hopper::isSingleThreaded(Region &region) {
+  auto isVector = [](Type type) { return isa<VectorType, PendingType>(type); };
+  WalkResult walk = region.walk([&](Operation *op) {
+    bool whole = isa<BarrierSyncOp, BarrierArriveOp, FenceAsyncOp, gpu::BarrierOp>(op) ||
+                 llvm::any_of(op->getOperandTypes(), isVector) ||
+                 llvm::any_of(op->getResultTypes(), isVector);
+    return whole ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return !walk.wasInterrupted();
+}
+
+LogicalResult KernelLowering::lowerRole(RolesOp op, unsigned role, int64_t firstWarpgroup) {
+  // Registers that a thread of the launch starts with.
+  int64_t threads = op.getNumWarpgroups() * kThreadsPerWarpgroup;
+  int64_t initial = std::min<int64_t>(kRegistersPerCta / threads / 8 * 8, 256);
+  int64_t registers = op.getRegisters()[role];
+  if (registers != initial)
+    NVVM::SetMaxRegisterOp::create(b, registers,
+                                   registers > initial ? NVVM::SetMaxRegisterAction::increase
+                                                       : NVVM::SetMaxRegisterAction::decrease);
+  Region &body = op.getBodies()[role];
+  setScalar(body.getArgument(0),
+            arith::IndexCastUIOp::create(b, b.getIndexType(), addI32(warpgroup, -firstWarpgroup)));
+  if (!isSingleThreaded(body))
+    return lowerBlock(body.front());
+  auto branch = scf::IfOp::create(
+      b, arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warp, constantI32(0)));
+  b.setInsertionPointToStart(branch.thenBlock());
+  Value elected = NVVM::ElectSyncOp::create(b, b.getI1Type(), Value());
+  auto alone = scf::IfOp::create(b, elected);
+  b.setInsertionPointToStart(alone.thenBlock());
+  singleThread = true;
+  LogicalResult result = lowerBlock(body.front());
+  singleThread = false;
+  return result;
+}
+
+LogicalResult KernelLowering::lowerRoles(RolesOp op) {
+  int64_t first = 0;
+  unsigned count = op.getBodies().size();
+  OpBuilder::InsertionGuard guard(b);
+  for (unsigned role = 0; role < count; ++role) {
+    int64_t end = first + op.getWarpgroups()[role];
+    b.setLoc(op.getLoc());
+    Block *otherwise = nullptr;
+    if (role + 1 < count) {
+      Value mine =
+          arith::CmpIOp::create(b, arith::CmpIPredicate::ult, warpgroup, constantI32(end));
+      auto branch = scf::IfOp::create(b, TypeRange(), mine, /*withElseRegion=*/true);
+      b.setInsertionPointToStart(branch.thenBlock());
+      otherwise = branch.elseBlock();
+    }
+    if (failed(lowerRole(op, role, first)))
+      return failure();
+    if (otherwise)
+      b.setInsertionPointToStart(otherwise);
+    first = end;
+  }
+  return success();
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Broadcasts, positions and reductions of tiles.
+
+#include "Lowering.h"
+
+using namespace mlir;
+using namespace attn::hopper;
+
+LogicalResult KernelLowering::lowerBroadcast(vector::BroadcastOp op) {
+  if (isBroadcastToTranspose(op))
+    return success(); // by the transpose
+  auto source = dyn_cast<VectorType>(op.getSourceType());
+  for (Layout layout : layouts.of(op.getResult())) {
+    if (!source) {
+      setParts(op.getResult(), layout, splat(scalar(op.getSource()), op.getType(), layout));
+    } else if (source.getShape() == op.getType().getShape()) {
+      setParts(op.getResult(), layout, Parts(parts(op.getSource(), layout)));
+    } else if (layout == Layout::Tile && source.getNumElements() > 1) {
+      // vector<N> and vector<1xN> along the rows, vector<64x1> along the columns.
+      bool isColumns = source.getRank() == 1 || source.getDimSize(0) == 1;
+      setTile(op.getResult(), op.getSource(), isColumns ? Layout::Columns : Layout::Rows);
+    } else {
+      return op.emitOpError() << "from " << source << " is not supported";
+    }
+  }
+  return success();
+}
+
+/// The same value in each element.
+Parts KernelLowering::splat(Value value, VectorType type, Layout layout) {
+  SmallVector<Value> values(elementsPerThread(type, layout), value);
+  return isPacked(type, layout) ? pack(values) : Parts(values);
+}
+
+/// A tile that repeats a row or column vector.
+void KernelLowering::setTile(Value tile, Value source, Layout layout) {
+  auto type = cast<VectorType>(tile.getType());
+  Parts from = parts(source, layout), to;
+  for (int64_t r = 0, count = elementsPerThread(type, Layout::Tile); r < count; ++r) {
+    unsigned e = layout == Layout::Rows ? rowOfRegister(r) : columnOfRegister(r);
+    to.values.push_back(from.values[e]);
+    if (!from.offsets.empty())
+      to.offsets.push_back(from.offsets[e]);
+  }
+  setParts(tile, Layout::Tile, isPacked(type, Layout::Tile) ? pack(to.values) : std::move(to));
+}
+
+LogicalResult KernelLowering::lowerTranspose(vector::TransposeOp op) {
+  auto broadcast = op.getVector().getDefiningOp<vector::BroadcastOp>();
+  if (!broadcast || !isBroadcastToTranspose(broadcast))
+    return op.emitOpError("expects a broadcast that only transposes use: elements would have "
+                          "to change threads");
+  if (layouts.of(op.getResult()).empty())
+    return success();
+  auto source = dyn_cast<VectorType>(broadcast.getSourceType());
+  if (source && source.getRank() != 1)
+    return op.emitOpError("expects a broadcast of a vector of rank 1");
+  if (source)
+    setTile(op.getResult(), broadcast.getSource(), Layout::Rows);
+  else
+    setParts(op.getResult(), Layout::Tile,
+             splat(scalar(broadcast.getSource()), op.getType(), Layout::Tile));
+  return success();
+}
+
+LogicalResult KernelLowering::lowerShapeCast(vector::ShapeCastOp op) {
+  for (Layout layout : layouts.of(op.getResult()))
+    setParts(op.getResult(), layout, Parts(parts(op.getSource(), layout)));
+  return success();
+}
+
+LogicalResult KernelLowering::lowerStep(vector::StepOp op) {
+  for (Layout layout : layouts.of(op.getResult())) {
+    bool isRows = layout == Layout::Rows;
+    Parts result;
+    for (int64_t e = 0, count = elementsPerThread(op.getType(), layout); e < count; ++e) {
+      result.values.push_back(isRows ? firstRow : firstColumn);
+      result.offsets.push_back(isRows ? rowOffset(e) : columnOffset(e));
+    }
+    setParts(op.getResult(), layout, std::move(result));
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+Value KernelLowering::combine(vector::CombiningKind kind, Value a, Value c) {
+  using Kind = vector::CombiningKind;
+  auto contract = arith::FastMathFlagsAttr::get(b.getContext(), arith::FastMathFlags::contract);
+  bool isFloat = isa<FloatType>(a.getType());
+  switch (kind) {
+  case Kind::ADD:
+    return isFloat ? Value(arith::AddFOp::create(b, a, c, contract))
+                   : Value(arith::AddIOp::create(b, a, c));
+  case Kind::MUL:
+    return isFloat ? Value(arith::MulFOp::create(b, a, c, contract))
+                   : Value(arith::MulIOp::create(b, a, c));
+  case Kind::MAXNUMF:
+    return arith::MaxNumFOp::create(b, a, c);
+  case Kind::MINNUMF:
+    return arith::MinNumFOp::create(b, a, c);
+  case Kind::MAXIMUMF:
+    return arith::MaximumFOp::create(b, a, c);
+  case Kind::MINIMUMF:
+    return arith::MinimumFOp::create(b, a, c);
+  case Kind::MAXSI:
+    return arith::MaxSIOp::create(b, a, c);
+  case Kind::MINSI:
+    return arith::MinSIOp::create(b, a, c);
+  case Kind::MAXUI:
+    return arith::MaxUIOp::create(b, a, c);
+  case Kind::MINUI:
+    return arith::MinUIOp::create(b, a, c);
+  case Kind::AND:
+    return arith::AndIOp::create(b, a, c);
+  case Kind::OR:
+    return arith::OrIOp::create(b, a, c);
+  case Kind::XOR:
+    return arith::XOrIOp::create(b, a, c);
+  }
+  llvm_unreachable("unknown combining kind");
+}
+
+/// In two chains, which may run side by side.
+Value KernelLowering::reduceThread(vector::CombiningKind kind, ArrayRef<Value> values) {
+  SmallVector<Value, 2> chains(values.take_front(2));
+  for (size_t e = 2; e < values.size(); ++e)
+    chains[e % 2] = combine(kind, chains[e % 2], values[e]);
+  return chains.size() == 1 ? chains[0] : combine(kind, chains[0], chains[1]);
+}
+
+/// Over the four lanes of a row: every lane gets the same bits, for each step
+/// combines the same two values.
+Value KernelLowering::reduceQuad(vector::CombiningKind kind, Value value) {
+  Type type = value.getType(), i32 = b.getI32Type();
+  for (int64_t distance : {1, 2}) {
+    Value word = value;
+    if (type.isInteger() && !type.isInteger(32))
+      word = arith::ExtUIOp::create(b, i32, value);
+    Value other = NVVM::ShflOp::create(b, word.getType(), constantI32(-1), word,
+                                       constantI32(distance), constantI32(31),
+                                       NVVM::ShflKind::bfly, UnitAttr());
+    if (word != value)
+      other = arith::TruncIOp::create(b, type, other);
+    value = combine(kind, value, other);
+  }
+  return value;
+}
+
+static bool fitsShuffle(Type type) {
+  return type.isF32() || (type.isInteger() && type.getIntOrFloatBitWidth() <= 32);
+}
+
+LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op) {
+  auto type = op.getSourceVectorType();
+  if (type.getRank() != 2 || op.getReductionDims() != ArrayRef<int64_t>{1})
+    return op.emitOpError("expects a reduction over dimension 1: rows are in different warps");
+  if (!fitsShuffle(type.getElementType()))
+    return op.emitOpError() << "expects f32 or integers of at most 32 bits, got "
+                            << type.getElementType();
+  if (layouts.of(op.getResult()).empty())
+    return success();
+  SmallVector<Value> values = elements(op.getSource(), Layout::Tile);
+  SmallVector<Value> rows[2];
+  for (auto [r, value] : llvm::enumerate(values))
+    rows[rowOfRegister(r)].push_back(value);
+  Parts accumulator = parts(op.getAcc(), Layout::Rows), result;
+  for (unsigned i : {0, 1}) {
+    Value own = reduceQuad(op.getKind(), reduceThread(op.getKind(), rows[i]));
+    result.values.push_back(combine(op.getKind(), accumulator.values[i], own));
+  }
+  setParts(op.getResult(), Layout::Rows, std::move(result));
+  return success();
+}
+
+LogicalResult KernelLowering::lowerReduction(vector::ReductionOp op) {
+  if (!fitsShuffle(op.getVector().getType().getElementType()))
+    return op.emitOpError("expects f32 or integers of at most 32 bits");
+  SmallVector<Layout, 2> from = layouts.of(op.getVector());
+  if (!llvm::is_contained(from, Layout::Columns))
+    return op.emitOpError("expects a value per column: rows are in different warps");
+  Value value = reduceQuad(op.getKind(),
+                           reduceThread(op.getKind(), elements(op.getVector(), Layout::Columns)));
+  if (Value accumulator = op.getAcc())
+    value = combine(op.getKind(), scalar(accumulator), value);
+  setScalar(op.getResult(), value);
+  return success();
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Rows of a tile program to warpgroups. Which dimensions of which vectors are
+// rows follows from TileClasses; types then shrink in place.
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/TileClasses.h"
+#include "attn/Utils/Tiles.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERDISTRIBUTEROWS
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+constexpr int64_t kMaxWarpgroups = 3;
+
+class Distributor {
+public:
+  explicit Distributor(scf::ForallOp forall) : forall(forall) {}
+
+  LogicalResult run() {
+    if (failed(classes.build(forall)) || failed(findRows()))
+      return failure();
+    warpgroups = classes.extent(rows) / hopper::kWarpgroupRows;
+    if (failed(checkReductions()))
+      return failure();
+    shrinkTypes();
+    nest();
+    shiftOps();
+    return success();
+  }
+
+private:
+  /// The class of dimension 0 of what is written.
+  LogicalResult findRows() {
+    WalkResult walk = forall.walk([&](vector::TransferWriteOp write) {
+      int cls = classes.dims(write.getVector()).front();
+      if (rows >= 0 && cls != rows) {
+        write.emitOpError("the first dimension of this tile is not the one of the "
+                          "other tiles that are written: rows cannot be divided "
+                          "among warpgroups");
+        return WalkResult::interrupt();
+      }
+      rows = cls;
+      return WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      return failure();
+    if (rows < 0)
+      return forall.emitOpError("writes no tile, so there are no rows to divide among warpgroups");
+    int64_t count = classes.extent(rows);
+    if (count % hopper::kWarpgroupRows || count > kMaxWarpgroups * hopper::kWarpgroupRows)
+      return forall.emitOpError() << "has tiles of " << count
+                                  << " rows; 64 for each of 1 to 3 warpgroups are needed";
+    return success();
+  }
+
+  LogicalResult checkReductions() {
+    if (warpgroups == 1)
+      return success();
+    WalkResult walk = forall.walk([&](Operation *op) {
+      bool reduces = false;
+      if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
+        for (auto [d, cls] : llvm::enumerate(classes.dims(reduction.getSource())))
+          reduces |= cls == rows && reduction.isReducedDim(d);
+      } else if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
+        for (auto [d, type] : llvm::enumerate(contract.getIteratorTypesArray()))
+          if (type == vector::IteratorType::reduction)
+            for (auto [e, result] :
+                 llvm::enumerate(contract.getIndexingMapsArray()[0].getResults()))
+              reduces |= result.isFunctionOfDim(d) && classes.dims(contract.getLhs())[e] == rows;
+      }
+      if (reduces)
+        op->emitOpError("reduces over rows, which are divided among warpgroups");
+      return reduces ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    return failure(walk.wasInterrupted());
+  }
+
+  Type shrink(Value value) {
+    auto type = dyn_cast<VectorType>(value.getType());
+    if (!type)
+      return {};
+    SmallVector<int64_t> shape(type.getShape());
+    for (auto [size, cls] : llvm::zip_equal(shape, classes.dims(value)))
+      if (cls == rows)
+        size = hopper::kWarpgroupRows;
+    return VectorType::get(shape, type.getElementType());
+  }
+
+  void shrinkTypes() {
+    // All types first: classes are looked up by value, not by type.
+    SmallVector<std::pair<Value, Type>> changes;
+    auto note = [&](Value value) {
+      if (Type type = shrink(value); type && type != value.getType())
+        changes.push_back({value, type});
+    };
+    forall.walk([&](Operation *op) {
+      if (auto step = dyn_cast<vector::StepOp>(op); step && classes.dims(step).front() == rows)
+        shifted.push_back(op);
+      if (auto read = dyn_cast<vector::TransferReadOp>(op))
+        noteTransfer(op, read.getVector(), read.getPermutationMap(), read.getIndicesMutable());
+      if (auto write = dyn_cast<vector::TransferWriteOp>(op))
+        noteTransfer(op, write.getVector(), write.getPermutationMap(), write.getIndicesMutable());
+      for (Value result : op->getResults())
+        note(result);
+      for (Region &region : op->getRegions())
+        for (Value argument : region.getArguments())
+          note(argument);
+    });
+    for (auto [value, type] : changes) {
+      value.setType(type);
+      if (auto constant = value.getDefiningOp<arith::ConstantOp>())
+        constant.setValueAttr(cast<DenseElementsAttr>(constant.getValue())
+                                  .resizeSplat(cast<ShapedType>(type)));
+    }
+  }
+
+  void noteTransfer(Operation *op, Value vector, AffineMap map, MutableOperandRange indices) {
+    for (auto [d, cls] : llvm::enumerate(classes.dims(vector)))
+      if (int dim = tiles::memoryDim(map, d); cls == rows && dim >= 0)
+        offsets.push_back(&indices[dim]);
+  }
+
+  /// Puts the body under a loop over warpgroups.
+  void nest() {
+    Block *body = forall.getBody();
+    OpBuilder b = OpBuilder::atBlockBegin(body);
+    auto mapping = gpu::GPUWarpgroupMappingAttr::get(b.getContext(), gpu::MappingId::LinearDim0);
+    auto inner = scf::ForallOp::create(b, forall.getLoc(),
+                                       SmallVector<OpFoldResult>{b.getIndexAttr(warpgroups)},
+                                       ValueRange(), b.getArrayAttr({mapping}));
+    warpgroup = inner.getInductionVar(0);
+    inner.getBody()->getOperations().splice(inner.getBody()->begin(), body->getOperations(),
+                                            std::next(inner->getIterator()),
+                                            body->getTerminator()->getIterator());
+  }
+
+  void shiftOps() {
+    OpBuilder b(forall.getContext());
+    AffineExpr i, w;
+    bindDims(b.getContext(), i, w);
+    for (OpOperand *operand : offsets) {
+      b.setInsertionPoint(operand->getOwner());
+      OpFoldResult index = affine::makeComposedFoldedAffineApply(
+          b, operand->getOwner()->getLoc(), i + w * hopper::kWarpgroupRows,
+          {OpFoldResult(operand->get()), OpFoldResult(warpgroup)});
+      operand->set(cast<Value>(index));
+    }
+    for (Operation *step : shifted) {
+      b.setInsertionPointAfter(step);
+      Location loc = step->getLoc();
+      Value first = affine::makeComposedAffineApply(
+          b, loc, getAffineDimExpr(0, b.getContext()) * hopper::kWarpgroupRows,
+          {OpFoldResult(warpgroup)});
+      Value start = vector::BroadcastOp::create(b, loc, step->getResult(0).getType(), first);
+      Value sum = arith::AddIOp::create(b, loc, step->getResult(0), start);
+      step->getResult(0).replaceAllUsesExcept(sum, sum.getDefiningOp());
+    }
+  }
+
+  scf::ForallOp forall;
+  tiles::DimClasses classes;
+  int rows = -1;
+  int64_t warpgroups = 1;
+  Value warpgroup;
+  SmallVector<Operation *> shifted;
+  SmallVector<OpOperand *> offsets;
+};
+
+struct DistributeRowsPass : attn::impl::HopperDistributeRowsBase<DistributeRowsPass> {
+  void runOnOperation() override {
+    separateTileUses(getOperation());
+    SmallVector<scf::ForallOp> loops;
+    getOperation().walk<WalkOrder::PreOrder>([&](scf::ForallOp forall) {
+      loops.push_back(forall);
+      return WalkResult::skip();
+    });
+    for (scf::ForallOp forall : loops)
+      if (failed(Distributor(forall).run()))
+        return signalPassFailure();
+  }
+};
+
+} // namespace

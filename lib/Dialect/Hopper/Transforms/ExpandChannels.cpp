@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Channels to rings of tiles with full and empty barriers. Each role carries,
+// for each channel that it uses, the next stage and its phase.
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/PatternMatch.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPEREXPANDCHANNELS
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+/// Where a role stands in a ring.
+struct Position {
+  Value stage, phase; // index, i32
+};
+using State = llvm::MapVector<Value, Position>; // by channel
+
+/// A channel and what it becomes.
+struct Ring {
+  hopper::ChannelOp channel;
+  int64_t depth = 1, receivers = 0;
+  bool isInLoop = false;
+  Value tiles, full, empty;
+};
+
+class Expander {
+public:
+  Expander(gpu::LaunchOp launch, hopper::RolesOp roles)
+      : launch(launch), roles(roles), b(launch.getContext()) {}
+
+  LogicalResult run(int64_t stages) {
+    for (auto channel : launch.getBody().front().getOps<hopper::ChannelOp>())
+      rings[channel.getChannel()].channel = channel;
+    findRoles();
+    if (failed(chooseDepths(stages)))
+      return failure();
+    createRings();
+    for (Region &region : roles.getBodies())
+      if (failed(expandRole(region)))
+        return failure();
+    for (auto &[value, ring] : rings)
+      ring.channel.erase();
+    return success();
+  }
+
+private:
+  /// Who receives, and which channels are used in the innermost loops.
+  void findRoles() {
+    for (auto [role, region] : llvm::enumerate(roles.getBodies()))
+      region.walk([&, role = role](Operation *op) {
+        if (auto receive = dyn_cast<hopper::ReceiveOp>(op))
+          rings[receive.getChannel()].receivers = roles.getWarpgroups()[role];
+        auto send = dyn_cast<hopper::SendOp>(op);
+        if (!send)
+          return;
+        auto loop = op->getParentOfType<scf::ForOp>();
+        bool innermost = loop && !loop
+                                      .walk([&](scf::ForOp inner) {
+                                        bool sends = inner != loop;
+                                        return sends ? WalkResult::interrupt()
+                                                     : WalkResult::advance();
+                                      })
+                                      .wasInterrupted();
+        rings[send.getChannel()].isInLoop = innermost;
+      });
+  }
+
+  int64_t countBytes() {
+    int64_t bytes = 0, barriers = 0;
+    for (auto alloc : launch.getBody().front().getOps<hopper::AllocOp>())
+      bytes += llvm::alignTo(alloc.getMemory().getType().getBytes(), 1024);
+    for (auto &[value, ring] : rings) {
+      auto tile = ring.channel.getChannel().getType().getTile();
+      bytes += llvm::alignTo(ring.depth * tile.getTileBytes(), 1024);
+      barriers += 2 * ring.depth;
+    }
+    return bytes + llvm::alignTo(barriers * 8, 1024);
+  }
+
+  LogicalResult chooseDepths(int64_t stages) {
+    for (; stages >= 1; --stages) {
+      for (auto &[value, ring] : rings)
+        ring.depth = ring.isInLoop ? stages : 1;
+      if (countBytes() <= hopper::kSharedMemoryBytes)
+        break;
+    }
+    // Where there is room, the next tile's other operands come early, too.
+    for (auto &[value, ring] : rings) {
+      ring.depth += stages > 1 && !ring.isInLoop;
+      if (countBytes() > hopper::kSharedMemoryBytes)
+        --ring.depth;
+    }
+    if (stages >= 1) {
+      Location loc = launch.getLoc();
+      b.setInsertionPoint(launch);
+      Value bytes = arith::ConstantIntOp::create(b, loc, countBytes(), 32);
+      launch.getDynamicSharedMemorySizeMutable().assign(bytes);
+      return success();
+    }
+    InFlightDiagnostic error = launch.emitOpError("needs ")
+                               << countBytes() << " bytes of shared memory, a CTA has "
+                               << hopper::kSharedMemoryBytes << "; use smaller tiles";
+    for (auto &[value, ring] : rings)
+      error.attachNote(ring.channel.getLoc())
+          << ring.channel.getChannel().getType().getTile().getTileBytes() << " bytes here";
+    return error;
+  }
+
+  void createRings() {
+    for (auto &[value, ring] : rings) {
+      b.setInsertionPoint(ring.channel);
+      Location loc = ring.channel.getLoc();
+      hopper::SmemType tile = ring.channel.getChannel().getType().getTile();
+      auto type = hopper::SmemType::get({ring.depth, tile.getRows(), tile.getColumns()},
+                                        tile.getElementType(), tile.getSwizzle());
+      auto barrier = hopper::MBarrierType::get(b.getContext(), ring.depth);
+      ring.tiles = hopper::AllocOp::create(b, loc, type);
+      ring.full = hopper::MBarrierOp::create(b, loc, barrier, 1);
+      ring.empty = hopper::MBarrierOp::create(b, loc, barrier, ring.receivers);
+    }
+  }
+
+  LogicalResult expandRole(Region &region) {
+    State state;
+    b.setInsertionPointToStart(&region.front());
+    Location loc = region.getLoc();
+    region.walk([&](Operation *op) {
+      Value channel = getChannel(op);
+      if (!channel || state.contains(channel))
+        return;
+      // A fresh barrier lets the producer pass (phase 1), not the consumer.
+      Value stage = arith::ConstantIndexOp::create(b, loc, 0);
+      Value phase = arith::ConstantIntOp::create(b, loc, isa<hopper::SendOp>(op), 32);
+      state[channel] = {stage, phase};
+    });
+    return expandBlock(region.front(), state);
+  }
+
+  static Value getChannel(Operation *op) {
+    if (auto send = dyn_cast<hopper::SendOp>(op))
+      return send.getChannel();
+    if (auto receive = dyn_cast<hopper::ReceiveOp>(op))
+      return receive.getChannel();
+    return {};
+  }
+
+  LogicalResult expandBlock(Block &block, State &state) {
+    // Stages of received tiles that this block has not released yet.
+    llvm::DenseMap<Value, SmallVector<Value>> held;
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      b.setInsertionPoint(&op);
+      if (auto send = dyn_cast<hopper::SendOp>(op)) {
+        expandSend(send, state);
+      } else if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
+        held[receive.getChannel()].push_back(state[receive.getChannel()].stage);
+        expandReceive(receive, state);
+      } else if (auto release = dyn_cast<hopper::ReleaseOp>(op)) {
+        SmallVector<Value> &stages = held[release.getChannel()];
+        if (stages.empty())
+          return release.emitOpError("no tile of this channel has been received in this block "
+                                     "and not been released");
+        hopper::MBarrierArriveOp::create(b, release.getLoc(), rings[release.getChannel()].empty,
+                                         stages.front());
+        stages.erase(stages.begin());
+        release.erase();
+      } else if (auto loop = dyn_cast<scf::ForOp>(op)) {
+        if (failed(expandLoop(loop, state)))
+          return failure();
+      } else if (auto branch = dyn_cast<scf::IfOp>(op)) {
+        if (failed(expandBranch(branch, state)))
+          return failure();
+      } else if (op.getNumRegions() && !usedChannels(&op).empty()) {
+        return op.emitOpError("channels cannot be used inside of this op");
+      }
+    }
+    return success();
+  }
+
+  void advance(Location loc, Ring &ring, Position &position) {
+    Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
+    Value flipped = arith::XOrIOp::create(b, loc, position.phase, one);
+    if (ring.depth == 1) {
+      position.phase = flipped;
+      return;
+    }
+    Value step = arith::ConstantIndexOp::create(b, loc, 1);
+    Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+    Value depth = arith::ConstantIndexOp::create(b, loc, ring.depth);
+    Value next = arith::AddIOp::create(b, loc, position.stage, step);
+    Value wraps = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, next, depth);
+    position.stage = arith::SelectOp::create(b, loc, wraps, zero, next);
+    position.phase = arith::SelectOp::create(b, loc, wraps, flipped, position.phase);
+  }
+
+  Value mapOf(Value source, hopper::SmemType tile) {
+    Value &map = maps[{source, tile}];
+    if (!map) {
+      OpBuilder host(launch);
+      auto rank = cast<MemRefType>(source.getType()).getRank();
+      map = hopper::TensorMapOp::create(
+          host, launch.getLoc(), hopper::TensorMapType::get(host.getContext(), tile, rank), source);
+    }
+    return map;
+  }
+
+  void expandSend(hopper::SendOp send, State &state) {
+    Location loc = send.getLoc();
+    Ring &ring = rings[send.getChannel()];
+    Position &position = state[send.getChannel()];
+    hopper::SmemType tile = send.getChannel().getType().getTile();
+    hopper::MBarrierWaitOp::create(b, loc, ring.empty, position.stage, position.phase);
+    hopper::MBarrierExpectOp::create(b, loc, ring.full, position.stage, tile.getTileBytes());
+    Value slot = hopper::SlotOp::create(b, loc, tile, ring.tiles, position.stage);
+    hopper::TmaLoadOp::create(b, loc, mapOf(send.getSource(), tile), send.getIndices(), slot,
+                              ring.full, position.stage);
+    advance(loc, ring, position);
+    send.erase();
+  }
+
+  void expandReceive(hopper::ReceiveOp receive, State &state) {
+    Location loc = receive.getLoc();
+    Ring &ring = rings[receive.getChannel()];
+    Position &position = state[receive.getChannel()];
+    hopper::MBarrierWaitOp::create(b, loc, ring.full, position.stage, position.phase);
+    Value slot =
+        hopper::SlotOp::create(b, loc, receive.getTile().getType(), ring.tiles, position.stage);
+    advance(loc, ring, position);
+    receive.replaceAllUsesWith(slot);
+    receive.erase();
+  }
+
+  SmallVector<Value> usedChannels(Operation *op) {
+    llvm::SetVector<Value> used;
+    op->walk([&](Operation *inner) {
+      if (Value channel = getChannel(inner))
+        used.insert(channel);
+    });
+    return used.takeVector();
+  }
+
+  LogicalResult expandLoop(scf::ForOp loop, State &state) {
+    SmallVector<Value> used = usedChannels(loop), inits;
+    if (used.empty())
+      return success();
+    for (Value channel : used)
+      llvm::append_values(inits, state[channel].stage, state[channel].phase);
+    unsigned old = loop.getNumRegionIterArgs();
+    IRRewriter rewriter(b);
+    auto carry = [](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) {
+      return SmallVector<Value>(arguments.begin(), arguments.end());
+    };
+    auto wider = cast<scf::ForOp>(
+        cast<LoopLikeOpInterface>(*loop)
+            .replaceWithAdditionalYields(rewriter, inits, /*replaceInitOperandUses=*/false, carry)
+            ->getOperation());
+    State inside;
+    for (auto [c, channel] : llvm::enumerate(used))
+      inside[channel] = {wider.getRegionIterArg(old + 2 * c),
+                         wider.getRegionIterArg(old + 2 * c + 1)};
+    if (failed(expandBlock(*wider.getBody(), inside)))
+      return failure();
+    Operation *yield = wider.getBody()->getTerminator();
+    for (auto [c, channel] : llvm::enumerate(used)) {
+      yield->setOperand(old + 2 * c, inside[channel].stage);
+      yield->setOperand(old + 2 * c + 1, inside[channel].phase);
+      state[channel] = {wider.getResult(old + 2 * c), wider.getResult(old + 2 * c + 1)};
+    }
+    return success();
+  }
+
+  LogicalResult expandBranch(scf::IfOp branch, State &state) {
+    SmallVector<Value> used = usedChannels(branch);
+    if (used.empty())
+      return success();
+    SmallVector<Type> types(branch.getResultTypes());
+    for ([[maybe_unused]] Value channel : used)
+      llvm::append_range(types, ArrayRef<Type>{b.getIndexType(), b.getI32Type()});
+    unsigned old = branch.getNumResults();
+    auto wider = scf::IfOp::create(b, branch.getLoc(), types, branch.getCondition(),
+                                   /*withElseRegion=*/true);
+    wider->setAttrs(branch->getDiscardableAttrDictionary());
+    for (unsigned r : {0, 1}) {
+      State inside = state;
+      Block *block = r ? wider.elseBlock() : wider.thenBlock();
+      Block *from = r ? branch.elseBlock() : branch.thenBlock();
+      if (from)
+        block->getOperations().splice(block->end(), from->getOperations());
+      else
+        scf::YieldOp::create(b = OpBuilder::atBlockEnd(block), branch.getLoc());
+      if (failed(expandBlock(*block, inside)))
+        return failure();
+      // After the expansion, which may have replaced what is yielded.
+      Operation *yield = block->getTerminator();
+      SmallVector<Value> results(yield->getOperands());
+      for (Value channel : used)
+        llvm::append_values(results, inside[channel].stage, inside[channel].phase);
+      yield->setOperands(results);
+    }
+    for (auto [c, channel] : llvm::enumerate(used))
+      state[channel] = {wider.getResult(old + 2 * c), wider.getResult(old + 2 * c + 1)};
+    branch.replaceAllUsesWith(wider.getResults().take_front(old));
+    branch.erase();
+    return success();
+  }
+
+  gpu::LaunchOp launch;
+  hopper::RolesOp roles;
+  OpBuilder b;
+  llvm::MapVector<Value, Ring> rings;
+  llvm::DenseMap<std::pair<Value, Type>, Value> maps;
+};
+
+struct ExpandChannelsPass : attn::impl::HopperExpandChannelsBase<ExpandChannelsPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    WalkResult walk = getOperation().walk([&](gpu::LaunchOp launch) {
+      for (auto roles : llvm::to_vector(launch.getBody().front().getOps<hopper::RolesOp>()))
+        if (failed(Expander(launch, roles).run(stages)))
+          return WalkResult::interrupt();
+      return WalkResult::skip();
+    });
+    if (walk.wasInterrupted())
+      signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Contractions to products of the tensor core: which operand is A, what comes
+// from shared memory, how it is stored.
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERFORMPRODUCTS
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+/// An operand of a contraction: its 16-bit source where it has one.
+struct Operand {
+  Value value;
+  Value source;               // without the extension to f32
+  vector::TransferReadOp read; // where the source is read from memory
+  bool isTransposed = false;   // stored k x m, or n x k
+};
+
+bool is16Bit(Type type) { return type.isBF16() || type.isF16(); }
+
+Operand trace(Value value) {
+  Operand operand{value, value, nullptr};
+  if (auto extension = value.getDefiningOp<arith::ExtFOp>())
+    operand.source = extension.getIn();
+  if (!is16Bit(getElementTypeOrSelf(operand.source.getType())))
+    operand.source = {};
+  else if (auto read = operand.source.getDefiningOp<vector::TransferReadOp>())
+    if (isa<MemRefType>(read.getBase().getType()) && read.getPermutationMap().isMinorIdentity() &&
+        !read.getMask())
+      operand.read = read;
+  return operand;
+}
+
+/// The index of a 2-D map's result that is `dim`.
+std::optional<unsigned> position(AffineMap map, unsigned dim) {
+  for (auto [r, result] : llvm::enumerate(map.getResults()))
+    if (result.isFunctionOfDim(dim))
+      return r;
+  return std::nullopt;
+}
+
+hopper::SmemType tileType(VectorType type) {
+  int64_t bytes = type.getDimSize(1) * hopper::getElementBytes(type.getElementType());
+  int64_t swizzle = bytes > 64 ? 128 : bytes > 32 ? 64 : 32;
+  return hopper::SmemType::get(type.getShape(), type.getElementType(), swizzle);
+}
+
+/// The loop over warpgroups around `op`, if there is one.
+scf::ForallOp getWarpgroupLoop(Operation *op) {
+  auto forall = op->getParentOfType<scf::ForallOp>();
+  return forall && forall.getMapping() ? forall : nullptr;
+}
+
+class Former {
+public:
+  explicit Former(vector::ContractionOp contract) : contract(contract), b(contract) {}
+
+  LogicalResult run() {
+    Operand left, right;
+    if (failed(match(left, right)))
+      return failure();
+    Type element = getElementTypeOrSelf(right.source.getType());
+    Value a;
+    if (left.read) {
+      a = load(left, /*perWarpgroup=*/true);
+    } else if (left.source && getElementTypeOrSelf(left.source.getType()) == element) {
+      a = left.source;
+    } else {
+      auto type = cast<VectorType>(left.value.getType());
+      a = arith::TruncFOp::create(b, contract.getLoc(), VectorType::get(type.getShape(), element),
+                                  left.value);
+    }
+    Value tile = load(right, /*perWarpgroup=*/false);
+    auto product = hopper::MmaOp::create(b, contract.getLoc(), a, tile, contract.getAcc(),
+                                         left.isTransposed, right.isTransposed);
+    if (failed(product.verify()))
+      return failure();
+    contract.replaceAllUsesWith(product.getResult());
+    contract.erase();
+    return success();
+  }
+
+private:
+  LogicalResult match(Operand &left, Operand &right) {
+    auto resultType = dyn_cast<VectorType>(contract.getResultType());
+    SmallVector<AffineMap> maps = contract.getIndexingMapsArray();
+    auto types = contract.getIteratorTypesArray();
+    if (!resultType || resultType.getRank() != 2 || types.size() != 3 ||
+        contract.getKind() != vector::CombiningKind::ADD || !maps[2].isProjectedPermutation())
+      return contract.emitOpError("the tensor core has products of two matrices, added up");
+    if (!resultType.getElementType().isF32())
+      return contract.emitOpError("the tensor core accumulates in f32, got ")
+             << resultType.getElementType();
+    unsigned m = maps[2].getDimPosition(0), n = maps[2].getDimPosition(1), k = 3 - m - n;
+    left = trace(contract.getLhs());
+    right = trace(contract.getRhs());
+    AffineMap leftMap = maps[0], rightMap = maps[1];
+    if (!position(leftMap, m)) {
+      std::swap(left, right);
+      std::swap(leftMap, rightMap);
+    }
+    if (!position(leftMap, m) || !position(leftMap, k) || !position(rightMap, k) ||
+        !position(rightMap, n))
+      return contract.emitOpError("the tensor core has products of two matrices, added up");
+    left.isTransposed = *position(leftMap, m) == 1;
+    right.isTransposed = *position(rightMap, n) == 0;
+    if (!right.source)
+      return contract.emitOpError("the right operand has elements of ")
+             << getElementTypeOrSelf(right.value.getType())
+             << "; the tensor core takes bf16 and f16";
+    if (!right.read)
+      return contract.emitOpError("the right operand is computed in registers; the tensor core "
+                                  "takes it from shared memory, so it must be read from a memref");
+    if (left.isTransposed && !left.read)
+      return contract.emitOpError("the left operand is computed in registers and transposed; the "
+                                  "tensor core transposes tiles in shared memory only");
+    return success();
+  }
+
+  Value load(Operand &operand, bool perWarpgroup) {
+    OpBuilder::InsertionGuard guard(b);
+    vector::TransferReadOp read = operand.read;
+    b.setInsertionPoint(read);
+    Location loc = read.getLoc();
+    scf::ForallOp loop = getWarpgroupLoop(read);
+    auto vector = read.getVectorType();
+    SmallVector<Value> indices(read.getIndices());
+    Value *row = &indices[indices.size() - 2];
+    std::optional<Value> base = perWarpgroup && loop ? withoutWarpgroup(*row, loop) : std::nullopt;
+    if (!base)
+      return hopper::LoadOp::create(b, loc, tileType(vector), read.getBase(), indices);
+    // The parts of all warpgroups lie next to each other: one tile for all.
+    *row = *base;
+    int64_t warpgroups = *loop.getStaticUpperBound().begin();
+    auto all = tileType(VectorType::get({vector.getDimSize(0) * warpgroups, vector.getDimSize(1)},
+                                        vector.getElementType()));
+    auto part = hopper::SmemType::get(b.getContext(), vector.getShape(), vector.getElementType(),
+                                      all.getSwizzle(), all.getRows());
+    Value tile = hopper::LoadOp::create(b, loc, all, read.getBase(), indices);
+    Value offset = affine::makeComposedAffineApply(
+        b, loc, getAffineDimExpr(0, b.getContext()) * vector.getDimSize(0),
+        {OpFoldResult(loop.getInductionVar(0))});
+    return hopper::RowsOp::create(b, loc, part, tile, offset);
+  }
+
+  /// `row` at warpgroup 0, if it is `base + 64 * warpgroup`.
+  std::optional<Value> withoutWarpgroup(Value row, scf::ForallOp loop) {
+    auto apply = row.getDefiningOp<affine::AffineApplyOp>();
+    if (!apply)
+      return std::nullopt;
+    Value warpgroup = loop.getInductionVar(0);
+    AffineMap map = apply.getAffineMap();
+    for (auto [i, operand] : llvm::enumerate(apply.getMapOperands())) {
+      if (operand != warpgroup)
+        continue;
+      AffineExpr dim = i < map.getNumDims()
+                           ? getAffineDimExpr(i, b.getContext())
+                           : getAffineSymbolExpr(i - map.getNumDims(), b.getContext());
+      AffineExpr expr = map.getResult(0);
+      AffineExpr zero = expr.replace(dim, getAffineConstantExpr(0, b.getContext()));
+      AffineExpr step = simplifyAffineExpr(expr - zero, map.getNumDims(), map.getNumSymbols());
+      if (step != simplifyAffineExpr(dim * hopper::kWarpgroupRows, map.getNumDims(),
+                                     map.getNumSymbols()))
+        return std::nullopt;
+      return affine::makeComposedAffineApply(
+          b, apply.getLoc(), AffineMap::get(map.getNumDims(), map.getNumSymbols(), zero),
+          getAsOpFoldResult(apply.getMapOperands()));
+    }
+    return std::nullopt;
+  }
+
+  vector::ContractionOp contract;
+  OpBuilder b;
+};
+
+struct FormProductsPass : attn::impl::HopperFormProductsBase<FormProductsPass> {
+  void runOnOperation() override {
+    SmallVector<vector::ContractionOp> contracts;
+    getOperation().walk([&](vector::ContractionOp op) { contracts.push_back(op); });
+    for (vector::ContractionOp contract : contracts)
+      if (failed(Former(contract).run()))
+        return signalPassFailure();
+    // Reads whose tile is in shared memory now.
+    SmallVector<Operation *> ops;
+    getOperation().walk([&](Operation *op) { ops.push_back(op); });
+    for (Operation *op : llvm::reverse(ops))
+      if (isOpTriviallyDead(op) || (isa<vector::TransferReadOp>(op) && op->use_empty()))
+        op->erase();
+  }
+};
+
+} // namespace

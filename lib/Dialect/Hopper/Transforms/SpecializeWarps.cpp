@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One kind of warpgroup becomes two: the consumers keep the body, the producer
+// gets the loops around its loads.
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERSPECIALIZEWARPS
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+/// Registers per thread by the number of consumers (FlashAttention-3's division
+/// of the register file; one consumer has more than it can address).
+struct Registers {
+  int64_t producer, consumer;
+};
+Registers getRegisters(int64_t consumers) {
+  return consumers == 3 ? Registers{32, 160} : Registers{24, 240};
+}
+
+class Specializer {
+public:
+  explicit Specializer(scf::ForallOp forall) : forall(forall), b(forall), loc(forall.getLoc()) {}
+
+  LogicalResult run() {
+    if (failed(check()))
+      return failure();
+    forall.walk([&](hopper::LoadOp load) { loads.push_back(load); });
+    createLaunch();
+    if (!loads.empty() && failed(createProducer()))
+      return failure();
+    createConsumers();
+    forall.erase();
+    return success();
+  }
+
+private:
+  LogicalResult check() {
+    for (Operation &op : forall.getBody()->without_terminator())
+      if (auto loop = dyn_cast<scf::ForallOp>(op))
+        inner = loop;
+    if (!inner || !inner.getMapping() || !inner.isNormalized())
+      return forall.emitOpError("expected rows divided among warpgroups "
+                                "(hopper-distribute-rows) before their roles");
+    if (!forall.isNormalized())
+      return forall.emitOpError("expected loops from 0 in steps of 1");
+    warpgroups = inner.getStaticUpperBound().front();
+    return success();
+  }
+
+  /// Uses of a tile: in front of the end of the region that it is received in.
+  static Operation *findLastUse(Operation *definition, Value tile) {
+    Operation *last = definition;
+    for (Operation *user : tile.getUsers()) {
+      Operation *ancestor = definition->getBlock()->findAncestorOpInBlock(*user);
+      if (auto rows = dyn_cast<hopper::RowsOp>(user))
+        ancestor = findLastUse(rows, rows.getTile());
+      if (last->isBeforeInBlock(ancestor))
+        last = ancestor;
+    }
+    return last;
+  }
+
+  void createLaunch() {
+    SmallVector<OpFoldResult> bounds = forall.getMixedUpperBound();
+    for (OpFoldResult bound : bounds)
+      sizes.push_back(getValueOrCreateConstantIndexOp(b, loc, bound));
+    Value tiles = sizes.front();
+    for (Value size : ArrayRef(sizes).drop_front())
+      tiles = arith::MulIOp::create(b, loc, tiles, size);
+    int64_t count = warpgroups + (loads.empty() ? 0 : 1);
+    Value one = arith::ConstantIndexOp::create(b, loc, 1);
+    Value threads =
+        arith::ConstantIndexOp::create(b, loc, count * hopper::kThreadsPerWarpgroup);
+    auto launch = gpu::LaunchOp::create(b, loc, tiles, one, one, threads, one, one);
+    block = launch.getBlockIds().x;
+    Block &body = launch.getBody().front();
+    b.setInsertionPointToEnd(&body);
+    auto terminator = gpu::TerminatorOp::create(b, loc);
+    b.setInsertionPoint(terminator);
+    for (hopper::LoadOp load : loads)
+      channels.push_back(hopper::ChannelOp::create(
+          b, load.getLoc(), hopper::ChannelType::get(b.getContext(), load.getTile().getType()),
+          /*depth=*/1));
+    SmallVector<StringRef> names = {"compute"};
+    SmallVector<int64_t> counts = {warpgroups}, registers;
+    if (!loads.empty()) {
+      names.insert(names.begin(), "load");
+      counts.insert(counts.begin(), 1);
+      registers.push_back(getRegisters(warpgroups).producer);
+    }
+    registers.push_back(getRegisters(warpgroups).consumer);
+    roles = hopper::RolesOp::create(b, loc, b.getStrArrayAttr(names),
+                                    b.getDenseI64ArrayAttr(counts),
+                                    b.getDenseI64ArrayAttr(registers), names.size());
+    for (Region &region : roles.getBodies()) {
+      Block *start = b.createBlock(&region);
+      start->addArgument(b.getIndexType(), loc);
+      hopper::YieldOp::create(b, loc);
+    }
+  }
+
+  /// The loop variables of the tile with the number of this CTA.
+  void mapTile(IRMapping &mapping) {
+    auto position = affine::AffineDelinearizeIndexOp::create(b, loc, block, ValueRange(sizes));
+    mapping.map(forall.getInductionVars(), position.getResults());
+  }
+
+  LogicalResult createProducer() {
+    Region &region = roles.getBodies().front();
+    b.setInsertionPointToStart(&region.front());
+    IRMapping mapping;
+    mapTile(mapping);
+    return copyLoads(forall.getBody(), mapping);
+  }
+
+  /// Clones what `value` needs. Fails at an op that only consumers can run.
+  LogicalResult copySlice(Value value, IRMapping &mapping, Operation *user) {
+    if (mapping.contains(value) || !forall.getBodyRegion().isAncestor(value.getParentRegion()))
+      return success();
+    Operation *op = value.getDefiningOp();
+    bool isPlain = op && op->getNumRegions() == 0 && (isPure(op) || hasReadOnly(op));
+    if (!isPlain || llvm::any_of(op->getResultTypes(), llvm::IsaPred<VectorType>)) {
+      InFlightDiagnostic error =
+          user->emitOpError("cannot be done by the producer: it depends on a value that the "
+                            "consumers compute");
+      if (op)
+        error.attachNote(op->getLoc()) << "computed here";
+      return error;
+    }
+    for (Value operand : op->getOperands())
+      if (failed(copySlice(operand, mapping, user)))
+        return failure();
+    b.clone(*op, mapping);
+    return success();
+  }
+
+  static bool hasReadOnly(Operation *op) {
+    auto effects = dyn_cast<MemoryEffectOpInterface>(op);
+    SmallVector<MemoryEffects::EffectInstance> all;
+    if (effects)
+      effects.getEffects(all);
+    return effects && llvm::all_of(all, [](const MemoryEffects::EffectInstance &effect) {
+             return isa<MemoryEffects::Read>(effect.getEffect());
+           });
+  }
+
+  LogicalResult copySlices(ValueRange values, IRMapping &mapping, Operation *user) {
+    for (Value value : values)
+      if (failed(copySlice(value, mapping, user)))
+        return failure();
+    return success();
+  }
+
+  static bool hasLoad(Operation *op) {
+    return op->walk([](hopper::LoadOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  }
+
+  LogicalResult copyLoads(Block *from, IRMapping &mapping) {
+    for (Operation &op : from->without_terminator()) {
+      if (auto load = dyn_cast<hopper::LoadOp>(op)) {
+        if (failed(copySlices(load.getIndices(), mapping, load)))
+          return failure();
+        SmallVector<Value> indices;
+        for (Value index : load.getIndices())
+          indices.push_back(mapping.lookupOrDefault(index));
+        unsigned number = llvm::find(loads, load) - loads.begin();
+        hopper::SendOp::create(b, load.getLoc(), load.getSource(), indices, channels[number]);
+        continue;
+      }
+      if (!hasLoad(&op))
+        continue;
+      if (failed(copyNest(&op, mapping)))
+        return failure();
+    }
+    return success();
+  }
+
+  LogicalResult copyNest(Operation *op, IRMapping &mapping) {
+    OpBuilder::InsertionGuard guard(b);
+    if (op == inner)
+      return copyLoads(inner.getBody(), mapping);
+    if (failed(copySlices(op->getOperands().take_front(isa<scf::IfOp>(op) ? 1 : 3), mapping, op)))
+      return failure();
+    auto at = [&](Value value) { return mapping.lookupOrDefault(value); };
+    if (auto loop = dyn_cast<scf::ForOp>(op)) {
+      auto copy = scf::ForOp::create(b, op->getLoc(), at(loop.getLowerBound()),
+                                     at(loop.getUpperBound()), at(loop.getStep()));
+      IRMapping inside = mapping;
+      inside.map(loop.getInductionVar(), copy.getInductionVar());
+      b.setInsertionPointToStart(copy.getBody());
+      return copyLoads(loop.getBody(), inside);
+    }
+    if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      bool hasElse = branch.elseBlock();
+      auto copy = scf::IfOp::create(b, op->getLoc(), TypeRange(), at(branch.getCondition()), hasElse);
+      IRMapping thenMapping = mapping, elseMapping = mapping;
+      b.setInsertionPointToStart(copy.thenBlock());
+      if (failed(copyLoads(branch.thenBlock(), thenMapping)))
+        return failure();
+      if (!hasElse)
+        return success();
+      b.setInsertionPointToStart(copy.elseBlock());
+      return copyLoads(branch.elseBlock(), elseMapping);
+    }
+    return op->emitOpError("loads inside of this op cannot be moved to a producer");
+  }
+
+  void createConsumers() {
+    for (auto [load, channel] : llvm::zip_equal(loads, channels)) {
+      Operation *last = findLastUse(load, load.getTile());
+      b.setInsertionPointAfter(last);
+      hopper::ReleaseOp::create(b, load.getLoc(), channel);
+      b.setInsertionPoint(load);
+      auto receive =
+          hopper::ReceiveOp::create(b, load.getLoc(), load.getTile().getType(), channel);
+      load.replaceAllUsesWith(receive.getTile());
+      load.erase();
+    }
+    Block *target = &roles.getBodies().back().front();
+    b.setInsertionPointToStart(target);
+    IRMapping mapping;
+    mapTile(mapping);
+    mapping.map(inner.getInductionVar(0), target->getArgument(0));
+    for (Operation &op : forall.getBody()->without_terminator()) {
+      if (&op != inner) {
+        b.clone(op, mapping);
+        continue;
+      }
+      for (Operation &nested : inner.getBody()->without_terminator())
+        b.clone(nested, mapping);
+    }
+  }
+
+  scf::ForallOp forall, inner;
+  OpBuilder b;
+  Location loc;
+  int64_t warpgroups = 0;
+  SmallVector<hopper::LoadOp> loads;
+  SmallVector<Value> channels, sizes;
+  Value block;
+  hopper::RolesOp roles;
+};
+
+struct SpecializeWarpsPass : attn::impl::HopperSpecializeWarpsBase<SpecializeWarpsPass> {
+  void runOnOperation() override {
+    SmallVector<scf::ForallOp> loops;
+    getOperation().walk<WalkOrder::PreOrder>([&](scf::ForallOp forall) {
+      loops.push_back(forall);
+      return WalkResult::skip();
+    });
+    for (scf::ForallOp forall : loops)
+      if (failed(Specializer(forall).run()))
+        return signalPassFailure();
+  }
+};
+
+} // namespace

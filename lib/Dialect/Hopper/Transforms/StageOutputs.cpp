@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tiles leave through shared memory: stmatrix, then a store by TMA.
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERSTAGEOUTPUTS
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+/// Named barriers from here on are for warpgroups on their own; those below are
+/// for turns at the tensor core.
+constexpr int64_t kFirstOwnBarrier = 4;
+
+/// A write as TMA sees it: the memref on the host and a position in it.
+struct Target {
+  Value memref;
+  SmallVector<Value> indices;
+};
+
+class Stager {
+public:
+  Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse)
+      : launch(launch), roles(roles), region(roles.getBodies()[role]), reuse(reuse),
+        warpgroups(roles.getWarpgroups()[role]), b(launch.getContext()) {}
+
+  void run() {
+    SmallVector<vector::TransferWriteOp> writes;
+    region.walk([&](vector::TransferWriteOp write) { writes.push_back(write); });
+    for (vector::TransferWriteOp write : writes)
+      if (std::optional<Target> target = match(write))
+        stage(write, *target);
+    if (!hasStores)
+      return;
+    // Shared memory outlives the copies.
+    b.setInsertionPoint(region.front().getTerminator());
+    hopper::TmaWaitOp::create(b, region.getLoc(), 0, /*read=*/false);
+  }
+
+private:
+  std::optional<Target> match(vector::TransferWriteOp write) {
+    auto vector = write.getVectorType();
+    auto memref = dyn_cast<MemRefType>(write.getBase().getType());
+    if (!memref || vector.getRank() != 2 || write.getMask() ||
+        !write.getPermutationMap().isMinorIdentity() ||
+        !(vector.getElementType().isBF16() || vector.getElementType().isF16()))
+      return std::nullopt;
+    Target target{write.getBase(), write.getIndices()};
+    b.setInsertionPoint(write);
+    if (auto view = target.memref.getDefiningOp<memref::SubViewOp>())
+      if (!resolve(view, target))
+        return std::nullopt;
+    bool onHost = !launch.getBody().isAncestor(target.memref.getParentRegion());
+    auto type = cast<MemRefType>(target.memref.getType());
+    SmallVector<int64_t> strides;
+    int64_t offset;
+    if (!onHost || type.getRank() > 5 || failed(type.getStridesAndOffset(strides, offset)) ||
+        strides.back() != 1)
+      return std::nullopt;
+    for (int64_t stride : ArrayRef(strides).drop_back())
+      if (!ShapedType::isDynamic(stride) && stride % 8)
+        return std::nullopt;
+    return target;
+  }
+
+  /// A view that ends where the memref ends, or where the tile ends.
+  bool resolve(memref::SubViewOp view, Target &target) {
+    if (!view.hasUnitStride() || view.getSourceType().getRank() != view.getType().getRank())
+      return false;
+    for (auto [index, offset] : llvm::zip_equal(target.indices, view.getMixedOffsets())) {
+      Value start = getValueOrCreateConstantIndexOp(b, view.getLoc(), offset);
+      index = b.createOrFold<arith::AddIOp>(view.getLoc(), start, index);
+    }
+    target.memref = view.getSource();
+    return true;
+  }
+
+  void stage(vector::TransferWriteOp write, const Target &target) {
+    Location loc = write.getLoc();
+    auto vector = write.getVectorType();
+    auto rank = cast<MemRefType>(target.memref.getType()).getRank();
+    int64_t bytes = vector.getDimSize(1) * 2;
+    auto tile = hopper::SmemType::get(vector.getShape(), vector.getElementType(),
+                                      bytes > 64 ? 128 : bytes > 32 ? 64 : 32);
+    auto ringType = hopper::SmemType::get({warpgroups, tile.getRows(), tile.getColumns()},
+                                          tile.getElementType(), tile.getSwizzle());
+    b.setInsertionPoint(launch);
+    Value map = hopper::TensorMapOp::create(
+        b, loc, hopper::TensorMapType::get(b.getContext(), tile, rank), target.memref);
+    Value warpgroup = region.getArgument(0);
+    hopper::ReleaseOp release;
+    Value slot = reuse ? findReceived(write, tile, release) : Value();
+    if (!slot) {
+      b.setInsertionPoint(roles);
+      Value ring = hopper::AllocOp::create(b, loc, ringType);
+      b.setInsertionPoint(write);
+      slot = hopper::SlotOp::create(b, loc, tile, ring, warpgroup);
+      hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
+    }
+    b.setInsertionPoint(write);
+    Value id = arith::AddIOp::create(
+        b, loc, warpgroup, arith::ConstantIndexOp::create(b, loc, kFirstOwnBarrier));
+    // Everybody is done with what was in the tile before.
+    hopper::BarrierSyncOp::create(b, loc, id, 1);
+    hopper::TileStoreOp::create(b, loc, write.getVector(), slot, /*transpose=*/false);
+    hopper::FenceAsyncOp::create(b, loc);
+    hopper::BarrierSyncOp::create(b, loc, id, 1);
+    hopper::TmaStoreOp::create(b, loc, slot, map, target.indices);
+    if (release) {
+      hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
+      release->moveBefore(write);
+    }
+    write.erase();
+    hasStores = true;
+  }
+
+  /// This warpgroup's rows of a tile as large as `tile` that is released in the
+  /// block of `write`, in front of it.
+  Value findReceived(vector::TransferWriteOp write, hopper::SmemType tile,
+                     hopper::ReleaseOp &release) {
+    for (auto rows : write->getBlock()->getOps<hopper::RowsOp>()) {
+      hopper::SmemType type = rows.getTile().getType();
+      auto receive = rows.getSource().getDefiningOp<hopper::ReceiveOp>();
+      if (!receive || type.getShape() != tile.getShape() ||
+          type.getElementType() != tile.getElementType() || type.getSwizzle() != tile.getSwizzle())
+        continue;
+      for (auto candidate : write->getBlock()->getOps<hopper::ReleaseOp>())
+        if (candidate.getChannel() == receive.getChannel() && candidate->isBeforeInBlock(write))
+          release = candidate;
+      if (release)
+        return rows.getTile();
+    }
+    return {};
+  }
+
+  gpu::LaunchOp launch;
+  hopper::RolesOp roles;
+  Region &region;
+  bool reuse;
+  int64_t warpgroups;
+  OpBuilder b;
+  bool hasStores = false;
+};
+
+struct StageOutputsPass : attn::impl::HopperStageOutputsBase<StageOutputsPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    getOperation().walk([&](gpu::LaunchOp launch) {
+      for (auto roles : llvm::to_vector(launch.getBody().front().getOps<hopper::RolesOp>()))
+        for (unsigned role = 0; role < roles.getBodies().size(); ++role)
+          Stager(launch, roles, role, reuse).run();
+    });
+  }
+};
+
+} // namespace

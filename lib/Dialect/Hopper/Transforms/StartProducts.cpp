@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Products become asynchronous: started in their place, waited for at the
+// first use, tiles given back when nothing reads them any more.
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERSTARTPRODUCTS
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+struct Flight {
+  hopper::WgmmaOp product;
+  Value result; // of the hopper.mma that it replaces
+  SmallVector<hopper::ReleaseOp> releases;
+};
+
+/// The channel that a tile was received from.
+Value getChannel(Value tile) {
+  while (auto rows = tile.getDefiningOp<hopper::RowsOp>())
+    tile = rows.getSource();
+  auto receive = tile.getDefiningOp<hopper::ReceiveOp>();
+  return receive ? receive.getChannel() : Value();
+}
+
+/// One block: products in flight in the order in which they were started.
+class BlockStarter {
+public:
+  void run(Block &block) {
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      settleUses(&op);
+      if (auto product = dyn_cast<hopper::MmaOp>(op)) {
+        start(product);
+      } else if (auto release = dyn_cast<hopper::ReleaseOp>(op)) {
+        defer(release);
+      } else if (op.hasTrait<OpTrait::IsTerminator>()) {
+        settle(&op, flights.size());
+      } else if (op.getNumRegions()) {
+        bool hasProducts =
+            op.walk([](hopper::MmaOp) { return WalkResult::interrupt(); }).wasInterrupted();
+        if (hasProducts)
+          settle(&op, flights.size());
+        for (Region &region : op.getRegions())
+          for (Block &nested : region)
+            BlockStarter().run(nested);
+      }
+    }
+    for (Operation *op : finished)
+      op->erase();
+  }
+
+private:
+  void start(hopper::MmaOp product) {
+    OpBuilder b(product);
+    Value accumulator = product.getAccumulator();
+    if (matchPattern(accumulator, m_AnyZeroFloat()))
+      accumulator = {};
+    auto type = hopper::PendingType::get(b.getContext(), product.getResult().getType());
+    auto started = hopper::WgmmaOp::create(b, product.getLoc(), type, product.getA(),
+                                           product.getB(), accumulator, product.getTransposeA(),
+                                           product.getTransposeB());
+    flights.push_back({started, product.getResult(), {}});
+    finished.push_back(product);
+  }
+
+  void defer(hopper::ReleaseOp release) {
+    for (Flight &flight : llvm::reverse(flights))
+      for (Value tile : flight.product->getOperands().take_front(2))
+        if (isa<hopper::SmemType>(tile.getType()) && getChannel(tile) == release.getChannel()) {
+          flight.releases.push_back(release);
+          return;
+        }
+  }
+
+  void settleUses(Operation *op) {
+    size_t needed = 0;
+    auto check = [&](Value value) {
+      for (auto [i, flight] : llvm::enumerate(flights))
+        if (flight.result == value)
+          needed = std::max(needed, i + 1);
+    };
+    for (Value operand : op->getOperands())
+      check(operand);
+    for (Region &region : op->getRegions())
+      visitUsedValuesDefinedAbove(region, [&](OpOperand *use) { check(use->get()); });
+    settle(op, needed);
+  }
+
+  /// Waits in front of `op` for the `count` oldest products.
+  void settle(Operation *op, size_t count) {
+    OpBuilder b(op);
+    size_t pending = flights.size() - count;
+    for (Flight &flight : MutableArrayRef(flights).take_front(count)) {
+      auto wait = hopper::WaitOp::create(b, flight.product.getLoc(), flight.result.getType(),
+                                         flight.product.getResult(), pending);
+      flight.result.replaceAllUsesWith(wait.getResult());
+      for (hopper::ReleaseOp release : flight.releases)
+        release->moveBefore(op);
+    }
+    flights.erase(flights.begin(), flights.begin() + count);
+  }
+
+  SmallVector<Flight> flights;
+  SmallVector<Operation *> finished;
+};
+
+struct StartProductsPass : attn::impl::HopperStartProductsBase<StartProductsPass> {
+  void runOnOperation() override {
+    getOperation().walk([](hopper::RolesOp roles) {
+      for (Region &region : roles.getBodies())
+        BlockStarter().run(region.front());
+    });
+  }
+};
+
+} // namespace

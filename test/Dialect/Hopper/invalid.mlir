@@ -1,0 +1,121 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics
+// What the hardware would refuse.
+
+// expected-error @+1 {{expects a swizzle of 128, 64 or 32 bytes, got 16}}
+func.func private @f(!hopper.smem<64x64xbf16, swizzle = 16>)
+
+// -----
+
+// expected-error @+1 {{expects a multiple of 8 rows, got 60}}
+func.func private @f(!hopper.smem<60x64xbf16, swizzle = 128>)
+
+// -----
+
+// expected-error @+1 {{expects elements of bf16, f16 or f32, got 'i32'}}
+func.func private @f(!hopper.smem<64x64xi32, swizzle = 128>)
+
+// -----
+
+func.func @strides(%K: memref<?x60xbf16, strided<[60, 1]>>, %i: index) {
+  // expected-error @+1 {{TMA needs strides that are multiples of 16 bytes}}
+  %0 = hopper.load %K[%i, %i] : memref<?x60xbf16, strided<[60, 1]>> -> !hopper.smem<64x64xbf16, swizzle = 128>
+  return
+}
+
+// -----
+
+func.func @innermost(%K: memref<?x?xbf16, strided<[?, ?]>>, %i: index) {
+  // expected-error @+1 {{TMA needs a unit innermost stride}}
+  %0 = hopper.load %K[%i, %i] : memref<?x?xbf16, strided<[?, ?]>> -> !hopper.smem<64x64xbf16, swizzle = 128>
+  return
+}
+
+// -----
+
+func.func @rank(%K: memref<?x?x?x?x?x64xbf16>, %i: index) {
+  // expected-error @+1 {{TMA walks tensors of rank 1 to 5}}
+  %0 = hopper.load %K[%i, %i, %i, %i, %i, %i] : memref<?x?x?x?x?x64xbf16> -> !hopper.smem<64x64xbf16, swizzle = 128>
+  return
+}
+
+// -----
+
+func.func @box(%K: memref<?x64xbf16>, %i: index) {
+  // expected-error @+1 {{a box of TMA has at most 256 rows, got 264}}
+  %0 = hopper.load %K[%i, %i] : memref<?x64xbf16> -> !hopper.smem<264x64xbf16, swizzle = 128>
+  return
+}
+
+// -----
+
+func.func @n(%a: !hopper.smem<64x64xbf16, swizzle = 128>, %b: !hopper.smem<64x264xbf16, swizzle = 128>, %c: vector<64x264xf32>) {
+  // expected-error @+1 {{n is a multiple of 8 and at most 256, got 264}}
+  %0 = hopper.mma %a, %b, %c : !hopper.smem<64x64xbf16, swizzle = 128>, !hopper.smem<64x264xbf16, swizzle = 128>, vector<64x264xf32>
+  return
+}
+
+// -----
+
+func.func @k(%a: vector<64x24xbf16>, %b: !hopper.smem<24x64xbf16, swizzle = 128>, %c: vector<64x64xf32>) {
+  // expected-error @+1 {{k is a multiple of 16, got 24}}
+  %0 = hopper.mma %a, %b, %c : vector<64x24xbf16>, !hopper.smem<24x64xbf16, swizzle = 128>, vector<64x64xf32>
+  return
+}
+
+// -----
+
+func.func @m(%a: !hopper.smem<128x64xbf16, swizzle = 128>, %b: !hopper.smem<64x64xbf16, swizzle = 128>) {
+  // expected-error @+1 {{expects a result of 64 rows of f32}}
+  %0 = hopper.wgmma %a, %b : (!hopper.smem<128x64xbf16, swizzle = 128>, !hopper.smem<64x64xbf16, swizzle = 128>) -> !hopper.pending<vector<128x64xf32>>
+  return
+}
+
+// -----
+
+func.func @f32(%a: !hopper.smem<64x32xf32, swizzle = 128>, %b: !hopper.smem<32x64xf32, swizzle = 128>, %c: vector<64x64xf32>) {
+  // expected-error @+1 {{expects operands of bf16 or f16, got 'f32'}}
+  %0 = hopper.mma %a, %b, %c : !hopper.smem<64x32xf32, swizzle = 128>, !hopper.smem<32x64xf32, swizzle = 128>, vector<64x64xf32>
+  return
+}
+
+// -----
+
+func.func @registers() {
+  // expected-error @+1 {{role "a": registers are a multiple of 8 between 24 and 256, got 20}}
+  hopper.roles role "a" warpgroups(1) registers(20) (%w) {}
+  return
+}
+
+// -----
+
+func.func @too_many() {
+  // expected-error @+1 {{the roles ask for 77824 registers, a CTA has 65536}}
+  hopper.roles role "a" warpgroups(2) registers(256) (%w) {} role "b" warpgroups(1) registers(96) (%w) {}
+  return
+}
+
+// -----
+
+func.func @barrier() {
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{named barriers are 1 to 15, got 0}}
+  hopper.barrier.sync %c0 warpgroups(1)
+  return
+}
+
+// -----
+
+func.func @rows(%q: !hopper.smem<128x64xbf16, swizzle = 128>) {
+  %c4 = arith.constant 4 : index
+  // expected-error @+1 {{rows from 4 are no part of}}
+  %0 = hopper.rows %q[%c4] : !hopper.smem<128x64xbf16, swizzle = 128> -> !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
+  return
+}
+
+// -----
+
+func.func @reduce(%t: !hopper.smem<64x64xbf16, swizzle = 128>, %m: !hopper.tensor_map<!hopper.smem<64x64xbf16, swizzle = 128>, rank = 2>, %i: index) {
+  // expected-error @+1 {{adds in f32 only}}
+  hopper.tma.reduce %t to %m[%i, %i] : !hopper.smem<64x64xbf16, swizzle = 128>, !hopper.tensor_map<!hopper.smem<64x64xbf16, swizzle = 128>, rank = 2>
+  return
+}

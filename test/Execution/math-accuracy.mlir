@@ -1,0 +1,20 @@
+// RUN: %python %S/support/math_accuracy.py %attn_bin/attn-run %s %t
+// The functions that attn-expand-math writes itself, in machine code, against
+// float64 (extended precision for f64), in units in the last place.
+
+func.func @exp_f32(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %y = math.exp %x : tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+func.func @exp_f64(%x: tensor<?xf64>) -> tensor<?xf64> {
+  %y = math.exp %x : tensor<?xf64>
+  return %y : tensor<?xf64>
+}
+func.func @tanh_f32(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %y = math.tanh %x : tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+func.func @tanh_f16(%x: tensor<?xf16>) -> tensor<?xf16> {
+  %y = math.tanh %x : tensor<?xf16>
+  return %y : tensor<?xf16>
+}

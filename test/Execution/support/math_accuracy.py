@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs elementwise functions and measures their errors in units in the last
+place of the exact result.
+
+usage: math_accuracy.py ATTN_RUN FILE FOLDER
+"""
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+# Function: what it computes, the range of ordinary arguments, the largest error.
+FUNCTIONS = {
+    "exp_f32": (np.exp, np.float32, -86.0, 88.7, 2.0),
+    "exp_f64": (np.exp, np.float64, -707.0, 709.7, 2.0),
+    "tanh_f32": (np.tanh, np.float32, -12.0, 12.0, 1.0),
+    # Rounded once from f32.
+    "tanh_f16": (np.tanh, np.float16, -5.0, 5.0, 0.501),
+}
+
+
+def arguments(dtype, low, high):
+    rng = np.random.default_rng(0)
+    x = np.concatenate([
+        rng.uniform(low, high, 400000), rng.uniform(-1.5, 1.5, 400000),
+        np.exp(rng.uniform(-12, 0, 100000)), -np.exp(rng.uniform(-12, 0, 100000)),
+        1 + np.arange(-1000, 1000) * float(np.finfo(dtype).eps), [low, high, 0.0, -0.0],
+    ]).astype(dtype)
+    return x
+
+
+def run(attn_run, source, name, x, folder):
+    paths = [os.path.join(folder, f"{name}-{end}.npy") for end in ("in", "out")]
+    np.save(paths[0], x)
+    subprocess.run([attn_run, source, f"--entry={name}", "--input", f"0={paths[0]}", "--output", f"0={paths[1]}"],
+                   check=True, stdout=subprocess.DEVNULL)
+    return np.load(paths[1])
+
+
+def check(name, attn_run, source, folder):
+    function, dtype, low, high, most = FUNCTIONS[name]
+    wide = np.longdouble if dtype == np.float64 else np.float64
+    x = arguments(dtype, low, high)
+    got, want = run(attn_run, source, name, x, folder), function(x.astype(wide))
+    errors = np.abs(got.astype(wide) - want) / np.spacing(np.abs(want).astype(dtype)).astype(wide)
+    worst = int(np.argmax(np.nan_to_num(errors, nan=np.inf)))
+    problems = []
+    print(f"{name}: {errors[worst]:.3f} units at {x[worst]}")
+    if not errors[worst] <= most:
+        problems.append(f"{name}: {errors[worst]:.3f} units at {x[worst]}, expected at most {most}")
+    special = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e4, -1e4], dtype)
+    with np.errstate(over="ignore"):
+        got, want = run(attn_run, source, name, special, folder), function(special.astype(wide)).astype(dtype)
+    same = (got == want) & (np.signbit(got) == np.signbit(want)) | (np.isnan(got) & np.isnan(want))
+    if not same.all():
+        problems.append(f"{name} of {special[~same]}: got {got[~same]}, expected {want[~same]}")
+    return problems
+
+
+def main():
+    attn_run, source, folder = sys.argv[1:]
+    os.makedirs(folder, exist_ok=True)
+    problems = [problem for name in FUNCTIONS for problem in check(name, attn_run, source, folder)]
+    sys.exit("\n".join(problems) or None)
+
+
+main()

@@ -101,6 +101,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     OpPassManager &nested = pm.nest<func::FuncOp>();
     nested.addPass(createControlFlowSinkPass());
     nested.addPass(createCanonicalizerPass());
+    nested.addPass(createAttnMergeBounds());
     nested.addPass(createAttnUseExp2());
     addCleanUp(nested);
     nested.addPass(createHopperDistributeRows());

@@ -19,8 +19,8 @@ gpu.module @m {
     // CHECK: %[[TID:.*]] = nvvm.read.ptx.sreg.tid.x : i32
     // CHECK: %[[BASE:.*]] = llvm.ptrtoint
     // CHECK: scf.if
-    // CHECK: nvvm.prefetch tensormap %[[MAP]]
-    // CHECK: nvvm.prefetch tensormap %[[SUM]]
+    // CHECK: nvvm.prefetch tensormap, %[[MAP]]
+    // CHECK: nvvm.prefetch tensormap, %[[SUM]]
     // CHECK: nvvm.mbarrier.init %{{.*}}, %c1_i32
     // CHECK: nvvm.mbarrier.init %{{.*}}, %c1_i32
     // CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32

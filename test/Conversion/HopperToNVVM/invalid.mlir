@@ -26,7 +26,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @memory() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %a = hopper.alloc : !hopper.smem<3x256x128xbf16, swizzle = 128>
-    // expected-error @below {{the kernel needs 245760 bytes of shared memory, a CTA has 232448: '!hopper.smem<3x256x128xbf16, swizzle = 128>' = 196608, '!hopper.smem<3x128x64xbf16, swizzle = 128>' = 49152}}
+    // expected-error @below {{the kernel needs 245760 bytes of shared memory, a CTA has 232448: !hopper.smem<3x256x128xbf16, swizzle = 128> = 196608, !hopper.smem<3x128x64xbf16, swizzle = 128> = 49152}}
     %b = hopper.alloc : !hopper.smem<3x128x64xbf16, swizzle = 128>
     gpu.return
   }

@@ -77,7 +77,7 @@ gpu.module @m {
 // CHECK-DAG: arith.constant 57 : i32
 // CHECK-COUNT-1: cvt.sat.s32.s64
 // CHECK-NOT: cvt.sat
-// CHECK-COUNT-30: arith.cmpi sge, %{{.*}}, %{{.*}} : i32
+// CHECK-COUNT-18: arith.cmpi sge, %{{.*}}, %{{.*}} : i32
 // CHECK-NOT: arith.cmpi sge
 gpu.module @m {
   gpu.func @causal(%x: memref<64x64xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {

@@ -111,7 +111,7 @@ gpu.module @m {
 // CHECK-COUNT-2: nvvm.shfl.sync bfly
 // CHECK-NOT: nvvm.shfl
 // Rows of the result are written by the first lane of a quad.
-// CHECK: arith.andi
+// CHECK: arith.cmpi eq
 // CHECK-COUNT-2: llvm.inline_asm {{.*}} "@$0 st.global.b32 [$1], $2;"
 // CHECK-NOT: st.global
 gpu.module @m {

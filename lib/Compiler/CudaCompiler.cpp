@@ -117,6 +117,7 @@ static Expected<std::string> makeCubin(const CudaProgram &program,
   StringRef ptx = program.ptx[index];
   std::string compiler = cuda::describePtxCompiler(device);
   std::string key = DiskCache::makeKey({"cubin", compiler, ptx});
+  // What the driver compiles itself is in its own cache.
   if (auto image = cache.load(key))
     return std::move(*image);
   cached = false;
@@ -127,7 +128,8 @@ static Expected<std::string> makeCubin(const CudaProgram &program,
   auto cubin = cuda::compilePtx(device, ptx, name);
   if (!cubin)
     return cubin.takeError();
-  cache.store(key, cubin->image);
+  if (cubin->image != ptx)
+    cache.store(key, cubin->image);
   return std::move(cubin->image);
 }
 

@@ -169,8 +169,6 @@ Error CudaCall::bind(FuncOp entry, ArrayRef<Operand> arguments) {
     return packed.takeError();
   function = *packed;
   const cuda::DeviceInfo &device = executable.getDevice();
-  if (Error error = device.makeCurrent())
-    return error;
   slots.addPointer(nullptr); // the call, see CudaExecutable::run
   for (auto [index, argument] : enumerate(arguments)) {
     if (!argument.type.isTensor)
@@ -262,7 +260,9 @@ Error CudaTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
   mlir::OwningOpRef<mlir::ModuleOp> copy = cloneWithEntries(module, entries);
   PipelineOptions pipeline;
   setPipelineOptions(pipeline, options);
-  DiskCache cache = DiskCache::standard();
+  pipeline.countTiles = false; // kernels have nowhere to count
+  // What is only loaded says nothing about how it was made.
+  DiskCache cache = options.explain ? DiskCache() : DiskCache::standard();
   CudaCompileTimes &times = report->cuda->times;
   auto program = compileCudaProgram(
       *copy, pipeline, cache, times, [&](mlir::PassManager &manager) {

@@ -106,6 +106,7 @@ private:
   //===--- Elementwise.cpp ---===//
   llvm::LogicalResult lowerElementwise(mlir::Operation *op);
   llvm::LogicalResult lowerElementwise(mlir::Operation *op, Layout layout);
+  bool lowerSmallComparison(mlir::Operation *op);
   bool lowerIndexSum(mlir::Operation *op, Layout layout);
   bool lowerIndexComparison(mlir::Operation *op, Layout layout);
   bool lowerPackedTruncation(mlir::Operation *op, Layout layout);

@@ -19,8 +19,8 @@ gpu.module @m {
     // CHECK: %[[TID:.*]] = nvvm.read.ptx.sreg.tid.x : i32
     // CHECK: %[[BASE:.*]] = llvm.ptrtoint
     // CHECK: scf.if
-    // CHECK: nvvm.prefetch tensormap %[[MAP]]
-    // CHECK: nvvm.prefetch tensormap %[[SUM]]
+    // CHECK: nvvm.prefetch tensormap, %[[MAP]]
+    // CHECK: nvvm.prefetch tensormap, %[[SUM]]
     // CHECK: nvvm.mbarrier.init %{{.*}}, %c1_i32
     // CHECK: nvvm.mbarrier.init %{{.*}}, %c1_i32
     // CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32
@@ -73,12 +73,11 @@ gpu.module @m {
         // CHECK: nvvm.barrier id = %c5_i32 number_of_threads = %c128_i32
         hopper.barrier.sync %c5 warpgroups(1)
         // One thread stores, and the same one waits.
-        // CHECK: scf.if %[[LEADER:.*]] {
+        // CHECK: scf.if
         // CHECK: nvvm.cp.async.bulk.tensor.reduce %[[SUM]], %{{.*}}, box[%c0_i32, %{{.*}}] {redKind = #nvvm.tma_redux_kind<add>}
         // CHECK: nvvm.cp.async.bulk.commit.group
         hopper.tma.reduce %f to %sum[%i, %c0] : !f, !fm
-        // CHECK: scf.if %[[LEADER]] {
-        // CHECK: nvvm.cp.async.bulk.wait_group 0 {read}
+        // CHECK-NEXT: nvvm.cp.async.bulk.wait_group 0 {read}
         hopper.tma.wait pending(0) read
         // The lanes' stores are ordered by the warp's meeting.
         // CHECK: nvvm.bar.warp.sync

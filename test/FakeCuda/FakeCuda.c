@@ -93,6 +93,9 @@ int cuLinkCreate_v2(unsigned count, int *options, void **values, void **state) {
   for (unsigned i = 0; i < count; ++i)
     if (options[i] == 5 && fails("cuLinkAddData"))
       strcpy(values[i], "ptxas fatal: fake syntax error\n");
+    else if (options[i] == 3)
+      strcpy(values[i], "ptxas info : fake\nptxas info : (C7510) Potential "
+                        "Performance Loss: fake\n");
   *state = calloc(1, sizeof(char *));
   return 0;
 }

@@ -116,6 +116,8 @@ void Report::printCudaText() const {
       os << ", " << kernel.spilledBytes << " bytes of local memory";
     os << "\n";
   }
+  for (const std::string &warning : cuda->times.warnings)
+    os << warning << "\n";
   if (cuda->workspaceBytes)
     os << "workspace: " << cuda->workspaceBytes << " bytes\n";
   const CudaCompileTimes &times = cuda->times;
@@ -239,6 +241,10 @@ void Report::printCudaJson(json::OStream &json) const {
   json.attribute("workspace_bytes", int64_t(cuda->workspaceBytes));
   if (!cuda->hostSeconds.empty())
     json.attribute("host_s", medianOf(cuda->hostSeconds));
+  json.attributeArray("warnings", [&] {
+    for (const std::string &warning : cuda->times.warnings)
+      json.value(warning);
+  });
   json.attributeArray("kernels", [&] {
     for (const CudaKernelInfo &kernel : cuda->kernels)
       json.object([&] {

@@ -127,6 +127,7 @@ static Expected<std::string> makeCubin(const CudaProgram &program,
   std::string compiler = cuda::describePtxCompiler(device);
   std::string key = DiskCache::makeKey({"cubin", compiler, ptx});
   std::string logKey = DiskCache::makeKey({"cubin log", compiler, ptx});
+  // What the driver compiles itself is in its own cache.
   if (auto log = cache.load(logKey))
     if (auto image = cache.load(key)) {
       addWarnings(*log, times.warnings);
@@ -140,9 +141,13 @@ static Expected<std::string> makeCubin(const CudaProgram &program,
   auto cubin = cuda::compilePtx(device, ptx, name);
   if (!cubin)
     return cubin.takeError();
-  cache.store(key, cubin->image);
-  cache.store(logKey, cubin->log);
   addWarnings(cubin->log, times.warnings);
+  if (cubin->image == ptx) {
+    times.driverCompiles = true;
+  } else {
+    cache.store(key, cubin->image);
+    cache.store(logKey, cubin->log);
+  }
   return std::move(cubin->image);
 }
 
@@ -163,5 +168,7 @@ attn::loadCudaProgram(const CudaProgram &program,
   times.ptx += compiled - start;
   auto executable = CudaExecutable::load(program, device, cubins);
   times.load += now() - compiled;
+  if (executable)
+    addWarnings((*executable)->getLog(), times.warnings);
   return executable;
 }

@@ -89,35 +89,18 @@ int cuCtxGetCurrent(void **result) { return *result = current, 0; }
 int cuCtxSetCurrent(void *to) { return current = to, 0; }
 int cuCtxGetDevice(int *device) { return *device = 0, 0; }
 
-int cuLinkCreate_v2(unsigned count, int *options, void **values, void **state) {
+int cuModuleLoadDataEx(char **module, const void *image, unsigned count,
+                       int *options, void **values) {
+  if (fails("cuModuleLoadDataEx")) {
+    for (unsigned i = 0; i < count; ++i)
+      if (options[i] == 5)
+        strcpy(values[i], "ptxas fatal: fake syntax error\n");
+    return invalidPtx;
+  }
   for (unsigned i = 0; i < count; ++i)
-    if (options[i] == 5 && fails("cuLinkAddData"))
-      strcpy(values[i], "ptxas fatal: fake syntax error\n");
-    else if (options[i] == 3)
+    if (options[i] == 3)
       strcpy(values[i], "ptxas info : fake\nptxas info : (C7510) Potential "
                         "Performance Loss: fake\n");
-  *state = calloc(1, sizeof(char *));
-  return 0;
-}
-int cuLinkAddData_v2(char **state, int type, void *data, size_t bytes,
-                     const char *name, unsigned count, int *options,
-                     void **values) {
-  (void)type, (void)count, (void)options, (void)values;
-  if (fails("cuLinkAddData"))
-    return invalidPtx;
-  LOG("compile %s\n", name);
-  *state = malloc(bytes);
-  memcpy(*state, data, bytes);
-  return 0;
-}
-int cuLinkComplete(char **state, void **image, size_t *bytes) {
-  *image = *state;
-  *bytes = strlen(*state) + 1;
-  return 0;
-}
-int cuLinkDestroy(char **state) { return free(*state), free(state), 0; }
-
-int cuModuleLoadData(char **module, const void *image) {
   LOG("load\n");
   return *module = strdup(image), 0;
 }

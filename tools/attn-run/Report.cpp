@@ -124,9 +124,29 @@ void Report::printCudaText() const {
   os << format("compile: %.2f s", compile()) << " (parse " << seconds(parse)
      << ", passes " << seconds(passes + times.passes)
      << (times.programCached ? " (cached)" : "") << ", host code "
-     << seconds(times.host) << ", PTX to machine code " << seconds(times.ptx)
-     << (times.cubinsCached ? " (cached)" : "") << ", load "
-     << seconds(times.load) << ")\n";
+     << seconds(times.host);
+  if (times.driverCompiles)
+    os << ", PTX to machine code and load " << seconds(times.load) << ")\n";
+  else
+    os << ", PTX to machine code " << seconds(times.ptx)
+       << (times.cubinsCached ? " (cached)" : "") << ", load "
+       << seconds(times.load) << ")\n";
+}
+
+/// "8 interleavings, each of 1 launch, 6 blocks, 72 products, 54 copies".
+static std::string describeRuns(const InterpreterReport &interpreter) {
+  std::string text;
+  raw_string_ostream os(text);
+  auto count = [&](uint64_t number, StringRef what, StringRef plural) {
+    os << (text.empty() ? "" : ", ") << number << " " << (number == 1 ? what : plural);
+  };
+  const InterpreterStatistics &statistics = interpreter.statistics;
+  count(interpreter.interleavings, "interleaving", "interleavings");
+  count(statistics.launches, "launch", "launches");
+  count(statistics.ctas, "block", "blocks");
+  count(statistics.products, "product", "products");
+  count(statistics.copies, "copy", "copies");
+  return text;
 }
 
 void Report::printText(const Options &options) const {
@@ -134,6 +154,8 @@ void Report::printText(const Options &options) const {
   os << "ran '" << forward.name << "' on ";
   if (cuda)
     os << "cuda (" << cuda->device << ")";
+  else if (interpreter)
+    os << "the interpreter (" << describeRuns(*interpreter) << ")";
   else
     os << "cpu (" << cpu << ", " << threads
        << (threads == 1 ? " thread" : " threads") << ")";
@@ -226,6 +248,7 @@ void Report::printPhases(json::OStream &json) const {
       json.attribute("load_s", cuda->times.load);
       json.attribute("program_cached", cuda->times.programCached);
       json.attribute("cubins_cached", cuda->times.cubinsCached);
+      json.attribute("driver_compiles_ptx", cuda->times.driverCompiles);
       return;
     }
     json.attribute("passes_s", passes);
@@ -260,7 +283,7 @@ void Report::printJson() const {
   json::OStream json(outs(), 2);
   json.object([&] {
     json.attribute("entry", forward.name);
-    json.attribute("target", cuda ? "cuda" : "cpu");
+    json.attribute("target", cuda ? "cuda" : interpreter ? "interpreter" : "cpu");
     if (cuda) {
       printCudaJson(json);
     } else {

@@ -24,6 +24,8 @@ struct CudaCompileTimes {
   /// IR to PTX and host code; PTX to machine code; loading both.
   double passes = 0, host = 0, ptx = 0, load = 0;
   bool programCached = false, cubinsCached = false;
+  /// PTX is compiled while it is loaded, unless the driver has done it before.
+  bool driverCompiles = false;
   /// What the PTX compiler warned of, such as products that it serialised.
   std::vector<std::string> warnings;
 };

@@ -42,7 +42,7 @@ def parse_arguments():
     parser.add_argument("--static", action="store_true", help="attnc is told all sizes, not only d")
     parser.add_argument("--pipeline", help="attnc's options, such as \"schedule='rows=128 keys=128'\"")
     parser.add_argument("--no-latency", action="store_true", help="without times of compiling and of the host")
-    parser.add_argument("--timeout", type=float, default=60, metavar="SECONDS",
+    parser.add_argument("--timeout", type=float, default=90, metavar="SECONDS",
                         help="give up when a step takes longer: a kernel that hangs cannot be interrupted")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--plots", metavar="DIR")
@@ -73,6 +73,8 @@ def choose_library(options):
         options.library = max(found, key=os.path.getmtime, default=None)
     if options.library:
         os.environ["ATTNC_LIBRARY"] = os.path.abspath(options.library)
+    if not os.path.exists(os.environ.get("ATTNC_LIBRARY", "")):
+        sys.exit(f"gpu_forward: no library at '{os.environ.get('ATTNC_LIBRARY', 'build/*/lib')}', see --library")
 
 
 def describe_machine(torch, options):
@@ -202,7 +204,7 @@ class Benchmark:
             with self.step("times of compiling"):
                 self.report["compile_s"] = latency.compile_times(self.options, self.options.element)
             self.report["call_us"] = latency.call_times(self.build, self.builders, self.inputs)
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
             print(f"no latencies: {str(error).splitlines()[0]}")
 
     def run(self):
@@ -213,12 +215,15 @@ class Benchmark:
         print(reports.heading())
         for cell in self.options.chosen:
             begin = time.perf_counter()
-            row = self.run_cell(cell)
-            row["wall_s"] = time.perf_counter() - begin
-            print(reports.line(row), flush=True)
-            for name, note in row["notes"].items():
-                print(f"    {name}: {note}", flush=True)
-            self.save()
+            try:
+                self.run_cell(cell)
+            finally:
+                row = self.report["rows"][-1]
+                row["wall_s"] = time.perf_counter() - begin
+                print(reports.line(row), flush=True)
+                for name, note in row["notes"].items():
+                    print(f"    {name}: {note}", flush=True)
+                self.save()
             self.torch.cuda.empty_cache()
         rates.append(self.timing.gemm_tflops(self.device))
         self.report["complete"] = True

@@ -2,7 +2,7 @@
 """attnc and its peers, each as a list of calls, one for each copy of the inputs."""
 
 import contextlib
-import importlib
+import importlib.util
 from functools import partial
 
 import torch

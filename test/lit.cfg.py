@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 import os
+import shutil
 import sys
 import lit.formats
 from lit.llvm import llvm_config
@@ -27,6 +28,11 @@ if config.attn_python:
     config.available_features.add("numpy")
 if os.path.exists(os.path.join(config.attn_obj_root, "bin", "attn-run")):
     config.available_features.add("attn-run")
+# NVIDIA's assembler, where the machine has one, checks the kernels' PTX.
+ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+if ptxas:
+    config.available_features.add("ptxas")
+    config.substitutions.append(("%ptxas", ptxas))
 config.substitutions.append(
     ("%mlir_lib_dir", os.path.join(os.path.dirname(config.llvm_tools_dir), "lib")))
 config.substitutions.append(("%python", sys.executable))

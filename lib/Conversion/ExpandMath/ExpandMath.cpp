@@ -207,6 +207,8 @@ private:
 };
 
 struct ExpandMath : attn::impl::AttnExpandMathBase<ExpandMath> {
+  using AttnExpandMathBase::AttnExpandMathBase;
+
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<ExpandExp, ExpandTanh>(&getContext());

@@ -94,10 +94,10 @@ bool KernelLowering::lowerIndexComparison(Operation *op, Layout layout) {
                            Predicate::sgt, Predicate::sge},
                           predicate))
     return false;
-  constexpr int64_t kBound = int64_t(1) << 30;
+  constexpr int64_t kBound = int64_t(1) << 31;
   const Parts &a = parts(compare.getLhs(), layout), &c = parts(compare.getRhs(), layout);
   for (size_t e = 0; e < a.values.size(); ++e)
-    if (std::abs(c.offset(e) - a.offset(e)) >= kBound)
+    if (std::abs(c.offset(e) - a.offset(e)) >= kBound - 1)
       return false;
   DenseMap<std::pair<Value, Value>, Value> differences;
   DenseMap<std::pair<Value, int64_t>, Value> known;
@@ -105,9 +105,11 @@ bool KernelLowering::lowerIndexComparison(Operation *op, Layout layout) {
   for (size_t e = 0; e < a.values.size(); ++e) {
     Value &difference = differences[{a.values[e], c.values[e]}];
     if (!difference) {
+      // By an instruction that LLVM does not know: it would compare 64 bits.
       Value wide = arith::SubIOp::create(b, a.values[e], c.values[e]);
-      wide = arith::MaxSIOp::create(b, wide, constantIndex(-kBound));
-      difference = toI32(arith::MinSIOp::create(b, wide, constantIndex(kBound)));
+      difference = inlineAsm(b.getI32Type(),
+                             arith::IndexCastOp::create(b, b.getI64Type(), wide).getResult(),
+                             "cvt.sat.s32.s64 $0, $1;", "=r,l", /*sideEffects=*/false);
     }
     int64_t limit = c.offset(e) - a.offset(e);
     Value &bit = known[{difference, limit}];
@@ -204,6 +206,12 @@ Value KernelLowering::emitIntrinsic(Operation *op, ValueRange operands) {
       .Case([&](math::FmaOp) { return fma(operands[0], operands[1], operands[2]); })
       .Case([&](math::AbsFOp) { return LLVM::FAbsOp::create(b, operands[0]); })
       .Case([&](math::CopySignOp) { return LLVM::CopySignOp::create(b, operands[0], operands[1]); })
+      .Case([&](math::AbsIOp) -> Value {
+        Type type = operands[0].getType();
+        Value zero = constant(b.getIntegerAttr(type, 0));
+        return arith::MaxSIOp::create(b, operands[0],
+                                      arith::SubIOp::create(b, zero, operands[0]));
+      })
       .Case([&](math::FloorOp) { return LLVM::FFloorOp::create(b, operands[0]); })
       .Case([&](math::CeilOp) { return LLVM::FCeilOp::create(b, operands[0]); })
       .Case([&](math::TruncOp) { return LLVM::FTruncOp::create(b, operands[0]); })

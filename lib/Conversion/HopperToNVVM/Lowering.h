@@ -6,6 +6,7 @@
 #ifndef ATTN_CONVERSION_HOPPERTONVVM_LOWERING_H
 #define ATTN_CONVERSION_HOPPERTONVVM_LOWERING_H
 
+#include "CarriedValues.h"
 #include "Layouts.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -96,6 +97,8 @@ private:
   //===--- Structure.cpp: loops, branches, roles ---===//
   llvm::LogicalResult lowerFor(mlir::scf::ForOp op);
   llvm::LogicalResult lowerIf(mlir::scf::IfOp op);
+  void splitPartialSum(mlir::MutableArrayRef<mlir::Value> inits);
+  void joinPartialSum(mlir::Value result);
   llvm::LogicalResult lowerWhile(mlir::scf::WhileOp op);
   llvm::LogicalResult lowerRoles(RolesOp op);
   llvm::LogicalResult lowerRole(RolesOp op, unsigned role, int64_t firstWarpgroup);
@@ -174,6 +177,7 @@ private:
   mlir::gpu::GPUFuncOp function;
   const VectorLayouts &layouts;
   SharedMemory memory;
+  const CarriedValues carried;
   mlir::ImplicitLocOpBuilder b;
 
   llvm::DenseMap<std::pair<mlir::Value, unsigned>, Parts> map;

@@ -168,7 +168,9 @@ LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op
     rows[rowOfRegister(r)].push_back(value);
   Parts accumulator = parts(op.getAcc(), Layout::Rows), result;
   for (unsigned i : {0, 1}) {
-    Value own = reduceQuad(op.getKind(), reduceThread(op.getKind(), rows[i]));
+    Value own = reduceThread(op.getKind(), rows[i]);
+    if (!carried.partialReductions.contains(op))
+      own = reduceQuad(op.getKind(), own);
     result.values.push_back(combine(op.getKind(), accumulator.values[i], own));
   }
   setParts(op.getResult(), Layout::Rows, std::move(result));

@@ -60,7 +60,6 @@ def all_cases():
     groups = [g for g in cases.GROUPS if not g.startswith("gradient") and g != "orders"]
     for group in groups:
         yield from cases.GROUPS[group]()
-    yield from cases.tables()
     for d in range(16, 257, 8):
         yield cases.Case("causal", "bf16", d=d)
     for index, variant in enumerate(variants.VARIANTS + variants.MORE_VARIANTS + variants.TABLES):

@@ -14,10 +14,11 @@ config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.attn_obj_root, "test")
 llvm_config.use_default_substitutions()
 llvm_config.add_tool_substitutions(
-    ["attn-opt", "attn-run", "attn-lsp-server", "mlir-opt", "FileCheck", "not", "split-file"],
+    ["attn-opt", "attn-run", "attn-lsp-server", "attnc-test", "mlir-opt", "FileCheck", "not", "split-file"],
     [os.path.join(config.attn_obj_root, "bin"), config.llvm_tools_dir])
 config.available_features.add(config.attn_link + "-link")
 config.substitutions.append(("%attn_bin", os.path.join(config.attn_obj_root, "bin")))
+config.substitutions.append(("%attn_lib", os.path.join(config.attn_obj_root, "lib")))
 config.substitutions.append(("%mlir_tools", config.llvm_tools_dir))
 config.substitutions.append(("%attn_src", config.attn_src_root))
 # A CUDA driver that records what it is asked to do; test/FakeCuda.

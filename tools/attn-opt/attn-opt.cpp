@@ -8,6 +8,7 @@
 #ifdef ATTN_TEST_PASSES
 namespace attn::test {
 void registerTestBuildMask();
+void registerTestHopperMutate();
 } // namespace attn::test
 #endif
 
@@ -17,6 +18,7 @@ int main(int argc, char **argv) {
   attn::registerPasses();
 #ifdef ATTN_TEST_PASSES
   attn::test::registerTestBuildMask();
+  attn::test::registerTestHopperMutate();
 #endif
   return mlir::asMainReturnCode(mlir::MlirOptMain(
       argc, argv, "attnc: passes and pipelines over attention IR\n", registry));

@@ -123,6 +123,19 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   cl::opt<unsigned> parts(
       "parts", cl::init(0), cl::cat(category),
       cl::desc("Parts of the keys, for --loop-order=split"));
+  cl::opt<unsigned> interleavings(
+      "interleavings", cl::init(1), cl::cat(category),
+      cl::desc("With --target=interpreter: how many orders of execution to try "
+               "(default 1)"));
+  cl::opt<std::string> interpreterOrder(
+      "interpreter-order", cl::cat(category),
+      cl::desc("With --target=interpreter: the warpgroup that runs next is a "
+               "random one, the next one (round-robin), the first (ahead) or "
+               "the last (behind) that can"));
+  cl::opt<std::string> interpreterTiming(
+      "interpreter-timing", cl::cat(category),
+      cl::desc("With --target=interpreter: copies and products happen early, "
+               "late or at random times"));
   cl::opt<unsigned> optLevel("O", cl::Prefix, cl::init(2), cl::cat(category),
                              cl::desc("LLVM's optimisation level, 0 to 3"));
   cl::opt<bool> printLLVM("print-llvm", cl::cat(category),
@@ -163,6 +176,9 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   options.rowTile = rowTile;
   options.streamTile = streamTile;
   options.parts = parts;
+  options.interleavings = interleavings;
+  options.interpreterOrder = interpreterOrder;
+  options.interpreterTiming = interpreterTiming;
   if (bench.getNumOccurrences()) {
     options.repetitions = 10;
     if (!bench.empty() &&
@@ -180,6 +196,9 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   if (threads > 1024)
     return createStringError("expected --threads of at most 1024, got %u",
                              unsigned(threads));
+  if (interleavings == 0 || interleavings > 100000)
+    return createStringError("expected --interleavings from 1 to 100000, got %u",
+                             unsigned(interleavings));
   if (optLevel > 3)
     return createStringError("expected -O0 to -O3, got -O%u",
                              unsigned(optLevel));

@@ -13,7 +13,8 @@
 namespace attn {
 
 struct Options {
-  std::string file, entry, target, loopOrder, schedule, emit, reference;
+  std::string file, entry, target, loopOrder, schedule, emit, reference,
+      interpreterOrder, interpreterTiming;
   /// By position: the text after "N=".
   llvm::SmallVector<std::pair<unsigned, std::string>> inputs, outputs, shapes,
       fills, gradInputs, gradFills, gradOutputs;
@@ -29,6 +30,8 @@ struct Options {
   bool deterministic = true;
   /// 0 where the compiler chooses.
   unsigned rowTile = 0, streamTile = 0, parts = 0;
+  /// How often --target=interpreter runs, each time in another order.
+  unsigned interleavings = 1;
 };
 
 /// Declares all options, reads the command line (exiting on a syntax error, as

@@ -127,11 +127,29 @@ void Report::printCudaText() const {
      << seconds(times.load) << ")\n";
 }
 
+/// "8 interleavings, each of 1 launch, 6 blocks, 72 products, 54 copies".
+static std::string describeRuns(const InterpreterReport &interpreter) {
+  std::string text;
+  raw_string_ostream os(text);
+  auto count = [&](uint64_t number, StringRef what, StringRef plural) {
+    os << (text.empty() ? "" : ", ") << number << " " << (number == 1 ? what : plural);
+  };
+  const InterpreterStatistics &statistics = interpreter.statistics;
+  count(interpreter.interleavings, "interleaving", "interleavings");
+  count(statistics.launches, "launch", "launches");
+  count(statistics.ctas, "block", "blocks");
+  count(statistics.products, "product", "products");
+  count(statistics.copies, "copy", "copies");
+  return text;
+}
+
 void Report::printText(const Options &options) const {
   raw_ostream &os = outs();
   os << "ran '" << forward.name << "' on ";
   if (cuda)
     os << "cuda (" << cuda->device << ")";
+  else if (interpreter)
+    os << "the interpreter (" << describeRuns(*interpreter) << ")";
   else
     os << "cpu (" << cpu << ", " << threads
        << (threads == 1 ? " thread" : " threads") << ")";
@@ -254,7 +272,7 @@ void Report::printJson() const {
   json::OStream json(outs(), 2);
   json.object([&] {
     json.attribute("entry", forward.name);
-    json.attribute("target", cuda ? "cuda" : "cpu");
+    json.attribute("target", cuda ? "cuda" : interpreter ? "interpreter" : "cpu");
     if (cuda) {
       printCudaJson(json);
     } else {

@@ -6,6 +6,7 @@
 
 #include "Options.h"
 #include "attn/Compiler/CudaCompiler.h"
+#include "attn/Interpreter/Interpreter.h"
 #include "attn/Reference/Reference.h"
 #include "attn/Runtime/CpuExecutable.h"
 #include "attn/Runtime/ThreadPool.h"
@@ -50,8 +51,15 @@ struct CudaReport {
   std::vector<double> hostSeconds;
 };
 
+/// What only the interpreter has: how often it ran, and what one run did.
+struct InterpreterReport {
+  unsigned interleavings = 1;
+  InterpreterStatistics statistics;
+};
+
 struct Report {
   std::optional<CudaReport> cuda;
+  std::optional<InterpreterReport> interpreter;
   std::string cpu;
   unsigned threads = 1;
   /// Seconds.

@@ -44,6 +44,13 @@ std::unique_ptr<Target> createCpuTarget();
 /// is nothing to call afterwards.
 llvm::Expected<std::unique_ptr<Target>> createCudaTarget(const Options &options);
 
+/// Hopper programs on the host; what has no launch is lowered to one first.
+llvm::Expected<std::unique_ptr<Target>> createInterpreterTarget(const Options &options);
+
+/// The shapes of a function's results, where the rules determine them.
+llvm::Expected<std::vector<ShapeRules::Shape>> getResultShapes(mlir::func::FuncOp function,
+                                                               ShapeRules &rules);
+
 } // namespace attn
 
 #endif

@@ -68,10 +68,7 @@ private:
 
 Error Session::checkTarget() {
   StringRef name = options.target;
-  if (name == "interpreter")
-    return createStringError("--target=" + name +
-                             " is not available in this build");
-  if (name != "cpu" && name != "auto" && name != "cuda")
+  if (name != "cpu" && name != "auto" && name != "cuda" && name != "interpreter")
     return createStringError(
         "expected --target auto, cpu, cuda or interpreter, got '" + name + "'");
   if (!options.emit.empty() && name == "cpu")
@@ -209,6 +206,8 @@ Error Session::compileAny() {
     return compileFor(createCudaTarget(options));
   if (options.target == "cpu")
     return compileFor(createCpuTarget());
+  if (options.target == "interpreter")
+    return compileFor(createInterpreterTarget(options));
   auto gpu = createCudaTarget(options);
   if (!gpu) {
     diagnostics.remarks.push_back("remark: on the cpu: " +
@@ -226,6 +225,25 @@ Error Session::compileAny() {
   return compileFor(createCpuTarget());
 }
 
+Expected<std::vector<ShapeRules::Shape>> attn::getResultShapes(FuncOp function,
+                                                               ShapeRules &rules) {
+  std::vector<ShapeRules::Shape> shapes;
+  auto terminator = function.getBody().back().getTerminator();
+  for (auto [index, value] : enumerate(terminator->getOperands())) {
+    ShapeRules::Shape &shape = shapes.emplace_back();
+    if (auto tensor = dyn_cast<mlir::RankedTensorType>(value.getType()))
+      for (int64_t dim = 0; dim < tensor.getRank(); ++dim) {
+        std::optional<int64_t> size = rules.getSize(value, dim);
+        if (!size)
+          return createStringError("the size of result " + Twine(index) +
+                                   " dimension " + Twine(dim) +
+                                   " of '" + function.getName() + "' is not known");
+        shape.push_back(*size);
+      }
+  }
+  return shapes;
+}
+
 Expected<std::unique_ptr<Call>> Session::prepare(FuncOp function,
                                                  ArrayRef<Operand> operands) {
   if (function != code || code == entry)
@@ -234,21 +252,10 @@ Expected<std::unique_ptr<Call>> Session::prepare(FuncOp function,
   auto types = getValueTypes(entry.getResultTypes(), "result");
   if (!types)
     return types.takeError();
-  std::vector<ShapeRules::Shape> shapes;
-  auto terminator = entry.getBody().back().getTerminator();
-  for (auto [index, value] : enumerate(terminator->getOperands())) {
-    ShapeRules::Shape &shape = shapes.emplace_back();
-    if (auto tensor = dyn_cast<mlir::RankedTensorType>(value.getType()))
-      for (int64_t dim = 0; dim < tensor.getRank(); ++dim) {
-        std::optional<int64_t> size = rules->getSize(value, dim);
-        if (!size)
-          return createStringError("the size of result " + Twine(index) +
-                                   " dimension " + Twine(dim) +
-                                   " of --reference is not known");
-        shape.push_back(*size);
-      }
-  }
-  return target->prepareInto(function, operands, *types, shapes, options);
+  auto shapes = getResultShapes(entry, *rules);
+  if (!shapes)
+    return shapes.takeError();
+  return target->prepareInto(function, operands, *types, *shapes, options);
 }
 
 /// Runs a function once, then as often as its time is to be taken.
@@ -350,8 +357,8 @@ Error Session::run() {
   if (!options.emit.empty())
     return compileAny();
   rules.emplace(entry);
-  // Kernels written by hand take memrefs, which only the GPU has code for.
-  bool memrefs = options.target == "cuda" && code == entry;
+  // Kernels written by hand take memrefs, which the CPU has no code for.
+  bool memrefs = (options.target == "cuda" || options.target == "interpreter") && code == entry;
   auto planned = Arguments::plan(entry, options, *rules, memrefs);
   if (!planned)
     return planned.takeError();

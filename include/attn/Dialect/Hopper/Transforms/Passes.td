@@ -166,13 +166,19 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
     role "load" ... { scf.for %tile = %block to %tiles step %ctas { work of %tile } }
     ```
 
-    With `reverse` the tiles are taken from the last to the first: the longest
-    first where the work grows with the number of the tile.
+    Where the bounds of a loop depend on the last coordinate of a tile, as those
+    of a causal mask do, that coordinate varies slowest and from its end: the
+    longest tiles come first; and every other round goes through the CTAs
+    backwards, so that their sums of work are alike.
+
+    The coordinates are computed in 32 bits, with products and shifts in place of
+    divisions; a launch has less than 2^31 tiles.
   }];
   let options = [
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",
            "CTAs of a persistent launch; 0 launches one CTA per tile">];
-  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::scf::SCFDialect"];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
+                           "mlir::scf::SCFDialect"];
 }
 
 def HopperPipelineProducts : Pass<"hopper-pipeline-products", "::mlir::func::FuncOp"> {
@@ -310,6 +316,41 @@ def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"
                         "Tiles in flight in each channel that is used in a loop">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect"];
+}
+
+def HopperCheckProtocol : Pass<"hopper-check-protocol", "::mlir::func::FuncOp"> {
+  let summary = "Check the protocol form of a hopper program without running it";
+  let description = [{
+    What is provably wrong is an error at the op, with a note at the other op that
+    takes part; what follows the forms below but cannot be decided is a remark.
+    The IR does not change. The interpreter (docs/interpreter.md) finds more, in
+    the cases that it runs; this finds what every run has.
+
+    * *Bytes*: what `hopper.mbarrier.expect` announces is what the copies with the
+      same mbarrier and index in the same block bring.
+    * *Arrivals*: over the roles, arrivals for each use of an mbarrier times the
+      warpgroups of the role are the number that it is initialised for.
+    * *Counters*: index and phase of a wait are constants, or are carried by the
+      same loops: the phase flips when the index wraps, at the ring's depth. They
+      start at 0 and 0 (1 where a role waits for a slot that it then fills), or as
+      many tiles later as have been waited for before.
+    * *Lifetimes*: a product reads a tile that a copy fills only after a wait for
+      the copy's mbarrier, and the arrival that gives the tile back comes after the
+      `hopper.wait` that covers the product. Every tile that a loop waits for is
+      given back.
+    * *Products*: `pending` of a `hopper.wait` is at most the number of products
+      started after its own.
+    * *Named barriers*: all uses of an id are for the same number of warpgroups,
+      by as many warpgroups, where ids follow from the warpgroup's number.
+    * *Stores*: a `hopper.fence.async` and then a barrier stand between a
+      `hopper.tile.store` and a copy or product that reads the tile, and a
+      `hopper.tma.wait` follows the last copy.
+
+    ```mlir
+    hopper.mbarrier.expect %full[%s] bytes(8192)         // error: expects 8192 bytes,
+    hopper.tma.load %m[%i, %j] to %tile, %full[%s] : ... // the copies bring 16384
+    ```
+  }];
 }
 
 #endif

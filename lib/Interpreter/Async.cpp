@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What TMA and the tensor core do, when the scheduler says so.
+
+#include "Cta.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::interpreter;
+
+//===----------------------------------------------------------------------===//
+// TMA
+//===----------------------------------------------------------------------===//
+
+void interpreter::forEachElement(const MemRef &memref, ArrayRef<int64_t> coordinates, int64_t rows,
+                                 int64_t columns,
+                                 function_ref<void(int64_t, int64_t, char *)> visit) {
+  size_t rank = coordinates.size();
+  bool outside = false;
+  int64_t base = memref.offset;
+  for (size_t dim = 0; dim + 2 < rank; ++dim) {
+    outside |= coordinates[dim] < 0 || coordinates[dim] >= memref.sizes[dim];
+    base += coordinates[dim] * memref.strides[dim];
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t atRow = rank > 1 ? coordinates[rank - 2] + row : 0;
+    bool noRow = outside || (rank > 1 && (atRow < 0 || atRow >= memref.sizes[rank - 2]));
+    int64_t start = base + (rank > 1 ? atRow * memref.strides[rank - 2] : 0);
+    for (int64_t column = 0; column < columns; ++column) {
+      int64_t at = coordinates.back() + column;
+      bool none = noRow || at < 0 || at >= memref.sizes.back();
+      visit(row, column, none ? nullptr : memref.at(start + at));
+    }
+  }
+}
+
+LogicalResult Cta::finishLoad(TmaLoad &load) {
+  SmemMemory &memory = memories[load.tile.memory];
+  auto type = cast<hopper::TmaLoadOp>(load.op).getTile().getType();
+  forEachElement(*load.source, load.coordinates, type.getRows(), memory.columns,
+                 [&](int64_t row, int64_t column, const char *element) {
+                   memory.row(load.tile.slot, load.tile.row + row)[column] =
+                       element ? loadNumber(load.source->kind, element) : 0;
+                 });
+  load.done = true;
+  MBarrier &barrier = barriers[load.barrier];
+  barrier.copied += load.bytes;
+  ++machine.statistics.copies;
+  changed();
+  if (barrier.arrived == barrier.count && barrier.copied > barrier.expected) {
+    InFlightDiagnostic diagnostic = error(load.op);
+    diagnostic << "copies more bytes than phase " << barrier.phase << " of mbarrier "
+               << barrier.index << " expects: " << barrier.copied << " of " << barrier.expected;
+    if (barrier.lastExpect)
+      diagnostic.attachNote(barrier.lastExpect->getLoc()) << "what is expected";
+    return diagnostic;
+  }
+  return completePhase(barrier, load.op);
+}
+
+void Cta::readStore(TmaStore &store) {
+  if (store.read)
+    return;
+  SmemMemory &memory = memories[store.tile.memory];
+  for (int64_t row = 0; row < store.type.getRows(); ++row) {
+    const float *from = memory.row(store.tile.slot, store.tile.row + row);
+    store.data.insert(store.data.end(), from, from + memory.columns);
+  }
+  store.read = true;
+  changed();
+}
+
+void Cta::writeStore(TmaStore &store) {
+  if (store.written)
+    return;
+  readStore(store);
+  const MemRef &target = *store.target;
+  int64_t columns = paddedColumns(store.type);
+  forEachElement(target, store.coordinates, store.type.getRows(), columns,
+                 [&](int64_t row, int64_t column, char *element) {
+                   if (!element)
+                     return;
+                   float value = store.data[size_t(row * columns + column)];
+                   if (store.reduce)
+                     value += loadNumber(target.kind, element);
+                   storeNumber(target.kind, element, value);
+                 });
+  store.data.clear();
+  store.written = true;
+  ++machine.statistics.copies;
+  changed();
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// Rows and columns of an operand as floats: of a tile, or of a vector.
+static std::vector<float> readOperand(Cta &cta, const interpreter::Value &value, Type type,
+                                      int64_t &stride) {
+  if (auto vector = dyn_cast<VectorType>(type)) {
+    stride = vector.getDimSize(1);
+    return std::vector<float>(value.floats(), value.floats() + vector.getNumElements());
+  }
+  auto tile = cast<hopper::SmemType>(type);
+  const auto &view = value.as<SmemView>();
+  stride = paddedColumns(tile);
+  const float *from = view.own ? view.own->data.get() + view.row * stride
+                               : cta.memories[view.memory].row(view.slot, view.row);
+  return std::vector<float>(from, from + tile.getRows() * stride);
+}
+
+static std::vector<float> transposed(const std::vector<float> &from, int64_t stride) {
+  int64_t rows = int64_t(from.size()) / stride;
+  std::vector<float> to(from.size());
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < stride; ++column)
+      to[size_t(column * rows + row)] = from[size_t(row * stride + column)];
+  return to;
+}
+
+void interpreter::multiply(Cta &cta, const interpreter::Value &a, Type aType, bool transposeA,
+                           const interpreter::Value &b, hopper::SmemType bType, bool transposeB,
+                           VectorType type, float *result) {
+  int64_t m = type.getDimSize(0), n = type.getDimSize(1), aStride, bStride;
+  int64_t k = transposeB ? bType.getColumns() : bType.getRows();
+  k = (k + 15) / 16 * 16; // padding is read too
+  std::vector<float> left = readOperand(cta, a, aType, aStride);
+  std::vector<float> right = readOperand(cta, b, bType, bStride);
+  if (transposeA) {
+    left = transposed(left, aStride);
+    aStride = int64_t(left.size()) / aStride;
+  }
+  if (transposeB) {
+    right = transposed(right, bStride);
+    bStride = int64_t(right.size()) / bStride;
+  }
+  for (int64_t row = 0; row < m; ++row) {
+    float *to = result + row * n;
+    for (int64_t at = 0; at < k; ++at) {
+      float factor = left[size_t(row * aStride + at)];
+      const float *from = right.data() + at * bStride;
+      for (int64_t column = 0; column < n; ++column)
+        to[column] += factor * from[column];
+    }
+  }
+}
+
+static void computeProduct(Cta &cta, Product &product) {
+  hopper::WgmmaOp op = product.op;
+  VectorType type = op.getResult().getType().getTile();
+  product.result = std::make_shared<Floats>(type.getNumElements());
+  float *result = product.result->data.get();
+  const float *start = product.previous             ? product.previous->result->data.get()
+                       : product.accumulator.object ? product.accumulator.floats()
+                                                    : nullptr;
+  if (start)
+    std::copy_n(start, type.getNumElements(), result);
+  else
+    std::fill_n(result, type.getNumElements(), 0.0f);
+  multiply(cta, product.a, op.getA().getType(), op.getTransposeA(), product.b,
+           op.getB().getType(), op.getTransposeB(), type, result);
+  // The operands are not needed any more.
+  product.a = product.b = product.accumulator = {};
+  product.previous.reset();
+}
+
+void Cta::finishProduct(Fiber &fiber, Product &product) {
+  for (const std::shared_ptr<Product> &next : fiber.products) {
+    if (!next->result) {
+      computeProduct(*this, *next);
+      ++machine.statistics.products;
+    }
+    if (next.get() == &product)
+      return;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// The scheduler's choice
+//===----------------------------------------------------------------------===//
+
+bool Cta::progress(LogicalResult &status, bool loadsOnly) {
+  llvm::erase_if(writes, [](const auto &store) { return store->written; });
+  SmallVector<std::function<void()>, 8> work;
+  for (size_t n = 0; n < loads.size(); ++n)
+    work.push_back([this, n, &status] {
+      std::shared_ptr<TmaLoad> load = loads[n];
+      loads.erase(loads.begin() + int64_t(n));
+      status = finishLoad(*load);
+    });
+  for (Fiber &fiber : fibers) {
+    if (loadsOnly)
+      break;
+    for (const std::shared_ptr<TmaStore> &store : fiber.stores)
+      if (!store->read)
+        work.push_back([this, &store] { readStore(*store); });
+    for (const std::shared_ptr<Product> &product : fiber.products)
+      if (!product->result) {
+        work.push_back([this, &fiber, &product] { finishProduct(fiber, *product); });
+        break; // the next ones come after it
+      }
+  }
+  for (const std::shared_ptr<TmaStore> &store : writes)
+    if (store->read && !store->written && !loadsOnly)
+      work.push_back([this, &store] { writeStore(*store); });
+  if (work.empty())
+    return false;
+  work[machine.pick(work.size())]();
+  return true;
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Shared memory, and what may access it when: every two accesses of which one
+// writes must be ordered by barriers and waits, whatever order they happened in.
+
+#include "Cta.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::interpreter;
+
+Cta::Cta(const LaunchInfo &launch, unsigned warpgroups, Machine &machine)
+    : launch(launch), machine(machine), fibers(warpgroups) {
+  for (Operation *op : launch.allocations) {
+    SmemMemory &memory = memories.emplace_back();
+    memory.op = op;
+    memory.type = cast<hopper::AllocOp>(op).getMemory().getType();
+    memory.columns = paddedColumns(memory.type);
+    int64_t rows = memory.type.getDepth() * memory.type.getRows();
+    memory.data.assign(size_t(rows * memory.columns), std::numeric_limits<float>::quiet_NaN());
+    memory.slots.resize(size_t(memory.type.getDepth()));
+    for (SmemMemory::Slot &slot : memory.slots)
+      slot.written.assign(size_t(memory.type.getRows()), 0);
+  }
+  for (Operation *op : launch.barriers) {
+    auto ring = cast<hopper::MBarrierOp>(op);
+    for (int64_t index = 0; index < ring.getBarriers().getType().getDepth(); ++index) {
+      MBarrier &barrier = barriers.emplace_back();
+      barrier.op = op;
+      barrier.index = index;
+      barrier.count = int64_t(ring.getArrivals());
+      barrier.component = warpgroups + unsigned(barriers.size()) - 1;
+      barrier.observations.resize(warpgroups);
+    }
+  }
+  for (Operation *op : launch.channels) {
+    ChannelState &channel = channels.emplace_back();
+    channel.op = op;
+    channel.received.assign(warpgroups, 0);
+    channel.released.assign(warpgroups, 0);
+    channel.views.resize(warpgroups);
+  }
+  Clock fresh(barrierComponent(hopper::kNamedBarriers));
+  for (MBarrier &barrier : barriers)
+    barrier.arriving = barrier.completed = fresh;
+  for (Fiber &fiber : fibers)
+    fiber.clock = fresh;
+}
+
+InFlightDiagnostic Cta::error(Operation *op) { return op->emitError(); }
+
+//===----------------------------------------------------------------------===//
+// Events
+//===----------------------------------------------------------------------===//
+
+std::shared_ptr<Event> Cta::begin(Fiber &fiber, Operation *op, Threads threads,
+                                  bool asynchronous) {
+  auto event = std::make_shared<Event>();
+  event->op = op;
+  event->warpgroup = fiber.warpgroup;
+  event->threads = threads;
+  event->asynchronous = asynchronous;
+  return event;
+}
+
+void Cta::end(Fiber &fiber, Event &event) {
+  event.ended = true;
+  event.component = fiber.warpgroup;
+  event.epoch = fiber.now;
+}
+
+bool Cta::isOrdered(const Event &event, const Fiber &fiber, const Event &later) const {
+  if (!event.ended)
+    return false;
+  if (fiber.clock[event.component] >= event.epoch)
+    return true;
+  return event.component == fiber.warpgroup && event.threads.inOrderWith(later.threads);
+}
+
+/// Whether a fence by the writers came after the write, and before what the
+/// fiber knows.
+bool Cta::isFenced(const Event &event, const Fiber &fiber) const {
+  const auto &fences = fibers[event.warpgroup].fences;
+  auto fence = llvm::lower_bound(fences, event.epoch);
+  return fence != fences.end() && fiber.clock[event.warpgroup] >= *fence;
+}
+
+//===----------------------------------------------------------------------===//
+// Accesses
+//===----------------------------------------------------------------------===//
+
+static StringRef nameOf(Operation *op) {
+  if (isa<hopper::TmaLoadOp>(op))
+    return "copy";
+  if (isa<hopper::TmaStoreOp>(op))
+    return "store by TMA";
+  if (isa<hopper::TmaReduceOp>(op))
+    return "reduction by TMA";
+  if (isa<hopper::WgmmaOp>(op))
+    return "product";
+  return "tile.store";
+}
+
+static std::string nameOf(const SmemMemory &memory, unsigned slot) {
+  return memory.type.isRing() ? "slot " + std::to_string(slot) + " of a ring" : "a tile";
+}
+
+void Cta::report(Fiber &fiber, const SmemView &view, const SmemMemory::Access &earlier,
+                 const Event &later, bool write) {
+  const SmemMemory &memory = memories[view.memory];
+  const Event &event = *earlier.event;
+  InFlightDiagnostic diagnostic = error(later.op);
+  diagnostic << (write ? "writes " : "reads ") << nameOf(memory, view.slot) << " that a "
+             << nameOf(event.op) << " of "
+             << (event.warpgroup == fiber.warpgroup ? "the same warpgroup" : "another warpgroup")
+             << (earlier.write ? " may still be writing" : " may still be reading");
+  if (event.ended && isOrdered(event, fiber, later) && !isFenced(event, fiber))
+    diagnostic << ": its writes are not visible to TMA and WGMMA without a hopper.fence.async "
+                  "by the writers and a barrier";
+  else if (!event.ended && event.warpgroup == fiber.warpgroup)
+    diagnostic << ": no wait covers it";
+  else if (event.component == fiber.warpgroup && event.ended)
+    diagnostic << ": other threads of the warpgroup may be behind, and no barrier is in between";
+  else
+    diagnostic << ": no barrier orders the two";
+  diagnostic.attachNote(event.op->getLoc()) << "the " << nameOf(event.op) << " (warpgroup "
+                                            << event.warpgroup << ")";
+  diagnostic.attachNote(memory.op->getLoc()) << "the shared memory";
+}
+
+LogicalResult Cta::access(Fiber &fiber, const SmemView &view, hopper::SmemType type,
+                          std::shared_ptr<Event> event, bool write) {
+  SmemMemory::Slot &slot = memories[view.memory].slots[view.slot];
+  int64_t begin = view.row, end = view.row + type.getRows();
+  auto overlaps = [&](const SmemMemory::Access &access) {
+    return access.begin < end && begin < access.end;
+  };
+  for (const SmemMemory::Access &earlier : slot.accesses) {
+    if (!overlaps(earlier) || (!write && !earlier.write))
+      continue;
+    bool ordered = isOrdered(*earlier.event, fiber, *event);
+    bool fenced = !event->asynchronous || earlier.event->asynchronous ||
+                  isFenced(*earlier.event, fiber);
+    if (!ordered || !fenced) {
+      report(fiber, view, earlier, *event, write);
+      return failure();
+    }
+  }
+  // What is ordered before a write needs no more looking at: whoever is ordered
+  // after the write is ordered after it too. A read replaces older reads of the
+  // same warpgroup.
+  llvm::erase_if(slot.accesses, [&](const SmemMemory::Access &access) {
+    bool covered = begin <= access.begin && access.end <= end;
+    if (write)
+      return covered;
+    return covered && !access.write && access.event->ended &&
+           access.event->component == fiber.warpgroup &&
+           access.event->threads.kind == event->threads.kind;
+  });
+  slot.accesses.push_back({std::move(event), write, begin, end});
+  return success();
+}
+
+LogicalResult Cta::checkWritten(Operation *op, const SmemView &view, hopper::SmemType type,
+                                bool padding) {
+  const SmemMemory &memory = memories[view.memory];
+  for (int64_t row = view.row; row < view.row + type.getRows(); ++row) {
+    uint8_t written = memory.slots[view.slot].written[size_t(row)];
+    if (written > (padding ? 1 : 0))
+      continue;
+    InFlightDiagnostic diagnostic = error(op);
+    diagnostic << "reads row " << row << " of " << nameOf(memory, view.slot) << ", "
+               << (written ? "whose padding of the last slab nothing has written"
+                           : "which nothing has written");
+    diagnostic.attachNote(memory.op->getLoc()) << "the shared memory";
+    return failure();
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// The end
+//===----------------------------------------------------------------------===//
+
+LogicalResult Cta::checkFinished(Fiber &fiber) {
+  if (!fiber.products.empty())
+    return error(fiber.products.front()->event->op)
+           << "warpgroup " << fiber.warpgroup << " ends and has not waited for this product";
+  for (const std::shared_ptr<TmaStore> &store : fiber.stores)
+    if (!store->event->ended)
+      return error(store->event->op)
+             << "warpgroup " << fiber.warpgroup
+             << " ends while TMA may still read the tile: no hopper.tma.wait covers this";
+  return success();
+}
+
+LogicalResult Cta::checkFinished() {
+  for (const MBarrier &barrier : barriers) {
+    auto knows = [&](const Fiber &fiber) {
+      return int64_t(fiber.clock[barrier.component]) > barrier.lastLoadPhase;
+    };
+    if (barrier.lastLoad && llvm::none_of(fibers, knows))
+      return error(barrier.lastLoad)
+             << "the CTA may end while this copy writes its shared memory: nobody waits for phase "
+             << barrier.lastLoadPhase << " of mbarrier " << barrier.index;
+  }
+  return success();
+}
+
+static void describeWait(Cta &cta, const Fiber &fiber, Diagnostic &note) {
+  Operation *op = fiber.machine->program.instructions[fiber.next].op;
+  note << "warpgroup " << fiber.warpgroup << " waits here";
+  auto wait = dyn_cast<hopper::MBarrierWaitOp>(op);
+  if (!wait)
+    return;
+  const Instruction &i = fiber.machine->program.instructions[fiber.next];
+  const MBarrier &barrier =
+      cta.barriers[size_t(fiber.frame[i.operands[0]].integer + fiber.frame[i.operands[1]].integer)];
+  note << ", for phase " << barrier.phase << " of mbarrier " << barrier.index << ": "
+       << barrier.arrived << " of " << barrier.count << " arrivals, " << barrier.copied << " of "
+       << barrier.expected << " bytes";
+}
+
+LogicalResult Cta::reportDeadlock() {
+  InFlightDiagnostic diagnostic = error(launch.op);
+  diagnostic << "deadlock: in block (" << block[0] << ", " << block[1] << ", " << block[2]
+             << ") no warpgroup can go on";
+  for (const Fiber &fiber : fibers) {
+    if (fiber.finished)
+      continue;
+    Operation *op = fiber.machine->program.instructions[fiber.next].op;
+    describeWait(*this, fiber, diagnostic.attachNote(op->getLoc()));
+  }
+  return diagnostic;
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// hopper: mbarriers and named barriers.
+
+#include "Elementwise.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::interpreter;
+using namespace attn::hopper;
+
+MBarrier *interpreter::findBarrier(Fiber &fiber, const Instruction &i, unsigned operand) {
+  int64_t first = fiber.integer(i, operand), index = fiber.integer(i, operand + 1);
+  MBarrier &barrier = fiber.cta->barriers[size_t(first)];
+  int64_t depth = cast<MBarrierOp>(barrier.op).getBarriers().getType().getDepth();
+  if (index >= 0 && index < depth)
+    return &fiber.cta->barriers[size_t(first + index)];
+  fiber.cta->error(i.op) << "a ring of " << depth << " mbarriers has no barrier " << index;
+  return nullptr;
+}
+
+static LogicalResult translateBarrier(Translator &translator, Operation *op) {
+  if (!translator.launch)
+    return op->emitError("expects to be in a launch");
+  int64_t first = 0;
+  for (Operation *other : translator.launch->barriers)
+    first += cast<MBarrierOp>(other).getBarriers().getType().getDepth();
+  Instruction &instruction = translator.emit(op, [](Fiber &fiber, const Instruction &i) {
+    fiber.result(i).integer = i.numbers[0];
+    return Step::Next;
+  });
+  instruction.numbers = {first};
+  translator.launch->barriers.push_back(op);
+  return success();
+}
+
+static Step arrive(Fiber &fiber, const Instruction &i) {
+  std::optional<int64_t> bytes;
+  if (auto expect = dyn_cast<MBarrierExpectOp>(i.op))
+    bytes = int64_t(expect.getBytes());
+  MBarrier *barrier = findBarrier(fiber, i, 0);
+  if (!barrier || failed(fiber.cta->arrive(fiber, *barrier, i.op, bytes)))
+    return Step::Failed;
+  return Step::Next;
+}
+
+static Step wait(Fiber &fiber, const Instruction &i) {
+  MBarrier *barrier = findBarrier(fiber, i, 0);
+  if (!barrier)
+    return Step::Failed;
+  return fiber.cta->wait(fiber, *barrier, i.op, fiber.integer(i, 2));
+}
+
+template <typename OpTy> static Step meet(Fiber &fiber, const Instruction &i) {
+  return fiber.cta->arriveNamed(fiber, fiber.integer(i, 0),
+                                int64_t(cast<OpTy>(i.op).getWarpgroups()), i.op,
+                                std::is_same_v<OpTy, BarrierSyncOp>);
+}
+
+void interpreter::registerHopperBarriers(Translator &translator) {
+  translator.add("hopper.mbarrier", translateBarrier);
+  translator.add("hopper.mbarrier.expect", arrive);
+  translator.add("hopper.mbarrier.arrive", arrive);
+  translator.add("hopper.mbarrier.wait", wait);
+  translator.add("hopper.barrier.sync", meet<BarrierSyncOp>);
+  translator.add("hopper.barrier.arrive", meet<BarrierArriveOp>);
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// hopper: channels, queues of tiles with value semantics.
+
+#include "Elementwise.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::interpreter;
+using namespace attn::hopper;
+
+/// The warpgroups of the role that receives from the channel: it is the role of
+/// the channel's receive ops.
+static void findReceivers(ChannelState &channel, const LaunchInfo &launch) {
+  if (!launch.roles)
+    return;
+  auto roles = cast<RolesOp>(launch.roles);
+  unsigned first = 0;
+  for (auto [region, count] : llvm::zip(roles.getBodies(), roles.getWarpgroups())) {
+    bool receives = false;
+    for (Operation *user : channel.op->getUsers())
+      receives |= isa<ReceiveOp>(user) && region.isAncestor(user->getParentRegion());
+    for (unsigned warpgroup = first; receives && warpgroup < first + unsigned(count); ++warpgroup)
+      channel.receivers.push_back(warpgroup);
+    first += unsigned(count);
+  }
+}
+
+static LogicalResult translateChannel(Translator &translator, Operation *op) {
+  if (!translator.launch)
+    return op->emitError("expects to be in a launch");
+  Instruction &instruction = translator.emit(op, [](Fiber &fiber, const Instruction &i) {
+    fiber.result(i).integer = i.numbers[0];
+    return Step::Next;
+  });
+  instruction.numbers = {int64_t(translator.launch->channels.size())};
+  translator.launch->channels.push_back(op);
+  return success();
+}
+
+static ChannelState &channelOf(Fiber &fiber, const Instruction &i, unsigned operand) {
+  ChannelState &channel = fiber.cta->channels[size_t(fiber.integer(i, operand))];
+  if (channel.receivers.empty())
+    findReceivers(channel, fiber.cta->launch);
+  return channel;
+}
+
+static Step send(Fiber &fiber, const Instruction &i) {
+  unsigned last = unsigned(i.operands.size()) - 1;
+  ChannelState &channel = channelOf(fiber, i, last);
+  auto op = cast<ChannelOp>(channel.op);
+  int64_t sent = int64_t(channel.sent.size());
+  for (unsigned warpgroup : channel.receivers)
+    if (sent - channel.released[warpgroup] >= int64_t(op.getDepth()))
+      return Step::Blocked;
+  SmallVector<int64_t> coordinates;
+  for (unsigned k = 1; k < last; ++k)
+    coordinates.push_back(fiber.integer(i, k));
+  channel.sent.push_back({copyTile(fiber.operand(i, 0).as<MemRef>(), coordinates,
+                                   op.getChannel().getType().getTile())});
+  fiber.cta->changed();
+  return Step::Next;
+}
+
+static Step receive(Fiber &fiber, const Instruction &i) {
+  ChannelState &channel = channelOf(fiber, i, 0);
+  int64_t &received = channel.received[fiber.warpgroup];
+  if (received == int64_t(channel.sent.size()))
+    return Step::Blocked;
+  auto view = std::make_shared<SmemView>();
+  view->own = channel.sent[size_t(received)].data;
+  view->released = std::make_shared<Operation *>(nullptr);
+  channel.views[fiber.warpgroup].push_back(view->released);
+  ++received;
+  fiber.result(i).object = view;
+  return Step::Next;
+}
+
+static Step release(Fiber &fiber, const Instruction &i) {
+  ChannelState &channel = channelOf(fiber, i, 0);
+  int64_t &released = channel.released[fiber.warpgroup];
+  if (released == channel.received[fiber.warpgroup]) {
+    fiber.cta->error(i.op) << "releases a tile that it has not received";
+    return Step::Failed;
+  }
+  *channel.views[fiber.warpgroup][size_t(released)] = i.op;
+  ++released;
+  // The data goes once everybody has released it.
+  int64_t all = released;
+  for (unsigned warpgroup : channel.receivers)
+    all = std::min(all, channel.released[warpgroup]);
+  for (int64_t n = all; n-- > 0 && channel.sent[size_t(n)].data;)
+    channel.sent[size_t(n)].data.reset();
+  fiber.cta->changed();
+  return Step::Next;
+}
+
+void interpreter::registerHopperChannels(Translator &translator) {
+  translator.add("hopper.channel", translateChannel);
+  translator.add("hopper.send", send);
+  translator.add("hopper.receive", receive);
+  translator.add("hopper.release", release);
+}

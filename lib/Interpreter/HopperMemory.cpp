@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// hopper: tiles in shared memory, and copies by TMA.
+
+#include "Elementwise.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::interpreter;
+using namespace attn::hopper;
+
+static LogicalResult expectLaunch(Translator &translator, Operation *op) {
+  return translator.launch ? success() : LogicalResult(op->emitError("expects to be in a launch"));
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
+
+static LogicalResult translateAlloc(Translator &translator, Operation *op) {
+  if (failed(expectLaunch(translator, op)))
+    return failure();
+  Instruction &instruction = translator.emit(op, [](Fiber &fiber, const Instruction &i) {
+    auto view = std::make_shared<SmemView>();
+    view->memory = unsigned(i.numbers[0]);
+    fiber.result(i).object = view;
+    return Step::Next;
+  });
+  instruction.numbers = {int64_t(translator.launch->allocations.size())};
+  translator.launch->allocations.push_back(op);
+  return success();
+}
+
+static Step takeSlot(Fiber &fiber, const Instruction &i) {
+  int64_t index = fiber.integer(i, 1), depth = cast<SlotOp>(i.op).getRing().getType().getDepth();
+  if (index < 0 || index >= depth) {
+    fiber.cta->error(i.op) << "a ring of " << depth << " tiles has no slot " << index;
+    return Step::Failed;
+  }
+  auto view = std::make_shared<SmemView>(fiber.operand(i, 0).as<SmemView>());
+  view->slot = unsigned(index);
+  fiber.result(i).object = view;
+  return Step::Next;
+}
+
+static Step takeRows(Fiber &fiber, const Instruction &i) {
+  auto op = cast<RowsOp>(i.op);
+  int64_t offset = fiber.integer(i, 1), rows = op.getSource().getType().getRows();
+  if (offset < 0 || offset % 8 || offset + op.getTile().getType().getRows() > rows) {
+    fiber.cta->error(i.op) << "rows from " << offset << " are no part of a tile of " << rows
+                           << " rows, or not from a multiple of 8";
+    return Step::Failed;
+  }
+  auto view = std::make_shared<SmemView>(fiber.operand(i, 0).as<SmemView>());
+  view->row += offset;
+  fiber.result(i).object = view;
+  return Step::Next;
+}
+
+static Step storeTile(Fiber &fiber, const Instruction &i) {
+  auto op = cast<TileStoreOp>(i.op);
+  SmemType type = op.getTile().getType();
+  const auto &view = fiber.operand(i, 1).as<SmemView>();
+  if (view.own) {
+    fiber.cta->error(i.op) << "writes to a tile that is a value";
+    return Step::Failed;
+  }
+  auto event = fiber.cta->begin(fiber, i.op, {Threads::Store, type, op.getTranspose()}, false);
+  fiber.cta->end(fiber, *event);
+  if (failed(fiber.cta->access(fiber, view, type, event, /*write=*/true)))
+    return Step::Failed;
+  SmemMemory &memory = fiber.cta->memories[view.memory];
+  const float *values = fiber.floats(i, 0);
+  int64_t rows = type.getRows(), columns = type.getColumns();
+  for (int64_t row = 0; row < rows; ++row) {
+    float *to = memory.row(view.slot, view.row + row);
+    for (int64_t column = 0; column < columns; ++column)
+      to[column] = values[op.getTranspose() ? column * rows + row : row * columns + column];
+    uint8_t &written = memory.slots[view.slot].written[size_t(view.row + row)];
+    written = std::max<uint8_t>(written, columns == memory.columns ? 2 : 1);
+  }
+  return Step::Next;
+}
+
+static Step fence(Fiber &fiber, const Instruction &) {
+  fiber.fences.push_back(fiber.now);
+  return Step::Next;
+}
+
+//===----------------------------------------------------------------------===//
+// TMA
+//===----------------------------------------------------------------------===//
+
+static Step makeTensorMap(Fiber &fiber, const Instruction &i) {
+  const auto &memref = fiber.operand(i, 0).as<MemRef>();
+  int64_t bytes = elementSize(memref.kind), last = memref.offset;
+  bool empty = llvm::is_contained(memref.sizes, 0);
+  for (size_t dim = 0; dim < memref.sizes.size() && !empty; ++dim) {
+    last += (memref.sizes[dim] - 1) * memref.strides[dim];
+    bool innermost = dim + 1 == memref.sizes.size();
+    if (memref.sizes[dim] == 1 || memref.strides[dim] * bytes % 16 == 0 || innermost)
+      continue;
+    i.op->emitError() << "TMA needs strides that are multiples of 16 bytes, got "
+                      << memref.strides[dim] * bytes << " in dimension " << dim;
+    return Step::Failed;
+  }
+  if (!empty && memref.sizes.back() > 1 && memref.strides.back() != 1) {
+    i.op->emitError() << "TMA needs a unit innermost stride, got " << memref.strides.back();
+    return Step::Failed;
+  }
+  if (!empty && (memref.offset < 0 || last >= memref.extent)) {
+    i.op->emitError() << "the memref ends at element " << last << " of an allocation of "
+                      << memref.extent;
+    return Step::Failed;
+  }
+  fiber.result(i) = fiber.operand(i, 0);
+  return Step::Next;
+}
+
+static SmallVector<int64_t, 5> readCoordinates(Fiber &fiber, const Instruction &i, unsigned first,
+                                               size_t count) {
+  SmallVector<int64_t, 5> coordinates;
+  for (unsigned k = 0; k < count; ++k)
+    coordinates.push_back(fiber.integer(i, first + k));
+  return coordinates;
+}
+
+static Step loadTile(Fiber &fiber, const Instruction &i) {
+  auto op = cast<TmaLoadOp>(i.op);
+  unsigned rank = unsigned(op.getCoordinates().size());
+  MBarrier *barrier = findBarrier(fiber, i, 2 + rank);
+  if (!barrier)
+    return Step::Failed;
+  auto load = std::make_shared<TmaLoad>();
+  load->op = i.op;
+  load->source = std::static_pointer_cast<MemRef>(fiber.operand(i, 0).object);
+  load->coordinates = readCoordinates(fiber, i, 1, rank);
+  load->tile = fiber.operand(i, 1 + rank).as<SmemView>();
+  load->barrier = unsigned(barrier - fiber.cta->barriers.data());
+  load->bytes = op.getTile().getType().getTileBytes();
+  return succeeded(fiber.cta->startLoad(fiber, load)) ? Step::Next : Step::Failed;
+}
+
+/// tma.store and tma.reduce.
+static Step storeByTma(Fiber &fiber, const Instruction &i) {
+  Cta &cta = *fiber.cta;
+  auto type = cast<SmemType>(i.op->getOperand(0).getType());
+  auto store = std::make_shared<TmaStore>();
+  store->tile = fiber.operand(i, 0).as<SmemView>();
+  store->type = type;
+  store->target = std::static_pointer_cast<MemRef>(fiber.operand(i, 1).object);
+  store->coordinates = readCoordinates(fiber, i, 2, i.operands.size() - 2);
+  store->reduce = isa<TmaReduceOp>(i.op);
+  store->event = cta.begin(fiber, i.op, {Threads::One, {}, false}, true);
+  bool padded = paddedColumns(type) != type.getColumns();
+  if (failed(cta.access(fiber, store->tile, type, store->event, /*write=*/false)) ||
+      failed(cta.checkWritten(i.op, store->tile, type, padded)))
+    return Step::Failed;
+  fiber.stores.push_back(store);
+  cta.writes.push_back(store);
+  if (fiber.machine->isEarly())
+    cta.writeStore(*store);
+  return Step::Next;
+}
+
+static Step waitForStores(Fiber &fiber, const Instruction &i) {
+  auto op = cast<TmaWaitOp>(i.op);
+  size_t finished = fiber.stores.size() - std::min(fiber.stores.size(), size_t(op.getPending()));
+  for (size_t n = 0; n < finished; ++n) {
+    auto store = *std::next(fiber.stores.begin(), op.getRead() ? int64_t(n) : 0);
+    fiber.cta->readStore(*store);
+    if (!store->event->ended)
+      fiber.cta->end(fiber, *store->event);
+    if (op.getRead())
+      continue;
+    fiber.cta->writeStore(*store);
+    fiber.stores.pop_front();
+  }
+  return Step::Next;
+}
+
+void interpreter::registerHopperMemory(Translator &translator) {
+  translator.add("hopper.alloc", translateAlloc);
+  translator.add("hopper.slot", takeSlot);
+  translator.add("hopper.rows", takeRows);
+  translator.add("hopper.tile.store", storeTile);
+  translator.add("hopper.fence.async", fence);
+  translator.add("hopper.tensor_map", makeTensorMap);
+  translator.add("hopper.tma.load", loadTile);
+  translator.add("hopper.tma.store", storeByTma);
+  translator.add("hopper.tma.reduce", [](Translator &t, Operation *op) {
+    t.program.addsInAnyOrder = true;
+    t.emit(op, storeByTma);
+    return success();
+  });
+  translator.add("hopper.tma.wait", waitForStores);
+}

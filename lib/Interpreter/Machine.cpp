@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which instruction of which warpgroup is next.
+
+#include "Cta.h"
+#include "attn/Runtime/FloatConvert.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/Support/MathExtras.h"
+#include <cstring>
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::interpreter;
+
+//===----------------------------------------------------------------------===//
+// Numbers
+//===----------------------------------------------------------------------===//
+
+float interpreter::loadNumber(ElementKind kind, const char *element) {
+  uint16_t half;
+  float single;
+  if (kind == ElementKind::F32) {
+    std::memcpy(&single, element, 4);
+    return single;
+  }
+  std::memcpy(&half, element, 2);
+  return kind == ElementKind::BF16 ? bfloatToFloat(half) : halfToFloat(half);
+}
+
+void interpreter::storeNumber(ElementKind kind, char *element, float value) {
+  if (kind == ElementKind::F32) {
+    std::memcpy(element, &value, 4);
+    return;
+  }
+  uint16_t half = kind == ElementKind::BF16 ? floatToBfloat(value) : floatToHalf(value);
+  std::memcpy(element, &half, 2);
+}
+
+float interpreter::roundNumber(ElementKind kind, float value) {
+  if (kind == ElementKind::BF16)
+    return bfloatToFloat(floatToBfloat(value));
+  return kind == ElementKind::F16 ? halfToFloat(floatToHalf(value)) : value;
+}
+
+//===----------------------------------------------------------------------===//
+// One warpgroup
+//===----------------------------------------------------------------------===//
+
+Step Machine::resume(Fiber &fiber) {
+  while (true) {
+    const Instruction &instruction = program.instructions[fiber.next];
+    ++statistics.instructions;
+    if (instruction.yields)
+      ++fiber.now;
+    Step step = instruction.run(fiber, instruction);
+    if (step == Step::Next)
+      ++fiber.next;
+    else if (step != Step::Jumped)
+      return step;
+    if (instruction.yields && fiber.cta)
+      return Step::Next;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// One CTA
+//===----------------------------------------------------------------------===//
+
+static Fiber *chooseFiber(Cta &cta, Machine &machine) {
+  SmallVector<Fiber *, 8> ready;
+  for (Fiber &fiber : cta.fibers)
+    if (!fiber.finished && fiber.blockedAt != cta.version)
+      ready.push_back(&fiber);
+  if (ready.empty())
+    return nullptr;
+  switch (machine.options.order) {
+  case InterpreterOrder::Random: return ready[machine.pick(ready.size())];
+  case InterpreterOrder::Ahead: return ready.front();
+  case InterpreterOrder::Behind: return ready.back();
+  case InterpreterOrder::RoundRobin: break;
+  }
+  for (Fiber *fiber : ready)
+    if (fiber->warpgroup > cta.last)
+      return cta.last = fiber->warpgroup, fiber;
+  return cta.last = ready.front()->warpgroup, ready.front();
+}
+
+/// Lets something happen in the CTA; finished where all has.
+static Step advance(Cta &cta, Machine &machine) {
+  LogicalResult status = success();
+  bool early = machine.options.timing == InterpreterTiming::Random && machine.pick(2);
+  if (early && cta.progress(status, /*loadsOnly=*/false))
+    return succeeded(status) ? Step::Next : Step::Failed;
+  Fiber *fiber = chooseFiber(cta, machine);
+  if (!fiber) {
+    bool ended = llvm::all_of(cta.fibers, [](const Fiber &fiber) { return fiber.finished; });
+    if (cta.progress(status, /*loadsOnly=*/!ended))
+      return succeeded(status) ? Step::Next : Step::Failed;
+    if (!ended)
+      return failed(cta.reportDeadlock()) ? Step::Failed : Step::Next;
+    return succeeded(cta.checkFinished()) ? Step::Finished : Step::Failed;
+  }
+  switch (machine.resume(*fiber)) {
+  case Step::Blocked: fiber->blockedAt = cta.version; return Step::Next;
+  case Step::Failed: return Step::Failed;
+  case Step::Finished:
+    fiber->finished = true;
+    cta.changed();
+    return succeeded(cta.checkFinished(*fiber)) ? Step::Next : Step::Failed;
+  default: return Step::Next;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// A launch
+//===----------------------------------------------------------------------===//
+
+static LogicalResult checkSharedMemory(const LaunchInfo &launch, std::optional<int64_t> given) {
+  int64_t limit = std::min(hopper::kSharedMemoryBytes, given.value_or(hopper::kSharedMemoryBytes));
+  int64_t bytes = 0;
+  auto check = [&](Operation *op, int64_t more) -> LogicalResult {
+    bytes += more;
+    if (bytes <= limit)
+      return success();
+    return op->emitError() << "the launch has " << limit
+                           << " bytes of shared memory; with this, " << bytes << " are needed";
+  };
+  for (Operation *op : launch.allocations)
+    if (failed(check(op, int64_t(llvm::alignTo(
+                             uint64_t(cast<hopper::AllocOp>(op).getMemory().getType().getBytes()),
+                             1024)))))
+      return failure();
+  for (Operation *op : launch.barriers)
+    if (failed(check(op, 8 * cast<hopper::MBarrierOp>(op).getBarriers().getType().getDepth())))
+      return failure();
+  return success();
+}
+
+static std::unique_ptr<Cta> makeCta(Fiber &host, const LaunchInfo &launch, const int64_t grid[3],
+                                    int64_t warpgroups, int64_t number, Machine &machine) {
+  auto cta = std::make_unique<Cta>(launch, unsigned(warpgroups), machine);
+  cta->block[0] = number % grid[0];
+  cta->block[1] = number / grid[0] % grid[1];
+  cta->block[2] = number / grid[0] / grid[1];
+  std::copy_n(grid, 3, cta->grid);
+  for (auto [warpgroup, fiber] : llvm::enumerate(cta->fibers)) {
+    fiber.frame = host.frame;
+    fiber.next = launch.body;
+    fiber.cta = cta.get();
+    fiber.machine = &machine;
+    fiber.warpgroup = unsigned(warpgroup);
+    int64_t values[12] = {cta->block[0], cta->block[1], cta->block[2],
+                          int64_t(warpgroup) * hopper::kThreadsPerWarpgroup, 0, 0,
+                          grid[0], grid[1], grid[2],
+                          warpgroups * hopper::kThreadsPerWarpgroup, 1, 1};
+    for (auto [slot, value] : llvm::zip(launch.arguments, values))
+      fiber.frame[slot].integer = value;
+  }
+  ++machine.statistics.ctas;
+  return cta;
+}
+
+LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const int64_t grid[3],
+                                 int64_t threads, std::optional<int64_t> sharedMemory) {
+  if (threads <= 0 || threads > 1024 || threads % hopper::kThreadsPerWarpgroup)
+    return launch.op->emitError() << "a block has a multiple of 128 threads, at most 1024, got "
+                                  << threads;
+  if (grid[0] < 0 || grid[1] < 0 || grid[2] < 0)
+    return launch.op->emitError() << "a grid of " << grid[0] << " x " << grid[1] << " x "
+                                  << grid[2];
+  if (failed(checkSharedMemory(launch, sharedMemory)))
+    return failure();
+  ++statistics.launches;
+  int64_t total = grid[0] * grid[1] * grid[2], next = 0;
+  unsigned window = options.order == InterpreterOrder::Random ? std::max(1u, options.ctas) : 1;
+  std::vector<std::unique_ptr<Cta>> active;
+  while (next < total || !active.empty()) {
+    while (next < total && active.size() < window)
+      active.push_back(makeCta(host, launch, grid, threads / hopper::kThreadsPerWarpgroup, next++,
+                               *this));
+    size_t chosen = active.size() > 1 ? pick(active.size()) : 0;
+    switch (advance(*active[chosen], *this)) {
+    case Step::Failed: return failure();
+    case Step::Finished: active.erase(active.begin() + int64_t(chosen)); break;
+    default: break;
+    }
+  }
+  return success();
+}

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Makes every single mistake of test-hopper-mutate in a hopper program and runs
+the interpreter on it: it must report an error, or the outputs must differ.
+
+    mutate.py FILE --attn-opt BIN --attn-run BIN --outputs 3,4 [--least 95] \\
+        [--interleavings 12] [--harmless REGEX=WHY]... -- ARGUMENTS OF attn-run
+
+Prints every mistake that was not found; one whose description matches a
+--harmless is printed with its reason and does not count. Exit status 1 where
+fewer than --least percent of the others were found, or where a --harmless
+matches nothing that survived. Also says how many of them hopper-check-protocol
+finds without running anything.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def run(command, **options):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def list_mutations(opt, file):
+    """Descriptions: line, column, op, text."""
+    result = run([opt, file, "--test-hopper-mutate", "-o", os.devnull])
+    if result.returncode:
+        sys.exit(result.stderr)
+    found = re.findall(r":(\d+):\d+: remark: mutation (\d+): '([\w.]+)': (.*)", result.stderr)
+    assert [int(number) for _, number, _, _ in found] == list(range(len(found))), result.stderr
+    return [f"line {line}: {op}: {text}" for line, _, op, text in found]
+
+
+def outputs_of(options, folder, program):
+    """Runs the interpreter: (result, the outputs' bytes)."""
+    command = [options.attn_run, program, "--target=interpreter",
+               f"--interleavings={options.interleavings}"] + options.arguments
+    paths = [os.path.join(folder, f"{position}.npy") for position in options.outputs.split(",")]
+    for position, path in zip(options.outputs.split(","), paths):
+        command += ["--output", f"{position}={path}"]
+    result = run(command)
+    if result is None or result.returncode:
+        return result, None
+    contents = []
+    for path in paths:
+        with open(path, "rb") as file:
+            contents.append(file.read())
+    return result, contents
+
+
+def try_mutation(options, index, expected):
+    """Why the mistake was found, or None."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "mutant.mlir")
+        made = run([options.attn_opt, options.file, f"--test-hopper-mutate=index={index}",
+                    "-o", program])
+        if made.returncode:
+            return "verifier: " + first_error(made.stderr)
+        result, outputs = outputs_of(options, folder, program)
+        if result is None:
+            return "does not end"
+        if result.returncode < 0 or result.returncode > 1:
+            sys.exit(f"mutation {index}: attn-run crashed:\n{result.stderr}")
+        if result.returncode:
+            return first_error(result.stderr)
+        return None if outputs == expected else "other outputs"
+
+
+def is_refuted(options, index):
+    """Whether the static checker finds the mistake."""
+    result = run([options.attn_opt, options.file, f"--test-hopper-mutate=index={index}",
+                  "--hopper-check-protocol", "-o", os.devnull])
+    if result.returncode not in (0, 1):
+        sys.exit(f"mutation {index}: attn-opt crashed:\n{result.stderr}")
+    return result.returncode == 1
+
+
+def first_error(text):
+    errors = re.findall(r"error: (.*)", text)
+    return errors[0] if errors else text.strip()
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file")
+    parser.add_argument("--attn-opt", required=True)
+    parser.add_argument("--attn-run", required=True)
+    parser.add_argument("--outputs", required=True)
+    parser.add_argument("--interleavings", type=int, default=12)
+    parser.add_argument("--least", type=float, default=95)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--harmless", action="append", default=[])
+    arguments = sys.argv[1:]
+    split = arguments.index("--")
+    options = parser.parse_args(arguments[:split])
+    options.arguments = arguments[split + 1:]
+    return options
+
+
+def main():
+    options = parse()
+    harmless = [entry.split("=", 1) for entry in options.harmless]
+    mutations = list_mutations(options.attn_opt, options.file)
+    with tempfile.TemporaryDirectory() as folder:
+        result, expected = outputs_of(options, folder, options.file)
+        if expected is None:
+            sys.exit(f"the program itself fails:\n{result and result.stderr}")
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        reasons = list(pool.map(lambda index: try_mutation(options, index, expected),
+                                range(len(mutations))))
+        refuted = sum(pool.map(lambda index: is_refuted(options, index), range(len(mutations))))
+    killed, excused, used = 0, 0, set()
+    for index, (text, reason) in enumerate(zip(mutations, reasons)):
+        killed += reason is not None
+        if reason is not None:
+            if options.verbose:
+                print(f"found {index}: {text}: {reason}")
+            continue
+        why = [(pattern, why) for pattern, why in harmless if re.search(pattern, text)]
+        if why:
+            excused += 1
+            used.add(why[0][0])
+            print(f"harmless {index}: {text}: {why[0][1]}")
+        else:
+            print(f"SURVIVED {index}: {text}")
+    counted = len(mutations) - excused
+    share = 100 * killed / counted if counted else 0
+    print(f"{killed} of {counted} mistakes found ({share:.1f} %), {excused} harmless")
+    print(f"{refuted} of {len(mutations)} are found by hopper-check-protocol")
+    unused = [pattern for pattern, _ in harmless if pattern not in used]
+    for pattern in unused:
+        print(f"no survivor is harmless by '{pattern}'")
+    return 1 if share < options.least or unused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,7 +2,7 @@
 """Runs attention through attn-run and compares it with numpy.
 
     harness.py --attn-run BIN [--group NAME...] [--filter REGEX]
-    harness.py --attn-run BIN --target cuda     the forward cases, on a GPU
+    harness.py --attn-run BIN --target cuda     the forward cases on a GPU (or "interpreter")
     harness.py --attn-run BIN --everything [--shard 3/16] [--jobs 8]
     harness.py --attn-opt BIN --parse-only      checks the IR alone
     harness.py --self-test                      checks the reference's gradients
@@ -33,7 +33,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from support import attention_ir, cases, gradients, reference, variants
 
 
-def for_cuda(case):
+def for_gpu(case):
     """The case as the GPU takes it, or None: 16-bit types (f32 becomes one of
     them), forward, head dimensions of whole 16 bytes up to 256, rows aligned to
     16 bytes."""
@@ -232,7 +232,7 @@ def select(options):
     if options.everything:
         chosen = list(cases.everything())
     else:
-        forward = [name for name in cases.GROUPS if options.target != "cuda" or not name.startswith("gradient")]
+        forward = [name for name in cases.GROUPS if options.target == "cpu" or not name.startswith("gradient")]
         unknown = set(options.group or ()) - set(cases.GROUPS)
         if unknown:
             sys.exit(f"unknown group {sorted(unknown)[0]}; there are: {', '.join(cases.GROUPS)}")
@@ -241,8 +241,8 @@ def select(options):
         chosen = [dataclasses.replace(case, static=True) for case in chosen]
     if options.order:
         chosen = [dataclasses.replace(case, order=options.order) for case in chosen]
-    if options.target == "cuda":
-        chosen = list(dict.fromkeys(case for case in map(for_cuda, chosen) if case))
+    if options.target != "cpu":
+        chosen = list(dict.fromkeys(case for case in map(for_gpu, chosen) if case))
     if options.filter:
         chosen = [case for case in chosen if re.search(options.filter, case.name)]
     if options.shard:
@@ -255,8 +255,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attn-run", default="attn-run")
     parser.add_argument("--attn-opt", default="attn-opt")
-    parser.add_argument("--target", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--schedule", help="options of attn-lower-to-hopper, for --target=cuda")
+    parser.add_argument("--target", choices=["cpu", "cuda", "interpreter"], default="cpu")
+    parser.add_argument("--schedule", help="options of attn-lower-to-hopper, but for --target cpu")
     parser.add_argument("--group", action="append")
     parser.add_argument("--everything", action="store_true", help="the full cross product")
     parser.add_argument("--filter", help="a regular expression over the cases' names")

@@ -146,7 +146,7 @@ private:
       OpBuilder b(both);
       Value id = arith::ConstantIndexOp::create(b, both.getLoc(), kAgreementBarrier);
       auto joined = hopper::BarrierReduceOp::create(
-          b, both.getLoc(), b.getI1Type(), columns.getSource(), id, warpgroups,
+          b, both.getLoc(), b.getI1Type(), id, columns.getSource(), warpgroups,
           columns.getKind() == vector::CombiningKind::AND);
       both.replaceAllUsesWith(joined.getResult());
       both.erase();

@@ -489,7 +489,7 @@ def Hopper_BarrierReduceOp : Hopper_Op<"barrier.reduce", [MemoryEffects<[MemRead
     %some = hopper.barrier.reduce any %keep, %id warpgroups(3) : vector<64x128xi1>
     ```
   }];
-  let arguments = (ins VectorOfRankAndType<[2], [I1]>:$value, Index:$id,
+  let arguments = (ins Index:$id, VectorOfRankAndType<[2], [I1]>:$value,
                        ConfinedAttr<I64Attr, [IntPositive]>:$warpgroups, UnitAttr:$all);
   let results = (outs I1:$result);
   let assemblyFormat = [{

@@ -210,7 +210,8 @@ Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
       .Default([](Operation *) { return Value(); });
 }
 
-/// Ops that LLVM has, for which upstream would call a library; null for others.
+/// Ops that LLVM has, for which upstream would call a library (or takes LLVM's
+/// own op for a call of one); null for others.
 Value KernelLowering::emitIntrinsic(Operation *op, ValueRange operands) {
   Type type = getElementTypeOrSelf(op->getResult(0).getType());
   return TypeSwitch<Operation *, Value>(op)

@@ -169,6 +169,7 @@ private:
   template <typename Op> void lowerTmaStore(Op op);
   void lowerTmaWait(TmaWaitOp op);
   template <typename Op> void lowerNamedBarrier(Op op);
+  void lowerBarrierReduce(BarrierReduceOp op);
   llvm::SmallVector<mlir::Value> reversed(mlir::OperandRange coordinates);
 
   //===--- Products.cpp ---===//

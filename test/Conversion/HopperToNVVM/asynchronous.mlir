@@ -122,3 +122,28 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+// Each thread's elements, then one barrier for the threads of all warpgroups.
+// CHECK-LABEL: gpu.func @agree
+// CHECK: %[[OWN:.*]] = arith.ori
+// CHECK: %[[BIT:.*]] = arith.extui %[[OWN]] : i1 to i32
+// CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c256_i32 #nvvm.reduction<or> %[[BIT]] -> i32
+// CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c256_i32 #nvvm.reduction<and>
+gpu.module @m {
+  gpu.func @agree(%x: memref<64x16xi32>, %y: memref<2xi1>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c8 = arith.constant 8 : index
+    %pad = arith.constant 0 : i32
+    %three = arith.constant dense<3> : vector<64x16xi32>
+    %t = vector.transfer_read %x[%c0, %c0], %pad {in_bounds = [true, true]} : memref<64x16xi32>, vector<64x16xi32>
+    %keep = arith.cmpi eq, %t, %three : vector<64x16xi32>
+    %some = hopper.barrier.reduce any %keep, %c8 warpgroups(2) : vector<64x16xi1>
+    %every = hopper.barrier.reduce all %keep, %c8 warpgroups(2) : vector<64x16xi1>
+    memref.store %some, %y[%c0] : memref<2xi1>
+    memref.store %every, %y[%c1] : memref<2xi1>
+    gpu.return
+  }
+}

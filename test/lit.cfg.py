@@ -7,7 +7,7 @@ from lit.llvm import llvm_config
 config.name = "attn"
 config.test_format = lit.formats.ShTest(not llvm_config.use_lit_shell)
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["lib", "Inputs", "Unit", "support"]
+config.excludes = ["FakeCuda", "lib", "Inputs", "Unit", "support"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.attn_obj_root, "test")
 llvm_config.use_default_substitutions()
@@ -18,6 +18,9 @@ config.available_features.add(config.attn_link + "-link")
 config.substitutions.append(("%attn_bin", os.path.join(config.attn_obj_root, "bin")))
 config.substitutions.append(("%mlir_tools", config.llvm_tools_dir))
 config.substitutions.append(("%attn_src", config.attn_src_root))
+# A CUDA driver that records what it is asked to do; test/FakeCuda.
+config.substitutions.append(
+    ("%fake_cuda", os.path.join(config.attn_obj_root, "lib", "attn-fake-cuda.so")))
 # An interpreter with numpy where the machine has one.
 config.substitutions.append(("%python", config.attn_python or sys.executable))
 if config.attn_python:

@@ -2,10 +2,13 @@
 // From IR to programs on a GPU. See CudaCompiler.h.
 
 #include "attn/Compiler/CudaCompiler.h"
+#include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
+#include "attn/Transforms/Host/Passes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 #include <chrono>
@@ -78,9 +81,18 @@ Expected<CudaProgram> attn::compileCudaProgram(
   mlir::PassManager manager(module.getContext());
   if (Error error = configure(manager))
     return std::move(error);
-  if (!hasLaunches(module))
-    return createStringError(
-        "the CUDA target compiles functions with gpu.launch only");
+  if (!hasLaunches(module)) {
+    manager.addPass(mlir::createSymbolDCEPass());
+    manager.addPass(createAttnEmitShapeFunction());
+    std::unique_ptr<mlir::Pass> lowering = createAttnLowerToHopper();
+    std::string reason;
+    if (failed(lowering->initializeOptions(options.schedule, [&](const Twine &text) {
+          reason = text.str();
+          return mlir::failure();
+        })))
+      return createStringError("--schedule: " + reason);
+    manager.addPass(std::move(lowering));
+  }
   buildCudaCodegenPipeline(manager);
   buildCudaHostPipeline(manager);
   if (failed(manager.run(module)))
@@ -105,6 +117,7 @@ static Expected<std::string> makeCubin(const CudaProgram &program,
   StringRef ptx = program.ptx[index];
   std::string compiler = cuda::describePtxCompiler(device);
   std::string key = DiskCache::makeKey({"cubin", compiler, ptx});
+  // What the driver compiles itself is in its own cache.
   if (auto image = cache.load(key))
     return std::move(*image);
   cached = false;
@@ -115,7 +128,8 @@ static Expected<std::string> makeCubin(const CudaProgram &program,
   auto cubin = cuda::compilePtx(device, ptx, name);
   if (!cubin)
     return cubin.takeError();
-  cache.store(key, cubin->image);
+  if (cubin->image != ptx)
+    cache.store(key, cubin->image);
   return std::move(cubin->image);
 }
 

@@ -35,16 +35,16 @@ static void addKernelLowering(OpPassManager &kernels) {
   kernels.addPass(createConvertNVVMToLLVMPass());
   kernels.addPass(createReconcileUnrealizedCastsPass());
   kernels.addPass(attn::createAttnFinishKernels());
-  GpuNVVMAttachTargetOptions target;
-  target.chip = "sm_90a";
-  target.features = "+ptx86";
-  target.optLevel = 3;
-  kernels.addPass(createGpuNVVMAttachTarget(target));
 }
 
 void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(createGpuLaunchSinkIndexComputationsPass());
   pm.addPass(createGpuKernelOutliningPass());
+  GpuNVVMAttachTargetOptions target;
+  target.chip = "sm_90a";
+  target.features = "+ptx86";
+  target.optLevel = 3;
+  pm.addPass(createGpuNVVMAttachTarget(target));
   addKernelLowering(pm.nest<gpu::GPUModuleOp>());
   GpuModuleToBinaryPassOptions binary;
   binary.compilationTarget = "isa";

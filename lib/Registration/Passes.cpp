@@ -55,7 +55,6 @@ void attn::registerPasses() {
   mlir::math::registerMathPasses();
   mlir::memref::registerMemRefPasses();
   mlir::registerSCFPasses();
-  mlir::registerGPUPasses();
   registerOne([] { return mlir::createConvertGpuOpsToNVVMOps(); });
   registerOne([] { return mlir::createConvertNVVMToLLVMPass(); });
   registerOne([] { return mlir::createLowerAffinePass(); });

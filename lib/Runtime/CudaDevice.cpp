@@ -36,11 +36,25 @@ static Expected<std::unique_ptr<DeviceInfo>> describe(const Driver &driver,
   if (info->capability != 90)
     return createStringError("no sm_90 device: found " + info->name + " (sm_" +
                              Twine(info->capability) + ")");
-  if (Error error =
-          driver.check(driver.primaryContextRetain(&info->context, device),
-                       "cannot use " + info->name))
-    return std::move(error);
   return info;
+}
+
+/// Makes the primary context of the first device the calling thread's.
+static Error useFirstDevice(const Driver &driver) {
+  int count = 0;
+  if (Error error =
+          driver.check(driver.deviceGetCount(&count), "cuDeviceGetCount"))
+    return error;
+  if (count == 0)
+    return createStringError("no sm_90 device: found no device");
+  Device device = 0;
+  if (Error error = driver.check(driver.deviceGet(&device, 0), "cuDeviceGet"))
+    return error;
+  Context context = nullptr; // retained for the whole process
+  if (Error error = driver.check(driver.primaryContextRetain(&context, device),
+                                 "cuDevicePrimaryCtxRetain"))
+    return error;
+  return driver.check(driver.contextSetCurrent(context), "cuCtxSetCurrent");
 }
 
 Expected<const DeviceInfo *> DeviceInfo::current() {
@@ -49,24 +63,16 @@ Expected<const DeviceInfo *> DeviceInfo::current() {
     return opened.takeError();
   const Driver &driver = **opened;
   Context context = nullptr;
-  Device device = 0;
   if (Error error = driver.check(driver.contextGetCurrent(&context),
                                  "cuCtxGetCurrent"))
     return std::move(error);
-  if (context) {
-    if (Error error =
-            driver.check(driver.contextGetDevice(&device), "cuCtxGetDevice"))
+  if (!context)
+    if (Error error = useFirstDevice(driver))
       return std::move(error);
-  } else {
-    int count = 0;
-    if (Error error =
-            driver.check(driver.deviceGetCount(&count), "cuDeviceGetCount"))
-      return std::move(error);
-    if (count == 0)
-      return createStringError("no sm_90 device: found no device");
-    if (Error error = driver.check(driver.deviceGet(&device, 0), "cuDeviceGet"))
-      return std::move(error);
-  }
+  Device device = 0;
+  if (Error error =
+          driver.check(driver.contextGetDevice(&device), "cuCtxGetDevice"))
+    return std::move(error);
   // Kept for the whole process, as the contexts are.
   static std::mutex mutex;
   static auto &known = *new std::map<Device, std::unique_ptr<DeviceInfo>>;
@@ -81,14 +87,12 @@ Expected<const DeviceInfo *> DeviceInfo::current() {
   return info.get();
 }
 
-Error DeviceInfo::makeCurrent() const {
-  Context now = nullptr;
-  if (Error error =
-          driver->check(driver->contextGetCurrent(&now), "cuCtxGetCurrent"))
-    return error;
-  if (now == context)
-    return Error::success();
-  return driver->check(driver->contextSetCurrent(context), "cuCtxSetCurrent");
+Expected<Context> DeviceInfo::getContext() const {
+  Context context = nullptr;
+  if (Error error = driver->check(driver->contextGetCurrent(&context),
+                                  "cuCtxGetCurrent"))
+    return std::move(error);
+  return context;
 }
 
 Buffer &Buffer::operator=(Buffer &&other) {

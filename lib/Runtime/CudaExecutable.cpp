@@ -17,9 +17,13 @@ Error CudaExecutable::loadKernels(const CudaProgram &program,
   const cuda::Driver &driver = *device->driver;
   for (const std::string &cubin : cubins) {
     cuda::Module module = nullptr;
-    if (Error error = driver.check(driver.moduleLoadData(&module, cubin.data()),
-                                   "cannot load a kernel"))
-      return error;
+    std::string log(1 << 14, '\0');
+    int options[] = {cuda::errorLog, cuda::errorLogBytes};
+    void *values[] = {log.data(), reinterpret_cast<void *>(uintptr_t(log.size()))};
+    cuda::Result result = driver.moduleLoadData(&module, cubin.c_str(), 2, options, values);
+    if (result != 0)
+      return createStringError("cannot compile or load the kernels: " + driver.describe(result) +
+                               "\n" + StringRef(log.c_str()).rtrim());
     modules.push_back(module);
   }
   for (const CudaProgram::Kernel &kernel : program.kernels) {
@@ -58,13 +62,19 @@ CudaExecutable::load(const CudaProgram &program, const cuda::DeviceInfo &device,
                      ArrayRef<std::string> cubins) {
   std::unique_ptr<CudaExecutable> result(new CudaExecutable);
   result->device = &device;
-  if (Error error = device.makeCurrent())
-    return std::move(error);
+  auto context = device.getContext();
+  if (!context)
+    return context.takeError();
+  result->context = *context;
   auto host = CpuExecutable::load(
       MemoryBuffer::getMemBufferCopy(program.hostObject, "host code"));
   if (!host)
     return host.takeError();
   result->host = std::move(*host);
+  // Looking one function up links all of them.
+  if (!program.functions.empty())
+    if (auto linked = result->lookup(program.functions.front()); !linked)
+      return linked.takeError();
   if (Error error = result->loadKernels(program, cubins))
     return std::move(error);
   auto zeros = cuda::Buffer::allocate(device, 256);
@@ -80,8 +90,12 @@ CudaExecutable::load(const CudaProgram &program, const cuda::DeviceInfo &device,
 
 Error CudaExecutable::run(Packed function, void **slots, cuda::Stream stream,
                           cuda::Address workspace, size_t workspaceBytes) {
-  if (Error error = device->makeCurrent())
-    return error;
+  auto now = device->getContext();
+  if (!now)
+    return now.takeError();
+  if (*now != context)
+    return createStringError("a program was called in another CUDA context "
+                             "than it was loaded in");
   cuda::Call call(*device->driver, kernels, stream, workspace, workspaceBytes,
                   zeros.address());
   void *context = &call;

@@ -25,36 +25,6 @@ static Error fail(StringRef name, StringRef reason, StringRef log) {
                            log.rtrim());
 }
 
-static Expected<Cubin> compileByDriver(const DeviceInfo &device, StringRef ptx,
-                                       StringRef name) {
-  const Driver &driver = *device.driver;
-  if (Error error = device.makeCurrent())
-    return std::move(error);
-  std::string info(1 << 14, '\0'), errors(1 << 14, '\0');
-  auto number = [](uintptr_t value) { return reinterpret_cast<void *>(value); };
-  int options[] = {infoLog, infoLogBytes, errorLog, errorLogBytes, logVerbose};
-  void *values[] = {info.data(), number(info.size()), errors.data(),
-                    number(errors.size()), number(1)};
-  LinkState state = nullptr;
-  if (Error error = driver.check(driver.linkCreate(5, options, values, &state),
-                                 "cuLinkCreate"))
-    return std::move(error);
-  scope_exit destroy([&] { driver.linkDestroy(state); });
-  std::string text = ptx.str(); // the driver wants the final zero
-  std::string title = name.str();
-  void *image = nullptr;
-  size_t bytes = 0;
-  Result result =
-      driver.linkAddData(state, jitInputPtx, text.data(), text.size() + 1,
-                         title.c_str(), 0, nullptr, nullptr);
-  if (result == 0)
-    result = driver.linkComplete(state, &image, &bytes);
-  if (result != 0)
-    return fail(name, driver.describe(result), errors.c_str());
-  return Cubin{std::string(static_cast<char *>(image), bytes),
-               std::string(info.c_str()) + errors.c_str()};
-}
-
 static Expected<Cubin> compileByPtxas(StringRef ptxas, StringRef ptx,
                                       StringRef name) {
   SmallString<64> source, target, output;
@@ -94,8 +64,10 @@ static Expected<Cubin> compileByPtxas(StringRef ptxas, StringRef ptx,
 Expected<Cubin> attn::cuda::compilePtx(const DeviceInfo &device, StringRef ptx,
                                        StringRef name) {
   StringRef ptxas = chosenPtxas();
-  return ptxas.empty() ? compileByDriver(device, ptx, name)
-                       : compileByPtxas(ptxas, ptx, name);
+  // The driver compiles what it loads, and has a cache of its own. Its linker
+  // gives machine code that could be kept here, but compiles for calls between
+  // modules: the kernels of an attention forward spill then, and take twice as long.
+  return ptxas.empty() ? Cubin{ptx.str(), ""} : compileByPtxas(ptxas, ptx, name);
 }
 
 std::string attn::cuda::describePtxCompiler(const DeviceInfo &device) {

@@ -3,6 +3,7 @@
 
 #include "attn/Runtime/CudaProgram.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Endian.h"
@@ -34,6 +35,10 @@ Expected<CudaProgram> CudaProgram::create(mlir::ModuleOp module,
     program.kernels.push_back(
         {known->second, kernel.getLeafReference().getValue().str()});
   }
+  for (auto function : module.getOps<mlir::LLVM::LLVMFuncOp>())
+    if (function.getName().starts_with("_mlir_ciface_"))
+      program.functions.push_back(
+          function.getName().drop_front(strlen("_mlir_ciface_")).str());
   module->removeAttr("attn.kernels");
   module->removeAttr("gpu.container_module");
   CpuCompileOptions options;
@@ -109,6 +114,9 @@ std::string CudaProgram::serialize() const {
     writer.number(kernel.module);
     writer.string(kernel.name);
   }
+  writer.number(functions.size());
+  for (const std::string &function : functions)
+    writer.string(function);
   writer.string(hostObject);
   return writer.text;
 }
@@ -125,6 +133,9 @@ std::optional<CudaProgram> CudaProgram::deserialize(StringRef bytes) {
     kernel.name = reader.string();
     reader.good &= kernel.module < program.ptx.size();
   }
+  program.functions.resize(reader.count(8));
+  for (std::string &function : program.functions)
+    function = reader.string();
   program.hostObject = reader.string();
   if (!reader.good || !reader.rest.empty())
     return std::nullopt;

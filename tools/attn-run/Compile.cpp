@@ -26,6 +26,7 @@ void attn::setPipelineOptions(PipelineOptions &pipeline,
     pipeline.rowTile = options.rowTile;
   if (options.streamTile)
     pipeline.streamTile = options.streamTile;
+  pipeline.schedule = options.schedule;
   if (!options.deterministic)
     pipeline.threads = ThreadPool::shared().getNumThreads();
   if (options.parts)

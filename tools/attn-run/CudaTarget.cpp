@@ -169,8 +169,6 @@ Error CudaCall::bind(FuncOp entry, ArrayRef<Operand> arguments) {
     return packed.takeError();
   function = *packed;
   const cuda::DeviceInfo &device = executable.getDevice();
-  if (Error error = device.makeCurrent())
-    return error;
   slots.addPointer(nullptr); // the call, see CudaExecutable::run
   for (auto [index, argument] : enumerate(arguments)) {
     if (!argument.type.isTensor)

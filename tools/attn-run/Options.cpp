@@ -111,6 +111,11 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
       "loop-order", cl::cat(category),
       cl::desc("Order of the loops: auto (by cost), rows (queries outside), "
                "stream (keys outside) or split (parts of the keys, merged)"));
+  cl::opt<std::string> schedule(
+      "schedule", cl::cat(category),
+      cl::desc("Options of attn-lower-to-hopper, for cuda and interpreter: "
+               "'rows=128 keys=176 stages=2 ctas=132 pipeline=true ping-pong=true'; "
+               "what is not given is chosen"));
   cl::opt<unsigned> rowTile("row-tile", cl::init(0), cl::cat(category),
                             cl::desc("Rows (queries) per tile"));
   cl::opt<unsigned> streamTile("stream-tile", cl::init(0), cl::cat(category),
@@ -155,6 +160,7 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   options.emit = emit;
   options.reference = reference;
   options.loopOrder = order;
+  options.schedule = schedule;
   options.seed = seed;
   options.inputScale = scale;
   options.stridePad = stridePad;

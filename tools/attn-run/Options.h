@@ -13,7 +13,7 @@
 namespace attn {
 
 struct Options {
-  std::string file, entry, target, loopOrder, emit, reference, interpreterOrder,
+  std::string file, entry, target, loopOrder, schedule, emit, reference, interpreterOrder,
       interpreterTiming;
   /// By position: the text after "N=".
   llvm::SmallVector<std::pair<unsigned, std::string>> inputs, outputs, shapes,

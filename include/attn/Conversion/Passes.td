@@ -285,9 +285,10 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp
       roles thread 0 of the warpgroup starts copies, expects and waits for stores.
     * A product is one asm statement, from `wgmma.fence` to `commit_group`; a wait
       passes the product's registers through.
-    * A tensor map argument becomes a pointer with the attribute
-      `hopper.tensor_map`. The types of the launch's operands stay, so that passes
-      up to `attn-finish-kernels` have to run in one nest on the `gpu.module`.
+    * A tensor map argument becomes a pointer; `hopper.tensor_maps` on the kernel
+      has the numbers of these parameters, where a memref counts as its descriptor.
+      The types of the launch's operands stay, so that passes up to
+      `attn-finish-kernels` have to run in one nest on the `gpu.module`.
     * exp, exp2, log, tanh, rsqrt and f32 division use the approximate
       instructions; multiplications and additions may be contracted.
 
@@ -319,13 +320,13 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp
 def AttnFinishKernels : Pass<"attn-finish-kernels", "mlir::gpu::GPUModuleOp"> {
   let summary = "Annotate kernels of the LLVM dialect";
   let description = [{
-    After `convert-gpu-to-nvvm`: arguments with `hopper.tensor_map` are passed by
+    After `convert-gpu-to-nvvm`: the parameters in `hopper.tensor_maps` are passed by
     value in constant memory, 128 bytes aligned to 64, and each kernel asks for one
     CTA per multiprocessor (`nvvm.minctasm`), without which ptxas ignores
     `setmaxnreg`.
 
     ```mlir
-    llvm.func @f(%m: !llvm.ptr {hopper.tensor_map}) attributes {nvvm.kernel}
+    llvm.func @f(%m: !llvm.ptr) attributes {hopper.tensor_maps = array<i64: 0>, nvvm.kernel}
     ```
     becomes
     ```mlir

@@ -12,18 +12,17 @@ namespace attn::cuda {
 struct DeviceInfo {
   const Driver *driver;
   Device device;
-  /// The primary context, which PyTorch and the CUDA runtime use too.
-  Context context;
   std::string name;
   /// 90 for sm_90.
   int capability, multiprocessors, maxSharedBytes, driverVersion;
 
-  /// The device of the calling thread's context if it has one, else the first.
-  /// It must be one that sm_90a code runs on.
+  /// The device of the calling thread's context. A thread without one gets the
+  /// primary context of the first device, which PyTorch and the CUDA runtime use
+  /// too. The device must be one that sm_90a code runs on.
   static llvm::Expected<const DeviceInfo *> current();
 
-  /// Makes the primary context the calling thread's.
-  llvm::Error makeCurrent() const;
+  /// The calling thread's context, or null.
+  llvm::Expected<Context> getContext() const;
 };
 
 /// Memory of the device.

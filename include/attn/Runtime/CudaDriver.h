@@ -68,15 +68,7 @@ enum FunctionAttribute {
   nonPortableClusterAllowed = 14,
 };
 
-enum JitOption {
-  infoLog = 3,
-  infoLogBytes = 4,
-  errorLog = 5,
-  errorLogBytes = 6,
-  logVerbose = 12,
-  lineInfo = 13,
-};
-constexpr int jitInputPtx = 1;
+enum JitOption { errorLog = 5, errorLogBytes = 6 };
 
 /// CUtensorMapDataType.
 enum TensorMapType { mapF16 = 6, mapF32 = 7, mapBF16 = 9 };
@@ -97,15 +89,9 @@ enum TensorMapType { mapF16 = 6, mapF32 = 7, mapBF16 = 9 };
   X(contextGetCurrent, "cuCtxGetCurrent", (Context * context))                 \
   X(contextSetCurrent, "cuCtxSetCurrent", (Context context))                   \
   X(contextGetDevice, "cuCtxGetDevice", (Device * device))                     \
-  X(linkCreate, "cuLinkCreate_v2",                                             \
-    (unsigned count, int *options, void **values, LinkState *state))           \
-  X(linkAddData, "cuLinkAddData_v2",                                           \
-    (LinkState state, int type, void *data, size_t bytes, const char *name,    \
-     unsigned count, int *options, void **values))                             \
-  X(linkComplete, "cuLinkComplete",                                            \
-    (LinkState state, void **image, size_t *bytes))                            \
-  X(linkDestroy, "cuLinkDestroy", (LinkState state))                           \
-  X(moduleLoadData, "cuModuleLoadData", (Module * module, const void *image))  \
+  X(moduleLoadData, "cuModuleLoadDataEx",                                      \
+    (Module * module, const void *image, unsigned count, int *options,         \
+     void **values))                                                           \
   X(moduleUnload, "cuModuleUnload", (Module module))                           \
   X(moduleGetFunction, "cuModuleGetFunction",                                  \
     (Function * function, Module module, const char *name))                    \

@@ -20,7 +20,8 @@ class CudaExecutable {
 public:
   ~CudaExecutable();
 
-  /// `cubins` are the machine code of the program's PTX texts, one by one.
+  /// Loads into the calling thread's context, which is one of `device`. `cubins`
+  /// are the machine code of the program's PTX texts, one by one.
   static llvm::Expected<std::unique_ptr<CudaExecutable>>
   load(const CudaProgram &program, const cuda::DeviceInfo &device,
        llvm::ArrayRef<std::string> cubins);
@@ -40,6 +41,7 @@ public:
   static llvm::Expected<size_t> measure(Packed function, void **slots);
 
   const cuda::DeviceInfo &getDevice() const { return *device; }
+  cuda::Context getContext() const { return context; }
   llvm::ArrayRef<CudaKernelInfo> getKernels() const { return infos; }
 
 private:
@@ -48,6 +50,7 @@ private:
                           llvm::ArrayRef<std::string> cubins);
 
   const cuda::DeviceInfo *device = nullptr;
+  cuda::Context context = nullptr;
   std::unique_ptr<CpuExecutable> host;
   std::vector<cuda::Module> modules;
   std::vector<cuda::Function> kernels;

@@ -14,8 +14,9 @@ struct Cubin {
   std::string log;
 };
 
-/// Compiles PTX; `name` stands in messages. Where the environment variable
-/// ATTNC_PTXAS names a ptxas, that is used instead of the driver's compiler.
+/// What the driver is to load: the PTX itself, which it compiles, or, where the
+/// environment variable ATTNC_PTXAS names a ptxas, what that makes of it. `name`
+/// stands in messages.
 llvm::Expected<Cubin> compilePtx(const DeviceInfo &device, llvm::StringRef ptx,
                                  llvm::StringRef name);
 

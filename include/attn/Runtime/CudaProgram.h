@@ -20,6 +20,8 @@ struct CudaProgram {
   std::vector<std::string> ptx;
   /// By the number that the host code knows them by.
   std::vector<Kernel> kernels;
+  /// The functions that can be called.
+  std::vector<std::string> functions;
   /// A relocatable object file, see CpuExecutable::load.
   std::string hostObject;
 

@@ -181,7 +181,7 @@ Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
         // 1 - 2 / (1 + e^2x): 1 and -1 at the ends, where e^2x is inf and 0.
         Value e = exp2(times(x, 2.8853900817779268));
         Value q = reciprocal(arith::AddFOp::create(b, e, constantF32(1.0)));
-        return math::FmaOp::create(b, q, constantF32(-2.0), constantF32(1.0));
+        return fma(q, constantF32(-2.0), constantF32(1.0));
       })
       .Case([&](math::RsqrtOp) { return intrinsic("llvm.nvvm.rsqrt.approx.ftz.f", f32, x); })
       .Case([&](math::SqrtOp) -> Value { return LLVM::SqrtOp::create(b, f32, x); })
@@ -191,6 +191,23 @@ Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
           return reciprocal(operands[1]);
         return intrinsic("llvm.nvvm.div.full", f32, operands);
       })
+      .Default([](Operation *) { return Value(); });
+}
+
+/// Ops that LLVM has, for which upstream would call a library; null for others.
+Value KernelLowering::emitIntrinsic(Operation *op, ValueRange operands) {
+  return TypeSwitch<Operation *, Value>(op)
+      .Case([&](arith::MaxNumFOp) { return LLVM::MaxNumOp::create(b, operands[0], operands[1]); })
+      .Case([&](arith::MinNumFOp) { return LLVM::MinNumOp::create(b, operands[0], operands[1]); })
+      .Case([&](arith::MaximumFOp) { return LLVM::MaximumOp::create(b, operands[0], operands[1]); })
+      .Case([&](arith::MinimumFOp) { return LLVM::MinimumOp::create(b, operands[0], operands[1]); })
+      .Case([&](math::FmaOp) { return fma(operands[0], operands[1], operands[2]); })
+      .Case([&](math::AbsFOp) { return LLVM::FAbsOp::create(b, operands[0]); })
+      .Case([&](math::CopySignOp) { return LLVM::CopySignOp::create(b, operands[0], operands[1]); })
+      .Case([&](math::FloorOp) { return LLVM::FFloorOp::create(b, operands[0]); })
+      .Case([&](math::CeilOp) { return LLVM::FCeilOp::create(b, operands[0]); })
+      .Case([&](math::TruncOp) { return LLVM::FTruncOp::create(b, operands[0]); })
+      .Case([&](math::RoundEvenOp) { return LLVM::RoundEvenOp::create(b, operands[0]); })
       .Default([](Operation *) { return Value(); });
 }
 
@@ -226,11 +243,9 @@ Value KernelLowering::emitElement(Operation *op, ValueRange operands) {
     if (Value value = emitMath(op, operands))
       return value;
   }
-  // The rest of `math` that is one instruction, or made of some later.
-  bool known = isa<math::FmaOp, math::AbsFOp, math::AbsIOp, math::CopySignOp, math::FloorOp,
-                   math::CeilOp, math::TruncOp, math::RoundEvenOp, math::CountLeadingZerosOp,
-                   math::CountTrailingZerosOp, math::CtPopOp>(op);
-  if (isMath && !known) {
+  if (Value value = emitIntrinsic(op, operands))
+    return value;
+  if (isMath) {
     op->emitOpError() << "on " << type << " has no implementation on the device";
     return Value();
   }

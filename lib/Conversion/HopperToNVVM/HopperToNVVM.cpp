@@ -78,10 +78,13 @@ struct AttnFinishKernels : attn::impl::AttnFinishKernelsBase<AttnFinishKernels> 
         continue;
       function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                         IntegerAttr::get(IntegerType::get(context, 32), 1));
-      for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-        if (!function.getArgAttr(i, "hopper.tensor_map"))
-          continue;
-        function.removeArgAttr(i, "hopper.tensor_map");
+      auto maps = function->getAttrOfType<DenseI64ArrayAttr>("hopper.tensor_maps");
+      for (int64_t i : maps ? maps.asArrayRef() : ArrayRef<int64_t>()) {
+        if (i >= function.getNumArguments() ||
+            !isa<LLVM::LLVMPointerType>(function.getArgument(i).getType())) {
+          function.emitError("parameter ") << i << " is no tensor map";
+          return signalPassFailure();
+        }
         function.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(), TypeAttr::get(map));
         function.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
                             IntegerAttr::get(IntegerType::get(context, 64), 64));

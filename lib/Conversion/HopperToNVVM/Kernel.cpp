@@ -22,15 +22,21 @@ LogicalResult KernelLowering::run() {
   entry = &function.getBody().emplaceBlock();
   b.setInsertionPointToStart(entry);
   SmallVector<Type> types;
-  for (auto [i, argument] : llvm::enumerate(old.getArguments())) {
-    bool isMap = isa<TensorMapType>(argument.getType());
-    Type type = isMap ? LLVM::LLVMPointerType::get(b.getContext()) : argument.getType();
+  SmallVector<int64_t> maps;
+  int64_t parameter = 0; // number after memrefs have become their descriptors
+  for (Value argument : old.getArguments()) {
+    Type type = argument.getType();
+    if (isa<TensorMapType>(type)) {
+      maps.push_back(parameter);
+      type = LLVM::LLVMPointerType::get(b.getContext());
+    }
+    auto memref = dyn_cast<MemRefType>(type);
+    parameter += memref ? 3 + 2 * memref.getRank() : 1;
     types.push_back(type);
     setScalar(argument, entry->addArgument(type, argument.getLoc()));
-    if (isMap)
-      function.setArgAttr(i, "hopper.tensor_map", b.getUnitAttr());
   }
   function.setFunctionType(b.getFunctionType(types, {}));
+  function->setAttr("hopper.tensor_maps", b.getDenseI64ArrayAttr(maps));
   emitPrologue(old);
   LogicalResult result = lowerBlock(old.front());
   if (succeeded(result))
@@ -89,10 +95,10 @@ void KernelLowering::emitBarrierInitialization(Region &body) {
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(branch.thenBlock());
-    for (Value argument : entry->getArguments())
-      if (function.getArgAttr(cast<BlockArgument>(argument).getArgNumber(), "hopper.tensor_map"))
+    for (Value argument : body.getArguments())
+      if (isa<TensorMapType>(argument.getType()))
         NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(),
-                                 NVVM::CacheEvictionPriorityAttr(), argument, Value(),
+                                 NVVM::CacheEvictionPriorityAttr(), scalar(argument), Value(),
                                  /*tensormap=*/b.getUnitAttr(), UnitAttr(), UnitAttr());
     for (MBarrierOp op : barriers) {
       Value result = op.getBarriers();

@@ -109,6 +109,10 @@ private:
   llvm::LogicalResult lowerConstant(mlir::arith::ConstantOp op);
   mlir::Value emitElement(mlir::Operation *op, mlir::ValueRange operands);
   mlir::Value emitGeneric(mlir::Operation *op, mlir::ValueRange operands);
+  mlir::Value emitIntrinsic(mlir::Operation *op, mlir::ValueRange operands);
+  mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z) {
+    return mlir::LLVM::FMAOp::create(b, x, y, z);
+  }
   mlir::Value emitMath(mlir::Operation *op, mlir::ValueRange operands);
   mlir::Value intrinsic(llvm::StringRef name, mlir::Type type, mlir::ValueRange operands);
   mlir::Value constantF32(double value) { return constant(b.getF32FloatAttr(value)); }

@@ -98,13 +98,13 @@ Value KernelLowering::combine(vector::CombiningKind kind, Value a, Value c) {
     return isFloat ? Value(arith::MulFOp::create(b, a, c, contract))
                    : Value(arith::MulIOp::create(b, a, c));
   case Kind::MAXNUMF:
-    return arith::MaxNumFOp::create(b, a, c);
+    return LLVM::MaxNumOp::create(b, a, c);
   case Kind::MINNUMF:
-    return arith::MinNumFOp::create(b, a, c);
+    return LLVM::MinNumOp::create(b, a, c);
   case Kind::MAXIMUMF:
-    return arith::MaximumFOp::create(b, a, c);
+    return LLVM::MaximumOp::create(b, a, c);
   case Kind::MINIMUMF:
-    return arith::MinimumFOp::create(b, a, c);
+    return LLVM::MinimumOp::create(b, a, c);
   case Kind::MAXSI:
     return arith::MaxSIOp::create(b, a, c);
   case Kind::MINSI:

@@ -114,8 +114,10 @@ LogicalResult LowerLaunches::checkHostOps(func::FuncOp function) {
       op->emitOpError("names memory of the host, which no kernel can read");
       return WalkResult::interrupt();
     }
-    bool recursive = op->hasTrait<OpTrait::HasRecursiveMemoryEffects>();
-    if (recursive || isMemoryEffectFree(op))
+    // Ops with regions are as good as what is in them, unless they say more.
+    auto effects = dyn_cast<MemoryEffectOpInterface>(op);
+    if (effects ? effects.hasNoEffect()
+                : op->hasTrait<OpTrait::HasRecursiveMemoryEffects>())
       return WalkResult::advance();
     op->emitOpError("did not become part of a kernel, and the host cannot "
                     "reach the memory of the device");

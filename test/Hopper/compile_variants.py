@@ -91,8 +91,13 @@ def first_error(text):
     return text.strip()[-300:] or "no diagnostic"
 
 
-def assemble(ptx, folder, options):
-    """The problems that ptxas sees."""
+def assemble(text, folder, options):
+    """The problems that ptxas sees in the modules of a text."""
+    modules = re.split(r"(?m)^(?=\.version )", text)[1:]
+    return [problem for module in modules for problem in assemble_module(module, folder, options)]
+
+
+def assemble_module(ptx, folder, options):
     path = os.path.join(folder, "case.ptx")
     with open(path, "w") as file:
         file.write(ptx)

@@ -139,10 +139,12 @@ private:
 
   /// All warpgroups' parts of a tile's truth.
   void joinReductions() {
-    forall.walk([&](vector::MultiDimReductionOp columns) {
+    SmallVector<vector::MultiDimReductionOp> all;
+    forall.walk([&](vector::MultiDimReductionOp columns) { all.push_back(columns); });
+    for (vector::MultiDimReductionOp columns : all) {
       vector::ReductionOp both = findAgreement(columns);
       if (!both || columns.getSourceVectorType().getDimSize(0) != hopper::kWarpgroupRows)
-        return;
+        continue;
       OpBuilder b(both);
       Value id = arith::ConstantIndexOp::create(b, both.getLoc(), kAgreementBarrier);
       auto joined = hopper::BarrierReduceOp::create(
@@ -151,7 +153,7 @@ private:
       both.replaceAllUsesWith(joined.getResult());
       both.erase();
       columns.erase();
-    });
+    }
   }
 
   LogicalResult checkReductions() {

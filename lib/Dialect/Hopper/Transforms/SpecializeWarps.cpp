@@ -10,8 +10,10 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace attn {
 #define GEN_PASS_DEF_HOPPERSPECIALIZEWARPS
@@ -31,6 +33,9 @@ struct Registers {
 Registers getRegisters(int64_t consumers) {
   return consumers == 3 ? Registers{32, 160} : Registers{24, 240};
 }
+
+/// Elements of a vector that the producer has at a time.
+constexpr int64_t kPiece = 32;
 
 class Specializer {
 public:
@@ -133,6 +138,13 @@ private:
     if (mapping.contains(value) || !forall.getBodyRegion().isAncestor(value.getParentRegion()))
       return success();
     Operation *op = value.getDefiningOp();
+    if (auto reduction = dyn_cast_or_null<vector::ReductionOp>(op)) {
+      llvm::SetVector<Value> scalars;
+      auto type = cast<VectorType>(reduction.getVector().getType());
+      if (!reduction.getAcc() && type.getDimSize(0) % kPiece == 0 &&
+          isPiecewise(reduction.getVector(), scalars))
+        return copyReduction(reduction, scalars.getArrayRef(), mapping, user);
+    }
     // Vectors, too: those of a loop's bounds. Its warps then all do the work.
     bool isPlain = op && op->getNumRegions() == 0 && (isPure(op) || hasReadOnly(op)) &&
                    !isa<hopper::MmaOp, hopper::RowsOp>(op);
@@ -148,6 +160,80 @@ private:
       if (failed(copySlice(operand, mapping, user)))
         return failure();
     b.clone(*op, mapping);
+    return success();
+  }
+
+  /// Whether elements of a vector can be computed a few at a time, and the
+  /// scalars that this takes.
+  static bool isPiecewise(Value vector, llvm::SetVector<Value> &scalars) {
+    Operation *op = vector.getDefiningOp();
+    auto type = cast<VectorType>(vector.getType());
+    if (!op || type.getRank() != 1)
+      return false;
+    auto read = dyn_cast<vector::TransferReadOp>(op);
+    if (read ? bool(read.getMask()) || !isa<AffineDimExpr>(read.getPermutationMap().getResult(0))
+             : !OpTrait::hasElementwiseMappableTraits(op) &&
+                   !isa<arith::ConstantOp, vector::StepOp, vector::BroadcastOp>(op))
+      return false;
+    for (Value operand : op->getOperands()) {
+      if (!isa<VectorType>(operand.getType()))
+        scalars.insert(operand);
+      else if (!isPiecewise(operand, scalars))
+        return false;
+    }
+    return true;
+  }
+
+  /// `count` elements of a vector from element `first` on.
+  Value copyPiece(Value vector, Value first, int64_t count, const IRMapping &mapping) {
+    Operation *op = vector.getDefiningOp();
+    auto type = VectorType::get(count, cast<VectorType>(vector.getType()).getElementType());
+    if (auto constant = dyn_cast<arith::ConstantOp>(op))
+      return arith::ConstantOp::create(
+          b, op->getLoc(), cast<DenseElementsAttr>(constant.getValue()).resizeSplat(type));
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(isa<VectorType>(operand.getType())
+                             ? copyPiece(operand, first, count, mapping)
+                             : mapping.lookupOrDefault(operand));
+    Operation *copy = b.clone(*op);
+    copy->setOperands(operands);
+    copy->getResult(0).setType(type);
+    if (auto read = dyn_cast<vector::TransferReadOp>(copy)) {
+      unsigned dim = cast<AffineDimExpr>(read.getPermutationMap().getResult(0)).getPosition();
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(copy);
+      OpOperand &index = read.getIndicesMutable()[dim];
+      index.set(arith::AddIOp::create(b, op->getLoc(), index.get(), first));
+    }
+    if (!isa<vector::StepOp>(copy))
+      return copy->getResult(0);
+    Value start = vector::BroadcastOp::create(b, op->getLoc(), type, first);
+    return arith::AddIOp::create(b, op->getLoc(), copy->getResult(0), start);
+  }
+
+  /// A reduction in a loop: the producer has few registers.
+  LogicalResult copyReduction(vector::ReductionOp op, ArrayRef<Value> scalars,
+                              IRMapping &mapping, Operation *user) {
+    if (failed(copySlices(scalars, mapping, user)))
+      return failure();
+    Location at = op.getLoc();
+    int64_t length = op.getVector().getType().getDimSize(0);
+    auto index = [&](int64_t value) { return arith::ConstantIndexOp::create(b, at, value); };
+    auto reduce = [&](Value first) -> Value {
+      return vector::ReductionOp::create(b, at, op.getKind(),
+                                         copyPiece(op.getVector(), first, kPiece, mapping));
+    };
+    Value start = reduce(index(0));
+    auto loop = scf::ForOp::create(b, at, index(kPiece), index(length), index(kPiece), start);
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(loop.getBody());
+      Value piece = reduce(loop.getInductionVar());
+      Value both = vector::makeArithReduction(b, at, op.getKind(), loop.getRegionIterArg(0), piece);
+      scf::YieldOp::create(b, at, both);
+    }
+    mapping.map(op.getResult(), loop.getResult(0));
     return success();
   }
 

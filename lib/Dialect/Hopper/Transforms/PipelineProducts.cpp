@@ -80,6 +80,10 @@ public:
     Value runs = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, loop.getLowerBound(),
                                        loop.getUpperBound());
     auto guard = scf::IfOp::create(b, loc, loop.getResultTypes(), runs, /*withElseRegion=*/true);
+    // The builder ends blocks that yield nothing.
+    for (Block *block : {guard.thenBlock(), guard.elseBlock()})
+      if (block->mightHaveTerminator())
+        block->getTerminator()->erase();
     b.setInsertionPointToEnd(guard.elseBlock());
     scf::YieldOp::create(b, loc, loop.getInitArgs());
     b.setInsertionPointToEnd(guard.thenBlock());

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+import ctypes
 import os
+import shutil
+import subprocess
 import sys
 import lit.formats
 from lit.llvm import llvm_config
@@ -7,28 +10,66 @@ from lit.llvm import llvm_config
 config.name = "attn"
 config.test_format = lit.formats.ShTest(not llvm_config.use_lit_shell)
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["FakeCuda", "lib", "Inputs", "Unit", "support"]
+config.excludes = ["FakeCuda", "reference.mlir", "lib", "Inputs", "Unit", "support"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.attn_obj_root, "test")
 llvm_config.use_default_substitutions()
 llvm_config.add_tool_substitutions(
-    ["attn-opt", "attn-run", "attn-lsp-server", "mlir-opt", "FileCheck", "not", "split-file"],
+    ["attn-opt", "attn-run", "attn-lsp-server", "attnc-test", "mlir-opt", "FileCheck", "not", "split-file"],
     [os.path.join(config.attn_obj_root, "bin"), config.llvm_tools_dir])
 config.available_features.add(config.attn_link + "-link")
 config.substitutions.append(("%attn_bin", os.path.join(config.attn_obj_root, "bin")))
+config.substitutions.append(("%attn_lib", os.path.join(config.attn_obj_root, "lib")))
 config.substitutions.append(("%mlir_tools", config.llvm_tools_dir))
 config.substitutions.append(("%attn_src", config.attn_src_root))
 # A CUDA driver that records what it is asked to do; test/FakeCuda.
 config.substitutions.append(
     ("%fake_cuda", os.path.join(config.attn_obj_root, "lib", "attn-fake-cuda.so")))
+
+
+def has_sm90():
+    """Whether the first GPU runs sm_90a code."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    number, device = ctypes.c_int(), ctypes.c_int()
+    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(number)) or number.value == 0:
+        return False
+    capability = []
+    for attribute in (75, 76):  # major, minor
+        if cuda.cuDeviceGet(ctypes.byref(device), 0):
+            return False
+        if cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, device):
+            return False
+        capability.append(number.value)
+    return capability == [9, 0]
+
+
+if has_sm90():
+    config.available_features.add("cuda-sm90")
+    # Tests run without the user's environment.
+    llvm_config.with_system_environment(["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"])
 # An interpreter with numpy where the machine has one.
 config.substitutions.append(("%python", config.attn_python or sys.executable))
 if config.attn_python:
     config.available_features.add("numpy")
 if os.path.exists(os.path.join(config.attn_obj_root, "bin", "attn-run")):
     config.available_features.add("attn-run")
+# NVIDIA's assembler, where the machine has one, checks the kernels' PTX.
+ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+if ptxas:
+    config.available_features.add("ptxas")
+    config.substitutions.append(("%ptxas", ptxas))
+# A GPU that the kernels run on.
+if shutil.which("nvidia-smi"):
+    query = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"],
+                           capture_output=True, text=True)
+    if "9.0" in query.stdout.split():
+        config.available_features.add("cuda-sm90")
 config.substitutions.append(
     ("%mlir_lib_dir", os.path.join(os.path.dirname(config.llvm_tools_dir), "lib")))
 config.substitutions.append(("%python", sys.executable))
 llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
+config.environment["ATTNC_CACHE_DIR"] = ""  # tests that want a cache name one
 config.environment["FILECHECK_OPTS"] = "--enable-var-scope --dump-input-filter=all"

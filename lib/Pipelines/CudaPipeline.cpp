@@ -24,6 +24,11 @@ using namespace mlir;
 static void addKernelLowering(OpPassManager &kernels) {
   kernels.addPass(createLowerAffinePass());
   kernels.addPass(createCSEPass());
+  attn::AttnExpandMathOptions math; // but for what the device has
+  math.keep = {"math.absf",  "math.ceil", "math.copysign",  "math.exp",  "math.exp2",
+               "math.floor", "math.fma",  "math.log",       "math.log10", "math.log2",
+               "math.roundeven", "math.rsqrt", "math.sqrt", "math.tanh", "math.trunc"};
+  kernels.addPass(attn::createAttnExpandMath(math));
   kernels.addPass(attn::createConvertHopperToNVVM());
   kernels.addPass(memref::createExpandStridedMetadataPass());
   kernels.addPass(createLowerAffinePass());
@@ -46,7 +51,5 @@ void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
   target.optLevel = 3;
   pm.addPass(createGpuNVVMAttachTarget(target));
   addKernelLowering(pm.nest<gpu::GPUModuleOp>());
-  GpuModuleToBinaryPassOptions binary;
-  binary.compilationTarget = "isa";
-  pm.addPass(createGpuModuleToBinaryPass(binary));
+  pm.addPass(attn::createAttnKernelsToPtx());
 }

@@ -51,7 +51,10 @@ static Expected<Cubin> compileByPtxas(StringRef ptxas, StringRef ptx,
   auto log = MemoryBuffer::getFile(output);
   StringRef said = log ? (*log)->getBuffer() : StringRef();
   if (status != 0)
-    return fail(name, message.empty() ? (ptxas + " failed").str() : message,
+    return fail(name,
+                message.empty()
+                    ? (ptxas + " failed").str()
+                    : ("cannot run " + ptxas + ": " + message).str(),
                 said);
   auto image = MemoryBuffer::getFile(target, /*IsText=*/false,
                                      /*RequiresNullTerminator=*/false);

@@ -161,28 +161,29 @@ llvm::Error ShapeRules::addFact(Value tensor, unsigned dim, int64_t size) {
       static_cast<long long>(size), static_cast<long long>(known.size));
 }
 
-llvm::Error ShapeRules::checkHeads() {
-  llvm::Error error = llvm::Error::success();
-  auto check = [&](Value q, Value k) {
-    std::optional<int64_t> heads = getSize(q, 1), keyHeads = getSize(k, 1);
-    if (!heads || !keyHeads ||
-        (*keyHeads == 0 ? *heads == 0 : *heads % *keyHeads == 0))
-      return WalkResult::advance();
-    error = llvm::createStringError("expected %s dimension 1 to be a multiple "
-                                    "of %s dimension 1, got %lld and %lld",
-                                    describe(q).c_str(), describe(k).c_str(),
-                                    static_cast<long long>(*heads),
-                                    static_cast<long long>(*keyHeads));
-    return WalkResult::interrupt();
-  };
+SmallVector<std::pair<Value, Value>> ShapeRules::getGroupedHeads() {
+  SmallVector<std::pair<Value, Value>> pairs;
   cast<func::FuncOp>(function).walk([&](Operation *op) {
     if (auto forward = dyn_cast<ForwardOp>(op))
-      return check(forward.getQuery(), forward.getKey());
+      pairs.push_back({forward.getQuery(), forward.getKey()});
     if (auto backward = dyn_cast<BackwardOp>(op))
-      return check(backward.getQuery(), backward.getKey());
-    return WalkResult::advance();
+      pairs.push_back({backward.getQuery(), backward.getKey()});
   });
-  return error;
+  return pairs;
+}
+
+llvm::Error ShapeRules::checkHeads() {
+  for (auto [q, k] : getGroupedHeads()) {
+    std::optional<int64_t> heads = getSize(q, 1), keyHeads = getSize(k, 1);
+    if (heads && keyHeads &&
+        (*keyHeads == 0 ? *heads != 0 : *heads % *keyHeads != 0))
+      return llvm::createStringError(
+          "expected %s dimension 1 to be a multiple "
+          "of %s dimension 1, got %lld and %lld",
+          describe(q).c_str(), describe(k).c_str(),
+          static_cast<long long>(*heads), static_cast<long long>(*keyHeads));
+  }
+  return llvm::Error::success();
 }
 
 llvm::Error ShapeRules::solve(MutableArrayRef<Shape> shapes) {

@@ -260,7 +260,9 @@ Error CudaTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
   mlir::OwningOpRef<mlir::ModuleOp> copy = cloneWithEntries(module, entries);
   PipelineOptions pipeline;
   setPipelineOptions(pipeline, options);
-  DiskCache cache = DiskCache::standard();
+  pipeline.countTiles = false; // kernels have nowhere to count
+  // What is only loaded says nothing about how it was made.
+  DiskCache cache = options.explain ? DiskCache() : DiskCache::standard();
   CudaCompileTimes &times = report->cuda->times;
   auto program = compileCudaProgram(
       *copy, pipeline, cache, times, [&](mlir::PassManager &manager) {

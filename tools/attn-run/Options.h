@@ -13,8 +13,8 @@
 namespace attn {
 
 struct Options {
-  std::string file, entry, target, loopOrder, schedule, emit, reference, interpreterOrder,
-      interpreterTiming;
+  std::string file, entry, target, loopOrder, schedule, emit, reference,
+      interpreterOrder, interpreterTiming;
   /// By position: the text after "N=".
   llvm::SmallVector<std::pair<unsigned, std::string>> inputs, outputs, shapes,
       fills, gradInputs, gradFills, gradOutputs;

@@ -131,7 +131,7 @@ def AttnExpandMath : Pass<"attn-expand-math"> {
     is too large +inf, and NaN stays. `math.tanh` on f32, a polynomial below 1 and
     1 - 2 / (exp(2x) + 1) from there on, is within 1 unit in the last place.
     On smaller types both are computed in f32. log, log1p, erf, sin, cos and
-    others on f32 vectors take upstream's polynomials.
+    others on f32 vectors take upstream's polynomials. Ops in `keep` stay.
 
     ```mlir
     %y = math.exp %x : vector<16xf32>
@@ -147,6 +147,9 @@ def AttnExpandMath : Pass<"attn-expand-math"> {
     %y = arith.mulf %p, %scale : vector<16xf32>
     ```
   }];
+  let options = [
+    ListOption<"keep", "keep", "std::string", "Ops that stay, such as math.exp">,
+  ];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
                            "mlir::vector::VectorDialect"];
 }
@@ -335,6 +338,25 @@ def AttnFinishKernels : Pass<"attn-finish-kernels", "mlir::gpu::GPUModuleOp"> {
     ```
   }];
   let dependentDialects = ["mlir::LLVM::LLVMDialect", "mlir::NVVM::NVVMDialect"];
+}
+
+def AttnKernelsToPtx : Pass<"attn-kernels-to-ptx", "mlir::ModuleOp"> {
+  let summary = "Turn modules of kernels into binaries that hold PTX";
+  let description = [{
+    As upstream's `gpu-module-to-binary{format=isa}`, for `gpu.module`s with a target
+    (`nvvm-attach-target`). Besides, all inline assembly with side effects is
+    convergent for LLVM: warps execute it together.
+
+    ```mlir
+    gpu.module @kernels [#nvvm.target<chip = "sm_90a">] {
+      llvm.func @f() attributes {nvvm.kernel} { ... }
+    }
+    ```
+    becomes
+    ```mlir
+    gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".version 8.6 ...">]
+    ```
+  }];
 }
 
 #endif

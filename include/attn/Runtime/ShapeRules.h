@@ -36,6 +36,14 @@ public:
   /// A size after solve(), where the rules determine it.
   std::optional<int64_t> getSize(mlir::Value tensor, unsigned dim);
 
+  /// A number that dimensions have in common where they must be equal.
+  unsigned getClass(mlir::Value tensor, unsigned dim) {
+    return root(node(tensor, dim));
+  }
+
+  /// Query and key of each op whose query heads are a multiple of its key heads.
+  llvm::SmallVector<std::pair<mlir::Value, mlir::Value>> getGroupedHeads();
+
   /// "key (argument 1)".
   std::string describe(mlir::Value tensor);
 

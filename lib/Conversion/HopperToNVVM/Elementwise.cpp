@@ -11,7 +11,21 @@
 using namespace mlir;
 using namespace attn::hopper;
 
+/// Small indices are compared in 32 bits, as loops carry them.
+bool KernelLowering::lowerSmallComparison(Operation *op) {
+  auto compare = dyn_cast<arith::CmpIOp>(op);
+  if (!compare || !compare.getLhs().getType().isIndex() || !carried.isSmall(compare.getLhs()) ||
+      !carried.isSmall(compare.getRhs()))
+    return false;
+  setScalar(compare, arith::CmpIOp::create(b, compare.getPredicate(),
+                                           toI32(scalar(compare.getLhs())),
+                                           toI32(scalar(compare.getRhs()))));
+  return true;
+}
+
 LogicalResult KernelLowering::lowerElementwise(Operation *op) {
+  if (lowerSmallComparison(op))
+    return success();
   for (Layout layout : layouts.of(op->getResult(0))) {
     if (lowerIndexSum(op, layout) || lowerIndexComparison(op, layout) ||
         lowerPackedTruncation(op, layout))
@@ -94,10 +108,10 @@ bool KernelLowering::lowerIndexComparison(Operation *op, Layout layout) {
                            Predicate::sgt, Predicate::sge},
                           predicate))
     return false;
-  constexpr int64_t kBound = int64_t(1) << 30;
+  constexpr int64_t kBound = int64_t(1) << 31;
   const Parts &a = parts(compare.getLhs(), layout), &c = parts(compare.getRhs(), layout);
   for (size_t e = 0; e < a.values.size(); ++e)
-    if (std::abs(c.offset(e) - a.offset(e)) >= kBound)
+    if (std::abs(c.offset(e) - a.offset(e)) >= kBound - 1)
       return false;
   DenseMap<std::pair<Value, Value>, Value> differences;
   DenseMap<std::pair<Value, int64_t>, Value> known;
@@ -105,9 +119,11 @@ bool KernelLowering::lowerIndexComparison(Operation *op, Layout layout) {
   for (size_t e = 0; e < a.values.size(); ++e) {
     Value &difference = differences[{a.values[e], c.values[e]}];
     if (!difference) {
+      // By an instruction that LLVM does not know: it would compare 64 bits.
       Value wide = arith::SubIOp::create(b, a.values[e], c.values[e]);
-      wide = arith::MaxSIOp::create(b, wide, constantIndex(-kBound));
-      difference = toI32(arith::MinSIOp::create(b, wide, constantIndex(kBound)));
+      difference = inlineAsm(b.getI32Type(),
+                             arith::IndexCastOp::create(b, b.getI64Type(), wide).getResult(),
+                             "cvt.sat.s32.s64 $0, $1;", "=r,l", /*sideEffects=*/false);
     }
     int64_t limit = c.offset(e) - a.offset(e);
     Value &bit = known[{difference, limit}];
@@ -184,7 +200,7 @@ Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
         return fma(q, constantF32(-2.0), constantF32(1.0));
       })
       .Case([&](math::RsqrtOp) { return intrinsic("llvm.nvvm.rsqrt.approx.ftz.f", f32, x); })
-      .Case([&](math::SqrtOp) -> Value { return LLVM::SqrtOp::create(b, f32, x); })
+      .Case([&](math::SqrtOp) { return intrinsic("llvm.sqrt", f32, x); })
       .Case([&](arith::DivFOp) -> Value {
         FloatAttr one;
         if (matchPattern(operands[0], m_Constant(&one)) && one.getValue().isExactlyValue(1.0))
@@ -194,20 +210,27 @@ Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
       .Default([](Operation *) { return Value(); });
 }
 
-/// Ops that LLVM has, for which upstream would call a library; null for others.
+/// Ops that LLVM has, for which upstream would call a library (or takes LLVM's
+/// own op for a call of one); null for others.
 Value KernelLowering::emitIntrinsic(Operation *op, ValueRange operands) {
+  Type type = getElementTypeOrSelf(op->getResult(0).getType());
   return TypeSwitch<Operation *, Value>(op)
       .Case([&](arith::MaxNumFOp) { return LLVM::MaxNumOp::create(b, operands[0], operands[1]); })
       .Case([&](arith::MinNumFOp) { return LLVM::MinNumOp::create(b, operands[0], operands[1]); })
       .Case([&](arith::MaximumFOp) { return LLVM::MaximumOp::create(b, operands[0], operands[1]); })
       .Case([&](arith::MinimumFOp) { return LLVM::MinimumOp::create(b, operands[0], operands[1]); })
       .Case([&](math::FmaOp) { return fma(operands[0], operands[1], operands[2]); })
-      .Case([&](math::AbsFOp) { return LLVM::FAbsOp::create(b, operands[0]); })
-      .Case([&](math::CopySignOp) { return LLVM::CopySignOp::create(b, operands[0], operands[1]); })
-      .Case([&](math::FloorOp) { return LLVM::FFloorOp::create(b, operands[0]); })
-      .Case([&](math::CeilOp) { return LLVM::FCeilOp::create(b, operands[0]); })
-      .Case([&](math::TruncOp) { return LLVM::FTruncOp::create(b, operands[0]); })
-      .Case([&](math::RoundEvenOp) { return LLVM::RoundEvenOp::create(b, operands[0]); })
+      .Case([&](math::AbsFOp) { return intrinsic("llvm.fabs", type, operands); })
+      .Case([&](math::CopySignOp) { return intrinsic("llvm.copysign", type, operands); })
+      .Case([&](math::AbsIOp) -> Value {
+        Value zero = constant(b.getIntegerAttr(type, 0));
+        return arith::MaxSIOp::create(b, operands[0],
+                                      arith::SubIOp::create(b, zero, operands[0]));
+      })
+      .Case([&](math::FloorOp) { return intrinsic("llvm.floor", type, operands); })
+      .Case([&](math::CeilOp) { return intrinsic("llvm.ceil", type, operands); })
+      .Case([&](math::TruncOp) { return intrinsic("llvm.trunc", type, operands); })
+      .Case([&](math::RoundEvenOp) { return intrinsic("llvm.roundeven", type, operands); })
       .Default([](Operation *) { return Value(); });
 }
 

@@ -12,7 +12,7 @@ using namespace attn::hopper;
 
 KernelLowering::KernelLowering(gpu::GPUFuncOp function, const VectorLayouts &layouts,
                                SharedMemory memory)
-    : function(function), layouts(layouts), memory(std::move(memory)),
+    : function(function), layouts(layouts), memory(std::move(memory)), carried(function),
       b(function.getLoc(), function.getContext()),
       syncedArrivals(findSyncedArrivals(function)) {}
 
@@ -132,6 +132,8 @@ void KernelLowering::flattenAs(Value value, Value like, SmallVectorImpl<Value> &
     for (size_t e = 0; e < from.values.size(); ++e)
       to.push_back(element(from, e));
   }
+  if (carried.narrow.contains(like))
+    to.back() = toI32(to.back());
 }
 
 void KernelLowering::flattenTypes(Value value, SmallVectorImpl<Type> &to) const {
@@ -143,7 +145,8 @@ void KernelLowering::flattenTypes(Value value, SmallVectorImpl<Type> &to) const 
   }
   auto vector = dyn_cast<VectorType>(type);
   if (!vector) {
-    to.push_back(isa<SmemType, MBarrierType>(type) ? i32 : type);
+    bool isWord = isa<SmemType, MBarrierType>(type) || carried.narrow.contains(value);
+    to.push_back(isWord ? i32 : type);
     return;
   }
   for (Layout layout : layouts.of(value)) {
@@ -163,6 +166,9 @@ void KernelLowering::bind(Value value, ValueRange &from) {
     return setParts(value, Layout::Scalar,
                     take(elementsPerThread(pending.getTile(), Layout::Tile)));
   auto vector = dyn_cast<VectorType>(value.getType());
+  if (carried.narrow.contains(value))
+    return setScalar(value,
+                     arith::IndexCastOp::create(b, b.getIndexType(), take(1).values.front()));
   if (!vector)
     return setParts(value, Layout::Scalar, take(1));
   for (Layout layout : layouts.of(value))
@@ -280,6 +286,7 @@ LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
       .Case([&](TmaWaitOp op) { return lowerTmaWait(op), success(); })
       .Case<BarrierSyncOp, BarrierArriveOp>(
           [&](auto op) { return lowerNamedBarrier(op), success(); })
+      .Case([&](BarrierReduceOp op) { return lowerBarrierReduce(op), success(); })
       .Case([&](WgmmaOp op) { return lowerWgmma(op), success(); })
       .Case([&](WaitOp op) { return lowerWait(op), success(); })
       .Case([&](FenceAsyncOp op) {

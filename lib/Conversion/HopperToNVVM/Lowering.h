@@ -6,6 +6,7 @@
 #ifndef ATTN_CONVERSION_HOPPERTONVVM_LOWERING_H
 #define ATTN_CONVERSION_HOPPERTONVVM_LOWERING_H
 
+#include "CarriedValues.h"
 #include "Layouts.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -96,6 +97,8 @@ private:
   //===--- Structure.cpp: loops, branches, roles ---===//
   llvm::LogicalResult lowerFor(mlir::scf::ForOp op);
   llvm::LogicalResult lowerIf(mlir::scf::IfOp op);
+  void splitPartialSum(mlir::MutableArrayRef<mlir::Value> inits);
+  void joinPartialSum(mlir::Value result);
   llvm::LogicalResult lowerWhile(mlir::scf::WhileOp op);
   llvm::LogicalResult lowerRoles(RolesOp op);
   llvm::LogicalResult lowerRole(RolesOp op, unsigned role, int64_t firstWarpgroup);
@@ -103,6 +106,7 @@ private:
   //===--- Elementwise.cpp ---===//
   llvm::LogicalResult lowerElementwise(mlir::Operation *op);
   llvm::LogicalResult lowerElementwise(mlir::Operation *op, Layout layout);
+  bool lowerSmallComparison(mlir::Operation *op);
   bool lowerIndexSum(mlir::Operation *op, Layout layout);
   bool lowerIndexComparison(mlir::Operation *op, Layout layout);
   bool lowerPackedTruncation(mlir::Operation *op, Layout layout);
@@ -165,6 +169,7 @@ private:
   template <typename Op> void lowerTmaStore(Op op);
   void lowerTmaWait(TmaWaitOp op);
   template <typename Op> void lowerNamedBarrier(Op op);
+  void lowerBarrierReduce(BarrierReduceOp op);
   llvm::SmallVector<mlir::Value> reversed(mlir::OperandRange coordinates);
 
   //===--- Products.cpp ---===//
@@ -174,6 +179,7 @@ private:
   mlir::gpu::GPUFuncOp function;
   const VectorLayouts &layouts;
   SharedMemory memory;
+  const CarriedValues carried;
   mlir::ImplicitLocOpBuilder b;
 
   llvm::DenseMap<std::pair<mlir::Value, unsigned>, Parts> map;

@@ -7,21 +7,42 @@
 using namespace mlir;
 using namespace attn::hopper;
 
+/// One lane of each row starts with the sum, the others with 0.
+void KernelLowering::splitPartialSum(MutableArrayRef<Value> inits) {
+  Value isFirst =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, firstColumn, constantIndex(0));
+  for (Value &init : inits)
+    init = arith::SelectOp::create(b, isFirst, init, constantF32(0.0));
+}
+
+void KernelLowering::joinPartialSum(Value result) {
+  if (result.use_empty())
+    return;
+  Parts sums;
+  for (Value sum : parts(result, Layout::Rows).values)
+    sums.values.push_back(reduceQuad(vector::CombiningKind::ADD, sum));
+  setParts(result, Layout::Rows, std::move(sums));
+}
+
 LogicalResult KernelLowering::lowerFor(scf::ForOp op) {
   SmallVector<Value> inits;
-  for (auto [init, argument] : llvm::zip_equal(op.getInitArgs(), op.getRegionIterArgs()))
+  for (auto [init, argument] : llvm::zip_equal(op.getInitArgs(), op.getRegionIterArgs())) {
     flattenAs(init, argument, inits);
+    if (carried.partialSums.contains(argument))
+      splitPartialSum(MutableArrayRef(inits).take_back(2));
+  }
   auto loop = scf::ForOp::create(b, scalar(op.getLowerBound()), scalar(op.getUpperBound()),
                                  scalar(op.getStep()), inits);
+  loop.setUnsignedCmp(op.getUnsignedCmp());
   setScalar(op.getInductionVar(), loop.getInductionVar());
   ValueRange arguments = loop.getRegionIterArgs(), results = loop.getResults();
-  for (Value argument : op.getRegionIterArgs())
-    bind(argument, arguments);
   {
     OpBuilder::InsertionGuard guard(b);
     if (inits.empty())
       loop.getBody()->getTerminator()->erase();
     b.setInsertionPointToEnd(loop.getBody());
+    for (Value argument : op.getRegionIterArgs())
+      bind(argument, arguments);
     if (failed(lowerBlock(*op.getBody())))
       return failure();
     SmallVector<Value> yielded;
@@ -29,8 +50,11 @@ LogicalResult KernelLowering::lowerFor(scf::ForOp op) {
       flattenAs(value, argument, yielded);
     scf::YieldOp::create(b, op.getLoc(), yielded);
   }
-  for (Value result : op.getResults())
+  for (Value result : op.getResults()) {
     bind(result, results);
+    if (carried.partialSums.contains(result))
+      joinPartialSum(result);
+  }
   return success();
 }
 

@@ -47,9 +47,8 @@ void KernelLowering::setTile(Value tile, Value source, Layout layout) {
 
 LogicalResult KernelLowering::lowerTranspose(vector::TransposeOp op) {
   auto broadcast = op.getVector().getDefiningOp<vector::BroadcastOp>();
-  if (!broadcast || !isBroadcastToTranspose(broadcast))
-    return op.emitOpError("expects a broadcast that only transposes use: elements would have "
-                          "to change threads");
+  if (!broadcast || op.getPermutation() != ArrayRef<int64_t>{1, 0})
+    return op.emitOpError("expects a broadcast: elements would have to change threads");
   if (layouts.of(op.getResult()).empty())
     return success();
   auto source = dyn_cast<VectorType>(broadcast.getSourceType());
@@ -168,7 +167,9 @@ LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op
     rows[rowOfRegister(r)].push_back(value);
   Parts accumulator = parts(op.getAcc(), Layout::Rows), result;
   for (unsigned i : {0, 1}) {
-    Value own = reduceQuad(op.getKind(), reduceThread(op.getKind(), rows[i]));
+    Value own = reduceThread(op.getKind(), rows[i]);
+    if (!carried.partialReductions.contains(op))
+      own = reduceQuad(op.getKind(), own);
     result.values.push_back(combine(op.getKind(), accumulator.values[i], own));
   }
   setParts(op.getResult(), Layout::Rows, std::move(result));

@@ -7,12 +7,56 @@
 
 include "mlir/Pass/PassBase.td"
 
+def HopperTileCopies : Pass<"hopper-tile-copies", "::mlir::func::FuncOp"> {
+  let summary = "Copies become tile programs";
+  let description = [{
+    Each `memref.copy` of scalars in the body of a function, of rank 1 or more,
+    becomes a parallel loop over vectors of 64 elements.
+
+    ```mlir
+    // Before.
+    memref.copy %a, %b : memref<?x?xf32> to memref<?x?xf32>
+    // After.
+    scf.forall (%i, %j) in (%n, %m ceildiv 64) {
+      %0 = vector.transfer_read %a[%i, 64 * %j] : memref<?x?xf32>, vector<64xf32>
+      vector.transfer_write %0, %b[%i, 64 * %j] : vector<64xf32>, memref<?x?xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+                           "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
+}
+
+def HopperSinkReads : Pass<"hopper-sink-reads", "::mlir::func::FuncOp"> {
+  let summary = "Scalars in memory are read by the parallel loops that use them";
+  let description = [{
+    The host cannot read the memory of the device. A value that follows from a
+    `memref.load` in front of a parallel loop, of memory that the function does
+    not write, is computed again inside of each loop that uses it.
+
+    ```mlir
+    // Before.
+    %scale = memref.load %scales[%c0] : memref<?xf32>
+    scf.forall (%i) in (%n) { use(%scale) }
+    // After.
+    scf.forall (%i) in (%n) {
+      %scale = memref.load %scales[%c0] : memref<?xf32>
+      use(%scale)
+    }
+    ```
+  }];
+}
+
 def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"> {
   let summary = "Divide the rows of a tile program among warpgroups";
   let description = [{
     For each outermost `scf.forall` on memrefs: the rows are the dimensions tied
     to dimension 0 of the tiles that it writes. Each warpgroup takes 64 of them;
     the body moves into an inner `scf.forall` over the warpgroups of a CTA.
+    Whether any or all elements of a tile of i1 are true is asked of all
+    warpgroups (`hopper.barrier.reduce`); such a tile gives the rows where none is
+    written. A reduction of a vector over rows to a scalar, such as a loop's bound,
+    gets a vector that every warpgroup has whole.
 
     ```mlir
     // Before.
@@ -32,10 +76,10 @@ def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"
     ```
 
     Refuses, with an error at the op, tiles whose rows are not 64 for each of at
-    most 3 warpgroups, and reductions over rows, which would need the other
+    most 3 warpgroups, and other reductions over rows, which would need the other
     warpgroups' part.
   }];
-  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::gpu::GPUDialect", "mlir::scf::SCFDialect",
                            "mlir::vector::VectorDialect"];
 }
@@ -122,13 +166,19 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
     role "load" ... { scf.for %tile = %block to %tiles step %ctas { work of %tile } }
     ```
 
-    With `reverse` the tiles are taken from the last to the first: the longest
-    first where the work grows with the number of the tile.
+    Where the bounds of a loop depend on the last coordinate of a tile, as those
+    of a causal mask do, that coordinate varies slowest and from its end: the
+    longest tiles come first; and every other round goes through the CTAs
+    backwards, so that their sums of work are alike.
+
+    The coordinates are computed in 32 bits, with products and shifts in place of
+    divisions; a launch has less than 2^31 tiles.
   }];
   let options = [
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",
            "CTAs of a persistent launch; 0 launches one CTA per tile">];
-  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::scf::SCFDialect"];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
+                           "mlir::scf::SCFDialect"];
 }
 
 def HopperPipelineProducts : Pass<"hopper-pipeline-products", "::mlir::func::FuncOp"> {

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One function, compiled from text for a target, with what its callers need to
+// know: what stands behind the C API.
+
+#ifndef ATTN_COMPILER_EXECUTABLE_H
+#define ATTN_COMPILER_EXECUTABLE_H
+
+#include "attn/Compiler/DiskCache.h"
+#include "attn/Runtime/HostTensor.h"
+#include <memory>
+
+namespace attn {
+
+/// An argument or a result.
+struct ValueSignature {
+  ElementKind kind;
+  bool isTensor;
+  /// -1 where any size is accepted.
+  llvm::SmallVector<int64_t, 4> shape;
+  /// Dimensions of one class have the same size.
+  llvm::SmallVector<unsigned, 4> classes;
+};
+
+/// What a function takes and gives.
+struct Signature {
+  std::vector<ValueSignature> arguments, results;
+  unsigned numClasses = 0;
+  /// Classes of which the size of the first is a multiple of the second's: query
+  /// heads and key heads.
+  llvm::SmallVector<std::pair<unsigned, unsigned>> multiples;
+};
+
+/// See attnc_tensor.
+struct TensorReference {
+  void *data;
+  const int64_t *shape;
+  const int64_t *strides;
+};
+
+struct ExecutableOptions {
+  bool cuda = false;
+  /// The function; empty for `main` or the only one.
+  std::string entry;
+  /// As text, see PipelineOptions.
+  std::string pipeline;
+  DiskCache cache = DiskCache::standard();
+};
+
+class Executable {
+public:
+  virtual ~Executable() = default;
+
+  /// What this process compiled before with the same text and options is given
+  /// again.
+  static llvm::Expected<std::shared_ptr<const Executable>>
+  compile(llvm::StringRef text, const ExecutableOptions &options);
+
+  const Signature &getSignature() const { return signature; }
+
+  /// Writes all sizes of all results.
+  llvm::Error computeResultShapes(const TensorReference *arguments,
+                                  int64_t *sizes) const;
+  llvm::Expected<size_t> getWorkspaceBytes(const TensorReference *arguments,
+                                           const TensorReference *results) const;
+  llvm::Error run(const TensorReference *arguments,
+                  const TensorReference *results, void *workspace,
+                  size_t workspaceBytes, void *stream) const;
+
+protected:
+  using Packed = void (*)(void **);
+  /// The pointers of a call, see CpuExecutable::Packed; slot 0 is free.
+  virtual llvm::Error start(void **slots, void *workspace,
+                            size_t workspaceBytes, void *stream) const = 0;
+  virtual llvm::Expected<size_t> measure(void **slots) const = 0;
+  /// Calls the shape function.
+  virtual llvm::Error callShape(void **slots) const = 0;
+
+  /// Host code of CUDA programs has one more argument, the first.
+  bool takesCall = false;
+  Signature signature;
+};
+
+} // namespace attn
+
+#endif

@@ -1,0 +1,149 @@
+// RUN: attn-opt %s --split-input-file --pass-pipeline='builtin.module(gpu.module(convert-hopper-to-nvvm,canonicalize,cse))' | FileCheck %s
+!t = !hopper.smem<64x96xbf16, swizzle = 128>
+!ring = !hopper.smem<2x64x96xbf16, swizzle = 128>
+!f = !hopper.smem<64x32xf32, swizzle = 128>
+!b2 = !hopper.mbarrier<2>
+!b1 = !hopper.mbarrier<1>
+!tm = !hopper.tensor_map<!t, rank = 3>
+!fm = !hopper.tensor_map<!f, rank = 2>
+
+// The ring is 2 tiles of two slabs of 64 * 128 bytes, mbarriers come behind.
+// CHECK: llvm.mlir.global external @hopper_shared_memory() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
+// CHECK-LABEL: gpu.func @roles
+// CHECK-SAME: (%[[MAP:.*]]: !llvm.ptr, %[[I:.*]]: index, %[[SUM:.*]]: !llvm.ptr)
+// CHECK-SAME: hopper.shared_bytes = 40992 : i64, hopper.tensor_maps = array<i64: 0, 2>
+gpu.module @m {
+  gpu.func @roles(%map: !tm, %i: index, %sum: !fm) kernel attributes {known_block_size = array<i32: 384, 1, 1>} {
+    // The mbarriers: expected by one thread; arrived at by two warpgroups, which
+    // count per warp.
+    // CHECK: %[[TID:.*]] = nvvm.read.ptx.sreg.tid.x : i32
+    // CHECK: %[[BASE:.*]] = llvm.ptrtoint
+    // CHECK: scf.if
+    // CHECK: nvvm.prefetch tensormap, %[[MAP]]
+    // CHECK: nvvm.prefetch tensormap, %[[SUM]]
+    // CHECK: nvvm.mbarrier.init %{{.*}}, %c1_i32
+    // CHECK: nvvm.mbarrier.init %{{.*}}, %c1_i32
+    // CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32
+    // CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32
+    // CHECK-NOT: nvvm.mbarrier.init
+    // CHECK: nvvm.fence.mbarrier.init
+    // CHECK: gpu.barrier
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c5 = arith.constant 5 : index
+    %ring = hopper.alloc : !ring
+    %f = hopper.alloc : !f
+    %full = hopper.mbarrier arrivals(1) : !b2
+    %empty = hopper.mbarrier arrivals(2) : !b2
+    // CHECK: scf.if
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        // No tile and no named barrier: one thread.
+        // CHECK: nvvm.setmaxregister decrease 24
+        // CHECK: scf.if
+        // CHECK: %[[ONE:.*]] = nvvm.elect.sync
+        // CHECK: scf.if %[[ONE]]
+        %p = arith.constant 1 : i32
+        // CHECK: nvvm.mbarrier.try_wait.parity
+        hopper.mbarrier.wait %empty[%c0], %p : !b2
+        // CHECK: nvvm.mbarrier.arrive.expect_tx %{{.*}}, %c16384_i32
+        hopper.mbarrier.expect %full[%c0] bytes(16384) : !b2
+        %t = hopper.slot %ring[%c0] : !ring -> !t
+        // One box for each slab; coordinates are innermost first.
+        // CHECK: %[[J:.*]] = arith.index_cast %[[I]] : index to i32
+        // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %{{.*}}, box[%c0_i32, %[[J]], %c5_i32] {isCTAOnly = true}
+        // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %{{.*}}, box[%c64_i32, %[[J]], %c5_i32] {isCTAOnly = true}
+        hopper.tma.load %map[%c5, %i, %c0] to %t, %full[%c0] : !tm, !t, !b2
+      }
+      role "compute" warpgroups(2) registers(240) (%w) {
+        // CHECK: nvvm.setmaxregister increase 240
+        %z = arith.constant 0 : i32
+        // CHECK: nvvm.mbarrier.try_wait.parity
+        hopper.mbarrier.wait %full[%c0], %z : !b2
+        // Nothing of a thread's own came before: no meeting of the warp.
+        // CHECK-NOT: nvvm.bar.warp.sync
+        // CHECK: llvm.inline_asm has_side_effects asm_dialect = att "@$0 mbarrier.arrive.shared::cta.b64 _, [$1];", "b,r,~{memory}"
+        hopper.mbarrier.arrive %empty[%c0] : !b2
+        // CHECK: nvvm.barrier.arrive id = %c1_i32 number_of_threads = %c256_i32
+        hopper.barrier.arrive %c1 warpgroups(2)
+        %v = arith.constant dense<0.0> : vector<64x32xf32>
+        hopper.tile.store %v to %f : vector<64x32xf32>, !f
+        // CHECK: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
+        hopper.fence.async
+        // CHECK: nvvm.barrier id = %c5_i32 number_of_threads = %c128_i32
+        hopper.barrier.sync %c5 warpgroups(1)
+        // One thread stores, and the same one waits.
+        // CHECK: scf.if
+        // CHECK: nvvm.cp.async.bulk.tensor.reduce %[[SUM]], %{{.*}}, box[%c0_i32, %{{.*}}] {redKind = #nvvm.tma_redux_kind<add>}
+        // CHECK: nvvm.cp.async.bulk.commit.group
+        hopper.tma.reduce %f to %sum[%i, %c0] : !f, !fm
+        // CHECK-NEXT: nvvm.cp.async.bulk.wait_group 0 {read}
+        hopper.tma.wait pending(0) read
+        // The lanes' stores are ordered by the warp's meeting.
+        // CHECK: nvvm.bar.warp.sync
+        // CHECK: mbarrier.arrive.shared::cta
+        hopper.mbarrier.arrive %empty[%c1] : !b2
+      }
+    gpu.return
+  }
+}
+
+// -----
+
+// A barrier that warpgroups arrive at and one thread expects: an arrival is four,
+// whoever it is from.
+// CHECK-LABEL: gpu.func @mixed
+// CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32
+// CHECK: nvvm.mbarrier.expect_tx %{{.*}}, %c512_i32
+// CHECK: nvvm.mbarrier.arrive %{{.*}}, %c4_i32
+gpu.module @m {
+  gpu.func @mixed() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %b = hopper.mbarrier arrivals(2) : !hopper.mbarrier<1>
+    hopper.mbarrier.expect %b[%c0] bytes(512) : !hopper.mbarrier<1>
+    hopper.mbarrier.arrive %b[%c0] : !hopper.mbarrier<1>
+    gpu.return
+  }
+}
+
+// -----
+
+!t = !hopper.smem<128x64xbf16, swizzle = 128>
+!h = !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
+!tm = !hopper.tensor_map<!hopper.smem<64x64xbf16, swizzle = 128>, rank = 2>
+// A store, not a reduction; rows of a tile are rows * swizzle bytes on.
+// CHECK-LABEL: gpu.func @rows
+// CHECK: nvvm.cp.async.bulk.tensor.global.shared.cta
+gpu.module @m {
+  gpu.func @rows(%map: !tm, %i: index) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %t = hopper.alloc : !hopper.smem<64x64xbf16, swizzle = 128>
+    hopper.tma.store %t to %map[%i, %c0] : !hopper.smem<64x64xbf16, swizzle = 128>, !tm
+    gpu.return
+  }
+}
+
+// -----
+
+// Each thread's elements, then one barrier for the threads of all warpgroups.
+// CHECK-LABEL: gpu.func @agree
+// CHECK: %[[OWN:.*]] = arith.ori
+// CHECK: %[[BIT:.*]] = arith.extui %[[OWN]] : i1 to i32
+// CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c256_i32 #nvvm.reduction<or> %[[BIT]] -> i32
+// CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c256_i32 #nvvm.reduction<and>
+gpu.module @m {
+  gpu.func @agree(%x: memref<64x16xi32>, %y: memref<2xi1>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c8 = arith.constant 8 : index
+    %pad = arith.constant 0 : i32
+    %three = arith.constant dense<3> : vector<64x16xi32>
+    %t = vector.transfer_read %x[%c0, %c0], %pad {in_bounds = [true, true]} : memref<64x16xi32>, vector<64x16xi32>
+    %keep = arith.cmpi eq, %t, %three : vector<64x16xi32>
+    %some = hopper.barrier.reduce any %keep, %c8 warpgroups(2) : vector<64x16xi1>
+    %every = hopper.barrier.reduce all %keep, %c8 warpgroups(2) : vector<64x16xi1>
+    memref.store %some, %y[%c0] : memref<2xi1>
+    memref.store %every, %y[%c1] : memref<2xi1>
+    gpu.return
+  }
+}

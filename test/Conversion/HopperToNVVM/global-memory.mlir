@@ -1,0 +1,83 @@
+// RUN: attn-opt %s --split-input-file --pass-pipeline='builtin.module(gpu.module(convert-hopper-to-nvvm,canonicalize,cse))' | FileCheck %s
+
+// Beyond the end of a dimension nothing is read: the padding is there.
+// CHECK-LABEL: gpu.func @read
+// CHECK: %[[ROOM:.*]] = arith.index_cast %{{.*}} : index to i32
+// CHECK: arith.cmpi sgt, %[[ROOM]], %c0_i32
+// CHECK: arith.cmpi sgt, %[[ROOM]], %c8_i32
+// CHECK-COUNT-4: llvm.inline_asm has_side_effects asm_dialect = att "mov.b32 $0, $3; @$2 ld.global.b32 $0, [$1];", "=&f,l,b,f,~{memory}"
+// CHECK-NOT: ld.global
+gpu.module @m {
+  gpu.func @read(%x: memref<?x8xf32, strided<[?, 1], offset: ?>>, %i: index, %o: memref<64x8xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %pad = arith.constant 5.0 : f32
+    %v = vector.transfer_read %x[%i, %c0], %pad {in_bounds = [false, true]} : memref<?x8xf32, strided<[?, 1], offset: ?>>, vector<64x8xf32>
+    vector.store %v, %o[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
+    gpu.return
+  }
+}
+
+// -----
+
+// A value per column, masked; written by the first lane of each column and warp 0.
+// CHECK-LABEL: gpu.func @columns
+// CHECK-COUNT-4: "mov.b16 $0, $3; @$2 ld.global.b16 $0, [$1];", "=&h,l,b,h,~{memory}"
+// CHECK-DAG: arith.andi %{{.*}}, %c28_i32
+// CHECK-COUNT-4: "@$0 st.global.b16 [$1], $2;", "b,l,h,~{memory}"
+gpu.module @m {
+  gpu.func @columns(%x: memref<16xbf16>, %n: index) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %pad = arith.constant 0.0 : bf16
+    %step = vector.step : vector<16xindex>
+    %end = vector.broadcast %n : index to vector<16xindex>
+    %mask = arith.cmpi slt, %step, %end : vector<16xindex>
+    %v = vector.transfer_read %x[%c0], %pad, %mask {in_bounds = [true]} : memref<16xbf16>, vector<16xbf16>
+    vector.transfer_write %v, %x[%c0], %mask {in_bounds = [true]} : vector<16xbf16>, memref<16xbf16>
+    gpu.return
+  }
+}
+
+// -----
+
+// A dimension may be broadcast, or transposed in memory.
+// CHECK-LABEL: gpu.func @maps
+// Two rows apart are 8 elements, two columns a row of memory.
+// CHECK: %[[FIRST:.*]] = arith.index_cast %{{.*}} : index to i64
+// CHECK: arith.addi %[[FIRST]], %c256_i64
+// CHECK: arith.addi %[[FIRST]], %c32_i64
+// CHECK: arith.addi %[[FIRST]], %c288_i64
+// Two loads serve both rows.
+// CHECK-COUNT-3: llvm.load
+// CHECK-NOT: llvm.load
+// CHECK-COUNT-4: llvm.store
+gpu.module @m {
+  gpu.func @maps(%x: memref<8x64xf32>, %o: memref<64x8xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %pad = arith.constant 0.0 : f32
+    %v = vector.transfer_read %x[%c0, %c0], %pad {in_bounds = [true, true], permutation_map = affine_map<(d0, d1) -> (d1, d0)>} : memref<8x64xf32>, vector<64x8xf32>
+    %w = vector.transfer_read %x[%c0, %c0], %pad {in_bounds = [true, true], permutation_map = affine_map<(d0, d1) -> (0, d0)>} : memref<8x64xf32>, vector<64x8xf32>
+    %s = arith.addf %v, %w : vector<64x8xf32>
+    vector.transfer_write %s, %o[%c0, %c0] {in_bounds = [true, true]} : vector<64x8xf32>, memref<64x8xf32>
+    gpu.return
+  }
+}
+
+// -----
+
+// CHECK-LABEL: gpu.func @gather
+// CHECK: arith.muli %{{.*}}, %c4_i64
+// CHECK-COUNT-4: ld.global.b32
+// CHECK-NOT: ld.global
+gpu.module @m {
+  gpu.func @gather(%table: memref<?xf32>, %o: memref<64x8xf32>, %n: index) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %zero = arith.constant dense<0.0> : vector<64x8xf32>
+    %step = vector.step : vector<8xindex>
+    %i = vector.broadcast %step : vector<8xindex> to vector<64x8xindex>
+    %end = vector.broadcast %n : index to vector<64x8xindex>
+    %mask = arith.cmpi slt, %i, %end : vector<64x8xindex>
+    %v = vector.gather %table[%c0] [%i], %mask, %zero : memref<?xf32>, vector<64x8xindex>, vector<64x8xi1>, vector<64x8xf32> into vector<64x8xf32>
+    vector.store %v, %o[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
+    gpu.return
+  }
+}

@@ -1,0 +1,82 @@
+// RUN: attn-opt %s --split-input-file --pass-pipeline='builtin.module(gpu.module(convert-hopper-to-nvvm,canonicalize,cse))' | FileCheck %s
+// stmatrix: lane l gives row l % 8 of block l / 8; 16-byte chunks are XORed with
+// the row modulo 8.
+
+!t = !hopper.smem<64x96xbf16, swizzle = 128>
+// CHECK-LABEL: gpu.func @straight
+// CHECK: %[[LANE:.*]] = arith.andi %{{.*}}, %c31_i32
+// CHECK: %[[ROW8:.*]] = arith.andi %[[LANE]], %c7_i32
+// (row * 128 >> 3) & 112
+// CHECK: arith.shrui %{{.*}}, %c3_i32
+// CHECK: %[[MASK:.*]] = arith.andi %{{.*}}, %c112_i32
+// CHECK: %[[X:.*]] = arith.xori %{{.*}}, %[[MASK]]
+// 16 columns are 32 bytes; column 64 is in the next slab of 64 * 128 bytes.
+// CHECK: nvvm.stmatrix %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {eltType = #nvvm.ld_st_matrix_elt_type<b16>, layout = #nvvm.mma_layout<row>
+// CHECK: arith.xori %[[X]], %c32_i32
+// CHECK: nvvm.stmatrix
+// CHECK: arith.xori %[[X]], %c64_i32
+// CHECK: nvvm.stmatrix
+// CHECK: arith.xori %[[X]], %c96_i32
+// CHECK: nvvm.stmatrix
+// CHECK: arith.addi %{{.*}}, %c8192_i32
+// CHECK: nvvm.stmatrix
+// CHECK: nvvm.stmatrix
+// CHECK-NOT: nvvm.stmatrix
+gpu.module @m {
+  gpu.func @straight() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %t = hopper.alloc : !t
+    %v = arith.constant dense<1.0> : vector<64x96xbf16>
+    hopper.tile.store %v to %t : vector<64x96xbf16>, !t
+    gpu.return
+  }
+}
+
+// -----
+
+// 24 columns: the last 8 by an x2. Transposed, 16 columns are 16 rows of 64 bytes.
+!t = !hopper.smem<24x64xf16, swizzle = 64>
+// CHECK-LABEL: gpu.func @transposed
+// CHECK: arith.andi %{{.*}}, %c48_i32
+// CHECK: nvvm.stmatrix %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {eltType = #nvvm.ld_st_matrix_elt_type<b16>, layout = #nvvm.mma_layout<col>{{.*}}} : !llvm.ptr<3>, i32, i32, i32, i32
+// CHECK: arith.addi %{{.*}}, %c1024_i32
+// CHECK: nvvm.stmatrix {{.*}} : !llvm.ptr<3>, i32, i32{{$}}
+// CHECK-NOT: nvvm.stmatrix
+gpu.module @m {
+  gpu.func @transposed() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %t = hopper.alloc : !t
+    %v = arith.constant dense<1.0> : vector<64x24xf16>
+    hopper.tile.store %v to %t transpose : vector<64x24xf16>, !t
+    gpu.return
+  }
+}
+
+// -----
+
+// f32: two neighbours at once.
+!t = !hopper.smem<64x16xf32, swizzle = 64>
+// CHECK-LABEL: gpu.func @words
+// CHECK-COUNT-4: llvm.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : vector<2xf32>, !llvm.ptr<3>
+// CHECK-NOT: llvm.store
+gpu.module @m {
+  gpu.func @words() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %t = hopper.alloc : !t
+    %v = arith.constant dense<1.0> : vector<64x16xf32>
+    hopper.tile.store %v to %t : vector<64x16xf32>, !t
+    gpu.return
+  }
+}
+
+// -----
+
+!t = !hopper.smem<16x64xf32, swizzle = 128>
+// CHECK-LABEL: gpu.func @words_transposed
+// CHECK-COUNT-8: llvm.store %{{.*}}, %{{.*}} : f32, !llvm.ptr<3>
+// CHECK-NOT: llvm.store
+gpu.module @m {
+  gpu.func @words_transposed() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %t = hopper.alloc : !t
+    %v = arith.constant dense<1.0> : vector<64x16xf32>
+    hopper.tile.store %v to %t transpose : vector<64x16xf32>, !t
+    gpu.return
+  }
+}

@@ -116,6 +116,8 @@ struct Product {
   /// Instead of `accumulator`.
   std::shared_ptr<Product> previous;
   std::shared_ptr<Floats> result; // null until it is done
+  /// Of tiles from channels: see SmemView::released.
+  llvm::SmallVector<std::shared_ptr<mlir::Operation *>, 2> received;
 };
 
 struct PendingTile : Object {

@@ -57,6 +57,7 @@ static Step send(Fiber &fiber, const Instruction &i) {
     coordinates.push_back(fiber.integer(i, k));
   channel.sent.push_back({copyTile(fiber.operand(i, 0).as<MemRef>(), coordinates,
                                    op.getChannel().getType().getTile())});
+  ++fiber.machine->statistics.copies;
   fiber.cta->changed();
   return Step::Next;
 }
@@ -82,7 +83,15 @@ static Step release(Fiber &fiber, const Instruction &i) {
     fiber.cta->error(i.op) << "releases a tile that it has not received";
     return Step::Failed;
   }
-  *channel.views[fiber.warpgroup][size_t(released)] = i.op;
+  const auto &handle = channel.views[fiber.warpgroup][size_t(released)];
+  for (const std::shared_ptr<Product> &product : fiber.products)
+    if (llvm::is_contained(product->received, handle)) {
+      InFlightDiagnostic diagnostic = fiber.cta->error(i.op);
+      diagnostic << "releases a tile that a product may still be reading: no wait covers it";
+      diagnostic.attachNote(product->event->op->getLoc()) << "the product";
+      return Step::Failed;
+    }
+  *handle = i.op;
   ++released;
   // The data goes once everybody has released it.
   int64_t all = released;

@@ -38,6 +38,9 @@ static Step startProduct(Fiber &fiber, const Instruction &i) {
     return Step::Failed;
   product->a = fiber.operand(i, 0);
   product->b = fiber.operand(i, 1);
+  for (unsigned operand : {0, 1})
+    if (isa<SmemType>(op->getOperand(operand).getType()))
+      product->received.push_back(fiber.operand(i, operand).as<SmemView>().released);
   if (op.getAccumulator() && isa<PendingType>(op.getAccumulator().getType()))
     product->previous = fiber.operand(i, 2).as<PendingTile>().product;
   else if (op.getAccumulator())
@@ -104,6 +107,7 @@ static Step loadValue(Fiber &fiber, const Instruction &i) {
   SmallVector<int64_t> coordinates;
   for (unsigned k = 1; k < i.operands.size(); ++k)
     coordinates.push_back(fiber.integer(i, k));
+  ++fiber.machine->statistics.copies;
   auto view = std::make_shared<SmemView>();
   view->own = copyTile(fiber.operand(i, 0).as<MemRef>(), coordinates,
                        cast<LoadOp>(i.op).getTile().getType());
@@ -120,6 +124,7 @@ static Step multiplyNow(Fiber &fiber, const Instruction &i) {
   if (failed(readTile(fiber, i, 0, event, padding)) ||
       failed(readTile(fiber, i, 1, event, padding)))
     return Step::Failed;
+  ++fiber.machine->statistics.products;
   float *result = fiber.newFloats(i);
   std::copy_n(fiber.floats(i, 2), i.count, result);
   multiply(*fiber.cta, fiber.operand(i, 0), op.getA().getType(), op.getTransposeA(),

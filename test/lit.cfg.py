@@ -2,6 +2,7 @@
 import ctypes
 import os
 import shutil
+import subprocess
 import sys
 import lit.formats
 from lit.llvm import llvm_config
@@ -60,6 +61,12 @@ ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin
 if ptxas:
     config.available_features.add("ptxas")
     config.substitutions.append(("%ptxas", ptxas))
+# A GPU that the kernels run on.
+if shutil.which("nvidia-smi"):
+    query = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"],
+                           capture_output=True, text=True)
+    if "9.0" in query.stdout.split():
+        config.available_features.add("cuda-sm90")
 config.substitutions.append(
     ("%mlir_lib_dir", os.path.join(os.path.dirname(config.llvm_tools_dir), "lib")))
 config.substitutions.append(("%python", sys.executable))

@@ -108,19 +108,32 @@ Expected<CudaProgram> attn::compileCudaProgram(
   return program;
 }
 
-/// Machine code of one PTX text.
+/// The lines of a log that a user should see.
+static void addWarnings(StringRef log, std::vector<std::string> &warnings) {
+  SmallVector<StringRef> lines;
+  log.split(lines, '\n', -1, /*KeepEmpty=*/false);
+  for (StringRef line : lines)
+    if (line.contains("warning") || line.contains("Performance Loss"))
+      warnings.push_back(line.trim().str());
+}
+
+/// Machine code of one PTX text. The cache holds the log too.
 static Expected<std::string> makeCubin(const CudaProgram &program,
                                        unsigned index,
                                        const cuda::DeviceInfo &device,
                                        const DiskCache &cache,
-                                       bool &cached) {
+                                       CudaCompileTimes &times) {
   StringRef ptx = program.ptx[index];
   std::string compiler = cuda::describePtxCompiler(device);
   std::string key = DiskCache::makeKey({"cubin", compiler, ptx});
+  std::string logKey = DiskCache::makeKey({"cubin log", compiler, ptx});
   // What the driver compiles itself is in its own cache.
-  if (auto image = cache.load(key))
-    return std::move(*image);
-  cached = false;
+  if (auto log = cache.load(logKey))
+    if (auto image = cache.load(key)) {
+      addWarnings(*log, times.warnings);
+      return std::move(*image);
+    }
+  times.cubinsCached = false;
   StringRef name;
   for (const CudaProgram::Kernel &kernel : program.kernels)
     if (kernel.module == index)
@@ -128,8 +141,13 @@ static Expected<std::string> makeCubin(const CudaProgram &program,
   auto cubin = cuda::compilePtx(device, ptx, name);
   if (!cubin)
     return cubin.takeError();
-  if (cubin->image != ptx)
+  addWarnings(cubin->log, times.warnings);
+  if (cubin->image == ptx) {
+    times.driverCompiles = true;
+  } else {
     cache.store(key, cubin->image);
+    cache.store(logKey, cubin->log);
+  }
   return std::move(cubin->image);
 }
 
@@ -141,8 +159,7 @@ attn::loadCudaProgram(const CudaProgram &program,
   std::vector<std::string> cubins;
   times.cubinsCached = true;
   for (unsigned index = 0; index < program.ptx.size(); ++index) {
-    auto cubin =
-        makeCubin(program, index, device, cache, times.cubinsCached);
+    auto cubin = makeCubin(program, index, device, cache, times);
     if (!cubin)
       return cubin.takeError();
     cubins.push_back(std::move(*cubin));
@@ -151,5 +168,7 @@ attn::loadCudaProgram(const CudaProgram &program,
   times.ptx += compiled - start;
   auto executable = CudaExecutable::load(program, device, cubins);
   times.load += now() - compiled;
+  if (executable)
+    addWarnings((*executable)->getLog(), times.warnings);
   return executable;
 }

@@ -191,11 +191,14 @@ static LogicalResult checkKnown(Fiber &fiber, const Round &round, int64_t id, Op
                               << " cannot know that it is complete";
 }
 
-Step Cta::arriveNamed(Fiber &fiber, int64_t id, int64_t warpgroups, Operation *op, bool sync) {
+Step Cta::arriveNamed(Fiber &fiber, int64_t id, int64_t warpgroups, Operation *op, bool sync,
+                      bool any, bool all) {
   if (fiber.round) { // has arrived already
     if (!fiber.round->complete)
       return Step::Blocked;
     fiber.clock.join(fiber.round->clock);
+    fiber.any = fiber.round->any;
+    fiber.all = fiber.round->all;
     fiber.round.reset();
     return Step::Next;
   }
@@ -210,6 +213,8 @@ Step Cta::arriveNamed(Fiber &fiber, int64_t id, int64_t warpgroups, Operation *o
     return Step::Failed;
   round->expected = warpgroups;
   round->arrivals.push_back({fiber.warpgroup, op});
+  round->any |= any;
+  round->all &= all;
   round->clock.join(fiber.clock);
   round->clock[fiber.warpgroup] = std::max(round->clock[fiber.warpgroup], fiber.now);
   changed();

@@ -154,6 +154,7 @@ struct Round {
   };
   int64_t number = 0, expected = 0;
   bool complete = false;
+  bool any = false, all = true; ///< of what warpgroups bring (hopper.barrier.reduce)
   llvm::SmallVector<Arrival, 4> arrivals;
   Clock clock;
 };
@@ -189,6 +190,7 @@ public:
   Clock clock;
   llvm::SmallVector<uint32_t> fences;
   std::shared_ptr<Round> round;
+  bool any = false, all = true; ///< of the last round that it waited for
   /// Started and not known to be finished, oldest first.
   std::list<std::shared_ptr<Product>> products;
   std::list<std::shared_ptr<TmaStore>> stores;
@@ -230,7 +232,8 @@ public:
   mlir::LogicalResult arrive(Fiber &fiber, MBarrier &barrier, mlir::Operation *op,
                              std::optional<int64_t> bytes);
   Step wait(Fiber &fiber, MBarrier &barrier, mlir::Operation *op, int64_t parity);
-  Step arriveNamed(Fiber &fiber, int64_t id, int64_t warpgroups, mlir::Operation *op, bool sync);
+  Step arriveNamed(Fiber &fiber, int64_t id, int64_t warpgroups, mlir::Operation *op, bool sync,
+                   bool any = false, bool all = true);
   mlir::LogicalResult finishLoad(TmaLoad &load);
   void readStore(TmaStore &store);
   void writeStore(TmaStore &store);

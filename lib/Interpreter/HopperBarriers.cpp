@@ -56,6 +56,19 @@ template <typename OpTy> static Step meet(Fiber &fiber, const Instruction &i) {
                                 std::is_same_v<OpTy, BarrierSyncOp>);
 }
 
+static Step reduce(Fiber &fiber, const Instruction &i) {
+  auto op = cast<BarrierReduceOp>(i.op);
+  const int64_t *bits = fiber.ints(i, 1);
+  ArrayRef<int64_t> tile(bits, size_t(op.getValue().getType().getNumElements()));
+  auto isTrue = [](int64_t bit) { return bit != 0; };
+  Step step =
+      fiber.cta->arriveNamed(fiber, fiber.integer(i, 0), int64_t(op.getWarpgroups()), op,
+                             /*sync=*/true, llvm::any_of(tile, isTrue), llvm::all_of(tile, isTrue));
+  if (step == Step::Next)
+    fiber.result(i).integer = op.getAll() ? fiber.all : fiber.any;
+  return step;
+}
+
 void interpreter::registerHopperBarriers(Translator &translator) {
   translator.add("hopper.mbarrier", translateBarrier);
   translator.add("hopper.mbarrier.expect", arrive);
@@ -63,4 +76,5 @@ void interpreter::registerHopperBarriers(Translator &translator) {
   translator.add("hopper.mbarrier.wait", wait);
   translator.add("hopper.barrier.sync", meet<BarrierSyncOp>);
   translator.add("hopper.barrier.arrive", meet<BarrierArriveOp>);
+  translator.add("hopper.barrier.reduce", reduce);
 }

@@ -51,7 +51,5 @@ void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
   target.optLevel = 3;
   pm.addPass(createGpuNVVMAttachTarget(target));
   addKernelLowering(pm.nest<gpu::GPUModuleOp>());
-  GpuModuleToBinaryPassOptions binary;
-  binary.compilationTarget = "isa";
-  pm.addPass(createGpuModuleToBinaryPass(binary));
+  pm.addPass(attn::createAttnKernelsToPtx());
 }

@@ -3,6 +3,7 @@
 // chosen from a table by what the module multiplies; options override it.
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Pipelines/Passes.h"
@@ -54,6 +55,27 @@ int64_t findColumns(Operation *root) {
   return columns;
 }
 
+/// What the tensor core and TMA take: 16-bit elements, rows of whole 16 bytes,
+/// and an output that a warpgroup can hold.
+LogicalResult checkForward(ForwardOp op) {
+  for (Value operand : {op.getQuery(), op.getKey(), op.getValue()}) {
+    auto type = cast<RankedTensorType>(operand.getType());
+    Type element = type.getElementType();
+    if (!element.isBF16() && !element.isF16())
+      return op.emitOpError() << "has elements of " << element
+                              << "; the tensor core takes bf16 and f16";
+    int64_t size = type.getShape().back();
+    if (size > 256)
+      return op.emitOpError() << "has a head dimension of " << size
+                              << ", more than the 256 that a warpgroup can hold";
+    if (size % 8)
+      return op.emitOpError() << "has a head dimension of " << size
+                              << "; TMA copies rows of a multiple of 8 elements: pad to "
+                              << llvm::alignTo(size, 8);
+  }
+  return success();
+}
+
 void addCleanUp(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
@@ -70,6 +92,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   }
 
   void runOnOperation() override {
+    WalkResult walk = getOperation().walk(
+        [](ForwardOp op) { return WalkResult(checkForward(op)); });
+    if (walk.wasInterrupted())
+      return signalPassFailure();
     OpPassManager nests(ModuleOp::getOperationName());
     PipelineOptions options;
     options.order = "rows";
@@ -94,6 +120,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     PipelineOptions tiles;
     tiles.order = "rows";
     tiles.rowTile = rows > 0 ? rows : schedule.rows;
+    tiles.rowMultiple = hopper::kWarpgroupRows;
     tiles.streamTile = keys > 0 ? keys : schedule.keys;
     tiles.branchMasks = true;
     buildTileStage(pm, tiles);
@@ -101,8 +128,11 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     OpPassManager &nested = pm.nest<func::FuncOp>();
     nested.addPass(createControlFlowSinkPass());
     nested.addPass(createCanonicalizerPass());
+    nested.addPass(createAttnMergeBounds());
     nested.addPass(createAttnUseExp2());
     addCleanUp(nested);
+    nested.addPass(createHopperTileCopies());
+    nested.addPass(createHopperSinkReads());
     nested.addPass(createHopperDistributeRows());
     addCleanUp(nested);
     nested.addPass(createHopperFormProducts());

@@ -44,6 +44,7 @@ void attn::buildTilePipeline(OpPassManager &pm,
 void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   AttnTileNestOptions tile;
   tile.rowTile = options.rowTile;
+  tile.rowMultiple = options.rowMultiple;
   tile.streamTile = options.streamTile;
   tile.order = options.order;
   tile.parts = options.parts;

@@ -17,13 +17,17 @@ Error CudaExecutable::loadKernels(const CudaProgram &program,
   const cuda::Driver &driver = *device->driver;
   for (const std::string &cubin : cubins) {
     cuda::Module module = nullptr;
-    std::string log(1 << 14, '\0');
-    int options[] = {cuda::errorLog, cuda::errorLogBytes};
-    void *values[] = {log.data(), reinterpret_cast<void *>(uintptr_t(log.size()))};
-    cuda::Result result = driver.moduleLoadData(&module, cubin.c_str(), 2, options, values);
+    std::string said(1 << 14, '\0'), errors(1 << 14, '\0');
+    auto number = [](uintptr_t n) { return reinterpret_cast<void *>(n); };
+    int options[] = {cuda::infoLog, cuda::infoLogBytes, cuda::errorLog,
+                     cuda::errorLogBytes, cuda::logVerbose};
+    void *values[] = {said.data(), number(said.size()), errors.data(),
+                      number(errors.size()), number(1)};
+    cuda::Result result = driver.moduleLoadData(&module, cubin.c_str(), 5, options, values);
     if (result != 0)
       return createStringError("cannot compile or load the kernels: " + driver.describe(result) +
-                               "\n" + StringRef(log.c_str()).rtrim());
+                               "\n" + StringRef(errors.c_str()).rtrim());
+    log += said.c_str();
     modules.push_back(module);
   }
   for (const CudaProgram::Kernel &kernel : program.kernels) {

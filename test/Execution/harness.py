@@ -2,6 +2,7 @@
 """Runs attention through attn-run and compares it with numpy.
 
     harness.py --attn-run BIN [--group NAME...] [--filter REGEX]
+    harness.py --attn-run BIN --target cuda     the forward cases on a GPU (or "interpreter")
     harness.py --attn-run BIN --everything [--shard 3/16] [--jobs 8]
     harness.py --attn-opt BIN --parse-only      checks the IR alone
     harness.py --self-test                      checks the reference's gradients
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 # One thread for numpy's products: the cases run beside each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -31,7 +33,19 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from support import attention_ir, cases, gradients, reference, variants
 
 
-def prepare(case, folder):
+def for_gpu(case):
+    """The case as the GPU takes it, or None: 16-bit types (f32 becomes one of
+    them), forward, head dimensions of whole 16 bytes up to 256, rows aligned to
+    16 bytes."""
+    if case.grad or case.order != "auto" or case.dtype == "f64":
+        return None
+    dtype = case.dtype if case.dtype != "f32" else ("bf16", "f16")[zlib.crc32(case.name.encode()) % 2]
+    if max(case.d, case.dv) > 256 or (case.d % 8 or case.dv % 8):
+        return None
+    return dataclasses.replace(case, dtype=dtype, pad=-(-case.pad // 8) * 8, replay=False)
+
+
+def prepare(case, folder, options):
     """Writes IR and inputs; returns the arguments of attn-run and what the
     reference needs."""
     shape, parts, captures, data, scale, sink = attention_ir.inputs_of(case)
@@ -45,7 +59,11 @@ def prepare(case, folder):
         arrays.append(sink)
     if case.scale == "operand":
         arrays.append(np.full(1, scale, wide))
-    command = [source, "--entry=main", "--target=cpu", f"--threads={case.threads}"]
+    command = [source, "--entry=main", f"--target={options.target}"]
+    if options.target == "cpu":
+        command.append(f"--threads={case.threads}")
+    if options.schedule:
+        command.append(f"--schedule={options.schedule}")
     for index, array in enumerate(arrays):
         if case.dtype == "f16" and index < 3:
             array = array.astype(np.float16)
@@ -148,7 +166,7 @@ def replay(command, case, options):
 def run_case(case, options):
     """Problems, figures and the command of one case."""
     folder = tempfile.mkdtemp(prefix="case-", dir=options.work)
-    command, known, gradient = prepare(case, folder)
+    command, known, gradient = prepare(case, folder, options)
     command = [options.attn_run] + command
     problems, figures = [], {}
     try:
@@ -185,7 +203,7 @@ def run_case(case, options):
 def parse_only(case, options):
     """Only that attn-opt accepts the IR of the case (and runs passes on it)."""
     folder = tempfile.mkdtemp(prefix="case-", dir=options.work)
-    command, _, _ = prepare(case, folder)
+    command, _, _ = prepare(case, folder, options)
     command = [options.attn_opt, command[0], "-o", os.devnull] + shlex.split(options.passes)
     done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
     if done.returncode == 0:
@@ -214,14 +232,17 @@ def select(options):
     if options.everything:
         chosen = list(cases.everything())
     else:
+        forward = [name for name in cases.GROUPS if options.target == "cpu" or not name.startswith("gradient")]
         unknown = set(options.group or ()) - set(cases.GROUPS)
         if unknown:
             sys.exit(f"unknown group {sorted(unknown)[0]}; there are: {', '.join(cases.GROUPS)}")
-        chosen = [case for group in options.group or cases.GROUPS for case in cases.GROUPS[group]()]
+        chosen = [case for group in options.group or forward for case in cases.GROUPS[group]()]
     if options.static:
         chosen = [dataclasses.replace(case, static=True) for case in chosen]
     if options.order:
         chosen = [dataclasses.replace(case, order=options.order) for case in chosen]
+    if options.target != "cpu":
+        chosen = list(dict.fromkeys(case for case in map(for_gpu, chosen) if case))
     if options.filter:
         chosen = [case for case in chosen if re.search(options.filter, case.name)]
     if options.shard:
@@ -234,6 +255,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attn-run", default="attn-run")
     parser.add_argument("--attn-opt", default="attn-opt")
+    parser.add_argument("--target", choices=["cpu", "cuda", "interpreter"], default="cpu")
+    parser.add_argument("--schedule", help="options of attn-lower-to-hopper, but for --target cpu")
     parser.add_argument("--group", action="append")
     parser.add_argument("--everything", action="store_true", help="the full cross product")
     parser.add_argument("--filter", help="a regular expression over the cases' names")

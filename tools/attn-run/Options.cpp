@@ -113,7 +113,7 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
                "stream (keys outside) or split (parts of the keys, merged)"));
   cl::opt<std::string> schedule(
       "schedule", cl::cat(category),
-      cl::desc("Options of the pass attn-lower-to-hopper, for --target=cuda: "
+      cl::desc("Options of attn-lower-to-hopper, for cuda and interpreter: "
                "'rows=128 keys=176 stages=2 ctas=132 pipeline=true ping-pong=true'; "
                "what is not given is chosen"));
   cl::opt<unsigned> rowTile("row-tile", cl::init(0), cl::cat(category),

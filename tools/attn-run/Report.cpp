@@ -116,15 +116,21 @@ void Report::printCudaText() const {
       os << ", " << kernel.spilledBytes << " bytes of local memory";
     os << "\n";
   }
+  for (const std::string &warning : cuda->times.warnings)
+    os << warning << "\n";
   if (cuda->workspaceBytes)
     os << "workspace: " << cuda->workspaceBytes << " bytes\n";
   const CudaCompileTimes &times = cuda->times;
   os << format("compile: %.2f s", compile()) << " (parse " << seconds(parse)
      << ", passes " << seconds(passes + times.passes)
      << (times.programCached ? " (cached)" : "") << ", host code "
-     << seconds(times.host) << ", PTX to machine code " << seconds(times.ptx)
-     << (times.cubinsCached ? " (cached)" : "") << ", load "
-     << seconds(times.load) << ")\n";
+     << seconds(times.host);
+  if (times.driverCompiles)
+    os << ", PTX to machine code and load " << seconds(times.load) << ")\n";
+  else
+    os << ", PTX to machine code " << seconds(times.ptx)
+       << (times.cubinsCached ? " (cached)" : "") << ", load "
+       << seconds(times.load) << ")\n";
 }
 
 /// "8 interleavings, each of 1 launch, 6 blocks, 72 products, 54 copies".
@@ -242,6 +248,7 @@ void Report::printPhases(json::OStream &json) const {
       json.attribute("load_s", cuda->times.load);
       json.attribute("program_cached", cuda->times.programCached);
       json.attribute("cubins_cached", cuda->times.cubinsCached);
+      json.attribute("driver_compiles_ptx", cuda->times.driverCompiles);
       return;
     }
     json.attribute("passes_s", passes);
@@ -257,6 +264,10 @@ void Report::printCudaJson(json::OStream &json) const {
   json.attribute("workspace_bytes", int64_t(cuda->workspaceBytes));
   if (!cuda->hostSeconds.empty())
     json.attribute("host_s", medianOf(cuda->hostSeconds));
+  json.attributeArray("warnings", [&] {
+    for (const std::string &warning : cuda->times.warnings)
+      json.value(warning);
+  });
   json.attributeArray("kernels", [&] {
     for (const CudaKernelInfo &kernel : cuda->kernels)
       json.object([&] {

@@ -19,11 +19,15 @@ namespace attn {
 
 struct PipelineOptions;
 
-/// Seconds spent, and what came from the cache.
+/// Seconds spent, what came from the cache, and what was said.
 struct CudaCompileTimes {
   /// IR to PTX and host code; PTX to machine code; loading both.
   double passes = 0, host = 0, ptx = 0, load = 0;
   bool programCached = false, cubinsCached = false;
+  /// PTX is compiled while it is loaded, unless the driver has done it before.
+  bool driverCompiles = false;
+  /// What the PTX compiler warned of, such as products that it serialised.
+  std::vector<std::string> warnings;
 };
 
 /// Compiles `module`, and changes it on the way. Its public functions are those

@@ -340,4 +340,23 @@ def AttnFinishKernels : Pass<"attn-finish-kernels", "mlir::gpu::GPUModuleOp"> {
   let dependentDialects = ["mlir::LLVM::LLVMDialect", "mlir::NVVM::NVVMDialect"];
 }
 
+def AttnKernelsToPtx : Pass<"attn-kernels-to-ptx", "mlir::ModuleOp"> {
+  let summary = "Turn modules of kernels into binaries that hold PTX";
+  let description = [{
+    As upstream's `gpu-module-to-binary{format=isa}`, for `gpu.module`s with a target
+    (`nvvm-attach-target`). Besides, all inline assembly with side effects is
+    convergent for LLVM: warps execute it together.
+
+    ```mlir
+    gpu.module @kernels [#nvvm.target<chip = "sm_90a">] {
+      llvm.func @f() attributes {nvvm.kernel} { ... }
+    }
+    ```
+    becomes
+    ```mlir
+    gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".version 8.6 ...">]
+    ```
+  }];
+}
+
 #endif

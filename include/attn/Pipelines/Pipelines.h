@@ -17,6 +17,10 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<int64_t> rowTile{*this, "row-tile",
                           llvm::cl::desc("Rows (queries) per tile"),
                           llvm::cl::init(64)};
+  Option<int64_t> rowMultiple{
+      *this, "row-multiple",
+      llvm::cl::desc("Tiles that fewer rows get are a multiple of this"),
+      llvm::cl::init(16)};
   Option<int64_t> streamTile{
       *this, "stream-tile",
       llvm::cl::desc("Elements (keys) of the streamed dimension per tile"),

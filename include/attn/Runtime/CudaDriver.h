@@ -22,7 +22,6 @@ using Module = struct ModuleTag *;
 using Function = struct FunctionTag *;
 using Stream = struct StreamTag *;
 using Event = struct EventTag *;
-using LinkState = struct LinkStateTag *;
 
 /// CUtensorMap.
 struct alignas(128) TensorMap {
@@ -68,7 +67,13 @@ enum FunctionAttribute {
   nonPortableClusterAllowed = 14,
 };
 
-enum JitOption { errorLog = 5, errorLogBytes = 6 };
+enum JitOption {
+  infoLog = 3,
+  infoLogBytes = 4,
+  errorLog = 5,
+  errorLogBytes = 6,
+  logVerbose = 12
+};
 
 /// CUtensorMapDataType.
 enum TensorMapType { mapF16 = 6, mapF32 = 7, mapBF16 = 9 };

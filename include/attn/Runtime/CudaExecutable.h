@@ -43,6 +43,9 @@ public:
   const cuda::DeviceInfo &getDevice() const { return *device; }
   cuda::Context getContext() const { return context; }
   llvm::ArrayRef<CudaKernelInfo> getKernels() const { return infos; }
+  /// What the driver said of PTX that it compiled; it says nothing of what it
+  /// found in its own cache.
+  llvm::StringRef getLog() const { return log; }
 
 private:
   CudaExecutable() = default;
@@ -56,6 +59,7 @@ private:
   std::vector<cuda::Function> kernels;
   std::vector<CudaKernelInfo> infos;
   cuda::Buffer zeros;
+  std::string log;
 };
 
 } // namespace attn

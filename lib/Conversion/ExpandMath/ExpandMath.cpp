@@ -211,9 +211,13 @@ struct ExpandMath : attn::impl::AttnExpandMathBase<ExpandMath> {
 
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<ExpandExp, ExpandTanh>(&getContext());
-    auto isOther = [](StringRef name) {
-      return name != math::ExpOp::getOperationName() &&
+    auto isKept = [&](StringRef name) { return llvm::is_contained(keep, name); };
+    if (!isKept(math::ExpOp::getOperationName()))
+      patterns.add<ExpandExp>(&getContext());
+    if (!isKept(math::TanhOp::getOperationName()))
+      patterns.add<ExpandTanh>(&getContext());
+    auto isOther = [&](StringRef name) {
+      return !isKept(name) && name != math::ExpOp::getOperationName() &&
              name != math::TanhOp::getOperationName() &&
              name != math::CopySignOp::getOperationName() &&
              name != math::SqrtOp::getOperationName() &&

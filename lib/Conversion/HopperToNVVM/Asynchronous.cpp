@@ -151,3 +151,19 @@ template <typename Op> void KernelLowering::lowerNamedBarrier(Op op) {
 }
 template void KernelLowering::lowerNamedBarrier(BarrierSyncOp op);
 template void KernelLowering::lowerNamedBarrier(BarrierArriveOp op);
+
+/// Each thread's own elements first, then all threads at the barrier.
+void KernelLowering::lowerBarrierReduce(BarrierReduceOp op) {
+  bool all = op.getAll();
+  auto kind = all ? vector::CombiningKind::AND : vector::CombiningKind::OR;
+  SmallVector<Value> own = elements(op.getValue(), Layout::Tile);
+  Value bit = arith::ExtUIOp::create(b, b.getI32Type(), reduceThread(kind, own));
+  Value id = toI32(scalar(op.getId()));
+  Value threads = constantI32(op.getWarpgroups() * kThreadsPerWarpgroup);
+  auto reduction = NVVM::BarrierReductionAttr::get(
+      b.getContext(), all ? NVVM::BarrierReduction::AND : NVVM::BarrierReduction::OR);
+  Value result =
+      NVVM::BarrierOp::create(b, TypeRange(b.getI32Type()), id, threads, reduction, bit).getResult(0);
+  setScalar(op.getResult(),
+            arith::CmpIOp::create(b, arith::CmpIPredicate::ne, result, constantI32(0)));
+}

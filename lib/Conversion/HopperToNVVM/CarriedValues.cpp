@@ -51,6 +51,8 @@ bool CarriedValues::isSmall(Value value, bool grown, unsigned depth) const {
   if (auto argument = dyn_cast<BlockArgument>(value))
     return narrow.contains(value) && (!grown || isRingIndex(argument));
   Operation *op = value.getDefiningOp();
+  if (!value.getType().isIndex())
+    return false;
   if (isa<arith::AddIOp, arith::SubIOp>(op))
     return isSmall(op->getOperand(0), true, depth - 1) &&
            isSmall(op->getOperand(1), true, depth - 1);
@@ -72,7 +74,6 @@ void CarriedValues::findNarrow(gpu::GPUFuncOp function) {
       if (argument.getType().isIndex())
         narrow.insert_range(ArrayRef<Value>{argument, result});
   });
-  constexpr unsigned kDepth = 8; // a sum of 2^8 terms below 2^20
   bool changed = true;
   while (changed) {
     changed = false;
@@ -81,7 +82,7 @@ void CarriedValues::findNarrow(gpu::GPUFuncOp function) {
            llvm::zip_equal(loop.getRegionIterArgs(), loop.getInitArgs(), loop.getYieldedValues(),
                            loop.getResults())) {
         if (!narrow.contains(argument) ||
-            (isSmall(init, false, kDepth) && isSmall(yielded, false, kDepth)))
+            (isSmall(init) && isSmall(yielded)))
           continue;
         narrow.erase(argument);
         narrow.erase(result);

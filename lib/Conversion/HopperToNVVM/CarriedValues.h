@@ -24,7 +24,11 @@ struct CarriedValues {
   /// The reductions that add to them.
   llvm::DenseSet<mlir::Operation *> partialReductions;
 
+  /// Whether an index is far below 2^31, whatever the input.
+  bool isSmall(mlir::Value value) const { return isSmall(value, false, kDepth); }
+
 private:
+  static constexpr unsigned kDepth = 8; ///< a sum of 2^8 terms below 2^20
   void findNarrow(mlir::gpu::GPUFuncOp function);
   void findPartialSums(mlir::gpu::GPUFuncOp function);
   bool isSmall(mlir::Value value, bool grown, unsigned depth) const;

@@ -11,7 +11,21 @@
 using namespace mlir;
 using namespace attn::hopper;
 
+/// Small indices are compared in 32 bits, as loops carry them.
+bool KernelLowering::lowerSmallComparison(Operation *op) {
+  auto compare = dyn_cast<arith::CmpIOp>(op);
+  if (!compare || !compare.getLhs().getType().isIndex() || !carried.isSmall(compare.getLhs()) ||
+      !carried.isSmall(compare.getRhs()))
+    return false;
+  setScalar(compare, arith::CmpIOp::create(b, compare.getPredicate(),
+                                           toI32(scalar(compare.getLhs())),
+                                           toI32(scalar(compare.getRhs()))));
+  return true;
+}
+
 LogicalResult KernelLowering::lowerElementwise(Operation *op) {
+  if (lowerSmallComparison(op))
+    return success();
   for (Layout layout : layouts.of(op->getResult(0))) {
     if (lowerIndexSum(op, layout) || lowerIndexComparison(op, layout) ||
         lowerPackedTruncation(op, layout))
@@ -186,7 +200,7 @@ Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
         return fma(q, constantF32(-2.0), constantF32(1.0));
       })
       .Case([&](math::RsqrtOp) { return intrinsic("llvm.nvvm.rsqrt.approx.ftz.f", f32, x); })
-      .Case([&](math::SqrtOp) -> Value { return LLVM::SqrtOp::create(b, f32, x); })
+      .Case([&](math::SqrtOp) { return intrinsic("llvm.sqrt", f32, x); })
       .Case([&](arith::DivFOp) -> Value {
         FloatAttr one;
         if (matchPattern(operands[0], m_Constant(&one)) && one.getValue().isExactlyValue(1.0))
@@ -196,26 +210,27 @@ Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
       .Default([](Operation *) { return Value(); });
 }
 
-/// Ops that LLVM has, for which upstream would call a library; null for others.
+/// Ops that LLVM has, for which upstream would call a library (or takes LLVM's
+/// own op for a call of one); null for others.
 Value KernelLowering::emitIntrinsic(Operation *op, ValueRange operands) {
+  Type type = getElementTypeOrSelf(op->getResult(0).getType());
   return TypeSwitch<Operation *, Value>(op)
       .Case([&](arith::MaxNumFOp) { return LLVM::MaxNumOp::create(b, operands[0], operands[1]); })
       .Case([&](arith::MinNumFOp) { return LLVM::MinNumOp::create(b, operands[0], operands[1]); })
       .Case([&](arith::MaximumFOp) { return LLVM::MaximumOp::create(b, operands[0], operands[1]); })
       .Case([&](arith::MinimumFOp) { return LLVM::MinimumOp::create(b, operands[0], operands[1]); })
       .Case([&](math::FmaOp) { return fma(operands[0], operands[1], operands[2]); })
-      .Case([&](math::AbsFOp) { return LLVM::FAbsOp::create(b, operands[0]); })
-      .Case([&](math::CopySignOp) { return LLVM::CopySignOp::create(b, operands[0], operands[1]); })
+      .Case([&](math::AbsFOp) { return intrinsic("llvm.fabs", type, operands); })
+      .Case([&](math::CopySignOp) { return intrinsic("llvm.copysign", type, operands); })
       .Case([&](math::AbsIOp) -> Value {
-        Type type = operands[0].getType();
         Value zero = constant(b.getIntegerAttr(type, 0));
         return arith::MaxSIOp::create(b, operands[0],
                                       arith::SubIOp::create(b, zero, operands[0]));
       })
-      .Case([&](math::FloorOp) { return LLVM::FFloorOp::create(b, operands[0]); })
-      .Case([&](math::CeilOp) { return LLVM::FCeilOp::create(b, operands[0]); })
-      .Case([&](math::TruncOp) { return LLVM::FTruncOp::create(b, operands[0]); })
-      .Case([&](math::RoundEvenOp) { return LLVM::RoundEvenOp::create(b, operands[0]); })
+      .Case([&](math::FloorOp) { return intrinsic("llvm.floor", type, operands); })
+      .Case([&](math::CeilOp) { return intrinsic("llvm.ceil", type, operands); })
+      .Case([&](math::TruncOp) { return intrinsic("llvm.trunc", type, operands); })
+      .Case([&](math::RoundEvenOp) { return intrinsic("llvm.roundeven", type, operands); })
       .Default([](Operation *) { return Value(); });
 }
 

@@ -286,6 +286,7 @@ LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
       .Case([&](TmaWaitOp op) { return lowerTmaWait(op), success(); })
       .Case<BarrierSyncOp, BarrierArriveOp>(
           [&](auto op) { return lowerNamedBarrier(op), success(); })
+      .Case([&](BarrierReduceOp op) { return lowerBarrierReduce(op), success(); })
       .Case([&](WgmmaOp op) { return lowerWgmma(op), success(); })
       .Case([&](WaitOp op) { return lowerWait(op), success(); })
       .Case([&](FenceAsyncOp op) {

@@ -106,6 +106,7 @@ private:
   //===--- Elementwise.cpp ---===//
   llvm::LogicalResult lowerElementwise(mlir::Operation *op);
   llvm::LogicalResult lowerElementwise(mlir::Operation *op, Layout layout);
+  bool lowerSmallComparison(mlir::Operation *op);
   bool lowerIndexSum(mlir::Operation *op, Layout layout);
   bool lowerIndexComparison(mlir::Operation *op, Layout layout);
   bool lowerPackedTruncation(mlir::Operation *op, Layout layout);
@@ -168,6 +169,7 @@ private:
   template <typename Op> void lowerTmaStore(Op op);
   void lowerTmaWait(TmaWaitOp op);
   template <typename Op> void lowerNamedBarrier(Op op);
+  void lowerBarrierReduce(BarrierReduceOp op);
   llvm::SmallVector<mlir::Value> reversed(mlir::OperandRange coordinates);
 
   //===--- Products.cpp ---===//

@@ -33,6 +33,7 @@ LogicalResult KernelLowering::lowerFor(scf::ForOp op) {
   }
   auto loop = scf::ForOp::create(b, scalar(op.getLowerBound()), scalar(op.getUpperBound()),
                                  scalar(op.getStep()), inits);
+  loop.setUnsignedCmp(op.getUnsignedCmp());
   setScalar(op.getInductionVar(), loop.getInductionVar());
   ValueRange arguments = loop.getRegionIterArgs(), results = loop.getResults();
   {

@@ -47,9 +47,8 @@ void KernelLowering::setTile(Value tile, Value source, Layout layout) {
 
 LogicalResult KernelLowering::lowerTranspose(vector::TransposeOp op) {
   auto broadcast = op.getVector().getDefiningOp<vector::BroadcastOp>();
-  if (!broadcast || !isBroadcastToTranspose(broadcast))
-    return op.emitOpError("expects a broadcast that only transposes use: elements would have "
-                          "to change threads");
+  if (!broadcast || op.getPermutation() != ArrayRef<int64_t>{1, 0})
+    return op.emitOpError("expects a broadcast: elements would have to change threads");
   if (layouts.of(op.getResult()).empty())
     return success();
   auto source = dyn_cast<VectorType>(broadcast.getSourceType());

@@ -214,12 +214,12 @@ OpFoldResult Nest::sizeOfClass(unsigned dim) {
   return {};
 }
 
-static int64_t tileFor(int64_t wanted, OpFoldResult size) {
+static int64_t tileFor(int64_t wanted, OpFoldResult size, int64_t multiple = 16) {
   std::optional<int64_t> known = getConstantIntValue(size);
   if (!known)
     return wanted;
   // A short dimension needs no tile beyond its end, up to a vector's length.
-  return std::min(wanted, std::max<int64_t>(16, llvm::alignTo(*known, 16)));
+  return std::min(wanted, std::max(multiple, int64_t(llvm::alignTo(*known, multiple))));
 }
 
 /// Whether the fold is inner products of rows: sums of products along the
@@ -433,7 +433,7 @@ LogicalResult Nest::assignRoles() {
       info.exact = info.tile == 1 || (known && *known % info.tile == 0);
     } else if (dim == rowDim) {
       info.role = Role::Row;
-      info.tile = tileFor(options.rowTile, info.size);
+      info.tile = tileFor(options.rowTile, info.size, options.rowMultiple);
       info.exact = known && *known % info.tile == 0;
     } else if (llvm::is_contained(*workers, dim)) {
       info.role = Role::Worker;

@@ -15,7 +15,7 @@
 namespace attn {
 
 struct TileOptions {
-  int64_t rowTile, streamTile, parts, threads, assumedSize;
+  int64_t rowTile, rowMultiple, streamTile, parts, threads, assumedSize;
   /// Nothing: the cheapest legal one.
   std::optional<Order> order;
   bool explain;

@@ -85,14 +85,16 @@ Tile TileEmitter::indexTile(unsigned dim) {
 }
 
 Tile TileEmitter::read(Value tensor,
-                       ArrayRef<std::optional<unsigned>> dimClasses) {
+                       ArrayRef<std::optional<unsigned>> dimClasses,
+                       ArrayRef<Value> fixed) {
   auto type = cast<RankedTensorType>(tensor.getType());
   Tile tile;
   SmallVector<Value> indices;
   SmallVector<unsigned> positions;
   for (auto [position, dim] : llvm::enumerate(dimClasses)) {
     if (!dim) {
-      indices.push_back(constant(b.getIndexAttr(0)));
+      indices.push_back(fixed.empty() ? constant(b.getIndexAttr(0))
+                                      : fixed[position]);
       continue;
     }
     TileDim &info = dims[*dim];
@@ -306,18 +308,20 @@ FailureOr<Tile> TileEmitter::extract(Body &body, Operation *op) {
   }
   // A contiguous piece: each index is a scalar or one dimension's own index.
   SmallVector<std::optional<unsigned>> access;
+  SmallVector<Value> fixed;
   SmallVector<unsigned> seen;
   for (const Tile &index : indices) {
-    bool plain = index.indexOf && !index.local &&
-                 !llvm::is_contained(seen, *index.indexOf);
-    if (index.dims.empty() && !(plain && dims[*index.indexOf].isScalar()))
-      return gather(op, load.getTensor(), indices);
-    if (!plain)
+    fixed.push_back(index.value);
+    if (index.dims.empty()) {
+      access.push_back(std::nullopt);
+      continue;
+    }
+    if (!index.indexOf || index.local || llvm::is_contained(seen, *index.indexOf))
       return gather(op, load.getTensor(), indices);
     seen.push_back(*index.indexOf);
     access.push_back(*index.indexOf);
   }
-  return read(load.getTensor(), access);
+  return read(load.getTensor(), access, fixed);
 }
 
 /// What an elementwise op makes of the lanes beyond the end of a dimension.

@@ -87,9 +87,10 @@ public:
   /// The classes of a tensor's dimensions that are not scalar, canonical order.
   llvm::SmallVector<unsigned, 2> spanOf(mlir::Value tensor);
   /// Reads the tile of `tensor` whose dimension d runs over class `dimClasses[d]`
-  /// (nothing: index 0).
+  /// (nothing: `fixed[d]`, or index 0 where there is no `fixed`).
   Tile read(mlir::Value tensor,
-            llvm::ArrayRef<std::optional<unsigned>> dimClasses);
+            llvm::ArrayRef<std::optional<unsigned>> dimClasses,
+            llvm::ArrayRef<mlir::Value> fixed = {});
   /// Writes `tile` to `tensor`, whose first element is the tile's in every
   /// dimension but the streamed one; returns the new tensor.
   mlir::Value write(const Tile &tile, mlir::Value tensor,

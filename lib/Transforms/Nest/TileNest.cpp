@@ -92,8 +92,8 @@ namespace {
 struct TileNestPass : attn::impl::AttnTileNestBase<TileNestPass> {
   using AttnTileNestBase::AttnTileNestBase;
   void runOnOperation() override {
-    TileOptions options{rowTile, streamTile,   parts,  threads,
-                    assumedSize, std::nullopt, explain};
+    TileOptions options{rowTile, rowMultiple, streamTile,   parts,
+                        threads, assumedSize, std::nullopt, explain};
     for (Order known : {Order::Rows, Order::Stream, Order::Split})
       if (order == stringifyOrder(known))
         options.order = known;
@@ -103,7 +103,7 @@ struct TileNestPass : attn::impl::AttnTileNestBase<TileNestPass> {
           << StringRef(order);
       return signalPassFailure();
     }
-    if (rowTile < 1 || streamTile < 1 || parts < 1 || threads < 1 || assumedSize < 1) {
+    if (rowTile < 1 || rowMultiple < 1 || streamTile < 1 || parts < 1 || threads < 1 || assumedSize < 1) {
       getOperation().emitError("expected tiles, parts, threads and the assumed size to be at least 1");
       return signalPassFailure();
     }

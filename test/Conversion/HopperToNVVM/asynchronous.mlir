@@ -19,8 +19,8 @@ gpu.module @m {
     // CHECK: %[[TID:.*]] = nvvm.read.ptx.sreg.tid.x : i32
     // CHECK: %[[BASE:.*]] = llvm.ptrtoint
     // CHECK: scf.if
-    // CHECK: nvvm.prefetch tensormap %[[MAP]]
-    // CHECK: nvvm.prefetch tensormap %[[SUM]]
+    // CHECK: nvvm.prefetch tensormap, %[[MAP]]
+    // CHECK: nvvm.prefetch tensormap, %[[SUM]]
     // CHECK: nvvm.mbarrier.init %{{.*}}, %c1_i32
     // CHECK: nvvm.mbarrier.init %{{.*}}, %c1_i32
     // CHECK: nvvm.mbarrier.init %{{.*}}, %c8_i32
@@ -73,12 +73,11 @@ gpu.module @m {
         // CHECK: nvvm.barrier id = %c5_i32 number_of_threads = %c128_i32
         hopper.barrier.sync %c5 warpgroups(1)
         // One thread stores, and the same one waits.
-        // CHECK: scf.if %[[LEADER:.*]] {
+        // CHECK: scf.if
         // CHECK: nvvm.cp.async.bulk.tensor.reduce %[[SUM]], %{{.*}}, box[%c0_i32, %{{.*}}] {redKind = #nvvm.tma_redux_kind<add>}
         // CHECK: nvvm.cp.async.bulk.commit.group
         hopper.tma.reduce %f to %sum[%i, %c0] : !f, !fm
-        // CHECK: scf.if %[[LEADER]] {
-        // CHECK: nvvm.cp.async.bulk.wait_group 0 {read}
+        // CHECK-NEXT: nvvm.cp.async.bulk.wait_group 0 {read}
         hopper.tma.wait pending(0) read
         // The lanes' stores are ordered by the warp's meeting.
         // CHECK: nvvm.bar.warp.sync
@@ -120,6 +119,31 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %t = hopper.alloc : !hopper.smem<64x64xbf16, swizzle = 128>
     hopper.tma.store %t to %map[%i, %c0] : !hopper.smem<64x64xbf16, swizzle = 128>, !tm
+    gpu.return
+  }
+}
+
+// -----
+
+// Each thread's elements, then one barrier for the threads of all warpgroups.
+// CHECK-LABEL: gpu.func @agree
+// CHECK: %[[OWN:.*]] = arith.ori
+// CHECK: %[[BIT:.*]] = arith.extui %[[OWN]] : i1 to i32
+// CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c256_i32 #nvvm.reduction<or> %[[BIT]] -> i32
+// CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c256_i32 #nvvm.reduction<and>
+gpu.module @m {
+  gpu.func @agree(%x: memref<64x16xi32>, %y: memref<2xi1>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c8 = arith.constant 8 : index
+    %pad = arith.constant 0 : i32
+    %three = arith.constant dense<3> : vector<64x16xi32>
+    %t = vector.transfer_read %x[%c0, %c0], %pad {in_bounds = [true, true]} : memref<64x16xi32>, vector<64x16xi32>
+    %keep = arith.cmpi eq, %t, %three : vector<64x16xi32>
+    %some = hopper.barrier.reduce any %keep, %c8 warpgroups(2) : vector<64x16xi1>
+    %every = hopper.barrier.reduce all %keep, %c8 warpgroups(2) : vector<64x16xi1>
+    memref.store %some, %y[%c0] : memref<2xi1>
+    memref.store %every, %y[%c1] : memref<2xi1>
     gpu.return
   }
 }

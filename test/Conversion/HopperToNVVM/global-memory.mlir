@@ -41,8 +41,13 @@ gpu.module @m {
 
 // A dimension may be broadcast, or transposed in memory.
 // CHECK-LABEL: gpu.func @maps
-// CHECK-COUNT-4: llvm.load
-// CHECK-COUNT-4: llvm.load
+// Two rows apart are 8 elements, two columns a row of memory.
+// CHECK: %[[FIRST:.*]] = arith.index_cast %{{.*}} : index to i64
+// CHECK: arith.addi %[[FIRST]], %c256_i64
+// CHECK: arith.addi %[[FIRST]], %c32_i64
+// CHECK: arith.addi %[[FIRST]], %c288_i64
+// Two loads serve both rows.
+// CHECK-COUNT-3: llvm.load
 // CHECK-NOT: llvm.load
 // CHECK-COUNT-4: llvm.store
 gpu.module @m {

@@ -31,11 +31,11 @@ gpu.module @m {
     %inverse = arith.divf %one, %div : f32
     // CHECK: llvm.intr.fma
     %fma = math.fma %inverse, %v, %v : f32
-    // CHECK: llvm.intr.sqrt
+    // CHECK: llvm.call_intrinsic "llvm.sqrt"
     %sqrt = math.sqrt %fma : f32
     // CHECK: llvm.call_intrinsic "llvm.nvvm.rsqrt.approx.ftz.f"
     %rsqrt = math.rsqrt %sqrt : f32
-    // CHECK: llvm.intr.fabs
+    // CHECK: llvm.call_intrinsic "llvm.fabs"
     %abs = math.absf %rsqrt : f32
     // In f32 and back.
     // CHECK: arith.truncf

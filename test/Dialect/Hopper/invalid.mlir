@@ -119,3 +119,12 @@ func.func @reduce(%t: !hopper.smem<64x64xbf16, swizzle = 128>, %m: !hopper.tenso
   hopper.tma.reduce %t to %m[%i, %i] : !hopper.smem<64x64xbf16, swizzle = 128>, !hopper.tensor_map<!hopper.smem<64x64xbf16, swizzle = 128>, rank = 2>
   return
 }
+
+// -----
+
+func.func @agree(%keep: vector<64x64xi1>) {
+  %c16 = arith.constant 16 : index
+  // expected-error @+1 {{named barriers are 1 to 15, got 16}}
+  %0 = hopper.barrier.reduce any %keep, %c16 warpgroups(1) : vector<64x64xi1>
+  return
+}

@@ -213,6 +213,20 @@ def tables():
         yield Case("cells", "f32", sq=5, sk=0, d=64, order=order)
 
 
+def half():
+    """Every variant and every eighth head dimension in 16 bits, over several
+    tiles of rows and keys: what a GPU's tensor core takes."""
+    types = cycle(["bf16", "f16"])
+    for variant in VARIANTS + MORE_VARIANTS + TABLES:
+        if variant != "causal_position":
+            for d in (64, 128, 256):
+                yield Case(variant, next(types), b=2, hq=4, hkv=2, sq=500, sk=700 if "doc" not in variant else 500, d=d)
+    for d in range(16, 257, 8):
+        yield Case("causal_br", next(types), sq=210, sk=333, d=d)
+    for d, dv in [(192, 128), (64, 256), (256, 64), (40, 72), (128, 32), (24, 24)]:
+        yield Case("causal", next(types), b=2, hq=4, hkv=1, sq=333, sk=333, d=d, dv=dv, pad=8)
+
+
 def gradient_one_key():
     """Rows with one key, whose output is that key's value: with no gradient of
     the log-sum-exp the scores have none, exactly. Two equal sums over a head cancel,
@@ -240,7 +254,7 @@ def with_gradients(cases, largest=2**20):
 GROUPS = {
     "shapes": shapes, "head-dims": head_dims, "types": types, "heads": heads,
     "variants": variants, "more-variants": more_variants, "masked-rows": masked_rows,
-    "tails": tails, "edges": edges, "orders": orders,
+    "tails": tails, "edges": edges, "orders": orders, "tables": tables, "half": half,
     "gradient-shapes": with_gradients(shapes, 2**22), "gradient-head-dims": with_gradients(head_dims),
     "gradient-types": with_gradients(types), "gradient-heads": with_gradients(heads),
     "gradient-variants": with_gradients(variants), "gradient-more-variants": with_gradients(more_variants),

@@ -156,6 +156,8 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
   }];
   let options = [
     Option<"rowTile", "row-tile", "int64_t", /*default=*/"64", "Rows per tile">,
+    Option<"rowMultiple", "row-multiple", "int64_t", /*default=*/"16",
+           "Tiles that fewer rows get are a multiple of this">,
     Option<"streamTile", "stream-tile", "int64_t", /*default=*/"128",
            "Elements of the streamed dimension per tile">,
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",

@@ -112,6 +112,29 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
                            "mlir::vector::VectorDialect"];
 }
 
+def AttnMergeBounds : Pass<"attn-merge-bounds"> {
+  let summary = "Several bounds on an element's column become one per row";
+  let description = [{
+    In conjunctions of comparisons of the column of a tile's elements with one
+    value per row or for the whole tile (a diagonal, a window, the end of the
+    keys), all upper bounds become one, and all lower bounds: a minimum or a
+    maximum per row, and one comparison per element.
+
+    ```mlir
+    // Before.
+    %a = arith.cmpi sge, %row, %column : vector<64x128xindex>
+    %b = arith.cmpi slt, %column, %end : vector<64x128xindex>
+    %keep = arith.andi %a, %b
+    // After.
+    %last = arith.minsi %row, %end_minus_1 : vector<64xindex>
+    %keep = arith.cmpi sle, %column, %last_repeated : vector<64x128xindex>
+    ```
+
+    Integer arithmetic of masks is taken not to wrap, as in attn-project-masks.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::vector::VectorDialect"];
+}
+
 def AttnUseExp2 : Pass<"attn-use-exp2"> {
   let summary = "Exponentials in base 2, with constant factors folded into them";
   let description = [{

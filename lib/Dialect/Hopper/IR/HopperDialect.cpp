@@ -202,6 +202,8 @@ static LogicalResult verifyNamedBarrier(Operation *op, Value id) {
 LogicalResult BarrierSyncOp::verify() { return verifyNamedBarrier(*this, getId()); }
 LogicalResult BarrierArriveOp::verify() { return verifyNamedBarrier(*this, getId()); }
 
+LogicalResult BarrierReduceOp::verify() { return verifyNamedBarrier(*this, getId()); }
+
 LogicalResult TileStoreOp::verify() {
   VectorType value = getValue().getType();
   SmemType tile = getTile().getType();

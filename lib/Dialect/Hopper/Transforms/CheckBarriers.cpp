@@ -211,7 +211,7 @@ void attn::hopper::checkNamedBarriers(Protocol &protocol) {
   for (auto [region, count] :
        llvm::zip(protocol.roles.getBodies(), protocol.roles.getWarpgroups())) {
     region.walk([&, count = count, &region = region](Operation *op) {
-      if (!isa<BarrierSyncOp, BarrierArriveOp>(op))
+      if (!isa<BarrierSyncOp, BarrierArriveOp, BarrierReduceOp>(op))
         return;
       Value number = region.getArgument(0);
       for (int64_t warpgroup = 0; warpgroup < count; ++warpgroup) {

@@ -12,6 +12,8 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 
 namespace attn {
 #define GEN_PASS_DEF_HOPPERDISTRIBUTEROWS
@@ -24,6 +26,9 @@ using namespace attn;
 namespace {
 
 constexpr int64_t kMaxWarpgroups = 3;
+/// The named barrier of tables; the products' turns and the outputs have those
+/// below.
+constexpr int64_t kAgreementBarrier = 8;
 
 class Distributor {
 public:
@@ -32,18 +37,26 @@ public:
   LogicalResult run() {
     if (failed(classes.build(forall)) || failed(findRows()))
       return failure();
+    if (separateReductions()) {
+      classes = tiles::DimClasses();
+      if (failed(classes.build(forall)) || failed(findRows()))
+        return failure();
+    }
     warpgroups = classes.extent(rows) / hopper::kWarpgroupRows;
     if (failed(checkReductions()))
       return failure();
     shrinkTypes();
     nest();
     shiftOps();
+    joinReductions();
     return success();
   }
 
 private:
-  /// The class of dimension 0 of what is written.
+  /// The class of dimension 0 of what is written, or, where no tile is, of the
+  /// tiles whose truth the warpgroups agree on.
   LogicalResult findRows() {
+    rows = -1;
     WalkResult walk = forall.walk([&](vector::TransferWriteOp write) {
       int cls = classes.dims(write.getVector()).front();
       if (rows >= 0 && cls != rows) {
@@ -57,6 +70,10 @@ private:
     });
     if (walk.wasInterrupted())
       return failure();
+    forall.walk([&](vector::MultiDimReductionOp op) {
+      if (rows < 0 && findAgreement(op))
+        rows = classes.dims(op.getSource()).front();
+    });
     if (rows < 0)
       return forall.emitOpError("writes no tile, so there are no rows to divide among warpgroups");
     int64_t count = classes.extent(rows);
@@ -66,6 +83,77 @@ private:
     return success();
   }
 
+  /// The second half of whether any or all elements of a tile are true, whose
+  /// first half is `columns`: all warpgroups can give their part of the answer.
+  static vector::ReductionOp findAgreement(vector::MultiDimReductionOp columns) {
+    using Kind = vector::CombiningKind;
+    auto source = columns.getSourceVectorType();
+    DenseElementsAttr start;
+    if (source.getRank() != 2 || !source.getElementType().isInteger(1) ||
+        columns.getReductionDims() != ArrayRef<int64_t>{0} || !columns->hasOneUse() ||
+        !matchPattern(columns.getAcc(), m_Constant(&start)) || !start.isSplat())
+      return nullptr;
+    auto both = dyn_cast<vector::ReductionOp>(*columns->user_begin());
+    bool all = columns.getKind() == Kind::AND;
+    if (!both || both.getAcc() || both.getKind() != columns.getKind() ||
+        (!all && columns.getKind() != Kind::OR) || start.getSplatValue<bool>() != all)
+      return nullptr;
+    return both;
+  }
+
+  /// Gives reductions over rows to a scalar vectors of their own, which every
+  /// warpgroup has whole. Whether there were any.
+  bool separateReductions() {
+    SmallVector<vector::ReductionOp> reductions;
+    forall.walk([&](vector::ReductionOp op) {
+      if (llvm::is_contained(classes.dims(op.getVector()), rows))
+        reductions.push_back(op);
+    });
+    bool changed = false;
+    for (vector::ReductionOp op : reductions) {
+      OpBuilder b(op);
+      IRMapping mapping;
+      if (Value own = cloneVector(b, op.getVector(), mapping)) {
+        op.getVectorMutable().assign(own);
+        changed = true;
+      }
+    }
+    return changed;
+  }
+
+  /// A copy of what computes a vector; null where that is not just elementwise
+  /// arithmetic on what is read.
+  Value cloneVector(OpBuilder &b, Value value, IRMapping &mapping) {
+    if (!isa<VectorType>(value.getType()) || mapping.contains(value))
+      return mapping.lookupOrDefault(value);
+    Operation *op = value.getDefiningOp();
+    if (!op || !(OpTrait::hasElementwiseMappableTraits(op) ||
+                 isa<vector::TransferReadOp, vector::StepOp, vector::BroadcastOp,
+                     arith::ConstantOp>(op)))
+      return {};
+    for (Value operand : op->getOperands())
+      if (!cloneVector(b, operand, mapping))
+        return {};
+    return b.clone(*op, mapping)->getResult(0);
+  }
+
+  /// All warpgroups' parts of a tile's truth.
+  void joinReductions() {
+    forall.walk([&](vector::MultiDimReductionOp columns) {
+      vector::ReductionOp both = findAgreement(columns);
+      if (!both || columns.getSourceVectorType().getDimSize(0) != hopper::kWarpgroupRows)
+        return;
+      OpBuilder b(both);
+      Value id = arith::ConstantIndexOp::create(b, both.getLoc(), kAgreementBarrier);
+      auto joined = hopper::BarrierReduceOp::create(
+          b, both.getLoc(), b.getI1Type(), id, columns.getSource(), warpgroups,
+          columns.getKind() == vector::CombiningKind::AND);
+      both.replaceAllUsesWith(joined.getResult());
+      both.erase();
+      columns.erase();
+    });
+  }
+
   LogicalResult checkReductions() {
     if (warpgroups == 1)
       return success();
@@ -73,7 +161,9 @@ private:
       bool reduces = false;
       if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
         for (auto [d, cls] : llvm::enumerate(classes.dims(reduction.getSource())))
-          reduces |= cls == rows && reduction.isReducedDim(d);
+          reduces |= cls == rows && reduction.isReducedDim(d) && !findAgreement(reduction);
+      } else if (auto reduction = dyn_cast<vector::ReductionOp>(op)) {
+        reduces = llvm::is_contained(classes.dims(reduction.getVector()), rows);
       } else if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
         for (auto [d, type] : llvm::enumerate(contract.getIteratorTypesArray()))
           if (type == vector::IteratorType::reduction)

@@ -223,7 +223,13 @@ struct PipelineProductsPass : attn::impl::HopperPipelineProductsBase<PipelinePro
   void runOnOperation() override {
     SmallVector<scf::ForOp> loops;
     getOperation().walk([&](hopper::RolesOp roles) {
-      roles.walk([&](scf::ForOp loop) { loops.push_back(loop); });
+      roles.walk([&](scf::ForOp loop) {
+        auto isInner = [&](scf::ForOp inner) {
+          return inner == loop ? WalkResult::advance() : WalkResult::interrupt();
+        };
+        if (!loop.walk(isInner).wasInterrupted())
+          loops.push_back(loop);
+      });
     });
     for (scf::ForOp loop : loops)
       if (Pipeliner pipeliner(loop); pipeliner.analyze())

@@ -133,8 +133,10 @@ private:
     if (mapping.contains(value) || !forall.getBodyRegion().isAncestor(value.getParentRegion()))
       return success();
     Operation *op = value.getDefiningOp();
-    bool isPlain = op && op->getNumRegions() == 0 && (isPure(op) || hasReadOnly(op));
-    if (!isPlain || llvm::any_of(op->getResultTypes(), llvm::IsaPred<VectorType>)) {
+    // Vectors, too: those of a loop's bounds. Its warps then all do the work.
+    bool isPlain = op && op->getNumRegions() == 0 && (isPure(op) || hasReadOnly(op)) &&
+                   !isa<hopper::MmaOp, hopper::RowsOp>(op);
+    if (!isPlain) {
       InFlightDiagnostic error =
           user->emitOpError("cannot be done by the producer: it depends on a value that the "
                             "consumers compute");

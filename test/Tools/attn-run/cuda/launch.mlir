@@ -46,6 +46,8 @@
 // JSON: "target": "cuda"
 // JSON: "device": "Fake GPU"
 // JSON: "workspace_bytes": 3328
+// JSON: "warnings": [
+// JSON-NEXT: "ptxas info : (C7510) Potential Performance Loss: fake"
 // JSON: "registers": 168
 // JSON: "program_cached": true
 

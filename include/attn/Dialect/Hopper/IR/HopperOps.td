@@ -479,6 +479,26 @@ def Hopper_BarrierArriveOp : Hopper_Op<"barrier.arrive", [MemoryEffects<[MemRead
   let hasVerifier = 1;
 }
 
+def Hopper_BarrierReduceOp : Hopper_Op<"barrier.reduce", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Whether any (all) elements of the warpgroups' tiles are true";
+  let description = [{
+    `bar.red id, 128 * warpgroups`: waits as `hopper.barrier.sync`. Each of the
+    warpgroups brings a tile of i1 and gets the same answer over all of them.
+
+    ```mlir
+    %some = hopper.barrier.reduce any %keep, %id warpgroups(3) : vector<64x128xi1>
+    ```
+  }];
+  let arguments = (ins Index:$id, VectorOfRankAndType<[2], [I1]>:$value,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$warpgroups, UnitAttr:$all);
+  let results = (outs I1:$result);
+  let assemblyFormat = [{
+    (`all` $all^) : (`any`)? $value `,` $id `warpgroups` `(` $warpgroups `)` attr-dict `:`
+    type($value)
+  }];
+  let hasVerifier = 1;
+}
+
 def Hopper_TileStoreOp : Hopper_Op<"tile.store", [MemoryEffects<[MemWrite]>]> {
   let summary = "Writes a tile of registers to shared memory";
   let description = [{

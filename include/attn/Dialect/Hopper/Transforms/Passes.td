@@ -7,12 +7,56 @@
 
 include "mlir/Pass/PassBase.td"
 
+def HopperTileCopies : Pass<"hopper-tile-copies", "::mlir::func::FuncOp"> {
+  let summary = "Copies become tile programs";
+  let description = [{
+    Each `memref.copy` of scalars in the body of a function, of rank 1 or more,
+    becomes a parallel loop over vectors of 64 elements.
+
+    ```mlir
+    // Before.
+    memref.copy %a, %b : memref<?x?xf32> to memref<?x?xf32>
+    // After.
+    scf.forall (%i, %j) in (%n, %m ceildiv 64) {
+      %0 = vector.transfer_read %a[%i, 64 * %j] : memref<?x?xf32>, vector<64xf32>
+      vector.transfer_write %0, %b[%i, 64 * %j] : vector<64xf32>, memref<?x?xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+                           "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
+}
+
+def HopperSinkReads : Pass<"hopper-sink-reads", "::mlir::func::FuncOp"> {
+  let summary = "Scalars in memory are read by the parallel loops that use them";
+  let description = [{
+    The host cannot read the memory of the device. A value that follows from a
+    `memref.load` in front of a parallel loop, of memory that the function does
+    not write, is computed again inside of each loop that uses it.
+
+    ```mlir
+    // Before.
+    %scale = memref.load %scales[%c0] : memref<?xf32>
+    scf.forall (%i) in (%n) { use(%scale) }
+    // After.
+    scf.forall (%i) in (%n) {
+      %scale = memref.load %scales[%c0] : memref<?xf32>
+      use(%scale)
+    }
+    ```
+  }];
+}
+
 def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"> {
   let summary = "Divide the rows of a tile program among warpgroups";
   let description = [{
     For each outermost `scf.forall` on memrefs: the rows are the dimensions tied
     to dimension 0 of the tiles that it writes. Each warpgroup takes 64 of them;
     the body moves into an inner `scf.forall` over the warpgroups of a CTA.
+    Whether any or all elements of a tile of i1 are true is asked of all
+    warpgroups (`hopper.barrier.reduce`); such a tile gives the rows where none is
+    written. A reduction of a vector over rows to a scalar, such as a loop's bound,
+    gets a vector that every warpgroup has whole.
 
     ```mlir
     // Before.
@@ -32,10 +76,10 @@ def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"
     ```
 
     Refuses, with an error at the op, tiles whose rows are not 64 for each of at
-    most 3 warpgroups, and reductions over rows, which would need the other
+    most 3 warpgroups, and other reductions over rows, which would need the other
     warpgroups' part.
   }];
-  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::gpu::GPUDialect", "mlir::scf::SCFDialect",
                            "mlir::vector::VectorDialect"];
 }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Scalars in the memory of the device are read by the parallel loops that use
+// them: the host cannot.
+
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERSINKREADS
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+
+namespace {
+
+Value findRoot(Value memref) {
+  while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
+    memref = view.getViewSource();
+  return memref;
+}
+
+class Sinker {
+public:
+  explicit Sinker(func::FuncOp function) {
+    function.walk([&](Operation *op) {
+      auto interface = dyn_cast<MemoryEffectOpInterface>(op);
+      if (!interface)
+        return;
+      SmallVector<MemoryEffects::EffectInstance> effects;
+      interface.getEffects<MemoryEffects::Write>(effects);
+      for (const MemoryEffects::EffectInstance &effect : effects)
+        if (Value value = effect.getValue(); value && isa<BaseMemRefType>(value.getType()))
+          written.insert(findRoot(value));
+    });
+  }
+
+  void sink(scf::ForallOp forall) {
+    llvm::SetVector<Value> used;
+    getUsedValuesDefinedAbove(forall.getRegion(), used);
+    OpBuilder b = OpBuilder::atBlockBegin(forall.getBody());
+    IRMapping mapping;
+    for (Value value : used)
+      if (isRead(value))
+        replaceAllUsesInRegionWith(value, copy(b, value, mapping), forall.getRegion());
+  }
+
+private:
+  /// Whether a value follows from scalars in memory that nothing writes.
+  bool isRead(Value value) {
+    Operation *op = value.getDefiningOp();
+    if (auto load = dyn_cast_or_null<memref::LoadOp>(op))
+      return !written.contains(findRoot(load.getMemRef()));
+    return op && op->getNumRegions() == 0 && isPure(op) &&
+           llvm::any_of(op->getOperands(), [&](Value operand) { return isRead(operand); });
+  }
+
+  Value copy(OpBuilder &b, Value value, IRMapping &mapping) {
+    if (Value known = mapping.lookupOrNull(value))
+      return known;
+    if (!isRead(value))
+      return value;
+    Operation *op = value.getDefiningOp();
+    for (Value operand : op->getOperands())
+      mapping.map(operand, copy(b, operand, mapping));
+    b.clone(*op, mapping);
+    return mapping.lookup(value);
+  }
+
+  llvm::DenseSet<Value> written;
+};
+
+struct SinkReadsPass : attn::impl::HopperSinkReadsBase<SinkReadsPass> {
+  void runOnOperation() override {
+    Sinker sinker(getOperation());
+    for (auto forall : getOperation().getOps<scf::ForallOp>())
+      sinker.sink(forall);
+  }
+};
+
+} // namespace

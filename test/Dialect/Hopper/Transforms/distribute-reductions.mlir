@@ -1,0 +1,78 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-distribute-rows,canonicalize,cse))" | FileCheck %s
+
+// A loop's bound is the same for all warpgroups: the vector that it is reduced
+// from is whole, the one that is broadcast is divided.
+// CHECK-LABEL: func.func @bound
+// CHECK: scf.forall (%[[W:.*]]) in (3)
+// CHECK-DAG: vector.transfer_read {{.*}} vector<64xi32>
+// CHECK-DAG: %[[ALL:.*]] = vector.transfer_read {{.*}} vector<192xi32>
+// CHECK: vector.reduction <maxsi>, %[[ALL]] : vector<192xi32> into i32
+// CHECK: vector.transfer_write {{.*}} vector<64xi32>
+func.func @bound(%X: memref<?xi32>, %Y: memref<?xi32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %pad = arith.constant 0 : i32
+  scf.forall (%i) in (4) {
+    %i0 = affine.apply affine_map<(d0) -> (d0 * 192)>(%i)
+    %x = vector.transfer_read %X[%i0], %pad : memref<?xi32>, vector<192xi32>
+    %m = vector.reduction <maxsi>, %x : vector<192xi32> into i32
+    %n = arith.index_cast %m : i32 to index
+    %r = scf.for %j = %c0 to %n step %c1 iter_args(%s = %x) -> (vector<192xi32>) {
+      %t = arith.addi %s, %x : vector<192xi32>
+      scf.yield %t : vector<192xi32>
+    }
+    vector.transfer_write %r, %Y[%i0] : vector<192xi32>, memref<?xi32>
+  }
+  return
+}
+
+// -----
+
+// A row of a table: the warpgroups agree on whether any element is true, and all.
+// CHECK-LABEL: func.func @table
+// CHECK: scf.forall (%[[W:.*]]) in (2)
+// CHECK: %[[KEEP:.*]] = arith.cmpi eq, {{.*}} : vector<64x128xi32>
+// CHECK: %[[SOME:.*]] = hopper.barrier.reduce any %[[KEEP]], %c8 warpgroups(2) : vector<64x128xi1>
+// CHECK: scf.if %[[SOME]]
+// CHECK: hopper.barrier.reduce all %[[KEEP]], %c8 warpgroups(2) : vector<64x128xi1>
+func.func @table(%X: memref<?xi32>, %Z: memref<?xi32>, %T: memref<?xi1>) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0 : i32
+  %none = arith.constant dense<false> : vector<128xi1>
+  %every = arith.constant dense<true> : vector<128xi1>
+  scf.forall (%i) in (4) {
+    %i0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%i)
+    %x = vector.transfer_read %X[%i0], %pad : memref<?xi32>, vector<128xi32>
+    %z = vector.transfer_read %Z[%i0], %pad : memref<?xi32>, vector<128xi32>
+    %xb = vector.broadcast %x : vector<128xi32> to vector<128x128xi32>
+    %xt = vector.transpose %xb, [1, 0] : vector<128x128xi32> to vector<128x128xi32>
+    %zb = vector.broadcast %z : vector<128xi32> to vector<128x128xi32>
+    %keep = arith.cmpi eq, %xt, %zb : vector<128x128xi32>
+    %o = vector.multi_reduction <or>, %keep, %none [0] : vector<128x128xi1> to vector<128xi1>
+    %some = vector.reduction <or>, %o : vector<128xi1> into i1
+    scf.if %some {
+      %a = vector.multi_reduction <and>, %keep, %every [0] : vector<128x128xi1> to vector<128xi1>
+      %full = vector.reduction <and>, %a : vector<128xi1> into i1
+      memref.store %full, %T[%i] : memref<?xi1>
+    }
+  }
+  return
+}
+
+// -----
+
+func.func @sums(%Y: memref<?x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  scf.forall (%i) in (4) {
+    %i0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%i)
+    %x = vector.transfer_read %Y[%i0, %c0], %pad {in_bounds = [false, true]} : memref<?x64xf32>, vector<128x64xf32>
+    %acc = arith.constant dense<0.0> : vector<64xf32>
+    // expected-error @+1 {{reduces over rows, which are divided among warpgroups}}
+    %s = vector.multi_reduction <add>, %x, %acc [0] : vector<128x64xf32> to vector<64xf32>
+    %b = vector.broadcast %s : vector<64xf32> to vector<128x64xf32>
+    %d = arith.subf %x, %b : vector<128x64xf32>
+    vector.transfer_write %d, %Y[%i0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x64xf32>
+  }
+  return
+}

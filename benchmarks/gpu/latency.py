@@ -30,7 +30,7 @@ def compile_times(options, element):
     be called before anything else is compiled: the driver has a cache too."""
     result = {}
     # The first also initialises LLVM and the driver.
-    warm = Cell("full", 32, 512, 1, 1, False).module(element, options.static)
+    warm = Cell("full", 64, 512, 1, 1, False).module(element, options.static)
     result["first in the process"] = {"cold": _compile_seconds(warm, options.pipeline, "")}
     for d in (64, 128, 256):
         text = Cell(VARIANT, d, 512, 1, 1, False).module(element, options.static)

@@ -23,8 +23,8 @@ class Turn:
         self.count = count
         with contender.context():
             torch.cuda._sleep(cycles)
-            flush.zero_()
             contender.poison()
+            flush.zero_()  # last, so that all start with the same in the cache
             calls = contender.calls
             self.start.record()
             begin = time.perf_counter()

@@ -160,10 +160,12 @@ void KernelLowering::lowerBarrierReduce(BarrierReduceOp op) {
   Value bit = arith::ExtUIOp::create(b, b.getI32Type(), reduceThread(kind, own));
   Value id = toI32(scalar(op.getId()));
   Value threads = constantI32(op.getWarpgroups() * kThreadsPerWarpgroup);
-  auto reduction = NVVM::BarrierReductionAttr::get(
-      b.getContext(), all ? NVVM::BarrierReduction::AND : NVVM::BarrierReduction::OR);
-  Value result =
-      NVVM::BarrierOp::create(b, TypeRange(b.getI32Type()), id, threads, reduction, bit).getResult(0);
+  // NVVM's op has reductions at barrier 0 only.
+  Value result = inlineAsm(b.getI32Type(), {bit, id, threads},
+                           Twine("{ .reg .pred p, q; setp.ne.u32 p, $1, 0; bar.red.") +
+                               (all ? "and" : "or") +
+                               ".pred q, $2, $3, p; selp.u32 $0, 1, 0, q; }",
+                           "=r,r,r,r,~{memory}", /*sideEffects=*/true);
   setScalar(op.getResult(),
             arith::CmpIOp::create(b, arith::CmpIPredicate::ne, result, constantI32(0)));
 }

@@ -12,6 +12,8 @@
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -31,9 +33,13 @@ namespace {
 struct Schedule {
   int64_t columns, rows, keys, stages;
   bool reuse; // outputs leave through the memory of an input
+  /// Three warpgroups of 160 registers: none to spare for what a score or a mask
+  /// loads or computes with many steps.
+  bool isTight = false;
 };
 constexpr Schedule kSchedules[] = {
-    {64, 192, 128, 2, false},
+    {64, 192, 128, 2, false, /*isTight=*/true},
+    {64, 128, 128, 2, false},
     {96, 128, 128, 2, false},
     {128, 128, 128, 2, false},
     {192, 128, 96, 2, true},
@@ -76,6 +82,27 @@ LogicalResult checkForward(ForwardOp op) {
   return success();
 }
 
+/// Whether a statement along rows and columns reads tensors by index, calls
+/// functions other than the exponential, or is long.
+bool needsRegisters(Operation *root) {
+  constexpr unsigned kLong = 12; // operations of a window's mask, and some
+  return root
+      ->walk([&](linalg::GenericOp op) {
+        if (op.getNumReductionLoops() > 0)
+          return WalkResult::advance();
+        unsigned count = 0;
+        bool heavy = false;
+        for (Operation &inner : *op.getBody()) {
+          ++count;
+          heavy |= isa<tensor::ExtractOp>(inner) ||
+                   (isa<math::MathDialect>(inner.getDialect()) &&
+                    !isa<math::ExpOp, math::LogOp>(inner));
+        }
+        return heavy || count > kLong ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 void addCleanUp(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
@@ -103,8 +130,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (failed(runPipeline(nests, getOperation())))
       return signalPassFailure();
     int64_t columns = findColumns(getOperation());
-    const Schedule *schedule = llvm::find_if(
-        kSchedules, [&](const Schedule &s) { return columns <= s.columns; });
+    bool heavy = needsRegisters(getOperation());
+    const Schedule *schedule = llvm::find_if(kSchedules, [&](const Schedule &s) {
+      return columns <= s.columns && !(heavy && s.isTight);
+    });
     if (schedule == std::end(kSchedules)) {
       getOperation().emitError() << "a head dimension of " << columns
                                  << " is more than the 256 that a warpgroup can hold";

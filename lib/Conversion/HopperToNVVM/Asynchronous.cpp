@@ -157,13 +157,12 @@ void KernelLowering::lowerBarrierReduce(BarrierReduceOp op) {
   bool all = op.getAll();
   auto kind = all ? vector::CombiningKind::AND : vector::CombiningKind::OR;
   SmallVector<Value> own = elements(op.getValue(), Layout::Tile);
-  Value bit = arith::ExtUIOp::create(b, b.getI32Type(), reduceThread(kind, own));
-  Value id = toI32(scalar(op.getId()));
+  Value bit = reduceThread(kind, own), id = toI32(scalar(op.getId()));
   Value threads = constantI32(op.getWarpgroups() * kThreadsPerWarpgroup);
-  auto reduction = NVVM::BarrierReductionAttr::get(
-      b.getContext(), all ? NVVM::BarrierReduction::AND : NVVM::BarrierReduction::OR);
-  Value result =
-      NVVM::BarrierOp::create(b, TypeRange(b.getI32Type()), id, threads, reduction, bit).getResult(0);
+  // Upstream's op has reductions for barrier 0 only.
+  StringRef name = all ? "and" : "or";
   setScalar(op.getResult(),
-            arith::CmpIOp::create(b, arith::CmpIPredicate::ne, result, constantI32(0)));
+            inlineAsm(b.getI1Type(), {bit, id, threads},
+                      "barrier.cta.red." + name + ".pred $0, $2, $3, $1;", "=b,b,r,r,~{memory}",
+                      /*sideEffects=*/true));
 }

@@ -41,6 +41,26 @@ static Step absoluteInts(Fiber &fiber, const Instruction &i) {
   return Step::Next;
 }
 
+static Step leadingZeros(Fiber &fiber, const Instruction &i) {
+  const int64_t *a = fiber.ints(i, 0);
+  int64_t *r = fiber.newInts(i);
+  int bits = i.kind == ElementKind::I1    ? 1
+             : i.kind == ElementKind::I8  ? 8
+             : i.kind == ElementKind::I16 ? 16
+             : i.kind == ElementKind::I32 ? 32
+                                          : 64;
+  for (int64_t k = 0; k < i.count; ++k) {
+    uint64_t value = uint64_t(a[k]) << (64 - bits);
+    int64_t zeros = 0;
+    while (zeros < bits && !(value >> 63)) {
+      value <<= 1;
+      ++zeros;
+    }
+    r[k] = zeros;
+  }
+  return Step::Next;
+}
+
 void interpreter::registerMath(Translator &translator) {
   translator.add("math.fma", floatTernary<fused>);
   translator.add("vector.fma", floatTernary<fused>);
@@ -58,6 +78,7 @@ void interpreter::registerMath(Translator &translator) {
   translator.add("math.sqrt", floatUnary<squareRoot>);
   translator.add("math.tanh", floatUnary<tangentH>);
   translator.add("math.absf", floatUnary<absolute>);
+  translator.add("math.ctlz", leadingZeros);
   translator.add("math.absi", absoluteInts);
   translator.add("math.erf", floatUnary<errorFunction>);
   translator.add("math.sin", floatUnary<sine>);

@@ -157,12 +157,15 @@ void KernelLowering::lowerBarrierReduce(BarrierReduceOp op) {
   bool all = op.getAll();
   auto kind = all ? vector::CombiningKind::AND : vector::CombiningKind::OR;
   SmallVector<Value> own = elements(op.getValue(), Layout::Tile);
-  Value bit = reduceThread(kind, own), id = toI32(scalar(op.getId()));
+  Value bit = arith::ExtUIOp::create(b, b.getI32Type(), reduceThread(kind, own));
+  Value id = toI32(scalar(op.getId()));
   Value threads = constantI32(op.getWarpgroups() * kThreadsPerWarpgroup);
-  // Upstream's op has reductions for barrier 0 only.
-  StringRef name = all ? "and" : "or";
+  // NVVM's op has reductions at barrier 0 only.
+  Value result = inlineAsm(b.getI32Type(), {bit, id, threads},
+                           Twine("{ .reg .pred p, q; setp.ne.u32 p, $1, 0; bar.red.") +
+                               (all ? "and" : "or") +
+                               ".pred q, $2, $3, p; selp.u32 $0, 1, 0, q; }",
+                           "=r,r,r,r,~{memory}", /*sideEffects=*/true);
   setScalar(op.getResult(),
-            inlineAsm(b.getI1Type(), {bit, id, threads},
-                      "barrier.cta.red." + name + ".pred $0, $2, $3, $1;", "=b,b,r,r,~{memory}",
-                      /*sideEffects=*/true));
+            arith::CmpIOp::create(b, arith::CmpIPredicate::ne, result, constantI32(0)));
 }

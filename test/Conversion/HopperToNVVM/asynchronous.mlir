@@ -127,9 +127,10 @@ gpu.module @m {
 
 // Each thread's elements, then one barrier for the threads of all warpgroups.
 // CHECK-LABEL: gpu.func @agree
-// CHECK: arith.ori
-// CHECK: llvm.inline_asm has_side_effects {{.*}} "barrier.cta.red.or.pred $0, $2, $3, $1;", "=b,b,r,r,~{memory}" %{{.*}}, %{{.*}}, %c256_i32
-// CHECK: llvm.inline_asm has_side_effects {{.*}} "barrier.cta.red.and.pred $0, $2, $3, $1;"
+// CHECK: %[[OWN:.*]] = arith.ori
+// CHECK: %[[BIT:.*]] = arith.extui %[[OWN]] : i1 to i32
+// CHECK: llvm.inline_asm has_side_effects {{.*}}bar.red.or.pred{{.*}} %[[BIT]], %{{.*}}, %c256_i32
+// CHECK: llvm.inline_asm has_side_effects {{.*}}bar.red.and.pred{{.*}} %c256_i32
 gpu.module @m {
   gpu.func @agree(%x: memref<64x16xi32>, %y: memref<2xi1>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %c0 = arith.constant 0 : index

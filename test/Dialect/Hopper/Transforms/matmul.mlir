@@ -23,8 +23,8 @@
 // CHANNELS: %[[CB:.*]] = hopper.channel depth(1)
 // CHANNELS: role "load" warpgroups(1) registers(24)
 // CHANNELS: scf.for
-// CHANNELS-NEXT: hopper.send {{.*}} to %[[CA]]
-// CHANNELS-NEXT: hopper.send {{.*}} to %[[CB]]
+// CHANNELS: hopper.send {{.*}} to %[[CA]]
+// CHANNELS: hopper.send {{.*}} to %[[CB]]
 // CHANNELS: role "compute" warpgroups(2) registers(240)
 // CHANNELS: hopper.receive %[[CA]]
 // CHANNELS: hopper.receive %[[CB]]

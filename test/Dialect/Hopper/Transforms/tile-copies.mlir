@@ -1,4 +1,4 @@
-// RUN: attn-opt %s -mlir-print-local-scope -pass-pipeline="builtin.module(func.func(hopper-tile-copies))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-tile-copies))" -mlir-print-local-scope | FileCheck %s
 
 // CHECK-LABEL: func.func @copy
 // CHECK: scf.forall (%[[I:.*]], %[[J:.*]]) in (%{{.*}}, %{{.*}}) {

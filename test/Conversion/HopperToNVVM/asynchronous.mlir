@@ -127,8 +127,8 @@ gpu.module @m {
 
 // Each thread's elements, then one barrier for the threads of all warpgroups.
 // CHECK-LABEL: gpu.func @agree
-// CHECK: %[[OWN:.*]] = arith.ori
-// CHECK: %[[BIT:.*]] = arith.extui %[[OWN]] : i1 to i32
+// CHECK: arith.ori
+// CHECK: %[[BIT:.*]] = arith.extui %{{.*}} : i1 to i32
 // CHECK: llvm.inline_asm has_side_effects {{.*}}bar.red.or.pred{{.*}} %[[BIT]],
 // CHECK: llvm.inline_asm has_side_effects {{.*}}bar.red.and.pred
 gpu.module @m {

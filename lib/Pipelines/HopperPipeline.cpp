@@ -12,7 +12,6 @@
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -82,8 +81,19 @@ LogicalResult checkForward(ForwardOp op) {
   return success();
 }
 
-/// Whether a statement along rows and columns reads tensors by index, calls
-/// functions other than the exponential, or is long.
+/// Whether `value` depends on one of the statement's last two loops.
+bool variesInTile(Value value, linalg::GenericOp statement) {
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getBlock() != statement.getBody())
+    return false;
+  if (auto index = dyn_cast<linalg::IndexOp>(op))
+    return index.getDim() + 2 >= statement.getNumLoops();
+  return llvm::any_of(op->getOperands(),
+                      [&](Value operand) { return variesInTile(operand, statement); });
+}
+
+/// Whether a statement along rows and columns reads tensors by row or column, or
+/// is long.
 bool needsRegisters(Operation *root) {
   constexpr unsigned kLong = 12; // operations of a window's mask, and some
   return root
@@ -94,9 +104,9 @@ bool needsRegisters(Operation *root) {
         bool heavy = false;
         for (Operation &inner : *op.getBody()) {
           ++count;
-          heavy |= isa<tensor::ExtractOp>(inner) ||
-                   (isa<math::MathDialect>(inner.getDialect()) &&
-                    !isa<math::ExpOp, math::LogOp>(inner));
+          if (auto extract = dyn_cast<tensor::ExtractOp>(inner))
+            heavy |= llvm::any_of(extract.getIndices(),
+                                  [&](Value index) { return variesInTile(index, op); });
         }
         return heavy || count > kLong ? WalkResult::interrupt() : WalkResult::advance();
       })

@@ -84,14 +84,8 @@ Expected<CudaProgram> attn::compileCudaProgram(
   if (!hasLaunches(module)) {
     manager.addPass(mlir::createSymbolDCEPass());
     manager.addPass(createAttnEmitShapeFunction());
-    std::unique_ptr<mlir::Pass> lowering = createAttnLowerToHopper();
-    std::string reason;
-    if (failed(lowering->initializeOptions(options.schedule, [&](const Twine &text) {
-          reason = text.str();
-          return mlir::failure();
-        })))
-      return createStringError("--schedule: " + reason);
-    manager.addPass(std::move(lowering));
+    if (Error error = addLowerToHopper(manager, options.schedule))
+      return std::move(error);
   }
   buildCudaCodegenPipeline(manager);
   buildCudaHostPipeline(manager);

@@ -38,8 +38,6 @@ struct Schedule {
 };
 constexpr Schedule kSchedules[] = {
     {64, 192, 128, 2, false, /*isTight=*/true},
-    {64, 128, 128, 2, false},
-    {96, 128, 128, 2, false},
     {128, 128, 128, 2, false},
     {192, 128, 96, 2, true},
     {256, 128, 80, 2, true},
@@ -191,3 +189,15 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
 };
 
 } // namespace
+
+llvm::Error attn::addLowerToHopper(OpPassManager &pm, StringRef options) {
+  std::unique_ptr<Pass> lowering = createAttnLowerToHopper();
+  std::string reason;
+  if (failed(lowering->initializeOptions(options, [&](const Twine &text) {
+        reason = text.str();
+        return failure();
+      })))
+    return llvm::createStringError("--schedule: " + reason);
+  pm.addPass(std::move(lowering));
+  return llvm::Error::success();
+}

@@ -166,14 +166,8 @@ Error InterpreterTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries
     if (Error error = configurePassManager(manager))
       return error;
     manager.addPass(mlir::createSymbolDCEPass());
-    std::unique_ptr<mlir::Pass> lowering = createAttnLowerToHopper();
-    std::string reason;
-    if (failed(lowering->initializeOptions(options.schedule, [&](const Twine &text) {
-          reason = text.str();
-          return mlir::failure();
-        })))
-      return createStringError("--schedule: " + reason);
-    manager.addPass(std::move(lowering));
+    if (Error error = addLowerToHopper(manager, options.schedule))
+      return error;
     if (failed(manager.run(*program)))
       return diagnostics->failure("lowering to the hopper dialect failed");
   }

@@ -5,12 +5,17 @@
 #define ATTN_PIPELINES_PASSES_H
 
 #include "mlir/Pass/Pass.h"
+#include "llvm/Support/Error.h"
 
 namespace attn {
 #define GEN_PASS_DECL
 #include "attn/Pipelines/Passes.h.inc"
 #define GEN_PASS_REGISTRATION
 #include "attn/Pipelines/Passes.h.inc"
+
+/// Adds attn-lower-to-hopper with its options as text ("rows=128 keys=176"); an
+/// error says what is wrong with them.
+llvm::Error addLowerToHopper(mlir::OpPassManager &pm, llvm::StringRef options);
 } // namespace attn
 
 #endif

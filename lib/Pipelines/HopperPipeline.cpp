@@ -2,12 +2,14 @@
 // From attention to the protocol form of the hopper dialect. The schedule is
 // chosen from a table by what the module multiplies; options override it.
 
+#include "HopperSchedules.h"
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
+#include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -135,8 +137,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     PipelineOptions options;
     options.order = "rows";
     buildNestPipeline(nests, options);
+    nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
     if (failed(runPipeline(nests, getOperation())))
       return signalPassFailure();
+    assignTiles(getOperation());
     int64_t columns = findColumns(getOperation());
     bool heavy = needsRegisters(getOperation());
     const Schedule *schedule = llvm::find_if(kSchedules, [&](const Schedule &s) {
@@ -159,6 +163,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     tiles.rowTile = rows > 0 ? rows : schedule.rows;
     tiles.rowMultiple = hopper::kWarpgroupRows;
     tiles.streamTile = keys > 0 ? keys : schedule.keys;
+    tiles.rowsFirst = true;
     tiles.branchMasks = true;
     buildTileStage(pm, tiles);
     buildBufferization(pm);
@@ -173,6 +178,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperDistributeRows());
     addCleanUp(nested);
     nested.addPass(createHopperFormProducts());
+    nested.addPass(createHopperOrderProducts());
     nested.addPass(createHopperSpecializeWarps());
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas}));
     addCleanUp(nested);

@@ -45,6 +45,7 @@ void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   AttnTileNestOptions tile;
   tile.rowTile = options.rowTile;
   tile.rowMultiple = options.rowMultiple;
+  tile.rowsFirst = options.rowsFirst;
   tile.streamTile = options.streamTile;
   tile.order = options.order;
   tile.parts = options.parts;

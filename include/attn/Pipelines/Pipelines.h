@@ -51,6 +51,10 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       llvm::cl::desc("Options of attn-lower-to-hopper for GPUs, such as "
                      "'rows=128 keys=176'"),
       llvm::cl::init("")};
+  Option<bool> rowsFirst{
+      *this, "rows-first",
+      llvm::cl::desc("Rows are the first dimension of every tile"),
+      llvm::cl::init(false)};
   Option<bool> branchMasks{
       *this, "branch-masks",
       llvm::cl::desc("One loop with a branch around the mask instead of a loop "

@@ -3,6 +3,7 @@
 // once at the end.
 
 #include "Cascade.h"
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -472,10 +473,18 @@ LogicalResult Cascade::fuse() {
         createFold(b, ordered(mapSlice), mapStreams, {}, mapped, finals);
     maps = map.getResults();
   }
+  // Other folds, too, but for those that this one reads.
+  llvm::SetVector<Operation *> sources;
+  BackwardSliceOptions toSources;
+  toSources.omitBlockArguments = true;
+  toSources.omitUsesFromAbove = false;
+  for (Value map : maps)
+    (void)getBackwardSlice(map, &sources, toSources);
   for (auto [op, map] : llvm::zip(mapped, maps))
-    GenericOp(op).getResult(0).replaceUsesWithIf(map, [&](OpOperand &use) {
-      return use.getOwner()->getBlock() == &block &&
-             use.getOwner() != fold && isOutside(use.getOwner());
+    GenericOp(op).getResult(0).replaceUsesWithIf(map, [&, map = map](OpOperand &use) {
+      Operation *reader = block.findAncestorOpInBlock(*use.getOwner());
+      return reader && reader != fold && reader != map.getDefiningOp() && !sources.contains(reader) &&
+             isOutside(reader);
     });
   // What is left of the cascade has no reader; erase it last use first.
   for (GenericOp op : llvm::reverse(members))

@@ -411,6 +411,12 @@ LogicalResult Nest::assignRoles() {
         return op->emitError("expected a sum over the streamed dimension or "
                              "over the rows, got one over a worker dimension");
 
+  if (options.rowsFirst && rowDim) {
+    llvm::erase(order, *rowDim);
+    order.insert(order.begin(), *rowDim);
+  }
+
+  SmallVector<unsigned> loops = findLoops(*workers);
   b.setInsertionPoint(ops.back());
   b.setLoc(first.getLoc());
   for (unsigned dim : order) {
@@ -440,6 +446,8 @@ LogicalResult Nest::assignRoles() {
     } else if (tableDims.contains(dim)) {
       // In memory: it has no tile.
       info.exact = true;
+    } else if (llvm::is_contained(loops, dim)) {
+      info.role = Role::Loop;
     } else if (known) {
       info.role = Role::Full;
       info.tile = *known;
@@ -451,6 +459,46 @@ LogicalResult Nest::assignRoles() {
     emitter->dims[dim] = info;
   }
   return success();
+}
+
+/// Dimensions that every carried sum is over, besides the streamed one, and that
+/// all statements which lead to these sums have.
+SmallVector<unsigned> Nest::findLoops(ArrayRef<unsigned> workers) {
+  FoldOp fold = folds.front();
+  if (folds.size() > 1 || fold.getState().empty() || fold->getNumResults() != fold.getState().size())
+    return {};
+  std::optional<llvm::SetVector<unsigned>> common;
+  auto keep = [&](GenericOp op, utils::IteratorType kind) {
+    llvm::SetVector<unsigned> dims;
+    for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
+      if (op.getIteratorTypesArray()[loop] == kind)
+        dims.insert(classes->ofLoop(op, loop));
+    if (!common)
+      common = dims;
+    else
+      common->remove_if([&](unsigned dim) { return !dims.contains(dim); });
+  };
+  llvm::SmallDenseSet<Operation *> sums;
+  for (Value yielded : fold.getYield()->getOperands()) {
+    auto sum = yielded.getDefiningOp<GenericOp>();
+    if (!sum)
+      return {};
+    keep(sum, utils::IteratorType::reduction);
+    sums.insert(sum);
+  }
+  bool leads = false;
+  for (auto op : fold.getBody().getOps<GenericOp>())
+    if (!sums.contains(op)) {
+      keep(op, utils::IteratorType::parallel);
+      leads = true;
+    }
+  if (!leads)
+    return {};
+  SmallVector<unsigned> loops;
+  for (unsigned dim : *common)
+    if (dim != streamDim && dim != rowDim && !llvm::is_contained(workers, dim))
+      loops.push_back(dim);
+  return loops;
 }
 
 /// Statements of the first fold that sum its values over another dimension than

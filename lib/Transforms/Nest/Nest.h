@@ -19,6 +19,8 @@ struct TileOptions {
   /// Nothing: the cheapest legal one.
   std::optional<Order> order;
   bool explain;
+  /// Rows are the first dimension of every tile.
+  bool rowsFirst;
 };
 
 /// A fold, what prepares its start values and what finishes its results.
@@ -39,6 +41,7 @@ private:
   void findTables(FoldOp first);
   mlir::LogicalResult checkTables(llvm::ArrayRef<unsigned> workers);
   void findRowSums(llvm::ArrayRef<mlir::Operation *> but = {});
+  llvm::SmallVector<unsigned> findLoops(llvm::ArrayRef<unsigned> workers);
   mlir::LogicalResult assignRoles();
   mlir::OpFoldResult sizeOfClass(unsigned dim);
   mlir::LogicalResult findOutputs();
@@ -102,6 +105,12 @@ private:
                                          llvm::SmallVectorImpl<Output> &outputs,
                                          mlir::Value from, mlir::Value to);
   mlir::LogicalResult emitBody(FoldOp fold);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+  emitLoops(FoldOp fold, llvm::SmallVectorImpl<Output> &outputs, mlir::Value from, mlir::Value to,
+            llvm::ArrayRef<mlir::Value> inits, llvm::ArrayRef<unsigned> loops);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+  emitStreamedTiles(FoldOp fold, llvm::SmallVectorImpl<Output> &outputs, mlir::Value from,
+                    mlir::Value to, llvm::ArrayRef<mlir::Value> starts);
   llvm::SmallVector<Tile> startTiles(FoldOp fold);
   void bindStates(FoldOp fold, mlir::ValueRange states);
   Tile stateTile(mlir::Value state, mlir::Value vector);

@@ -18,7 +18,10 @@ using Role = TileDim::Role;
 /// mask keeps nothing, and is 0 there (attn-project-masks).
 SmallVector<Value> Nest::outputTensors() {
   bool selects = false;
-  folds.front().getBody().walk([&](arith::SelectOp) { selects = true; });
+  // One tile is never left out.
+  const TileDim &stream = emitter->dims[streamDim];
+  if (!stream.exact || getConstantIntValue(stream.size) != stream.tile)
+    folds.front().getBody().walk([&](arith::SelectOp) { selects = true; });
   SmallVector<Value> tensors;
   for (auto [position, output] : llvm::enumerate(outputs)) {
     auto type = cast<RankedTensorType>(output.result.getType());
@@ -252,13 +255,52 @@ Value Nest::vectorOf(Value result) {
                            emitter->spanOf(result), element);
 }
 
-/// The loop over streamed tiles [from, to); final state vectors.
+/// The loops of a fold; final state vectors.
 FailureOr<SmallVector<Value>>
 Nest::emitFold(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from,
                Value to) {
   SmallVector<Value> inits;
   for (const Tile &tile : startTiles(fold))
     inits.push_back(tile.value);
+  SmallVector<unsigned> loops;
+  for (auto &[dim, info] : emitter->dims)
+    if (info.role == Role::Loop)
+      loops.push_back(dim);
+  return emitLoops(fold, outputs, from, to, inits, loops);
+}
+
+/// The loops over the indices of `loops`, and in them that over streamed tiles.
+FailureOr<SmallVector<Value>>
+Nest::emitLoops(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from, Value to,
+                ArrayRef<Value> inits, ArrayRef<unsigned> loops) {
+  if (loops.empty())
+    return emitStreamedTiles(fold, outputs, from, to, inits);
+  TileDim &info = emitter->dims[loops.front()];
+  LogicalResult status = success();
+  scf::ForOp loop = createLoop(
+      index(0), sizeValue(loops.front()), 1, inits,
+      [&](Value iv, ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
+        info.base = iv;
+        FailureOr<SmallVector<Value>> states = emitLoops(
+            fold, outputs, from, to, SmallVector<Value>(args), loops.drop_front());
+        if (succeeded(states))
+          next.assign(*states);
+        return states;
+      },
+      status);
+  info.base = {};
+  if (failed(status))
+    return failure();
+  moveLoopInvariantCode(cast<LoopLikeOpInterface>(loop.getOperation()));
+  b.setInsertionPointAfter(loop);
+  return SmallVector<Value>(loop.getResults());
+}
+
+/// The loop over streamed tiles [from, to).
+FailureOr<SmallVector<Value>>
+Nest::emitStreamedTiles(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from, Value to,
+                        ArrayRef<Value> starts) {
+  SmallVector<Value> inits(starts);
   unsigned carried = inits.size();
   SmallVector<Output *> maps;
   for (Value result : fold.getResults().drop_front(carried)) {

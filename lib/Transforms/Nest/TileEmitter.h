@@ -22,11 +22,12 @@ struct TileDim {
     Worker, // one index per worker: a scalar
     Row,    // a tile of rows per worker
     Stream, // the folded dimension: a tile per step
+    Loop,   // one index per step of a loop around the streamed tiles
     Full    // whole in every tile
   };
   Role role = Role::Full;
   mlir::OpFoldResult size;
-  /// Elements of a tile; 1 for a worker dimension.
+  /// Elements of a tile; 1 for a worker or loop dimension.
   int64_t tile = 1;
   /// Whether tiles never reach beyond the dimension's end.
   bool exact = false;
@@ -35,7 +36,7 @@ struct TileDim {
   /// Of the streamed dimension, where a worker has a part of it: the part's
   /// first element and its length.
   mlir::Value origin, length;
-  bool isScalar() const { return role == Role::Worker; }
+  bool isScalar() const { return role == Role::Worker || role == Role::Loop; }
 };
 
 /// A value of a statement's body on one tile.

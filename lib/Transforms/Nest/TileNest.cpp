@@ -91,9 +91,16 @@ FailureOr<Order> Nest::pickOrder() {
 namespace {
 struct TileNestPass : attn::impl::AttnTileNestBase<TileNestPass> {
   using AttnTileNestBase::AttnTileNestBase;
+
+  /// A size that the fold asks for.
+  static void takeTile(FoldOp fold, StringRef name, int64_t &size) {
+    if (auto wanted = fold->getAttrOfType<IntegerAttr>(name))
+      size = std::max<int64_t>(wanted.getInt(), 1);
+  }
+
   void runOnOperation() override {
     TileOptions options{rowTile, rowMultiple, streamTile,   parts,
-                        threads, assumedSize, std::nullopt, explain};
+                        threads, assumedSize, std::nullopt, explain, rowsFirst};
     for (Order known : {Order::Rows, Order::Stream, Order::Split})
       if (order == stringifyOrder(known))
         options.order = known;
@@ -112,7 +119,11 @@ struct TileNestPass : attn::impl::AttnTileNestBase<TileNestPass> {
         auto folds = block.getOps<FoldOp>();
         if (folds.empty())
           break;
-        if (failed(Nest(*folds.begin(), options).tile()))
+        FoldOp fold = *folds.begin();
+        TileOptions own = options;
+        takeTile(fold, "attn.row_tile", own.rowTile);
+        takeTile(fold, "attn.stream_tile", own.streamTile);
+        if (failed(Nest(fold, own).tile()))
           return signalPassFailure();
       }
     }

@@ -58,21 +58,30 @@ bool isNegativeInfinity(Value value) {
   return number && std::isinf(*number) && *number < 0;
 }
 
-/// The row vector that a tile repeats along its last dimension, if it is one.
-Value getRepeated(Value tile) {
+/// A vector that a tile repeats: a value per row, or one per column.
+struct Repeated {
+  Value vector;
+  bool perRow;
+};
+std::optional<Repeated> getRepeated(Value tile) {
   auto transpose = tile.getDefiningOp<vector::TransposeOp>();
-  if (!transpose || transpose.getPermutation() != ArrayRef<int64_t>{1, 0})
-    return {};
-  auto broadcast = transpose.getVector().getDefiningOp<vector::BroadcastOp>();
+  if (transpose && transpose.getPermutation() != ArrayRef<int64_t>{1, 0})
+    return std::nullopt;
+  if (transpose)
+    tile = transpose.getVector();
+  auto broadcast = tile.getDefiningOp<vector::BroadcastOp>();
   if (!broadcast || !isa<VectorType>(broadcast.getSourceType()) ||
-      cast<VectorType>(broadcast.getSourceType()).getRank() != 1)
-    return {};
-  return broadcast.getSource();
+      cast<VectorType>(broadcast.getSourceType()).getRank() != 1 ||
+      broadcast.getResultVectorType().getRank() != 2)
+    return std::nullopt;
+  return Repeated{broadcast.getSource(), bool(transpose)};
 }
 
-Value repeat(OpBuilder &b, Location loc, Value row, VectorType tile) {
+Value repeat(OpBuilder &b, Location loc, const Repeated &repeated, VectorType tile) {
+  if (!repeated.perRow)
+    return vector::BroadcastOp::create(b, loc, tile, repeated.vector);
   auto transposed = VectorType::get({tile.getDimSize(1), tile.getDimSize(0)}, tile.getElementType());
-  Value broadcast = vector::BroadcastOp::create(b, loc, transposed, row);
+  Value broadcast = vector::BroadcastOp::create(b, loc, transposed, repeated.vector);
   return vector::TransposeOp::create(b, loc, broadcast, ArrayRef<int64_t>{1, 0});
 }
 
@@ -139,7 +148,8 @@ struct ScaleBehindMaximum : OpRewritePattern<vector::MultiDimReductionOp> {
   }
 };
 
-/// exp(x * c - r) -> exp2(fma(x, c log2 e, -r log2 e)), r one value per row.
+/// exp(x * c - r) -> exp2(fma(x, c log2 e, -r log2 e)), r one value per row or
+/// column.
 struct ExpToExp2 : OpRewritePattern<math::ExpOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(math::ExpOp op, PatternRewriter &b) const override {
@@ -148,7 +158,9 @@ struct ExpToExp2 : OpRewritePattern<math::ExpOp> {
       return failure();
     Location loc = op.getLoc();
     auto difference = op.getOperand().getDefiningOp<arith::SubFOp>();
-    Value row = difference ? getRepeated(difference.getRhs()) : Value();
+    std::optional<Repeated> row;
+    if (difference)
+      row = getRepeated(difference.getRhs());
     if (!row) {
       Value exponent =
           arith::MulFOp::create(b, loc, op.getOperand(), splat(b, loc, type, kLog2E));
@@ -161,10 +173,10 @@ struct ExpToExp2 : OpRewritePattern<math::ExpOp> {
       x = scaled->x;
       factor *= scaled->factor;
     }
-    Value shift =
-        arith::MulFOp::create(b, loc, row, splat(b, loc, row.getType(), -kLog2E));
+    row->vector = arith::MulFOp::create(b, loc, row->vector,
+                                        splat(b, loc, row->vector.getType(), -kLog2E));
     Value exponent = math::FmaOp::create(b, loc, x, splat(b, loc, type, factor),
-                                         repeat(b, loc, shift, type));
+                                         repeat(b, loc, *row, type));
     b.replaceOpWithNewOp<math::Exp2Op>(op, exponent);
     return success();
   }
@@ -189,13 +201,13 @@ struct ScaleIntoFma : OpRewritePattern<math::FmaOp> {
 struct DivideOncePerRow : OpRewritePattern<arith::DivFOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::DivFOp op, PatternRewriter &b) const override {
-    Value row = getRepeated(op.getRhs());
-    if (!row)
+    std::optional<Repeated> row = getRepeated(op.getRhs());
+    if (!row || !row->perRow)
       return failure();
-    Value one = splat(b, op.getLoc(), row.getType(), 1.0);
-    Value inverse = arith::DivFOp::create(b, op.getLoc(), one, row);
+    Value one = splat(b, op.getLoc(), row->vector.getType(), 1.0);
+    row->vector = arith::DivFOp::create(b, op.getLoc(), one, row->vector);
     b.replaceOpWithNewOp<arith::MulFOp>(
-        op, op.getLhs(), repeat(b, op.getLoc(), inverse, cast<VectorType>(op.getType())));
+        op, op.getLhs(), repeat(b, op.getLoc(), *row, cast<VectorType>(op.getType())));
     return success();
   }
 };

@@ -83,6 +83,26 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def AttnMergeSums : Pass<"attn-merge-sums", "::mlir::func::FuncOp"> {
+  let summary = "A sum of what a fold sums up becomes one sum over both dimensions";
+  let description = [{
+    Where each result of a fold is a sum that starts at 0 and is read only by a
+    second fold, which adds it up along another dimension: the first fold adds
+    over both dimensions, and its result has the other one no more. So the sums
+    over a group of heads (dK and dV of grouped queries) need no memory of their
+    own; the dimension is then no longer parallel.
+
+    ```mlir
+    // Before.
+    %dk = attn.fold %sq streams(%q, ...) carries(%0 : tensor<4x2x3x?x64xf32>) { ... }
+    %sum = attn.fold %c3 streams(%dk : ...) dims [2] carries(%1 : tensor<4x2x?x64xf32>) { add }
+    // After.
+    %sum = attn.fold %sq streams(%q, ...) carries(%1 : tensor<4x2x?x64xf32>) { ... }
+    ```
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::linalg::LinalgDialect"];
+}
+
 def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
   let summary = "Tile a nest of folds and statements into vector programs";
   let description = [{
@@ -102,12 +122,20 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
       where a fold only adds up matrices, all that it streams having the same two
       innermost dimensions, the outer one is the rows, the inner one whole, and
       the streamed dimension goes one by one, in the order `rows`;
+    * a dimension that every carried sum is over, besides the streamed one, and
+      that the statements before these sums have, is a *loop* around the one over
+      streamed tiles, one index at a time;
     * all others (head dims) are whole in each tile and need a static size.
 
     Elements beyond the end of the streamed dimension get the neutral element
     of the reduction that reads them first, by a select in the tile (`-inf`
     before a row maximum), merged with the mask's own select where there is
     one. Reads beyond the end give 0, writes are dropped.
+
+    A fold may ask for sizes of its own by the attributes `attn.row_tile` and
+    `attn.stream_tile`. Dimensions of tiles are in the order in which the
+    statements name their loops; with `rows-first` the rows come first: a nest
+    whose rows are keys then has tiles of keys x queries.
 
     `order` picks one of the legal loop orders of the nest; `auto` estimates
     bytes moved and parallelism of each and takes the cheapest:
@@ -160,6 +188,8 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
            "Tiles that fewer rows get are a multiple of this">,
     Option<"streamTile", "stream-tile", "int64_t", /*default=*/"128",
            "Elements of the streamed dimension per tile">,
+    Option<"rowsFirst", "rows-first", "bool", /*default=*/"false",
+           "Rows are the first dimension of every tile, whatever statements name first">,
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",
            "Loop order: rows, stream, split, or auto for the cheapest legal one">,
     Option<"parts", "parts", "int64_t", /*default=*/"4",

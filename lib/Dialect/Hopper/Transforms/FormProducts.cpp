@@ -64,11 +64,20 @@ scf::ForallOp getWarpgroupLoop(Operation *op) {
   return forall && forall.getMapping() ? forall : nullptr;
 }
 
+/// Tiles in shared memory, by the read that they stand for and whether all
+/// warpgroups' parts lie in one tile.
+using Loads = llvm::DenseMap<std::pair<Operation *, unsigned>, Value>;
+
 class Former {
 public:
-  explicit Former(vector::ContractionOp contract) : contract(contract), b(contract) {}
+  Former(vector::ContractionOp contract, Loads &loads)
+      : contract(contract), loads(loads), b(contract) {}
 
   LogicalResult run() {
+    if (isInnerProduct()) {
+      reduceRows();
+      return success();
+    }
     Operand left, right;
     if (failed(match(left, right)))
       return failure();
@@ -94,6 +103,25 @@ public:
   }
 
 private:
+  /// Products of the rows of two tiles, each with itself: nothing is used twice.
+  bool isInnerProduct() {
+    SmallVector<AffineMap> maps = contract.getIndexingMapsArray();
+    auto types = contract.getIteratorTypesArray();
+    return types.size() == 2 && types[0] == vector::IteratorType::parallel &&
+           types[1] == vector::IteratorType::reduction && maps[0].isIdentity() &&
+           maps[1].isIdentity() && contract.getKind() == vector::CombiningKind::ADD;
+  }
+
+  void reduceRows() {
+    Location loc = contract.getLoc();
+    Value product = arith::MulFOp::create(b, loc, contract.getLhs(), contract.getRhs());
+    Value sum = vector::MultiDimReductionOp::create(b, loc, product, contract.getAcc(),
+                                                    SmallVector<bool>{false, true},
+                                                    contract.getKind());
+    contract.replaceAllUsesWith(sum);
+    contract.erase();
+  }
+
   LogicalResult match(Operand &left, Operand &right) {
     auto resultType = dyn_cast<VectorType>(contract.getResultType());
     SmallVector<AffineMap> maps = contract.getIndexingMapsArray();
@@ -133,6 +161,13 @@ private:
   Value load(Operand &operand, bool perWarpgroup) {
     OpBuilder::InsertionGuard guard(b);
     vector::TransferReadOp read = operand.read;
+    Value &known = loads[{read, unsigned(perWarpgroup)}];
+    if (!known)
+      known = createLoad(read, perWarpgroup);
+    return known;
+  }
+
+  Value createLoad(vector::TransferReadOp read, bool perWarpgroup) {
     b.setInsertionPoint(read);
     Location loc = read.getLoc();
     scf::ForallOp loop = getWarpgroupLoop(read);
@@ -183,6 +218,7 @@ private:
   }
 
   vector::ContractionOp contract;
+  Loads &loads;
   OpBuilder b;
 };
 
@@ -190,8 +226,9 @@ struct FormProductsPass : attn::impl::HopperFormProductsBase<FormProductsPass> {
   void runOnOperation() override {
     SmallVector<vector::ContractionOp> contracts;
     getOperation().walk([&](vector::ContractionOp op) { contracts.push_back(op); });
+    Loads loads;
     for (vector::ContractionOp contract : contracts)
-      if (failed(Former(contract).run()))
+      if (failed(Former(contract, loads).run()))
         return signalPassFailure();
     // Reads whose tile is in shared memory now.
     SmallVector<Operation *> ops;

@@ -57,6 +57,10 @@ public:
     }
     if (!follows || early.contains(last))
       return false;
+    // A tile that both stages read would be given back too early.
+    if (llvm::any_of(collectCrossing(),
+                     [](Value value) { return isa<hopper::SmemType>(value.getType()); }))
+      return false;
     bool waits = false;
     for (Operation *op : early)
       forEachUse(op, [&](Value used) {

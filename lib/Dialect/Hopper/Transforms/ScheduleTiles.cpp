@@ -23,23 +23,27 @@ using namespace attn;
 
 namespace {
 
-/// Whether the trip count of a loop in the role depends on the last coordinate
-/// of the tile.
-bool hasUnevenTiles(Region &role) {
+/// How the work of a tile changes with its last coordinate.
+enum class Work { Even, Grows, Shrinks };
+
+/// By whether the bounds of a loop in the role depend on that coordinate: an end
+/// that moves gives more work to later tiles, a start alone gives less.
+Work getWork(Region &role) {
   affine::AffineDelinearizeIndexOp position;
   role.walk([&](affine::AffineDelinearizeIndexOp op) { position = op; });
   if (!position)
-    return false;
+    return Work::Even;
   SetVector<Operation *> users;
   getForwardSlice(position.getResults().back(), &users);
-  return role
-      .walk([&](scf::ForOp loop) {
-        for (Value bound : {loop.getLowerBound(), loop.getUpperBound()})
-          if (bound.getDefiningOp() && users.contains(bound.getDefiningOp()))
-            return WalkResult::interrupt();
-        return WalkResult::advance();
-      })
-      .wasInterrupted();
+  auto moves = [&](Value bound) {
+    return bound.getDefiningOp() && users.contains(bound.getDefiningOp());
+  };
+  bool start = false, end = false;
+  role.walk([&](scf::ForOp loop) {
+    start |= moves(loop.getLowerBound());
+    end |= moves(loop.getUpperBound());
+  });
+  return end ? Work::Grows : start ? Work::Shrinks : Work::Even;
 }
 
 /// Division of numbers below 2^31 by a divisor that the host knows: a product
@@ -72,17 +76,16 @@ struct Divisor {
   }
 };
 
-/// The coordinates of tiles in 32 bits. `lastFirst` lets the last coordinate vary
-/// slowest, from its end: the tiles with the most work come first where work
-/// grows along it.
+/// The coordinates of tiles in 32 bits. Where work is uneven, the last coordinate
+/// varies slowest, from its end with the most work.
 class Coordinates {
 public:
-  Coordinates(gpu::LaunchOp launch, affine::AffineDelinearizeIndexOp position, bool lastFirst)
-      : lastFirst(lastFirst) {
+  Coordinates(gpu::LaunchOp launch, affine::AffineDelinearizeIndexOp position, Work work)
+      : isSlowest(work != Work::Even), isReversed(work == Work::Grows) {
     OpBuilder host(launch);
     for (OpFoldResult size : position.getPaddedBasis())
       sizes.push_back(getValueOrCreateConstantIndexOp(host, launch.getLoc(), size));
-    if (lastFirst)
+    if (isSlowest)
       std::rotate(sizes.begin(), sizes.end() - 1, sizes.end());
     for (Value size : ArrayRef(sizes).drop_front())
       divisors.emplace_back(host, launch.getLoc(), size);
@@ -107,18 +110,19 @@ public:
       rest = quotient;
     }
     results[0] = arith::IndexCastOp::create(b, loc, b.getIndexType(), rest);
-    if (lastFirst) {
+    if (isReversed) {
       Value one = arith::ConstantIndexOp::create(b, loc, 1);
       Value end = arith::SubIOp::create(b, loc, sizes.front(), one);
       results[0] = arith::SubIOp::create(b, loc, end, results[0]);
-      std::rotate(results.begin(), results.begin() + 1, results.end());
     }
+    if (isSlowest)
+      std::rotate(results.begin(), results.begin() + 1, results.end());
     position.replaceAllUsesWith(results);
     position.erase();
   }
 
 private:
-  bool lastFirst;
+  bool isSlowest, isReversed;
   SmallVector<Value> sizes;
   SmallVector<Divisor> divisors;
 };
@@ -186,14 +190,14 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
       if (all.size() != 1)
         return;
       hopper::RolesOp roles = all.front();
-      bool uneven = hasUnevenTiles(roles.getBodies().back());
+      Work work = getWork(roles.getBodies().back());
       SmallVector<affine::AffineDelinearizeIndexOp> positions;
       roles.walk([&](affine::AffineDelinearizeIndexOp op) { positions.push_back(op); });
       if (ctas > 0)
-        persist(launch, roles, ctas, uneven);
+        persist(launch, roles, ctas, work != Work::Even);
       if (positions.empty())
         return;
-      Coordinates coordinates(launch, positions.front(), uneven);
+      Coordinates coordinates(launch, positions.front(), work);
       for (affine::AffineDelinearizeIndexOp position : positions)
         coordinates.replace(position);
     });

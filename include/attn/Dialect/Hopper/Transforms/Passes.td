@@ -92,7 +92,9 @@ def HopperFormProducts : Pass<"hopper-form-products", "::mlir::func::FuncOp"> {
     shared memory (`hopper.load`), whichever way it is transposed; where it
     depends on the warpgroup, the warpgroups' parts are loaded together. An
     operand computed in registers is rounded to the other one's type; it can be
-    the left one only.
+    the left one only. What several contractions read is loaded once. An inner
+    product of the rows of two tiles is no product of matrices: it becomes a
+    multiplication and a reduction.
 
     ```mlir
     // Before.
@@ -110,6 +112,30 @@ def HopperFormProducts : Pass<"hopper-form-products", "::mlir::func::FuncOp"> {
     are refused with an error that says what would do.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
+}
+
+def HopperOrderProducts : Pass<"hopper-order-products", "::mlir::func::FuncOp"> {
+  let summary = "Products come as early as what they read allows";
+  let description = [{
+    In the body of each loop with products: a `hopper.mma` moves up to behind the
+    last value that it reads, together with its loads; products that are ready at
+    the same time keep their order, and reads of rows and columns of global memory
+    come first. Started asynchronously, they run beside the arithmetic that they do
+    not need.
+
+    ```mlir
+    // Before.                         // After.
+    %s = hopper.mma %k, %q, %zero      %s = hopper.mma %k, %q, %zero
+    %p = f(%s)                         %t = hopper.mma %v, %g, %zero
+    %t = hopper.mma %v, %g, %zero      %p = f(%s)
+    %u = h(%p, %t)                     %b1 = hopper.mma %p, %g, %b
+    %a1 = hopper.mma %u, %q, %a        %u = h(%p, %t)
+    %b1 = hopper.mma %p, %g, %b        %a1 = hopper.mma %u, %q, %a
+    ```
+
+    A body that writes memory stays as it is.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect"];
 }
 
 def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncOp"> {
@@ -167,8 +193,8 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
     ```
 
     Where the bounds of a loop depend on the last coordinate of a tile, as those
-    of a causal mask do, that coordinate varies slowest and from its end: the
-    longest tiles come first; and every other round goes through the CTAs
+    of a causal mask do, that coordinate varies slowest, from its end, or from its
+    start where only starts of loops depend on it: the longest tiles come first; and every other round goes through the CTAs
     backwards, so that their sums of work are alike.
 
     The coordinates are computed in 32 bits, with products and shifts in place of
@@ -204,8 +230,8 @@ def HopperPipelineProducts : Pass<"hopper-pipeline-products", "::mlir::func::Fun
                                         hopper.mma of the last %p
     ```
 
-    A loop in which a first product needs the last one of the iteration before
-    stays as it is.
+    A loop in which a first product needs the last one of the iteration before, or
+    in which both read a tile of the same iteration, stays as it is.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect"];

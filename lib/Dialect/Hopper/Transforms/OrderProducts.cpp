@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Products start as early as what they read allows: list scheduling of a block.
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERORDERPRODUCTS
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+class Scheduler {
+public:
+  explicit Scheduler(Block &block) : block(block) {}
+
+  void run() {
+    for (Operation &op : block.without_terminator()) {
+      order.push_back(&op);
+      if (isa<hopper::MmaOp>(op))
+        products.push_back(&op);
+    }
+    // Vectors from memory are on their way while the first products are computed.
+    for (Operation *op : order)
+      if (isVectorRead(op))
+        place(op);
+    placeReady();
+    for (Operation *op : order) {
+      place(op);
+      placeReady();
+    }
+    Operation *end = block.getTerminator();
+    for (Operation *op : placed)
+      op->moveBefore(end);
+  }
+
+private:
+  /// A read of a row or column of global memory that nothing here writes.
+  bool isVectorRead(Operation *op) {
+    auto read = dyn_cast<vector::TransferReadOp>(op);
+    return read && read.getVectorType().getRank() == 1 && isAvailable(op);
+  }
+
+  /// Tiles, what they are addressed by, and the rounding of an operand come along
+  /// with a product; whatever else is computed must be there.
+  bool isAvailable(Operation *op) {
+    bool available = true;
+    forEachSource(op, [&](Operation *source) {
+      bool comes = isa<hopper::LoadOp, hopper::RowsOp, arith::TruncFOp>(source) ||
+                   (isPure(source) && source->getNumRegions() == 0 &&
+                    llvm::none_of(source->getResultTypes(), llvm::IsaPred<VectorType>));
+      available &= placed.contains(source) || (comes && isAvailable(source));
+    });
+    return available;
+  }
+
+  void forEachSource(Operation *op, function_ref<void(Operation *)> visit) {
+    auto check = [&](Value value) {
+      if (Operation *source = value.getDefiningOp(); source && source->getBlock() == &block)
+        visit(source);
+    };
+    for (Value operand : op->getOperands())
+      check(operand);
+    for (Region &region : op->getRegions())
+      visitUsedValuesDefinedAbove(region, [&](OpOperand *use) { check(use->get()); });
+  }
+
+  void place(Operation *op) {
+    if (placed.contains(op))
+      return;
+    forEachSource(op, [&](Operation *source) { place(source); });
+    placed.insert(op);
+  }
+
+  void placeReady() {
+    for (Operation *product : products)
+      if (!placed.contains(product) && isAvailable(product))
+        place(product);
+  }
+
+  Block &block;
+  SmallVector<Operation *> order, products;
+  llvm::SetVector<Operation *> placed;
+};
+
+/// Whether only reads, products and arithmetic are in the block: nothing then
+/// depends on an order that its operands do not tell.
+bool isFree(Block &block) {
+  return !block
+              .walk([](Operation *op) {
+                auto effects = dyn_cast<MemoryEffectOpInterface>(op);
+                bool reads = effects && effects.onlyHasEffect<MemoryEffects::Read>();
+                return reads || op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
+                               isMemoryEffectFree(op)
+                           ? WalkResult::advance()
+                           : WalkResult::interrupt();
+              })
+              .wasInterrupted();
+}
+
+struct OrderProductsPass : attn::impl::HopperOrderProductsBase<OrderProductsPass> {
+  void runOnOperation() override {
+    SmallVector<Block *> blocks;
+    getOperation().walk([&](scf::ForOp loop) {
+      auto products = loop.getBody()->getOps<hopper::MmaOp>();
+      if (!products.empty() && isFree(*loop.getBody()))
+        blocks.push_back(loop.getBody());
+    });
+    for (Block *block : blocks)
+      Scheduler(*block).run();
+  }
+};
+
+} // namespace

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sizes of tiles for folds of several products. See HopperSchedules.h.
+
+#include "HopperSchedules.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+using namespace mlir;
+using namespace attn;
+using linalg::GenericOp;
+
+namespace {
+
+/// What a fold gets whose carried sums have at most `columns` columns together,
+/// and number `sums`. A thread of a warpgroup holds, of 64 rows, columns / 2 sums
+/// and, for each streamed element, 1/2 of a score, 1/2 of its derivative and 1/4
+/// or 1/2 of both rounded: at most 216 of its 240 registers.
+struct TileSizes {
+  unsigned sums;
+  int64_t columns, rows, stream;
+};
+constexpr TileSizes kTileSizes[] = {
+    {1, 64, 128, 128}, {1, 128, 128, 96}, {1, 192, 128, 64}, {1, 256, 128, 48},
+    {2, 128, 128, 64}, {2, 256, 128, 64},
+};
+/// Rows of a fold without products of matrices.
+constexpr int64_t kPlainRows = 128;
+
+/// A sum over products of two operands, neither of which has all dimensions.
+bool isMatrixProduct(GenericOp op) {
+  if (op.getNumReductionLoops() == 0 || op.getNumDpsInputs() != 2)
+    return false;
+  return llvm::all_of(op.getDpsInputOperands(), [&](OpOperand *input) {
+    return op.getMatchingIndexingMap(input).getNumResults() < op.getNumLoops();
+  });
+}
+
+void assign(FoldOp fold) {
+  unsigned products = llvm::count_if(fold.getBody().getOps<GenericOp>(), isMatrixProduct);
+  int64_t rows = 0, stream = 0;
+  if (products == 0) {
+    rows = kPlainRows;
+  } else if (products > 2) {
+    unsigned sums = 0;
+    int64_t columns = 0;
+    for (auto [state, yielded] : llvm::zip(fold.getState(), fold.getYield()->getOperands())) {
+      auto sum = yielded.getDefiningOp<GenericOp>();
+      if (!sum || !isMatrixProduct(sum))
+        continue;
+      ++sums;
+      columns += cast<RankedTensorType>(state.getType()).getShape().back();
+    }
+    for (const TileSizes &sizes : kTileSizes)
+      if (rows == 0 && sizes.sums == std::max(sums, 1u) && columns <= sizes.columns) {
+        rows = sizes.rows;
+        stream = sizes.stream;
+      }
+  }
+  Builder b(fold.getContext());
+  if (rows)
+    fold->setAttr("attn.row_tile", b.getI64IntegerAttr(rows));
+  if (stream)
+    fold->setAttr("attn.stream_tile", b.getI64IntegerAttr(stream));
+}
+
+} // namespace
+
+void attn::assignTiles(ModuleOp module) {
+  module.walk([](FoldOp fold) { assign(fold); });
+}

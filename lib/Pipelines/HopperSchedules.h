@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sizes of tiles for folds of several products.
+
+#ifndef ATTN_LIB_PIPELINES_HOPPERSCHEDULES_H
+#define ATTN_LIB_PIPELINES_HOPPERSCHEDULES_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace attn {
+
+/// Gives each fold that recomputes what it sums up (three or more products) tiles
+/// of its own, as attributes for attn-tile-nest, and the folds that are no more
+/// than sums tiles of two warpgroups.
+void assignTiles(mlir::ModuleOp module);
+
+} // namespace attn
+
+#endif

@@ -39,6 +39,7 @@ private:
   Error findEntry();
   Error checkReference();
   void describeWork();
+  Error addGradient();
   Error compileAny();
   Error execute();
   Expected<std::unique_ptr<Call>> prepare(FuncOp function,
@@ -258,6 +259,19 @@ Expected<std::unique_ptr<Call>> Session::prepare(FuncOp function,
   return target->prepareInto(function, operands, *types, *shapes, options);
 }
 
+/// With --grad, the function that computes the gradients.
+Error Session::addGradient() {
+  if (!options.grad)
+    return Error::success();
+  double start = now();
+  auto added = differentiate(entry, diagnostics, savesResults);
+  if (!added)
+    return added.takeError();
+  gradient = *added;
+  report.passes = now() - start;
+  return Error::success();
+}
+
 /// Runs a function once, then as often as its time is to be taken.
 Expected<std::unique_ptr<Call>>
 Session::callFunction(FuncOp function, ArrayRef<Operand> operands,
@@ -354,8 +368,11 @@ Error Session::run() {
     return error;
   if (Error error = loadModules())
     return error;
-  if (!options.emit.empty())
+  if (!options.emit.empty()) {
+    if (Error error = addGradient())
+      return error;
     return compileAny();
+  }
   rules.emplace(entry);
   // Kernels written by hand take memrefs, which the CPU has no code for.
   bool memrefs = (options.target == "cuda" || options.target == "interpreter") && code == entry;
@@ -368,13 +385,9 @@ Error Session::run() {
   if (inPlace && (options.check || options.grad))
     return createStringError("--check and --grad of a function of memrefs need "
                              "--reference");
-  if (options.grad) {
-    double start = now();
-    auto added = differentiate(entry, diagnostics, savesResults);
-    if (!added)
-      return added.takeError();
-    gradient = *added;
-    report.passes = now() - start;
+  if (Error error = addGradient())
+    return error;
+  if (gradient) {
     auto inputs = GradientInputs::plan(entry, gradient, options);
     if (!inputs)
       return inputs.takeError();

@@ -228,9 +228,8 @@ static int64_t tileFor(int64_t wanted, OpFoldResult size, int64_t multiple = 16)
 /// in the same order, so that their difference is exact where terms are equal.
 static bool isInnerProduct(FoldOp fold, const DimClasses &classes,
                            ArrayRef<unsigned> workers, unsigned streamDim) {
-  bool isProduct = !fold.getState().empty() &&
-                   fold.getYield()->getNumOperands() == fold.getState().size();
-  for (Value yielded : fold.getYield()->getOperands()) {
+  bool isProduct = !fold.getState().empty();
+  for (Value yielded : fold.getYield()->getOperands().take_front(fold.getState().size())) {
     auto sum = yielded.getDefiningOp<GenericOp>();
     std::optional<Reduction> reduction;
     if (sum && sum.getNumReductionLoops() == 1 && sum->getNumResults() == 1)

@@ -140,7 +140,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
     if (failed(runPipeline(nests, getOperation())))
       return signalPassFailure();
-    assignTiles(getOperation());
+    assignTiles(getOperation(), sumKeys, sumQueries);
     int64_t columns = findColumns(getOperation());
     bool heavy = needsRegisters(getOperation());
     const Schedule *schedule = llvm::find_if(kSchedules, [&](const Schedule &s) {
@@ -173,6 +173,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createAttnMergeBounds());
     nested.addPass(createAttnUseExp2());
     addCleanUp(nested);
+    nested.addPass(createHopperTileStatements());
     nested.addPass(createHopperTileCopies());
     nested.addPass(createHopperSinkReads());
     nested.addPass(createHopperDistributeRows());

@@ -35,7 +35,7 @@ bool isMatrixProduct(GenericOp op) {
   });
 }
 
-void assign(FoldOp fold) {
+void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
   unsigned products = llvm::count_if(fold.getBody().getOps<GenericOp>(), isMatrixProduct);
   int64_t rows = 0, stream = 0;
   if (products == 0) {
@@ -55,6 +55,8 @@ void assign(FoldOp fold) {
         rows = sizes.rows;
         stream = sizes.stream;
       }
+    if (int64_t wanted = sums > 1 ? ofTwoSums : ofOneSum)
+      stream = wanted;
   }
   Builder b(fold.getContext());
   if (rows)
@@ -65,6 +67,6 @@ void assign(FoldOp fold) {
 
 } // namespace
 
-void attn::assignTiles(ModuleOp module) {
-  module.walk([](FoldOp fold) { assign(fold); });
+void attn::assignTiles(ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums) {
+  module.walk([&](FoldOp fold) { assign(fold, ofOneSum, ofTwoSums); });
 }

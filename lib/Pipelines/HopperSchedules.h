@@ -11,7 +11,9 @@ namespace attn {
 /// Gives each fold that recomputes what it sums up (three or more products) tiles
 /// of its own, as attributes for attn-tile-nest, and the folds that are no more
 /// than sums tiles of two warpgroups.
-void assignTiles(mlir::ModuleOp module);
+/// `ofOneSum` and `ofTwoSums`, where not 0, are streamed elements per tile instead
+/// of those of the table.
+void assignTiles(mlir::ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums);
 
 } // namespace attn
 

@@ -35,14 +35,13 @@ from support import attention_ir, cases, gradients, reference, variants
 
 def for_gpu(case):
     """The case as the GPU takes it, or None: 16-bit types (f32 becomes one of
-    them), forward, head dimensions of whole 16 bytes up to 256, rows aligned to
-    16 bytes."""
-    if case.grad or case.order != "auto" or case.dtype == "f64":
+    them), head dimensions of whole 16 bytes up to 256, rows aligned to 16 bytes."""
+    if case.order not in ("auto", "rows") or case.dtype == "f64":
         return None
     dtype = case.dtype if case.dtype != "f32" else ("bf16", "f16")[zlib.crc32(case.name.encode()) % 2]
     if max(case.d, case.dv) > 256 or (case.d % 8 or case.dv % 8):
         return None
-    return dataclasses.replace(case, dtype=dtype, pad=-(-case.pad // 8) * 8, replay=False)
+    return dataclasses.replace(case, dtype=dtype, pad=-(-case.pad // 8) * 8, order="auto", replay=False)
 
 
 def prepare(case, folder, options):
@@ -232,7 +231,7 @@ def select(options):
     if options.everything:
         chosen = list(cases.everything())
     else:
-        forward = [name for name in cases.GROUPS if options.target == "cpu" or not name.startswith("gradient")]
+        forward = list(cases.GROUPS)
         unknown = set(options.group or ()) - set(cases.GROUPS)
         if unknown:
             sys.exit(f"unknown group {sorted(unknown)[0]}; there are: {', '.join(cases.GROUPS)}")

@@ -87,7 +87,10 @@ public:
 
   bool match() {
     unsigned states = fold.getInits().size();
-    if (states == 0 || fold->getNumResults() != states)
+    // Sums of what is only read merge as well as they are, one after the other.
+    auto statements = fold.getBody().getOps<GenericOp>();
+    if (states == 0 || fold->getNumResults() != states ||
+        llvm::range_size(statements) <= states)
       return false;
     for (unsigned position = 0; position < states; ++position) {
       std::optional<Total> total = matchTotal(fold->getResult(position));

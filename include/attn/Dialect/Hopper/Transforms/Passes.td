@@ -27,6 +27,38 @@ def HopperTileCopies : Pass<"hopper-tile-copies", "::mlir::func::FuncOp"> {
                            "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
 }
 
+def HopperTileStatements : Pass<"hopper-tile-statements", "::mlir::func::FuncOp"> {
+  let summary = "Statements that belong to no nest become tile programs";
+  let description = [{
+    Each `linalg` op on memrefs in the body of a function becomes a parallel loop
+    over its parallel dimensions, the last one in vectors of 64 elements, around
+    loops over what it reduces, in order. A scalar that the host would load and
+    store again becomes a loop with one iteration.
+
+    ```mlir
+    // Before.
+    linalg.generic {... ["reduction", "parallel", "parallel"]}
+        ins(%a : memref<?x?x?xf32>) outs(%b : memref<?x?xf32>) { add }
+    // After.
+    scf.forall (%i, %j) in (%n, %m ceildiv 64) {
+      %start = vector.transfer_read %b[%i, 64 * %j] : memref<?x?xf32>, vector<64xf32>
+      %sum = scf.for %k = %c0 to %l step %c1 iter_args(%s = %start) -> vector<64xf32> {
+        %t = vector.transfer_read %a[%k, %i, 64 * %j] : memref<?x?x?xf32>, vector<64xf32>
+        %u = arith.addf %s, %t : vector<64xf32>
+        scf.yield %u
+      }
+      vector.transfer_write %sum, %b[%i, 64 * %j] : vector<64xf32>, memref<?x?xf32>
+    }
+    ```
+
+    Refuses, with an error at the op, operands that are not indexed by loops and
+    bodies with ops that are not elementwise.
+  }];
+  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+                           "mlir::gpu::GPUDialect", "mlir::linalg::LinalgDialect", "mlir::memref::MemRefDialect",
+                           "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
+}
+
 def HopperSinkReads : Pass<"hopper-sink-reads", "::mlir::func::FuncOp"> {
   let summary = "Scalars in memory are read by the parallel loops that use them";
   let description = [{

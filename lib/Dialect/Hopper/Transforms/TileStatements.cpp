@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Statements that belong to no nest become tile programs: the host cannot touch
+// the memory of the device.
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERTILESTATEMENTS
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+constexpr int64_t kLanes = hopper::kWarpgroupRows;
+
+/// A memref of rank 0 as one of rank 1 with one element.
+Value withDimension(OpBuilder &b, Location loc, Value memref) {
+  auto type = cast<MemRefType>(memref.getType());
+  if (type.getRank() > 0)
+    return memref;
+  return memref::ReinterpretCastOp::create(b, loc, MemRefType::get(1, type.getElementType()),
+                                           memref, /*offset=*/0, ArrayRef<int64_t>{1},
+                                           ArrayRef<int64_t>{1});
+}
+
+/// A loop of one iteration that stays one.
+scf::ForallOp createOneIteration(ImplicitLocOpBuilder &b) {
+  Attribute block = gpu::GPUBlockMappingAttr::get(b.getContext(), gpu::MappingId::LinearDim0);
+  return scf::ForallOp::create(b, SmallVector<OpFoldResult>{b.getIndexAttr(1)}, ValueRange(),
+                               b.getArrayAttr({block}));
+}
+
+/// One statement on memrefs: parallel over its parallel loops, of which the last
+/// is divided into vectors; loops in order over what it reduces.
+class StatementTiler {
+public:
+  explicit StatementTiler(linalg::GenericOp op) : op(op), b(op.getLoc(), op) {}
+
+  LogicalResult run() {
+    if (op.getNumDpsInits() != 1)
+      return op.emitOpError("expected one result");
+    for (AffineMap map : op.getIndexingMapsArray())
+      if (!map.isProjectedPermutation(/*allowZeroInResults=*/true))
+        return op.emitOpError("expected operands that are indexed by loops, got ")
+               << AffineMapAttr::get(map);
+    for (OpOperand &operand : op->getOpOperands())
+      if (isa<MemRefType>(operand.get().getType()))
+        operand.set(withDimension(b, op.getLoc(), operand.get()));
+    for (Range range : cast<linalg::LinalgOp>(op.getOperation()).createLoopRanges(b, op.getLoc()))
+      sizes.push_back(range.size);
+    for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
+      if (op.getIteratorTypesArray()[loop] == utils::IteratorType::parallel)
+        lane = loop;
+    createForall();
+    FailureOr<Value> result = emitReductions();
+    if (failed(result))
+      return failure();
+    write(*result);
+    op.erase();
+    return success();
+  }
+
+private:
+  VectorType vectorType(Type element) { return VectorType::get(kLanes, element); }
+
+  void createForall() {
+    SmallVector<OpFoldResult> bounds;
+    AffineExpr i = b.getAffineDimExpr(0);
+    for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
+      if (op.getIteratorTypesArray()[loop] == utils::IteratorType::parallel)
+        bounds.push_back(loop == lane ? affine::makeComposedFoldedAffineApply(
+                                            b, b.getLoc(), i.ceilDiv(kLanes), {sizes[loop]})
+                                      : sizes[loop]);
+    auto forall = bounds.empty()
+                      ? createOneIteration(b)
+                      : scf::ForallOp::create(b, bounds, ValueRange(), /*mapping=*/std::nullopt);
+    b.setInsertionPointToStart(forall.getBody());
+    indices.resize(op.getNumLoops());
+    unsigned next = 0;
+    for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
+      if (op.getIteratorTypesArray()[loop] != utils::IteratorType::parallel)
+        continue;
+      Value iv = forall.getInductionVar(next++);
+      indices[loop] = iv;
+      if (loop == lane)
+        indices[loop] = affine::makeComposedAffineApply(b, b.getLoc(), i * kLanes,
+                                                        {OpFoldResult(iv)});
+    }
+  }
+
+  /// Positions in a memref, and which of its dimensions the vector runs over.
+  SmallVector<Value> positions(OpOperand &operand, std::optional<unsigned> &vectorDim) {
+    SmallVector<Value> at;
+    for (AffineExpr expr : op.getMatchingIndexingMap(&operand).getResults()) {
+      auto dim = dyn_cast<AffineDimExpr>(expr);
+      if (dim && lane == dim.getPosition())
+        vectorDim = at.size();
+      at.push_back(dim ? indices[dim.getPosition()] : arith::ConstantIndexOp::create(b, 0));
+    }
+    if (at.empty())
+      at.push_back(arith::ConstantIndexOp::create(b, 0));
+    return at;
+  }
+
+  Value read(OpOperand &operand) {
+    Value source = operand.get();
+    auto type = dyn_cast<MemRefType>(source.getType());
+    if (!type)
+      return vector::BroadcastOp::create(b, vectorType(source.getType()), source);
+    std::optional<unsigned> dim;
+    SmallVector<Value> at = positions(operand, dim);
+    AffineExpr expr = dim ? b.getAffineDimExpr(*dim) : b.getAffineConstantExpr(0);
+    Value padding = arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
+    return vector::TransferReadOp::create(b, vectorType(type.getElementType()), source, at, padding,
+                                          AffineMap::get(type.getRank(), 0, expr),
+                                          ArrayRef<bool>{!dim});
+  }
+
+  void write(Value result) {
+    OpOperand &out = *op.getDpsInitOperand(0);
+    std::optional<unsigned> dim;
+    SmallVector<Value> at = positions(out, dim);
+    auto type = cast<MemRefType>(out.get().getType());
+    // Without a parallel loop there is one element: the first lane's.
+    AffineExpr expr = b.getAffineDimExpr(dim.value_or(0));
+    vector::TransferWriteOp::create(b, result, out.get(), at,
+                                    AffineMap::get(type.getRank(), 0, expr),
+                                    ArrayRef<bool>{false});
+  }
+
+  FailureOr<Value> emitReductions() {
+    OpOperand &out = *op.getDpsInitOperand(0);
+    SmallVector<unsigned> reduced;
+    for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
+      if (op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction)
+        reduced.push_back(loop);
+    Value start;
+    if (op.payloadUsesValueFromOperand(&out))
+      start = read(out);
+    return emitLoops(reduced, start);
+  }
+
+  FailureOr<Value> emitLoops(ArrayRef<unsigned> loops, Value state) {
+    if (loops.empty())
+      return emitBody(state);
+    Value zero = arith::ConstantIndexOp::create(b, 0), one = arith::ConstantIndexOp::create(b, 1);
+    Value size = getValueOrCreateConstantIndexOp(b, b.getLoc(), sizes[loops.front()]);
+    auto loop = scf::ForOp::create(b, zero, size, one, state);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    indices[loops.front()] = loop.getInductionVar();
+    FailureOr<Value> next = emitLoops(loops.drop_front(), loop.getRegionIterArg(0));
+    if (failed(next))
+      return failure();
+    scf::YieldOp::create(b, *next);
+    return Value(loop.getResult(0));
+  }
+
+  FailureOr<Value> emitBody(Value state) {
+    IRMapping mapping;
+    Block *body = op.getBlock();
+    for (OpOperand *input : op.getDpsInputOperands())
+      if (op.payloadUsesValueFromOperand(input))
+        mapping.map(body->getArgument(input->getOperandNumber()), read(*input));
+    if (state)
+      mapping.map(body->getArguments().back(), state);
+    auto vectorOf = [&](Value value) -> Value {
+      if (Value known = mapping.lookupOrNull(value))
+        return known;
+      return vector::BroadcastOp::create(b, vectorType(value.getType()), value);
+    };
+    for (Operation &inner : body->without_terminator()) {
+      FailureOr<Value> vector = emit(inner, vectorOf);
+      if (failed(vector))
+        return failure();
+      mapping.map(inner.getResult(0), *vector);
+    }
+    return vectorOf(body->getTerminator()->getOperand(0));
+  }
+
+  FailureOr<Value> emit(Operation &inner, function_ref<Value(Value)> vectorOf) {
+    if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
+      VectorType type = vectorType(b.getIndexType());
+      Value base = vector::BroadcastOp::create(b, type, indices[index.getDim()]);
+      if (lane != index.getDim())
+        return base;
+      Value step = vector::StepOp::create(b, type);
+      return Value(arith::AddIOp::create(b, step, base));
+    }
+    if (auto constant = dyn_cast<arith::ConstantOp>(inner))
+      return Value(arith::ConstantOp::create(
+          b, DenseElementsAttr::get(vectorType(constant.getType()), Attribute(constant.getValue()))));
+    if (!OpTrait::hasElementwiseMappableTraits(&inner) || inner.getNumResults() != 1)
+      return inner.emitOpError("has no tile form, expected an elementwise op");
+    OperationState state(inner.getLoc(), inner.getName());
+    for (Value operand : inner.getOperands())
+      state.addOperands(vectorOf(operand));
+    state.addTypes(vectorType(inner.getResult(0).getType()));
+    state.addAttributes(inner.getAttrs());
+    return b.create(state)->getResult(0);
+  }
+
+  linalg::GenericOp op;
+  ImplicitLocOpBuilder b;
+  SmallVector<OpFoldResult> sizes;
+  std::optional<unsigned> lane;
+  SmallVector<Value> indices; // of the loops; the vector's first
+};
+
+/// A scalar that goes from memory to memory.
+void tileStore(memref::StoreOp store) {
+  auto load = store.getValueToStore().getDefiningOp<memref::LoadOp>();
+  if (!load)
+    return;
+  ImplicitLocOpBuilder b(store.getLoc(), store);
+  Value from = withDimension(b, store.getLoc(), load.getMemRef());
+  Value to = withDimension(b, store.getLoc(), store.getMemRef());
+  auto forall = createOneIteration(b);
+  b.setInsertionPointToStart(forall.getBody());
+  Value zero = arith::ConstantIndexOp::create(b, 0);
+  auto indices = [&](OperandRange range) {
+    SmallVector<Value> values(range);
+    if (values.empty())
+      values.push_back(zero);
+    return values;
+  };
+  Type element = store.getMemRefType().getElementType();
+  auto type = VectorType::get(kLanes, element);
+  Value padding = arith::ConstantOp::create(b, b.getZeroAttr(element));
+  auto rank = [](Value memref) { return cast<MemRefType>(memref.getType()).getRank(); };
+  Value value = vector::TransferReadOp::create(
+      b, type, from, indices(load.getIndices()), padding,
+      AffineMap::get(rank(from), 0, b.getAffineConstantExpr(0)), ArrayRef<bool>{true});
+  // A view of one element: only the first lane writes.
+  SmallVector<OpFoldResult> offsets, sizes(rank(to), b.getIndexAttr(1)),
+      strides(rank(to), b.getIndexAttr(1));
+  for (Value index : indices(store.getIndices()))
+    offsets.push_back(index);
+  Value target = memref::SubViewOp::create(b, to, offsets, sizes, strides);
+  vector::TransferWriteOp::create(b, value, target, SmallVector<Value>(rank(to), zero),
+                                  AffineMap::get(rank(to), 0, b.getAffineDimExpr(rank(to) - 1)),
+                                  ArrayRef<bool>{false});
+  store.erase();
+  if (load->use_empty())
+    load.erase();
+}
+
+struct TileStatementsPass : attn::impl::HopperTileStatementsBase<TileStatementsPass> {
+  void runOnOperation() override {
+    IRRewriter rewriter(&getContext());
+    SmallVector<linalg::LinalgOp> statements(getOperation().getOps<linalg::LinalgOp>());
+    for (linalg::LinalgOp statement : statements) {
+      if (!statement.hasPureBufferSemantics())
+        continue;
+      rewriter.setInsertionPoint(statement);
+      auto generic = dyn_cast<linalg::GenericOp>(statement.getOperation());
+      if (!generic) {
+        FailureOr<linalg::GenericOp> made = linalg::generalizeNamedOp(rewriter, statement);
+        if (failed(made)) {
+          statement.emitOpError("has no tile form");
+          return signalPassFailure();
+        }
+        generic = *made;
+      }
+      if (failed(StatementTiler(generic).run()))
+        return signalPassFailure();
+    }
+    for (auto store : llvm::make_early_inc_range(getOperation().getOps<memref::StoreOp>()))
+      tileStore(store);
+  }
+};
+
+} // namespace

@@ -138,6 +138,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     options.order = "rows";
     buildNestPipeline(nests, options);
     nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
+    nests.addNestedPass<func::FuncOp>(createAttnSplitSums());
     if (failed(runPipeline(nests, getOperation())))
       return signalPassFailure();
     assignTiles(getOperation(), sumKeys, sumQueries);

@@ -103,6 +103,26 @@ def AttnMergeSums : Pass<"attn-merge-sums", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::attn::AttnDialect", "::mlir::linalg::LinalgDialect"];
 }
 
+def AttnSplitSums : Pass<"attn-split-sums", "::mlir::func::FuncOp"> {
+  let summary = "Sums that do not fit beside each other become passes of their own";
+  let description = [{
+    A fold whose carried sums do not need each other, and have more than `columns`
+    columns together, becomes one fold for each (loop distribution): what they
+    share is computed again for each.
+
+    ```mlir
+    // Before.
+    %r:2 = attn.fold ... carries(%0, %0 : tensor<?x256xf32>, tensor<?x256xf32>) { ... }
+    // After, with columns=256.
+    %r0 = attn.fold ... carries(%0 : tensor<?x256xf32>) { ... }
+    %r1 = attn.fold ... carries(%0 : tensor<?x256xf32>) { ... }
+    ```
+  }];
+  let options = [Option<"columns", "columns", "int64_t", /*default=*/"256",
+                        "Columns that the sums of one fold may have together">];
+  let dependentDialects = ["::attn::AttnDialect"];
+}
+
 def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
   let summary = "Tile a nest of folds and statements into vector programs";
   let description = [{

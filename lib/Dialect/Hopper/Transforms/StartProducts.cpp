@@ -5,6 +5,7 @@
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/RegionUtils.h"
 
@@ -92,7 +93,22 @@ private:
       check(operand);
     for (Region &region : op->getRegions())
       visitUsedValuesDefinedAbove(region, [&](OpOperand *use) { check(use->get()); });
+    for (auto [i, flight] : llvm::enumerate(flights))
+      if (replacesOperand(op, flight.product))
+        needed = std::max(needed, i + 1);
     settle(op, needed);
+  }
+
+  /// Whether `op` makes what the next iteration has in place of the product's left
+  /// operand: the same registers, which the product still reads.
+  static bool replacesOperand(Operation *op, hopper::WgmmaOp product) {
+    auto argument = dyn_cast<BlockArgument>(product.getA());
+    if (!argument || !isa<VectorType>(argument.getType()))
+      return false;
+    auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+    if (!loop || argument.getArgNumber() == 0)
+      return false;
+    return loop.getYieldedValues()[argument.getArgNumber() - 1].getDefiningOp() == op;
   }
 
   /// Waits in front of `op` for the `count` oldest products.

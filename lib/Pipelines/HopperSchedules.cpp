@@ -21,7 +21,7 @@ struct TileSizes {
 };
 constexpr TileSizes kTileSizes[] = {
     {1, 64, 128, 128}, {1, 128, 128, 96}, {1, 192, 128, 64}, {1, 256, 128, 48},
-    {2, 128, 128, 64}, {2, 256, 128, 64},
+    {2, 128, 128, 96}, {2, 256, 128, 64},
 };
 /// Rows of a fold without products of matrices.
 constexpr int64_t kPlainRows = 128;

@@ -193,8 +193,34 @@ static Value addressOf(Value base, Value row, Value column,
   return column ? Value(arith::AddIOp::create(b, address, column)) : address;
 }
 
+/// A thread whose last column is inside has all of them inside: no predicates, and
+/// offsets that are part of the instructions.
+Parts KernelLowering::readColumns(const Access &access, VectorType type, ArrayRef<Value> other) {
+  int64_t count = elementsPerThread(type, Layout::Columns);
+  auto loadAll = [&](bool isChecked) {
+    SmallVector<Value> values;
+    for (int64_t e = 0; e < count; ++e)
+      values.push_back(load(access.element,
+                            arith::AddIOp::create(b, access.base, access.columnOffsets[e]),
+                            isChecked ? access.columnInside[e] : Value(),
+                            other.empty() ? Value() : other[other.size() == 1 ? 0 : e]));
+    return values;
+  };
+  auto branch = scf::IfOp::create(b, SmallVector<Type>(count, access.element),
+                                  access.columnInside.back(), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  for (bool isChecked : {false, true}) {
+    b.setInsertionPointToStart(isChecked ? branch.elseBlock() : branch.thenBlock());
+    SmallVector<Value> values = loadAll(isChecked);
+    scf::YieldOp::create(b, values);
+  }
+  return Parts(branch.getResults());
+}
+
 Parts KernelLowering::readElements(const Access &access, VectorType type, Layout layout,
                                    ArrayRef<Value> mask, ArrayRef<Value> other) {
+  if (layout == Layout::Columns && mask.empty() && !access.columnInside.empty())
+    return readColumns(access, type, other);
   DenseMap<Value, Value> rows;
   SmallVector<Value> values;
   for (int64_t r = 0, count = elementsPerThread(type, layout); r < count; ++r) {

@@ -62,7 +62,7 @@ int64_t findColumns(Operation *root) {
 
 /// What the tensor core and TMA take: 16-bit elements, rows of whole 16 bytes,
 /// and an output that a warpgroup can hold.
-LogicalResult checkForward(ForwardOp op) {
+template <typename Op> LogicalResult checkTypes(Op op) {
   for (Value operand : {op.getQuery(), op.getKey(), op.getValue()}) {
     auto type = cast<RankedTensorType>(operand.getType());
     Type element = type.getElementType();
@@ -130,7 +130,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
 
   void runOnOperation() override {
     WalkResult walk = getOperation().walk(
-        [](ForwardOp op) { return WalkResult(checkForward(op)); });
+        [](ForwardOp op) { return WalkResult(checkTypes(op)); });
+    if (!walk.wasInterrupted())
+      walk = getOperation().walk([](BackwardOp op) { return WalkResult(checkTypes(op)); });
     if (walk.wasInterrupted())
       return signalPassFailure();
     OpPassManager nests(ModuleOp::getOperationName());
@@ -140,6 +142,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
     nests.addNestedPass<func::FuncOp>(createAttnSplitSums());
     if (failed(runPipeline(nests, getOperation())))
+      return signalPassFailure();
+    if (failed(checkTables(getOperation())))
       return signalPassFailure();
     assignTiles(getOperation(), sumKeys, sumQueries);
     int64_t columns = findColumns(getOperation());

@@ -3,6 +3,7 @@
 
 #include "HopperSchedules.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Utils/Statement.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 using namespace mlir;
@@ -20,7 +21,7 @@ struct TileSizes {
   int64_t columns, rows, stream;
 };
 constexpr TileSizes kTileSizes[] = {
-    {1, 64, 128, 128}, {1, 128, 128, 96}, {1, 192, 128, 64}, {1, 256, 128, 48},
+    {1, 64, 128, 128}, {1, 128, 128, 96}, {1, 192, 128, 64}, {1, 256, 128, 32},
     {2, 128, 128, 96}, {2, 256, 128, 64},
 };
 /// Rows of a fold without products of matrices.
@@ -66,6 +67,18 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
 }
 
 } // namespace
+
+LogicalResult attn::checkTables(ModuleOp module) {
+  WalkResult walk = module.walk([](GenericOp op) {
+    if (!isa<FoldOp>(op->getParentOp()) || op.getNumReductionLoops() < 2 || !matchScatterSum(op))
+      return WalkResult::advance();
+    op.emitError("the gradient of a tensor that is read at computed indices has no form on the GPU; "
+                 "read it at the score's own indices (a bias of [h, i, j]), or take the gradient on "
+                 "the CPU");
+    return WalkResult::interrupt();
+  });
+  return failure(walk.wasInterrupted());
+}
 
 void attn::assignTiles(ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums) {
   module.walk([&](FoldOp fold) { assign(fold, ofOneSum, ofTwoSums); });

@@ -15,6 +15,9 @@ namespace attn {
 /// of those of the table.
 void assignTiles(mlir::ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums);
 
+/// Refuses sums at computed indices: one CTA would own a table.
+llvm::LogicalResult checkTables(mlir::ModuleOp module);
+
 } // namespace attn
 
 #endif

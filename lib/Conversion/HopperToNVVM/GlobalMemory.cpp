@@ -15,6 +15,7 @@ struct KernelLowering::Access {
   SmallVector<Value> rowOffsets;         // bytes, i64; empty: the rows do not matter
   SmallVector<Value> columnOffsets;      // the same for the columns
   SmallVector<Value> rowInside, columnInside; // i1; empty: all are inside
+  bool isContiguous = false;             // columns follow each other in memory
 
   Value outer(SmallVector<Value> const &values, Layout layout, unsigned r, bool isRow) const {
     if (values.empty())
@@ -62,6 +63,7 @@ KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, Vect
     Value first = arith::AddIOp::create(b, starts[m], isRow ? firstRow : firstColumn);
     starts[m] = first;
     int64_t count = isRow ? 2 : type.getShape().back() / 4;
+    access.isContiguous |= !isRow && staticStrides[m] == 1;
     auto &offsets = isRow ? access.rowOffsets : access.columnOffsets;
     for (int64_t e = 0; e < count; ++e) {
       int64_t scale = (isRow ? rowOffset(e) : columnOffset(e)) * bytes;
@@ -193,6 +195,43 @@ static Value addressOf(Value base, Value row, Value column,
   return column ? Value(arith::AddIOp::create(b, address, column)) : address;
 }
 
+/// Neighbouring columns of 16-bit elements by one load, where rows start at
+/// multiples of 4 bytes.
+Parts KernelLowering::readPairs(const Access &access, VectorType type, ArrayRef<Value> other) {
+  int64_t count = elementsPerThread(type, Layout::Tile);
+  Type pair = VectorType::get(2, access.element);
+  Value bits = access.base;
+  for (Value offset : access.rowOffsets)
+    bits = arith::OrIOp::create(b, bits, offset);
+  bits = arith::AndIOp::create(b, bits, constant(b.getI64IntegerAttr(3)));
+  Value isAligned = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, bits,
+                                          constant(b.getI64IntegerAttr(0)));
+  Value padding = other.empty() ? Value() : other.front();
+  auto branch = scf::IfOp::create(b, SmallVector<Type>(count / 2, pair), isAligned,
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  for (bool whole : {true, false}) {
+    b.setInsertionPointToStart(whole ? branch.thenBlock() : branch.elseBlock());
+    DenseMap<Value, Value> rows;
+    SmallVector<Value> values;
+    Value word;
+    if (whole && padding)
+      word = LLVM::BitcastOp::create(
+          b, b.getI32Type(), vector::FromElementsOp::create(b, pair, ValueRange{padding, padding}));
+    for (int64_t r = 0; r < count; r += whole ? 2 : 1) {
+      Value address = addressOf(access.base, access.outer(access.rowOffsets, Layout::Tile, r, true),
+                                access.outer(access.columnOffsets, Layout::Tile, r, false), rows, b);
+      Value inside = access.outer(access.rowInside, Layout::Tile, r, true);
+      if (whole)
+        values.push_back(LLVM::BitcastOp::create(b, pair, load(b.getI32Type(), address, inside, word)));
+      else
+        values.push_back(load(access.element, address, inside, padding));
+    }
+    scf::YieldOp::create(b, whole ? values : pack(values).values);
+  }
+  return Parts(branch.getResults());
+}
+
 /// A thread whose last column is inside has all of them inside: no predicates, and
 /// offsets that are part of the instructions.
 Parts KernelLowering::readColumns(const Access &access, VectorType type, ArrayRef<Value> other) {
@@ -221,6 +260,8 @@ Parts KernelLowering::readElements(const Access &access, VectorType type, Layout
                                    ArrayRef<Value> mask, ArrayRef<Value> other) {
   if (layout == Layout::Columns && mask.empty() && !access.columnInside.empty())
     return readColumns(access, type, other);
+  if (isPacked(type, layout) && mask.empty() && access.isContiguous && access.columnInside.empty())
+    return readPairs(access, type, other);
   DenseMap<Value, Value> rows;
   SmallVector<Value> values;
   for (int64_t r = 0, count = elementsPerThread(type, layout); r < count; ++r) {

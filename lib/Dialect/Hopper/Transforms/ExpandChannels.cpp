@@ -25,7 +25,6 @@ namespace {
 /// Where a role stands in a ring.
 struct Position {
   Value stage, phase; // index, i32
-  Value oldest;       // index: of the tile to be released next, in rings that need it
 };
 using State = llvm::MapVector<Value, Position>; // by channel
 
@@ -34,8 +33,6 @@ struct Ring {
   hopper::ChannelOp channel;
   int64_t depth = 1, receivers = 0;
   bool isInLoop = false;
-  /// Tiles are released in a later iteration than they are received in.
-  bool isAhead = false;
   Value tiles, full, empty;
 };
 
@@ -45,11 +42,8 @@ public:
       : launch(launch), roles(roles), b(launch.getContext()) {}
 
   LogicalResult run(int64_t stages) {
-    for (auto channel : launch.getBody().front().getOps<hopper::ChannelOp>()) {
-      Ring &ring = rings[channel.getChannel()];
-      ring.channel = channel;
-      ring.isAhead = channel.getDepth() > 1;
-    }
+    for (auto channel : launch.getBody().front().getOps<hopper::ChannelOp>())
+      rings[channel.getChannel()].channel = channel;
     findRoles();
     if (failed(chooseDepths(stages)))
       return failure();
@@ -99,7 +93,7 @@ private:
   LogicalResult chooseDepths(int64_t stages) {
     for (; stages >= 1; --stages) {
       for (auto &[value, ring] : rings)
-        ring.depth = (ring.isInLoop ? stages : 1) + ring.isAhead;
+        ring.depth = ring.isInLoop ? stages : 1;
       if (countBytes() <= hopper::kSharedMemoryBytes)
         break;
     }
@@ -150,8 +144,7 @@ private:
       // A fresh barrier lets the producer pass (phase 1), not the consumer.
       Value stage = arith::ConstantIndexOp::create(b, loc, 0);
       Value phase = arith::ConstantIntOp::create(b, loc, isa<hopper::SendOp>(op), 32);
-      bool tracks = rings[channel].isAhead && isa<hopper::ReceiveOp>(op);
-      state[channel] = {stage, phase, tracks ? stage : Value()};
+      state[channel] = {stage, phase};
     });
     return expandBlock(region.front(), state);
   }
@@ -175,13 +168,6 @@ private:
         held[receive.getChannel()].push_back(state[receive.getChannel()].stage);
         expandReceive(receive, state);
       } else if (auto release = dyn_cast<hopper::ReleaseOp>(op)) {
-        if (Value &oldest = state[release.getChannel()].oldest) {
-          Ring &ring = rings[release.getChannel()];
-          hopper::MBarrierArriveOp::create(b, release.getLoc(), ring.empty, oldest);
-          oldest = next(release.getLoc(), ring, oldest).first;
-          release.erase();
-          continue;
-        }
         SmallVector<Value> &stages = held[release.getChannel()];
         if (stages.empty())
           return release.emitOpError("no tile of this channel has been received in this block "
@@ -210,31 +196,13 @@ private:
       position.phase = flipped;
       return;
     }
-    auto [stage, wraps] = next(loc, ring, position.stage);
-    position.stage = stage;
-    position.phase = arith::SelectOp::create(b, loc, wraps, flipped, position.phase);
-  }
-
-  /// The stage after `stage`, and whether it is the first one again.
-  std::pair<Value, Value> next(Location loc, Ring &ring, Value stage) {
     Value step = arith::ConstantIndexOp::create(b, loc, 1);
     Value zero = arith::ConstantIndexOp::create(b, loc, 0);
     Value depth = arith::ConstantIndexOp::create(b, loc, ring.depth);
-    Value after = arith::AddIOp::create(b, loc, stage, step);
-    Value wraps = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, after, depth);
-    return {arith::SelectOp::create(b, loc, wraps, zero, after), wraps};
-  }
-
-  /// What loops and branches carry of a position.
-  static void appendTo(SmallVectorImpl<Value> &values, const Position &position) {
-    llvm::append_values(values, position.stage, position.phase);
-    if (position.oldest)
-      values.push_back(position.oldest);
-  }
-  static Position takeFrom(ValueRange &values, const Position &like) {
-    Position position{values[0], values[1], like.oldest ? values[2] : Value()};
-    values = values.drop_front(like.oldest ? 3 : 2);
-    return position;
+    Value next = arith::AddIOp::create(b, loc, position.stage, step);
+    Value wraps = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, next, depth);
+    position.stage = arith::SelectOp::create(b, loc, wraps, zero, next);
+    position.phase = arith::SelectOp::create(b, loc, wraps, flipped, position.phase);
   }
 
   Value mapOf(Value source, hopper::SmemType tile) {
@@ -288,7 +256,7 @@ private:
     if (used.empty())
       return success();
     for (Value channel : used)
-      appendTo(inits, state[channel]);
+      llvm::append_values(inits, state[channel].stage, state[channel].phase);
     unsigned old = loop.getNumRegionIterArgs();
     IRRewriter rewriter(b);
     auto carry = [](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) {
@@ -299,19 +267,17 @@ private:
             .replaceWithAdditionalYields(rewriter, inits, /*replaceInitOperandUses=*/false, carry)
             ->getOperation());
     State inside;
-    ValueRange arguments = ValueRange(wider.getRegionIterArgs()).drop_front(old);
-    for (Value channel : used)
-      inside[channel] = takeFrom(arguments, state[channel]);
+    for (auto [c, channel] : llvm::enumerate(used))
+      inside[channel] = {wider.getRegionIterArg(old + 2 * c),
+                         wider.getRegionIterArg(old + 2 * c + 1)};
     if (failed(expandBlock(*wider.getBody(), inside)))
       return failure();
     Operation *yield = wider.getBody()->getTerminator();
-    SmallVector<Value> yielded(yield->getOperands().take_front(old));
-    ValueRange results = ValueRange(wider.getResults()).drop_front(old);
-    for (Value channel : used) {
-      appendTo(yielded, inside[channel]);
-      state[channel] = takeFrom(results, state[channel]);
+    for (auto [c, channel] : llvm::enumerate(used)) {
+      yield->setOperand(old + 2 * c, inside[channel].stage);
+      yield->setOperand(old + 2 * c + 1, inside[channel].phase);
+      state[channel] = {wider.getResult(old + 2 * c), wider.getResult(old + 2 * c + 1)};
     }
-    yield->setOperands(yielded);
     return success();
   }
 
@@ -320,10 +286,8 @@ private:
     if (used.empty())
       return success();
     SmallVector<Type> types(branch.getResultTypes());
-    SmallVector<Value> positions;
-    for (Value channel : used)
-      appendTo(positions, state[channel]);
-    llvm::append_range(types, ValueRange(positions).getTypes());
+    for ([[maybe_unused]] Value channel : used)
+      llvm::append_range(types, ArrayRef<Type>{b.getIndexType(), b.getI32Type()});
     unsigned old = branch.getNumResults();
     auto wider = scf::IfOp::create(b, branch.getLoc(), types, branch.getCondition(),
                                    /*withElseRegion=*/true);
@@ -342,12 +306,11 @@ private:
       Operation *yield = block->getTerminator();
       SmallVector<Value> results(yield->getOperands());
       for (Value channel : used)
-        appendTo(results, inside[channel]);
+        llvm::append_values(results, inside[channel].stage, inside[channel].phase);
       yield->setOperands(results);
     }
-    ValueRange results = ValueRange(wider.getResults()).drop_front(old);
-    for (Value channel : used)
-      state[channel] = takeFrom(results, state[channel]);
+    for (auto [c, channel] : llvm::enumerate(used))
+      state[channel] = {wider.getResult(old + 2 * c), wider.getResult(old + 2 * c + 1)};
     branch.replaceAllUsesWith(wider.getResults().take_front(old));
     branch.erase();
     return success();

@@ -32,9 +32,6 @@ void forEachUse(Operation *op, llvm::function_ref<void(Value)> visit) {
     visitUsedValuesDefinedAbove(region, [&](OpOperand *use) { visit(use->get()); });
 }
 
-/// Registers of a thread for addresses, rows and what is on its way.
-constexpr int64_t kOtherRegisters = 24;
-
 class Pipeliner {
 public:
   explicit Pipeliner(scf::ForOp loop)
@@ -60,7 +57,9 @@ public:
     }
     if (!follows || early.contains(last))
       return false;
-    if (!keepTiles() || !fitsRegisters())
+    // A tile that both stages read would be given back too early.
+    if (llvm::any_of(collectCrossing(),
+                     [](Value value) { return isa<hopper::SmemType>(value.getType()); }))
       return false;
     bool waits = false;
     for (Operation *op : early)
@@ -73,8 +72,6 @@ public:
   }
 
   void run() {
-    for (hopper::ChannelOp channel : kept)
-      channel.setDepth(2);
     OpBuilder b(loop);
     Location loc = loop.getLoc();
     auto low = getConstantIntValue(loop.getLowerBound());
@@ -100,51 +97,6 @@ public:
   }
 
 private:
-  /// A tile that both stages read is given back by the second: the channel then has
-  /// two tiles at least.
-  bool keepTiles() {
-    for (Value value : collectCrossing()) {
-      if (!isa<hopper::SmemType>(value.getType()))
-        continue;
-      auto receive = value.getDefiningOp<hopper::ReceiveOp>();
-      auto channel = receive ? receive.getChannel().getDefiningOp<hopper::ChannelOp>()
-                             : hopper::ChannelOp();
-      if (!channel)
-        return false;
-      for (auto release : body->getOps<hopper::ReleaseOp>())
-        if (release.getChannel() == receive.getChannel())
-          second.insert(release);
-      kept.push_back(channel);
-    }
-    return true;
-  }
-
-  /// Whether the registers of a thread hold what the loop carries, the results of
-  /// all products of the first stage, and operands in registers.
-  bool fitsRegisters() {
-    auto roles = loop->getParentOfType<hopper::RolesOp>();
-    Region *region = loop->getParentRegion();
-    while (region->getParentOp() != roles)
-      region = region->getParentRegion();
-    int64_t registers = roles.getRegisters()[region->getRegionNumber()];
-    auto count = [](Value value) -> int64_t {
-      auto type = dyn_cast<VectorType>(value.getType());
-      if (!type || type.getRank() != 2)
-        return 0;
-      return type.getNumElements() * hopper::getElementBytes(type.getElementType()) /
-             (4 * hopper::kThreadsPerWarpgroup);
-    };
-    int64_t needed = kOtherRegisters;
-    for (Value argument : loop.getRegionIterArgs())
-      needed += count(argument);
-    for (auto product : body->getOps<hopper::MmaOp>()) {
-      if (!llvm::is_contained(yield.getOperands(), product.getResult()))
-        needed += count(product.getResult());
-      needed += count(product.getA());
-    }
-    return needed <= registers;
-  }
-
   bool isSecond(Value value) { return second.contains(value.getDefiningOp()); }
   bool isUsedBySecond(Value value) {
     return llvm::any_of(value.getUsers(), [&](Operation *user) {
@@ -273,7 +225,6 @@ private:
   scf::YieldOp yield;
   hopper::MmaOp last;
   llvm::SetVector<Operation *> second, early;
-  SmallVector<hopper::ChannelOp> kept; // whose tiles cross
 };
 
 struct PipelineProductsPass : attn::impl::HopperPipelineProductsBase<PipelineProductsPass> {

@@ -27,20 +27,8 @@ struct Flight {
 
 /// The channel that a tile was received from.
 Value getChannel(Value tile) {
-  while (true) {
-    if (auto rows = tile.getDefiningOp<hopper::RowsOp>()) {
-      tile = rows.getSource();
-      continue;
-    }
-    // Of the iteration before.
-    auto argument = dyn_cast<BlockArgument>(tile);
-    auto loop = argument ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp())
-                         : tile.getDefiningOp<scf::ForOp>();
-    if (!loop || (argument && argument.getArgNumber() == 0))
-      break;
-    unsigned position = argument ? argument.getArgNumber() - 1 : cast<OpResult>(tile).getResultNumber();
-    tile = loop.getInitArgs()[position];
-  }
+  while (auto rows = tile.getDefiningOp<hopper::RowsOp>())
+    tile = rows.getSource();
   auto receive = tile.getDefiningOp<hopper::ReceiveOp>();
   return receive ? receive.getChannel() : Value();
 }

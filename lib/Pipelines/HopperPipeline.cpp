@@ -145,7 +145,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return signalPassFailure();
     if (failed(checkTables(getOperation())))
       return signalPassFailure();
-    assignTiles(getOperation(), sumKeys, sumQueries);
+    assignTiles(getOperation(), sumKeys, sumQueries, needsRegisters);
     int64_t columns = findColumns(getOperation());
     bool heavy = needsRegisters(getOperation());
     const Schedule *schedule = llvm::find_if(kSchedules, [&](const Schedule &s) {

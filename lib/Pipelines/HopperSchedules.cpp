@@ -19,10 +19,11 @@ namespace {
 struct TileSizes {
   unsigned sums;
   int64_t columns, rows, stream;
+  int64_t streamOfHeavy; // where there is more to compute between the products
 };
 constexpr TileSizes kTileSizes[] = {
-    {1, 64, 128, 128}, {1, 128, 128, 96}, {1, 192, 128, 64}, {1, 256, 128, 32},
-    {2, 128, 128, 96}, {2, 256, 128, 64},
+    {1, 64, 128, 128, 96}, {1, 128, 128, 96, 80}, {1, 192, 128, 64, 64}, {1, 256, 128, 32, 32},
+    {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48},
 };
 /// Rows of a fold without products of matrices.
 constexpr int64_t kPlainRows = 128;
@@ -36,7 +37,7 @@ bool isMatrixProduct(GenericOp op) {
   });
 }
 
-void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
+void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
   unsigned products = llvm::count_if(fold.getBody().getOps<GenericOp>(), isMatrixProduct);
   int64_t rows = 0, stream = 0;
   if (products == 0) {
@@ -54,7 +55,7 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
     for (const TileSizes &sizes : kTileSizes)
       if (rows == 0 && sizes.sums == std::max(sums, 1u) && columns <= sizes.columns) {
         rows = sizes.rows;
-        stream = sizes.stream;
+        stream = isHeavy ? sizes.streamOfHeavy : sizes.stream;
       }
     if (int64_t wanted = sums > 1 ? ofTwoSums : ofOneSum)
       stream = wanted;
@@ -80,6 +81,7 @@ LogicalResult attn::checkTables(ModuleOp module) {
   return failure(walk.wasInterrupted());
 }
 
-void attn::assignTiles(ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums) {
-  module.walk([&](FoldOp fold) { assign(fold, ofOneSum, ofTwoSums); });
+void attn::assignTiles(ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums,
+                       function_ref<bool(Operation *)> isHeavy) {
+  module.walk([&](FoldOp fold) { assign(fold, ofOneSum, ofTwoSums, isHeavy(fold)); });
 }

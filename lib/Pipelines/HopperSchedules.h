@@ -12,8 +12,10 @@ namespace attn {
 /// of its own, as attributes for attn-tile-nest, and the folds that are no more
 /// than sums tiles of two warpgroups.
 /// `ofOneSum` and `ofTwoSums`, where not 0, are streamed elements per tile instead
-/// of those of the table.
-void assignTiles(mlir::ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums);
+/// of those of the table. `isHeavy` tells folds with more to compute between their
+/// products, which get smaller ones.
+void assignTiles(mlir::ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums,
+                 llvm::function_ref<bool(mlir::Operation *)> isHeavy);
 
 /// Refuses sums at computed indices: one CTA would own a table.
 llvm::LogicalResult checkTables(mlir::ModuleOp module);

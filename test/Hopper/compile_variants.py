@@ -33,11 +33,19 @@ from support import attention_ir, cases, variants
 # Bytes of spill stores that are known, with three consumers of 160 registers: by
 # parts of a variant. Remainders are computed in 64 bits for each element; bounds
 # from memory are reduced by a producer of few registers.
+# The sums of a gradient leave few registers (GRADIENT_SPILLS).
+GRADIENT_SPILLS = 64
 KNOWN_SPILLS = {"bounds": 384, "strips": 640, "cells": 640, "strided": 2560}
+
+
+# Parts whose score reads a float tensor at computed indices.
+TABLES = {"t5", "relative", "cells", "strips"}
 
 
 def refusal(case):
     """The words with which a case has to be refused, or None."""
+    if case.grad and TABLES & set(case.variant.split("+")):
+        return "read at computed indices has no form on the GPU"
     if case.dtype not in ("bf16", "f16"):
         return "bf16 and f16"
     if case.d % 8 or (case.dv or case.d) % 8:
@@ -50,7 +58,7 @@ def refusal(case):
 def structure(case):
     """What the IR of a case depends on."""
     sizes = (case.b, case.hq, case.hkv, case.sq, case.sk) if case.static else ()
-    return (case.variant, case.dtype, case.d, case.dv or case.d, case.scale, case.lse, sizes)
+    return (case.variant, case.dtype, case.d, case.dv or case.d, case.scale, case.lse, case.grad, sizes)
 
 
 def distinct(chosen):
@@ -72,6 +80,11 @@ def all_cases():
         for d in (64, 128, 256):
             yield cases.Case(variant, ("bf16", "f16")[index % 2], hq=4, hkv=2, d=d)
         yield cases.Case(variant, ("f16", "bf16")[index % 2], hq=4, hkv=2, d=128, static=True)
+    for index, variant in enumerate(variants.VARIANTS + variants.MORE_VARIANTS):
+        for d in (64, 128, 256):
+            yield cases.Case(variant, ("bf16", "f16")[index % 2], hq=4, hkv=2, d=d, grad=True)
+    for d, dv in [(192, 128), (40, 72), (96, 128), (24, 24)]:
+        yield cases.Case("causal", "bf16", d=d, dv=dv, grad=True)
     for d, dv in [(192, 128), (64, 256), (256, 64), (40, 72), (128, 32), (24, 24)]:
         yield cases.Case("causal", "bf16", d=d, dv=dv)
 
@@ -88,6 +101,8 @@ def representative():
     yield cases.Case("none", "f32")
     yield cases.Case("none", "bf16", d=59)
     yield cases.Case("none", "bf16", d=264)
+    for variant, d in [("none", 64), ("causal", 128), ("alibi+softcap", 64), ("bias", 64), ("none", 256), ("t5", 64)]:
+        yield cases.Case(variant, "bf16", hq=4, hkv=2, d=d, grad=True)
 
 
 def first_error(text):
@@ -126,6 +141,8 @@ def check(case, options):
     with open(source, "w") as file:
         file.write(text)
     command = [options.attn_run, source, "--entry=main", "--target=cuda", "--emit=ptx"]
+    if case.grad:
+        command.append("--grad")
     if options.schedule:
         command.append(f"--schedule={options.schedule}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
@@ -140,7 +157,7 @@ def check(case, options):
     elif ".entry" not in done.stdout:
         problems = ["no kernel in the PTX"]
     elif options.ptxas:
-        known = max([options.spills] + [KNOWN_SPILLS.get(part, 0) for part in case.variant.split("+")])
+        known = max([options.spills, GRADIENT_SPILLS if case.grad else 0] + [KNOWN_SPILLS.get(part, 0) for part in case.variant.split("+")])
         problems = assemble(done.stdout, folder, options, known)
     if not problems:
         shutil.rmtree(folder)

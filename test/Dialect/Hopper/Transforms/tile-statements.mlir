@@ -1,0 +1,104 @@
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-tile-statements))" -mlir-print-local-scope -split-input-file -verify-diagnostics | FileCheck %s
+
+// A sum along the first dimension: vectors along the last one, the sum in order.
+// CHECK-LABEL: func.func @sum
+// CHECK:       scf.forall (%[[I:.*]], %[[J:.*]]) in (%{{.*}}, %{{.*}}) {
+// CHECK:         %[[X:.*]] = affine.apply affine_map<(d0) -> (d0 * 64)>(%[[J]])
+// CHECK:         %[[START:.*]] = vector.transfer_read %arg1[%[[I]], %[[X]]], {{.*}} : memref<?x?xf32>, vector<64xf32>
+// CHECK:         %[[SUM:.*]] = scf.for %[[K:.*]] = {{.*}} iter_args(%[[S:.*]] = %[[START]]) -> (vector<64xf32>) {
+// CHECK:           %[[A:.*]] = vector.transfer_read %arg0[%[[K]], %[[I]], %[[X]]], {{.*}} : memref<?x?x?xf32>, vector<64xf32>
+// CHECK:           arith.addf %[[S]], %[[A]] : vector<64xf32>
+// CHECK:         vector.transfer_write %[[SUM]], %arg1[%[[I]], %[[X]]] : vector<64xf32>, memref<?x?xf32>
+func.func @sum(%a: memref<?x?x?xf32>, %b: memref<?x?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(k, i, j) -> (k, i, j)>, affine_map<(k, i, j) -> (i, j)>],
+                  iterator_types = ["reduction", "parallel", "parallel"]}
+      ins(%a : memref<?x?x?xf32>) outs(%b : memref<?x?xf32>) {
+  ^bb0(%x: f32, %s: f32):
+    %t = arith.addf %s, %x : f32
+    linalg.yield %t : f32
+  }
+  return
+}
+
+// -----
+
+// One element: a loop with one iteration, whose first lane writes.
+// CHECK-LABEL: func.func @total
+// CHECK:       %[[OUT:.*]] = memref.reinterpret_cast %arg1 to offset: [0], sizes: [1], strides: [1]
+// CHECK:       scf.forall (%{{.*}}) in (1) {
+// CHECK:         scf.for
+// CHECK:           vector.transfer_read %arg0[%{{.*}}], {{.*}} {in_bounds = [true], permutation_map = affine_map<(d0) -> (0)>} : memref<?xf32>, vector<64xf32>
+// CHECK:         vector.transfer_write %{{.*}}, %[[OUT]]{{.*}} : vector<64xf32>, memref<1xf32>
+// CHECK:       mapping = [#gpu.block<linear_dim_0>]
+func.func @total(%a: memref<?xf32>, %b: memref<f32>) {
+  linalg.generic {indexing_maps = [affine_map<(k) -> (k)>, affine_map<(k) -> ()>], iterator_types = ["reduction"]}
+      ins(%a : memref<?xf32>) outs(%b : memref<f32>) {
+  ^bb0(%x: f32, %s: f32):
+    %t = arith.addf %s, %x : f32
+    linalg.yield %t : f32
+  }
+  return
+}
+
+// -----
+
+// Fills, indices, and scalars from outside.
+// CHECK-LABEL: func.func @more
+// CHECK:       scf.forall
+// CHECK:         vector.broadcast %arg1 : f32 to vector<64xf32>
+// CHECK:         vector.transfer_write
+// CHECK:       scf.forall
+// CHECK:         vector.step : vector<64xindex>
+// CHECK:         arith.index_cast %{{.*}} : vector<64xindex> to vector<64xi32>
+// CHECK:         vector.transfer_write
+func.func @more(%a: memref<?xf32>, %x: f32, %b: memref<?xi32>) {
+  linalg.fill ins(%x : f32) outs(%a : memref<?xf32>)
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%b : memref<?xi32>) {
+  ^bb0(%s: i32):
+    %i = linalg.index 0 : index
+    %c = arith.index_cast %i : index to i32
+    linalg.yield %c : i32
+  }
+  return
+}
+
+// -----
+
+// A scalar from memory to memory.
+// CHECK-LABEL: func.func @scalar
+// CHECK-NOT:   memref.load
+// CHECK:       scf.forall (%{{.*}}) in (1) {
+// CHECK:         %[[V:.*]] = vector.transfer_read
+// CHECK:         %[[T:.*]] = memref.subview %arg1[%arg2] [1] [1]
+// CHECK:         vector.transfer_write %[[V]], %[[T]]
+// CHECK-NOT:   memref.store
+func.func @scalar(%a: memref<f32>, %b: memref<?xf32>, %i: index) {
+  %x = memref.load %a[] : memref<f32>
+  memref.store %x, %b[%i] : memref<?xf32>
+  return
+}
+
+// -----
+
+func.func @skewed(%a: memref<?xf32>, %b: memref<?x?xf32>) {
+  // expected-error @+1 {{expected operands that are indexed by loops}}
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i + j)>, affine_map<(i, j) -> (i, j)>],
+                  iterator_types = ["parallel", "parallel"]} ins(%a : memref<?xf32>) outs(%b : memref<?x?xf32>) {
+  ^bb0(%x: f32, %s: f32):
+    linalg.yield %x : f32
+  }
+  return
+}
+
+// -----
+
+func.func @gathers(%a: memref<?xf32>, %b: memref<?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%b : memref<?xf32>) {
+  ^bb0(%s: f32):
+    %i = linalg.index 0 : index
+    // expected-error @+1 {{has no tile form, expected an elementwise op}}
+    %x = memref.load %a[%i] : memref<?xf32>
+    linalg.yield %x : f32
+  }
+  return
+}

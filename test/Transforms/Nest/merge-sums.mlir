@@ -1,0 +1,98 @@
+// RUN: attn-opt %s --attn-fuse-reductions --attn-merge-sums | FileCheck %s
+// RUN: attn-opt %s --attn-fuse-reductions --attn-merge-sums --attn-tile-nest="order=rows rows-first row-tile=64 stream-tile=32" --canonicalize --cse | FileCheck %s --check-prefix=TILES
+
+// A sum along i that is summed again along g is one sum along both; g then is a
+// loop around the tiles of i, and its statements have tiles of rows (j) first.
+
+#q = affine_map<(g, i, j, d) -> (g, i, d)>
+#k = affine_map<(g, i, j, d) -> (j, d)>
+#s = affine_map<(g, i, j, d) -> (g, i, j)>
+#o = affine_map<(g, i, j, d) -> (g, j, d)>
+#in = affine_map<(g, j, d) -> (g, j, d)>
+#out = affine_map<(g, j, d) -> (j, d)>
+// CHECK-LABEL: func @group
+// CHECK:         attn.fold %{{.*}} streams(%arg0 : tensor<?x?x16xf32>) dims [1] carries(%{{.*}} : tensor<?x16xf32>)
+// CHECK:           linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel", "reduction"]
+// CHECK:           linalg.generic {{.*}} iterator_types = ["reduction", "reduction", "parallel", "parallel"]
+// CHECK:           } -> tensor<?x16xf32>
+// CHECK:         } merge {
+// CHECK-NOT:     attn.fold
+// CHECK:         return
+// TILES-LABEL: func @group
+// TILES:         scf.forall
+// TILES:           %[[K:.*]] = vector.transfer_read %arg1[{{.*}} vector<64x16xf32>
+// TILES:           scf.for %[[G:.*]] = %c0 to %{{.*}} step %c1 iter_args(%[[A:.*]] = %{{.*}}) -> (vector<64x16xf32>) {
+// TILES:             scf.for %[[I:.*]] = %c0 to %{{.*}} step %c32 iter_args(%[[B:.*]] = %[[A]]) -> (vector<64x16xf32>) {
+// TILES:               %[[Q:.*]] = vector.transfer_read %arg0[%[[G]], %[[I]], %c0]
+// TILES:               %[[S:.*]] = vector.contract {{.*}} %[[Q]], %[[K]], {{.*}} into vector<64x32xf32>
+// TILES:               vector.contract {{.*}} %[[S]], %[[Q]], %[[B]]
+// TILES:             } {attn.fold}
+func.func @group(%q: tensor<?x?x16xf32>, %k: tensor<?x16xf32>) -> tensor<?x16xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %G = tensor.dim %q, %c0 : tensor<?x?x16xf32>
+  %I = tensor.dim %q, %c1 : tensor<?x?x16xf32>
+  %J = tensor.dim %k, %c0 : tensor<?x16xf32>
+  %es = tensor.empty(%G, %I, %J) : tensor<?x?x?xf32>
+  %fs = linalg.fill ins(%zero : f32) outs(%es : tensor<?x?x?xf32>) -> tensor<?x?x?xf32>
+  %s = linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%q, %k : tensor<?x?x16xf32>, tensor<?x16xf32>) outs(%fs : tensor<?x?x?xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %m = arith.mulf %a, %b : f32
+    %t = arith.addf %c, %m : f32
+    linalg.yield %t : f32
+  } -> tensor<?x?x?xf32>
+  %eo = tensor.empty(%G, %J) : tensor<?x?x16xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%eo : tensor<?x?x16xf32>) -> tensor<?x?x16xf32>
+  %o = linalg.generic {indexing_maps = [#s, #q, #o], iterator_types = ["parallel", "reduction", "parallel", "parallel"]}
+      ins(%s, %q : tensor<?x?x?xf32>, tensor<?x?x16xf32>) outs(%fo : tensor<?x?x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %m = arith.mulf %a, %b : f32
+    %t = arith.addf %c, %m : f32
+    linalg.yield %t : f32
+  } -> tensor<?x?x16xf32>
+  %er = tensor.empty(%J) : tensor<?x16xf32>
+  %fr = linalg.fill ins(%zero : f32) outs(%er : tensor<?x16xf32>) -> tensor<?x16xf32>
+  %r = linalg.generic {indexing_maps = [#in, #out], iterator_types = ["reduction", "parallel", "parallel"]}
+      ins(%o : tensor<?x?x16xf32>) outs(%fr : tensor<?x16xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %t = arith.addf %c, %a : f32
+    linalg.yield %t : f32
+  } -> tensor<?x16xf32>
+  return %r : tensor<?x16xf32>
+}
+
+// What is only read and summed twice stays apart: there is nothing to loop around.
+
+#in3 = affine_map<(g, j, d) -> (g, j, d)>
+#mid = affine_map<(g, j, d) -> (g, j)>
+#in2 = affine_map<(g, j) -> (g, j)>
+#last = affine_map<(g, j) -> (j)>
+// CHECK-LABEL: func @apart
+// CHECK-COUNT-1: attn.fold
+// CHECK-NOT: ["reduction", "parallel", "reduction"]
+func.func @apart(%x: tensor<?x?x64xf32>) -> tensor<?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %G = tensor.dim %x, %c0 : tensor<?x?x64xf32>
+  %J = tensor.dim %x, %c1 : tensor<?x?x64xf32>
+  %e = tensor.empty(%G, %J) : tensor<?x?xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %s = linalg.generic {indexing_maps = [#in3, #mid], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : tensor<?x?x64xf32>) outs(%f : tensor<?x?xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %t = arith.addf %c, %a : f32
+    linalg.yield %t : f32
+  } -> tensor<?x?xf32>
+  %e1 = tensor.empty(%J) : tensor<?xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<?xf32>) -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [#in2, #last], iterator_types = ["reduction", "parallel"]}
+      ins(%s : tensor<?x?xf32>) outs(%f1 : tensor<?xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %t = arith.addf %c, %a : f32
+    linalg.yield %t : f32
+  } -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}

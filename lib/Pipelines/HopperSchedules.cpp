@@ -37,8 +37,12 @@ bool isMatrixProduct(GenericOp op) {
   });
 }
 
+unsigned countProducts(FoldOp fold) {
+  return llvm::count_if(fold.getBody().getOps<GenericOp>(), isMatrixProduct);
+}
+
 void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
-  unsigned products = llvm::count_if(fold.getBody().getOps<GenericOp>(), isMatrixProduct);
+  unsigned products = countProducts(fold);
   int64_t rows = 0, stream = 0;
   if (products == 0) {
     rows = kPlainRows;
@@ -68,6 +72,14 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
 }
 
 } // namespace
+
+bool attn::hasGradient(Operation *function) {
+  return function
+      ->walk([](FoldOp fold) {
+        return countProducts(fold) > 2 ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
 
 LogicalResult attn::checkTables(ModuleOp module) {
   WalkResult walk = module.walk([](GenericOp op) {

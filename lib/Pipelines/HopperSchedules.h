@@ -20,6 +20,9 @@ void assignTiles(mlir::ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums,
 /// Refuses sums at computed indices: one CTA would own a table.
 llvm::LogicalResult checkTables(mlir::ModuleOp module);
 
+/// Whether a function has a fold that recomputes what it sums up.
+bool hasGradient(mlir::Operation *function);
+
 } // namespace attn
 
 #endif

@@ -436,6 +436,8 @@ LogicalResult Nest::assignRoles() {
                   : isWhole    ? *known
                                : tileFor(options.streamTile, info.size);
       info.exact = info.tile == 1 || (known && *known % info.tile == 0);
+      // Tiles of rank 2 where rows are first.
+      info.isSingle = sumsMatrices && options.rowsFirst;
     } else if (dim == rowDim) {
       info.role = Role::Row;
       info.tile = tileFor(options.rowTile, info.size, options.rowMultiple);

@@ -621,6 +621,16 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
           known != tiles.end())
         known->second = spread;
   }
+  if (reduced.empty()) { // one term for each element
+    Tile sum = *start;
+    sum.value = toVector(*start, result.dims, element);
+    sum.dims = result.dims;
+    FailureOr<Tile> both = apply(reduction.combiner, {sum, spread});
+    if (failed(both))
+      return failure();
+    result.value = both->value;
+    return result;
+  }
   vector::CombiningKind kind =
       isa<arith::AddFOp>(reduction.combiner)       ? vector::CombiningKind::ADD
       : isa<arith::MulFOp>(reduction.combiner)     ? vector::CombiningKind::MUL

@@ -36,7 +36,9 @@ struct TileDim {
   /// Of the streamed dimension, where a worker has a part of it: the part's
   /// first element and its length.
   mlir::Value origin, length;
-  bool isScalar() const { return role == Role::Worker || role == Role::Loop; }
+  /// The streamed dimension goes one index at a time.
+  bool isSingle = false;
+  bool isScalar() const { return role == Role::Worker || role == Role::Loop || isSingle; }
 };
 
 /// A value of a statement's body on one tile.

@@ -271,8 +271,30 @@ private:
   SmallVector<OpOperand *> offsets;
 };
 
+/// Any, all, the largest or the smallest of rows that are all the same is one of
+/// them: a tile that only repeats a value per column has no rows of its own.
+void foldRepeatedRows(Operation *root) {
+  using Kind = vector::CombiningKind;
+  SmallVector<vector::MultiDimReductionOp> reductions;
+  root->walk([&](vector::MultiDimReductionOp op) { reductions.push_back(op); });
+  for (vector::MultiDimReductionOp op : reductions) {
+    auto broadcast = op.getSource().getDefiningOp<vector::BroadcastOp>();
+    auto from = broadcast ? dyn_cast<VectorType>(broadcast.getSourceType()) : VectorType();
+    bool isIdempotent = llvm::is_contained(
+        {Kind::AND, Kind::OR, Kind::MAXNUMF, Kind::MINNUMF, Kind::MAXSI, Kind::MINSI}, op.getKind());
+    if (!from || from.getRank() != 1 || op.getSourceVectorType().getRank() != 2 || !isIdempotent ||
+        op.getReductionDims() != ArrayRef<int64_t>{0} || from != op.getType())
+      continue;
+    OpBuilder b(op);
+    op.replaceAllUsesWith(vector::makeArithReduction(b, op.getLoc(), op.getKind(),
+                                                     broadcast.getSource(), op.getAcc()));
+    op.erase();
+  }
+}
+
 struct DistributeRowsPass : attn::impl::HopperDistributeRowsBase<DistributeRowsPass> {
   void runOnOperation() override {
+    foldRepeatedRows(getOperation());
     separateTileUses(getOperation());
     SmallVector<scf::ForallOp> loops;
     getOperation().walk<WalkOrder::PreOrder>([&](scf::ForallOp forall) {

@@ -76,3 +76,32 @@ func.func @sums(%Y: memref<?x64xf32>) {
   }
   return
 }
+
+// -----
+
+// What repeats a value per column has no rows to divide: whether any is true is
+// asked of the columns, which every warpgroup has.
+// CHECK-LABEL: func.func @repeated
+// CHECK:       scf.forall (%{{.*}}) in (2) {
+// CHECK:         %[[IN:.*]] = arith.cmpi slt, {{.*}} : vector<128xindex>
+// CHECK:         vector.reduction <or>, %{{.*}} : vector<128xi1> into i1
+// CHECK-NOT:     vector<128x128xi1>
+func.func @repeated(%X: memref<?x128xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  %none = arith.constant dense<false> : vector<128xi1>
+  scf.forall (%i) in (4) {
+    %i0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%i)
+    %x = vector.transfer_read %X[%i0, %c0], %pad {in_bounds = [false, true]} : memref<?x128xf32>, vector<128x128xf32>
+    %j = vector.step : vector<128xindex>
+    %end = vector.broadcast %n : index to vector<128xindex>
+    %inside = arith.cmpi slt, %j, %end : vector<128xindex>
+    %tile = vector.broadcast %inside : vector<128xi1> to vector<128x128xi1>
+    %o = vector.multi_reduction <or>, %tile, %none [0] : vector<128x128xi1> to vector<128xi1>
+    %some = vector.reduction <or>, %o : vector<128xi1> into i1
+    scf.if %some {
+      vector.transfer_write %x, %X[%i0, %c0] {in_bounds = [false, true]} : vector<128x128xf32>, memref<?x128xf32>
+    }
+  }
+  return
+}

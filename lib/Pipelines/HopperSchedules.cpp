@@ -22,7 +22,7 @@ struct TileSizes {
   int64_t streamOfHeavy; // where there is more to compute between the products
 };
 constexpr TileSizes kTileSizes[] = {
-    {1, 64, 128, 128, 96}, {1, 128, 128, 96, 80}, {1, 192, 128, 64, 64}, {1, 256, 128, 32, 32},
+    {1, 64, 128, 128, 96}, {1, 128, 128, 96, 80}, {1, 192, 128, 64, 64}, {1, 256, 128, 48, 32},
     {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48},
 };
 /// Rows of a fold without products of matrices.

@@ -213,6 +213,42 @@ def HopperPipelineProducts : Pass<"hopper-pipeline-products", "::mlir::func::Fun
                            "mlir::scf::SCFDialect"];
 }
 
+def HopperTrimLoops : Pass<"hopper-trim-loops", "::mlir::func::FuncOp"> {
+  let summary = "Each warpgroup computes the tiles that its own rows need";
+  let description = [{
+    The bounds of a loop marked `attn.partial` are those of all rows of a tile. Where
+    the mask in it (`attn.tile_kind`) bounds the columns by a number per row that
+    depends on the warpgroup, each warpgroup ends the loop with the last of its own
+    rows. It then receives the tiles that are left for the others and gives them
+    back. A tile that is full for the warpgroup's rows branches around the mask.
+
+    ```mlir
+    // Before: the mask keeps column <= row.
+    scf.for %j = %lo to %hi step %c128 {
+      %k = hopper.receive %keys
+      ...
+    } {attn.partial}
+    ... // The last product.
+    // After: %end = the warpgroup's last row + 1.
+    scf.for %j = %lo to min(%hi, %end) step %c128 {
+      %k = hopper.receive %keys
+      ...
+    } {attn.partial, hopper.trimmed}
+    ... // The last product.
+    scf.for %j = %left to %hi step %c128 {
+      %k = hopper.receive %keys
+      hopper.release %keys
+    } {hopper.trimmed}
+    ```
+
+    Runs after hopper-pipeline-products, whose first iteration stays one that every
+    warpgroup computes. Loops that do more than compute and pass on tiles stay as
+    they are.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
+                           "mlir::scf::SCFDialect"];
+}
+
 def HopperOverlapTiles : Pass<"hopper-overlap-tiles", "::mlir::func::FuncOp"> {
   let summary = "The first products of a tile run beside the end of the tile before";
   let description = [{

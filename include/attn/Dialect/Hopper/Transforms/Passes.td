@@ -293,7 +293,8 @@ def HopperStartProducts : Pass<"hopper-start-products", "::mlir::func::FuncOp"> 
     `hopper.mma` becomes `hopper.wgmma` in its place and a `hopper.wait` in front
     of the first use of the result; the wait leaves running what was started
     later. A `hopper.release` of a tile that a running product reads moves behind
-    the wait. Nothing is in flight at the end of a loop body or a branch.
+    the wait. Nothing is in flight at the end of a loop body or a branch, and no tile
+    is kept when a loop or a branch begins that receives more of the same channel.
 
     ```mlir
     // Before.

@@ -163,6 +163,24 @@ def replay(command, case, options):
     return problems
 
 
+def check_forward(case, known, folder, baselines):
+    """Problems and figures of O and LSE."""
+    exact = reference.attention(*known, exact=True)
+    problems, figures = [], {}
+    wide = "f64" if case.dtype == "f64" else "f32"
+    for index, (name, dtype) in enumerate((("O", case.dtype), ("LSE", wide))):
+        path = os.path.join(folder, f"out{index}.npy")
+        if index == 1 and not case.lse:
+            continue
+        if not os.path.exists(path):
+            problems.append(f"{name}: attn-run wrote no {path}")
+            continue
+        got = np.load(path)
+        found, figures[name] = reference.check(name, dtype, got, exact[index], [b[index] for b in baselines])
+        problems += found
+    return problems, figures
+
+
 def run_case(case, options):
     """Problems, figures and the command of one case."""
     folder = tempfile.mkdtemp(prefix="case-", dir=options.work)
@@ -179,19 +197,10 @@ def run_case(case, options):
         problems += replay(command, case, options)
     if not problems:
         known = permuted(case, known)
-        exact = reference.attention(*known, exact=True)
-        baselines = reference.baselines(*known)
-        wide = "f64" if case.dtype == "f64" else "f32"
-        for index, (name, dtype) in enumerate((("O", case.dtype), ("LSE", wide))):
-            path = os.path.join(folder, f"out{index}.npy")
-            if index == 1 and not case.lse:
-                continue
-            if not os.path.exists(path):
-                problems.append(f"{name}: attn-run wrote no {path}")
-                continue
-            got = np.load(path)
-            found, figures[name] = reference.check(name, dtype, got, exact[index], [b[index] for b in baselines])
-            problems += found
+        problems, figures = check_forward(case, known, folder, reference.baselines(*known))
+        if problems and options.target != "cpu":
+            baselines = reference.baselines(*known, product=reference.tensor_core)
+            problems, figures = check_forward(case, known, folder, baselines)
     if gradient and not problems:
         problems, more = gradient.check()
         figures.update(more)

@@ -67,6 +67,8 @@ if shutil.which("nvidia-smi"):
                            capture_output=True, text=True)
     if "9.0" in query.stdout.split():
         config.available_features.add("cuda-sm90")
+# Of the single mistakes that Hopper kernels are tested with, each one of so many.
+config.substitutions.append(("%mutants_every", str(lit_config.params.get("mutants-every", "4"))))
 config.substitutions.append(
     ("%mlir_lib_dir", os.path.join(os.path.dirname(config.llvm_tools_dir), "lib")))
 config.substitutions.append(("%python", sys.executable))

@@ -62,6 +62,8 @@ def prepare(case, folder, options):
     command = [source, "--entry=main", f"--target={options.target}"]
     if options.target == "cpu":
         command.append(f"--threads={case.threads}")
+    if options.interleavings:
+        command.append(f"--interleavings={options.interleavings}")
     if options.schedule:
         command.append(f"--schedule={options.schedule}")
     for index, array in enumerate(arrays):
@@ -266,6 +268,7 @@ def main():
     parser.add_argument("--attn-opt", default="attn-opt")
     parser.add_argument("--target", choices=["cpu", "cuda", "interpreter"], default="cpu")
     parser.add_argument("--schedule", help="options of attn-lower-to-hopper, but for --target cpu")
+    parser.add_argument("--interleavings", type=int, help="how often the interpreter runs each case")
     parser.add_argument("--group", action="append")
     parser.add_argument("--everything", action="store_true", help="the full cross product")
     parser.add_argument("--filter", help="a regular expression over the cases' names")

@@ -176,8 +176,15 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperSpecializeWarps());
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas}));
     addCleanUp(nested);
-    if (pipeline)
+    if (pipeline) {
       nested.addPass(createHopperPipelineProducts());
+      nested.addPass(createAttnFoldInfinities());
+      addCleanUp(nested);
+    }
+    if (overlap && !schedule.reuse) {
+      nested.addPass(createHopperOverlapTiles());
+      addCleanUp(nested);
+    }
     nested.addPass(createHopperStageOutputs(HopperStageOutputsOptions{schedule.reuse}));
     nested.addPass(createHopperStartProducts());
     if (pingPong)

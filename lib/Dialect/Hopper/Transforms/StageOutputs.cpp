@@ -97,15 +97,21 @@ private:
                                       bytes > 64 ? 128 : bytes > 32 ? 64 : 32);
     auto ringType = hopper::SmemType::get({warpgroups, tile.getRows(), tile.getColumns()},
                                           tile.getElementType(), tile.getSwizzle());
-    b.setInsertionPoint(launch);
-    Value map = hopper::TensorMapOp::create(
-        b, loc, hopper::TensorMapType::get(b.getContext(), tile, rank), target.memref);
+    // Writes of one tile in several branches share map and memory.
+    auto &[map, ring] = shared[{target.memref, tile}];
+    if (!map) {
+      b.setInsertionPoint(launch);
+      map = hopper::TensorMapOp::create(
+          b, loc, hopper::TensorMapType::get(b.getContext(), tile, rank), target.memref);
+    }
     Value warpgroup = region.getArgument(0);
     hopper::ReleaseOp release;
     Value slot = reuse ? findReceived(write, tile, release) : Value();
     if (!slot) {
-      b.setInsertionPoint(roles);
-      Value ring = hopper::AllocOp::create(b, loc, ringType);
+      if (!ring) {
+        b.setInsertionPoint(roles);
+        ring = hopper::AllocOp::create(b, loc, ringType);
+      }
       b.setInsertionPoint(write);
       slot = hopper::SlotOp::create(b, loc, tile, ring, warpgroup);
       hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
@@ -152,6 +158,8 @@ private:
   bool reuse;
   int64_t warpgroups;
   OpBuilder b;
+  /// Map and ring by memref and tile.
+  llvm::DenseMap<std::pair<Value, Type>, std::pair<Value, Value>> shared;
   bool hasStores = false;
 };
 

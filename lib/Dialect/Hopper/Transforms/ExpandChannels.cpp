@@ -57,8 +57,10 @@ public:
   LogicalResult run(int64_t stages) {
     for (auto channel : launch.getBody().front().getOps<hopper::ChannelOp>())
       rings[channel.getChannel()].channel = channel;
+    if (stages < 1)
+      return emitError(launch.getLoc()) << "expected at least 1 stage, got " << stages;
     findRoles();
-    if (failed(chooseDepths(stages)))
+    if (failed(checkUses()) || failed(chooseDepths(stages)))
       return failure();
     createRings();
     for (Region &region : roles.getBodies())
@@ -89,6 +91,42 @@ private:
                                       .wasInterrupted();
         rings[send.getChannel()].isInLoop = innermost;
       });
+  }
+
+  /// The roles that send to a channel and that receive from it, and where.
+  LogicalResult checkUses() {
+    for (auto &[value, ring] : rings) {
+      llvm::SmallPtrSet<Region *, 2> senders, receivers;
+      for (Operation *user : value.getUsers()) {
+        Region *role = user->getParentRegion();
+        while (role && role->getParentOp() != roles)
+          role = role->getParentRegion();
+        if (!role)
+          return user->emitOpError("uses a channel outside of the roles");
+        if (auto send = dyn_cast<hopper::SendOp>(user)) {
+          senders.insert(role);
+          if (launch.getBody().isAncestor(send.getSource().getParentRegion()))
+            return send.emitOpError("copies from a memref that is made inside of the launch: "
+                                    "the host has to encode where it lies");
+        } else if (isa<hopper::ReceiveOp>(user)) {
+          receivers.insert(role);
+        } else if (llvm::none_of(value.getUsers(), [&](Operation *other) {
+                     return isa<hopper::ReceiveOp>(other) && other->getBlock() == user->getBlock();
+                   })) {
+          return emitUnheld(user);
+        }
+      }
+      if (senders.size() != 1 || receivers.size() != 1)
+        return ring.channel.emitOpError("expected one role that sends to this channel and one "
+                                        "that receives, got ")
+               << senders.size() << " and " << receivers.size();
+    }
+    return success();
+  }
+
+  static LogicalResult emitUnheld(Operation *release) {
+    return release->emitOpError("no tile of this channel has been received in this block and not "
+                                "been released");
   }
 
   int64_t countBytes() {
@@ -202,8 +240,7 @@ private:
           position.oldest = getNext(release.getLoc(), ring, position.oldest).first;
         }
         if (stages.empty())
-          return release.emitOpError("no tile of this channel has been received in this block "
-                                     "and not been released");
+          return emitUnheld(release);
         hopper::MBarrierArriveOp::create(b, release.getLoc(), rings[release.getChannel()].empty,
                                          stages.front());
         stages.erase(stages.begin());

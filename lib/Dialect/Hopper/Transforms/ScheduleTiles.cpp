@@ -231,9 +231,12 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
         return;
       hopper::RolesOp roles = all.front();
       SmallVector<affine::AffineDelinearizeIndexOp> positions;
-      roles.walk([&](affine::AffineDelinearizeIndexOp op) { positions.push_back(op); });
+      roles.walk([&](affine::AffineDelinearizeIndexOp op) {
+        if (op.getLinearIndex() == launch.getBlockIds().x)
+          positions.push_back(op);
+      });
       std::optional<Pairs> pairs;
-      if (ctas > 0 && hasUnevenTiles(roles.getBodies().back())) {
+      if (ctas > 0 && !positions.empty() && hasUnevenTiles(roles.getBodies().back())) {
         OpBuilder host(launch);
         Value line = getValueOrCreateConstantIndexOp(host, launch.getLoc(),
                                                      positions.front().getPaddedBasis().back());

@@ -22,8 +22,9 @@ using namespace attn;
 
 namespace {
 
-/// Where a role stands in a ring: the next stage and its phase; and the stage of
-/// the oldest tile that it holds, where a tile outlives the block that received it.
+/// Where a role stands in a ring: the next stage and its phase; and the stage
+/// of the oldest tile that it holds, where a tile outlives the block that
+/// received it.
 struct Position {
   Value stage, phase; // index, i32
   Value oldest;       // index, or null
@@ -82,13 +83,12 @@ private:
         if (!send)
           return;
         auto loop = op->getParentOfType<scf::ForOp>();
-        bool innermost = loop && !loop
-                                      .walk([&](scf::ForOp inner) {
-                                        bool sends = inner != loop;
-                                        return sends ? WalkResult::interrupt()
-                                                     : WalkResult::advance();
-                                      })
-                                      .wasInterrupted();
+        bool innermost =
+            loop && !loop.walk([&](scf::ForOp inner) {
+                           bool sends = inner != loop;
+                           return sends ? WalkResult::interrupt() : WalkResult::advance();
+                         })
+                         .wasInterrupted();
         rings[send.getChannel()].isInLoop = innermost;
       });
   }
@@ -195,9 +195,8 @@ private:
       // A fresh barrier lets the producer pass (phase 1), not the consumer.
       Value stage = arith::ConstantIndexOp::create(b, loc, 0);
       Value phase = arith::ConstantIntOp::create(b, loc, isa<hopper::SendOp>(op), 32);
-      bool outlives = llvm::any_of(channel.getUsers(), [](Operation *user) {
-        return isa<hopper::HeldOp>(user);
-      });
+      bool outlives = llvm::any_of(channel.getUsers(),
+                                   [](Operation *user) { return isa<hopper::HeldOp>(user); });
       state[channel] = {stage, phase, outlives && !isa<hopper::SendOp>(op) ? stage : Value()};
     });
     return expandBlock(region.front(), state);
@@ -258,8 +257,8 @@ private:
     return success();
   }
 
-  /// The stage that follows, and whether it is the first one again (null in a ring
-  /// of one).
+  /// The stage that follows, and whether it is the first one again (null in a
+  /// ring of one).
   std::pair<Value, Value> getNext(Location loc, const Ring &ring, Value stage) {
     if (ring.depth == 1)
       return {stage, {}};

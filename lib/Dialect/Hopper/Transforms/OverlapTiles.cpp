@@ -31,8 +31,7 @@ Value getRoot(Value memref) {
 }
 
 bool isInnermost(scf::ForOp loop) {
-  return !loop
-              .walk([&](scf::ForOp inner) {
+  return !loop.walk([&](scf::ForOp inner) {
                 return inner == loop ? WalkResult::advance() : WalkResult::interrupt();
               })
               .wasInterrupted();
@@ -46,8 +45,8 @@ class Overlapper {
 public:
   explicit Overlapper(scf::ForOp tiles) : tiles(tiles), b(tiles), loc(tiles.getLoc()) {}
 
-  /// Finds the parts; false where the loop has not this form, or something keeps
-  /// the next tile from starting early.
+  /// Finds the parts; false where the loop has not this form, or something
+  /// keeps the next tile from starting early.
   bool analyze() {
     if (!findInner())
       return false;
@@ -240,7 +239,8 @@ private:
     if (guard)
       for (scf::YieldOp yield : {guard.thenYield(), guard.elseYield()})
         visitAll(yield);
-    return llvm::all_of(crossing, [&](Value value) { return bool(b.getZeroAttr(value.getType())); });
+    return llvm::all_of(crossing,
+                        [&](Value value) { return bool(b.getZeroAttr(value.getType())); });
   }
 
   SmallVector<Value> zeros(OpBuilder &at) {
@@ -272,7 +272,8 @@ private:
 
   /// `condition ? emit() : zeros`.
   template <typename Emit> SmallVector<Value> emitIf(Value condition, Emit emit) {
-    auto branch = scf::IfOp::create(b, loc, getCrossingTypes(), condition, /*withElse=*/true);
+    auto branch = scf::IfOp::create(b, loc, getCrossingTypes(), condition,
+                                    /*withElse=*/true);
     OpBuilder::InsertionGuard restore(b);
     eraseTerminators(branch);
     b.setInsertionPointToEnd(branch.thenBlock());
@@ -310,9 +311,8 @@ private:
   SmallVector<Value> emitFirst() {
     Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, tiles.getLowerBound(),
                                       tiles.getUpperBound());
-    return emitIf(any, [&] {
-      return emitStart(mapTile(tiles.getLowerBound(), tiles.getInitArgs()));
-    });
+    return emitIf(any,
+                  [&] { return emitStart(mapTile(tiles.getLowerBound(), tiles.getInitArgs())); });
   }
 
   /// What follows from a tile's number, computed again.
@@ -324,7 +324,8 @@ private:
       if (auto receive = dyn_cast<hopper::ReceiveOp>(op))
         mapping.map(receive.getTile(),
                     hopper::HeldOp::create(b, receive.getLoc(), receive.getTile().getType(),
-                                           receive.getChannel()).getTile());
+                                           receive.getChannel())
+                        .getTile());
       else
         b.clone(*op, mapping);
     }
@@ -353,8 +354,8 @@ private:
       b.clone(*release, now);
 
     Value number = arith::AddIOp::create(b, loc, loop.getInductionVar(), loop.getStep());
-    Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number,
-                                         loop.getUpperBound());
+    Value exists =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number, loop.getUpperBound());
     SmallVector<Value> results = lookup(now, tiles.getYieldedValues());
     IRMapping next = mapTile(number, results);
     Value both = exists;
@@ -389,24 +390,24 @@ private:
         b.clone(*op, mapping);
   }
 
-  /// The next tile's first products, this one's last, what follows from the first,
-  /// what follows from the last.
+  /// This tile's last products, the next one's first, what follows from the
+  /// last, what follows from the first.
   SmallVector<Value> emitTogether(IRMapping now, IRMapping next) {
-    ArrayRef<Operation *> ops = start;
-    size_t early = ops.size();
-    while (!isa<hopper::MmaOp>(ops[early - 1]))
+    ArrayRef<Operation *> ops = start, ends = finish;
+    auto isProduct = [](Operation *op) { return isa<hopper::MmaOp>(op); };
+    size_t early = ops.size(), products = ends.size();
+    while (!isProduct(ops[early - 1]))
       --early;
-    clone(ops.take_front(early), next);
-    // Without a guard what finishes the products is not told apart from the rest.
-    size_t products = finish.size();
-    while (products > 0 && !isa<hopper::MmaOp, hopper::ReleaseOp>(finish[products - 1]))
+    while (products > 0 && !isProduct(ends[products - 1]) &&
+           !isa<hopper::ReleaseOp>(ends[products - 1]))
       --products;
-    cloneFinish(ArrayRef(finish).take_front(products), now);
-    clone(ops.drop_front(early), next);
-    cloneFinish(ArrayRef(finish).drop_front(products), now);
+    cloneFinish(ends.take_front(products), now);
+    clone(ops.take_front(early), next);
+    cloneFinish(ends.drop_front(products), now);
     if (guard)
       now.map(guard.getResults(), lookup(now, guard.thenYield().getOperands()));
     cloneFinish(after, now);
+    clone(ops.drop_front(early), next);
     return lookup(next, crossing.getArrayRef());
   }
 
@@ -414,8 +415,8 @@ private:
     if (!guard)
       return cloneFinish(finish, now);
     Value runs = now.lookupOrDefault(guard.getCondition());
-    auto branch =
-        scf::IfOp::create(b, loc, guard.getResultTypes(), runs, /*withElse=*/true);
+    auto branch = scf::IfOp::create(b, loc, guard.getResultTypes(), runs,
+                                    /*withElse=*/true);
     eraseTerminators(branch);
     {
       OpBuilder::InsertionGuard restore(b);
@@ -434,8 +435,8 @@ private:
   scf::IfOp guard;
   OpBuilder b;
   Location loc;
-  /// Ops before the inner loop, those from `guarded` on in the guard; after it in
-  /// the guard; after the guard.
+  /// Ops before the inner loop, those from `guarded` on in the guard; after it
+  /// in the guard; after the guard.
   SmallVector<Operation *> start, finish, after;
   size_t guarded = 0;
   llvm::MapVector<Value, Operation *> held; // release by channel

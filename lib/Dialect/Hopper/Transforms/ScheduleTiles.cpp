@@ -86,8 +86,7 @@ public:
   void replace(affine::AffineDelinearizeIndexOp position) {
     OpBuilder b(position);
     Location loc = position.getLoc();
-    Value rest =
-        arith::IndexCastOp::create(b, loc, b.getI32Type(), position.getLinearIndex());
+    Value rest = arith::IndexCastOp::create(b, loc, b.getI32Type(), position.getLinearIndex());
     SmallVector<Value> results(sizes.size());
     for (size_t k = sizes.size() - 1; k > 0; --k) {
       if (isConstantIntValue(sizes[k], 1)) {
@@ -111,11 +110,11 @@ private:
   SmallVector<Divisor> divisors;
 };
 
-/// An order in which each two tiles in a row have as much work as any other two,
-/// where work grows or falls evenly along the last coordinate: groups of an even
-/// number of tiles (those with all values of the last coordinate, or twice as
-/// many) are taken from both ends to the middle. The tiles that CTAs have at a
-/// time are neighbours, so that they read the same memory.
+/// An order in which each two tiles in a row have as much work as any other
+/// two, where work grows or falls evenly along the last coordinate: groups of
+/// an even number of tiles (those with all values of the last coordinate, or
+/// twice as many) are taken from both ends to the middle. The tiles that CTAs
+/// have at a time are neighbours, so that they read the same memory.
 class Pairs {
 public:
   /// `line`: how many values the last coordinate has.
@@ -160,7 +159,8 @@ private:
   Divisor half;
 };
 
-/// The tiles of one CTA, which takes every `grid`-th one, or every `grid`-th pair.
+/// The tiles of one CTA, which takes every `grid`-th one, or every `grid`-th
+/// pair.
 class Persistence {
 public:
   Persistence(gpu::LaunchOp launch, int64_t ctas, std::optional<Pairs> pairs)
@@ -180,8 +180,8 @@ public:
     Value tile = loop.getInductionVar();
     if (pairs)
       tile = pairs->getTile(b, loc, getPlace(tile));
-    for (Operation &op : llvm::make_early_inc_range(
-             llvm::make_range(std::next(loop->getIterator()), body->getTerminator()->getIterator()))) {
+    for (Operation &op : llvm::make_early_inc_range(llvm::make_range(
+             std::next(loop->getIterator()), body->getTerminator()->getIterator()))) {
       op.moveBefore(inside->getTerminator());
       op.walk([&](Operation *user) { user->replaceUsesOfWith(block, tile); });
     }

@@ -233,11 +233,11 @@ def HopperOverlapTiles : Pass<"hopper-overlap-tiles", "::mlir::func::FuncOp"> {
       %o = scf.for %j ... { %q }           %o = scf.for %j ... { %q }
       %o1 = last product                   hopper.release %queries
       hopper.release %queries              scf.if (there is a next tile) {
-      write %o1                              %q1 = hopper.receive %queries
-    }                                        %s1 = its first product
-                                             %o1 = last product
-                                             %p1 = f(%s1)
+      write %o1                              %o1 = last product
+    }                                        %q1 = hopper.receive %queries
+                                             %s1 = its first product
                                              write %o1
+                                             %p1 = f(%s1)
                                            } else { last product; write }
     ```
 
@@ -310,6 +310,7 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     `reuse` the tile takes the place of one that the role has received and not yet
     released, of the same size, which is then released after the copy: that saves
     the memory, and costs the time in which the next tile could have been loaded.
+    With `columns` a wider tile leaves in pieces, through two smaller tiles by turns.
 
     ```mlir
     // Before.
@@ -326,7 +327,9 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     Writes that TMA has no form for stay as they are.
   }];
   let options = [Option<"reuse", "reuse", "bool", /*default=*/"false",
-                        "Stage outputs where an input tile has been">];
+                        "Stage outputs where an input tile has been">,
+    Option<"columns", "columns", "int64_t", /*default=*/"0",
+           "Columns of a piece (64 for one slab of 16-bit elements); 0 for whole tiles">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
 }
 

@@ -54,6 +54,9 @@ if has_sm90():
 config.substitutions.append(("%python", config.attn_python or sys.executable))
 if config.attn_python:
     config.available_features.add("numpy")
+    has_torch = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    if subprocess.run([config.attn_python, "-c", has_torch]).returncode == 0:
+        config.available_features.add("torch")
 if os.path.exists(os.path.join(config.attn_obj_root, "bin", "attn-run")):
     config.available_features.add("attn-run")
 # NVIDIA's assembler, where the machine has one, checks the kernels' PTX.

@@ -141,25 +141,28 @@ private:
     return bytes + llvm::alignTo(barriers * 8, 1024);
   }
 
+  /// Where there is room, the next tile's other operands come early, too.
+  void useRoom(int64_t stages) {
+    for (auto &[value, ring] : rings) {
+      if (ring.isInLoop || stages == 1)
+        continue;
+      ++ring.depth;
+      if (countBytes() > hopper::kSharedMemoryBytes)
+        --ring.depth;
+    }
+    b.setInsertionPoint(launch);
+    Value bytes = arith::ConstantIntOp::create(b, launch.getLoc(), countBytes(), 32);
+    launch.getDynamicSharedMemorySizeMutable().assign(bytes);
+  }
+
   LogicalResult chooseDepths(int64_t stages) {
     for (; stages >= 1; --stages) {
       for (auto &[value, ring] : rings)
         ring.depth = ring.isInLoop ? stages : 1;
-      if (countBytes() <= hopper::kSharedMemoryBytes)
-        break;
-    }
-    // Where there is room, the next tile's other operands come early, too.
-    for (auto &[value, ring] : rings) {
-      ring.depth += stages > 1 && !ring.isInLoop;
-      if (countBytes() > hopper::kSharedMemoryBytes)
-        --ring.depth;
-    }
-    if (stages >= 1) {
-      Location loc = launch.getLoc();
-      b.setInsertionPoint(launch);
-      Value bytes = arith::ConstantIntOp::create(b, loc, countBytes(), 32);
-      launch.getDynamicSharedMemorySizeMutable().assign(bytes);
-      return success();
+      if (countBytes() <= hopper::kSharedMemoryBytes) {
+        useRoom(stages);
+        return success();
+      }
     }
     InFlightDiagnostic error = launch.emitOpError("needs ")
                                << countBytes() << " bytes of shared memory, a CTA has "

@@ -57,7 +57,7 @@ private:
   std::optional<Target> match(vector::TransferWriteOp write) {
     auto vector = write.getVectorType();
     auto memref = dyn_cast<MemRefType>(write.getBase().getType());
-    if (!memref || vector.getRank() != 2 || write.getMask() ||
+    if (!memref || vector.getRank() != 2 || vector.getDimSize(1) % 8 || write.getMask() ||
         !write.getPermutationMap().isMinorIdentity() ||
         !(vector.getElementType().isBF16() || vector.getElementType().isF16()))
       return std::nullopt;

@@ -110,10 +110,6 @@ private:
                                     "the host has to encode where it lies");
         } else if (isa<hopper::ReceiveOp>(user)) {
           receivers.insert(role);
-        } else if (llvm::none_of(value.getUsers(), [&](Operation *other) {
-                     return isa<hopper::ReceiveOp>(other) && other->getBlock() == user->getBlock();
-                   })) {
-          return emitUnheld(user);
         }
       }
       if (senders.size() != 1 || receivers.size() != 1)
@@ -122,11 +118,6 @@ private:
                << senders.size() << " and " << receivers.size();
     }
     return success();
-  }
-
-  static LogicalResult emitUnheld(Operation *release) {
-    return release->emitOpError("no tile of this channel has been received in this block and not "
-                                "been released");
   }
 
   int64_t countBytes() {
@@ -242,7 +233,8 @@ private:
           position.oldest = getNext(release.getLoc(), ring, position.oldest).first;
         }
         if (stages.empty())
-          return emitUnheld(release);
+          return release.emitOpError("no tile of this channel has been received in this block "
+                                     "and not been released");
         hopper::MBarrierArriveOp::create(b, release.getLoc(), rings[release.getChannel()].empty,
                                          stages.front());
         stages.erase(stages.begin());

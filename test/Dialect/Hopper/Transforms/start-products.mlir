@@ -6,6 +6,7 @@
 // A wait comes in front of the first use and leaves running what started later; the
 // tile is given back behind it. Nothing is in flight at the end of a body.
 // CHECK-LABEL: func.func @latest
+// CHECK: role "compute"
 // CHECK: scf.for
 // CHECK-NEXT: %[[K:.*]] = hopper.receive %[[C:.*]] :
 // CHECK-NEXT: %[[S0:.*]] = hopper.wgmma %{{.*}}, %[[K]], %{{.*}} transposeB

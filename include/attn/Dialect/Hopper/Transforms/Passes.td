@@ -76,8 +76,8 @@ def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"
     ```
 
     Refuses, with an error at the op, tiles whose rows are not 64 for each of at
-    most 3 warpgroups, and other reductions over rows, which would need the other
-    warpgroups' part.
+    most 3 warpgroups, tiles from outside of the loop, and other reductions over
+    rows, which would need the other warpgroups' part.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::gpu::GPUDialect", "mlir::scf::SCFDialect",
@@ -144,7 +144,7 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
     ```
 
     Refuses loads whose address, or loops whose bounds, depend on what the
-    consumers compute. Registers: 24 and 240 for two consumers, 32 and 160 for
+    consumers compute, or on memory that they write. Registers: 24 and 240 for two consumers, 32 and 160 for
     three, 24 and 240 for one.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
@@ -390,7 +390,8 @@ def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"
     ```
 
     Refuses programs that need more than 227 KB with one stage for each channel,
-    naming the bytes of each.
+    naming the bytes of each; channels that not exactly one role sends to and one
+    receives from; and copies from memory that the host does not know.
   }];
   let options = [Option<"stages", "stages", "int64_t", /*default=*/"2",
                         "Tiles in flight in each channel that is used in a loop">];

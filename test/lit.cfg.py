@@ -54,6 +54,9 @@ if has_sm90():
 config.substitutions.append(("%python", config.attn_python or sys.executable))
 if config.attn_python:
     config.available_features.add("numpy")
+    has_torch = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    if subprocess.run([config.attn_python, "-c", has_torch]).returncode == 0:
+        config.available_features.add("torch")
 if os.path.exists(os.path.join(config.attn_obj_root, "bin", "attn-run")):
     config.available_features.add("attn-run")
 # NVIDIA's assembler, where the machine has one, checks the kernels' PTX.
@@ -67,6 +70,8 @@ if shutil.which("nvidia-smi"):
                            capture_output=True, text=True)
     if "9.0" in query.stdout.split():
         config.available_features.add("cuda-sm90")
+# Of the single mistakes that Hopper kernels are tested with, each one of so many.
+config.substitutions.append(("%mutants_every", str(lit_config.params.get("mutants-every", "4"))))
 config.substitutions.append(
     ("%mlir_lib_dir", os.path.join(os.path.dirname(config.llvm_tools_dir), "lib")))
 config.substitutions.append(("%python", sys.executable))

@@ -240,7 +240,8 @@ struct ScaleBehindMaximum : OpRewritePattern<vector::MultiDimReductionOp> {
   }
 };
 
-/// exp(x * c - r) -> exp2(fma(x, c log2 e, -r log2 e)), r one value per row.
+/// exp(x * c - r) -> exp2(fma(x, c log2 e, -r log2 e)), r one value per row or per
+/// column.
 struct ExpToExp2 : OpRewritePattern<math::ExpOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(math::ExpOp op, PatternRewriter &b) const override {

@@ -56,6 +56,7 @@ struct Schedule {
   /// many steps.
   bool isTight = false;
   int64_t stages = 2;
+  bool trims = true;
 };
 // The first row that fits is taken.
 constexpr Schedule kSchedules[] = {
@@ -78,9 +79,12 @@ constexpr Schedule kSchedules[] = {
 // For functions with folds of three or more products (gradients), whose sizes of
 // tiles are those of HopperSchedules.cpp: outputs, and tiles of other folds.
 constexpr Schedule kGradientSchedules[] = {
-    {128, Schedule::Any, 0, 128, 128, Output::Own, false, true},
-    {192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true},
-    {256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true},
+    {128, Schedule::Any, 0, 128, 128, Output::Own, false, true, /*isTight=*/false, /*stages=*/2,
+     /*trims=*/false},
+    {192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true, /*isTight=*/false, /*stages=*/2,
+     /*trims=*/false},
+    {256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true, /*isTight=*/false, /*stages=*/2,
+     /*trims=*/false},
 };
 
 /// The largest static size of what is contracted, or kept by a contraction.
@@ -379,7 +383,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (pipeline) {
       nested.addPass(createHopperPipelineProducts());
       nested.addPass(createAttnFoldInfinities());
-      if (isOn(trim, true))
+      if (isOn(trim, schedule.trims))
         nested.addPass(createHopperTrimLoops());
       addCleanUp(nested);
     }

@@ -243,7 +243,7 @@ def attention(
     if torch.is_autocast_enabled(query.device.type):
         query, key, value = _autocast((query, key, value))
     check_inputs(query, key, value, enable_gqa)
-    if torch.compiler.is_dynamo_compiling() and (score_mod is not None or mask_mod is not None):
+    if torch.compiler.is_dynamo_compiling():
         from . import _dynamo
 
         return _dynamo.attention(query, key, value, settings, score_mod, mask_mod)

@@ -4,11 +4,7 @@
 from __future__ import annotations
 
 import linecache
-import os
 import sys
-
-_HERE = os.path.dirname(os.path.abspath(__file__))
-
 
 class Error(RuntimeError):
     """What the library says is wrong."""
@@ -19,17 +15,14 @@ class TraceError(Error):
     the line of the user's code."""
 
 
-def _belongs_to_user(path: str) -> bool:
-    if path.startswith(_HERE) or path.startswith("<frozen"):
-        return False
-    return f"{os.sep}torch{os.sep}" not in path and f"{os.sep}numpy{os.sep}" not in path
+_NOT_USERS = {"attnc", "torch", "numpy", "contextlib", "functools", "importlib"}
 
 
 def user_line() -> tuple[str, int]:
     """The file and line that called into this package, innermost."""
     frame = sys._getframe(1)
     while frame:
-        if _belongs_to_user(frame.f_code.co_filename):
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _NOT_USERS:
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
     return "<unknown>", 0

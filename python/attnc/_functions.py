@@ -51,11 +51,11 @@ def _add_value(value: Any, key: List[Any], tensors: List[Any], seen: set) -> Non
         key.append(value.hex())  # tells -0.0 from 0.0, and NaN is equal to NaN
     elif kind in _NUMBERS:
         key.append((kind, value))
+    elif kind is types.FunctionType:
+        _add_function(value, key, tensors, seen)
     elif is_tensor(value):
         key.append((value.dtype, len(value.shape), kind))
         tensors.append(value)
-    elif kind is types.FunctionType:
-        _add_function(value, key, tensors, seen)
     elif kind is types.ModuleType:
         if value.__name__.partition(".")[0] not in _CONSTANT_MODULES:
             raise _Opaque

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import types
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -35,7 +36,9 @@ def type_name(tensor: Any) -> str:
 
 
 def is_tensor(value: Any) -> bool:
-    return hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, Traced)
+    if isinstance(value, (Traced, type, types.ModuleType)):
+        return False
+    return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
 @dataclass

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import linecache
 import sys
+import types
+from typing import Optional
 
 class Error(RuntimeError):
     """What the library says is wrong."""
@@ -18,11 +20,16 @@ class TraceError(Error):
 _NOT_USERS = {"attnc", "torch", "numpy", "contextlib", "functools", "importlib"}
 
 
+def is_user(frame: types.FrameType) -> bool:
+    """Whether a frame runs the user's code."""
+    return frame.f_globals.get("__name__", "").partition(".")[0] not in _NOT_USERS
+
+
 def user_line() -> tuple[str, int]:
     """The file and line that called into this package, innermost."""
-    frame = sys._getframe(1)
+    frame: Optional[types.FrameType] = sys._getframe(1)
     while frame:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _NOT_USERS:
+        if is_user(frame):
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
     return "<unknown>", 0

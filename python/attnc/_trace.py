@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _intervals as intervals
-from ._errors import TraceError, trace_error, user_line
+from ._errors import TraceError, is_user, trace_error, user_line
 
 INTEGERS = ("i8", "i16", "i32", "i64")
 FLOATS = ("bf16", "f16", "f32", "f64")
@@ -276,37 +276,44 @@ class TracedRegion:
         return f"    {self.kind} {{\n    ^bb0({head}{captures}):\n{lines}{result}    }}\n"
 
 
-def trace_region(trace: Trace, kind: str, function: Callable, call: Callable[[Callable, tuple], Any]) -> TracedRegion:
-    """Traces `function`; `call` calls it with what it needs around it."""
+def _line_of(error: Exception) -> str:
+    """Where in the user's code an error came from."""
+    where, step = "", error.__traceback__
+    while step:
+        if is_user(step.tb_frame):
+            where = f"{step.tb_frame.f_code.co_filename}:{step.tb_lineno}: "
+        step = step.tb_next
+    return where
+
+
+def trace_region(trace: Trace, kind: str, function: Callable, user: Callable) -> TracedRegion:
+    """Traces `function`, which calls the user's function `user`."""
     region = Region(trace)
     arguments = [Traced(region, f"%{name}", type, ["v", name]) for name, type in _ARGUMENTS]
     if kind == "score":
         arguments.insert(0, Traced(region, "%s", trace.accumulator))
     try:
-        result = call(function, tuple(arguments))
+        result = function(*arguments)
     except TraceError:
         raise
     except Exception as error:
-        # The user's line stands in the traceback; the message should have it too.
-        trace_back = error.__traceback__
-        while trace_back and trace_back.tb_next:
-            trace_back = trace_back.tb_next
-        where = f"{trace_back.tb_frame.f_code.co_filename}:{trace_back.tb_lineno}: " if trace_back else ""
+        where = _line_of(error) or _place(user)
         raise TraceError(f"{where}cannot trace: {type(error).__name__}: {error}") from error
-    name = getattr(function, "__name__", kind)
+    name = getattr(user, "__name__", kind)
     if result is None:
-        raise TraceError(f"{_place(function)}'{name}' returns nothing")
+        raise TraceError(f"{_place(user)}'{name}' returns nothing")
     try:
         result = region.lift(result)
     except TraceError as error:
-        raise TraceError(f"{_place(function)}'{name}' returns what is not a number: {error}") from None
+        raise TraceError(f"{_place(user)}'{name}' returns what is not a number: {error}") from None
     if kind == "mask" and result.type != "i1":
-        raise TraceError(f"{_place(function)}expected '{name}' to return a boolean, got {result!r}")
+        raise TraceError(f"{_place(user)}expected '{name}' to return a boolean, got {result!r}")
     result = result.to_float() if kind == "score" else result
     return TracedRegion(kind, region.lines, result.name, result.type)
 
 
 def _place(function: Callable) -> str:
+    """Where a function begins."""
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
 

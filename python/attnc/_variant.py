@@ -82,7 +82,6 @@ def _mask_function(options: Options, mask_mod: Optional[Callable]) -> Optional[C
         keep = named(offset, i, j)
         return keep if mask_mod is None else logical_and(keep, call_for_trace(mask_mod, (b, h, i, j)))
 
-    mask.__name__ = getattr(mask_mod, "__name__", "mask")
     return mask
 
 
@@ -107,10 +106,11 @@ def build(options: Options, score_mod: Optional[Callable], mask_mod: Optional[Ca
     trace = Trace(accumulator)
     regions: List[Optional[TracedRegion]] = [None, None]
     if score_mod is not None:
-        regions[0] = trace_region(trace, "score", score_mod, call_for_trace)
+        score = lambda *arguments: call_for_trace(score_mod, arguments)
+        regions[0] = trace_region(trace, "score", score, score_mod)
     mask = _mask_function(options, mask_mod)
     if mask is not None:
-        regions[1] = trace_region(trace, "mask", mask, lambda function, arguments: function(*arguments))
+        regions[1] = trace_region(trace, "mask", mask, mask_mod or mask)
     regions = [None if _is_trivial(region) else region for region in regions]
     offset = options.causal_alignment == "bottom_right" and _named_mask(options) is not None
     return _module_text(options, trace, regions, element, offset), [c.tensor for c in trace.captures]

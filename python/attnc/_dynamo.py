@@ -25,7 +25,8 @@ except ImportError:  # before PyTorch 2.7
 
 @torch.library.custom_op("attnc::argument", mutates_args=())
 def argument_op(like: torch.Tensor, number: int) -> torch.Tensor:
-    """Stands for argument `number` of score_mod; a body is never run as it is."""
+    """Stands for argument `number` of score_mod, or with -1 for a result; a body is
+    never run as it is."""
     raise Error("attnc::argument is not to be run")
 
 
@@ -65,11 +66,19 @@ class _Output:
                 result = getattr(result, name)
             return result
         if node.target in (torch.ops.attnc.argument, torch.ops.attnc.argument.default):
-            return numbers[node.args[1]]
+            return value(node.args[0]) if node.args[1] < 0 else numbers[node.args[1]]
         args, keywords = torch.fx.node.map_arg((node.args, node.kwargs), value)
         if node.op == "call_method":
             return getattr(args[0], node.target)(*args[1:], **keywords)
         return node.target(*args, **keywords)
+
+
+def _stand_in_operands(graph: Any, operands: Tuple) -> Tuple:
+    """Query, key and value: what the stand-in for O is made of. Where operands stand is
+    up to PyTorch."""
+    nodes = list(graph.graph.nodes)
+    inputs = dict(zip([node for node in nodes if node.op == "placeholder"], operands))
+    return tuple(inputs[node] for node in nodes[-1].args[0][0].args[:3])
 
 
 if BaseHOP is not None:
@@ -81,7 +90,7 @@ if BaseHOP is not None:
         def __call__(self, graph: Any, *operands: Any, **settings: Any) -> Any:
             from ._torch import forward_op
 
-            query, key, value = operands[:3]
+            query, key, value = _stand_in_operands(graph, operands)
             has_score, has_mask = settings.pop("has_score"), settings.pop("has_mask")
             window = settings.pop("window")
             settings["window"] = None if window is None else tuple(window)
@@ -89,13 +98,20 @@ if BaseHOP is not None:
             text, captures = build(
                 options,
                 _Output(graph, operands, 2, "score_mod") if has_score else None,
-                _Output(graph, operands, 3, "mask_mod") if has_mask else None,
+                _Output(graph, operands, 2 + has_score, "mask_mod") if has_mask else None,
             )
             o, lse = forward_op(query, key, value, captures, text)
             # What a body returns besides, which nothing reads.
-            return o, lse, *(query.new_zeros(1) for _ in range(2))
+            return o, lse, *(query.new_zeros(1) for _ in range(has_score + has_mask))
 
     _body = _Body()
+
+
+def _tensor(result: Any, like: torch.Tensor) -> torch.Tensor:
+    """A result that is a tensor, and no other one of the body."""
+    if not isinstance(result, torch.Tensor):
+        result = torch.full_like(like, result)
+    return torch.ops.attnc.argument(result, -1)
 
 
 def attention(
@@ -117,13 +133,13 @@ def attention(
         # One element each, so that tensors can be indexed by them.
         index = torch.zeros(1, dtype=torch.int32, device=query.device)
         b, h, q_idx, kv_idx = [torch.ops.attnc.argument(index, number) for number in (1, 2, 3, 4)]
-        new_score, keep = lse, lse
+        results = [o, lse]
         if score_mod is not None:
             score = torch.ops.attnc.argument(torch.zeros(1, dtype=accumulator, device=query.device), 0)
-            new_score = score_mod(score, b, h, q_idx, kv_idx)
+            results.append(_tensor(score_mod(score, b, h, q_idx, kv_idx), score))
         if mask_mod is not None:
-            keep = mask_mod(b, h, q_idx, kv_idx)
-        return o, lse, new_score, keep
+            results.append(_tensor(mask_mod(b, h, q_idx, kv_idx), b == b))
+        return results
 
     is_causal, causal_alignment, window, scale = settings
     results = _body(

@@ -119,10 +119,10 @@ class Region:
             return value
         if isinstance(value, bool):
             return self.constant(value, "i1")
-        if isinstance(value, int):
-            return self.constant(value, "index")
-        if isinstance(value, float):
-            return self.constant(value, self.trace.accumulator)
+        if isinstance(value, int) or type(value).__name__ == "SymInt":
+            return self.constant(int(value), "index")
+        if isinstance(value, float) or type(value).__name__ == "SymFloat":
+            return self.constant(float(value), self.trace.accumulator)
         if is_tensor(value):
             if math.prod(value.shape) != 1:
                 raise trace_error(

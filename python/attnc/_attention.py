@@ -26,7 +26,7 @@ class Bound(NamedTuple):
 _known: Dict[Any, Optional[Tuple[Variant, Tuple[int, ...]]]] = {}
 
 
-def _aliases(tensors: Sequence[Any]) -> Tuple[int, ...]:
+def aliases(tensors: Sequence[Any]) -> Tuple[int, ...]:
     """Which of the tensors are the same: a trace takes them for one."""
     first: Dict[int, int] = {}
     return tuple(first.setdefault(id(tensor), number) for number, tensor in enumerate(tensors))
@@ -39,7 +39,7 @@ def bind(options: Options, score_mod: Function, mask_mod: Function) -> Bound:
     if score_key is None or mask_key is None:
         text, captures = build(options, score_mod, mask_mod)
         return Bound(variant_of(text), captures)
-    key = options, score_key, mask_key, _aliases(tensors) if len(tensors) > 1 else ()
+    key = options, score_key, mask_key, aliases(tensors) if len(tensors) > 1 else ()
     found = _known.get(key, key)
     if found is not key and found is not None:
         variant, positions = found
@@ -166,8 +166,8 @@ def attention(
         raise Error(f"expected layout 'bhsd' or 'bshd', got {layout!r}")
     query, key, value = _adopt(query, "query"), _adopt(key, "key"), _adopt(value, "value")
     swapped = layout == "bshd"
-    if swapped and all(len(x.shape) == 4 for x in (query, key, value)):
-        query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))
+    if swapped:
+        query, key, value = (x.swapaxes(1, 2) if len(x.shape) == 4 else x for x in (query, key, value))
     settings = is_causal, causal_alignment, window, scale
     if hasattr(query, "data_ptr"):
         from . import _torch

@@ -234,6 +234,11 @@ def _strides_in_order_of(strides: Sequence[int], shape: Sequence[int]) -> List[i
     return result
 
 
+def _current_stream(torch: Any, device: int) -> int:
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return raw(device) if raw else torch.cuda.current_stream(device).cuda_stream
+
+
 class Value:
     """An argument or a result: its type's name, and sizes, -1 where any is
     accepted; the shape of a scalar is None."""
@@ -264,6 +269,9 @@ class _Plan:
             else:
                 self.fill(self.arguments, index, expected, value, executable._cuda)
         self.results = (_Tensor * max(len(executable.results), 1))()
+        # The structs by themselves: finding them in the arrays takes time.
+        self.argument_structs = list(self.arguments)
+        self.result_structs = list(self.results)
         self.shapes: List[Tuple[int, ...]] = []
         self.strides: List[Sequence[int]] = []
         self.types: List[Any] = []
@@ -410,22 +418,38 @@ class Executable:
             plan = plans[key] = self._make_plan(values, out, keys)
         like = next((value for value, k in zip(values, keys) if k is not None), None)
         results = list(out) if out is not None else self._allocate(plan, like)
-        arguments = plan.arguments
-        for index, value in enumerate(values):
-            if keys[index] is not None:
-                arguments[index].data = _address(value)
+        for struct, value, known in zip(plan.argument_structs, values, keys):
+            if known is not None:
+                struct.data = _address(value)
         for index, scalar in plan.scalars:
             scalar.value = values[index]
-        structs = plan.results
-        for index, tensor in enumerate(results):
-            structs[index].data = _address(tensor)
-        if not self._cuda or like is None:
-            error = _library.attnc_run(self._handle, arguments, structs, None, 0, stream)
-            if error:
-                _check(error)
-        else:
-            self._run_cuda(plan, like, stream)
+        for struct, tensor in zip(plan.result_structs, results):
+            struct.data = _address(tensor)
+        self._run(plan, like, stream)
         return results
+
+    def prepare(self, tensors: Sequence[Any]) -> _Plan:
+        """What launch() needs for tensors of PyTorch of these shapes and strides, in one
+        thread."""
+        return self._make_plan(tensors, None, tuple(map(_key, tensors)))
+
+    def launch(self, plan: _Plan, tensors: Sequence[Any]) -> List[Any]:
+        """call() with tensors that are known to be as those of the plan."""
+        like = tensors[0]
+        results = self._allocate(plan, like)
+        for struct, tensor in zip(plan.argument_structs, tensors):
+            struct.data = tensor.data_ptr()
+        for struct, tensor in zip(plan.result_structs, results):
+            struct.data = tensor.data_ptr()
+        self._run(plan, like, None)
+        return results
+
+    def _run(self, plan: _Plan, like: Any, stream: Optional[int]) -> None:
+        if self._cuda and like is not None:
+            return self._run_cuda(plan, like, stream)
+        error = _library.attnc_run(self._handle, plan.arguments, plan.results, None, 0, stream)
+        if error:
+            _check(error)
 
     def _run_cuda(self, plan: _Plan, like: Any, stream: Optional[int]) -> None:
         import torch
@@ -434,7 +458,7 @@ class Executable:
             with torch.cuda.device(like.device):
                 return self._run_cuda(plan, like, stream)
         if stream is None:
-            stream = torch.cuda.current_stream().cuda_stream
+            stream = _current_stream(torch, like.get_device())
         workspace = None
         if plan.workspace_bytes:
             # The allocator keeps it for this stream until the call has run.

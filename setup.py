@@ -6,6 +6,7 @@ imported (ATTNC_LIBRARY, or where the system looks)."""
 import glob
 import os
 import shutil
+import sysconfig
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
@@ -37,13 +38,9 @@ class BuildWithLibrary(build_py):
 class WheelOfPlatform(bdist_wheel):
     """For any Python 3: nothing in the package is built for one of them."""
 
-    def finalize_options(self):
-        super().finalize_options()
-        self.root_is_pure = find_library() is None
-
     def get_tag(self):
-        _, _, platform = super().get_tag()
-        return "py3", "none", platform
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        return "py3", "none", platform if find_library() else "any"
 
 
 setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": WheelOfPlatform})

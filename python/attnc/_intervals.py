@@ -20,6 +20,35 @@ def constant(value: int) -> list:
     return ["c", value]
 
 
+# A fact is a comparison that holds: (predicate, the operands' names, their intervals).
+_NEGATION = {"slt": "sge", "sge": "slt", "sle": "sgt", "sgt": "sle"}
+_MIRROR = {"slt": "sgt", "sgt": "slt", "sle": "sge", "sge": "sle"}
+
+
+def negate(fact: tuple) -> tuple:
+    return (_NEGATION[fact[0]], *fact[1:])
+
+
+def mirror(predicate: str) -> str:
+    """That of the operands the other way round."""
+    return _MIRROR[predicate]
+
+
+def narrow(name: str, interval: list, facts: tuple) -> list:
+    """The interval of a value where these facts hold."""
+    for predicate, left, right, left_interval, right_interval in facts:
+        if name == right:
+            predicate, left, right_interval = _MIRROR[predicate], right, left_interval
+        if name != left:
+            continue
+        strict = ["c", int(predicate in ("slt", "sgt"))]
+        if predicate in ("slt", "sle"):
+            interval = ["at most", interval, ["sub", right_interval, strict]]
+        else:
+            interval = ["at least", interval, ["add", right_interval, strict]]
+    return interval
+
+
 def _product(a: float, b: float) -> float:
     return 0 if a == 0 or b == 0 else a * b
 
@@ -38,6 +67,10 @@ def _combine(op: str, a: Bounds, b: Bounds) -> Bounds:
         return max(a[0], b[0]), max(a[1], b[1])
     if op == "join":
         return min(a[0], b[0]), max(a[1], b[1])
+    if op == "at most":
+        return a[0], min(a[1], b[1])
+    if op == "at least":
+        return max(a[0], b[0]), a[1]
     if op in ("div", "mod"):
         if b[0] != b[1] or b[0] <= 0:
             return -math.inf, math.inf

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable, Dict, Optional
 
+from . import _intervals as intervals
 from ._errors import trace_error
 from ._trace import FLOATS, INTEGERS, Region, Traced
 
@@ -122,7 +123,11 @@ def _comparison(integers: str, floats: str) -> Function:
             return _emit(f"arith.cmpi {integers},", "i1", a, b)
         a, b, is_float = _unify(a, b)
         op = f"arith.cmpf {floats}," if is_float else f"arith.cmpi {integers},"
-        return _emit(op, a.type, a, b, result="i1")
+        result = _emit(op, a.type, a, b, result="i1")
+        if not is_float and integers not in ("eq", "ne"):
+            fact = (integers, a.name, b.name, a.interval, b.interval)
+            result.facts, result.denials = (fact,), (intervals.negate(fact),)
+        return result
 
     return apply
 
@@ -142,7 +147,12 @@ def _bitwise(op: str) -> Function:
         if a.type in FLOATS or b.type in FLOATS:
             raise trace_error("expected booleans or integers, got a floating-point number")
         if a.type == b.type == "i1":
-            return _emit(op, "i1", a, b)
+            result = _emit(op, "i1", a, b)
+            if op == "arith.andi":
+                result.facts = a.facts + b.facts
+            elif op == "arith.ori":
+                result.denials = a.denials + b.denials
+            return result
         return _emit(op, "index", a.to_index(), b.to_index(), interval=["any"])
 
     return apply
@@ -163,8 +173,10 @@ logical_and, logical_or, logical_xor = (_logical(op) for op in (bitwise_and, bit
 
 
 def logical_not(x: Any) -> Traced:
-    region = _region_of(x)
-    return bitwise_xor(region.lift(x).to_bool(), True)
+    x = _region_of(x).lift(x).to_bool()
+    result = bitwise_xor(x, True)
+    result.facts, result.denials = x.denials, x.facts
+    return result
 
 
 def bitwise_not(x: Any) -> Traced:
@@ -174,13 +186,28 @@ def bitwise_not(x: Any) -> Traced:
     return logical_not(x) if x.type == "i1" else subtract(-1, x)
 
 
+def _with_differences(region: Region, facts: tuple) -> tuple:
+    """Facts, and what a comparison of two values says of their difference."""
+    zero, found = ["c", 0], list(facts)
+    for predicate, left, right, *_ in facts:
+        for a, b, says in ((left, right, predicate), (right, left, intervals.mirror(predicate))):
+            difference = region.known.get(f"arith.subi {a}, {b} : index")
+            if difference:
+                found.append((says, difference, "0", intervals.ANY, zero))
+    return tuple(found)
+
+
 def where(condition: Any, a: Any, b: Any) -> Traced:
     """`a` where the condition holds, else `b`."""
     region = _region_of(condition, a, b)
     condition, a, b = region.lift(condition).to_bool(), region.lift(a), region.lift(b)
     if not a.type == b.type == "i1":
         a, b, _ = _unify(a, b)
-    interval = ["join", a.interval, b.interval] if a.type not in FLOATS else None
+    interval = None
+    if a.type not in FLOATS:
+        chosen = intervals.narrow(a.name, a.interval, _with_differences(region, condition.facts))
+        other = intervals.narrow(b.name, b.interval, _with_differences(region, condition.denials))
+        interval = ["join", chosen, other]
     return _emit("arith.select", a.type, condition, a, b, interval=interval)
 
 

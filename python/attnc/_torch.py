@@ -98,7 +98,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, do: Optional[torch.Tensor], dlse: Optional[torch.Tensor]) -> Any:
         *inputs, o, lse = ctx.saved_tensors
         needed = ctx.needs_input_grad[3:]
-        wanted = tuple(index for index, need in enumerate(needed) if need)
+        wanted = Variant.computed_with(tuple(index for index, need in enumerate(needed) if need))
         results: List[Any] = [None] * (len(inputs) + 3)
         if do is None and dlse is None:
             return tuple(results)
@@ -108,7 +108,7 @@ class _Attention(torch.autograd.Function):
         if gradients is None:
             gradients = run_backward(ctx.variant, inputs, (o, lse), (do, dlse), wanted)
         for index, gradient in zip(wanted, scalar_shapes(gradients, inputs, wanted)):
-            results[index + 3] = gradient
+            results[index + 3] = gradient if needed[index] else None
         return tuple(results)
 
 

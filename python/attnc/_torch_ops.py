@@ -155,11 +155,11 @@ def _differentiate(ctx: Any, do: Any, dlse: Any) -> Any:
     needed = [*needs[:3], *(needs[3] if isinstance(needs[3], (list, tuple)) else [])]
     if len(needed) < len(inputs):
         needed += [tensor.requires_grad for tensor in inputs[len(needed) :]]
-    wanted = [index for index, need in enumerate(needed) if need]
+    wanted = list(Variant.computed_with(tuple(index for index, need in enumerate(needed) if need)))
     results: List[Any] = [None] * len(inputs)
     if do is not None or dlse is not None:
         for index, gradient in zip(wanted, backward_op(inputs, o, lse, do, dlse, ctx.program, wanted)):
-            results[index] = gradient
+            results[index] = gradient if needed[index] else None
     return results[0], results[1], results[2], results[3:], None
 
 

@@ -174,12 +174,15 @@ class Traced:
     """A number that is not known while tracing. Its operators are in
     _operations.py."""
 
-    __slots__ = ("region", "name", "type", "interval")
+    __slots__ = ("region", "name", "type", "interval", "facts", "denials")
     # NumPy's scalars then leave binary operators to this class.
     __array_priority__ = 1000
 
     def __init__(self, region: Region, name: str, type: str, interval: Optional[list] = None) -> None:
         self.region, self.name, self.type, self.interval = region, name, type, interval
+        # Of a boolean: comparisons that hold where it is true, and where it is false.
+        self.facts: tuple = ()
+        self.denials: tuple = ()
 
     def __repr__(self) -> str:
         return f"<traced {self.type}>"

@@ -183,6 +183,13 @@ class Variant:
             self._forward[device] = executable
         return executable
 
+    @staticmethod
+    def computed_with(wanted: Tuple[int, ...]) -> Tuple[int, ...]:
+        """What gradient() is asked for where `wanted` is wanted: the compiler fuses the
+        gradient of a capture with those of Q, K and V, not by itself."""
+        captures = tuple(index for index in wanted if index > 2)
+        return (0, 1, 2, *captures) if captures else wanted
+
     def gradient(self, device: str, wanted: Tuple[int, ...], has_dlse: bool) -> Executable:
         """The gradients of the arguments at the positions `wanted`."""
         results = "0,1" if has_dlse else "0"

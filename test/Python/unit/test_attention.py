@@ -259,3 +259,29 @@ def test_captures_are_read_within_their_bounds():
     attnc.attention(c.q[:, :, :60], c.k, c.v, score_mod=f, enable_gqa=True)
     with pytest.raises(attnc.Error, match="60 elements"):
         attnc.attention(c.q[:, :, :61], c.k, c.v, score_mod=f, enable_gqa=True)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        lambda i, j: (i - j).clamp(0, 7),
+        lambda i, j: (i - j) % 8,
+        lambda i, j: torch.where((i >= j) & (i - j < 8), i - j, 0),
+        lambda i, j: torch.where((i < j) | (7 < i - j), 3, i - j),
+        lambda i, j: torch.where(~(i - j >= 8) & (i - j > -1), i - j, 7),
+        lambda i, j: (i * 5 + 3) // 100 + (j > i) * 2,
+        lambda i, j: abs(i // 20 - 2),
+    ],
+)
+def test_indices_that_stay_within(index):
+    table = torch.randn(8)
+    f = lambda s, b, h, i, j: s + table[index(i, j)]
+    c = Case()
+    torch.testing.assert_close(
+        attnc.attention(c.q, c.k, c.v, score_mod=f, enable_gqa=True),
+        dense(c.q, c.k, c.v, f)[0], rtol=1e-5, atol=1e-5,
+    )  # fmt: skip
+    short = torch.randn(2)
+    with pytest.raises(attnc.Error, match="clamp the index"):
+        g = lambda s, b, h, i, j: s + short[index(i, j)]
+        attnc.attention(c.q, c.k, c.v, score_mod=g, enable_gqa=True)

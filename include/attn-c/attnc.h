@@ -150,6 +150,11 @@ ATTNC_API attnc_error *attnc_get_counts(attnc_counts *counts);
 ATTNC_API void attnc_set_num_threads(unsigned threads);
 ATTNC_API unsigned attnc_num_threads(void);
 
+/* Tiles that executables on the CPU have visited since the last call, with mask
+ * arithmetic and without. Only those count that were compiled with the pipeline's
+ * option "count-tiles". */
+ATTNC_API void attnc_take_tile_counts(int64_t *masked, int64_t *full);
+
 /* Text made by the library. */
 typedef struct attnc_text attnc_text;
 ATTNC_API const char *attnc_text_data(const attnc_text *text);

@@ -154,6 +154,13 @@ void attnc_set_num_threads(unsigned threads) {
 
 unsigned attnc_num_threads(void) { return ThreadPool::shared().getNumThreads(); }
 
+void attnc_take_tile_counts(int64_t *masked, int64_t *full) {
+  TileCounts counts = getTileCounts();
+  resetTileCounts();
+  *masked = counts.masked;
+  *full = counts.full;
+}
+
 const char *attnc_text_data(const attnc_text *text) {
   return text ? text->text.c_str() : "";
 }

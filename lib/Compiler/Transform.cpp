@@ -44,9 +44,13 @@ Expected<std::string> attn::transformText(StringRef text, StringRef pipeline,
   auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context, "ir");
   if (!module)
     return createStringError("cannot parse the IR");
-  mlir::PassManager manager(&context);
-  if (failed(mlir::parsePassPipeline(pipeline, manager, os)))
+  auto passes = mlir::parsePassPipeline(pipeline, os);
+  if (failed(passes))
     return createStringError("cannot parse the pipeline");
+  if (passes->getOpAnchorName() != mlir::ModuleOp::getOperationName())
+    return createStringError("expected a pipeline 'builtin.module(...)'");
+  mlir::PassManager manager(&context);
+  static_cast<mlir::OpPassManager &>(manager) = std::move(*passes);
   if (failed(manager.run(*module)))
     return createStringError("the pipeline failed");
   std::string result;

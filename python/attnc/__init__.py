@@ -4,5 +4,18 @@
 from ._attention import attention
 from ._capi import Executable, compile_counts, get_num_threads, set_num_threads
 from ._errors import Error, TraceError
+from ._inspect import Explanation, Lowered, explain, lower
 
-__all__ = ["attention", "Error", "Executable", "TraceError", "compile_counts", "get_num_threads", "set_num_threads"]
+__all__ = [
+    "Error",
+    "Executable",
+    "Explanation",
+    "Lowered",
+    "TraceError",
+    "attention",
+    "compile_counts",
+    "explain",
+    "get_num_threads",
+    "lower",
+    "set_num_threads",
+]

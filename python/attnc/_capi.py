@@ -111,6 +111,7 @@ def _load() -> ctypes.CDLL:
         ("get_counts", pointer, [pointer]),
         ("set_num_threads", None, [ctypes.c_uint]),
         ("num_threads", ctypes.c_uint, []),
+        ("take_tile_counts", None, [pointer, pointer]),
         ("text_data", pointer, [pointer]),
         ("text_length", size, [pointer]),
         ("text_destroy", None, [pointer]),
@@ -173,6 +174,14 @@ def set_num_threads(threads: int) -> None:
 
 def get_num_threads() -> int:
     return _get_library().attnc_num_threads()
+
+
+def take_tile_counts() -> Tuple[int, int]:
+    """Tiles visited since the last call by executables with the option count-tiles: with
+    mask arithmetic, and without."""
+    masked, full = ctypes.c_int64(), ctypes.c_int64()
+    _get_library().attnc_take_tile_counts(ctypes.byref(masked), ctypes.byref(full))
+    return masked.value, full.value
 
 
 def transform(ir: str, pipeline: str) -> Tuple[str, str]:

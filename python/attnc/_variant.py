@@ -197,7 +197,11 @@ class Variant:
         executable = self._gradients.get(key)
         if executable is None:
             options = f"saved-results arguments={','.join(map(str, wanted))} results={results}"
-            executable = self.executable(device, options)
+            try:
+                executable = self.executable(device, options)
+            except Error as error:
+                where = "GPUs" if device == "cuda" else "the CPU"
+                raise Error(f"cannot compile the gradient of this attention for {where}: {error}") from None
             executable.layouts = list(wanted)
             self._gradients[key] = executable
         return executable

@@ -41,6 +41,8 @@ def parse_arguments():
     parser.add_argument("--type", choices=("bfloat16", "float16"), default="bfloat16")
     parser.add_argument("--static", action="store_true", help="attnc is told all sizes, not only d")
     parser.add_argument("--pipeline", help="attnc's options, such as \"schedule='rows=128 keys=128'\"")
+    parser.add_argument("--schedule", metavar="OPTIONS", action="append", default=[],
+                        help="time attnc with this schedule as well, such as 'rows=128 keys=128', by turns with the rest")
     parser.add_argument("--no-latency", action="store_true", help="without times of compiling and of the host")
     parser.add_argument("--timeout", type=float, default=90, metavar="SECONDS",
                         help="give up when a step takes longer: a kernel that hangs cannot be interrupted")
@@ -99,7 +101,9 @@ class Benchmark:
         torch.cuda.init()
         torch.empty(1, device=self.device)
         self.timer = timing.Timer(self.device)
-        self.builders = {"attnc": contenders.Attnc(options)}
+        self.builders = {"attnc": contenders.Attnc(options, options.pipeline)}
+        for schedule in options.schedule:
+            self.builders[schedule] = contenders.Attnc(options, f"schedule='{schedule}'")
         if not options.only_attnc:
             self.builders |= {name: f for name, f in contenders.peers().items() if name not in options.without}
         self.report = {"machine": describe_machine(torch, options), "complete": False, "rows": []}

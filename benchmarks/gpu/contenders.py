@@ -39,8 +39,8 @@ class Contender:
 class Attnc:
     """Compiles each module once."""
 
-    def __init__(self, options):
-        self.options, self.known = options, {}
+    def __init__(self, options, pipeline):
+        self.options, self.pipeline, self.known = options, pipeline, {}
 
     def compile(self, cell):
         import attnc
@@ -48,7 +48,7 @@ class Attnc:
         element = {"bfloat16": "bf16", "float16": "f16"}[self.options.type]
         text = cell.module(element, self.options.static)
         if text not in self.known:
-            self.known[text] = attnc.Executable(text, pipeline=self.options.pipeline, cache_directory="")
+            self.known[text] = attnc.Executable(text, pipeline=self.pipeline, cache_directory="")
         return self.known[text]
 
     def __call__(self, cell, inputs):

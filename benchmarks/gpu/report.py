@@ -29,7 +29,7 @@ def add_scaled(cell, element, rates):
 def ratios(rates):
     """attnc against cuDNN and against the fastest, where there are both."""
     result = {}
-    others = {name: rate for name, rate in rates.items() if name != "attnc"}
+    others = {name: rate for name, rate in rates.items() if name in (*COLUMNS[1:], SCALED)}
     if "attnc" in rates and others:
         best = max(others, key=others.get)
         result = {"best": best, "to_best": rates["attnc"] / others[best]}
@@ -54,7 +54,9 @@ def line(row):
         text += f" {f'{row[key]:.3f}' if key in row else '-':>{width}}"
     error = row["errors"].get("attnc")
     text += f" {row.get('best', '-').split()[0]:5} {error['relative'] if error else math.nan:8.2e}"
-    return text + (" ok" if row["ok"] else " FAILED")
+    text += " ok" if row["ok"] else " FAILED"
+    # attnc with other schedules.
+    return text + "".join(f"  [{name}] {rate:.0f}" for name, rate in rates.items() if name not in (*COLUMNS, SCALED))
 
 
 def geometric_mean(values):

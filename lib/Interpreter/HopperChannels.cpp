@@ -76,6 +76,20 @@ static Step receive(Fiber &fiber, const Instruction &i) {
   return Step::Next;
 }
 
+static Step held(Fiber &fiber, const Instruction &i) {
+  ChannelState &channel = channelOf(fiber, i, 0);
+  int64_t oldest = channel.released[fiber.warpgroup];
+  if (oldest == channel.received[fiber.warpgroup]) {
+    fiber.cta->error(i.op) << "holds no tile of this channel";
+    return Step::Failed;
+  }
+  auto view = std::make_shared<SmemView>();
+  view->own = channel.sent[size_t(oldest)].data;
+  view->released = channel.views[fiber.warpgroup][size_t(oldest)];
+  fiber.result(i).object = view;
+  return Step::Next;
+}
+
 static Step release(Fiber &fiber, const Instruction &i) {
   ChannelState &channel = channelOf(fiber, i, 0);
   int64_t &released = channel.released[fiber.warpgroup];
@@ -107,5 +121,6 @@ void interpreter::registerHopperChannels(Translator &translator) {
   translator.add("hopper.channel", translateChannel);
   translator.add("hopper.send", send);
   translator.add("hopper.receive", receive);
+  translator.add("hopper.held", held);
   translator.add("hopper.release", release);
 }

@@ -9,12 +9,19 @@
 #include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNLOWERTOHOPPER
@@ -26,21 +33,44 @@ using namespace attn;
 
 namespace {
 
+/// Where outputs stand in shared memory: in their own, in that of an input, or
+/// a slab at a time.
+enum class Output { Own, Reuse, Pieces };
+constexpr int64_t kPieceColumns = 64;
+
 /// One row of the table: what a module whose widest tile has at most `columns`
 /// columns gets. Registers are what limits the tiles: a warpgroup holds
 /// 64 x keys scores in f32, the same in 16 bits, and 64 x columns of output.
 struct Schedule {
-  int64_t columns, rows, keys, stages;
-  bool reuse; // outputs leave through the memory of an input
-  /// Three warpgroups of 160 registers: none to spare for what a score or a mask
-  /// loads or computes with many steps.
+  int64_t columns;
+  enum Masks { Any, Masked, Unmasked } masks;
+  /// For streams of at most as many elements, which may be known only when the
+  /// kernel is launched; 0 is no limit.
+  int64_t length;
+  int64_t rows, keys;
+  Output output;
+  bool overlap, pingPong;
+  /// No register to spare for what a score or a mask loads or computes with
+  /// many steps.
   bool isTight = false;
+  int64_t stages = 2;
 };
+// The first row that fits is taken.
 constexpr Schedule kSchedules[] = {
-    {64, 192, 128, 2, false, /*isTight=*/true},
-    {128, 128, 128, 2, false},
-    {192, 128, 96, 2, true},
-    {256, 128, 80, 2, true},
+    // 192 rows have 1.7 times the scores of a causal mask at length 512, 128
+    // have 1.25.
+    {64, Schedule::Masked, 1024, 128, 128, Output::Own, false, false},
+    {64, Schedule::Any, 0, 192, 128, Output::Own, true, true, /*isTight=*/true},
+    {128, Schedule::Unmasked, 4096, 128, 128, Output::Own, true, true},
+    {128, Schedule::Unmasked, 0, 128, 176, Output::Reuse, false, true,
+     /*isTight=*/true},
+    {128, Schedule::Any, 0, 128, 128, Output::Own, true, true},
+    {192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true},
+    // Pieces leave Q's memory for the next tile early, which pays where tiles
+    // are short.
+    {256, Schedule::Masked, 2048, 128, 64, Output::Pieces, false, true},
+    {256, Schedule::Any, 1024, 128, 64, Output::Pieces, false, true},
+    {256, Schedule::Any, 0, 128, 80, Output::Reuse, false, true},
 };
 
 /// The largest static size of what is contracted, or kept by a contraction.
@@ -90,8 +120,8 @@ bool variesInTile(Value value, linalg::GenericOp statement) {
                       [&](Value operand) { return variesInTile(operand, statement); });
 }
 
-/// Whether a statement along rows and columns reads tensors by row or column, or
-/// is long.
+/// Whether a statement along rows and columns reads tensors by row or column,
+/// or is long.
 bool needsRegisters(Operation *root) {
   constexpr unsigned kLong = 12; // operations of a window's mask, and some
   return root
@@ -111,6 +141,79 @@ bool needsRegisters(Operation *root) {
       .wasInterrupted();
 }
 
+/// Whether a statement selects by row and column.
+bool hasMask(Operation *root) {
+  auto dependsOn = [](Value value, linalg::GenericOp op, unsigned fromEnd) {
+    SetVector<Operation *> slice;
+    BackwardSliceOptions options;
+    options.inclusive = true;
+    options.filter = [&](Operation *each) { return each->getBlock() == op.getBody(); };
+    (void)getBackwardSlice(value, &slice, options);
+    return llvm::any_of(slice, [&](Operation *each) {
+      auto index = dyn_cast<linalg::IndexOp>(each);
+      return index && index.getDim() + fromEnd == op.getNumLoops();
+    });
+  };
+  return root
+      ->walk([&](arith::SelectOp select) {
+        auto op = dyn_cast<linalg::GenericOp>(select->getParentOp());
+        bool masks = op && op.getNumLoops() >= 2 && dependsOn(select.getCondition(), op, 1) &&
+                     dependsOn(select.getCondition(), op, 2);
+        return masks ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// How many elements a module streams, if it does so once: a number, or a
+/// dimension of an argument of its function.
+struct StreamLength {
+  std::optional<int64_t> number;
+  unsigned argument = 0;
+  int64_t dim = 0;
+};
+std::optional<StreamLength> findStreamLength(ModuleOp module) {
+  SmallVector<FoldOp> folds;
+  module.walk([&](FoldOp fold) { folds.push_back(fold); });
+  if (folds.size() != 1)
+    return std::nullopt;
+  Value extent = folds.front().getExtent();
+  StreamLength length{getConstantIntValue(extent)};
+  if (length.number)
+    return length;
+  auto dim = extent.getDefiningOp<tensor::DimOp>();
+  auto argument = dim ? dyn_cast<BlockArgument>(dim.getSource()) : BlockArgument();
+  std::optional<int64_t> at = dim ? dim.getConstantIndex() : std::nullopt;
+  if (!argument || !at || !isa<func::FuncOp>(argument.getOwner()->getParentOp()))
+    return std::nullopt;
+  return StreamLength{std::nullopt, argument.getArgNumber(), *at};
+}
+
+/// Bodies of functions in two versions: that of `few` runs where the dimension
+/// is at most `most`.
+void mergeVersions(ModuleOp many, ModuleOp few, const StreamLength &length, int64_t most) {
+  for (auto function : many.getOps<func::FuncOp>()) {
+    auto other = few.lookupSymbol<func::FuncOp>(function.getName());
+    auto find = [](gpu::LaunchOp) { return WalkResult::interrupt(); };
+    if (!function.walk(find).wasInterrupted())
+      continue; // such as one that says how large the results are
+    Block &body = function.front();
+    OpBuilder b = OpBuilder::atBlockBegin(&body);
+    Location loc = function.getLoc();
+    Value size = memref::DimOp::create(b, loc, function.getArgument(length.argument), length.dim);
+    Value limit = arith::ConstantIndexOp::create(b, loc, most);
+    Value isShort = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, size, limit);
+    auto branch = scf::IfOp::create(b, loc, isShort, /*withElseRegion=*/true);
+    auto moveTo = [](Block *target, Block &from, Block::iterator first) {
+      target->getOperations().splice(target->getTerminator()->getIterator(), from.getOperations(),
+                                     first, from.getTerminator()->getIterator());
+    };
+    moveTo(branch.elseBlock(), body, std::next(branch->getIterator()));
+    for (auto [argument, old] : llvm::zip_equal(function.getArguments(), other.getArguments()))
+      old.replaceAllUsesWith(argument);
+    moveTo(branch.thenBlock(), other.front(), other.front().begin());
+  }
+}
+
 void addCleanUp(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
@@ -127,9 +230,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   }
 
   void runOnOperation() override {
-    WalkResult walk = getOperation().walk(
-        [](ForwardOp op) { return WalkResult(checkForward(op)); });
-    if (walk.wasInterrupted())
+    WalkResult walk =
+        getOperation().walk([](ForwardOp op) { return WalkResult(checkForward(op)); });
+    if (walk.wasInterrupted() || failed(checkOptions()))
       return signalPassFailure();
     OpPassManager nests(ModuleOp::getOperationName());
     PipelineOptions options;
@@ -137,20 +240,67 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     buildNestPipeline(nests, options);
     if (failed(runPipeline(nests, getOperation())))
       return signalPassFailure();
-    int64_t columns = findColumns(getOperation());
-    bool heavy = needsRegisters(getOperation());
-    const Schedule *schedule = llvm::find_if(kSchedules, [&](const Schedule &s) {
-      return columns <= s.columns && !(heavy && s.isTight);
-    });
-    if (schedule == std::end(kSchedules)) {
-      getOperation().emitError() << "a head dimension of " << columns
-                                 << " is more than the 256 that a warpgroup can hold";
-      return signalPassFailure();
-    }
-    OpPassManager lowering(ModuleOp::getOperationName());
-    addLowering(lowering, *schedule);
-    if (failed(runPipeline(lowering, getOperation())))
+    if (failed(lowerVersions(getOperation())))
       signalPassFailure();
+  }
+
+  LogicalResult lowerWith(ModuleOp module, const Schedule &schedule) {
+    OpPassManager lowering(ModuleOp::getOperationName());
+    addLowering(lowering, schedule);
+    return runPipeline(lowering, module);
+  }
+
+  /// With the schedule that fits; with two where the length of the stream,
+  /// which decides, is known at run time only.
+  LogicalResult lowerVersions(ModuleOp module) {
+    int64_t columns = findColumns(module);
+    bool heavy = needsRegisters(module), masked = hasMask(module);
+    std::optional<StreamLength> length = findStreamLength(module);
+    auto fits = [&](const Schedule &row, bool isShort) {
+      return columns <= row.columns && !(heavy && row.isTight) &&
+             row.masks != (masked ? Schedule::Unmasked : Schedule::Masked) &&
+             (isShort || row.length == 0);
+    };
+    const Schedule *many = llvm::find_if(
+        kSchedules, [&](const Schedule &row) { return fits(row, /*isShort=*/false); });
+    if (many == std::end(kSchedules))
+      return module.emitError() << "a head dimension of " << columns
+                                << " is more than the 256 that a warpgroup can hold";
+    const Schedule *few =
+        llvm::find_if(kSchedules, [&](const Schedule &row) { return fits(row, /*isShort=*/true); });
+    if (few == many || few->columns != many->columns || !length || rows > 0 || keys > 0)
+      return lowerWith(module, *many);
+    if (length->number)
+      return lowerWith(module, *length->number <= few->length ? *few : *many);
+    OwningOpRef<ModuleOp> copy = module.clone();
+    if (failed(lowerWith(module, *many)))
+      return failure();
+    // A pass runs pipelines on what is in its op only.
+    ModuleOp version = copy.release();
+    module.push_back(version);
+    if (failed(lowerWith(version, *few)))
+      return failure();
+    mergeVersions(module, version, *length, few->length);
+    version.erase();
+    return success();
+  }
+
+  static bool isOn(StringRef option, bool otherwise) {
+    return option == "auto" ? otherwise : option == "true";
+  }
+
+  /// Options that are words must be known ones.
+  LogicalResult checkOptions() {
+    auto check = [&](StringRef name, StringRef value, ArrayRef<StringRef> known) -> LogicalResult {
+      if (llvm::is_contained(known, value))
+        return success();
+      return getOperation().emitError() << "schedule option '" << name << "' is one of "
+                                        << llvm::join(known, ", ") << "; got '" << value << "'";
+    };
+    if (failed(check("overlap", overlap, {"auto", "true", "false"})) ||
+        failed(check("ping-pong", pingPong, {"auto", "true", "false"})))
+      return failure();
+    return check("output", output, {"auto", "own", "reuse", "pieces"});
   }
 
   void addLowering(OpPassManager &pm, const Schedule &schedule) const {
@@ -176,11 +326,24 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperSpecializeWarps());
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas}));
     addCleanUp(nested);
-    if (pipeline)
+    if (pipeline) {
       nested.addPass(createHopperPipelineProducts());
-    nested.addPass(createHopperStageOutputs(HopperStageOutputsOptions{schedule.reuse}));
+      nested.addPass(createAttnFoldInfinities());
+      addCleanUp(nested);
+    }
+    if (isOn(overlap, schedule.overlap)) {
+      nested.addPass(createHopperOverlapTiles());
+      addCleanUp(nested);
+    }
+    Output staging = llvm::StringSwitch<Output>(output)
+                         .Case("own", Output::Own)
+                         .Case("reuse", Output::Reuse)
+                         .Case("pieces", Output::Pieces)
+                         .Default(schedule.output);
+    nested.addPass(createHopperStageOutputs(HopperStageOutputsOptions{
+        staging == Output::Reuse, staging == Output::Pieces ? kPieceColumns : 0}));
     nested.addPass(createHopperStartProducts());
-    if (pingPong)
+    if (isOn(pingPong, schedule.pingPong))
       nested.addPass(createHopperPingPong());
     nested.addPass(createHopperExpandChannels(
         HopperExpandChannelsOptions{stages > 0 ? stages : schedule.stages}));

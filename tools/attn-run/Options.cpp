@@ -114,7 +114,7 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   cl::opt<std::string> schedule(
       "schedule", cl::cat(category),
       cl::desc("Options of attn-lower-to-hopper, for cuda and interpreter: "
-               "'rows=128 keys=176 stages=2 ctas=132 pipeline=true ping-pong=true'; "
+               "'rows=128 keys=176 stages=2 ctas=132 pipeline=true overlap=false ping-pong=false output=pieces'; "
                "what is not given is chosen"));
   cl::opt<unsigned> rowTile("row-tile", cl::init(0), cl::cat(category),
                             cl::desc("Rows (queries) per tile"));

@@ -22,8 +22,12 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
            "CTAs of a persistent launch; 0 launches one per tile">,
     Option<"pipeline", "pipeline", "bool", /*default=*/"true",
            "Overlap the last product of an iteration with the next iteration">,
-    Option<"pingPong", "ping-pong", "bool", /*default=*/"true",
-           "Warpgroups take turns at the tensor core">];
+    Option<"overlap", "overlap", "std::string", /*default=*/"\"auto\"",
+           "Start the next tile before the outputs of a tile: true, false, auto">,
+    Option<"pingPong", "ping-pong", "std::string", /*default=*/"\"auto\"",
+           "Warpgroups take turns at the tensor core: true, false, auto">,
+    Option<"output", "output", "std::string", /*default=*/"\"auto\"",
+           "Shared memory of outputs: own, reuse (that of an input), pieces, auto">];
 }
 
 #endif

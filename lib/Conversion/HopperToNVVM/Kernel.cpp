@@ -306,6 +306,7 @@ LogicalResult KernelLowering::lowerVectorOp(Operation *op) {
       .Case([&](vector::BroadcastOp op) { return lowerBroadcast(op); })
       .Case([&](vector::TransposeOp op) { return lowerTranspose(op); })
       .Case([&](vector::ShapeCastOp op) { return lowerShapeCast(op); })
+      .Case([&](vector::ExtractStridedSliceOp op) { return lowerSlice(op); })
       .Case([&](vector::StepOp op) { return lowerStep(op); })
       .Case([&](vector::MultiDimReductionOp op) { return lowerMultiReduction(op); })
       .Case([&](vector::ReductionOp op) { return lowerReduction(op); })

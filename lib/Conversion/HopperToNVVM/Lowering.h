@@ -128,6 +128,7 @@ private:
   void setTile(mlir::Value tile, mlir::Value source, Layout layout);
   llvm::LogicalResult lowerTranspose(mlir::vector::TransposeOp op);
   llvm::LogicalResult lowerShapeCast(mlir::vector::ShapeCastOp op);
+  llvm::LogicalResult lowerSlice(mlir::vector::ExtractStridedSliceOp op);
   llvm::LogicalResult lowerStep(mlir::vector::StepOp op);
   llvm::LogicalResult lowerMultiReduction(mlir::vector::MultiDimReductionOp op);
   llvm::LogicalResult lowerReduction(mlir::vector::ReductionOp op);

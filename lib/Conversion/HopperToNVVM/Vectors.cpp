@@ -16,7 +16,8 @@ LogicalResult KernelLowering::lowerBroadcast(vector::BroadcastOp op) {
     } else if (source.getShape() == op.getType().getShape()) {
       setParts(op.getResult(), layout, Parts(parts(op.getSource(), layout)));
     } else if (layout == Layout::Tile && source.getNumElements() > 1) {
-      // vector<N> and vector<1xN> along the rows, vector<64x1> along the columns.
+      // vector<N> and vector<1xN> along the rows, vector<64x1> along the
+      // columns.
       bool isColumns = source.getRank() == 1 || source.getDimSize(0) == 1;
       setTile(op.getResult(), op.getSource(), isColumns ? Layout::Columns : Layout::Rows);
     } else {
@@ -65,6 +66,30 @@ LogicalResult KernelLowering::lowerTranspose(vector::TransposeOp op) {
 LogicalResult KernelLowering::lowerShapeCast(vector::ShapeCastOp op) {
   for (Layout layout : layouts.of(op.getResult()))
     setParts(op.getResult(), layout, Parts(parts(op.getSource(), layout)));
+  return success();
+}
+
+/// Some columns of a tile: each thread has them at the same place.
+LogicalResult KernelLowering::lowerSlice(vector::ExtractStridedSliceOp op) {
+  auto type = op.getSourceVectorType();
+  SmallVector<int64_t> offsets, sizes;
+  for (auto [offset, size] : llvm::zip_equal(op.getOffsets().getAsRange<IntegerAttr>(),
+                                             op.getSizes().getAsRange<IntegerAttr>())) {
+    offsets.push_back(offset.getInt());
+    sizes.push_back(size.getInt());
+  }
+  if (type.getRank() != 2 || sizes.size() != 2 || sizes[0] != type.getDimSize(0) ||
+      offsets[1] % 8 || sizes[1] % 8)
+    return op.emitOpError("expects all rows of a tile and whole groups of 8 columns");
+  for (Layout layout : layouts.of(op.getResult())) {
+    const Parts &all = parts(op.getSource(), layout);
+    size_t each = all.values.size() / size_t(type.getDimSize(1) / 8);
+    size_t first = size_t(offsets[1] / 8) * each, count = size_t(sizes[1] / 8) * each;
+    Parts result(ArrayRef(all.values).slice(first, count));
+    if (!all.offsets.empty())
+      result.offsets.assign(all.offsets.begin() + first, all.offsets.begin() + first + count);
+    setParts(op.getResult(), layout, std::move(result));
+  }
   return success();
 }
 
@@ -138,9 +163,9 @@ Value KernelLowering::reduceQuad(vector::CombiningKind kind, Value value) {
     Value word = value;
     if (type.isInteger() && !type.isInteger(32))
       word = arith::ExtUIOp::create(b, i32, value);
-    Value other = NVVM::ShflOp::create(b, word.getType(), constantI32(-1), word,
-                                       constantI32(distance), constantI32(31),
-                                       NVVM::ShflKind::bfly, UnitAttr());
+    Value other =
+        NVVM::ShflOp::create(b, word.getType(), constantI32(-1), word, constantI32(distance),
+                             constantI32(31), NVVM::ShflKind::bfly, UnitAttr());
     if (word != value)
       other = arith::TruncIOp::create(b, type, other);
     value = combine(kind, value, other);

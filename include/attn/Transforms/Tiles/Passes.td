@@ -165,6 +165,28 @@ def AttnUseExp2 : Pass<"attn-use-exp2"> {
                            "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
 }
 
+def AttnFoldInfinities : Pass<"attn-fold-infinities"> {
+  let summary = "Differences from -inf that are -inf";
+  let description = [{
+    A running maximum starts at -inf, and `x - x` is NaN there, so its users take
+    another value in place of -inf. In an iteration that has been peeled the start is
+    a constant: what is subtracted from it is known to be neither -inf nor NaN, and
+    the difference is -inf. Constant folding does the rest: a sum that is scaled by
+    2^-inf is 0.
+
+    ```mlir
+    // Before.
+    %m = arith.maxnumf %ninf, %x : vector<64xf32>       // no NaN, for %ninf is none
+    %isEmpty = arith.cmpf oeq, %m, %ninf : vector<64xf32>
+    %used = arith.select %isEmpty, %zero, %m
+    %d = arith.subf %ninf, %used : vector<64xf32>
+    // After.
+    %d = arith.constant dense<0xFF800000> : vector<64xf32>
+    ```
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect"];
+}
+
 def AttnCountTiles : Pass<"attn-count-tiles", "mlir::ModuleOp"> {
   let summary = "Insert a call that counts each visited tile";
   let description = [{

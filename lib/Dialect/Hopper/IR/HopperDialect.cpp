@@ -111,10 +111,18 @@ LogicalResult SlotOp::verify() {
   return success();
 }
 
-LogicalResult ReceiveOp::verify() {
-  if (getTile().getType() != getChannel().getType().getTile())
-    return emitOpError() << "the channel has tiles of type " << getChannel().getType().getTile();
+static LogicalResult verifyReceived(Operation *op, SmemType tile, ChannelType channel) {
+  if (tile != channel.getTile())
+    return op->emitOpError() << "the channel has tiles of type " << channel.getTile();
   return success();
+}
+
+LogicalResult ReceiveOp::verify() {
+  return verifyReceived(*this, getTile().getType(), getChannel().getType());
+}
+
+LogicalResult HeldOp::verify() {
+  return verifyReceived(*this, getTile().getType(), getChannel().getType());
 }
 
 /// Shapes and types that a warpgroup-wide product takes. `accumulator` is m x n.

@@ -22,9 +22,23 @@ using namespace attn;
 
 namespace {
 
-/// Where a role stands in a ring.
+/// Where a role stands in a ring: the next stage and its phase; and the stage
+/// of the oldest tile that it holds, where a tile outlives the block that
+/// received it.
 struct Position {
   Value stage, phase; // index, i32
+  Value oldest;       // index, or null
+
+  void appendTo(SmallVectorImpl<Value> &values) const {
+    llvm::append_values(values, stage, phase);
+    if (oldest)
+      values.push_back(oldest);
+  }
+  Position takeFrom(ValueRange &values) const {
+    Position position{values[0], values[1], oldest ? values[2] : Value()};
+    values = values.drop_front(oldest ? 3 : 2);
+    return position;
+  }
 };
 using State = llvm::MapVector<Value, Position>; // by channel
 
@@ -67,13 +81,12 @@ private:
         if (!send)
           return;
         auto loop = op->getParentOfType<scf::ForOp>();
-        bool innermost = loop && !loop
-                                      .walk([&](scf::ForOp inner) {
-                                        bool sends = inner != loop;
-                                        return sends ? WalkResult::interrupt()
-                                                     : WalkResult::advance();
-                                      })
-                                      .wasInterrupted();
+        bool innermost =
+            loop && !loop.walk([&](scf::ForOp inner) {
+                           bool sends = inner != loop;
+                           return sends ? WalkResult::interrupt() : WalkResult::advance();
+                         })
+                         .wasInterrupted();
         rings[send.getChannel()].isInLoop = innermost;
       });
   }
@@ -144,7 +157,9 @@ private:
       // A fresh barrier lets the producer pass (phase 1), not the consumer.
       Value stage = arith::ConstantIndexOp::create(b, loc, 0);
       Value phase = arith::ConstantIntOp::create(b, loc, isa<hopper::SendOp>(op), 32);
-      state[channel] = {stage, phase};
+      bool outlives = llvm::any_of(channel.getUsers(),
+                                   [](Operation *user) { return isa<hopper::HeldOp>(user); });
+      state[channel] = {stage, phase, outlives && !isa<hopper::SendOp>(op) ? stage : Value()};
     });
     return expandBlock(region.front(), state);
   }
@@ -154,6 +169,10 @@ private:
       return send.getChannel();
     if (auto receive = dyn_cast<hopper::ReceiveOp>(op))
       return receive.getChannel();
+    if (auto held = dyn_cast<hopper::HeldOp>(op))
+      return held.getChannel();
+    if (auto release = dyn_cast<hopper::ReleaseOp>(op))
+      return release.getChannel();
     return {};
   }
 
@@ -167,8 +186,20 @@ private:
       } else if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
         held[receive.getChannel()].push_back(state[receive.getChannel()].stage);
         expandReceive(receive, state);
+      } else if (auto tile = dyn_cast<hopper::HeldOp>(op)) {
+        Value stage = state[tile.getChannel()].oldest;
+        Value slot = hopper::SlotOp::create(b, tile.getLoc(), tile.getTile().getType(),
+                                            rings[tile.getChannel()].tiles, stage);
+        tile.replaceAllUsesWith(slot);
+        tile.erase();
       } else if (auto release = dyn_cast<hopper::ReleaseOp>(op)) {
         SmallVector<Value> &stages = held[release.getChannel()];
+        Position &position = state[release.getChannel()];
+        if (position.oldest) {
+          stages = {position.oldest};
+          Ring &ring = rings[release.getChannel()];
+          position.oldest = getNext(release.getLoc(), ring, position.oldest).first;
+        }
         if (stages.empty())
           return release.emitOpError("no tile of this channel has been received in this block "
                                      "and not been released");
@@ -189,20 +220,26 @@ private:
     return success();
   }
 
-  void advance(Location loc, Ring &ring, Position &position) {
-    Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
-    Value flipped = arith::XOrIOp::create(b, loc, position.phase, one);
-    if (ring.depth == 1) {
-      position.phase = flipped;
-      return;
-    }
+  /// The stage that follows, and whether it is the first one again (null in a
+  /// ring of one).
+  std::pair<Value, Value> getNext(Location loc, const Ring &ring, Value stage) {
+    if (ring.depth == 1)
+      return {stage, {}};
     Value step = arith::ConstantIndexOp::create(b, loc, 1);
     Value zero = arith::ConstantIndexOp::create(b, loc, 0);
     Value depth = arith::ConstantIndexOp::create(b, loc, ring.depth);
-    Value next = arith::AddIOp::create(b, loc, position.stage, step);
+    Value next = arith::AddIOp::create(b, loc, stage, step);
     Value wraps = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, next, depth);
-    position.stage = arith::SelectOp::create(b, loc, wraps, zero, next);
-    position.phase = arith::SelectOp::create(b, loc, wraps, flipped, position.phase);
+    return {arith::SelectOp::create(b, loc, wraps, zero, next), wraps};
+  }
+
+  void advance(Location loc, Ring &ring, Position &position) {
+    Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
+    Value flipped = arith::XOrIOp::create(b, loc, position.phase, one);
+    auto [next, wraps] = getNext(loc, ring, position.stage);
+    position.stage = next;
+    position.phase =
+        wraps ? arith::SelectOp::create(b, loc, wraps, flipped, position.phase) : flipped;
   }
 
   Value mapOf(Value source, hopper::SmemType tile) {
@@ -256,7 +293,7 @@ private:
     if (used.empty())
       return success();
     for (Value channel : used)
-      llvm::append_values(inits, state[channel].stage, state[channel].phase);
+      state[channel].appendTo(inits);
     unsigned old = loop.getNumRegionIterArgs();
     IRRewriter rewriter(b);
     auto carry = [](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) {
@@ -267,17 +304,19 @@ private:
             .replaceWithAdditionalYields(rewriter, inits, /*replaceInitOperandUses=*/false, carry)
             ->getOperation());
     State inside;
-    for (auto [c, channel] : llvm::enumerate(used))
-      inside[channel] = {wider.getRegionIterArg(old + 2 * c),
-                         wider.getRegionIterArg(old + 2 * c + 1)};
+    ValueRange arguments = wider.getRegionIterArgs().drop_front(old);
+    for (Value channel : used)
+      inside[channel] = state[channel].takeFrom(arguments);
     if (failed(expandBlock(*wider.getBody(), inside)))
       return failure();
     Operation *yield = wider.getBody()->getTerminator();
-    for (auto [c, channel] : llvm::enumerate(used)) {
-      yield->setOperand(old + 2 * c, inside[channel].stage);
-      yield->setOperand(old + 2 * c + 1, inside[channel].phase);
-      state[channel] = {wider.getResult(old + 2 * c), wider.getResult(old + 2 * c + 1)};
+    SmallVector<Value> carried;
+    ValueRange results = wider.getResults().drop_front(old);
+    for (Value channel : used) {
+      inside[channel].appendTo(carried);
+      state[channel] = state[channel].takeFrom(results);
     }
+    yield->setOperands(old, carried.size(), carried);
     return success();
   }
 
@@ -286,8 +325,10 @@ private:
     if (used.empty())
       return success();
     SmallVector<Type> types(branch.getResultTypes());
-    for ([[maybe_unused]] Value channel : used)
-      llvm::append_range(types, ArrayRef<Type>{b.getIndexType(), b.getI32Type()});
+    SmallVector<Value> before;
+    for (Value channel : used)
+      state[channel].appendTo(before);
+    llvm::append_range(types, ValueRange(before).getTypes());
     unsigned old = branch.getNumResults();
     auto wider = scf::IfOp::create(b, branch.getLoc(), types, branch.getCondition(),
                                    /*withElseRegion=*/true);
@@ -306,11 +347,12 @@ private:
       Operation *yield = block->getTerminator();
       SmallVector<Value> results(yield->getOperands());
       for (Value channel : used)
-        llvm::append_values(results, inside[channel].stage, inside[channel].phase);
+        inside[channel].appendTo(results);
       yield->setOperands(results);
     }
-    for (auto [c, channel] : llvm::enumerate(used))
-      state[channel] = {wider.getResult(old + 2 * c), wider.getResult(old + 2 * c + 1)};
+    ValueRange after = wider.getResults().drop_front(old);
+    for (Value channel : used)
+      state[channel] = state[channel].takeFrom(after);
     branch.replaceAllUsesWith(wider.getResults().take_front(old));
     branch.erase();
     return success();

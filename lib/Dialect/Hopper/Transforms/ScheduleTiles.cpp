@@ -72,18 +72,13 @@ struct Divisor {
   }
 };
 
-/// The coordinates of tiles in 32 bits. `lastFirst` lets the last coordinate vary
-/// slowest, from its end: the tiles with the most work come first where work
-/// grows along it.
+/// The coordinates of tiles in 32 bits.
 class Coordinates {
 public:
-  Coordinates(gpu::LaunchOp launch, affine::AffineDelinearizeIndexOp position, bool lastFirst)
-      : lastFirst(lastFirst) {
+  Coordinates(gpu::LaunchOp launch, affine::AffineDelinearizeIndexOp position) {
     OpBuilder host(launch);
     for (OpFoldResult size : position.getPaddedBasis())
       sizes.push_back(getValueOrCreateConstantIndexOp(host, launch.getLoc(), size));
-    if (lastFirst)
-      std::rotate(sizes.begin(), sizes.end() - 1, sizes.end());
     for (Value size : ArrayRef(sizes).drop_front())
       divisors.emplace_back(host, launch.getLoc(), size);
   }
@@ -91,8 +86,7 @@ public:
   void replace(affine::AffineDelinearizeIndexOp position) {
     OpBuilder b(position);
     Location loc = position.getLoc();
-    Value rest =
-        arith::IndexCastOp::create(b, loc, b.getI32Type(), position.getLinearIndex());
+    Value rest = arith::IndexCastOp::create(b, loc, b.getI32Type(), position.getLinearIndex());
     SmallVector<Value> results(sizes.size());
     for (size_t k = sizes.size() - 1; k > 0; --k) {
       if (isConstantIntValue(sizes[k], 1)) {
@@ -107,75 +101,125 @@ public:
       rest = quotient;
     }
     results[0] = arith::IndexCastOp::create(b, loc, b.getIndexType(), rest);
-    if (lastFirst) {
-      Value one = arith::ConstantIndexOp::create(b, loc, 1);
-      Value end = arith::SubIOp::create(b, loc, sizes.front(), one);
-      results[0] = arith::SubIOp::create(b, loc, end, results[0]);
-      std::rotate(results.begin(), results.begin() + 1, results.end());
-    }
     position.replaceAllUsesWith(results);
     position.erase();
   }
 
 private:
-  bool lastFirst;
   SmallVector<Value> sizes;
   SmallVector<Divisor> divisors;
 };
 
-/// In every other round the CTAs take their tiles in the opposite order, so that
-/// who had more work than the others has less. Carries whether the round is odd.
-Value reverseOddRounds(OpBuilder &b, scf::ForOp loop, Value block, Value tiles, Value grid) {
-  Location loc = loop.getLoc();
-  Value tile = loop.getInductionVar();
-  Value first = arith::SubIOp::create(b, loc, tile, block);
-  Value next = arith::AddIOp::create(b, loc, first, grid);
-  Value isWhole = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, next, tiles);
-  Value reverses = arith::AndIOp::create(b, loc, isWhole, loop.getRegionIterArg(0));
-  Value one = arith::ConstantIndexOp::create(b, loc, 1);
-  Value last = arith::SubIOp::create(b, loc, next, one);
-  Value reversed = arith::SubIOp::create(b, loc, last, block);
-  return arith::SelectOp::create(b, loc, reverses, reversed, tile);
-}
+/// An order in which each two tiles in a row have as much work as any other
+/// two, where work grows or falls evenly along the last coordinate: groups of
+/// an even number of tiles (those with all values of the last coordinate, or
+/// twice as many) are taken from both ends to the middle. The tiles that CTAs
+/// have at a time are neighbours, so that they read the same memory.
+class Pairs {
+public:
+  /// `line`: how many values the last coordinate has.
+  Pairs(OpBuilder host, Location loc, Value tiles, Value line)
+      : count(arith::IndexCastOp::create(host, loc, host.getI32Type(), tiles)),
+        group(getGroup(host, loc, line)), half(host, loc, getHalf(host, loc, group)) {}
 
-void persist(gpu::LaunchOp launch, hopper::RolesOp roles, int64_t ctas, bool uneven) {
-  OpBuilder b(launch);
-  Location loc = launch.getLoc();
-  Value tiles = launch.getGridSizeX();
-  Value count = arith::ConstantIndexOp::create(b, loc, ctas);
-  Value grid = arith::MinUIOp::create(b, loc, tiles, count);
-  launch.getGridSizeXMutable().assign(grid);
-  Value block = launch.getBlockIds().x;
-  for (Region &region : roles.getBodies()) {
-    Block *body = &region.front();
-    b.setInsertionPointToStart(body);
-    SmallVector<Value> inits;
-    if (uneven)
-      inits.push_back(arith::ConstantIntOp::create(b, loc, 0, 1));
-    auto loop = scf::ForOp::create(b, loc, block, tiles, grid, inits);
-    if (loop.getBody()->mightHaveTerminator())
-      loop.getBody()->getTerminator()->erase();
-    b.setInsertionPointToStart(loop.getBody());
-    Value tile = loop.getInductionVar();
-    if (uneven)
-      tile = reverseOddRounds(b, loop, block, tiles, grid);
-    Block *inside = loop.getBody();
-    Operation *before = inside->empty() ? nullptr : &inside->back();
-    inside->getOperations().splice(inside->end(), body->getOperations(),
-                                   std::next(loop->getIterator()),
-                                   body->getTerminator()->getIterator());
-    for (Operation &op : llvm::make_range(
-             before ? std::next(before->getIterator()) : inside->begin(), inside->end()))
-      op.walk([&](Operation *user) { user->replaceUsesOfWith(block, tile); });
-    b.setInsertionPointToEnd(inside);
-    SmallVector<Value> results;
-    if (uneven) {
-      Value yes = arith::ConstantIntOp::create(b, loc, 1, 1);
-      results.push_back(arith::XOrIOp::create(b, loc, loop.getRegionIterArg(0), yes));
-    }
-    scf::YieldOp::create(b, loc, results);
+  /// The tile at a place of the order (both of type index).
+  Value getTile(OpBuilder &b, Location loc, Value place) const {
+    Value at = arith::IndexCastOp::create(b, loc, b.getI32Type(), place);
+    Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
+    Value pair = arith::ShRUIOp::create(b, loc, at, one);
+    Value isSecond = arith::TruncIOp::create(b, loc, b.getI1Type(), at);
+    Value number = half.divide(b, loc, pair);
+    Value product = arith::MulIOp::create(b, loc, number, half.divisor);
+    Value fromStart = arith::SubIOp::create(b, loc, pair, product);
+    Value start = arith::MulIOp::create(b, loc, number, group);
+    // The last group may have fewer tiles.
+    Value rest = arith::SubIOp::create(b, loc, count, start);
+    Value size = arith::MinUIOp::create(b, loc, rest, group);
+    Value last = arith::SubIOp::create(b, loc, size, one);
+    Value fromEnd = arith::SubIOp::create(b, loc, last, fromStart);
+    Value offset = arith::SelectOp::create(b, loc, isSecond, fromStart, fromEnd);
+    Value tile = arith::AddIOp::create(b, loc, start, offset);
+    return arith::IndexCastOp::create(b, loc, b.getIndexType(), tile);
   }
-}
+
+private:
+  static Value getGroup(OpBuilder &b, Location loc, Value line) {
+    Value size = arith::IndexCastOp::create(b, loc, b.getI32Type(), line);
+    Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
+    Value odd = arith::AndIOp::create(b, loc, size, one);
+    return arith::ShLIOp::create(b, loc, size, odd);
+  }
+  static Value getHalf(OpBuilder &b, Location loc, Value group) {
+    Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
+    Value half = arith::ShRUIOp::create(b, loc, group, one);
+    return arith::IndexCastOp::create(b, loc, b.getIndexType(), half);
+  }
+
+  Value count, group; // i32
+  Divisor half;
+};
+
+/// The tiles of one CTA, which takes every `grid`-th one, or every `grid`-th
+/// pair.
+class Persistence {
+public:
+  Persistence(gpu::LaunchOp launch, int64_t ctas, std::optional<Pairs> pairs)
+      : pairs(pairs), b(launch), loc(launch.getLoc()), tiles(launch.getGridSizeX()),
+        block(launch.getBlockIds().x) {
+    units = pairs ? Value(arith::CeilDivUIOp::create(b, loc, tiles, index(2))) : tiles;
+    grid = arith::MinUIOp::create(b, loc, units, index(ctas));
+    launch.getGridSizeXMutable().assign(grid);
+  }
+
+  void run(Block *body) {
+    b.setInsertionPointToStart(body);
+    scf::ForOp loop = pairs ? scf::ForOp::create(b, loc, index(0), countTiles(), index(1))
+                            : scf::ForOp::create(b, loc, block, tiles, grid);
+    Block *inside = loop.getBody();
+    b.setInsertionPointToStart(inside);
+    Value tile = loop.getInductionVar();
+    if (pairs)
+      tile = pairs->getTile(b, loc, getPlace(tile));
+    for (Operation &op : llvm::make_early_inc_range(llvm::make_range(
+             std::next(loop->getIterator()), body->getTerminator()->getIterator()))) {
+      op.moveBefore(inside->getTerminator());
+      op.walk([&](Operation *user) { user->replaceUsesOfWith(block, tile); });
+    }
+  }
+
+private:
+  Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+
+  /// Two for each pair but one that ends beyond the last tile.
+  Value countTiles() {
+    auto narrow = [&](Value value) -> Value {
+      return arith::IndexCastOp::create(b, loc, b.getI32Type(), value);
+    };
+    Value rest = arith::SubIOp::create(b, loc, units, block);
+    Value before = arith::SubIOp::create(b, loc, rest, index(1));
+    Value further = arith::IndexCastOp::create(
+        b, loc, b.getIndexType(), arith::DivUIOp::create(b, loc, narrow(before), narrow(grid)));
+    Value steps = arith::AddIOp::create(b, loc, further, index(1));
+    Value whole = arith::MulIOp::create(b, loc, steps, index(2));
+    Value final = getPlace(arith::SubIOp::create(b, loc, whole, index(1)));
+    Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, final, tiles);
+    Value lacking = arith::SelectOp::create(b, loc, exists, index(0), index(1));
+    return arith::SubIOp::create(b, loc, whole, lacking);
+  }
+
+  /// The place in the order of this CTA's `step`-th tile.
+  Value getPlace(Value step) {
+    Value round = arith::ShRUIOp::create(b, loc, step, index(1));
+    Value second = arith::AndIOp::create(b, loc, step, index(1));
+    Value unit = arith::AddIOp::create(b, loc, block, arith::MulIOp::create(b, loc, round, grid));
+    return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, unit, index(2)), second);
+  }
+
+  std::optional<Pairs> pairs;
+  OpBuilder b;
+  Location loc;
+  Value tiles, block, units, grid;
+};
 
 struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass> {
   using Base::Base;
@@ -186,14 +230,23 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
       if (all.size() != 1)
         return;
       hopper::RolesOp roles = all.front();
-      bool uneven = hasUnevenTiles(roles.getBodies().back());
       SmallVector<affine::AffineDelinearizeIndexOp> positions;
       roles.walk([&](affine::AffineDelinearizeIndexOp op) { positions.push_back(op); });
-      if (ctas > 0)
-        persist(launch, roles, ctas, uneven);
+      std::optional<Pairs> pairs;
+      if (ctas > 0 && hasUnevenTiles(roles.getBodies().back())) {
+        OpBuilder host(launch);
+        Value line = getValueOrCreateConstantIndexOp(host, launch.getLoc(),
+                                                     positions.front().getPaddedBasis().back());
+        pairs.emplace(host, launch.getLoc(), launch.getGridSizeX(), line);
+      }
+      if (ctas > 0) {
+        Persistence persistence(launch, ctas, pairs);
+        for (Region &region : roles.getBodies())
+          persistence.run(&region.front());
+      }
       if (positions.empty())
         return;
-      Coordinates coordinates(launch, positions.front(), uneven);
+      Coordinates coordinates(launch, positions.front());
       for (affine::AffineDelinearizeIndexOp position : positions)
         coordinates.replace(position);
     });

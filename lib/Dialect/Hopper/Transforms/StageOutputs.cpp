@@ -25,6 +25,9 @@ namespace {
 /// for turns at the tensor core.
 constexpr int64_t kFirstOwnBarrier = 4;
 
+/// Slots of a warpgroup for outputs in pieces.
+constexpr int64_t kSlots = 2;
+
 /// A write as TMA sees it: the memref on the host and a position in it.
 struct Target {
   Value memref;
@@ -33,9 +36,9 @@ struct Target {
 
 class Stager {
 public:
-  Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse)
+  Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse, int64_t columns)
       : launch(launch), roles(roles), region(roles.getBodies()[role]), reuse(reuse),
-        warpgroups(roles.getWarpgroups()[role]), b(launch.getContext()) {}
+        columns(columns), warpgroups(roles.getWarpgroups()[role]), b(launch.getContext()) {}
 
   void run() {
     SmallVector<vector::TransferWriteOp> writes;
@@ -88,43 +91,98 @@ private:
     return true;
   }
 
+  static hopper::SmemType getTile(VectorType vector, int64_t columns) {
+    int64_t bytes = columns * 2;
+    return hopper::SmemType::get({vector.getDimSize(0), columns}, vector.getElementType(),
+                                 bytes > 64   ? 128
+                                 : bytes > 32 ? 64
+                                              : 32);
+  }
+
   void stage(vector::TransferWriteOp write, const Target &target) {
     Location loc = write.getLoc();
     auto vector = write.getVectorType();
-    auto rank = cast<MemRefType>(target.memref.getType()).getRank();
-    int64_t bytes = vector.getDimSize(1) * 2;
-    auto tile = hopper::SmemType::get(vector.getShape(), vector.getElementType(),
-                                      bytes > 64 ? 128 : bytes > 32 ? 64 : 32);
-    auto ringType = hopper::SmemType::get({warpgroups, tile.getRows(), tile.getColumns()},
-                                          tile.getElementType(), tile.getSwizzle());
-    b.setInsertionPoint(launch);
-    Value map = hopper::TensorMapOp::create(
-        b, loc, hopper::TensorMapType::get(b.getContext(), tile, rank), target.memref);
-    Value warpgroup = region.getArgument(0);
-    hopper::ReleaseOp release;
-    Value slot = reuse ? findReceived(write, tile, release) : Value();
-    if (!slot) {
-      b.setInsertionPoint(roles);
-      Value ring = hopper::AllocOp::create(b, loc, ringType);
-      b.setInsertionPoint(write);
-      slot = hopper::SlotOp::create(b, loc, tile, ring, warpgroup);
-      hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
+    bool inPieces = columns > 0 && columns < vector.getDimSize(1);
+    int64_t width = inPieces ? columns : vector.getDimSize(1);
+    hopper::SmemType tile = getTile(vector, width);
+    // Writes of one tile in several branches share map and memory.
+    Value &map = maps[{target.memref, tile}];
+    if (!map) {
+      b.setInsertionPoint(launch);
+      auto rank = cast<MemRefType>(target.memref.getType()).getRank();
+      map = hopper::TensorMapOp::create(
+          b, loc, hopper::TensorMapType::get(b.getContext(), tile, rank), target.memref);
     }
-    b.setInsertionPoint(write);
-    Value id = arith::AddIOp::create(
-        b, loc, warpgroup, arith::ConstantIndexOp::create(b, loc, kFirstOwnBarrier));
-    // Everybody is done with what was in the tile before.
-    hopper::BarrierSyncOp::create(b, loc, id, 1);
-    hopper::TileStoreOp::create(b, loc, write.getVector(), slot, /*transpose=*/false);
-    hopper::FenceAsyncOp::create(b, loc);
-    hopper::BarrierSyncOp::create(b, loc, id, 1);
-    hopper::TmaStoreOp::create(b, loc, slot, map, target.indices);
+    hopper::ReleaseOp release;
+    Value received = reuse ? findReceived(write, tile, release) : Value();
+    int64_t pieces = llvm::divideCeil(vector.getDimSize(1), width);
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      b.setInsertionPoint(write);
+      Value slot = received;
+      if (!slot) {
+        slot = getSlot(loc, target.memref, tile, inPieces ? piece % kSlots : 0, inPieces);
+        // Pieces go through the slots by turns; an odd number of them ends with
+        // the slot that the next tile begins with.
+        bool isNext = inPieces && (piece > 0 || pieces % kSlots == 0);
+        hopper::TmaWaitOp::create(b, loc, isNext ? kSlots - 1 : 0,
+                                  /*read=*/true);
+      }
+      store(write, target, piece * width, slot, map);
+    }
     if (release) {
       hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
       release->moveBefore(write);
     }
     write.erase();
     hasStores = true;
+  }
+
+  /// The warpgroup's memory for outputs, or one of its slots for pieces of
+  /// them.
+  Value getSlot(Location loc, Value memref, hopper::SmemType tile, int64_t number, bool inPieces) {
+    int64_t slots = inPieces ? kSlots : 1;
+    Value &ring = rings[{memref, tile}];
+    if (!ring) {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(roles);
+      ring = hopper::AllocOp::create(
+          b, loc,
+          hopper::SmemType::get({slots * warpgroups, tile.getRows(), tile.getColumns()},
+                                tile.getElementType(), tile.getSwizzle()));
+    }
+    Value index = region.getArgument(0);
+    if (inPieces) {
+      Value first =
+          arith::MulIOp::create(b, loc, index, arith::ConstantIndexOp::create(b, loc, slots));
+      index = arith::AddIOp::create(b, loc, first, arith::ConstantIndexOp::create(b, loc, number));
+    }
+    return hopper::SlotOp::create(b, loc, tile, ring, index);
+  }
+
+  /// Columns of the vector from `column` on, through `slot`.
+  void store(vector::TransferWriteOp write, const Target &target, int64_t column, Value slot,
+             Value map) {
+    Location loc = write.getLoc();
+    auto type = write.getVectorType();
+    int64_t count =
+        std::min(cast<hopper::SmemType>(slot.getType()).getColumns(), type.getDimSize(1) - column);
+    Value value = write.getVector();
+    SmallVector<Value> indices(target.indices);
+    if (count < type.getDimSize(1)) {
+      value = vector::ExtractStridedSliceOp::create(b, loc, value, ArrayRef<int64_t>{0, column},
+                                                    ArrayRef<int64_t>{type.getDimSize(0), count},
+                                                    ArrayRef<int64_t>{1, 1});
+      Value offset = arith::ConstantIndexOp::create(b, loc, column);
+      indices.back() = arith::AddIOp::create(b, loc, indices.back(), offset);
+    }
+    Value id = arith::AddIOp::create(b, loc, region.getArgument(0),
+                                     arith::ConstantIndexOp::create(b, loc, kFirstOwnBarrier));
+    // Everybody is done with what was in the tile before.
+    hopper::BarrierSyncOp::create(b, loc, id, 1);
+    hopper::TileStoreOp::create(b, loc, value, slot, /*transpose=*/false);
+    hopper::FenceAsyncOp::create(b, loc);
+    hopper::BarrierSyncOp::create(b, loc, id, 1);
+    hopper::TmaStoreOp::create(b, loc, slot, map, indices);
   }
 
   /// This warpgroup's rows of a tile as large as `tile` that is released in the
@@ -150,8 +208,10 @@ private:
   hopper::RolesOp roles;
   Region &region;
   bool reuse;
-  int64_t warpgroups;
+  int64_t columns, warpgroups;
   OpBuilder b;
+  /// By memref and tile.
+  llvm::DenseMap<std::pair<Value, Type>, Value> maps, rings;
   bool hasStores = false;
 };
 
@@ -162,7 +222,7 @@ struct StageOutputsPass : attn::impl::HopperStageOutputsBase<StageOutputsPass> {
     getOperation().walk([&](gpu::LaunchOp launch) {
       for (auto roles : llvm::to_vector(launch.getBody().front().getOps<hopper::RolesOp>()))
         for (unsigned role = 0; role < roles.getBodies().size(); ++role)
-          Stager(launch, roles, role, reuse).run();
+          Stager(launch, roles, role, reuse, columns).run();
     });
   }
 };

@@ -28,6 +28,8 @@ struct Flight {
 Value getChannel(Value tile) {
   while (auto rows = tile.getDefiningOp<hopper::RowsOp>())
     tile = rows.getSource();
+  if (auto held = tile.getDefiningOp<hopper::HeldOp>())
+    return held.getChannel();
   auto receive = tile.getDefiningOp<hopper::ReceiveOp>();
   return receive ? receive.getChannel() : Value();
 }

@@ -313,6 +313,18 @@ def Hopper_ReceiveOp : Hopper_Op<"receive", [MemoryEffects<[MemRead, MemWrite]>]
   let hasVerifier = 1;
 }
 
+def Hopper_HeldOp : Hopper_Op<"held", [MemoryEffects<[MemRead]>]> {
+  let summary = "The oldest tile of a channel that has been received and not released";
+  let description = [{
+    Does not wait: the tile was received before, in an earlier iteration of a loop
+    for example.
+  }];
+  let arguments = (ins Hopper_ChannelType:$channel);
+  let results = (outs Hopper_Tile:$tile);
+  let assemblyFormat = "$channel attr-dict `:` type($channel) `->` type($tile)";
+  let hasVerifier = 1;
+}
+
 def Hopper_ReleaseOp : Hopper_Op<"release", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Gives the oldest received tile of a channel back";
   let arguments = (ins Hopper_ChannelType:$channel);

@@ -167,9 +167,11 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
     ```
 
     Where the bounds of a loop depend on the last coordinate of a tile, as those
-    of a causal mask do, that coordinate varies slowest and from its end: the
-    longest tiles come first; and every other round goes through the CTAs
-    backwards, so that their sums of work are alike.
+    of a causal mask do, a CTA takes every `ctas`-th *pair* of tiles, from both ends
+    of the last coordinate: the pairs have the same work, and those that are
+    computed at a time lie side by side and read the same memory, which the L2
+    cache then holds. (Longest tiles first would be as even, and read all memory
+    anew for each value of the last coordinate.)
 
     The coordinates are computed in 32 bits, with products and shifts in place of
     divisions; a launch has less than 2^31 tiles.
@@ -206,6 +208,44 @@ def HopperPipelineProducts : Pass<"hopper-pipeline-products", "::mlir::func::Fun
 
     A loop in which a first product needs the last one of the iteration before
     stays as it is.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
+                           "mlir::scf::SCFDialect"];
+}
+
+def HopperOverlapTiles : Pass<"hopper-overlap-tiles", "::mlir::func::FuncOp"> {
+  let summary = "The first products of a tile run beside the end of the tile before";
+  let description = [{
+    In each outermost loop of a role with one inner loop of products: what comes
+    before the inner loop (the first products and what follows from them, after
+    hopper-pipeline-products) is computed one tile earlier, between the inner loop
+    and the last products of the tile before, whose outputs come last. The tensor
+    core thus has work while the arithmetic and the stores between two tiles are
+    done. What follows from the number of a tile is computed again; the rest is
+    carried.
+
+    ```mlir
+    // Before.                           // After.
+    scf.for %t ... {                     %q = hopper.receive %queries
+      %q = hopper.receive %queries       %s = first product; %p = f(%s)
+      %s = first product                 scf.for %t ... iter_args(%p) {
+      %p = f(%s)                           %q = hopper.held %queries
+      %o = scf.for %j ... { %q }           %o = scf.for %j ... { %q }
+      %o1 = last product                   hopper.release %queries
+      hopper.release %queries              scf.if (there is a next tile) {
+      write %o1                              %o1 = last product
+    }                                        %q1 = hopper.receive %queries
+                                             %s1 = its first product
+                                             write %o1
+                                             %p1 = f(%s1)
+                                           } else { last product; write }
+    ```
+
+    Where the inner loop may not run at all, both tiles must have it run for the
+    overlapped form; others finish and start in order. A loop stays as it is where
+    what starts early reads memory that the loop writes, where a tile that was
+    received at the start is used after the inner loop, or where whether the next
+    tile's inner loop runs is not known from its number.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect"];
@@ -270,6 +310,7 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     `reuse` the tile takes the place of one that the role has received and not yet
     released, of the same size, which is then released after the copy: that saves
     the memory, and costs the time in which the next tile could have been loaded.
+    With `columns` a wider tile leaves in pieces, through two smaller tiles by turns.
 
     ```mlir
     // Before.
@@ -286,7 +327,9 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     Writes that TMA has no form for stay as they are.
   }];
   let options = [Option<"reuse", "reuse", "bool", /*default=*/"false",
-                        "Stage outputs where an input tile has been">];
+                        "Stage outputs where an input tile has been">,
+    Option<"columns", "columns", "int64_t", /*default=*/"0",
+           "Columns of a piece (64 for one slab of 16-bit elements); 0 for whole tiles">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
 }
 

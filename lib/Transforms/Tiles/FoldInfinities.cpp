@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// -inf - x where x is neither -inf nor NaN.
+
+#include "attn/Transforms/Tiles/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace attn {
+#define GEN_PASS_DEF_ATTNFOLDINFINITIES
+#include "attn/Transforms/Tiles/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+
+namespace {
+
+bool isNegativeInfinity(Value value) { return matchPattern(value, m_NegInfFloat()); }
+
+/// IEEE maximumNumber with a number is a number.
+bool isNumber(Value value) {
+  auto maximum = value.getDefiningOp<arith::MaxNumFOp>();
+  return maximum && (isNegativeInfinity(maximum.getLhs()) || isNegativeInfinity(maximum.getRhs()));
+}
+
+/// select(x == -inf, finite, x) of a number x.
+bool isNumberAboveNegativeInfinity(Value value) {
+  auto select = value.getDefiningOp<arith::SelectOp>();
+  auto compare = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : arith::CmpFOp();
+  FloatAttr instead;
+  DenseElementsAttr elements;
+  if (!compare || compare.getPredicate() != arith::CmpFPredicate::OEQ ||
+      compare.getLhs() != select.getFalseValue() || !isNegativeInfinity(compare.getRhs()) ||
+      !isNumber(compare.getLhs()))
+    return false;
+  if (matchPattern(select.getTrueValue(), m_Constant(&instead)))
+    return instead.getValue().isFinite();
+  return matchPattern(select.getTrueValue(), m_Constant(&elements)) && elements.isSplat() &&
+         elements.getSplatValue<APFloat>().isFinite();
+}
+
+struct FoldDifference : OpRewritePattern<arith::SubFOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::SubFOp op, PatternRewriter &b) const override {
+    if (!isNegativeInfinity(op.getLhs()) || !isNumberAboveNegativeInfinity(op.getRhs()))
+      return failure();
+    b.replaceOp(op, op.getLhs());
+    return success();
+  }
+};
+
+struct FoldInfinitiesPass : attn::impl::AttnFoldInfinitiesBase<FoldInfinitiesPass> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<FoldDifference>(&getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+} // namespace

@@ -118,6 +118,18 @@ def attention_numpy(
     return results[0], results[1]
 
 
+_attention_torch: Any = None
+
+
+def _load_torch() -> Any:
+    """Once there are tensors of PyTorch."""
+    global _attention_torch
+    from . import _torch
+
+    _attention_torch = _torch.attention
+    return _attention_torch
+
+
 def attention(
     query: Any,
     key: Any,
@@ -164,15 +176,15 @@ def attention(
     """
     if layout not in LAYOUTS:
         raise Error(f"expected layout 'bhsd' or 'bshd', got {layout!r}")
-    query, key, value = _adopt(query, "query"), _adopt(key, "key"), _adopt(value, "value")
+    if not (hasattr(query, "data_ptr") and hasattr(key, "data_ptr") and hasattr(value, "data_ptr")):
+        query, key, value = _adopt(query, "query"), _adopt(key, "key"), _adopt(value, "value")
     swapped = layout == "bshd"
     if swapped:
         query, key, value = (x.swapaxes(1, 2) if len(x.shape) == 4 else x for x in (query, key, value))
     settings = is_causal, causal_alignment, window, scale
     if hasattr(query, "data_ptr"):
-        from . import _torch
-
-        o, lse = _torch.attention(query, key, value, settings, score_mod, mask_mod, enable_gqa, return_lse)
+        attend = _attention_torch or _load_torch()
+        o, lse = attend(query, key, value, settings, score_mod, mask_mod, enable_gqa, return_lse)
     else:
         check_inputs(query, key, value, enable_gqa)
         options = Options(type_name(query), query.shape[3], value.shape[3], *settings)

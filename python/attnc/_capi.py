@@ -463,11 +463,12 @@ class Executable:
     def _run_cuda(self, plan: _Plan, like: Any, stream: Optional[int]) -> None:
         import torch
 
-        if like.get_device() != torch.cuda.current_device():
+        device = like.get_device()
+        if device != torch.cuda.current_device():
             with torch.cuda.device(like.device):
                 return self._run_cuda(plan, like, stream)
         if stream is None:
-            stream = _current_stream(torch, like.get_device())
+            stream = _current_stream(torch, device)
         workspace = None
         if plan.workspace_bytes:
             # The allocator keeps it for this stream until the call has run.

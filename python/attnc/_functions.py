@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
+import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ._operations import call_named, has_traced
@@ -45,17 +46,49 @@ def _global_names(code: types.CodeType) -> Tuple[str, ...]:
     return _names[id(code)][1]
 
 
-def _add_value(value: Any, key: List[Any], tensors: List[Any], seen: set) -> None:
-    kind = type(value)
+class _Reached:
+    """What functions reach: the parts of a key, tensors in order, and where each value
+    was found, so that a second look can be short."""
+
+    def __init__(self) -> None:
+        self.key: List[Any] = []
+        self.tensors: List[Any] = []
+        self.kinds: List[Tuple[Any, int]] = []
+        self.cells: List[Tuple[Any, Any]] = []
+        self.globals: List[Tuple[dict, str, Any]] = []
+        self.defaults: List[Tuple[Any, Any, Any, Any]] = []  # of functions, by weak references
+        self.seen: set = set()
+
+    def is_as_before(self) -> bool:
+        """Whether all names still stand for the same objects. (Tensors that are the same
+        objects may have changed in type and shape.)"""
+        for cell, value in self.cells:
+            if cell.cell_contents is not value:
+                return False
+        for space, name, value in self.globals:
+            if space.get(name) is not value:
+                return False
+        for reference, code, defaults, keywords in self.defaults:
+            function = reference()
+            if function is None or function.__code__ is not code or function.__defaults__ is not defaults:
+                return False
+            if keywords is not None or function.__kwdefaults__ is not None:
+                return False
+        return True
+
+
+def _add_value(value: Any, reached: _Reached) -> None:
+    key, kind = reached.key, type(value)
     if kind is float:
         key.append(value.hex())  # tells -0.0 from 0.0, and NaN is equal to NaN
     elif kind in _NUMBERS:
         key.append((kind, value))
     elif kind is types.FunctionType:
-        _add_function(value, key, tensors, seen)
+        _add_function(value, reached)
     elif is_tensor(value):
         key.append((value.dtype, len(value.shape), kind))
-        tensors.append(value)
+        reached.tensors.append(value)
+        reached.kinds.append((value.dtype, len(value.shape)))
     elif kind is types.ModuleType:
         if value.__name__.partition(".")[0] not in _CONSTANT_MODULES:
             raise _Opaque
@@ -63,7 +96,7 @@ def _add_value(value: Any, key: List[Any], tensors: List[Any], seen: set) -> Non
     elif kind is tuple:
         key.append(len(value))
         for item in value:
-            _add_value(item, key, tensors, seen)
+            _add_value(item, reached)
     elif kind is types.BuiltinFunctionType or getattr(value, "__module__", "").partition(".")[0] in _CONSTANT_MODULES:
         if kind is not types.BuiltinFunctionType and not isinstance(value, type) and not _is_name(value):
             raise _Opaque
@@ -77,45 +110,65 @@ def _is_name(value: Any) -> bool:
     return type(value).__name__ in ("dtype", "ufunc", "device", "_TensorMeta")
 
 
-def _add_function(function: types.FunctionType, key: List[Any], tensors: List[Any], seen: set) -> None:
+def _add_function(function: types.FunctionType, reached: _Reached) -> None:
     code = function.__code__
     names = _global_names(code)
-    key.append(id(code))
+    reached.key.append(id(code))
     if function.__module__ is not None and function.__module__.partition(".")[0] in _CONSTANT_MODULES:
         # Their globals do not change; their closures are the user's.
         names = ()
-    if id(function) in seen:
+    if id(function) in reached.seen:
         return
-    seen.add(id(function))
+    reached.seen.add(id(function))
     for cell in function.__closure__ or ():
         try:
             value = cell.cell_contents
         except ValueError:  # empty
             raise _Opaque from None
-        _add_value(value, key, tensors, seen)
+        reached.cells.append((cell, value))
+        _add_value(value, reached)
+    reached.defaults.append((weakref.ref(function), code, function.__defaults__, function.__kwdefaults__))
     for value in function.__defaults__ or ():
-        _add_value(value, key, tensors, seen)
+        _add_value(value, reached)
     for value in (function.__kwdefaults__ or {}).values():
-        _add_value(value, key, tensors, seen)
+        _add_value(value, reached)
     space = function.__globals__
     for name in names:
         if name in space:
-            _add_value(space[name], key, tensors, seen)
+            reached.globals.append((space, name, space[name]))
+            _add_value(space[name], reached)
 
 
-def function_key(function: Optional[Callable], tensors: List[Any]) -> Any:
-    """A hashable key, and appended to `tensors` those that the function reaches; None
-    where there is no key."""
+# Keys as numbers, which are compared sooner; and what functions reached when last seen,
+# as long as they live: nothing else is to keep their tensors.
+_numbers: Dict[Any, int] = {}
+_last_seen: Dict[int, Tuple[Any, int, _Reached]] = {}
+
+
+def function_key(function: Optional[Callable], tensors: List[Any]) -> Optional[int]:
+    """A number that stands for the function, and appended to `tensors` those that it
+    reaches; None where there is no such number."""
     if function is None:
-        return ()
+        return 0
+    known = _last_seen.get(id(function))
+    if known is not None and known[0]() is function and known[2].is_as_before():
+        found = known[2].tensors
+        # A tensor may have got another type or rank in place.
+        if all(x.dtype == kind and len(x.shape) == rank for x, (kind, rank) in zip(found, known[2].kinds)):
+            tensors += found
+            return known[1]
     if type(function) is not types.FunctionType:
         return None
-    key: List[Any] = []
+    reached = _Reached()
     try:
-        _add_function(function, key, tensors, set())
+        _add_function(function, reached)
     except _Opaque:
         return None
-    return tuple(key)
+    number = _numbers.setdefault(tuple(reached.key), len(_numbers) + 1)
+    place = id(function)
+    _last_seen[place] = weakref.ref(function, lambda _: _last_seen.pop(place, None)), number, reached
+    tensors += reached.tensors
+    return number
 
 
 # NumPy arrays cannot be told to accept other indices: while tracing, a function

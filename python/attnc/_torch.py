@@ -49,6 +49,7 @@ class _Prepared:
         # Of captures, among the tensors that the functions reach.
         self.variant, self.positions = variant, positions
         self.device = device_of(inputs[0])
+        self.on_gpu = self.device == "cuda"
         self.executable = variant.forward(self.device)
         self.plan = self.executable.prepare([usable(x) for x in inputs])
         self.strides = [x.stride() for x in inputs]
@@ -114,7 +115,7 @@ class _Attention(torch.autograd.Function):
 
 def _is_observed() -> bool:
     """Whether something else than the kernels looks at what is called."""
-    return bool(_number_of_modes()) or _functorch_level() is not None or torch.compiler.is_compiling()
+    return torch.compiler.is_compiling() or bool(_number_of_modes()) or _functorch_level() is not None
 
 
 _MAX_PREPARED = 1024
@@ -125,11 +126,17 @@ def _key_of(query: Any, key: Any, value: Any, functions: Sequence[Any], options:
     """What a prepared call depends on, and the tensors that it could take; None where
     no key can tell."""
     tensors: List[Any] = [query, key, value]
-    keys = [function_key(function, tensors) for function in functions]
-    if None in keys:
-        return None, tensors
-    parts = [part for x in tensors for part in (x.shape, x.stride(), x.dtype, x.device, x.is_neg())]
-    return (*parts, *keys, options, aliases(tensors) if len(tensors) > 4 else None), tensors
+    parts: List[Any] = [options]
+    for function in functions:
+        number = function_key(function, tensors)
+        if number is None:
+            return None, tensors
+        parts.append(number)
+    for x in tensors:
+        parts += (x.shape, x.stride(), x.dtype, x.device, x.is_neg())
+    if len(tensors) > 4:
+        parts.append(aliases(tensors))
+    return tuple(parts), tensors
 
 
 def _find_prepared(key: Any) -> Optional[_Prepared]:
@@ -173,17 +180,19 @@ def attention(
 ) -> Tuple[torch.Tensor, torch.Tensor]:
     """(O, LSE); `settings` are the last fields of Options."""
     casts = torch.is_autocast_enabled(query.device.type)
-    tracing = torch.compiler.is_dynamo_compiling()
+    observed = _is_observed()
+    tracing = observed and torch.compiler.is_dynamo_compiling()
     call_key = None
-    if not (casts or tracing) and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN:
-        if not _is_observed():
-            call_key, tensors = _key_of(query, key, value, (score_mod, mask_mod), (settings, enable_gqa))
-            prepared = None if call_key is None else _find_prepared(call_key)
-            if prepared is not None:
-                aligned = not query.is_cuda or not any(x.data_ptr() % 16 for x in (query, key, value))
-                if aligned:
-                    inputs = [query, key, value, *(tensors[number] for number in prepared.positions)]
-                    return _run(prepared, prepared.variant, inputs, return_lse)
+    if not (casts or observed) and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN:
+        call_key, tensors = _key_of(query, key, value, (score_mod, mask_mod), (settings, enable_gqa))
+        prepared = None if call_key is None else _find_prepared(call_key)
+        if prepared is not None and not (
+            prepared.on_gpu and (query.data_ptr() % 16 or key.data_ptr() % 16 or value.data_ptr() % 16)
+        ):
+            inputs = [query, key, value]
+            for number in prepared.positions:
+                inputs.append(tensors[number])
+            return _run(prepared, prepared.variant, inputs, return_lse)
     if casts:
         query, key, value = _autocast((query, key, value))
     check_inputs(query, key, value, enable_gqa)
@@ -199,7 +208,7 @@ def attention(
         if not isinstance(capture, torch.Tensor):
             raise Error(f"expected captured tensors of PyTorch, got a {type(capture).__name__}")
     inputs = [query, key, value, *bound.captures]
-    if _is_observed() or not all(type(tensor) in _PLAIN for tensor in inputs):
+    if observed or not all(type(tensor) in _PLAIN for tensor in inputs):
         return forward_op(query, key, value, bound.captures, bound.variant.text)
     results = _run(None, bound.variant, inputs, return_lse)
     if call_key is not None:

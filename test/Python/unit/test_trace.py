@@ -258,3 +258,30 @@ def test_errors_of_the_function_itself_have_the_line():
 def test_wrong_number_of_arguments():
     with pytest.raises(attnc.TraceError, match="positional argument"):
         attnc.attention(Q, K, V, score_mod=lambda s, b, h: s)
+
+
+def test_nothing_keeps_what_a_function_captured():
+    import gc
+    import weakref
+
+    def call():
+        table = torch.randn(40)
+        attnc.attention(Q, K, V, score_mod=lambda s, b, h, i, j: s + table[i + j])
+        return weakref.ref(table)
+
+    reference = call()
+    gc.collect()
+    assert reference() is None
+
+
+def test_code_and_defaults_that_change():
+    def f(s, b, h, i, j, by=2.0):
+        return s * by
+
+    same(f)
+    f.__defaults__ = (3.0,)
+    same(f)
+    f.__code__ = (lambda s, b, h, i, j, by=2.0: s * by + 1).__code__
+    same(f)
+    f.__kwdefaults__ = None
+    same(f)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from functools import partial
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ._errors import Error
@@ -285,6 +286,20 @@ class _Plan:
         self.strides: List[Sequence[int]] = []
         self.types: List[Any] = []
         self.workspace_bytes = 0
+        self.allocate: Any = None
+
+    def prepare_for_torch(self, executable: Executable, like: Any) -> None:
+        """What launch() asks PyTorch for, looked up once."""
+        import torch
+
+        types = [getattr(torch, result.type) for result in executable.results]
+        self.outputs = list(zip(self.shapes, self.strides, types))
+        self.device, self.device_index = like.device, like.get_device()
+        if executable._cuda:
+            self.current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+            self.current_stream = partial(_current_stream, torch)
+            self.current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", self.current_stream)
+        self.allocate = torch.empty_strided
 
     def fill(self, structs: Any, index: int, expected: Value, tensor: Any, cuda: bool) -> None:
         if _key(tensor) is None:
@@ -444,13 +459,25 @@ class Executable:
 
     def launch(self, plan: _Plan, tensors: Sequence[Any]) -> List[Any]:
         """call() with tensors that are known to be as those of the plan."""
-        like = tensors[0]
-        results = self._allocate(plan, like)
+        if plan.allocate is None:
+            plan.prepare_for_torch(self, tensors[0])
+        empty, device = plan.allocate, plan.device
+        results = []
+        for struct, (shape, strides, type) in zip(plan.result_structs, plan.outputs):
+            tensor = empty(shape, strides, dtype=type, device=device)
+            struct.data = tensor.data_ptr()
+            results.append(tensor)
         for struct, tensor in zip(plan.argument_structs, tensors):
             struct.data = tensor.data_ptr()
-        for struct, tensor in zip(plan.result_structs, results):
-            struct.data = tensor.data_ptr()
-        self._run(plan, like, None)
+        if not self._cuda:
+            error = _library.attnc_run(self._handle, plan.arguments, plan.results, None, 0, None)
+        elif plan.workspace_bytes or plan.current_device() != plan.device_index:
+            return self._run_cuda(plan, tensors[0], None) or results
+        else:
+            stream = plan.current_stream(plan.device_index)
+            error = _library.attnc_run(self._handle, plan.arguments, plan.results, None, 0, stream)
+        if error:
+            _check(error)
         return results
 
     def _run(self, plan: _Plan, like: Any, stream: Optional[int]) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from ._errors import Error
 from ._trace import type_name
-from ._variant import Options, build
+from ._variant import Options, build, variant_of
 
 try:
     from torch._higher_order_ops.base_hop import BaseHOP
@@ -88,7 +88,7 @@ if BaseHOP is not None:
             super().__init__("attnc_attention")
 
         def __call__(self, graph: Any, *operands: Any, **settings: Any) -> Any:
-            from ._torch import forward_op
+            from ._torch_ops import forward_op, program_of
 
             query, key, value = _stand_in_operands(graph, operands)
             has_score, has_mask = settings.pop("has_score"), settings.pop("has_mask")
@@ -100,7 +100,7 @@ if BaseHOP is not None:
                 _Output(graph, operands, 2, "score_mod") if has_score else None,
                 _Output(graph, operands, 2 + has_score, "mask_mod") if has_mask else None,
             )
-            o, lse = forward_op(query, key, value, captures, text)
+            o, lse = forward_op(query, key, value, captures, program_of(variant_of(text)))
             # What a body returns besides, which nothing reads.
             return o, lse, *(query.new_zeros(1) for _ in range(has_score + has_mask))
 

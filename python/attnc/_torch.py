@@ -21,6 +21,7 @@ from ._torch_ops import (
     forward_op,
     is_reachable,
     operand,
+    program_of,
     run_backward,
     run_forward,
     scalar_shapes,
@@ -209,7 +210,7 @@ def attention(
             raise Error(f"expected captured tensors of PyTorch, got a {type(capture).__name__}")
     inputs = [query, key, value, *bound.captures]
     if observed or not all(type(tensor) in _PLAIN for tensor in inputs):
-        return forward_op(query, key, value, bound.captures, bound.variant.text)
+        return forward_op(query, key, value, bound.captures, program_of(bound.variant))
     results = _run(None, bound.variant, inputs, return_lse)
     if call_key is not None:
         _prepare(call_key, bound.variant, tensors, inputs)

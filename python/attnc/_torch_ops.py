@@ -4,6 +4,7 @@ attnc::backward, through which PyTorch's compiler and exporter see it."""
 
 from __future__ import annotations
 
+import json
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -93,7 +94,22 @@ def scalar_shapes(gradients: List[Any], inputs: Sequence[torch.Tensor], wanted: 
 
 
 # The operators. A variant travels as its text, so that an exported program stands by
-# itself; results are dense.
+# itself: as JSON, in one line, because PyTorch's compiler writes arguments into comments
+# of the code that it makes. Results are dense.
+
+
+def program_of(variant: Variant) -> str:
+    return json.dumps(variant.text)
+
+
+def _variant_of(program: str) -> Variant:
+    known = _programs.get(program)
+    if known is None:
+        known = _programs[program] = variant_of(json.loads(program))
+    return known
+
+
+_programs: Dict[str, Variant] = {}
 
 
 @torch.library.custom_op("attnc::forward", mutates_args=())
@@ -101,7 +117,7 @@ def forward_op(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, captures: List[torch.Tensor], program: str
 ) -> Tuple[torch.Tensor, torch.Tensor]:
     o, lse = _empty_results(query, value)
-    run_forward(variant_of(program), [query, key, value, *captures], (o, lse))
+    run_forward(_variant_of(program), [query, key, value, *captures], (o, lse))
     return o, lse
 
 
@@ -128,7 +144,7 @@ def backward_op(
 ) -> List[torch.Tensor]:
     results = _empty_gradients(inputs, wanted)
     out = [result.reshape(1) if result.dim() == 0 else result for result in results]
-    run_backward(variant_of(program), inputs, (o, lse), (do, dlse), tuple(wanted), out)
+    run_backward(_variant_of(program), inputs, (o, lse), (do, dlse), tuple(wanted), out)
     return results
 
 

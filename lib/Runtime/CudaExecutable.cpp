@@ -3,6 +3,7 @@
 
 #include "attn/Runtime/CudaExecutable.h"
 #include "attn/Runtime/CudaHostInterface.h"
+#include <thread>
 
 using namespace llvm;
 using namespace attn;
@@ -12,23 +13,55 @@ CudaExecutable::~CudaExecutable() {
     device->driver->moduleUnload(module);
 }
 
-Error CudaExecutable::loadKernels(const CudaProgram &program,
-                                  ArrayRef<std::string> cubins) {
-  const cuda::Driver &driver = *device->driver;
-  for (const std::string &cubin : cubins) {
-    cuda::Module module = nullptr;
+namespace {
+/// One text or image, as the driver sees it.
+struct LoadedModule {
+  cuda::Module module = nullptr;
+  std::string log;
+  std::string failure;
+
+  void load(const cuda::Driver &driver, const char *image) {
     std::string said(1 << 14, '\0'), errors(1 << 14, '\0');
     auto number = [](uintptr_t n) { return reinterpret_cast<void *>(n); };
     int options[] = {cuda::infoLog, cuda::infoLogBytes, cuda::errorLog,
                      cuda::errorLogBytes, cuda::logVerbose};
     void *values[] = {said.data(), number(said.size()), errors.data(),
                       number(errors.size()), number(1)};
-    cuda::Result result = driver.moduleLoadData(&module, cubin.c_str(), 5, options, values);
+    cuda::Result result =
+        driver.moduleLoadData(&module, image, 5, options, values);
     if (result != 0)
-      return createStringError("cannot compile or load the kernels: " + driver.describe(result) +
-                               "\n" + StringRef(errors.c_str()).rtrim());
-    log += said.c_str();
-    modules.push_back(module);
+      failure = "cannot compile or load the kernels: " +
+                driver.describe(result) + "\n" +
+                StringRef(errors.c_str()).rtrim().str();
+    log = said.c_str();
+  }
+};
+} // namespace
+
+Error CudaExecutable::loadKernels(const CudaProgram &program,
+                                  ArrayRef<std::string> cubins) {
+  const cuda::Driver &driver = *device->driver;
+  std::vector<LoadedModule> loaded(cubins.size());
+  // Each in a thread: the driver may have to compile them.
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < cubins.size(); ++i)
+    threads.emplace_back([&, i] {
+      if (cuda::Result result = driver.contextSetCurrent(context))
+        loaded[i].failure = "cuCtxSetCurrent: " + driver.describe(result);
+      else
+        loaded[i].load(driver, cubins[i].c_str());
+    });
+  if (!cubins.empty())
+    loaded[0].load(driver, cubins[0].c_str());
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const LoadedModule &each : loaded)
+    if (each.module)
+      modules.push_back(each.module);
+  for (const LoadedModule &each : loaded) {
+    if (!each.failure.empty())
+      return createStringError(each.failure);
+    log += each.log;
   }
   for (const CudaProgram::Kernel &kernel : program.kernels) {
     cuda::Function function = nullptr;

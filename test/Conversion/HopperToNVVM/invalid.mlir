@@ -119,8 +119,21 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %v = vector.load %x[%c0, %c0] : memref<64x16xf32>, vector<64x16xf32>
     // expected-error @below {{is not supported on tiles of a warpgroup}}
-    %w = vector.extract_strided_slice %v {offsets = [0, 0], sizes = [64, 8], strides = [1, 1]} : vector<64x16xf32> to vector<64x8xf32>
-    vector.store %w, %x[%c0, %c0] : memref<64x16xf32>, vector<64x8xf32>
+    %w = vector.insert_strided_slice %v, %v {offsets = [0, 0], strides = [1, 1]} : vector<64x16xf32> into vector<64x16xf32>
+    vector.store %w, %x[%c0, %c0] : memref<64x16xf32>, vector<64x16xf32>
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @slice(%x: memref<128x16xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %v = vector.load %x[%c0, %c0] : memref<128x16xf32>, vector<64x16xf32>
+    // expected-error @below {{expects all rows of a tile and whole groups of 8 columns}}
+    %w = vector.extract_strided_slice %v {offsets = [0, 4], sizes = [64, 8], strides = [1, 1]} : vector<64x16xf32> to vector<64x8xf32>
+    vector.store %w, %x[%c0, %c0] : memref<128x16xf32>, vector<64x8xf32>
     gpu.return
   }
 }

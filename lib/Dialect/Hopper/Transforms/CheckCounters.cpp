@@ -23,9 +23,10 @@ public:
 
 private:
   enum class Verdict { Right, Wrong, Unknown };
-  Verdict follow(Value index, Value phase);
+  /// `user` is the op that takes the values: what was waited for before it counts.
+  Verdict follow(Value index, Value phase, Operation *user);
   Verdict followCarried(Value index, Value phase);
-  Verdict checkStart(Value index, Value phase, int64_t start, int64_t parity);
+  Verdict checkStart(Operation *user, int64_t start, int64_t parity);
   std::optional<int64_t> getFirstParity();
 
   Protocol &protocol;
@@ -89,24 +90,16 @@ std::optional<int64_t> CounterCheck::getFirstParity() {
 }
 
 /// The counter starts after the tiles that have been waited for one by one.
-CounterCheck::Verdict CounterCheck::checkStart(Value index, Value phase, int64_t start,
-                                               int64_t parity) {
+CounterCheck::Verdict CounterCheck::checkStart(Operation *user, int64_t start, int64_t parity) {
   std::optional<int64_t> first = getFirstParity();
   if (!first)
     return Verdict::Unknown;
-  // The loop that carries the counter, or the wait itself.
-  Operation *from = wait;
-  for (Operation *parent = wait->getParentOp(); !isa<RolesOp>(parent);
-       parent = parent->getParentOp())
-    if (llvm::is_contained(parent->getOperands(), index) ||
-        llvm::is_contained(parent->getOperands(), phase))
-      from = parent;
   DominanceInfo dominance;
   int64_t before = 0;
   for (MBarrierWaitOp other : uses.waits)
     if (other != wait && getConstant(other.getIndex()) && getConstant(other.getPhase()) &&
         protocol.getRole(other) == protocol.getRole(wait) &&
-        dominance.properlyDominates(other.getOperation(), from))
+        dominance.properlyDominates(other.getOperation(), user))
       ++before;
   int64_t expectedStart = before % depth, expectedParity = *first ^ (before / depth % 2);
   if (start == expectedStart && parity == expectedParity)
@@ -122,10 +115,10 @@ CounterCheck::Verdict CounterCheck::checkStart(Value index, Value phase, int64_t
 /// Both are results or arguments of the same loop or branch: all values that
 /// they can come from must go together.
 CounterCheck::Verdict CounterCheck::followCarried(Value index, Value phase) {
-  auto join = [&](ValueRange indices, ValueRange phases) {
+  auto join = [&](ValueRange indices, ValueRange phases, ArrayRef<Operation *> users) {
     Verdict verdict = Verdict::Right;
-    for (auto [i, p] : llvm::zip(indices, phases)) {
-      Verdict one = follow(i, p);
+    for (auto [i, p, user] : llvm::zip_equal(indices, phases, users)) {
+      Verdict one = follow(i, p, user);
       if (one == Verdict::Wrong)
         return one;
       if (one == Verdict::Unknown)
@@ -133,7 +126,8 @@ CounterCheck::Verdict CounterCheck::followCarried(Value index, Value phase) {
     }
     return verdict;
   };
-  // A constant index, of a ring of one, goes through loops as it is.
+  // A constant index, of a ring of one, goes through loops as it is; either constant
+  // through branches.
   auto argumentOf = [](Value value) -> BlockArgument {
     if (auto result = dyn_cast<OpResult>(value))
       if (auto loop = dyn_cast<scf::ForOp>(result.getOwner()))
@@ -141,41 +135,41 @@ CounterCheck::Verdict CounterCheck::followCarried(Value index, Value phase) {
     return dyn_cast<BlockArgument>(value);
   };
   BlockArgument p = argumentOf(phase), i = argumentOf(index);
-  bool fixed = getConstant(index).has_value();
-  if (p && (fixed || i)) {
+  bool fixedIndex = getConstant(index).has_value(), fixedPhase = getConstant(phase).has_value();
+  if (p && (fixedIndex || i)) {
     auto loop = dyn_cast<scf::ForOp>(p.getOwner()->getParentOp());
-    if (!loop || p == loop.getInductionVar() || (!fixed && i.getOwner() != p.getOwner()) ||
-        (!fixed && i == loop.getInductionVar()))
+    if (!loop || p == loop.getInductionVar() || (!fixedIndex && i.getOwner() != p.getOwner()) ||
+        (!fixedIndex && i == loop.getInductionVar()))
       return Verdict::Unknown;
     auto incoming = [&](BlockArgument argument) -> SmallVector<Value> {
       unsigned at = argument.getArgNumber() - 1;
       return {loop.getInitArgs()[at], loop.getYieldedValues()[at]};
     };
-    return join(fixed ? SmallVector<Value>{index, index} : incoming(i), incoming(p));
+    return join(fixedIndex ? SmallVector<Value>{index, index} : incoming(i), incoming(p),
+                {loop, loop.getBody()->getTerminator()});
   }
-  auto result = dyn_cast<OpResult>(phase);
-  auto branch = result ? dyn_cast<scf::IfOp>(result.getOwner()) : scf::IfOp();
-  if (!branch || (!fixed && index.getDefiningOp() != branch))
+  auto branch = (fixedPhase ? index : phase).getDefiningOp<scf::IfOp>();
+  if (!branch || (!fixedIndex && index.getDefiningOp() != branch))
     return Verdict::Unknown;
-  unsigned at = result.getResultNumber();
-  SmallVector<Value> indices, phases;
-  for (scf::YieldOp yield : {branch.thenYield(), branch.elseYield()}) {
-    phases.push_back(yield.getOperand(at));
-    indices.push_back(fixed ? index
-                            : yield.getOperand(cast<OpResult>(index).getResultNumber()));
-  }
-  return join(indices, phases);
+  auto yielded = [&](Value value, scf::YieldOp yield) {
+    auto result = dyn_cast<OpResult>(value);
+    return result && result.getOwner() == branch ? yield.getOperand(result.getResultNumber())
+                                                 : value;
+  };
+  scf::YieldOp then = branch.thenYield(), otherwise = branch.elseYield();
+  return join({yielded(index, then), yielded(index, otherwise)},
+              {yielded(phase, then), yielded(phase, otherwise)}, {then, otherwise});
 }
 
-CounterCheck::Verdict CounterCheck::follow(Value index, Value phase) {
+CounterCheck::Verdict CounterCheck::follow(Value index, Value phase, Operation *user) {
   if (!seen.insert({index, phase}).second)
     return Verdict::Right; // as right as where it came from
   std::optional<int64_t> start = getConstant(index), parity = getConstant(phase);
   if (start && parity)
-    return checkStart(index, phase, *start, *parity);
+    return checkStart(user, *start, *parity);
   if (Value before = matchFlip(phase)) {
     if (depth == 1)
-      return follow(index, before);
+      return follow(index, before, user);
     protocol.error(wait) << "the phase flips each time, and not when the index of " << depth
                          << " wraps";
     return Verdict::Wrong;
@@ -192,7 +186,7 @@ CounterCheck::Verdict CounterCheck::follow(Value index, Value phase) {
   auto select = phase.getDefiningOp<arith::SelectOp>();
   if (select && select.getCondition() == advance->wraps &&
       matchFlip(select.getTrueValue()) == select.getFalseValue())
-    return follow(advance->base, select.getFalseValue());
+    return follow(advance->base, select.getFalseValue(), user);
   InFlightDiagnostic diagnostic = protocol.error(wait);
   diagnostic << "the phase does not flip when the index wraps";
   diagnostic.attachNote(advance->compare->getLoc()) << "where the index wraps";
@@ -200,7 +194,7 @@ CounterCheck::Verdict CounterCheck::follow(Value index, Value phase) {
 }
 
 void CounterCheck::run() {
-  if (follow(wait.getIndex(), wait.getPhase()) == Verdict::Unknown)
+  if (follow(wait.getIndex(), wait.getPhase(), wait) == Verdict::Unknown)
     wait->emitRemark("index and phase not checked: they are not carried together, or where "
                      "they start is not known");
 }

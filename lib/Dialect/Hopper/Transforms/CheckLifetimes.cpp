@@ -113,16 +113,22 @@ static llvm::MapVector<Value, Filled> findFilled(Protocol &protocol) {
 static void checkWaited(Protocol &protocol, const Filled &filled, WgmmaOp product, Value index) {
   const BarrierUses &uses = protocol.barriers.find(filled.full)->second;
   DominanceInfo dominance;
-  bool same = false;
+  bool maybe = false;
   for (MBarrierWaitOp wait : uses.waits) {
-    if (!dominance.properlyDominates(wait.getOperation(), product))
+    if (!dominance.properlyDominates(wait.getOperation(), product)) {
+      // In a branch before it?
+      for (Operation *parent = product; !isa<RolesOp>(parent); parent = parent->getParentOp())
+        if (Operation *other = parent->getBlock()->findAncestorOpInBlock(*wait))
+          maybe |= other->isBeforeInBlock(parent);
       continue;
+    }
     if (!index || isSameIndex(wait.getIndex(), index))
       return;
-    same = true;
+    maybe = true;
   }
-  if (same) {
-    product->emitRemark("not checked: waits for the copy of its tile have another index");
+  if (maybe) {
+    product->emitRemark("not checked: waits for the copy of its tile have another index, or are "
+                        "in branches");
     return;
   }
   InFlightDiagnostic diagnostic = protocol.error(product);

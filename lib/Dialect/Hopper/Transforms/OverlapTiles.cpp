@@ -309,6 +309,8 @@ private:
   }
 
   SmallVector<Value> emitFirst() {
+    if (tiles->hasAttr(hopper::kNonemptyAttr))
+      return emitStart(mapTile(tiles.getLowerBound(), tiles.getInitArgs()));
     Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, tiles.getLowerBound(),
                                       tiles.getUpperBound());
     return emitIf(any,

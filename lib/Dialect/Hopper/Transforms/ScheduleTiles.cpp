@@ -175,6 +175,8 @@ public:
     b.setInsertionPointToStart(body);
     scf::ForOp loop = pairs ? scf::ForOp::create(b, loc, index(0), countTiles(), index(1))
                             : scf::ForOp::create(b, loc, block, tiles, grid);
+    // There are no more CTAs than tiles, or pairs.
+    loop->setAttr(hopper::kNonemptyAttr, b.getUnitAttr());
     Block *inside = loop.getBody();
     b.setInsertionPointToStart(inside);
     Value tile = loop.getInductionVar();

@@ -26,6 +26,8 @@ namespace attn::hopper {
 /// What one CTA has on sm_90.
 constexpr int64_t kSharedMemoryBytes = 232448; // 227 KB
 constexpr int64_t kRegistersPerCta = 65536;
+/// On a loop that runs at least once.
+constexpr llvm::StringLiteral kNonemptyAttr = "hopper.nonempty";
 constexpr int64_t kThreadsPerWarpgroup = 128;
 /// Named barriers of a CTA; 0 is __syncthreads's.
 constexpr int64_t kNamedBarriers = 16;

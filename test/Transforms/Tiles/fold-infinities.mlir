@@ -1,0 +1,65 @@
+// RUN: attn-opt %s --attn-fold-infinities --canonicalize | FileCheck %s
+
+// What a peeled first iteration of a softmax has: its factor for the old sum is 0.
+
+// CHECK-LABEL: func @first
+// CHECK:         %[[ZERO:.*]] = arith.constant dense<0.000000e+00>
+// CHECK:         return %[[ZERO]]
+func.func @first(%x: vector<64xf32>) -> vector<64xf32> {
+  %ninf = arith.constant dense<0xFF800000> : vector<64xf32>
+  %zero = arith.constant dense<0.0> : vector<64xf32>
+  %m = arith.maxnumf %ninf, %x : vector<64xf32>
+  %isEmpty = arith.cmpf oeq, %m, %ninf : vector<64xf32>
+  %used = arith.select %isEmpty, %zero, %m : vector<64xi1>, vector<64xf32>
+  %d = arith.subf %ninf, %used : vector<64xf32>
+  %e = math.exp2 %d : vector<64xf32>
+  %s = arith.mulf %zero, %e : vector<64xf32>
+  return %s : vector<64xf32>
+}
+
+// CHECK-LABEL: func @scalar
+// CHECK:         arith.constant 0xFF800000 : f32
+// CHECK-NOT:     arith.subf
+func.func @scalar(%x: f32) -> f32 {
+  %ninf = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %m = arith.maxnumf %x, %ninf : f32
+  %isEmpty = arith.cmpf oeq, %m, %ninf : f32
+  %used = arith.select %isEmpty, %zero, %m : f32
+  %d = arith.subf %ninf, %used : f32
+  return %d : f32
+}
+
+// x may be NaN, and so may the difference.
+// CHECK-LABEL: func @nan
+// CHECK:         arith.subf
+func.func @nan(%m: f32) -> f32 {
+  %ninf = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %isEmpty = arith.cmpf oeq, %m, %ninf : f32
+  %used = arith.select %isEmpty, %zero, %m : f32
+  %d = arith.subf %ninf, %used : f32
+  return %d : f32
+}
+
+// -inf - -inf is NaN.
+// CHECK-LABEL: func @unguarded
+// CHECK:         arith.subf
+func.func @unguarded(%x: f32) -> f32 {
+  %ninf = arith.constant 0xFF800000 : f32
+  %m = arith.maxnumf %x, %ninf : f32
+  %d = arith.subf %ninf, %m : f32
+  return %d : f32
+}
+
+// What takes the place of -inf is infinite itself.
+// CHECK-LABEL: func @infinite
+// CHECK:         arith.subf
+func.func @infinite(%x: f32) -> f32 {
+  %ninf = arith.constant 0xFF800000 : f32
+  %m = arith.maxnumf %x, %ninf : f32
+  %isEmpty = arith.cmpf oeq, %m, %ninf : f32
+  %used = arith.select %isEmpty, %ninf, %m : f32
+  %d = arith.subf %ninf, %used : f32
+  return %d : f32
+}

@@ -63,16 +63,17 @@ def _resources(ptx: str) -> Dict[str, str]:
     assembler = os.environ.get("ATTNC_PTXAS") or shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
     if not assembler:
         return {}
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "kernel.ptx")
-        with open(path, "w") as file:
-            file.write(ptx)
-        command = [assembler, "-v", "-arch=sm_90a", path, "-o", os.path.join(directory, "kernel.cubin")]
-        said = subprocess.run(command, capture_output=True, text=True).stderr
     found = {}
-    for name, text in re.findall(r"Compiling entry function '([^']+)'[^\n]*\n((?:(?!Compiling).*\n?)*)", said):
-        lines = re.findall(r"(?:ptxas info\s*: )?((?:Used|\d+ bytes stack frame)[^\n]*)", text)
-        found[name] = "; ".join(line.strip() for line in lines)
+    for module in re.split(r"(?m)^(?=\.version)", ptx)[1:]:
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "kernel.ptx")
+            with open(path, "w") as file:
+                file.write(module)
+            command = [assembler, "-v", "-arch=sm_90a", path, "-o", os.path.join(directory, "kernel.cubin")]
+            said = subprocess.run(command, capture_output=True, text=True).stderr
+        for name, text in re.findall(r"Compiling entry function '([^']+)'[^\n]*\n((?:(?!Compiling).*\n?)*)", said):
+            lines = re.findall(r"(?:ptxas info\s*: )?((?:Used|\d+ bytes stack frame)[^\n]*)", text)
+            found[name] = "; ".join(line.strip() for line in lines)
     return found
 
 

@@ -64,7 +64,7 @@ def _resources(ptx: str) -> Dict[str, str]:
     if not assembler:
         return {}
     found = {}
-    for module in re.split(r"(?m)^(?=\.version)", ptx)[1:]:
+    for number, module in enumerate(re.split(r"(?m)^(?=\.version)", ptx)[1:]):
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, "kernel.ptx")
             with open(path, "w") as file:
@@ -73,7 +73,8 @@ def _resources(ptx: str) -> Dict[str, str]:
             said = subprocess.run(command, capture_output=True, text=True).stderr
         for name, text in re.findall(r"Compiling entry function '([^']+)'[^\n]*\n((?:(?!Compiling).*\n?)*)", said):
             lines = re.findall(r"(?:ptxas info\s*: )?((?:Used|\d+ bytes stack frame)[^\n]*)", text)
-            found[name] = "; ".join(line.strip() for line in lines)
+            # Versions of a kernel have one name.
+            found[f"{name} ({number})" if name in found else name] = "; ".join(line.strip() for line in lines)
     return found
 
 

@@ -54,10 +54,13 @@ if has_sm90():
 config.substitutions.append(("%python", config.attn_python or sys.executable))
 if config.attn_python:
     config.available_features.add("numpy")
+    has_torch = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    if subprocess.run([config.attn_python, "-c", has_torch]).returncode == 0:
+        config.available_features.add("torch")
 # One with PyTorch, which scripts/setup makes.
 python_home = os.environ.get("ATTN_TORCH_PYTHON_HOME", os.path.join(config.attn_src_root, "build", "python"))
 if os.path.exists(os.path.join(python_home, "requirements.txt")):
-    config.available_features.add("torch")
+    config.available_features.add("pytest")
     config.substitutions.append(
         ("%pytest", f"env ATTNC_LIBRARY={config.attn_obj_root}/lib/libattnc.so PYTHONDONTWRITEBYTECODE=1 "
                     f"{python_home}/bin/python3 -m pytest -q -p no:cacheprovider --show-capture=no"))
@@ -75,6 +78,8 @@ if shutil.which("nvidia-smi"):
                            capture_output=True, text=True)
     if "9.0" in query.stdout.split():
         config.available_features.add("cuda-sm90")
+# Of the single mistakes that Hopper kernels are tested with, each one of so many.
+config.substitutions.append(("%mutants_every", str(lit_config.params.get("mutants-every", "4"))))
 config.substitutions.append(
     ("%mlir_lib_dir", os.path.join(os.path.dirname(config.llvm_tools_dir), "lib")))
 config.substitutions.append(("%python", sys.executable))

@@ -299,7 +299,7 @@ struct Machine {
 /// `visit` with row, column and the element, null where there is none.
 void forEachElement(const MemRef &memref, llvm::ArrayRef<int64_t> coordinates, int64_t rows,
                     int64_t columns, llvm::function_ref<void(int64_t, int64_t, char *)> visit);
-/// result[m, n] += A B, in f32, in order.
+/// result[m, n] += A B, with the tensor core's sums.
 void multiply(Cta &cta, const Value &a, mlir::Type aType, bool transposeA, const Value &b,
               hopper::SmemType bType, bool transposeB, mlir::VectorType type, float *result);
 /// The mbarrier of a ring and an index, or null after an error.

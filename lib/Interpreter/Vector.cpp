@@ -284,10 +284,17 @@ template <typename T, typename Combine>
 static void reduceRuns(const Walk &walk, const T *from, T *to, Combine combine) {
   forEachRun(walk, [&](int64_t position, int64_t other, int64_t length, int64_t stride) {
     if (stride == 0) {
-      T value = to[other];
-      for (int64_t k = 0; k < length; ++k)
-        value = combine(value, from[position + k]);
-      to[other] = value;
+      // The columns of a row are in four lanes, with two chains each.
+      T chains[8];
+      int64_t count = std::min<int64_t>(length, 8);
+      std::copy_n(from + position, count, chains);
+      for (int64_t k = count; k < length; ++k)
+        chains[k % 8] = combine(chains[k % 8], from[position + k]);
+      for (int64_t step = 1; step < count; step *= 2)
+        for (int64_t k = 0; k + step < count; k += 2 * step)
+          chains[k] = combine(chains[k], chains[k + step]);
+      if (count > 0)
+        to[other] = combine(to[other], chains[0]);
       return;
     }
     for (int64_t k = 0; k < length; ++k)
@@ -333,7 +340,7 @@ static bool reduceInts(const Reduction &reduction, const int64_t *from, int64_t 
   }
 }
 
-/// Sums are taken in order, in f32, and rounded at the end. Operand 1 is the
+/// In f32, and rounded at the end. Operand 1 is the
 /// start; without it the first element is.
 static Step reduce(Fiber &fiber, const Instruction &i) {
   const Reduction &reduction = i.get<Reduction>();

@@ -298,7 +298,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
                                         << llvm::join(known, ", ") << "; got '" << value << "'";
     };
     if (failed(check("overlap", overlap, {"auto", "true", "false"})) ||
-        failed(check("ping-pong", pingPong, {"auto", "true", "false"})))
+        failed(check("ping-pong", pingPong, {"auto", "true", "false"})) ||
+        failed(check("trim", trim, {"auto", "true", "false"})))
       return failure();
     return check("output", output, {"auto", "own", "reuse", "pieces"});
   }
@@ -329,6 +330,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (pipeline) {
       nested.addPass(createHopperPipelineProducts());
       nested.addPass(createAttnFoldInfinities());
+      if (isOn(trim, true))
+        nested.addPass(createHopperTrimLoops());
       addCleanUp(nested);
     }
     if (isOn(overlap, schedule.overlap)) {

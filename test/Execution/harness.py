@@ -62,6 +62,8 @@ def prepare(case, folder, options):
     command = [source, "--entry=main", f"--target={options.target}"]
     if options.target == "cpu":
         command.append(f"--threads={case.threads}")
+    if options.interleavings:
+        command.append(f"--interleavings={options.interleavings}")
     if options.schedule:
         command.append(f"--schedule={options.schedule}")
     for index, array in enumerate(arrays):
@@ -163,6 +165,24 @@ def replay(command, case, options):
     return problems
 
 
+def check_forward(case, known, folder, baselines):
+    """Problems and figures of O and LSE."""
+    exact = reference.attention(*known, exact=True)
+    problems, figures = [], {}
+    wide = "f64" if case.dtype == "f64" else "f32"
+    for index, (name, dtype) in enumerate((("O", case.dtype), ("LSE", wide))):
+        path = os.path.join(folder, f"out{index}.npy")
+        if index == 1 and not case.lse:
+            continue
+        if not os.path.exists(path):
+            problems.append(f"{name}: attn-run wrote no {path}")
+            continue
+        got = np.load(path)
+        found, figures[name] = reference.check(name, dtype, got, exact[index], [b[index] for b in baselines])
+        problems += found
+    return problems, figures
+
+
 def run_case(case, options):
     """Problems, figures and the command of one case."""
     folder = tempfile.mkdtemp(prefix="case-", dir=options.work)
@@ -179,19 +199,10 @@ def run_case(case, options):
         problems += replay(command, case, options)
     if not problems:
         known = permuted(case, known)
-        exact = reference.attention(*known, exact=True)
-        baselines = reference.baselines(*known)
-        wide = "f64" if case.dtype == "f64" else "f32"
-        for index, (name, dtype) in enumerate((("O", case.dtype), ("LSE", wide))):
-            path = os.path.join(folder, f"out{index}.npy")
-            if index == 1 and not case.lse:
-                continue
-            if not os.path.exists(path):
-                problems.append(f"{name}: attn-run wrote no {path}")
-                continue
-            got = np.load(path)
-            found, figures[name] = reference.check(name, dtype, got, exact[index], [b[index] for b in baselines])
-            problems += found
+        problems, figures = check_forward(case, known, folder, reference.baselines(*known))
+        if problems and options.target != "cpu":
+            baselines = reference.baselines(*known, product=reference.tensor_core)
+            problems, figures = check_forward(case, known, folder, baselines)
     if gradient and not problems:
         problems, more = gradient.check()
         figures.update(more)
@@ -257,6 +268,7 @@ def main():
     parser.add_argument("--attn-opt", default="attn-opt")
     parser.add_argument("--target", choices=["cpu", "cuda", "interpreter"], default="cpu")
     parser.add_argument("--schedule", help="options of attn-lower-to-hopper, but for --target cpu")
+    parser.add_argument("--interleavings", type=int, help="how often the interpreter runs each case")
     parser.add_argument("--group", action="append")
     parser.add_argument("--everything", action="store_true", help="the full cross product")
     parser.add_argument("--filter", help="a regular expression over the cases' names")

@@ -3,12 +3,13 @@
 the interpreter on it: it must report an error, or the outputs must differ.
 
     mutate.py FILE --attn-opt BIN --attn-run BIN --outputs 3,4 [--least 95] \\
-        [--interleavings 12] [--harmless REGEX=WHY]... -- ARGUMENTS OF attn-run
+        [--interleavings 12] [--every 1] [--harmless REGEX=WHY]... -- ARGUMENTS OF attn-run
 
 Prints every mistake that was not found; one whose description matches a
 --harmless is printed with its reason and does not count. Exit status 1 where
 fewer than --least percent of the others were found, or where a --harmless
-matches nothing that survived. Also says how many of them hopper-check-protocol
+matches nothing that survived. With --every N only each N-th mistake is made: a
+sample, in which a --harmless may match nothing. Also says how many of them hopper-check-protocol
 finds without running anything.
 """
 
@@ -95,6 +96,7 @@ def parse():
     parser.add_argument("--outputs", required=True)
     parser.add_argument("--interleavings", type=int, default=12)
     parser.add_argument("--least", type=float, default=95)
+    parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--harmless", action="append", default=[])
@@ -109,16 +111,18 @@ def main():
     options = parse()
     harmless = [entry.split("=", 1) for entry in options.harmless]
     mutations = list_mutations(options.attn_opt, options.file)
+    chosen = range(0, len(mutations), options.every)
     with tempfile.TemporaryDirectory() as folder:
         result, expected = outputs_of(options, folder, options.file)
         if expected is None:
             sys.exit(f"the program itself fails:\n{result and result.stderr}")
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         reasons = list(pool.map(lambda index: try_mutation(options, index, expected),
-                                range(len(mutations))))
-        refuted = sum(pool.map(lambda index: is_refuted(options, index), range(len(mutations))))
+                                chosen))
+        refuted = sum(pool.map(lambda index: is_refuted(options, index), chosen))
     killed, excused, used = 0, 0, set()
-    for index, (text, reason) in enumerate(zip(mutations, reasons)):
+    for index, reason in zip(chosen, reasons):
+        text = mutations[index]
         killed += reason is not None
         if reason is not None:
             if options.verbose:
@@ -131,11 +135,11 @@ def main():
             print(f"harmless {index}: {text}: {why[0][1]}")
         else:
             print(f"SURVIVED {index}: {text}")
-    counted = len(mutations) - excused
+    counted = len(chosen) - excused
     share = 100 * killed / counted if counted else 0
     print(f"{killed} of {counted} mistakes found ({share:.1f} %), {excused} harmless")
-    print(f"{refuted} of {len(mutations)} are found by hopper-check-protocol")
-    unused = [pattern for pattern, _ in harmless if pattern not in used]
+    print(f"{refuted} of {len(chosen)} are found by hopper-check-protocol")
+    unused = [pattern for pattern, _ in harmless if pattern not in used and options.every == 1]
     for pattern in unused:
         print(f"no survivor is harmless by '{pattern}'")
     return 1 if share < options.least or unused else 0

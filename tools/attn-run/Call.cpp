@@ -26,6 +26,21 @@ Error Call::createResults(ArrayRef<ValueType> resultTypes,
   return Error::success();
 }
 
+Error Call::copyArguments(ArrayRef<Operand> arguments, int64_t pad,
+                          bool guard) {
+  for (const Operand &argument : arguments) {
+    TensorPlacement placement;
+    placement.pad = argument.type.isTensor ? pad : 0;
+    placement.tight = guard;
+    auto copy = argument.value->copy(placement);
+    if (!copy)
+      return copy.takeError();
+    types.push_back(argument.type);
+    results.push_back(std::move(*copy));
+  }
+  return Error::success();
+}
+
 uint64_t Call::getResultBytes() const {
   uint64_t bytes = 0;
   for (const HostTensor &result : results)

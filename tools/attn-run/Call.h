@@ -29,6 +29,9 @@ protected:
   llvm::Error createResults(llvm::ArrayRef<ValueType> resultTypes,
                             llvm::ArrayRef<ShapeRules::Shape> shapes,
                             bool guard);
+  /// The results are the arguments after the run: copies of them.
+  llvm::Error copyArguments(llvm::ArrayRef<Operand> arguments, int64_t pad,
+                            bool guard);
 
   std::vector<HostTensor> results;
   llvm::SmallVector<ValueType> types;

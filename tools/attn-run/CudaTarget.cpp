@@ -140,17 +140,7 @@ CudaCall::~CudaCall() {
 Error CudaCall::shareArguments(ArrayRef<Operand> arguments,
                                const Options &options) {
   shared = true;
-  for (const Operand &argument : arguments) {
-    TensorPlacement placement;
-    placement.pad = argument.type.isTensor ? options.stridePad : 0;
-    placement.tight = options.guard;
-    auto copy = argument.value->copy(placement);
-    if (!copy)
-      return copy.takeError();
-    types.push_back(argument.type);
-    results.push_back(std::move(*copy));
-  }
-  return Error::success();
+  return copyArguments(arguments, options.stridePad, options.guard);
 }
 
 Error CudaCall::addTensor(const HostTensor &host,

@@ -96,17 +96,8 @@ Error InterpreterCall::bind(ArrayRef<Operand> arguments, ArrayRef<ValueType> res
       tensors.push_back(argument.value);
     if (Error error = createResults(resultTypes, shapes, options.guard))
       return error;
-  } else {
-    for (const Operand &argument : arguments) {
-      TensorPlacement placement;
-      placement.pad = argument.type.isTensor ? options.stridePad : 0;
-      placement.tight = options.guard;
-      auto copy = argument.value->copy(placement);
-      if (!copy)
-        return copy.takeError();
-      types.push_back(argument.type);
-      results.push_back(std::move(*copy));
-    }
+  } else if (Error error = copyArguments(arguments, options.stridePad, options.guard)) {
+    return error;
   }
   for (const HostTensor &result : results)
     tensors.push_back(&result);

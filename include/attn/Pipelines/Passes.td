@@ -24,6 +24,8 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
            "Overlap the last product of an iteration with the next iteration">,
     Option<"overlap", "overlap", "std::string", /*default=*/"\"auto\"",
            "Start the next tile before the outputs of a tile: true, false, auto">,
+    Option<"trim", "trim", "std::string", /*default=*/"\"auto\"",
+           "Warpgroups leave out tiles that their rows do not need: true, false, auto">,
     Option<"pingPong", "ping-pong", "std::string", /*default=*/"\"auto\"",
            "Warpgroups take turns at the tensor core: true, false, auto">,
     Option<"output", "output", "std::string", /*default=*/"\"auto\"",

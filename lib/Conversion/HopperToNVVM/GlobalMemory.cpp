@@ -266,16 +266,21 @@ LogicalResult KernelLowering::lowerWrite(vector::TransferWriteOp op) {
   return success();
 }
 
+/// Where a load or a store without a map reads or writes.
+FailureOr<KernelLowering::Access> KernelLowering::makeAccess(Operation *op, Value base,
+                                                             ValueRange indices, VectorType type,
+                                                             Layout layout) {
+  auto memref = cast<MemRefType>(base.getType());
+  if (!memref.getElementType().isIntOrIndexOrFloat() || type.getRank() > memref.getRank())
+    return op->emitOpError("expects a memref of scalars");
+  AffineMap map = AffineMap::getMinorIdentityMap(memref.getRank(), type.getRank(), b.getContext());
+  return makeAccess(op, base, indices, type, map, SmallVector<bool>(type.getRank(), true), layout);
+}
+
 LogicalResult KernelLowering::lowerVectorLoad(vector::LoadOp op) {
   VectorType type = op.getVectorType();
-  auto memref = cast<MemRefType>(op.getBase().getType());
-  if (!memref.getElementType().isIntOrIndexOrFloat() || type.getRank() > memref.getRank())
-    return op.emitOpError("expects a memref of scalars");
-  AffineMap map = AffineMap::getMinorIdentityMap(memref.getRank(), type.getRank(), b.getContext());
-  SmallVector<bool> inside(type.getRank(), true);
   for (Layout layout : layouts.of(op.getResult())) {
-    FailureOr<Access> access =
-        makeAccess(op, op.getBase(), op.getIndices(), type, map, inside, layout);
+    FailureOr<Access> access = makeAccess(op, op.getBase(), op.getIndices(), type, layout);
     if (failed(access))
       return failure();
     setParts(op.getResult(), layout, readElements(*access, type, layout, {}, {}));
@@ -284,15 +289,9 @@ LogicalResult KernelLowering::lowerVectorLoad(vector::LoadOp op) {
 }
 
 LogicalResult KernelLowering::lowerVectorStore(vector::StoreOp op) {
-  VectorType type = op.getVectorType();
-  auto memref = cast<MemRefType>(op.getBase().getType());
-  if (!memref.getElementType().isIntOrIndexOrFloat() || type.getRank() > memref.getRank())
-    return op.emitOpError("expects a memref of scalars");
-  AffineMap map = AffineMap::getMinorIdentityMap(memref.getRank(), type.getRank(), b.getContext());
-  SmallVector<bool> inside(type.getRank(), true);
   Layout layout = layouts.of(op.getValueToStore()).front();
   FailureOr<Access> access =
-      makeAccess(op, op.getBase(), op.getIndices(), type, map, inside, layout);
+      makeAccess(op, op.getBase(), op.getIndices(), op.getVectorType(), layout);
   if (failed(access))
     return failure();
   writeElements(*access, op.getValueToStore(), layout, {});

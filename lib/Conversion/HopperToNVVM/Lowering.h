@@ -147,6 +147,9 @@ private:
                                      mlir::ValueRange indices, mlir::VectorType type,
                                      mlir::AffineMap map, llvm::ArrayRef<bool> inBounds,
                                      Layout layout);
+  llvm::FailureOr<Access> makeAccess(mlir::Operation *op, mlir::Value base,
+                                     mlir::ValueRange indices, mlir::VectorType type,
+                                     Layout layout);
   mlir::Value load(mlir::Type type, mlir::Value address, mlir::Value predicate, mlir::Value other);
   void store(mlir::Value value, mlir::Value address, mlir::Value predicate);
   Parts readElements(const Access &access, mlir::VectorType type, Layout layout,

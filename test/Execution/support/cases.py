@@ -227,6 +227,24 @@ def half():
         yield Case("causal", next(types), b=2, hq=4, hkv=1, sq=333, sk=333, d=d, dv=dv, pad=8)
 
 
+def schedules():
+    """Every row of the GPU's table of schedules, with what a mask or a score reads
+    and without, at small sizes: what an interpreter can run many times."""
+    types, heads = cycle(["bf16", "f16"]), cycle([(2, 1), (2, 2), (3, 1)])
+    lengths = cycle([(130, 200), (65, 129), (1, 77), (260, 1), (193, 300), (128, 128), (77, 257)])
+    for d, dv in [(16, 16), (64, 64), (40, 24), (128, 128), (64, 120), (192, 128), (160, 192), (256, 256),
+                  (256, 64), (72, 208)]:
+        for variant in ("none", "causal_br", "window", "documents", "alibi", "softcap", "bias", "bounds+sink",
+                        "alibi+window+documents"):
+            sq, sk = next(lengths)
+            if "documents" in variant:
+                sk = sq
+            hq, hkv = next(heads)
+            yield Case(variant, next(types), hq=hq, hkv=hkv, sq=sq, sk=sk, d=d, dv=dv)
+        yield Case("causal", next(types), sq=70, sk=0, d=d, dv=dv)
+        yield Case("none", next(types), sq=0, sk=70, d=d, dv=dv)
+
+
 def gradient_one_key():
     """Rows with one key, whose output is that key's value: with no gradient of
     the log-sum-exp the scores have none, exactly. Two equal sums over a head cancel,
@@ -255,6 +273,7 @@ GROUPS = {
     "shapes": shapes, "head-dims": head_dims, "types": types, "heads": heads,
     "variants": variants, "more-variants": more_variants, "masked-rows": masked_rows,
     "tails": tails, "edges": edges, "orders": orders, "tables": tables, "half": half,
+    "schedules": schedules,
     "gradient-shapes": with_gradients(shapes, 2**22), "gradient-head-dims": with_gradients(head_dims),
     "gradient-types": with_gradients(types), "gradient-heads": with_gradients(heads),
     "gradient-variants": with_gradients(variants), "gradient-more-variants": with_gradients(more_variants),

@@ -8,6 +8,8 @@ Baseline: the same, naively, in the precision a straightforward implementation
 uses: float32 scores and sums (float64 for f64 tensors), p rounded to the type
 of V before the product with V, the output rounded to it.
 
+On a GPU there is a second baseline, with the tensor core's sums.
+
 Gates (after FlashAttention's own tests): the largest error at most twice the
 baseline's plus two roundings of the result, the mean error at most 1.5 times
 the baseline's plus one rounding; no NaN; a fully masked row exactly 0 with an
@@ -35,13 +37,38 @@ def round_to(dtype, x):
     return np.where(np.isnan(x), x, rounded.astype(np.uint32).view(np.float32))
 
 
-def _rows(shape, parts, q, k, v, scale, sink, captures, b, h, rows, kind, dtype, narrow=True):
+def _multiply(a, b):
+    return a @ b.T
+
+
+def tensor_core(a, b):
+    """a b^T as Hopper's tensor core sums it: 16 products and the sum so far at a
+    time, each cut off toward zero two bits below the last bit of a float with the
+    largest one's exponent, and their sum cut off to a float. (Khattak and Mikaitis,
+    "Accurate models of NVIDIA tensor cores", 2025.) Where all terms have one sign,
+    so have the errors."""
+    rows = max(1, (1 << 18) // max(len(b), 1))
+    if len(a) > rows:
+        return np.concatenate([tensor_core(a[i:i + rows], b) for i in range(0, len(a), rows)])
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    total = np.zeros((len(a), len(b)))
+    for start in range(0, a.shape[1], 16):
+        terms = a[:, None, start:start + 16] * b[None, :, start:start + 16]
+        terms = np.concatenate([total[..., None], terms], axis=2)
+        unit = np.frexp(np.abs(terms).max(axis=2))[1] - 26
+        total = np.trunc(np.ldexp(terms, -unit[..., None])).sum(axis=2)
+        excess = np.maximum(np.frexp(total)[1] - 24, 0)
+        total = np.ldexp(np.trunc(np.ldexp(total, -excess)), excess + unit)
+    return total.astype(np.float32)
+
+
+def _rows(shape, parts, q, k, v, scale, sink, captures, b, h, rows, kind, dtype, narrow, product):
     """Rows `rows` of the output and of the LSE for batch b and head h."""
     i, j = rows[:, None], np.arange(shape.sk)[None, :]
     if kind == np.longdouble:
         s = np.einsum("id,jd->ij", q[rows], k) * scale
-    elif dtype is None:
-        s = (q[rows] @ k.T) * scale
+    elif dtype is None or product is not _multiply:
+        s = product(q[rows], k) * scale
     else:
         # Scaling the keys first keeps the baseline from matching another
         # implementation's roundings by luck.
@@ -63,16 +90,17 @@ def _rows(shape, parts, q, k, v, scale, sink, captures, b, h, rows, kind, dtype,
         total = total + np.exp(sink[h] - safe)
     if dtype is not None and narrow:
         p = round_to(dtype, p).astype(kind)
-    o = np.einsum("ij,je->ie", p, v) if kind == np.longdouble else p @ v
+    o = np.einsum("ij,je->ie", p, v) if kind == np.longdouble else product(p, v.T)
     empty = total == 0
     o = np.where(empty[:, None], kind(0), o / np.where(empty, kind(1), total)[:, None])
     lse = np.where(empty, kind(-np.inf), safe + np.log(np.where(empty, kind(1), total)))
     return o, lse
 
 
-def attention(shape, parts, q, k, v, scale, sink, captures, exact, narrow=True):
+def attention(shape, parts, q, k, v, scale, sink, captures, exact, narrow=True,
+              product=_multiply):
     """O and LSE of the definition (exact) or of the baseline; `narrow`: with p
-    rounded to the tensors' type."""
+    rounded to the tensors' type; `product`: a b^T."""
     dtype = shape.dtype
     if exact:
         kind = np.longdouble if dtype == "f64" else np.float64
@@ -89,18 +117,19 @@ def attention(shape, parts, q, k, v, scale, sink, captures, exact, narrow=True):
             for start in range(0, shape.sq, chunk):
                 rows = np.arange(start, min(start + chunk, shape.sq))
                 o, l = _rows(shape, parts, q[b, h], k[b, kv], v[b, kv], kind(scale), sink,
-                             captures, b, h, rows, kind, None if exact else dtype, narrow)
+                             captures, b, h, rows, kind, None if exact else dtype, narrow, product)
                 output[b, h, rows], lse[b, h, rows] = o, l
     return (output, lse) if exact else (round_to(dtype, output), lse)
 
 
-def baselines(shape, parts, q, k, v, scale, sink, captures):
+def baselines(shape, parts, q, k, v, scale, sink, captures, product=_multiply):
     """Baselines of (O, LSE). The error of one evaluation is luck where there are
     few results: then the products of a score are summed in several orders."""
     few = shape.b * shape.hq * shape.sq < 256
     rng = np.random.default_rng(7)
     orders = [np.arange(q.shape[-1])] + [rng.permutation(q.shape[-1]) for _ in range(15 if few else 0)]
-    return [attention(shape, parts, q[..., d], k[..., d], v, scale, sink, captures, exact=False)
+    return [attention(shape, parts, q[..., d], k[..., d], v, scale, sink, captures, exact=False,
+                      product=product)
             for d in orders]
 
 

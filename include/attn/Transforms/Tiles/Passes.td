@@ -149,12 +149,16 @@ def AttnUseExp2 : Pass<"attn-use-exp2"> {
     %p = math.exp %d
     // After.
     %x = vector.multi_reduction <maxnumf>, %s, %ninf [1]
-    %y = arith.mulf %x, %scale_row                          // once per row
+    %y = arith.mulf %x, %scale_log2e_row                    // once per row
     %m = arith.maxnumf %m0, %y
-    %n = arith.mulf %m, %minus_log2e                        // once per row
-    %d = math.fma %s, %scale_times_log2e, %n_repeated
+    %d = math.fma %s, %scale_log2e, %minus_m_repeated
     %p = math.exp2 %d
     ```
+
+    A maximum that is subtracted is in units of ln 2 from where it is taken, also
+    where loops and branches carry it; other uses multiply it by ln 2. What is
+    subtracted from the scores is then, to the bit, what a log-sum-exp adds again,
+    and its rounding does not matter.
 
     The factor moves behind selects with -inf and behind the branch around them,
     which a positive factor commutes with. A quotient by one value per row

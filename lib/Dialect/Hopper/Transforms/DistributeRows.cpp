@@ -43,7 +43,7 @@ public:
         return failure();
     }
     warpgroups = classes.extent(rows) / hopper::kWarpgroupRows;
-    if (failed(checkReductions()))
+    if (failed(checkReductions()) || failed(checkOutside()))
       return failure();
     shrinkTypes();
     nest();
@@ -58,6 +58,8 @@ private:
   LogicalResult findRows() {
     rows = -1;
     WalkResult walk = forall.walk([&](vector::TransferWriteOp write) {
+      if (write.getVectorType().getRank() == 0)
+        return WalkResult::advance();
       int cls = classes.dims(write.getVector()).front();
       if (rows >= 0 && cls != rows) {
         write.emitOpError("the first dimension of this tile is not the one of the "
@@ -176,6 +178,20 @@ private:
       if (reduces)
         op->emitOpError("reduces over rows, which are divided among warpgroups");
       return reduces ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    return failure(walk.wasInterrupted());
+  }
+
+  /// Tiles that are not computed in the loop keep their type.
+  LogicalResult checkOutside() {
+    WalkResult walk = forall.walk([&](Operation *op) {
+      for (Value value : op->getOperands())
+        if (!forall.getRegion().isAncestor(value.getParentRegion()) && shrink(value) &&
+            shrink(value) != value.getType())
+          return op->emitOpError("uses rows of a tile from outside of the loop, which cannot be "
+                                 "divided among warpgroups"),
+                 WalkResult::interrupt();
+      return WalkResult::advance();
     });
     return failure(walk.wasInterrupted());
   }

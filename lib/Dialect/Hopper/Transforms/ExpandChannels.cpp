@@ -58,8 +58,10 @@ public:
   LogicalResult run(int64_t stages) {
     for (auto channel : launch.getBody().front().getOps<hopper::ChannelOp>())
       rings[channel.getChannel()].channel = channel;
+    if (stages < 1)
+      return emitError(launch.getLoc()) << "expected at least 1 stage, got " << stages;
     findRoles();
-    if (failed(chooseDepths(stages)))
+    if (failed(checkUses()) || failed(chooseDepths(stages)))
       return failure();
     createRings();
     for (Region &region : roles.getBodies())
@@ -91,6 +93,33 @@ private:
       });
   }
 
+  /// The roles that send to a channel and that receive from it, and where.
+  LogicalResult checkUses() {
+    for (auto &[value, ring] : rings) {
+      llvm::SmallPtrSet<Region *, 2> senders, receivers;
+      for (Operation *user : value.getUsers()) {
+        Region *role = user->getParentRegion();
+        while (role && role->getParentOp() != roles)
+          role = role->getParentRegion();
+        if (!role)
+          return user->emitOpError("uses a channel outside of the roles");
+        if (auto send = dyn_cast<hopper::SendOp>(user)) {
+          senders.insert(role);
+          if (launch.getBody().isAncestor(send.getSource().getParentRegion()))
+            return send.emitOpError("copies from a memref that is made inside of the launch: "
+                                    "the host has to encode where it lies");
+        } else if (isa<hopper::ReceiveOp>(user)) {
+          receivers.insert(role);
+        }
+      }
+      if (senders.size() != 1 || receivers.size() != 1)
+        return ring.channel.emitOpError("expected one role that sends to this channel and one "
+                                        "that receives, got ")
+               << senders.size() << " and " << receivers.size();
+    }
+    return success();
+  }
+
   int64_t countBytes() {
     int64_t bytes = 0, barriers = 0;
     for (auto alloc : launch.getBody().front().getOps<hopper::AllocOp>())
@@ -103,25 +132,28 @@ private:
     return bytes + llvm::alignTo(barriers * 8, 1024);
   }
 
+  /// Where there is room, the next tile's other operands come early, too.
+  void useRoom(int64_t stages) {
+    for (auto &[value, ring] : rings) {
+      if (ring.isInLoop || stages == 1)
+        continue;
+      ++ring.depth;
+      if (countBytes() > hopper::kSharedMemoryBytes)
+        --ring.depth;
+    }
+    b.setInsertionPoint(launch);
+    Value bytes = arith::ConstantIntOp::create(b, launch.getLoc(), countBytes(), 32);
+    launch.getDynamicSharedMemorySizeMutable().assign(bytes);
+  }
+
   LogicalResult chooseDepths(int64_t stages) {
     for (; stages >= 1; --stages) {
       for (auto &[value, ring] : rings)
         ring.depth = ring.isInLoop ? stages : 1;
-      if (countBytes() <= hopper::kSharedMemoryBytes)
-        break;
-    }
-    // Where there is room, the next tile's other operands come early, too.
-    for (auto &[value, ring] : rings) {
-      ring.depth += stages > 1 && !ring.isInLoop;
-      if (countBytes() > hopper::kSharedMemoryBytes)
-        --ring.depth;
-    }
-    if (stages >= 1) {
-      Location loc = launch.getLoc();
-      b.setInsertionPoint(launch);
-      Value bytes = arith::ConstantIntOp::create(b, loc, countBytes(), 32);
-      launch.getDynamicSharedMemorySizeMutable().assign(bytes);
-      return success();
+      if (countBytes() <= hopper::kSharedMemoryBytes) {
+        useRoom(stages);
+        return success();
+      }
     }
     InFlightDiagnostic error = launch.emitOpError("needs ")
                                << countBytes() << " bytes of shared memory, a CTA has "

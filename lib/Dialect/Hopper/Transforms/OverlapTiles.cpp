@@ -68,6 +68,15 @@ public:
   }
 
 private:
+  static bool usesChannels(Operation *op) {
+    return op
+        ->walk([](Operation *nested) {
+          bool uses = isa<hopper::ReceiveOp, hopper::ReleaseOp>(nested);
+          return uses ? WalkResult::interrupt() : WalkResult::advance();
+        })
+        .wasInterrupted();
+  }
+
   static bool hasProducts(ArrayRef<Operation *> ops) {
     return llvm::any_of(ops, [](Operation *op) { return isa<hopper::MmaOp>(op); });
   }
@@ -400,8 +409,7 @@ private:
     size_t early = ops.size(), products = ends.size();
     while (!isProduct(ops[early - 1]))
       --early;
-    while (products > 0 && !isProduct(ends[products - 1]) &&
-           !isa<hopper::ReleaseOp>(ends[products - 1]))
+    while (products > 0 && !isProduct(ends[products - 1]) && !usesChannels(ends[products - 1]))
       --products;
     cloneFinish(ends.take_front(products), now);
     clone(ops.take_front(early), next);

@@ -40,7 +40,10 @@ public:
     llvm::DenseSet<Value> divergent = collectDivergent(region);
     SmallVector<SmallVector<hopper::WgmmaOp>> runs;
     bool failed = false;
+    SmallVector<scf::ForOp> rests;
     region.walk([&](scf::ForOp loop) {
+      if (loop->hasAttr(hopper::kTrimmedAttr) && loop.getBody()->getOps<hopper::WgmmaOp>().empty())
+        rests.push_back(loop);
       SmallVector<hopper::WgmmaOp> current;
       for (Operation &op : *loop.getBody()) {
         if (auto product = dyn_cast<hopper::WgmmaOp>(op))
@@ -53,6 +56,8 @@ public:
         return;
       for (Operation *parent = loop; parent && !isa<hopper::RolesOp>(parent);
            parent = parent->getParentOp()) {
+        if (parent->hasAttr(hopper::kTrimmedAttr))
+          continue; // its other loop takes the turns that are left
         auto controls = parent->getOperands().take_front(isa<scf::IfOp>(parent) ? 1 : 3);
         for (Value control : controls)
           if (!failed && divergent.contains(control)) {
@@ -65,12 +70,12 @@ public:
     if (failed)
       return failure();
     if (!runs.empty())
-      insert(runs);
+      insert(runs, rests);
     return success();
   }
 
 private:
-  void insert(ArrayRef<SmallVector<hopper::WgmmaOp>> runs) {
+  void insert(ArrayRef<SmallVector<hopper::WgmmaOp>> runs, ArrayRef<scf::ForOp> rests) {
     OpBuilder b = OpBuilder::atBlockBegin(&region.front());
     Location loc = region.getLoc();
     auto constant = [&](int64_t value) -> Value {
@@ -85,6 +90,11 @@ private:
     auto first = scf::IfOp::create(b, loc, isLast, /*withElseRegion=*/false);
     b.setInsertionPointToStart(first.thenBlock());
     hopper::BarrierArriveOp::create(b, loc, one, 2);
+    for (scf::ForOp rest : rests) {
+      b.setInsertionPointToStart(rest.getBody());
+      hopper::BarrierSyncOp::create(b, loc, mine, 2);
+      hopper::BarrierArriveOp::create(b, loc, next, 2);
+    }
     for (ArrayRef<hopper::WgmmaOp> products : runs) {
       hopper::WgmmaOp start = products.front(), end = products.back();
       b.setInsertionPoint(start);

@@ -25,13 +25,13 @@ namespace {
 
 /// Whether the trip count of a loop in the role depends on the last coordinate
 /// of the tile.
-bool hasUnevenTiles(Region &role) {
-  affine::AffineDelinearizeIndexOp position;
-  role.walk([&](affine::AffineDelinearizeIndexOp op) { position = op; });
-  if (!position)
+bool hasUnevenTiles(Region &role, ArrayRef<affine::AffineDelinearizeIndexOp> positions) {
+  const auto *position = llvm::find_if(
+      positions, [&](Operation *op) { return role.isAncestor(op->getParentRegion()); });
+  if (position == positions.end())
     return false;
   SetVector<Operation *> users;
-  getForwardSlice(position.getResults().back(), &users);
+  getForwardSlice(affine::AffineDelinearizeIndexOp(*position).getResults().back(), &users);
   return role
       .walk([&](scf::ForOp loop) {
         for (Value bound : {loop.getLowerBound(), loop.getUpperBound()})
@@ -233,9 +233,12 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
         return;
       hopper::RolesOp roles = all.front();
       SmallVector<affine::AffineDelinearizeIndexOp> positions;
-      roles.walk([&](affine::AffineDelinearizeIndexOp op) { positions.push_back(op); });
+      roles.walk([&](affine::AffineDelinearizeIndexOp op) {
+        if (op.getLinearIndex() == launch.getBlockIds().x)
+          positions.push_back(op);
+      });
       std::optional<Pairs> pairs;
-      if (ctas > 0 && hasUnevenTiles(roles.getBodies().back())) {
+      if (ctas > 0 && hasUnevenTiles(roles.getBodies().back(), positions)) {
         OpBuilder host(launch);
         Value line = getValueOrCreateConstantIndexOp(host, launch.getLoc(),
                                                      positions.front().getPaddedBasis().back());

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -64,6 +65,8 @@ private:
     if (!forall.isNormalized())
       return forall.emitOpError("expected loops from 0 in steps of 1");
     warpgroups = inner.getStaticUpperBound().front();
+    if (inner.getRank() != 1 || warpgroups < 1 || warpgroups > 3)
+      return inner.emitOpError("expected 1 to 3 warpgroups");
     return success();
   }
 
@@ -156,11 +159,34 @@ private:
         error.attachNote(op->getLoc()) << "computed here";
       return error;
     }
-    for (Value operand : op->getOperands())
+    for (Value operand : op->getOperands()) {
+      auto memref = dyn_cast<MemrefValue>(operand);
+      if (memref && hasReadOnly(op) && isWritten(memref::skipViewLikeOps(memref))) {
+        InFlightDiagnostic error = user->emitOpError(
+            "cannot be done by the producer: it depends on memory that the consumers write");
+        error.attachNote(op->getLoc()) << "read here";
+        return error;
+      }
       if (failed(copySlice(operand, mapping, user)))
         return failure();
+    }
     b.clone(*op, mapping);
     return success();
+  }
+
+  /// Whether an op of the tile program writes to a memref.
+  bool isWritten(MemrefValue root) {
+    return forall
+        .walk([&](MemoryEffectOpInterface op) {
+          SmallVector<MemoryEffects::EffectInstance> effects;
+          op.getEffects<MemoryEffects::Write>(effects);
+          bool writes = llvm::any_of(effects, [&](const MemoryEffects::EffectInstance &effect) {
+            auto memref = dyn_cast_if_present<MemrefValue>(effect.getValue());
+            return memref && memref::skipViewLikeOps(memref) == root;
+          });
+          return writes ? WalkResult::interrupt() : WalkResult::advance();
+        })
+        .wasInterrupted();
   }
 
   /// Whether elements of a vector can be computed a few at a time, and the

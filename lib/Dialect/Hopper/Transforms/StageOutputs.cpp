@@ -57,7 +57,7 @@ private:
   std::optional<Target> match(vector::TransferWriteOp write) {
     auto vector = write.getVectorType();
     auto memref = dyn_cast<MemRefType>(write.getBase().getType());
-    if (!memref || vector.getRank() != 2 || write.getMask() ||
+    if (!memref || vector.getRank() != 2 || vector.getDimSize(1) % 8 || write.getMask() ||
         !write.getPermutationMap().isMinorIdentity() ||
         !(vector.getElementType().isBF16() || vector.getElementType().isF16()))
       return std::nullopt;
@@ -102,7 +102,9 @@ private:
   void stage(vector::TransferWriteOp write, const Target &target) {
     Location loc = write.getLoc();
     auto vector = write.getVectorType();
-    bool inPieces = columns > 0 && columns < vector.getDimSize(1);
+    // All pieces are alike: what they do not divide leaves whole.
+    bool inPieces =
+        columns > 0 && columns < vector.getDimSize(1) && vector.getDimSize(1) % columns == 0;
     int64_t width = inPieces ? columns : vector.getDimSize(1);
     hopper::SmemType tile = getTile(vector, width);
     // Writes of one tile in several branches share map and memory.

@@ -49,8 +49,7 @@ public:
       } else if (op.getNumRegions()) {
         bool hasProducts =
             op.walk([](hopper::MmaOp) { return WalkResult::interrupt(); }).wasInterrupted();
-        if (hasProducts)
-          settle(&op, flights.size());
+        settle(&op, hasProducts ? flights.size() : countBefore(&op));
         for (Region &region : op.getRegions())
           for (Block &nested : region)
             BlockStarter().run(nested);
@@ -81,6 +80,20 @@ private:
           flight.releases.push_back(release);
           return;
         }
+  }
+
+  /// Products whose tiles must have been given back when an op begins that receives
+  /// more of the same channel: it may need their room.
+  size_t countBefore(Operation *op) {
+    size_t needed = 0;
+    op->walk([&](hopper::ReceiveOp receive) {
+      for (auto [i, flight] : llvm::enumerate(flights))
+        if (llvm::any_of(flight.releases, [&](hopper::ReleaseOp release) {
+              return release.getChannel() == receive.getChannel();
+            }))
+          needed = std::max(needed, i + 1);
+    });
+    return needed;
   }
 
   void settleUses(Operation *op) {

@@ -8,6 +8,13 @@
 #include "mlir/Pass/Pass.h"
 
 namespace attn {
+/// On a loop that a warpgroup leaves early, and on the one in which it passes on
+/// the tiles of the iterations that are left: together they have as many
+/// iterations for each warpgroup.
+namespace hopper {
+inline constexpr llvm::StringLiteral kTrimmedAttr = "hopper.trimmed";
+} // namespace hopper
+
 #define GEN_PASS_DECL
 #include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
 #define GEN_PASS_REGISTRATION

@@ -76,8 +76,8 @@ def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"
     ```
 
     Refuses, with an error at the op, tiles whose rows are not 64 for each of at
-    most 3 warpgroups, and other reductions over rows, which would need the other
-    warpgroups' part.
+    most 3 warpgroups, tiles from outside of the loop, and other reductions over
+    rows, which would need the other warpgroups' part.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::gpu::GPUDialect", "mlir::scf::SCFDialect",
@@ -144,7 +144,7 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
     ```
 
     Refuses loads whose address, or loops whose bounds, depend on what the
-    consumers compute. Registers: 24 and 240 for two consumers, 32 and 160 for
+    consumers compute, or on memory that they write. Registers: 24 and 240 for two consumers, 32 and 160 for
     three, 24 and 240 for one.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
@@ -213,6 +213,42 @@ def HopperPipelineProducts : Pass<"hopper-pipeline-products", "::mlir::func::Fun
                            "mlir::scf::SCFDialect"];
 }
 
+def HopperTrimLoops : Pass<"hopper-trim-loops", "::mlir::func::FuncOp"> {
+  let summary = "Each warpgroup computes the tiles that its own rows need";
+  let description = [{
+    The bounds of a loop marked `attn.partial` are those of all rows of a tile. Where
+    the mask in it (`attn.tile_kind`) bounds the columns by a number per row that
+    depends on the warpgroup, each warpgroup ends the loop with the last of its own
+    rows. It then receives the tiles that are left for the others and gives them
+    back. A tile that is full for the warpgroup's rows branches around the mask.
+
+    ```mlir
+    // Before: the mask keeps column <= row.
+    scf.for %j = %lo to %hi step %c128 {
+      %k = hopper.receive %keys
+      ...
+    } {attn.partial}
+    ... // The last product.
+    // After: %end = the warpgroup's last row + 1.
+    scf.for %j = %lo to min(%hi, %end) step %c128 {
+      %k = hopper.receive %keys
+      ...
+    } {attn.partial, hopper.trimmed}
+    ... // The last product.
+    scf.for %j = %left to %hi step %c128 {
+      %k = hopper.receive %keys
+      hopper.release %keys
+    } {hopper.trimmed}
+    ```
+
+    Runs after hopper-pipeline-products, whose first iteration stays one that every
+    warpgroup computes. Loops that do more than compute and pass on tiles stay as
+    they are.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
+                           "mlir::scf::SCFDialect"];
+}
+
 def HopperOverlapTiles : Pass<"hopper-overlap-tiles", "::mlir::func::FuncOp"> {
   let summary = "The first products of a tile run beside the end of the tile before";
   let description = [{
@@ -257,7 +293,8 @@ def HopperStartProducts : Pass<"hopper-start-products", "::mlir::func::FuncOp"> 
     `hopper.mma` becomes `hopper.wgmma` in its place and a `hopper.wait` in front
     of the first use of the result; the wait leaves running what was started
     later. A `hopper.release` of a tile that a running product reads moves behind
-    the wait. Nothing is in flight at the end of a loop body or a branch.
+    the wait. Nothing is in flight at the end of a loop body or a branch, and no tile
+    is kept when a loop or a branch begins that receives more of the same channel.
 
     ```mlir
     // Before.
@@ -353,7 +390,8 @@ def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"
     ```
 
     Refuses programs that need more than 227 KB with one stage for each channel,
-    naming the bytes of each.
+    naming the bytes of each; channels that not exactly one role sends to and one
+    receives from; and copies from memory that the host does not know.
   }];
   let options = [Option<"stages", "stages", "int64_t", /*default=*/"2",
                         "Tiles in flight in each channel that is used in a loop">];

@@ -1,0 +1,246 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-expand-channels{stages=3},canonicalize))" | FileCheck %s
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-expand-channels{stages=0}))" 2>&1 | FileCheck %s --check-prefix=STAGES
+// STAGES: error: expected at least 1 stage, got 0
+
+// Depths: `stages` in a loop, and two outside where they fit. Stage and phase go on
+// through loops and branches, and start where a fresh barrier lets the producer pass.
+// CHECK-LABEL: func.func @rings
+// CHECK: %[[MQ:.*]] = hopper.tensor_map
+// CHECK: %[[MK:.*]] = hopper.tensor_map
+// CHECK: gpu.launch
+// CHECK-DAG: %[[Q:.*]] = hopper.alloc : <2x128x64xbf16, swizzle = 128>
+// CHECK-DAG: %[[K:.*]] = hopper.alloc : <3x64x64xbf16, swizzle = 128>
+// CHECK: role "load"
+// CHECK: scf.for {{.*}} iter_args(%[[S:.*]] = %{{.*}}, %[[P:.*]] = %c1_i32
+// CHECK: scf.if {{.*}} -> (index, i32)
+// CHECK: hopper.mbarrier.wait %[[EMPTY:.*]][%[[S]]], %[[P]] : <3>
+// CHECK-NEXT: hopper.mbarrier.expect %[[FULL:.*]][%[[S]]] bytes(8192) : <3>
+// CHECK-NEXT: %[[SLOT:.*]] = hopper.slot %{{.*}}[%[[S]]]
+// CHECK-NEXT: hopper.tma.load %{{.*}} to %[[SLOT]], %[[FULL]][%[[S]]]
+// CHECK: } else {
+// CHECK-NEXT: scf.yield %[[S]], %[[P]]
+// CHECK: role "compute"
+// CHECK: hopper.mbarrier.wait %[[FULLQ:.*]][%{{.*}}], %c0_i32
+// CHECK: scf.for {{.*}} iter_args(%[[T:.*]] = %{{.*}}, %[[F:.*]] = %c0_i32
+// CHECK: hopper.mbarrier.wait %[[FULL]][%[[T]]], %[[F]] : <3>
+// CHECK: hopper.mbarrier.arrive %[[EMPTY]][%[[T]]] : <3>
+!q = !hopper.smem<128x64xbf16, swizzle = 128>
+!k = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @rings(%Q: memref<?x64xbf16>, %K: memref<?x64xbf16>, %n: index, %p: i1) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c384 = arith.constant 384 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c384, %sy = %c1, %sz = %c1) {
+    %cq = hopper.channel depth(1) : !hopper.channel<!q>
+    %ck = hopper.channel depth(1) : !hopper.channel<!k>
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        hopper.send %Q[%bx, %c0] to %cq : memref<?x64xbf16>, !hopper.channel<!q>
+        scf.for %j = %c0 to %n step %c1 {
+          scf.if %p {
+            hopper.send %K[%j, %c0] to %ck : memref<?x64xbf16>, !hopper.channel<!k>
+          }
+        }
+      }
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %tq = hopper.receive %cq : !hopper.channel<!q> -> !q
+        scf.for %j = %c0 to %n step %c1 {
+          scf.if %p {
+            %tk = hopper.receive %ck : !hopper.channel<!k> -> !k
+            hopper.release %ck : !hopper.channel<!k>
+          }
+        }
+        hopper.release %cq : !hopper.channel<!q>
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<128x64xbf16, swizzle = 128>
+!acc = vector<64x128xf32>
+!ch = !hopper.channel<!tile>
+func.func @never_received(%A: memref<?x64xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c256 = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+    // expected-error @+1 {{expected one role that sends to this channel and one that receives, got 1 and 0}}
+    %c = hopper.channel depth(1) : !ch
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        hopper.send %A[%c0, %c0] to %c : memref<?x64xbf16>, !ch
+      }
+      role "compute" warpgroups(1) registers(240) (%w) {
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<128x64xbf16, swizzle = 128>
+!ch = !hopper.channel<!tile>
+func.func @two_receivers(%A: memref<?x64xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c256 = arith.constant 384 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+    // expected-error @+1 {{expected one role that sends to this channel and one that receives, got 1 and 2}}
+    %c = hopper.channel depth(1) : !ch
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        hopper.send %A[%c0, %c0] to %c : memref<?x64xbf16>, !ch
+      }
+      role "one" warpgroups(1) registers(240) (%w) {
+        %t = hopper.receive %c : !ch -> !tile
+        hopper.release %c : !ch
+      }
+      role "two" warpgroups(1) registers(240) (%w) {
+        %t = hopper.receive %c : !ch -> !tile
+        hopper.release %c : !ch
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<128x64xbf16, swizzle = 128>
+!ch = !hopper.channel<!tile>
+func.func @never_sent(%A: memref<?x64xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c256 = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+    // expected-error @+1 {{expected one role that sends to this channel and one that receives, got 0 and 1}}
+    %c = hopper.channel depth(1) : !ch
+    hopper.roles
+      role "one" warpgroups(1) registers(240) (%w) {
+        %t = hopper.receive %c : !ch -> !tile
+        hopper.release %c : !ch
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<128x64xbf16, swizzle = 128>
+!ch = !hopper.channel<!tile>
+func.func @inside(%n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c256 = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+    %c = hopper.channel depth(1) : !ch
+    %A = memref.alloca() : memref<128x64xbf16>
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        // expected-error @+1 {{copies from a memref that is made inside of the launch}}
+        hopper.send %A[%c0, %c0] to %c : memref<128x64xbf16>, !ch
+      }
+      role "one" warpgroups(1) registers(240) (%w) {
+        %t = hopper.receive %c : !ch -> !tile
+        hopper.release %c : !ch
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<128x64xbf16, swizzle = 128>
+!ch = !hopper.channel<!tile>
+func.func @while(%A: memref<?x64xbf16>, %n: index, %p: i1) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c256 = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+    %c = hopper.channel depth(1) : !ch
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        // expected-error @+1 {{channels cannot be used inside of this op}}
+        scf.while : () -> () { scf.condition(%p) } do {
+          hopper.send %A[%c0, %c0] to %c : memref<?x64xbf16>, !ch
+          scf.yield
+        }
+      }
+      role "one" warpgroups(1) registers(240) (%w) {
+        %t = hopper.receive %c : !ch -> !tile
+        hopper.release %c : !ch
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<128x64xbf16, swizzle = 128>
+!ch = !hopper.channel<!tile>
+func.func @releases(%A: memref<?x64xbf16>, %n: index, %p: i1) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c256 = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+    %c = hopper.channel depth(1) : !ch
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+          hopper.send %A[%c0, %c0] to %c : memref<?x64xbf16>, !ch
+      }
+      role "one" warpgroups(1) registers(240) (%w) {
+        %t = hopper.receive %c : !ch -> !tile
+        scf.if %p {
+          // expected-error @+1 {{no tile of this channel has been received in this block and not been released}}
+          hopper.release %c : !ch
+        }
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<256x256xbf16, swizzle = 128>
+!ch = !hopper.channel<!tile>
+func.func @large(%A: memref<?x256xbf16>, %n: index, %p: i1) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c256 = arith.constant 256 : index
+  // expected-error @+1 {{needs 263168 bytes of shared memory, a CTA has 232448; use smaller tiles}}
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+    // expected-note @+1 {{131072 bytes here}}
+    %c = hopper.channel depth(1) : !ch
+    // expected-note @+1 {{131072 bytes here}}
+    %d = hopper.channel depth(1) : !ch
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+          hopper.send %A[%c0, %c0] to %c : memref<?x256xbf16>, !ch
+          hopper.send %A[%c0, %c0] to %d : memref<?x256xbf16>, !ch
+      }
+      role "one" warpgroups(1) registers(240) (%w) {
+        %t = hopper.receive %c : !ch -> !tile
+        hopper.release %c : !ch
+        %u = hopper.receive %d : !ch -> !tile
+        hopper.release %d : !ch
+      }
+    gpu.terminator
+  }
+  return
+}

@@ -1,0 +1,66 @@
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-schedule-tiles{ctas=7},canonicalize))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-schedule-tiles{ctas=0},canonicalize))" | FileCheck %s --check-prefix=EACH
+
+// Seven CTAs take every seventh tile each. The coordinates come from products and
+// shifts; another index is nobody else's business.
+// CHECK-LABEL: func.func @even
+// CHECK: %[[CTAS:.*]] = arith.minui %[[N:.*]], %c7
+// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[CTAS]],
+// CHECK: scf.for %[[TILE:.*]] = %[[B]] to %[[N]] step %[[CTAS]]
+// CHECK: arith.index_cast %[[TILE]] : index to i32
+// CHECK: arith.extui
+// CHECK: arith.muli {{.*}} : i64
+// CHECK: arith.shrui {{.*}} : i64
+// CHECK: affine.delinearize_index %{{.*}} into (4, 5)
+// EACH-LABEL: func.func @even
+// EACH: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %arg0,
+// EACH-NOT: scf.for
+// EACH: arith.index_cast %[[B]] : index to i32
+// EACH: affine.delinearize_index %{{.*}} into (4, 5)
+// EACH: scf.for
+func.func @even(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %p:2 = affine.delinearize_index %bx into (%m, 3) : index, index
+        %own:2 = affine.delinearize_index %k into (4, 5) : index, index
+        scf.for %i = %c0 to %m step %c1 {
+          memref.store %p#0, %X[%i] : memref<?xindex>
+          memref.store %own#1, %X[%p#1] : memref<?xindex>
+        }
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// Work that grows along the last coordinate: tiles in pairs, from both ends of it.
+// CHECK-LABEL: func.func @uneven
+// CHECK: gpu.launch
+// CHECK: scf.for
+// CHECK: arith.select
+// CHECK: scf.for
+func.func @uneven(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %p:2 = affine.delinearize_index %bx into (%m, 3) : index, index
+        %own:2 = affine.delinearize_index %k into (4, 5) : index, index
+        %end = arith.addi %p#1, %c1 : index
+        scf.for %i = %c0 to %end step %c1 {
+          memref.store %p#0, %X[%i] : memref<?xindex>
+          memref.store %own#1, %X[%p#1] : memref<?xindex>
+        }
+      }
+    gpu.terminator
+  }
+  return
+}

@@ -1,0 +1,188 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps))" | FileCheck %s
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!acc = vector<64x64xf32>
+// Without loads there is one role.
+// CHECK-LABEL: func.func @one_role
+// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %c4,
+// CHECK-NOT: hopper.channel
+// CHECK: hopper.roles
+// CHECK-NEXT: role "compute" warpgroups(2) registers(240) (%[[W:.*]]) {
+// CHECK-NEXT: %[[I:.*]] = affine.delinearize_index %[[B]] into (4)
+// CHECK-NEXT: affine.apply #{{.*}}(%[[I]])[%[[W]]]
+func.func @one_role(%Y: memref<?x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %v = arith.constant dense<1.0> : vector<64x64xf32>
+  scf.forall (%i) in (4) {
+    scf.forall (%w) in (2) {
+      %r = affine.apply affine_map<(d0)[s0] -> (d0 * 128 + s0 * 64)>(%i)[%w]
+      vector.transfer_write %v, %Y[%r, %c0] {in_bounds = [false, true]} : vector<64x64xf32>, memref<?x64xf32>
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+// The producer runs the loops and branches around a load, and reads what they need.
+// CHECK-LABEL: func.func @branch
+// CHECK: %[[C:.*]] = hopper.channel depth(1)
+// CHECK: role "load" warpgroups(1) registers(24)
+// CHECK: %[[P:.*]]:2 = affine.delinearize_index %{{.*}} into (%{{.*}}, 4)
+// CHECK: memref.load %{{.*}}[%[[P]]#0]
+// CHECK: scf.for
+// CHECK-NEXT: scf.if
+// CHECK-NEXT: hopper.send {{.*}} to %[[C]]
+// CHECK-NOT: hopper.mma
+// CHECK: role "compute" warpgroups(1) registers(240)
+// CHECK: scf.for
+// CHECK-NEXT: scf.if
+// CHECK-NEXT: %[[T:.*]] = hopper.receive %[[C]]
+// CHECK-NEXT: hopper.mma %[[T]], %[[T]]
+// CHECK-NEXT: hopper.release %[[C]]
+func.func @branch(%A: memref<?x64xbf16>, %n: index, %p: i1, %counts: memref<?xi32>, %acc: vector<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.forall (%i, %j) in (%n, 4) {
+    scf.forall (%w) in (1) {
+      %count = memref.load %counts[%i] : memref<?xi32>
+      %end = arith.index_cast %count : i32 to index
+      scf.for %k = %c0 to %end step %c1 {
+        scf.if %p {
+          %t = hopper.load %A[%k, %c0] : memref<?x64xbf16> -> !tile
+          %y = hopper.mma %t, %t, %acc : !tile, !tile, vector<64x64xf32>
+        }
+      }
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @computed(%A: memref<?x64xbf16>, %n: index, %acc: vector<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (1) {
+      %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
+      // expected-note @+1 {{computed here}}
+      %y = hopper.mma %t, %t, %acc : !tile, !tile, vector<64x64xf32>
+      %e = vector.extract %y[0, 0] : f32 from vector<64x64xf32>
+      %f = arith.fptosi %e : f32 to i32
+      %at = arith.index_cast %f : i32 to index
+      // expected-error @+1 {{cannot be done by the producer: it depends on a value that the consumers compute}}
+      %u = hopper.load %A[%at, %c0] : memref<?x64xbf16> -> !tile
+      %z = hopper.mma %t, %u, %y : !tile, !tile, vector<64x64xf32>
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @undivided(%A: memref<?x64xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{expected rows divided among warpgroups (hopper-distribute-rows) before their roles}}
+  scf.forall (%i) in (%n) {
+    %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @while(%A: memref<?x64xbf16>, %n: index, %p: i1) {
+  %c0 = arith.constant 0 : index
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (1) {
+      // expected-error @+1 {{loads inside of this op cannot be moved to a producer}}
+      scf.while : () -> () { scf.condition(%p) } do {
+        %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
+        scf.yield
+      }
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @steps(%A: memref<?x64xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{expected loops from 0 in steps of 1}}
+  scf.forall (%i) = (0) to (%n) step (2) {
+    scf.forall (%w) in (1) {
+      %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @dynamic(%A: memref<?x64xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  scf.forall (%i) in (%n) {
+    // expected-error @+1 {{expected 1 to 3 warpgroups}}
+    scf.forall (%w) in (%n) {
+      %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @five(%A: memref<?x64xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  scf.forall (%i) in (%n) {
+    // expected-error @+1 {{expected 1 to 3 warpgroups}}
+    scf.forall (%w) in (5) {
+      %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @carried(%A: memref<?x64xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (1) {
+      %r = scf.for %j = %c0 to %n step %c1 iter_args(%at = %c0) -> (index) {
+        // expected-error @+1 {{cannot be done by the producer: it depends on a value that the consumers compute}}
+        %t = hopper.load %A[%at, %c0] : memref<?x64xbf16> -> !tile
+        %next = arith.addi %at, %j : index
+        scf.yield %next : index
+      }
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @written(%A: memref<?x64xbf16>, %n: index, %X: memref<?xindex>) {
+  %c0 = arith.constant 0 : index
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (1) {
+      memref.store %i, %X[%c0] : memref<?xindex>
+      // expected-note @+1 {{read here}}
+      %at = memref.load %X[%c0] : memref<?xindex>
+      // expected-error @+1 {{cannot be done by the producer: it depends on memory that the consumers write}}
+      %t = hopper.load %A[%at, %c0] : memref<?x64xbf16> -> !tile
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}

@@ -1,0 +1,93 @@
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-stage-outputs))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-stage-outputs{reuse=true}))" | FileCheck %s --check-prefix=REUSE
+!two = !hopper.smem<128x64xbf16, swizzle = 128>
+!part = !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
+
+// CHECK-LABEL: func.func @staged
+// CHECK: %[[MAP:.*]] = hopper.tensor_map %{{.*}} : memref<?x64xbf16>
+// CHECK: gpu.launch
+// CHECK: %[[RING:.*]] = hopper.alloc : <2x64x64xbf16, swizzle = 128>
+// CHECK: %[[SLOT:.*]] = hopper.slot %[[RING]][%[[W:.*]]] :
+// CHECK-NEXT: hopper.tma.wait pending(0) read
+// CHECK: %[[ID:.*]] = arith.addi %[[W]], %c4
+// CHECK-NEXT: hopper.barrier.sync %[[ID]] warpgroups(1)
+// CHECK-NEXT: hopper.tile.store %{{.*}} to %[[SLOT]]
+// CHECK-NEXT: hopper.fence.async
+// CHECK-NEXT: hopper.barrier.sync %[[ID]] warpgroups(1)
+// CHECK-NEXT: hopper.tma.store %[[SLOT]] to %[[MAP]]
+// CHECK-NEXT: hopper.tma.wait pending(0){{$}}
+// CHECK-NEXT: }
+func.func @staged(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        vector.transfer_write %v, %Y[%bx, %c0] {in_bounds = [false, true]} : vector<64x64xbf16>, memref<?x64xbf16>
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// Other elements, memory of the launch, other strides than TMA takes, rows that are too
+// short, vectors: all of these stay.
+// CHECK-LABEL: func.func @kept
+// CHECK-NOT: hopper.tile.store
+// CHECK-COUNT-6: vector.transfer_write
+func.func @kept(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>, %f: vector<64x64xf32>, %F: memref<?x64xf32>, %S: memref<?x64xbf16, strided<[?, 2]>>, %O: memref<?x64xbf16, strided<[68, 1]>>,
+                %x: vector<64x4xbf16>, %Z: memref<?x4xbf16, strided<[?, 1]>>, %r: vector<64xbf16>, %R: memref<?xbf16>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    %L = memref.alloca() : memref<64x64xbf16>
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        vector.transfer_write %f, %F[%bx, %c0] {in_bounds = [false, true]} : vector<64x64xf32>, memref<?x64xf32>
+        vector.transfer_write %v, %L[%c0, %c0] {in_bounds = [true, true]} : vector<64x64xbf16>, memref<64x64xbf16>
+        vector.transfer_write %v, %S[%bx, %c0] {in_bounds = [false, true]} : vector<64x64xbf16>, memref<?x64xbf16, strided<[?, 2]>>
+        vector.transfer_write %v, %O[%bx, %c0] {in_bounds = [false, true]} : vector<64x64xbf16>, memref<?x64xbf16, strided<[68, 1]>>
+        vector.transfer_write %x, %Z[%bx, %c0] {in_bounds = [false, true]} : vector<64x4xbf16>, memref<?x4xbf16, strided<[?, 1]>>
+        vector.transfer_write %r, %R[%bx] {in_bounds = [false]} : vector<64xbf16>, memref<?xbf16>
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// The tile of an input that the role has received takes the output, and is given back
+// after the copy has read it.
+// REUSE-LABEL: func.func @reused
+// REUSE-NOT: hopper.alloc
+// REUSE: %[[T:.*]] = hopper.receive
+// REUSE: %[[MINE:.*]] = hopper.rows %[[T]]
+// REUSE: hopper.tile.store %{{.*}} to %[[MINE]]
+// REUSE: hopper.tma.store %[[MINE]]
+// REUSE-NEXT: hopper.tma.wait pending(0) read
+// REUSE-NEXT: hopper.release
+func.func @reused(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 384 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    %c = hopper.channel depth(1) : !hopper.channel<!two>
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        hopper.send %Y[%bx, %c0] to %c : memref<?x64xbf16>, !hopper.channel<!two>
+      }
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %t = hopper.receive %c : !hopper.channel<!two> -> !two
+        %at = affine.apply affine_map<(d0) -> (d0 * 64)>(%w)
+        %mine = hopper.rows %t[%at] : !two -> !part
+        hopper.release %c : !hopper.channel<!two>
+        vector.transfer_write %v, %Y[%bx, %c0] {in_bounds = [false, true]} : vector<64x64xbf16>, memref<?x64xbf16>
+      }
+    gpu.terminator
+  }
+  return
+}

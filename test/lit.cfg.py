@@ -10,7 +10,7 @@ from lit.llvm import llvm_config
 config.name = "attn"
 config.test_format = lit.formats.ShTest(not llvm_config.use_lit_shell)
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["FakeCuda", "reference.mlir", "lib", "Inputs", "Unit", "support"]
+config.excludes = ["FakeCuda", "reference.mlir", "lib", "Inputs", "Unit", "support", "unit"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.attn_obj_root, "test")
 llvm_config.use_default_substitutions()
@@ -57,6 +57,14 @@ if config.attn_python:
     has_torch = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
     if subprocess.run([config.attn_python, "-c", has_torch]).returncode == 0:
         config.available_features.add("torch")
+# One with PyTorch, which scripts/setup makes.
+python_home = os.environ.get("ATTN_TORCH_PYTHON_HOME", os.path.join(config.attn_src_root, "build", "python"))
+if os.path.exists(os.path.join(python_home, "requirements.txt")):
+    config.available_features.add("pytest")
+    config.substitutions.append(
+        ("%pytest", f"env ATTNC_LIBRARY={config.attn_obj_root}/lib/libattnc.so PYTHONDONTWRITEBYTECODE=1 "
+                    f"{python_home}/bin/python3 -m pytest -q -p no:cacheprovider --show-capture=no"))
+    config.substitutions.append(("%torch_python", os.path.join(python_home, "bin", "python3")))
 if os.path.exists(os.path.join(config.attn_obj_root, "bin", "attn-run")):
     config.available_features.add("attn-run")
 # NVIDIA's assembler, where the machine has one, checks the kernels' PTX.

@@ -33,7 +33,7 @@ extern "C" {
 
 /* Of this header. A library serves programs built for its own version or an
  * earlier one; structs only grow, at their end. */
-#define ATTNC_API_VERSION 1
+#define ATTNC_API_VERSION 2
 
 /* The version of the library. */
 ATTNC_API int attnc_api_version(void);
@@ -70,9 +70,13 @@ typedef struct attnc_options {
   /* Where compiled programs are kept: a directory, "" for nowhere, or NULL for
    * what the environment says. */
   const char *cache_directory;
+  /* Since version 2: NULL for the function itself. Else its gradient, and options
+   * of the pass attn-differentiate, which decide what it takes and gives:
+   * "saved-results arguments=0,1,2 results=0", or "" for the defaults. */
+  const char *gradient;
 } attnc_options;
 #define ATTNC_OPTIONS_INIT                                                     \
-  { sizeof(attnc_options), ATTNC_TARGET_CPU, NULL, NULL, NULL }
+  { sizeof(attnc_options), ATTNC_TARGET_CPU, NULL, NULL, NULL, NULL }
 
 typedef struct attnc_executable attnc_executable;
 
@@ -129,6 +133,46 @@ ATTNC_API attnc_error *attnc_run(const attnc_executable *executable,
                                  const attnc_tensor *arguments,
                                  const attnc_tensor *results, void *workspace,
                                  size_t workspace_bytes, void *stream);
+
+/* The rest: since version 2. */
+
+/* How many executables the process has made so far. */
+typedef struct attnc_counts {
+  size_t size;          /* sizeof(attnc_counts), set by the caller */
+  uint64_t compiled;    /* from IR */
+  uint64_t from_disk;   /* from the cache of compiled programs */
+  uint64_t from_memory; /* the same text and options as before */
+} attnc_counts;
+ATTNC_API attnc_error *attnc_get_counts(attnc_counts *counts);
+
+/* Threads that calls on the CPU share, the caller among them; 0 for one per
+ * hardware thread, the default. Waits for a parallel loop that is running. */
+ATTNC_API void attnc_set_num_threads(unsigned threads);
+ATTNC_API unsigned attnc_num_threads(void);
+
+/* Tiles that executables on the CPU have visited since the last call, with mask
+ * arithmetic and without. Only those count that were compiled with the pipeline's
+ * option "count-tiles". */
+ATTNC_API void attnc_take_tile_counts(int64_t *masked, int64_t *full);
+
+/* Text made by the library. */
+typedef struct attnc_text attnc_text;
+ATTNC_API const char *attnc_text_data(const attnc_text *text);
+ATTNC_API size_t attnc_text_length(const attnc_text *text);
+ATTNC_API void attnc_text_destroy(attnc_text *text);
+
+/* Runs passes on MLIR: `pipeline` is text such as
+ * "builtin.module(attn-tile-pipeline)", as attn-opt takes it. `said` gets what
+ * the passes remarked, also where the result is an error. */
+ATTNC_API attnc_error *attnc_transform(const char *ir, size_t length,
+                                       const char *pipeline,
+                                       attnc_text **result, attnc_text **said);
+
+/* The PTX that a function, or its gradient, is compiled to; needs no GPU. The
+ * target among the options is not looked at. */
+ATTNC_API attnc_error *attnc_emit_ptx(const char *ir, size_t length,
+                                      const attnc_options *options,
+                                      attnc_text **result);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,9 @@
 
 #include "attn-c/attnc.h"
 #include "attn/Compiler/Executable.h"
+#include "attn/Runtime/ThreadPool.h"
+#include <cstddef>
+#include <cstring>
 #include <string>
 
 using namespace llvm;
@@ -10,6 +13,9 @@ using namespace attn;
 
 struct attnc_error {
   std::string message;
+};
+struct attnc_text {
+  std::string text;
 };
 struct attnc_executable {
   std::shared_ptr<const Executable> executable;
@@ -40,27 +46,39 @@ const char *attnc_error_message(const attnc_error *error) {
 
 void attnc_error_destroy(attnc_error *error) { delete error; }
 
+/// Fields that the caller's version of the struct does not have keep their
+/// default.
+static Expected<ExecutableOptions> readOptions(const attnc_options *given) {
+  constexpr size_t first = offsetof(attnc_options, gradient);
+  if (given->size < first)
+    return createStringError("options of size " + Twine(given->size) +
+                             ", expected at least " + Twine(first));
+  attnc_options options = ATTNC_OPTIONS_INIT;
+  std::memcpy(&options, given, std::min(given->size, sizeof(options)));
+  if (options.target != ATTNC_TARGET_CPU &&
+      options.target != ATTNC_TARGET_CUDA)
+    return createStringError("unknown target " + Twine(int(options.target)));
+  ExecutableOptions chosen;
+  chosen.cuda = options.target == ATTNC_TARGET_CUDA;
+  chosen.entry = options.entry ? options.entry : "";
+  chosen.pipeline = options.pipeline ? options.pipeline : "";
+  if (options.gradient)
+    chosen.gradient = options.gradient;
+  if (options.cache_directory)
+    chosen.cache = DiskCache(options.cache_directory);
+  return chosen;
+}
+
 attnc_error *attnc_compile(const char *ir, size_t length,
                            const attnc_options *options,
                            attnc_executable **result) {
   if (!ir || !options || !result)
     return fail("attnc_compile: expected IR, options and a result, got NULL");
   *result = nullptr;
-  if (options->size < sizeof(attnc_options))
-    return fail("attnc_compile: options of size " +
-                std::to_string(options->size) + ", expected at least " +
-                std::to_string(sizeof(attnc_options)));
-  if (options->target != ATTNC_TARGET_CPU &&
-      options->target != ATTNC_TARGET_CUDA)
-    return fail("attnc_compile: unknown target " +
-                std::to_string(int(options->target)));
-  ExecutableOptions chosen;
-  chosen.cuda = options->target == ATTNC_TARGET_CUDA;
-  chosen.entry = options->entry ? options->entry : "";
-  chosen.pipeline = options->pipeline ? options->pipeline : "";
-  if (options->cache_directory)
-    chosen.cache = DiskCache(options->cache_directory);
-  auto executable = Executable::compile(StringRef(ir, length), chosen);
+  auto chosen = readOptions(options);
+  if (!chosen)
+    return fail("attnc_compile: " + toString(chosen.takeError()));
+  auto executable = Executable::compile(StringRef(ir, length), *chosen);
   if (!executable)
     return take(executable.takeError());
   *result = new attnc_executable{std::move(*executable)};
@@ -117,4 +135,68 @@ attnc_error *attnc_run(const attnc_executable *executable,
                        size_t workspace_bytes, void *stream) {
   return take(executable->executable->run(refer(arguments), refer(results),
                                           workspace, workspace_bytes, stream));
+}
+
+attnc_error *attnc_get_counts(attnc_counts *counts) {
+  if (!counts || counts->size < sizeof(attnc_counts))
+    return fail("attnc_get_counts: expected counts of at least " +
+                std::to_string(sizeof(attnc_counts)) + " bytes");
+  CompileCounts now = Executable::getCounts();
+  counts->compiled = now.compiled;
+  counts->from_disk = now.fromDisk;
+  counts->from_memory = now.fromMemory;
+  return nullptr;
+}
+
+void attnc_set_num_threads(unsigned threads) {
+  ThreadPool::shared().setNumThreads(threads);
+}
+
+unsigned attnc_num_threads(void) { return ThreadPool::shared().getNumThreads(); }
+
+void attnc_take_tile_counts(int64_t *masked, int64_t *full) {
+  TileCounts counts = getTileCounts();
+  resetTileCounts();
+  *masked = counts.masked;
+  *full = counts.full;
+}
+
+const char *attnc_text_data(const attnc_text *text) {
+  return text ? text->text.c_str() : "";
+}
+
+size_t attnc_text_length(const attnc_text *text) {
+  return text ? text->text.size() : 0;
+}
+
+void attnc_text_destroy(attnc_text *text) { delete text; }
+
+attnc_error *attnc_transform(const char *ir, size_t length,
+                             const char *pipeline, attnc_text **result,
+                             attnc_text **said) {
+  if (!ir || !pipeline || !result || !said)
+    return fail("attnc_transform: expected IR, a pipeline and results, got NULL");
+  *result = nullptr;
+  *said = new attnc_text;
+  auto text = transformText(StringRef(ir, length), pipeline, (*said)->text);
+  if (!text)
+    return take(text.takeError());
+  *result = new attnc_text{std::move(*text)};
+  return nullptr;
+}
+
+attnc_error *attnc_emit_ptx(const char *ir, size_t length,
+                            const attnc_options *options,
+                            attnc_text **result) {
+  if (!ir || !options || !result)
+    return fail("attnc_emit_ptx: expected IR, options and a result, got NULL");
+  *result = nullptr;
+  auto chosen = readOptions(options);
+  if (!chosen)
+    return fail("attnc_emit_ptx: " + toString(chosen.takeError()));
+  auto text = Executable::emitPtx(StringRef(ir, length), *chosen);
+  if (!text)
+    return take(text.takeError());
+  *result = new attnc_text{std::move(*text)};
+  return nullptr;
 }

@@ -2,6 +2,7 @@
 // From IR to programs on a GPU. See CudaCompiler.h.
 
 #include "attn/Compiler/CudaCompiler.h"
+#include "ProgramKey.h"
 #include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Transforms/Host/Passes.h"
@@ -9,10 +10,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/raw_ostream.h"
 #include <chrono>
-#include <dlfcn.h>
 
 using namespace llvm;
 using namespace attn;
@@ -20,40 +18,6 @@ using namespace attn;
 static double now() {
   using Clock = std::chrono::steady_clock;
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
-/// Changes with every build of the compiler: the size and the time of the file
-/// that this code is in.
-static const std::string &describeCompiler() {
-  static const std::string text = [] {
-    Dl_info info;
-    sys::fs::file_status status;
-    if (!dladdr(reinterpret_cast<void *>(&describeCompiler), &info))
-      return std::string();
-    // A static program is named as it was called; ask the system instead.
-    std::string path = sys::fs::getMainExecutable(nullptr, nullptr);
-    if (StringRef(info.dli_fname).ends_with(".so") ||
-        StringRef(info.dli_fname).contains(".so."))
-      path = info.dli_fname;
-    if (sys::fs::status(path, status))
-      return std::string();
-    return (Twine(status.getSize()) + " " +
-            Twine(status.getLastModificationTime().time_since_epoch().count()))
-        .str();
-  }();
-  return text;
-}
-
-/// The module as text without locations, and the options.
-static std::string makeProgramKey(mlir::ModuleOp module,
-                                  const PipelineOptions &options) {
-  std::string text, chosen;
-  raw_string_ostream os(text), optionStream(chosen);
-  mlir::OpPrintingFlags flags;
-  flags.printGenericOpForm().enableDebugInfo(false);
-  module->print(os, flags);
-  const_cast<PipelineOptions &>(options).print(optionStream);
-  return DiskCache::makeKey({"program", describeCompiler(), chosen, text});
 }
 
 static bool hasLaunches(mlir::ModuleOp module) {
@@ -67,11 +31,8 @@ Expected<CudaProgram> attn::compileCudaProgram(
     const DiskCache &cache, CudaCompileTimes &times,
     function_ref<Error(mlir::PassManager &)> configure) {
   double start = now();
-  // Without a description of the compiler, an old result could be taken for a
-  // new one.
-  bool caches = !describeCompiler().empty();
-  std::string key = makeProgramKey(module, options);
-  if (caches)
+  std::string key = makeProgramKey("program", module, options);
+  if (!key.empty())
     if (auto bytes = cache.load(key))
       if (auto program = CudaProgram::deserialize(*bytes)) {
         times.programCached = true;
@@ -97,7 +58,7 @@ Expected<CudaProgram> attn::compileCudaProgram(
   if (!program)
     return program.takeError();
   times.host += host.translate + host.optimize + host.codegen;
-  if (caches)
+  if (!key.empty())
     cache.store(key, program->serialize());
   return program;
 }

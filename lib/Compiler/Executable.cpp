@@ -2,8 +2,10 @@
 // One function, compiled from text for a target. See Executable.h.
 
 #include "attn/Compiler/Executable.h"
+#include "ProgramKey.h"
 #include "Signature.h"
 #include "attn/Compiler/CudaCompiler.h"
+#include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
 #include "attn/Runtime/CpuExecutable.h"
@@ -13,12 +15,20 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <atomic>
 #include <map>
 #include <mutex>
 
 using namespace llvm;
 using namespace attn;
 using mlir::func::FuncOp;
+
+static std::atomic<uint64_t> compiledCount, fromDiskCount, fromMemoryCount;
+
+CompileCounts Executable::getCounts() {
+  return {compiledCount, fromDiskCount, fromMemoryCount};
+}
 
 //===----------------------------------------------------------------------===//
 // Calls
@@ -140,7 +150,7 @@ class CpuFunction : public Executable {
 public:
   static Expected<std::shared_ptr<const Executable>>
   create(mlir::ModuleOp module, FuncOp entry, Signature signature,
-         const PipelineOptions &options);
+         const PipelineOptions &options, const DiskCache &cache);
 
 private:
   Error start(void **slots, void *, size_t, void *) const override {
@@ -191,19 +201,41 @@ static void addFrontPasses(mlir::PassManager &manager) {
   manager.addPass(attn::createAttnEmitShapeFunction());
 }
 
-Expected<std::shared_ptr<const Executable>>
-CpuFunction::create(mlir::ModuleOp module, FuncOp entry, Signature signature,
-                    const PipelineOptions &options) {
-  auto result = std::make_shared<CpuFunction>();
-  std::string name = entry.getName().str();
-  bool hasShape = !signature.results.empty();
-  result->signature = std::move(signature);
+/// Code for this machine's CPU, from the cache where it was compiled before.
+static Expected<std::unique_ptr<CpuExecutable>>
+compileForCpu(mlir::ModuleOp module, const PipelineOptions &options,
+              const DiskCache &cache) {
+  auto host = CpuExecutable::describeHost();
+  if (!host)
+    return host.takeError();
+  std::string key = makeProgramKey("cpu " + *host, module, options);
+  if (!key.empty())
+    if (auto bytes = cache.load(key)) {
+      ++fromDiskCount;
+      return CpuExecutable::load(MemoryBuffer::getMemBufferCopy(*bytes));
+    }
   mlir::PassManager manager(module.getContext());
   addFrontPasses(manager);
   buildCpuPipeline(manager, options);
   if (failed(manager.run(module)))
-    return createStringError("lowering '" + name + "' failed");
-  auto compiled = CpuExecutable::compile(module);
+    return createStringError("lowering for the CPU failed");
+  auto object = CpuExecutable::compileObject(module);
+  if (!object)
+    return object.takeError();
+  ++compiledCount;
+  if (!key.empty())
+    cache.store(key, object->code->getBuffer());
+  return CpuExecutable::load(std::move(object->code));
+}
+
+Expected<std::shared_ptr<const Executable>>
+CpuFunction::create(mlir::ModuleOp module, FuncOp entry, Signature signature,
+                    const PipelineOptions &options, const DiskCache &cache) {
+  auto result = std::make_shared<CpuFunction>();
+  std::string name = entry.getName().str();
+  bool hasShape = !signature.results.empty();
+  result->signature = std::move(signature);
+  auto compiled = compileForCpu(module, options, cache);
   if (!compiled)
     return compiled.takeError();
   result->executable = std::move(*compiled);
@@ -234,6 +266,7 @@ CudaFunction::create(mlir::ModuleOp module, FuncOp entry, Signature signature,
                          [](mlir::PassManager &) { return Error::success(); });
   if (!program)
     return program.takeError();
+  ++(times.programCached ? fromDiskCount : compiledCount);
   result->program = std::move(*program);
   // Now rather than in the first call, for the sake of its errors.
   if (auto loaded = result->getLoaded(); !loaded)
@@ -346,32 +379,102 @@ static Expected<FuncOp> selectEntry(mlir::ModuleOp module, StringRef name) {
   return entry;
 }
 
-static Expected<std::shared_ptr<const Executable>>
-compileModule(mlir::ModuleOp module, const ExecutableOptions &options) {
-  auto entry = selectEntry(module, options.entry);
-  if (!entry)
-    return entry.takeError();
-  auto signature = makeSignature(*entry);
-  if (!signature)
-    return signature.takeError();
+/// The gradient of the entry, by attn-differentiate with these options.
+static Expected<FuncOp> differentiate(mlir::ModuleOp module, FuncOp entry,
+                                      StringRef options) {
+  std::unique_ptr<mlir::Pass> pass = createAttnDifferentiate();
+  std::string problem;
+  std::string text = ("function=" + entry.getName() + " " + options).str();
+  if (failed(pass->initializeOptions(text, [&](const Twine &message) {
+        problem = message.str();
+        return mlir::failure();
+      })))
+    return createStringError("in the options of the gradient: " + problem);
+  std::string name = (entry.getName() + "_gradient").str();
+  mlir::PassManager manager(module.getContext());
+  manager.addPass(std::move(pass));
+  if (failed(manager.run(module)))
+    return createStringError("differentiating '" + entry.getName() +
+                             "' failed");
+  return selectEntry(module, name);
+}
+
+namespace {
+/// A module that was parsed, and the function of it to compile.
+struct Parsed {
+  /// Collects the first error that the compiler reports.
+  Parsed()
+      : handler(&context, [this](mlir::Diagnostic &diagnostic) {
+          note(diagnostic);
+          return mlir::success();
+        }) {}
+
+  Error parse(StringRef text, const ExecutableOptions &options);
+
+  /// Adds what the compiler said to an error.
+  Error explain(Error error) {
+    if (!error || said.empty())
+      return error;
+    consumeError(std::move(error));
+    return createStringError(StringRef(said).rtrim());
+  }
+
+  mlir::MLIRContext context{[] {
+                              mlir::DialectRegistry registry;
+                              registerDialects(registry);
+                              return registry;
+                            }(),
+                            mlir::MLIRContext::Threading::DISABLED};
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  FuncOp entry;
   PipelineOptions pipeline;
+
+private:
+  void note(mlir::Diagnostic &diagnostic);
+
+  std::string said;
+  mlir::ScopedDiagnosticHandler handler;
+};
+} // namespace
+
+void Parsed::note(mlir::Diagnostic &diagnostic) {
+  if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error ||
+      !said.empty())
+    return;
+  raw_string_ostream os(said);
+  if (auto at =
+          diagnostic.getLocation()->findInstanceOf<mlir::FileLineColLoc>())
+    os << at.getFilename().getValue() << ":" << at.getLine() << ":"
+       << at.getColumn() << ": ";
+  os << diagnostic;
+}
+
+Error Parsed::parse(StringRef text, const ExecutableOptions &options) {
+  context.printOpOnDiagnostic(false);
+  module = mlir::parseSourceString<mlir::ModuleOp>(text, &context, "ir");
+  if (!module)
+    return createStringError("cannot parse the IR");
+  auto selected = selectEntry(*module, options.entry);
+  if (selected && options.gradient)
+    selected = differentiate(*module, *selected, *options.gradient);
+  if (!selected)
+    return selected.takeError();
+  entry = *selected;
   std::string problem;
   raw_string_ostream problemStream(problem);
   if (failed(pipeline.parseFromString(options.pipeline, problemStream)))
     return createStringError("in the options of the pipeline: " + problem);
-  return options.cuda ? CudaFunction::create(module, *entry,
-                                             std::move(*signature), pipeline,
-                                             options.cache)
-                      : CpuFunction::create(module, *entry,
-                                            std::move(*signature), pipeline);
+  return Error::success();
 }
 
-/// Adds what the compiler said to an error.
-static Error withDiagnostics(Error error, StringRef said) {
-  if (!error || said.empty())
-    return error;
-  consumeError(std::move(error));
-  return createStringError(said.rtrim());
+static Expected<std::shared_ptr<const Executable>>
+compileEntry(Parsed &parsed, const ExecutableOptions &options) {
+  auto signature = makeSignature(parsed.entry);
+  if (!signature)
+    return signature.takeError();
+  auto create = options.cuda ? CudaFunction::create : CpuFunction::create;
+  return create(*parsed.module, parsed.entry, std::move(*signature),
+                parsed.pipeline, options.cache);
 }
 
 Expected<std::shared_ptr<const Executable>>
@@ -380,37 +483,41 @@ Executable::compile(StringRef text, const ExecutableOptions &options) {
   static std::mutex mutex;
   static auto &known =
       *new std::map<std::string, std::shared_ptr<const Executable>>;
-  std::string key = DiskCache::makeKey({options.cuda ? "cuda" : "cpu",
-                                        options.entry, options.pipeline, text});
+  std::string gradient =
+      options.gradient ? "gradient " + *options.gradient : "";
+  std::string key =
+      DiskCache::makeKey({options.cuda ? "cuda" : "cpu", options.entry,
+                          options.pipeline, gradient, text});
   {
     std::lock_guard<std::mutex> lock(mutex);
-    if (auto found = known.find(key); found != known.end())
+    if (auto found = known.find(key); found != known.end()) {
+      ++fromMemoryCount;
       return found->second;
+    }
   }
-  mlir::DialectRegistry registry;
-  registerDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  context.printOpOnDiagnostic(false);
-  std::string said;
-  mlir::ScopedDiagnosticHandler handler(
-      &context, [&](mlir::Diagnostic &diagnostic) {
-        if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error ||
-            !said.empty())
-          return mlir::success();
-        raw_string_ostream os(said);
-        if (auto at = diagnostic.getLocation()
-                          ->findInstanceOf<mlir::FileLineColLoc>())
-          os << at.getFilename().getValue() << ":" << at.getLine() << ":"
-             << at.getColumn() << ": ";
-        os << diagnostic;
-        return mlir::success();
-      });
-  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context, "ir");
-  if (!module)
-    return withDiagnostics(createStringError("cannot parse the IR"), said);
-  auto executable = compileModule(*module, options);
+  Parsed parsed;
+  if (Error error = parsed.parse(text, options))
+    return parsed.explain(std::move(error));
+  auto executable = compileEntry(parsed, options);
   if (!executable)
-    return withDiagnostics(executable.takeError(), said);
+    return parsed.explain(executable.takeError());
   std::lock_guard<std::mutex> lock(mutex);
   return known.try_emplace(key, std::move(*executable)).first->second;
+}
+
+Expected<std::string> Executable::emitPtx(StringRef text,
+                                          const ExecutableOptions &options) {
+  Parsed parsed;
+  if (Error error = parsed.parse(text, options))
+    return parsed.explain(std::move(error));
+  CudaCompileTimes times;
+  auto program =
+      compileCudaProgram(*parsed.module, parsed.pipeline, options.cache, times,
+                         [](mlir::PassManager &) { return Error::success(); });
+  if (!program)
+    return parsed.explain(program.takeError());
+  std::string result;
+  for (const std::string &ptx : program->ptx)
+    result += ptx;
+  return result;
 }

@@ -143,6 +143,14 @@ makeTargetMachineBuilder(const CpuCompileOptions &options) {
   return builder;
 }
 
+Expected<std::string> CpuExecutable::describeHost() {
+  auto builder = makeTargetMachineBuilder({});
+  if (!builder)
+    return builder.takeError();
+  return builder->getTargetTriple().str() + " " + builder->getCPU() + " " +
+         builder->getFeatures().getString();
+}
+
 Expected<CpuObject>
 CpuExecutable::compileObject(mlir::ModuleOp module,
                              const CpuCompileOptions &options) {

@@ -3,22 +3,48 @@
 
 #include "attn/Runtime/ThreadPool.h"
 #include <algorithm>
+#include <pthread.h>
 
 using namespace attn;
 
 /// True on a thread that is inside of a body.
 static thread_local bool insideBody = false;
 
+/// Never destroyed: at the end of the process threads may still wait in it.
+static std::atomic<ThreadPool *> sharedPool;
+/// Of the pool that a forked process will make.
+static std::atomic<unsigned> sharedThreads;
+
+static void forgetThreadsOfParent() {
+  if (ThreadPool *pool = sharedPool.exchange(nullptr))
+    sharedThreads = pool->getNumThreads();
+}
+
 ThreadPool &ThreadPool::shared() {
-  static ThreadPool pool;
-  return pool;
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, forgetThreadsOfParent);
+  (void)registered;
+  if (ThreadPool *pool = sharedPool.load(std::memory_order_acquire))
+    return *pool;
+  auto *made = new ThreadPool(sharedThreads);
+  ThreadPool *expected = nullptr;
+  if (sharedPool.compare_exchange_strong(expected, made))
+    return *made;
+  delete made;
+  return *expected;
 }
 
 void ThreadPool::setNumThreads(unsigned threads) {
+  std::lock_guard<std::mutex> noLoop(callers);
   stop();
+  start(threads);
+}
+
+void ThreadPool::start(unsigned threads) {
   if (threads == 0)
     threads = std::max(1u, std::thread::hardware_concurrency());
   stopping = false;
+  numThreads = threads;
   for (unsigned i = 1; i < threads; ++i)
     workers.emplace_back([this] { work(); });
 }
@@ -63,7 +89,7 @@ void ThreadPool::work() {
 }
 
 void ThreadPool::parallelFor(int64_t total, Body newBody, void *newContext) {
-  if (insideBody || workers.empty() || total <= 1) {
+  if (insideBody || numThreads == 1 || total <= 1) {
     for (int64_t index = 0; index < total; ++index)
       newBody(index, newContext);
     return;

@@ -1,6 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attnc: compiled attention."""
 
-from ._capi import Error, Executable
+from ._attention import attention
+from ._capi import Executable, compile_counts, get_num_threads, set_num_threads
+from ._errors import Error, TraceError
+from ._inspect import Explanation, Lowered, explain, lower
 
-__all__ = ["Error", "Executable"]
+__all__ = [
+    "Error",
+    "Executable",
+    "Explanation",
+    "Lowered",
+    "TraceError",
+    "attention",
+    "compile_counts",
+    "explain",
+    "get_num_threads",
+    "lower",
+    "set_num_threads",
+]

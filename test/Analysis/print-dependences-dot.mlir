@@ -1,4 +1,5 @@
 // RUN: attn-opt %s -attn-print-dependences=format=dot -o /dev/null | FileCheck %s
+// RUN: attn-opt %s --attn-print-dependences="format=dot file=%t" -o /dev/null && FileCheck %s --input-file=%t
 // RUN: not attn-opt %s -attn-print-dependences=format=svg -o /dev/null 2>&1 | FileCheck %s --check-prefix=WRONG
 
 // WRONG: error: expected format text, dot or pairs, got svg

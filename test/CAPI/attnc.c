@@ -4,6 +4,7 @@
 
 #include "attn-c/attnc.h"
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,54 @@ static int runCpu(void) {
   return 0;
 }
 
+/* The gradient of the same attention, for dO alone: dV of both keys is dO by weight.
+ * Then passes on text, and what has been compiled so far. */
+static int runGradient(void) {
+  attnc_options options = ATTNC_OPTIONS_INIT;
+  attnc_executable *gradient = NULL;
+  options.gradient = "saved-results arguments=0,2 results=0";
+  if (failed(attnc_compile(ir, strlen(ir), &options, &gradient)))
+    return 1;
+  printSignature(gradient);
+  float q[8] = {1}, k[16] = {0}, v[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  float o[4] = {4, 5, 6, 7}, l = 1.3862944f, dO[4] = {1, 0, 2, 0};
+  float dQ[8], dV[8];
+  k[8] = sqrtf(8) * logf(3);
+  int64_t qShape[] = {1, 1, 1, 8}, kShape[] = {1, 1, 2, 8},
+          vShape[] = {1, 1, 2, 4}, oShape[] = {1, 1, 1, 4}, lShape[] = {1, 1, 1};
+  attnc_tensor arguments[] = {{q, qShape, NULL}, {k, kShape, NULL},
+                              {v, vShape, NULL}, {o, oShape, NULL},
+                              {&l, lShape, NULL}, {dO, oShape, NULL}};
+  attnc_tensor results[] = {{dQ, qShape, NULL}, {dV, vShape, NULL}};
+  attnc_set_num_threads(1);
+  if (failed(attnc_run(gradient, arguments, results, NULL, 0, NULL)))
+    return 1;
+  printf("threads %u, dQ %.4f, dV %.4f %.4f %.4f\n", attnc_num_threads(), dQ[0],
+         dV[0], dV[2], dV[4]);
+  attnc_executable_destroy(gradient);
+  options.gradient = "argument=0";
+  failed(attnc_compile(ir, strlen(ir), &options, &gradient));
+  /* A program built before there was such a field. */
+  options.size = offsetof(attnc_options, gradient);
+  printf("older: %d\n", failed(attnc_compile(ir, strlen(ir), &options, &gradient)));
+  attnc_executable_destroy(gradient);
+  options.size = 8;
+  failed(attnc_compile(ir, strlen(ir), &options, &gradient));
+  attnc_counts counts = {sizeof(attnc_counts), 0, 0, 0};
+  failed(attnc_get_counts(&counts));
+  printf("compiled %d, from memory %d\n", (int)counts.compiled,
+         (int)counts.from_memory);
+  attnc_text *text = NULL, *said = NULL;
+  failed(attnc_transform(ir, strlen(ir), "builtin.module(attn-expand)", &text, &said));
+  printf("expanded: %d\n", strstr(attnc_text_data(text), "linalg.generic") != NULL &&
+                                attnc_text_length(text) == strlen(attnc_text_data(text)));
+  attnc_text_destroy(text);
+  attnc_text_destroy(said);
+  failed(attnc_transform(ir, strlen(ir), "builtin.module(no-pass)", &text, &said));
+  attnc_text_destroy(said);
+  return 0;
+}
+
 static int runCuda(void) {
   attnc_executable *fill = compile(kernel, ATTNC_TARGET_CUDA);
   if (!fill)
@@ -128,5 +177,6 @@ static int runCuda(void) {
 
 int main(int argc, char **argv) {
   printf("API version %d\n", attnc_api_version());
-  return argc > 1 && strcmp(argv[1], "cuda") == 0 ? runCuda() : runCpu();
+  return argc > 1 && strcmp(argv[1], "cuda") == 0 ? runCuda()
+                                                  : runCpu() || runGradient();
 }

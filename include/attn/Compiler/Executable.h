@@ -8,6 +8,7 @@
 #include "attn/Compiler/DiskCache.h"
 #include "attn/Runtime/HostTensor.h"
 #include <memory>
+#include <optional>
 
 namespace attn {
 
@@ -43,7 +44,15 @@ struct ExecutableOptions {
   std::string entry;
   /// As text, see PipelineOptions.
   std::string pipeline;
+  /// The function's gradient instead: options of attn-differentiate, as text.
+  std::optional<std::string> gradient;
   DiskCache cache = DiskCache::standard();
+};
+
+/// How many executables this process has made, by where they came from.
+struct CompileCounts {
+  /// Compiled; read from the disk cache; known to the process before.
+  uint64_t compiled = 0, fromDisk = 0, fromMemory = 0;
 };
 
 class Executable {
@@ -54,6 +63,12 @@ public:
   /// again.
   static llvm::Expected<std::shared_ptr<const Executable>>
   compile(llvm::StringRef text, const ExecutableOptions &options);
+
+  static CompileCounts getCounts();
+
+  /// PTX of the kernels of a function; needs no GPU.
+  static llvm::Expected<std::string> emitPtx(llvm::StringRef text,
+                                             const ExecutableOptions &options);
 
   const Signature &getSignature() const { return signature; }
 
@@ -79,6 +94,12 @@ protected:
   bool takesCall = false;
   Signature signature;
 };
+
+/// Runs a pipeline of passes, as text, on a module. What it says, errors and
+/// remarks, is appended to `said`, one line each.
+llvm::Expected<std::string> transformText(llvm::StringRef text,
+                                          llvm::StringRef pipeline,
+                                          std::string &said);
 
 } // namespace attn
 

@@ -54,6 +54,9 @@ public:
   static llvm::Expected<std::unique_ptr<CpuExecutable>>
   load(std::unique_ptr<llvm::MemoryBuffer> code);
 
+  /// The CPU that compileObject makes code for, and all its features.
+  static llvm::Expected<std::string> describeHost();
+
   /// Compiles every function of `module`, all of whose ops must be of the LLVM
   /// dialect.
   static llvm::Expected<std::unique_ptr<CpuExecutable>>

@@ -20,16 +20,17 @@ namespace attn {
 class ThreadPool {
 public:
   /// `threads` counts the caller; 0 means one per hardware thread.
-  explicit ThreadPool(unsigned threads = 0) { setNumThreads(threads); }
+  explicit ThreadPool(unsigned threads = 0) { start(threads); }
   ~ThreadPool() { stop(); }
   ThreadPool(const ThreadPool &) = delete;
 
-  /// The pool that compiled code uses.
+  /// The pool that compiled code uses. A child process has one of its own: the
+  /// threads of its parent are not there.
   static ThreadPool &shared();
 
-  /// Not while a loop is running.
+  /// Waits for a running loop; not from within a body.
   void setNumThreads(unsigned threads);
-  unsigned getNumThreads() const { return unsigned(workers.size()) + 1; }
+  unsigned getNumThreads() const { return numThreads; }
 
   using Body = void (*)(int64_t index, void *context);
   /// Runs `body` for 0..count-1 and returns when all have finished. From within
@@ -40,9 +41,11 @@ private:
   void work();
   void takeIndices();
   void stop();
+  void start(unsigned threads);
 
   std::vector<std::thread> workers;
-  std::mutex callers; // one loop at a time
+  std::atomic<unsigned> numThreads{1};
+  std::mutex callers; // one loop at a time; guards `workers`
   std::mutex mutex;   // guards everything below
   std::condition_variable started, finished;
   uint64_t generation = 0;

@@ -155,26 +155,39 @@ Value KernelLowering::reduceThread(vector::CombiningKind kind, ArrayRef<Value> v
   return chains.size() == 1 ? chains[0] : combine(kind, chains[0], chains[1]);
 }
 
+/// The value of the lane that is `distance` away, by shuffles of 32 bits.
+static Value shuffle(ImplicitLocOpBuilder &b, Value value, Value distance) {
+  Type type = value.getType(), i32 = b.getI32Type();
+  auto number = [&](int64_t n) -> Value {
+    return arith::ConstantIntOp::create(b, i32, n);
+  };
+  auto exchange = [&](Value word) -> Value {
+    return NVVM::ShflOp::create(b, word.getType(), number(-1), word, distance, number(31),
+                                NVVM::ShflKind::bfly, UnitAttr());
+  };
+  if (!type.isInteger() || type.isInteger(32))
+    return exchange(value);
+  if (!type.isInteger(64))
+    return arith::TruncIOp::create(b, type, exchange(arith::ExtUIOp::create(b, i32, value)));
+  Value half = arith::ConstantIntOp::create(b, type, 32);
+  Value low = arith::TruncIOp::create(b, i32, value);
+  Value high = arith::TruncIOp::create(b, i32, arith::ShRUIOp::create(b, value, half));
+  low = arith::ExtUIOp::create(b, type, exchange(low));
+  high = arith::ExtUIOp::create(b, type, exchange(high));
+  return arith::OrIOp::create(b, arith::ShLIOp::create(b, high, half), low);
+}
+
 /// Over the four lanes of a row: every lane gets the same bits, for each step
 /// combines the same two values.
 Value KernelLowering::reduceQuad(vector::CombiningKind kind, Value value) {
-  Type type = value.getType(), i32 = b.getI32Type();
-  for (int64_t distance : {1, 2}) {
-    Value word = value;
-    if (type.isInteger() && !type.isInteger(32))
-      word = arith::ExtUIOp::create(b, i32, value);
-    Value other =
-        NVVM::ShflOp::create(b, word.getType(), constantI32(-1), word, constantI32(distance),
-                             constantI32(31), NVVM::ShflKind::bfly, UnitAttr());
-    if (word != value)
-      other = arith::TruncIOp::create(b, type, other);
-    value = combine(kind, value, other);
-  }
+  for (int64_t distance : {1, 2})
+    value = combine(kind, value, shuffle(b, value, constantI32(distance)));
   return value;
 }
 
 static bool fitsShuffle(Type type) {
-  return type.isF32() || (type.isInteger() && type.getIntOrFloatBitWidth() <= 32);
+  return type.isF32() ||
+         (type.isInteger() && (type.getIntOrFloatBitWidth() <= 32 || type.isInteger(64)));
 }
 
 LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op) {
@@ -182,7 +195,7 @@ LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op
   if (type.getRank() != 2 || op.getReductionDims() != ArrayRef<int64_t>{1})
     return op.emitOpError("expects a reduction over dimension 1: rows are in different warps");
   if (!fitsShuffle(type.getElementType()))
-    return op.emitOpError() << "expects f32 or integers of at most 32 bits, got "
+    return op.emitOpError() << "expects f32 or integers of at most 32 or of 64 bits, got "
                             << type.getElementType();
   if (layouts.of(op.getResult()).empty())
     return success();
@@ -203,7 +216,7 @@ LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op
 
 LogicalResult KernelLowering::lowerReduction(vector::ReductionOp op) {
   if (!fitsShuffle(op.getVector().getType().getElementType()))
-    return op.emitOpError("expects f32 or integers of at most 32 bits");
+    return op.emitOpError("expects f32 or integers of at most 32 or of 64 bits");
   SmallVector<Layout, 2> from = layouts.of(op.getVector());
   if (!llvm::is_contained(from, Layout::Columns))
     return op.emitOpError("expects a value per column: rows are in different warps");

@@ -28,6 +28,13 @@ struct PrintDependencesPass
           << format;
       return signalPassFailure();
     }
+    std::error_code problem;
+    llvm::raw_fd_ostream os(file, problem);
+    if (problem) {
+      getOperation()->emitError("cannot write '")
+          << file << "': " << problem.message();
+      return signalPassFailure();
+    }
     getOperation()->walk<WalkOrder::PreOrder>(
         [&](FunctionOpInterface function) {
           if (function.isExternal())
@@ -38,27 +45,27 @@ struct PrintDependencesPass
                               })
                               .wasInterrupted();
           if (format == "pairs") {
-            llvm::outs() << "access pairs of @" << function.getName() << "\n";
-            printAccessPairs(buildAffineDependences(function), function,
-                             llvm::outs());
+            os << "access pairs of @" << function.getName() << "\n";
+            printAccessPairs(buildAffineDependences(function), function, os);
             return;
           }
           if (hasLoops)
-            print(buildAffineDependences(function), function.getName());
+            print(buildAffineDependences(function), function.getName(), os);
           for (Region &region : function->getRegions())
             for (Block &block : region)
               if (hasStructuredStatements(block))
-                print(buildStructuredDependences(block), function.getName());
+                print(buildStructuredDependences(block), function.getName(),
+                      os);
         });
-    llvm::outs().flush();
   }
 
 private:
-  void print(const DependenceGraph &graph, StringRef name) {
+  void print(const DependenceGraph &graph, StringRef name,
+             llvm::raw_ostream &os) {
     if (format == "dot")
-      graph.printDot(llvm::outs(), name);
+      graph.printDot(os, name);
     else
-      graph.print(llvm::outs(), ("@" + name).str());
+      graph.print(os, ("@" + name).str());
   }
 };
 } // namespace

@@ -43,3 +43,24 @@ func.func @softmax(%x: tensor<4x8xf16>) -> tensor<4x8xf16> {
   %y = attn.softmax %x : tensor<4x8xf16>
   return %y : tensor<4x8xf16>
 }
+
+// Of one result, for some arguments: nothing else is taken or given.
+// RUN: attn-opt %s --attn-differentiate="saved-results function=both arguments=0 results=0" | FileCheck %s --check-prefix=SOME
+// SOME-LABEL: func.func @both_gradient(
+// SOME-SAME: %[[Q:[^:]*]]: tensor<1x2x?x16xf32>, %[[O:[^:]*]]: tensor<1x2x?x16xf32>, %[[LSE:[^:]*]]: tensor<1x2x?xf32>, %[[DO:[^:]*]]: tensor<1x2x?x16xf32>)
+// SOME-NOT: lse_gradient
+// SOME: return
+
+// RUN: attn-opt %s --attn-differentiate="function=three arguments=0,2" | FileCheck %s --check-prefix=THREE
+// RUN: not attn-opt %s --attn-differentiate="function=three arguments=3" 2>&1 | FileCheck %s --check-prefix=POSITION
+// RUN: not attn-opt %s --attn-differentiate="function=three results=1" 2>&1 | FileCheck %s --check-prefix=RESULT
+// THREE-LABEL: func.func @three_gradient(
+// THREE: %[[DQ:[^,]*]], %{{[^,]*}}, %[[DV:[^ ]*]] = attn.backward
+// THREE: return %[[DQ]], %[[DV]] :
+// POSITION: error: expected positions of float arguments, got 3
+// RESULT: error: expected positions of float tensor results, got 1
+func.func @three(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %v: tensor<1x2x?x16xf32>, %n: i32)
+    -> tensor<1x2x?x16xf32> {
+  %o = attn.forward %q, %k, %v : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32> -> tensor<1x2x?x16xf32>
+  return %o : tensor<1x2x?x16xf32>
+}

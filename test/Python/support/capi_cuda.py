@@ -21,7 +21,7 @@ assert fill.arguments[0].shape == (-1,) and fill.arguments[1].shape is None and 
 # The second call has the plan of the first, with other addresses and numbers.
 fill(torch.Tensor(1 << 16, (5,), torch.float32), 2.0)
 fill(torch.Tensor(1 << 17, (5,), torch.float32), 3.0)
-assert len(fill._plans) == 1
+assert len(fill._plans.known) == 1
 cpu = torch.Tensor(1 << 16, (5,), torch.float32)
 cpu.is_cuda, cpu.get_device = False, lambda: -1
 for wrong in [(cpu, 2.0), (torch.Tensor(1 << 16, (5,), torch.uint8), 2.0), (2.0, 2.0), (cpu,)]:

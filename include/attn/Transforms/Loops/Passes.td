@@ -11,7 +11,7 @@ include "mlir/Pass/PassBase.td"
 def AttnPrintDependences : Pass<"attn-print-dependences"> {
   let summary = "Print the dependence graph of every function";
   let description = [{
-    Writes to standard output, for every function, the statements S1, S2, ...
+    Writes to standard output, or to a file, for every function, the statements S1, S2, ...
     in program order, the dependences between them, the strongly connected
     components, and for every loop whether it is parallel or what can be done
     about the components that it carries. A function with `affine.for` is read
@@ -48,7 +48,8 @@ def AttnPrintDependences : Pass<"attn-print-dependences"> {
   }];
   let options = [
     Option<"format", "format", "std::string", "\"text\"",
-           "What to write: text, dot, or pairs (every pair of affine accesses at every depth)">
+           "What to write: text, dot, or pairs (every pair of affine accesses at every depth)">,
+    Option<"file", "file", "std::string", "\"-\"", "Where to write, - for standard output">
   ];
 }
 

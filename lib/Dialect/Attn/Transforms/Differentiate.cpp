@@ -383,13 +383,35 @@ LogicalResult checkFunction(func::FuncOp function) {
   return success();
 }
 
+/// What the gradient function takes and gives.
+struct GradientSignature {
+  bool savedResults;
+  /// Positions; empty for all.
+  ArrayRef<int64_t> arguments, results;
+};
+
+LogicalResult checkPositions(func::FuncOp function, ArrayRef<int64_t> positions,
+                             ArrayRef<Type> types, StringRef role,
+                             function_ref<bool(Type)> fits) {
+  for (int64_t position : positions)
+    if (position < 0 || position >= int64_t(types.size()) ||
+        !fits(types[position]))
+      return function.emitError("expected positions of float ")
+             << role << ", got " << position;
+  return success();
+}
+
+bool isWanted(ArrayRef<int64_t> positions, int64_t position) {
+  return positions.empty() || llvm::is_contained(positions, position);
+}
+
 /// Builds `gradient`, a clone of the function, into its gradient.
 class FunctionGradient {
 public:
-  FunctionGradient(func::FuncOp gradient, bool savedResults)
+  FunctionGradient(func::FuncOp gradient, const GradientSignature &signature)
       : gradient(gradient), block(gradient.getBody().front()),
         terminator(block.getTerminator()), b(gradient.getLoc(), terminator),
-        adjoints(b), savedResults(savedResults) {}
+        adjoints(b), signature(signature) {}
 
   LogicalResult build();
 
@@ -405,7 +427,7 @@ private:
   Operation *terminator;
   ImplicitLocOpBuilder b;
   Adjoints adjoints;
-  bool savedResults;
+  const GradientSignature &signature;
   SmallVector<Operation *> ops;
   SmallVector<BlockArgument> inputs;
   /// The float-tensor results' positions, and the arguments that hold them.
@@ -440,9 +462,11 @@ SmallVector<Value> FunctionGradient::addArguments() {
     Value value = terminator->getOperand(output);
     return block.addArgument(value.getType(), value.getLoc());
   };
-  if (savedResults)
+  if (signature.savedResults)
     saved = llvm::map_to_vector(outputs, add);
-  return llvm::map_to_vector(outputs, add);
+  return llvm::map_to_vector(outputs, [&](unsigned output) {
+    return isWanted(signature.results, output) ? add(output) : Value();
+  });
 }
 
 LogicalResult FunctionGradient::reverse() {
@@ -469,6 +493,8 @@ void FunctionGradient::returnGradients() {
   SmallVector<Value> results;
   b.setLoc(terminator->getLoc());
   for (BlockArgument input : inputs) {
+    if (!isWanted(signature.arguments, input.getArgNumber()))
+      continue;
     RankedTensorType type = getGradientType(input.getType());
     Value result = adjoints.getAs(input, type);
     results.push_back(result ? result : zeroTensor(b, type, input));
@@ -486,15 +512,23 @@ LogicalResult FunctionGradient::build() {
     return failure();
   SmallVector<Value> incoming = addArguments();
   for (auto [output, adjoint] : llvm::zip(outputs, incoming))
-    adjoints.add(terminator->getOperand(output), adjoint);
+    if (adjoint)
+      adjoints.add(terminator->getOperand(output), adjoint);
   if (failed(reverse()))
     return failure();
   returnGradients();
   return success();
 }
 
-LogicalResult addGradientFunction(func::FuncOp function, bool savedResults) {
-  if (failed(checkFunction(function)))
+LogicalResult addGradientFunction(func::FuncOp function,
+                                  const GradientSignature &signature) {
+  if (failed(checkFunction(function)) ||
+      failed(checkPositions(function, signature.arguments,
+                            function.getArgumentTypes(), "arguments",
+                            carriesGradient)) ||
+      failed(checkPositions(function, signature.results,
+                            function.getResultTypes(), "tensor results",
+                            isFloatTensor)))
     return failure();
   std::string name = (function.getName() + "_gradient").str();
   if (SymbolTable::lookupSymbolIn(function->getParentOp(), name))
@@ -506,7 +540,7 @@ LogicalResult addGradientFunction(func::FuncOp function, bool savedResults) {
   // What is said of arguments and results by position no longer fits.
   gradient.removeArgAttrsAttr();
   gradient.removeResAttrsAttr();
-  if (succeeded(FunctionGradient(gradient, savedResults).build()))
+  if (succeeded(FunctionGradient(gradient, signature).build()))
     return success();
   gradient.erase();
   return failure();
@@ -517,13 +551,14 @@ struct DifferentiatePass
   using AttnDifferentiateBase::AttnDifferentiateBase;
 
   void runOnOperation() override {
+    GradientSignature signature{savedResults, arguments, results};
     SmallVector<func::FuncOp> functions;
     for (auto op : getOperation().getOps<func::FuncOp>())
       if (function.empty() ? isDifferentiable(op) : op.getName() == function)
         functions.push_back(op);
     if (function.empty()) {
       for (func::FuncOp op : functions)
-        if (failed(addGradientFunction(op, savedResults)))
+        if (failed(addGradientFunction(op, signature)))
           return signalPassFailure();
       return;
     }
@@ -537,7 +572,7 @@ struct DifferentiatePass
                    "argument and a float tensor as result");
       return signalPassFailure();
     }
-    if (failed(addGradientFunction(op, savedResults)))
+    if (failed(addGradientFunction(op, signature)))
       signalPassFailure();
   }
 };

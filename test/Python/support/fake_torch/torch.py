@@ -29,11 +29,13 @@ def empty(shape, dtype, device):
     return Tensor(1 << 20, shape, dtype)
 
 
+class _C:
+    @staticmethod
+    def _cuda_getCurrentRawStream(device):
+        return 77
+
+
 class cuda:
     @staticmethod
     def current_device():
         return 0
-
-    @staticmethod
-    def current_stream():
-        return type("Stream", (), {"cuda_stream": 77})

@@ -11,10 +11,12 @@ def AttnDifferentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
     For a function `@f` adds `@f_gradient`, the vector-Jacobian product of `@f`:
 
     - arguments: those of `@f`; with `saved-results` the float-tensor results of
-      `@f`; one incoming gradient per float-tensor result, of its type;
+      `@f`; one incoming gradient per float-tensor result, of its type, or only
+      for those at the positions `results`: that of another is 0;
     - results: one gradient per float argument, in order: of the argument's
       type, or a tensor without dimensions for a scalar. An argument that no
-      result depends on gets zeros.
+      result depends on gets zeros. With `arguments` only those at these
+      positions have one.
 
     Every function of the module that has a float argument and a float tensor as
     result is differentiated, or only the one that `function` names.
@@ -84,6 +86,12 @@ def AttnDifferentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
            "The function to differentiate; all where empty">,
     Option<"savedResults", "saved-results", "bool", /*default=*/"false",
            "Take the function's float-tensor results as arguments">,
+    ListOption<"arguments", "arguments", "int64_t",
+               "Positions of the arguments whose gradients are wanted; those of all "
+               "floats where empty">,
+    ListOption<"results", "results", "int64_t",
+               "Positions of the results that have an incoming gradient; all float "
+               "tensors where empty">,
   ];
   let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",

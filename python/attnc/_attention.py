@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""attention(): from arrays, options and Python functions to a call of compiled code."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ._errors import Error
+from ._functions import function_key
+from ._trace import type_name
+from ._variant import Options, Variant, build, variant_of
+
+Function = Optional[Callable]
+LAYOUTS = ("bhsd", "bshd")
+
+
+class Bound(NamedTuple):
+    """A variant, and the tensors that its functions captured for this call."""
+
+    variant: Variant
+    captures: List[Any]
+
+
+# By options and the keys of functions: the variant, and where its captures are among
+# the tensors that the functions reach; None for functions that must be traced again.
+_known: Dict[Any, Optional[Tuple[Variant, Tuple[int, ...]]]] = {}
+
+
+def aliases(tensors: Sequence[Any]) -> Tuple[int, ...]:
+    """Which of the tensors are the same: a trace takes them for one."""
+    first: Dict[int, int] = {}
+    return tuple(first.setdefault(id(tensor), number) for number, tensor in enumerate(tensors))
+
+
+def bind(options: Options, score_mod: Function, mask_mod: Function) -> Bound:
+    """The variant of these options and functions, traced if need be."""
+    tensors: List[Any] = []
+    score_key, mask_key = function_key(score_mod, tensors), function_key(mask_mod, tensors)
+    if score_key is None or mask_key is None:
+        text, captures = build(options, score_mod, mask_mod)
+        return Bound(variant_of(text), captures)
+    key = options, score_key, mask_key, aliases(tensors) if len(tensors) > 1 else ()
+    found = _known.get(key, key)
+    if found is not key and found is not None:
+        variant, positions = found
+        return Bound(variant, [tensors[position] for position in positions])
+    text, captures = build(options, score_mod, mask_mod)
+    bound = Bound(variant_of(text), captures)
+    if found is key:
+        where = {id(tensor): number for number, tensor in reversed(list(enumerate(tensors)))}
+        # A tensor that the function makes is another one at each call.
+        reached = all(id(capture) in where for capture in captures)
+        _known[key] = (bound.variant, tuple(where[id(c)] for c in captures)) if reached else None
+    return bound
+
+
+def check_inputs(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
+    """Refuses what no compiled code takes, in the words of the caller."""
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if len(tensor.shape) != 4:
+            raise Error(f"expected {name} to have 4 dimensions, got shape {tuple(tensor.shape)}")
+        if tensor.dtype != query.dtype:
+            raise Error(f"expected {name} to be of {type_name(query)} as query is, got {type_name(tensor)}")
+    b, h, _, d = query.shape
+    if key.shape[0] != b or value.shape[0] != b:
+        raise Error(f"expected one batch size, got {b}, {key.shape[0]} and {value.shape[0]}")
+    if key.shape[3] != d:
+        raise Error(f"expected query and key to have one head dimension, got {d} and {key.shape[3]}")
+    if key.shape[1] != value.shape[1] or key.shape[2] != value.shape[2]:
+        raise Error(
+            f"expected key and value to have the same heads and length, got {tuple(key.shape)} and "
+            f"{tuple(value.shape)}"
+        )
+    if key.shape[1] != h and not enable_gqa:
+        raise Error(f"expected {h} heads of keys, got {key.shape[1]}: enable_gqa=True shares them among query heads")
+    if key.shape[1] != h and (key.shape[1] == 0 or h % key.shape[1]):
+        raise Error(f"expected the query's {h} heads to be a multiple of the key's {key.shape[1]}")
+
+
+def _adopt(array: Any, name: str) -> Any:
+    """A PyTorch tensor or a NumPy array as it is, others by DLPack."""
+    if hasattr(array, "data_ptr") or type(array).__module__ == "numpy":
+        return array
+    if hasattr(array, "__array_interface__") and not hasattr(array, "__dlpack__"):
+        import numpy
+
+        return numpy.asarray(array)
+    if not hasattr(array, "__dlpack__"):
+        raise Error(f"expected {name} to be a tensor of PyTorch, an array of NumPy, or one with DLPack")
+    if array.__dlpack_device__()[0] == 1:  # kDLCPU
+        import numpy
+
+        return numpy.from_dlpack(array)
+    import torch
+
+    return torch.from_dlpack(array)
+
+
+def attention_numpy(
+    query: Any, key: Any, value: Any, options: Options, score_mod: Function, mask_mod: Function
+) -> Tuple[Any, Any]:
+    """(O, LSE) of arrays in the layout (batch, heads, length, dimension)."""
+    import numpy
+
+    bound = bind(options, score_mod, mask_mod)
+    arguments = [query, key, value, *bound.captures]
+    for index, argument in enumerate(arguments):
+        if not isinstance(argument, numpy.ndarray):
+            raise Error(f"expected NumPy arrays only, got a {type(argument).__name__} among them")
+        if argument.ndim == 0:
+            argument = argument.reshape(1)
+        if argument.shape[-1] > 1 and argument.strides[-1] != argument.itemsize:
+            argument = numpy.ascontiguousarray(argument)
+        arguments[index] = argument
+    bound.variant.check(query, key, arguments[3:])
+    executable = bound.variant.forward("cpu")
+    results = executable.call(arguments)
+    return results[0], results[1]
+
+
+_attention_torch: Any = None
+
+
+def _load_torch() -> Any:
+    """Once there are tensors of PyTorch."""
+    global _attention_torch
+    from . import _torch
+
+    _attention_torch = _torch.attention
+    return _attention_torch
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    score_mod: Function = None,
+    mask_mod: Function = None,
+    is_causal: bool = False,
+    causal_alignment: str = "top_left",
+    window: Optional[Tuple[int, int]] = None,
+    scale: Optional[float] = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    deterministic: bool = False,
+    layout: str = "bhsd",
+) -> Any:
+    """softmax(mask(score_mod(scale * Q K^T))) V, compiled for this variant.
+
+    query, key, value: tensors of PyTorch (CPU or CUDA), arrays of NumPy, or others
+        with DLPack, of float64, float32, float16 or bfloat16 and of the shapes
+        (B, Hq, Sq, D), (B, Hkv, Sk, D) and (B, Hkv, Sk, Dv); with layout="bshd" the
+        heads stand behind the length. Any strides; nothing is copied if the
+        innermost is 1.
+    score_mod(score, b, h, q_idx, kv_idx): the new score of a pair. Scores are float32,
+        or float64 where the tensors are, and are scaled already.
+    mask_mod(b, h, q_idx, kv_idx): whether a pair counts. A query whose keys are all
+        masked gives zeros and an LSE of -inf.
+        Both are traced once to code: they may compute with their arguments, with
+        Python numbers, and with elements of tensors that they index. Numbers are
+        constants of the code; tensors are read anew by each call, and have
+        gradients. docs/python.md says what can be traced.
+    is_causal: query i sees the keys j <= i; causal_alignment="bottom_right" lets the
+        last query see all keys: j <= i + Sk - Sq.
+    window: (left, right): the keys from i - left to i + right, both included and on
+        the diagonal of causal_alignment; -1 for no bound.
+    scale: 1/sqrt(D) where None; a constant of the code.
+    enable_gqa: permits fewer heads of keys than of queries.
+    return_lse: also returns the natural logarithm of the sum of exponentials per
+        query, (B, Hq, Sq), in the type of scores.
+    deterministic: the same bits in each run; which is so for all that there is now.
+
+    Returns the output, (B, Hq, Sq, Dv) in the layout of the query, or with return_lse
+    a pair. Raises Error, and TraceError for functions that cannot be traced.
+    """
+    if layout not in LAYOUTS:
+        raise Error(f"expected layout 'bhsd' or 'bshd', got {layout!r}")
+    if not (hasattr(query, "data_ptr") and hasattr(key, "data_ptr") and hasattr(value, "data_ptr")):
+        query, key, value = _adopt(query, "query"), _adopt(key, "key"), _adopt(value, "value")
+    swapped = layout == "bshd"
+    if swapped:
+        query, key, value = (x.swapaxes(1, 2) if len(x.shape) == 4 else x for x in (query, key, value))
+    settings = is_causal, causal_alignment, window, scale
+    if hasattr(query, "data_ptr"):
+        attend = _attention_torch or _load_torch()
+        o, lse = attend(query, key, value, settings, score_mod, mask_mod, enable_gqa, return_lse)
+    else:
+        check_inputs(query, key, value, enable_gqa)
+        options = Options(type_name(query), query.shape[3], value.shape[3], *settings)
+        o, lse = attention_numpy(query, key, value, options, score_mod, mask_mod)
+    if swapped:
+        o = o.swapaxes(1, 2)
+    return (o, lse) if return_lse else o
+
+

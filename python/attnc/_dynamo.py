@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""score_mod and mask_mod under torch.compile.
+
+PyTorch's compiler cannot run the tracer while it reads a program. It can read the
+functions themselves, as the body of a higher-order operator: they become a graph
+that has what they captured as inputs. When the graph is run, to be lowered, the
+operator hands that graph to the tracer and calls attnc::forward.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Optional, Tuple
+
+import torch
+
+from ._errors import Error
+from ._trace import type_name
+from ._variant import Options, build, variant_of
+
+try:
+    from torch._higher_order_ops.base_hop import BaseHOP
+except ImportError:  # before PyTorch 2.7
+    BaseHOP = None  # type: ignore[assignment,misc]
+
+
+@torch.library.custom_op("attnc::argument", mutates_args=())
+def argument_op(like: torch.Tensor, number: int) -> torch.Tensor:
+    """Stands for argument `number` of score_mod, or with -1 for a result; a body is
+    never run as it is."""
+    raise Error("attnc::argument is not to be run")
+
+
+@argument_op.register_fake
+def _(like: Any, number: int) -> Any:
+    return torch.empty_like(like)
+
+
+class _Output:
+    """An output of a body's graph as a function of traced numbers. Only what it
+    depends on is evaluated."""
+
+    def __init__(self, graph: Any, operands: Tuple, output: int, name: str) -> None:
+        nodes = list(graph.graph.nodes)
+        self.graph = graph
+        placeholders = [node for node in nodes if node.op == "placeholder"]
+        self.inputs: Dict[Any, Any] = dict(zip(placeholders, operands))
+        self.result = nodes[-1].args[0][output]
+        self.__name__ = name
+
+    def __call__(self, *numbers: Any) -> Any:
+        if len(numbers) == 4:  # a mask has no score
+            numbers = (None, *numbers)
+        known = dict(self.inputs)
+
+        def value(node: Any) -> Any:
+            if node not in known:
+                known[node] = self._evaluate(node, numbers, value)
+            return known[node]
+
+        return value(self.result) if isinstance(self.result, torch.fx.Node) else self.result
+
+    def _evaluate(self, node: Any, numbers: Tuple, value: Callable) -> Any:
+        if node.op == "get_attr":
+            result = self.graph
+            for name in node.target.split("."):
+                result = getattr(result, name)
+            return result
+        if node.target in (torch.ops.attnc.argument, torch.ops.attnc.argument.default):
+            return value(node.args[0]) if node.args[1] < 0 else numbers[node.args[1]]
+        args, keywords = torch.fx.node.map_arg((node.args, node.kwargs), value)
+        if node.op == "call_method":
+            return getattr(args[0], node.target)(*args[1:], **keywords)
+        return node.target(*args, **keywords)
+
+
+def _stand_in_operands(graph: Any, operands: Tuple) -> Tuple:
+    """Query, key and value: what the stand-in for O is made of. Where operands stand is
+    up to PyTorch."""
+    nodes = list(graph.graph.nodes)
+    inputs = dict(zip([node for node in nodes if node.op == "placeholder"], operands))
+    return tuple(inputs[node] for node in nodes[-1].args[0][0].args[:3])
+
+
+if BaseHOP is not None:
+
+    class _Body(BaseHOP):
+        def __init__(self) -> None:
+            super().__init__("attnc_attention")
+
+        def __call__(self, graph: Any, *operands: Any, **settings: Any) -> Any:
+            from ._torch_ops import forward_op, program_of
+
+            query, key, value = _stand_in_operands(graph, operands)
+            has_score, has_mask = settings.pop("has_score"), settings.pop("has_mask")
+            window = settings.pop("window")
+            settings["window"] = None if window is None else tuple(window)
+            options = Options(type_name(query), int(query.shape[3]), int(value.shape[3]), **settings)
+            text, captures = build(
+                options,
+                _Output(graph, operands, 2, "score_mod") if has_score else None,
+                _Output(graph, operands, 2 + has_score, "mask_mod") if has_mask else None,
+            )
+            o, lse = forward_op(query, key, value, captures, program_of(variant_of(text)))
+            # What a body returns besides, which nothing reads.
+            return o, lse, *(query.new_zeros(1) for _ in range(has_score + has_mask))
+
+    _body = _Body()
+
+
+def _tensor(result: Any, like: torch.Tensor) -> torch.Tensor:
+    """A result that is a tensor, and no other one of the body."""
+    if not isinstance(result, torch.Tensor):
+        result = torch.full_like(like, result)
+    return torch.ops.attnc.argument(result, -1)
+
+
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    settings: Tuple,
+    score_mod: Optional[Callable],
+    mask_mod: Optional[Callable],
+) -> Tuple[torch.Tensor, torch.Tensor]:
+    if BaseHOP is None:
+        raise Error("score_mod and mask_mod under torch.compile need PyTorch 2.7 or newer")
+    accumulator = torch.float64 if query.dtype == torch.float64 else torch.float32
+
+    def body(query: Any, key: Any, value: Any) -> Any:
+        # Stand-ins of the right shapes and with the right gradients, never computed.
+        o = torch.nn.functional.scaled_dot_product_attention(query, key, value, enable_gqa=True)
+        lse = o.sum(-1).to(accumulator)
+        # One element each, so that tensors can be indexed by them.
+        index = torch.zeros(1, dtype=torch.int32, device=query.device)
+        b, h, q_idx, kv_idx = [torch.ops.attnc.argument(index, number) for number in (1, 2, 3, 4)]
+        results = [o, lse]
+        if score_mod is not None:
+            score = torch.ops.attnc.argument(torch.zeros(1, dtype=accumulator, device=query.device), 0)
+            results.append(_tensor(score_mod(score, b, h, q_idx, kv_idx), score))
+        if mask_mod is not None:
+            results.append(_tensor(mask_mod(b, h, q_idx, kv_idx), b == b))
+        return results
+
+    is_causal, causal_alignment, window, scale = settings
+    results = _body(
+        body,
+        query,
+        key,
+        value,
+        is_causal=is_causal,
+        causal_alignment=causal_alignment,
+        window=window,
+        scale=scale,
+        has_score=score_mod is not None,
+        has_mask=mask_mod is not None,
+    )
+    return results[0], results[1]

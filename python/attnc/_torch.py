@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Calls with tensors of PyTorch: autograd, autocast, and little time per call.
+
+There are two roads to the same compiled code. Plain tensors take an
+autograd.Function, which costs the least. Tensors of a tracer, and calls under a
+dispatch mode, take the operators of _torch_ops.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from ._attention import aliases, bind, check_inputs
+from ._errors import Error
+from ._functions import function_key
+from ._torch_ops import (
+    device_of,
+    forward_op,
+    is_reachable,
+    operand,
+    program_of,
+    run_backward,
+    run_forward,
+    scalar_shapes,
+    usable,
+)
+from ._variant import Options, Variant
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_TYPE_NAMES = {
+    torch.float64: "float64",
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+}
+_number_of_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_functorch_level = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+
+
+
+class _Prepared:
+    """A call with tensors of certain types, shapes and strides, all of which the
+    compiled code takes as they lie, by one thread: nothing but addresses is left to be
+    found out."""
+
+    def __init__(self, variant: Variant, inputs: Sequence[torch.Tensor], positions: Tuple[int, ...]) -> None:
+        # Of captures, among the tensors that the functions reach.
+        self.variant, self.positions = variant, positions
+        self.device = device_of(inputs[0])
+        self.on_gpu = self.device == "cuda"
+        self.executable = variant.forward(self.device)
+        self.plan = self.executable.prepare([usable(x) for x in inputs])
+        self.strides = [x.stride() for x in inputs]
+        # By thread, for autograd has threads of its own; by what is wanted; by how dO lies.
+        self.backward: Dict[Any, Tuple[Any, Any]] = {}
+
+    def forward(self, inputs: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+        return self.executable.launch(self.plan, inputs)
+
+    def gradients(
+        self, inputs: List[torch.Tensor], o: torch.Tensor, lse: torch.Tensor, do: torch.Tensor, wanted: Tuple[int, ...]
+    ) -> Optional[List[torch.Tensor]]:
+        """None where the saved tensors came back in another form, or dO has to be copied."""
+        for x, strides in zip(inputs, self.strides):
+            if x.stride() != strides or x.device != do.device:
+                return None
+        if do.is_cuda and any(x.data_ptr() % 16 for x in (do, o, *inputs[:3])):
+            return None
+        key = threading.get_ident(), wanted, do.stride(), o.stride()
+        known = self.backward.get(key)
+        arguments = [*inputs, o, lse, do]
+        if known is None:
+            if usable(do) is not do or (do.is_cuda and not (is_reachable(do) and is_reachable(o))):
+                return None
+            if len(self.backward) >= 64:
+                self.backward.clear()
+            executable = self.variant.gradient(self.device, wanted, False)
+            known = self.backward[key] = executable, executable.prepare([usable(x) for x in arguments])
+        return known[0].launch(known[1], arguments)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, prepared: Optional[_Prepared], variant: Variant, return_lse: bool, *inputs: torch.Tensor
+    ) -> Any:
+        o, lse = run_forward(variant, inputs) if prepared is None else prepared.forward(inputs)
+        ctx.prepared, ctx.variant = prepared, variant
+        ctx.set_materialize_grads(False)
+        if not return_lse:
+            ctx.mark_non_differentiable(lse)
+        ctx.save_for_backward(*inputs, o, lse)
+        return o, lse
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, do: Optional[torch.Tensor], dlse: Optional[torch.Tensor]) -> Any:
+        *inputs, o, lse = ctx.saved_tensors
+        needed = ctx.needs_input_grad[3:]
+        wanted = Variant.computed_with(tuple(index for index, need in enumerate(needed) if need))
+        results: List[Any] = [None] * (len(inputs) + 3)
+        if do is None and dlse is None:
+            return tuple(results)
+        gradients = None
+        if ctx.prepared is not None and dlse is None:
+            gradients = ctx.prepared.gradients(inputs, o, lse, do, wanted)
+        if gradients is None:
+            gradients = run_backward(ctx.variant, inputs, (o, lse), (do, dlse), wanted)
+        for index, gradient in zip(wanted, scalar_shapes(gradients, inputs, wanted)):
+            results[index + 3] = gradient if needed[index] else None
+        return tuple(results)
+
+
+def _is_observed() -> bool:
+    """Whether something else than the kernels looks at what is called."""
+    return torch.compiler.is_compiling() or bool(_number_of_modes()) or _functorch_level() is not None
+
+
+_MAX_PREPARED = 1024
+_threads = threading.local()
+
+
+def _key_of(query: Any, key: Any, value: Any, functions: Sequence[Any], options: Tuple) -> Tuple[Any, List[Any]]:
+    """What a prepared call depends on, and the tensors that it could take; None where
+    no key can tell."""
+    tensors: List[Any] = [query, key, value]
+    parts: List[Any] = [options]
+    for function in functions:
+        number = function_key(function, tensors)
+        if number is None:
+            return None, tensors
+        parts.append(number)
+    for x in tensors:
+        parts += (x.shape, x.stride(), x.dtype, x.device, x.is_neg())
+    if len(tensors) > 4:
+        parts.append(aliases(tensors))
+    return tuple(parts), tensors
+
+
+def _find_prepared(key: Any) -> Optional[_Prepared]:
+    try:
+        known = _threads.prepared
+    except AttributeError:
+        known = _threads.prepared = {}
+    return known.get(key)
+
+
+def _prepare(key: Any, variant: Variant, tensors: List[Any], inputs: Sequence[torch.Tensor]) -> None:
+    """Keeps what the next such call needs, if it can be kept."""
+    position = {id(tensor): number for number, tensor in reversed(list(enumerate(tensors)))}
+    for number, tensor in enumerate(inputs):
+        form = operand(tensor) if number < 3 else usable(tensor)
+        if id(tensor) not in position or (form is not tensor and tensor.dim() > 0):
+            return
+    known = _threads.prepared
+    if len(known) >= _MAX_PREPARED:
+        known.clear()
+    known[key] = _Prepared(variant, inputs, tuple(position[id(tensor)] for tensor in inputs[3:]))
+
+
+def _autocast(tensors: Tuple[torch.Tensor, ...]) -> Tuple[torch.Tensor, ...]:
+    """In the type of the autocast region, as PyTorch's own attention."""
+    type = torch.get_autocast_dtype(tensors[0].device.type)
+    if type not in _TYPE_NAMES:
+        return tensors
+    return tuple(x if x.dtype == torch.float64 or not x.is_floating_point() else x.to(type) for x in tensors)
+
+
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    settings: Tuple,
+    score_mod: Any,
+    mask_mod: Any,
+    enable_gqa: bool,
+    return_lse: bool,
+) -> Tuple[torch.Tensor, torch.Tensor]:
+    """(O, LSE); `settings` are the last fields of Options."""
+    casts = torch.is_autocast_enabled(query.device.type)
+    observed = _is_observed()
+    tracing = observed and torch.compiler.is_dynamo_compiling()
+    call_key = None
+    if not (casts or observed) and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN:
+        call_key, tensors = _key_of(query, key, value, (score_mod, mask_mod), (settings, enable_gqa))
+        prepared = None if call_key is None else _find_prepared(call_key)
+        if prepared is not None and not (
+            prepared.on_gpu and (query.data_ptr() % 16 or key.data_ptr() % 16 or value.data_ptr() % 16)
+        ):
+            inputs = [query, key, value]
+            for number in prepared.positions:
+                inputs.append(tensors[number])
+            return _run(prepared, prepared.variant, inputs, return_lse)
+    if casts:
+        query, key, value = _autocast((query, key, value))
+    check_inputs(query, key, value, enable_gqa)
+    if tracing:
+        from . import _dynamo
+
+        return _dynamo.attention(query, key, value, settings, score_mod, mask_mod)
+    type_ = _TYPE_NAMES.get(query.dtype)
+    if type_ is None:
+        raise Error(f"expected tensors of float64, float32, float16 or bfloat16, got {query.dtype}")
+    bound = bind(Options(type_, int(query.shape[3]), int(value.shape[3]), *settings), score_mod, mask_mod)
+    for capture in bound.captures:
+        if not isinstance(capture, torch.Tensor):
+            raise Error(f"expected captured tensors of PyTorch, got a {type(capture).__name__}")
+    inputs = [query, key, value, *bound.captures]
+    if observed or not all(type(tensor) in _PLAIN for tensor in inputs):
+        return forward_op(query, key, value, bound.captures, program_of(bound.variant))
+    results = _run(None, bound.variant, inputs, return_lse)
+    if call_key is not None:
+        _prepare(call_key, bound.variant, tensors, inputs)
+    return results
+
+
+def _run(prepared: Optional[_Prepared], variant: Variant, inputs: List[torch.Tensor], return_lse: bool) -> Any:
+    if torch.is_grad_enabled():
+        for tensor in inputs:
+            if tensor.requires_grad:
+                return _Attention.apply(prepared, variant, return_lse, *inputs)
+    return run_forward(variant, inputs) if prepared is None else prepared.forward(inputs)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiled code on tensors of PyTorch, and the operators attnc::forward and
+attnc::backward, through which PyTorch's compiler and exporter see it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from ._errors import Error
+from ._variant import Variant, variant_of
+
+
+def device_of(tensor: torch.Tensor) -> str:
+    kind = tensor.device.type
+    if kind not in ("cpu", "cuda"):
+        raise Error(f"expected tensors on the CPU or on a CUDA device, got {tensor.device}")
+    return kind
+
+
+# By shape, strides and size of an element: whether copies by TMA reach a tensor.
+_reachable: Dict[Any, bool] = {}
+
+
+def is_reachable(tensor: torch.Tensor) -> bool:
+    key = tensor.shape, tensor.stride(), tensor.element_size()
+    known = _reachable.get(key)
+    if known is None:
+        steps = [stride * key[2] for size, stride in zip(key[0][:-1], key[1]) if size > 1]
+        known = all(step > 0 and step % 16 == 0 for step in steps)
+        if len(_reachable) >= 4096:
+            _reachable.clear()
+        _reachable[key] = known
+    return known and tensor.data_ptr() % 16 == 0
+
+
+def usable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as the compiled code takes it: as it is, or a copy."""
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    if tensor.dim() == 0:
+        return tensor.reshape(1)
+    if tensor.stride(-1) == 1 or tensor.shape[-1] <= 1:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def operand(tensor: torch.Tensor) -> torch.Tensor:
+    """Likewise of Q, K, V, O or dO, which a GPU copies by TMA."""
+    tensor = usable(tensor)
+    if tensor.is_cuda and not is_reachable(tensor):
+        return tensor.clone(memory_format=torch.contiguous_format)
+    return tensor
+
+
+def run_forward(variant: Variant, inputs: Sequence[torch.Tensor], out: Optional[Sequence] = None) -> List:
+    query = inputs[0]
+    device = device_of(query)
+    for tensor in inputs:
+        if tensor.device != query.device:
+            raise Error(f"expected all tensors, captured ones too, on {query.device}, got one on {tensor.device}")
+    variant.check(query, inputs[1], inputs[3:])
+    captures = map(usable, inputs[3:])
+    return variant.forward(device).call([*map(operand, inputs[:3]), *captures], out)
+
+
+def run_backward(
+    variant: Variant,
+    inputs: Sequence[torch.Tensor],
+    saved: Sequence[torch.Tensor],
+    incoming: Sequence[Optional[torch.Tensor]],
+    wanted: Tuple[int, ...],
+    out: Optional[Sequence] = None,
+) -> List[torch.Tensor]:
+    """Gradients of the inputs at the positions `wanted`; `saved` are (O, LSE), and
+    `incoming` their gradients."""
+    do, dlse = incoming
+    if do is None:
+        do = torch.zeros_like(saved[0])
+    arguments = [*map(operand, inputs[:3]), *map(usable, inputs[3:]), operand(saved[0]), saved[1], operand(do)]
+    if dlse is not None:
+        arguments.append(usable(dlse))
+    executable = variant.gradient(device_of(inputs[0]), wanted, dlse is not None)
+    return executable.call(arguments, out)
+
+
+def scalar_shapes(gradients: List[Any], inputs: Sequence[torch.Tensor], wanted: Sequence[int]) -> List[Any]:
+    """Captures without dimensions were read as tensors of one."""
+    return [
+        gradient.reshape(()) if inputs[index].dim() == 0 else gradient for gradient, index in zip(gradients, wanted)
+    ]
+
+
+# The operators. A variant travels as its text, so that an exported program stands by
+# itself: as JSON, in one line, because PyTorch's compiler writes arguments into comments
+# of the code that it makes. Results are dense.
+
+
+def program_of(variant: Variant) -> str:
+    return json.dumps(variant.text)
+
+
+def _variant_of(program: str) -> Variant:
+    known = _programs.get(program)
+    if known is None:
+        known = _programs[program] = variant_of(json.loads(program))
+    return known
+
+
+_programs: Dict[str, Variant] = {}
+
+
+@torch.library.custom_op("attnc::forward", mutates_args=())
+def forward_op(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, captures: List[torch.Tensor], program: str
+) -> Tuple[torch.Tensor, torch.Tensor]:
+    o, lse = _empty_results(query, value)
+    run_forward(_variant_of(program), [query, key, value, *captures], (o, lse))
+    return o, lse
+
+
+def _empty_results(query: torch.Tensor, value: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+    type = torch.float64 if query.dtype == torch.float64 else torch.float32
+    b, h, s = query.shape[:3]
+    return query.new_empty((b, h, s, value.shape[3])), query.new_empty((b, h, s), dtype=type)
+
+
+@forward_op.register_fake
+def _(query: Any, key: Any, value: Any, captures: Any, program: str) -> Any:
+    return _empty_results(query, value)
+
+
+@torch.library.custom_op("attnc::backward", mutates_args=())
+def backward_op(
+    inputs: List[torch.Tensor],
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    do: Optional[torch.Tensor],
+    dlse: Optional[torch.Tensor],
+    program: str,
+    wanted: List[int],
+) -> List[torch.Tensor]:
+    results = _empty_gradients(inputs, wanted)
+    out = [result.reshape(1) if result.dim() == 0 else result for result in results]
+    run_backward(_variant_of(program), inputs, (o, lse), (do, dlse), tuple(wanted), out)
+    return results
+
+
+def _empty_gradients(inputs: List[torch.Tensor], wanted: List[int]) -> List[torch.Tensor]:
+    return [torch.empty_like(inputs[index], memory_format=torch.contiguous_format) for index in wanted]
+
+
+@backward_op.register_fake
+def _(inputs: Any, o: Any, lse: Any, do: Any, dlse: Any, program: str, wanted: List[int]) -> Any:
+    return _empty_gradients(inputs, wanted)
+
+
+def _setup(ctx: Any, inputs: Any, output: Any) -> None:
+    query, key, value, captures, program = inputs
+    o, lse = output
+    ctx.program = program
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(query, key, value, *captures, o, lse)
+
+
+def _differentiate(ctx: Any, do: Any, dlse: Any) -> Any:
+    *inputs, o, lse = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    needed = [*needs[:3], *(needs[3] if isinstance(needs[3], (list, tuple)) else [])]
+    if len(needed) < len(inputs):
+        needed += [tensor.requires_grad for tensor in inputs[len(needed) :]]
+    wanted = list(Variant.computed_with(tuple(index for index, need in enumerate(needed) if need)))
+    results: List[Any] = [None] * len(inputs)
+    if do is not None or dlse is not None:
+        for index, gradient in zip(wanted, backward_op(inputs, o, lse, do, dlse, ctx.program, wanted)):
+            results[index] = gradient if needed[index] else None
+    return results[0], results[1], results[2], results[3:], None
+
+
+forward_op.register_autograd(_differentiate, setup_context=_setup)

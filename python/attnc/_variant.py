@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A variant of attention: the IR that options and Python functions stand for, and
+what it was compiled to."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from . import _intervals as intervals
+from ._capi import Executable
+from ._errors import Error
+from ._functions import call_for_trace
+from ._operations import add, greater_equal, less_equal, logical_and, subtract
+from ._trace import ELEMENT_TYPES, MAX_SIZE, Check, Trace, Traced, TracedRegion, trace_region
+
+_HEADER = "// attnc: "
+ALIGNMENTS = ("top_left", "bottom_right")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the code of a variant depends on besides functions and captures."""
+
+    dtype: str  # of Q, K and V, such as "float32"
+    d: int
+    dv: int
+    is_causal: bool = False
+    causal_alignment: str = "top_left"
+    window: Optional[Tuple[int, int]] = None
+    scale: Optional[float] = None
+
+    def check(self) -> None:
+        if self.dtype not in ("float64", "float32", "float16", "bfloat16"):
+            raise Error(f"expected tensors of float64, float32, float16 or bfloat16, got {self.dtype}")
+        if self.causal_alignment not in ALIGNMENTS:
+            raise Error(f"expected causal_alignment 'top_left' or 'bottom_right', got {self.causal_alignment!r}")
+        window = self.window
+        if window is not None and not (
+            isinstance(window, tuple) and len(window) == 2 and all(type(n) is int and n >= -1 for n in window)
+        ):
+            raise Error(f"expected a window (left, right) of integers from -1 (no bound), got {window!r}")
+        if self.scale is not None and not math.isfinite(self.scale):
+            raise Error(f"expected a finite scale, got {self.scale}")
+
+
+def _named_mask(options: Options) -> Optional[Callable]:
+    """is_causal and window as a mask function; `offset` is what j may be ahead of i
+    on the diagonal."""
+    left, right = options.window or (-1, -1)
+    if options.is_causal:
+        right = 0 if right < 0 else min(right, 0)
+    if left < 0 and right < 0:
+        return None
+
+    def mask(offset: Any, i: Traced, j: Traced) -> Any:
+        diagonal = i if offset is None else add(i, offset)
+        keep = None
+        if right >= 0:
+            keep = greater_equal(diagonal if right == 0 else add(diagonal, right), j)
+        if left >= 0:
+            near = less_equal(diagonal if left == 0 else subtract(diagonal, left), j)
+            keep = near if keep is None else logical_and(keep, near)
+        return keep
+
+    return mask
+
+
+def _mask_function(options: Options, mask_mod: Optional[Callable]) -> Optional[Callable]:
+    named = _named_mask(options)
+    if named is None:
+        return mask_mod and (lambda b, h, i, j: call_for_trace(mask_mod, (b, h, i, j)))
+
+    def mask(b: Traced, h: Traced, i: Traced, j: Traced) -> Any:
+        offset = None
+        if options.causal_alignment == "bottom_right":
+            # keys less queries, which the function computes.
+            offset = Traced(i.region, "%offset", "index", intervals.ANY)
+        keep = named(offset, i, j)
+        return keep if mask_mod is None else logical_and(keep, call_for_trace(mask_mod, (b, h, i, j)))
+
+    return mask
+
+
+def _tensor(sizes: Sequence[Any], element: str) -> str:
+    return f"tensor<{''.join(f'{size}x' for size in sizes)}{element}>"
+
+
+def _is_trivial(region: Optional[TracedRegion]) -> bool:
+    if region is None:
+        return True
+    if region.kind == "score":
+        return region.result == "%s"
+    return len(region.lines) == 1 and "arith.constant true" in region.lines[0]
+
+
+def build(options: Options, score_mod: Optional[Callable], mask_mod: Optional[Callable]) -> Tuple[str, List[Any]]:
+    """The module's text and the captured tensors, in the order of its arguments
+    behind Q, K and V. Its first line holds what a call is checked against."""
+    options.check()
+    element = ELEMENT_TYPES[options.dtype]
+    accumulator = "f64" if element == "f64" else "f32"
+    trace = Trace(accumulator)
+    regions: List[Optional[TracedRegion]] = [None, None]
+    if score_mod is not None:
+        score = lambda *arguments: call_for_trace(score_mod, arguments)
+        regions[0] = trace_region(trace, "score", score, score_mod)
+    mask = _mask_function(options, mask_mod)
+    if mask is not None:
+        regions[1] = trace_region(trace, "mask", mask, mask_mod or mask)
+    regions = [None if _is_trivial(region) else region for region in regions]
+    offset = options.causal_alignment == "bottom_right" and _named_mask(options) is not None
+    return _module_text(options, trace, regions, element, offset), [c.tensor for c in trace.captures]
+
+
+def _module_text(
+    options: Options, trace: Trace, regions: List[Optional[TracedRegion]], element: str, offset: bool
+) -> str:
+    q, v = _tensor(["?"] * 3 + [options.d], element), _tensor(["?"] * 3 + [options.dv], element)
+    lse = _tensor(["?"] * 3, trace.accumulator)
+    captures = [(f"%c{n}", capture.type) for n, capture in enumerate(trace.captures)]
+    arguments = "".join(f", {name}: {type}" for name, type in captures)
+    lines, seen = "", list(captures)
+    if offset:
+        seen.append(("%offset", "index"))
+        lines = (
+            "  %two = arith.constant 2 : index\n"
+            f"  %queries = tensor.dim %q, %two : {q}\n"
+            f"  %keys = tensor.dim %k, %two : {q}\n"
+            "  %offset = arith.subi %keys, %queries : index\n"
+        )
+    declared = "".join(f", {name}: {type}" for name, type in seen)
+    scale = "" if options.scale is None else f" scale {options.scale:.17e}"
+    used = ""
+    if seen:
+        used = f" captures({', '.join(n for n, _ in seen)} : {', '.join(t for _, t in seen)})"
+    body = "".join(region.text(declared) for region in regions if region)
+    header = {"checks": [[c.capture, c.dim, c.interval, c.where] for c in trace.checks]}
+    return (
+        f"{_HEADER}{json.dumps(header)}\n"
+        f"func.func @attention(%q: {q}, %k: {q}, %v: {v}{arguments}) -> ({v}, {lse}) {{\n{lines}"
+        f"  %o, %lse = attn.forward %q, %k, %v{scale}{used}\n{body}"
+        f"    : {q}, {q}, {v} -> {v}, {lse}\n"
+        f"  return %o, %lse : {v}, {lse}\n}}\n"
+    )
+
+
+class Variant:
+    """IR with the executables that were made of it, for all threads. The result of a
+    call is (O, LSE); a gradient takes Q, K, V, the captures, O, LSE, dO and, where it
+    has one, dLSE."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        header = json.loads(text[len(_HEADER) : text.index("\n")])
+        self.checks = [Check(*check) for check in header["checks"]]
+        self._executables: Dict[Any, Executable] = {}
+        self._forward: Dict[str, Executable] = {}
+        self._gradients: Dict[Any, Executable] = {}
+        self._checked: set = set()
+        self._lock = threading.Lock()
+
+    def executable(self, device: str, gradient: Optional[str] = None) -> Executable:
+        """For "cpu" or "cuda"; `gradient` are options of attn-differentiate."""
+        key = device, gradient
+        known = self._executables.get(key)
+        if known is None:
+            with self._lock:
+                known = self._executables.get(key)
+                if known is None:
+                    known = Executable(self.text, device, entry="attention", gradient=gradient)
+                    self._executables[key] = known
+        return known
+
+    def forward(self, device: str) -> Executable:
+        executable = self._forward.get(device)
+        if executable is None:
+            executable = self.executable(device)
+            executable.layouts = [0, None]  # O lies in memory as Q does
+            self._forward[device] = executable
+        return executable
+
+    @staticmethod
+    def computed_with(wanted: Tuple[int, ...]) -> Tuple[int, ...]:
+        """What gradient() is asked for where `wanted` is wanted: the compiler fuses the
+        gradient of a capture with those of Q, K and V, not by itself."""
+        captures = tuple(index for index in wanted if index > 2)
+        return (0, 1, 2, *captures) if captures else wanted
+
+    def gradient(self, device: str, wanted: Tuple[int, ...], has_dlse: bool) -> Executable:
+        """The gradients of the arguments at the positions `wanted`."""
+        results = "0,1" if has_dlse else "0"
+        key = device, wanted, has_dlse
+        executable = self._gradients.get(key)
+        if executable is None:
+            options = f"saved-results arguments={','.join(map(str, wanted))} results={results}"
+            try:
+                executable = self.executable(device, options)
+            except Error as error:
+                where = "GPUs" if device == "cuda" else "the CPU"
+                raise Error(f"cannot compile the gradient of this attention for {where}: {error}") from None
+            executable.layouts = list(wanted)
+            self._gradients[key] = executable
+        return executable
+
+    def check(self, q: Any, k: Any, captures: Sequence[Any]) -> None:
+        """Refuses sizes for which a capture would be read out of its bounds. What is
+        read at an index that was itself read from a tensor is the caller's business."""
+        shapes = q.shape, k.shape, *(capture.shape for capture in captures)
+        if shapes in self._checked:
+            return
+        self._check_sizes(q, k, captures)
+        if len(self._checked) >= 1024:
+            self._checked.clear()
+        self._checked.add(shapes)
+
+    def _check_sizes(self, q: Any, k: Any, captures: Sequence[Any]) -> None:
+        sizes = {"b": q.shape[0], "h": q.shape[1], "i": q.shape[2], "j": k.shape[2]}
+        if any(size > MAX_SIZE for size in sizes.values()):
+            raise Error(f"expected sizes up to {MAX_SIZE}, got {tuple(sizes.values())}")
+        if 0 in sizes.values():
+            return
+        for check in self.checks:
+            low, high = intervals.evaluate(check.interval, sizes)
+            shape = tuple(captures[check.capture].shape) or (1,)
+            size = shape[check.dim]
+            if (low < 0 and not math.isinf(low)) or (high >= size and not math.isinf(high)) or size == 0:
+                raise Error(
+                    f"{check.where}: dimension {check.dim} of a captured tensor has {size} elements, and is read from "
+                    f"{low} to {high}: clamp the index, tensors are read for masked pairs too"
+                )
+
+
+_variants: Dict[str, Variant] = {}
+_variants_lock = threading.Lock()
+
+
+def variant_of(text: str) -> Variant:
+    """The one variant of this text."""
+    with _variants_lock:
+        known = _variants.get(text)
+        if known is None:
+            known = _variants[text] = Variant(text)
+        return known

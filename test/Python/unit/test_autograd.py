@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What PyTorch does around a call: gradients checked by differences, checkpointing,
+autocast, its compiler and its exporter."""
+
+import attnc
+import attnc.torch
+import pytest
+import torch
+from support import dense
+
+SDPA = torch.nn.functional.scaled_dot_product_attention
+
+
+def inputs(dtype=torch.float32, shape=(1, 4, 2, 9, 11, 8), grad=True):
+    b, hq, hkv, sq, sk, d = shape
+    g = torch.Generator().manual_seed(0)
+    sizes = (b, hq, sq, d), (b, hkv, sk, d), (b, hkv, sk, d)
+    return [torch.randn(size, generator=g, dtype=torch.float64).to(dtype).requires_grad_(grad) for size in sizes]
+
+
+@pytest.mark.parametrize("return_lse", [False, True])
+def test_gradcheck(return_lse):
+    q, k, v = inputs(torch.float64)
+    slope = torch.rand(4, dtype=torch.float64, requires_grad=True)
+    table = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(9, 11, dtype=torch.float64, requires_grad=True)
+    cap = torch.tensor(2.5, dtype=torch.float64, requires_grad=True)
+
+    def attend(q, k, v, slope, table, bias, cap):
+        def score_mod(s, b, h, i, j):
+            s = s + slope[h] * (i - j).abs() * bias[i, j] + table[h, (i - j).clamp(-2, 2) + 2]
+            return torch.tanh(s / cap) * cap
+
+        return attnc.attention(
+            q, k, v, score_mod=score_mod, is_causal=True, enable_gqa=True, return_lse=return_lse,
+            causal_alignment="bottom_right",
+        )  # fmt: skip
+
+    assert torch.autograd.gradcheck(attend, (q, k, v, slope, table, bias, cap))
+
+
+def test_only_what_is_asked_for(compiled):
+    """Gradients that nobody wants are not computed."""
+    q, k, v = inputs()
+    bias = torch.randn(4, 9, 11)
+    f = lambda s, b, h, i, j: s + bias[h, i, j]
+    for wanted in ([q], [k, v], [q, k, v]):
+        for x in (q, k, v):
+            x.requires_grad_(any(x is y for y in wanted))
+        o = attnc.attention(q, k, v, score_mod=f, enable_gqa=True)
+        expected = dense(q, k, v, lambda s, *n: s + bias)[0]
+        got = torch.autograd.grad(o.sum(), wanted)
+        for a, b in zip(got, torch.autograd.grad(expected.sum(), wanted)):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    variant = next(iter(attnc._attention._known.values()))[0]
+    assert variant is not None
+    q.requires_grad_(False)
+    k.requires_grad_(False)
+    v.requires_grad_(False)
+    assert not attnc.attention(q, k, v, score_mod=f, enable_gqa=True).requires_grad
+
+
+def test_gradients_lie_as_their_inputs_do():
+    x = [torch.randn(2, 9, 4, 8, requires_grad=True) for _ in range(3)]
+    o = attnc.attention(*x, layout="bshd")
+    for gradient in torch.autograd.grad(o.sum(), x):
+        assert gradient.is_contiguous()
+
+
+def test_double_backward_is_refused():
+    q, k, v = inputs()
+    o = attnc.attention(q, k, v, enable_gqa=True)
+    (gradient,) = torch.autograd.grad(o.square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing(reentrant):
+    slope = torch.rand(4, requires_grad=True)
+
+    def layer(q, k, v):
+        return attnc.attention(q * 1.5, k, v, score_mod=lambda s, b, h, i, j: s + slope[h] * j, enable_gqa=True)
+
+    results = []
+    for checkpoint in (False, True):
+        leaves = inputs()
+        o = torch.utils.checkpoint.checkpoint(layer, *leaves, use_reentrant=reentrant) if checkpoint else layer(*leaves)
+        slope.grad = None
+        o.sum().backward()
+        results.append([o, *(x.grad for x in leaves), slope.grad])
+    for a, b in zip(*results):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_selective_checkpointing():
+    from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+    calls = []
+
+    def policy(context, op, *args, **kwargs):
+        if op is torch.ops.attnc.forward.default:
+            calls.append(op)
+            return CheckpointPolicy.MUST_SAVE
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    q, k, v = inputs()
+    f = lambda q, k, v: attnc.attention(q * 2, k, v, enable_gqa=True)
+    o = checkpoint(f, q, k, v, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(policy))
+    (got,) = torch.autograd.grad(o.sum(), q)
+    torch.testing.assert_close(got, torch.autograd.grad(f(q, k, v).sum(), q)[0])
+    assert calls
+
+
+def test_autocast():
+    q, k, v = inputs()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        o = attnc.attention(q, k, v, enable_gqa=True)
+        own = SDPA(q, k, v, enable_gqa=True)
+    assert o.dtype == own.dtype == torch.bfloat16
+    (gradient,) = torch.autograd.grad(o.float().sum(), q)
+    assert gradient.dtype == torch.float32
+    torch.testing.assert_close(o, own, rtol=2e-2, atol=2e-2)
+    wide = inputs(torch.float64)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert attnc.attention(*wide, enable_gqa=True).dtype == torch.float64
+
+
+SLOPE, DOCUMENT, WINDOW = torch.rand(4, requires_grad=True), torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]), 6
+
+
+def variant(q, k, v):
+    def score_mod(s, b, h, i, j):
+        return s - SLOPE[h] * (i - j).abs()
+
+    def mask_mod(b, h, i, j):
+        return (DOCUMENT[i] == DOCUMENT[j]) | (i - j < WINDOW)
+
+    return attnc.attention(q * 2, k, v, score_mod=score_mod, mask_mod=mask_mod, window=(8, 8), enable_gqa=True) + 1
+
+
+def with_lse(q, k, v):
+    o, lse = attnc.attention(q, k, v, enable_gqa=True, return_lse=True, is_causal=True, causal_alignment="bottom_right")
+    return o * torch.sigmoid(lse)[..., None] + SLOPE[0]
+
+
+def drop_ins(q, k, v):
+    k, v = (x.repeat_interleave(2, 1) for x in (k, v))
+    o = attnc.torch.scaled_dot_product_attention(q, k, v, attn_mask=SLOPE[:, None, None] * torch.ones(9, 11))
+    return o + attnc.torch.flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: torch.tanh(s * SLOPE[h]))
+
+
+@pytest.mark.parametrize("function", [variant, with_lse, drop_ins])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compile(function, backend):
+    torch._dynamo.reset()
+    q, k, v = inputs()
+    expected = function(q, k, v)
+    for node_text in (attnc._torch_ops.program_of(v) for v in attnc._variant._variants.values()):
+        assert "\n" not in node_text  # it ends up in comments
+    wanted = torch.autograd.grad(expected.sum(), [q, k, v, SLOPE])
+    compiled = torch.compile(function, fullgraph=True, backend=backend)
+    got = compiled(q, k, v)
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+    for a, b in zip(torch.autograd.grad(got.sum(), [q, k, v, SLOPE]), wanted):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_compile_with_dynamic_lengths(compiled):
+    torch._dynamo.reset()
+    f = lambda q, k, v: attnc.attention(q, k, v, score_mod=lambda s, b, h, i, j: s * 2 + j * 0.1, enable_gqa=True)
+    g = torch.compile(f, fullgraph=True, backend="aot_eager", dynamic=True)
+    for length in (9, 10, 33):
+        leaves = inputs(shape=(2, 4, 2, length, length + 3, 8))
+        torch.testing.assert_close(g(*leaves), f(*leaves), rtol=1e-5, atol=1e-5)
+        assert length == 9 or compiled() == 0
+        compiled()
+
+
+def test_compile_sees_other_numbers():
+    """A number in a closure is a guard: another one is another program."""
+    torch._dynamo.reset()
+
+    def make(window):
+        return lambda b, h, i, j: (i - j < window) & (i >= j)
+
+    q, k, v = inputs(grad=False)
+    compiled = torch.compile(lambda q, k, v, m: attnc.attention(q, k, v, mask_mod=m, enable_gqa=True), backend="eager")
+    for window in (2, 5, 3):
+        expected = attnc.attention(q, k, v, mask_mod=make(window), enable_gqa=True)
+        torch.testing.assert_close(compiled(q, k, v, make(window)), expected, rtol=1e-5, atol=1e-5)
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.slope = torch.nn.Parameter(torch.rand(4))
+
+    def forward(self, q, k, v):
+        slope = self.slope
+        return attnc.attention(
+            q, k, v, score_mod=lambda s, b, h, i, j: s + slope[h] * (j - i), is_causal=True, enable_gqa=True
+        )
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_export(strict, tmp_path):
+    layer, length = Layer(), torch.export.Dim("length")
+    shapes = {0: torch.export.Dim("batch"), 2: length}
+    q, k, v = inputs(shape=(2, 4, 2, 9, 9, 8))
+    program = torch.export.export(layer, (q, k, v), dynamic_shapes=(shapes,) * 3, strict=strict)
+    assert any(node.target is torch.ops.attnc.forward.default for node in program.graph.nodes)
+    torch.export.save(program, tmp_path / "layer.pt2")
+    loaded = torch.export.load(tmp_path / "layer.pt2").module()
+    for shape in ((2, 4, 2, 9, 9, 8), (1, 4, 2, 30, 30, 8)):
+        leaves = inputs(shape=shape, grad=False)
+        torch.testing.assert_close(loaded(*leaves), layer(*leaves), rtol=1e-5, atol=1e-5)
+
+
+def test_operators():
+    """As PyTorch checks custom operators: schema, fake kernels, autograd."""
+    q, k, v = inputs()
+    table = torch.randn(20, requires_grad=True)
+    bound = attnc._attention.bind(
+        attnc._variant.Options("float32", 8, 8), lambda s, b, h, i, j: s + table[i + j], None
+    )
+    arguments = (q, k, v, bound.captures, attnc._torch_ops.program_of(bound.variant))
+    torch.library.opcheck(torch.ops.attnc.forward.default, arguments)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What compiles anew and what does not, by the count; several processes and threads."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import attnc
+import pytest
+import torch
+from support import dense
+
+TABLE = torch.randn(300)
+
+
+def score(s, b, h, i, j):
+    return s + TABLE[i + j]
+
+
+def run(b=1, hq=2, hkv=2, sq=9, sk=11, d=8, dv=8, dtype=torch.float32, score_mod=score, grad=True):
+    q, k, v = (torch.randn(b, h, s, e, dtype=dtype).requires_grad_(grad)
+               for h, s, e in ((hq, sq, d), (hkv, sk, d), (hkv, sk, dv)))  # fmt: skip
+    o = attnc.attention(q, k, v, score_mod=score_mod, enable_gqa=True)
+    expected = dense(q, k, v, score_mod)[0]
+    torch.testing.assert_close(o, expected, rtol=2e-2 if dtype == torch.bfloat16 else 1e-4, atol=2e-2)
+    if grad:
+        torch.autograd.grad(o.sum(), (q, k, v))
+
+
+def test_what_compiles(compiled):
+    global TABLE
+    run()
+    assert compiled() == 2  # the function and its gradient
+    for change in (dict(b=3), dict(sq=50, sk=4), dict(sk=1), dict(hq=4), dict(hq=6, hkv=3)):
+        run(**change)
+        assert compiled() == 0, change
+    TABLE = torch.randn(400)
+    run()
+    assert compiled() == 0
+    for change in (dict(dtype=torch.bfloat16), dict(d=16), dict(dv=16), dict(score_mod=lambda s, b, h, i, j: s * 2)):
+        for repeat in range(2):
+            run(**change)
+            assert compiled() == (0 if repeat else 2), change
+
+
+PROGRAM = """
+import sys, attnc, torch
+slope = torch.tensor([0.5, 0.25])
+q = torch.linspace(-1, 1, 2 * 20 * 8).view(1, 2, 20, 8).requires_grad_()
+o = attnc.attention(q, q, q, score_mod=lambda s, b, h, i, j: s - slope[h] * (i - j).abs(), is_causal=True)
+(g,) = torch.autograd.grad(o.square().sum(), q)
+counts = attnc.compile_counts()
+print(counts["compiled"], counts["from_disk"], o.sum().item(), g.sum().item())
+"""
+
+
+def start(directory):
+    package = os.path.dirname(os.path.dirname(attnc.__file__))
+    environment = os.environ | {"ATTNC_CACHE_DIR": str(directory), "PYTHONPATH": package, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_other_processes_compile_nothing(tmp_path):
+    first = start(tmp_path).communicate()[0].split()
+    assert first[:2] == ["2", "0"]
+    others = [start(tmp_path) for _ in range(8)]
+    for process in others:
+        found = process.communicate()[0].split()
+        assert process.returncode == 0 and found[:2] == ["0", "2"]
+        assert found[2:] == first[2:]  # the same code, the same bits
+
+
+def test_processes_that_start_together(tmp_path):
+    processes = [start(tmp_path) for _ in range(4)]
+    found = [process.communicate()[0].split() for process in processes]
+    assert len({tuple(x[2:]) for x in found}) == 1 and all(int(x[0]) + int(x[1]) == 2 for x in found)
+    assert start(tmp_path).communicate()[0].split()[:2] == ["0", "2"]
+
+
+def test_damaged_files_are_made_anew(tmp_path):
+    first = start(tmp_path).communicate()[0].split()
+    for path in tmp_path.iterdir():
+        path.write_bytes(path.read_bytes()[:-7])
+    assert start(tmp_path).communicate()[0].split() == first
+
+
+def stress(device, calls, dtype, tolerance):
+    """Different shapes and captures at once, forward and backward, in several threads."""
+    failures = []
+
+    def work(seed):
+        try:
+            generator = torch.Generator().manual_seed(seed)
+            stream = torch.cuda.Stream() if device == "cuda" else None
+            for call in range(calls):
+                n = 16 + 8 * ((seed * 7 + call) % 5)
+                q, k, v = (torch.randn(1, 2, n, 64, generator=generator).to(device, dtype) for _ in range(3))
+                slope = torch.rand(2, generator=generator).to(device)
+                f = lambda s, b, h, i, j: s - slope[h] * (i - j).abs()
+                leaves = [x.requires_grad_(device == "cpu") for x in (q, k, v)]
+                with torch.cuda.stream(stream):
+                    got = attnc.attention(*leaves, score_mod=f)
+                    expected = dense(*leaves, f)[0]
+                    torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+                    if device == "cpu":
+                        for a, b in zip(torch.autograd.grad(got.sum(), leaves), torch.autograd.grad(expected.sum(), leaves)):
+                            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+        except BaseException as error:  # to be shown by the main thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def test_threads():
+    stress("cpu", 40, torch.float32, 1e-4)
+
+
+@pytest.mark.cuda
+def test_threads_and_streams():
+    stress("cuda", 100, torch.bfloat16, 3e-2)
+
+
+def test_number_of_threads():
+    before = attnc.get_num_threads()
+    try:
+        results = []
+        q = torch.randn(2, 4, 200, 16)
+        for threads in (1, 3, 2):
+            attnc.set_num_threads(threads)
+            assert attnc.get_num_threads() == threads
+            results.append(attnc.attention(q, q, q, is_causal=True))
+        assert all(torch.equal(results[0], x) for x in results)
+        with pytest.raises(attnc.Error, match="expected a number of threads"):
+            attnc.set_num_threads(-1)
+    finally:
+        attnc.set_num_threads(before)
+
+
+def test_forked_process():
+    """A child has none of its parent's threads, and must not wait for them."""
+    q = torch.randn(2, 4, 200, 16)
+    expected = attnc.attention(q, q, q)
+    child = os.fork()
+    if child == 0:
+        same = torch.equal(attnc.attention(q, q, q), expected)
+        os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0

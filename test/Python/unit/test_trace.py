@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What can be traced, with the same values as in PyTorch, and what is refused, at the
+user's line."""
+
+import math
+import re
+
+import attnc
+import pytest
+import torch
+from support import dense
+
+Q, K, V = (torch.randn(1, 2, n, 8, generator=torch.Generator().manual_seed(n)) for n in (13, 17, 17))
+TABLE = torch.randn(64, generator=torch.Generator().manual_seed(1))
+NUMBERS = torch.tensor([5, -3, 2, 7, -1, 4, 0, 6, -2, 3, 1, 8, -4, 9, 10, 11, 12])
+WINDOW = 4
+
+
+def same(score_mod=None, mask_mod=None):
+    got = attnc.attention(Q, K, V, score_mod=score_mod, mask_mod=mask_mod, return_lse=True)
+    expected = dense(Q, K, V, score_mod, mask_mod)
+    for a, b in zip(got, expected):
+        torch.testing.assert_close(a, b, rtol=2e-5, atol=2e-5)
+
+
+SCORES = {
+    "arithmetic": lambda s, b, h, i, j: (s + 1) * 2 - 3 / (4 + s * s) + (1 - s) * 0.5,
+    "negation": lambda s, b, h, i, j: -s + +s * 2,
+    "powers": lambda s, b, h, i, j: s**2 * 0.1 + (i + 1) ** 0.5 + (j % 3) ** 3 * 0.01 + 2.0 ** (s * 0.1) + s**0,
+    "integer division": lambda s, b, h, i, j: s + (i - j) // 3 + (i - j) % 5 + (7 - i) // (j + 1),
+    "float division": lambda s, b, h, i, j: s + (s // 0.5) * 0.1 + s % 0.7 + (i - j) / 4,
+    "integers to floats": lambda s, b, h, i, j: s + i * j * 0.01 + (i >= j) * 0.5 + (i - j).abs().float() * 0.1,
+    "functions": lambda s, b, h, i, j: (
+        torch.exp(-s.abs()) + torch.log(1 + s * s) + torch.tanh(s) + torch.sin(s) + torch.cos(s) + torch.sigmoid(s)
+        + torch.sqrt(s * s + 1) + torch.rsqrt(s * s + 1) + torch.exp2(s * 0.1) + torch.log2(s * s + 1) + torch.erf(s)
+        + torch.log1p(s * s) + torch.expm1(s * 0.1) + torch.relu(s) + torch.square(s) * 0.1
+    ),
+    "methods": lambda s, b, h, i, j: (
+        s.abs().exp().log() + s.clamp(-1, 1) + s.clamp(min=0) + s.tanh().mul(2).add(1).sub(0.5).div(3) + s.pow(2) * 0.1
+    ),
+    "rounding": lambda s, b, h, i, j: s + torch.floor(s * 3) + torch.ceil(s) + torch.trunc(s * 2) + torch.round(s * 5),
+    "minimum": lambda s, b, h, i, j: torch.minimum(s, i * 0.1) + torch.maximum(s, 0 * s) + torch.clamp(i - j, -2, 2),
+    "where": lambda s, b, h, i, j: torch.where((i > j) | (j == 3), s, torch.where(i == j, s * 2, -s)),
+    "infinity": lambda s, b, h, i, j: torch.where(i >= j, s, float("-inf")),
+    "masked_fill by where": lambda s, b, h, i, j: torch.where(i >= j, s, torch.tensor(-math.inf)),
+    "conversions": lambda s, b, h, i, j: s + (s * 3).to(torch.int32) * 0.1 + (i / 2).int() % 2 + (s > 0).to(s.dtype),
+    "capture": lambda s, b, h, i, j: s + TABLE[(i - j).abs()] + TABLE[i + j] * TABLE[5],
+    "loaded index": lambda s, b, h, i, j: s + TABLE[NUMBERS[j].abs() + i],
+    "python numbers": lambda s, b, h, i, j: sum((s * k for k in range(3)), s) + max(1, 2),
+    "like": lambda s, b, h, i, j: s + torch.ones_like(s) + torch.full_like(s, 2) + s.new_zeros(()),
+    "bits": lambda s, b, h, i, j: s + (i & 3) + (j | 1) * 0.1 + (i ^ j) * 0.1,
+}
+MASKS = {
+    "comparisons": lambda b, h, i, j: (i >= j) & (i - j < WINDOW) | (j <= 2) & (i != 5),
+    "negation": lambda b, h, i, j: ~(i < j) ^ (j == 1),
+    "logical": lambda b, h, i, j: torch.logical_or(torch.logical_and(i >= j, h > 0), torch.logical_not(j > i)),
+    "modulo": lambda b, h, i, j: (i - j) % 3 != 1,
+    "blocks": lambda b, h, i, j: i // 4 >= j // 4,
+    "loaded": lambda b, h, i, j: (NUMBERS[j] >= i) | (j == 0),
+    "floats": lambda b, h, i, j: (TABLE[j] > 0.0) | (j == i * 1.0),
+    "everything": lambda b, h, i, j: b == b,
+    "constant": lambda b, h, i, j: b.new_ones((), dtype=torch.bool),
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_scores(name):
+    same(score_mod=SCORES[name])
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(name):
+    if name == "constant":
+        got = attnc.attention(Q, K, V, mask_mod=MASKS[name])
+        return torch.testing.assert_close(got, dense(Q, K, V)[0], rtol=2e-5, atol=2e-5)
+    same(mask_mod=MASKS[name])
+
+
+def test_functions_of_functions():
+    def shifted(f, by):
+        return lambda b, h, i, j: f(b, h, i + by, j)
+
+    def helper(x):
+        return torch.tanh(x) * TABLE[3]
+
+    causal = lambda b, h, i, j: i >= j
+    both = (shifted(causal, 2), lambda b, h, i, j: i - j < 9)
+    same(lambda s, b, h, i, j: helper(s), lambda b, h, i, j: both[0](b, h, i, j) & both[1](b, h, i, j))
+
+
+class Model:
+    def __init__(self):
+        self.table, self.size = torch.randn(2, 40), 3
+
+    def score(self, s, b, h, i, j):
+        return s * self.size + self.table[h, i + j]
+
+
+def test_methods_are_traced_each_time():
+    model = Model()
+    for size in (3, 5):
+        model.size, model.table = size, torch.randn(2, 40)
+        same(model.score)
+        same(lambda s, b, h, i, j: s * model.size + model.table[h, i + j])
+
+
+def test_changed_numbers_and_tensors(compiled):
+    def run():
+        return attnc.attention(Q, K, V, score_mod=f)
+
+    table, factor = torch.randn(40), 2
+
+    def f(s, b, h, i, j):
+        return s * factor + table[i + j]
+
+    first = run()
+    assert compiled() == 1
+    torch.testing.assert_close(first, dense(Q, K, V, f)[0], rtol=2e-5, atol=2e-5)
+    table = torch.randn(50)  # other values, other length
+    torch.testing.assert_close(run(), dense(Q, K, V, f)[0], rtol=2e-5, atol=2e-5)
+    assert compiled() == 0
+    factor = 3  # another function
+    torch.testing.assert_close(run(), dense(Q, K, V, f)[0], rtol=2e-5, atol=2e-5)
+    assert compiled() == 1
+
+
+def test_tensors_that_become_one_and_two():
+    x = y = torch.randn(40)
+
+    def f(s, b, h, i, j):
+        return s + x[i] - y[j]
+
+    torch.testing.assert_close(attnc.attention(Q, K, V, score_mod=f), dense(Q, K, V, f)[0], rtol=2e-5, atol=2e-5)
+    y = torch.randn(40)
+    torch.testing.assert_close(attnc.attention(Q, K, V, score_mod=f), dense(Q, K, V, f)[0], rtol=2e-5, atol=2e-5)
+
+
+def test_tensors_made_by_the_function():
+    weights = torch.randn(20, requires_grad=True)
+
+    def f(s, b, h, i, j):
+        scaled = weights.exp() * 0.5
+        return s + scaled[j]
+
+    o, expected = attnc.attention(Q, K, V, score_mod=f), dense(Q, K, V, f)[0]
+    torch.testing.assert_close(o, expected, rtol=2e-5, atol=2e-5)
+    got, wanted = (torch.autograd.grad(x.sum(), weights)[0] for x in (o, expected))
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+def branch(s, b, h, i, j):
+    if i >= j:
+        return s
+    return -s
+
+
+def chained(b, h, i, j):
+    return 0 <= i - j < 5
+
+
+def conjunction(b, h, i, j):
+    return (i >= j) and (j > 2)
+
+
+def largest(s, b, h, i, j):
+    return max(s, 0)
+
+
+def by_math(s, b, h, i, j):
+    return math.exp(s)
+
+
+def loop(s, b, h, i, j):
+    for _ in range(j):
+        s = s + 1
+    return s
+
+
+def unknown(s, b, h, i, j):
+    return torch.cumsum(s, 0)
+
+
+def sliced(s, b, h, i, j):
+    return s + TABLE[i:].sum()
+
+
+def many(s, b, h, i, j):
+    return s + TABLE
+
+
+def listed(s, b, h, i, j):
+    return s + [1, 2, 3][j]
+
+
+def wrong_rank(s, b, h, i, j):
+    return s + TABLE[i, j]
+
+
+def zero(s, b, h, i, j):
+    return s + i // 0
+
+
+def nothing(s, b, h, i, j):
+    pass
+
+
+def text(s, b, h, i, j):
+    return "score"
+
+
+def number_mask(b, h, i, j):
+    return i - j
+
+
+def float_index(s, b, h, i, j):
+    return s + TABLE[s]
+
+
+def raises(s, b, h, i, j):
+    return s.undefined_attribute.other
+
+
+def converts(s, b, h, i, j):
+    return s + int(j)
+
+
+REFUSED = {
+    branch: (1, "write `&`, `|`, `~`"), chained: (1, "chained comparisons"), conjunction: (1, "`&`"),
+    largest: (1, "maximum"), by_math: (1, "not of math"), loop: (1, "ranges"), unknown: (1, "cannot trace 'cumsum'"),
+    sliced: (1, "slice|not known while tracing"), many: (1, "expected a number or a tensor with one element"),
+    listed: (1, "lists"), wrong_rank: (1, "expected 1 indices into a captured tensor, got 2"),
+    zero: (1, "division by zero"), nothing: (0, "'nothing' returns nothing"), text: (0, "'text' returns what is not"),
+    number_mask: (0, "expected 'number_mask' to return a boolean"), float_index: (1, "expected an integer index"),
+    raises: (1, "cannot trace .undefined_attribute"), converts: (1, "Python int"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", REFUSED, ids=lambda f: f.__name__)
+def test_refused_with_the_line(function):
+    offset, message = REFUSED[function]
+    line = function.__code__.co_firstlineno + offset
+    kind = "mask_mod" if function.__code__.co_argcount == 4 else "score_mod"
+    with pytest.raises(attnc.TraceError) as found:
+        attnc.attention(Q, K, V, **{kind: function})
+    assert str(found.value).startswith(f"{__file__}:{line}: "), found.value
+    assert re.search(message, str(found.value)), found.value
+
+
+def test_errors_of_the_function_itself_have_the_line():
+    def f(s, b, h, i, j):
+        return s + TABLE[70]
+
+    line = f.__code__.co_firstlineno + 1
+    with pytest.raises(attnc.TraceError, match=f"test_trace.py:{line}: cannot trace: IndexError"):
+        attnc.attention(Q, K, V, score_mod=f)
+
+
+def test_wrong_number_of_arguments():
+    with pytest.raises(attnc.TraceError, match="positional argument"):
+        attnc.attention(Q, K, V, score_mod=lambda s, b, h: s)
+
+
+def test_nothing_keeps_what_a_function_captured():
+    import gc
+    import weakref
+
+    def call():
+        table = torch.randn(40)
+        attnc.attention(Q, K, V, score_mod=lambda s, b, h, i, j: s + table[i + j])
+        return weakref.ref(table)
+
+    reference = call()
+    gc.collect()
+    assert reference() is None
+
+
+def test_code_and_defaults_that_change():
+    def f(s, b, h, i, j, by=2.0):
+        return s * by
+
+    same(f)
+    f.__defaults__ = (3.0,)
+    same(f)
+    f.__code__ = (lambda s, b, h, i, j, by=2.0: s * by + 1).__code__
+    same(f)
+    f.__kwdefaults__ = None
+    same(f)

@@ -52,39 +52,43 @@ struct Schedule {
   int64_t rows, keys;
   Output output;
   bool overlap, pingPong;
+  bool trims = false;
   /// No register to spare for what a score or a mask loads or computes with
   /// many steps.
   bool isTight = false;
   int64_t stages = 2;
-  bool trims = true;
 };
-// The first row that fits is taken.
+// The first row that fits is taken. Loops are trimmed (hopper-trim-loops) where
+// that leaves out whole tiles: where a warpgroup's rows are no multiple of the
+// tile's keys. Not with overlap: ptxas then serialises the products (C7514).
 constexpr Schedule kSchedules[] = {
     // 192 rows have 1.7 times the scores of a causal mask at length 512, 128
     // have 1.25.
     {64, Schedule::Masked, 1024, 128, 128, Output::Own, false, false},
-    {64, Schedule::Any, 0, 192, 128, Output::Own, true, true, /*isTight=*/true},
+    {64, Schedule::Masked, 0, 192, 128, Output::Own, false, true, /*trims=*/true,
+     /*isTight=*/true},
+    {64, Schedule::Any, 0, 192, 128, Output::Own, true, true, /*trims=*/false,
+     /*isTight=*/true},
     {128, Schedule::Unmasked, 4096, 128, 128, Output::Own, true, true},
     {128, Schedule::Unmasked, 0, 128, 176, Output::Reuse, false, true,
-     /*isTight=*/true},
+     /*trims=*/false, /*isTight=*/true},
     {128, Schedule::Any, 0, 128, 128, Output::Own, true, true},
     {192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true},
     // Pieces leave Q's memory for the next tile early, which pays where tiles
     // are short.
-    {256, Schedule::Masked, 2048, 128, 64, Output::Pieces, false, true},
+    {256, Schedule::Masked, 2048, 128, 64, Output::Pieces, false, true,
+     /*trims=*/true},
     {256, Schedule::Any, 1024, 128, 64, Output::Pieces, false, true},
-    {256, Schedule::Any, 0, 128, 80, Output::Reuse, false, true},
+    {256, Schedule::Any, 0, 128, 80, Output::Reuse, false, true,
+     /*trims=*/true},
 };
 
 // For functions with folds of three or more products (gradients), whose sizes of
 // tiles are those of HopperSchedules.cpp: outputs, and tiles of other folds.
 constexpr Schedule kGradientSchedules[] = {
-    {128, Schedule::Any, 0, 128, 128, Output::Own, false, true, /*isTight=*/false, /*stages=*/2,
-     /*trims=*/false},
-    {192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true, /*isTight=*/false, /*stages=*/2,
-     /*trims=*/false},
-    {256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true, /*isTight=*/false, /*stages=*/2,
-     /*trims=*/false},
+    {128, Schedule::Any, 0, 128, 128, Output::Own, false, true},
+    {192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true},
+    {256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true},
 };
 
 /// The largest static size of what is contracted, or kept by a contraction.

@@ -63,7 +63,7 @@ def _bare(call):
 
     executable = call.func
     call()
-    plan = next(iter(executable._plans.values()))
+    plan = next(iter(executable._plans.known.values()))
     workspace = torch.empty(max(plan.workspace_bytes, 1), dtype=torch.uint8, device=call.args[0].device)
     return partial(_capi._library.attnc_run, executable._handle, plan.arguments, plan.results, workspace.data_ptr(),
                    plan.workspace_bytes, torch.cuda.current_stream().cuda_stream)

@@ -149,7 +149,11 @@ bool needsRegisters(Operation *root) {
         unsigned count = 0;
         bool heavy = false;
         for (Operation &inner : *op.getBody()) {
-          ++count;
+          // What a head or a batch has once costs nothing per element.
+          bool isPerElement = llvm::any_of(inner.getOperands(), [&](Value operand) {
+            return isa<BlockArgument>(operand) || variesInTile(operand, op);
+          });
+          count += isPerElement;
           if (auto extract = dyn_cast<tensor::ExtractOp>(inner))
             heavy |= llvm::any_of(extract.getIndices(),
                                   [&](Value index) { return variesInTile(index, op); });

@@ -69,10 +69,13 @@ constexpr Schedule kSchedules[] = {
      /*isTight=*/true},
     {64, Schedule::Any, 0, 192, 128, Output::Own, true, true, /*trims=*/false,
      /*isTight=*/true},
-    {128, Schedule::Unmasked, 4096, 128, 128, Output::Own, true, true},
+    {128, Schedule::Unmasked, 4096, 128, 128, Output::Own, true, true,
+     /*trims=*/false, /*isTight=*/true},
     {128, Schedule::Unmasked, 0, 128, 176, Output::Reuse, false, true,
      /*trims=*/false, /*isTight=*/true},
-    {128, Schedule::Any, 0, 128, 128, Output::Own, true, true},
+    {128, Schedule::Any, 0, 128, 128, Output::Own, true, true,
+     /*trims=*/false, /*isTight=*/true},
+    {128, Schedule::Any, 0, 128, 128, Output::Own, false, true},
     {192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true},
     // Pieces leave Q's memory for the next tile early, which pays where tiles
     // are short.

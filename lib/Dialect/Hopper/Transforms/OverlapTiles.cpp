@@ -146,7 +146,8 @@ private:
       if (!held[receive.getChannel()] || isUsedLate(receive.getTile()))
         return false;
     }
-    return true;
+    // What is received after the guard would be overtaken by the next tile's start.
+    return llvm::all_of(after, [&](Operation *op) { return !usesChannels(op) || isHeldRelease(op); });
   }
 
   /// Whether a tile, or rows of it, are used after the inner loop.

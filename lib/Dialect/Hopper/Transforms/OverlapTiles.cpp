@@ -218,7 +218,7 @@ private:
     return repeatable[op] = result;
   }
 
-  /// Whether a value follows from the number of the tile alone.
+  /// Whether a value depends on a tile that has been received.
   bool needsTile(Value value) const {
     Operation *op = value.getDefiningOp();
     return op && tiles->isProperAncestor(op) &&

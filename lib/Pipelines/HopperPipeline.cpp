@@ -285,6 +285,11 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     return runPipeline(lowering, module);
   }
 
+  static LogicalResult refuseColumns(ModuleOp module, int64_t columns) {
+    return module.emitError() << "a head dimension of " << columns
+                              << " is more than the 256 that a warpgroup can hold";
+  }
+
   /// Takes functions with gradients to a module of their own and lowers them: what
   /// fits them does not fit the others.
   LogicalResult lowerGradients(ModuleOp module, OwningOpRef<ModuleOp> &taken) {
@@ -302,8 +307,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     const Schedule *schedule = llvm::find_if(
         kGradientSchedules, [&](const Schedule &row) { return columns <= row.columns; });
     if (schedule == std::end(kGradientSchedules))
-      return version.emitError() << "a head dimension of " << columns
-                                 << " is more than the 256 that a warpgroup can hold";
+      return refuseColumns(version, columns);
     if (failed(lowerWith(version, *schedule)))
       return failure();
     version->remove();
@@ -325,8 +329,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     const Schedule *many = llvm::find_if(
         kSchedules, [&](const Schedule &row) { return fits(row, /*isShort=*/false); });
     if (many == std::end(kSchedules))
-      return module.emitError() << "a head dimension of " << columns
-                                << " is more than the 256 that a warpgroup can hold";
+      return refuseColumns(module, columns);
     const Schedule *few =
         llvm::find_if(kSchedules, [&](const Schedule &row) { return fits(row, /*isShort=*/true); });
     if (few == many || few->columns != many->columns || !length || rows > 0 || keys > 0)

@@ -2,6 +2,7 @@
 // Channels to rings of tiles with full and empty barriers. Each role carries,
 // for each channel that it uses, the next stage and its phase.
 
+#include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -83,13 +84,7 @@ private:
         if (!send)
           return;
         auto loop = op->getParentOfType<scf::ForOp>();
-        bool innermost =
-            loop && !loop.walk([&](scf::ForOp inner) {
-                           bool sends = inner != loop;
-                           return sends ? WalkResult::interrupt() : WalkResult::advance();
-                         })
-                         .wasInterrupted();
-        rings[send.getChannel()].isInLoop = innermost;
+        rings[send.getChannel()].isInLoop = loop && hopper::isInnermost(loop);
       });
   }
 

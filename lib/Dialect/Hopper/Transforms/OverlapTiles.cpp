@@ -2,14 +2,15 @@
 // Software pipelining of the loop over a CTA's tiles: the first products of a
 // tile run beside the last ones and the outputs of the tile before.
 
+#include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -23,18 +24,10 @@ using namespace attn;
 
 namespace {
 
-/// The memref that a view is of.
-Value getRoot(Value memref) {
-  while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
-    memref = view.getViewSource();
-  return memref;
-}
-
-bool isInnermost(scf::ForOp loop) {
-  return !loop.walk([&](scf::ForOp inner) {
-                return inner == loop ? WalkResult::advance() : WalkResult::interrupt();
-              })
-              .wasInterrupted();
+/// The memref that a view is of; what is no memref is itself.
+Value getRoot(Value value) {
+  auto memref = dyn_cast<MemrefValue>(value);
+  return memref ? Value(memref::skipViewLikeOps(memref)) : value;
 }
 
 /// One loop over tiles, in parts:
@@ -84,7 +77,7 @@ private:
   bool findInner() {
     unsigned count = 0;
     tiles.walk([&](scf::ForOp loop) {
-      if (loop == tiles || !isInnermost(loop) || loop.getBody()->getOps<hopper::MmaOp>().empty())
+      if (loop == tiles || !hopper::isInnermost(loop) || loop.getBody()->getOps<hopper::MmaOp>().empty())
         return;
       inner = loop;
       ++count;

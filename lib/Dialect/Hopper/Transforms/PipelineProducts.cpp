@@ -2,6 +2,7 @@
 // Software pipelining in two stages: everything up to the last product of an
 // iteration, and that product, one iteration later.
 
+#include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
@@ -232,10 +233,7 @@ struct PipelineProductsPass : attn::impl::HopperPipelineProductsBase<PipelinePro
     SmallVector<scf::ForOp> loops;
     getOperation().walk([&](hopper::RolesOp roles) {
       roles.walk([&](scf::ForOp loop) {
-        auto isInner = [&](scf::ForOp inner) {
-          return inner == loop ? WalkResult::advance() : WalkResult::interrupt();
-        };
-        if (!loop.walk(isInner).wasInterrupted())
+        if (hopper::isInnermost(loop))
           loops.push_back(loop);
       });
     });

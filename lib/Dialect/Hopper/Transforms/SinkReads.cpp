@@ -5,10 +5,10 @@
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -21,12 +21,6 @@ using namespace mlir;
 
 namespace {
 
-Value findRoot(Value memref) {
-  while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
-    memref = view.getViewSource();
-  return memref;
-}
-
 class Sinker {
 public:
   explicit Sinker(func::FuncOp function) {
@@ -37,8 +31,8 @@ public:
       SmallVector<MemoryEffects::EffectInstance> effects;
       interface.getEffects<MemoryEffects::Write>(effects);
       for (const MemoryEffects::EffectInstance &effect : effects)
-        if (Value value = effect.getValue(); value && isa<BaseMemRefType>(value.getType()))
-          written.insert(findRoot(value));
+        if (auto memref = dyn_cast_if_present<MemrefValue>(effect.getValue()))
+          written.insert(memref::skipViewLikeOps(memref));
     });
   }
 
@@ -57,7 +51,7 @@ private:
   bool isRead(Value value) {
     Operation *op = value.getDefiningOp();
     if (auto load = dyn_cast_or_null<memref::LoadOp>(op))
-      return !written.contains(findRoot(load.getMemRef()));
+      return !written.contains(memref::skipViewLikeOps(cast<MemrefValue>(load.getMemRef())));
     return op && op->getNumRegions() == 0 && isPure(op) &&
            llvm::any_of(op->getOperands(), [&](Value operand) { return isRead(operand); });
   }

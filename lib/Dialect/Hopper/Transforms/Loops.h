@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Questions about loops that several passes ask.
+
+#ifndef ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_LOOPS_H
+#define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_LOOPS_H
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace attn::hopper {
+
+/// Whether there is no other scf.for in the loop.
+inline bool isInnermost(mlir::scf::ForOp loop) {
+  return !loop
+              .walk([&](mlir::scf::ForOp inner) {
+                return inner == loop ? mlir::WalkResult::advance()
+                                     : mlir::WalkResult::interrupt();
+              })
+              .wasInterrupted();
+}
+
+} // namespace attn::hopper
+
+#endif

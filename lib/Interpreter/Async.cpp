@@ -106,9 +106,15 @@ static std::vector<float> readOperand(Cta &cta, const interpreter::Value &value,
   auto tile = cast<hopper::SmemType>(type);
   const auto &view = value.as<SmemView>();
   stride = paddedColumns(tile);
-  const float *from = view.own ? view.own->data.get() + view.row * stride
+  int64_t pitch = view.pitch ? view.pitch : stride;
+  const float *from = view.own ? view.own->data.get() + view.row * pitch
                                : cta.memories[view.memory].row(view.slot, view.row);
-  return std::vector<float>(from, from + tile.getRows() * stride);
+  std::vector<float> values;
+  for (int64_t row = 0; row < tile.getRows(); ++row) {
+    const float *first = from + row * pitch + view.column;
+    values.insert(values.end(), first, first + stride);
+  }
+  return values;
 }
 
 static std::vector<float> transposed(const std::vector<float> &from, int64_t stride) {

@@ -55,7 +55,9 @@ struct Event {
 /// A tile: part of the CTA's shared memory, or a value of its own.
 struct SmemView : Object {
   unsigned memory = 0, slot = 0;
-  int64_t row = 0;
+  int64_t row = 0, column = 0;
+  /// Elements from one row to the next, where the view has not all columns.
+  int64_t pitch = 0;
   /// Rows x padded columns.
   std::shared_ptr<Floats> own;
   /// Of a tile received through a channel: where it has been released.

@@ -56,6 +56,23 @@ static Step takeRows(Fiber &fiber, const Instruction &i) {
   return Step::Next;
 }
 
+static Step takeColumns(Fiber &fiber, const Instruction &i) {
+  auto op = cast<ColumnsOp>(i.op);
+  SmemType source = op.getSource().getType();
+  int64_t offset = fiber.integer(i, 1), columns = source.getColumns();
+  int64_t taken = op.getTile().getType().getColumns();
+  if (offset < 0 || offset % std::min(source.getSlabColumns(), taken) || offset + taken > columns) {
+    fiber.cta->error(i.op) << "columns from " << offset << " are no part of the slabs of a tile of "
+                           << columns << " columns";
+    return Step::Failed;
+  }
+  auto view = std::make_shared<SmemView>(fiber.operand(i, 0).as<SmemView>());
+  view->column += offset;
+  view->pitch = view->pitch ? view->pitch : paddedColumns(source);
+  fiber.result(i).object = view;
+  return Step::Next;
+}
+
 static Step storeTile(Fiber &fiber, const Instruction &i) {
   auto op = cast<TileStoreOp>(i.op);
   SmemType type = op.getTile().getType();
@@ -184,6 +201,7 @@ void interpreter::registerHopperMemory(Translator &translator) {
   translator.add("hopper.alloc", translateAlloc);
   translator.add("hopper.slot", takeSlot);
   translator.add("hopper.rows", takeRows);
+  translator.add("hopper.columns", takeColumns);
   translator.add("hopper.tile.store", storeTile);
   translator.add("hopper.fence.async", fence);
   translator.add("hopper.tensor_map", makeTensorMap);

@@ -3,6 +3,7 @@
 // registers and global memory.
 
 #include "Elementwise.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -109,6 +110,16 @@ static Step writeVector(Fiber &fiber, const Instruction &i) {
   return succeeded(done) ? Step::Next : Step::Failed;
 }
 
+static Step addVector(Fiber &fiber, const Instruction &i) {
+  const float *values = fiber.floats(i, 0);
+  LogicalResult done =
+      forEachElement(fiber, i, i.get<Layout>(), [&](int64_t k, char *element) {
+        if (element)
+          storeNumber(i.kind, element, float(loadNumber(i.kind, element)) + values[k]);
+      });
+  return succeeded(done) ? Step::Next : Step::Failed;
+}
+
 template <typename OpTy>
 static LogicalResult layOutTransfer(OpTy op, Layout &layout, unsigned maskOperand) {
   if (!isa<MemRefType>(op.getBase().getType()))
@@ -156,6 +167,27 @@ static LogicalResult translateWrite(Translator &translator, Operation *op) {
   Instruction &instruction = translator.emit(op, writeVector);
   instruction.data = std::make_shared<const Layout>(std::move(layout));
   return setShape(instruction, write.getVectorType());
+}
+
+/// attn.tile_add: the last dimensions, as far as the memref goes.
+static LogicalResult translateAdd(Translator &translator, Operation *op) {
+  auto add = cast<TileAddOp>(op);
+  auto type = dyn_cast<MemRefType>(add.getDest().getType());
+  auto vector = cast<VectorType>(add.getValues().getType());
+  if (!type)
+    return op->emitError("the interpreter adds vectors to memrefs only");
+  Layout layout;
+  layout.shape.assign(vector.getShape().begin(), vector.getShape().end());
+  layout.memref = 1;
+  layout.indices = 2;
+  layout.rank = type.getRank();
+  for (int64_t dim = 0; dim < vector.getRank(); ++dim)
+    layout.dims.push_back(type.getRank() - vector.getRank() + dim);
+  layout.inBounds.assign(size_t(vector.getRank()), false);
+  translator.program.addsInAnyOrder = true;
+  Instruction &instruction = translator.emit(op, addVector);
+  instruction.data = std::make_shared<const Layout>(std::move(layout));
+  return setShape(instruction, vector);
 }
 
 /// vector.load and vector.store: the last dimensions, all in bounds.
@@ -222,4 +254,5 @@ void interpreter::registerTransfers(Translator &translator) {
   translator.add("vector.store",
                  [](Translator &t, Operation *op) { return translateAccess(t, op, true); });
   translator.add("vector.gather", translateGather);
+  translator.add("attn.tile_add", translateAdd);
 }

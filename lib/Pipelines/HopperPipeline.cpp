@@ -260,13 +260,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       walk = getOperation().walk([](BackwardOp op) { return WalkResult(checkTypes(op)); });
     if (walk.wasInterrupted() || failed(checkOptions()))
       return signalPassFailure();
-    OpPassManager nests(ModuleOp::getOperationName());
-    PipelineOptions options;
-    options.order = "rows";
-    buildNestPipeline(nests, options);
-    nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
-    nests.addNestedPass<func::FuncOp>(createAttnSplitSums());
-    if (failed(runPipeline(nests, getOperation())))
+    if (failed(formNests()))
       return signalPassFailure();
     if (failed(checkTables(getOperation())))
       return signalPassFailure();
@@ -277,6 +271,35 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (gradients)
       getOperation().getBody()->getOperations().splice(getOperation().getBody()->end(),
                                                        gradients->getBody()->getOperations());
+  }
+
+  LogicalResult formNests(ModuleOp module, bool parallelSums) {
+    OpPassManager nests(ModuleOp::getOperationName());
+    PipelineOptions options;
+    options.order = "rows";
+    options.parallelSums = parallelSums;
+    buildNestPipeline(nests, options);
+    nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
+    nests.addNestedPass<func::FuncOp>(createAttnSplitSums());
+    return runPipeline(nests, module);
+  }
+
+  /// Sums along two dimensions in one pass where the tensor core can do it.
+  LogicalResult formNests() {
+    ModuleOp module = getOperation();
+    if (order == "rows")
+      return formNests(module, /*parallelSums=*/false);
+    OwningOpRef<ModuleOp> before = module.clone();
+    if (failed(formNests(module, /*parallelSums=*/true)))
+      return failure();
+    if (canAddSums(module, needsRegisters))
+      return success();
+    if (order == "stream")
+      return module.emitError(
+          "order=stream adds sums of at most 128 columns to memory, of products of matrices "
+          "whose columns are a multiple of 64; order=rows has a kernel for each sum");
+    module.getBodyRegion().takeBody(before->getBodyRegion());
+    return formNests(module, /*parallelSums=*/false);
   }
 
   LogicalResult lowerWith(ModuleOp module, const Schedule &schedule) {
@@ -363,7 +386,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     };
     if (failed(check("overlap", overlap, {"auto", "true", "false"})) ||
         failed(check("ping-pong", pingPong, {"auto", "true", "false"})) ||
-        failed(check("trim", trim, {"auto", "true", "false"})))
+        failed(check("trim", trim, {"auto", "true", "false"})) ||
+        failed(check("order", order, {"auto", "rows", "stream"})))
       return failure();
     return check("output", output, {"auto", "own", "reuse", "pieces"});
   }
@@ -371,6 +395,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   void addLowering(OpPassManager &pm, const Schedule &schedule) const {
     PipelineOptions tiles;
     tiles.order = "rows";
+    tiles.parallelSums = true;
     tiles.rowTile = rows > 0 ? rows : schedule.rows;
     tiles.rowMultiple = hopper::kWarpgroupRows;
     tiles.streamTile = keys > 0 ? keys : schedule.keys;
@@ -390,6 +415,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperDistributeRows());
     addCleanUp(nested);
     nested.addPass(createHopperFormProducts());
+    nested.addPass(createCSEPass()); // tiles that products have in common
     nested.addPass(createHopperOrderProducts());
     nested.addPass(createHopperSpecializeWarps());
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas}));
@@ -412,6 +438,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
                          .Default(schedule.output);
     nested.addPass(createHopperStageOutputs(HopperStageOutputsOptions{
         staging == Output::Reuse, staging == Output::Pieces ? kPieceColumns : 0}));
+    nested.addPass(createHopperShareTiles());
     nested.addPass(createHopperStartProducts());
     if (isOn(pingPong, schedule.pingPong))
       nested.addPass(createHopperPingPong());

@@ -25,6 +25,10 @@ constexpr TileSizes kTileSizes[] = {
     {1, 64, 128, 128, 96}, {1, 128, 128, 96, 80}, {1, 192, 128, 64, 64}, {1, 256, 128, 48, 32},
     {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48},
 };
+/// Streamed elements of a fold that also adds to memory: the rows of a product.
+constexpr int64_t kAddedRows = 64;
+/// What the carried sums of such a fold may have together.
+constexpr int64_t kMostCarriedColumns = 256;
 /// Rows of a fold without products of matrices.
 constexpr int64_t kPlainRows = 128;
 
@@ -63,6 +67,8 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
       }
     if (int64_t wanted = sums > 1 ? ofTwoSums : ofOneSum)
       stream = wanted;
+    if (fold->getNumResults() > fold.getState().size())
+      stream = kAddedRows;
   }
   Builder b(fold.getContext());
   if (rows)
@@ -72,6 +78,26 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
 }
 
 } // namespace
+
+bool attn::canAddSums(ModuleOp module, function_ref<bool(Operation *)> isHeavy) {
+  WalkResult walk = module.walk([&](FoldOp fold) {
+    ValueRange yielded = fold.getYield()->getOperands();
+    unsigned states = fold.getState().size();
+    ValueRange mapped = yielded.drop_front(states);
+    int64_t columns = 0;
+    for (Value value : yielded.take_front(states))
+      columns += cast<RankedTensorType>(value.getType()).getShape().back();
+    bool sums = countProducts(fold) > 2 && !mapped.empty();
+    bool fits = columns > 0 && columns <= kMostCarriedColumns && !isHeavy(fold) &&
+                llvm::all_of(mapped, [](Value value) {
+                  auto sum = value.getDefiningOp<GenericOp>();
+                  int64_t columns = cast<RankedTensorType>(value.getType()).getShape().back();
+                  return sum && isMatrixProduct(sum) && columns % 64 == 0;
+                });
+    return sums && !fits ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return !walk.wasInterrupted();
+}
 
 bool attn::hasGradient(Operation *function) {
   return function

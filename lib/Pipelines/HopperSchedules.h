@@ -20,6 +20,10 @@ void assignTiles(mlir::ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums,
 /// Refuses sums at computed indices: one CTA would own a table.
 llvm::LogicalResult checkTables(mlir::ModuleOp module);
 
+/// Whether each fold that maps sums over its rows can add them to memory from the
+/// tensor core: products of matrices, beside carried sums that leave the registers.
+bool canAddSums(mlir::ModuleOp module, llvm::function_ref<bool(mlir::Operation *)> isHeavy);
+
 /// Whether a function has a fold that recomputes what it sums up.
 bool hasGradient(mlir::Operation *function);
 

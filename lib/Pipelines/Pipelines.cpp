@@ -26,7 +26,8 @@ void attn::buildNestPipeline(OpPassManager &pm,
   pm.addPass(createCanonicalizerPass());
   AttnFuseReductionsOptions fuse;
   // A pass with rows outside has one sum; the other orders can have both.
-  fuse.sums = options.order == "rows"   ? "apart"
+  fuse.sums = options.parallelSums      ? "parallel"
+              : options.order == "rows" ? "apart"
               : options.order == "auto" ? "auto"
                                         : "together";
   fuse.threads = options.threads;
@@ -46,6 +47,7 @@ void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   tile.rowTile = options.rowTile;
   tile.rowMultiple = options.rowMultiple;
   tile.rowsFirst = options.rowsFirst;
+  tile.parallelSums = options.parallelSums;
   tile.streamTile = options.streamTile;
   tile.order = options.order;
   tile.parts = options.parts;

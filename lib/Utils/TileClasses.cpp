@@ -247,6 +247,10 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
       uniteAll(operand, gather.getResult());
     return success();
   }
+  if (auto add = dyn_cast<attn::TileAddOp>(op)) {
+    nodes(add.getValues());
+    return success();
+  }
   if (auto scatter = dyn_cast<attn::ScatterAddOp>(op)) {
     if (!isa<MemRefType>(scatter.getTable().getType()))
       return op->emitOpError("expected a memref to add to, got ")

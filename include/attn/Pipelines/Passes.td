@@ -17,6 +17,9 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
     Option<"rows", "rows", "int64_t", /*default=*/"0",
            "Rows of a tile: 64 for each of 1 to 3 warpgroups">,
     Option<"keys", "keys", "int64_t", /*default=*/"0", "Keys of a tile">,
+    Option<"order", "order", "std::string", /*default=*/"\"auto\"",
+           "Order of gradients: rows (a kernel for each sum), stream (one kernel, which adds "
+           "dQ to memory, in an order that is not fixed), auto">,
     Option<"sumKeys", "sum-keys", "int64_t", /*default=*/"0",
            "Streamed elements of a tile where three or more products lead to one sum (dQ)">,
     Option<"sumQueries", "sum-queries", "int64_t", /*default=*/"0",

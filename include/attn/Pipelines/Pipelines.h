@@ -55,6 +55,11 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       *this, "rows-first",
       llvm::cl::desc("Rows are the first dimension of every tile"),
       llvm::cl::init(false)};
+  Option<bool> parallelSums{
+      *this, "parallel-sums",
+      llvm::cl::desc("Sums along two dimensions in one pass, in which parallel tiles "
+                     "of rows add to one of them in memory"),
+      llvm::cl::init(false)};
   Option<bool> branchMasks{
       *this, "branch-masks",
       llvm::cl::desc("One loop with a branch around the mask instead of a loop "

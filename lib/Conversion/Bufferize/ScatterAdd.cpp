@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How attn.scatter_add bufferizes: the table changes in place.
+// How attn.scatter_add and attn.tile_add bufferize: memory changes in place.
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
@@ -30,11 +30,30 @@ struct ScatterAddModel
     return success();
   }
 };
+
+struct TileAddModel
+    : DstBufferizableOpInterfaceExternalModel<TileAddModel, attn::TileAddOp> {
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto add = cast<attn::TileAddOp>(op);
+    if (!isa<RankedTensorType>(add.getDest().getType()))
+      return success();
+    FailureOr<Value> dest = getBuffer(rewriter, add.getDest(), options, state);
+    if (failed(dest))
+      return failure();
+    attn::TileAddOp::create(rewriter, op->getLoc(), TypeRange(), add.getValues(),
+                            *dest, add.getIndices());
+    replaceOpWithBufferizedValues(rewriter, op, *dest);
+    return success();
+  }
+};
 } // namespace
 
 void attn::registerBufferizableOpInterfaceExternalModels(
     DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, attn::AttnDialect *) {
     ScatterAddOp::attachInterface<ScatterAddModel>(*context);
+    TileAddOp::attachInterface<TileAddModel>(*context);
   });
 }

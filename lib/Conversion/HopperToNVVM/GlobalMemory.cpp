@@ -333,6 +333,45 @@ LogicalResult KernelLowering::lowerWrite(vector::TransferWriteOp op) {
   return success();
 }
 
+/// Two neighbours at once: the threads of a row then add to whole sectors.
+LogicalResult KernelLowering::lowerAdd(TileAddOp op) {
+  auto type = cast<VectorType>(op.getValues().getType());
+  auto memref = dyn_cast<MemRefType>(op.getDest().getType());
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (!memref || type.getRank() != 2 || !type.getElementType().isF32() ||
+      failed(memref.getStridesAndOffset(strides, offset)) || strides.back() != 1 ||
+      llvm::any_of(ArrayRef(strides).drop_back(), [](int64_t stride) {
+        return !ShapedType::isDynamic(stride) && stride % 2;
+      }))
+    return op.emitOpError() << "expects a tile of rank 2 of f32 and a memref with rows of a "
+                               "multiple of 2 elements, got "
+                            << type << " and " << op.getDest().getType();
+  AffineMap map = AffineMap::getMinorIdentityMap(memref.getRank(), 2, b.getContext());
+  // Columns are bounded where the tile's multiple of 8 does not divide the memref's.
+  bool hasColumns = !memref.isDynamicDim(memref.getRank() - 1) &&
+                    memref.getShape().back() % type.getDimSize(1) == 0;
+  FailureOr<Access> access = makeAccess(op, op.getDest(), op.getIndices(), type, map,
+                                        {false, hasColumns}, Layout::Tile);
+  if (failed(access))
+    return failure();
+  DenseMap<Value, Value> rows;
+  SmallVector<Value> values = elements(op.getValues(), Layout::Tile);
+  for (unsigned r = 0; r < values.size(); r += 2) {
+    Value address = addressOf(access->base, access->outer(access->rowOffsets, Layout::Tile, r, true),
+                              access->outer(access->columnOffsets, Layout::Tile, r, false), rows, b);
+    Value inside = both(access->outer(access->rowInside, Layout::Tile, r, true),
+                        access->outer(access->columnInside, Layout::Tile, r, false), b);
+    SmallVector<Value> operands = {address, values[r], values[r + 1]};
+    if (inside)
+      operands.push_back(inside);
+    inlineAsm(Type(), operands,
+              std::string(inside ? "@$3 " : "") + "red.global.add.v2.f32 [$0], {$1, $2};",
+              std::string("l,f,f,") + (inside ? "b," : "") + "~{memory}", /*sideEffects=*/true);
+  }
+  return success();
+}
+
 /// Where a load or a store without a map reads or writes.
 FailureOr<KernelLowering::Access> KernelLowering::makeAccess(Operation *op, Value base,
                                                              ValueRange indices, VectorType type,

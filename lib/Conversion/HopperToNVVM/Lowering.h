@@ -8,6 +8,7 @@
 
 #include "CarriedValues.h"
 #include "Layouts.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -140,6 +141,7 @@ private:
   struct Access;
   llvm::LogicalResult lowerRead(mlir::vector::TransferReadOp op);
   llvm::LogicalResult lowerWrite(mlir::vector::TransferWriteOp op);
+  llvm::LogicalResult lowerAdd(TileAddOp op);
   llvm::LogicalResult lowerGather(mlir::vector::GatherOp op);
   llvm::LogicalResult lowerVectorLoad(mlir::vector::LoadOp op);
   llvm::LogicalResult lowerVectorStore(mlir::vector::StoreOp op);
@@ -162,6 +164,7 @@ private:
   //===--- SharedMemory.cpp ---===//
   void lowerSlot(SlotOp op);
   void lowerRows(RowsOp op);
+  void lowerColumns(ColumnsOp op);
   llvm::LogicalResult lowerTileStore(TileStoreOp op);
   void storeMatrices(TileStoreOp op);
   void storeWords(TileStoreOp op);

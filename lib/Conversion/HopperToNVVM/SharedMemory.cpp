@@ -54,6 +54,19 @@ void KernelLowering::lowerRows(RowsOp op) {
   setScalar(op.getTile(), arith::AddIOp::create(b, scalar(op.getSource()), step));
 }
 
+void KernelLowering::lowerColumns(ColumnsOp op) {
+  SmemType source = op.getSource().getType();
+  Value offset = toI32(scalar(op.getOffset())), columns = constantI32(source.getSlabColumns());
+  Value slab = arith::DivUIOp::create(b, offset, columns);
+  Value step = arith::MulIOp::create(b, slab, constantI32(source.getSlabBytes()));
+  // In a slab, rows of swizzle bytes follow each other: the product's addresses are
+  // permuted by their own bits, whatever they start from.
+  Value within = arith::MulIOp::create(b, arith::RemUIOp::create(b, offset, columns),
+                                       constantI32(getElementBytes(source.getElementType())));
+  step = arith::AddIOp::create(b, step, within);
+  setScalar(op.getTile(), arith::AddIOp::create(b, scalar(op.getSource()), step));
+}
+
 LogicalResult KernelLowering::lowerTileStore(TileStoreOp op) {
   auto type = op.getTile().getType();
   if (type.getRank() != 2)

@@ -34,13 +34,17 @@ public:
   /// the dimension connect with it, or also those that reduced values do.
   enum class Reach { Tensors, Returns };
 
-  /// With `keepsSums`, sums of its values along another dimension belong to it;
-  /// they then depend on two loops, and that other one can only be inside.
+  /// Sums of its values along another dimension, which depend on two loops: they
+  /// are left to other cascades; belong to it, with what follows from them, and
+  /// the loop of that other dimension can only be inside; or belong to it without
+  /// what follows, so that parts of that loop may be added up in any order.
+  enum class OtherSums { Left, Finished, Partial };
+
   Cascade(mlir::Block &block, const DimClasses &classes,
           mlir::linalg::GenericOp root, unsigned loop, Reach reach,
-          bool keepsSums)
+          OtherSums kept)
       : block(block), classes(classes), dim(classes.ofLoop(root, loop)),
-        keepsSums(keepsSums) {
+        kept(kept) {
     collect(root, reach);
   }
 
@@ -117,7 +121,8 @@ private:
   mlir::Block &block;
   const DimClasses &classes;
   unsigned dim;
-  bool keepsSums;
+  OtherSums kept;
+  bool keepsSums() const { return kept != OtherSums::Left; }
   llvm::SmallVector<mlir::linalg::GenericOp> members;   // in program order
   llvm::DenseSet<mlir::Operation *> memberSet;
   llvm::SmallVector<mlir::linalg::GenericOp> otherSums;

@@ -77,9 +77,10 @@ struct FuseReductionsPass
     : attn::impl::AttnFuseReductionsBase<FuseReductionsPass> {
   using AttnFuseReductionsBase::AttnFuseReductionsBase;
   void runOnOperation() override {
-    if (sums != "auto" && sums != "apart" && sums != "together") {
+    if (sums != "auto" && sums != "apart" && sums != "together" &&
+        sums != "parallel") {
       getOperation().emitError(
-          "expected sums to be auto, apart or together, got ")
+          "expected sums to be auto, apart, together or parallel, got ")
           << StringRef(sums);
       return signalPassFailure();
     }
@@ -140,20 +141,30 @@ struct FuseReductionsPass
       if (op.getIteratorTypesArray()[loop] != utils::IteratorType::reduction ||
           refused.contains(op))
         continue;
-      auto make = [&](Cascade::Reach reach, bool keepsSums) {
-        return Cascade(block, classes, op, loop, reach, keepsSums);
+      using OtherSums = Cascade::OtherSums;
+      auto make = [&](Cascade::Reach reach, OtherSums kept) {
+        return Cascade(block, classes, op, loop, reach, kept);
       };
-      Cascade cascade = make(Cascade::Reach::Returns, false);
+      Cascade cascade = make(Cascade::Reach::Returns, OtherSums::Left);
       if (!cascade.isCandidate(gain))
         continue;
-      if (!cascade.getOtherSums().empty() &&
-          keepsTogether(cascade, classes, op, loop)) {
-        Cascade whole = make(Cascade::Reach::Returns, true);
-        if (succeeded(whole.prove()) && succeeded(whole.fuse()))
-          return true;
+      if (!cascade.getOtherSums().empty()) {
+        if (sums == "parallel") {
+          // The larger sums are carried, the others added to memory.
+          if (getColumns(cascade.getReductions()) <
+              getColumns(cascade.getOtherSums()))
+            continue;
+          Cascade whole = make(Cascade::Reach::Returns, OtherSums::Partial);
+          if (fuse(whole, /*quietly=*/false))
+            return true;
+        } else if (keepsTogether(cascade, classes, op, loop)) {
+          Cascade whole = make(Cascade::Reach::Returns, OtherSums::Finished);
+          if (fuse(whole, /*quietly=*/false))
+            return true;
+        }
       }
       // A part that needs a finished value of the rest is a pass of its own.
-      Cascade part = make(Cascade::Reach::Tensors, false);
+      Cascade part = make(Cascade::Reach::Tensors, OtherSums::Left);
       bool divisible =
           part.getMembers().size() < cascade.getMembers().size() &&
           part.isCandidate(gain);
@@ -164,6 +175,19 @@ struct FuseReductionsPass
         refused.insert(member);
     }
     return false;
+  }
+
+  /// Elements that results have per index of their dynamic dimensions.
+  static int64_t getColumns(ArrayRef<GenericOp> ops) {
+    int64_t columns = 0;
+    for (GenericOp op : ops) {
+      int64_t product = 1;
+      for (int64_t size :
+           cast<RankedTensorType>(op->getResult(0).getType()).getShape().take_back())
+        product *= ShapedType::isDynamic(size) ? 1 : size;
+      columns += product;
+    }
+    return columns;
   }
 
   bool fuse(Cascade &cascade, bool quietly) {

@@ -89,8 +89,7 @@ public:
     unsigned states = fold.getInits().size();
     // Sums of what is only read merge as well as they are, one after the other.
     auto statements = fold.getBody().getOps<GenericOp>();
-    if (states == 0 || fold->getNumResults() != states ||
-        llvm::range_size(statements) <= states)
+    if (states == 0 || llvm::range_size(statements) <= states)
       return false;
     for (unsigned position = 0; position < states; ++position) {
       std::optional<Total> total = matchTotal(fold->getResult(position));
@@ -111,15 +110,18 @@ public:
       inits.push_back(FoldOp(total.fold).getInits()[0]);
       types.push_back(inits.back().getType());
     }
+    ResultRange mapped = fold->getResults().drop_front(inits.size());
+    llvm::append_range(types, mapped.getTypes());
     auto merged = FoldOp::create(b, loc, types, fold.getExtent(), fold.getInputs(), inits,
                                  fold.getStreamDims(), fold.getMapDims());
     merged->setDiscardableAttrs(fold->getDiscardableAttrDictionary());
     cloneBody(merged);
     cloneMerge(merged);
-    for (auto [total, result] : llvm::zip_equal(totals, merged->getResults()))
+    for (auto [total, result] : llvm::zip(totals, merged->getResults()))
       FoldOp(total.fold)->getResult(0).replaceAllUsesWith(result);
+    mapped.replaceAllUsesWith(merged->getResults().drop_front(inits.size()));
     SmallVector<Operation *> sizes;
-    for (Value partial : fold->getResults())
+    for (Value partial : fold->getResults().take_front(inits.size()))
       for (Operation *user : partial.getUsers())
         if (isa<tensor::DimOp>(user))
           sizes.push_back(user);
@@ -160,8 +162,8 @@ private:
     if (llvm::any_of(totals, [](Total total) { return total.fold.getMerge().empty(); }))
       return;
     OpBuilder::InsertionGuard guard(b);
-    SmallVector<Type> types(merged->getResultTypes());
-    llvm::append_range(types, merged->getResultTypes());
+    SmallVector<Type> types(merged.getInits().getTypes());
+    llvm::append_range(types, merged.getInits().getTypes());
     Block *block = b.createBlock(&merged.getMerge(), {}, types,
                                  SmallVector<Location>(types.size(), merged.getLoc()));
     SmallVector<Value> results;

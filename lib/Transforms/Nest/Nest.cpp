@@ -466,7 +466,11 @@ LogicalResult Nest::assignRoles() {
 /// all statements which lead to these sums have.
 SmallVector<unsigned> Nest::findLoops(ArrayRef<unsigned> workers) {
   FoldOp fold = folds.front();
-  if (folds.size() > 1 || fold.getState().empty() || fold->getNumResults() != fold.getState().size())
+  // What is mapped has no place for the index, unless it is added to memory.
+  ValueRange yielded = fold.getYield()->getOperands();
+  ValueRange mapped = yielded.drop_front(fold.getState().size());
+  if (folds.size() > 1 || fold.getState().empty() ||
+      llvm::any_of(mapped, [&](Value value) { return !rowSums.contains(value.getDefiningOp()); }))
     return {};
   std::optional<llvm::SetVector<unsigned>> common;
   auto keep = [&](GenericOp op, utils::IteratorType kind) {
@@ -480,8 +484,8 @@ SmallVector<unsigned> Nest::findLoops(ArrayRef<unsigned> workers) {
       common->remove_if([&](unsigned dim) { return !dims.contains(dim); });
   };
   llvm::SmallDenseSet<Operation *> sums;
-  for (Value yielded : fold.getYield()->getOperands()) {
-    auto sum = yielded.getDefiningOp<GenericOp>();
+  for (Value value : yielded.take_front(fold.getState().size())) {
+    auto sum = value.getDefiningOp<GenericOp>();
     if (!sum)
       return {};
     keep(sum, utils::IteratorType::reduction);
@@ -530,6 +534,18 @@ void Nest::findRowSums(ArrayRef<Operation *> but) {
     else if (sums)
       rowSums.insert(op);
   }
+}
+
+bool Nest::addsRowSums() const {
+  FoldOp fold = folds.front();
+  ValueRange mapped = fold.getYield()->getOperands().drop_front(fold.getState().size());
+  return afterRows.empty() && llvm::all_of(rowSums, [&](Operation *op) {
+    auto sum = cast<GenericOp>(op);
+    std::optional<Reduction> reduction = matchReduction(sum, 0);
+    return reduction && reduction->monoid == Reduction::Monoid::Add &&
+           isNeutralFill(sum.getDpsInits()[0], Reduction::Monoid::Add) &&
+           llvm::is_contained(mapped, sum->getResult(0)) && sum->hasOneUse();
+  });
 }
 
 /// Results that something outside of the nest reads.

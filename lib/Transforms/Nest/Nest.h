@@ -21,6 +21,8 @@ struct TileOptions {
   bool explain;
   /// Rows are the first dimension of every tile.
   bool rowsFirst;
+  /// Parallel tiles of rows add to sums over the rows.
+  bool parallelSums;
 };
 
 /// A fold, what prepares its start values and what finishes its results.
@@ -111,6 +113,7 @@ private:
   mlir::FailureOr<llvm::SmallVector<mlir::Value>>
   emitStreamedTiles(FoldOp fold, llvm::SmallVectorImpl<Output> &outputs, mlir::Value from,
                     mlir::Value to, llvm::ArrayRef<mlir::Value> starts);
+  llvm::SmallVector<Output *> mapsOf(FoldOp fold, llvm::MutableArrayRef<Output> outputs);
   llvm::SmallVector<Tile> startTiles(FoldOp fold);
   void bindStates(FoldOp fold, mlir::ValueRange states);
   Tile stateTile(mlir::Value state, mlir::Value vector);
@@ -183,6 +186,9 @@ private:
       return result.getResultNumber();
     return std::nullopt;
   }
+  /// Whether all sums over the rows are results as they are: parts of the rows
+  /// can then be added to them by different workers.
+  bool addsRowSums() const;
   bool followsRowSum(mlir::Operation *op) const {
     return rowSums.contains(op) || afterRows.contains(op);
   }

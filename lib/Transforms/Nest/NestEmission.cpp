@@ -35,7 +35,10 @@ SmallVector<Value> Nest::outputTensors() {
     }
     tensors.push_back(
         tensor::EmptyOp::create(b, sizes, type.getElementType()));
-    if (selects && isMapped(position) && !folds.front().getState().empty()) {
+    bool isAddedTo = llvm::any_of(mappedOutputs, [&, at = position](const MappedOutput &mapped) {
+      return mapped.output == at && rowSums.contains(mapped.yielded.getDefiningOp());
+    });
+    if ((selects && isMapped(position) && !folds.front().getState().empty()) || isAddedTo) {
       Value zero = arith::ConstantOp::create(
           b, b.getZeroAttr(type.getElementType()));
       tensors.back() =
@@ -54,7 +57,9 @@ void Nest::locate(Output &output) {
     OpFoldResult zero = b.getIndexAttr(0);
     output.offsets.push_back(
         info.base && info.role != Role::Stream ? OpFoldResult(info.base) : zero);
-    if (info.isScalar()) {
+    if (info.role == Role::Loop && !info.base) {
+      output.sizes.push_back(info.size);
+    } else if (info.isScalar()) {
       output.sizes.push_back(b.getIndexAttr(1));
     } else if (info.role == Role::Row && info.base && !info.exact) {
       AffineExpr d0, d1;
@@ -277,15 +282,29 @@ Nest::emitLoops(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from, Value
     return emitStreamedTiles(fold, outputs, from, to, inits);
   TileDim &info = emitter->dims[loops.front()];
   LogicalResult status = success();
+  // Tensors that the streamed tiles change are carried, too.
+  SmallVector<Value> all(inits);
+  SmallVector<Output *> maps;
+  for (Output *output : mapsOf(fold, outputs))
+    if (output) {
+      maps.push_back(output);
+      all.push_back(output->slice);
+    }
   scf::ForOp loop = createLoop(
-      index(0), sizeValue(loops.front()), 1, inits,
+      index(0), sizeValue(loops.front()), 1, all,
       [&](Value iv, ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
         info.base = iv;
-        FailureOr<SmallVector<Value>> states = emitLoops(
-            fold, outputs, from, to, SmallVector<Value>(args), loops.drop_front());
-        if (succeeded(states))
-          next.assign(*states);
-        return states;
+        for (auto [output, tensor] : llvm::zip_equal(maps, args.drop_front(inits.size())))
+          output->slice = tensor;
+        FailureOr<SmallVector<Value>> states =
+            emitLoops(fold, outputs, from, to, SmallVector<Value>(args.take_front(inits.size())),
+                      loops.drop_front());
+        if (failed(states))
+          return failure();
+        next.assign(*states);
+        for (Output *output : maps)
+          next.push_back(output->slice);
+        return success();
       },
       status);
   info.base = {};
@@ -293,7 +312,19 @@ Nest::emitLoops(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from, Value
     return failure();
   moveLoopInvariantCode(cast<LoopLikeOpInterface>(loop.getOperation()));
   b.setInsertionPointAfter(loop);
-  return SmallVector<Value>(loop.getResults());
+  for (auto [output, result] : llvm::zip_equal(maps, loop.getResults().drop_front(inits.size())))
+    output->slice = result;
+  return SmallVector<Value>(loop.getResults().take_front(inits.size()));
+}
+
+/// The outputs that a fold maps, in its order; null where nothing reads one.
+SmallVector<Nest::Output *> Nest::mapsOf(FoldOp fold, MutableArrayRef<Output> outputs) {
+  SmallVector<Output *> maps;
+  for (Value result : fold.getResults().drop_front(fold.getState().size())) {
+    auto output = llvm::find_if(outputs, [&](Output &other) { return other.result == result; });
+    maps.push_back(output == outputs.end() ? nullptr : &*output);
+  }
+  return maps;
 }
 
 /// The loop over streamed tiles [from, to).
@@ -302,14 +333,10 @@ Nest::emitStreamedTiles(FoldOp fold, SmallVectorImpl<Output> &outputs, Value fro
                         ArrayRef<Value> starts) {
   SmallVector<Value> inits(starts);
   unsigned carried = inits.size();
-  SmallVector<Output *> maps;
-  for (Value result : fold.getResults().drop_front(carried)) {
-    auto output = llvm::find_if(
-        outputs, [&](Output &other) { return other.result == result; });
-    maps.push_back(output == outputs.end() ? nullptr : &*output);
-    if (maps.back())
-      inits.push_back(maps.back()->slice);
-  }
+  SmallVector<Output *> maps = mapsOf(fold, outputs);
+  for (Output *output : maps)
+    if (output)
+      inits.push_back(output->slice);
   TileDim &stream = emitter->dims[streamDim];
   LogicalResult status = success();
   auto outer = emitter->tiles;
@@ -335,9 +362,16 @@ Nest::emitStreamedTiles(FoldOp fold, SmallVectorImpl<Output> &outputs, Value fro
           if (position < carried)
             next.push_back(emitter->toVector(
                 tile, emitter->spanOf(fold.getState()[position]), element));
-          else if (Output *output = maps[position - carried])
-            next.push_back(
-                emitter->write(tile, args[tensors++], output->dims));
+          else if (Output *output = maps[position - carried]) {
+            Value tensor = args[tensors++];
+            FailureOr<Value> changed =
+                rowSums.contains(yielded.getDefiningOp())
+                    ? emitter->add(tile, tensor, output->dims)
+                    : FailureOr<Value>(emitter->write(tile, tensor, output->dims));
+            if (failed(changed))
+              return failure();
+            next.push_back(*changed);
+          }
         }
         return success();
       },

@@ -135,21 +135,47 @@ Tile TileEmitter::read(Value tensor,
   return tile;
 }
 
-Value TileEmitter::write(const Tile &tile, Value tensor,
-                         ArrayRef<unsigned> dimClasses) {
-  auto type = cast<RankedTensorType>(tensor.getType());
+/// Where the current tile begins in a worker's slice of an output.
+SmallVector<Value> TileEmitter::indicesOf(ArrayRef<unsigned> dimClasses) {
   SmallVector<Value> indices;
-  SmallVector<AffineExpr> exprs;
-  SmallVector<unsigned, 2> span;
-  SmallVector<bool> inBounds;
-  for (auto [position, dim] : llvm::enumerate(dimClasses)) {
+  for (unsigned dim : dimClasses) {
     const TileDim &info = dims[dim];
-    if (info.role != TileDim::Role::Stream)
+    if (info.role == TileDim::Role::Loop)
+      indices.push_back(info.base);
+    else if (info.role != TileDim::Role::Stream)
       indices.push_back(constant(b.getIndexAttr(0)));
     else if (info.origin)
       indices.push_back(arith::SubIOp::create(b, info.base, info.origin));
     else
       indices.push_back(info.base);
+  }
+  return indices;
+}
+
+FailureOr<Value> TileEmitter::add(const Tile &tile, Value tensor,
+                                  ArrayRef<unsigned> dimClasses) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  SmallVector<unsigned> span = llvm::filter_to_vector(
+      dimClasses, [&](unsigned dim) { return !dims[dim].isScalar(); });
+  SmallVector<unsigned, 2> order = sorted(span);
+  if (span.empty() || dimClasses.take_back(span.size()) != ArrayRef(span) ||
+      ArrayRef<unsigned>(order) != ArrayRef(span))
+    return emitError(b.getLoc())
+           << "expected a sum over rows whose tile has the last dimensions of " << type;
+  Value vector = toVector(tile, order, type.getElementType());
+  return TileAddOp::create(b, TypeRange(type), vector, tensor, indicesOf(dimClasses))
+      .getResult();
+}
+
+Value TileEmitter::write(const Tile &tile, Value tensor,
+                         ArrayRef<unsigned> dimClasses) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  SmallVector<Value> indices = indicesOf(dimClasses);
+  SmallVector<AffineExpr> exprs;
+  SmallVector<unsigned, 2> span;
+  SmallVector<bool> inBounds;
+  for (auto [position, dim] : llvm::enumerate(dimClasses)) {
+    const TileDim &info = dims[dim];
     if (info.isScalar())
       continue;
     span.push_back(dim);

@@ -53,7 +53,7 @@ FailureOr<Order> Nest::pickOrder() {
   else if (fold.getMerge().empty())
     costs[2].illegal = "the fold has no merge region, because a start value "
                        "that is not neutral would be counted once per part";
-  if (!rowSums.empty()) {
+  if (!rowSums.empty() && !(options.parallelSums && addsRowSums())) {
     costs[0].illegal =
         "the fold also sums over the rows (RAW, carried by the row loop), "
         "which therefore is inside; fused with sums=apart, each sum has a "
@@ -100,7 +100,8 @@ struct TileNestPass : attn::impl::AttnTileNestBase<TileNestPass> {
 
   void runOnOperation() override {
     TileOptions options{rowTile, rowMultiple, streamTile,   parts,
-                        threads, assumedSize, std::nullopt, explain, rowsFirst};
+                        threads, assumedSize, std::nullopt, explain, rowsFirst,
+                        parallelSums};
     for (Order known : {Order::Rows, Order::Stream, Order::Split})
       if (order == stringifyOrder(known))
         options.order = known;

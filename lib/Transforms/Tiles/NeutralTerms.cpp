@@ -154,7 +154,7 @@ void uniteDims(Dimensions &dims, Operation *op) {
       uniteAll(dims, arg, yielded);
       uniteAll(dims, arg, result);
     }
-  } else if (!isa<vector::TransferReadOp, vector::TransferWriteOp,
+  } else if (!isa<vector::TransferReadOp, vector::TransferWriteOp, TileAddOp,
                   scf::YieldOp>(op)) {
     uniteUnknown(dims, op);
   }
@@ -242,6 +242,11 @@ private:
       return in(0) == in(1) ? in(0) : Neutral::Unknown;
     if (isa<math::ExpOp, math::Exp2Op>(op))
       return in(0) == Neutral::NegInf ? Neutral::Zero : Neutral::Unknown;
+    if (auto contract = dyn_cast<vector::ContractionOp>(op))
+      return either(Neutral::Zero) && in(2) == Neutral::Zero &&
+                     contract.getKind() == vector::CombiningKind::ADD
+                 ? Neutral::Zero
+                 : Neutral::Unknown;
     return Neutral::Unknown;
   }
 
@@ -387,8 +392,8 @@ findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition) {
       failure = NeutralityFailure{op, describe("0 to be stored", written)};
       return WalkResult::interrupt();
     }
-    if (auto scatter = dyn_cast<ScatterAddOp>(op)) {
-      Neutral added = flow.get(scatter.getValues());
+    if (isa<ScatterAddOp, TileAddOp>(op)) {
+      Neutral added = flow.get(op->getOperand(0)); // the values
       if (added == Neutral::Zero)
         return WalkResult::advance();
       failure = NeutralityFailure{op, describe("0 to be added", added)};

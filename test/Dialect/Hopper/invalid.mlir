@@ -128,3 +128,36 @@ func.func @agree(%keep: vector<64x64xi1>) {
   %0 = hopper.barrier.reduce any %keep, %c16 warpgroups(1) : vector<64x64xi1>
   return
 }
+
+// -----
+
+func.func @slab(%k: !hopper.smem<128x128xbf16, swizzle = 128>, %i: index) {
+  // expected-error @+1 {{is no part of the slabs of}}
+  %0 = hopper.columns %k[%i] : !hopper.smem<128x128xbf16, swizzle = 128> -> !hopper.smem<128x48xbf16, swizzle = 128>
+  return
+}
+
+// -----
+
+func.func @slab_offset(%k: !hopper.smem<128x128xbf16, swizzle = 128>) {
+  %c32 = arith.constant 32 : index
+  // expected-error @+1 {{columns from 32 are no part of the slabs of}}
+  %0 = hopper.columns %k[%c32] : !hopper.smem<128x128xbf16, swizzle = 128> -> !hopper.smem<128x64xbf16, swizzle = 128>
+  return
+}
+
+// -----
+
+func.func @gather(%v: vector<64x64xf32>) {
+  // expected-error @+1 {{expects a whole number of parts of the type of 'vector<64x64xf32>'}}
+  %0 = hopper.gather %v : vector<64x64xf32> -> vector<96x64xf32>
+  return
+}
+
+// -----
+
+func.func @share(%v: vector<64x64xbf16>) {
+  // expected-error @+1 {{expects a whole number of parts of the type of 'vector<64x64xbf16>'}}
+  %0 = hopper.share %v : vector<64x64xbf16> -> !hopper.smem<128x64xf16, swizzle = 128>
+  return
+}

@@ -37,8 +37,13 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
     depends on itself, carried by a loop of its own, so that one pass cannot
     have both loops outside. `sums=apart` leaves the other sum to a pass of its
     own, which computes the shared statements again (loop distribution);
-    `sums=together` makes it a mapped result of the same fold; `auto` compares
-    floating-point operations and parallelism.
+    `sums=together` makes it a mapped result of the same fold, with what follows
+    from it; `auto` compares floating-point operations and parallelism. With
+    `sums=parallel` the fold carries the sums along that one of the two dimensions
+    whose results have more columns (dK and dV, along the queries) and maps the
+    others (dQ), as sums over all rows and without what follows from them: parallel
+    tiles of rows may then add up their parts in memory
+    (`parallel-sums` of attn-tile-nest).
 
     A statement over the dimension that would be computed again for each row,
     and whose result is no larger than a tensor that it reads, is not part of
@@ -70,7 +75,8 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
   let options = [
     Option<"sums", "sums", "std::string", /*default=*/"\"auto\"",
            "Sums of the same values along two dimensions: apart (two passes), "
-           "together (one), or auto for the cheaper">,
+           "together (one), parallel (one, with the smaller sums in parts) or auto "
+           "for the cheaper of the first two">,
     Option<"threads", "threads", "int64_t", /*default=*/"8",
            "Threads that the cost model counts on">,
     Option<"assumedSize", "assumed-size", "int64_t", /*default=*/"2048",
@@ -86,7 +92,7 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
 def AttnMergeSums : Pass<"attn-merge-sums", "::mlir::func::FuncOp"> {
   let summary = "A sum of what a fold sums up becomes one sum over both dimensions";
   let description = [{
-    Where each result of a fold is a sum that starts at 0 and is read only by a
+    Where each carried value of a fold is a sum that starts at 0 and is read only by a
     second fold, which adds it up along another dimension: the first fold adds
     over both dimensions, and its result has the other one no more. So the sums
     over a group of heads (dK and dV of grouped queries) need no memory of their
@@ -181,7 +187,9 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     A sum over the rows (dK and dV beside dQ) allows only the orders with rows
     inside: its accumulators are carried through the row loop, as vectors, and
     stored once per streamed tile. `split` then gives each part of the streamed
-    dimension a state of its own for all rows.
+    dimension a state of its own for all rows. With `parallel-sums`, `rows` is legal
+    for it too: each tile of rows adds its part of the sum to memory, which starts
+    as zeros (`attn.tile_add`), in an order that is not fixed.
 
     Before:
 
@@ -210,6 +218,8 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
            "Elements of the streamed dimension per tile">,
     Option<"rowsFirst", "rows-first", "bool", /*default=*/"false",
            "Rows are the first dimension of every tile, whatever statements name first">,
+    Option<"parallelSums", "parallel-sums", "bool", /*default=*/"false",
+           "Parallel tiles of rows add to sums over the rows in memory">,
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",
            "Loop order: rows, stream, split, or auto for the cheapest legal one">,
     Option<"parts", "parts", "int64_t", /*default=*/"4",

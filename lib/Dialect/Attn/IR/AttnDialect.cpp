@@ -618,6 +618,38 @@ LogicalResult AccumulateOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
+// TileAddOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult TileAddOp::verify() {
+  auto dest = cast<ShapedType>(getDest().getType());
+  auto values = cast<VectorType>(getValues().getType());
+  if (int64_t(getIndices().size()) != dest.getRank())
+    return emitOpError("expected an index for each dimension of ")
+           << dest << ", got " << getIndices().size();
+  if (values.getElementType() != dest.getElementType() || values.getRank() > dest.getRank())
+    return emitOpError("expected a tile of ")
+           << dest.getElementType() << " of at most rank " << dest.getRank() << ", got " << values;
+  bool isTensor = isa<RankedTensorType>(dest);
+  if (isTensor != bool(getResult()))
+    return emitOpError("expected a result exactly where the destination is a tensor");
+  if (isTensor && getResult().getType() != dest)
+    return emitOpError("expected a result of type ")
+           << dest << ", got " << getResult().getType();
+  return success();
+}
+
+void TileAddOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  if (!isa<MemRefType>(getDest().getType()))
+    return;
+  OpOperand &dest = getDestMutable();
+  effects.emplace_back(MemoryEffects::Read::get(), &dest);
+  effects.emplace_back(MemoryEffects::Write::get(), &dest);
+}
+
+//===----------------------------------------------------------------------===//
 // ScatterAddOp
 //===----------------------------------------------------------------------===//
 

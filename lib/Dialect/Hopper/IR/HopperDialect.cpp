@@ -105,6 +105,46 @@ LogicalResult RowsOp::verify() {
   return success();
 }
 
+LogicalResult ColumnsOp::verify() {
+  SmemType source = getSource().getType(), tile = getTile().getType();
+  if (source.getRank() != 2 || tile.getRank() != 2)
+    return emitOpError("expects tiles of rank 2");
+  if (tile.getRows() != source.getRows() || tile.getSwizzle() != source.getSwizzle() ||
+      tile.getElementType() != source.getElementType() ||
+      tile.getSlabRows() != source.getSlabRows() || tile.getColumns() > source.getColumns() ||
+      (tile.getColumns() % source.getSlabColumns() && source.getSlabColumns() % tile.getColumns()))
+    return emitOpError() << tile << " is no part of the slabs of " << source;
+  APInt offset;
+  int64_t unit = std::min(source.getSlabColumns(), tile.getColumns());
+  if (matchPattern(getOffset(), m_ConstantInt(&offset)) &&
+      (offset.getSExtValue() % unit || offset.getSExtValue() < 0 ||
+       offset.getSExtValue() + tile.getColumns() > source.getColumns()))
+    return emitOpError() << "columns from " << offset.getSExtValue() << " are no part of the slabs of "
+                         << source;
+  return success();
+}
+
+/// Rows of one warpgroup, and those of all.
+static LogicalResult verifyWhole(Operation *op, VectorType part, ArrayRef<int64_t> whole,
+                                 Type element) {
+  if (part.getElementType() != element || whole.size() != 2 || part.getDimSize(1) != whole[1] ||
+      whole[0] % part.getDimSize(0))
+    return op->emitOpError("expects a whole number of parts of the type of ") << part;
+  return success();
+}
+
+LogicalResult GatherOp::verify() {
+  auto whole = cast<VectorType>(getWhole().getType());
+  return verifyWhole(*this, cast<VectorType>(getPart().getType()), whole.getShape(),
+                     whole.getElementType());
+}
+
+LogicalResult ShareOp::verify() {
+  SmemType tile = getTile().getType();
+  return verifyWhole(*this, cast<VectorType>(getPart().getType()), tile.getShape(),
+                     tile.getElementType());
+}
+
 LogicalResult SlotOp::verify() {
   if (getTile().getType() != getRing().getType().getTile())
     return emitOpError() << "a tile of the ring has type " << getRing().getType().getTile();

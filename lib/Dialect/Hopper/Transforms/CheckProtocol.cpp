@@ -51,8 +51,8 @@ TileOrigin attn::hopper::getTileOrigin(Value tile) {
   while (Operation *op = tile.getDefiningOp()) {
     if (isa<AllocOp>(op))
       return {tile, index};
-    if (auto rows = dyn_cast<RowsOp>(op))
-      tile = rows.getSource();
+    if (isa<RowsOp, ColumnsOp>(op))
+      tile = op->getOperand(0);
     else if (auto slot = dyn_cast<SlotOp>(op))
       tile = slot.getRing(), index = slot.getIndex();
     else

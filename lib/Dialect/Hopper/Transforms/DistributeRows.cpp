@@ -2,6 +2,7 @@
 // Rows of a tile program to warpgroups. Which dimensions of which vectors are
 // rows follows from TileClasses; types then shrink in place.
 
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/TileClasses.h"
@@ -43,12 +44,15 @@ public:
         return failure();
     }
     warpgroups = classes.extent(rows) / hopper::kWarpgroupRows;
+    findSharedSums();
     if (failed(checkReductions()) || failed(checkOutside()))
       return failure();
     shrinkTypes();
     nest();
     shiftOps();
     joinReductions();
+    for (SharedSum &sum : sharedSums)
+      divideColumns(sum);
     return success();
   }
 
@@ -158,6 +162,89 @@ private:
     }
   }
 
+  /// A product that sums over the rows of all warpgroups, and is added to memory:
+  /// each warpgroup computes a part of the columns from the rows of all of them.
+  struct SharedSum {
+    vector::ContractionOp contract;
+    TileAddOp add;
+    vector::TransferReadOp read; // of the operand that has the columns
+    bool readIsLhs;
+    VectorType readType;         // with all rows
+    SmallVector<Value> indices;  // of all rows
+  };
+
+  void findSharedSums() {
+    forall.walk([&](vector::ContractionOp contract) {
+      SmallVector<AffineMap> maps = contract.getIndexingMapsArray();
+      auto type = dyn_cast<VectorType>(contract.getResultType());
+      if (warpgroups == 1 || !type || type.getRank() != 2 || maps[0].getNumDims() != 3 ||
+          type.getDimSize(1) % (8 * warpgroups) || !contract->hasOneUse() ||
+          !matchPattern(contract.getAcc(), m_AnyZeroFloat()))
+        return;
+      auto add = dyn_cast<TileAddOp>(*contract->user_begin());
+      unsigned columns = maps[2].getDimPosition(1);
+      bool isLhs = maps[0].getResult(1).isFunctionOfDim(columns);
+      Value whole = isLhs ? contract.getLhs() : contract.getRhs();
+      auto isRows = [&](Value value) { return classes.dims(value).front() == rows; };
+      // Rows come first in both, and neither dimension of the result is one.
+      if (!add || !isRows(contract.getLhs()) || !isRows(contract.getRhs()) ||
+          !maps[isLhs ? 0 : 1].getResult(1).isFunctionOfDim(columns))
+        return;
+      if (auto extension = whole.getDefiningOp<arith::ExtFOp>())
+        whole = extension.getIn();
+      auto read = whole.getDefiningOp<vector::TransferReadOp>();
+      if (read && read.getPermutationMap().isMinorIdentity() && !read.getMask())
+        sharedSums.push_back({contract, add, read, isLhs, read.getVectorType(),
+                              SmallVector<Value>(read.getIndices())});
+    });
+  }
+
+  /// After the types have shrunk: the computed operand of all warpgroups, and this
+  /// warpgroup's columns of the one that is read.
+  void divideColumns(SharedSum &sum) {
+    vector::ContractionOp contract = sum.contract;
+    Location loc = contract.getLoc();
+    int64_t columns = sum.readType.getDimSize(1) / warpgroups;
+    OpBuilder b(sum.read);
+    AffineExpr d0, d1;
+    bindDims(b.getContext(), d0, d1);
+    auto shift = [&](Value &index) {
+      index = cast<Value>(affine::makeComposedFoldedAffineApply(
+          b, loc, d0 + d1 * columns, {OpFoldResult(index), OpFoldResult(warpgroup)}));
+    };
+    shift(sum.indices.back());
+    Value part = vector::TransferReadOp::create(
+        b, loc,
+        VectorType::get({sum.readType.getDimSize(0), columns}, sum.readType.getElementType()),
+        sum.read.getBase(), sum.indices, sum.read.getPadding(), sum.read.getPermutationMap(),
+        sum.read.getInBoundsValues());
+    b.setInsertionPoint(contract);
+    auto withType = [](VectorType type, ArrayRef<int64_t> shape) {
+      return VectorType::get(shape, type.getElementType());
+    };
+    Value operand = sum.readIsLhs ? contract.getLhs() : contract.getRhs();
+    if (operand.getDefiningOp<arith::ExtFOp>())
+      part = arith::ExtFOp::create(
+          b, loc, withType(cast<VectorType>(operand.getType()), {sum.readType.getDimSize(0), columns}),
+          part);
+    Value other = sum.readIsLhs ? contract.getRhs() : contract.getLhs();
+    auto otherType = cast<VectorType>(other.getType());
+    Value all = hopper::GatherOp::create(
+        b, loc, withType(otherType, {sum.readType.getDimSize(0), otherType.getDimSize(1)}), other);
+    auto resultType = cast<VectorType>(contract.getResultType());
+    Value zero = arith::ConstantOp::create(
+        b, loc, b.getZeroAttr(withType(resultType, {resultType.getDimSize(0), columns})));
+    Value product = vector::ContractionOp::create(
+        b, loc, sum.readIsLhs ? part : all, sum.readIsLhs ? all : part, zero,
+        contract.getIndexingMaps(), contract.getIteratorTypes(), contract.getKind());
+    b.setInsertionPoint(sum.add);
+    SmallVector<Value> indices(sum.add.getIndices());
+    shift(indices.back());
+    TileAddOp::create(b, loc, TypeRange(), product, sum.add.getDest(), indices);
+    sum.add.erase();
+    contract.erase();
+  }
+
   LogicalResult checkReductions() {
     if (warpgroups == 1)
       return success();
@@ -169,6 +256,8 @@ private:
       } else if (auto reduction = dyn_cast<vector::ReductionOp>(op)) {
         reduces = llvm::is_contained(classes.dims(reduction.getVector()), rows);
       } else if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
+        if (llvm::any_of(sharedSums, [&](SharedSum &sum) { return sum.contract == op; }))
+          return WalkResult::advance();
         for (auto [d, type] : llvm::enumerate(contract.getIteratorTypesArray()))
           if (type == vector::IteratorType::reduction)
             for (auto [e, result] :
@@ -285,6 +374,7 @@ private:
   Value warpgroup;
   SmallVector<Operation *> shifted;
   SmallVector<OpOperand *> offsets;
+  SmallVector<SharedSum> sharedSums;
 };
 
 /// Any, all, the largest or the smallest of rows that are all the same is one of

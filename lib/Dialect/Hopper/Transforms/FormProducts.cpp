@@ -6,6 +6,7 @@
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -26,13 +27,14 @@ struct Operand {
   Value value;
   Value source;               // without the extension to f32
   vector::TransferReadOp read; // where the source is read from memory
+  hopper::GatherOp gather;     // where it is the rows of all warpgroups
   bool isTransposed = false;   // stored k x m, or n x k
 };
 
 bool is16Bit(Type type) { return type.isBF16() || type.isF16(); }
 
 Operand trace(Value value) {
-  Operand operand{value, value, nullptr};
+  Operand operand{value, value, nullptr, value.getDefiningOp<hopper::GatherOp>()};
   if (auto extension = value.getDefiningOp<arith::ExtFOp>())
     operand.source = extension.getIn();
   if (!is16Bit(getElementTypeOrSelf(operand.source.getType())))
@@ -83,7 +85,9 @@ public:
       return failure();
     Type element = getElementTypeOrSelf(right.source.getType());
     Value a;
-    if (left.read) {
+    if (left.gather) {
+      a = share(left.gather, element);
+    } else if (left.read) {
       a = load(left, /*perWarpgroup=*/true);
     } else if (left.source && getElementTypeOrSelf(left.source.getType()) == element) {
       a = left.source;
@@ -152,10 +156,24 @@ private:
     if (!right.read)
       return contract.emitOpError("the right operand is computed in registers; the tensor core "
                                   "takes it from shared memory, so it must be read from a memref");
-    if (left.isTransposed && !left.read)
+    if (left.isTransposed && !left.read && !left.gather)
       return contract.emitOpError("the left operand is computed in registers and transposed; the "
                                   "tensor core transposes tiles in shared memory only");
     return success();
+  }
+
+  /// Rows of all warpgroups, rounded, through shared memory.
+  Value share(hopper::GatherOp gather, Type element) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(gather);
+    Value part = gather.getPart();
+    auto type = cast<VectorType>(part.getType());
+    if (type.getElementType() != element)
+      part = arith::TruncFOp::create(b, gather.getLoc(),
+                                     VectorType::get(type.getShape(), element), part);
+    auto whole = cast<VectorType>(gather.getWhole().getType());
+    return hopper::ShareOp::create(b, gather.getLoc(),
+                                   tileType(VectorType::get(whole.getShape(), element)), part);
   }
 
   Value load(Operand &operand, bool perWarpgroup) {
@@ -174,9 +192,11 @@ private:
     auto vector = read.getVectorType();
     SmallVector<Value> indices(read.getIndices());
     Value *row = &indices[indices.size() - 2];
-    std::optional<Value> base = perWarpgroup && loop ? withoutWarpgroup(*row, loop) : std::nullopt;
+    std::optional<Value> base = perWarpgroup && loop
+                                    ? withoutWarpgroup(*row, loop, hopper::kWarpgroupRows)
+                                    : std::nullopt;
     if (!base)
-      return hopper::LoadOp::create(b, loc, tileType(vector), read.getBase(), indices);
+      return createColumns(read, loop, indices);
     // The parts of all warpgroups lie next to each other: one tile for all.
     *row = *base;
     int64_t warpgroups = *loop.getStaticUpperBound().begin();
@@ -191,9 +211,32 @@ private:
     return hopper::RowsOp::create(b, loc, part, tile, offset);
   }
 
-  /// `row` at warpgroup 0, if it is `base + 64 * warpgroup`.
-  std::optional<Value> withoutWarpgroup(Value row, scf::ForallOp loop) {
-    auto apply = row.getDefiningOp<affine::AffineApplyOp>();
+  /// A tile that all warpgroups have, or, where its columns are a warpgroup's, a part
+  /// of one.
+  Value createColumns(vector::TransferReadOp read, scf::ForallOp loop, SmallVector<Value> indices) {
+    Location loc = read.getLoc();
+    auto vector = read.getVectorType();
+    int64_t columns = vector.getDimSize(1);
+    std::optional<Value> base =
+        loop ? withoutWarpgroup(indices.back(), loop, columns) : std::nullopt;
+    if (!base)
+      return hopper::LoadOp::create(b, loc, tileType(vector), read.getBase(), indices);
+    indices.back() = *base;
+    int64_t warpgroups = *loop.getStaticUpperBound().begin();
+    auto all = tileType(
+        VectorType::get({vector.getDimSize(0), columns * warpgroups}, vector.getElementType()));
+    auto part = hopper::SmemType::get(b.getContext(), vector.getShape(), vector.getElementType(),
+                                      all.getSwizzle(), all.getSlabRows());
+    Value tile = hopper::LoadOp::create(b, loc, all, read.getBase(), indices);
+    Value offset = affine::makeComposedAffineApply(b, loc,
+                                                   getAffineDimExpr(0, b.getContext()) * columns,
+                                                   {OpFoldResult(loop.getInductionVar(0))});
+    return hopper::ColumnsOp::create(b, loc, part, tile, offset);
+  }
+
+  /// `index` at warpgroup 0, if it is `base + step * warpgroup`.
+  std::optional<Value> withoutWarpgroup(Value index, scf::ForallOp loop, int64_t size) {
+    auto apply = index.getDefiningOp<affine::AffineApplyOp>();
     if (!apply)
       return std::nullopt;
     Value warpgroup = loop.getInductionVar(0);
@@ -207,12 +250,14 @@ private:
       AffineExpr expr = map.getResult(0);
       AffineExpr zero = expr.replace(dim, getAffineConstantExpr(0, b.getContext()));
       AffineExpr step = simplifyAffineExpr(expr - zero, map.getNumDims(), map.getNumSymbols());
-      if (step != simplifyAffineExpr(dim * hopper::kWarpgroupRows, map.getNumDims(),
+      if (step != simplifyAffineExpr(dim * size, map.getNumDims(),
                                      map.getNumSymbols()))
         return std::nullopt;
-      return affine::makeComposedAffineApply(
-          b, apply.getLoc(), AffineMap::get(map.getNumDims(), map.getNumSymbols(), zero),
-          getAsOpFoldResult(apply.getMapOperands()));
+      return getValueOrCreateConstantIndexOp(
+          b, apply.getLoc(),
+          affine::makeComposedFoldedAffineApply(
+              b, apply.getLoc(), AffineMap::get(map.getNumDims(), map.getNumSymbols(), zero),
+              getAsOpFoldResult(apply.getMapOperands())));
     }
     return std::nullopt;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Products start as early as what they read allows: list scheduling of a block.
 
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -57,7 +58,8 @@ private:
   bool isAvailable(Operation *op) {
     bool available = true;
     forEachSource(op, [&](Operation *source) {
-      bool comes = isa<hopper::LoadOp, hopper::RowsOp, arith::TruncFOp>(source) ||
+      bool comes = isa<hopper::LoadOp, hopper::RowsOp, hopper::ColumnsOp, hopper::ShareOp,
+                       arith::TruncFOp>(source) ||
                    (isPure(source) && source->getNumRegions() == 0 &&
                     llvm::none_of(source->getResultTypes(), llvm::IsaPred<VectorType>));
       available &= placed.contains(source) || (comes && isAvailable(source));
@@ -94,14 +96,15 @@ private:
   llvm::SetVector<Operation *> placed;
 };
 
-/// Whether only reads, products and arithmetic are in the block: nothing then
-/// depends on an order that its operands do not tell.
+/// Whether only reads, products, arithmetic, and additions to what nothing here
+/// reads are in the block: nothing then depends on an order that its operands do
+/// not tell.
 bool isFree(Block &block) {
   return !block
               .walk([](Operation *op) {
                 auto effects = dyn_cast<MemoryEffectOpInterface>(op);
                 bool reads = effects && effects.onlyHasEffect<MemoryEffects::Read>();
-                return reads || op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
+                return reads || isa<hopper::ShareOp, TileAddOp>(op) || op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
                                isMemoryEffectFree(op)
                            ? WalkResult::advance()
                            : WalkResult::interrupt();

@@ -148,8 +148,7 @@ private:
     return llvm::any_of(tile.getUsers(), [&](Operation *user) {
       if (isIn(finish, user) || isIn(after, user))
         return true;
-      auto rows = dyn_cast<hopper::RowsOp>(user);
-      return rows && isUsedLate(rows.getTile());
+      return isa<hopper::RowsOp, hopper::ColumnsOp>(user) && isUsedLate(user->getResult(0));
     });
   }
 

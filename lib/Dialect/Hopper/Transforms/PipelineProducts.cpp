@@ -115,7 +115,7 @@ private:
         second.insert(&op);
     }
     for (Operation &op : llvm::reverse(*body)) {
-      if (!isa<hopper::ReceiveOp, hopper::RowsOp>(op))
+      if (!isa<hopper::ReceiveOp, hopper::RowsOp, hopper::ColumnsOp>(op))
         continue;
       bool mine = llvm::all_of(op.getUsers(), [&](Operation *user) {
         return second.contains(body->findAncestorOpInBlock(*user));

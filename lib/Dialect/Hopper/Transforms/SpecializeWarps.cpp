@@ -75,8 +75,8 @@ private:
     Operation *last = definition;
     for (Operation *user : tile.getUsers()) {
       Operation *ancestor = definition->getBlock()->findAncestorOpInBlock(*user);
-      if (auto rows = dyn_cast<hopper::RowsOp>(user))
-        ancestor = findLastUse(rows, rows.getTile());
+      if (isa<hopper::RowsOp, hopper::ColumnsOp>(user))
+        ancestor = findLastUse(user, user->getResult(0));
       if (last->isBeforeInBlock(ancestor))
         last = ancestor;
     }
@@ -150,7 +150,7 @@ private:
     }
     // Vectors, too: those of a loop's bounds. Its warps then all do the work.
     bool isPlain = op && op->getNumRegions() == 0 && (isPure(op) || hasReadOnly(op)) &&
-                   !isa<hopper::MmaOp, hopper::RowsOp>(op);
+                   !isa<hopper::MmaOp, hopper::RowsOp, hopper::ColumnsOp, hopper::ShareOp>(op);
     if (!isPlain) {
       InFlightDiagnostic error =
           user->emitOpError("cannot be done by the producer: it depends on a value that the "

@@ -27,8 +27,8 @@ struct Flight {
 
 /// The channel that a tile was received from.
 Value getChannel(Value tile) {
-  while (auto rows = tile.getDefiningOp<hopper::RowsOp>())
-    tile = rows.getSource();
+  while (isa_and_nonnull<hopper::RowsOp, hopper::ColumnsOp>(tile.getDefiningOp()))
+    tile = tile.getDefiningOp()->getOperand(0);
   if (auto held = tile.getDefiningOp<hopper::HeldOp>())
     return held.getChannel();
   auto receive = tile.getDefiningOp<hopper::ReceiveOp>();

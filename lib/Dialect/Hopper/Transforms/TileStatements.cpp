@@ -27,6 +27,8 @@ using namespace attn;
 namespace {
 
 constexpr int64_t kLanes = hopper::kWarpgroupRows;
+/// Columns of a tile: a thread holds half as many elements.
+constexpr int64_t kMostColumns = 128;
 
 /// A memref of rank 0 as one of rank 1 with one element.
 Value withDimension(OpBuilder &b, Location loc, Value memref) {
@@ -46,7 +48,8 @@ scf::ForallOp createOneIteration(ImplicitLocOpBuilder &b) {
 }
 
 /// One statement on memrefs: parallel over its parallel loops, of which the last
-/// is divided into vectors; loops in order over what it reduces.
+/// is divided into vectors, or the last two into tiles where the last one is a
+/// row of a head's size; loops in order over what it reduces.
 class StatementTiler {
 public:
   explicit StatementTiler(linalg::GenericOp op) : op(op), b(op.getLoc(), op) {}
@@ -66,6 +69,7 @@ public:
     for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
       if (op.getIteratorTypesArray()[loop] == utils::IteratorType::parallel)
         lane = loop;
+    findRow();
     createForall();
     FailureOr<Value> result = emitReductions();
     if (failed(result))
@@ -76,16 +80,37 @@ public:
   }
 
 private:
-  VectorType vectorType(Type element) { return VectorType::get(kLanes, element); }
+  VectorType vectorType(Type element) {
+    return row ? VectorType::get({kLanes, *getConstantIntValue(sizes[*lane])}, element)
+               : VectorType::get(kLanes, element);
+  }
+
+  /// The loop over rows of tiles, for statements without reduction or index.
+  void findRow() {
+    std::optional<int64_t> columns = lane ? getConstantIntValue(sizes[*lane]) : std::nullopt;
+    if (op.getNumReductionLoops() > 0 || op.getNumLoops() < 2 || *lane + 1 != op.getNumLoops() ||
+        !columns || *columns % 8 || *columns > kMostColumns ||
+        !op.getBlock()->getOps<linalg::IndexOp>().empty())
+      return;
+    // Rows of a tile before columns.
+    for (AffineMap map : op.getIndexingMapsArray()) {
+      auto at = [&](unsigned loop) { return map.getResultPosition(b.getAffineDimExpr(loop)); };
+      if (at(*lane) && at(*lane - 1) && *at(*lane) < *at(*lane - 1))
+        return;
+    }
+    row = *lane - 1;
+  }
 
   void createForall() {
     SmallVector<OpFoldResult> bounds;
     AffineExpr i = b.getAffineDimExpr(0);
+    auto isDivided = [&](unsigned loop) { return loop == (row ? row : lane); };
+    auto isWhole = [&](unsigned loop) { return row && loop == lane; };
     for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
-      if (op.getIteratorTypesArray()[loop] == utils::IteratorType::parallel)
-        bounds.push_back(loop == lane ? affine::makeComposedFoldedAffineApply(
-                                            b, b.getLoc(), i.ceilDiv(kLanes), {sizes[loop]})
-                                      : sizes[loop]);
+      if (op.getIteratorTypesArray()[loop] == utils::IteratorType::parallel && !isWhole(loop))
+        bounds.push_back(isDivided(loop) ? affine::makeComposedFoldedAffineApply(
+                                               b, b.getLoc(), i.ceilDiv(kLanes), {sizes[loop]})
+                                         : sizes[loop]);
     auto forall = bounds.empty()
                       ? createOneIteration(b)
                       : scf::ForallOp::create(b, bounds, ValueRange(), /*mapping=*/std::nullopt);
@@ -95,21 +120,29 @@ private:
     for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
       if (op.getIteratorTypesArray()[loop] != utils::IteratorType::parallel)
         continue;
+      if (isWhole(loop)) {
+        indices[loop] = arith::ConstantIndexOp::create(b, 0);
+        continue;
+      }
       Value iv = forall.getInductionVar(next++);
       indices[loop] = iv;
-      if (loop == lane)
+      if (isDivided(loop))
         indices[loop] = affine::makeComposedAffineApply(b, b.getLoc(), i * kLanes,
                                                         {OpFoldResult(iv)});
     }
   }
 
-  /// Positions in a memref, and which of its dimensions the vector runs over.
-  SmallVector<Value> positions(OpOperand &operand, std::optional<unsigned> &vectorDim) {
+  /// Positions in a memref, and which of its dimensions each of the vector's runs
+  /// over: a constant where it has none.
+  SmallVector<Value> positions(OpOperand &operand, SmallVector<AffineExpr> &dims) {
     SmallVector<Value> at;
+    dims.assign(row ? 2 : 1, b.getAffineConstantExpr(0));
     for (AffineExpr expr : op.getMatchingIndexingMap(&operand).getResults()) {
       auto dim = dyn_cast<AffineDimExpr>(expr);
       if (dim && lane == dim.getPosition())
-        vectorDim = at.size();
+        dims.back() = b.getAffineDimExpr(at.size());
+      if (dim && row == dim.getPosition())
+        dims.front() = b.getAffineDimExpr(at.size());
       at.push_back(dim ? indices[dim.getPosition()] : arith::ConstantIndexOp::create(b, 0));
     }
     if (at.empty())
@@ -122,25 +155,33 @@ private:
     auto type = dyn_cast<MemRefType>(source.getType());
     if (!type)
       return vector::BroadcastOp::create(b, vectorType(source.getType()), source);
-    std::optional<unsigned> dim;
-    SmallVector<Value> at = positions(operand, dim);
-    AffineExpr expr = dim ? b.getAffineDimExpr(*dim) : b.getAffineConstantExpr(0);
+    SmallVector<AffineExpr> dims;
+    SmallVector<Value> at = positions(operand, dims);
     Value padding = arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
     return vector::TransferReadOp::create(b, vectorType(type.getElementType()), source, at, padding,
-                                          AffineMap::get(type.getRank(), 0, expr),
-                                          ArrayRef<bool>{!dim});
+                                          AffineMap::get(type.getRank(), 0, dims, b.getContext()),
+                                          areInBounds(dims));
   }
 
   void write(Value result) {
     OpOperand &out = *op.getDpsInitOperand(0);
-    std::optional<unsigned> dim;
-    SmallVector<Value> at = positions(out, dim);
+    SmallVector<AffineExpr> dims;
+    SmallVector<Value> at = positions(out, dims);
     auto type = cast<MemRefType>(out.get().getType());
     // Without a parallel loop there is one element: the first lane's.
-    AffineExpr expr = b.getAffineDimExpr(dim.value_or(0));
+    if (isa<AffineConstantExpr>(dims.back()))
+      dims.back() = b.getAffineDimExpr(0);
     vector::TransferWriteOp::create(b, result, out.get(), at,
-                                    AffineMap::get(type.getRank(), 0, expr),
-                                    ArrayRef<bool>{false});
+                                    AffineMap::get(type.getRank(), 0, dims, b.getContext()),
+                                    areInBounds(dims));
+  }
+
+  /// Rows of tiles are whole; other dimensions may end in a vector.
+  SmallVector<bool> areInBounds(ArrayRef<AffineExpr> dims) {
+    SmallVector<bool> inBounds;
+    for (auto [d, dim] : llvm::enumerate(dims))
+      inBounds.push_back(isa<AffineConstantExpr>(dim) || (row && d == 1));
+    return inBounds;
   }
 
   FailureOr<Value> emitReductions() {
@@ -218,7 +259,7 @@ private:
   linalg::GenericOp op;
   ImplicitLocOpBuilder b;
   SmallVector<OpFoldResult> sizes;
-  std::optional<unsigned> lane;
+  std::optional<unsigned> lane, row;
   SmallVector<Value> indices; // of the loops; the vector's first
 };
 

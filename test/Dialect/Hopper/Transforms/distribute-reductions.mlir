@@ -105,3 +105,60 @@ func.func @repeated(%X: memref<?x128xf32>, %n: index) {
   }
   return
 }
+
+// -----
+
+// A product that sums over the rows and is added to memory: each warpgroup has the
+// rows of all of them, and columns of its own.
+#km = affine_map<(m, n, k) -> (k, m)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+// CHECK-LABEL: func.func @shared_sum
+// CHECK: scf.forall (%[[W:.*]]) in (2)
+// CHECK-DAG: %[[C:.*]] = affine.apply #{{.*}}(%[[W]])
+// CHECK-DAG: %[[X:.*]] = vector.transfer_read %arg0[{{.*}} vector<64x64xbf16>
+// CHECK-DAG: %[[K:.*]] = vector.transfer_read %arg1[%{{.*}}, %[[C]]], {{.*}} vector<128x64xbf16>
+// CHECK-DAG: %[[K1:.*]] = arith.extf %[[K]] : vector<128x64xbf16> to vector<128x64xf32>
+// CHECK-DAG: %[[ALL:.*]] = hopper.gather %{{.*}} : vector<64x64xf32> -> vector<128x64xf32>
+// CHECK: %[[P:.*]] = vector.contract {{.*}} %[[ALL]], %[[K1]], %{{.*}} : vector<128x64xf32>, vector<128x64xf32> into vector<64x64xf32>
+// CHECK: attn.tile_add %[[P]] into %arg2[%c0, %[[C]]] : vector<64x64xf32>, memref<?x128xf32>
+func.func @shared_sum(%X: memref<?x64xbf16>, %K: memref<?x128xbf16>, %D: memref<?x128xf32>, %Y: memref<?x64xbf16>) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : bf16
+  %zero = arith.constant dense<0.0> : vector<64x128xf32>
+  scf.forall (%i) in (4) {
+    %i0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%i)
+    %x = vector.transfer_read %X[%i0, %c0], %pad {in_bounds = [false, true]} : memref<?x64xbf16>, vector<128x64xbf16>
+    %k = vector.transfer_read %K[%i0, %c0], %pad {in_bounds = [false, true]} : memref<?x128xbf16>, vector<128x128xbf16>
+    %x1 = arith.extf %x : vector<128x64xbf16> to vector<128x64xf32>
+    %k1 = arith.extf %k : vector<128x128xbf16> to vector<128x128xf32>
+    %p = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %x1, %k1, %zero : vector<128x64xf32>, vector<128x128xf32> into vector<64x128xf32>
+    attn.tile_add %p into %D[%c0, %c0] : vector<64x128xf32>, memref<?x128xf32>
+    vector.transfer_write %x, %Y[%i0, %c0] {in_bounds = [false, true]} : vector<128x64xbf16>, memref<?x64xbf16>
+  }
+  return
+}
+
+// -----
+
+#km = affine_map<(m, n, k) -> (k, m)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+func.func @kept_sum(%X: memref<?x64xbf16>, %K: memref<?x128xbf16>, %D: memref<?x128xf32>, %Y: memref<?x64xbf16>) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : bf16
+  %zero = arith.constant dense<0.0> : vector<64x128xf32>
+  scf.forall (%i) in (4) {
+    %i0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%i)
+    %x = vector.transfer_read %X[%i0, %c0], %pad {in_bounds = [false, true]} : memref<?x64xbf16>, vector<128x64xbf16>
+    %k = vector.transfer_read %K[%i0, %c0], %pad {in_bounds = [false, true]} : memref<?x128xbf16>, vector<128x128xbf16>
+    %x1 = arith.extf %x : vector<128x64xbf16> to vector<128x64xf32>
+    %k1 = arith.extf %k : vector<128x128xbf16> to vector<128x128xf32>
+    // expected-error @+1 {{reduces over rows, which are divided among warpgroups}}
+    %p = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %x1, %k1, %zero : vector<128x64xf32>, vector<128x128xf32> into vector<64x128xf32>
+    %q = arith.mulf %p, %p : vector<64x128xf32>
+    attn.tile_add %q into %D[%c0, %c0] : vector<64x128xf32>, memref<?x128xf32>
+    vector.transfer_write %x, %Y[%i0, %c0] {in_bounds = [false, true]} : vector<128x64xbf16>, memref<?x64xbf16>
+  }
+  return
+}

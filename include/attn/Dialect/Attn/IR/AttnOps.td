@@ -390,6 +390,37 @@ def Attn_FoldOp : Attn_Op<"fold", [
   }];
 }
 
+def Attn_TileAddOp : Attn_Op<"tile_add", [
+    DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Adds a tile to a part of a tensor that others may add to";
+  let description = [{
+    `dest[indices + p] += values[p]` for each position p of the tile, which lies in
+    the last dimensions of `dest`; what would be outside is left out. Iterations
+    of a parallel loop may add to the same elements: each addition of an element
+    is atomic, and their order is not fixed. Nothing else may read or write the
+    elements during that loop. On tensors the result is the new tensor; on
+    memrefs the memory changes in place.
+
+    ```mlir
+    %t1 = attn.tile_add %x into %t[%h, %i, %c0]
+        : vector<64x128xf32>, tensor<8x?x128xf32> -> tensor<8x?x128xf32>
+    ```
+  }];
+  let arguments = (ins VectorOfAnyRankOf<[AnyFloat]>:$values,
+                       AnyTypeOf<[RankedTensorOf<[AnyFloat]>, MemRefOf<[AnyFloat]>]>:$dest,
+                       Variadic<Index>:$indices);
+  let results = (outs Optional<RankedTensorOf<[AnyFloat]>>:$result);
+  let assemblyFormat = [{
+    $values `into` $dest `[` $indices `]` attr-dict `:`
+    type($values) `,` type($dest) (`->` type($result)^)?
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() { return getDestMutable(); }
+  }];
+}
+
 def Attn_ScatterAddOp : Attn_Op<"scatter_add", [
     DestinationStyleOpInterface,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {

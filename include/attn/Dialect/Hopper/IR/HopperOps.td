@@ -197,6 +197,58 @@ def Hopper_RowsOp : Hopper_Op<"rows", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Hopper_ColumnsOp : Hopper_Op<"columns", [Pure]> {
+  let summary = "Some columns of a tile, in place";
+  let description = [{
+    Columns `offset` to `offset + columns of the result`: whole slabs, or a part of
+    one that divides it (`offset` is a multiple of the result's columns then).
+
+    ```mlir
+    %k1 = hopper.columns %k[%offset] : !hopper.smem<128x128xbf16, swizzle = 128> -> !hopper.smem<128x64xbf16, swizzle = 128>
+    ```
+  }];
+  let arguments = (ins Hopper_Tile:$source, Index:$offset);
+  let results = (outs Hopper_Tile:$tile);
+  let assemblyFormat = [{
+    $source `[` $offset `]` attr-dict `:` type($source) `->` type($tile)
+  }];
+  let hasVerifier = 1;
+}
+
+def Hopper_GatherOp : Hopper_Op<"gather", [Pure]> {
+  let summary = "The rows of all warpgroups, as each of them has it";
+  let description = [{
+    Each warpgroup brings as many rows of a tile; the result is the whole tile, those
+    of warpgroup 0 first, in every warpgroup. No warpgroup has registers for it:
+    hopper-form-products makes it an operand in shared memory (`hopper.share`).
+
+    ```mlir
+    %all = hopper.gather %x : vector<64x64xf32> -> vector<128x64xf32>
+    ```
+  }];
+  let arguments = (ins Hopper_Vector2:$part);
+  let results = (outs Hopper_Vector2:$whole);
+  let assemblyFormat = "$part attr-dict `:` type($part) `->` type($whole)";
+  let hasVerifier = 1;
+}
+
+def Hopper_ShareOp : Hopper_Op<"share", [MemoryEffects<[MemAlloc]>]> {
+  let summary = "The rows of all warpgroups, in shared memory";
+  let description = [{
+    As `hopper.gather`, as a tile that products read. All warpgroups of the role do
+    it together, in the same order. The tile is valid until the next execution of the
+    same op.
+
+    ```mlir
+    %all = hopper.share %x : vector<64x64xbf16> -> !hopper.smem<128x64xbf16, swizzle = 128>
+    ```
+  }];
+  let arguments = (ins Hopper_Vector2:$part);
+  let results = (outs Hopper_Tile:$tile);
+  let assemblyFormat = "$part attr-dict `:` type($part) `->` type($tile)";
+  let hasVerifier = 1;
+}
+
 def Hopper_MmaOp : Hopper_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]> {
   let summary = "A product of tiles, added to an accumulator";
   let description = [{

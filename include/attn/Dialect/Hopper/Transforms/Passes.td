@@ -32,7 +32,9 @@ def HopperTileStatements : Pass<"hopper-tile-statements", "::mlir::func::FuncOp"
   let description = [{
     Each `linalg` op on memrefs in the body of a function becomes a parallel loop
     over its parallel dimensions, the last one in vectors of 64 elements, around
-    loops over what it reduces, in order. A scalar that the host would load and
+    loops over what it reduces, in order. Where nothing is reduced, no index is used
+    and the last dimension is static, a multiple of 8 and at most 128 (a head's size),
+    vectors are tiles of 64 of the rows before it. A scalar that the host would load and
     store again becomes a loop with one iteration.
 
     ```mlir
@@ -88,7 +90,10 @@ def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"
     Whether any or all elements of a tile of i1 are true is asked of all
     warpgroups (`hopper.barrier.reduce`); such a tile gives the rows where none is
     written. A reduction of a vector over rows to a scalar, such as a loop's bound,
-    gets a vector that every warpgroup has whole.
+    gets a vector that every warpgroup has whole. A product of a computed tile and one
+    that is read, which sums over the rows and is only added to memory
+    (`attn.tile_add`), is divided by columns: each warpgroup multiplies the rows of all
+    of them (`hopper.gather`) by its own columns.
 
     ```mlir
     // Before.
@@ -426,6 +431,32 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     Option<"columns", "columns", "int64_t", /*default=*/"0",
            "Columns of a piece (64 for one slab of 16-bit elements); 0 for whole tiles">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
+}
+
+def HopperShareTiles : Pass<"hopper-share-tiles", "::mlir::func::FuncOp"> {
+  let summary = "Warpgroups exchange rows through shared memory";
+  let description = [{
+    Each `hopper.share` becomes a tile of the CTA and, in its place: a barrier of all
+    warpgroups of the role, which are then done with what the tile held before; the
+    store of the warpgroup's own rows; a fence, for products read the tile; and a
+    second barrier.
+
+    ```mlir
+    // Before.
+    %all = hopper.share %x : vector<64x64xbf16> -> !hopper.smem<128x64xbf16, swizzle = 128>
+    // After.
+    hopper.barrier.sync %id warpgroups(2)
+    %mine = hopper.rows %all[64 * %w]
+    hopper.tile.store %x to %mine
+    hopper.fence.async
+    hopper.barrier.sync %id warpgroups(2)
+    ```
+
+    Refuses, with an error at the op, tiles that have not one part for each warpgroup
+    of the role.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
+                           "mlir::arith::ArithDialect"];
 }
 
 def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"> {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tiles that all warpgroups bring their rows to: memory, stores and barriers.
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERSHARETILES
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+/// The named barrier of shared tiles; turns, outputs and tables have those below.
+constexpr int64_t kShareBarrier = 9;
+
+/// In the order in which a warpgroup comes by: everybody is done with what the tile
+/// held before; each writes its rows; everybody has written.
+void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role) {
+  Location loc = op.getLoc();
+  int64_t warpgroups = roles.getWarpgroups()[role];
+  hopper::SmemType type = op.getTile().getType();
+  OpBuilder b(roles);
+  Value memory = hopper::AllocOp::create(b, loc, type);
+  b.setInsertionPoint(op);
+  Value id = arith::ConstantIndexOp::create(b, loc, kShareBarrier);
+  hopper::BarrierSyncOp::create(b, loc, id, warpgroups);
+  auto part = cast<VectorType>(op.getPart().getType());
+  auto rows = hopper::SmemType::get(b.getContext(), part.getShape(), type.getElementType(),
+                                    type.getSwizzle(), type.getRows());
+  Value first = affine::makeComposedAffineApply(
+      b, loc, getAffineDimExpr(0, b.getContext()) * part.getDimSize(0),
+      {OpFoldResult(roles.getBodies()[role].getArgument(0))});
+  Value mine = hopper::RowsOp::create(b, loc, rows, memory, first);
+  hopper::TileStoreOp::create(b, loc, op.getPart(), mine, /*transpose=*/false);
+  hopper::FenceAsyncOp::create(b, loc);
+  hopper::BarrierSyncOp::create(b, loc, id, warpgroups);
+  op.getTile().replaceAllUsesWith(memory);
+  op.erase();
+}
+
+struct ShareTilesPass : attn::impl::HopperShareTilesBase<ShareTilesPass> {
+  void runOnOperation() override {
+    WalkResult walk = getOperation().walk([&](hopper::RolesOp roles) {
+      for (auto [role, region] : llvm::enumerate(roles.getBodies())) {
+        SmallVector<hopper::ShareOp> shares;
+        region.walk([&](hopper::ShareOp op) { shares.push_back(op); });
+        for (hopper::ShareOp op : shares) {
+          int64_t parts = op.getTile().getType().getRows() /
+                          cast<VectorType>(op.getPart().getType()).getDimSize(0);
+          if (parts != roles.getWarpgroups()[role]) {
+            op.emitOpError() << "has " << parts << " parts in a role of "
+                             << roles.getWarpgroups()[role] << " warpgroups";
+            return WalkResult::interrupt();
+          }
+          expand(op, roles, role);
+        }
+      }
+      return WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,0 +1,54 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-share-tiles))" | FileCheck %s
+!whole = !hopper.smem<128x64xbf16, swizzle = 128>
+
+// Each warpgroup's rows to one tile of the CTA, between two barriers of both.
+// CHECK-LABEL: func.func @shared
+// CHECK: gpu.launch
+// CHECK: %[[TILE:.*]] = hopper.alloc : <128x64xbf16, swizzle = 128>
+// CHECK: hopper.roles
+// CHECK: role "compute" warpgroups(2) registers(240) (%[[W:.*]]) {
+// CHECK: scf.for
+// CHECK: hopper.barrier.sync %[[ID:.*]] warpgroups(2)
+// CHECK: %[[FIRST:.*]] = affine.apply {{.*}}(%[[W]])
+// CHECK-NEXT: %[[MINE:.*]] = hopper.rows %[[TILE]][%[[FIRST]]]
+// CHECK-NEXT: hopper.tile.store %{{.*}} to %[[MINE]] :
+// CHECK-NEXT: hopper.fence.async
+// CHECK-NEXT: hopper.barrier.sync %[[ID]] warpgroups(2)
+// CHECK-NEXT: hopper.mma %[[TILE]], %{{.*}} transposeA
+func.func @shared(%n: index, %v: vector<64x64xbf16>, %zero: vector<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    %k = hopper.alloc : !whole
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %r = scf.for %i = %c0 to %n step %c1 iter_args(%a = %zero) -> (vector<64x64xf32>) {
+          %all = hopper.share %v : vector<64x64xbf16> -> !whole
+          %b = hopper.mma %all, %k, %a transposeA : !whole, !whole, vector<64x64xf32>
+          scf.yield %b : vector<64x64xf32>
+        }
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!whole = !hopper.smem<128x64xbf16, swizzle = 128>
+func.func @parts(%n: index, %v: vector<64x64xbf16>) {
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 384 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(3) registers(160) (%w) {
+        // expected-error @+1 {{has 2 parts in a role of 3 warpgroups}}
+        %all = hopper.share %v : vector<64x64xbf16> -> !whole
+      }
+    gpu.terminator
+  }
+  return
+}

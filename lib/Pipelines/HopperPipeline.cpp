@@ -94,6 +94,13 @@ constexpr Schedule kGradientSchedules[] = {
     {256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true},
 };
 
+// The same where such a fold also adds to memory. All warpgroups meet in each
+// iteration, and have no turns.
+constexpr Schedule kAddedSchedules[] = {
+    {64, Schedule::Any, 0, 128, 128, Output::Own, false, false},
+    {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, false},
+};
+
 /// The largest static size of what is contracted, or kept by a contraction.
 int64_t findColumns(Operation *root) {
   int64_t columns = 0;
@@ -327,9 +334,11 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     for (func::FuncOp function : gradients)
       function->moveBefore(version.getBody(), version.getBody()->end());
     int64_t columns = findColumns(version);
-    const Schedule *schedule = llvm::find_if(
-        kGradientSchedules, [&](const Schedule &row) { return columns <= row.columns; });
-    if (schedule == std::end(kGradientSchedules))
+    ArrayRef<Schedule> schedules =
+        addsSums(version) ? ArrayRef(kAddedSchedules) : ArrayRef(kGradientSchedules);
+    const Schedule *schedule =
+        llvm::find_if(schedules, [&](const Schedule &row) { return columns <= row.columns; });
+    if (schedule == schedules.end())
       return refuseColumns(version, columns);
     if (failed(lowerWith(version, *schedule)))
       return failure();

@@ -45,6 +45,10 @@ unsigned countProducts(FoldOp fold) {
   return llvm::count_if(fold.getBody().getOps<GenericOp>(), isMatrixProduct);
 }
 
+bool addsSums(FoldOp fold) {
+  return countProducts(fold) > 2 && fold->getNumResults() > fold.getState().size();
+}
+
 void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
   unsigned products = countProducts(fold);
   int64_t rows = 0, stream = 0;
@@ -67,7 +71,7 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
       }
     if (int64_t wanted = sums > 1 ? ofTwoSums : ofOneSum)
       stream = wanted;
-    if (fold->getNumResults() > fold.getState().size())
+    if (addsSums(fold))
       stream = kAddedRows;
   }
   Builder b(fold.getContext());
@@ -87,16 +91,23 @@ bool attn::canAddSums(ModuleOp module, function_ref<bool(Operation *)> isHeavy) 
     int64_t columns = 0;
     for (Value value : yielded.take_front(states))
       columns += cast<RankedTensorType>(value.getType()).getShape().back();
-    bool sums = countProducts(fold) > 2 && !mapped.empty();
     bool fits = columns > 0 && columns <= kMostCarriedColumns && !isHeavy(fold) &&
                 llvm::all_of(mapped, [](Value value) {
                   auto sum = value.getDefiningOp<GenericOp>();
                   int64_t columns = cast<RankedTensorType>(value.getType()).getShape().back();
                   return sum && isMatrixProduct(sum) && columns % 64 == 0;
                 });
-    return sums && !fits ? WalkResult::interrupt() : WalkResult::advance();
+    return addsSums(fold) && !fits ? WalkResult::interrupt() : WalkResult::advance();
   });
   return !walk.wasInterrupted();
+}
+
+bool attn::addsSums(Operation *root) {
+  return root
+      ->walk([](FoldOp fold) {
+        return ::addsSums(fold) ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
 }
 
 bool attn::hasGradient(Operation *function) {

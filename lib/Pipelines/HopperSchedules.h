@@ -24,6 +24,9 @@ llvm::LogicalResult checkTables(mlir::ModuleOp module);
 /// tensor core: products of matrices, beside carried sums that leave the registers.
 bool canAddSums(mlir::ModuleOp module, llvm::function_ref<bool(mlir::Operation *)> isHeavy);
 
+/// Whether a fold recomputes what it sums up and adds a part of it to memory.
+bool addsSums(mlir::Operation *root);
+
 /// Whether a function has a fold that recomputes what it sums up.
 bool hasGradient(mlir::Operation *function);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tiles leave through shared memory: stmatrix, then a store by TMA.
 
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -34,6 +35,14 @@ struct Target {
   SmallVector<Value> indices;
 };
 
+/// A tile that leaves: written, or added to what is there.
+struct Departure {
+  Operation *op;
+  Value value;
+  bool adds;
+  VectorType getType() const { return cast<VectorType>(value.getType()); }
+};
+
 class Stager {
 public:
   Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse, int64_t columns)
@@ -41,11 +50,16 @@ public:
         columns(columns), warpgroups(roles.getWarpgroups()[role]), b(launch.getContext()) {}
 
   void run() {
-    SmallVector<vector::TransferWriteOp> writes;
-    region.walk([&](vector::TransferWriteOp write) { writes.push_back(write); });
-    for (vector::TransferWriteOp write : writes)
-      if (std::optional<Target> target = match(write))
-        stage(write, *target);
+    SmallVector<std::pair<Departure, std::optional<Target>>> all;
+    region.walk([&](Operation *op) {
+      if (auto write = dyn_cast<vector::TransferWriteOp>(op))
+        all.push_back({{op, write.getVector(), false}, match(write)});
+      if (auto add = dyn_cast<TileAddOp>(op))
+        all.push_back({{op, add.getValues(), true}, match(add)});
+    });
+    for (auto &[departure, target] : all)
+      if (target)
+        stage(departure, *target);
     if (!hasStores)
       return;
     // Shared memory outlives the copies.
@@ -61,8 +75,21 @@ private:
         !write.getPermutationMap().isMinorIdentity() ||
         !(vector.getElementType().isBF16() || vector.getElementType().isF16()))
       return std::nullopt;
-    Target target{write.getBase(), write.getIndices()};
-    b.setInsertionPoint(write);
+    return find(write, write.getBase(), write.getIndices());
+  }
+
+  /// Sums are added in f32.
+  std::optional<Target> match(TileAddOp add) {
+    auto vector = cast<VectorType>(add.getValues().getType());
+    if (!isa<MemRefType>(add.getDest().getType()) || vector.getRank() != 2 ||
+        vector.getDimSize(1) % 8 || !vector.getElementType().isF32())
+      return std::nullopt;
+    return find(add, add.getDest(), add.getIndices());
+  }
+
+  std::optional<Target> find(Operation *op, Value memref, ValueRange indices) {
+    Target target{memref, SmallVector<Value>(indices)};
+    b.setInsertionPoint(op);
     if (auto view = target.memref.getDefiningOp<memref::SubViewOp>())
       if (!resolve(view, target))
         return std::nullopt;
@@ -73,8 +100,9 @@ private:
     if (!onHost || type.getRank() > 5 || failed(type.getStridesAndOffset(strides, offset)) ||
         strides.back() != 1)
       return std::nullopt;
+    int64_t unit = 16 / hopper::getElementBytes(type.getElementType());
     for (int64_t stride : ArrayRef(strides).drop_back())
-      if (!ShapedType::isDynamic(stride) && stride % 8)
+      if (!ShapedType::isDynamic(stride) && stride % unit)
         return std::nullopt;
     return target;
   }
@@ -92,19 +120,19 @@ private:
   }
 
   static hopper::SmemType getTile(VectorType vector, int64_t columns) {
-    int64_t bytes = columns * 2;
+    int64_t bytes = columns * hopper::getElementBytes(vector.getElementType());
     return hopper::SmemType::get({vector.getDimSize(0), columns}, vector.getElementType(),
                                  bytes > 64   ? 128
                                  : bytes > 32 ? 64
                                               : 32);
   }
 
-  void stage(vector::TransferWriteOp write, const Target &target) {
-    Location loc = write.getLoc();
-    auto vector = write.getVectorType();
+  void stage(const Departure &write, const Target &target) {
+    Location loc = write.op->getLoc();
+    VectorType vector = write.getType();
     // All pieces are alike: what they do not divide leaves whole.
     bool inPieces =
-        columns > 0 && columns < vector.getDimSize(1) && vector.getDimSize(1) % columns == 0;
+        columns > 0 && !write.adds && columns < vector.getDimSize(1) && vector.getDimSize(1) % columns == 0;
     int64_t width = inPieces ? columns : vector.getDimSize(1);
     hopper::SmemType tile = getTile(vector, width);
     // Writes of one tile in several branches share map and memory.
@@ -116,10 +144,10 @@ private:
           b, loc, hopper::TensorMapType::get(b.getContext(), tile, rank), target.memref);
     }
     hopper::ReleaseOp release;
-    Value received = reuse ? findReceived(write, tile, release) : Value();
+    Value received = reuse && !write.adds ? findReceived(write.op, tile, release) : Value();
     int64_t pieces = llvm::divideCeil(vector.getDimSize(1), width);
     for (int64_t piece = 0; piece < pieces; ++piece) {
-      b.setInsertionPoint(write);
+      b.setInsertionPoint(write.op);
       Value slot = received;
       if (!slot) {
         slot = getSlot(loc, target.memref, tile, inPieces ? piece % kSlots : 0, inPieces);
@@ -133,9 +161,9 @@ private:
     }
     if (release) {
       hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
-      release->moveBefore(write);
+      release->moveBefore(write.op);
     }
-    write.erase();
+    write.op->erase();
     hasStores = true;
   }
 
@@ -162,13 +190,12 @@ private:
   }
 
   /// Columns of the vector from `column` on, through `slot`.
-  void store(vector::TransferWriteOp write, const Target &target, int64_t column, Value slot,
-             Value map) {
-    Location loc = write.getLoc();
-    auto type = write.getVectorType();
+  void store(const Departure &write, const Target &target, int64_t column, Value slot, Value map) {
+    Location loc = write.op->getLoc();
+    VectorType type = write.getType();
     int64_t count =
         std::min(cast<hopper::SmemType>(slot.getType()).getColumns(), type.getDimSize(1) - column);
-    Value value = write.getVector();
+    Value value = write.value;
     SmallVector<Value> indices(target.indices);
     if (count < type.getDimSize(1)) {
       value = vector::ExtractStridedSliceOp::create(b, loc, value, ArrayRef<int64_t>{0, column},
@@ -184,17 +211,22 @@ private:
     hopper::TileStoreOp::create(b, loc, value, slot, /*transpose=*/false);
     hopper::FenceAsyncOp::create(b, loc);
     hopper::BarrierSyncOp::create(b, loc, id, 1);
-    hopper::TmaStoreOp::create(b, loc, slot, map, indices);
+    if (write.adds)
+      hopper::TmaReduceOp::create(b, loc, slot, map, indices);
+    else
+      hopper::TmaStoreOp::create(b, loc, slot, map, indices);
   }
 
   /// This warpgroup's rows of a tile as large as `tile` that is released in the
   /// block of `write`, in front of it.
-  Value findReceived(vector::TransferWriteOp write, hopper::SmemType tile,
+  Value findReceived(Operation *write, hopper::SmemType tile,
                      hopper::ReleaseOp &release) {
     for (auto rows : write->getBlock()->getOps<hopper::RowsOp>()) {
       hopper::SmemType type = rows.getTile().getType();
       auto receive = rows.getSource().getDefiningOp<hopper::ReceiveOp>();
-      if (!receive || type.getShape() != tile.getShape() ||
+      // What other warpgroups read of it is not this one's to overwrite.
+      if (!receive || !llvm::all_of(receive.getTile().getUsers(), llvm::IsaPred<hopper::RowsOp>) ||
+          type.getShape() != tile.getShape() ||
           type.getElementType() != tile.getElementType() || type.getSwizzle() != tile.getSwizzle())
         continue;
       for (auto candidate : write->getBlock()->getOps<hopper::ReleaseOp>())

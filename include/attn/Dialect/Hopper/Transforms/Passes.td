@@ -405,7 +405,8 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
   let description = [{
     A `vector.transfer_write` of a rank-2 tile of 16-bit elements by a role
     becomes a `hopper.tile.store` to shared memory and a `hopper.tma.store` from
-    there, which writes whole lines and leaves out what lies beyond the memref.
+    there, which writes whole lines and leaves out what lies beyond the memref. An
+    `attn.tile_add` of f32 becomes a `hopper.tma.reduce` in the same way.
     The next one of the same warpgroup waits until the tile has been read. With
     `reuse` the tile takes the place of one that the role has received and not yet
     released, of the same size, which is then released after the copy: that saves

@@ -56,6 +56,8 @@ struct Schedule {
   /// No register to spare for what a score or a mask loads or computes with
   /// many steps.
   bool isTight = false;
+  /// Rows and columns of global memory are read an iteration ahead.
+  bool prefetches = false;
   int64_t stages = 2;
 };
 // The first row that fits is taken. Loops are trimmed (hopper-trim-loops) where
@@ -97,8 +99,10 @@ constexpr Schedule kGradientSchedules[] = {
 // The same where such a fold also adds to memory. All warpgroups meet in each
 // iteration, and have no turns.
 constexpr Schedule kAddedSchedules[] = {
-    {64, Schedule::Any, 0, 128, 128, Output::Own, false, false},
-    {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, false},
+    {64, Schedule::Any, 0, 128, 128, Output::Own, false, false, /*trims=*/false,
+     /*isTight=*/false, /*prefetches=*/true},
+    {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, false, /*trims=*/false,
+     /*isTight=*/false, /*prefetches=*/true},
 };
 
 /// The largest static size of what is contracted, or kept by a contraction.
@@ -436,6 +440,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
         nested.addPass(createHopperTrimLoops());
       addCleanUp(nested);
     }
+    if (schedule.prefetches)
+      nested.addPass(createHopperPrefetchReads());
     if (isOn(overlap, schedule.overlap)) {
       nested.addPass(createHopperOverlapTiles());
       addCleanUp(nested);

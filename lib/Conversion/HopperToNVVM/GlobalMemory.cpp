@@ -16,6 +16,7 @@ struct KernelLowering::Access {
   SmallVector<Value> columnOffsets;      // the same for the columns
   SmallVector<Value> rowInside, columnInside; // i1; empty: all are inside
   bool isContiguous = false;             // columns follow each other in memory
+  bool hasAlignedPairs = false;          // and even ones are at multiples of two elements
 
   Value outer(SmallVector<Value> const &values, Layout layout, unsigned r, bool isRow) const {
     if (values.empty())
@@ -86,6 +87,11 @@ KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, Vect
           arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
                                 constantI32(isRow ? rowOffset(e) : columnOffset(e)), room));
   }
+  // Memory of its own starts at a multiple of more than two elements.
+  access.hasAlignedPairs = access.isContiguous && memrefType.getLayout().isIdentity() &&
+                           !memrefType.isDynamicDim(memrefType.getRank() - 1) &&
+                           memrefType.getShape().back() % 2 == 0 &&
+                           getConstantIntValue(indices.back()).value_or(1) % 2 == 0;
   for (auto [start, stride] : llvm::zip_equal(starts, strides))
     position = arith::AddIOp::create(b, position, arith::MulIOp::create(b, start, stride));
   Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, source);
@@ -291,14 +297,26 @@ void KernelLowering::writeElements(const Access &access, Value value, Layout lay
   else if (layout == Layout::Columns)
     writes = both(equal(lane, 28, 0), equal(warp, 3, 0), b);
   DenseMap<Value, Value> rows;
-  for (auto [r, element] : llvm::enumerate(elements(value, layout))) {
+  SmallVector<Value> values = elements(value, layout);
+  bool inPairs = access.hasAlignedPairs && layout == Layout::Tile && mask.empty() &&
+                 access.columnInside.empty() && values.front().getType().isF32();
+  for (size_t r = 0; r < values.size(); r += inPairs ? 2 : 1) {
     Value address = addressOf(access.base, access.outer(access.rowOffsets, layout, r, true),
                               access.outer(access.columnOffsets, layout, r, false), rows, b);
     Value inside = both(access.outer(access.rowInside, layout, r, true),
                         access.outer(access.columnInside, layout, r, false), b);
     if (!mask.empty())
       inside = both(inside, mask[r], b);
-    store(element, address, both(inside, writes, b));
+    if (inPairs) {
+      SmallVector<Value> operands = {address, values[r], values[r + 1]};
+      if (inside)
+        operands.push_back(inside);
+      inlineAsm(Type(), operands,
+                std::string(inside ? "@$3 " : "") + "st.global.v2.b32 [$0], {$1, $2};",
+                std::string("l,f,f,") + (inside ? "b," : "") + "~{memory}", /*sideEffects=*/true);
+      continue;
+    }
+    store(values[r], address, both(inside, writes, b));
   }
 }
 

@@ -425,6 +425,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperTileStatements());
     nested.addPass(createHopperTileCopies());
     nested.addPass(createHopperSinkReads());
+    if (schedule.prefetches) {
+      nested.addPass(createHopperPrepareVectors());
+      addCleanUp(nested);
+    }
     nested.addPass(createHopperDistributeRows());
     addCleanUp(nested);
     nested.addPass(createHopperFormProducts());
@@ -451,9 +455,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
                          .Case("reuse", Output::Reuse)
                          .Case("pieces", Output::Pieces)
                          .Default(schedule.output);
+    nested.addPass(createHopperShareTiles());
     nested.addPass(createHopperStageOutputs(HopperStageOutputsOptions{
         staging == Output::Reuse, staging == Output::Pieces ? kPieceColumns : 0}));
-    nested.addPass(createHopperShareTiles());
     nested.addPass(createHopperStartProducts());
     if (isOn(pingPong, schedule.pingPong))
       nested.addPass(createHopperPingPong());

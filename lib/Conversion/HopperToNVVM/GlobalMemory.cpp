@@ -262,10 +262,26 @@ Parts KernelLowering::readColumns(const Access &access, VectorType type, ArrayRe
   return Parts(branch.getResults());
 }
 
+/// Two neighbours by one load.
+Parts KernelLowering::readAlignedPairs(const Access &access, VectorType type) {
+  auto pair = VectorType::get(2, access.element);
+  SmallVector<Value> values;
+  for (int64_t e = 0, count = elementsPerThread(type, Layout::Columns); e < count; e += 2) {
+    Value address = arith::AddIOp::create(b, access.base, access.columnOffsets[e]);
+    Value both = LLVM::LoadOp::create(b, pair, globalPointer(address, b), /*alignment=*/8);
+    for (int64_t i : {0, 1})
+      values.push_back(vector::ExtractOp::create(b, both, i));
+  }
+  return Parts(values);
+}
+
 Parts KernelLowering::readElements(const Access &access, VectorType type, Layout layout,
                                    ArrayRef<Value> mask, ArrayRef<Value> other) {
   if (layout == Layout::Columns && mask.empty() && !access.columnInside.empty())
     return readColumns(access, type, other);
+  if (layout == Layout::Columns && mask.empty() && access.hasAlignedPairs &&
+      access.rowInside.empty() && access.element.isF32())
+    return readAlignedPairs(access, type);
   if (isPacked(type, layout) && mask.empty() && access.isContiguous && access.columnInside.empty())
     return readPairs(access, type, other);
   DenseMap<Value, Value> rows;

@@ -155,6 +155,7 @@ private:
   mlir::Value load(mlir::Type type, mlir::Value address, mlir::Value predicate, mlir::Value other);
   void store(mlir::Value value, mlir::Value address, mlir::Value predicate);
   Parts readPairs(const Access &access, mlir::VectorType type, llvm::ArrayRef<mlir::Value> other);
+  Parts readAlignedPairs(const Access &access, mlir::VectorType type);
   Parts readColumns(const Access &access, mlir::VectorType type, llvm::ArrayRef<mlir::Value> other);
   Parts readElements(const Access &access, mlir::VectorType type, Layout layout,
                      llvm::ArrayRef<mlir::Value> mask, llvm::ArrayRef<mlir::Value> other);

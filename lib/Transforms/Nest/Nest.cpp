@@ -400,6 +400,7 @@ LogicalResult Nest::assignRoles() {
     for (auto [loop, index] : matchScatterSum(cast<GenericOp>(op))->indices)
       tableDims.insert(classes->ofLoop(cast<GenericOp>(op), loop));
   emitter->tables = tableSums;
+  emitter->branchesRowTails = options.parallelSums;
 
   for (Operation *op : rowSums)
     for (auto [loop, kind] :

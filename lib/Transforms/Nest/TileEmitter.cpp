@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -489,6 +490,21 @@ Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid,
       getNeutralElement(b, monoid, type.getElementType()).getValue();
   Value rest = constant(DenseElementsAttr::get(type, neutral));
   Value kept = term.value;
+  if (which == 1 && branchesRowTails) {
+    Value end = arith::AddIOp::create(b, dims[*dim].base, constant(b.getIndexAttr(dims[*dim].tile)));
+    Value isWhole = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, end, size);
+    auto branch = scf::IfOp::create(b, TypeRange(type), isWhole, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    scf::YieldOp::create(b, kept);
+    b.setInsertionPointToStart(branch.elseBlock());
+    Value selected = arith::SelectOp::create(b, keep, kept, rest);
+    scf::YieldOp::create(b, selected);
+    Tile result = term;
+    result.value = branch.getResult(0);
+    result.tails[which] = wanted;
+    return result;
+  }
   // One select for the mask and the tail where both put the same value.
   if (auto select = kept.getDefiningOp<arith::SelectOp>()) {
     Value masked = select.getFalseValue();

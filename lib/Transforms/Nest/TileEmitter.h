@@ -75,6 +75,8 @@ public:
   /// which a worker has more than one index: the tile of their init and of
   /// their result holds that tensor.
   llvm::SetVector<mlir::Operation *> tables;
+  /// Tiles of rows that are whole branch around the end of the rows.
+  bool branchesRowTails = false;
   /// Where code common to all workers goes.
   mlir::Operation *outside = nullptr;
 

@@ -186,7 +186,20 @@ public:
 
   Neutral get(Value value) {
     auto it = values.find(value);
-    return it != values.end() ? it->second : classify(value);
+    if (it != values.end())
+      return it->second;
+    // What both branches give; they may not have been visited yet.
+    auto branch = value.getDefiningOp<scf::IfOp>();
+    if (!branch || branch.getElseRegion().empty())
+      return classify(value);
+    unsigned number = cast<OpResult>(value).getResultNumber();
+    auto yielded = [&](Block *block) {
+      for (Operation &op : *block)
+        visit(&op);
+      return get(block->getTerminator()->getOperand(number));
+    };
+    Neutral first = yielded(branch.thenBlock());
+    return first == yielded(branch.elseBlock()) ? first : Neutral::Unknown;
   }
 
   void visit(Operation *op) {

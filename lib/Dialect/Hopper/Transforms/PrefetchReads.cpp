@@ -36,9 +36,7 @@ public:
         reads.push_back(read);
     if (reads.empty())
       return false;
-    SmallVector<Value> first;
-    for (vector::TransferReadOp read : reads)
-      first.push_back(readAt(read, loop.getLowerBound()));
+    SmallVector<Value> first = readFirst();
     b.setInsertionPointAfter(last);
     // The last iteration has nothing ahead: it reads its own again.
     Location loc = loop.getLoc();
@@ -104,6 +102,28 @@ private:
     ops.insert(read);
     slice.assign(ops.begin(), ops.end());
     return true;
+  }
+
+  /// What the first iteration reads; a loop without iterations reads nothing.
+  SmallVector<Value> readFirst() {
+    Location loc = loop.getLoc();
+    Value runs = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, loop.getLowerBound(),
+                                       loop.getUpperBound());
+    SmallVector<Type> types;
+    for (vector::TransferReadOp read : reads)
+      types.push_back(read.getVectorType());
+    auto branch = scf::IfOp::create(b, loc, types, runs, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    for (bool isRead : {true, false}) {
+      b.setInsertionPointToStart(isRead ? branch.thenBlock() : branch.elseBlock());
+      SmallVector<Value> values;
+      for (vector::TransferReadOp read : reads)
+        values.push_back(isRead ? readAt(read, loop.getLowerBound())
+                                : Value(arith::ConstantOp::create(
+                                      b, loc, b.getZeroAttr(read.getVectorType()))));
+      scf::YieldOp::create(b, loc, values);
+    }
+    return SmallVector<Value>(branch.getResults());
   }
 
   Value readAt(vector::TransferReadOp read, Value at) {

@@ -6,6 +6,8 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/PatternMatch.h"
 
 namespace attn {
 #define GEN_PASS_DEF_HOPPERSHARETILES
@@ -20,6 +22,25 @@ namespace {
 /// The named barrier of shared tiles; turns, outputs and tables have those below.
 constexpr int64_t kShareBarrier = 9;
 
+constexpr int64_t kTurns = 2;
+
+/// Which of the two tiles an iteration of the loop has: carried from 0, and
+/// everybody is done with what they held before when the loop starts.
+Value carryTurn(scf::ForOp loop, Value id, int64_t warpgroups) {
+  IRRewriter b(loop.getContext());
+  b.setInsertionPoint(loop);
+  Location loc = loop.getLoc();
+  hopper::BarrierSyncOp::create(b, loc, id, warpgroups);
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  auto yieldNext = [](OpBuilder &b, Location loc, ArrayRef<BlockArgument> turn) {
+    Value one = arith::ConstantIndexOp::create(b, loc, 1);
+    return SmallVector<Value>{arith::SubIOp::create(b, loc, one, turn.front())};
+  };
+  FailureOr<LoopLikeOpInterface> made = loop.replaceWithAdditionalYields(
+      b, zero, /*replaceInitOperandUsesInLoop=*/false, yieldNext);
+  return cast<scf::ForOp>(made->getOperation()).getRegionIterArgs().back();
+}
+
 /// In the order in which a warpgroup comes by: everybody is done with what the tile
 /// held before; each writes its rows; everybody has written.
 void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role) {
@@ -27,10 +48,20 @@ void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role) {
   int64_t warpgroups = roles.getWarpgroups()[role];
   hopper::SmemType type = op.getTile().getType();
   OpBuilder b(roles);
-  Value memory = hopper::AllocOp::create(b, loc, type);
-  b.setInsertionPoint(op);
   Value id = arith::ConstantIndexOp::create(b, loc, kShareBarrier);
-  hopper::BarrierSyncOp::create(b, loc, id, warpgroups);
+  auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
+  SmallVector<int64_t> shape = {loop ? kTurns : 1, type.getRows(), type.getColumns()};
+  Value ring = hopper::AllocOp::create(
+      b, loc, hopper::SmemType::get(shape, type.getElementType(), type.getSwizzle()));
+  Value turn;
+  if (loop)
+    turn = carryTurn(loop, id, warpgroups);
+  b.setInsertionPoint(op);
+  if (!loop) {
+    turn = arith::ConstantIndexOp::create(b, loc, 0);
+    hopper::BarrierSyncOp::create(b, loc, id, warpgroups);
+  }
+  Value memory = hopper::SlotOp::create(b, loc, type, ring, turn);
   auto part = cast<VectorType>(op.getPart().getType());
   auto rows = hopper::SmemType::get(b.getContext(), part.getShape(), type.getElementType(),
                                     type.getSwizzle(), type.getRows());

@@ -146,6 +146,7 @@ private:
     hopper::ReleaseOp release;
     Value received = reuse && !write.adds ? findReceived(write.op, tile, release) : Value();
     int64_t pieces = llvm::divideCeil(vector.getDimSize(1), width);
+    bool isOrdered = false;
     for (int64_t piece = 0; piece < pieces; ++piece) {
       b.setInsertionPoint(write.op);
       Value slot = received;
@@ -154,10 +155,15 @@ private:
         // Pieces go through the slots by turns; an odd number of them ends with
         // the slot that the next tile begins with.
         bool isNext = inPieces && (piece > 0 || pieces % kSlots == 0);
+        if (hopper::BarrierSyncOp before = write.adds ? findBarrier(write.op) : nullptr) {
+          b.setInsertionPoint(before);
+          isOrdered = true;
+        }
         hopper::TmaWaitOp::create(b, loc, isNext ? kSlots - 1 : 0,
                                   /*read=*/true);
+        b.setInsertionPoint(write.op);
       }
-      store(write, target, piece * width, slot, map);
+      store(write, target, piece * width, slot, map, isOrdered);
     }
     if (release) {
       hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
@@ -189,8 +195,20 @@ private:
     return hopper::SlotOp::create(b, loc, tile, ring, index);
   }
 
-  /// Columns of the vector from `column` on, through `slot`.
-  void store(const Departure &write, const Target &target, int64_t column, Value slot, Value map) {
+  /// The last barrier of all warpgroups in front of an op in its block: who waits
+  /// there for the copies before has all of the warpgroup know it.
+  hopper::BarrierSyncOp findBarrier(Operation *op) {
+    hopper::BarrierSyncOp last;
+    for (auto barrier : op->getBlock()->getOps<hopper::BarrierSyncOp>())
+      if (barrier->isBeforeInBlock(op) && int64_t(barrier.getWarpgroups()) == warpgroups)
+        last = barrier;
+    return last;
+  }
+
+  /// Columns of the vector from `column` on, through `slot`. `isOrdered`: everybody
+  /// knows already that the slot is free.
+  void store(const Departure &write, const Target &target, int64_t column, Value slot, Value map,
+             bool isOrdered) {
     Location loc = write.op->getLoc();
     VectorType type = write.getType();
     int64_t count =
@@ -207,7 +225,8 @@ private:
     Value id = arith::AddIOp::create(b, loc, region.getArgument(0),
                                      arith::ConstantIndexOp::create(b, loc, kFirstOwnBarrier));
     // Everybody is done with what was in the tile before.
-    hopper::BarrierSyncOp::create(b, loc, id, 1);
+    if (!isOrdered)
+      hopper::BarrierSyncOp::create(b, loc, id, 1);
     hopper::TileStoreOp::create(b, loc, value, slot, /*transpose=*/false);
     hopper::FenceAsyncOp::create(b, loc);
     hopper::BarrierSyncOp::create(b, loc, id, 1);

@@ -406,7 +406,8 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     A `vector.transfer_write` of a rank-2 tile of 16-bit elements by a role
     becomes a `hopper.tile.store` to shared memory and a `hopper.tma.store` from
     there, which writes whole lines and leaves out what lies beyond the memref. An
-    `attn.tile_add` of f32 becomes a `hopper.tma.reduce` in the same way.
+    `attn.tile_add` of f32 becomes a `hopper.tma.reduce` in the same way; behind a
+    barrier of all warpgroups it needs no barrier in front of it.
     The next one of the same warpgroup waits until the tile has been read. With
     `reuse` the tile takes the place of one that the role has received and not yet
     released, of the same size, which is then released after the copy: that saves
@@ -434,6 +435,40 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
 }
 
+def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"> {
+  let summary = "Vectors that all tiles of rows compute alike are computed once";
+  let description = [{
+    In each loop over streamed tiles (`attn.fold`) of an outermost `scf.forall`: a
+    vector of f32 that follows by arithmetic from rank-1 reads at the loop's variable,
+    whatever the rows of the tile, is computed by a parallel loop of its own in front
+    of the forall, into memory with a row of its own for each tile. The loop reads it
+    there, whole and aligned.
+
+    ```mlir
+    // Before.
+    scf.forall (%h, %t) in (%H, %T) {
+      scf.for %i = %c0 to %n step %c64 {
+        %l = vector.transfer_read %L[%h, %i] : memref<?x?xf32>, vector<64xf32>
+        %m = arith.mulf %l, %log2e : vector<64xf32>
+    // After.
+    %M = memref.alloc(%H, %n ceildiv 64) : memref<?x?x64xf32>
+    scf.forall (%h, %k) in (%H, %n ceildiv 64) {
+      ... // %m of tile %k
+      vector.transfer_write %m, %M[%h, %k, %c0] {in_bounds = [true]}
+    }
+    scf.forall (%h, %t) in (%H, %T) {
+      scf.for %i = %c0 to %n step %c64 {
+        %m = vector.transfer_read %M[%h, %i floordiv 64, %c0] {in_bounds = [true]}
+    ```
+
+    A vector stays where it is if the loop does not provably run over multiples of its
+    size, or where memory that it follows from is written in the forall.
+  }];
+  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+                           "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
 def HopperPrefetchReads : Pass<"hopper-prefetch-reads", "::mlir::func::FuncOp"> {
   let summary = "Rows and columns of global memory are read one iteration ahead";
   let description = [{
@@ -444,7 +479,7 @@ def HopperPrefetchReads : Pass<"hopper-prefetch-reads", "::mlir::func::FuncOp"> 
     place again.
 
     ```mlir
-    // Before.                            // After.
+    // Before.                            // After, where %lo < %hi.
     scf.for %i = %lo to %hi step %c64 {   %r0 = vector.transfer_read %L[%lo]
       %r = vector.transfer_read %L[%i]    scf.for %i = %lo to %hi step %c64 iter_args(%r = %r0) {
       %s = hopper.mma %k, %q, %zero         %s = hopper.mma %k, %q, %zero
@@ -455,8 +490,7 @@ def HopperPrefetchReads : Pass<"hopper-prefetch-reads", "::mlir::func::FuncOp"> 
                                           }
     ```
 
-    A loop that may not run reads the place where it would begin; what lies beyond
-    the memory is padding.
+    A loop without iterations reads nothing.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::scf::SCFDialect"];
 }
@@ -464,21 +498,29 @@ def HopperPrefetchReads : Pass<"hopper-prefetch-reads", "::mlir::func::FuncOp"> 
 def HopperShareTiles : Pass<"hopper-share-tiles", "::mlir::func::FuncOp"> {
   let summary = "Warpgroups exchange rows through shared memory";
   let description = [{
-    Each `hopper.share` becomes a tile of the CTA and, in its place: a barrier of all
-    warpgroups of the role, which are then done with what the tile held before; the
+    Each `hopper.share` becomes two tiles of the CTA by turns and, in its place: the
     store of the warpgroup's own rows; a fence, for products read the tile; and a
-    second barrier.
+    barrier of all warpgroups of the role. Who comes by the barrier of an iteration is
+    done with the products of the one before, so that one more barrier in front of
+    the loop is enough.
 
     ```mlir
     // Before.
-    %all = hopper.share %x : vector<64x64xbf16> -> !hopper.smem<128x64xbf16, swizzle = 128>
+    scf.for ... {
+      %all = hopper.share %x : vector<64x64xbf16> -> !hopper.smem<128x64xbf16, swizzle = 128>
     // After.
     hopper.barrier.sync %id warpgroups(2)
-    %mine = hopper.rows %all[64 * %w]
-    hopper.tile.store %x to %mine
-    hopper.fence.async
-    hopper.barrier.sync %id warpgroups(2)
+    scf.for ... iter_args(%turn = %c0) {
+      %all = hopper.slot %ring[%turn]
+      %mine = hopper.rows %all[64 * %w]
+      hopper.tile.store %x to %mine
+      hopper.fence.async
+      hopper.barrier.sync %id warpgroups(2)
+      ...
+      scf.yield (1 - %turn)
     ```
+
+    Outside of a loop there is a barrier in front of each.
 
     Refuses, with an error at the op, tiles that have not one part for each warpgroup
     of the role.

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What parallel tiles would compute anew from the same rows of memory is computed
+// once, into memory with whole, aligned tiles.
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERPREPAREVECTORS
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+/// Whether a value is a multiple of `n` for all values of what it depends on.
+bool isMultiple(Value value, int64_t n) {
+  if (std::optional<int64_t> known = getConstantIntValue(value))
+    return *known % n == 0;
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+    return loop && value == loop.getInductionVar() && isMultiple(loop.getLowerBound(), n) &&
+           isMultiple(loop.getStep(), n);
+  }
+  Operation *op = value.getDefiningOp();
+  auto divides = [&](AffineMap map) {
+    return llvm::all_of(map.getResults(), [&](AffineExpr expr) { return expr.isMultipleOf(n); });
+  };
+  if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
+    return divides(apply.getAffineMap());
+  if (auto max = dyn_cast<affine::AffineMaxOp>(op))
+    return divides(max.getMap());
+  if (auto min = dyn_cast<affine::AffineMinOp>(op))
+    return divides(min.getMap());
+  if (isa<arith::MaxSIOp, arith::MinSIOp, arith::AddIOp, arith::SubIOp>(op))
+    return isMultiple(op->getOperand(0), n) && isMultiple(op->getOperand(1), n);
+  return false;
+}
+
+/// A vector per streamed tile, and how it follows from memory.
+struct Chain {
+  Value result;
+  llvm::SetVector<Operation *> ops; // in order; reads and arithmetic
+  SmallVector<vector::TransferReadOp> reads;
+};
+
+class Preparer {
+public:
+  Preparer(scf::ForallOp forall, scf::ForOp loop) : forall(forall), loop(loop), b(forall) {}
+
+  void run() {
+    SmallVector<Chain> chains;
+    for (Operation &op : loop.getBody()->without_terminator()) {
+      auto type = op.getNumResults() == 1 ? dyn_cast<VectorType>(op.getResult(0).getType())
+                                          : VectorType();
+      if (!type || type.getRank() != 1 || !type.getElementType().isF32())
+        continue;
+      // What only other vectors of this kind read is part of theirs.
+      bool isRead = llvm::any_of(op.getUsers(), [](Operation *user) {
+        return user->getNumResults() != 1 || user->getNumRegions() > 0 ||
+               !isa<VectorType>(user->getResult(0).getType()) ||
+               cast<VectorType>(user->getResult(0).getType()).getRank() != 1;
+      });
+      Chain chain{op.getResult(0), {}, {}};
+      if (isRead && collect(chain, chain.result) && isUniform(chain))
+        chains.push_back(std::move(chain));
+    }
+    for (Chain &chain : chains)
+      prepare(chain);
+  }
+
+private:
+  /// Arithmetic on reads and constants.
+  bool collect(Chain &chain, Value value) {
+    if (!isa<VectorType>(value.getType()))
+      return forall.getRegion().isAncestor(value.getParentRegion()) ? false : true;
+    Operation *op = value.getDefiningOp();
+    if (!op || chain.ops.contains(op))
+      return op;
+    if (auto read = dyn_cast<vector::TransferReadOp>(op)) {
+      chain.reads.push_back(read);
+      chain.ops.insert(op);
+      return true;
+    }
+    if (op->hasTrait<OpTrait::ConstantLike>()) {
+      chain.ops.insert(op);
+      return true;
+    }
+    bool isArithmetic = OpTrait::hasElementwiseMappableTraits(op) || isa<vector::BroadcastOp>(op);
+    if (!isArithmetic || cast<VectorType>(value.getType()).getRank() != 1)
+      return false;
+    for (Value operand : op->getOperands())
+      if (!collect(chain, operand))
+        return false;
+    chain.ops.insert(op);
+    return true;
+  }
+
+  /// Whether all reads are at one place, which the rows of a tile do not change, of
+  /// memory that nothing here writes.
+  bool isUniform(Chain &chain) {
+    if (chain.reads.empty())
+      return false;
+    vector::TransferReadOp first = chain.reads.front();
+    auto firstType = dyn_cast<MemRefType>(first.getBase().getType());
+    Value iv = loop.getInductionVar();
+    int64_t size = first.getVectorType().getDimSize(0);
+    if (!firstType || firstType.getRank() < 2 || first.getIndices().back() != iv ||
+        !isMultiple(iv, size))
+      return false;
+    for (Value index : first.getIndices().drop_back())
+      if (!isa<BlockArgument>(index) && !getConstantIntValue(index))
+        return false;
+    return llvm::all_of(chain.reads, [&](vector::TransferReadOp read) {
+      auto memref = dyn_cast<MemrefValue>(read.getBase());
+      return memref && !forall.getRegion().isAncestor(memref.getParentRegion()) &&
+             memref.getType().getRank() == firstType.getRank() && !read.getMask() &&
+             read.getPermutationMap().isMinorIdentity() &&
+             llvm::equal(read.getIndices(), first.getIndices()) &&
+             !isWritten(memref::skipViewLikeOps(memref));
+    });
+  }
+
+  bool isWritten(MemrefValue root) {
+    return forall
+        .walk([&](MemoryEffectOpInterface op) {
+          SmallVector<MemoryEffects::EffectInstance> effects;
+          op.getEffects<MemoryEffects::Write>(effects);
+          bool writes = llvm::any_of(effects, [&](const MemoryEffects::EffectInstance &effect) {
+            auto memref = dyn_cast_if_present<MemrefValue>(effect.getValue());
+            return memref && memref::skipViewLikeOps(memref) == root;
+          });
+          return writes ? WalkResult::interrupt() : WalkResult::advance();
+        })
+        .wasInterrupted();
+  }
+
+  void prepare(Chain &chain) {
+    Location loc = chain.result.getLoc();
+    vector::TransferReadOp first = chain.reads.front();
+    auto type = cast<VectorType>(chain.result.getType());
+    int64_t size = type.getDimSize(0);
+    b.setInsertionPoint(forall);
+    SmallVector<OpFoldResult> counts = memref::getMixedSizes(b, loc, first.getBase());
+    counts.back() = affine::makeComposedFoldedAffineApply(
+        b, loc, b.getAffineDimExpr(0).ceilDiv(size), {counts.back()});
+    SmallVector<int64_t> shape;
+    SmallVector<Value> dynamic;
+    for (OpFoldResult count : counts) {
+      std::optional<int64_t> known = getConstantIntValue(count);
+      shape.push_back(known.value_or(ShapedType::kDynamic));
+      if (!known)
+        dynamic.push_back(cast<Value>(count));
+    }
+    shape.push_back(size);
+    Value memory =
+        memref::AllocOp::create(b, loc, MemRefType::get(shape, type.getElementType()), dynamic);
+    auto all = scf::ForallOp::create(b, loc, counts, ValueRange(), /*mapping=*/std::nullopt);
+    AffineMap last = AffineMap::getMinorIdentityMap(shape.size(), 1, b.getContext());
+    bool inBounds[] = {true};
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(all.getBody());
+      SmallVector<Value> tile(all.getInductionVars());
+      IRMapping mapping;
+      for (auto [index, iv] : llvm::zip_equal(first.getIndices().drop_back(), ArrayRef(tile).drop_back()))
+        mapping.map(index, iv);
+      mapping.map(loop.getInductionVar(),
+                  affine::makeComposedAffineApply(b, loc, b.getAffineDimExpr(0) * size,
+                                                  {OpFoldResult(tile.back())}));
+      for (Operation *op : chain.ops)
+        b.clone(*op, mapping);
+      tile.push_back(arith::ConstantIndexOp::create(b, loc, 0));
+      vector::TransferWriteOp::create(b, loc, mapping.lookup(chain.result), memory, tile, last,
+                                      ArrayRef<bool>(inBounds));
+    }
+    b.setInsertionPoint(first);
+    SmallVector<Value> tile(first.getIndices().drop_back());
+    tile.push_back(affine::makeComposedAffineApply(b, loc, b.getAffineDimExpr(0).floorDiv(size),
+                                                   {OpFoldResult(loop.getInductionVar())}));
+    tile.push_back(arith::ConstantIndexOp::create(b, loc, 0));
+    Value padding = arith::ConstantOp::create(b, loc, b.getZeroAttr(type.getElementType()));
+    Value read = vector::TransferReadOp::create(b, loc, type, memory, tile, padding, last,
+                                                ArrayRef<bool>(inBounds));
+    chain.result.replaceAllUsesWith(read);
+  }
+
+  scf::ForallOp forall;
+  scf::ForOp loop;
+  OpBuilder b;
+};
+
+struct PrepareVectorsPass : attn::impl::HopperPrepareVectorsBase<PrepareVectorsPass> {
+  void runOnOperation() override {
+    for (auto forall : llvm::to_vector(getOperation().getOps<scf::ForallOp>()))
+      forall.walk([&](scf::ForOp loop) {
+        if (loop->hasAttr("attn.fold"))
+          Preparer(forall, loop).run();
+      });
+  }
+};
+
+} // namespace

@@ -1,0 +1,65 @@
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-prepare-vectors,canonicalize,cse))" | FileCheck %s
+
+// A vector that every tile of rows would compute from the same places is computed
+// once, into whole tiles.
+// CHECK-LABEL: func.func @prepared
+// CHECK: %[[TILES:.*]] = affine.apply #{{.*}}()[%{{.*}}]
+// CHECK: %[[M:.*]] = memref.alloc(%{{.*}}, %[[TILES]]) : memref<?x?x64xf32>
+// CHECK: scf.forall (%[[H:.*]], %[[K:.*]]) in (%{{.*}}, %[[TILES]])
+// CHECK: %[[I:.*]] = affine.apply #{{.*}}(%[[K]])
+// CHECK: %[[L:.*]] = vector.transfer_read %arg0[%[[H]], %[[I]]]
+// CHECK: %[[P:.*]] = arith.mulf %[[L]]
+// CHECK: vector.transfer_write %[[P]], %[[M]][%[[H]], %[[K]], %c0] {in_bounds = [true]}
+// CHECK: scf.forall (%[[H2:.*]], %{{.*}}) in
+// CHECK: scf.for %[[I2:.*]] = 
+// CHECK: %[[T:.*]] = affine.apply #{{.*}}(%[[I2]])
+// CHECK: %[[R:.*]] = vector.transfer_read %[[M]][%[[H2]], %[[T]], %c0], %{{.*}} {in_bounds = [true]} : memref<?x?x64xf32>, vector<64xf32>
+// CHECK: vector.broadcast %[[R]]
+func.func @prepared(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %H: index, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %pad = arith.constant 0.0 : f32
+  %log2e = arith.constant dense<1.5> : vector<64xf32>
+  %zero = arith.constant dense<0.0> : vector<128x64xf32>
+  scf.forall (%h, %t) in (%H, 4) {
+    %t0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %lo = affine.max affine_map<(d0) -> (((d0 - 63) ceildiv 64) * 64, 0)>(%t0)
+    %r = scf.for %i = %lo to %n step %c64 iter_args(%a = %zero) -> (vector<128x64xf32>) {
+      %l = vector.transfer_read %L[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
+      %m = arith.mulf %l, %log2e : vector<64xf32>
+      %m2 = vector.broadcast %m : vector<64xf32> to vector<128x64xf32>
+      %b = arith.addf %a, %m2 : vector<128x64xf32>
+      scf.yield %b : vector<128x64xf32>
+    } {attn.fold}
+    vector.transfer_write %r, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
+  }
+  return
+}
+
+// Places that are no multiples of the vector, and memory that the forall writes.
+// CHECK-LABEL: func.func @kept
+// CHECK-NOT: memref.alloc
+func.func @kept(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %Z: memref<?x?xf32>, %H: index, %n: index, %lo: index) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<128x64xf32>
+  scf.forall (%h, %t) in (%H, 4) {
+    %t0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %r = scf.for %i = %lo to %n step %c64 iter_args(%a = %zero) -> (vector<128x64xf32>) {
+      %l = vector.transfer_read %L[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
+      %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
+      %b = arith.addf %a, %m2 : vector<128x64xf32>
+      scf.yield %b : vector<128x64xf32>
+    } {attn.fold}
+    %s = scf.for %i = %c0 to %n step %c64 iter_args(%a = %r) -> (vector<128x64xf32>) {
+      %l = vector.transfer_read %Z[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
+      %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
+      %b = arith.addf %a, %m2 : vector<128x64xf32>
+      vector.transfer_write %l, %Z[%h, %i] : vector<64xf32>, memref<?x?xf32>
+      scf.yield %b : vector<128x64xf32>
+    } {attn.fold}
+    vector.transfer_write %s, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
+  }
+  return
+}

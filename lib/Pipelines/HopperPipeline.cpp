@@ -105,6 +105,10 @@ constexpr Schedule kAddedSchedules[] = {
      /*isTight=*/false, /*prefetches=*/true},
 };
 
+/// Queries up to which gradients have a kernel for each sum rather than one that
+/// adds to memory, which is to be filled before and converted afterwards.
+constexpr int64_t kMostRowsApart = 1024;
+
 /// The largest static size of what is contracted, or kept by a contraction.
 int64_t findColumns(Operation *root) {
   int64_t columns = 0;
@@ -207,9 +211,12 @@ struct StreamLength {
   unsigned argument = 0;
   int64_t dim = 0;
 };
-std::optional<StreamLength> findStreamLength(ModuleOp module) {
+std::optional<StreamLength> findStreamLength(ModuleOp module, bool ofGradient) {
   SmallVector<FoldOp> folds;
-  module.walk([&](FoldOp fold) { folds.push_back(fold); });
+  module.walk([&](FoldOp fold) {
+    if (!ofGradient || addsSums(fold))
+      folds.push_back(fold);
+  });
   if (folds.size() != 1)
     return std::nullopt;
   Value extent = folds.front().getExtent();
@@ -271,13 +278,17 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       walk = getOperation().walk([](BackwardOp op) { return WalkResult(checkTypes(op)); });
     if (walk.wasInterrupted() || failed(checkOptions()))
       return signalPassFailure();
-    if (failed(formNests()))
+    OwningOpRef<ModuleOp> apart;
+    if (failed(formNests(apart)))
       return signalPassFailure();
     if (failed(checkTables(getOperation())))
       return signalPassFailure();
     assignTiles(getOperation(), sumKeys, sumQueries, needsRegisters);
     OwningOpRef<ModuleOp> gradients;
-    if (failed(lowerGradients(getOperation(), gradients)) || failed(lowerVersions(getOperation())))
+    std::optional<StreamLength> length = findStreamLength(getOperation(), /*ofGradient=*/true);
+    if (failed(lowerGradients(getOperation(), gradients)) ||
+        (apart && length && failed(addGradientsApart(*gradients, apart.release(), *length))) ||
+        failed(lowerVersions(getOperation())))
       return signalPassFailure();
     if (gradients)
       getOperation().getBody()->getOperations().splice(getOperation().getBody()->end(),
@@ -295,16 +306,20 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     return runPipeline(nests, module);
   }
 
-  /// Sums along two dimensions in one pass where the tensor core can do it.
-  LogicalResult formNests() {
+  /// Sums along two dimensions in one pass where the tensor core can do it; `apart`
+  /// is then what came in, if nobody asked for this.
+  LogicalResult formNests(OwningOpRef<ModuleOp> &apart) {
     ModuleOp module = getOperation();
     if (order == "rows")
       return formNests(module, /*parallelSums=*/false);
     OwningOpRef<ModuleOp> before = module.clone();
     if (failed(formNests(module, /*parallelSums=*/true)))
       return failure();
-    if (canAddSums(module, needsRegisters))
+    if (canAddSums(module, needsRegisters)) {
+      if (order == "auto" && addsSums(module))
+        apart = std::move(before);
       return success();
+    }
     if (order == "stream")
       return module.emitError(
           "order=stream adds sums of at most 128 columns to memory, of products of matrices "
@@ -351,12 +366,30 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     return success();
   }
 
+  /// A second version of gradients, for few queries, where one adds sums to memory.
+  LogicalResult addGradientsApart(ModuleOp gradients, ModuleOp few, const StreamLength &length) {
+    // A pass runs pipelines on what is in its op only.
+    getOperation().push_back(few);
+    OwningOpRef<ModuleOp> version;
+    if (failed(formNests(few, /*parallelSums=*/false)))
+      return failure();
+    assignTiles(few, sumKeys, sumQueries, needsRegisters);
+    if (failed(lowerGradients(few, version)))
+      return failure();
+    if (!length.number)
+      mergeVersions(gradients, *version, length, kMostRowsApart);
+    else if (*length.number <= kMostRowsApart)
+      gradients.getBodyRegion().takeBody(version->getBodyRegion());
+    few.erase();
+    return success();
+  }
+
   /// With the schedule that fits; with two where the length of the stream,
   /// which decides, is known at run time only.
   LogicalResult lowerVersions(ModuleOp module) {
     int64_t columns = findColumns(module);
     bool heavy = needsRegisters(module), masked = hasMask(module);
-    std::optional<StreamLength> length = findStreamLength(module);
+    std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/false);
     auto fits = [&](const Schedule &row, bool isShort) {
       return columns <= row.columns && !(heavy && row.isTight) &&
              row.masks != (masked ? Schedule::Unmasked : Schedule::Masked) &&

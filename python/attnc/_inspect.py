@@ -33,7 +33,7 @@ def _variant_for(query: Any, key: Any, value: Any, options: dict) -> Tuple[Varia
     layout = options.pop("layout", "bhsd")
     if layout not in LAYOUTS:
         raise Error(f"expected layout 'bhsd' or 'bshd', got {layout!r}")
-    for unused in ("enable_gqa", "return_lse", "deterministic"):
+    for unused in ("enable_gqa", "return_lse"):
         options.pop(unused, None)
     arrays = [x.swapaxes(1, 2) if layout == "bshd" else x for x in (query, key, value)]
     try:
@@ -126,7 +126,8 @@ def lower(
     levels = {"attn": module}
     for name, passes in _LEVELS[target].items():
         if name == "ptx":
-            levels[name] = emit_ptx(variant.text, "attention", _SAVED if gradient else None)
+            pipeline = "order=rows" if gradient and variant.deterministic else None
+            levels[name] = emit_ptx(variant.text, "attention", _SAVED if gradient else None, pipeline)
         else:
             levels[name] = transform(module, f"builtin.module({passes})")[0]
     return Lowered(levels, _resources(levels["ptx"]) if "ptx" in levels else {})

@@ -44,12 +44,11 @@ Expected<CudaProgram> attn::compileCudaProgram(
   if (Error error = configure(manager))
     return std::move(error);
   if (!hasLaunches(module)) {
-    if (options.order != "auto" && options.order != "rows")
-      return createStringError("loop order " + options.order +
-                               " has no form on GPUs, expected auto or rows");
     manager.addPass(mlir::createSymbolDCEPass());
     manager.addPass(createAttnEmitShapeFunction());
-    if (Error error = addLowerToHopper(manager, options.schedule))
+    // The schedule's own order comes last and counts.
+    std::string schedule = "order=" + options.order + " " + options.schedule;
+    if (Error error = addLowerToHopper(manager, schedule))
       return std::move(error);
   }
   buildCudaCodegenPipeline(manager);

@@ -309,7 +309,9 @@ class _Plan:
             self.current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
             self.current_stream = partial(_current_stream, torch)
             self.current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", self.current_stream)
-        self.byte, self.allocate = torch.uint8, torch.empty
+            # Memory as PyTorch's allocator gives it to tensors, without a tensor.
+            self.allocate = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", None)
+            self.free = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", None)
         self.allocate_strided, self.allocate_like = torch.empty_strided, torch.empty_like
         self.addresses = ctypes.addressof(self.arguments), ctypes.addressof(self.results)
 
@@ -490,15 +492,21 @@ class Executable:
             error = _library.attnc_run(self._handle, arguments, outputs, None, 0, None)
         elif plan.current_device() != plan.device_index:
             return self._run_cuda(plan, tensors[0], None) or results
-        else:
-            bytes, place = plan.workspace_bytes, None
-            if bytes:
-                # Freed when this returns: the allocator gives it to later calls on this
-                # stream only.
-                workspace = plan.allocate(bytes, dtype=plan.byte, device=device)
-                place = workspace.data_ptr()
+        elif not plan.workspace_bytes:
             stream = plan.current_stream(plan.device_index)
-            error = _library.attnc_run(self._handle, arguments, outputs, place, bytes, stream)
+            error = _library.attnc_run(self._handle, arguments, outputs, None, 0, stream)
+        elif plan.allocate is None or plan.free is None:
+            return self._run_cuda(plan, tensors[0], None) or results
+        else:
+            stream = plan.current_stream(plan.device_index)
+            # Freed before it is used: later calls on this stream get it, no others.
+            workspace = plan.allocate(plan.workspace_bytes, stream)
+            try:
+                error = _library.attnc_run(
+                    self._handle, arguments, outputs, workspace, plan.workspace_bytes, stream
+                )
+            finally:
+                plan.free(workspace)
         if error:
             _check(error)
         return results

@@ -47,9 +47,11 @@ class _PreparedGradient(NamedTuple):
     gradient: Gradient
     plan: Any
     # Strides and types of the saved tensors.
-    forms: List[Tuple[Tuple[int, ...], torch.dtype]]
-    # Per input of the function, None or which result is its gradient.
-    places: List[Optional[int]]
+    strides: List[Tuple[int, ...]]
+    types: List[torch.dtype]
+    # Per input of the function, None or which result is its gradient; None for all of
+    # them, where only arguments without gradients stand before the tensors.
+    places: Optional[List[Optional[int]]]
     # Results whose inputs have no dimensions.
     scalars: List[int]
 
@@ -62,7 +64,7 @@ class _Prepared:
     def __init__(self, variant: Variant, inputs: Sequence[torch.Tensor], positions: Tuple[int, ...]) -> None:
         # Of captures, among the tensors that the functions reach.
         self.variant, self.positions = variant, positions
-        self.device, self.torch_device = device_of(inputs[0]), inputs[0].device
+        self.device = device_of(inputs[0])
         # Bits of an address that have to be 0.
         self.misaligned = 15 if self.device == "cuda" else 0
         self.executable = variant.forward(self.device)
@@ -81,11 +83,14 @@ class _Prepared:
         wanted = tuple(index for index, need in enumerate(needs[_SETTINGS:]) if need)
         gradient = self.variant.gradient(self.device, wanted, False)
         plan = gradient.executable.prepare([usable(x) for x in (*saved, do)])
-        places: List[Optional[int]] = [None] * len(needs)
+        places: Optional[List[Optional[int]]] = [None] * len(needs)
         for index, position in zip(wanted, gradient.positions):
             places[index + _SETTINGS] = position
         scalars = [position for index, position in zip(wanted, gradient.positions) if saved[index].dim() == 0]
-        return _PreparedGradient(gradient, plan, [(x.stride(), x.dtype) for x in saved], places, scalars)
+        if places[_SETTINGS:] == list(range(len(gradient.computed))):
+            places = None
+        strides, types = [x.stride() for x in saved], [x.dtype for x in saved]
+        return _PreparedGradient(gradient, plan, strides, types, places, scalars)
 
     def gradients(
         self, saved: Sequence[torch.Tensor], do: torch.Tensor, needs: Tuple[bool, ...]
@@ -100,24 +105,29 @@ class _Prepared:
             found = self.backward[key] = self._prepare_gradient(saved, do, needs)
         if found is None:
             return None
-        gradient, plan, forms, places, scalars = found
-        device, addresses = self.torch_device, []
-        for x, (strides, type_) in zip(saved, forms):
-            if x.stride() != strides or x.dtype is not type_ or x.device != device:
-                return None
-            addresses.append(x.data_ptr())
-        place = do.data_ptr()
-        if (addresses[0] | addresses[1] | addresses[2] | addresses[-2] | place) & self.misaligned:
+        gradient, plan, strides, types, places, scalars = found
+        # On the device of dO is what the plan was made for: autograd checks that it is O's.
+        index = do.get_device()
+        if [x.stride() for x in saved] != strides or [x.dtype for x in saved] != types:
             return None
-        addresses.append(place)
+        for x in saved:
+            if x.get_device() != index:
+                return None
+        addresses = [x.data_ptr() for x in saved]
+        addresses.append(do.data_ptr())
+        if (addresses[0] | addresses[1] | addresses[2] | addresses[-3] | addresses[-1]) & self.misaligned:
+            return None
         results = gradient.executable.launch(plan, saved, addresses)
         for position in scalars:
             results[position] = results[position].reshape(())
+        if places is None:
+            return _NO_GRADIENTS + tuple(results)
         return tuple([None if position is None else results[position] for position in places])
 
 
 # Arguments of _Attention in front of the tensors.
 _SETTINGS = 4
+_NO_GRADIENTS = (None,) * _SETTINGS
 
 
 class _Attention(torch.autograd.Function):

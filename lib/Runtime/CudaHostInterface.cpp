@@ -3,9 +3,6 @@
 
 #include "attn/Runtime/CudaHostInterface.h"
 #include "llvm/Support/MathExtras.h"
-#include "llvm/Support/xxhash.h"
-#include <cstring>
-#include <vector>
 
 using namespace llvm;
 using namespace attn::cuda;
@@ -92,45 +89,10 @@ void Call::launch(int32_t kernel, const int64_t *dims, int32_t sharedBytes,
 
 namespace {
 /// A tensor as the driver takes it: innermost dimension first, strides in bytes
-/// of all dimensions but that one. Compared byte by byte.
+/// of all dimensions but that one.
 struct MapShape {
-  uint64_t address = 0, sizes[5] = {}, strides[4] = {};
-  uint32_t box[5] = {}, elementStrides[5] = {1, 1, 1, 1, 1};
-  int32_t type = 0, rank = 0, swizzle = 0, unused = 0;
-};
-static_assert(sizeof(MapShape) == 10 * 8 + 10 * 4 + 4 * 4, "has no padding");
-
-/// Maps that the thread made before, which are nothing but their arguments:
-/// calls with the same memory, as the allocators of training loops give them,
-/// find theirs.
-class MapCache {
-public:
-  TensorMap *find(const MapShape &shape) {
-    Entry &entry = at(shape);
-    return entry.isUsed && !std::memcmp(&entry.shape, &shape, sizeof(shape))
-               ? &entry.map
-               : nullptr;
-  }
-  void insert(const MapShape &shape, const TensorMap &map) {
-    Entry &entry = at(shape);
-    entry.shape = shape;
-    entry.map = map;
-    entry.isUsed = true;
-  }
-
-private:
-  struct Entry {
-    TensorMap map;
-    MapShape shape;
-    bool isUsed = false;
-  };
-  Entry &at(const MapShape &shape) {
-    if (entries.empty())
-      entries.resize(256);
-    StringRef bytes(reinterpret_cast<const char *>(&shape), sizeof(shape));
-    return entries[xxh3_64bits(bytes) % entries.size()];
-  }
-  std::vector<Entry> entries;
+  uint64_t sizes[5], strides[4];
+  uint32_t box[5], elementStrides[5] = {1, 1, 1, 1, 1};
 };
 } // namespace
 
@@ -185,24 +147,14 @@ void Call::encode(TensorMap *map, int32_t argument, int32_t type, int32_t rank,
   for (int32_t i = 0; i < rank; ++i)
     shape.box[i] = uint32_t(i == 0 ? boxColumns : i == 1 ? boxRows : 1);
   int swizzleMode = swizzle == 128 ? 3 : swizzle == 64 ? 2 : swizzle == 32 ? 1 : 0;
-  shape.address = uint64_t(address);
-  shape.type = type;
-  shape.rank = rank;
-  shape.swizzle = swizzleMode;
-  static thread_local MapCache made;
-  if (const TensorMap *known = made.find(shape)) {
-    *map = *known;
-    return;
-  }
   static constexpr int types[] = {mapF16, mapBF16, mapF32};
   Result result = driver->tensorMapEncodeTiled(
       map, types[type], uint32_t(rank), reinterpret_cast<void *>(address),
       shape.sizes, shape.strides, shape.box, shape.elementStrides,
       /*interleave=*/0, swizzleMode, /*l2Promotion=*/3, /*fill=*/0);
   if (result != 0)
-    return fail("copies by TMA cannot reach " + who() + ": " +
-                driver->describe(result));
-  made.insert(shape, *map);
+    fail("copies by TMA cannot reach " + who() + ": " +
+         driver->describe(result));
 }
 
 void attnCudaLaunch(void *call, int32_t kernel, const int64_t *dims,

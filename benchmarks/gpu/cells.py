@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What gpu_forward.py measures: shapes, variants of attention, their IR, their work.
+"""What gpu_forward.py measures: shapes, and the IR of variants of attention.
 
 Nothing here needs PyTorch.
 """
 
 from dataclasses import dataclass
-from random import Random
+
+from attnc._bench.cases import CAP, Case
 
 TOKENS, WIDTH = 16384, 2048  # of a batch, and heads x d
-WINDOW, DOCUMENTS, CAP = 1024, 8, 8.0
+WINDOW = Case.window
 
 # Per variant: (kind of region, its captures as (name, dimensions, element type), its lines). {E} is
 # the element type of Q, K and V; a region yields %out.
@@ -50,45 +51,9 @@ VARIANTS = {
 
 
 @dataclass(frozen=True)
-class Cell:
-    variant: str
-    d: int
-    length: int
-    batch: int
-    heads: int
+class Cell(Case):
     # Of the 12 training shapes per head dimension, rather than beside them.
-    training: bool
-
-    @property
-    def name(self):
-        return f"d{self.d}-s{self.length}-{self.variant}"
-
-    @property
-    def shape(self):
-        return self.batch, self.heads, self.length, self.d
-
-    def document_lengths(self):
-        """Per batch element, the lengths of its documents, at random."""
-        random, result = Random(self.length), []
-        for _ in range(self.batch):
-            cuts = sorted(random.sample(range(1, self.length), DOCUMENTS - 1))
-            result.append([b - a for a, b in zip([0] + cuts, cuts + [self.length])])
-        return result
-
-    def pairs(self):
-        """Kept pairs of query and key, of one head of all batch elements. Causal counts as exactly
-        half of all."""
-        s = self.length
-        if self.variant == "causal":
-            return self.batch * s * s / 2
-        if self.variant == "window":
-            return self.batch * sum(min(i + 1, WINDOW) for i in range(s))
-        if self.variant == "documents":
-            return sum(n * (n + 1) // 2 for lengths in self.document_lengths() for n in lengths)
-        return self.batch * s * s
-
-    def flops(self):
-        return 4 * self.heads * self.d * self.pairs()
+    training: bool = False
 
     def module(self, element="bf16", static=False):
         """The IR. The head dimension is known, all other sizes only if `static`."""
@@ -114,12 +79,12 @@ def all_cells():
     for d in (64, 128, 256):
         for length in (512, 1024, 2048, 4096, 8192, 16384):
             for variant in ("full", "causal"):
-                cells.append(Cell(variant, d, length, TOKENS // length, WIDTH // d, True))
+                cells.append(Cell(variant, d, length, TOKENS // length, WIDTH // d, training=True))
     for d, length in ((128, 16384), (64, 16384), (128, 2048)):
         for variant in ("window", "documents", "alibi", "softcap", "bias"):
             # At 16384 the bias alone would be larger than all that a model reads.
             if variant != "bias" or length == 2048:
-                cells.append(Cell(variant, d, length, TOKENS // length, WIDTH // d, False))
+                cells.append(Cell(variant, d, length, TOKENS // length, WIDTH // d))
     return cells
 
 

@@ -8,8 +8,9 @@ from functools import partial
 
 import torch
 
+from attnc._bench.timing import host_microseconds
+
 from .cells import Cell
-from .timing import host_microseconds
 
 VARIANT = "causal"
 
@@ -30,10 +31,10 @@ def compile_times(options, element):
     be called before anything else is compiled: the driver has a cache too."""
     result = {}
     # The first also initialises LLVM and the driver.
-    warm = Cell("full", 64, 512, 1, 1, False).module(element, options.static)
+    warm = Cell("full", 64, 512, 1, 1).module(element, options.static)
     result["first in the process"] = {"cold": _compile_seconds(warm, options.pipeline, "")}
     for d in (64, 128, 256):
-        text = Cell(VARIANT, d, 512, 1, 1, False).module(element, options.static)
+        text = Cell(VARIANT, d, 512, 1, 1).module(element, options.static)
         with tempfile.TemporaryDirectory() as directory:
             cold = _compile_seconds(text, options.pipeline, directory)
             cached = min(_compile_seconds(text, options.pipeline, directory) for _ in range(3))
@@ -43,7 +44,7 @@ def compile_times(options, element):
 
 def call_times(build, contenders, inputs_of):
     """Microseconds of the host per call, for one head of 128 queries and keys."""
-    cell = Cell(VARIANT, 128, 128, 1, 1, False)
+    cell = Cell(VARIANT, 128, 128, 1, 1)
     inputs = inputs_of(cell)
     result = {}
     for name in contenders:

@@ -32,8 +32,9 @@ Expected<CudaProgram> attn::compileCudaProgram(
     function_ref<Error(mlir::PassManager &)> configure) {
   double start = now();
   std::string key = makeProgramKey("program", module, options);
+  DiskCache::Lock lock; // until the program is stored
   if (!key.empty())
-    if (auto bytes = cache.load(key))
+    if (auto bytes = cache.loadOrLock(key, lock))
       if (auto program = CudaProgram::deserialize(*bytes)) {
         times.programCached = true;
         times.passes += now() - start;
@@ -45,7 +46,9 @@ Expected<CudaProgram> attn::compileCudaProgram(
   if (!hasLaunches(module)) {
     manager.addPass(mlir::createSymbolDCEPass());
     manager.addPass(createAttnEmitShapeFunction());
-    if (Error error = addLowerToHopper(manager, options.schedule))
+    // The schedule's own order comes last and counts.
+    std::string schedule = "order=" + options.order + " " + options.schedule;
+    if (Error error = addLowerToHopper(manager, schedule))
       return std::move(error);
   }
   buildCudaCodegenPipeline(manager);
@@ -82,12 +85,14 @@ static Expected<std::string> makeCubin(const CudaProgram &program,
   std::string compiler = cuda::describePtxCompiler(device);
   std::string key = DiskCache::makeKey({"cubin", compiler, ptx});
   std::string logKey = DiskCache::makeKey({"cubin log", compiler, ptx});
-  // What the driver compiles itself is in its own cache.
-  if (auto log = cache.load(logKey))
-    if (auto image = cache.load(key)) {
-      addWarnings(*log, times.warnings);
-      return std::move(*image);
-    }
+  // What the driver compiles itself is in its own cache. The log is stored last.
+  DiskCache::Lock lock;
+  if (cuda::compilesBeforeLoading())
+    if (auto log = cache.loadOrLock(logKey, lock))
+      if (auto image = cache.load(key)) {
+        addWarnings(*log, times.warnings);
+        return std::move(*image);
+      }
   times.cubinsCached = false;
   StringRef name;
   for (const CudaProgram::Kernel &kernel : program.kernels)
@@ -121,6 +126,11 @@ attn::loadCudaProgram(const CudaProgram &program,
   }
   double compiled = now();
   times.ptx += compiled - start;
+  // The driver's cache is filled by one, too.
+  DiskCache::Lock lock;
+  if (times.driverCompiles)
+    lock = cache.lock(DiskCache::makeKey(
+        {"driver", cuda::describePtxCompiler(device), program.ptx.front()}));
   auto executable = CudaExecutable::load(program, device, cubins);
   times.load += now() - compiled;
   if (executable)

@@ -10,7 +10,13 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
 #include "llvm/Support/raw_ostream.h"
+#include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <thread>
+#include <unistd.h>
 
 using namespace llvm;
 using namespace attn;
@@ -75,4 +81,64 @@ void DiskCache::store(StringRef key, StringRef bytes) const {
     stream.clear_error();
     sys::fs::remove(temporary);
   }
+}
+
+//===----------------------------------------------------------------------===//
+// Locks
+//===----------------------------------------------------------------------===//
+
+DiskCache::Lock &DiskCache::Lock::operator=(Lock &&other) {
+  if (this == &other)
+    return *this;
+  release();
+  descriptor = std::exchange(other.descriptor, -1);
+  path = std::move(other.path);
+  return *this;
+}
+
+void DiskCache::Lock::release() {
+  if (descriptor < 0)
+    return;
+  // Who waits for this file gets it; who comes later finds the entry, or makes
+  // another file.
+  sys::fs::remove(path);
+  // By hand: a forked process may have the file open, too.
+  ::flock(descriptor, LOCK_UN);
+  ::close(descriptor);
+  descriptor = -1;
+}
+
+DiskCache::Lock DiskCache::lock(StringRef key) const {
+  // Beyond what compiling takes.
+  constexpr std::chrono::seconds patience(60);
+  Lock result;
+  if (directory.empty() || sys::fs::create_directories(directory))
+    return result;
+  SmallString<128> path(directory);
+  sys::path::append(path, key);
+  result.path = (path + ".lock").str();
+  // Not fcntl, whose locks threads of a process share.
+  int descriptor =
+      ::open(result.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor < 0)
+    return result;
+  auto deadline = std::chrono::steady_clock::now() + patience;
+  while (::flock(descriptor, LOCK_EX | LOCK_NB)) {
+    bool isTaken = errno == EWOULDBLOCK || errno == EINTR;
+    if (!isTaken || std::chrono::steady_clock::now() > deadline) {
+      ::close(descriptor);
+      return result;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  result.descriptor = descriptor;
+  return result;
+}
+
+std::optional<std::string> DiskCache::loadOrLock(StringRef key,
+                                                 Lock &lock) const {
+  if (auto bytes = load(key))
+    return bytes;
+  lock = this->lock(key);
+  return lock.isHeld() ? load(key) : std::nullopt;
 }

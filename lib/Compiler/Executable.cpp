@@ -209,8 +209,9 @@ compileForCpu(mlir::ModuleOp module, const PipelineOptions &options,
   if (!host)
     return host.takeError();
   std::string key = makeProgramKey("cpu " + *host, module, options);
+  DiskCache::Lock lock; // until the code is stored
   if (!key.empty())
-    if (auto bytes = cache.load(key)) {
+    if (auto bytes = cache.loadOrLock(key, lock)) {
       ++fromDiskCount;
       return CpuExecutable::load(MemoryBuffer::getMemBufferCopy(*bytes));
     }

@@ -73,6 +73,8 @@ Expected<Cubin> attn::cuda::compilePtx(const DeviceInfo &device, StringRef ptx,
   return ptxas.empty() ? Cubin{ptx.str(), ""} : compileByPtxas(ptxas, ptx, name);
 }
 
+bool attn::cuda::compilesBeforeLoading() { return !chosenPtxas().empty(); }
+
 std::string attn::cuda::describePtxCompiler(const DeviceInfo &device) {
   StringRef ptxas = chosenPtxas();
   if (ptxas.empty())

@@ -169,7 +169,8 @@ def attention(
     enable_gqa: permits fewer heads of keys than of queries.
     return_lse: also returns the natural logarithm of the sum of exponentials per
         query, (B, Hq, Sq), in the type of scores.
-    deterministic: the same bits in each run; which is so for all that there is now.
+    deterministic: the same bits in each run, gradients too. On a CPU they always are;
+        on a GPU this takes the loop order of the gradient that has no atomic sums.
 
     Returns the output, (B, Hq, Sq, Dv) in the layout of the query, or with return_lse
     a pair. Raises Error, and TraceError for functions that cannot be traced.
@@ -181,7 +182,7 @@ def attention(
     swapped = layout == "bshd"
     if swapped:
         query, key, value = (x.swapaxes(1, 2) if len(x.shape) == 4 else x for x in (query, key, value))
-    settings = is_causal, causal_alignment, window, scale
+    settings = is_causal, causal_alignment, window, scale, deterministic
     if hasattr(query, "data_ptr"):
         attend = _attention_torch or _load_torch()
         o, lse = attend(query, key, value, settings, score_mod, mask_mod, enable_gqa, return_lse)

@@ -199,10 +199,12 @@ def transform(ir: str, pipeline: str) -> Tuple[str, str]:
     return _take_text(result), remarks
 
 
-def emit_ptx(ir: str, entry: Optional[str] = None, gradient: Optional[str] = None) -> str:
+def emit_ptx(
+    ir: str, entry: Optional[str] = None, gradient: Optional[str] = None, pipeline: Optional[str] = None
+) -> str:
     """PTX of a function's kernels; needs no GPU."""
     _get_library()
-    options = _Options(ctypes.sizeof(_Options), 1, _encode(entry), None, None, _encode(gradient))
+    options = _Options(ctypes.sizeof(_Options), 1, _encode(entry), _encode(pipeline), None, _encode(gradient))
     result, text = ctypes.c_void_p(), ir.encode()
     _check(_library.attnc_emit_ptx(text, len(text), ctypes.byref(options), ctypes.byref(result)))
     return _take_text(result)
@@ -286,20 +288,32 @@ class _Plan:
         self.strides: List[Sequence[int]] = []
         self.types: List[Any] = []
         self.workspace_bytes = 0
-        self.allocate: Any = None
 
-    def prepare_for_torch(self, executable: Executable, like: Any) -> None:
+    def prepare_for_torch(self, executable: Executable, tensors: Sequence[Any]) -> None:
         """What launch() asks PyTorch for, looked up once."""
         import torch
 
-        types = [getattr(torch, result.type) for result in executable.results]
-        self.outputs = list(zip(self.shapes, self.strides, types))
+        like = tensors[0]
         self.device, self.device_index = like.device, like.get_device()
+        self.outputs = []
+        for index, result in enumerate(executable.results):
+            form = self.shapes[index], tuple(self.strides[index]), getattr(torch, result.type)
+            # A tensor that makes another of this form by being its model: that takes less time.
+            model = executable.layouts[index]
+            if model is not None:
+                made = torch.empty_like(tensors[model])
+                if (tuple(made.shape), made.stride(), made.dtype) != form:
+                    model = None
+            self.outputs.append((self.result_structs[index], model, *form))
         if executable._cuda:
             self.current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
             self.current_stream = partial(_current_stream, torch)
             self.current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", self.current_stream)
-        self.allocate = torch.empty_strided
+            # Memory as PyTorch's allocator gives it to tensors, without a tensor.
+            self.allocate = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", None)
+            self.free = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", None)
+        self.allocate_strided, self.allocate_like = torch.empty_strided, torch.empty_like
+        self.addresses = ctypes.addressof(self.arguments), ctypes.addressof(self.results)
 
     def fill(self, structs: Any, index: int, expected: Value, tensor: Any, cuda: bool) -> None:
         if _key(tensor) is None:
@@ -455,27 +469,44 @@ class Executable:
     def prepare(self, tensors: Sequence[Any]) -> _Plan:
         """What launch() needs for tensors of PyTorch of these shapes and strides, in one
         thread."""
-        return self._make_plan(tensors, None, tuple(map(_key, tensors)))
+        plan = self._make_plan(tensors, None, tuple(map(_key, tensors)))
+        plan.prepare_for_torch(self, tensors)
+        return plan
 
-    def launch(self, plan: _Plan, tensors: Sequence[Any]) -> List[Any]:
-        """call() with tensors that are known to be as those of the plan."""
-        if plan.allocate is None:
-            plan.prepare_for_torch(self, tensors[0])
-        empty, device = plan.allocate, plan.device
+    def launch(self, plan: _Plan, tensors: Sequence[Any], addresses: Sequence[int]) -> List[Any]:
+        """call() with tensors that are known to be as those of the plan, and where they
+        are."""
+        empty_like, empty_strided, device = plan.allocate_like, plan.allocate_strided, plan.device
         results = []
-        for struct, (shape, strides, type) in zip(plan.result_structs, plan.outputs):
-            tensor = empty(shape, strides, dtype=type, device=device)
+        for struct, model, shape, strides, type in plan.outputs:
+            if model is None:
+                tensor = empty_strided(shape, strides, dtype=type, device=device)
+            else:
+                tensor = empty_like(tensors[model])
             struct.data = tensor.data_ptr()
             results.append(tensor)
-        for struct, tensor in zip(plan.argument_structs, tensors):
-            struct.data = tensor.data_ptr()
+        for struct, address in zip(plan.argument_structs, addresses):
+            struct.data = address
+        arguments, outputs = plan.addresses
         if not self._cuda:
-            error = _library.attnc_run(self._handle, plan.arguments, plan.results, None, 0, None)
-        elif plan.workspace_bytes or plan.current_device() != plan.device_index:
+            error = _library.attnc_run(self._handle, arguments, outputs, None, 0, None)
+        elif plan.current_device() != plan.device_index:
+            return self._run_cuda(plan, tensors[0], None) or results
+        elif not plan.workspace_bytes:
+            stream = plan.current_stream(plan.device_index)
+            error = _library.attnc_run(self._handle, arguments, outputs, None, 0, stream)
+        elif plan.allocate is None or plan.free is None:
             return self._run_cuda(plan, tensors[0], None) or results
         else:
             stream = plan.current_stream(plan.device_index)
-            error = _library.attnc_run(self._handle, plan.arguments, plan.results, None, 0, stream)
+            # Freed before it is used: later calls on this stream get it, no others.
+            workspace = plan.allocate(plan.workspace_bytes, stream)
+            try:
+                error = _library.attnc_run(
+                    self._handle, arguments, outputs, workspace, plan.workspace_bytes, stream
+                )
+            finally:
+                plan.free(workspace)
         if error:
             _check(error)
         return results

@@ -141,7 +141,7 @@ def attention(
             results.append(_tensor(mask_mod(b, h, q_idx, kv_idx), b == b))
         return results
 
-    is_causal, causal_alignment, window, scale = settings
+    is_causal, causal_alignment, window, scale, deterministic = settings
     results = _body(
         body,
         query,
@@ -151,6 +151,7 @@ def attention(
         causal_alignment=causal_alignment,
         window=window,
         scale=scale,
+        deterministic=deterministic,
         has_score=score_mod is not None,
         has_mask=mask_mod is not None,
     )

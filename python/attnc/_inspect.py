@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ._attention import LAYOUTS, bind
 from ._capi import Executable, emit_ptx, take_tile_counts, transform
 from ._errors import Error
+from ._pipeline import Kernel, draw_svg, draw_text, read_kernels
 from ._trace import type_name
 from ._variant import Options, Variant
 
@@ -33,7 +34,7 @@ def _variant_for(query: Any, key: Any, value: Any, options: dict) -> Tuple[Varia
     layout = options.pop("layout", "bhsd")
     if layout not in LAYOUTS:
         raise Error(f"expected layout 'bhsd' or 'bshd', got {layout!r}")
-    for unused in ("enable_gqa", "return_lse", "deterministic"):
+    for unused in ("enable_gqa", "return_lse"):
         options.pop(unused, None)
     arrays = [x.swapaxes(1, 2) if layout == "bshd" else x for x in (query, key, value)]
     try:
@@ -80,10 +81,18 @@ def _resources(ptx: str) -> Dict[str, str]:
 
 @dataclass
 class Lowered:
-    """IR at each level, by name; `resources` of kernels where an assembler was found."""
+    """IR at each level, by name; `resources` of kernels where an assembler was found;
+    `kernels` of GPUs, of which pipeline() and pipeline_svg() draw the inner loops."""
 
     levels: Dict[str, str]
     resources: Dict[str, str] = field(default_factory=dict)
+    kernels: List[Kernel] = field(default_factory=list)
+
+    def pipeline(self) -> str:
+        return draw_text(self.kernels)
+
+    def pipeline_svg(self) -> str:
+        return draw_svg(self.kernels)
 
     def __getitem__(self, level: str) -> str:
         return self.levels[level]
@@ -109,7 +118,8 @@ class Lowered:
             f"<tr><td>{html.escape(name)}</td><td>{html.escape(said)}</td></tr>"
             for name, said in self.resources.items()
         )
-        return "".join(parts) + (f"<table>{rows}</table>" if rows else "")
+        chart = self.pipeline_svg() if self.kernels else ""
+        return "".join(parts) + (f"<table>{rows}</table>" if rows else "") + chart
 
 
 def lower(
@@ -126,10 +136,29 @@ def lower(
     levels = {"attn": module}
     for name, passes in _LEVELS[target].items():
         if name == "ptx":
-            levels[name] = emit_ptx(variant.text, "attention", _SAVED if gradient else None)
+            pipeline = "order=rows" if gradient and variant.deterministic else None
+            levels[name] = emit_ptx(variant.text, "attention", _SAVED if gradient else None, pipeline)
         else:
             levels[name] = transform(module, f"builtin.module({passes})")[0]
-    return Lowered(levels, _resources(levels["ptx"]) if "ptx" in levels else {})
+    if "hopper" not in levels:
+        return Lowered(levels)
+    return Lowered(levels, _resources(levels["ptx"]), read_kernels(levels["hopper"], _arguments(variant, gradient)))
+
+
+def _arguments(variant: Variant, gradient: bool) -> List[str]:
+    """Names of what the compiled function takes, results included."""
+    captures = [f"c{n}" for n in range(variant.code.partition(" -> ")[0].count("%c"))]
+    names = ["Q", "K", "V", *captures, "O", "LSE"]
+    return [*names, "dO", "dQ", "dK", "dV", *(f"d{c}" for c in captures)] if gradient else names
+
+
+def _kernels(variant: Variant, module: str) -> Tuple[List[Kernel], str]:
+    """What GPUs would run, or why there is nothing."""
+    try:
+        text = transform(module, "builtin.module(attn-lower-to-hopper)")[0]
+    except Error as error:
+        return [], str(error)
+    return read_kernels(text, _arguments(variant, False)), ""
 
 
 # What one H200 has, as docs/performance.md measured or its data sheet says.
@@ -143,7 +172,9 @@ class Explanation:
     that carry each; `dot`: the same as a graph. `order`: the loop orders that are legal
     and what each would cost. `tiles`: (visited, of them with mask arithmetic) for these
     sizes, None where it was not run. `kept`: pairs per head and batch that count, on
-    average. `prediction`: of the time on an H200, by its ceilings."""
+    average. `prediction`: of the time on an H200, by its ceilings. `kernels`: what a GPU
+    runs, drawn by pipeline() as text and by pipeline_svg(); `no_kernels` says why there are
+    none."""
 
     dependences: str
     dot: str
@@ -152,6 +183,15 @@ class Explanation:
     flops: Optional[float]
     bytes: float
     prediction: str
+    kernels: List[Kernel] = field(default_factory=list)
+    no_kernels: str = ""
+
+    def pipeline(self) -> str:
+        """The inner loop of each role of a GPU's kernels, and which products are under way."""
+        return draw_text(self.kernels) if self.kernels else f"no kernels for GPUs: {self.no_kernels}"
+
+    def pipeline_svg(self) -> str:
+        return draw_svg(self.kernels)
 
     def svg(self) -> Optional[str]:
         """The graph, drawn by graphviz; None where the machine does not have it."""
@@ -163,7 +203,7 @@ class Explanation:
         lines = [self.dependences.rstrip(), "", self.order.rstrip()]
         if self.tiles is not None:
             lines.append(f"tiles: {self.tiles[0]} visited, {self.tiles[1]} of them with mask arithmetic")
-        lines.append(self.prediction)
+        lines += [self.prediction, "", self.pipeline()]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -171,7 +211,10 @@ class Explanation:
     def _repr_html_(self) -> str:
         picture = self.svg()
         graph = picture[picture.index("<svg") :] if picture else f"<pre>{html.escape(self.dependences)}</pre>"
-        return graph + f"<pre>{html.escape(str(self).replace(self.dependences.rstrip(), '').strip())}</pre>"
+        text = str(self).replace(self.dependences.rstrip(), "")
+        chart = self.pipeline_svg() if self.kernels else ""
+        text = text.replace(self.pipeline(), "") if chart else text
+        return graph + f"<pre>{html.escape(text.strip())}</pre>" + chart
 
 
 def _dependences(module: str, form: str) -> str:
@@ -228,6 +271,7 @@ def explain(query: Any, key: Any, value: Any, *, run: bool = True, **options: An
         flops,
         moved,
         _predict(type_name(query), flops, moved),
+        *_kernels(variant, module),
     )
 
 

@@ -9,7 +9,8 @@ dispatch mode, take the operators of _torch_ops.py.
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from threading import get_ident
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -27,7 +28,7 @@ from ._torch_ops import (
     scalar_shapes,
     usable,
 )
-from ._variant import Options, Variant
+from ._variant import Gradient, Options, Variant
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _TYPE_NAMES = {
@@ -40,6 +41,20 @@ _number_of_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _functorch_level = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
 
 
+class _PreparedGradient(NamedTuple):
+    """Of a prepared call, by one thread."""
+
+    gradient: Gradient
+    plan: Any
+    # Strides and types of the saved tensors.
+    strides: List[Tuple[int, ...]]
+    types: List[torch.dtype]
+    # Per input of the function, None or which result is its gradient; None for all of
+    # them, where only arguments without gradients stand before the tensors.
+    places: Optional[List[Optional[int]]]
+    # Results whose inputs have no dimensions.
+    scalars: List[int]
+
 
 class _Prepared:
     """A call with tensors of certain types, shapes and strides, all of which the
@@ -50,44 +65,82 @@ class _Prepared:
         # Of captures, among the tensors that the functions reach.
         self.variant, self.positions = variant, positions
         self.device = device_of(inputs[0])
-        self.on_gpu = self.device == "cuda"
+        # Bits of an address that have to be 0.
+        self.misaligned = 15 if self.device == "cuda" else 0
         self.executable = variant.forward(self.device)
         self.plan = self.executable.prepare([usable(x) for x in inputs])
-        self.strides = [x.stride() for x in inputs]
         # By thread, for autograd has threads of its own; by what is wanted; by how dO lies.
-        self.backward: Dict[Any, Tuple[Any, Any]] = {}
+        self.backward: Dict[Any, Optional[_PreparedGradient]] = {}
 
-    def forward(self, inputs: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-        return self.executable.launch(self.plan, inputs)
+    def forward(self, inputs: Sequence[torch.Tensor], addresses: Optional[List[int]] = None) -> List[torch.Tensor]:
+        return self.executable.launch(self.plan, inputs, addresses or [x.data_ptr() for x in inputs])
+
+    def _prepare_gradient(
+        self, saved: Sequence[torch.Tensor], do: torch.Tensor, needs: Tuple[bool, ...]
+    ) -> Optional[_PreparedGradient]:
+        if usable(do) is not do or (self.misaligned and not (is_reachable(do) and is_reachable(saved[-2]))):
+            return None
+        wanted = tuple(index for index, need in enumerate(needs[_SETTINGS:]) if need)
+        gradient = self.variant.gradient(self.device, wanted, False)
+        plan = gradient.executable.prepare([usable(x) for x in (*saved, do)])
+        places: Optional[List[Optional[int]]] = [None] * len(needs)
+        for index, position in zip(wanted, gradient.positions):
+            places[index + _SETTINGS] = position
+        scalars = [position for index, position in zip(wanted, gradient.positions) if saved[index].dim() == 0]
+        if places[_SETTINGS:] == list(range(len(gradient.computed))):
+            places = None
+        strides, types = [x.stride() for x in saved], [x.dtype for x in saved]
+        return _PreparedGradient(gradient, plan, strides, types, places, scalars)
 
     def gradients(
-        self, inputs: List[torch.Tensor], o: torch.Tensor, lse: torch.Tensor, do: torch.Tensor, wanted: Tuple[int, ...]
-    ) -> Optional[List[torch.Tensor]]:
-        """None where the saved tensors came back in another form, or dO has to be copied."""
-        for x, strides in zip(inputs, self.strides):
-            if x.stride() != strides or x.device != do.device:
-                return None
-        if do.is_cuda and any(x.data_ptr() % 16 for x in (do, o, *inputs[:3])):
-            return None
-        key = threading.get_ident(), wanted, do.stride(), o.stride()
-        known = self.backward.get(key)
-        arguments = [*inputs, o, lse, do]
-        if known is None:
-            if usable(do) is not do or (do.is_cuda and not (is_reachable(do) and is_reachable(o))):
-                return None
+        self, saved: Sequence[torch.Tensor], do: torch.Tensor, needs: Tuple[bool, ...]
+    ) -> Optional[Tuple[Optional[torch.Tensor], ...]]:
+        """What backward() returns; None where dO has to be copied, or the saved tensors
+        came back in another form."""
+        key = get_ident(), needs, do.stride()
+        found = self.backward.get(key, key)
+        if found is key:
             if len(self.backward) >= 64:
                 self.backward.clear()
-            executable = self.variant.gradient(self.device, wanted, False)
-            known = self.backward[key] = executable, executable.prepare([usable(x) for x in arguments])
-        return known[0].launch(known[1], arguments)
+            found = self.backward[key] = self._prepare_gradient(saved, do, needs)
+        if found is None:
+            return None
+        gradient, plan, strides, types, places, scalars = found
+        # On the device of dO is what the plan was made for: autograd checks that it is O's.
+        index = do.get_device()
+        if [x.stride() for x in saved] != strides or [x.dtype for x in saved] != types:
+            return None
+        for x in saved:
+            if x.get_device() != index:
+                return None
+        addresses = [x.data_ptr() for x in saved]
+        addresses.append(do.data_ptr())
+        if (addresses[0] | addresses[1] | addresses[2] | addresses[-3] | addresses[-1]) & self.misaligned:
+            return None
+        results = gradient.executable.launch(plan, saved, addresses)
+        for position in scalars:
+            results[position] = results[position].reshape(())
+        if places is None:
+            return _NO_GRADIENTS + tuple(results)
+        return tuple([None if position is None else results[position] for position in places])
+
+
+# Arguments of _Attention in front of the tensors.
+_SETTINGS = 4
+_NO_GRADIENTS = (None,) * _SETTINGS
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, prepared: Optional[_Prepared], variant: Variant, return_lse: bool, *inputs: torch.Tensor
+        ctx: Any,
+        prepared: Optional[_Prepared],
+        variant: Variant,
+        return_lse: bool,
+        addresses: Optional[List[int]],
+        *inputs: torch.Tensor,
     ) -> Any:
-        o, lse = run_forward(variant, inputs) if prepared is None else prepared.forward(inputs)
+        o, lse = run_forward(variant, inputs) if prepared is None else prepared.forward(inputs, addresses)
         ctx.prepared, ctx.variant = prepared, variant
         ctx.set_materialize_grads(False)
         if not return_lse:
@@ -96,22 +149,32 @@ class _Attention(torch.autograd.Function):
         return o, lse
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, do: Optional[torch.Tensor], dlse: Optional[torch.Tensor]) -> Any:
-        *inputs, o, lse = ctx.saved_tensors
-        needed = ctx.needs_input_grad[3:]
-        wanted = Variant.computed_with(tuple(index for index, need in enumerate(needed) if need))
-        results: List[Any] = [None] * (len(inputs) + 3)
-        if do is None and dlse is None:
-            return tuple(results)
-        gradients = None
-        if ctx.prepared is not None and dlse is None:
-            gradients = ctx.prepared.gradients(inputs, o, lse, do, wanted)
-        if gradients is None:
-            gradients = run_backward(ctx.variant, inputs, (o, lse), (do, dlse), wanted)
-        for index, gradient in zip(wanted, scalar_shapes(gradients, inputs, wanted)):
-            results[index + 3] = gradient if needed[index] else None
-        return tuple(results)
+        return _backward_of_graph(ctx, do, dlse) if torch.is_grad_enabled() else _backward(ctx, do, dlse)
+
+
+def _backward(ctx: Any, do: Optional[torch.Tensor], dlse: Optional[torch.Tensor]) -> Any:
+    saved, needs = ctx.saved_tensors, ctx.needs_input_grad
+    if do is None and dlse is None:
+        return (None,) * len(needs)
+    if dlse is None and ctx.prepared is not None:
+        results = ctx.prepared.gradients(saved, do, needs)
+        if results is not None:
+            return results
+    *inputs, o, lse = saved
+    wanted = tuple(index for index, need in enumerate(needs[_SETTINGS:]) if need)
+    gradients = run_backward(ctx.variant, inputs, (o, lse), (do, dlse), wanted)
+    found: List[Optional[torch.Tensor]] = [None] * len(needs)
+    for index, gradient in zip(wanted, scalar_shapes(gradients, inputs, wanted)):
+        found[index + _SETTINGS] = gradient
+    return tuple(found)
+
+
+# Function.apply without its look for transforms of functorch, which takes time: a
+# prepared call has none (_is_observed), and its tensors have addresses.
+_apply_prepared = super(torch.autograd.Function, _Attention).apply
+# Where a graph of the gradients is wanted, its use is an error.
+_backward_of_graph = torch.autograd.function.once_differentiable(_backward)
 
 
 def _is_observed() -> bool:
@@ -187,13 +250,16 @@ def attention(
     if not (casts or observed) and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN:
         call_key, tensors = _key_of(query, key, value, (score_mod, mask_mod), (settings, enable_gqa))
         prepared = None if call_key is None else _find_prepared(call_key)
-        if prepared is not None and not (
-            prepared.on_gpu and (query.data_ptr() % 16 or key.data_ptr() % 16 or value.data_ptr() % 16)
-        ):
+        if prepared is not None:
             inputs = [query, key, value]
             for number in prepared.positions:
                 inputs.append(tensors[number])
-            return _run(prepared, prepared.variant, inputs, return_lse)
+            try:
+                addresses = [x.data_ptr() for x in inputs]
+            except RuntimeError:  # a tensor that outlived a transform of functorch
+                addresses = None
+            if addresses and not (addresses[0] | addresses[1] | addresses[2]) & prepared.misaligned:
+                return _run(prepared, prepared.variant, inputs, addresses, return_lse)
     if casts:
         query, key, value = _autocast((query, key, value))
     check_inputs(query, key, value, enable_gqa)
@@ -211,15 +277,22 @@ def attention(
     inputs = [query, key, value, *bound.captures]
     if observed or not all(type(tensor) in _PLAIN for tensor in inputs):
         return forward_op(query, key, value, bound.captures, program_of(bound.variant))
-    results = _run(None, bound.variant, inputs, return_lse)
+    results = _run(None, bound.variant, inputs, None, return_lse)
     if call_key is not None:
         _prepare(call_key, bound.variant, tensors, inputs)
     return results
 
 
-def _run(prepared: Optional[_Prepared], variant: Variant, inputs: List[torch.Tensor], return_lse: bool) -> Any:
+def _run(
+    prepared: Optional[_Prepared],
+    variant: Variant,
+    inputs: List[torch.Tensor],
+    addresses: Optional[List[int]],
+    return_lse: bool,
+) -> Any:
     if torch.is_grad_enabled():
         for tensor in inputs:
             if tensor.requires_grad:
-                return _Attention.apply(prepared, variant, return_lse, *inputs)
-    return run_forward(variant, inputs) if prepared is None else prepared.forward(inputs)
+                apply = _Attention.apply if prepared is None else _apply_prepared
+                return apply(prepared, variant, return_lse, addresses, *inputs)
+    return run_forward(variant, inputs) if prepared is None else prepared.forward(inputs, addresses)

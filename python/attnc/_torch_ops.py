@@ -82,8 +82,12 @@ def run_backward(
     arguments = [*map(operand, inputs[:3]), *map(usable, inputs[3:]), operand(saved[0]), saved[1], operand(do)]
     if dlse is not None:
         arguments.append(usable(dlse))
-    executable = variant.gradient(device_of(inputs[0]), wanted, dlse is not None)
-    return executable.call(arguments, out)
+    gradient = variant.gradient(device_of(inputs[0]), wanted, dlse is not None)
+    if out is not None and len(gradient.computed) > len(wanted):
+        for result, computed in zip(out, gradient.select(gradient.executable.call(arguments))):
+            result.copy_(computed)
+        return list(out)
+    return gradient.select(gradient.executable.call(arguments, out))
 
 
 def scalar_shapes(gradients: List[Any], inputs: Sequence[torch.Tensor], wanted: Sequence[int]) -> List[Any]:
@@ -171,11 +175,11 @@ def _differentiate(ctx: Any, do: Any, dlse: Any) -> Any:
     needed = [*needs[:3], *(needs[3] if isinstance(needs[3], (list, tuple)) else [])]
     if len(needed) < len(inputs):
         needed += [tensor.requires_grad for tensor in inputs[len(needed) :]]
-    wanted = list(Variant.computed_with(tuple(index for index, need in enumerate(needed) if need)))
+    wanted = [index for index, need in enumerate(needed) if need]
     results: List[Any] = [None] * len(inputs)
     if do is not None or dlse is not None:
         for index, gradient in zip(wanted, backward_op(inputs, o, lse, do, dlse, ctx.program, wanted)):
-            results[index] = gradient if needed[index] else None
+            results[index] = gradient
     return results[0], results[1], results[2], results[3:], None
 
 

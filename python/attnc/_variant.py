@@ -8,7 +8,7 @@ import json
 import math
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _intervals as intervals
 from ._capi import Executable
@@ -32,6 +32,7 @@ class Options:
     causal_alignment: str = "top_left"
     window: Optional[Tuple[int, int]] = None
     scale: Optional[float] = None
+    deterministic: bool = False
 
     def check(self) -> None:
         if self.dtype not in ("float64", "float32", "float16", "bfloat16"):
@@ -138,7 +139,10 @@ def _module_text(
     if seen:
         used = f" captures({', '.join(n for n, _ in seen)} : {', '.join(t for _, t in seen)})"
     body = "".join(region.text(declared) for region in regions if region)
-    header = {"checks": [[c.capture, c.dim, c.interval, c.where] for c in trace.checks]}
+    header = {
+        "checks": [[c.capture, c.dim, c.interval, c.where] for c in trace.checks],
+        "deterministic": bool(options.deterministic),
+    }
     return (
         f"{_HEADER}{json.dumps(header)}\n"
         f"func.func @attention(%q: {q}, %k: {q}, %v: {v}{arguments}) -> ({v}, {lse}) {{\n{lines}"
@@ -146,6 +150,20 @@ def _module_text(
         f"    : {q}, {q}, {v} -> {v}, {lse}\n"
         f"  return %o, %lse : {v}, {lse}\n}}\n"
     )
+
+
+class Gradient(NamedTuple):
+    """Code for gradients of the arguments `computed`; `positions` among them are those
+    that were asked for."""
+
+    executable: Executable
+    computed: Tuple[int, ...]
+    positions: Tuple[int, ...]
+
+    def select(self, results: List[Any]) -> List[Any]:
+        if len(results) == len(self.positions):
+            return results
+        return [results[position] for position in self.positions]
 
 
 class Variant:
@@ -157,21 +175,24 @@ class Variant:
         self.text = text
         header = json.loads(text[len(_HEADER) : text.index("\n")])
         self.checks = [Check(*check) for check in header["checks"]]
+        self.deterministic: bool = header["deterministic"]
+        # Without the header, for what it says is nothing to the compiler.
+        self.code = text[text.index("\n") + 1 :]
         self._executables: Dict[Any, Executable] = {}
         self._forward: Dict[str, Executable] = {}
-        self._gradients: Dict[Any, Executable] = {}
+        self._gradients: Dict[Any, Gradient] = {}
         self._checked: set = set()
         self._lock = threading.Lock()
 
-    def executable(self, device: str, gradient: Optional[str] = None) -> Executable:
+    def executable(self, device: str, gradient: Optional[str] = None, pipeline: Optional[str] = None) -> Executable:
         """For "cpu" or "cuda"; `gradient` are options of attn-differentiate."""
-        key = device, gradient
+        key = device, gradient, pipeline
         known = self._executables.get(key)
         if known is None:
             with self._lock:
                 known = self._executables.get(key)
                 if known is None:
-                    known = Executable(self.text, device, entry="attention", gradient=gradient)
+                    known = Executable(self.code, device, "attention", pipeline, gradient=gradient)
                     self._executables[key] = known
         return known
 
@@ -183,28 +204,33 @@ class Variant:
             self._forward[device] = executable
         return executable
 
-    @staticmethod
-    def computed_with(wanted: Tuple[int, ...]) -> Tuple[int, ...]:
-        """What gradient() is asked for where `wanted` is wanted: the compiler fuses the
-        gradient of a capture with those of Q, K and V, not by itself."""
-        captures = tuple(index for index in wanted if index > 2)
-        return (0, 1, 2, *captures) if captures else wanted
-
-    def gradient(self, device: str, wanted: Tuple[int, ...], has_dlse: bool) -> Executable:
+    def gradient(self, device: str, wanted: Tuple[int, ...], has_dlse: bool) -> Gradient:
         """The gradients of the arguments at the positions `wanted`."""
-        results = "0,1" if has_dlse else "0"
         key = device, wanted, has_dlse
-        executable = self._gradients.get(key)
-        if executable is None:
-            options = f"saved-results arguments={','.join(map(str, wanted))} results={results}"
+        known = self._gradients.get(key)
+        if known is None:
+            known = self._gradients[key] = self._compile_gradient(*key)
+        return known
+
+    def _compile_gradient(self, device: str, wanted: Tuple[int, ...], has_dlse: bool) -> Gradient:
+        # The one order on GPUs whose sums are always the same; CPUs have no other.
+        pipeline = "order=rows" if self.deterministic and device == "cuda" else None
+        # There are gradients that the compiler fuses with all others only.
+        sets = [wanted, tuple(sorted({0, 1, 2, *wanted}))]
+        problem: Optional[Error] = None
+        for computed in sets if max(wanted) > 2 else sets[:1]:
+            arguments, results = ",".join(map(str, computed)), "0,1" if has_dlse else "0"
             try:
-                executable = self.executable(device, options)
+                executable = self.executable(
+                    device, f"saved-results arguments={arguments} results={results}", pipeline
+                )
             except Error as error:
-                where = "GPUs" if device == "cuda" else "the CPU"
-                raise Error(f"cannot compile the gradient of this attention for {where}: {error}") from None
-            executable.layouts = list(wanted)
-            self._gradients[key] = executable
-        return executable
+                problem = problem or error
+                continue
+            executable.layouts = list(computed)
+            return Gradient(executable, computed, tuple(computed.index(index) for index in wanted))
+        where = "GPUs" if device == "cuda" else "the CPU"
+        raise Error(f"cannot compile the gradient of this attention for {where}: {problem}") from None
 
     def check(self, q: Any, k: Any, captures: Sequence[Any]) -> None:
         """Refuses sizes for which a capture would be read out of its bounds. What is

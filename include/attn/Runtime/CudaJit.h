@@ -20,6 +20,9 @@ struct Cubin {
 llvm::Expected<Cubin> compilePtx(const DeviceInfo &device, llvm::StringRef ptx,
                                  llvm::StringRef name);
 
+/// Whether compilePtx gives machine code.
+bool compilesBeforeLoading();
+
 /// What the result of compilePtx depends on besides the PTX.
 std::string describePtxCompiler(const DeviceInfo &device);
 

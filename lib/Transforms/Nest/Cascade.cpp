@@ -69,8 +69,8 @@ bool Cascade::isNoLarger(GenericOp op) const {
 /// Whether a statement over the dimension is better done once, before the
 /// cascade: its result takes no more memory than a tensor that it reads, and in
 /// the cascade it would be done again for each index of a dimension that the
-/// state has and nothing that is streamed, or it sums over a dimension that the
-/// state has, which then could not be tiled.
+/// state, or what is stored, has and nothing that is streamed, or it sums over
+/// a dimension that the state has, which then could not be tiled.
 bool Cascade::isPreparation(GenericOp op) {
   if (op->getNumResults() != 1 || reduces(op) ||
       llvm::any_of(op.getDpsInputs(), [&](Value input) {
@@ -90,7 +90,10 @@ bool Cascade::isPreparation(GenericOp op) {
   DenseSet<unsigned> state, streamed = getStreamedDims();
   for (Operation *member : readers) {
     auto reader = cast<GenericOp>(member);
-    if (reduces(reader))
+    if (reduces(reader) ||
+        (member != op && llvm::any_of(reader->getUsers(), [&](Operation *user) {
+           return isOutside(user);
+         })))
       for (unsigned d : dimsOf(classes, reader, reader.getDpsInitOperand(0)))
         state.insert(d);
   }
@@ -240,6 +243,33 @@ bool Cascade::isLoneSum() const {
          });
 }
 
+/// Whether something that a statement is computed from is the same for the
+/// whole dimension. Where all of it has the dimension (a batch), nothing is
+/// read again: each index has products of its own.
+bool Cascade::readsWhole(GenericOp op) {
+  return llvm::any_of(getSlice(op), [&](Operation *at) {
+    auto statement = cast<GenericOp>(at);
+    return llvm::any_of(statement.getDpsInputOperands(), [&](OpOperand *input) {
+      return !isMember(input->get().getDefiningOp<GenericOp>()) &&
+             !dimsOf(classes, statement, input).contains(dim);
+    });
+  });
+}
+
+/// Whether the members map a product, larger than what it is computed from, to
+/// something else, a tile at a time: what it contracts is whole in each tile.
+bool Cascade::isMappedProduct(GenericOp root) {
+  if (members.size() < 2 || isNoLarger(root))
+    return false;
+  SmallVector<int64_t> ranges = root.getStaticLoopRanges();
+  for (auto [size, kind] :
+       llvm::zip_equal(ranges, root.getIteratorTypesArray()))
+    if (kind == utils::IteratorType::reduction &&
+        (ShapedType::isDynamic(size) || size > longestWholeTile))
+      return false;
+  return readsWhole(root);
+}
+
 bool Cascade::isCandidate(Gain gain) {
   if (gain == Gain::Tiles)
     return isLoneSum();
@@ -251,9 +281,11 @@ bool Cascade::isCandidate(Gain gain) {
       return feedsMember(op.getResult(0), visited);
     return llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *input) {
       auto source = input->get().getDefiningOp<GenericOp>();
-      if (!isMember(source) || reduces(source) ||
-          (isNoLarger(source) &&
-           (gain == Gain::Product || source.getNumReductionLoops() > 0)))
+      if (!isMember(source) || reduces(source))
+        return false;
+      if (isNoLarger(source)
+              ? gain == Gain::Product || source.getNumReductionLoops() > 0
+              : !readsWhole(source))
         return false;
       // Summed over two dimensions at once, it cannot be tiled along one.
       unsigned reduced = 0;
@@ -426,9 +458,7 @@ LogicalResult Cascade::findMaps() {
                      [&](Operation *user) { return isOutside(user); }))
       mapped.push_back(op);
   }
-  if (carried.empty())
-    return failure();
-  return success();
+  return success(!carried.empty() || !mapped.empty());
 }
 
 /// Members that `op` needs, reductions of the dimension excluded.

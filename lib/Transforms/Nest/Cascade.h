@@ -55,6 +55,9 @@ public:
   /// lone sum of what is read gets tiles.
   enum class Gain { Product, Stored, Returned, Tiles };
   bool isCandidate(Gain gain);
+  /// Whether there is a product that no statement reduces along the dimension
+  /// alone, of which tiles are mapped: its stores, or sums along others besides.
+  bool isMappedProduct(mlir::linalg::GenericOp root);
   /// Proves that one pass suffices; remarks at the offender otherwise.
   mlir::LogicalResult prove();
   /// Statements that sum values of the cascade along another dimension; in it
@@ -85,6 +88,7 @@ private:
   bool isLoneSum() const;
   std::optional<unsigned> getRowDim(mlir::linalg::GenericOp op) const;
   bool isNoLarger(mlir::linalg::GenericOp op) const;
+  bool readsWhole(mlir::linalg::GenericOp op);
   bool isOutside(mlir::Operation *user) const;
   llvm::DenseSet<unsigned> getOtherReduced(mlir::linalg::GenericOp op) const;
   llvm::DenseSet<unsigned> getStreamedDims() const;

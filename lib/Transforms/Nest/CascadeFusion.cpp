@@ -415,7 +415,7 @@ LogicalResult Cascade::fuse() {
   if (failed(findStreams(statements, streams)) ||
       (!together && failed(findStreams(ordered(mapSlice), mapStreams))))
     return failure();
-  GenericOp last = carried.back().op;
+  GenericOp last = carried.empty() ? mapped.back() : carried.back().op;
   ImplicitLocOpBuilder b(last.getLoc(), last);
   b.setInsertionPointAfter(last);
   for (Carried &state : carried)
@@ -423,7 +423,8 @@ LogicalResult Cascade::fuse() {
   FoldOp fold = createFold(b, statements, streams, carried,
                            together ? ArrayRef(mapped) : ArrayRef<GenericOp>(),
                            {});
-  buildMerge(b, fold);
+  if (!carried.empty())
+    buildMerge(b, fold);
   // Final values, with the factors that were taken out of the sums.
   IRMapping finals;
   for (auto [index, state] : llvm::enumerate(carried)) {

@@ -124,14 +124,44 @@ struct FuseReductionsPass
       if (isa<GenericOp, FoldOp>(op))
         ops.push_back(&op);
     DimClasses classes(ops);
-    for (Gain gain :
-         {Gain::Product, Gain::Stored, Gain::Returned, Gain::Tiles})
-      for (Operation *op : ops)
-        if (auto generic = dyn_cast<GenericOp>(op);
-            generic && !classes.isCrossing(generic) &&
-            fuseAt(block, classes, generic, gain))
-          return true;
-    return false;
+    auto anyOf = [&](function_ref<bool(GenericOp)> fuseAtOp) {
+      return llvm::any_of(ops, [&](Operation *op) {
+        auto generic = dyn_cast<GenericOp>(op);
+        return generic && !classes.isCrossing(generic) && fuseAtOp(generic);
+      });
+    };
+    auto withGain = [&](Gain gain) {
+      return anyOf(
+          [&](GenericOp op) { return fuseAt(block, classes, op, gain); });
+    };
+    return withGain(Gain::Product) || anyOf([&](GenericOp op) {
+             return mapProduct(block, classes, op);
+           }) ||
+           withGain(Gain::Stored) || withGain(Gain::Returned) ||
+           withGain(Gain::Tiles);
+  }
+
+  /// Fuses over the last dimension of the product `op`, of which no cascade is
+  /// left that reduces it.
+  bool mapProduct(Block &block, const DimClasses &classes, GenericOp op) {
+    if (op.getNumReductionLoops() == 0 || op->getNumResults() != 1 ||
+        refused.contains(op))
+      return false;
+    AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+    if (map.getNumResults() == 0)
+      return false;
+    std::optional<unsigned> last = getLoop(map, map.getNumResults() - 1);
+    if (!last)
+      return false;
+    Cascade cascade(block, classes, op, *last, Cascade::Reach::Tensors,
+                    Cascade::OtherSums::Left);
+    if (!cascade.isMappedProduct(op) ||
+        llvm::any_of(cascade.getReductions(), [&](GenericOp member) {
+          return refused.contains(member);
+        }))
+      return false;
+    refused.insert(op);
+    return fuse(cascade, /*quietly=*/true);
   }
 
   /// Fuses over a dimension that `op` reduces.
@@ -159,7 +189,7 @@ struct FuseReductionsPass
             return true;
         } else if (keepsTogether(cascade, classes, op, loop)) {
           Cascade whole = make(Cascade::Reach::Returns, OtherSums::Finished);
-          if (fuse(whole, /*quietly=*/false))
+          if (!reducesSums(whole) && fuse(whole, /*quietly=*/false))
             return true;
         }
       }
@@ -188,6 +218,16 @@ struct FuseReductionsPass
       columns += product;
     }
     return columns;
+  }
+
+  /// Whether a sum along another dimension is then summed along the cascade's:
+  /// one of the two is finished before the other begins.
+  static bool reducesSums(Cascade &cascade) {
+    return llvm::any_of(cascade.getReductions(), [&](GenericOp op) {
+      llvm::SetVector<Operation *> slice = cascade.getSlice(op);
+      return llvm::any_of(cascade.getOtherSums(),
+                          [&](GenericOp sum) { return slice.contains(sum); });
+    });
   }
 
   bool fuse(Cascade &cascade, bool quietly) {

@@ -60,6 +60,83 @@ def test_only_what_is_asked_for(compiled):
     assert not attnc.attention(q, k, v, score_mod=f, enable_gqa=True).requires_grad
 
 
+BIAS, ROWS, SLOPES, TABLE = torch.randn(4, 70, 150), torch.randn(4, 70), torch.rand(4), torch.randn(4, 32)
+CAPTURES = {
+    "bias": (BIAS, lambda s, b, h, i, j: s + BIAS[h, i, j]),
+    "rows": (ROWS, lambda s, b, h, i, j: s * ROWS[h, i]),
+    "slopes": (SLOPES, lambda s, b, h, i, j: s - SLOPES[h] * (i - j).abs() * 0.1),
+    "table": (TABLE, lambda s, b, h, i, j: s + TABLE[h, (i - j).clamp(0, 31)]),
+}
+
+
+@pytest.mark.parametrize("others", ["", "v", "kv"])
+@pytest.mark.parametrize("name", CAPTURES)
+def test_gradients_of_captures(name, others):
+    capture, f = CAPTURES[name]
+    leaves = dict(zip("qkv", inputs(shape=(2, 4, 2, 70, 150, 16), grad=False)))
+    wanted = [leaves[other] for other in others] + [capture]
+    for x in wanted:
+        x.requires_grad_()
+    try:
+        o = attnc.attention(*leaves.values(), score_mod=f, is_causal=True, enable_gqa=True)
+        expected = dense(*leaves.values(), f, lambda b, h, i, j: i >= j)[0]
+        do = torch.randn(o.shape, generator=torch.Generator().manual_seed(1))
+        got = torch.autograd.grad(o, wanted, do)
+        for a, b in zip(got, torch.autograd.grad(expected, wanted, do.to(expected.dtype))):
+            torch.testing.assert_close(a, b.to(a.dtype), rtol=1e-4, atol=2e-5 * b.abs().max().item())
+    finally:
+        capture.requires_grad_(False)
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_a_capture_alone_costs_its_own_gradient(name):
+    """dQ, dK and dV are in the code only where they are wanted; test/Pipelines counts the
+    products."""
+    options = attnc._variant.Options("float32", 16, 16)
+    variant = attnc._attention.bind(options, CAPTURES[name][1], None).variant
+    for wanted in ((3,), (0, 3), (1, 3), (0, 1, 2, 3)):
+        gradient = variant.gradient("cpu", wanted, False)
+        assert gradient.computed == wanted and len(gradient.executable.results) == len(wanted)
+
+
+def test_deterministic(monkeypatch):
+    """On GPUs it chooses the loop order of the gradient, and compiles nothing else anew."""
+    q, k, v = inputs()
+    results = [
+        torch.autograd.grad(attnc.attention(q, k, v, enable_gqa=True, deterministic=d).sum(), (q, k, v))
+        for d in (False, True)
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(*results))
+
+    asked = []
+
+    class Recorded:
+        def __init__(self, code, device, entry, pipeline, gradient):
+            asked.append((device, pipeline, gradient is not None))
+
+    monkeypatch.setattr(attnc._variant, "Executable", Recorded)
+    for deterministic in (False, True):
+        options = attnc._variant.Options("bfloat16", 40, 40, deterministic=deterministic)
+        variant = attnc._attention.bind(options, None, None).variant
+        for device in ("cpu", "cuda"):
+            variant.forward(device)
+            variant.gradient(device, (0, 1, 2), False)
+    order = [pipeline for device, pipeline, gradient in asked if device == "cuda" and gradient]
+    assert order == [None, "order=rows"]
+    assert all(pipeline is None for device, pipeline, gradient in asked if device == "cpu" or not gradient)
+
+
+def test_the_loop_order_reaches_the_compiler():
+    options = attnc._variant.Options("bfloat16", 64, 64, deterministic=True)
+    code = attnc._attention.bind(options, None, None).variant.code
+    gradient = "saved-results arguments=0,1,2 results=0"
+    emit = lambda order: attnc._capi.emit_ptx(code, "attention", gradient, f"order={order}")
+    # Sums that are added to memory, in an order that is not fixed.
+    assert "red.async" not in emit("rows") and emit("rows") != emit("stream")
+    with pytest.raises(attnc.Error, match="one of auto, rows, stream; got 'split'"):
+        emit("split")
+
+
 def test_gradients_lie_as_their_inputs_do():
     x = [torch.randn(2, 9, 4, 8, requires_grad=True) for _ in range(3)]
     o = attnc.attention(*x, layout="bshd")

@@ -5,7 +5,11 @@ import json
 
 import attnc  # noqa: F401
 import pytest
+import torch
 from attnc import bench
+from attnc._bench import contenders
+from attnc._bench.cases import Case
+from attnc._bench.variants import make_captures, mask_of
 
 
 def run(tmp_path, *arguments):
@@ -21,19 +25,38 @@ def test_sweep(tmp_path, backward, capsys):
     rows = run(tmp_path, "--lengths", "20,70", "--variants", "all", "--dim", "16", *backward)
     assert {row["variant"] for row in rows if row["contender"] == "attnc"} == set(bench.VARIANTS)
     for row in rows:
-        assert row["error"] < 2e-5 and row["seconds"] > 0 and row["tflops"] > 0, row
+        assert row["error"] < 2e-5 and not row["wrong"] and row["seconds"] > 0 and row["tflops"] > 0, row
     assert {"attnc", "naive", "sdpa flash"} <= {row["contender"] for row in rows}
     assert "softcap" in capsys.readouterr().out
 
 
 def test_share_of_pairs():
     for variant in bench.VARIANTS:
-        case = bench.make_case(variant, 800, 2, "cpu")
-        import torch
+        case = Case(variant, 16, 400, 2, 2, window=100)
+        mask = mask_of(case, make_captures(case, torch.float32, "cpu"))
+        index = (torch.arange(n).view(shape) for n, shape in ((2, (2, 1, 1, 1)), (1, 1), (400, (400, 1)), (400, (400,))))
+        keep = torch.ones(()) if mask is None else mask(*index).float()
+        assert case.pairs() == pytest.approx(keep.expand(2, 1, 400, 400).sum().item(), rel=0.005), variant
 
-        i, j = torch.arange(800)[:, None], torch.arange(800)[None]
-        keep = torch.ones(800, 800) if case.mask_mod is None else case.mask_mod(0, 0, i, j).float().expand(800, 800)
-        assert case.kept() == pytest.approx(keep.mean().item(), rel=0.02), variant
+
+def test_wrong_results_are_seen(tmp_path, capsys, monkeypatch):
+    broken = lambda case, captures: contenders.Peer(lambda q, k, v: contenders.naive(case, captures).call(q, k, v) * 1.001)
+    monkeypatch.setattr(contenders, "attnc_attention", broken)
+    arguments = ["--device", "cpu", "--lengths", "40", "--variants", "causal", "--only", "attnc", "--seconds", "0.01"]
+    assert bench.main(arguments) == 1
+    assert "WRONG: relative error" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("backward", [[], ["--backward"]])
+def test_jax(tmp_path, backward):
+    pytest.importorskip("jax")
+    rows = run(tmp_path, "--lengths", "64", "--variants", "full,causal,window,bias", "--only", "JAX XLA", *backward)
+    assert len(rows) == 4 and all(row["seconds"] > 0 and not row["wrong"] for row in rows), rows
+
+
+def test_time_of_the_host(tmp_path, capsys):
+    assert bench.main(["--device", "cpu", "--host", "--json", str(tmp_path / "host.json")]) == 0
+    assert "attnc, causal: backward" in json.loads((tmp_path / "host.json").read_text())["host_us"]
 
 
 def test_plots(tmp_path, capsys):

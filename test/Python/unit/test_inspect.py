@@ -2,6 +2,7 @@
 """attnc.lower and attnc.explain."""
 
 import shutil
+import xml.etree.ElementTree
 
 import attnc
 import numpy as np
@@ -51,6 +52,38 @@ def test_explain():
         assert found.svg().lstrip().startswith("<?xml")
     half = Q.bfloat16()
     assert "GFLOP" in attnc.explain(half, half, half, score_mod=alibi).prediction
+
+
+def test_pipeline():
+    """The order of the inner loop, as docs/hopper.md describes it: the products of the next
+    scores and of the last values are under way together, the softmax beside the latter."""
+    q = Q.bfloat16()
+    found = attnc.explain(q, q, q, run=False)
+    load, compute = found.kernels[0].roles
+    assert (load.name, load.warpgroups, compute.name) == ("load", 1, "compute")
+    assert [step.text for step in load.steps if step.kind == "load"] == ["K, 128x64", "V, 128x64"]
+    kinds = [step.kind for step in compute.steps]
+    first, second = (i for i, kind in enumerate(kinds) if kind == "product")
+    steps = compute.steps
+    assert steps[first].text.endswith("= Q x K") and steps[second].text.endswith("= registers x V")
+    assert second < steps[first].until < steps[second].until
+    between = steps[steps[first].until : steps[second].until]
+    assert any(step.kind == "arithmetic" and "exp2" in step.text for step in between)
+    assert [step.text for step in steps if step.kind == "release"] == ["K", "V"]
+    assert "┬ product" in found.pipeline() and found.pipeline() in str(found)
+    drawing = xml.etree.ElementTree.fromstring(found.pipeline_svg())
+    boxes = sum(len(role.steps) for kernel in found.kernels for role in kernel.roles)
+    assert len(drawing.findall(".//{http://www.w3.org/2000/svg}rect")) == boxes
+    assert "<svg" in found._repr_html_()
+    assert "no kernels for GPUs: " in str(attnc.explain(Q, Q, Q, run=False))
+
+
+def test_pipeline_of_a_gradient():
+    q = Q.bfloat16()
+    lowered = attnc.lower(q, q, q, target="cuda", gradient=True)
+    products = [sum(step.kind == "product" for step in role.steps) for k in lowered.kernels for role in k.roles]
+    assert sum(products) in (5, 7) and "dQ" in lowered.pipeline()
+    assert "<svg" in lowered._repr_html_()
 
 
 def test_numpy_arrays():

@@ -39,8 +39,10 @@ def test_recipe(title, code, device, tmp_path):
     path = tmp_path / "recipe.py"  # errors name lines of a file
     path.write_text(code)
     with torch.device(device):
-        if device == "cuda":  # no gradient there yet
+        if device == "cuda":  # no gradient of tables there
             code = code.replace(", requires_grad=True", "").replace("o.sum().backward()", "")
+            for x in (q, k, v):
+                x.requires_grad_()
         exec(compile(code, path, "exec"), space)
         mask = MASKS[title] or space["mask_mod"]
         table = space.get("table")
@@ -49,6 +51,10 @@ def test_recipe(title, code, device, tmp_path):
         expected = dense(q, k, v, space.get("score_mod"), mask)[0]
     tolerance = 2e-5 if device == "cpu" else 2e-2
     torch.testing.assert_close(space["o"], expected, rtol=tolerance, atol=tolerance)
+    if device == "cuda":
+        do = torch.randn_like(expected)
+        for a, b in zip(torch.autograd.grad(space["o"], (q, k, v), do), torch.autograd.grad(expected, (q, k, v), do)):
+            assert (a.float() - b.float()).norm() < 1.5e-2 * b.float().norm()
     if table is not None and table.requires_grad:
         expected.sum().backward()
         assert table.grad.abs().max() > 0.01

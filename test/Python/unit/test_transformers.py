@@ -92,9 +92,15 @@ def test_generation():
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("kind", [llama, roberta])
-def test_models_on_a_gpu(kind):
-    """The forward: gradients on GPUs are not there yet."""
+def test_models_on_a_gpu(kind, padded):
+    compare(kind, torch.bfloat16, "cuda", padded=padded)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("kind", [llama, roberta])
+def test_logits_on_a_gpu(kind):
     cls, config = kind()
     ids = torch.randint(5, 97, (2, 40), generator=torch.Generator().manual_seed(1)).cuda()
     results = []

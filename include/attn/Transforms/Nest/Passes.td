@@ -30,7 +30,10 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
     and the op that breaks the form.
 
     Statements over the dimension whose whole result is needed (the output of a
-    row softmax) become a second fold that maps blocks to blocks.
+    row softmax) become a second fold that maps blocks to blocks. So do those that
+    a product leads to where nothing reduces them along the dimension alone (the
+    gradient of a bias that batches share): neither the product nor what lies
+    between is stored.
 
     Values of a cascade may also be summed along another dimension (the rows:
     dK and dV, where the cascade along the keys gives dQ). Each of the two sums
@@ -43,7 +46,8 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
     whose results have more columns (dK and dV, along the queries) and maps the
     others (dQ), as sums over all rows and without what follows from them: parallel
     tiles of rows may then add up their parts in memory
-    (`parallel-sums` of attn-tile-nest).
+    (`parallel-sums` of attn-tile-nest). A sum that is summed again along the first
+    dimension (of the slope of a head, over keys, then queries) is not part of it.
 
     A statement over the dimension that would be computed again for each row,
     and whose result is no larger than a tensor that it reads, is not part of

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List
 
 import torch
+
+from .contenders import Contender
+from .timing import make_timer, peak_memory
 
 
 def make_model(kind: str, implementation: str, options: argparse.Namespace) -> torch.nn.Module:
     import transformers
 
-    from .transformers import register
+    from ..transformers import register
 
     register()
     width, longest = options.heads * options.dim, max(options.lengths) + 8
@@ -37,16 +39,10 @@ def make_model(kind: str, implementation: str, options: argparse.Namespace) -> t
     return cls(config).to(options.device, getattr(torch, options.dtype)).train(options.backward)
 
 
-def measure_model(
-    kind: str,
-    length: int,
-    options: argparse.Namespace,
-    time_of: Callable[[Callable[[], Any], str], float],
-    peak_memory: Callable[[Callable[[], Any], str], Optional[int]],
-) -> List[dict]:
+def measure_model(kind: str, length: int, options: argparse.Namespace) -> List[dict]:
     """A step: the forward, or with --backward also the gradients of all parameters."""
     ids = torch.randint(5, 1000, (options.batch, length), generator=torch.Generator().manual_seed(0)).to(options.device)
-    rows, first = [], None
+    rows, first, steps = [], None, {}
     for name in ("attnc", "sdpa", "eager"):
         if options.only and name not in options.only:
             continue
@@ -55,22 +51,23 @@ def measure_model(
         try:
             model = make_model(kind, name, options)
 
-            def step() -> torch.Tensor:
+            def step(model: torch.nn.Module = model) -> torch.Tensor:
                 with torch.set_grad_enabled(options.backward):
                     logits = model(input_ids=ids).logits
                     if options.backward:
-                        model.zero_grad(set_to_none=True)
                         logits.float().square().mean().backward()
+                        model.zero_grad(set_to_none=True)
                 return logits.detach()
 
             logits = step().double()
             first = logits if first is None else first
             row["error"] = (logits - first).abs().max().item()
             row["peak_bytes"] = peak_memory(step, options.device)
-            end, times = time.perf_counter() + options.seconds, [time_of(step, options.device) for _ in range(3)]
-            while time.perf_counter() < end:
-                times.append(time_of(step, options.device))
-            row["seconds"], row["tflops"] = statistics.median(times), 0.0
+            steps[name] = Contender([step])
         except (RuntimeError, ImportError) as error:
             row["note"] = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    times = make_timer(options.device).measure(steps, options.seconds) if steps else {}
+    for row in rows:
+        if row["contender"] in times:
+            row["seconds"], row["tflops"] = statistics.median(times[row["contender"]]), 0.0
     return rows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Times on the GPU, of contenders by turns; times on the host."""
+"""Times of contenders by turns, on the GPU or on the CPU; times on the host; memory."""
 
 import math
 import statistics
@@ -39,6 +39,8 @@ class Turn:
 
 
 class Timer:
+    """On a GPU."""
+
     def __init__(self, device):
         self.cache_bytes = torch.cuda.get_device_properties(device).L2_cache_size
         self.flush = torch.empty(2 * self.cache_bytes, dtype=torch.uint8, device=device)
@@ -76,6 +78,61 @@ class Timer:
         return times
 
 
+class HostTimer:
+    """On a CPU, where a call returns when all is done."""
+
+    cache_bytes = 0
+
+    def measure(self, contenders, seconds):
+        """Per contender the seconds of a call, in each round."""
+        names, times = list(contenders), {name: [] for name in contenders}
+        begin, rounds = None, -1
+        while rounds < 3 or time.perf_counter() - begin < seconds:
+            if rounds == 0:
+                begin = time.perf_counter()
+            shift = rounds % len(names)
+            for name in names[shift:] + names[:shift]:
+                with contenders[name].context():
+                    start = time.perf_counter()
+                    contenders[name].calls[0]()
+                    spent = time.perf_counter() - start
+                if rounds >= 0:
+                    times[name].append(spent)
+            rounds += 1
+        return times
+
+
+def make_timer(device):
+    return Timer(device) if torch.device(device).type == "cuda" else HostTimer()
+
+
+def _resident(peak):
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmHWM:" if peak else "VmRSS:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def peak_memory(call, device):
+    """Bytes above what was there before; None where the system does not say."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # forget the peak
+        before = _resident(peak=False)
+        call()
+        return max(0, _resident(peak=True) - before)
+    except OSError:
+        return None
+
+
 def quartiles(values):
     ordered = sorted(values)
     return [statistics.median(ordered)] + [ordered[int(p * (len(ordered) - 1))] for p in (0.25, 0.75)]
@@ -96,14 +153,15 @@ def gemm_tflops(device, n=8192, rounds=20):
     return 2 * n**3 / statistics.median(times[3:]) * 1e-12
 
 
-def host_microseconds(call, calls=100, rounds=15):
+def host_microseconds(call, calls=100, rounds=15, device="cuda"):
     """Of a call that returns before it has run, on an idle GPU."""
+    wait = torch.cuda.synchronize if torch.device(device).type == "cuda" else lambda: None
     times = []
     for _ in range(rounds + 2):
-        torch.cuda.synchronize()
+        wait()
         begin = time.perf_counter()
         for _ in range(calls):
             call()
         times.append((time.perf_counter() - begin) / calls)
-    torch.cuda.synchronize()
+    wait()
     return statistics.median(times[2:]) * 1e6

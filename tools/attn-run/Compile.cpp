@@ -33,6 +33,12 @@ void attn::setPipelineOptions(PipelineOptions &pipeline,
     pipeline.parts = options.parts;
 }
 
+std::string attn::getGpuOrder(const Options &options) {
+  if (!options.loopOrder.empty() && options.loopOrder != "auto")
+    return options.loopOrder;
+  return options.deterministic ? "rows" : "auto";
+}
+
 Error attn::configurePassManager(mlir::PassManager &manager) {
   if (failed(mlir::applyPassManagerCLOptions(manager)))
     return createStringError(

@@ -250,6 +250,7 @@ Error CudaTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
   mlir::OwningOpRef<mlir::ModuleOp> copy = cloneWithEntries(module, entries);
   PipelineOptions pipeline;
   setPipelineOptions(pipeline, options);
+  pipeline.order = getGpuOrder(options);
   pipeline.countTiles = false; // kernels have nowhere to count
   // What is only loaded says nothing about how it was made.
   DiskCache cache = options.explain ? DiskCache() : DiskCache::standard();

@@ -157,7 +157,9 @@ Error InterpreterTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries
     if (Error error = configurePassManager(manager))
       return error;
     manager.addPass(mlir::createSymbolDCEPass());
-    if (Error error = addLowerToHopper(manager, options.schedule))
+    // The schedule's own order comes last and counts.
+    std::string schedule = "order=" + getGpuOrder(options) + " " + options.schedule;
+    if (Error error = addLowerToHopper(manager, schedule))
       return error;
     if (failed(manager.run(*program)))
       return diagnostics->failure("lowering to the hopper dialect failed");

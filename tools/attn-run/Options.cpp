@@ -106,7 +106,8 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
       "deterministic", cl::init(true), cl::cat(category),
       cl::desc("Results are the same bits from run to run and for any number "
                "of threads (the default). With =false loop orders are chosen "
-               "for the threads at hand: still the same from run to run"));
+               "for the threads at hand: on a CPU still the same from run to "
+               "run, on a GPU the gradient of the queries may not be"));
   cl::opt<std::string> order(
       "loop-order", cl::cat(category),
       cl::desc("Order of the loops: auto (by cost), rows (queries outside), "

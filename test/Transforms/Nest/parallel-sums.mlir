@@ -17,7 +17,7 @@
 // CHECK-LABEL: func @both
 // CHECK: %[[R:.*]]:2 = attn.fold %{{.*}} streams(%arg0, %arg2 : {{.*}}) dims [0, 0] carries(%{{.*}} : tensor<?x48xf32>) {
 // CHECK:   attn.yield %{{.*}}, %{{.*}} : tensor<?x48xf32>, tensor<?x16xf32>
-// CHECK: } maps [0] {{.*}} -> tensor<?x48xf32>, tensor<?x16xf32>
+// CHECK: } maps [0]{{.*}} -> tensor<?x48xf32>, tensor<?x16xf32>
 // CHECK: %[[HALF:.*]] = linalg.generic {{.*}} ins(%[[R]]#1
 // CHECK: return %[[R]]#0, %[[HALF]]
 // TILES-LABEL: func @both

@@ -50,6 +50,29 @@ bool isMultiple(Value value, int64_t n) {
   return false;
 }
 
+/// A bound of an index that is known outside of `region`: the index itself, or what
+/// it is a minimum of.
+Value findBoundOutside(Value index, Region &region) {
+  if (!region.isAncestor(index.getParentRegion()))
+    return index;
+  Operation *op = index.getDefiningOp();
+  if (isa_and_nonnull<arith::MinSIOp>(op))
+    for (Value operand : op->getOperands())
+      if (Value bound = findBoundOutside(operand, region))
+        return bound;
+  if (auto min = dyn_cast_or_null<affine::AffineMinOp>(op))
+    for (AffineExpr expr : min.getMap().getResults()) {
+      auto dim = dyn_cast<AffineDimExpr>(expr);
+      auto symbol = dyn_cast<AffineSymbolExpr>(expr);
+      Value operand = dim      ? min.getDimOperands()[dim.getPosition()]
+                      : symbol ? min.getSymbolOperands()[symbol.getPosition()]
+                               : Value();
+      if (operand && !region.isAncestor(operand.getParentRegion()))
+        return operand;
+    }
+  return {};
+}
+
 /// A vector per streamed tile, and how it follows from memory.
 struct Chain {
   Value result;
@@ -63,6 +86,10 @@ public:
 
   void run() {
     SmallVector<Chain> chains;
+    // The loop may go beyond the end of what it reads, which is padding there.
+    end = findBoundOutside(loop.getUpperBound(), forall.getRegion());
+    if (!end)
+      return;
     for (Operation &op : loop.getBody()->without_terminator()) {
       auto type = op.getNumResults() == 1 ? dyn_cast<VectorType>(op.getResult(0).getType())
                                           : VectorType();
@@ -156,7 +183,7 @@ private:
     b.setInsertionPoint(forall);
     SmallVector<OpFoldResult> counts = memref::getMixedSizes(b, loc, first.getBase());
     counts.back() = affine::makeComposedFoldedAffineApply(
-        b, loc, b.getAffineDimExpr(0).ceilDiv(size), {counts.back()});
+        b, loc, b.getAffineDimExpr(0).ceilDiv(size), {OpFoldResult(end)});
     SmallVector<int64_t> shape;
     SmallVector<Value> dynamic;
     for (OpFoldResult count : counts) {
@@ -200,6 +227,7 @@ private:
 
   scf::ForallOp forall;
   scf::ForOp loop;
+  Value end;
   OpBuilder b;
 };
 

@@ -4,7 +4,9 @@
 // Read behind the last product for the next iteration; the last one reads its own again.
 // CHECK-LABEL: func.func @ahead
 // CHECK: role "compute"
-// CHECK: %[[FIRST:.*]] = vector.transfer_read %arg1[%c0]
+// CHECK: %[[RUNS:.*]] = arith.cmpi slt, %c0, %arg0
+// CHECK: %[[FIRST:.*]] = scf.if %[[RUNS]]
+// CHECK-NEXT: vector.transfer_read %arg1[%c0]
 // CHECK: scf.for %[[I:.*]] = %c0 to %arg0 step %c64 iter_args(%[[S:.*]] = %{{.*}}, %[[R:.*]] = %[[FIRST]])
 // CHECK-NOT: vector.transfer_read
 // CHECK: hopper.mma

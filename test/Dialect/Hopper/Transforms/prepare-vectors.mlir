@@ -11,7 +11,7 @@
 // CHECK: %[[P:.*]] = arith.mulf %[[L]]
 // CHECK: vector.transfer_write %[[P]], %[[M]][%[[H]], %[[K]], %c0] {in_bounds = [true]}
 // CHECK: scf.forall (%[[H2:.*]], %{{.*}}) in
-// CHECK: scf.for %[[I2:.*]] = 
+// CHECK: scf.for %[[I2:[a-z0-9]+]] =
 // CHECK: %[[T:.*]] = affine.apply #{{.*}}(%[[I2]])
 // CHECK: %[[R:.*]] = vector.transfer_read %[[M]][%[[H2]], %[[T]], %c0], %{{.*}} {in_bounds = [true]} : memref<?x?x64xf32>, vector<64xf32>
 // CHECK: vector.broadcast %[[R]]

@@ -1,20 +1,25 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-share-tiles))" | FileCheck %s
 !whole = !hopper.smem<128x64xbf16, swizzle = 128>
 
-// Each warpgroup's rows to one tile of the CTA, between two barriers of both.
+// Each warpgroup's rows to one of two tiles of the CTA, by turns, with a barrier of both
+// warpgroups for each and one in front of the loop.
 // CHECK-LABEL: func.func @shared
 // CHECK: gpu.launch
-// CHECK: %[[TILE:.*]] = hopper.alloc : <128x64xbf16, swizzle = 128>
+// CHECK: %[[RING:.*]] = hopper.alloc : <2x128x64xbf16, swizzle = 128>
 // CHECK: hopper.roles
 // CHECK: role "compute" warpgroups(2) registers(240) (%[[W:.*]]) {
-// CHECK: scf.for
 // CHECK: hopper.barrier.sync %[[ID:.*]] warpgroups(2)
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %{{.*}}, %[[TURN:.*]] = %{{.*}}) ->
+// CHECK-NOT: hopper.barrier
+// CHECK: %[[TILE:.*]] = hopper.slot %[[RING]][%[[TURN]]]
 // CHECK: %[[FIRST:.*]] = affine.apply {{.*}}(%[[W]])
 // CHECK-NEXT: %[[MINE:.*]] = hopper.rows %[[TILE]][%[[FIRST]]]
 // CHECK-NEXT: hopper.tile.store %{{.*}} to %[[MINE]] :
 // CHECK-NEXT: hopper.fence.async
 // CHECK-NEXT: hopper.barrier.sync %[[ID]] warpgroups(2)
 // CHECK-NEXT: hopper.mma %[[TILE]], %{{.*}} transposeA
+// CHECK: %[[NEXT:.*]] = arith.subi %{{.*}}, %[[TURN]]
+// CHECK: scf.yield %{{.*}}, %[[NEXT]]
 func.func @shared(%n: index, %v: vector<64x64xbf16>, %zero: vector<64x64xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

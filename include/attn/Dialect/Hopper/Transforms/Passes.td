@@ -462,7 +462,7 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
     ```
 
     A vector stays where it is if the loop does not provably run over multiples of its
-    size, or where memory that it follows from is written in the forall.
+    size, if no bound of the loop is known in front of the forall, or where memory that it follows from is written in the forall.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",

@@ -303,7 +303,84 @@ private:
       scf::YieldOp::create(b, loc, test.getResults());
     }
     restrictTiles(tiles, keeps);
+    for (const Equality &equality : equalities)
+      if (equality.lows)
+        restrictByExtremes(tiles, equality, places);
     return tiles;
+  }
+
+  /// From the first tile whose range meets that of the rows to the last one:
+  /// all ranges at once, in vectors.
+  void restrictByExtremes(scf::ForOp tiles, const Equality &equality,
+                          ValueRange places) {
+    constexpr int64_t kChunk = 128;
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(tiles);
+    Type i32 = b.getI32Type(), element = equality.lowRow.getType();
+    auto type = VectorType::get({kChunk}, element);
+    auto numberType = VectorType::get({kChunk}, i32);
+    auto indexType = VectorType::get({kChunk}, b.getIndexType());
+    unsigned bits = element.getIntOrFloatBitWidth();
+    auto number = [&](int32_t value) -> Value {
+      return arith::ConstantIntOp::create(b, loc, value, 32);
+    };
+    auto repeat = [&](VectorType to, Value value) -> Value {
+      return vector::BroadcastOp::create(b, loc, to, value);
+    };
+    // Beyond the last tile nothing meets.
+    Value most = arith::ConstantOp::create(
+        b, loc, b.getIntegerAttr(element, APInt::getSignedMaxValue(bits)));
+    Value least = arith::ConstantOp::create(
+        b, loc, b.getIntegerAttr(element, APInt::getSignedMinValue(bits)));
+    Value none = number(std::numeric_limits<int32_t>::max()), zero = number(0);
+    auto loop = scf::ForOp::create(
+        b, loc, index(0), getValueOrCreateConstantIndexOp(b, loc, capacity),
+        index(kChunk), ValueRange{none, zero});
+    {
+      OpBuilder::InsertionGuard inside(b);
+      b.setInsertionPointToStart(loop.getBody());
+      SmallVector<Value> at;
+      for (unsigned n : equality.dims)
+        at.push_back(places[n]);
+      at.push_back(loop.getInductionVar());
+      SmallVector<bool> maybeOutside = {false};
+      Value lows = vector::TransferReadOp::create(b, loc, type, equality.lows,
+                                                  at, most, maybeOutside);
+      Value highs = vector::TransferReadOp::create(b, loc, type, equality.highs,
+                                                   at, least, maybeOutside);
+      Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle,
+                                          lows, repeat(type, equality.highRow));
+      Value above = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge,
+                                          highs, repeat(type, equality.lowRow));
+      Value meets = arith::AndIOp::create(b, loc, below, above);
+      Value start = repeat(indexType, loop.getInductionVar());
+      Value numbers = arith::IndexCastOp::create(
+          b, loc, numberType,
+          arith::AddIOp::create(
+              b, loc, vector::StepOp::create(b, loc, indexType), start));
+      Value next =
+          arith::AddIOp::create(b, loc, numbers, repeat(numberType, number(1)));
+      auto extreme = [&](vector::CombiningKind kind, Value value,
+                         Value otherwise, Value before) -> Value {
+        Value chosen = arith::SelectOp::create(b, loc, meets, value,
+                                               repeat(numberType, otherwise));
+        Value own = vector::ReductionOp::create(b, loc, kind, chosen);
+        return vector::makeArithReduction(b, loc, kind, own, before);
+      };
+      Value first = extreme(vector::CombiningKind::MINSI, numbers, none,
+                            loop.getRegionIterArg(0));
+      Value end = extreme(vector::CombiningKind::MAXSI, next, zero,
+                          loop.getRegionIterArg(1));
+      scf::YieldOp::create(b, loc, ValueRange{first, end});
+    }
+    auto start = [&](Value tile) {
+      return startOf(
+          arith::IndexCastOp::create(b, loc, b.getIndexType(), tile));
+    };
+    tiles.setLowerBound(arith::MaxSIOp::create(b, loc, tiles.getLowerBound(),
+                                               start(loop.getResult(0))));
+    tiles.setUpperBound(arith::MinSIOp::create(b, loc, tiles.getUpperBound(),
+                                               start(loop.getResult(1))));
   }
 
   /// Equality of loaded values is impossible where their ranges are disjoint.

@@ -11,7 +11,15 @@
 // CHECK: vector.transfer_read %arg1[%[[PB]],
 // CHECK: %[[LOWROW:.*]] = vector.reduction <minsi>
 // CHECK: %[[HIGHROW:.*]] = vector.reduction <maxsi>
-// CHECK: scf.for
+// The tiles from the first to the last one whose numbers meet those of the rows.
+// CHECK: %[[HULL:.*]]:2 = scf.for
+// CHECK: vector.transfer_read %[[EXTREMES]]#0[%[[PB]],
+// CHECK: vector.transfer_read %[[EXTREMES]]#1[%[[PB]],
+// CHECK: vector.reduction <minsi>
+// CHECK: vector.reduction <maxsi>
+// CHECK: %[[FIRST:.*]] = arith.maxsi
+// CHECK: %[[END:.*]] = arith.minsi
+// CHECK: scf.for %{{.*}} = %[[FIRST]] to %[[END]] step
 // CHECK: %[[LOW:.*]] = tensor.extract %[[EXTREMES]]#0[%[[PB]],
 // CHECK: %[[HIGH:.*]] = tensor.extract %[[EXTREMES]]#1[%[[PB]],
 // CHECK: arith.cmpi sle, %[[LOW]], %[[HIGHROW]]

@@ -77,8 +77,10 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
     restricts the tiles that are tested. Where the mask asks for equality of
     loaded vectors, disjoint ranges of their values exclude a tile without a
     test of its elements. With `extremes`, the ranges of the columns come from
-    tables of their own, which all rows share, and a tile where all these values
-    are one is full without a test, if the rest of the mask bounds it so.
+    tables of their own, which all rows share: the tiles that are tested are those
+    between the first and the last one with a range that meets the rows', and one
+    where all these values are one is full without a test, if the rest of the mask
+    bounds it so.
 
     ```mlir
     // Before.

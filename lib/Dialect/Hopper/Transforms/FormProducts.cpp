@@ -160,8 +160,8 @@ private:
       part = arith::TruncFOp::create(b, gather.getLoc(),
                                      VectorType::get(type.getShape(), element), part);
     auto whole = cast<VectorType>(gather.getWhole().getType());
-    return hopper::ShareOp::create(b, gather.getLoc(),
-                                   hopper::getTileType(VectorType::get(whole.getShape(), element)), part);
+    hopper::SmemType tile = hopper::getTileType(VectorType::get(whole.getShape(), element));
+    return hopper::ShareOp::create(b, gather.getLoc(), tile, part);
   }
 
   Value load(Operand &operand, bool perWarpgroup) {

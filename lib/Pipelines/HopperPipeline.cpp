@@ -78,7 +78,6 @@ constexpr Schedule kSchedules[] = {
      /*isTight=*/true},
     {64, Schedule::Any, 0, 192, 128, Output::Own, true, true, /*trims=*/false,
      /*isTight=*/true},
-    {64, Schedule::Any, 0, 128, 128, Output::Own, false, false},
     {128, Schedule::Unmasked, 4096, 128, 128, Output::Own, true, true,
      /*trims=*/false, /*isTight=*/true},
     {128, Schedule::Unmasked, 0, 128, 176, Output::Reuse, false, true,

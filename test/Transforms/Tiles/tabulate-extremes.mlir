@@ -17,6 +17,7 @@
 // CHECK: vector.transfer_read %[[EXTREMES]]#1[%[[PB]],
 // CHECK: vector.reduction <minsi>
 // CHECK: vector.reduction <maxsi>
+// CHECK: scf.yield {{.*}} : i32, i32
 // CHECK: %[[FIRST:.*]] = arith.maxsi
 // CHECK: %[[END:.*]] = arith.minsi
 // CHECK: scf.for %{{.*}} = %[[FIRST]] to %[[END]] step

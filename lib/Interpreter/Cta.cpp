@@ -97,6 +97,8 @@ static StringRef nameOf(Operation *op) {
     return "reduction by TMA";
   if (isa<hopper::WgmmaOp>(op))
     return "product";
+  if (isa<hopper::TileLoadOp>(op))
+    return "tile.load";
   return "tile.store";
 }
 

@@ -98,6 +98,34 @@ static Step storeTile(Fiber &fiber, const Instruction &i) {
   return Step::Next;
 }
 
+static Step loadTileToRegisters(Fiber &fiber, const Instruction &i) {
+  auto op = cast<TileLoadOp>(i.op);
+  SmemType type = op.getTile().getType();
+  const auto &view = fiber.operand(i, 0).as<SmemView>();
+  if (view.own) {
+    if (failed(checkReleased(fiber, view, i.op)))
+      return Step::Failed;
+  } else {
+    auto event = fiber.cta->begin(fiber, i.op, {Threads::All, {}, false}, false);
+    fiber.cta->end(fiber, *event);
+    if (failed(fiber.cta->access(fiber, view, type, event, /*write=*/false)) ||
+        failed(fiber.cta->checkWritten(i.op, view, type, /*padding=*/false)))
+      return Step::Failed;
+  }
+  float *to = fiber.newFloats(i);
+  for (int64_t row = 0; row < type.getRows(); ++row, to += type.getColumns()) {
+    const float *from = view.own ? view.own->data.get() + (view.row + row) * paddedColumns(type)
+                                 : fiber.cta->memories[view.memory].row(view.slot, view.row + row);
+    std::copy_n(from, type.getColumns(), to);
+  }
+  return Step::Next;
+}
+
+static LogicalResult translateTileLoad(Translator &translator, Operation *op) {
+  return setShape(translator.emit(op, loadTileToRegisters),
+                  cast<TileLoadOp>(op).getValue().getType());
+}
+
 static Step fence(Fiber &fiber, const Instruction &) {
   fiber.fences.push_back(fiber.now);
   return Step::Next;
@@ -130,6 +158,20 @@ static Step makeTensorMap(Fiber &fiber, const Instruction &i) {
     return Step::Failed;
   }
   fiber.result(i) = fiber.operand(i, 0);
+  return Step::Next;
+}
+
+/// As makeTensorMap; allocations are aligned.
+static Step isReached(Fiber &fiber, const Instruction &i) {
+  const auto &memref = fiber.operand(i, 0).as<MemRef>();
+  int64_t bytes = elementSize(memref.kind);
+  bool reaches = memref.offset * bytes % 16 == 0;
+  for (size_t dim = 0; dim + 1 < memref.sizes.size(); ++dim) {
+    int64_t stride = memref.strides[dim] * bytes;
+    reaches &=
+        memref.sizes[dim] == 1 || (stride > 0 && stride < (int64_t(1) << 40) && stride % 16 == 0);
+  }
+  fiber.result(i).integer = reaches;
   return Step::Next;
 }
 
@@ -203,8 +245,10 @@ void interpreter::registerHopperMemory(Translator &translator) {
   translator.add("hopper.rows", takeRows);
   translator.add("hopper.columns", takeColumns);
   translator.add("hopper.tile.store", storeTile);
+  translator.add("hopper.tile.load", translateTileLoad);
   translator.add("hopper.fence.async", fence);
   translator.add("hopper.tensor_map", makeTensorMap);
+  translator.add("hopper.tma.reaches", isReached);
   translator.add("hopper.tma.load", loadTile);
   translator.add("hopper.tma.store", storeByTma);
   translator.add("hopper.tma.reduce", [](Translator &t, Operation *op) {

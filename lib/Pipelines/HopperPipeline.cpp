@@ -17,11 +17,13 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
@@ -45,7 +47,7 @@ constexpr int64_t kPieceColumns = 64;
 /// 64 x keys scores in f32, the same in 16 bits, and 64 x columns of output.
 struct Schedule {
   int64_t columns;
-  enum Masks { Any, Masked, Unmasked } masks;
+  enum Masks { Any, Masked, Unmasked, Banded } masks; // banded ones are masked, too
   /// For streams of at most as many elements, which may be known only when the
   /// kernel is launched; 0 is no limit.
   int64_t length;
@@ -64,10 +66,15 @@ struct Schedule {
 // that leaves out whole tiles: where a warpgroup's rows are no multiple of the
 // tile's keys. Not with overlap: ptxas then serialises the products (C7514).
 constexpr Schedule kSchedules[] = {
+    // Where a band bounds the tiles of keys, all lengths are short ones.
+    {64, Schedule::Banded, 0, 128, 128, Output::Own, false, false},
     // 192 rows have 1.7 times the scores of a causal mask at length 512, 128
     // have 1.25.
-    {64, Schedule::Masked, 1024, 128, 128, Output::Own, false, false},
-    {64, Schedule::Masked, 0, 192, 128, Output::Own, false, true, /*trims=*/true,
+    {64, Schedule::Masked, 1024, 128, 128, Output::Own, false, false,
+     /*trims=*/false,
+     /*isTight=*/true},
+    {64, Schedule::Masked, 0, 192, 128, Output::Own, false, true,
+     /*trims=*/true,
      /*isTight=*/true},
     {64, Schedule::Any, 0, 192, 128, Output::Own, true, true, /*trims=*/false,
      /*isTight=*/true},
@@ -88,8 +95,17 @@ constexpr Schedule kSchedules[] = {
      /*trims=*/true},
 };
 
-// For functions with folds of three or more products (gradients), whose sizes of
-// tiles are those of HopperSchedules.cpp: outputs, and tiles of other folds.
+// Where a score reads tiles by row and column, which are copied beside the keys
+// (hopper-load-tiles) and need room. Registers, too: what is read is held with
+// the scores.
+constexpr Schedule kCopiedSchedules[] = {
+    {64, Schedule::Any, 0, 128, 128, Output::Own, false, true},
+    {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, true},
+    {256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true},
+};
+
+// For functions with folds of three or more products (gradients), whose sizes
+// of tiles are those of HopperSchedules.cpp: outputs, and tiles of other folds.
 constexpr Schedule kGradientSchedules[] = {
     {128, Schedule::Any, 0, 128, 128, Output::Own, false, true},
     {192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true},
@@ -181,27 +197,65 @@ bool needsRegisters(Operation *root) {
       .wasInterrupted();
 }
 
-/// Whether a statement selects by row and column.
-bool hasMask(Operation *root) {
-  auto dependsOn = [](Value value, linalg::GenericOp op, unsigned fromEnd) {
-    SetVector<Operation *> slice;
-    BackwardSliceOptions options;
-    options.inclusive = true;
-    options.filter = [&](Operation *each) { return each->getBlock() == op.getBody(); };
-    (void)getBackwardSlice(value, &slice, options);
+/// Whether a statement reads 16-bit elements of a tensor by row and column.
+bool readsTiles(Operation *root) {
+  return root
+      ->walk([&](tensor::ExtractOp extract) {
+        auto op = dyn_cast<linalg::GenericOp>(extract->getParentOp());
+        if (!op || op.getNumReductionLoops() > 0 || extract.getIndices().size() < 2 ||
+            extract.getType().getIntOrFloatBitWidth() != 16)
+          return WalkResult::advance();
+        auto indices = extract.getIndices().take_back(2);
+        bool isTile = variesInTile(indices[0], op) && variesInTile(indices[1], op);
+        return isTile ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// What a value in a statement's body follows from, in that body.
+SetVector<Operation *> getSlice(Value value, linalg::GenericOp op) {
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  options.filter = [&](Operation *each) { return each->getBlock() == op.getBody(); };
+  (void)getBackwardSlice(value, &slice, options);
+  return slice;
+}
+
+/// Whether a value depends on the last two loops, both.
+bool dependsOnRowAndColumn(Value value, linalg::GenericOp op) {
+  SetVector<Operation *> slice = getSlice(value, op);
+  auto uses = [&](unsigned fromEnd) {
     return llvm::any_of(slice, [&](Operation *each) {
       auto index = dyn_cast<linalg::IndexOp>(each);
       return index && index.getDim() + fromEnd == op.getNumLoops();
     });
   };
-  return root
-      ->walk([&](arith::SelectOp select) {
-        auto op = dyn_cast<linalg::GenericOp>(select->getParentOp());
-        bool masks = op && op.getNumLoops() >= 2 && dependsOn(select.getCondition(), op, 1) &&
-                     dependsOn(select.getCondition(), op, 2);
-        return masks ? WalkResult::interrupt() : WalkResult::advance();
-      })
-      .wasInterrupted();
+  return op.getNumLoops() >= 2 && uses(1) && uses(2);
+}
+
+/// Whether statements select by row and column; and whether they keep a band:
+/// two bounds of the difference of row and column.
+struct MaskForm {
+  bool isMasked = false, isBanded = false;
+};
+MaskForm findMaskForm(Operation *root) {
+  MaskForm form;
+  root->walk([&](arith::SelectOp select) {
+    auto op = dyn_cast<linalg::GenericOp>(select->getParentOp());
+    if (!op || !dependsOnRowAndColumn(select.getCondition(), op))
+      return;
+    form.isMasked = true;
+    auto isBound = [&](Operation *each) {
+      auto compare = dyn_cast<arith::CmpIOp>(each);
+      return compare && compare.getLhs().getType().isIndex() &&
+             compare.getPredicate() != arith::CmpIPredicate::eq &&
+             compare.getPredicate() != arith::CmpIPredicate::ne &&
+             dependsOnRowAndColumn(compare, op);
+    };
+    form.isBanded |= llvm::count_if(getSlice(select.getCondition(), op), isBound) >= 2;
+  });
+  return form;
 }
 
 /// How many elements a module streams, if it does so once: a number, or a
@@ -231,21 +285,22 @@ std::optional<StreamLength> findStreamLength(ModuleOp module, bool ofGradient) {
   return StreamLength{std::nullopt, argument.getArgNumber(), *at};
 }
 
-/// Bodies of functions in two versions: that of `few` runs where the dimension
-/// is at most `most`.
-void mergeVersions(ModuleOp many, ModuleOp few, const StreamLength &length, int64_t most) {
-  for (auto function : many.getOps<func::FuncOp>()) {
-    auto other = few.lookupSymbol<func::FuncOp>(function.getName());
+/// Bodies of functions in two versions: that of `special` runs where the
+/// condition that `createCondition` puts in front holds; null if it never does.
+using CreateCondition = function_ref<Value(OpBuilder &, func::FuncOp, func::FuncOp special)>;
+void mergeVersions(ModuleOp general, ModuleOp special, CreateCondition createCondition) {
+  for (auto function : general.getOps<func::FuncOp>()) {
+    auto other = special.lookupSymbol<func::FuncOp>(function.getName());
     auto find = [](gpu::LaunchOp) { return WalkResult::interrupt(); };
     if (!function.walk(find).wasInterrupted())
       continue; // such as one that says how large the results are
     Block &body = function.front();
     OpBuilder b = OpBuilder::atBlockBegin(&body);
     Location loc = function.getLoc();
-    Value size = memref::DimOp::create(b, loc, function.getArgument(length.argument), length.dim);
-    Value limit = arith::ConstantIndexOp::create(b, loc, most);
-    Value isShort = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, size, limit);
-    auto branch = scf::IfOp::create(b, loc, isShort, /*withElseRegion=*/true);
+    Value condition = createCondition(b, function, other);
+    if (!condition)
+      continue;
+    auto branch = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/true);
     auto moveTo = [](Block *target, Block &from, Block::iterator first) {
       target->getOperations().splice(target->getTerminator()->getIterator(), from.getOperations(),
                                      first, from.getTerminator()->getIterator());
@@ -255,6 +310,27 @@ void mergeVersions(ModuleOp many, ModuleOp few, const StreamLength &length, int6
       old.replaceAllUsesWith(argument);
     moveTo(branch.thenBlock(), other.front(), other.front().begin());
   }
+}
+
+/// The version of `few` runs where the dimension is at most `most`.
+void mergeByLength(ModuleOp many, ModuleOp few, const StreamLength &length, int64_t most) {
+  mergeVersions(many, few, [&](OpBuilder &b, func::FuncOp function, func::FuncOp) -> Value {
+    Location loc = function.getLoc();
+    Value size = memref::DimOp::create(b, loc, function.getArgument(length.argument), length.dim);
+    Value limit = arith::ConstantIndexOp::create(b, loc, most);
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, size, limit);
+  });
+}
+
+/// Arguments of a function that TMA copies.
+llvm::SmallSetVector<unsigned, 8> findCopiedArguments(func::FuncOp function) {
+  llvm::SmallSetVector<unsigned, 8> numbers;
+  function.walk([&](hopper::TensorMapOp map) {
+    Value root = memref::skipViewLikeOps(cast<MemrefValue>(map.getSource()));
+    if (auto argument = dyn_cast<BlockArgument>(root))
+      numbers.insert(argument.getArgNumber());
+  });
+  return numbers;
 }
 
 void addCleanUp(OpPassManager &pm) {
@@ -268,7 +344,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   void getDependentDialects(DialectRegistry &registry) const override {
     OpPassManager pm(ModuleOp::getOperationName());
     buildNestPipeline(pm, PipelineOptions());
-    addLowering(pm, kSchedules[0]);
+    addLowering(pm, kSchedules[0], /*copiesTiles=*/true);
     pm.getDependentDialects(registry);
   }
 
@@ -288,7 +364,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     std::optional<StreamLength> length = findStreamLength(getOperation(), /*ofGradient=*/true);
     if (failed(lowerGradients(getOperation(), gradients)) ||
         (apart && length && failed(addGradientsApart(*gradients, apart.release(), *length))) ||
-        failed(lowerVersions(getOperation())))
+        failed(lowerReads(getOperation())))
       return signalPassFailure();
     if (gradients)
       getOperation().getBody()->getOperations().splice(getOperation().getBody()->end(),
@@ -328,9 +404,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     return formNests(module, /*parallelSums=*/false);
   }
 
-  LogicalResult lowerWith(ModuleOp module, const Schedule &schedule) {
+  LogicalResult lowerWith(ModuleOp module, const Schedule &schedule, bool copiesTiles = false) {
     OpPassManager lowering(ModuleOp::getOperationName());
-    addLowering(lowering, schedule);
+    addLowering(lowering, schedule, copiesTiles);
     return runPipeline(lowering, module);
   }
 
@@ -377,10 +453,42 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (failed(lowerGradients(few, version)))
       return failure();
     if (!length.number)
-      mergeVersions(gradients, *version, length, kMostRowsApart);
+      mergeByLength(gradients, *version, length, kMostRowsApart);
     else if (*length.number <= kMostRowsApart)
       gradients.getBodyRegion().takeBody(version->getBodyRegion());
     few.erase();
+    return success();
+  }
+
+  /// What a score reads by row and column is copied by TMA where that reaches
+  /// it: which depends on strides that are known at run time only.
+  LogicalResult lowerReads(ModuleOp module) {
+    int64_t columns = findColumns(module);
+    const Schedule *schedule = llvm::find_if(
+        kCopiedSchedules, [&](const Schedule &row) { return columns <= row.columns; });
+    if (!loadTiles || schedule == std::end(kCopiedSchedules) || !readsTiles(module))
+      return lowerVersions(module);
+    OwningOpRef<ModuleOp> copy = module.clone();
+    if (failed(lowerVersions(module)))
+      return failure();
+    // A pass runs pipelines on what is in its op only.
+    ModuleOp version = copy.release();
+    module.push_back(version);
+    if (failed(lowerWith(version, *schedule, /*copiesTiles=*/true)))
+      return failure();
+    mergeVersions(module, version, [](OpBuilder &b, func::FuncOp general, func::FuncOp special) {
+      auto always = findCopiedArguments(general), copied = findCopiedArguments(special);
+      Value all;
+      for (unsigned number : copied) {
+        if (always.contains(number))
+          continue;
+        Value reaches =
+            hopper::TmaReachesOp::create(b, general.getLoc(), general.getArgument(number));
+        all = all ? arith::AndIOp::create(b, general.getLoc(), all, reaches) : reaches;
+      }
+      return all;
+    });
+    version.erase();
     return success();
   }
 
@@ -388,12 +496,13 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   /// which decides, is known at run time only.
   LogicalResult lowerVersions(ModuleOp module) {
     int64_t columns = findColumns(module);
-    bool heavy = needsRegisters(module), masked = hasMask(module);
+    bool heavy = needsRegisters(module);
+    MaskForm mask = findMaskForm(module);
     std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/false);
     auto fits = [&](const Schedule &row, bool isShort) {
       return columns <= row.columns && !(heavy && row.isTight) &&
-             row.masks != (masked ? Schedule::Unmasked : Schedule::Masked) &&
-             (isShort || row.length == 0);
+             row.masks != (mask.isMasked ? Schedule::Unmasked : Schedule::Masked) &&
+             (row.masks != Schedule::Banded || mask.isBanded) && (isShort || row.length == 0);
     };
     const Schedule *many = llvm::find_if(
         kSchedules, [&](const Schedule &row) { return fits(row, /*isShort=*/false); });
@@ -413,7 +522,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     module.push_back(version);
     if (failed(lowerWith(version, *few)))
       return failure();
-    mergeVersions(module, version, *length, few->length);
+    mergeByLength(module, version, *length, few->length);
     version.erase();
     return success();
   }
@@ -438,7 +547,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     return check("output", output, {"auto", "own", "reuse", "pieces"});
   }
 
-  void addLowering(OpPassManager &pm, const Schedule &schedule) const {
+  void addLowering(OpPassManager &pm, const Schedule &schedule, bool copiesTiles) const {
     PipelineOptions tiles;
     tiles.order = "rows";
     tiles.parallelSums = true;
@@ -458,14 +567,13 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperTileStatements());
     nested.addPass(createHopperTileCopies());
     nested.addPass(createHopperSinkReads());
-    if (schedule.prefetches) {
-      nested.addPass(createHopperPrepareVectors());
-      addCleanUp(nested);
-    }
     nested.addPass(createHopperDistributeRows());
     addCleanUp(nested);
     nested.addPass(createHopperFormProducts());
     nested.addPass(createCSEPass()); // tiles that products have in common
+    if (copiesTiles)
+      nested.addPass(createHopperLoadTiles());
+    nested.addPass(createHopperGuardReads());
     nested.addPass(createHopperOrderProducts());
     nested.addPass(createHopperSpecializeWarps());
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas}));

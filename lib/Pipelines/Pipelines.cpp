@@ -57,7 +57,7 @@ void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   addCleanUp(pm);
   // Tables first: they take the masks that projection cannot read.
   pm.addNestedPass<func::FuncOp>(
-      createAttnTabulateMasks(AttnTabulateMasksOptions{options.branchMasks}));
+      createAttnTabulateMasks(AttnTabulateMasksOptions{options.branchMasks, options.branchMasks}));
   pm.addNestedPass<func::FuncOp>(
       createAttnProjectMasks(AttnProjectMasksOptions{options.branchMasks}));
   // Before the canonicaliser, which may rebuild ops without their attributes.

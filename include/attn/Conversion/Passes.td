@@ -293,7 +293,8 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp
       The types of the launch's operands stay, so that passes up to
       `attn-finish-kernels` have to run in one nest on the `gpu.module`.
     * exp, exp2, log, tanh, rsqrt and f32 division use the approximate
-      instructions; multiplications and additions may be contracted.
+      instructions, four tanh of a tile one reciprocal; multiplications and
+      additions may be contracted.
 
     Errors: shapes that are no multiple of the layout; a vector used per row and
     per column that cannot be made both ways; constants that are no splat; ops that

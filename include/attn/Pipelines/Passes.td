@@ -33,6 +33,8 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
            "Start the next tile before the outputs of a tile: true, false, auto">,
     Option<"trim", "trim", "std::string", /*default=*/"\"auto\"",
            "Warpgroups leave out tiles that their rows do not need: true, false, auto">,
+    Option<"loadTiles", "load-tiles", "bool", /*default=*/"true",
+           "Tiles that a score reads by row and column come through shared memory">,
     Option<"pingPong", "ping-pong", "std::string", /*default=*/"\"auto\"",
            "Warpgroups take turns at the tensor core: true, false, auto">,
     Option<"output", "output", "std::string", /*default=*/"\"auto\"",

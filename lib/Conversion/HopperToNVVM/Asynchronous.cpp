@@ -48,7 +48,7 @@ static bool needsWarpSync(MBarrierArriveOp op) {
   while (!isa<RolesOp, gpu::GPUFuncOp>(region->getParentOp()))
     region = region->getParentRegion();
   WalkResult walk = region->walk([&](Operation *other) {
-    bool accesses = isa<TileStoreOp>(other) ||
+    bool accesses = isa<TileStoreOp, TileLoadOp>(other) ||
                     (!isa_and_nonnull<HopperDialect>(other->getDialect()) &&
                      other->getNumRegions() == 0 && !isMemoryEffectFree(other));
     return accesses && mayRunBefore(other, op, region) ? WalkResult::interrupt()

@@ -5,7 +5,9 @@
 
 #include "Lowering.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -28,7 +30,7 @@ LogicalResult KernelLowering::lowerElementwise(Operation *op) {
     return success();
   for (Layout layout : layouts.of(op->getResult(0))) {
     if (lowerIndexSum(op, layout) || lowerIndexComparison(op, layout) ||
-        lowerPackedTruncation(op, layout))
+        lowerPackedTruncation(op, layout) || lowerTanh(op, layout))
       continue;
     if (failed(lowerElementwise(op, layout)))
       return failure();
@@ -163,6 +165,89 @@ bool KernelLowering::lowerPackedTruncation(Operation *op, Layout layout) {
   return true;
 }
 
+/// One over a constant, if both are normal numbers.
+static std::optional<double> invert(Value value) {
+  FloatAttr constant;
+  DenseElementsAttr splat;
+  APFloat number(0.0f);
+  if (matchPattern(value, m_Constant(&constant)))
+    number = constant.getValue();
+  else if (matchPattern(value, m_Constant(&splat)) && splat.isSplat())
+    number = splat.getSplatValue<APFloat>();
+  if (&number.getSemantics() != &APFloat::IEEEsingle() || !number.isNormal())
+    return std::nullopt;
+  double inverse = 1 / number.convertToDouble();
+  return APFloat(float(inverse)).isNormal() ? std::optional(inverse) : std::nullopt;
+}
+
+/// A value without the constant factors of its products, and these.
+static std::pair<Value, double> splitFactors(Value value) {
+  double factor = 1;
+  auto getConstant = [](Value other) -> std::optional<double> {
+    DenseElementsAttr splat;
+    if (!matchPattern(other, m_Constant(&splat)) || !splat.isSplat())
+      return std::nullopt;
+    return splat.getSplatValue<APFloat>().convertToDouble();
+  };
+  while (Operation *op = value.getDefiningOp()) {
+    std::optional<double> next;
+    if (isa<arith::MulFOp>(op))
+      next = getConstant(op->getOperand(1));
+    else if (isa<arith::DivFOp>(op))
+      next = invert(op->getOperand(1));
+    if (!next)
+      break;
+    factor *= *next;
+    value = op->getOperand(0);
+  }
+  return {value, factor};
+}
+
+/// tanh x = (e^2x - 1) / (e^2x + 1), with one reciprocal for four elements,
+/// that of their product: kernels with a tanh per element wait for the special
+/// function unit. Where e^2x is limited, the result is 1; no product is too
+/// large. An element that is no number stays out of the product.
+bool KernelLowering::lowerTanh(Operation *op, Layout layout) {
+  auto tanh = dyn_cast<math::TanhOp>(op);
+  if (!tanh || layout != Layout::Tile || !getElementTypeOrSelf(tanh.getType()).isF32())
+    return false;
+  constexpr double kTwoLog2E = 2.8853900817779268, kHighest = 30;
+  constexpr size_t kGroup = 4;
+  auto [source, factor] = splitFactors(tanh.getOperand());
+  SmallVector<Value> all = elements(source, layout);
+  llvm::SetVector<Value> distinct(all.begin(), all.end());
+  DenseMap<Value, Value> results;
+  Value one = constantF32(1.0), two = constantF32(-2.0);
+  Value scale = constantF32(kTwoLog2E * factor), highest = constantF32(kHighest);
+  auto contract = arith::FastMathFlags::contract;
+  auto times = [&](Value x, Value y) -> Value { return arith::MulFOp::create(b, x, y, contract); };
+  for (ArrayRef<Value> rest = distinct.getArrayRef(); !rest.empty();
+       rest = rest.drop_front(std::min(rest.size(), kGroup))) {
+    ArrayRef<Value> group = rest.take_front(kGroup);
+    // 1 + e^2x; those that are numbers; products of these up to each.
+    SmallVector<Value, kGroup> sums, numbers, products;
+    for (Value x : group) {
+      Value exponent = LLVM::MinimumOp::create(b, times(x, scale), highest);
+      sums.push_back(arith::AddFOp::create(b, exp2(exponent), one));
+      numbers.push_back(LLVM::MaxNumOp::create(b, sums.back(), one));
+      products.push_back(products.empty() ? numbers.back()
+                                          : times(products.back(), numbers.back()));
+    }
+    Value inverse = NVVM::RcpApproxFtzF32Op::create(b, b.getF32Type(), products.back());
+    for (size_t n = group.size(); n-- > 0;) {
+      Value own = n ? times(inverse, products[n - 1]) : inverse;
+      results[group[n]] = arith::MulFOp::create(b, arith::AddFOp::create(b, sums[n], two), own);
+      if (n)
+        inverse = times(inverse, numbers[n]);
+    }
+  }
+  Parts result;
+  for (Value x : all)
+    result.values.push_back(results.lookup(x));
+  setParts(tanh.getResult(), layout, std::move(result));
+  return true;
+}
+
 LogicalResult KernelLowering::lowerConstant(arith::ConstantOp op) {
   auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
   if (!dense || !dense.isSplat())
@@ -205,6 +290,9 @@ Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
         FloatAttr one;
         if (matchPattern(operands[0], m_Constant(&one)) && one.getValue().isExactlyValue(1.0))
           return reciprocal(operands[1]);
+        // Within the error of the division's instruction.
+        if (std::optional<double> inverse = invert(operands[1]))
+          return times(operands[0], *inverse);
         return intrinsic("llvm.nvvm.div.full", f32, operands);
       })
       .Default([](Operation *) { return Value(); });

@@ -271,6 +271,7 @@ LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](RolesOp op) { return lowerRoles(op); })
       .Case([&](TileStoreOp op) { return lowerTileStore(op); })
+      .Case([&](TileLoadOp op) { return lowerTileLoad(op), success(); })
       .Case<AllocOp, MBarrierOp>([&](auto op) {
         Value result = op->getResult(0);
         setScalar(result, addI32(sharedBase, memory.offsets[result]));

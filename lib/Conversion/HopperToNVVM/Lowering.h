@@ -111,6 +111,7 @@ private:
   bool lowerIndexSum(mlir::Operation *op, Layout layout);
   bool lowerIndexComparison(mlir::Operation *op, Layout layout);
   bool lowerPackedTruncation(mlir::Operation *op, Layout layout);
+  bool lowerTanh(mlir::Operation *op, Layout layout);
   llvm::LogicalResult lowerConstant(mlir::arith::ConstantOp op);
   mlir::Value emitElement(mlir::Operation *op, mlir::ValueRange operands);
   mlir::Value emitGeneric(mlir::Operation *op, mlir::ValueRange operands);
@@ -167,6 +168,10 @@ private:
   void lowerRows(RowsOp op);
   void lowerColumns(ColumnsOp op);
   llvm::LogicalResult lowerTileStore(TileStoreOp op);
+  void lowerTileLoad(TileLoadOp op);
+  struct Matrices;
+  Matrices placeMatrices(mlir::Value tile, SmemType type, bool transpose);
+  mlir::Value pointerTo(const Matrices &matrices, int64_t column);
   void storeMatrices(TileStoreOp op);
   void storeWords(TileStoreOp op);
 

@@ -87,14 +87,18 @@ static Value swizzleOf(Value row, int64_t swizzle, ImplicitLocOpBuilder &b,
                                constant(swizzle - 16));
 }
 
-/// 16-bit elements: stmatrix writes four 8 x 8 blocks, as the fragments are. Lane
-/// l gives the address of row l % 8 of block l / 8; blocks 0 and 1 are 8 rows
-/// apart, 2 and 3 are 8 columns further. Transposed, a row of memory is a column
-/// of the value.
-void KernelLowering::storeMatrices(TileStoreOp op) {
-  SmemType type = op.getTile().getType();
-  int64_t swizzle = type.getSwizzle(), slabColumns = type.getSlabColumns();
-  bool transpose = op.getTranspose();
+/// 16-bit elements: stmatrix writes, and ldmatrix reads, four 8 x 8 blocks, as
+/// the fragments are. Lane l gives the address of row l % 8 of block l / 8;
+/// blocks 0 and 1 are 8 rows apart, 2 and 3 are 8 columns further. Transposed,
+/// a row of memory is a column of the value.
+struct KernelLowering::Matrices {
+  SmemType type;
+  bool transpose;
+  Value base, inRow;
+};
+
+KernelLowering::Matrices KernelLowering::placeMatrices(Value tile, SmemType type, bool transpose) {
+  int64_t swizzle = type.getSwizzle();
   auto constant = [&](int64_t value) { return constantI32(value); };
   auto bits = [&](Value x, int64_t shift, int64_t mask) -> Value {
     return arith::AndIOp::create(b, arith::ShRUIOp::create(b, x, constant(shift)), constant(mask));
@@ -107,7 +111,7 @@ void KernelLowering::storeMatrices(TileStoreOp op) {
                         : add(add(inBlock, times(below, 8)), times(warp, 16));
   Value chunk = transpose ? add(below, times(warp, 2)) : right;
   Value xorBits = swizzleOf(row, swizzle, b, constant);
-  Value base = add(scalar(op.getTile()), times(row, swizzle));
+  Value base = add(scalar(tile), times(row, swizzle));
   int64_t chunks = swizzle / 16;
   if (transpose) { // the column is the warp's: one slab for each warp
     Value slab = arith::DivUIOp::create(b, chunk, constant(chunks));
@@ -115,25 +119,53 @@ void KernelLowering::storeMatrices(TileStoreOp op) {
     chunk = arith::RemUIOp::create(b, chunk, constant(chunks));
   }
   Value inRow = arith::XOrIOp::create(b, times(chunk, 16), xorBits);
+  return {type, transpose, base, inRow};
+}
+
+/// Where the blocks from a column of the value on are.
+Value KernelLowering::pointerTo(const Matrices &matrices, int64_t column) {
+  SmemType type = matrices.type;
+  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
+  if (matrices.transpose)
+    return sharedPointer(addI32(add(matrices.base, matrices.inRow), column * type.getSwizzle()));
+  int64_t slabColumns = type.getSlabColumns(), slab = column / slabColumns;
+  int64_t byte = column % slabColumns * 2;
+  Value within =
+      byte ? Value(arith::XOrIOp::create(b, matrices.inRow, constantI32(byte))) : matrices.inRow;
+  return sharedPointer(addI32(add(matrices.base, within), slab * type.getSlabBytes()));
+}
+
+void KernelLowering::storeMatrices(TileStoreOp op) {
+  Matrices matrices = placeMatrices(op.getTile(), op.getTile().getType(), op.getTranspose());
   const SmallVector<Value> &pairs = parts(op.getValue(), Layout::Tile).values;
   SmallVector<Value> words;
   for (Value pair : pairs)
     words.push_back(LLVM::BitcastOp::create(b, b.getI32Type(), pair));
-  for (size_t p = 0; p < words.size(); p += 4) {
-    int64_t column = p * 4; // of the value
-    Value address;
-    if (transpose) {
-      address = addI32(add(base, inRow), column * swizzle);
-    } else {
-      int64_t slab = column / slabColumns, byte = column % slabColumns * 2;
-      Value within = byte ? Value(arith::XOrIOp::create(b, inRow, constant(byte))) : inRow;
-      address = addI32(add(base, within), slab * type.getSlabBytes());
-    }
-    NVVM::StMatrixOp::create(
-        b, sharedPointer(address), ArrayRef(words).slice(p, std::min<size_t>(4, words.size() - p)),
-        transpose ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+  for (size_t p = 0; p < words.size(); p += 4)
+    NVVM::StMatrixOp::create(b, pointerTo(matrices, p * 4),
+                             ArrayRef(words).slice(p, std::min<size_t>(4, words.size() - p)),
+                             op.getTranspose() ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+                             NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8),
+                             NVVM::LdStMatrixEltType::B16);
+}
+
+void KernelLowering::lowerTileLoad(TileLoadOp op) {
+  SmemType type = op.getTile().getType();
+  Matrices matrices = placeMatrices(op.getTile(), type, /*transpose=*/false);
+  Type pair = VectorType::get(2, type.getElementType()), word = b.getI32Type();
+  Parts result;
+  // 8 columns are two blocks.
+  for (int64_t column = 0; column < type.getColumns(); column += 16) {
+    int32_t count = column + 8 < type.getColumns() ? 4 : 2;
+    auto types = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, word));
+    Value words = NVVM::LdMatrixOp::create(
+        b, types, pointerTo(matrices, column), count, NVVM::MMALayout::row,
         NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8), NVVM::LdStMatrixEltType::B16);
+    for (int64_t n = 0; n < count; ++n)
+      result.values.push_back(
+          LLVM::BitcastOp::create(b, pair, LLVM::ExtractValueOp::create(b, words, n)));
   }
+  setParts(op.getValue(), Layout::Tile, std::move(result));
 }
 
 /// 32-bit elements: two neighbours at once, or one if transposed.

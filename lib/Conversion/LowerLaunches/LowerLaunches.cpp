@@ -12,6 +12,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
@@ -25,6 +26,7 @@ using namespace mlir;
 using attn::hopper::SmemType;
 using attn::hopper::TensorMapOp;
 using attn::hopper::TensorMapType;
+using attn::hopper::TmaReachesOp;
 
 namespace {
 /// Of CUtensorMap.
@@ -42,6 +44,7 @@ private:
   LogicalResult lowerAlloc(memref::AllocOp alloc);
   LogicalResult lowerDealloc(memref::DeallocOp dealloc);
   void lowerTensorMap(TensorMapOp map);
+  void lowerReaches(TmaReachesOp op);
   /// The position of the launch's kernel in `kernels`, and its parameters.
   FailureOr<SmallVector<attn::PtxParameter>> findKernel(gpu::LaunchFuncOp launch,
                                                         int32_t &index);
@@ -70,8 +73,8 @@ private:
 };
 
 bool isDeviceOp(Operation *op) {
-  return isa<gpu::LaunchFuncOp, memref::AllocOp, memref::DeallocOp, TensorMapOp>(
-      op);
+  return isa<gpu::LaunchFuncOp, memref::AllocOp, memref::DeallocOp, TensorMapOp,
+             TmaReachesOp>(op);
 }
 
 Value toI64(OpBuilder &b, Location loc, Value value) {
@@ -287,6 +290,41 @@ void LowerLaunches::lowerTensorMap(TensorMapOp map) {
   map.erase();
 }
 
+/// What Call::encode demands.
+void LowerLaunches::lowerReaches(TmaReachesOp op) {
+  ImplicitLocOpBuilder b(op.getLoc(), op);
+  auto index = [&](int64_t value) -> Value {
+    return arith::ConstantIndexOp::create(b, value);
+  };
+  Value source = op.getSource();
+  auto type = cast<MemRefType>(source.getType());
+  Value bytes = index(attn::hopper::getElementBytes(type.getElementType()));
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, source);
+  Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, source);
+  Value offset = arith::MulIOp::create(b, metadata.getOffset(), bytes);
+  Value bits = arith::AddIOp::create(b, address, offset);
+  Value inRange = arith::ConstantIntOp::create(b, 1, 1);
+  for (int64_t dim = 0; dim + 1 < type.getRank(); ++dim) {
+    Value stride = arith::MulIOp::create(b, metadata.getStrides()[dim], bytes);
+    Value isOne = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                        metadata.getSizes()[dim], index(1));
+    stride = arith::SelectOp::create(b, isOne, index(16), stride);
+    bits = arith::OrIOp::create(b, bits, stride);
+    // From 1 to 2^40 - 1.
+    Value isUsual =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ult,
+                              arith::SubIOp::create(b, stride, index(1)),
+                              index((int64_t(1) << 40) - 1));
+    inRange = arith::AndIOp::create(b, inRange, isUsual);
+  }
+  Value rest = arith::AndIOp::create(b, bits, index(15));
+  Value isAligned =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, rest, index(0));
+  op.replaceAllUsesWith(
+      arith::AndIOp::create(b, isAligned, inRange).getResult());
+  op.erase();
+}
+
 //===----------------------------------------------------------------------===//
 // Launches
 //===----------------------------------------------------------------------===//
@@ -425,6 +463,8 @@ LogicalResult LowerLaunches::lower(func::FuncOp function) {
     LogicalResult result = success();
     if (auto map = dyn_cast<TensorMapOp>(op))
       lowerTensorMap(map);
+    else if (auto reaches = dyn_cast<TmaReachesOp>(op))
+      lowerReaches(reaches);
     else if (auto alloc = dyn_cast<memref::AllocOp>(op))
       result = lowerAlloc(alloc);
     else if (auto dealloc = dyn_cast<memref::DeallocOp>(op))

@@ -121,6 +121,12 @@ bool attn::tiles::findPlace(Plan &plan) {
                       [&](Operation *top) { return planAt(top, plan); });
 }
 
+SmallVector<Value> attn::tiles::findVariables(Operation *top, Value value) {
+  Slice slice(top);
+  slice.add(value);
+  return llvm::to_vector(slice.getVariables());
+}
+
 Value attn::tiles::cloneSlice(OpBuilder &b, Operation *top, Value value,
                               IRMapping &mapping) {
   if (Value known = mapping.lookupOrNull(value))

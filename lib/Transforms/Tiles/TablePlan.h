@@ -18,7 +18,8 @@ struct Dimension {
 struct Plan {
   mlir::scf::ForOp loop;
   llvm::SmallVector<Mask> masks;
-  bool branch = false; // around the mask, instead of a body for full tiles
+  bool branch = false;   // around the mask, instead of a body for full tiles
+  bool extremes = false; // of loaded columns, in tables of their own
   mlir::Operation *top = nullptr;
   llvm::SmallVector<Dimension> dims;
 };
@@ -26,6 +27,10 @@ struct Plan {
 /// Finds the outermost loop in front of which the table can stand, and the
 /// dimensions that it needs there. False if there is none.
 bool findPlace(Plan &plan);
+
+/// The variables of loops from `top` on that `value` follows from.
+llvm::SmallVector<mlir::Value> findVariables(mlir::Operation *top,
+                                             mlir::Value value);
 
 /// Clones the ops inside of `top` that compute `value` and are not in `mapping`
 /// yet. The value must have been found by findPlace.

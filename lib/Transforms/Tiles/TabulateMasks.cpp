@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNTABULATEMASKS
@@ -25,18 +26,34 @@ using namespace attn::tiles;
 
 namespace {
 
-/// Equalities that must hold for any element: pairs of vectors, the first the
-/// same for the whole loop, the second loaded for each tile.
-void collectEqualities(Value value, LoopUniforms &uniforms,
-                       SmallVectorImpl<std::pair<Value, Value>> &pairs) {
-  Operation *op = value.getDefiningOp();
-  if (isa_and_nonnull<arith::AndIOp>(op)) {
-    collectEqualities(op->getOperand(0), uniforms, pairs);
-    collectEqualities(op->getOperand(1), uniforms, pairs);
+/// An equality that must hold for any element, of a vector that is the same for
+/// the whole loop and one that is loaded for each tile.
+struct Equality {
+  Value rows, columns;
+  /// Tables of the columns' extremes: positions in the plan's dimensions, and
+  /// the tables, which have the tile as a dimension more. Null if there are
+  /// none.
+  SmallVector<unsigned> dims;
+  Value lows, highs;
+  /// Of a row of the table, and of a tile.
+  Value lowRow, highRow, lowColumn, highColumn;
+};
+
+/// The terms of a conjunction.
+void collectTerms(Value value, SmallVectorImpl<Value> &terms) {
+  if (auto both = value.getDefiningOp<arith::AndIOp>()) {
+    collectTerms(both.getLhs(), terms);
+    collectTerms(both.getRhs(), terms);
+  } else {
+    terms.push_back(value);
   }
+}
+
+std::optional<Equality> matchEquality(Value value, LoopUniforms &uniforms) {
+  Operation *op = value.getDefiningOp();
   auto cmp = dyn_cast_or_null<arith::CmpIOp>(op);
   if (!cmp || cmp.getPredicate() != arith::CmpIPredicate::eq)
-    return;
+    return std::nullopt;
   auto source = [](Value v) {
     while (isa_and_nonnull<vector::BroadcastOp, vector::TransposeOp>(
                v.getDefiningOp()) &&
@@ -51,9 +68,13 @@ void collectEqualities(Value value, LoopUniforms &uniforms,
     auto type = dyn_cast<VectorType>(v.getType());
     return type && type.getRank() == 1 && !type.isScalable();
   };
-  if (uniforms.isUniform(a) && !uniforms.isUniform(c) && isPlain(a) &&
-      isPlain(c))
-    pairs.push_back({a, c});
+  if (!uniforms.isUniform(a) || uniforms.isUniform(c) || !isPlain(a) ||
+      !isPlain(c))
+    return std::nullopt;
+  Equality equality;
+  equality.rows = a;
+  equality.columns = c;
+  return equality;
 }
 
 class TableBuilder {
@@ -104,6 +125,10 @@ private:
         b, loc, outside(getAsOpFoldResult(loop.getUpperBound())));
     capacity = ceilDivide(getAsOpFoldResult(lower), getAsOpFoldResult(upper),
                           getAsOpFoldResult(loop.getStep()));
+    collectEqualities();
+    if (plan.extremes)
+      for (Equality &equality : equalities)
+        buildExtremes(equality);
     SmallVector<OpFoldResult> sizes(counts);
     Type i32 = b.getI32Type();
     Value empty = tensor::EmptyOp::create(b, loc, counts, i32);
@@ -117,6 +142,87 @@ private:
     lengths = forall.getResult(1);
   }
 
+  void collectEqualities() {
+    for (const Mask &mask : plan.masks) {
+      SmallVector<Value> terms;
+      if (mask.condition.keeps)
+        collectTerms(mask.condition.value, terms);
+      for (Value term : terms)
+        if (std::optional<Equality> equality = matchEquality(term, uniforms))
+          equalities.push_back(*equality);
+    }
+  }
+
+  /// The extremes of the columns are the same for all rows of the table that do
+  /// not differ in what the columns depend on.
+  void buildExtremes(Equality &equality) {
+    SmallVector<Value> variables = findVariables(plan.top, equality.columns);
+    SmallVector<OpFoldResult> sizes;
+    for (auto [n, dim] : llvm::enumerate(plan.dims))
+      if (llvm::is_contained(variables, dim.iv)) {
+        equality.dims.push_back(n);
+        sizes.push_back(counts[n]);
+      }
+    sizes.push_back(capacity);
+    Type element = getElementTypeOrSelf(equality.columns.getType());
+    Value empty = tensor::EmptyOp::create(b, loc, sizes, element);
+    Value emptyToo = tensor::EmptyOp::create(b, loc, sizes, element);
+    auto forall =
+        scf::ForallOp::create(b, loc, sizes, ValueRange{empty, emptyToo},
+                              /*mapping=*/std::nullopt);
+    equality.lows = forall.getResult(0);
+    equality.highs = forall.getResult(1);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(forall.getBody());
+    IRMapping mapping = outer;
+    SmallVector<Value> places(forall.getInductionVars());
+    for (auto [n, place] : llvm::zip(equality.dims, places))
+      mapVariable(plan.dims[n], place, mapping);
+    mapping.map(loop.getInductionVar(), startOf(places.back()));
+    Value columns = cloneSlice(b, plan.top, equality.columns, mapping);
+    SmallVector<OpFoldResult> offsets(places.begin(), places.end());
+    SmallVector<OpFoldResult> ones(offsets.size(), b.getIndexAttr(1));
+    SmallVector<Value> cells;
+    for (auto [kind, table] :
+         llvm::zip_equal(std::array{vector::CombiningKind::MINSI,
+                                    vector::CombiningKind::MAXSI},
+                         forall.getRegionIterArgs())) {
+      Value cell = tensor::ExtractSliceOp::create(
+          b, loc, RankedTensorType::get({}, element), table, offsets, ones,
+          ones);
+      Value extreme = vector::ReductionOp::create(b, loc, kind, columns);
+      cells.push_back(
+          tensor::InsertOp::create(b, loc, extreme, cell, ValueRange()));
+    }
+    b.setInsertionPointToStart(forall.getTerminator().getBody());
+    for (auto [cell, table] :
+         llvm::zip_equal(cells, forall.getRegionIterArgs()))
+      tensor::ParallelInsertSliceOp::create(b, loc, cell, table, offsets, ones,
+                                            ones);
+  }
+
+  /// The variable of a loop at a place of the table.
+  void mapVariable(const Dimension &dim, Value place, IRMapping &mapping) {
+    AffineExpr l, p, s;
+    bindDims(b.getContext(), l, p);
+    bindSymbols(b.getContext(), s);
+    OpFoldResult iv = affine::makeComposedFoldedAffineApply(
+        b, loc, AffineMap::get(2, 1, l + p * s),
+        {outside(dim.lower), OpFoldResult(place), outside(dim.step)});
+    mapping.map(dim.iv, getValueOrCreateConstantIndexOp(b, loc, iv));
+  }
+
+  /// Where a tile starts, by its number.
+  Value startOf(Value tile) {
+    AffineExpr l, t;
+    bindDims(b.getContext(), l, t);
+    return getValueOrCreateConstantIndexOp(
+        b, loc,
+        affine::makeComposedFoldedAffineApply(
+            b, loc, l + t * *getConstantIntValue(loop.getStep()),
+            {getAsOpFoldResult(lower), OpFoldResult(tile)}));
+  }
+
   /// One row: the tiles of one iteration of the enclosing loops.
   void buildRow(scf::ForallOp forall) {
     OpBuilder::InsertionGuard guard(b);
@@ -127,15 +233,8 @@ private:
       offsets.push_back(p);
       ones.push_back(b.getIndexAttr(1));
     }
-    for (auto [n, dim] : llvm::enumerate(plan.dims)) {
-      AffineExpr l, p, s;
-      bindDims(b.getContext(), l, p);
-      bindSymbols(b.getContext(), s);
-      OpFoldResult iv = affine::makeComposedFoldedAffineApply(
-          b, loc, AffineMap::get(2, 1, l + p * s),
-          {outside(dim.lower), offsets[n], outside(dim.step)});
-      mapping.map(dim.iv, getValueOrCreateConstantIndexOp(b, loc, iv));
-    }
+    for (auto [dim, place] : llvm::zip(plan.dims, forall.getInductionVars()))
+      mapVariable(dim, place, mapping);
     SmallVector<OpFoldResult> listOffsets(offsets), listOnes(ones);
     listSizes = ones;
     listOffsets.push_back(b.getIndexAttr(0));
@@ -151,7 +250,7 @@ private:
         listOnes);
     Value cell = tensor::ExtractSliceOp::create(
         b, loc, cellType, forall.getRegionIterArgs()[1], offsets, ones, ones);
-    scf::ForOp tiles = buildTiles(row, mapping);
+    scf::ForOp tiles = buildTiles(row, forall.getInductionVars(), mapping);
     Value length = arith::IndexCastOp::create(b, loc, i32, tiles.getResult(0));
     cell = tensor::InsertOp::create(b, loc, length, cell, ValueRange());
     b.setInsertionPointToStart(forall.getTerminator().getBody());
@@ -163,14 +262,14 @@ private:
   }
 
   /// The loop over the tiles that the readable part of the masks leaves.
-  scf::ForOp buildTiles(Value row, IRMapping &mapping) {
+  scf::ForOp buildTiles(Value row, ValueRange places, IRMapping &mapping) {
     auto tiles = scf::ForOp::create(
         b, loc, lower, upper, cloneSlice(b, plan.top, loop.getStep(), mapping),
         ValueRange{index(0), row});
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(tiles.getBody());
     mapping.map(loop.getInductionVar(), tiles.getInductionVar());
-    Value possible = emitPretest(tiles, mapping);
+    Value possible = emitPretest(tiles, places, mapping);
     scf::IfOp test;
     if (possible) {
       test = scf::IfOp::create(b, loc, tiles.getResultTypes(), possible,
@@ -179,50 +278,225 @@ private:
       scf::YieldOp::create(b, loc, tiles.getRegionIterArgs());
       b.setInsertionPointToStart(test.thenBlock());
     }
+    Value sure = emitPosttest(tiles, mapping);
+    scf::IfOp known;
+    if (sure) {
+      known = scf::IfOp::create(b, loc, tiles.getResultTypes(), sure,
+                                /*withElseRegion=*/true);
+      b.setInsertionPointToStart(known.thenBlock());
+      Value full = arith::ConstantIntOp::create(b, loc, 1, 32);
+      scf::YieldOp::create(b, loc, append(tiles, full));
+      b.setInsertionPointToStart(known.elseBlock());
+    }
     SmallVector<Condition> keeps;
     for (const Mask &mask : plan.masks)
       keeps.push_back({cloneSlice(b, plan.top, mask.condition.value, mapping),
                        mask.condition.keeps});
     ValueRange state = emitEntry(tiles, keeps);
     scf::YieldOp::create(b, loc, state);
+    if (known) {
+      b.setInsertionPointAfter(known);
+      scf::YieldOp::create(b, loc, known.getResults());
+    }
     if (test) {
       b.setInsertionPointToEnd(tiles.getBody());
       scf::YieldOp::create(b, loc, test.getResults());
     }
     restrictTiles(tiles, keeps);
+    for (const Equality &equality : equalities)
+      if (equality.lows)
+        restrictByExtremes(tiles, equality, places);
     return tiles;
   }
 
-  /// Equality of loaded values is impossible where their ranges are disjoint.
-  Value emitPretest(scf::ForOp tiles, IRMapping &mapping) {
-    SmallVector<std::pair<Value, Value>> pairs;
-    for (const Mask &mask : plan.masks)
-      if (mask.condition.keeps)
-        collectEqualities(mask.condition.value, uniforms, pairs);
-    Value possible;
-    for (auto [rows, columns] : pairs) {
-      auto extreme = [&](Value v, vector::CombiningKind kind) -> Value {
-        return vector::ReductionOp::create(b, loc, kind, v);
+  /// From the first tile whose range meets that of the rows to the last one:
+  /// all ranges at once, in vectors.
+  void restrictByExtremes(scf::ForOp tiles, const Equality &equality,
+                          ValueRange places) {
+    constexpr int64_t kChunk = 128;
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(tiles);
+    Type i32 = b.getI32Type(), element = equality.lowRow.getType();
+    auto type = VectorType::get({kChunk}, element);
+    auto numberType = VectorType::get({kChunk}, i32);
+    auto indexType = VectorType::get({kChunk}, b.getIndexType());
+    unsigned bits = element.getIntOrFloatBitWidth();
+    auto number = [&](int32_t value) -> Value {
+      return arith::ConstantIntOp::create(b, loc, value, 32);
+    };
+    auto repeat = [&](VectorType to, Value value) -> Value {
+      return vector::BroadcastOp::create(b, loc, to, value);
+    };
+    // Beyond the last tile nothing meets.
+    Value most = arith::ConstantOp::create(
+        b, loc, b.getIntegerAttr(element, APInt::getSignedMaxValue(bits)));
+    Value least = arith::ConstantOp::create(
+        b, loc, b.getIntegerAttr(element, APInt::getSignedMinValue(bits)));
+    Value none = number(std::numeric_limits<int32_t>::max()), zero = number(0);
+    auto loop = scf::ForOp::create(
+        b, loc, index(0), getValueOrCreateConstantIndexOp(b, loc, capacity),
+        index(kChunk), ValueRange{none, zero});
+    {
+      OpBuilder::InsertionGuard inside(b);
+      b.setInsertionPointToStart(loop.getBody());
+      SmallVector<Value> at;
+      for (unsigned n : equality.dims)
+        at.push_back(places[n]);
+      at.push_back(loop.getInductionVar());
+      SmallVector<bool> maybeOutside = {false};
+      Value lows = vector::TransferReadOp::create(b, loc, type, equality.lows,
+                                                  at, most, maybeOutside);
+      Value highs = vector::TransferReadOp::create(b, loc, type, equality.highs,
+                                                   at, least, maybeOutside);
+      Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle,
+                                          lows, repeat(type, equality.highRow));
+      Value above = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge,
+                                          highs, repeat(type, equality.lowRow));
+      Value meets = arith::AndIOp::create(b, loc, below, above);
+      Value start = repeat(indexType, loop.getInductionVar());
+      Value numbers = arith::IndexCastOp::create(
+          b, loc, numberType,
+          arith::AddIOp::create(
+              b, loc, vector::StepOp::create(b, loc, indexType), start));
+      Value next =
+          arith::AddIOp::create(b, loc, numbers, repeat(numberType, number(1)));
+      auto extreme = [&](vector::CombiningKind kind, Value value,
+                         Value otherwise, Value before) -> Value {
+        Value chosen = arith::SelectOp::create(b, loc, meets, value,
+                                               repeat(numberType, otherwise));
+        Value own = vector::ReductionOp::create(b, loc, kind, chosen);
+        return vector::makeArithReduction(b, loc, kind, own, before);
       };
-      using Kind = vector::CombiningKind;
-      Value lowRow, highRow;
+      Value first = extreme(vector::CombiningKind::MINSI, numbers, none,
+                            loop.getRegionIterArg(0));
+      Value end = extreme(vector::CombiningKind::MAXSI, next, zero,
+                          loop.getRegionIterArg(1));
+      scf::YieldOp::create(b, loc, ValueRange{first, end});
+    }
+    auto start = [&](Value tile) {
+      return startOf(
+          arith::IndexCastOp::create(b, loc, b.getIndexType(), tile));
+    };
+    tiles.setLowerBound(arith::MaxSIOp::create(b, loc, tiles.getLowerBound(),
+                                               start(loop.getResult(0))));
+    tiles.setUpperBound(arith::MinSIOp::create(b, loc, tiles.getUpperBound(),
+                                               start(loop.getResult(1))));
+  }
+
+  /// Equality of loaded values is impossible where their ranges are disjoint.
+  Value emitPretest(scf::ForOp tiles, ValueRange places, IRMapping &mapping) {
+    using Kind = vector::CombiningKind;
+    auto extreme = [&](Value v, Kind kind) -> Value {
+      return vector::ReductionOp::create(b, loc, kind, v);
+    };
+    Value possible;
+    for (Equality &equality : equalities) {
       {
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPoint(tiles);
-        Value r = cloneSlice(b, plan.top, rows, mapping);
-        lowRow = extreme(r, Kind::MINSI);
-        highRow = extreme(r, Kind::MAXSI);
+        Value r = cloneSlice(b, plan.top, equality.rows, mapping);
+        equality.lowRow = extreme(r, Kind::MINSI);
+        equality.highRow = extreme(r, Kind::MAXSI);
       }
-      Value c = cloneSlice(b, plan.top, columns, mapping);
+      if (equality.lows) {
+        SmallVector<Value> at;
+        for (unsigned n : equality.dims)
+          at.push_back(places[n]);
+        at.push_back(tileOf(tiles.getInductionVar()));
+        equality.lowColumn =
+            tensor::ExtractOp::create(b, loc, equality.lows, at);
+        equality.highColumn =
+            tensor::ExtractOp::create(b, loc, equality.highs, at);
+      } else {
+        Value c = cloneSlice(b, plan.top, equality.columns, mapping);
+        equality.lowColumn = extreme(c, Kind::MINSI);
+        equality.highColumn = extreme(c, Kind::MAXSI);
+      }
       Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle,
-                                          extreme(c, Kind::MINSI), highRow);
+                                          equality.lowColumn, equality.highRow);
       Value above = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge,
-                                          extreme(c, Kind::MAXSI), lowRow);
+                                          equality.highColumn, equality.lowRow);
       Value meet = arith::AndIOp::create(b, loc, below, above);
       possible =
           possible ? arith::AndIOp::create(b, loc, possible, meet) : meet;
     }
     return possible;
+  }
+
+  /// The masks hold everywhere if all values that must be equal are one value,
+  /// and the tile lies where the rest of the masks holds everywhere. Null if
+  /// that cannot be told so, or without tables of extremes.
+  Value emitPosttest(scf::ForOp tiles, IRMapping &mapping) {
+    if (equalities.empty() || !plan.extremes)
+      return {};
+    LoopUniforms tileUniforms(tiles);
+    OpBuilder before(tiles);
+    Interval full;
+    Projector::Range range;
+    for (const Mask &mask : plan.masks) {
+      SmallVector<Value> terms;
+      if (mask.condition.keeps)
+        collectTerms(mask.condition.value, terms);
+      else
+        terms.push_back(mask.condition.value);
+      for (Value term : terms) {
+        if (mask.condition.keeps && matchEquality(term, uniforms))
+          continue;
+        Value copy = cloneSlice(b, plan.top, term, mapping);
+        Predicate predicate = PredicateReader(tileUniforms, mask.getShape())
+                                  .read(copy, !mask.condition.keeps);
+        if (predicate.hasUnknown())
+          return {};
+        Projector projector(tileUniforms, mask.getShape(), before);
+        projector.intersect(full, projector.must(predicate));
+        if (full.empty)
+          return {};
+        range = projector.emit(full);
+      }
+    }
+    Value all;
+    auto demand = [&](arith::CmpIPredicate predicate, Value x, Value y) {
+      Value holds = arith::CmpIOp::create(b, loc, predicate, x, y);
+      all = all ? arith::AndIOp::create(b, loc, all, holds) : holds;
+    };
+    for (const Equality &equality : equalities) {
+      demand(arith::CmpIPredicate::eq, equality.lowRow, equality.highRow);
+      demand(arith::CmpIPredicate::eq, equality.lowColumn, equality.lowRow);
+      demand(arith::CmpIPredicate::eq, equality.highColumn, equality.lowRow);
+    }
+    if (range.lo)
+      demand(arith::CmpIPredicate::sge, tiles.getInductionVar(), range.lo);
+    if (range.hi)
+      demand(arith::CmpIPredicate::slt, tiles.getInductionVar(), range.hi);
+    return all;
+  }
+
+  /// The number of a tile by its start.
+  Value tileOf(Value start) {
+    AffineExpr l, v;
+    bindDims(b.getContext(), l, v);
+    return getValueOrCreateConstantIndexOp(
+        b, loc,
+        affine::makeComposedFoldedAffineApply(
+            b, loc, (v - l).floorDiv(*getConstantIntValue(loop.getStep())),
+            {getAsOpFoldResult(lower), OpFoldResult(start)}));
+  }
+
+  /// The number of entries and the row, with one more entry.
+  SmallVector<Value> append(scf::ForOp tiles, Value full) {
+    Value count = tiles.getRegionIterArg(0), row = tiles.getRegionIterArg(1);
+    AffineExpr l, v;
+    bindDims(b.getContext(), l, v);
+    int64_t step = *getConstantIntValue(loop.getStep());
+    Value twice = getValueOrCreateConstantIndexOp(
+        b, loc,
+        affine::makeComposedFoldedAffineApply(
+            b, loc, ((v - l).floorDiv(step)) * 2,
+            {getAsOpFoldResult(lower), OpFoldResult(tiles.getInductionVar())}));
+    Value entry = arith::IndexCastOp::create(b, loc, b.getI32Type(), twice);
+    entry = arith::AddIOp::create(b, loc, entry, full);
+    row = tensor::InsertOp::create(b, loc, entry, row, count);
+    return {arith::AddIOp::create(b, loc, count, index(1)), row};
   }
 
   /// Appends the tile to the row if no mask is false everywhere.
@@ -243,28 +517,16 @@ private:
     };
     Value some = reduce(vector::CombiningKind::OR);
     Value count = tiles.getRegionIterArg(0), row = tiles.getRegionIterArg(1);
-    auto append = scf::IfOp::create(b, loc, tiles.getResultTypes(), some,
+    auto branch = scf::IfOp::create(b, loc, tiles.getResultTypes(), some,
                                     /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(append.elseBlock());
+    b.setInsertionPointToStart(branch.elseBlock());
     scf::YieldOp::create(b, loc, ValueRange{count, row});
-    b.setInsertionPointToStart(append.thenBlock());
+    b.setInsertionPointToStart(branch.thenBlock());
     Value full = arith::ExtUIOp::create(b, loc, b.getI32Type(),
                                         reduce(vector::CombiningKind::AND));
-    AffineExpr l, v;
-    bindDims(b.getContext(), l, v);
-    int64_t step = *getConstantIntValue(loop.getStep());
-    Value twice = getValueOrCreateConstantIndexOp(
-        b, loc,
-        affine::makeComposedFoldedAffineApply(
-            b, loc, ((v - l).floorDiv(step)) * 2,
-            {getAsOpFoldResult(lower), OpFoldResult(tiles.getInductionVar())}));
-    Value entry = arith::IndexCastOp::create(b, loc, b.getI32Type(), twice);
-    entry = arith::AddIOp::create(b, loc, entry, full);
-    row = tensor::InsertOp::create(b, loc, entry, row, count);
-    count = arith::AddIOp::create(b, loc, count, index(1));
-    scf::YieldOp::create(b, loc, ValueRange{count, row});
-    return append.getResults();
+    scf::YieldOp::create(b, loc, append(tiles, full));
+    return branch.getResults();
   }
 
   /// Candidates end where the affine part of the masks ends.
@@ -319,13 +581,7 @@ private:
         arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, flag, one);
     Value tile = arith::ShRSIOp::create(b, loc, entry, one);
     tile = arith::IndexCastOp::create(b, loc, b.getIndexType(), tile);
-    AffineExpr l, t;
-    bindDims(b.getContext(), l, t);
-    Value start = getValueOrCreateConstantIndexOp(
-        b, loc,
-        affine::makeComposedFoldedAffineApply(
-            b, loc, l + t * *getConstantIntValue(loop.getStep()),
-            {getAsOpFoldResult(lower), OpFoldResult(tile)}));
+    Value start = startOf(tile);
     if (plan.branch) {
       IRMapping mapping = copyBody(run.getBody(), run, start);
       branchAroundMasks(run, full, plan.masks, mapping);
@@ -364,12 +620,13 @@ private:
   Location loc;
   LoopUniforms &uniforms; // of the loop, with which the masks were read
   IRMapping outer;        // values computed in front of the loops
+  SmallVector<Equality> equalities;
   SmallVector<OpFoldResult> counts;
   OpFoldResult capacity;
   Value lower, upper, list, lengths;
 };
 
-void tabulate(scf::ForOp loop, bool branch) {
+void tabulate(scf::ForOp loop, bool branch, bool extremes) {
   SmallVector<Condition> conditions = collectMasks(loop);
   LoopUniforms uniforms(loop);
   bool wanted = llvm::any_of(conditions, [&](const Condition &c) {
@@ -387,6 +644,7 @@ void tabulate(scf::ForOp loop, bool branch) {
   Plan plan;
   plan.loop = loop;
   plan.branch = branch;
+  plan.extremes = extremes;
   plan.masks = *masks;
   if (!findPlace(plan))
     return refuse(loop, loop,
@@ -402,7 +660,7 @@ struct TabulateMasksPass
   void runOnOperation() override {
     attn::separateTileUses(getOperation());
     for (scf::ForOp loop : collectFoldLoops(getOperation()))
-      tabulate(loop, branch);
+      tabulate(loop, branch, extremes);
   }
 };
 

@@ -48,4 +48,24 @@ gpu.module @m {
     memref.store %wide, %x[] : memref<f32>
     gpu.return
   }
+
+  // Of a tile, four elements have one reciprocal; constant factors in front are one.
+  // CHECK-LABEL: gpu.func @tile
+  // CHECK-COUNT-4: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"
+  // CHECK: nvvm.rcp.approx.ftz.f
+  // CHECK-NOT: nvvm.rcp.approx.ftz.f
+  // CHECK-COUNT-4: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"
+  // CHECK: nvvm.rcp.approx.ftz.f
+  // CHECK-NOT: nvvm.rcp.approx.ftz.f
+  // CHECK: gpu.return
+  gpu.func @tile(%x: memref<64x16xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %three = arith.constant dense<3.0> : vector<64x16xf32>
+    %v = vector.transfer_read %x[%c0, %c0], %zero {in_bounds = [true, true]} : memref<64x16xf32>, vector<64x16xf32>
+    %u = arith.divf %v, %three : vector<64x16xf32>
+    %t = math.tanh %u : vector<64x16xf32>
+    vector.transfer_write %t, %x[%c0, %c0] {in_bounds = [true, true]} : vector<64x16xf32>, memref<64x16xf32>
+    gpu.return
+  }
 }

@@ -143,3 +143,27 @@ module attributes {gpu.container_module} {
     return
   }
 }
+
+// -----
+
+// Bits of the address and of the strides in bytes, where a stride is used at all.
+// CHECK-LABEL: func.func @reaches
+// CHECK:         memref.extract_aligned_pointer_as_index
+// CHECK:         arith.cmpi eq, %{{.*}}, %{{.*}} : index
+// CHECK:         arith.select
+// CHECK:         arith.ori
+// CHECK:         %[[INSIDE:.*]] = arith.andi %{{.*}}, %{{.*}} : i1
+// CHECK:         %[[ALIGNED:.*]] = arith.cmpi eq, %{{.*}}, %{{.*}} : index
+// CHECK:         %[[REACHES:.*]] = arith.andi %[[ALIGNED]], %[[INSIDE]] : i1
+// CHECK:         scf.if %[[REACHES]]
+// CHECK-NOT:     hopper.tma.reaches
+module attributes {gpu.container_module} {
+  gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".visible .entry k(\0A\09.param .u64 k_param_0\0A)\0A{ ret; }\0A">]
+  func.func @reaches(%n: index, %x: memref<?x?xbf16, strided<[?, 1], offset: ?>>) {
+    %reaches = hopper.tma.reaches %x : memref<?x?xbf16, strided<[?, 1], offset: ?>>
+    scf.if %reaches {
+      gpu.launch_func @kernels::@k blocks in (%n, %n, %n) threads in (%n, %n, %n) args(%n : index)
+    }
+    return
+  }
+}

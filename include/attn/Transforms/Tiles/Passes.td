@@ -76,7 +76,11 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
     tiles may be skipped and the bounds: the part of the mask that can be read
     restricts the tiles that are tested. Where the mask asks for equality of
     loaded vectors, disjoint ranges of their values exclude a tile without a
-    test of its elements.
+    test of its elements. With `extremes`, the ranges of the columns come from
+    tables of their own, which all rows share: the tiles that are tested are those
+    between the first and the last one with a range that meets the rows', and one
+    where all these values are one is full without a test, if the rest of the mask
+    bounds it so.
 
     ```mlir
     // Before.
@@ -105,7 +109,9 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
     is, with a remark. `branch` is as in `attn-project-masks`.
   }];
   let options = [Option<"branch", "branch", "bool", /*default=*/"false",
-                        "One body with a branch around the mask instead of two">];
+                        "One body with a branch around the mask instead of two">,
+                 Option<"extremes", "extremes", "bool", /*default=*/"false",
+                        "Tables of the least and the greatest of loaded columns">];
   let dependentDialects = ["mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::scf::SCFDialect",
                            "mlir::tensor::TensorDialect",

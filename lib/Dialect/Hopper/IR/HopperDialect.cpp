@@ -264,6 +264,15 @@ LogicalResult TileStoreOp::verify() {
   return success();
 }
 
+LogicalResult TileLoadOp::verify() {
+  SmemType tile = getTile().getType();
+  if (getElementBytes(tile.getElementType()) != 2)
+    return emitOpError() << "reads elements of 16 bits, got " << tile;
+  if (getValue().getType() != VectorType::get(tile.getShape(), tile.getElementType()))
+    return emitOpError() << getValue().getType() << " is not what " << tile << " holds";
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Roles
 //===----------------------------------------------------------------------===//

@@ -109,8 +109,8 @@ static llvm::MapVector<Value, Filled> findFilled(Protocol &protocol) {
   return filled;
 }
 
-/// The last wait for the copy before the product, with the product's index.
-static void checkWaited(Protocol &protocol, const Filled &filled, WgmmaOp product, Value index) {
+/// The last wait for the copy before the product (or read), with its index.
+static void checkWaited(Protocol &protocol, const Filled &filled, Operation *product, Value index) {
   const BarrierUses &uses = protocol.barriers.find(filled.full)->second;
   DominanceInfo dominance;
   bool maybe = false;
@@ -137,27 +137,40 @@ static void checkWaited(Protocol &protocol, const Filled &filled, WgmmaOp produc
   diagnostic.attachNote(load.getLoc()) << "the copy";
 }
 
-/// The arrival that gives the product's tile back, in the product's block.
-static void checkGivenBack(Protocol &protocol, const Filled &filled, WgmmaOp product,
+/// Whether TMA's writes after an arrival come after a read before it.
+static bool isFenced(Operation *read, Operation *arrive) {
+  for (Operation *op = read->getNextNode(); op != arrive; op = op->getNextNode())
+    if (isa<FenceAsyncOp>(op))
+      return true;
+  return false;
+}
+
+/// The arrival that gives the tile of a product or read back, in its block.
+static void checkGivenBack(Protocol &protocol, const Filled &filled, Operation *reader,
                            Value index) {
+  auto product = dyn_cast<WgmmaOp>(reader);
   for (MBarrierArriveOp arrive : protocol.barriers.find(filled.empty)->second.arrives) {
-    if (arrive->getBlock() != product->getBlock() || (index && !isSameIndex(arrive.getIndex(), index)))
+    if (arrive->getBlock() != reader->getBlock() ||
+        (index && !isSameIndex(arrive.getIndex(), index)))
       continue;
-    bool early = arrive->isBeforeInBlock(product);
+    bool early = arrive->isBeforeInBlock(reader);
     if (early) {
       // Another round of the ring has begun since, if there is a wait in between.
       for (MBarrierWaitOp wait : protocol.barriers.find(filled.full)->second.waits)
         if (wait->getBlock() == arrive->getBlock() && arrive->isBeforeInBlock(wait) &&
-            wait->isBeforeInBlock(product))
+            wait->isBeforeInBlock(reader))
           early = false;
       if (!early)
         continue;
-    } else if (isWaitedFor(product, arrive)) {
+    } else if (product ? isWaitedFor(product, arrive) : isFenced(reader, arrive)) {
       continue;
     }
     InFlightDiagnostic diagnostic = protocol.error(arrive);
-    diagnostic << "gives a tile back that a product " << (early ? "reads afterwards" : "may still read");
-    diagnostic.attachNote(product.getLoc()) << "the product";
+    diagnostic << "gives a tile back that a " << (product ? "product " : "tile.load ")
+               << (early     ? "reads afterwards"
+                   : product ? "may still read"
+                             : "has read, without a hopper.fence.async in between");
+    diagnostic.attachNote(reader->getLoc()) << (product ? "the product" : "the read");
   }
 }
 
@@ -199,17 +212,19 @@ void attn::hopper::checkTileLifetimes(Protocol &protocol) {
     else if (isa<scf::ForOp, scf::WhileOp>(entry.load->getParentOp()))
       protocol.error(entry.load) << "a loop fills the tile again, and does not wait for room";
   }
-  protocol.roles.walk([&](WgmmaOp product) {
-    for (Value operand : {product.getA(), Value(product.getB())}) {
+  protocol.roles.walk([&](Operation *reader) {
+    if (!isa<WgmmaOp, TileLoadOp>(reader))
+      return;
+    for (Value operand : reader->getOperands()) {
       if (!isa<SmemType>(operand.getType()))
         continue;
       TileOrigin origin = getTileOrigin(operand);
       auto entry = filled.find(origin.memory);
       if (entry == filled.end() || !entry->second.aligned)
         continue;
-      checkWaited(protocol, entry->second, product, origin.index);
+      checkWaited(protocol, entry->second, reader, origin.index);
       if (entry->second.empty)
-        checkGivenBack(protocol, entry->second, product, origin.index);
+        checkGivenBack(protocol, entry->second, reader, origin.index);
     }
   });
 }

@@ -43,7 +43,7 @@ public:
       if (failed(classes.build(forall)) || failed(findRows()))
         return failure();
     }
-    warpgroups = classes.extent(rows) / hopper::kWarpgroupRows;
+    warpgroups = rows < 0 ? 1 : classes.extent(rows) / hopper::kWarpgroupRows;
     findSharedSums();
     if (failed(checkReductions()) || failed(checkOutside()))
       return failure();
@@ -80,6 +80,8 @@ private:
       if (rows < 0 && findAgreement(op))
         rows = classes.dims(op.getSource()).front();
     });
+    if (rows < 0 && hasScalarResults())
+      return success();
     if (rows < 0)
       return forall.emitOpError("writes no tile, so there are no rows to divide among warpgroups");
     int64_t count = classes.extent(rows);
@@ -87,6 +89,19 @@ private:
       return forall.emitOpError() << "has tiles of " << count
                                   << " rows; 64 for each of 1 to 3 warpgroups are needed";
     return success();
+  }
+
+  /// Whether all that is written are scalars that vectors lead to, which one
+  /// warpgroup computes.
+  bool hasScalarResults() {
+    bool reduces = false, hasTiles = false;
+    forall.walk([&](Operation *op) {
+      reduces |= isa<vector::ReductionOp>(op);
+      for (Type type : op->getResultTypes())
+        if (auto vector = dyn_cast<VectorType>(type))
+          hasTiles |= vector.getRank() > 1;
+    });
+    return reduces && !hasTiles;
   }
 
   /// The second half of whether any or all elements of a tile are true, whose

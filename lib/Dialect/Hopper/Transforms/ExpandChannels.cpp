@@ -48,6 +48,7 @@ struct Ring {
   hopper::ChannelOp channel;
   int64_t depth = 1, receivers = 0;
   bool isInLoop = false;
+  bool isRead = false; // to registers
   Value tiles, full, empty;
 };
 
@@ -78,14 +79,25 @@ private:
   void findRoles() {
     for (auto [role, region] : llvm::enumerate(roles.getBodies()))
       region.walk([&, role = role](Operation *op) {
-        if (auto receive = dyn_cast<hopper::ReceiveOp>(op))
+        if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
           rings[receive.getChannel()].receivers = roles.getWarpgroups()[role];
+          rings[receive.getChannel()].isRead |= isReadToRegisters(receive.getTile());
+        } else if (auto held = dyn_cast<hopper::HeldOp>(op)) {
+          rings[held.getChannel()].isRead |= isReadToRegisters(held.getTile());
+        }
         auto send = dyn_cast<hopper::SendOp>(op);
         if (!send)
           return;
         auto loop = op->getParentOfType<scf::ForOp>();
         rings[send.getChannel()].isInLoop = loop && hopper::isInnermost(loop);
       });
+  }
+
+  static bool isReadToRegisters(Value tile) {
+    return llvm::any_of(tile.getUsers(), [](Operation *user) {
+      auto rows = dyn_cast<hopper::RowsOp>(user);
+      return isa<hopper::TileLoadOp>(user) || (rows && isReadToRegisters(rows.getTile()));
+    });
   }
 
   /// The roles that send to a channel and that receive from it, and where.
@@ -230,6 +242,8 @@ private:
         if (stages.empty())
           return release.emitOpError("no tile of this channel has been received in this block "
                                      "and not been released");
+        if (rings[release.getChannel()].isRead)
+          hopper::FenceAsyncOp::create(b, release.getLoc());
         hopper::MBarrierArriveOp::create(b, release.getLoc(), rings[release.getChannel()].empty,
                                          stages.front());
         stages.erase(stages.begin());

@@ -2,9 +2,9 @@
 // Contractions to products of the tensor core: which operand is A, what comes
 // from shared memory, how it is stored.
 
+#include "TileLoads.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -52,18 +52,6 @@ std::optional<unsigned> position(AffineMap map, unsigned dim) {
     if (result.isFunctionOfDim(dim))
       return r;
   return std::nullopt;
-}
-
-hopper::SmemType tileType(VectorType type) {
-  int64_t bytes = type.getDimSize(1) * hopper::getElementBytes(type.getElementType());
-  int64_t swizzle = bytes > 64 ? 128 : bytes > 32 ? 64 : 32;
-  return hopper::SmemType::get(type.getShape(), type.getElementType(), swizzle);
-}
-
-/// The loop over warpgroups around `op`, if there is one.
-scf::ForallOp getWarpgroupLoop(Operation *op) {
-  auto forall = op->getParentOfType<scf::ForallOp>();
-  return forall && forall.getMapping() ? forall : nullptr;
 }
 
 /// Tiles in shared memory, by the read that they stand for and whether all
@@ -172,94 +160,19 @@ private:
       part = arith::TruncFOp::create(b, gather.getLoc(),
                                      VectorType::get(type.getShape(), element), part);
     auto whole = cast<VectorType>(gather.getWhole().getType());
-    return hopper::ShareOp::create(b, gather.getLoc(),
-                                   tileType(VectorType::get(whole.getShape(), element)), part);
+    hopper::SmemType tile = hopper::getTileType(VectorType::get(whole.getShape(), element));
+    return hopper::ShareOp::create(b, gather.getLoc(), tile, part);
   }
 
   Value load(Operand &operand, bool perWarpgroup) {
     OpBuilder::InsertionGuard guard(b);
     vector::TransferReadOp read = operand.read;
     Value &known = loads[{read, unsigned(perWarpgroup)}];
-    if (!known)
-      known = createLoad(read, perWarpgroup);
-    return known;
-  }
-
-  Value createLoad(vector::TransferReadOp read, bool perWarpgroup) {
-    b.setInsertionPoint(read);
-    Location loc = read.getLoc();
-    scf::ForallOp loop = getWarpgroupLoop(read);
-    auto vector = read.getVectorType();
-    SmallVector<Value> indices(read.getIndices());
-    Value *row = &indices[indices.size() - 2];
-    std::optional<Value> base = perWarpgroup && loop
-                                    ? withoutWarpgroup(*row, loop, hopper::kWarpgroupRows)
-                                    : std::nullopt;
-    if (!base)
-      return createColumns(read, loop, indices);
-    // The parts of all warpgroups lie next to each other: one tile for all.
-    *row = *base;
-    int64_t warpgroups = *loop.getStaticUpperBound().begin();
-    auto all = tileType(VectorType::get({vector.getDimSize(0) * warpgroups, vector.getDimSize(1)},
-                                        vector.getElementType()));
-    auto part = hopper::SmemType::get(b.getContext(), vector.getShape(), vector.getElementType(),
-                                      all.getSwizzle(), all.getRows());
-    Value tile = hopper::LoadOp::create(b, loc, all, read.getBase(), indices);
-    Value offset = affine::makeComposedAffineApply(
-        b, loc, getAffineDimExpr(0, b.getContext()) * vector.getDimSize(0),
-        {OpFoldResult(loop.getInductionVar(0))});
-    return hopper::RowsOp::create(b, loc, part, tile, offset);
-  }
-
-  /// A tile that all warpgroups have, or, where its columns are a warpgroup's, a part
-  /// of one.
-  Value createColumns(vector::TransferReadOp read, scf::ForallOp loop, SmallVector<Value> indices) {
-    Location loc = read.getLoc();
-    auto vector = read.getVectorType();
-    int64_t columns = vector.getDimSize(1);
-    std::optional<Value> base =
-        loop ? withoutWarpgroup(indices.back(), loop, columns) : std::nullopt;
-    if (!base)
-      return hopper::LoadOp::create(b, loc, tileType(vector), read.getBase(), indices);
-    indices.back() = *base;
-    int64_t warpgroups = *loop.getStaticUpperBound().begin();
-    auto all = tileType(
-        VectorType::get({vector.getDimSize(0), columns * warpgroups}, vector.getElementType()));
-    auto part = hopper::SmemType::get(b.getContext(), vector.getShape(), vector.getElementType(),
-                                      all.getSwizzle(), all.getSlabRows());
-    Value tile = hopper::LoadOp::create(b, loc, all, read.getBase(), indices);
-    Value offset = affine::makeComposedAffineApply(b, loc,
-                                                   getAffineDimExpr(0, b.getContext()) * columns,
-                                                   {OpFoldResult(loop.getInductionVar(0))});
-    return hopper::ColumnsOp::create(b, loc, part, tile, offset);
-  }
-
-  /// `index` at warpgroup 0, if it is `base + step * warpgroup`.
-  std::optional<Value> withoutWarpgroup(Value index, scf::ForallOp loop, int64_t size) {
-    auto apply = index.getDefiningOp<affine::AffineApplyOp>();
-    if (!apply)
-      return std::nullopt;
-    Value warpgroup = loop.getInductionVar(0);
-    AffineMap map = apply.getAffineMap();
-    for (auto [i, operand] : llvm::enumerate(apply.getMapOperands())) {
-      if (operand != warpgroup)
-        continue;
-      AffineExpr dim = i < map.getNumDims()
-                           ? getAffineDimExpr(i, b.getContext())
-                           : getAffineSymbolExpr(i - map.getNumDims(), b.getContext());
-      AffineExpr expr = map.getResult(0);
-      AffineExpr zero = expr.replace(dim, getAffineConstantExpr(0, b.getContext()));
-      AffineExpr step = simplifyAffineExpr(expr - zero, map.getNumDims(), map.getNumSymbols());
-      if (step != simplifyAffineExpr(dim * size, map.getNumDims(),
-                                     map.getNumSymbols()))
-        return std::nullopt;
-      return getValueOrCreateConstantIndexOp(
-          b, apply.getLoc(),
-          affine::makeComposedFoldedAffineApply(
-              b, apply.getLoc(), AffineMap::get(map.getNumDims(), map.getNumSymbols(), zero),
-              getAsOpFoldResult(apply.getMapOperands())));
+    if (!known) {
+      b.setInsertionPoint(read);
+      known = hopper::loadTile(b, read, perWarpgroup);
     }
-    return std::nullopt;
+    return known;
   }
 
   vector::ContractionOp contract;

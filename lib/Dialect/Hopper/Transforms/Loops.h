@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Questions about loops that several passes ask.
+// What several passes ask and tell about loops.
 
 #ifndef ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_LOOPS_H
 #define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_LOOPS_H
@@ -7,6 +7,9 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace attn::hopper {
+
+/// Of a tile program, and of its launch: no tile has less work than a later one.
+constexpr llvm::StringLiteral kDescendingAttr = "hopper.descending";
 
 /// Whether there is no other scf.for in the loop.
 inline bool isInnermost(mlir::scf::ForOp loop) {

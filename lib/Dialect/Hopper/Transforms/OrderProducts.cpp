@@ -37,6 +37,10 @@ public:
       if (isVectorRead(op))
         place(op);
     placeReady();
+    // Those from shared memory are there before the products are.
+    for (Operation *op : order)
+      if (isa<hopper::TileLoadOp>(op) && isAvailable(op))
+        place(op);
     for (Operation *op : order) {
       place(op);
       placeReady();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Persistent CTAs, and the order in which they take the tiles.
 
+#include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
@@ -160,11 +161,11 @@ private:
 };
 
 /// The tiles of one CTA, which takes every `grid`-th one, or every `grid`-th
-/// pair.
+/// pair; or one of each `grid` in a row, from the other end every other time.
 class Persistence {
 public:
-  Persistence(gpu::LaunchOp launch, int64_t ctas, std::optional<Pairs> pairs)
-      : pairs(pairs), b(launch), loc(launch.getLoc()), tiles(launch.getGridSizeX()),
+  Persistence(gpu::LaunchOp launch, int64_t ctas, std::optional<Pairs> pairs, bool turns)
+      : pairs(pairs), turns(turns), b(launch), loc(launch.getLoc()), tiles(launch.getGridSizeX()),
         block(launch.getBlockIds().x) {
     units = pairs ? Value(arith::CeilDivUIOp::create(b, loc, tiles, index(2))) : tiles;
     grid = arith::MinUIOp::create(b, loc, units, index(ctas));
@@ -173,8 +174,9 @@ public:
 
   void run(Block *body) {
     b.setInsertionPointToStart(body);
-    scf::ForOp loop = pairs ? scf::ForOp::create(b, loc, index(0), countTiles(), index(1))
-                            : scf::ForOp::create(b, loc, block, tiles, grid);
+    scf::ForOp loop = pairs   ? scf::ForOp::create(b, loc, index(0), countTiles(), index(1))
+                      : turns ? scf::ForOp::create(b, loc, index(0), countTurns(), index(1))
+                              : scf::ForOp::create(b, loc, block, tiles, grid);
     // There are no more CTAs than tiles, or pairs.
     loop->setAttr(hopper::kNonemptyAttr, b.getUnitAttr());
     Block *inside = loop.getBody();
@@ -182,6 +184,8 @@ public:
     Value tile = loop.getInductionVar();
     if (pairs)
       tile = pairs->getTile(b, loc, getPlace(tile));
+    else if (turns)
+      tile = add(arith::MulIOp::create(b, loc, tile, grid), getTurn(tile));
     for (Operation &op : llvm::make_early_inc_range(llvm::make_range(
              std::next(loop->getIterator()), body->getTerminator()->getIterator()))) {
       op.moveBefore(inside->getTerminator());
@@ -191,33 +195,53 @@ public:
 
 private:
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
-
-  /// Two for each pair but one that ends beyond the last tile.
-  Value countTiles() {
+  Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
+  Value subtract(Value x, Value y) { return arith::SubIOp::create(b, loc, x, y); }
+  /// In 32 bits.
+  Value divide(Value x, Value y) {
     auto narrow = [&](Value value) -> Value {
       return arith::IndexCastOp::create(b, loc, b.getI32Type(), value);
     };
-    Value rest = arith::SubIOp::create(b, loc, units, block);
-    Value before = arith::SubIOp::create(b, loc, rest, index(1));
-    Value further = arith::IndexCastOp::create(
-        b, loc, b.getIndexType(), arith::DivUIOp::create(b, loc, narrow(before), narrow(grid)));
-    Value steps = arith::AddIOp::create(b, loc, further, index(1));
-    Value whole = arith::MulIOp::create(b, loc, steps, index(2));
-    Value final = getPlace(arith::SubIOp::create(b, loc, whole, index(1)));
+    Value quotient = arith::DivUIOp::create(b, loc, narrow(x), narrow(y));
+    return arith::IndexCastOp::create(b, loc, b.getIndexType(), quotient);
+  }
+
+  /// Two for each pair but one that ends beyond the last tile.
+  Value countTiles() {
+    Value further = divide(subtract(subtract(units, block), index(1)), grid);
+    Value whole = arith::MulIOp::create(b, loc, add(further, index(1)), index(2));
+    Value final = getPlace(subtract(whole, index(1)));
     Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, final, tiles);
     Value lacking = arith::SelectOp::create(b, loc, exists, index(0), index(1));
-    return arith::SubIOp::create(b, loc, whole, lacking);
+    return subtract(whole, lacking);
   }
 
   /// The place in the order of this CTA's `step`-th tile.
   Value getPlace(Value step) {
     Value round = arith::ShRUIOp::create(b, loc, step, index(1));
     Value second = arith::AndIOp::create(b, loc, step, index(1));
-    Value unit = arith::AddIOp::create(b, loc, block, arith::MulIOp::create(b, loc, round, grid));
-    return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, unit, index(2)), second);
+    Value unit = add(block, arith::MulIOp::create(b, loc, round, grid));
+    return add(arith::MulIOp::create(b, loc, unit, index(2)), second);
+  }
+
+  /// The place in the `round`-th row of `grid` tiles.
+  Value getTurn(Value round) {
+    Value backward = subtract(subtract(grid, index(1)), block);
+    Value odd = arith::AndIOp::create(b, loc, round, index(1));
+    Value isOdd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, odd, index(0));
+    return arith::SelectOp::create(b, loc, isOdd, backward, block);
+  }
+
+  /// One of each whole row, and of the rest if it is there.
+  Value countTurns() {
+    Value whole = divide(tiles, grid);
+    Value rest = subtract(tiles, arith::MulIOp::create(b, loc, whole, grid));
+    Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, getTurn(whole), rest);
+    return add(whole, arith::SelectOp::create(b, loc, exists, index(1), index(0)));
   }
 
   std::optional<Pairs> pairs;
+  bool turns;
   OpBuilder b;
   Location loc;
   Value tiles, block, units, grid;
@@ -238,14 +262,15 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
           positions.push_back(op);
       });
       std::optional<Pairs> pairs;
-      if (ctas > 0 && hasUnevenTiles(roles.getBodies().back(), positions)) {
+      bool descends = launch->hasAttr(hopper::kDescendingAttr);
+      if (ctas > 0 && !descends && hasUnevenTiles(roles.getBodies().back(), positions)) {
         OpBuilder host(launch);
         Value line = getValueOrCreateConstantIndexOp(host, launch.getLoc(),
                                                      positions.front().getPaddedBasis().back());
         pairs.emplace(host, launch.getLoc(), launch.getGridSizeX(), line);
       }
       if (ctas > 0) {
-        Persistence persistence(launch, ctas, pairs);
+        Persistence persistence(launch, ctas, pairs, /*turns=*/descends);
         for (Region &region : roles.getBodies())
           persistence.run(&region.front());
       }

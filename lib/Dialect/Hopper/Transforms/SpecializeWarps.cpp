@@ -2,6 +2,7 @@
 // One kind of warpgroup becomes two: the consumers keep the body, the producer
 // gets the loops around its loads.
 
+#include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -96,6 +97,8 @@ private:
         arith::ConstantIndexOp::create(b, loc, count * hopper::kThreadsPerWarpgroup);
     auto launch = gpu::LaunchOp::create(b, loc, tiles, one, one, threads, one, one);
     block = launch.getBlockIds().x;
+    if (forall->hasAttr(hopper::kDescendingAttr))
+      launch->setAttr(hopper::kDescendingAttr, b.getUnitAttr());
     Block &body = launch.getBody().front();
     b.setInsertionPointToEnd(&body);
     auto terminator = gpu::TerminatorOp::create(b, loc);

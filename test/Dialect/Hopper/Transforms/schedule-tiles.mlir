@@ -64,3 +64,33 @@ func.func @uneven(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
   }
   return
 }
+
+// Tiles in the order of their work: from the other end of each row of seven, every other
+// time.
+// CHECK-LABEL: func.func @descending
+// CHECK: %[[CTAS:.*]] = arith.minui %[[N:.*]], %c7
+// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[CTAS]],
+// CHECK: %[[TRIPS:.*]] = arith.addi
+// CHECK: scf.for %[[ROUND:.*]] = %c0 to %[[TRIPS]] step %c1
+// CHECK: %[[FIRST:.*]] = arith.muli %[[ROUND]], %[[CTAS]]
+// CHECK: %[[TURN:.*]] = arith.select %{{.*}}, %[[B]]
+// CHECK: arith.addi %[[FIRST]], %[[TURN]]
+// EACH-LABEL: func.func @descending
+func.func @descending(%n: index, %m: index, %lengths: memref<?xindex>, %X: memref<?xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %p:2 = affine.delinearize_index %bx into (%m, 3) : index, index
+        %end = memref.load %lengths[%p#0] : memref<?xindex>
+        scf.for %i = %c0 to %end step %c1 {
+          memref.store %p#1, %X[%i] : memref<?xindex>
+        }
+      }
+    gpu.terminator
+  } {hopper.descending}
+  return
+}

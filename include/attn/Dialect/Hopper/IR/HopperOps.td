@@ -405,6 +405,23 @@ def Hopper_TensorMapOp : Hopper_Op<"tensor_map", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Hopper_TmaReachesOp : Hopper_Op<"tma.reaches", [Pure]> {
+  let summary = "Whether a tensor map can describe a memref (host side)";
+  let description = [{
+    Whether the memref starts at a multiple of 16 bytes, and all strides but the
+    innermost, of dimensions with more than one element, are multiples of 16 bytes too
+    (and neither 0 nor 2^40 bytes or more). For memrefs that there is another way to
+    read.
+
+    ```mlir
+    %reaches = hopper.tma.reaches %bias : memref<?x?x?xbf16, strided<[?, ?, 1], offset: ?>>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$source);
+  let results = (outs I1:$reaches);
+  let assemblyFormat = "$source attr-dict `:` type($source)";
+}
+
 def Hopper_AllocOp : Hopper_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
   let summary = "Shared memory of the CTA, for the whole launch";
   let description = [{
@@ -573,6 +590,23 @@ def Hopper_TileStoreOp : Hopper_Op<"tile.store", [MemoryEffects<[MemWrite]>]> {
   let assemblyFormat = [{
     $value `to` $tile (`transpose` $transpose^)? attr-dict `:` type($value) `,` type($tile)
   }];
+  let hasVerifier = 1;
+}
+
+def Hopper_TileLoadOp : Hopper_Op<"tile.load", [MemoryEffects<[MemRead]>]> {
+  let summary = "Reads a tile of shared memory to registers";
+  let description = [{
+    `value[r, c] = tile[r, c]`, by `ldmatrix`: elements of 16 bits. Before the tile is
+    given back to a role that copies to it, a `hopper.fence.async` puts these reads in
+    front of TMA's writes.
+
+    ```mlir
+    %x = hopper.tile.load %tile : !hopper.smem<64x128xbf16, swizzle = 128, slab_rows = 128> -> vector<64x128xbf16>
+    ```
+  }];
+  let arguments = (ins Hopper_Tile:$tile);
+  let results = (outs Hopper_Vector2:$value);
+  let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($value)";
   let hasVerifier = 1;
 }
 

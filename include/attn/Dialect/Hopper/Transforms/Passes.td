@@ -81,6 +81,39 @@ def HopperSinkReads : Pass<"hopper-sink-reads", "::mlir::func::FuncOp"> {
   }];
 }
 
+def HopperSortTiles : Pass<"hopper-sort-tiles", "::mlir::func::FuncOp"> {
+  let summary = "Tiles whose work a table tells are taken from the longest to the shortest";
+  let description = [{
+    In an outermost `scf.forall` with a loop over the entries of a table
+    (`attn.tabulated`), whose number is loaded at some of the coordinates of the
+    tile: two small tile programs in front of it sort these numbers, and a place in
+    that order takes the place of the coordinates. Tiles of equal work keep their
+    order; coordinates that the work does not depend on come last.
+
+    ```mlir
+    // Before.
+    scf.forall (%b, %h, %i) in (%nb, %nh, %n) {
+      %length = memref.load %lengths[%b, %i]
+      scf.for %t = %c0 to %length ...
+    }
+    // After.
+    scf.forall ... { ranks[e] = how many entries are longer, or as long and before e }
+    scf.forall ... { order[p] = the entry with rank p }
+    scf.forall (%p, %h) in (%nb * %n, %nh) {
+      %e = memref.load %order[%p]
+      %b = %e / %n;  %i = %e % %n
+      %length = memref.load %lengths[%b, %i]
+      scf.for %t = %c0 to %length ...
+    } {hopper.descending}
+    ```
+
+    The sums take time that grows with the square of the number of entries: one
+    comparison for each two, 8,192 at a time. Other loops stay as they are.
+  }];
+  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect", "mlir::memref::MemRefDialect",
+                           "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
+}
+
 def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"> {
   let summary = "Divide the rows of a tile program among warpgroups";
   let description = [{
@@ -94,6 +127,7 @@ def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"
     that is read, which sums over the rows and is only added to memory
     (`attn.tile_add`), is divided by columns: each warpgroup multiplies the rows of all
     of them (`hopper.gather`) by its own columns.
+    Where vectors lead to scalars only, there are no rows, and one warpgroup.
 
     ```mlir
     // Before.
@@ -149,6 +183,59 @@ def HopperFormProducts : Pass<"hopper-form-products", "::mlir::func::FuncOp"> {
     are refused with an error that says what would do.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
+}
+
+def HopperLoadTiles : Pass<"hopper-load-tiles", "::mlir::func::FuncOp"> {
+  let summary = "Tiles that are read to registers come through shared memory";
+  let description = [{
+    In a loop with products, a `vector.transfer_read` of a tile of 16-bit elements of
+    an argument becomes a `hopper.load` of the rows of all warpgroups and a
+    `hopper.tile.load` of each one's own. The copy is made early, by TMA, in whole
+    lines.
+
+    ```mlir
+    // Before.
+    %x = vector.transfer_read %X[%i1, %j], %zero : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
+    // After.
+    %t = hopper.load %X[%i0, %j] : memref<?x?xbf16, strided<[?, 1]>> -> !hopper.smem<128x128xbf16, swizzle = 128>
+    %w = hopper.rows %t[64 * %warpgroup]
+    %x = hopper.tile.load %w : !hopper.smem<64x128xbf16, ...> -> vector<64x128xbf16>
+    ```
+
+    Coordinates of the tile program that the tile does not depend on come behind the
+    others, but for the last one: a tile that a batch shares is then read by all its
+    members at about the same time, from the L2 cache.
+
+    Reads that TMA has no form for stay as they are: other padding than zeros, masks,
+    transposed or broadcast dimensions, places that the consumers compute. What
+    depends on strides that are known at run time only, `hopper.tma.reaches` asks.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect"];
+}
+
+def HopperGuardReads : Pass<"hopper-guard-reads", "::mlir::func::FuncOp"> {
+  let summary = "Rows and columns are read only where the branch that uses them is taken";
+  let description = [{
+    In a loop with products: a `vector.transfer_read` of a row or column that only one
+    side of an `scf.if` of the loop uses is made under that condition, where it was:
+    early, so that it is there when the branch is taken. Without the pass, tiles that
+    need no mask read what the mask compares.
+
+    ```mlir
+    // Before.
+    %k = vector.transfer_read %ids[%j]
+    %s = hopper.mma ...
+    %m = scf.if %full { yield %s } else { use(%k, %s) }
+    // After.
+    %k = scf.if %partial { yield vector.transfer_read %ids[%j] } else { yield %zeros }
+    %s = hopper.mma ...
+    %m = scf.if %full { yield %s } else { use(%k, %s) }
+    ```
+
+    Conditions that are no comparison, or that are not known in front of the read,
+    leave it as it is.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::scf::SCFDialect"];
 }
 
 def HopperOrderProducts : Pass<"hopper-order-products", "::mlir::func::FuncOp"> {
@@ -235,6 +322,10 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
     computed at a time lie side by side and read the same memory, which the L2
     cache then holds. (Longest tiles first would be as even, and read all memory
     anew for each value of the last coordinate.)
+
+    Where the tiles come in the order of their work (`hopper.descending`, from
+    hopper-sort-tiles), a CTA takes one of each `ctas` in a row, from the other end
+    every other time.
 
     The coordinates are computed in 32 bits, with products and shifts in place of
     divisions; a launch has less than 2^31 tiles.

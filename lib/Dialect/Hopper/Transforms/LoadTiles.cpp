@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tiles that are read to registers come through shared memory: TMA copies whole
+// lines, early, where threads would read a few bytes of many, when they need
+// them.
+
+#include "TileLoads.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERLOADTILES
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+class TileReads {
+public:
+  explicit TileReads(Operation *root) : root(root) {}
+
+  /// Whether TMA may copy what `read` reads, for all strides known only at run
+  /// time.
+  bool isLoadable(vector::TransferReadOp read) {
+    scf::ForallOp warpgroups = hopper::getWarpgroupLoop(read);
+    auto loop = dyn_cast<scf::ForOp>(read->getParentOp());
+    if (!warpgroups || !loop || loop.getBody()->getOps<hopper::MmaOp>().empty())
+      return false;
+    return hasTile(read) && isPlain(read) && isArgument(read.getBase()) &&
+           hasKnownAddress(read, warpgroups);
+  }
+
+private:
+  static bool hasTile(vector::TransferReadOp read) {
+    VectorType type = read.getVectorType();
+    Type element = type.getElementType();
+    return type.getRank() == 2 && type.getDimSize(0) == hopper::kWarpgroupRows &&
+           (element.isBF16() || element.isF16());
+  }
+
+  /// Zeros beyond the memref, as TMA has them, and nothing rearranged.
+  static bool isPlain(vector::TransferReadOp read) {
+    bool isInside = llvm::all_of(read.getInBoundsValues(), [](bool inside) { return inside; });
+    return !read.getMask() && read.getPermutationMap().isMinorIdentity() &&
+           (isInside || matchPattern(read.getPadding(), m_AnyZeroFloat()));
+  }
+
+  /// Memory from outside that nobody writes.
+  bool isArgument(Value base) {
+    auto type = cast<MemRefType>(base.getType());
+    auto argument = dyn_cast<BlockArgument>(base);
+    SmallVector<int64_t> strides;
+    int64_t offset;
+    if (!argument || !isa<func::FuncOp>(argument.getOwner()->getParentOp()) || type.getRank() < 2 ||
+        type.getRank() > 5 || failed(type.getStridesAndOffset(strides, offset)) ||
+        strides.back() != 1)
+      return false;
+    int64_t bytes = hopper::getElementBytes(type.getElementType());
+    bool isReachable = llvm::all_of(ArrayRef(strides).drop_back(), [&](int64_t stride) {
+      return ShapedType::isDynamic(stride) || stride * bytes % 16 == 0;
+    });
+    return isReachable && !isWritten(argument);
+  }
+
+  bool isWritten(BlockArgument argument) {
+    return root
+        ->walk([&](MemoryEffectOpInterface op) {
+          SmallVector<MemoryEffects::EffectInstance> effects;
+          op.getEffects<MemoryEffects::Write>(effects);
+          bool writes = llvm::any_of(effects, [&](const MemoryEffects::EffectInstance &effect) {
+            auto memref = dyn_cast_if_present<MemrefValue>(effect.getValue());
+            return memref && memref::skipViewLikeOps(memref) == argument;
+          });
+          return writes ? WalkResult::interrupt() : WalkResult::advance();
+        })
+        .wasInterrupted();
+  }
+
+  /// Whether the rows of all warpgroups are one tile, at a place that the role
+  /// that copies can compute.
+  static bool hasKnownAddress(vector::TransferReadOp read, scf::ForallOp warpgroups) {
+    SmallVector<Value> sources(read.getIndices());
+    Value row = sources[sources.size() - 2];
+    if (!hopper::getFirst(row, warpgroups, hopper::kWarpgroupRows))
+      return false;
+    sources.erase(sources.end() - 2);
+    for (Value operand : row.getDefiningOp()->getOperands())
+      if (operand != warpgroups.getInductionVar(0))
+        sources.push_back(operand);
+    return llvm::all_of(sources, [&](Value source) { return isComputable(source, warpgroups); });
+  }
+
+  /// Scalar arithmetic on loop variables and on what comes from outside of the
+  /// tile program.
+  static bool isComputable(Value value, scf::ForallOp warpgroups) {
+    auto tiles = warpgroups->getParentOfType<scf::ForallOp>();
+    if (!tiles || tiles.isDefinedOutsideOfLoop(value))
+      return bool(tiles);
+    if (auto argument = dyn_cast<BlockArgument>(value)) {
+      auto loop = dyn_cast<LoopLikeOpInterface>(argument.getOwner()->getParentOp());
+      std::optional<SmallVector<Value>> variables =
+          loop ? loop.getLoopInductionVars() : std::nullopt;
+      return variables && loop != warpgroups && llvm::is_contained(*variables, value);
+    }
+    Operation *op = value.getDefiningOp();
+    return op->getNumRegions() == 0 && isPure(op) &&
+           llvm::none_of(op->getOperandTypes(), llvm::IsaPred<VectorType>) &&
+           llvm::all_of(op->getOperands(),
+                        [&](Value operand) { return isComputable(operand, warpgroups); });
+  }
+
+  Operation *root;
+};
+
+/// Whether `value` follows from `variable`.
+bool dependsOn(Value value, Value variable) {
+  if (value == variable)
+    return true;
+  Operation *op = value.getDefiningOp();
+  return op && llvm::any_of(op->getOperands(),
+                            [&](Value operand) { return dependsOn(operand, variable); });
+}
+
+/// Coordinates of a tile program that a loaded tile does not depend on come last but for
+/// the rows: tiles that differ in them alone read the same memory at about the same time.
+void bringTogether(scf::ForallOp tiles, ArrayRef<hopper::LoadOp> loads) {
+  SmallVector<unsigned> order, unrelated;
+  unsigned rank = tiles.getRank();
+  for (unsigned d = 0; d + 1 < rank; ++d) {
+    bool isRelated = llvm::any_of(loads, [&](hopper::LoadOp load) {
+      return llvm::any_of(load.getIndices(),
+                          [&](Value index) { return dependsOn(index, tiles.getInductionVar(d)); });
+    });
+    (isRelated ? order : unrelated).push_back(d);
+  }
+  if (order.empty() || unrelated.empty())
+    return;
+  llvm::append_range(order, unrelated);
+  order.push_back(rank - 1);
+  OpBuilder b(tiles);
+  SmallVector<OpFoldResult> bounds;
+  for (unsigned d : order)
+    bounds.push_back(tiles.getMixedUpperBound()[d]);
+  auto permuted = scf::ForallOp::create(b, tiles.getLoc(), bounds, ValueRange(),
+                                        /*mapping=*/std::nullopt);
+  permuted->setDiscardableAttrs(tiles->getDiscardableAttrDictionary());
+  for (auto [place, d] : llvm::enumerate(order))
+    tiles.getInductionVar(d).replaceAllUsesWith(permuted.getInductionVar(place));
+  Block *body = permuted.getBody();
+  body->getOperations().splice(body->getTerminator()->getIterator(),
+                               tiles.getBody()->getOperations(), tiles.getBody()->begin(),
+                               tiles.getBody()->getTerminator()->getIterator());
+  tiles.erase();
+}
+
+struct LoadTilesPass : attn::impl::HopperLoadTilesBase<LoadTilesPass> {
+  void runOnOperation() override {
+    TileReads tiles(getOperation());
+    SmallVector<vector::TransferReadOp> reads;
+    getOperation().walk([&](vector::TransferReadOp read) {
+      if (tiles.isLoadable(read))
+        reads.push_back(read);
+    });
+    llvm::MapVector<Operation *, SmallVector<hopper::LoadOp>> loads;
+    for (vector::TransferReadOp read : reads) {
+      OpBuilder b(read);
+      Value tile = hopper::loadTile(b, read, /*perWarpgroup=*/true);
+      auto program = hopper::getWarpgroupLoop(read)->getParentOfType<scf::ForallOp>();
+      loads[program].push_back(
+          tile.getDefiningOp<hopper::RowsOp>().getSource().getDefiningOp<hopper::LoadOp>());
+      read.replaceAllUsesWith(
+          hopper::TileLoadOp::create(b, read.getLoc(), read.getVectorType(), tile).getValue());
+      read.erase();
+    }
+    for (auto &[program, copies] : loads)
+      if (auto tiles = cast<scf::ForallOp>(program);
+          tiles.isNormalized() && tiles->getNumResults() == 0 && !tiles.getMapping())
+        bringTogether(tiles, copies);
+  }
+};
+
+} // namespace

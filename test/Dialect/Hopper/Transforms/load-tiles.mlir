@@ -1,0 +1,77 @@
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-load-tiles))" | FileCheck %s
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+#rows = affine_map<(w, i) -> (w * 64 + i * 128)>
+#swapped = affine_map<(a, b) -> (b, a)>
+
+// The rows of both warpgroups are one tile, of which each reads its own.
+// CHECK-LABEL: func.func @bias
+// CHECK: scf.forall (%[[I:.*]]) in
+// CHECK: scf.forall (%[[W:.*]]) in (2)
+// CHECK: scf.for %[[J:.*]] =
+// CHECK: %[[ROW:.*]] = affine.apply #{{.*}}(%[[I]])
+// CHECK: %[[ALL:.*]] = hopper.load %arg0[%[[ROW]], %[[J]]] : memref<?x?xbf16, strided<[?, 1]>> -> <128x128xbf16, swizzle = 128>
+// CHECK: %[[OFFSET:.*]] = affine.apply #{{.*}}(%[[W]])
+// CHECK: %[[OWN:.*]] = hopper.rows %[[ALL]][%[[OFFSET]]] : <128x128xbf16, swizzle = 128> -> <64x128xbf16, swizzle = 128, slab_rows = 128>
+// CHECK: hopper.tile.load %[[OWN]] : <64x128xbf16, swizzle = 128, slab_rows = 128> -> vector<64x128xbf16>
+// What TMA has no form for: transposed, of 32 bits, with other padding, at a place that
+// is read, rows that do not follow the warpgroups.
+// CHECK-COUNT-5: vector.transfer_read
+// CHECK-NOT: vector.transfer_read
+// CHECK: vector.transfer_write
+func.func @bias(%x: memref<?x?xbf16, strided<[?, 1]>>, %y: memref<?x?xf32>, %k: memref<?x64xbf16>,
+                %ids: memref<?xindex>, %out: memref<?x?xf32>, %n: index, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c128 = arith.constant 128 : index
+  %zero = arith.constant 0.0 : bf16
+  %one = arith.constant 1.0 : bf16
+  %zero32 = arith.constant 0.0 : f32
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (2) {
+      %row = affine.apply #rows(%w, %i)
+      %id = memref.load %ids[%i] : memref<?xindex>
+      scf.for %j = %c0 to %m step %c128 {
+        %t = hopper.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
+        %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
+        %a = vector.transfer_read %x[%row, %j], %zero : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
+        %b = vector.transfer_read %x[%j, %row], %zero {permutation_map = #swapped} : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
+        %c = vector.transfer_read %y[%row, %j], %zero32 : memref<?x?xf32>, vector<64x128xf32>
+        %d = vector.transfer_read %x[%row, %j], %one : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
+        %e = vector.transfer_read %x[%row, %id], %zero : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
+        %f = vector.transfer_read %x[%i, %j], %zero : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
+        %ab = arith.addf %a, %b : vector<64x128xbf16>
+        %de = arith.addf %d, %e : vector<64x128xbf16>
+        %all = arith.addf %ab, %de : vector<64x128xbf16>
+        %more = arith.addf %all, %f : vector<64x128xbf16>
+        %wide = arith.extf %more : vector<64x128xbf16> to vector<64x128xf32>
+        %sum = arith.addf %wide, %c : vector<64x128xf32>
+        vector.transfer_write %sum, %out[%row, %j] : vector<64x128xf32>, memref<?x?xf32>
+        vector.transfer_write %s, %out[%row, %c0] : vector<64x64xf32>, memref<?x?xf32>
+      }
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// What is written stays where it is.
+// CHECK-LABEL: func.func @written
+// CHECK-NOT: hopper.tile.load
+func.func @written(%x: memref<?x?xbf16>, %k: memref<?x64xbf16>, %n: index, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c128 = arith.constant 128 : index
+  %zero = arith.constant 0.0 : bf16
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (2) {
+      %row = affine.apply #rows(%w, %i)
+      scf.for %j = %c0 to %m step %c128 {
+        %t = hopper.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
+        %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
+        %a = vector.transfer_read %x[%row, %j], %zero : memref<?x?xbf16>, vector<64x128xbf16>
+        vector.transfer_write %a, %x[%row, %j] : vector<64x128xbf16>, memref<?x?xbf16>
+      }
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}

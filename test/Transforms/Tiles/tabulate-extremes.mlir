@@ -1,0 +1,84 @@
+// RUN: attn-opt %s --attn-tabulate-masks=extremes | FileCheck %s
+
+// The numbers' extremes by batch and tile of columns, for all rows; a tile of one number
+// that the rest of the mask fills is full without a test of its elements.
+// CHECK-LABEL: func @documents
+// CHECK: %[[EXTREMES:.*]]:2 = scf.forall (%[[EB:.*]], %[[ET:.*]]) in
+// CHECK: %[[COLUMNS:.*]] = vector.transfer_read %arg1[%[[EB]],
+// CHECK: vector.reduction <minsi>, %[[COLUMNS]]
+// CHECK: vector.reduction <maxsi>, %[[COLUMNS]]
+// CHECK: %[[TABLE:.*]]:2 = scf.forall (%[[PB:.*]], %[[PI:.*]]) in
+// CHECK: vector.transfer_read %arg1[%[[PB]],
+// CHECK: %[[LOWROW:.*]] = vector.reduction <minsi>
+// CHECK: %[[HIGHROW:.*]] = vector.reduction <maxsi>
+// The tiles from the first to the last one whose numbers meet those of the rows.
+// CHECK: %[[HULL:.*]]:2 = scf.for
+// CHECK: vector.transfer_read %[[EXTREMES]]#0[%[[PB]],
+// CHECK: vector.transfer_read %[[EXTREMES]]#1[%[[PB]],
+// CHECK: vector.reduction <minsi>
+// CHECK: vector.reduction <maxsi>
+// CHECK: scf.yield {{.*}} : i32, i32
+// CHECK: %[[FIRST:.*]] = arith.maxsi
+// CHECK: %[[END:.*]] = arith.minsi
+// CHECK: scf.for %{{.*}} = %[[FIRST]] to %[[END]] step
+// CHECK: %[[LOW:.*]] = tensor.extract %[[EXTREMES]]#0[%[[PB]],
+// CHECK: %[[HIGH:.*]] = tensor.extract %[[EXTREMES]]#1[%[[PB]],
+// CHECK: arith.cmpi sle, %[[LOW]], %[[HIGHROW]]
+// CHECK: arith.cmpi sge, %[[HIGH]], %[[LOWROW]]
+// CHECK: scf.if
+// CHECK: arith.cmpi eq, %[[LOWROW]], %[[HIGHROW]]
+// CHECK: arith.cmpi eq, %[[LOW]], %[[LOWROW]]
+// CHECK: arith.cmpi eq, %[[HIGH]], %[[LOWROW]]
+// CHECK: arith.cmpi slt
+// CHECK: scf.if
+// CHECK-NOT: vector.transfer_read
+// CHECK: tensor.insert
+// CHECK: } else {
+// CHECK: vector.transfer_read %arg1[%[[PB]],
+// CHECK: vector.reduction <or>
+// CHECK: vector.reduction <and>
+// CHECK: attn.tabulated
+func.func @documents(%X: tensor<?x?xf32>, %doc: tensor<?x?xi32>, %B: index, %H: index, %n: index, %S: index,
+    %init: tensor<?x?x?xf32>) -> tensor<?x?x?xf32> {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %pad = arith.constant 0.0 : f32
+  %pad32 = arith.constant -1 : i32
+  %zeros = arith.constant dense<0.0> : vector<8x4xf32>
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %r = scf.forall (%b, %h, %ti) in (%B, %H, %n) shared_outs(%out = %init) -> (tensor<?x?x?xf32>) {
+    %i0 = affine.apply affine_map<(d0) -> (d0 * 8)>(%ti)
+    %is = vector.step : vector<8xindex>
+    %ib = vector.broadcast %i0 : index to vector<8xindex>
+    %i1 = arith.addi %is, %ib : vector<8xindex>
+    %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
+      %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
+      %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
+      %i2 = vector.transpose %it, [1, 0] : vector<4x8xindex> to vector<8x4xindex>
+      %js = vector.step : vector<4xindex>
+      %jb = vector.broadcast %j0 : index to vector<4xindex>
+      %j1 = arith.addi %js, %jb : vector<4xindex>
+      %j2 = vector.broadcast %j1 : vector<4xindex> to vector<8x4xindex>
+      %causal = arith.cmpi sge, %i2, %j2 : vector<8x4xindex>
+      %ss = vector.broadcast %S : index to vector<8x4xindex>
+      %inside = arith.cmpi slt, %j2, %ss : vector<8x4xindex>
+      %di = vector.transfer_read %doc[%b, %i0], %pad32 : tensor<?x?xi32>, vector<8xi32>
+      %dt = vector.broadcast %di : vector<8xi32> to vector<4x8xi32>
+      %di2 = vector.transpose %dt, [1, 0] : vector<4x8xi32> to vector<8x4xi32>
+      %dj = vector.transfer_read %doc[%b, %j0], %pad32 : tensor<?x?xi32>, vector<4xi32>
+      %dj2 = vector.broadcast %dj : vector<4xi32> to vector<8x4xi32>
+      %same = arith.cmpi eq, %di2, %dj2 : vector<8x4xi32>
+      %k0 = arith.andi %causal, %inside : vector<8x4xi1>
+      %keep = arith.andi %k0, %same : vector<8x4xi1>
+      %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
+      %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
+      scf.yield %a1 : vector<8xf32>
+    } {attn.fold}
+    %t = tensor.extract_slice %out[%b, %h, %i0] [1, 1, 8] [1, 1, 1] : tensor<?x?x?xf32> to tensor<8xf32>
+    %w = vector.transfer_write %s, %t[%c0] {in_bounds = [true]} : vector<8xf32>, tensor<8xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %w into %out[%b, %h, %i0] [1, 1, 8] [1, 1, 1] : tensor<8xf32> into tensor<?x?x?xf32>
+    }
+  }
+  return %r : tensor<?x?x?xf32>
+}

@@ -49,7 +49,8 @@ gpu.module @m {
 // Two loads serve both rows.
 // CHECK-COUNT-3: llvm.load
 // CHECK-NOT: llvm.load
-// CHECK-COUNT-4: llvm.store
+// CHECK-COUNT-2: "st.global.v2.b32 [$0], {$1, $2};"
+// CHECK-NOT: st.global
 gpu.module @m {
   gpu.func @maps(%x: memref<8x64xf32>, %o: memref<64x8xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c0 = arith.constant 0 : index
@@ -78,6 +79,26 @@ gpu.module @m {
     %mask = arith.cmpi slt, %i, %end : vector<64x8xindex>
     %v = vector.gather %table[%c0] [%i], %mask, %zero : memref<?xf32>, vector<64x8xindex>, vector<64x8xi1>, vector<64x8xf32> into vector<64x8xf32>
     vector.store %v, %o[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
+    gpu.return
+  }
+}
+
+// -----
+
+// Aligned vectors along the columns are read by twos; additions to a sum are two at a
+// time, with a predicate where rows may end.
+// CHECK-LABEL: gpu.func @add
+// CHECK-COUNT-2: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<2xf32>
+// CHECK-NOT: llvm.load
+// CHECK-COUNT-4: "@$3 red.global.add.v2.f32 [$0], {$1, $2};", "l,f,f,b,~{memory}"
+// CHECK-NOT: red.global
+gpu.module @m {
+  gpu.func @add(%x: memref<?x16xf32>, %o: memref<?x16xf32>, %i: index) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %pad = arith.constant 0.0 : f32
+    %v = vector.transfer_read %x[%i, %c0], %pad {in_bounds = [true]} : memref<?x16xf32>, vector<16xf32>
+    %w = vector.broadcast %v : vector<16xf32> to vector<64x16xf32>
+    attn.tile_add %w into %o[%i, %c0] : vector<64x16xf32>, memref<?x16xf32>
     gpu.return
   }
 }

@@ -13,7 +13,9 @@
 // CHECK-COUNT-7: arith.mulf {{.*}} fastmath<contract> : f32
 // CHECK-NOT: arith.mulf
 // CHECK: llvm.intr.maxnum({{.*}}, %[[THREE]])
-// CHECK-COUNT-8: llvm.store
+// Neighbours are written together.
+// CHECK-COUNT-4: llvm.inline_asm {{.*}} "st.global.v2.b32 [$0], {$1, $2};"
+// CHECK-NOT: st.global
 gpu.module @m {
   gpu.func @elementwise(%x: memref<64x16xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c0 = arith.constant 0 : index

@@ -135,3 +135,35 @@ func.func @swapped(%A: memref<?x16xbf16>, %b: vector<16x64xf32>, %acc: vector<64
   %o = vector.contract {indexing_maps = [#mk, #kn, #nm], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a1, %b, %acc : vector<32x16xf32>, vector<16x64xf32> into vector<64x32xf32>
   return %o : vector<64x32xf32>
 }
+
+// -----
+
+// The rows of all warpgroups come through shared memory, rounded; a warpgroup's columns
+// are a part of the tile that all have.
+#km = affine_map<(m, n, k) -> (k, m)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+// CHECK-LABEL: func.func @gathered
+// CHECK: scf.forall (%[[W:.*]]) in (2)
+// CHECK-DAG: %[[K:.*]] = hopper.load %arg1[%{{.*}}, %c0{{.*}}] : memref<?x128xbf16> -> <128x128xbf16, swizzle = 128>
+// CHECK-DAG: %[[MINE:.*]] = hopper.columns %[[K]][%{{.*}}] : <128x128xbf16, swizzle = 128> -> <128x64xbf16, swizzle = 128>
+// CHECK-DAG: %[[X:.*]] = arith.truncf %arg0 : vector<64x64xf32> to vector<64x64xbf16>
+// CHECK-DAG: %[[ALL:.*]] = hopper.share %[[X]] : vector<64x64xbf16> -> <128x64xbf16, swizzle = 128>
+// CHECK: hopper.mma %[[ALL]], %[[MINE]], %{{.*}} transposeA
+func.func @gathered(%x: vector<64x64xf32>, %K: memref<?x128xbf16>, %D: memref<?x128xf32>) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : bf16
+  %zero = arith.constant dense<0.0> : vector<64x64xf32>
+  scf.forall (%i) in (4) {
+    scf.forall (%w) in (2) {
+      %i0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%i)
+      %column = affine.apply affine_map<(d0) -> (d0 * 64)>(%w)
+      %k = vector.transfer_read %K[%i0, %column], %pad {in_bounds = [false, true]} : memref<?x128xbf16>, vector<128x64xbf16>
+      %k1 = arith.extf %k : vector<128x64xbf16> to vector<128x64xf32>
+      %all = hopper.gather %x : vector<64x64xf32> -> vector<128x64xf32>
+      %p = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %all, %k1, %zero : vector<128x64xf32>, vector<128x64xf32> into vector<64x64xf32>
+      attn.tile_add %p into %D[%c0, %column] : vector<64x64xf32>, memref<?x128xf32>
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}

@@ -91,3 +91,61 @@ func.func @reused(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>) {
   }
   return
 }
+
+// What is added leaves by a reduction of TMA; behind a barrier of all warpgroups the
+// last copy is waited for in front of it, and no barrier more is needed.
+// CHECK-LABEL: func.func @added
+// CHECK: %[[MAP:.*]] = hopper.tensor_map %{{.*}} : memref<?x64xf32> -> <<64x64xf32, swizzle = 128>, rank = 2>
+// CHECK: scf.for
+// CHECK: hopper.tma.wait pending(0) read
+// CHECK-NEXT: hopper.barrier.sync %{{.*}} warpgroups(2)
+// CHECK-NOT: hopper.barrier.sync
+// CHECK: hopper.tile.store %{{.*}} to %[[SLOT:.*]] :
+// CHECK-NEXT: hopper.fence.async
+// CHECK-NEXT: hopper.barrier.sync %{{.*}} warpgroups(1)
+// CHECK-NEXT: hopper.tma.reduce %[[SLOT]] to %[[MAP]]
+func.func @added(%n: index, %Y: memref<?x64xf32>, %v: vector<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c9 = arith.constant 9 : index
+  %threads = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        scf.for %i = %c0 to %n step %c1 {
+          hopper.barrier.sync %c9 warpgroups(2)
+          attn.tile_add %v into %Y[%i, %c0] : vector<64x64xf32>, memref<?x64xf32>
+        }
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// A tile that other warpgroups read, too, is no place for outputs.
+// REUSE-LABEL: func.func @read_by_all
+// REUSE: hopper.alloc : <2x64x64xbf16, swizzle = 128>
+// REUSE: hopper.columns
+func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>, %zero: vector<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 384 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    %channel = hopper.channel depth(1) : !hopper.channel<!two>
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+      }
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %k = hopper.receive %channel : !hopper.channel<!two> -> !two
+        %mine = hopper.rows %k[%c0] : !two -> !part
+        %all = hopper.columns %k[%c0] : !two -> !two
+        %p = hopper.mma %all, %all, %zero transposeA : !two, !two, vector<64x64xf32>
+        hopper.release %channel : !hopper.channel<!two>
+        vector.transfer_write %v, %Y[%bx, %c0] {in_bounds = [false, true]} : vector<64x64xbf16>, memref<?x64xbf16>
+      }
+    gpu.terminator
+  }
+  return
+}

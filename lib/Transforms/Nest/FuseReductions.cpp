@@ -101,6 +101,11 @@ struct FuseReductionsPass
     if (failed(eraseUnusedOperands()))
       return signalPassFailure();
     for (Block &block : getOperation().getBody()) {
+      // Order among statements on memory is not that of their operands.
+      if (llvm::any_of(block.getOps<linalg::LinalgOp>(), [](linalg::LinalgOp op) {
+            return !op.hasPureTensorSemantics();
+          }))
+        continue;
       absorbIntoStart(block);
       while (fuseOne(block))
         ;

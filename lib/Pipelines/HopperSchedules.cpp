@@ -22,8 +22,8 @@ struct TileSizes {
   int64_t streamOfHeavy; // where there is more to compute between the products
 };
 constexpr TileSizes kTileSizes[] = {
-    {1, 64, 128, 128, 96}, {1, 128, 128, 96, 80}, {1, 192, 128, 64, 64}, {1, 256, 128, 48, 32},
-    {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48},
+    {1, 64, 128, 128, 96}, {1, 128, 128, 96, 80}, {1, 192, 128, 64, 64},
+    {1, 256, 128, 48, 32}, {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48},
 };
 /// Streamed elements of a fold that also adds to memory: the rows of a product.
 constexpr int64_t kAddedRows = 64;
@@ -122,9 +122,10 @@ LogicalResult attn::checkTables(ModuleOp module) {
   WalkResult walk = module.walk([](GenericOp op) {
     if (!isa<FoldOp>(op->getParentOp()) || op.getNumReductionLoops() < 2 || !matchScatterSum(op))
       return WalkResult::advance();
-    op.emitError("the gradient of a tensor that is read at computed indices has no form on the GPU; "
-                 "read it at the score's own indices (a bias of [h, i, j]), or take the gradient on "
-                 "the CPU");
+    op.emitError(
+        "the gradient of a tensor that is read at computed indices has no form on the GPU; "
+        "read it at the score's own indices (a bias of [h, i, j]), or take the gradient on "
+        "the CPU");
     return WalkResult::interrupt();
   });
   return failure(walk.wasInterrupted());

@@ -3,12 +3,12 @@
 // lines, early, where threads would read a few bytes of many, when they need
 // them.
 
+#include "Memory.h"
 #include "TileLoads.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
@@ -67,21 +67,7 @@ private:
     bool isReachable = llvm::all_of(ArrayRef(strides).drop_back(), [&](int64_t stride) {
       return ShapedType::isDynamic(stride) || stride * bytes % 16 == 0;
     });
-    return isReachable && !isWritten(argument);
-  }
-
-  bool isWritten(BlockArgument argument) {
-    return root
-        ->walk([&](MemoryEffectOpInterface op) {
-          SmallVector<MemoryEffects::EffectInstance> effects;
-          op.getEffects<MemoryEffects::Write>(effects);
-          bool writes = llvm::any_of(effects, [&](const MemoryEffects::EffectInstance &effect) {
-            auto memref = dyn_cast_if_present<MemrefValue>(effect.getValue());
-            return memref && memref::skipViewLikeOps(memref) == argument;
-          });
-          return writes ? WalkResult::interrupt() : WalkResult::advance();
-        })
-        .wasInterrupted();
+    return isReachable && !hopper::isWrittenIn(root, cast<MemrefValue>(base));
   }
 
   /// Whether the rows of all warpgroups are one tile, at a place that the role

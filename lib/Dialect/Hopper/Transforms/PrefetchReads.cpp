@@ -2,12 +2,12 @@
 // Rows and columns of global memory are read one iteration ahead.
 
 #include "Loops.h"
+#include "Memory.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -68,10 +68,11 @@ private:
   /// variable and is not written in the loop.
   bool isAhead(vector::TransferReadOp read) {
     auto memref = dyn_cast<MemrefValue>(read.getBase());
-    if (!memref || read.getVectorType().getRank() != 1 || read.getMask() || !read->isBeforeInBlock(last))
+    if (!memref || read.getVectorType().getRank() != 1 || read.getMask() ||
+        !read->isBeforeInBlock(last))
       return false;
     SmallVector<Operation *> slice;
-    return hasIndices(read, slice) && !slice.empty() && !isWritten(memref::skipViewLikeOps(memref));
+    return hasIndices(read, slice) && !slice.empty() && !hopper::isWrittenIn(loop, memref);
   }
 
   /// Whether what addresses the read is arithmetic on the loop's variable; `slice`
@@ -118,9 +119,9 @@ private:
       b.setInsertionPointToStart(isRead ? branch.thenBlock() : branch.elseBlock());
       SmallVector<Value> values;
       for (vector::TransferReadOp read : reads)
-        values.push_back(isRead ? readAt(read, loop.getLowerBound())
-                                : Value(arith::ConstantOp::create(
-                                      b, loc, b.getZeroAttr(read.getVectorType()))));
+        values.push_back(
+            isRead ? readAt(read, loop.getLowerBound())
+                   : Value(arith::ConstantOp::create(b, loc, b.getZeroAttr(read.getVectorType()))));
       scf::YieldOp::create(b, loc, values);
     }
     return SmallVector<Value>(branch.getResults());
@@ -135,20 +136,6 @@ private:
     for (Operation *op : slice)
       copy = b.clone(*op, mapping);
     return copy->getResult(0);
-  }
-
-  bool isWritten(MemrefValue root) {
-    return loop
-        ->walk([&](MemoryEffectOpInterface op) {
-          SmallVector<MemoryEffects::EffectInstance> effects;
-          op.getEffects<MemoryEffects::Write>(effects);
-          bool writes = llvm::any_of(effects, [&](const MemoryEffects::EffectInstance &effect) {
-            auto memref = dyn_cast_if_present<MemrefValue>(effect.getValue());
-            return memref && memref::skipViewLikeOps(memref) == root;
-          });
-          return writes ? WalkResult::interrupt() : WalkResult::advance();
-        })
-        .wasInterrupted();
   }
 
   scf::ForOp loop;

@@ -2,6 +2,7 @@
 // What parallel tiles would compute anew from the same rows of memory is computed
 // once, into memory with whole, aligned tiles.
 
+#include "Memory.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -9,7 +10,6 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -91,8 +91,8 @@ public:
     if (!end)
       return;
     for (Operation &op : loop.getBody()->without_terminator()) {
-      auto type = op.getNumResults() == 1 ? dyn_cast<VectorType>(op.getResult(0).getType())
-                                          : VectorType();
+      auto type =
+          op.getNumResults() == 1 ? dyn_cast<VectorType>(op.getResult(0).getType()) : VectorType();
       if (!type || type.getRank() != 1 || !type.getElementType().isF32())
         continue;
       // What only other vectors of this kind read is part of theirs.
@@ -157,22 +157,8 @@ private:
              memref.getType().getRank() == firstType.getRank() && !read.getMask() &&
              read.getPermutationMap().isMinorIdentity() &&
              llvm::equal(read.getIndices(), first.getIndices()) &&
-             !isWritten(memref::skipViewLikeOps(memref));
+             !hopper::isWrittenIn(forall, memref);
     });
-  }
-
-  bool isWritten(MemrefValue root) {
-    return forall
-        .walk([&](MemoryEffectOpInterface op) {
-          SmallVector<MemoryEffects::EffectInstance> effects;
-          op.getEffects<MemoryEffects::Write>(effects);
-          bool writes = llvm::any_of(effects, [&](const MemoryEffects::EffectInstance &effect) {
-            auto memref = dyn_cast_if_present<MemrefValue>(effect.getValue());
-            return memref && memref::skipViewLikeOps(memref) == root;
-          });
-          return writes ? WalkResult::interrupt() : WalkResult::advance();
-        })
-        .wasInterrupted();
   }
 
   void prepare(Chain &chain) {
@@ -203,7 +189,8 @@ private:
       b.setInsertionPointToStart(all.getBody());
       SmallVector<Value> tile(all.getInductionVars());
       IRMapping mapping;
-      for (auto [index, iv] : llvm::zip_equal(first.getIndices().drop_back(), ArrayRef(tile).drop_back()))
+      for (auto [index, iv] :
+           llvm::zip_equal(first.getIndices().drop_back(), ArrayRef(tile).drop_back()))
         mapping.map(index, iv);
       mapping.map(loop.getInductionVar(),
                   affine::makeComposedAffineApply(b, loc, b.getAffineDimExpr(0) * size,

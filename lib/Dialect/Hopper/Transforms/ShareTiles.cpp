@@ -36,8 +36,8 @@ Value carryTurn(scf::ForOp loop, Value id, int64_t warpgroups) {
     Value one = arith::ConstantIndexOp::create(b, loc, 1);
     return SmallVector<Value>{arith::SubIOp::create(b, loc, one, turn.front())};
   };
-  FailureOr<LoopLikeOpInterface> made = loop.replaceWithAdditionalYields(
-      b, zero, /*replaceInitOperandUsesInLoop=*/false, yieldNext);
+  FailureOr<LoopLikeOpInterface> made =
+      loop.replaceWithAdditionalYields(b, zero, /*replaceInitOperandUsesInLoop=*/false, yieldNext);
   return cast<scf::ForOp>(made->getOperation()).getRegionIterArgs().back();
 }
 

@@ -3,6 +3,7 @@
 // gets the loops around its loads.
 
 #include "Loops.h"
+#include "Memory.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -10,7 +11,6 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -164,7 +164,7 @@ private:
     }
     for (Value operand : op->getOperands()) {
       auto memref = dyn_cast<MemrefValue>(operand);
-      if (memref && hasReadOnly(op) && isWritten(memref::skipViewLikeOps(memref))) {
+      if (memref && hasReadOnly(op) && hopper::isWrittenIn(forall, memref)) {
         InFlightDiagnostic error = user->emitOpError(
             "cannot be done by the producer: it depends on memory that the consumers write");
         error.attachNote(op->getLoc()) << "read here";
@@ -175,21 +175,6 @@ private:
     }
     b.clone(*op, mapping);
     return success();
-  }
-
-  /// Whether an op of the tile program writes to a memref.
-  bool isWritten(MemrefValue root) {
-    return forall
-        .walk([&](MemoryEffectOpInterface op) {
-          SmallVector<MemoryEffects::EffectInstance> effects;
-          op.getEffects<MemoryEffects::Write>(effects);
-          bool writes = llvm::any_of(effects, [&](const MemoryEffects::EffectInstance &effect) {
-            auto memref = dyn_cast_if_present<MemrefValue>(effect.getValue());
-            return memref && memref::skipViewLikeOps(memref) == root;
-          });
-          return writes ? WalkResult::interrupt() : WalkResult::advance();
-        })
-        .wasInterrupted();
   }
 
   /// Whether elements of a vector can be computed a few at a time, and the

@@ -112,11 +112,10 @@ static Step writeVector(Fiber &fiber, const Instruction &i) {
 
 static Step addVector(Fiber &fiber, const Instruction &i) {
   const float *values = fiber.floats(i, 0);
-  LogicalResult done =
-      forEachElement(fiber, i, i.get<Layout>(), [&](int64_t k, char *element) {
-        if (element)
-          storeNumber(i.kind, element, float(loadNumber(i.kind, element)) + values[k]);
-      });
+  LogicalResult done = forEachElement(fiber, i, i.get<Layout>(), [&](int64_t k, char *element) {
+    if (element)
+      storeNumber(i.kind, element, float(loadNumber(i.kind, element)) + values[k]);
+  });
   return succeeded(done) ? Step::Next : Step::Failed;
 }
 

@@ -158,7 +158,8 @@ Error InterpreterTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries
       return error;
     manager.addPass(mlir::createSymbolDCEPass());
     // The schedule's own order comes last and counts.
-    std::string schedule = "order=" + getGpuOrder(options) + " " + options.schedule;
+    std::string schedule =
+        "order=" + getGpuOrder(options) + " " + options.schedule;
     if (Error error = addLowerToHopper(manager, schedule))
       return error;
     if (failed(manager.run(*program)))

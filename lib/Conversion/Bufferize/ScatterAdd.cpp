@@ -42,8 +42,8 @@ struct TileAddModel
     FailureOr<Value> dest = getBuffer(rewriter, add.getDest(), options, state);
     if (failed(dest))
       return failure();
-    attn::TileAddOp::create(rewriter, op->getLoc(), TypeRange(), add.getValues(),
-                            *dest, add.getIndices());
+    attn::TileAddOp::create(rewriter, op->getLoc(), TypeRange(),
+                            add.getValues(), *dest, add.getIndices());
     replaceOpWithBufferizedValues(rewriter, op, *dest);
     return success();
   }

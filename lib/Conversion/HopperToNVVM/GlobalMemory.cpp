@@ -375,9 +375,8 @@ LogicalResult KernelLowering::lowerAdd(TileAddOp op) {
   int64_t offset;
   if (!memref || type.getRank() != 2 || !type.getElementType().isF32() ||
       failed(memref.getStridesAndOffset(strides, offset)) || strides.back() != 1 ||
-      llvm::any_of(ArrayRef(strides).drop_back(), [](int64_t stride) {
-        return !ShapedType::isDynamic(stride) && stride % 2;
-      }))
+      llvm::any_of(ArrayRef(strides).drop_back(),
+                   [](int64_t stride) { return !ShapedType::isDynamic(stride) && stride % 2; }))
     return op.emitOpError() << "expects a tile of rank 2 of f32 and a memref with rows of a "
                                "multiple of 2 elements, got "
                             << type << " and " << op.getDest().getType();
@@ -385,15 +384,16 @@ LogicalResult KernelLowering::lowerAdd(TileAddOp op) {
   // Columns are bounded where the tile's multiple of 8 does not divide the memref's.
   bool hasColumns = !memref.isDynamicDim(memref.getRank() - 1) &&
                     memref.getShape().back() % type.getDimSize(1) == 0;
-  FailureOr<Access> access = makeAccess(op, op.getDest(), op.getIndices(), type, map,
-                                        {false, hasColumns}, Layout::Tile);
+  FailureOr<Access> access =
+      makeAccess(op, op.getDest(), op.getIndices(), type, map, {false, hasColumns}, Layout::Tile);
   if (failed(access))
     return failure();
   DenseMap<Value, Value> rows;
   SmallVector<Value> values = elements(op.getValues(), Layout::Tile);
   for (unsigned r = 0; r < values.size(); r += 2) {
-    Value address = addressOf(access->base, access->outer(access->rowOffsets, Layout::Tile, r, true),
-                              access->outer(access->columnOffsets, Layout::Tile, r, false), rows, b);
+    Value address =
+        addressOf(access->base, access->outer(access->rowOffsets, Layout::Tile, r, true),
+                  access->outer(access->columnOffsets, Layout::Tile, r, false), rows, b);
     Value inside = both(access->outer(access->rowInside, Layout::Tile, r, true),
                         access->outer(access->columnInside, Layout::Tile, r, false), b);
     SmallVector<Value> operands = {address, values[r], values[r + 1]};

@@ -187,9 +187,9 @@ void Cascade::collect(GenericOp root, Reach reach) {
     for (Value input : op.getDpsInputs()) {
       Operation *source = input.getDefiningOp();
       readsSum |= sums.contains(source);
-      after |= isAfter(source) ||
-               (sums.contains(source) &&
-                (!reduced.empty() || kept == OtherSums::Partial));
+      after |=
+          isAfter(source) || (sums.contains(source) &&
+                              (!reduced.empty() || kept == OtherSums::Partial));
     }
     if (after)
       afterwards.insert(op);
@@ -446,7 +446,8 @@ LogicalResult Cascade::provePivot(Value pivot, bool asShift, bool report) {
 bool Cascade::isOutside(Operation *user) const {
   auto reader = dyn_cast<GenericOp>(user);
   return !reader || reader->getBlock() != &block || !spans(reader) ||
-         classes.isCrossing(reader) || isAfter(reader) || (keepsSums() && !isMember(reader));
+         classes.isCrossing(reader) || isAfter(reader) ||
+         (keepsSums() && !isMember(reader));
 }
 
 /// Statements whose result is used outside of the cascade.

@@ -34,10 +34,11 @@ public:
   /// the dimension connect with it, or also those that reduced values do.
   enum class Reach { Tensors, Returns };
 
-  /// Sums of its values along another dimension, which depend on two loops: they
-  /// are left to other cascades; belong to it, with what follows from them, and
-  /// the loop of that other dimension can only be inside; or belong to it without
-  /// what follows, so that parts of that loop may be added up in any order.
+  /// Sums of its values along another dimension, which depend on two loops:
+  /// they are left to other cascades; belong to it, with what follows from
+  /// them, and the loop of that other dimension can only be inside; or belong
+  /// to it without what follows, so that parts of that loop may be added up in
+  /// any order.
   enum class OtherSums { Left, Finished, Partial };
 
   Cascade(mlir::Block &block, const DimClasses &classes,
@@ -56,7 +57,8 @@ public:
   enum class Gain { Product, Stored, Returned, Tiles };
   bool isCandidate(Gain gain);
   /// Whether there is a product that no statement reduces along the dimension
-  /// alone, of which tiles are mapped: its stores, or sums along others besides.
+  /// alone, of which tiles are mapped: its stores, or sums along others
+  /// besides.
   bool isMappedProduct(mlir::linalg::GenericOp root);
   /// Proves that one pass suffices; remarks at the offender otherwise.
   mlir::LogicalResult prove();

@@ -102,9 +102,9 @@ struct FuseReductionsPass
       return signalPassFailure();
     for (Block &block : getOperation().getBody()) {
       // Order among statements on memory is not that of their operands.
-      if (llvm::any_of(block.getOps<linalg::LinalgOp>(), [](linalg::LinalgOp op) {
-            return !op.hasPureTensorSemantics();
-          }))
+      if (llvm::any_of(
+              block.getOps<linalg::LinalgOp>(),
+              [](linalg::LinalgOp op) { return !op.hasPureTensorSemantics(); }))
         continue;
       absorbIntoStart(block);
       while (fuseOne(block))
@@ -217,8 +217,9 @@ struct FuseReductionsPass
     int64_t columns = 0;
     for (GenericOp op : ops) {
       int64_t product = 1;
-      for (int64_t size :
-           cast<RankedTensorType>(op->getResult(0).getType()).getShape().take_back())
+      for (int64_t size : cast<RankedTensorType>(op->getResult(0).getType())
+                              .getShape()
+                              .take_back())
         product *= ShapedType::isDynamic(size) ? 1 : size;
       columns += product;
     }

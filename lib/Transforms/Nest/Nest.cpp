@@ -471,7 +471,9 @@ SmallVector<unsigned> Nest::findLoops(ArrayRef<unsigned> workers) {
   ValueRange yielded = fold.getYield()->getOperands();
   ValueRange mapped = yielded.drop_front(fold.getState().size());
   if (folds.size() > 1 || fold.getState().empty() ||
-      llvm::any_of(mapped, [&](Value value) { return !rowSums.contains(value.getDefiningOp()); }))
+      llvm::any_of(mapped, [&](Value value) {
+        return !rowSums.contains(value.getDefiningOp());
+      }))
     return {};
   std::optional<llvm::SetVector<unsigned>> common;
   auto keep = [&](GenericOp op, utils::IteratorType kind) {
@@ -539,14 +541,16 @@ void Nest::findRowSums(ArrayRef<Operation *> but) {
 
 bool Nest::addsRowSums() const {
   FoldOp fold = folds.front();
-  ValueRange mapped = fold.getYield()->getOperands().drop_front(fold.getState().size());
+  ValueRange mapped =
+      fold.getYield()->getOperands().drop_front(fold.getState().size());
   return afterRows.empty() && llvm::all_of(rowSums, [&](Operation *op) {
-    auto sum = cast<GenericOp>(op);
-    std::optional<Reduction> reduction = matchReduction(sum, 0);
-    return reduction && reduction->monoid == Reduction::Monoid::Add &&
-           isNeutralFill(sum.getDpsInits()[0], Reduction::Monoid::Add) &&
-           llvm::is_contained(mapped, sum->getResult(0)) && sum->hasOneUse();
-  });
+           auto sum = cast<GenericOp>(op);
+           std::optional<Reduction> reduction = matchReduction(sum, 0);
+           return reduction && reduction->monoid == Reduction::Monoid::Add &&
+                  isNeutralFill(sum.getDpsInits()[0], Reduction::Monoid::Add) &&
+                  llvm::is_contained(mapped, sum->getResult(0)) &&
+                  sum->hasOneUse();
+         });
 }
 
 /// Results that something outside of the nest reads.

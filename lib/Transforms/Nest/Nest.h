@@ -113,7 +113,8 @@ private:
   mlir::FailureOr<llvm::SmallVector<mlir::Value>>
   emitStreamedTiles(FoldOp fold, llvm::SmallVectorImpl<Output> &outputs, mlir::Value from,
                     mlir::Value to, llvm::ArrayRef<mlir::Value> starts);
-  llvm::SmallVector<Output *> mapsOf(FoldOp fold, llvm::MutableArrayRef<Output> outputs);
+  llvm::SmallVector<Output *> mapsOf(FoldOp fold,
+                                     llvm::MutableArrayRef<Output> outputs);
   llvm::SmallVector<Tile> startTiles(FoldOp fold);
   void bindStates(FoldOp fold, mlir::ValueRange states);
   Tile stateTile(mlir::Value state, mlir::Value vector);

@@ -35,10 +35,13 @@ SmallVector<Value> Nest::outputTensors() {
     }
     tensors.push_back(
         tensor::EmptyOp::create(b, sizes, type.getElementType()));
-    bool isAddedTo = llvm::any_of(mappedOutputs, [&, at = position](const MappedOutput &mapped) {
-      return mapped.output == at && rowSums.contains(mapped.yielded.getDefiningOp());
-    });
-    if ((selects && isMapped(position) && !folds.front().getState().empty()) || isAddedTo) {
+    bool isAddedTo = llvm::any_of(
+        mappedOutputs, [&, at = position](const MappedOutput &mapped) {
+          return mapped.output == at &&
+                 rowSums.contains(mapped.yielded.getDefiningOp());
+        });
+    if ((selects && isMapped(position) && !folds.front().getState().empty()) ||
+        isAddedTo) {
       Value zero = arith::ConstantOp::create(
           b, b.getZeroAttr(type.getElementType()));
       tensors.back() =
@@ -292,12 +295,15 @@ Nest::emitLoops(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from, Value
     }
   scf::ForOp loop = createLoop(
       index(0), sizeValue(loops.front()), 1, all,
-      [&](Value iv, ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
+      [&](Value iv, ValueRange args,
+          SmallVectorImpl<Value> &next) -> LogicalResult {
         info.base = iv;
-        for (auto [output, tensor] : llvm::zip_equal(maps, args.drop_front(inits.size())))
+        for (auto [output, tensor] :
+             llvm::zip_equal(maps, args.drop_front(inits.size())))
           output->slice = tensor;
         FailureOr<SmallVector<Value>> states =
-            emitLoops(fold, outputs, from, to, SmallVector<Value>(args.take_front(inits.size())),
+            emitLoops(fold, outputs, from, to,
+                      SmallVector<Value>(args.take_front(inits.size())),
                       loops.drop_front());
         if (failed(states))
           return failure();
@@ -312,16 +318,19 @@ Nest::emitLoops(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from, Value
     return failure();
   moveLoopInvariantCode(cast<LoopLikeOpInterface>(loop.getOperation()));
   b.setInsertionPointAfter(loop);
-  for (auto [output, result] : llvm::zip_equal(maps, loop.getResults().drop_front(inits.size())))
+  for (auto [output, result] :
+       llvm::zip_equal(maps, loop.getResults().drop_front(inits.size())))
     output->slice = result;
   return SmallVector<Value>(loop.getResults().take_front(inits.size()));
 }
 
 /// The outputs that a fold maps, in its order; null where nothing reads one.
-SmallVector<Nest::Output *> Nest::mapsOf(FoldOp fold, MutableArrayRef<Output> outputs) {
+SmallVector<Nest::Output *> Nest::mapsOf(FoldOp fold,
+                                         MutableArrayRef<Output> outputs) {
   SmallVector<Output *> maps;
   for (Value result : fold.getResults().drop_front(fold.getState().size())) {
-    auto output = llvm::find_if(outputs, [&](Output &other) { return other.result == result; });
+    auto output = llvm::find_if(
+        outputs, [&](Output &other) { return other.result == result; });
     maps.push_back(output == outputs.end() ? nullptr : &*output);
   }
   return maps;
@@ -367,7 +376,8 @@ Nest::emitStreamedTiles(FoldOp fold, SmallVectorImpl<Output> &outputs, Value fro
             FailureOr<Value> changed =
                 rowSums.contains(yielded.getDefiningOp())
                     ? emitter->add(tile, tensor, output->dims)
-                    : FailureOr<Value>(emitter->write(tile, tensor, output->dims));
+                    : FailureOr<Value>(
+                          emitter->write(tile, tensor, output->dims));
             if (failed(changed))
               return failure();
             next.push_back(*changed);

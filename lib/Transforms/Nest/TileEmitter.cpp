@@ -162,9 +162,11 @@ FailureOr<Value> TileEmitter::add(const Tile &tile, Value tensor,
   if (span.empty() || dimClasses.take_back(span.size()) != ArrayRef(span) ||
       ArrayRef<unsigned>(order) != ArrayRef(span))
     return emitError(b.getLoc())
-           << "expected a sum over rows whose tile has the last dimensions of " << type;
+           << "expected a sum over rows whose tile has the last dimensions of "
+           << type;
   Value vector = toVector(tile, order, type.getElementType());
-  return TileAddOp::create(b, TypeRange(type), vector, tensor, indicesOf(dimClasses))
+  return TileAddOp::create(b, TypeRange(type), vector, tensor,
+                           indicesOf(dimClasses))
       .getResult();
 }
 
@@ -491,9 +493,12 @@ Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid,
   Value rest = constant(DenseElementsAttr::get(type, neutral));
   Value kept = term.value;
   if (which == 1 && branchesRowTails) {
-    Value end = arith::AddIOp::create(b, dims[*dim].base, constant(b.getIndexAttr(dims[*dim].tile)));
-    Value isWhole = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, end, size);
-    auto branch = scf::IfOp::create(b, TypeRange(type), isWhole, /*withElseRegion=*/true);
+    Value end = arith::AddIOp::create(
+        b, dims[*dim].base, constant(b.getIndexAttr(dims[*dim].tile)));
+    Value isWhole =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::sle, end, size);
+    auto branch =
+        scf::IfOp::create(b, TypeRange(type), isWhole, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(branch.thenBlock());
     scf::YieldOp::create(b, kept);

@@ -100,8 +100,8 @@ public:
   /// dimension but the streamed one; returns the new tensor.
   mlir::Value write(const Tile &tile, mlir::Value tensor,
                     llvm::ArrayRef<unsigned> dimClasses);
-  /// Adds `tile` to `tensor`, as `write` would write it, where others may add too;
-  /// the tile has the tensor's last dimensions.
+  /// Adds `tile` to `tensor`, as `write` would write it, where others may add
+  /// too; the tile has the tensor's last dimensions.
   mlir::FailureOr<mlir::Value> add(const Tile &tile, mlir::Value tensor,
                                    llvm::ArrayRef<unsigned> dimClasses);
   llvm::SmallVector<unsigned, 2> sorted(llvm::ArrayRef<unsigned> span);

@@ -99,9 +99,9 @@ struct TileNestPass : attn::impl::AttnTileNestBase<TileNestPass> {
   }
 
   void runOnOperation() override {
-    TileOptions options{rowTile, rowMultiple, streamTile,   parts,
-                        threads, assumedSize, std::nullopt, explain, rowsFirst,
-                        parallelSums};
+    TileOptions options{rowTile,   rowMultiple, streamTile,   parts,
+                        threads,   assumedSize, std::nullopt, explain,
+                        rowsFirst, parallelSums};
     for (Order known : {Order::Rows, Order::Stream, Order::Split})
       if (order == stringifyOrder(known))
         options.order = known;

@@ -627,12 +627,15 @@ LogicalResult TileAddOp::verify() {
   if (int64_t(getIndices().size()) != dest.getRank())
     return emitOpError("expected an index for each dimension of ")
            << dest << ", got " << getIndices().size();
-  if (values.getElementType() != dest.getElementType() || values.getRank() > dest.getRank())
+  if (values.getElementType() != dest.getElementType() ||
+      values.getRank() > dest.getRank())
     return emitOpError("expected a tile of ")
-           << dest.getElementType() << " of at most rank " << dest.getRank() << ", got " << values;
+           << dest.getElementType() << " of at most rank " << dest.getRank()
+           << ", got " << values;
   bool isTensor = isa<RankedTensorType>(dest);
   if (isTensor != bool(getResult()))
-    return emitOpError("expected a result exactly where the destination is a tensor");
+    return emitOpError(
+        "expected a result exactly where the destination is a tensor");
   if (isTensor && getResult().getType() != dest)
     return emitOpError("expected a result of type ")
            << dest << ", got " << getResult().getType();

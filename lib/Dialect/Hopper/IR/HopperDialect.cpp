@@ -119,8 +119,8 @@ LogicalResult ColumnsOp::verify() {
   if (matchPattern(getOffset(), m_ConstantInt(&offset)) &&
       (offset.getSExtValue() % unit || offset.getSExtValue() < 0 ||
        offset.getSExtValue() + tile.getColumns() > source.getColumns()))
-    return emitOpError() << "columns from " << offset.getSExtValue() << " are no part of the slabs of "
-                         << source;
+    return emitOpError() << "columns from " << offset.getSExtValue()
+                         << " are no part of the slabs of " << source;
   return success();
 }
 

@@ -184,8 +184,8 @@ private:
     TileAddOp add;
     vector::TransferReadOp read; // of the operand that has the columns
     bool readIsLhs;
-    VectorType readType;         // with all rows
-    SmallVector<Value> indices;  // of all rows
+    VectorType readType;        // with all rows
+    SmallVector<Value> indices; // of all rows
   };
 
   void findSharedSums() {
@@ -240,7 +240,8 @@ private:
     Value operand = sum.readIsLhs ? contract.getLhs() : contract.getRhs();
     if (operand.getDefiningOp<arith::ExtFOp>())
       part = arith::ExtFOp::create(
-          b, loc, withType(cast<VectorType>(operand.getType()), {sum.readType.getDimSize(0), columns}),
+          b, loc,
+          withType(cast<VectorType>(operand.getType()), {sum.readType.getDimSize(0), columns}),
           part);
     Value other = sum.readIsLhs ? contract.getRhs() : contract.getLhs();
     auto otherType = cast<VectorType>(other.getType());

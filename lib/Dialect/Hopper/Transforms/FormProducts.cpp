@@ -157,8 +157,8 @@ private:
     Value part = gather.getPart();
     auto type = cast<VectorType>(part.getType());
     if (type.getElementType() != element)
-      part = arith::TruncFOp::create(b, gather.getLoc(),
-                                     VectorType::get(type.getShape(), element), part);
+      part = arith::TruncFOp::create(b, gather.getLoc(), VectorType::get(type.getShape(), element),
+                                     part);
     auto whole = cast<VectorType>(gather.getWhole().getType());
     hopper::SmemType tile = hopper::getTileType(VectorType::get(whole.getShape(), element));
     return hopper::ShareOp::create(b, gather.getLoc(), tile, part);

@@ -62,10 +62,11 @@ private:
   bool isAvailable(Operation *op) {
     bool available = true;
     forEachSource(op, [&](Operation *source) {
-      bool comes = isa<hopper::LoadOp, hopper::RowsOp, hopper::ColumnsOp, hopper::ShareOp,
-                       arith::TruncFOp>(source) ||
-                   (isPure(source) && source->getNumRegions() == 0 &&
-                    llvm::none_of(source->getResultTypes(), llvm::IsaPred<VectorType>));
+      bool comes =
+          isa<hopper::LoadOp, hopper::RowsOp, hopper::ColumnsOp, hopper::ShareOp, arith::TruncFOp>(
+              source) ||
+          (isPure(source) && source->getNumRegions() == 0 &&
+           llvm::none_of(source->getResultTypes(), llvm::IsaPred<VectorType>));
       available &= placed.contains(source) || (comes && isAvailable(source));
     });
     return available;
@@ -108,7 +109,8 @@ bool isFree(Block &block) {
               .walk([](Operation *op) {
                 auto effects = dyn_cast<MemoryEffectOpInterface>(op);
                 bool reads = effects && effects.onlyHasEffect<MemoryEffects::Read>();
-                return reads || isa<hopper::ShareOp, TileAddOp>(op) || op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
+                return reads || isa<hopper::ShareOp, TileAddOp>(op) ||
+                               op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
                                isMemoryEffectFree(op)
                            ? WalkResult::advance()
                            : WalkResult::interrupt();

@@ -131,8 +131,8 @@ private:
     Location loc = write.op->getLoc();
     VectorType vector = write.getType();
     // All pieces are alike: what they do not divide leaves whole.
-    bool inPieces =
-        columns > 0 && !write.adds && columns < vector.getDimSize(1) && vector.getDimSize(1) % columns == 0;
+    bool inPieces = columns > 0 && !write.adds && columns < vector.getDimSize(1) &&
+                    vector.getDimSize(1) % columns == 0;
     int64_t width = inPieces ? columns : vector.getDimSize(1);
     hopper::SmemType tile = getTile(vector, width);
     // Writes of one tile in several branches share map and memory.
@@ -238,15 +238,14 @@ private:
 
   /// This warpgroup's rows of a tile as large as `tile` that is released in the
   /// block of `write`, in front of it.
-  Value findReceived(Operation *write, hopper::SmemType tile,
-                     hopper::ReleaseOp &release) {
+  Value findReceived(Operation *write, hopper::SmemType tile, hopper::ReleaseOp &release) {
     for (auto rows : write->getBlock()->getOps<hopper::RowsOp>()) {
       hopper::SmemType type = rows.getTile().getType();
       auto receive = rows.getSource().getDefiningOp<hopper::ReceiveOp>();
       // What other warpgroups read of it is not this one's to overwrite.
       if (!receive || !llvm::all_of(receive.getTile().getUsers(), llvm::IsaPred<hopper::RowsOp>) ||
-          type.getShape() != tile.getShape() ||
-          type.getElementType() != tile.getElementType() || type.getSwizzle() != tile.getSwizzle())
+          type.getShape() != tile.getShape() || type.getElementType() != tile.getElementType() ||
+          type.getSwizzle() != tile.getSwizzle())
         continue;
       for (auto candidate : write->getBlock()->getOps<hopper::ReleaseOp>())
         if (candidate.getChannel() == receive.getChannel() && candidate->isBeforeInBlock(write))

@@ -363,7 +363,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     OwningOpRef<ModuleOp> gradients;
     std::optional<StreamLength> length = findStreamLength(getOperation(), /*ofGradient=*/true);
     if (failed(lowerGradients(getOperation(), gradients)) ||
-        (apart && length && failed(addGradientsApart(*gradients, apart.release(), *length))) ||
+        (apart && length && !length->number &&
+         failed(addGradientsApart(*gradients, apart.release(), *length))) ||
         failed(lowerReads(getOperation())))
       return signalPassFailure();
     if (gradients)
@@ -391,15 +392,18 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     OwningOpRef<ModuleOp> before = module.clone();
     if (failed(formNests(module, /*parallelSums=*/true)))
       return failure();
-    if (canAddSums(module, needsRegisters)) {
+    std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/true);
+    bool isShort = order == "auto" && length && length->number && *length->number <= kMostRowsApart;
+    if (!isShort && canAddSums(module, needsRegisters)) {
       if (order == "auto" && addsSums(module))
         apart = std::move(before);
       return success();
     }
     if (order == "stream")
       return module.emitError(
-          "order=stream adds sums of at most 128 columns to memory, of products of matrices "
-          "whose columns are a multiple of 64; order=rows has a kernel for each sum");
+          "order=stream adds sums of 64 or 128 columns to memory, which are products of matrices, "
+          "beside others of at most 128, for 64 queries and 65 keys or more; order=rows has a kernel "
+          "for each sum");
     module.getBodyRegion().takeBody(before->getBodyRegion());
     return formNests(module, /*parallelSums=*/false);
   }
@@ -452,10 +456,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     assignTiles(few, sumKeys, sumQueries, needsRegisters);
     if (failed(lowerGradients(few, version)))
       return failure();
-    if (!length.number)
-      mergeByLength(gradients, *version, length, kMostRowsApart);
-    else if (*length.number <= kMostRowsApart)
-      gradients.getBodyRegion().takeBody(version->getBodyRegion());
+    mergeByLength(gradients, *version, length, kMostRowsApart);
     few.erase();
     return success();
   }

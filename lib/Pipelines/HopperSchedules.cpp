@@ -3,8 +3,10 @@
 
 #include "HopperSchedules.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Utils/Statement.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace attn;
@@ -28,7 +30,7 @@ constexpr TileSizes kTileSizes[] = {
 /// Streamed elements of a fold that also adds to memory: the rows of a product.
 constexpr int64_t kAddedRows = 64;
 /// What the carried sums of such a fold may have together.
-constexpr int64_t kMostCarriedColumns = 256;
+constexpr int64_t kMostCarriedColumns = 256, kMostColumns = 128;
 /// Rows of a fold without products of matrices.
 constexpr int64_t kPlainRows = 128;
 
@@ -84,20 +86,35 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
 } // namespace
 
 bool attn::canAddSums(ModuleOp module, function_ref<bool(Operation *)> isHeavy) {
+  auto columnsOf = [](Value value) {
+    ArrayRef<int64_t> shape = cast<RankedTensorType>(value.getType()).getShape();
+    return shape.empty() ? 1 : shape.back();
+  };
   WalkResult walk = module.walk([&](FoldOp fold) {
+    if (!::addsSums(fold))
+      return WalkResult::advance();
     ValueRange yielded = fold.getYield()->getOperands();
     unsigned states = fold.getState().size();
-    ValueRange mapped = yielded.drop_front(states);
-    int64_t columns = 0;
-    for (Value value : yielded.take_front(states))
-      columns += cast<RankedTensorType>(value.getType()).getShape().back();
-    bool fits = columns > 0 && columns <= kMostCarriedColumns && !isHeavy(fold) &&
-                llvm::all_of(mapped, [](Value value) {
-                  auto sum = value.getDefiningOp<GenericOp>();
-                  int64_t columns = cast<RankedTensorType>(value.getType()).getShape().back();
-                  return sum && isMatrixProduct(sum) && columns % 64 == 0;
-                });
-    return addsSums(fold) && !fits ? WalkResult::interrupt() : WalkResult::advance();
+    int64_t all = 0;
+    // Fewer rows or streamed elements get smaller tiles: one warpgroup, or no rows of
+    // a product.
+    auto atLeast = [](int64_t size, int64_t least) {
+      return ShapedType::isDynamic(size) || size >= least;
+    };
+    std::optional<int64_t> extent = getConstantIntValue(fold.getExtent());
+    bool fits = !isHeavy(fold) && atLeast(extent.value_or(ShapedType::kDynamic), kAddedRows);
+    for (Value value : yielded.take_front(states)) {
+      ArrayRef<int64_t> shape = cast<RankedTensorType>(value.getType()).getShape();
+      all += columnsOf(value);
+      fits &= columnsOf(value) <= kMostColumns && shape.size() >= 2 &&
+              atLeast(shape[shape.size() - 2], hopper::kWarpgroupRows + 1);
+    }
+    for (Value value : yielded.drop_front(states)) {
+      // Each of two warpgroups has half of the columns: a slab, or half of one.
+      auto sum = value.getDefiningOp<GenericOp>();
+      fits &= sum && isMatrixProduct(sum) && (columnsOf(value) == 64 || columnsOf(value) == 128);
+    }
+    return fits && all <= kMostCarriedColumns ? WalkResult::advance() : WalkResult::interrupt();
   });
   return !walk.wasInterrupted();
 }

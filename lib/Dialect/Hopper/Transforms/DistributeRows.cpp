@@ -188,12 +188,20 @@ private:
     SmallVector<Value> indices; // of all rows
   };
 
+  /// Whether a warpgroup's part of the columns of a 16-bit tile is whole slabs, or
+  /// divides one.
+  bool isSlabs(int64_t columns) const {
+    constexpr int64_t kSlab = 64;
+    int64_t part = columns / warpgroups;
+    return columns % warpgroups == 0 && part % 8 == 0 && (part % kSlab == 0 || kSlab % part == 0);
+  }
+
   void findSharedSums() {
     forall.walk([&](vector::ContractionOp contract) {
       SmallVector<AffineMap> maps = contract.getIndexingMapsArray();
       auto type = dyn_cast<VectorType>(contract.getResultType());
       if (warpgroups == 1 || !type || type.getRank() != 2 || maps[0].getNumDims() != 3 ||
-          type.getDimSize(1) % (8 * warpgroups) || !contract->hasOneUse() ||
+          !isSlabs(type.getDimSize(1)) || !contract->hasOneUse() ||
           !matchPattern(contract.getAcc(), m_AnyZeroFloat()))
         return;
       auto add = dyn_cast<TileAddOp>(*contract->user_begin());

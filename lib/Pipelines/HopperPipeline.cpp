@@ -399,8 +399,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
         apart = std::move(before);
       return success();
     }
-    if (order == "stream")
-      return module.emitError(
+    auto functions = module.getOps<func::FuncOp>();
+    auto gradient = llvm::find_if(functions, hasGradient);
+    if (order == "stream" && gradient != functions.end())
+      return (*gradient).emitError(
           "order=stream adds sums of 64 or 128 columns to memory, which are products of matrices, "
           "beside others of at most 128, for 64 queries and 65 keys or more; order=rows has a kernel "
           "for each sum");

@@ -4,6 +4,7 @@
 #ifndef ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_LOOPS_H
 #define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_LOOPS_H
 
+#include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace attn::hopper {
@@ -19,6 +20,18 @@ inline bool isInnermost(mlir::scf::ForOp loop) {
                                      : mlir::WalkResult::interrupt();
               })
               .wasInterrupted();
+}
+
+/// The innermost loops of all roles.
+inline llvm::SmallVector<mlir::scf::ForOp> getInnermostLoops(mlir::Operation *root) {
+  llvm::SmallVector<mlir::scf::ForOp> loops;
+  root->walk([&](RolesOp roles) {
+    roles.walk([&](mlir::scf::ForOp loop) {
+      if (isInnermost(loop))
+        loops.push_back(loop);
+    });
+  });
+  return loops;
 }
 
 } // namespace attn::hopper

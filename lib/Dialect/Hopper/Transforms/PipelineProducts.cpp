@@ -230,14 +230,7 @@ private:
 
 struct PipelineProductsPass : attn::impl::HopperPipelineProductsBase<PipelineProductsPass> {
   void runOnOperation() override {
-    SmallVector<scf::ForOp> loops;
-    getOperation().walk([&](hopper::RolesOp roles) {
-      roles.walk([&](scf::ForOp loop) {
-        if (hopper::isInnermost(loop))
-          loops.push_back(loop);
-      });
-    });
-    for (scf::ForOp loop : loops)
+    for (scf::ForOp loop : hopper::getInnermostLoops(getOperation()))
       if (Pipeliner pipeliner(loop); pipeliner.analyze())
         pipeliner.run();
   }

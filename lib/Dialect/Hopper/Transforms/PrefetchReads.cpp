@@ -72,7 +72,7 @@ private:
         !read->isBeforeInBlock(last))
       return false;
     SmallVector<Operation *> slice;
-    return hasIndices(read, slice) && !slice.empty() && !hopper::isWrittenIn(loop, memref);
+    return hasIndices(read, slice) && !hopper::isWrittenIn(loop, memref);
   }
 
   /// Whether what addresses the read is arithmetic on the loop's variable; `slice`
@@ -146,14 +146,7 @@ private:
 
 struct PrefetchReadsPass : attn::impl::HopperPrefetchReadsBase<PrefetchReadsPass> {
   void runOnOperation() override {
-    SmallVector<scf::ForOp> loops;
-    getOperation().walk([&](hopper::RolesOp roles) {
-      roles.walk([&](scf::ForOp loop) {
-        if (hopper::isInnermost(loop))
-          loops.push_back(loop);
-      });
-    });
-    for (scf::ForOp loop : loops)
+    for (scf::ForOp loop : hopper::getInnermostLoops(getOperation()))
       Prefetcher(loop).run();
   }
 };

@@ -312,7 +312,7 @@ std::shared_ptr<Floats> copyTile(const MemRef &source, llvm::ArrayRef<int64_t> c
 mlir::LogicalResult checkReleased(Fiber &fiber, const SmemView &view, mlir::Operation *op);
 /// Columns of a tile, padding of the last slab included.
 inline int64_t paddedColumns(hopper::SmemType type) {
-  return type.getRank() == 1 ? type.getColumns() : type.getSlabs() * type.getSlabColumns();
+  return type.getSlabs() * type.getSlabColumns();
 }
 inline ElementKind elementKind(mlir::Type type) {
   return type.isBF16() ? ElementKind::BF16 : type.isF16() ? ElementKind::F16 : ElementKind::F32;

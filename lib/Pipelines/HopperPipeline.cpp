@@ -58,8 +58,11 @@ struct Schedule {
   /// No register to spare for what a score or a mask loads or computes with
   /// many steps.
   bool isTight = false;
-  /// Rows and columns of global memory are read an iteration ahead.
-  bool prefetches = false;
+  /// What all tiles of rows compute alike from rows of memory is computed once; other
+  /// rows and columns of global memory are read an iteration ahead.
+  bool preparesVectors = false;
+  /// The first product of an iteration runs beside the end of the one before.
+  bool advances = false;
   int64_t stages = 2;
 };
 // The first row that fits is taken. Loops are trimmed (hopper-trim-loops) where
@@ -116,9 +119,9 @@ constexpr Schedule kGradientSchedules[] = {
 // iteration, and have no turns.
 constexpr Schedule kAddedSchedules[] = {
     {64, Schedule::Any, 0, 128, 128, Output::Own, false, false, /*trims=*/false,
-     /*isTight=*/false, /*prefetches=*/true},
+     /*isTight=*/false, /*preparesVectors=*/true, /*advances=*/true},
     {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, false, /*trims=*/false,
-     /*isTight=*/false, /*prefetches=*/true},
+     /*isTight=*/false, /*preparesVectors=*/true, /*advances=*/true},
 };
 
 /// Queries up to which gradients have a kernel for each sum rather than one that
@@ -570,12 +573,17 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperTileStatements());
     nested.addPass(createHopperTileCopies());
     nested.addPass(createHopperSinkReads());
+    if (schedule.preparesVectors) {
+      nested.addPass(createHopperPrepareVectors());
+      addCleanUp(nested);
+    }
+    nested.addPass(createAttnMergeBranches());
     nested.addPass(createHopperDistributeRows());
     addCleanUp(nested);
     nested.addPass(createHopperFormProducts());
     nested.addPass(createCSEPass()); // tiles that products have in common
-    if (copiesTiles)
-      nested.addPass(createHopperLoadTiles());
+    if (copiesTiles || schedule.preparesVectors)
+      nested.addPass(createHopperLoadTiles(HopperLoadTilesOptions{copiesTiles}));
     nested.addPass(createHopperGuardReads());
     nested.addPass(createHopperOrderProducts());
     nested.addPass(createHopperSpecializeWarps());
@@ -588,8 +596,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
         nested.addPass(createHopperTrimLoops());
       addCleanUp(nested);
     }
-    if (schedule.prefetches)
+    if (schedule.preparesVectors)
       nested.addPass(createHopperPrefetchReads());
+    if (schedule.advances && pipeline)
+      nested.addPass(createHopperAdvanceProducts());
     if (isOn(overlap, schedule.overlap)) {
       nested.addPass(createHopperOverlapTiles());
       addCleanUp(nested);

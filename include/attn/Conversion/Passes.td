@@ -283,7 +283,8 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp
       total. One thread initialises the mbarriers before anything else; an
       mbarrier with `hopper.mbarrier.arrive` counts four arrivals per warpgroup,
       one by each warp.
-    * `hopper.roles` branches on the warpgroup's number, with `setmaxnreg`. A role
+    * `hopper.roles` branches on the warpgroup's number, with `setmaxnreg` where there
+      are several roles. A role
       that has neither tiles nor named barriers is run by one thread. In other
       roles thread 0 of the warpgroup starts copies, expects and waits for stores.
     * A product is one asm statement, from `wgmma.fence` to `commit_group`; a wait
@@ -325,9 +326,9 @@ def AttnFinishKernels : Pass<"attn-finish-kernels", "mlir::gpu::GPUModuleOp"> {
   let summary = "Annotate kernels of the LLVM dialect";
   let description = [{
     After `convert-gpu-to-nvvm`: the parameters in `hopper.tensor_maps` are passed by
-    value in constant memory, 128 bytes aligned to 64, and each kernel asks for one
-    CTA per multiprocessor (`nvvm.minctasm`), without which ptxas ignores
-    `setmaxnreg`.
+    value in constant memory, 128 bytes aligned to 64, and each kernel with `setmaxnreg`
+    asks for one CTA per multiprocessor (`nvvm.minctasm`), without which ptxas ignores
+    it.
 
     ```mlir
     llvm.func @f(%m: !llvm.ptr) attributes {hopper.tensor_maps = array<i64: 0>, nvvm.kernel}

@@ -76,8 +76,10 @@ struct AttnFinishKernels : attn::impl::AttnFinishKernelsBase<AttnFinishKernels> 
     for (auto function : getOperation().getOps<LLVM::LLVMFuncOp>()) {
       if (!function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()))
         continue;
-      function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                        IntegerAttr::get(IntegerType::get(context, 32), 1));
+      auto find = [](NVVM::SetMaxRegisterOp) { return WalkResult::interrupt(); };
+      if (function.walk(find).wasInterrupted())
+        function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                          IntegerAttr::get(IntegerType::get(context, 32), 1));
       auto maps = function->getAttrOfType<DenseI64ArrayAttr>("hopper.tensor_maps");
       for (int64_t i : maps ? maps.asArrayRef() : ArrayRef<int64_t>()) {
         if (i >= function.getNumArguments() ||

@@ -169,6 +169,7 @@ private:
   void lowerColumns(ColumnsOp op);
   llvm::LogicalResult lowerTileStore(TileStoreOp op);
   void lowerTileLoad(TileLoadOp op);
+  void loadVector(TileLoadOp op, Layout layout);
   struct Matrices;
   Matrices placeMatrices(mlir::Value tile, SmemType type, bool transpose);
   mlir::Value pointerTo(const Matrices &matrices, int64_t column);

@@ -69,8 +69,6 @@ void KernelLowering::lowerColumns(ColumnsOp op) {
 
 LogicalResult KernelLowering::lowerTileStore(TileStoreOp op) {
   auto type = op.getTile().getType();
-  if (type.getRank() != 2)
-    return op.emitOpError("expects a tile of rank 2");
   if (getElementBytes(type.getElementType()) == 2)
     storeMatrices(op);
   else
@@ -149,7 +147,34 @@ void KernelLowering::storeMatrices(TileStoreOp op) {
                              NVVM::LdStMatrixEltType::B16);
 }
 
+/// Neighbouring columns at once.
+void KernelLowering::loadVector(TileLoadOp op, Layout layout) {
+  auto type = cast<VectorType>(op.getValue().getType());
+  bool isColumns = layout == Layout::Columns;
+  Value first = toI32(isColumns ? firstColumn : firstRow);
+  Value base = arith::AddIOp::create(b, scalar(op.getTile()),
+                                     arith::MulIOp::create(b, first, constantI32(4)));
+  int64_t count = elementsPerThread(type, layout), width = isColumns ? 2 : 1;
+  Parts result;
+  for (int64_t e = 0; e < count; e += width) {
+    Value pointer = sharedPointer(base, 4 * (isColumns ? columnOffset(e) : rowOffset(e)));
+    if (!isColumns) {
+      result.values.push_back(LLVM::LoadOp::create(b, b.getF32Type(), pointer));
+      continue;
+    }
+    Value pair = LLVM::LoadOp::create(b, VectorType::get(2, b.getF32Type()), pointer, 8);
+    for (int64_t k : {0, 1})
+      result.values.push_back(vector::ExtractOp::create(b, pair, k));
+  }
+  setParts(op.getValue(), layout, std::move(result));
+}
+
 void KernelLowering::lowerTileLoad(TileLoadOp op) {
+  if (cast<VectorType>(op.getValue().getType()).getRank() == 1) {
+    for (Layout layout : layouts.of(op.getValue()))
+      loadVector(op, layout);
+    return;
+  }
   SmemType type = op.getTile().getType();
   Matrices matrices = placeMatrices(op.getTile(), type, /*transpose=*/false);
   Type pair = VectorType::get(2, type.getElementType()), word = b.getI32Type();

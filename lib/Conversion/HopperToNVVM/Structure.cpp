@@ -142,7 +142,9 @@ LogicalResult KernelLowering::lowerRole(RolesOp op, unsigned role, int64_t first
   int64_t threads = op.getNumWarpgroups() * kThreadsPerWarpgroup;
   int64_t initial = std::min<int64_t>(kRegistersPerCta / threads / 8 * 8, 256);
   int64_t registers = op.getRegisters()[role];
-  if (registers != initial)
+  // With one role there is nobody to share with: ptxas takes what it needs, and several
+  // CTAs may share a multiprocessor.
+  if (op.getBodies().size() > 1 && registers != initial)
     NVVM::SetMaxRegisterOp::create(b, registers,
                                    registers > initial ? NVVM::SetMaxRegisterAction::increase
                                                        : NVVM::SetMaxRegisterAction::decrease);

@@ -175,6 +175,31 @@ def AttnUseExp2 : Pass<"attn-use-exp2"> {
                            "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
 }
 
+def AttnMergeBranches : Pass<"attn-merge-branches"> {
+  let summary = "Neighbouring branches around masks become one";
+  let description = [{
+    An `scf.if` that leaves a tile as it is on its first side, behind another one whose
+    result only it uses: one branch, taken where both would be, around the two. Code is
+    not scheduled across branches, and most tiles are not masked at all.
+
+    ```mlir
+    // Before.
+    %y = scf.if %a { scf.yield %x } else { scf.yield f(%x) }
+    %z = scf.if %b { scf.yield %y } else { scf.yield g(%y) }
+    // After.
+    %both = arith.andi %a, %b
+    %z = scf.if %both {
+      scf.yield %x
+    } else {
+      %y = scf.if %a { scf.yield %x } else { scf.yield f(%x) }
+      %z1 = scf.if %b { scf.yield %y } else { scf.yield g(%y) }
+      scf.yield %z1
+    }
+    ```
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::scf::SCFDialect"];
+}
+
 def AttnFoldInfinities : Pass<"attn-fold-infinities"> {
   let summary = "Differences from -inf that are -inf";
   let description = [{

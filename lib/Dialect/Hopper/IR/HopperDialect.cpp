@@ -91,8 +91,6 @@ LogicalResult TmaReduceOp::verify() {
 
 LogicalResult RowsOp::verify() {
   SmemType source = getSource().getType(), tile = getTile().getType();
-  if (source.getRank() != 2 || tile.getRank() != 2)
-    return emitOpError("expects tiles of rank 2");
   if (tile.getColumns() != source.getColumns() || tile.getSwizzle() != source.getSwizzle() ||
       tile.getElementType() != source.getElementType() ||
       tile.getSlabRows() != source.getSlabRows() || tile.getRows() > source.getRows())
@@ -107,8 +105,6 @@ LogicalResult RowsOp::verify() {
 
 LogicalResult ColumnsOp::verify() {
   SmemType source = getSource().getType(), tile = getTile().getType();
-  if (source.getRank() != 2 || tile.getRank() != 2)
-    return emitOpError("expects tiles of rank 2");
   if (tile.getRows() != source.getRows() || tile.getSwizzle() != source.getSwizzle() ||
       tile.getElementType() != source.getElementType() ||
       tile.getSlabRows() != source.getSlabRows() || tile.getColumns() > source.getColumns() ||
@@ -255,6 +251,8 @@ LogicalResult BarrierReduceOp::verify() { return verifyNamedBarrier(*this, getId
 LogicalResult TileStoreOp::verify() {
   VectorType value = getValue().getType();
   SmemType tile = getTile().getType();
+  if (tile.getRows() == 1)
+    return emitOpError() << "writes tiles of several rows, got " << tile;
   int64_t rows = value.getDimSize(0), columns = value.getDimSize(1);
   if (getTranspose())
     std::swap(rows, columns);
@@ -266,9 +264,13 @@ LogicalResult TileStoreOp::verify() {
 
 LogicalResult TileLoadOp::verify() {
   SmemType tile = getTile().getType();
-  if (getElementBytes(tile.getElementType()) != 2)
-    return emitOpError() << "reads elements of 16 bits, got " << tile;
-  if (getValue().getType() != VectorType::get(tile.getShape(), tile.getElementType()))
+  bool isVector = cast<VectorType>(getValue().getType()).getRank() == 1;
+  if (!isVector && getElementBytes(tile.getElementType()) != 2)
+    return emitOpError() << "reads tiles with elements of 16 bits, got " << tile;
+  ArrayRef<int64_t> shape = tile.getShape();
+  if (isVector && tile.getRows() == 1)
+    shape = shape.drop_front();
+  if (getValue().getType() != VectorType::get(shape, tile.getElementType()))
     return emitOpError() << getValue().getType() << " is not what " << tile << " holds";
   return success();
 }

@@ -46,19 +46,23 @@ int64_t SmemType::getTileBytes() const {
 LogicalResult SmemType::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                                llvm::ArrayRef<int64_t> shape, Type elementType, int64_t swizzle,
                                int64_t slabRows) {
-  if (shape.empty() || shape.size() > 3)
-    return emitError() << "expects rank 1 to 3, got " << shape.size();
+  if (shape.size() < 2 || shape.size() > 3)
+    return emitError() << "expects rank 2 or 3, got " << shape.size();
   for (int64_t size : shape)
     if (size <= 0)
       return emitError() << "expects positive static sizes, got " << size;
   if (!elementType.isBF16() && !elementType.isF16() && !elementType.isF32())
     return emitError() << "expects elements of bf16, f16 or f32, got " << elementType;
-  if (shape.size() == 1)
-    return swizzle == 0 ? success()
-                        : LogicalResult(emitError() << "a vector has swizzle 0, got " << swizzle);
+  int64_t rows = shape[shape.size() - 2];
+  if (rows == 1) {
+    int64_t bytes = shape.back() * getElementBytes(elementType);
+    if (swizzle != 0 || bytes % 128)
+      return emitError() << "one row has no swizzle and a multiple of 128 bytes, got a swizzle of "
+                         << swizzle << " and " << bytes << " bytes";
+    return success();
+  }
   if (swizzle != 128 && swizzle != 64 && swizzle != 32)
     return emitError() << "expects a swizzle of 128, 64 or 32 bytes, got " << swizzle;
-  int64_t rows = shape[shape.size() - 2];
   if (rows % 8)
     return emitError() << "expects a multiple of 8 rows, got " << rows;
   if (slabRows < rows)
@@ -74,7 +78,7 @@ Type SmemType::parse(AsmParser &parser) {
   if (parser.parseLess() || parser.parseDimensionList(shape, /*allowDynamic=*/false) ||
       parser.parseType(element))
     return {};
-  int64_t slabRows = shape.size() < 2 ? 1 : shape[shape.size() - 2];
+  int64_t slabRows = shape.size() < 2 ? 0 : shape[shape.size() - 2];
   while (succeeded(parser.parseOptionalComma())) {
     StringRef key;
     SMLoc keyLocation = parser.getCurrentLocation();

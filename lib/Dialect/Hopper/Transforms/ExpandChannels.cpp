@@ -48,8 +48,10 @@ struct Ring {
   hopper::ChannelOp channel;
   int64_t depth = 1, receivers = 0;
   bool isInLoop = false;
-  bool isRead = false; // to registers
+  SmallVector<Operation *> reads; // to registers
   Value tiles, full, empty;
+  /// Where a tile of one row comes along with this channel's: the channels.
+  SmallVector<Value> followers;
 };
 
 class Expander {
@@ -63,6 +65,7 @@ public:
     if (stages < 1)
       return emitError(launch.getLoc()) << "expected at least 1 stage, got " << stages;
     findRoles();
+    findFollowers();
     if (failed(checkUses()) || failed(chooseDepths(stages)))
       return failure();
     createRings();
@@ -81,9 +84,9 @@ private:
       region.walk([&, role = role](Operation *op) {
         if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
           rings[receive.getChannel()].receivers = roles.getWarpgroups()[role];
-          rings[receive.getChannel()].isRead |= isReadToRegisters(receive.getTile());
+          findReads(receive.getTile(), rings[receive.getChannel()].reads);
         } else if (auto held = dyn_cast<hopper::HeldOp>(op)) {
-          rings[held.getChannel()].isRead |= isReadToRegisters(held.getTile());
+          findReads(held.getTile(), rings[held.getChannel()].reads);
         }
         auto send = dyn_cast<hopper::SendOp>(op);
         if (!send)
@@ -93,11 +96,65 @@ private:
       });
   }
 
-  static bool isReadToRegisters(Value tile) {
-    return llvm::any_of(tile.getUsers(), [](Operation *user) {
-      auto rows = dyn_cast<hopper::RowsOp>(user);
-      return isa<hopper::TileLoadOp>(user) || (rows && isReadToRegisters(rows.getTile()));
-    });
+  static void findReads(Value tile, SmallVectorImpl<Operation *> &reads) {
+    for (Operation *user : tile.getUsers()) {
+      if (isa<hopper::TileLoadOp>(user))
+        reads.push_back(user);
+      else if (auto rows = dyn_cast<hopper::RowsOp>(user))
+        findReads(rows.getTile(), reads);
+    }
+  }
+
+  /// The only use of a channel by an `Op`.
+  template <typename Op> static Op findOnly(Value channel) {
+    Op only;
+    for (Operation *user : channel.getUsers()) {
+      if (isa<Op>(user) && only)
+        return {};
+      if (isa<Op>(user))
+        only = cast<Op>(user);
+    }
+    return only;
+  }
+
+  /// Whether each tile of `row` is sent behind one of `tile`, received behind it, and
+  /// given back before it.
+  static bool follows(Value row, Value tile) {
+    auto precedes = [](Operation *first, Operation *second) {
+      return first && second && first->getBlock() == second->getBlock() &&
+             first->isBeforeInBlock(second);
+    };
+    auto isHeld = [](Operation *user) { return isa<hopper::HeldOp>(user); };
+    return precedes(findOnly<hopper::SendOp>(tile), findOnly<hopper::SendOp>(row)) &&
+           precedes(findOnly<hopper::ReceiveOp>(tile), findOnly<hopper::ReceiveOp>(row)) &&
+           precedes(findOnly<hopper::ReleaseOp>(row), findOnly<hopper::ReleaseOp>(tile)) &&
+           precedes(findOnly<hopper::ReceiveOp>(row), findOnly<hopper::ReleaseOp>(row)) &&
+           llvm::none_of(row.getUsers(), isHeld) && llvm::none_of(tile.getUsers(), isHeld);
+  }
+
+  /// A row comes along with the tile that is sent last before it.
+  void findFollowers() {
+    for (auto &[row, ring] : rings) {
+      if (ring.channel.getChannel().getType().getTile().getRows() != 1)
+        continue;
+      Value leader;
+      for (auto &[tile, other] : rings)
+        if (other.channel.getChannel().getType().getTile().getRows() != 1 && follows(row, tile) &&
+            (!leader || findOnly<hopper::SendOp>(leader)->isBeforeInBlock(
+                            findOnly<hopper::SendOp>(tile))))
+          leader = tile;
+      if (!leader)
+        continue;
+      leaders[row] = leader;
+      rings[leader].followers.push_back(row);
+      llvm::append_range(rings[leader].reads, ring.reads);
+    }
+  }
+
+  /// The channel whose barriers and stages this one has.
+  Value getLeader(Value channel) const {
+    Value leader = leaders.lookup(channel);
+    return leader ? leader : channel;
   }
 
   /// The roles that send to a channel and that receive from it, and where.
@@ -134,7 +191,7 @@ private:
     for (auto &[value, ring] : rings) {
       auto tile = ring.channel.getChannel().getType().getTile();
       bytes += llvm::alignTo(ring.depth * tile.getTileBytes(), 1024);
-      barriers += 2 * ring.depth;
+      barriers += leaders.contains(value) ? 0 : 2 * ring.depth;
     }
     return bytes + llvm::alignTo(barriers * 8, 1024);
   }
@@ -153,10 +210,23 @@ private:
     launch.getDynamicSharedMemorySizeMutable().assign(bytes);
   }
 
+  /// How many tiles are held at a time, at least: two where one is held in a loop that
+  /// receives the next one.
+  static int64_t countHeld(Value channel) {
+    SmallVector<Block *> receivers;
+    for (Operation *user : channel.getUsers())
+      if (isa<hopper::ReceiveOp>(user))
+        receivers.push_back(user->getBlock());
+    bool overlaps = llvm::any_of(channel.getUsers(), [&](Operation *user) {
+      return isa<hopper::HeldOp>(user) && llvm::is_contained(receivers, user->getBlock());
+    });
+    return overlaps ? 2 : 1;
+  }
+
   LogicalResult chooseDepths(int64_t stages) {
     for (; stages >= 1; --stages) {
       for (auto &[value, ring] : rings)
-        ring.depth = ring.isInLoop ? stages : 1;
+        ring.depth = std::max(ring.isInLoop ? stages : 1, countHeld(value));
       if (countBytes() <= hopper::kSharedMemoryBytes) {
         useRoom(stages);
         return success();
@@ -180,6 +250,8 @@ private:
                                         tile.getElementType(), tile.getSwizzle());
       auto barrier = hopper::MBarrierType::get(b.getContext(), ring.depth);
       ring.tiles = hopper::AllocOp::create(b, loc, type);
+      if (leaders.contains(value))
+        continue;
       ring.full = hopper::MBarrierOp::create(b, loc, barrier, 1);
       ring.empty = hopper::MBarrierOp::create(b, loc, barrier, ring.receivers);
     }
@@ -191,7 +263,7 @@ private:
     Location loc = region.getLoc();
     region.walk([&](Operation *op) {
       Value channel = getChannel(op);
-      if (!channel || state.contains(channel))
+      if (!channel || leaders.contains(channel) || state.contains(channel))
         return;
       // A fresh barrier lets the producer pass (phase 1), not the consumer.
       Value stage = arith::ConstantIndexOp::create(b, loc, 0);
@@ -220,7 +292,9 @@ private:
     llvm::DenseMap<Value, SmallVector<Value>> held;
     for (Operation &op : llvm::make_early_inc_range(block)) {
       b.setInsertionPoint(&op);
-      if (auto send = dyn_cast<hopper::SendOp>(op)) {
+      if (leaders.contains(getChannel(&op))) {
+        expandFollower(&op);
+      } else if (auto send = dyn_cast<hopper::SendOp>(op)) {
         expandSend(send, state);
       } else if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
         held[receive.getChannel()].push_back(state[receive.getChannel()].stage);
@@ -242,8 +316,8 @@ private:
         if (stages.empty())
           return release.emitOpError("no tile of this channel has been received in this block "
                                      "and not been released");
-        if (rings[release.getChannel()].isRead)
-          hopper::FenceAsyncOp::create(b, release.getLoc());
+        if (!rings[release.getChannel()].reads.empty())
+          fenceReads(release);
         hopper::MBarrierArriveOp::create(b, release.getLoc(), rings[release.getChannel()].empty,
                                          stages.front());
         stages.erase(stages.begin());
@@ -259,6 +333,29 @@ private:
       }
     }
     return success();
+  }
+
+  /// What has been read to registers is given back behind a fence: one that there is
+  /// already, or the next one of the block if the channel is not used before it.
+  void fenceReads(hopper::ReleaseOp release) {
+    ArrayRef<Operation *> reads = rings[release.getChannel()].reads;
+    bool isFenced = false;
+    Operation *before = release->getPrevNode();
+    for (; before && !llvm::is_contained(reads, before); before = before->getPrevNode())
+      isFenced |= isa<hopper::FenceAsyncOp>(before);
+    bool isHere = llvm::all_of(
+        reads, [&](Operation *read) { return read->getBlock() == release->getBlock(); });
+    if (isFenced && isHere)
+      return;
+    for (Operation *op = release->getNextNode(); op; op = op->getNextNode()) {
+      if (llvm::is_contained(usedChannels(op), release.getChannel()))
+        break;
+      if (isa<hopper::FenceAsyncOp>(op)) {
+        b.setInsertionPointAfter(op);
+        return;
+      }
+    }
+    hopper::FenceAsyncOp::create(b, release.getLoc());
   }
 
   /// The stage that follows, and whether it is the first one again (null in a
@@ -300,12 +397,38 @@ private:
     Position &position = state[send.getChannel()];
     hopper::SmemType tile = send.getChannel().getType().getTile();
     hopper::MBarrierWaitOp::create(b, loc, ring.empty, position.stage, position.phase);
-    hopper::MBarrierExpectOp::create(b, loc, ring.full, position.stage, tile.getTileBytes());
-    Value slot = hopper::SlotOp::create(b, loc, tile, ring.tiles, position.stage);
-    hopper::TmaLoadOp::create(b, loc, mapOf(send.getSource(), tile), send.getIndices(), slot,
-                              ring.full, position.stage);
+    int64_t bytes = tile.getTileBytes();
+    for (Value follower : ring.followers)
+      bytes += cast<hopper::ChannelType>(follower.getType()).getTile().getTileBytes();
+    hopper::MBarrierExpectOp::create(b, loc, ring.full, position.stage, bytes);
+    copyTile(send, ring, position.stage);
+    sent[send.getChannel()] = position.stage;
     advance(loc, ring, position);
     send.erase();
+  }
+
+  void copyTile(hopper::SendOp send, const Ring &leader, Value stage) {
+    Location loc = send.getLoc();
+    hopper::SmemType tile = send.getChannel().getType().getTile();
+    Value slot =
+        hopper::SlotOp::create(b, loc, tile, rings[send.getChannel()].tiles, stage);
+    hopper::TmaLoadOp::create(b, loc, mapOf(send.getSource(), tile), send.getIndices(), slot,
+                              leader.full, stage);
+  }
+
+  /// What comes along with another channel's tile has its stage, and no barriers.
+  void expandFollower(Operation *op) {
+    Value leader = getLeader(getChannel(op));
+    if (auto send = dyn_cast<hopper::SendOp>(op)) {
+      copyTile(send, rings[leader], sent[leader]);
+    } else if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
+      Value tiles = rings[receive.getChannel()].tiles;
+      receive.replaceAllUsesWith(
+          hopper::SlotOp::create(b, op->getLoc(), receive.getTile().getType(), tiles,
+                                 received[leader])
+              .getTile());
+    }
+    op->erase();
   }
 
   void expandReceive(hopper::ReceiveOp receive, State &state) {
@@ -315,6 +438,7 @@ private:
     hopper::MBarrierWaitOp::create(b, loc, ring.full, position.stage, position.phase);
     Value slot =
         hopper::SlotOp::create(b, loc, receive.getTile().getType(), ring.tiles, position.stage);
+    received[receive.getChannel()] = position.stage;
     advance(loc, ring, position);
     receive.replaceAllUsesWith(slot);
     receive.erase();
@@ -324,7 +448,7 @@ private:
     llvm::SetVector<Value> used;
     op->walk([&](Operation *inner) {
       if (Value channel = getChannel(inner))
-        used.insert(channel);
+        used.insert(getLeader(channel));
     });
     return used.takeVector();
   }
@@ -403,6 +527,8 @@ private:
   hopper::RolesOp roles;
   OpBuilder b;
   llvm::MapVector<Value, Ring> rings;
+  llvm::DenseMap<Value, Value> leaders;        // by channel that follows
+  llvm::DenseMap<Value, Value> sent, received; // last stages, by channel
   llvm::DenseMap<std::pair<Value, Type>, Value> maps;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tiles that are read to registers come through shared memory: TMA copies whole
-// lines, early, where threads would read a few bytes of many, when they need
-// them.
+// Tiles and vectors that are read to registers come through shared memory: TMA
+// copies whole lines, early, where threads would read a few bytes of many, when
+// they need them.
 
 #include "Memory.h"
 #include "TileLoads.h"
@@ -9,6 +9,8 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
@@ -30,15 +32,40 @@ public:
   /// Whether TMA may copy what `read` reads, for all strides known only at run
   /// time.
   bool isLoadable(vector::TransferReadOp read) {
-    scf::ForallOp warpgroups = hopper::getWarpgroupLoop(read);
-    auto loop = dyn_cast<scf::ForOp>(read->getParentOp());
-    if (!warpgroups || !loop || loop.getBody()->getOps<hopper::MmaOp>().empty())
-      return false;
-    return hasTile(read) && isPlain(read) && isArgument(read.getBase()) &&
+    scf::ForallOp warpgroups = findLoop(read);
+    return warpgroups && hasTile(read) && isPlain(read) && isArgument(read.getBase()) &&
            hasKnownAddress(read, warpgroups);
   }
 
+  /// Whether `read` is a whole row of memory that was made for it, the same for all
+  /// warpgroups.
+  bool isRow(vector::TransferReadOp read) {
+    scf::ForallOp warpgroups = findLoop(read);
+    VectorType type = read.getVectorType();
+    auto alloc = read.getBase().getDefiningOp<memref::AllocOp>();
+    if (!warpgroups || type.getRank() != 1 || !type.getElementType().isF32() || !alloc ||
+        root->isProperAncestor(alloc->getParentOp()))
+      return false;
+    MemRefType memory = alloc.getType();
+    int64_t bytes = type.getDimSize(0) * hopper::getElementBytes(type.getElementType());
+    return memory.getRank() >= 2 && memory.getRank() <= 5 && memory.getLayout().isIdentity() &&
+           memory.getShape().back() == type.getDimSize(0) && bytes % kRowBytes == 0 &&
+           isConstantIntValue(read.getIndices().back(), 0) && isPlain(read) &&
+           llvm::all_of(read.getIndices(),
+                        [&](Value index) { return isComputable(index, warpgroups); });
+  }
+
 private:
+  /// What a tile of one row is a multiple of.
+  static constexpr int64_t kRowBytes = 128;
+
+  /// The loop over warpgroups, where the read is in a loop with products.
+  static scf::ForallOp findLoop(vector::TransferReadOp read) {
+    auto loop = dyn_cast<scf::ForOp>(read->getParentOp());
+    bool hasProducts = loop && !loop.getBody()->getOps<hopper::MmaOp>().empty();
+    return hasProducts ? hopper::getWarpgroupLoop(read) : nullptr;
+  }
+
   static bool hasTile(vector::TransferReadOp read) {
     VectorType type = read.getVectorType();
     Type element = type.getElementType();
@@ -147,14 +174,29 @@ void bringTogether(scf::ForallOp tiles, ArrayRef<hopper::LoadOp> loads) {
   tiles.erase();
 }
 
+void loadRow(vector::TransferReadOp read) {
+  OpBuilder b(read);
+  VectorType type = read.getVectorType();
+  auto tile = hopper::SmemType::get({1, type.getDimSize(0)}, type.getElementType(), /*swizzle=*/0);
+  Value row =
+      hopper::LoadOp::create(b, read.getLoc(), tile, read.getBase(), read.getIndices()).getTile();
+  read.replaceAllUsesWith(hopper::TileLoadOp::create(b, read.getLoc(), type, row).getValue());
+  read.erase();
+}
+
 struct LoadTilesPass : attn::impl::HopperLoadTilesBase<LoadTilesPass> {
+  using Base::Base;
+
   void runOnOperation() override {
     TileReads tiles(getOperation());
-    SmallVector<vector::TransferReadOp> reads;
+    SmallVector<vector::TransferReadOp> reads, rows;
     getOperation().walk([&](vector::TransferReadOp read) {
-      if (tiles.isLoadable(read))
+      if (arguments && tiles.isLoadable(read))
         reads.push_back(read);
+      else if (tiles.isRow(read))
+        rows.push_back(read);
     });
+    llvm::for_each(rows, loadRow);
     llvm::MapVector<Operation *, SmallVector<hopper::LoadOp>> loads;
     for (vector::TransferReadOp read : reads) {
       OpBuilder b(read);

@@ -32,6 +32,9 @@ public:
       if (isa<hopper::MmaOp>(op))
         products.push_back(&op);
     }
+    for (Operation *op : order)
+      if (Operation *product = findMetProduct(op))
+        vectors[product].push_back(op);
     // Vectors from memory are on their way while the first products are computed.
     for (Operation *op : order)
       if (isVectorRead(op))
@@ -39,7 +42,7 @@ public:
     placeReady();
     // Those from shared memory are there before the products are.
     for (Operation *op : order)
-      if (isa<hopper::TileLoadOp>(op) && isAvailable(op))
+      if (isa<hopper::TileLoadOp>(op) && !findMetProduct(op) && isAvailable(op))
         place(op);
     for (Operation *op : order) {
       place(op);
@@ -55,6 +58,46 @@ private:
   bool isVectorRead(Operation *op) {
     auto read = dyn_cast<vector::TransferReadOp>(op);
     return read && read.getVectorType().getRank() == 1 && isAvailable(op);
+  }
+
+  /// For a vector in shared memory, the product whose result it meets first in
+  /// arithmetic. It is read behind that product, and in front of the next one: not
+  /// before it is needed, and not behind what the tensor core takes from the same memory.
+  Operation *findMetProduct(Operation *op) {
+    auto load = dyn_cast<hopper::TileLoadOp>(op);
+    if (!load || cast<VectorType>(load.getValue().getType()).getRank() != 1)
+      return nullptr;
+    llvm::SetVector<Operation *> followers;
+    followers.insert(op);
+    for (unsigned i = 0; i < followers.size(); ++i)
+      for (Operation *user : followers[i]->getUsers()) {
+        Operation *follower = block.findAncestorOpInBlock(*user);
+        if (!follower)
+          continue;
+        Operation *met = nullptr;
+        forEachSource(follower, [&](Operation *source) {
+          if (Operation *product = followers.contains(source) ? nullptr : findLastProduct(source);
+              product && (!met || met->isBeforeInBlock(product)))
+            met = product;
+        });
+        if (met)
+          return met;
+        followers.insert(follower);
+      }
+    return nullptr;
+  }
+
+  /// The last product that `op` follows from, or is.
+  Operation *findLastProduct(Operation *op) {
+    if (isa<hopper::MmaOp>(op))
+      return op;
+    Operation *last = nullptr;
+    forEachSource(op, [&](Operation *source) {
+      Operation *product = findLastProduct(source);
+      if (product && (!last || last->isBeforeInBlock(product)))
+        last = product;
+    });
+    return last;
   }
 
   /// Tiles, what they are addressed by, and the rounding of an operand come along
@@ -87,17 +130,37 @@ private:
     if (placed.contains(op))
       return;
     forEachSource(op, [&](Operation *source) { place(source); });
+    if (isa<hopper::MmaOp>(op)) {
+      for (Operation *vector : std::exchange(waiting, {}))
+        place(vector);
+      waiting = vectors.lookup(op);
+    }
     placed.insert(op);
   }
 
+  /// Products that read what all warpgroups bring come behind the others, which run
+  /// while the warpgroups wait for each other.
   void placeReady() {
-    for (Operation *product : products)
-      if (!placed.contains(product) && isAvailable(product))
+    SmallVector<Operation *> shared;
+    for (Operation *product : products) {
+      if (placed.contains(product) || !isAvailable(product))
+        continue;
+      if (auto share = cast<hopper::MmaOp>(product).getA().getDefiningOp<hopper::ShareOp>()) {
+        place(share);
+        shared.push_back(product);
+      } else {
         place(product);
+      }
+    }
+    for (Operation *product : shared)
+      place(product);
   }
 
   Block &block;
   SmallVector<Operation *> order, products;
+  /// Reads of vectors by the product that they meet; those of the last product.
+  llvm::DenseMap<Operation *, SmallVector<Operation *>> vectors;
+  SmallVector<Operation *> waiting;
   llvm::SetVector<Operation *> placed;
 };
 

@@ -9,11 +9,13 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace attn {
@@ -71,6 +73,71 @@ Value findBoundOutside(Value index, Region &region) {
         return operand;
     }
   return {};
+}
+
+/// What sets elements from `end` on to zero.
+struct Tail {
+  Value zeroed, source;
+  Value end;
+};
+
+/// The single user of `value` if it is an `Op`, which uses it once.
+template <typename Op> Op getOnlyUser(Value value) {
+  return value.hasOneUse() ? dyn_cast<Op>(*value.user_begin()) : Op();
+}
+
+/// Whether `mask` is true for the columns below a number, where column 0 is at `first`;
+/// gives the number.
+Value findEnd(Value mask, Value first) {
+  auto repeated = mask.getDefiningOp<vector::BroadcastOp>();
+  auto compare = repeated ? repeated.getSource().getDefiningOp<arith::CmpIOp>() : arith::CmpIOp();
+  auto end = compare ? compare.getRhs().getDefiningOp<vector::BroadcastOp>() : nullptr;
+  auto column = compare ? compare.getLhs().getDefiningOp<arith::AddIOp>() : arith::AddIOp();
+  if (!end || !column || compare.getPredicate() != arith::CmpIPredicate::slt ||
+      !isa<IndexType>(end.getSourceType()) || cast<VectorType>(compare.getType()).getRank() != 1)
+    return {};
+  auto isFirst = [&](Value value) {
+    auto start = value.getDefiningOp<vector::BroadcastOp>();
+    return start && start.getSource() == first;
+  };
+  auto isStep = [](Value value) { return value.getDefiningOp<vector::StepOp>(); };
+  bool isColumn = (isStep(column.getLhs()) && isFirst(column.getRhs())) ||
+                  (isFirst(column.getLhs()) && isStep(column.getRhs()));
+  return isColumn ? end.getSource() : Value();
+}
+
+/// The select that zeroes the tail of the exponential of a sum with `vector`, or the
+/// branch that leaves this select out where there is no tail.
+std::optional<Tail> findTail(Value vector, Value first) {
+  auto repeated = getOnlyUser<vector::BroadcastOp>(vector);
+  auto sum = repeated ? getOnlyUser<math::FmaOp>(repeated) : math::FmaOp();
+  auto exponential = sum && sum.getC() == repeated ? getOnlyUser<math::Exp2Op>(sum) : nullptr;
+  if (!exponential)
+    return std::nullopt;
+  auto asTail = [&](arith::SelectOp select) -> std::optional<Tail> {
+    Value end = findEnd(select.getCondition(), first);
+    if (!end || select.getTrueValue() != exponential ||
+        !matchPattern(select.getFalseValue(), m_AnyZeroFloat()))
+      return std::nullopt;
+    return Tail{select, exponential, end};
+  };
+  if (auto select = getOnlyUser<arith::SelectOp>(exponential))
+    return asTail(select);
+  // A side of the branch yields it, the other one its select.
+  auto users = llvm::to_vector(exponential->getUsers());
+  if (users.size() != 2)
+    return std::nullopt;
+  if (isa<arith::SelectOp>(users[0]))
+    std::swap(users[0], users[1]);
+  auto kept = dyn_cast<scf::YieldOp>(users[0]);
+  auto select = dyn_cast<arith::SelectOp>(users[1]);
+  auto branch = kept ? dyn_cast<scf::IfOp>(kept->getParentOp()) : scf::IfOp();
+  std::optional<Tail> tail = select ? asTail(select) : std::nullopt;
+  if (!tail || !branch || branch.getNumResults() != 1 || kept != branch.thenYield() ||
+      getOnlyUser<scf::YieldOp>(select) != branch.elseYield())
+    return std::nullopt;
+  tail->zeroed = branch.getResult(0);
+  return tail;
 }
 
 /// A vector per streamed tile, and how it follows from memory.
@@ -166,6 +233,11 @@ private:
     vector::TransferReadOp first = chain.reads.front();
     auto type = cast<VectorType>(chain.result.getType());
     int64_t size = type.getDimSize(0);
+    std::optional<Tail> tail = findTail(chain.result, loop.getInductionVar());
+    if (tail && forall.getRegion().isAncestor(tail->end.getParentRegion()))
+      tail.reset();
+    if (tail)
+      tail->zeroed.replaceAllUsesWith(tail->source);
     b.setInsertionPoint(forall);
     SmallVector<OpFoldResult> counts = memref::getMixedSizes(b, loc, first.getBase());
     counts.back() = affine::makeComposedFoldedAffineApply(
@@ -197,8 +269,11 @@ private:
                                                   {OpFoldResult(tile.back())}));
       for (Operation *op : chain.ops)
         b.clone(*op, mapping);
+      Value result = mapping.lookup(chain.result);
+      if (tail)
+        result = endAt(tail->end, result, mapping.lookup(loop.getInductionVar()));
       tile.push_back(arith::ConstantIndexOp::create(b, loc, 0));
-      vector::TransferWriteOp::create(b, loc, mapping.lookup(chain.result), memory, tile, last,
+      vector::TransferWriteOp::create(b, loc, result, memory, tile, last,
                                       ArrayRef<bool>(inBounds));
     }
     b.setInsertionPoint(first);
@@ -210,6 +285,24 @@ private:
     Value read = vector::TransferReadOp::create(b, loc, type, memory, tile, padding, last,
                                                 ArrayRef<bool>(inBounds));
     chain.result.replaceAllUsesWith(read);
+  }
+
+  /// -inf from element `end` on, where element 0 is at `first`: 2^-inf is 0.
+  Value endAt(Value end, Value vector, Value first) {
+    Location loc = vector.getLoc();
+    auto type = cast<VectorType>(vector.getType());
+    auto indices = VectorType::get(type.getShape(), b.getIndexType());
+    auto repeat = [&](Value value) -> Value {
+      return vector::BroadcastOp::create(b, loc, indices, value);
+    };
+    Value step = vector::StepOp::create(b, loc, indices);
+    Value position = arith::AddIOp::create(b, loc, step, repeat(first));
+    Value isInside =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, position, repeat(end));
+    auto element = cast<FloatType>(type.getElementType());
+    APFloat infinity = APFloat::getInf(element.getFloatSemantics(), /*Negative=*/true);
+    Value none = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, infinity));
+    return arith::SelectOp::create(b, loc, isInside, vector, none);
   }
 
   scf::ForallOp forall;

@@ -263,13 +263,15 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
       });
       std::optional<Pairs> pairs;
       bool descends = launch->hasAttr(hopper::kDescendingAttr);
-      if (ctas > 0 && !descends && hasUnevenTiles(roles.getBodies().back(), positions)) {
+      // What one role does alone needs nothing to be early: CTAs share a multiprocessor.
+      bool isPersistent = ctas > 0 && roles.getBodies().size() > 1;
+      if (isPersistent && !descends && hasUnevenTiles(roles.getBodies().back(), positions)) {
         OpBuilder host(launch);
         Value line = getValueOrCreateConstantIndexOp(host, launch.getLoc(),
                                                      positions.front().getPaddedBasis().back());
         pairs.emplace(host, launch.getLoc(), launch.getGridSizeX(), line);
       }
-      if (ctas > 0) {
+      if (isPersistent) {
         Persistence persistence(launch, ctas, pairs, /*turns=*/descends);
         for (Region &region : roles.getBodies())
           persistence.run(&region.front());

@@ -41,6 +41,19 @@ Value carryTurn(scf::ForOp loop, Value id, int64_t warpgroups) {
   return cast<scf::ForOp>(made->getOperation()).getRegionIterArgs().back();
 }
 
+/// The first op that reads a tile or a part of it, in the block of `op`.
+Operation *findFirstReader(Operation *op, Value tile) {
+  Operation *first = nullptr;
+  for (Operation *user : tile.getUsers()) {
+    Operation *reader = isa<hopper::RowsOp, hopper::ColumnsOp>(user)
+                            ? findFirstReader(op, user->getResult(0))
+                            : op->getBlock()->findAncestorOpInBlock(*user);
+    if (reader && (!first || reader->isBeforeInBlock(first)))
+      first = reader;
+  }
+  return first;
+}
+
 /// In the order in which a warpgroup comes by: everybody is done with what the tile
 /// held before; each writes its rows; everybody has written.
 void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role) {
@@ -71,6 +84,8 @@ void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role) {
   Value mine = hopper::RowsOp::create(b, loc, rows, memory, first);
   hopper::TileStoreOp::create(b, loc, op.getPart(), mine, /*transpose=*/false);
   hopper::FenceAsyncOp::create(b, loc);
+  if (Operation *reader = findFirstReader(op, op.getTile()))
+    b.setInsertionPoint(reader);
   hopper::BarrierSyncOp::create(b, loc, id, warpgroups);
   op.getTile().replaceAllUsesWith(memory);
   op.erase();

@@ -35,6 +35,9 @@ Value getChannel(Value tile) {
   return receive ? receive.getChannel() : Value();
 }
 
+/// Products in flight at a time. Each keeps the registers and tiles of its operands.
+constexpr size_t kMostFlights = 3;
+
 /// One block: products in flight in the order in which they were started.
 class BlockStarter {
 public:
@@ -62,6 +65,8 @@ public:
 
 private:
   void start(hopper::MmaOp product) {
+    if (flights.size() == kMostFlights)
+      settle(product, 1);
     OpBuilder b(product);
     Value accumulator = product.getAccumulator();
     if (matchPattern(accumulator, m_AnyZeroFloat()))

@@ -62,8 +62,8 @@ def Hopper_SmemType : Hopper_Type<"Smem", "smem"> {
     stored in slabs of `swizzle` bytes, one slab (rows x swizzle bytes) after the
     other, and the 16-byte chunks of each row of a slab are permuted by the XOR
     with the row's number modulo the chunks of a span (PTX ISA, "Swizzling
-    modes"). The last slab is padded to its full width. Rank 1 is a plain vector;
-    it has `swizzle = 0`. Some rows of a larger tile (`hopper.rows`) keep its
+    modes"). The last slab is padded to its full width. A tile of one row is a plain
+    vector of a multiple of 128 bytes; it has `swizzle = 0`. Some rows of a larger tile (`hopper.rows`) keep its
     slabs: `slab_rows` is the number of rows of the whole tile where it differs.
 
     Element types: bf16, f16, f32.
@@ -71,6 +71,7 @@ def Hopper_SmemType : Hopper_Type<"Smem", "smem"> {
     ```mlir
     !hopper.smem<128x64xbf16, swizzle = 128>
     !hopper.smem<2x128x64xbf16, swizzle = 128>
+    !hopper.smem<2x1x64xf32>
     !hopper.smem<64x128xbf16, swizzle = 128, slab_rows = 128>
     ```
   }];
@@ -79,8 +80,8 @@ def Hopper_SmemType : Hopper_Type<"Smem", "smem"> {
   let builders = [
     TypeBuilderWithInferredContext<(ins "::llvm::ArrayRef<int64_t>":$shape,
                                         "::mlir::Type":$elementType, "int64_t":$swizzle), [{
-      int64_t rows = shape.size() == 1 ? 1 : shape[shape.size() - 2];
-      return $_get(elementType.getContext(), shape, elementType, swizzle, rows);
+      return $_get(elementType.getContext(), shape, elementType, swizzle,
+                   shape[shape.size() - 2]);
     }]>
   ];
   let hasCustomAssemblyFormat = 1;
@@ -92,9 +93,9 @@ def Hopper_SmemType : Hopper_Type<"Smem", "smem"> {
     int64_t getDepth() const { return isRing() ? getShape().front() : 1; }
     /// The type of one tile of a ring.
     SmemType getTile() const;
-    int64_t getRows() const { return getRank() == 1 ? 1 : getShape()[getRank() - 2]; }
+    int64_t getRows() const { return getShape()[getRank() - 2]; }
     int64_t getColumns() const { return getShape().back(); }
-    /// Columns of one slab: swizzle bytes, or all of them for rank 1.
+    /// Columns of one slab: swizzle bytes, or all of them without swizzle.
     int64_t getSlabColumns() const;
     int64_t getSlabs() const;
     /// Bytes from one slab to the next.
@@ -596,16 +597,17 @@ def Hopper_TileStoreOp : Hopper_Op<"tile.store", [MemoryEffects<[MemWrite]>]> {
 def Hopper_TileLoadOp : Hopper_Op<"tile.load", [MemoryEffects<[MemRead]>]> {
   let summary = "Reads a tile of shared memory to registers";
   let description = [{
-    `value[r, c] = tile[r, c]`, by `ldmatrix`: elements of 16 bits. Before the tile is
-    given back to a role that copies to it, a `hopper.fence.async` puts these reads in
-    front of TMA's writes.
+    `value[r, c] = tile[r, c]`, by `ldmatrix`: elements of 16 bits. Or a vector from a
+    tile of one row of f32. Before the tile is given back to a role that copies to it, a
+    `hopper.fence.async` puts these reads in front of TMA's writes.
 
     ```mlir
     %x = hopper.tile.load %tile : !hopper.smem<64x128xbf16, swizzle = 128, slab_rows = 128> -> vector<64x128xbf16>
+    %v = hopper.tile.load %row : !hopper.smem<1x64xf32> -> vector<64xf32>
     ```
   }];
   let arguments = (ins Hopper_Tile:$tile);
-  let results = (outs Hopper_Vector2:$value);
+  let results = (outs AnyTypeOf<[Hopper_Vector2, VectorOfRankAndType<[1], [F32]>]>:$value);
   let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($value)";
   let hasVerifier = 1;
 }

@@ -186,10 +186,10 @@ def HopperFormProducts : Pass<"hopper-form-products", "::mlir::func::FuncOp"> {
 }
 
 def HopperLoadTiles : Pass<"hopper-load-tiles", "::mlir::func::FuncOp"> {
-  let summary = "Tiles that are read to registers come through shared memory";
+  let summary = "Tiles and vectors that are read to registers come through shared memory";
   let description = [{
     In a loop with products, a `vector.transfer_read` of a tile of 16-bit elements of
-    an argument becomes a `hopper.load` of the rows of all warpgroups and a
+    an argument (where `arguments` says so) becomes a `hopper.load` of the rows of all warpgroups and a
     `hopper.tile.load` of each one's own. The copy is made early, by TMA, in whole
     lines.
 
@@ -202,6 +202,17 @@ def HopperLoadTiles : Pass<"hopper-load-tiles", "::mlir::func::FuncOp"> {
     %x = hopper.tile.load %w : !hopper.smem<64x128xbf16, ...> -> vector<64x128xbf16>
     ```
 
+    So does a whole row of f32 of memory that the function makes, such as those of
+    hopper-prepare-vectors, if it has a multiple of 128 bytes.
+
+    ```mlir
+    // Before.
+    %v = vector.transfer_read %V[%i, %c0], %zero {in_bounds = [true]} : memref<?x64xf32>, vector<64xf32>
+    // After.
+    %t = hopper.load %V[%i, %c0] : memref<?x64xf32> -> !hopper.smem<1x64xf32>
+    %v = hopper.tile.load %t : !hopper.smem<1x64xf32> -> vector<64xf32>
+    ```
+
     Coordinates of the tile program that the tile does not depend on come behind the
     others, but for the last one: a tile that a batch shares is then read by all its
     members at about the same time, from the L2 cache.
@@ -210,6 +221,8 @@ def HopperLoadTiles : Pass<"hopper-load-tiles", "::mlir::func::FuncOp"> {
     transposed or broadcast dimensions, places that the consumers compute. What
     depends on strides that are known at run time only, `hopper.tma.reaches` asks.
   }];
+  let options = [
+    Option<"arguments", "arguments", "bool", /*default=*/"true", "Also tiles of arguments">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect"];
 }
 
@@ -243,9 +256,10 @@ def HopperOrderProducts : Pass<"hopper-order-products", "::mlir::func::FuncOp"> 
   let description = [{
     In the body of each loop with products: a `hopper.mma` moves up to behind the
     last value that it reads, together with its loads; products that are ready at
-    the same time keep their order, and reads of rows and columns of global memory
-    come first. Started asynchronously, they run beside the arithmetic that they do
-    not need.
+    the same time keep their order, but for those that read a `hopper.share`, which
+    come last. Reads of rows and columns of global memory come first; those from
+    shared memory behind the product whose result they meet, in front of the next one.
+    Started asynchronously, products run beside the arithmetic that they do not need.
 
     ```mlir
     // Before.                         // After.
@@ -326,6 +340,9 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
     Where the tiles come in the order of their work (`hopper.descending`, from
     hopper-sort-tiles), a CTA takes one of each `ctas` in a row, from the other end
     every other time.
+
+    A launch of one role keeps a CTA per tile: it has no copies to start early, and its
+    CTAs share the multiprocessors.
 
     The coordinates are computed in 32 bits, with products and shifts in place of
     divisions; a launch has less than 2^31 tiles.
@@ -552,12 +569,50 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
         %m = vector.transfer_read %M[%h, %i floordiv 64, %c0] {in_bounds = [true]}
     ```
 
+    Where `exp2` of a sum with the vector is then set to zero behind the last element,
+    the vector is -inf there, and the select goes, with the branch around it.
+
     A vector stays where it is if the loop does not provably run over multiples of its
-    size, if no bound of the loop is known in front of the forall, or where memory that it follows from is written in the forall.
+    size, if no bound of the loop is known in front of the forall, or where memory that
+    it follows from is written in the forall.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
                            "mlir::vector::VectorDialect"];
+}
+
+def HopperAdvanceProducts : Pass<"hopper-advance-products", "::mlir::func::FuncOp"> {
+  let summary = "The first product of an iteration is computed in the one before";
+  let description = [{
+    In each innermost loop of a role whose first `hopper.mma` needs nothing of the loop
+    but a tile that it receives: that product of iteration t + 1 is started behind the
+    last one of iteration t, and runs beside what is done with that one's result. The
+    tensor core then has work where all warpgroups meet. The tile comes one iteration
+    early, too: one more is sent, behind the others of the iteration; the one beyond
+    the last iteration is copied (zeros, beyond the end of memory), multiplied and
+    given back for nothing.
+
+    ```mlir
+    // Before.                              // After.
+    scf.for %i = %lo to %hi step %c64 {     %q0 = hopper.receive %Q
+      %q = hopper.receive %Q                %s0 = hopper.mma %k, %q0, %zero
+      %s = hopper.mma %k, %q, %zero         scf.for %i ... iter_args(%s = %s0) {
+      ...                                     %q = hopper.held %Q
+      hopper.mma %x, %q, %a                   ...
+      hopper.release %Q                       hopper.mma %x, %q, %a
+      hopper.mma ...                          hopper.release %Q
+    }                                         hopper.mma ...
+                                              %q1 = hopper.receive %Q
+                                              %s1 = hopper.mma %k, %q1, %zero
+                                              scf.yield %s1
+                                            }
+                                            hopper.release %Q
+    ```
+
+    Loops without a second product, and channels that are used elsewhere too or whose
+    copies are not addressed by arithmetic on the loop's variable, stay as they are.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
 }
 
 def HopperPrefetchReads : Pass<"hopper-prefetch-reads", "::mlir::func::FuncOp"> {
@@ -590,8 +645,9 @@ def HopperShareTiles : Pass<"hopper-share-tiles", "::mlir::func::FuncOp"> {
   let summary = "Warpgroups exchange rows through shared memory";
   let description = [{
     Each `hopper.share` becomes two tiles of the CTA by turns and, in its place: the
-    store of the warpgroup's own rows; a fence, for products read the tile; and a
-    barrier of all warpgroups of the role. Who comes by the barrier of an iteration is
+    store of the warpgroup's own rows; a fence, for products read the tile; and, in
+    front of the first product that does, a barrier of all warpgroups of the role. Who
+    comes by the barrier of an iteration is
     done with the products of the one before, so that one more barrier in front of
     the loop is enough.
 
@@ -638,6 +694,9 @@ def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"
     hopper.tma.load %map[%j, %c0] to %tile, %full[%stage]
     // The next stage, and the other phase where the ring wraps.
     ```
+
+    A tile of one row that is always sent, received and given back between the same of
+    another channel shares that one's barriers.
 
     Refuses programs that need more than 227 KB with one stage for each channel,
     naming the bytes of each; channels that not exactly one role sends to and one

@@ -27,8 +27,10 @@ constexpr TileSizes kTileSizes[] = {
     {1, 64, 128, 128, 96}, {1, 128, 128, 96, 80}, {1, 192, 128, 64, 64},
     {1, 256, 128, 48, 32}, {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48},
 };
-/// Streamed elements of a fold that also adds to memory: the rows of a product.
-constexpr int64_t kAddedRows = 64;
+/// Streamed elements of a fold that also adds to memory: the rows of a product, of one
+/// warpgroup's part of it where its carried sums have at most `kFewCarriedColumns`.
+constexpr int64_t kAddedRows = 64, kMostAddedRows = 128;
+constexpr int64_t kFewCarriedColumns = 128;
 /// What the carried sums of such a fold may have together.
 constexpr int64_t kMostCarriedColumns = 256, kMostColumns = 128;
 /// Rows of a fold without products of matrices.
@@ -73,8 +75,11 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
       }
     if (int64_t wanted = sums > 1 ? ofTwoSums : ofOneSum)
       stream = wanted;
-    if (addsSums(fold))
-      stream = kAddedRows;
+    if (addsSums(fold)) {
+      std::optional<int64_t> extent = getConstantIntValue(fold.getExtent());
+      bool isLong = !extent || *extent >= kMostAddedRows;
+      stream = columns <= kFewCarriedColumns && isLong ? kMostAddedRows : kAddedRows;
+    }
   }
   Builder b(fold.getContext());
   if (rows)

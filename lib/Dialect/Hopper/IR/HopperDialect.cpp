@@ -131,8 +131,12 @@ static LogicalResult verifyWhole(Operation *op, VectorType part, ArrayRef<int64_
 
 LogicalResult GatherOp::verify() {
   auto whole = cast<VectorType>(getWhole().getType());
-  return verifyWhole(*this, cast<VectorType>(getPart().getType()), whole.getShape(),
-                     whole.getElementType());
+  auto part = cast<VectorType>(getPart().getType());
+  // All columns, or each warpgroup's share of them.
+  int64_t columns = whole.getDimSize(1);
+  if (columns * (whole.getDimSize(0) / part.getDimSize(0)) == part.getDimSize(1))
+    columns = part.getDimSize(1);
+  return verifyWhole(*this, part, {whole.getDimSize(0), columns}, whole.getElementType());
 }
 
 LogicalResult ShareOp::verify() {

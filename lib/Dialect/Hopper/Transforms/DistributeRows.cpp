@@ -52,7 +52,7 @@ public:
     shiftOps();
     joinReductions();
     for (SharedSum &sum : sharedSums)
-      divideColumns(sum);
+      divide(sum);
     return success();
   }
 
@@ -178,7 +178,8 @@ private:
   }
 
   /// A product that sums over the rows of all warpgroups, and is added to memory:
-  /// each warpgroup computes a part of the columns from the rows of all of them.
+  /// each warpgroup computes a part of it from the rows of all of them. A part of its
+  /// rows, if there are 64 for each, or else of its columns.
   struct SharedSum {
     vector::ContractionOp contract;
     TileAddOp add;
@@ -196,12 +197,16 @@ private:
     return columns % warpgroups == 0 && part % 8 == 0 && (part % kSlab == 0 || kSlab % part == 0);
   }
 
+  bool isRowPerWarpgroup(VectorType type) const {
+    return type.getDimSize(0) == warpgroups * hopper::kWarpgroupRows;
+  }
+
   void findSharedSums() {
     forall.walk([&](vector::ContractionOp contract) {
       SmallVector<AffineMap> maps = contract.getIndexingMapsArray();
       auto type = dyn_cast<VectorType>(contract.getResultType());
       if (warpgroups == 1 || !type || type.getRank() != 2 || maps[0].getNumDims() != 3 ||
-          !isSlabs(type.getDimSize(1)) || !contract->hasOneUse() ||
+          !(isRowPerWarpgroup(type) || isSlabs(type.getDimSize(1))) || !contract->hasOneUse() ||
           !matchPattern(contract.getAcc(), m_AnyZeroFloat()))
         return;
       auto add = dyn_cast<TileAddOp>(*contract->user_begin());
@@ -222,48 +227,46 @@ private:
     });
   }
 
-  /// After the types have shrunk: the computed operand of all warpgroups, and this
-  /// warpgroup's columns of the one that is read.
-  void divideColumns(SharedSum &sum) {
+  /// After the types have shrunk: the computed operand of all warpgroups, and the one
+  /// that is read; of one of the two, this warpgroup's columns.
+  void divide(SharedSum &sum) {
     vector::ContractionOp contract = sum.contract;
     Location loc = contract.getLoc();
-    int64_t columns = sum.readType.getDimSize(1) / warpgroups;
+    auto resultType = cast<VectorType>(contract.getResultType());
+    bool byRows = isRowPerWarpgroup(resultType);
+    int64_t rowsOfAll = sum.readType.getDimSize(0);
+    int64_t rows = byRows ? hopper::kWarpgroupRows : resultType.getDimSize(0);
+    int64_t columns = byRows ? resultType.getDimSize(1) : resultType.getDimSize(1) / warpgroups;
     OpBuilder b(sum.read);
     AffineExpr d0, d1;
     bindDims(b.getContext(), d0, d1);
-    auto shift = [&](Value &index) {
+    auto shift = [&](Value &index, int64_t step) {
       index = cast<Value>(affine::makeComposedFoldedAffineApply(
-          b, loc, d0 + d1 * columns, {OpFoldResult(index), OpFoldResult(warpgroup)}));
+          b, loc, d0 + d1 * step, {OpFoldResult(index), OpFoldResult(warpgroup)}));
     };
-    shift(sum.indices.back());
+    if (!byRows)
+      shift(sum.indices.back(), columns);
     Value part = vector::TransferReadOp::create(
-        b, loc,
-        VectorType::get({sum.readType.getDimSize(0), columns}, sum.readType.getElementType()),
+        b, loc, VectorType::get({rowsOfAll, columns}, sum.readType.getElementType()),
         sum.read.getBase(), sum.indices, sum.read.getPadding(), sum.read.getPermutationMap(),
         sum.read.getInBoundsValues());
     b.setInsertionPoint(contract);
-    auto withType = [](VectorType type, ArrayRef<int64_t> shape) {
-      return VectorType::get(shape, type.getElementType());
+    auto withType = [](Type type, ArrayRef<int64_t> shape) {
+      return VectorType::get(shape, cast<VectorType>(type).getElementType());
     };
     Value operand = sum.readIsLhs ? contract.getLhs() : contract.getRhs();
     if (operand.getDefiningOp<arith::ExtFOp>())
-      part = arith::ExtFOp::create(
-          b, loc,
-          withType(cast<VectorType>(operand.getType()), {sum.readType.getDimSize(0), columns}),
-          part);
+      part = arith::ExtFOp::create(b, loc, withType(operand.getType(), {rowsOfAll, columns}), part);
     Value other = sum.readIsLhs ? contract.getRhs() : contract.getLhs();
-    auto otherType = cast<VectorType>(other.getType());
-    Value all = hopper::GatherOp::create(
-        b, loc, withType(otherType, {sum.readType.getDimSize(0), otherType.getDimSize(1)}), other);
-    auto resultType = cast<VectorType>(contract.getResultType());
-    Value zero = arith::ConstantOp::create(
-        b, loc, b.getZeroAttr(withType(resultType, {resultType.getDimSize(0), columns})));
+    Value all = hopper::GatherOp::create(b, loc, withType(other.getType(), {rowsOfAll, rows}), other);
+    Value zero =
+        arith::ConstantOp::create(b, loc, b.getZeroAttr(withType(resultType, {rows, columns})));
     Value product = vector::ContractionOp::create(
         b, loc, sum.readIsLhs ? part : all, sum.readIsLhs ? all : part, zero,
         contract.getIndexingMaps(), contract.getIteratorTypes(), contract.getKind());
     b.setInsertionPoint(sum.add);
     SmallVector<Value> indices(sum.add.getIndices());
-    shift(indices.back());
+    shift(byRows ? indices[indices.size() - 2] : indices.back(), byRows ? rows : columns);
     TileAddOp::create(b, loc, TypeRange(), product, sum.add.getDest(), indices);
     sum.add.erase();
     contract.erase();

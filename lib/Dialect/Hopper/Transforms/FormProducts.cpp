@@ -5,6 +5,7 @@
 #include "TileLoads.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -160,8 +161,18 @@ private:
       part = arith::TruncFOp::create(b, gather.getLoc(), VectorType::get(type.getShape(), element),
                                      part);
     auto whole = cast<VectorType>(gather.getWhole().getType());
-    hopper::SmemType tile = hopper::getTileType(VectorType::get(whole.getShape(), element));
-    return hopper::ShareOp::create(b, gather.getLoc(), tile, part);
+    int64_t rows = whole.getDimSize(0), columns = whole.getDimSize(1);
+    hopper::SmemType tile =
+        hopper::getTileType(VectorType::get({rows, type.getDimSize(1)}, element));
+    Value all = hopper::ShareOp::create(b, gather.getLoc(), tile, part);
+    if (columns == type.getDimSize(1))
+      return all;
+    auto own = hopper::SmemType::get({rows, columns}, element, tile.getSwizzle());
+    scf::ForallOp warpgroups = hopper::getWarpgroupLoop(gather);
+    Value first = affine::makeComposedAffineApply(
+        b, gather.getLoc(), getAffineDimExpr(0, b.getContext()) * columns,
+        {OpFoldResult(warpgroups.getInductionVar(0))});
+    return hopper::ColumnsOp::create(b, gather.getLoc(), own, all, first);
   }
 
   Value load(Operand &operand, bool perWarpgroup) {

@@ -145,7 +145,7 @@ private:
     for (Operation *product : products) {
       if (placed.contains(product) || !isAvailable(product))
         continue;
-      if (auto share = cast<hopper::MmaOp>(product).getA().getDefiningOp<hopper::ShareOp>()) {
+      if (Operation *share = findShare(cast<hopper::MmaOp>(product).getA())) {
         place(share);
         shared.push_back(product);
       } else {
@@ -154,6 +154,12 @@ private:
     }
     for (Operation *product : shared)
       place(product);
+  }
+
+  static Operation *findShare(Value tile) {
+    while (auto columns = tile.getDefiningOp<hopper::ColumnsOp>())
+      tile = columns.getSource();
+    return tile.getDefiningOp<hopper::ShareOp>();
   }
 
   Block &block;

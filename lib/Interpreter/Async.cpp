@@ -65,7 +65,7 @@ void Cta::readStore(TmaStore &store) {
   SmemMemory &memory = memories[store.tile.memory];
   for (int64_t row = 0; row < store.type.getRows(); ++row) {
     const float *from = memory.row(store.tile.slot, store.tile.row + row);
-    store.data.insert(store.data.end(), from, from + memory.columns);
+    store.data.insert(store.data.end(), from, from + paddedColumns(store.type));
   }
   store.read = true;
   changed();
@@ -106,7 +106,7 @@ static std::vector<float> readOperand(Cta &cta, const interpreter::Value &value,
   auto tile = cast<hopper::SmemType>(type);
   const auto &view = value.as<SmemView>();
   stride = paddedColumns(tile);
-  int64_t pitch = view.pitch ? view.pitch : stride;
+  int64_t pitch = !view.own ? cta.memories[view.memory].columns : view.pitch ? view.pitch : stride;
   const float *from = view.own ? view.own->data.get() + view.row * pitch
                                : cta.memories[view.memory].row(view.slot, view.row);
   std::vector<float> values;

@@ -15,6 +15,10 @@ Cta::Cta(const LaunchInfo &launch, unsigned warpgroups, Machine &machine)
     memory.op = op;
     memory.type = cast<hopper::AllocOp>(op).getMemory().getType();
     memory.columns = paddedColumns(memory.type);
+    // Slots may be used for tiles of other elements.
+    for (Operation *user : op->getUsers())
+      if (auto slot = dyn_cast<hopper::SlotOp>(user))
+        memory.columns = std::max(memory.columns, paddedColumns(slot.getTile().getType()));
     int64_t rows = memory.type.getDepth() * memory.type.getRows();
     memory.data.assign(size_t(rows * memory.columns), std::numeric_limits<float>::quiet_NaN());
     memory.slots.resize(size_t(memory.type.getDepth()));

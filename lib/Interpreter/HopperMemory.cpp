@@ -93,7 +93,7 @@ static Step storeTile(Fiber &fiber, const Instruction &i) {
     for (int64_t column = 0; column < columns; ++column)
       to[column] = values[op.getTranspose() ? column * rows + row : row * columns + column];
     uint8_t &written = memory.slots[view.slot].written[size_t(view.row + row)];
-    written = std::max<uint8_t>(written, columns == memory.columns ? 2 : 1);
+    written = std::max<uint8_t>(written, columns == paddedColumns(type) ? 2 : 1);
   }
   return Step::Next;
 }

@@ -118,15 +118,13 @@ constexpr Schedule kGradientSchedules[] = {
 // The same where such a fold also adds to memory. All warpgroups meet in each
 // iteration, and have no turns.
 constexpr Schedule kAddedSchedules[] = {
-    {64, Schedule::Any, 0, 128, 128, Output::Own, false, false, /*trims=*/false,
-     /*isTight=*/false, /*preparesVectors=*/true, /*advances=*/true},
     {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, false, /*trims=*/false,
      /*isTight=*/false, /*preparesVectors=*/true, /*advances=*/true},
 };
 
 /// Queries up to which gradients have a kernel for each sum rather than one that
 /// adds to memory, which is to be filled before and converted afterwards.
-constexpr int64_t kMostRowsApart = 1024;
+constexpr int64_t kMostRowsApart = 512;
 
 /// The largest static size of what is contracted, or kept by a contraction.
 int64_t findColumns(Operation *root) {
@@ -281,8 +279,17 @@ std::optional<StreamLength> findStreamLength(ModuleOp module, bool ofGradient) {
   if (length.number)
     return length;
   auto dim = extent.getDefiningOp<tensor::DimOp>();
-  auto argument = dim ? dyn_cast<BlockArgument>(dim.getSource()) : BlockArgument();
   std::optional<int64_t> at = dim ? dim.getConstantIndex() : std::nullopt;
+  Value source = dim ? dim.getSource() : Value();
+  // Heads that are split leave the other dimensions as they are.
+  if (auto expand = at ? source.getDefiningOp<tensor::ExpandShapeOp>() : nullptr)
+    for (auto [from, group] : llvm::enumerate(expand.getReassociationIndices()))
+      if (group == ReassociationIndices{*at}) {
+        source = expand.getSrc();
+        at = from;
+        break;
+      }
+  auto argument = dyn_cast_if_present<BlockArgument>(source);
   if (!argument || !at || !isa<func::FuncOp>(argument.getOwner()->getParentOp()))
     return std::nullopt;
   return StreamLength{std::nullopt, argument.getArgNumber(), *at};

@@ -146,8 +146,13 @@ LogicalResult ShareOp::verify() {
 }
 
 LogicalResult SlotOp::verify() {
-  if (getTile().getType() != getRing().getType().getTile())
-    return emitOpError() << "a tile of the ring has type " << getRing().getType().getTile();
+  SmemType tile = getTile().getType(), whole = getRing().getType().getTile();
+  // Other elements in the same slabs, where there are as many or fewer of these.
+  bool fits = tile.getRows() == whole.getRows() && tile.getSlabRows() == whole.getSlabRows() &&
+              tile.getSwizzle() == whole.getSwizzle() && tile.getSwizzle() != 0 &&
+              tile.getSlabs() <= whole.getSlabs();
+  if (tile != whole && !fits)
+    return emitOpError() << "a tile of the ring has type " << whole;
   return success();
 }
 

@@ -40,6 +40,8 @@ public:
       if (isVectorRead(op))
         place(op);
     placeReady();
+    isStart = false;
+    waiting.clear();
     // Those from shared memory are there before the products are.
     for (Operation *op : order)
       if (isa<hopper::TileLoadOp>(op) && !findMetProduct(op) && isAvailable(op))
@@ -61,8 +63,9 @@ private:
   }
 
   /// For a vector in shared memory, the product whose result it meets first in
-  /// arithmetic. It is read behind that product, and in front of the next one: not
-  /// before it is needed, and not behind what the tensor core takes from the same memory.
+  /// arithmetic. It is read behind that product; and in front of the next one if that
+  /// starts right away, or else it would wait for what the tensor core takes from the same
+  /// memory.
   Operation *findMetProduct(Operation *op) {
     auto load = dyn_cast<hopper::TileLoadOp>(op);
     if (!load || cast<VectorType>(load.getValue().getType()).getRank() != 1)
@@ -133,7 +136,8 @@ private:
     if (isa<hopper::MmaOp>(op)) {
       for (Operation *vector : std::exchange(waiting, {}))
         place(vector);
-      waiting = vectors.lookup(op);
+      if (isStart)
+        waiting = vectors.lookup(op);
     }
     placed.insert(op);
   }
@@ -143,7 +147,7 @@ private:
   void placeReady() {
     SmallVector<Operation *> shared;
     for (Operation *product : products) {
-      if (placed.contains(product) || !isAvailable(product))
+      if (placed.contains(product) || !isAvailable(product) || mustWait(product))
         continue;
       if (Operation *share = findShare(cast<hopper::MmaOp>(product).getA())) {
         place(share);
@@ -156,6 +160,18 @@ private:
       place(product);
   }
 
+  /// A wide operand in registers is rounded only when what it was computed with is no
+  /// longer needed: in front of what all warpgroups bring.
+  bool mustWait(Operation *product) {
+    auto type = dyn_cast<VectorType>(cast<hopper::MmaOp>(product).getA().getType());
+    if (!type || type.getDimSize(1) <= kEarlyColumns)
+      return false;
+    return llvm::any_of(block.getOps<hopper::ShareOp>(),
+                        [&](Operation *share) { return !isAvailable(share); });
+  }
+
+  static constexpr int64_t kEarlyColumns = 64;
+
   static Operation *findShare(Value tile) {
     while (auto columns = tile.getDefiningOp<hopper::ColumnsOp>())
       tile = columns.getSource();
@@ -167,6 +183,7 @@ private:
   /// Reads of vectors by the product that they meet; those of the last product.
   llvm::DenseMap<Operation *, SmallVector<Operation *>> vectors;
   SmallVector<Operation *> waiting;
+  bool isStart = true; // while only what is there at first is placed
   llvm::SetVector<Operation *> placed;
 };
 

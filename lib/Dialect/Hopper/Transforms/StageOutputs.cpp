@@ -144,14 +144,20 @@ private:
           b, loc, hopper::TensorMapType::get(b.getContext(), tile, rank), target.memref);
     }
     hopper::ReleaseOp release;
-    Value received = reuse && !write.adds ? findReceived(write.op, tile, release) : Value();
+    Value received;
+    if (reuse && !write.adds && !(sums && fitsSums(tile)))
+      received = findReceived(write.op, tile, release);
     int64_t pieces = llvm::divideCeil(vector.getDimSize(1), width);
     bool isOrdered = false;
     for (int64_t piece = 0; piece < pieces; ++piece) {
       b.setInsertionPoint(write.op);
       Value slot = received;
       if (!slot) {
-        slot = getSlot(loc, target.memref, tile, inPieces ? piece % kSlots : 0, inPieces);
+        slot = reuse && !write.adds && sums && fitsSums(tile)
+                   ? hopper::SlotOp::create(b, loc, tile, sums, region.getArgument(0))
+                   : getSlot(loc, target.memref, tile, inPieces ? piece % kSlots : 0, inPieces);
+        if (write.adds)
+          sums = slot.getDefiningOp<hopper::SlotOp>().getRing();
         // Pieces go through the slots by turns; an odd number of them ends with
         // the slot that the next tile begins with.
         bool isNext = inPieces && (piece > 0 || pieces % kSlots == 0);
@@ -171,6 +177,13 @@ private:
     }
     write.op->erase();
     hasStores = true;
+  }
+
+  /// Whether a tile has room where the warpgroup's sums leave, which come first.
+  bool fitsSums(hopper::SmemType tile) const {
+    hopper::SmemType sum = cast<hopper::SmemType>(sums.getType()).getTile();
+    return tile.getRows() == sum.getRows() && tile.getSwizzle() == sum.getSwizzle() &&
+           tile.getSlabs() <= sum.getSlabs();
   }
 
   /// The warpgroup's memory for outputs, or one of its slots for pieces of
@@ -264,6 +277,7 @@ private:
   OpBuilder b;
   /// By memref and tile.
   llvm::DenseMap<std::pair<Value, Type>, Value> maps, rings;
+  Value sums; // ring of the tiles that are added
   bool hasStores = false;
 };
 

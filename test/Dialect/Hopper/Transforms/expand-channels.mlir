@@ -244,3 +244,57 @@ func.func @large(%A: memref<?x256xbf16>, %n: index, %p: i1) {
   }
   return
 }
+
+// -----
+
+// A row comes along with the tile in front of it: one pair of barriers for both. What is
+// read to registers is given back behind a fence.
+// CHECK-LABEL: func.func @follower
+// CHECK-DAG: %[[K:.*]] = hopper.alloc : <3x64x64xbf16, swizzle = 128>
+// CHECK-DAG: %[[L:.*]] = hopper.alloc : <3x1x64xf32>
+// CHECK-COUNT-2: hopper.mbarrier arrivals
+// CHECK-NOT: hopper.mbarrier arrivals
+// CHECK: role "load"
+// CHECK: hopper.mbarrier.wait %[[EMPTY:.*]][%[[S:.*]]],
+// CHECK-NEXT: hopper.mbarrier.expect %[[FULL:.*]][%[[S]]] bytes(8448) : <3>
+// CHECK: hopper.tma.load %{{.*}}, %[[FULL]][%[[S]]] : {{.*}}<64x64xbf16
+// CHECK: %[[SLOT:.*]] = hopper.slot %[[L]][%[[S]]]
+// CHECK-NEXT: hopper.tma.load %{{.*}} to %[[SLOT]], %[[FULL]][%[[S]]] : {{.*}}<1x64xf32>
+// CHECK: role "compute"
+// CHECK: hopper.mbarrier.wait %[[FULL]][%[[T:.*]]],
+// CHECK-NOT: hopper.mbarrier.wait
+// CHECK: %[[ROW:.*]] = hopper.slot %[[L]][%[[T]]]
+// CHECK-NEXT: hopper.tile.load %[[ROW]]
+// CHECK-NEXT: hopper.fence.async
+// CHECK-NEXT: hopper.mbarrier.arrive %[[EMPTY]][%[[T]]]
+// CHECK-NOT: hopper.mbarrier.arrive
+!k = !hopper.smem<64x64xbf16, swizzle = 128>
+!l = !hopper.smem<1x64xf32>
+func.func @follower(%K: memref<?x64xbf16>, %L: memref<?x64xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c256 = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+    %ck = hopper.channel depth(1) : !hopper.channel<!k>
+    %cl = hopper.channel depth(1) : !hopper.channel<!l>
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        scf.for %j = %c0 to %n step %c1 {
+          hopper.send %K[%j, %c0] to %ck : memref<?x64xbf16>, !hopper.channel<!k>
+          hopper.send %L[%j, %c0] to %cl : memref<?x64xf32>, !hopper.channel<!l>
+        }
+      }
+      role "compute" warpgroups(1) registers(240) (%w) {
+        scf.for %j = %c0 to %n step %c1 {
+          %tk = hopper.receive %ck : !hopper.channel<!k> -> !k
+          %tl = hopper.receive %cl : !hopper.channel<!l> -> !l
+          %v = hopper.tile.load %tl : !l -> vector<64xf32>
+          hopper.release %cl : !hopper.channel<!l>
+          hopper.release %ck : !hopper.channel<!k>
+        }
+      }
+    gpu.terminator
+  }
+  return
+}

@@ -1,4 +1,9 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-load-tiles))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-load-tiles{arguments=false}))" | FileCheck %s --check-prefix=OWN
+// OWN-LABEL: func.func @bias
+// OWN-NOT: hopper.tile.load
+// OWN-LABEL: func.func @rows
+// OWN: hopper.tile.load
 
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
 #rows = affine_map<(w, i) -> (w * 64 + i * 128)>
@@ -70,6 +75,43 @@ func.func @written(%x: memref<?x?xbf16>, %k: memref<?x64xbf16>, %n: index, %m: i
         %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
         %a = vector.transfer_read %x[%row, %j], %zero : memref<?x?xbf16>, vector<64x128xbf16>
         vector.transfer_write %a, %x[%row, %j] : vector<64x128xbf16>, memref<?x?xbf16>
+      }
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// Whole rows of memory that the function makes; not a part of one, one that is no
+// multiple of 128 bytes, or rows of an argument.
+// CHECK-LABEL: func.func @rows
+// CHECK: %[[M:.*]] = memref.alloc
+// CHECK: scf.for %[[J:.*]] =
+// CHECK: %[[ROW:.*]] = hopper.load %[[M]][%[[J]], %c0] : memref<?x64xf32> -> <1x64xf32>
+// CHECK-NEXT: hopper.tile.load %[[ROW]] : <1x64xf32> -> vector<64xf32>
+// CHECK-NOT: hopper.tile.load
+// CHECK: return
+func.func @rows(%x: memref<?x64xf32>, %k: memref<?x64xbf16>, %out: memref<?x64xf32>, %n: index, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %a = memref.alloc(%m) : memref<?x64xf32>
+  %b = memref.alloc(%m) : memref<?x80xf32>
+  %c = memref.alloc(%m) : memref<?x128xf32>
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (2) {
+      scf.for %j = %c0 to %m step %c1 {
+        %t = hopper.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
+        %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
+        %v = vector.transfer_read %a[%j, %c0], %zero {in_bounds = [true]} : memref<?x64xf32>, vector<64xf32>
+        %odd = vector.transfer_read %b[%j, %c0], %zero {in_bounds = [true]} : memref<?x80xf32>, vector<80xf32>
+        %part = vector.transfer_read %c[%j, %c0], %zero {in_bounds = [true]} : memref<?x128xf32>, vector<64xf32>
+        %given = vector.transfer_read %x[%j, %c0], %zero {in_bounds = [true]} : memref<?x64xf32>, vector<64xf32>
+        %v1 = arith.addf %v, %part : vector<64xf32>
+        %v2 = arith.addf %v1, %given : vector<64xf32>
+        vector.transfer_write %v2, %out[%j, %c0] : vector<64xf32>, memref<?x64xf32>
+        vector.transfer_write %odd, %out[%j, %c0] : vector<80xf32>, memref<?x64xf32>
+        vector.transfer_write %s, %out[%j, %c0] : vector<64x64xf32>, memref<?x64xf32>
       }
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
   }

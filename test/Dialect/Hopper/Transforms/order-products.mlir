@@ -67,3 +67,54 @@ func.func @writes(%Q: memref<?x64xbf16>, %G: memref<?x64xbf16>, %k: !tile, %n: i
   }
   return
 }
+
+// Vectors in shared memory are read behind the product that they meet; what all
+// warpgroups bring is stored before, and multiplied behind, the product that can run
+// while they wait for each other.
+// CHECK-LABEL: func.func @shared
+// CHECK:       scf.for
+// CHECK-NEXT:    hopper.load %arg0
+// CHECK-NEXT:    %[[S:.*]] = hopper.mma
+// CHECK-NEXT:    hopper.load %arg1
+// CHECK-NEXT:    hopper.load %arg2
+// CHECK-NEXT:    %[[L:.*]] = hopper.tile.load
+// CHECK-NEXT:    %[[T:.*]] = hopper.mma
+// CHECK-NEXT:    vector.broadcast %[[L]]
+// CHECK:         math.exp2
+// CHECK:         hopper.load %arg2
+// CHECK-NEXT:    %[[D:.*]] = hopper.tile.load
+// CHECK-NEXT:    vector.broadcast %[[D]]
+// CHECK:         %[[ALL:.*]] = hopper.share
+// CHECK-NEXT:    hopper.mma %{{.*}}, %{{.*}}, %{{.*}} : vector<64x64xbf16>
+// CHECK-NEXT:    hopper.mma %[[ALL]]
+func.func @shared(%Q: memref<?x64xbf16>, %G: memref<?x64xbf16>, %V: memref<?x64xf32>, %k: !tile, %v: !tile,
+                  %whole: !hopper.smem<128x64xbf16, swizzle = 128>, %n: index, %out: memref<?x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %zero = arith.constant dense<0.0> : vector<64x64xf32>
+  %r = scf.for %i = %c0 to %n step %c64 iter_args(%a = %zero) -> (vector<64x64xf32>) {
+    %l1 = hopper.load %V[%i, %c0] : memref<?x64xf32> -> !hopper.smem<1x64xf32>
+    %l = hopper.tile.load %l1 : !hopper.smem<1x64xf32> -> vector<64xf32>
+    %d1 = hopper.load %V[%c1, %c0] : memref<?x64xf32> -> !hopper.smem<1x64xf32>
+    %d = hopper.tile.load %d1 : !hopper.smem<1x64xf32> -> vector<64xf32>
+    %q = hopper.load %Q[%i, %c0] : memref<?x64xbf16> -> !tile
+    %s = hopper.mma %k, %q, %zero transposeB : !tile, !tile, vector<64x64xf32>
+    %lb = vector.broadcast %l : vector<64xf32> to vector<64x64xf32>
+    %x = arith.subf %s, %lb : vector<64x64xf32>
+    %p = math.exp2 %x : vector<64x64xf32>
+    %g = hopper.load %G[%i, %c0] : memref<?x64xbf16> -> !tile
+    %t = hopper.mma %v, %g, %zero transposeB : !tile, !tile, vector<64x64xf32>
+    %db = vector.broadcast %d : vector<64xf32> to vector<64x64xf32>
+    %y = arith.subf %t, %db : vector<64x64xf32>
+    %u = arith.mulf %p, %y : vector<64x64xf32>
+    %u16 = arith.truncf %u : vector<64x64xf32> to vector<64x64xbf16>
+    %all = hopper.share %u16 : vector<64x64xbf16> -> !hopper.smem<128x64xbf16, swizzle = 128>
+    %sum = hopper.mma %all, %whole, %zero transposeA : !hopper.smem<128x64xbf16, swizzle = 128>, !hopper.smem<128x64xbf16, swizzle = 128>, vector<64x64xf32>
+    %a1 = hopper.mma %u16, %q, %a : vector<64x64xbf16>, !tile, vector<64x64xf32>
+    attn.tile_add %sum into %out[%i, %c0] : vector<64x64xf32>, memref<?x64xf32>
+    scf.yield %a1 : vector<64x64xf32>
+  }
+  vector.transfer_write %r, %out[%c0, %c0] : vector<64x64xf32>, memref<?x64xf32>
+  return
+}

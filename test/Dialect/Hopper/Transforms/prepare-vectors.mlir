@@ -63,3 +63,49 @@ func.func @kept(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %Z: memref<?x?xf32>
   }
   return
 }
+
+// What is set to zero behind the last element is 2^-inf there: the branch goes.
+// CHECK-LABEL: func.func @tail
+// CHECK: memref.alloc
+// CHECK: scf.forall
+// CHECK: %[[L:.*]] = vector.transfer_read %arg0
+// CHECK: %[[INSIDE:.*]] = arith.cmpi slt
+// CHECK: %[[V:.*]] = arith.select %[[INSIDE]], %[[L]], %{{.*}} : vector<64xi1>, vector<64xf32>
+// CHECK: vector.transfer_write %[[V]]
+// CHECK: scf.forall
+// CHECK: scf.for
+// CHECK: %[[P:.*]] = math.exp2
+// CHECK-NOT: scf.if
+// CHECK-NOT: arith.select
+// CHECK: arith.addf %{{.*}}, %[[P]]
+func.func @tail(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %H: index, %n: index, %s: vector<128x64xf32>, %full: i1) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<128x64xf32>
+  %step = vector.step : vector<64xindex>
+  scf.forall (%h, %t) in (%H, 4) {
+    %t0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %r = scf.for %i = %c0 to %n step %c64 iter_args(%a = %zero) -> (vector<128x64xf32>) {
+      %l = vector.transfer_read %L[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
+      %lb = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
+      %x = math.fma %s, %s, %lb : vector<128x64xf32>
+      %p = math.exp2 %x : vector<128x64xf32>
+      %q = scf.if %full -> (vector<128x64xf32>) {
+        scf.yield %p : vector<128x64xf32>
+      } else {
+        %i0 = vector.broadcast %i : index to vector<64xindex>
+        %at = arith.addi %step, %i0 : vector<64xindex>
+        %end = vector.broadcast %n : index to vector<64xindex>
+        %in = arith.cmpi slt, %at, %end : vector<64xindex>
+        %keep = vector.broadcast %in : vector<64xi1> to vector<128x64xi1>
+        %z = arith.select %keep, %p, %zero : vector<128x64xi1>, vector<128x64xf32>
+        scf.yield %z : vector<128x64xf32>
+      }
+      %b = arith.addf %a, %q : vector<128x64xf32>
+      scf.yield %b : vector<128x64xf32>
+    } {attn.fold}
+    vector.transfer_write %r, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
+  }
+  return
+}

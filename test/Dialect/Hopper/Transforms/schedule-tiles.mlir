@@ -25,6 +25,8 @@ func.func @even(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
              threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
     hopper.roles
+      role "load" warpgroups(1) registers(24) (%l) {
+      }
       role "compute" warpgroups(1) registers(240) (%w) {
         %p:2 = affine.delinearize_index %bx into (%m, 3) : index, index
         %own:2 = affine.delinearize_index %k into (4, 5) : index, index
@@ -51,6 +53,8 @@ func.func @uneven(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
              threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
     hopper.roles
+      role "load" warpgroups(1) registers(24) (%l) {
+      }
       role "compute" warpgroups(1) registers(240) (%w) {
         %p:2 = affine.delinearize_index %bx into (%m, 3) : index, index
         %own:2 = affine.delinearize_index %k into (4, 5) : index, index
@@ -83,6 +87,8 @@ func.func @descending(%n: index, %m: index, %lengths: memref<?xindex>, %X: memre
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
              threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
     hopper.roles
+      role "load" warpgroups(1) registers(24) (%l) {
+      }
       role "compute" warpgroups(1) registers(240) (%w) {
         %p:2 = affine.delinearize_index %bx into (%m, 3) : index, index
         %end = memref.load %lengths[%p#0] : memref<?xindex>
@@ -92,5 +98,31 @@ func.func @descending(%n: index, %m: index, %lengths: memref<?xindex>, %X: memre
       }
     gpu.terminator
   } {hopper.descending}
+  return
+}
+
+// One role has no copies that could be early: a CTA per tile.
+// CHECK-LABEL: func.func @alone
+// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %arg0,
+// CHECK-NOT: scf.for
+// CHECK: arith.index_cast %[[B]] : index to i32
+// CHECK: scf.for
+// CHECK-NOT: scf.for
+// EACH-LABEL: func.func @alone
+func.func @alone(%n: index, %m: index, %X: memref<?xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %p:2 = affine.delinearize_index %bx into (%m, 3) : index, index
+        scf.for %i = %c0 to %m step %c1 {
+          memref.store %p#0, %X[%i] : memref<?xindex>
+        }
+      }
+    gpu.terminator
+  }
   return
 }

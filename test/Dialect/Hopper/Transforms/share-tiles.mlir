@@ -2,7 +2,7 @@
 !whole = !hopper.smem<128x64xbf16, swizzle = 128>
 
 // Each warpgroup's rows to one of two tiles of the CTA, by turns, with a barrier of both
-// warpgroups for each and one in front of the loop.
+// warpgroups in front of the product that reads them, and one in front of the loop.
 // CHECK-LABEL: func.func @shared
 // CHECK: gpu.launch
 // CHECK: %[[RING:.*]] = hopper.alloc : <2x128x64xbf16, swizzle = 128>
@@ -16,6 +16,7 @@
 // CHECK-NEXT: %[[MINE:.*]] = hopper.rows %[[TILE]][%[[FIRST]]]
 // CHECK-NEXT: hopper.tile.store %{{.*}} to %[[MINE]] :
 // CHECK-NEXT: hopper.fence.async
+// CHECK-NEXT: arith.addf
 // CHECK-NEXT: hopper.barrier.sync %[[ID]] warpgroups(2)
 // CHECK-NEXT: hopper.mma %[[TILE]], %{{.*}} transposeA
 // CHECK: %[[NEXT:.*]] = arith.subi %{{.*}}, %[[TURN]]
@@ -31,7 +32,8 @@ func.func @shared(%n: index, %v: vector<64x64xbf16>, %zero: vector<64x64xf32>) {
       role "compute" warpgroups(2) registers(240) (%w) {
         %r = scf.for %i = %c0 to %n step %c1 iter_args(%a = %zero) -> (vector<64x64xf32>) {
           %all = hopper.share %v : vector<64x64xbf16> -> !whole
-          %b = hopper.mma %all, %k, %a transposeA : !whole, !whole, vector<64x64xf32>
+          %c = arith.addf %a, %a : vector<64x64xf32>
+          %b = hopper.mma %all, %k, %c transposeA : !whole, !whole, vector<64x64xf32>
           scf.yield %b : vector<64x64xf32>
         }
       }

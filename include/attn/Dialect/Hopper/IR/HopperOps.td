@@ -220,11 +220,13 @@ def Hopper_GatherOp : Hopper_Op<"gather", [Pure]> {
   let summary = "The rows of all warpgroups, as each of them has it";
   let description = [{
     Each warpgroup brings as many rows of a tile; the result is the whole tile, those
-    of warpgroup 0 first, in every warpgroup. No warpgroup has registers for it:
-    hopper-form-products makes it an operand in shared memory (`hopper.share`).
+    of warpgroup 0 first, in every warpgroup; or, of the whole tile, the warpgroup's
+    share of the columns. No warpgroup has registers for it: hopper-form-products makes
+    it an operand in shared memory (`hopper.share`).
 
     ```mlir
     %all = hopper.gather %x : vector<64x64xf32> -> vector<128x64xf32>
+    %columns = hopper.gather %x : vector<64x128xf32> -> vector<128x64xf32>
     ```
   }];
   let arguments = (ins Hopper_Vector2:$part);
@@ -434,6 +436,10 @@ def Hopper_AllocOp : Hopper_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
 
 def Hopper_SlotOp : Hopper_Op<"slot", [Pure]> {
   let summary = "One tile of a ring";
+  let description = [{
+    Or a tile of other elements in its place: as many rows, in as many slabs of the same
+    swizzle or fewer.
+  }];
   let arguments = (ins Hopper_Ring:$ring, Index:$index);
   let results = (outs Hopper_Tile:$tile);
   let assemblyFormat = "$ring `[` $index `]` attr-dict `:` type($ring) `->` type($tile)";

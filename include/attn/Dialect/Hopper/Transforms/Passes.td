@@ -257,9 +257,10 @@ def HopperOrderProducts : Pass<"hopper-order-products", "::mlir::func::FuncOp"> 
     In the body of each loop with products: a `hopper.mma` moves up to behind the
     last value that it reads, together with its loads; products that are ready at
     the same time keep their order, but for those that read a `hopper.share`, which
-    come last. Reads of rows and columns of global memory come first; those from
-    shared memory behind the product whose result they meet, in front of the next one.
-    Started asynchronously, products run beside the arithmetic that they do not need.
+    come last, and for those with a wide operand in registers, which come just before
+    these. Reads of rows and columns of global memory come first; those from shared
+    memory behind the product whose result they meet, in front of the next one. Started
+    asynchronously, products run beside the arithmetic that they do not need.
 
     ```mlir
     // Before.                         // After.
@@ -519,7 +520,8 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     The next one of the same warpgroup waits until the tile has been read. With
     `reuse` the tile takes the place of one that the role has received and not yet
     released, of the same size, which is then released after the copy: that saves
-    the memory, and costs the time in which the next tile could have been loaded.
+    the memory, and costs the time in which the next tile could have been loaded. Or
+    that of the warpgroup's sums, where there are some, which is free behind their loop.
     With `columns` a wider tile leaves in pieces, through two smaller tiles by turns.
 
     ```mlir

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The backward on a GPU: attnc beside cuDNN, FlashAttention and FlexAttention.
+
+    python3 benchmarks/gpu_backward.py [--library libattnc.so] [--cells REGEX] [--deterministic] [--json FILE]
+
+Needs a Hopper GPU and PyTorch; everything runs in this process, from Python, by torch.autograd.grad.
+Per cell: the gradients of one head against float64, then times by turns, medians of CUDA events,
+all kernels of the backward. FLOPs are 10 d per kept pair and head (causal: exactly half of all
+pairs). The exit status is 0 if attnc was right in all cells.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import statistics
+import sys
+import warnings
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "python")]
+from gpu.cells import all_cells  # noqa: E402
+from gpu_forward import choose_library  # noqa: E402
+
+# FlashAttention-3's backward against cuDNN's, per head dimension and length, (full, causal), bf16:
+# FlashAttention-3, commit 0251105, measured beside cuDNN 9.19 on an H200, in one process.
+FA3_TO_CUDNN = {
+    64: {512: (1.139, 1.141), 1024: (1.107, 1.195), 2048: (1.151, 1.214), 4096: (1.159, 1.234),
+         8192: (1.162, 1.253), 16384: (1.153, 1.244)},
+    128: {512: (1.033, 1.047), 1024: (1.162, 1.098), 2048: (1.105, 1.068), 4096: (1.100, 1.168),
+          8192: (1.104, 1.159), 16384: (1.127, 1.137)},
+    256: {512: (1.212, 1.106), 1024: (1.243, 1.181), 2048: (1.214, 1.227), 4096: (1.167, 1.214),
+          8192: (1.251, 1.180), 16384: (1.274, 1.199)},
+}
+PEERS = ("cuDNN", "FA2", "Flex")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", help="libattnc.so (default: ATTNC_LIBRARY, else the newest under build)")
+    parser.add_argument("--cells", metavar="REGEX", default="", help="such as 'd128-.*-causal' or 's(512|1024)-'")
+    parser.add_argument("--without", metavar="NAME", action="append", default=[], help="leave a peer out")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of timing, per cell")
+    parser.add_argument("--deterministic", action="store_true", help="attnc without atomic additions, beside it")
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    try:
+        pattern = re.compile(options.cells)
+    except re.error as error:
+        parser.error(f"--cells: {error}")
+    options.chosen = [cell for cell in all_cells() if pattern.search(cell.name)]
+    if not options.chosen:
+        parser.error(f"no cell matches '{options.cells}'")
+    return options
+
+
+def gradients_of_head(torch, case, q, k, v, do, captures, rounds):
+    """dQ, dK and dV of the first head of the first batch element by the definition, in float64; with
+    `rounds` in float32, with what the tensor core multiplies rounded to the inputs' type."""
+    from attnc._bench.variants import mask_of, score_of
+
+    kind = q.dtype
+    wide = torch.float32 if rounds else torch.float64
+    shorten = (lambda x: x.to(kind).to(wide)) if rounds else (lambda x: x)
+    q, k, v, do = (x[0, 0].detach().to(wide) for x in (q, k, v, do))
+    index = torch.zeros((), dtype=torch.long, device=q.device)
+    i = torch.arange(case.length, device=q.device)[:, None]
+    j = torch.arange(case.length, device=q.device)[None, :]
+    scale = case.d ** -0.5
+    captures = {name: x.to(wide) if x.is_floating_point() else x for name, x in captures.items()}
+    score, mask = score_of(case, captures), mask_of(case, captures)
+    s = ((q @ k.T) * scale).requires_grad_()
+    t = score(s, index, index, i, j).to(wide) if score else s
+    if mask:
+        t = t.masked_fill(~mask(index, index, i, j), -math.inf)
+    p = torch.softmax(t.detach(), -1)
+    dp = do @ v.T
+    dt = p * (dp - (p * dp).sum(-1, keepdim=True))
+    ds = torch.autograd.grad(t, s, dt)[0] if score or mask else dt
+    ds = shorten(ds)
+    return (ds @ k) * scale, (ds.T @ q) * scale, shorten(p).T @ do
+
+
+def judge(torch, gradients, exact, plain):
+    """Why the gradients are not good enough: the largest and the mean error may be twice those of the
+    rounded definition and two roundings of the largest, or the mean, element."""
+    why = []
+    for name, got, right, rounded in zip(("dQ", "dK", "dV"), gradients, exact, plain):
+        error, measure = (got[0, 0].double() - right).abs(), (rounded.double() - right).abs()
+        eps = torch.finfo(got.dtype).eps
+        for kind, of in (("largest", torch.max), ("mean", torch.mean)):
+            allowed = 2 * of(measure) + eps * of(right.abs())
+            if not of(error) <= allowed:
+                why.append(f"{name}: {kind} error {of(error):.2e}, allowed {allowed:.2e}")
+    return why
+
+
+def main():
+    options = parse_arguments()
+    choose_library(options)
+    import torch
+    from attnc._bench import contenders, timing, variants
+
+    if not torch.cuda.is_available():
+        sys.exit("gpu_backward: no CUDA device")
+    warnings.filterwarnings("ignore")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch._dynamo.config.cache_size_limit = 1000
+    device = torch.device("cuda", 0)
+    timer = timing.Timer(device)
+    makers = {"attnc": contenders.attnc_attention}
+    makers |= {name: make for name, make in contenders.peers(device).items()
+               if name in PEERS and name not in options.without}
+    rows = []
+    print(f"{torch.cuda.get_device_name()}, bf16; TFLOP/s", flush=True)
+    for cell in options.chosen:
+        inputs = variants.Inputs(cell, torch.bfloat16, device, cache_bytes=1)
+        q, k, v = (x.requires_grad_() for x in inputs.copies[0])
+        do = torch.randn_like(q)
+        row = {"cell": cell.name, "rates": {}, "why": []}
+        calls = {}
+
+        def add(name, peer):
+            with peer.context():
+                result = peer.call(q, k, v)
+            output = result[0] if isinstance(result, tuple) else result
+            call = lambda: torch.autograd.grad(output, (q, k, v), do, retain_graph=True)
+            call()
+            calls[name] = contenders.Contender([call])
+
+        for name, make in makers.items():
+            try:
+                peer = make(cell, inputs.captures)
+                add(name, peer)
+                if name == "attnc" and options.deterministic:
+                    peer.call.keywords["deterministic"] = True
+                    add("attnc, deterministic", peer)
+            except contenders.Unsupported:
+                pass
+            except Exception as error:  # a peer that cannot, which is its own affair
+                if name == "attnc":
+                    row["why"].append(str(error).splitlines()[0])
+        ours = [name for name in calls if name.startswith("attnc")]
+        if ours:
+            exact, plain = (gradients_of_head(torch, cell, q, k, v, do, inputs.captures, rounds)
+                            for rounds in (False, True))
+            for name in ours:
+                row["why"] += judge(torch, calls[name].calls[0](), exact, plain)
+            del exact, plain
+        for name, times in timer.measure(calls, options.seconds).items():
+            row["rates"][name] = 2.5 * cell.flops() / statistics.median(times) * 1e-12
+        rates = row["rates"]
+        others = {name: rate for name, rate in rates.items() if name in PEERS}
+        if "cuDNN" in rates and cell.training:
+            others["FA3 (scaled)"] = rates["cuDNN"] * FA3_TO_CUDNN[cell.d][cell.length][cell.variant == "causal"]
+        if "attnc" in rates and others:
+            row["to_best"] = rates["attnc"] / max(others.values())
+            row["to"] = {name: rates["attnc"] / rate for name, rate in others.items()}
+        rows.append(row)
+        shown = "  ".join(f"{name} {rate:.0f}" for name, rate in rates.items())
+        against = "  ".join(f"/{name} {ratio:.2f}" for name, ratio in row.get("to", {}).items())
+        print(f"{cell.name:24s} {shown}  {against}  {'; '.join(row['why']) or 'right'}", flush=True)
+        del q, k, v, do, calls, inputs
+    mean = lambda values: math.exp(sum(map(math.log, values)) / len(values))
+    for name in (*PEERS, "FA3 (scaled)"):
+        ratios = [row["to"][name] for row in rows if name in row.get("to", {})]
+        if ratios:
+            print(f"attnc / {name}: geometric mean {mean(ratios):.3f}, least {min(ratios):.3f}, {len(ratios)} cells")
+    best = [row["to_best"] for row in rows if "to_best" in row]
+    if best:
+        print(f"attnc / best: geometric mean {mean(best):.3f}, least {min(best):.3f}")
+    wrong = [row["cell"] for row in rows if row["why"]]
+    print(f"{len(rows) - len(wrong)} of {len(rows)} cells right" + (f"; wrong: {', '.join(wrong)}" if wrong else ""))
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(rows, file, indent=1)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -193,35 +193,54 @@ void KernelLowering::lowerTileLoad(TileLoadOp op) {
   setParts(op.getValue(), Layout::Tile, std::move(result));
 }
 
-/// 32-bit elements: two neighbours at once, or one if transposed.
+/// 32-bit elements: two neighbours at once, or one if transposed. Half a warp stores 32
+/// bytes of each of four rows at a time; with the swizzle alone, those of rows 2 n and
+/// 2 n + 1 would be in the same banks. Odd rows store what is 64 bytes further, or
+/// before, in their place, and the other way round.
 void KernelLowering::storeWords(TileStoreOp op) {
   SmemType type = op.getTile().getType();
   int64_t swizzle = type.getSwizzle();
+  bool takesTurns = swizzle == 128 && type.getColumns() % type.getSlabColumns() == 0;
   auto constant = [&](int64_t value) { return constantI32(value); };
   auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
   auto times = [&](Value x, int64_t y) -> Value { return arith::MulIOp::create(b, x, constant(y)); };
-  auto pointer = [&](Value row, Value columnBytes, int64_t moreRows, int64_t moreBytes) -> Value {
+  auto pointer = [&](Value row, Value columnBytes, int64_t moreRows, int64_t moreBytes,
+                     Value permutation) -> Value {
     // Bytes of columns beyond the thread's first are multiples of 32, or of 8 rows.
     Value bytes = addI32(columnBytes, moreBytes);
     Value slab = arith::DivUIOp::create(b, bytes, constant(swizzle));
     Value within = arith::RemUIOp::create(b, bytes, constant(swizzle));
-    within = arith::XOrIOp::create(b, within, swizzleOf(row, swizzle, b, constant));
+    within = arith::XOrIOp::create(b, within, permutation);
     Value offset = add(times(slab, type.getSlabBytes()), add(times(row, swizzle), within));
     return sharedPointer(add(scalar(op.getTile()), offset), moreRows * swizzle);
   };
   SmallVector<Value> values = elements(op.getValue(), Layout::Tile);
   Value row = toI32(firstRow), column = toI32(firstColumn);
+  if (op.getTranspose()) {
+    for (size_t r = 0; r < values.size(); ++r) {
+      int64_t rows = rowOffset(rowOfRegister(r)), columns = columnOffset(columnOfRegister(r) & ~1u);
+      Value memoryRow = addI32(column, r & 1);
+      LLVM::StoreOp::create(b, values[r],
+                            pointer(memoryRow, times(row, 4), columns, 4 * rows,
+                                    swizzleOf(memoryRow, swizzle, b, constant)));
+    }
+    return;
+  }
+  Value permutation = swizzleOf(row, swizzle, b, constant);
+  constexpr int64_t kFurther = 64; // bytes: 16 columns, two groups of registers
+  Value isOdd = arith::CmpIOp::create(
+      b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, row, constant(1)), constant(0));
+  if (takesTurns)
+    permutation = arith::XOrIOp::create(
+        b, permutation, arith::SelectOp::create(b, isOdd, constant(kFurther), constant(0)));
   for (size_t r = 0; r < values.size(); r += 2) {
     int64_t rows = rowOffset(rowOfRegister(r)), columns = columnOffset(columnOfRegister(r));
-    if (!op.getTranspose()) {
-      auto pair = vector::FromElementsOp::create(b, VectorType::get(2, b.getF32Type()),
-                                                 ArrayRef(values).slice(r, 2));
-      LLVM::StoreOp::create(b, pair, pointer(row, times(column, 4), rows, 4 * columns),
-                            /*alignment=*/8);
-      continue;
-    }
-    for (int64_t k : {0, 1})
-      LLVM::StoreOp::create(b, values[r + k],
-                            pointer(addI32(column, k), times(row, 4), columns, 4 * rows));
+    SmallVector<Value, 2> both(ArrayRef(values).slice(r, 2));
+    if (takesTurns)
+      for (size_t k : {0, 1})
+        both[k] = arith::SelectOp::create(b, isOdd, values[(r + k) ^ 8], both[k]);
+    auto pair = vector::FromElementsOp::create(b, VectorType::get(2, b.getF32Type()), both);
+    LLVM::StoreOp::create(b, pair, pointer(row, times(column, 4), rows, 4 * columns, permutation),
+                          /*alignment=*/8);
   }
 }

@@ -64,7 +64,38 @@ func.func @masked(%x: tensor<1x2x?x16xf32>, %o: tensor<1x2x?x16xf32>, %lse: tens
   %dq, %dk, %dv = attn.backward %x, %x, %x, %x, %o, %lse
     mask {
     ^bb0(%b: index, %h: index, %i: index, %j: index):
-      %keep = arith.cmpi sge, %i, %j : index
+      %keep = arith.cmpi sge, %j, %i : index
+      attn.yield %keep : i1
+    } : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>,
+        tensor<1x2x?x16xf32>, tensor<1x2x?xf32>
+    -> tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+  return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+}
+
+// Every row has the first key: all are trusted. So they are where the score stays finite.
+// CHECK-LABEL: func @causal
+// CHECK-NOT: math.absf
+func.func @causal(%x: tensor<1x2x?x16xf32>, %o: tensor<1x2x?x16xf32>, %lse: tensor<1x2x?xf32>)
+    -> (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) {
+  %dq, %dk, %dv = attn.backward %x, %x, %x, %x, %o, %lse
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+      %t = math.tanh %s : f32
+      attn.yield %t : f32
+    } gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %dt: f32):
+      %t = math.tanh %s : f32
+      %t2 = arith.mulf %t, %t : f32
+      %one = arith.constant 1.0 : f32
+      %u = arith.subf %one, %t2 : f32
+      %r = arith.mulf %dt, %u : f32
+      attn.yield %r : f32
+    } mask {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %c1 = arith.constant 1 : index
+      %first = arith.cmpi slt, %j, %c1 : index
+      %past = arith.cmpi sge, %i, %j : index
+      %keep = arith.ori %first, %past : i1
       attn.yield %keep : i1
     } : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>,
         tensor<1x2x?x16xf32>, tensor<1x2x?xf32>

@@ -250,9 +250,10 @@ func.func @large(%A: memref<?x256xbf16>, %n: index, %p: i1) {
 // A row comes along with the tile in front of it: one pair of barriers for both. What is
 // read to registers is given back behind a fence.
 // CHECK-LABEL: func.func @follower
-// CHECK-DAG: %[[K:.*]] = hopper.alloc : <3x64x64xbf16, swizzle = 128>
-// CHECK-DAG: %[[L:.*]] = hopper.alloc : <3x1x64xf32>
-// CHECK-COUNT-2: hopper.mbarrier arrivals
+// CHECK: hopper.alloc : <3x64x64xbf16, swizzle = 128>
+// CHECK-NEXT: hopper.mbarrier arrivals(1)
+// CHECK-NEXT: hopper.mbarrier arrivals(1)
+// CHECK-NEXT: %[[L:.*]] = hopper.alloc : <3x1x64xf32>
 // CHECK-NOT: hopper.mbarrier arrivals
 // CHECK: role "load"
 // CHECK: hopper.mbarrier.wait %[[EMPTY:.*]][%[[S:.*]]],
@@ -265,12 +266,13 @@ func.func @large(%A: memref<?x256xbf16>, %n: index, %p: i1) {
 // CHECK-NOT: hopper.mbarrier.wait
 // CHECK: %[[ROW:.*]] = hopper.slot %[[L]][%[[T]]]
 // CHECK-NEXT: hopper.tile.load %[[ROW]]
+// CHECK-NEXT: vector.transfer_write
 // CHECK-NEXT: hopper.fence.async
 // CHECK-NEXT: hopper.mbarrier.arrive %[[EMPTY]][%[[T]]]
 // CHECK-NOT: hopper.mbarrier.arrive
 !k = !hopper.smem<64x64xbf16, swizzle = 128>
 !l = !hopper.smem<1x64xf32>
-func.func @follower(%K: memref<?x64xbf16>, %L: memref<?x64xf32>, %n: index) {
+func.func @follower(%K: memref<?x64xbf16>, %L: memref<?x64xf32>, %out: memref<?xf32>, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c256 = arith.constant 256 : index
@@ -290,6 +292,7 @@ func.func @follower(%K: memref<?x64xbf16>, %L: memref<?x64xf32>, %n: index) {
           %tk = hopper.receive %ck : !hopper.channel<!k> -> !k
           %tl = hopper.receive %cl : !hopper.channel<!l> -> !l
           %v = hopper.tile.load %tl : !l -> vector<64xf32>
+          vector.transfer_write %v, %out[%j] : vector<64xf32>, memref<?xf32>
           hopper.release %cl : !hopper.channel<!l>
           hopper.release %ck : !hopper.channel<!k>
         }

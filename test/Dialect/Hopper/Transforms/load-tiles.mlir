@@ -1,9 +1,9 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-load-tiles))" | FileCheck %s
-// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-load-tiles{arguments=false}))" | FileCheck %s --check-prefix=OWN
-// OWN-LABEL: func.func @bias
-// OWN-NOT: hopper.tile.load
-// OWN-LABEL: func.func @rows
-// OWN: hopper.tile.load
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-load-tiles{arguments=false}))" | FileCheck %s --check-prefix=NOARG
+// NOARG-LABEL: func.func @bias
+// NOARG-NOT: hopper.tile.load
+// NOARG-LABEL: func.func @rows
+// NOARG: hopper.tile.load
 
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
 #rows = affine_map<(w, i) -> (w * 64 + i * 128)>

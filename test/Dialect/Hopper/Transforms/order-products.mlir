@@ -96,8 +96,6 @@ func.func @shared(%Q: memref<?x64xbf16>, %G: memref<?x64xbf16>, %V: memref<?x64x
   %r = scf.for %i = %c0 to %n step %c64 iter_args(%a = %zero) -> (vector<64x64xf32>) {
     %l1 = hopper.load %V[%i, %c0] : memref<?x64xf32> -> !hopper.smem<1x64xf32>
     %l = hopper.tile.load %l1 : !hopper.smem<1x64xf32> -> vector<64xf32>
-    %d1 = hopper.load %V[%c1, %c0] : memref<?x64xf32> -> !hopper.smem<1x64xf32>
-    %d = hopper.tile.load %d1 : !hopper.smem<1x64xf32> -> vector<64xf32>
     %q = hopper.load %Q[%i, %c0] : memref<?x64xbf16> -> !tile
     %s = hopper.mma %k, %q, %zero transposeB : !tile, !tile, vector<64x64xf32>
     %lb = vector.broadcast %l : vector<64xf32> to vector<64x64xf32>
@@ -105,6 +103,8 @@ func.func @shared(%Q: memref<?x64xbf16>, %G: memref<?x64xbf16>, %V: memref<?x64x
     %p = math.exp2 %x : vector<64x64xf32>
     %g = hopper.load %G[%i, %c0] : memref<?x64xbf16> -> !tile
     %t = hopper.mma %v, %g, %zero transposeB : !tile, !tile, vector<64x64xf32>
+    %d1 = hopper.load %V[%c1, %c0] : memref<?x64xf32> -> !hopper.smem<1x64xf32>
+    %d = hopper.tile.load %d1 : !hopper.smem<1x64xf32> -> vector<64xf32>
     %db = vector.broadcast %d : vector<64xf32> to vector<64x64xf32>
     %y = arith.subf %t, %db : vector<64x64xf32>
     %u = arith.mulf %p, %y : vector<64x64xf32>

@@ -173,29 +173,40 @@ bool variesInTile(Value value, linalg::GenericOp statement) {
                       [&](Value operand) { return variesInTile(operand, statement); });
 }
 
+/// How many operations per element the longest statement along rows and columns has.
+unsigned countOperations(Operation *root) {
+  unsigned most = 0;
+  root->walk([&](linalg::GenericOp op) {
+    if (op.getNumReductionLoops() > 0)
+      return;
+    // What a head or a batch has once costs nothing per element.
+    unsigned count = llvm::count_if(*op.getBody(), [&](Operation &inner) {
+      return llvm::any_of(inner.getOperands(), [&](Value operand) {
+        return isa<BlockArgument>(operand) || variesInTile(operand, op);
+      });
+    });
+    most = std::max(most, count);
+  });
+  return most;
+}
+
+/// Whether a statement is long: more than a window's mask, and some.
+bool isLong(Operation *root) {
+  constexpr unsigned kLong = 12;
+  return countOperations(root) > kLong;
+}
+
 /// Whether a statement along rows and columns reads tensors by row or column,
 /// or is long.
 bool needsRegisters(Operation *root) {
-  constexpr unsigned kLong = 12; // operations of a window's mask, and some
-  return root
-      ->walk([&](linalg::GenericOp op) {
-        if (op.getNumReductionLoops() > 0)
-          return WalkResult::advance();
-        unsigned count = 0;
-        bool heavy = false;
-        for (Operation &inner : *op.getBody()) {
-          // What a head or a batch has once costs nothing per element.
-          bool isPerElement = llvm::any_of(inner.getOperands(), [&](Value operand) {
-            return isa<BlockArgument>(operand) || variesInTile(operand, op);
-          });
-          count += isPerElement;
-          if (auto extract = dyn_cast<tensor::ExtractOp>(inner))
-            heavy |= llvm::any_of(extract.getIndices(),
-                                  [&](Value index) { return variesInTile(index, op); });
-        }
-        return heavy || count > kLong ? WalkResult::interrupt() : WalkResult::advance();
-      })
-      .wasInterrupted();
+  WalkResult walk = root->walk([&](tensor::ExtractOp extract) {
+    auto op = dyn_cast<linalg::GenericOp>(extract->getParentOp());
+    bool reads = op && op.getNumReductionLoops() == 0 &&
+                 llvm::any_of(extract.getIndices(),
+                              [&](Value index) { return variesInTile(index, op); });
+    return reads ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return walk.wasInterrupted() || isLong(root);
 }
 
 /// Whether a statement reads 16-bit elements of a tensor by row and column.
@@ -404,7 +415,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return failure();
     std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/true);
     bool isShort = order == "auto" && length && length->number && *length->number <= kMostRowsApart;
-    if (!isShort && canAddSums(module, needsRegisters)) {
+    if (!isShort && canAddSums(module, isLong)) {
       if (order == "auto" && addsSums(module))
         apart = std::move(before);
       return success();

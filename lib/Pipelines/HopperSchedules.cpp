@@ -49,8 +49,14 @@ unsigned countProducts(FoldOp fold) {
   return llvm::count_if(fold.getBody().getOps<GenericOp>(), isMatrixProduct);
 }
 
+/// Whether a fold also maps sums: products that it does not carry.
 bool addsSums(FoldOp fold) {
-  return countProducts(fold) > 2 && fold->getNumResults() > fold.getState().size();
+  ValueRange yielded = fold.getYield()->getOperands();
+  return countProducts(fold) > 2 &&
+         llvm::any_of(yielded.drop_front(fold.getState().size()), [](Value value) {
+           auto sum = value.getDefiningOp<GenericOp>();
+           return sum && isMatrixProduct(sum);
+         });
 }
 
 void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
@@ -90,7 +96,7 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
 
 } // namespace
 
-bool attn::canAddSums(ModuleOp module, function_ref<bool(Operation *)> isHeavy) {
+bool attn::canAddSums(ModuleOp module, function_ref<bool(Operation *)> isLong) {
   auto columnsOf = [](Value value) {
     ArrayRef<int64_t> shape = cast<RankedTensorType>(value.getType()).getShape();
     return shape.empty() ? 1 : shape.back();
@@ -107,7 +113,7 @@ bool attn::canAddSums(ModuleOp module, function_ref<bool(Operation *)> isHeavy) 
       return ShapedType::isDynamic(size) || size >= least;
     };
     std::optional<int64_t> extent = getConstantIntValue(fold.getExtent());
-    bool fits = !isHeavy(fold) && atLeast(extent.value_or(ShapedType::kDynamic), kAddedRows);
+    bool fits = !isLong(fold) && atLeast(extent.value_or(ShapedType::kDynamic), kAddedRows);
     for (Value value : yielded.take_front(states)) {
       ArrayRef<int64_t> shape = cast<RankedTensorType>(value.getType()).getShape();
       all += columnsOf(value);

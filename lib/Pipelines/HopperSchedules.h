@@ -22,7 +22,8 @@ llvm::LogicalResult checkTables(mlir::ModuleOp module);
 
 /// Whether each fold that maps sums over its rows can add them to memory from the
 /// tensor core: products of matrices, beside carried sums that leave the registers.
-bool canAddSums(mlir::ModuleOp module, llvm::function_ref<bool(mlir::Operation *)> isHeavy);
+/// `isLong` says whether the statements between the products leave no registers for this.
+bool canAddSums(mlir::ModuleOp module, llvm::function_ref<bool(mlir::Operation *)> isLong);
 
 /// Whether a fold recomputes what it sums up and adds a part of it to memory.
 bool addsSums(mlir::Operation *root);

@@ -212,7 +212,7 @@ private:
     auto firstType = dyn_cast<MemRefType>(first.getBase().getType());
     Value iv = loop.getInductionVar();
     int64_t size = first.getVectorType().getDimSize(0);
-    if (!firstType || firstType.getRank() < 2 || first.getIndices().back() != iv ||
+    if (size % hopper::kWarpgroupRows || !firstType || firstType.getRank() < 2 || first.getIndices().back() != iv ||
         !isMultiple(iv, size))
       return false;
     for (Value index : first.getIndices().drop_back())

@@ -574,8 +574,8 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
     Where `exp2` of a sum with the vector is then set to zero behind the last element,
     the vector is -inf there, and the select goes, with the branch around it.
 
-    A vector stays where it is if the loop does not provably run over multiples of its
-    size, if no bound of the loop is known in front of the forall, or where memory that
+    A vector stays where it is if its size is no multiple of the rows of a warpgroup, if
+    the loop does not provably run over multiples of it, if no bound of the loop is known in front of the forall, or where memory that
     it follows from is written in the forall.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",

@@ -662,7 +662,8 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
     spread = withTails(spread, reduction.monoid, overTails);
     // Later readers of the same tile see the select: the tail is settled once,
     // before the row maximum.
-    if (auto input = dyn_cast<BlockArgument>(reduction.term))
+    auto input = dyn_cast<BlockArgument>(reduction.term);
+    if (input && input.getOwner() == op.getBlock())
       if (auto known =
               tiles.find(op->getOperand(input.getArgNumber()));
           known != tiles.end())

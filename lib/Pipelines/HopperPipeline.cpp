@@ -2,6 +2,7 @@
 // From attention to the protocol form of the hopper dialect. The schedule is
 // chosen from a table by what the module multiplies; options override it.
 
+#include "HopperForms.h"
 #include "HopperSchedules.h"
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
@@ -11,11 +12,9 @@
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
-#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -58,11 +57,10 @@ struct Schedule {
   /// No register to spare for what a score or a mask loads or computes with
   /// many steps.
   bool isTight = false;
-  /// What all tiles of rows compute alike from rows of memory is computed once; other
-  /// rows and columns of global memory are read an iteration ahead.
-  bool preparesVectors = false;
-  /// The first product of an iteration runs beside the end of the one before.
-  bool advances = false;
+  /// A fold also adds sums to memory: registers are short, and all warpgroups meet in
+  /// each iteration. What all tiles compute alike from rows of memory is computed once and
+  /// copied; the first product of an iteration runs beside the end of the one before.
+  bool addsSums = false;
   int64_t stages = 2;
 };
 // The first row that fits is taken. Loops are trimmed (hopper-trim-loops) where
@@ -115,31 +113,16 @@ constexpr Schedule kGradientSchedules[] = {
     {256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true},
 };
 
-// The same where such a fold also adds to memory. All warpgroups meet in each
-// iteration, and have no turns.
+// The same where such a fold also adds to memory. Warpgroups that meet in each
+// iteration have no turns.
 constexpr Schedule kAddedSchedules[] = {
     {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, false, /*trims=*/false,
-     /*isTight=*/false, /*preparesVectors=*/true, /*advances=*/true},
+     /*isTight=*/false, /*addsSums=*/true},
 };
 
 /// Queries up to which gradients have a kernel for each sum rather than one that
 /// adds to memory, which is to be filled before and converted afterwards.
 constexpr int64_t kMostRowsApart = 512;
-
-/// The largest static size of what is contracted, or kept by a contraction.
-int64_t findColumns(Operation *root) {
-  int64_t columns = 0;
-  root->walk([&](linalg::GenericOp op) {
-    if (op.getNumReductionLoops() == 0)
-      return;
-    for (Value input : op.getInputs())
-      if (auto type = dyn_cast<RankedTensorType>(input.getType());
-          type && type.getRank() >= 2 && !type.isDynamicDim(type.getRank() - 1) &&
-          type.getElementType().getIntOrFloatBitWidth() == 16)
-        columns = std::max(columns, type.getShape().back());
-  });
-  return columns;
-}
 
 /// What the tensor core and TMA take: 16-bit elements, rows of whole 16 bytes,
 /// and an output that a warpgroup can hold.
@@ -160,150 +143,6 @@ template <typename Op> LogicalResult checkTypes(Op op) {
                               << llvm::alignTo(size, 8);
   }
   return success();
-}
-
-/// Whether `value` depends on one of the statement's last two loops.
-bool variesInTile(Value value, linalg::GenericOp statement) {
-  Operation *op = value.getDefiningOp();
-  if (!op || op->getBlock() != statement.getBody())
-    return false;
-  if (auto index = dyn_cast<linalg::IndexOp>(op))
-    return index.getDim() + 2 >= statement.getNumLoops();
-  return llvm::any_of(op->getOperands(),
-                      [&](Value operand) { return variesInTile(operand, statement); });
-}
-
-/// How many operations per element the longest statement along rows and columns has.
-unsigned countOperations(Operation *root) {
-  unsigned most = 0;
-  root->walk([&](linalg::GenericOp op) {
-    if (op.getNumReductionLoops() > 0)
-      return;
-    // What a head or a batch has once costs nothing per element.
-    unsigned count = llvm::count_if(*op.getBody(), [&](Operation &inner) {
-      return llvm::any_of(inner.getOperands(), [&](Value operand) {
-        return isa<BlockArgument>(operand) || variesInTile(operand, op);
-      });
-    });
-    most = std::max(most, count);
-  });
-  return most;
-}
-
-/// Whether a statement is long: more than a window's mask, and some.
-bool isLong(Operation *root) {
-  constexpr unsigned kLong = 12;
-  return countOperations(root) > kLong;
-}
-
-/// Whether a statement along rows and columns reads tensors by row or column,
-/// or is long.
-bool needsRegisters(Operation *root) {
-  WalkResult walk = root->walk([&](tensor::ExtractOp extract) {
-    auto op = dyn_cast<linalg::GenericOp>(extract->getParentOp());
-    bool reads = op && op.getNumReductionLoops() == 0 &&
-                 llvm::any_of(extract.getIndices(),
-                              [&](Value index) { return variesInTile(index, op); });
-    return reads ? WalkResult::interrupt() : WalkResult::advance();
-  });
-  return walk.wasInterrupted() || isLong(root);
-}
-
-/// Whether a statement reads 16-bit elements of a tensor by row and column.
-bool readsTiles(Operation *root) {
-  return root
-      ->walk([&](tensor::ExtractOp extract) {
-        auto op = dyn_cast<linalg::GenericOp>(extract->getParentOp());
-        if (!op || op.getNumReductionLoops() > 0 || extract.getIndices().size() < 2 ||
-            extract.getType().getIntOrFloatBitWidth() != 16)
-          return WalkResult::advance();
-        auto indices = extract.getIndices().take_back(2);
-        bool isTile = variesInTile(indices[0], op) && variesInTile(indices[1], op);
-        return isTile ? WalkResult::interrupt() : WalkResult::advance();
-      })
-      .wasInterrupted();
-}
-
-/// What a value in a statement's body follows from, in that body.
-SetVector<Operation *> getSlice(Value value, linalg::GenericOp op) {
-  SetVector<Operation *> slice;
-  BackwardSliceOptions options;
-  options.inclusive = true;
-  options.filter = [&](Operation *each) { return each->getBlock() == op.getBody(); };
-  (void)getBackwardSlice(value, &slice, options);
-  return slice;
-}
-
-/// Whether a value depends on the last two loops, both.
-bool dependsOnRowAndColumn(Value value, linalg::GenericOp op) {
-  SetVector<Operation *> slice = getSlice(value, op);
-  auto uses = [&](unsigned fromEnd) {
-    return llvm::any_of(slice, [&](Operation *each) {
-      auto index = dyn_cast<linalg::IndexOp>(each);
-      return index && index.getDim() + fromEnd == op.getNumLoops();
-    });
-  };
-  return op.getNumLoops() >= 2 && uses(1) && uses(2);
-}
-
-/// Whether statements select by row and column; and whether they keep a band:
-/// two bounds of the difference of row and column.
-struct MaskForm {
-  bool isMasked = false, isBanded = false;
-};
-MaskForm findMaskForm(Operation *root) {
-  MaskForm form;
-  root->walk([&](arith::SelectOp select) {
-    auto op = dyn_cast<linalg::GenericOp>(select->getParentOp());
-    if (!op || !dependsOnRowAndColumn(select.getCondition(), op))
-      return;
-    form.isMasked = true;
-    auto isBound = [&](Operation *each) {
-      auto compare = dyn_cast<arith::CmpIOp>(each);
-      return compare && compare.getLhs().getType().isIndex() &&
-             compare.getPredicate() != arith::CmpIPredicate::eq &&
-             compare.getPredicate() != arith::CmpIPredicate::ne &&
-             dependsOnRowAndColumn(compare, op);
-    };
-    form.isBanded |= llvm::count_if(getSlice(select.getCondition(), op), isBound) >= 2;
-  });
-  return form;
-}
-
-/// How many elements a module streams, if it does so once: a number, or a
-/// dimension of an argument of its function.
-struct StreamLength {
-  std::optional<int64_t> number;
-  unsigned argument = 0;
-  int64_t dim = 0;
-};
-std::optional<StreamLength> findStreamLength(ModuleOp module, bool ofGradient) {
-  SmallVector<FoldOp> folds;
-  module.walk([&](FoldOp fold) {
-    if (!ofGradient || addsSums(fold))
-      folds.push_back(fold);
-  });
-  if (folds.size() != 1)
-    return std::nullopt;
-  Value extent = folds.front().getExtent();
-  StreamLength length{getConstantIntValue(extent)};
-  if (length.number)
-    return length;
-  auto dim = extent.getDefiningOp<tensor::DimOp>();
-  std::optional<int64_t> at = dim ? dim.getConstantIndex() : std::nullopt;
-  Value source = dim ? dim.getSource() : Value();
-  // Heads that are split leave the other dimensions as they are.
-  if (auto expand = at ? source.getDefiningOp<tensor::ExpandShapeOp>() : nullptr)
-    for (auto [from, group] : llvm::enumerate(expand.getReassociationIndices()))
-      if (group == ReassociationIndices{*at}) {
-        source = expand.getSrc();
-        at = from;
-        break;
-      }
-  auto argument = dyn_cast_if_present<BlockArgument>(source);
-  if (!argument || !at || !isa<func::FuncOp>(argument.getOwner()->getParentOp()))
-    return std::nullopt;
-  return StreamLength{std::nullopt, argument.getArgNumber(), *at};
 }
 
 /// Bodies of functions in two versions: that of `special` runs where the
@@ -380,7 +219,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return signalPassFailure();
     if (failed(checkTables(getOperation())))
       return signalPassFailure();
-    assignTiles(getOperation(), sumKeys, sumQueries, needsRegisters);
+    assignTiles(getOperation(), sumKeys, sumQueries);
     OwningOpRef<ModuleOp> gradients;
     std::optional<StreamLength> length = findStreamLength(getOperation(), /*ofGradient=*/true);
     if (failed(lowerGradients(getOperation(), gradients)) ||
@@ -415,7 +254,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return failure();
     std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/true);
     bool isShort = order == "auto" && length && length->number && *length->number <= kMostRowsApart;
-    if (!isShort && canAddSums(module, isLong)) {
+    if (!isShort && canAddSums(module)) {
       if (order == "auto" && addsSums(module))
         apart = std::move(before);
       return success();
@@ -476,7 +315,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     OwningOpRef<ModuleOp> version;
     if (failed(formNests(few, /*parallelSums=*/false)))
       return failure();
-    assignTiles(few, sumKeys, sumQueries, needsRegisters);
+    assignTiles(few, sumKeys, sumQueries);
     if (failed(lowerGradients(few, version)))
       return failure();
     mergeByLength(gradients, *version, length, kMostRowsApart);
@@ -591,7 +430,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperTileStatements());
     nested.addPass(createHopperTileCopies());
     nested.addPass(createHopperSinkReads());
-    if (schedule.preparesVectors) {
+    if (schedule.addsSums) {
       nested.addPass(createHopperPrepareVectors());
       addCleanUp(nested);
     }
@@ -600,7 +439,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     addCleanUp(nested);
     nested.addPass(createHopperFormProducts());
     nested.addPass(createCSEPass()); // tiles that products have in common
-    if (copiesTiles || schedule.preparesVectors)
+    if (copiesTiles || schedule.addsSums)
       nested.addPass(createHopperLoadTiles(HopperLoadTilesOptions{copiesTiles}));
     nested.addPass(createHopperGuardReads());
     nested.addPass(createHopperOrderProducts());
@@ -614,9 +453,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
         nested.addPass(createHopperTrimLoops());
       addCleanUp(nested);
     }
-    if (schedule.preparesVectors)
-      nested.addPass(createHopperPrefetchReads());
-    if (schedule.advances && pipeline)
+    if (schedule.addsSums && pipeline)
       nested.addPass(createHopperAdvanceProducts());
     if (isOn(overlap, schedule.overlap)) {
       nested.addPass(createHopperOverlapTiles());

@@ -2,6 +2,7 @@
 // Sizes of tiles for folds of several products. See HopperSchedules.h.
 
 #include "HopperSchedules.h"
+#include "HopperForms.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Utils/Statement.h"
@@ -28,7 +29,8 @@ constexpr TileSizes kTileSizes[] = {
     {1, 256, 128, 48, 32}, {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48},
 };
 /// Streamed elements of a fold that also adds to memory: the rows of a product, of one
-/// warpgroup's part of it where its carried sums have at most `kFewCarriedColumns`.
+/// warpgroup's part of it where its carried sums have at most `kFewCarriedColumns` and
+/// its statements are short.
 constexpr int64_t kAddedRows = 64, kMostAddedRows = 128;
 constexpr int64_t kFewCarriedColumns = 128;
 /// What the carried sums of such a fold may have together.
@@ -59,7 +61,7 @@ bool addsSums(FoldOp fold) {
          });
 }
 
-void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
+void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
   unsigned products = countProducts(fold);
   int64_t rows = 0, stream = 0;
   if (products == 0) {
@@ -77,14 +79,15 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
     for (const TileSizes &sizes : kTileSizes)
       if (rows == 0 && sizes.sums == std::max(sums, 1u) && columns <= sizes.columns) {
         rows = sizes.rows;
-        stream = isHeavy ? sizes.streamOfHeavy : sizes.stream;
+        stream = needsRegisters(fold) ? sizes.streamOfHeavy : sizes.stream;
       }
     if (int64_t wanted = sums > 1 ? ofTwoSums : ofOneSum)
       stream = wanted;
     if (addsSums(fold)) {
       std::optional<int64_t> extent = getConstantIntValue(fold.getExtent());
-      bool isLong = !extent || *extent >= kMostAddedRows;
-      stream = columns <= kFewCarriedColumns && isLong ? kMostAddedRows : kAddedRows;
+      bool hasRows = !extent || *extent >= kMostAddedRows;
+      bool isWide = columns <= kFewCarriedColumns && hasRows && isShort(fold);
+      stream = isWide ? kMostAddedRows : kAddedRows;
     }
   }
   Builder b(fold.getContext());
@@ -96,7 +99,7 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums, bool isHeavy) {
 
 } // namespace
 
-bool attn::canAddSums(ModuleOp module, function_ref<bool(Operation *)> isLong) {
+bool attn::canAddSums(ModuleOp module) {
   auto columnsOf = [](Value value) {
     ArrayRef<int64_t> shape = cast<RankedTensorType>(value.getType()).getShape();
     return shape.empty() ? 1 : shape.back();
@@ -159,7 +162,6 @@ LogicalResult attn::checkTables(ModuleOp module) {
   return failure(walk.wasInterrupted());
 }
 
-void attn::assignTiles(ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums,
-                       function_ref<bool(Operation *)> isHeavy) {
-  module.walk([&](FoldOp fold) { assign(fold, ofOneSum, ofTwoSums, isHeavy(fold)); });
+void attn::assignTiles(ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums) {
+  module.walk([&](FoldOp fold) { assign(fold, ofOneSum, ofTwoSums); });
 }

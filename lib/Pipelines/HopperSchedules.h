@@ -12,18 +12,17 @@ namespace attn {
 /// of its own, as attributes for attn-tile-nest, and the folds that are no more
 /// than sums tiles of two warpgroups.
 /// `ofOneSum` and `ofTwoSums`, where not 0, are streamed elements per tile instead
-/// of those of the table. `isHeavy` tells folds with more to compute between their
-/// products, which get smaller ones.
-void assignTiles(mlir::ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums,
-                 llvm::function_ref<bool(mlir::Operation *)> isHeavy);
+/// of those of the table. Folds with more to compute between their products get
+/// smaller ones.
+void assignTiles(mlir::ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums);
 
 /// Refuses sums at computed indices: one CTA would own a table.
 llvm::LogicalResult checkTables(mlir::ModuleOp module);
 
 /// Whether each fold that maps sums over its rows can add them to memory from the
-/// tensor core: products of matrices, beside carried sums that leave the registers.
-/// `isLong` says whether the statements between the products leave no registers for this.
-bool canAddSums(mlir::ModuleOp module, llvm::function_ref<bool(mlir::Operation *)> isLong);
+/// tensor core: products of matrices, beside carried sums and statements that leave the
+/// registers.
+bool canAddSums(mlir::ModuleOp module);
 
 /// Whether a fold recomputes what it sums up and adds a part of it to memory.
 bool addsSums(mlir::Operation *root);

@@ -34,8 +34,8 @@ from support import attention_ir, cases, variants
 # parts of a variant. Remainders are computed in 64 bits for each element; bounds
 # from memory are reduced by a producer of few registers.
 # The sums of a gradient leave few registers, fewest where dQ is a product beside dK
-# and dV; the kernel that multiplies dO and O has both whole.
-GRADIENT_SPILLS = 112
+# and dV.
+GRADIENT_SPILLS = 128
 KNOWN_SPILLS = {"bounds": 384, "strips": 640, "cells": 640, "strided": 2560}
 
 
@@ -143,7 +143,8 @@ def check(case, options):
         file.write(text)
     command = [options.attn_run, source, "--entry=main", "--target=cuda", "--emit=ptx"]
     if case.grad:
-        command.append("--grad")
+        # The order for long sequences, and with it the one for short ones.
+        command += ["--grad", "--deterministic=false"]
     if options.schedule:
         command.append(f"--schedule={options.schedule}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)

@@ -228,8 +228,8 @@ void KernelLowering::storeWords(TileStoreOp op) {
   }
   Value permutation = swizzleOf(row, swizzle, b, constant);
   constexpr int64_t kFurther = 64; // bytes: 16 columns, two groups of registers
-  Value isOdd = arith::CmpIOp::create(
-      b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, row, constant(1)), constant(0));
+  Value isOdd = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                                      arith::AndIOp::create(b, row, constant(1)), constant(0));
   if (takesTurns)
     permutation = arith::XOrIOp::create(
         b, permutation, arith::SelectOp::create(b, isOdd, constant(kFurther), constant(0)));

@@ -20,24 +20,26 @@ static Value add(OpBuilder &builder, Location loc, Value x, Value y) {
   return arith::AddFOp::create(builder, loc, x, y);
 }
 
-/// Whether the mask keeps the first key for all rows, whatever is captured: by the
-/// ranges of its integers.
+/// Whether the mask keeps the first key for all rows, whatever is captured: by
+/// the ranges of its integers.
 static bool keepsFirstKey(Region &mask) {
   if (mask.empty())
     return true;
-  constexpr unsigned kKey = 3;               // of (b, h, i, j)
+  constexpr unsigned kKey = 3;                  // of (b, h, i, j)
   constexpr uint64_t kMost = uint64_t(1) << 40; // of an index
   llvm::DenseMap<Value, ConstantIntRanges> ranges;
   auto isInteger = [](Value value) { return value.getType().isIntOrIndex(); };
   auto getRange = [&](Value value) {
     unsigned bits = ConstantIntRanges::getStorageBitwidth(value.getType());
     auto known = ranges.find(value);
-    return known == ranges.end() ? ConstantIntRanges::maxRange(bits) : known->second;
+    return known == ranges.end() ? ConstantIntRanges::maxRange(bits)
+                                 : known->second;
   };
   for (BlockArgument index : mask.getArguments().take_front(kKey + 1)) {
     APInt most(ConstantIntRanges::getStorageBitwidth(index.getType()),
                index.getArgNumber() == kKey ? 0 : kMost);
-    ranges.insert({index, ConstantIntRanges::fromUnsigned(APInt(most.getBitWidth(), 0), most)});
+    ranges.insert({index, ConstantIntRanges::fromUnsigned(
+                              APInt(most.getBitWidth(), 0), most)});
   }
   for (Operation &op : mask.front().without_terminator()) {
     auto infer = dyn_cast<InferIntRangeInterface>(op);
@@ -61,10 +63,10 @@ static bool keepsFinite(Region &score) {
     APFloat value(0.0f);
     if (matchPattern(&op, m_ConstantFloat(&value)))
       return value.isFinite();
-    return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp, arith::SIToFPOp,
-               arith::UIToFPOp, arith::SelectOp, arith::CmpIOp, arith::CmpFOp, arith::AddIOp,
-               arith::SubIOp, arith::MulIOp, arith::IndexCastOp, arith::ConstantOp, math::TanhOp>(
-        op);
+    return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp,
+               arith::SIToFPOp, arith::UIToFPOp, arith::SelectOp, arith::CmpIOp,
+               arith::CmpFOp, arith::AddIOp, arith::SubIOp, arith::MulIOp,
+               arith::IndexCastOp, arith::ConstantOp, math::TanhOp>(op);
   });
 }
 

@@ -57,9 +57,10 @@ public:
       return SmallVector<Value>{next};
     };
     // Nothing else makes this fail than a loop that is none.
-    auto carried = cast<scf::ForOp>(
-        loop.replaceWithAdditionalYields(b, start, /*replaceInitOperandUsesInLoop=*/false, yieldNext)
-            ->getOperation());
+    auto carried =
+        cast<scf::ForOp>(loop.replaceWithAdditionalYields(
+                                 b, start, /*replaceInitOperandUsesInLoop=*/false, yieldNext)
+                             ->getOperation());
     b.replaceOp(first, carried.getRegionIterArgs().back());
     b.setInsertionPointAfter(carried);
     hopper::ReleaseOp::create(b, loc, channel);
@@ -106,9 +107,8 @@ private:
     for (Value index : send.getIndices())
       if (index.getDefiningOp() && failed(getBackwardSlice(index, &address, options)))
         return false;
-    return llvm::all_of(address, [](Operation *op) {
-      return isPure(op) && op->getNumRegions() == 0;
-    });
+    return llvm::all_of(address,
+                        [](Operation *op) { return isPure(op) && op->getNumRegions() == 0; });
   }
 
   /// The first tile in front of the loop; then each one behind the other copies of the

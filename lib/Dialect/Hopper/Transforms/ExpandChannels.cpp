@@ -140,8 +140,8 @@ private:
       Value leader;
       for (auto &[tile, other] : rings)
         if (other.channel.getChannel().getType().getTile().getRows() != 1 && follows(row, tile) &&
-            (!leader || findOnly<hopper::SendOp>(leader)->isBeforeInBlock(
-                            findOnly<hopper::SendOp>(tile))))
+            (!leader ||
+             findOnly<hopper::SendOp>(leader)->isBeforeInBlock(findOnly<hopper::SendOp>(tile))))
           leader = tile;
       if (!leader)
         continue;
@@ -410,8 +410,7 @@ private:
   void copyTile(hopper::SendOp send, const Ring &leader, Value stage) {
     Location loc = send.getLoc();
     hopper::SmemType tile = send.getChannel().getType().getTile();
-    Value slot =
-        hopper::SlotOp::create(b, loc, tile, rings[send.getChannel()].tiles, stage);
+    Value slot = hopper::SlotOp::create(b, loc, tile, rings[send.getChannel()].tiles, stage);
     hopper::TmaLoadOp::create(b, loc, mapOf(send.getSource(), tile), send.getIndices(), slot,
                               leader.full, stage);
   }
@@ -423,10 +422,10 @@ private:
       copyTile(send, rings[leader], sent[leader]);
     } else if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
       Value tiles = rings[receive.getChannel()].tiles;
-      receive.replaceAllUsesWith(
-          hopper::SlotOp::create(b, op->getLoc(), receive.getTile().getType(), tiles,
-                                 received[leader])
-              .getTile());
+      receive.replaceAllUsesWith(hopper::SlotOp::create(b, op->getLoc(),
+                                                        receive.getTile().getType(), tiles,
+                                                        received[leader])
+                                     .getTile());
     }
     op->erase();
   }

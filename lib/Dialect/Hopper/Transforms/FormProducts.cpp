@@ -169,9 +169,9 @@ private:
       return all;
     auto own = hopper::SmemType::get({rows, columns}, element, tile.getSwizzle());
     scf::ForallOp warpgroups = hopper::getWarpgroupLoop(gather);
-    Value first = affine::makeComposedAffineApply(
-        b, gather.getLoc(), getAffineDimExpr(0, b.getContext()) * columns,
-        {OpFoldResult(warpgroups.getInductionVar(0))});
+    Value first = affine::makeComposedAffineApply(b, gather.getLoc(),
+                                                  getAffineDimExpr(0, b.getContext()) * columns,
+                                                  {OpFoldResult(warpgroups.getInductionVar(0))});
     return hopper::ColumnsOp::create(b, gather.getLoc(), own, all, first);
   }
 

@@ -94,13 +94,15 @@ private:
   Operation *findLastProduct(Operation *op) {
     if (isa<hopper::MmaOp>(op))
       return op;
+    if (auto known = lastProducts.find(op); known != lastProducts.end())
+      return known->second;
     Operation *last = nullptr;
     forEachSource(op, [&](Operation *source) {
       Operation *product = findLastProduct(source);
       if (product && (!last || last->isBeforeInBlock(product)))
         last = product;
     });
-    return last;
+    return lastProducts[op] = last;
   }
 
   /// Tiles, what they are addressed by, and the rounding of an operand come along
@@ -182,6 +184,7 @@ private:
   SmallVector<Operation *> order, products;
   /// Reads of vectors by the product that they meet; those of the last product.
   llvm::DenseMap<Operation *, SmallVector<Operation *>> vectors;
+  llvm::DenseMap<Operation *, Operation *> lastProducts;
   SmallVector<Operation *> waiting;
   bool isStart = true; // while only what is there at first is placed
   llvm::SetVector<Operation *> placed;

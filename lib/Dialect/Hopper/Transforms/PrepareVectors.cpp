@@ -212,8 +212,8 @@ private:
     auto firstType = dyn_cast<MemRefType>(first.getBase().getType());
     Value iv = loop.getInductionVar();
     int64_t size = first.getVectorType().getDimSize(0);
-    if (size % hopper::kWarpgroupRows || !firstType || firstType.getRank() < 2 || first.getIndices().back() != iv ||
-        !isMultiple(iv, size))
+    if (size % hopper::kWarpgroupRows || !firstType || firstType.getRank() < 2 ||
+        first.getIndices().back() != iv || !isMultiple(iv, size))
       return false;
     for (Value index : first.getIndices().drop_back())
       if (!isa<BlockArgument>(index) && !getConstantIntValue(index))
@@ -273,8 +273,7 @@ private:
       if (tail)
         result = endAt(tail->end, result, mapping.lookup(loop.getInductionVar()));
       tile.push_back(arith::ConstantIndexOp::create(b, loc, 0));
-      vector::TransferWriteOp::create(b, loc, result, memory, tile, last,
-                                      ArrayRef<bool>(inBounds));
+      vector::TransferWriteOp::create(b, loc, result, memory, tile, last, ArrayRef<bool>(inBounds));
     }
     b.setInsertionPoint(first);
     SmallVector<Value> tile(first.getIndices().drop_back());

@@ -617,32 +617,6 @@ def HopperAdvanceProducts : Pass<"hopper-advance-products", "::mlir::func::FuncO
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
 }
 
-def HopperPrefetchReads : Pass<"hopper-prefetch-reads", "::mlir::func::FuncOp"> {
-  let summary = "Rows and columns of global memory are read one iteration ahead";
-  let description = [{
-    In each innermost loop of a role: a `vector.transfer_read` of rank 1 whose place
-    follows from the loop's variable, of memory that the loop does not write, is done
-    behind the last product of the iteration before, where the registers of that
-    iteration's tiles are free again, and carried. The last iteration reads its own
-    place again.
-
-    ```mlir
-    // Before.                            // After, where %lo < %hi.
-    scf.for %i = %lo to %hi step %c64 {   %r0 = vector.transfer_read %L[%lo]
-      %r = vector.transfer_read %L[%i]    scf.for %i = %lo to %hi step %c64 iter_args(%r = %r0) {
-      %s = hopper.mma %k, %q, %zero         %s = hopper.mma %k, %q, %zero
-      use(%s, %r)                           use(%s, %r)
-      hopper.mma ...                        hopper.mma ...
-    }                                       %r1 = vector.transfer_read %L[min(%i + 64, the last)]
-                                            scf.yield %r1
-                                          }
-    ```
-
-    A loop without iterations reads nothing.
-  }];
-  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::scf::SCFDialect"];
-}
-
 def HopperShareTiles : Pass<"hopper-share-tiles", "::mlir::func::FuncOp"> {
   let summary = "Warpgroups exchange rows through shared memory";
   let description = [{

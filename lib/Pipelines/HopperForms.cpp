@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See HopperForms.h.
+
+#include "HopperForms.h"
+#include "HopperSchedules.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace attn;
+
+int64_t attn::findColumns(Operation *root) {
+  int64_t columns = 0;
+  root->walk([&](linalg::GenericOp op) {
+    if (op.getNumReductionLoops() == 0)
+      return;
+    for (Value input : op.getInputs())
+      if (auto type = dyn_cast<RankedTensorType>(input.getType());
+          type && type.getRank() >= 2 && !type.isDynamicDim(type.getRank() - 1) &&
+          type.getElementType().getIntOrFloatBitWidth() == 16)
+        columns = std::max(columns, type.getShape().back());
+  });
+  return columns;
+}
+
+/// Whether `value` depends on one of the statement's last two loops.
+static bool variesInTile(Value value, linalg::GenericOp statement) {
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getBlock() != statement.getBody())
+    return false;
+  if (auto index = dyn_cast<linalg::IndexOp>(op))
+    return index.getDim() + 2 >= statement.getNumLoops();
+  return llvm::any_of(op->getOperands(),
+                      [&](Value operand) { return variesInTile(operand, statement); });
+}
+
+/// How many operations per element the longest statement along rows and columns has.
+static unsigned countOperations(Operation *root) {
+  unsigned most = 0;
+  root->walk([&](linalg::GenericOp op) {
+    if (op.getNumReductionLoops() > 0)
+      return;
+    // What a head or a batch has once costs nothing per element.
+    unsigned count = llvm::count_if(*op.getBody(), [&](Operation &inner) {
+      return llvm::any_of(inner.getOperands(), [&](Value operand) {
+        return isa<BlockArgument>(operand) || variesInTile(operand, op);
+      });
+    });
+    most = std::max(most, count);
+  });
+  return most;
+}
+
+bool attn::isShort(Operation *root) {
+  constexpr unsigned kShort = 6;
+  return countOperations(root) <= kShort;
+}
+
+bool attn::isLong(Operation *root) {
+  constexpr unsigned kLong = 12;
+  return countOperations(root) > kLong;
+}
+
+bool attn::needsRegisters(Operation *root) {
+  WalkResult walk = root->walk([&](tensor::ExtractOp extract) {
+    auto op = dyn_cast<linalg::GenericOp>(extract->getParentOp());
+    bool reads = op && op.getNumReductionLoops() == 0 &&
+                 llvm::any_of(extract.getIndices(),
+                              [&](Value index) { return variesInTile(index, op); });
+    return reads ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return walk.wasInterrupted() || isLong(root);
+}
+
+bool attn::readsTiles(Operation *root) {
+  return root
+      ->walk([&](tensor::ExtractOp extract) {
+        auto op = dyn_cast<linalg::GenericOp>(extract->getParentOp());
+        if (!op || op.getNumReductionLoops() > 0 || extract.getIndices().size() < 2 ||
+            extract.getType().getIntOrFloatBitWidth() != 16)
+          return WalkResult::advance();
+        auto indices = extract.getIndices().take_back(2);
+        bool isTile = variesInTile(indices[0], op) && variesInTile(indices[1], op);
+        return isTile ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// What a value in a statement's body follows from, in that body.
+static SetVector<Operation *> getSlice(Value value, linalg::GenericOp op) {
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  options.filter = [&](Operation *each) { return each->getBlock() == op.getBody(); };
+  (void)getBackwardSlice(value, &slice, options);
+  return slice;
+}
+
+/// Whether a value depends on the last two loops, both.
+static bool dependsOnRowAndColumn(Value value, linalg::GenericOp op) {
+  SetVector<Operation *> slice = getSlice(value, op);
+  auto uses = [&](unsigned fromEnd) {
+    return llvm::any_of(slice, [&](Operation *each) {
+      auto index = dyn_cast<linalg::IndexOp>(each);
+      return index && index.getDim() + fromEnd == op.getNumLoops();
+    });
+  };
+  return op.getNumLoops() >= 2 && uses(1) && uses(2);
+}
+
+MaskForm attn::findMaskForm(Operation *root) {
+  MaskForm form;
+  root->walk([&](arith::SelectOp select) {
+    auto op = dyn_cast<linalg::GenericOp>(select->getParentOp());
+    if (!op || !dependsOnRowAndColumn(select.getCondition(), op))
+      return;
+    form.isMasked = true;
+    auto isBound = [&](Operation *each) {
+      auto compare = dyn_cast<arith::CmpIOp>(each);
+      return compare && compare.getLhs().getType().isIndex() &&
+             compare.getPredicate() != arith::CmpIPredicate::eq &&
+             compare.getPredicate() != arith::CmpIPredicate::ne &&
+             dependsOnRowAndColumn(compare, op);
+    };
+    form.isBanded |= llvm::count_if(getSlice(select.getCondition(), op), isBound) >= 2;
+  });
+  return form;
+}
+
+std::optional<StreamLength> attn::findStreamLength(ModuleOp module, bool ofGradient) {
+  SmallVector<FoldOp> folds;
+  module.walk([&](FoldOp fold) {
+    if (!ofGradient || addsSums(fold))
+      folds.push_back(fold);
+  });
+  if (folds.size() != 1)
+    return std::nullopt;
+  Value extent = folds.front().getExtent();
+  StreamLength length{getConstantIntValue(extent)};
+  if (length.number)
+    return length;
+  auto dim = extent.getDefiningOp<tensor::DimOp>();
+  std::optional<int64_t> at = dim ? dim.getConstantIndex() : std::nullopt;
+  Value source = dim ? dim.getSource() : Value();
+  // Heads that are split leave the other dimensions as they are.
+  if (auto expand = at ? source.getDefiningOp<tensor::ExpandShapeOp>() : nullptr)
+    for (auto [from, group] : llvm::enumerate(expand.getReassociationIndices()))
+      if (group == ReassociationIndices{*at}) {
+        source = expand.getSrc();
+        at = from;
+        break;
+      }
+  auto argument = dyn_cast_if_present<BlockArgument>(source);
+  if (!argument || !at || !isa<func::FuncOp>(argument.getOwner()->getParentOp()))
+    return std::nullopt;
+  return StreamLength{std::nullopt, argument.getArgNumber(), *at};
+}

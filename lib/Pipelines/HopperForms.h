@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What decides which schedule fits a module: how wide its tiles are, what it computes for
+// each pair, which pairs it masks, how much it streams.
+
+#ifndef ATTN_LIB_PIPELINES_HOPPERFORMS_H
+#define ATTN_LIB_PIPELINES_HOPPERFORMS_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include <optional>
+
+namespace attn {
+
+/// The largest static size of what is contracted, or kept by a contraction.
+int64_t findColumns(mlir::Operation *root);
+
+/// Whether all statements are short, as those of plain attention and of masks are; whether
+/// one is long: more than a window's mask, and some.
+bool isShort(mlir::Operation *root);
+bool isLong(mlir::Operation *root);
+
+/// Whether a statement along rows and columns reads tensors by row or column,
+/// or is long.
+bool needsRegisters(mlir::Operation *root);
+
+/// Whether a statement reads 16-bit elements of a tensor by row and column.
+bool readsTiles(mlir::Operation *root);
+
+/// Whether statements select by row and column; and whether they keep a band:
+/// two bounds of the difference of row and column.
+struct MaskForm {
+  bool isMasked = false, isBanded = false;
+};
+MaskForm findMaskForm(mlir::Operation *root);
+
+/// How many elements a module streams, if it does so once: a number, or a
+/// dimension of an argument of its function.
+struct StreamLength {
+  std::optional<int64_t> number;
+  unsigned argument = 0;
+  int64_t dim = 0;
+};
+/// Of the one fold, or of the one that adds sums where `ofGradient`.
+std::optional<StreamLength> findStreamLength(mlir::ModuleOp module, bool ofGradient);
+
+} // namespace attn
+
+#endif

@@ -57,11 +57,6 @@ static unsigned countOperations(Operation *root) {
   return most;
 }
 
-bool attn::isShort(Operation *root) {
-  constexpr unsigned kShort = 6;
-  return countOperations(root) <= kShort;
-}
-
 bool attn::isLong(Operation *root) {
   constexpr unsigned kLong = 12;
   return countOperations(root) > kLong;

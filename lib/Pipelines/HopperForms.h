@@ -13,9 +13,7 @@ namespace attn {
 /// The largest static size of what is contracted, or kept by a contraction.
 int64_t findColumns(mlir::Operation *root);
 
-/// Whether all statements are short, as those of plain attention and of masks are; whether
-/// one is long: more than a window's mask, and some.
-bool isShort(mlir::Operation *root);
+/// Whether a statement is long: more than a window's mask, and some.
 bool isLong(mlir::Operation *root);
 
 /// Whether a statement along rows and columns reads tensors by row or column,

@@ -29,8 +29,8 @@ constexpr TileSizes kTileSizes[] = {
     {1, 256, 128, 48, 32}, {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48},
 };
 /// Streamed elements of a fold that also adds to memory: the rows of a product, of one
-/// warpgroup's part of it where its carried sums have at most `kFewCarriedColumns` and
-/// its statements are short.
+/// warpgroup's part of it where its carried sums have at most `kFewCarriedColumns` and no
+/// score is needed twice.
 constexpr int64_t kAddedRows = 64, kMostAddedRows = 128;
 constexpr int64_t kFewCarriedColumns = 128;
 /// What the carried sums of such a fold may have together.
@@ -49,6 +49,13 @@ bool isMatrixProduct(GenericOp op) {
 
 unsigned countProducts(FoldOp fold) {
   return llvm::count_if(fold.getBody().getOps<GenericOp>(), isMatrixProduct);
+}
+
+/// Whether more than one statement reads a product: the derivative of a score, too.
+bool keepsProducts(FoldOp fold) {
+  return llvm::any_of(fold.getBody().getOps<GenericOp>(), [](GenericOp op) {
+    return isMatrixProduct(op) && !op->hasOneUse();
+  });
 }
 
 /// Whether a fold also maps sums: products that it does not carry.
@@ -86,7 +93,7 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
     if (addsSums(fold)) {
       std::optional<int64_t> extent = getConstantIntValue(fold.getExtent());
       bool hasRows = !extent || *extent >= kMostAddedRows;
-      bool isWide = columns <= kFewCarriedColumns && hasRows && isShort(fold);
+      bool isWide = columns <= kFewCarriedColumns && hasRows && !keepsProducts(fold);
       stream = isWide ? kMostAddedRows : kAddedRows;
     }
   }

@@ -21,19 +21,10 @@ import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "python")]
+from gpu import report as reports  # noqa: E402
 from gpu.cells import all_cells  # noqa: E402
 from gpu_forward import choose_library  # noqa: E402
 
-# FlashAttention-3's backward against cuDNN's, per head dimension and length, (full, causal), bf16:
-# FlashAttention-3, commit 0251105, measured beside cuDNN 9.19 on an H200, in one process.
-FA3_TO_CUDNN = {
-    64: {512: (1.139, 1.141), 1024: (1.107, 1.195), 2048: (1.151, 1.214), 4096: (1.159, 1.234),
-         8192: (1.162, 1.253), 16384: (1.153, 1.244)},
-    128: {512: (1.033, 1.047), 1024: (1.162, 1.098), 2048: (1.105, 1.068), 4096: (1.100, 1.168),
-          8192: (1.104, 1.159), 16384: (1.127, 1.137)},
-    256: {512: (1.212, 1.106), 1024: (1.243, 1.181), 2048: (1.214, 1.227), 4096: (1.167, 1.214),
-          8192: (1.251, 1.180), 16384: (1.274, 1.199)},
-}
 PEERS = ("cuDNN", "FA2", "Flex")
 
 
@@ -149,23 +140,21 @@ def main():
             for name in ours:
                 row["why"] += judge(torch, calls[name].calls[0](), exact, plain)
             del exact, plain
-        for name, times in timer.measure(calls, options.seconds).items():
+        for name, times in (timer.measure(calls, options.seconds) if calls else {}).items():
             row["rates"][name] = 2.5 * cell.flops() / statistics.median(times) * 1e-12
         rates = row["rates"]
-        others = {name: rate for name, rate in rates.items() if name in PEERS}
-        if "cuDNN" in rates and cell.training:
-            others["FA3 (scaled)"] = rates["cuDNN"] * FA3_TO_CUDNN[cell.d][cell.length][cell.variant == "causal"]
-        if "attnc" in rates and others:
-            row["to_best"] = rates["attnc"] / max(others.values())
-            row["to"] = {name: rates["attnc"] / rate for name, rate in others.items()}
-        rows.append(row)
         shown = "  ".join(f"{name} {rate:.0f}" for name, rate in rates.items())
-        against = "  ".join(f"/{name} {ratio:.2f}" for name, ratio in row.get("to", {}).items())
+        reports.add_scaled(cell, "bf16", rates, reports.FA3_BACKWARD_TO_CUDNN)
+        row |= reports.ratios(rates)
+        row["to"] = {name: rates["attnc"] / rates[name] for name in (*PEERS, reports.SCALED)
+                     if name in rates and "attnc" in rates}
+        rows.append(row)
+        against = "  ".join(f"/{name} {ratio:.2f}" for name, ratio in row["to"].items())
         print(f"{cell.name:24s} {shown}  {against}  {'; '.join(row['why']) or 'right'}", flush=True)
         del q, k, v, do, calls, inputs
-    mean = lambda values: math.exp(sum(map(math.log, values)) / len(values))
-    for name in (*PEERS, "FA3 (scaled)"):
-        ratios = [row["to"][name] for row in rows if name in row.get("to", {})]
+    mean = reports.geometric_mean
+    for name in (*PEERS, reports.SCALED):
+        ratios = [row["to"][name] for row in rows if name in row["to"]]
         if ratios:
             print(f"attnc / {name}: geometric mean {mean(ratios):.3f}, least {min(ratios):.3f}, {len(ratios)} cells")
     best = [row["to_best"] for row in rows if "to_best" in row]

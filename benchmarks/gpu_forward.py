@@ -77,7 +77,8 @@ def choose_library(options):
     if options.library:
         os.environ["ATTNC_LIBRARY"] = os.path.abspath(options.library)
     if not os.path.exists(os.environ.get("ATTNC_LIBRARY", "")):
-        sys.exit(f"gpu_forward: no library at '{os.environ.get('ATTNC_LIBRARY', 'build/*/lib')}', see --library")
+        name = os.path.splitext(os.path.basename(sys.argv[0]))[0]
+        sys.exit(f"{name}: no library at '{os.environ.get('ATTNC_LIBRARY', 'build/*/lib')}', see --library")
 
 
 def describe_machine(torch, options):

@@ -16,14 +16,23 @@ FA3_TO_CUDNN = {
     256: {512: (0.959, 0.976), 1024: (1.068, 1.036), 2048: (1.116, 1.093), 4096: (1.067, 1.133),
           8192: (1.095, 1.157), 16384: (1.103, 1.193)},
 }
+# The same for the backward.
+FA3_BACKWARD_TO_CUDNN = {
+    64: {512: (1.139, 1.141), 1024: (1.107, 1.195), 2048: (1.151, 1.214), 4096: (1.159, 1.234),
+         8192: (1.162, 1.253), 16384: (1.153, 1.244)},
+    128: {512: (1.033, 1.047), 1024: (1.162, 1.098), 2048: (1.105, 1.068), 4096: (1.100, 1.168),
+          8192: (1.104, 1.159), 16384: (1.127, 1.137)},
+    256: {512: (1.212, 1.106), 1024: (1.243, 1.181), 2048: (1.214, 1.227), 4096: (1.167, 1.214),
+          8192: (1.251, 1.180), 16384: (1.274, 1.199)},
+}
 SCALED = "FA3 (scaled)"
 COLUMNS = ("attnc", "cuDNN", "FA2", "Flex", "FA3")
 
 
-def add_scaled(cell, element, rates):
+def add_scaled(cell, element, rates, table=FA3_TO_CUDNN):
     """What FlashAttention-3 would reach by the table, where it could not be measured."""
     if cell.training and element == "bf16" and "cuDNN" in rates and "FA3" not in rates:
-        rates[SCALED] = rates["cuDNN"] * FA3_TO_CUDNN[cell.d][cell.length][cell.variant == "causal"]
+        rates[SCALED] = rates["cuDNN"] * table[cell.d][cell.length][cell.variant == "causal"]
 
 
 def ratios(rates):

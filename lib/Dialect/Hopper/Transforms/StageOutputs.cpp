@@ -144,16 +144,15 @@ private:
           b, loc, hopper::TensorMapType::get(b.getContext(), tile, rank), target.memref);
     }
     hopper::ReleaseOp release;
-    Value received;
-    if (reuse && !write.adds && !(sums && fitsSums(tile)))
-      received = findReceived(write.op, tile, release);
+    bool reuses = reuse && !write.adds, isWithSums = reuses && sums && fitsSums(tile);
+    Value received = reuses && !isWithSums ? findReceived(write.op, tile, release) : Value();
     int64_t pieces = llvm::divideCeil(vector.getDimSize(1), width);
     bool isOrdered = false;
     for (int64_t piece = 0; piece < pieces; ++piece) {
       b.setInsertionPoint(write.op);
       Value slot = received;
       if (!slot) {
-        slot = reuse && !write.adds && sums && fitsSums(tile)
+        slot = isWithSums
                    ? hopper::SlotOp::create(b, loc, tile, sums, region.getArgument(0))
                    : getSlot(loc, target.memref, tile, inPieces ? piece % kSlots : 0, inPieces);
         if (write.adds)

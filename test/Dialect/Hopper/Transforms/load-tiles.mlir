@@ -82,7 +82,7 @@ func.func @written(%x: memref<?x?xbf16>, %k: memref<?x64xbf16>, %n: index, %m: i
 }
 
 // Whole rows of memory that the function makes; not a part of one, one that is no
-// multiple of 128 bytes, or rows of an argument.
+// multiple of 128 bytes, one that the tile program writes, or rows of an argument.
 // CHECK-LABEL: func.func @rows
 // CHECK: %[[M:.*]] = memref.alloc
 // CHECK: scf.for %[[J:.*]] =
@@ -98,6 +98,7 @@ func.func @rows(%x: memref<?x64xf32>, %k: memref<?x64xbf16>, %out: memref<?x64xf
   %a = memref.alloc(%m) : memref<?x64xf32>
   %b = memref.alloc(%m) : memref<?x80xf32>
   %c = memref.alloc(%m) : memref<?x128xf32>
+  %e = memref.alloc(%m) : memref<?x64xf32>
   scf.forall (%i) in (%n) {
     scf.forall (%w) in (2) {
       scf.for %j = %c0 to %m step %c1 {
@@ -108,6 +109,8 @@ func.func @rows(%x: memref<?x64xf32>, %k: memref<?x64xbf16>, %out: memref<?x64xf
         %part = vector.transfer_read %c[%j, %c0], %zero {in_bounds = [true]} : memref<?x128xf32>, vector<64xf32>
         %given = vector.transfer_read %x[%j, %c0], %zero {in_bounds = [true]} : memref<?x64xf32>, vector<64xf32>
         %v1 = arith.addf %v, %part : vector<64xf32>
+        %own = vector.transfer_read %e[%j, %c0], %zero {in_bounds = [true]} : memref<?x64xf32>, vector<64xf32>
+        vector.transfer_write %own, %e[%c0, %c0] {in_bounds = [true]} : vector<64xf32>, memref<?x64xf32>
         %v2 = arith.addf %v1, %given : vector<64xf32>
         vector.transfer_write %v2, %out[%j, %c0] : vector<64xf32>, memref<?x64xf32>
         vector.transfer_write %odd, %out[%j, %c0] : vector<80xf32>, memref<?x64xf32>

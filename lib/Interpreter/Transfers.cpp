@@ -245,6 +245,39 @@ static LogicalResult translateGather(Translator &translator, Operation *op) {
   return setShape(translator.emit(op, gather), op->getResult(0).getType());
 }
 
+/// Operands: values, indices for each dimension, table. What lies outside of the table
+/// is left out.
+static Step scatterAdd(Fiber &fiber, const Instruction &i) {
+  unsigned rank = i.op->getNumOperands() - 2;
+  const auto &table = fiber.operand(i, 1 + rank).as<MemRef>();
+  const float *values = fiber.floats(i, 0);
+  SmallVector<const int64_t *> indices;
+  for (unsigned dim = 0; dim < rank; ++dim)
+    indices.push_back(fiber.ints(i, 1 + dim));
+  SmallVector<int64_t> at(rank);
+  for (int64_t k = 0; k < i.count; ++k) {
+    bool isInside = true;
+    for (unsigned dim = 0; dim < rank; ++dim) {
+      at[dim] = indices[dim][k];
+      isInside &= at[dim] >= 0 && at[dim] < table.sizes[dim];
+    }
+    if (!isInside)
+      continue;
+    char *element = findElement(i.op, table, at);
+    if (!element)
+      return Step::Failed;
+    storeNumber(i.kind, element, float(loadNumber(i.kind, element)) + values[k]);
+  }
+  return Step::Next;
+}
+
+static LogicalResult translateScatter(Translator &translator, Operation *op) {
+  auto scatter = cast<ScatterAddOp>(op);
+  if (!isa<MemRefType>(scatter.getTable().getType()))
+    return op->emitError("the interpreter adds vectors to memrefs only");
+  return setShape(translator.emit(op, scatterAdd), scatter.getValues().getType());
+}
+
 void interpreter::registerTransfers(Translator &translator) {
   translator.add("vector.transfer_read", translateRead);
   translator.add("vector.transfer_write", translateWrite);
@@ -254,4 +287,5 @@ void interpreter::registerTransfers(Translator &translator) {
                  [](Translator &t, Operation *op) { return translateAccess(t, op, true); });
   translator.add("vector.gather", translateGather);
   translator.add("attn.tile_add", translateAdd);
+  translator.add("attn.scatter_add", translateScatter);
 }

@@ -217,8 +217,6 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     OwningOpRef<ModuleOp> apart;
     if (failed(formNests(apart)))
       return signalPassFailure();
-    if (failed(checkTables(getOperation())))
-      return signalPassFailure();
     assignTiles(getOperation(), sumKeys, sumQueries);
     OwningOpRef<ModuleOp> gradients;
     std::optional<StreamLength> length = findStreamLength(getOperation(), /*ofGradient=*/true);
@@ -237,6 +235,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     PipelineOptions options;
     options.order = "rows";
     options.parallelSums = parallelSums;
+    options.tableRows = hopper::kWarpRows;
     buildNestPipeline(nests, options);
     nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
     nests.addNestedPass<func::FuncOp>(createAttnSplitSums());
@@ -430,10 +429,11 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperTileStatements());
     nested.addPass(createHopperTileCopies());
     nested.addPass(createHopperSinkReads());
-    if (schedule.addsSums) {
+    if (schedule.addsSums)
       nested.addPass(createHopperPrepareVectors());
-      addCleanUp(nested);
-    }
+    addCleanUp(nested); // bounds of loops that are the same
+    nested.addPass(createHopperFusePrograms());
+    addCleanUp(nested);
     nested.addPass(createAttnMergeBranches());
     nested.addPass(createHopperDistributeRows());
     addCleanUp(nested);

@@ -4,7 +4,7 @@
 #include "HopperSchedules.h"
 #include "HopperForms.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
-#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Statement.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -35,8 +35,6 @@ constexpr int64_t kAddedRows = 64, kMostAddedRows = 128;
 constexpr int64_t kFewCarriedColumns = 128;
 /// What the carried sums of such a fold may have together.
 constexpr int64_t kMostCarriedColumns = 256, kMostColumns = 128;
-/// Rows of a fold without products of matrices.
-constexpr int64_t kPlainRows = 128;
 
 /// A sum over products of two operands, neither of which has all dimensions.
 bool isMatrixProduct(GenericOp op) {
@@ -72,7 +70,7 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
   unsigned products = countProducts(fold);
   int64_t rows = 0, stream = 0;
   if (products == 0) {
-    rows = kPlainRows;
+    rows = hopper::kProgramRows; // a fold without products of matrices
   } else if (products > 2) {
     unsigned sums = 0;
     int64_t columns = 0;
@@ -112,6 +110,11 @@ bool attn::canAddSums(ModuleOp module) {
     return shape.empty() ? 1 : shape.back();
   };
   WalkResult walk = module.walk([&](FoldOp fold) {
+    // A table at computed indices is added to by a kernel of its own.
+    if (llvm::any_of(fold.getBody().getOps<GenericOp>(), [](GenericOp op) {
+          return op.getNumReductionLoops() > 1 && matchScatterSum(op);
+        }))
+      return WalkResult::interrupt();
     if (!::addsSums(fold))
       return WalkResult::advance();
     ValueRange yielded = fold.getYield()->getOperands();
@@ -154,19 +157,6 @@ bool attn::hasGradient(Operation *function) {
         return countProducts(fold) > 2 ? WalkResult::interrupt() : WalkResult::advance();
       })
       .wasInterrupted();
-}
-
-LogicalResult attn::checkTables(ModuleOp module) {
-  WalkResult walk = module.walk([](GenericOp op) {
-    if (!isa<FoldOp>(op->getParentOp()) || op.getNumReductionLoops() < 2 || !matchScatterSum(op))
-      return WalkResult::advance();
-    op.emitError(
-        "the gradient of a tensor that is read at computed indices has no form on the GPU; "
-        "read it at the score's own indices (a bias of [h, i, j]), or take the gradient on "
-        "the CPU");
-    return WalkResult::interrupt();
-  });
-  return failure(walk.wasInterrupted());
 }
 
 void attn::assignTiles(ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums) {

@@ -16,9 +16,6 @@ namespace attn {
 /// smaller ones.
 void assignTiles(mlir::ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums);
 
-/// Refuses sums at computed indices: one CTA would own a table.
-llvm::LogicalResult checkTables(mlir::ModuleOp module);
-
 /// Whether each fold that maps sums over its rows can add them to memory from the
 /// tensor core: products of matrices, beside carried sums and statements that leave the
 /// registers.

@@ -31,6 +31,7 @@ from ._torch_ops import (
 from ._variant import Gradient, Options, Variant
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_stride_of, _address_of = torch.Tensor.stride, torch.Tensor.data_ptr
 _TYPE_NAMES = {
     torch.float64: "float64",
     torch.float32: "float32",
@@ -108,12 +109,12 @@ class _Prepared:
         gradient, plan, strides, types, places, scalars = found
         # On the device of dO is what the plan was made for: autograd checks that it is O's.
         index = do.get_device()
-        if [x.stride() for x in saved] != strides or [x.dtype for x in saved] != types:
+        if list(map(_stride_of, saved)) != strides or [x.dtype for x in saved] != types:
             return None
         for x in saved:
             if x.get_device() != index:
                 return None
-        addresses = [x.data_ptr() for x in saved]
+        addresses = list(map(_address_of, saved))
         addresses.append(do.data_ptr())
         if (addresses[0] | addresses[1] | addresses[2] | addresses[-3] | addresses[-1]) & self.misaligned:
             return None

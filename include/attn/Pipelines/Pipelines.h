@@ -60,6 +60,11 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       llvm::cl::desc("Sums along two dimensions in one pass, in which parallel tiles "
                      "of rows add to one of them in memory"),
       llvm::cl::init(false)};
+  Option<int64_t> tableRows{
+      *this, "table-rows",
+      llvm::cl::desc("Rows whose sums at computed indices have a table of their own; "
+                     "0: all rows"),
+      llvm::cl::init(0)};
   Option<bool> branchMasks{
       *this, "branch-masks",
       llvm::cl::desc("One loop with a branch around the mask instead of a loop "

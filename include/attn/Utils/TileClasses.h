@@ -46,9 +46,11 @@ public:
   /// so a value has the same lanes wherever it is used.
   int lane(llvm::ArrayRef<int> classes);
 
+  /// Makes the classes of two dimensions one.
+  void unite(mlir::Value a, unsigned dimA, mlir::Value b, unsigned dimB);
+
 private:
   int find(int node);
-  void unite(mlir::Value a, unsigned dimA, mlir::Value b, unsigned dimB);
   void uniteAll(mlir::Value a, mlir::Value b);
   llvm::SmallVector<int> &nodes(mlir::Value value);
   mlir::LogicalResult tie(mlir::Operation *op);

@@ -60,6 +60,16 @@ struct ResolveExpansions
                               : b.getIndexAttr(typeOffset);
     auto cast = memref::ReinterpretCastOp::create(
         b, loc, type, metadata.getBaseBuffer(), offset, sizes, strides);
+    // Sizes that are equal are then seen to be.
+    for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
+      if (auto dim = dyn_cast<memref::DimOp>(user))
+        if (std::optional<int64_t> position = dim.getConstantIndex()) {
+          OpBuilder::InsertionGuard guard(b);
+          b.setInsertionPoint(dim);
+          dim.replaceAllUsesWith(
+              getValueOrCreateConstantIndexOp(b, loc, sizes[*position]));
+          dim.erase();
+        }
     op.replaceAllUsesWith(cast.getResult());
     op.erase();
   }

@@ -315,6 +315,7 @@ LogicalResult KernelLowering::lowerVectorOp(Operation *op) {
       .Case([&](vector::TransferReadOp op) { return lowerRead(op); })
       .Case([&](vector::TransferWriteOp op) { return lowerWrite(op); })
       .Case([&](TileAddOp op) { return lowerAdd(op); })
+      .Case([&](ScatterAddOp op) { return lowerScatter(op); })
       .Case([&](vector::GatherOp op) { return lowerGather(op); })
       .Case([&](vector::LoadOp op) { return lowerVectorLoad(op); })
       .Case([&](vector::StoreOp op) { return lowerVectorStore(op); })

@@ -163,6 +163,10 @@ private:
   void writeElements(const Access &access, mlir::Value value, Layout layout,
                      llvm::ArrayRef<mlir::Value> mask);
 
+  //===--- Scatter.cpp ---===//
+  llvm::LogicalResult lowerScatter(ScatterAddOp op);
+  llvm::SmallVector<mlir::Value> findCells(ScatterAddOp op, llvm::ArrayRef<mlir::Value> values);
+
   //===--- SharedMemory.cpp ---===//
   void lowerSlot(SlotOp op);
   void lowerRows(RowsOp op);

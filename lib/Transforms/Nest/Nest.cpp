@@ -659,7 +659,7 @@ NestSize Nest::measure() {
       }
     }
   }
-  size.rowsInWorker = !tables.empty();
+  size.rowsInWorker = !tables.empty() && !options.parallelSums;
   for (const Output &output : outputs)
     if (!tableOf(output))
       size.outBytes += bytesOf(output.result.getType(), output.dims);

@@ -71,9 +71,12 @@ private:
   emitRowTile(llvm::SmallVectorImpl<Output> &outputs);
   mlir::LogicalResult emitPrologue();
   mlir::LogicalResult emitRowsInWorker(llvm::SmallVectorImpl<Output> &outputs);
+  mlir::LogicalResult emitSharingRowTile(llvm::SmallVectorImpl<Output> &outputs);
   Output partOfSlice(const Output &output, mlir::Value tensor);
   mlir::Value emptyState(mlir::Value state);
+  llvm::SmallVector<mlir::OpFoldResult> sizesOfState(mlir::Value state);
   mlir::Value zeroTable(mlir::Value memory);
+  mlir::Value sliceTable(const Output &output, mlir::Value state);
   mlir::Value insertTable(const Output &output, mlir::Value table);
   // Streamed tiles outside.
   llvm::SmallVector<unsigned> dimsOf(mlir::Value tensor, bool ofWorker);

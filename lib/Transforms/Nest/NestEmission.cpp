@@ -40,6 +40,7 @@ SmallVector<Value> Nest::outputTensors() {
           return mapped.output == at &&
                  rowSums.contains(mapped.yielded.getDefiningOp());
         });
+    isAddedTo |= options.parallelSums && tableOf(output);
     if ((selects && isMapped(position) && !folds.front().getState().empty()) ||
         isAddedTo) {
       Value zero = arith::ConstantOp::create(
@@ -183,11 +184,17 @@ void Nest::bindStates(FoldOp fold, ValueRange states) {
         stateTile(fold.getState()[position], state);
 }
 
-/// A worker's memory for a state of the first fold.
-Value Nest::emptyState(Value state) {
+/// The sizes of a worker's part of a state of the first fold.
+SmallVector<OpFoldResult> Nest::sizesOfState(Value state) {
   SmallVector<OpFoldResult> sizes;
   for (unsigned dim : dimsOf(state, true))
     sizes.push_back(emitter->dims[dim].size);
+  return sizes;
+}
+
+/// A worker's memory for a state of the first fold.
+Value Nest::emptyState(Value state) {
+  SmallVector<OpFoldResult> sizes = sizesOfState(state);
   return tensor::EmptyOp::create(
       b, sizes, cast<RankedTensorType>(state.getType()).getElementType());
 }
@@ -196,6 +203,18 @@ Value Nest::zeroTable(Value memory) {
   Type element = cast<RankedTensorType>(memory.getType()).getElementType();
   Value zero = arith::ConstantOp::create(b, b.getZeroAttr(element));
   return linalg::FillOp::create(b, zero, memory).getResult(0);
+}
+
+/// The worker's part of the output as a table.
+Value Nest::sliceTable(const Output &output, Value state) {
+  SmallVector<int64_t> shape;
+  SmallVector<Value> dynamic;
+  dispatchIndexOpFoldResults(sizesOfState(state), dynamic, shape);
+  auto type = cast<RankedTensorType>(state.getType());
+  SmallVector<OpFoldResult> offsets(output.dims.size(), b.getIndexAttr(0));
+  return tensor::ExtractSliceOp::create(
+      b, RankedTensorType::get(shape, type.getElementType()), output.slice,
+      offsets, output.sizes, unitStrides(output));
 }
 
 /// A worker's `table` as its part of the output.

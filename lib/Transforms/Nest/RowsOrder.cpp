@@ -71,13 +71,33 @@ LogicalResult Nest::emitRowsInWorker(SmallVectorImpl<Output> &outputs) {
   return success();
 }
 
+/// A row tile that adds to tables in memory, as others do at the same time.
+LogicalResult Nest::emitSharingRowTile(SmallVectorImpl<Output> &outputs) {
+  FoldOp fold = folds.front();
+  for (Output &output : outputs)
+    if (std::optional<unsigned> table = tableOf(output)) {
+      Value state = fold.getState()[*table];
+      emitter->tiles[state] = stateTile(state, sliceTable(output, state));
+    }
+  FailureOr<SmallVector<Value>> states = emitRowTile(outputs);
+  if (failed(states))
+    return failure();
+  for (Output &output : outputs)
+    if (std::optional<unsigned> table = tableOf(output))
+      output.slice = insertTable(output, (*states)[*table]);
+  return success();
+}
+
 LogicalResult Nest::tileRows() {
   SmallVector<Value> outs = outputTensors();
+  bool ownsTables = !tables.empty() && !options.parallelSums;
   scf::ForallOp forall = createForall(
-      outs, outputs, /*withRows=*/tables.empty(), /*parts=*/0,
+      outs, outputs, /*withRows=*/!ownsTables, /*parts=*/0,
       [&](SmallVector<Output> &local, Value) -> LogicalResult {
-        if (!tables.empty())
+        if (ownsTables)
           return emitRowsInWorker(local);
+        if (!tables.empty())
+          return emitSharingRowTile(local);
         return emitRowTile(local);
       });
   if (!forall)

@@ -102,3 +102,39 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+// What a warp adds to one cell of a table is summed up first: an element whose cell is
+// another one than the warp's goes through a vote, a loop over cells and shuffles. Zeros
+// and indices outside of the table are left out.
+// CHECK-LABEL: gpu.func @scatter
+// CHECK-COUNT-4: arith.cmpf une
+// CHECK-COUNT-4: arith.cmpi ult
+// CHECK: nvvm.vote.sync all
+// CHECK: scf.if
+// CHECK: arith.addf
+// CHECK: } else {
+// CHECK-COUNT-5: nvvm.shfl.sync bfly
+// CHECK: "@$2 red.global.add.f32 [$0], $1;", "l,f,b,~{memory}"
+// CHECK: nvvm.vote.sync ballot
+// CHECK: scf.while
+// CHECK: llvm.intr.cttz
+// CHECK: nvvm.shfl.sync idx
+// CHECK: nvvm.vote.sync ballot
+// CHECK-COUNT-5: nvvm.shfl.sync bfly
+// CHECK: red.global.add.f32
+// CHECK: scf.yield
+// CHECK-COUNT-3: nvvm.vote.sync all
+// CHECK-NOT: nvvm.vote.sync all
+// CHECK: red.global.add.f32
+// CHECK: gpu.return
+gpu.module @m {
+  gpu.func @scatter(%x: memref<64x8xf32>, %j: memref<64x8xindex>, %table: memref<?xf32, strided<[1], offset: ?>>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %v = vector.load %x[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
+    %i = vector.load %j[%c0, %c0] : memref<64x8xindex>, vector<64x8xindex>
+    attn.scatter_add %v at(%i) into %table : vector<64x8xf32>, memref<?xf32, strided<[1], offset: ?>>
+    gpu.return
+  }
+}

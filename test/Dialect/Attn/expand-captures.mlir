@@ -1,4 +1,5 @@
 // RUN: attn-opt %s --attn-expand --canonicalize --cse --mlir-print-local-scope | FileCheck %s
+// RUN: attn-opt %s --attn-expand=table-rows=16 --canonicalize --cse --mlir-print-local-scope | FileCheck %s --check-prefixes=CHECK,TABLES
 // Gradients of captures, by the indices at which the score reads them.
 
 // Read at every index: dt itself, where it belongs in the gradient.
@@ -159,4 +160,35 @@ func.func @scalar(%x: tensor<2x4x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: f32) ->
         tensor<2x4x?x16xf32>, tensor<2x4x?xf32>
     -> tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32> captures(tensor<f32>)
   return %dc : tensor<f32>
+}
+
+// At a computed index: each pair adds to the one element that it names. With tables for
+// each 16 rows the rows say which table, and the tables are summed up before the batches.
+// CHECK-LABEL: func @computed
+func.func @computed(%x: tensor<2x4x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: tensor<4x32xf32>) -> tensor<4x32xf32> {
+  // TABLES: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction", "reduction", "parallel", "parallel"]} {{.*}}attn.dims = ["b", "h", "i", "j", "r", "n"]
+  // TABLES: %[[ROW:.*]] = linalg.index 2
+  // TABLES: %[[TABLE:.*]] = arith.divui %[[ROW]], %c16
+  // TABLES: %[[HERE:.*]] = linalg.index 4
+  // TABLES: arith.cmpi eq, %[[TABLE]], %[[HERE]]
+  // TABLES: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction", "parallel"]} {{.*}}attn.dims = ["b", "h", "r", "n"]
+  // CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel"]} {{.*}}attn.dims = ["b", "h", "n"]
+  %dq, %dk, %dv, %dc = attn.backward %x, %x, %x, %x, %x, %lse captures(%c : tensor<4x32xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<4x32xf32>):
+      %c32 = arith.constant 32 : index
+      %bucket = arith.remui %j, %c32 : index
+      %v = tensor.extract %t[%h, %bucket] : tensor<4x32xf32>
+      %r = arith.addf %s, %v : f32
+      attn.yield %r : f32
+    } gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<4x32xf32>, %dt: f32):
+      %c32 = arith.constant 32 : index
+      %bucket = arith.remui %j, %c32 : index
+      attn.accumulate %dt into %t[%h, %bucket] : f32 into tensor<4x32xf32>
+      attn.yield %dt : f32
+    } : tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>,
+        tensor<2x4x?x16xf32>, tensor<2x4x?xf32>
+    -> tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32> captures(tensor<4x32xf32>)
+  return %dc : tensor<4x32xf32>
 }

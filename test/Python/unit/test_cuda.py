@@ -70,17 +70,26 @@ def test_gradients_of_captures(function, others):
         assert (a - b).norm() < 2e-2 * b.norm()
 
 
-def test_tables_are_refused_clearly():
-    """Their gradients; the forward reads them."""
-    table = torch.randn(4, 32, device="cuda", requires_grad=True)
-    q = torch.randn(1, 4, 256, 64, device="cuda", dtype=torch.bfloat16)
-    o = attnc.attention(q, q, q, score_mod=lambda s, b, h, i, j: s + table[h, (i - j).clamp(0, 31)])
-    try:
-        (gradient,) = torch.autograd.grad(o.sum(), table)
-    except attnc.Error as error:
-        assert "cannot compile the gradient of this attention for GPUs" in str(error)
-    else:
-        assert gradient.abs().max() > 0
+@pytest.mark.parametrize("sq,sk", [(300, 333), (1030, 700), (1, 17)])
+def test_gradients_of_tables(sq, sk):
+    """Read at computed indices: few buckets, a place for each distance, and two indices; the
+    same bits each time."""
+    tables = [torch.randn(shape, device="cuda", requires_grad=True) for shape in ((4, 32), (4, sq + sk), (5, 3))]
+    mods = [
+        lambda s, b, h, i, j: s + tables[0][h, (i - j).abs().clamp(max=31)],
+        lambda s, b, h, i, j: s + tables[1][h, i - j + sk],
+        lambda s, b, h, i, j: s + tables[2][j % 5, i % 3],
+    ]
+    q, k, v = (torch.randn(2, h, n, 64, device="cuda", dtype=torch.bfloat16) for h, n in ((4, sq), (2, sk), (2, sk)))
+    do = torch.randn_like(q)
+    for table, mod in zip(tables, mods):
+        o = attnc.attention(q, k, v, score_mod=mod, enable_gqa=True)
+        (found,) = torch.autograd.grad(o, table, do, retain_graph=True)
+        expected = dense(q, k, v, mod)[0]
+        (wanted,) = torch.autograd.grad(expected, table, do)
+        assert (found - wanted).norm() < 2e-2 * wanted.norm()
+        for _ in range(20):
+            assert torch.equal(torch.autograd.grad(o, table, do, retain_graph=True)[0], found)
 
 
 def compare_drop_in(ours, own, tensors):

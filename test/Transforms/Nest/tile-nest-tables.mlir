@@ -1,5 +1,6 @@
 // RUN: attn-opt %s --attn-tile-nest=order=rows --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,ROWS
 // RUN: attn-opt %s --attn-tile-nest=order=stream --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,STREAM
+// RUN: attn-opt %s --attn-tile-nest="order=rows parallel-sums" --canonicalize --cse | FileCheck %s --check-prefix=SHARED
 // RUN: not attn-opt %s --attn-tile-nest=order=split -o /dev/null 2>&1 | FileCheck %s --check-prefix=SPLIT
 
 #p = affine_map<(b, i, j, n) -> (b, i, j)>
@@ -10,6 +11,15 @@
 
 // Row sums, and a table of n sums by distance: a worker is a batch; it owns the
 // table and does its row tiles in order. What is beyond an end counts as 0.
+// With parallel-sums tiles of rows are workers, too, and add to one table, which is zero at
+// first.
+// SHARED-LABEL: func @distances
+// SHARED: %[[ZEROS:.*]] = linalg.fill {{.*}} -> tensor<?x?xf32>
+// SHARED: scf.forall (%[[B:.*]], %{{.*}}) in (%{{.*}}, %{{.*}}) shared_outs(%{{.*}} = %{{.*}}, %[[T:.*]] = %[[ZEROS]])
+// SHARED: %[[OWN:.*]] = tensor.extract_slice %[[T]][%[[B]], 0]
+// SHARED: %[[TABLE:.*]] = tensor.extract_slice %[[OWN]]{{.*}} to tensor<?xf32>
+// SHARED: scf.for %{{.*}} step %c128 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %[[TABLE]])
+// SHARED: attn.scatter_add
 // SPLIT: error: cannot take loop order split: the fold sums at computed indices into a table that one worker owns
 // CHECK-LABEL: func @distances
 // CHECK: scf.forall (%{{.*}}) in (%{{.*}}) shared_outs

@@ -108,8 +108,6 @@ void Contribution::classify() {
 /// computed indices it is taken along both: a table per row would not be small.
 Value Contribution::sumOverPairs() {
   SmallVector<unsigned> domain(gradients.points), kept;
-  for (auto [index, dim] : computed)
-    domain.push_back(dim);
   unsigned keys = gradients.points.back();
   Dims rest = gradients.points.drop_back();
   bool keepsKeys = llvm::is_contained(out, keys);
@@ -117,6 +115,18 @@ Value Contribution::sumOverPairs() {
   bool keepsRows = !rest.empty() && llvm::is_contained(out, rest.back());
   bool alongRows = !rest.empty() && !keepsRows &&
                    (keepsKeys || !computed.empty());
+  // A table for each so many rows: one more index of one larger table.
+  std::optional<unsigned> rowBlock;
+  if (gradients.tableRows > 0 && alongRows && alongKeys) {
+    OpFoldResult blocks = affine::makeComposedFoldedAffineApply(
+        s.b, s.b.getLoc(),
+        s.b.getAffineDimExpr(0).ceilDiv(gradients.tableRows),
+        {s.getSize(rest.back())});
+    rowBlock = s.addDim("r", blocks);
+    domain.push_back(*rowBlock);
+  }
+  for (auto [index, dim] : computed)
+    domain.push_back(dim);
   for (unsigned dim : domain)
     if (!(alongKeys && dim == keys) && !(alongRows && dim == rest.back()))
       kept.push_back(dim);
@@ -138,14 +148,24 @@ Value Contribution::sumOverPairs() {
         Value term = mapping.lookupOrDefault(op.getValue());
         // A derivative may be infinite where the pair is masked.
         term = regions.select(builder, loc, domain, term, zero);
-        for (auto [index, dim] : computed) {
-          Value here = linalg::IndexOp::create(
+        auto indexOf = [&](unsigned dim) -> Value {
+          return linalg::IndexOp::create(
               builder, loc, llvm::find(domain, dim) - domain.begin());
+        };
+        auto keepWhere = [&](Value index, unsigned dim) {
           Value same = arith::CmpIOp::create(
-              builder, loc, arith::CmpIPredicate::eq,
-              mapping.lookupOrDefault(index), here);
+              builder, loc, arith::CmpIPredicate::eq, index, indexOf(dim));
           term = arith::SelectOp::create(builder, loc, same, term, zero);
+        };
+        if (rowBlock) {
+          Value size = arith::ConstantIndexOp::create(builder, loc,
+                                                      gradients.tableRows);
+          Value block = arith::DivUIOp::create(
+              builder, loc, indexOf(rest.back()), size);
+          keepWhere(block, *rowBlock);
         }
+        for (auto [index, dim] : computed)
+          keepWhere(mapping.lookupOrDefault(index), dim);
         return reduces ? arith::AddFOp::create(builder, loc, args[2], term)
                        : term;
       });

@@ -154,6 +154,8 @@ static void expandSoftmax(SoftmaxOp op) {
 
 namespace {
 struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
+  using AttnExpandBase::AttnExpandBase;
+
   void runOnOperation() override {
     SmallVector<Operation *> ops;
     getOperation()->walk([&](Operation *op) {
@@ -163,9 +165,11 @@ struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
     for (Operation *op : ops)
       llvm::TypeSwitch<Operation *>(op)
           .Case([](ForwardOp op) { expandForward(op); })
-          .Case([](BackwardOp op) { expandBackward(op); })
+          .Case([&](BackwardOp op) { expandBackward(op, tableRows); })
           .Case([](SoftmaxOp op) { expandSoftmax(op); })
-          .Case([](SoftmaxBackwardOp op) { expandSoftmaxBackward(op); });
+          .Case([&](SoftmaxBackwardOp op) {
+            expandSoftmaxBackward(op, tableRows);
+          });
   }
 };
 } // namespace

@@ -78,7 +78,7 @@ public:
       : AttentionStatements(op, op.getGradient()), op(op),
         mayBeDead(!keepsFirstKey(regions.mask) || !keepsFinite(regions.score) ||
                   op.getSink()) {}
-  void build();
+  void build(int64_t tableRows);
 
 private:
   Value alive(OpBuilder &builder, Location loc, Value lse, Value value);
@@ -258,7 +258,7 @@ Value Backward::buildSinkGradient() {
   return join(sum(ofRows, rows, heads), op.getSink().getType(), 0);
 }
 
-void Backward::build() {
+void Backward::build(int64_t tableRows) {
   lse = split(op.getLse());
   outputGradient = buildOutputGradient();
   delta = buildDelta();
@@ -281,7 +281,7 @@ void Backward::build() {
   auto scaled = [&](OpBuilder &builder, Location loc, Value x) -> Value {
     return arith::MulFOp::create(builder, loc, x, scale);
   };
-  ScoreGradients gradients{s, dt, points, scaled};
+  ScoreGradients gradients{s, dt, points, scaled, tableRows};
   for (unsigned index = 0; index < op.getCaptures().size(); ++index)
     if (Value gradient = op.getCaptureGradient(index))
       results.push_back(
@@ -291,9 +291,11 @@ void Backward::build() {
   op->erase();
 }
 
-void attn::expandBackward(BackwardOp op) { Backward(op).build(); }
+void attn::expandBackward(BackwardOp op, int64_t tableRows) {
+  Backward(op).build(tableRows);
+}
 
-void attn::expandSoftmaxBackward(SoftmaxBackwardOp op) {
+void attn::expandSoftmaxBackward(SoftmaxBackwardOp op, int64_t tableRows) {
   FloatType accumulator = op.getAccumulatorType();
   Type element = op.getInput().getType().getElementType();
   Statements s(op, accumulator);

@@ -155,6 +155,8 @@ struct ScoreGradients {
   llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location,
                                  mlir::Value)>
       prepare;
+  /// Rows that have a table of their own; 0: all have one.
+  int64_t tableRows = 0;
 };
 
 /// The gradient of capture `index` as a tensor of `type`.
@@ -162,8 +164,9 @@ mlir::Value buildCaptureGradient(Statements &s, const ScalarRegions &regions,
                                  const ScoreGradients &gradients,
                                  unsigned index, mlir::RankedTensorType type);
 
-void expandBackward(BackwardOp op);
-void expandSoftmaxBackward(SoftmaxBackwardOp op);
+/// See `table-rows` of attn-expand.
+void expandBackward(BackwardOp op, int64_t tableRows);
+void expandSoftmaxBackward(SoftmaxBackwardOp op, int64_t tableRows);
 
 } // namespace attn
 

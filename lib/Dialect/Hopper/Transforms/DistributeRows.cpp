@@ -61,10 +61,16 @@ private:
   /// tiles whose truth the warpgroups agree on.
   LogicalResult findRows() {
     rows = -1;
+    Value first;
     WalkResult walk = forall.walk([&](vector::TransferWriteOp write) {
       if (write.getVectorType().getRank() == 0)
         return WalkResult::advance();
       int cls = classes.dims(write.getVector()).front();
+      if (rows >= 0 && cls != rows && areApart(cls, rows)) {
+        classes.unite(write.getVector(), 0, first, 0);
+        rows = classes.dims(first).front();
+        return WalkResult::advance();
+      }
       if (rows >= 0 && cls != rows) {
         write.emitOpError("the first dimension of this tile is not the one of the "
                           "other tiles that are written: rows cannot be divided "
@@ -72,6 +78,7 @@ private:
         return WalkResult::interrupt();
       }
       rows = cls;
+      first = write.getVector();
       return WalkResult::advance();
     });
     if (walk.wasInterrupted())
@@ -89,6 +96,24 @@ private:
       return forall.emitOpError() << "has tiles of " << count
                                   << " rows; 64 for each of 1 to 3 warpgroups are needed";
     return success();
+  }
+
+  /// Whether two dimensions are as long, and no tile has both: what has one of them and
+  /// what has the other one are divided alike, then.
+  bool areApart(int a, int b) {
+    if (classes.extent(a) != classes.extent(b))
+      return false;
+    auto hasBoth = [&](Value value) {
+      SmallVector<int> dims = classes.dims(value);
+      return llvm::is_contained(dims, a) && llvm::is_contained(dims, b);
+    };
+    WalkResult walk = forall.walk([&](Operation *op) {
+      bool found = llvm::any_of(op->getResults(), hasBoth);
+      for (Region &region : op->getRegions())
+        found |= llvm::any_of(region.getArguments(), hasBoth);
+      return found ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    return !walk.wasInterrupted();
   }
 
   /// Whether all that is written are scalars that vectors lead to, which one

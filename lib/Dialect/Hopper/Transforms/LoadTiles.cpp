@@ -37,8 +37,8 @@ public:
            hasKnownAddress(read, warpgroups);
   }
 
-  /// Whether `read` is a whole row of memory that was made for it, the same for all
-  /// warpgroups.
+  /// Whether `read` is an aligned part of a row of memory that was made for it, the same
+  /// for all warpgroups.
   bool isRow(vector::TransferReadOp read) {
     scf::ForallOp warpgroups = findLoop(read);
     VectorType type = read.getVectorType();
@@ -50,8 +50,9 @@ public:
     MemRefType memory = alloc.getType();
     int64_t bytes = type.getDimSize(0) * hopper::getElementBytes(type.getElementType());
     return memory.getRank() >= 2 && memory.getRank() <= 5 && memory.getLayout().isIdentity() &&
-           memory.getShape().back() == type.getDimSize(0) && bytes % kRowBytes == 0 &&
-           isConstantIntValue(read.getIndices().back(), 0) && isPlain(read) &&
+           !memory.isDynamicDim(memory.getRank() - 1) &&
+           memory.getShape().back() % type.getDimSize(0) == 0 && bytes % kRowBytes == 0 &&
+           !read.hasOutOfBoundsDim() && isPlain(read) &&
            llvm::all_of(read.getIndices(),
                         [&](Value index) { return isComputable(index, warpgroups); });
   }

@@ -189,9 +189,10 @@ private:
       chain.ops.insert(op);
       return true;
     }
-    if (op->hasTrait<OpTrait::ConstantLike>()) {
+    if (matchPattern(op, m_Constant())) {
+      SplatElementsAttr splat;
       chain.ops.insert(op);
-      return true;
+      return matchPattern(op, m_Constant(&splat));
     }
     bool isArithmetic = OpTrait::hasElementwiseMappableTraits(op) || isa<vector::BroadcastOp>(op);
     if (!isArithmetic || cast<VectorType>(value.getType()).getRank() != 1)
@@ -212,11 +213,11 @@ private:
     auto firstType = dyn_cast<MemRefType>(first.getBase().getType());
     Value iv = loop.getInductionVar();
     int64_t size = first.getVectorType().getDimSize(0);
-    if (size % hopper::kWarpgroupRows || !firstType || firstType.getRank() < 2 ||
+    if (size % hopper::kWarpgroupRows || hopper::kProgramRows % size || !firstType || firstType.getRank() < 2 ||
         first.getIndices().back() != iv || !isMultiple(iv, size))
       return false;
-    for (Value index : first.getIndices().drop_back())
-      if (!isa<BlockArgument>(index) && !getConstantIntValue(index))
+    for (auto [dim, index] : llvm::enumerate(first.getIndices().drop_back()))
+      if (!findExtent(first.getBase(), dim, index))
         return false;
     return llvm::all_of(chain.reads, [&](vector::TransferReadOp read) {
       auto memref = dyn_cast<MemrefValue>(read.getBase());
@@ -228,20 +229,50 @@ private:
     });
   }
 
+  /// How many values an index has, from 0 on: the loops that read a vector say so, for
+  /// what they have in common is then seen to have one size.
+  std::optional<OpFoldResult> findExtent(Value memory, unsigned dim, Value index) {
+    if (getConstantIntValue(index))
+      return memref::getMixedSize(b, index.getLoc(), memory, dim);
+    auto argument = dyn_cast<BlockArgument>(index);
+    Operation *owner = argument ? argument.getOwner()->getParentOp() : nullptr;
+    if (auto program = dyn_cast_or_null<scf::ForallOp>(owner);
+        program == forall && program.isNormalized())
+      return program.getMixedUpperBound()[argument.getArgNumber()];
+    auto inner = dyn_cast_or_null<scf::ForOp>(owner);
+    if (!inner || index != inner.getInductionVar() || !isConstantIntValue(inner.getLowerBound(), 0) ||
+        !isConstantIntValue(inner.getStep(), 1) || !forall.isDefinedOutsideOfLoop(inner.getUpperBound()))
+      return std::nullopt;
+    return getAsOpFoldResult(inner.getUpperBound());
+  }
+
+  /// `op` for as many elements as a prepared row has.
+  void cloneWidened(Operation *op, IRMapping &mapping) {
+    Operation *wide = b.clone(*op, mapping);
+    for (Value result : wide->getResults())
+      if (auto type = dyn_cast<VectorType>(result.getType()))
+        result.setType(VectorType::get(hopper::kProgramRows, type.getElementType()));
+    if (auto constant = dyn_cast<arith::ConstantOp>(wide))
+      if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue()))
+        constant.setValueAttr(splat.resizeSplat(cast<VectorType>(constant.getType())));
+  }
+
   void prepare(Chain &chain) {
     Location loc = chain.result.getLoc();
     vector::TransferReadOp first = chain.reads.front();
     auto type = cast<VectorType>(chain.result.getType());
-    int64_t size = type.getDimSize(0);
+    constexpr int64_t size = hopper::kProgramRows;
     std::optional<Tail> tail = findTail(chain.result, loop.getInductionVar());
     if (tail && forall.getRegion().isAncestor(tail->end.getParentRegion()))
       tail.reset();
     if (tail)
       tail->zeroed.replaceAllUsesWith(tail->source);
     b.setInsertionPoint(forall);
-    SmallVector<OpFoldResult> counts = memref::getMixedSizes(b, loc, first.getBase());
-    counts.back() = affine::makeComposedFoldedAffineApply(
-        b, loc, b.getAffineDimExpr(0).ceilDiv(size), {OpFoldResult(end)});
+    SmallVector<OpFoldResult> counts;
+    for (auto [dim, index] : llvm::enumerate(first.getIndices().drop_back()))
+      counts.push_back(*findExtent(first.getBase(), dim, index));
+    counts.push_back(affine::makeComposedFoldedAffineApply(
+        b, loc, b.getAffineDimExpr(0).ceilDiv(size), {OpFoldResult(end)}));
     SmallVector<int64_t> shape;
     SmallVector<Value> dynamic;
     for (OpFoldResult count : counts) {
@@ -268,7 +299,7 @@ private:
                   affine::makeComposedAffineApply(b, loc, b.getAffineDimExpr(0) * size,
                                                   {OpFoldResult(tile.back())}));
       for (Operation *op : chain.ops)
-        b.clone(*op, mapping);
+        cloneWidened(op, mapping);
       Value result = mapping.lookup(chain.result);
       if (tail)
         result = endAt(tail->end, result, mapping.lookup(loop.getInductionVar()));
@@ -277,9 +308,13 @@ private:
     }
     b.setInsertionPoint(first);
     SmallVector<Value> tile(first.getIndices().drop_back());
-    tile.push_back(affine::makeComposedAffineApply(b, loc, b.getAffineDimExpr(0).floorDiv(size),
-                                                   {OpFoldResult(loop.getInductionVar())}));
-    tile.push_back(arith::ConstantIndexOp::create(b, loc, 0));
+    AffineExpr i = b.getAffineDimExpr(0);
+    OpFoldResult at = loop.getInductionVar();
+    tile.push_back(affine::makeComposedAffineApply(b, loc, i.floorDiv(size), {at}));
+    // Of a whole row it is 0, which only multiples of it show.
+    tile.push_back(type.getDimSize(0) == size
+                       ? Value(arith::ConstantIndexOp::create(b, loc, 0))
+                       : Value(affine::makeComposedAffineApply(b, loc, i % size, {at})));
     Value padding = arith::ConstantOp::create(b, loc, b.getZeroAttr(type.getElementType()));
     Value read = vector::TransferReadOp::create(b, loc, type, memory, tile, padding, last,
                                                 ArrayRef<bool>(inBounds));

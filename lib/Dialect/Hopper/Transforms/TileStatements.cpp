@@ -81,7 +81,7 @@ public:
 
 private:
   VectorType vectorType(Type element) {
-    return row ? VectorType::get({kLanes, *getConstantIntValue(sizes[*lane])}, element)
+    return row ? VectorType::get({hopper::kProgramRows, *getConstantIntValue(sizes[*lane])}, element)
                : VectorType::get(kLanes, element);
   }
 
@@ -104,12 +104,13 @@ private:
   void createForall() {
     SmallVector<OpFoldResult> bounds;
     AffineExpr i = b.getAffineDimExpr(0);
+    int64_t size = row ? hopper::kProgramRows : kLanes;
     auto isDivided = [&](unsigned loop) { return loop == (row ? row : lane); };
     auto isWhole = [&](unsigned loop) { return row && loop == lane; };
     for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
       if (op.getIteratorTypesArray()[loop] == utils::IteratorType::parallel && !isWhole(loop))
         bounds.push_back(isDivided(loop) ? affine::makeComposedFoldedAffineApply(
-                                               b, b.getLoc(), i.ceilDiv(kLanes), {sizes[loop]})
+                                               b, b.getLoc(), i.ceilDiv(size), {sizes[loop]})
                                          : sizes[loop]);
     auto forall = bounds.empty()
                       ? createOneIteration(b)
@@ -127,7 +128,7 @@ private:
       Value iv = forall.getInductionVar(next++);
       indices[loop] = iv;
       if (isDivided(loop))
-        indices[loop] = affine::makeComposedAffineApply(b, b.getLoc(), i * kLanes,
+        indices[loop] = affine::makeComposedAffineApply(b, b.getLoc(), i * size,
                                                         {OpFoldResult(iv)});
     }
   }

@@ -81,18 +81,21 @@ func.func @written(%x: memref<?x?xbf16>, %k: memref<?x64xbf16>, %n: index, %m: i
   return
 }
 
-// Whole rows of memory that the function makes; not a part of one, one that is no
+// Whole rows, and halves of rows, of memory that the function makes; not one that is no
 // multiple of 128 bytes, one that the tile program writes, or rows of an argument.
 // CHECK-LABEL: func.func @rows
 // CHECK: %[[M:.*]] = memref.alloc
 // CHECK: scf.for %[[J:.*]] =
 // CHECK: %[[ROW:.*]] = hopper.load %[[M]][%[[J]], %c0] : memref<?x64xf32> -> <1x64xf32>
 // CHECK-NEXT: hopper.tile.load %[[ROW]] : <1x64xf32> -> vector<64xf32>
+// CHECK: %[[PART:.*]] = hopper.load %{{.*}}[%[[J]], %c64] : memref<?x128xf32> -> <1x64xf32>
+// CHECK-NEXT: hopper.tile.load %[[PART]] : <1x64xf32> -> vector<64xf32>
 // CHECK-NOT: hopper.tile.load
 // CHECK: return
 func.func @rows(%x: memref<?x64xf32>, %k: memref<?x64xbf16>, %out: memref<?x64xf32>, %n: index, %m: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
   %zero = arith.constant 0.0 : f32
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %a = memref.alloc(%m) : memref<?x64xf32>
@@ -106,7 +109,7 @@ func.func @rows(%x: memref<?x64xf32>, %k: memref<?x64xbf16>, %out: memref<?x64xf
         %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
         %v = vector.transfer_read %a[%j, %c0], %zero {in_bounds = [true]} : memref<?x64xf32>, vector<64xf32>
         %odd = vector.transfer_read %b[%j, %c0], %zero {in_bounds = [true]} : memref<?x80xf32>, vector<80xf32>
-        %part = vector.transfer_read %c[%j, %c0], %zero {in_bounds = [true]} : memref<?x128xf32>, vector<64xf32>
+        %part = vector.transfer_read %c[%j, %c64], %zero {in_bounds = [true]} : memref<?x128xf32>, vector<64xf32>
         %given = vector.transfer_read %x[%j, %c0], %zero {in_bounds = [true]} : memref<?x64xf32>, vector<64xf32>
         %v1 = arith.addf %v, %part : vector<64xf32>
         %own = vector.transfer_read %e[%j, %c0], %zero {in_bounds = [true]} : memref<?x64xf32>, vector<64xf32>

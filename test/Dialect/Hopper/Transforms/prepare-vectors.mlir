@@ -1,19 +1,20 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-prepare-vectors,canonicalize,cse))" | FileCheck %s
 
 // A vector that every tile of rows would compute from the same places is computed
-// once, into whole tiles.
+// once, 128 elements at a time, for as many heads as the loop that reads it has.
 // CHECK-LABEL: func.func @prepared
 // CHECK: %[[TILES:.*]] = affine.apply #{{.*}}()[%{{.*}}]
-// CHECK: %[[M:.*]] = memref.alloc(%{{.*}}, %[[TILES]]) : memref<?x?x64xf32>
+// CHECK: %[[M:.*]] = memref.alloc(%arg2, %[[TILES]]) : memref<?x?x128xf32>
 // CHECK: scf.forall (%[[H:.*]], %[[K:.*]]) in (%{{.*}}, %[[TILES]])
 // CHECK: %[[I:.*]] = affine.apply #{{.*}}(%[[K]])
 // CHECK: %[[L:.*]] = vector.transfer_read %arg0[%[[H]], %[[I]]]
 // CHECK: %[[P:.*]] = arith.mulf %[[L]]
-// CHECK: vector.transfer_write %[[P]], %[[M]][%[[H]], %[[K]], %c0] {in_bounds = [true]}
+// CHECK: vector.transfer_write %[[P]], %[[M]][%[[H]], %[[K]], %c0] {in_bounds = [true]} : vector<128xf32>
 // CHECK: scf.forall (%[[H2:.*]], %{{.*}}) in
 // CHECK: scf.for %[[I2:[a-z0-9]+]] =
 // CHECK: %[[T:.*]] = affine.apply #{{.*}}(%[[I2]])
-// CHECK: %[[R:.*]] = vector.transfer_read %[[M]][%[[H2]], %[[T]], %c0], %{{.*}} {in_bounds = [true]} : memref<?x?x64xf32>, vector<64xf32>
+// CHECK: %[[PLACE:.*]] = affine.apply #{{.*}}(%[[I2]])
+// CHECK: %[[R:.*]] = vector.transfer_read %[[M]][%[[H2]], %[[T]], %[[PLACE]]], %{{.*}} {in_bounds = [true]} : memref<?x?x128xf32>, vector<64xf32>
 // CHECK: vector.broadcast %[[R]]
 func.func @prepared(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %H: index, %n: index) {
   %c0 = arith.constant 0 : index
@@ -70,7 +71,7 @@ func.func @kept(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %Z: memref<?x?xf32>
 // CHECK: scf.forall
 // CHECK: %[[L:.*]] = vector.transfer_read %arg0
 // CHECK: %[[INSIDE:.*]] = arith.cmpi slt
-// CHECK: %[[V:.*]] = arith.select %[[INSIDE]], %[[L]], %{{.*}} : vector<64xi1>, vector<64xf32>
+// CHECK: %[[V:.*]] = arith.select %[[INSIDE]], %[[L]], %{{.*}} : vector<128xi1>, vector<128xf32>
 // CHECK: vector.transfer_write %[[V]]
 // CHECK: scf.forall
 // CHECK: scf.for

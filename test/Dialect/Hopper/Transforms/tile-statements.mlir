@@ -105,13 +105,13 @@ func.func @gathers(%a: memref<?xf32>, %b: memref<?xf32>) {
 
 // -----
 
-// Rows of a head's size: tiles of 64 of them.
+// Rows of a head's size: tiles of 128 of them.
 // CHECK-LABEL: func.func @tiles
 // CHECK:       scf.forall (%[[H:.*]], %[[T:.*]]) in (%{{.*}}, %{{.*}}) {
-// CHECK:         %[[I:.*]] = affine.apply affine_map<(d0) -> (d0 * 64)>(%[[T]])
-// CHECK:         %[[X:.*]] = vector.transfer_read %arg0[%[[H]], %[[I]], %{{.*}}], %{{.*}} {in_bounds = [false, true]} : memref<?x?x128xf32>, vector<64x128xf32>
-// CHECK:         %[[Y:.*]] = arith.truncf %[[X]] : vector<64x128xf32> to vector<64x128xbf16>
-// CHECK:         vector.transfer_write %[[Y]], %arg1[%[[H]], %[[I]], %{{.*}}] {in_bounds = [false, true]} : vector<64x128xbf16>, memref<?x?x128xbf16>
+// CHECK:         %[[I:.*]] = affine.apply affine_map<(d0) -> (d0 * 128)>(%[[T]])
+// CHECK:         %[[X:.*]] = vector.transfer_read %arg0[%[[H]], %[[I]], %{{.*}}], %{{.*}} {in_bounds = [false, true]} : memref<?x?x128xf32>, vector<128x128xf32>
+// CHECK:         %[[Y:.*]] = arith.truncf %[[X]] : vector<128x128xf32> to vector<128x128xbf16>
+// CHECK:         vector.transfer_write %[[Y]], %arg1[%[[H]], %[[I]], %{{.*}}] {in_bounds = [false, true]} : vector<128x128xbf16>, memref<?x?x128xbf16>
 func.func @tiles(%a: memref<?x?x128xf32>, %b: memref<?x?x128xbf16>) {
   linalg.generic {indexing_maps = [affine_map<(h, i, d) -> (h, i, d)>, affine_map<(h, i, d) -> (h, i, d)>],
                   iterator_types = ["parallel", "parallel", "parallel"]}

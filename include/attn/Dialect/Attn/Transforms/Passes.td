@@ -112,6 +112,11 @@ def AttnExpand : Pass<"attn-expand"> {
     space. A row maximum of -inf (every key masked) is replaced by 0 before it
     is subtracted, so that such a row has p = 0.
 
+    The gradient of a capture that is read at computed indices is a sum over all pairs
+    into a table. With `table-rows` R, each R rows have a table of their own, at the
+    index (row floordiv R), and these are summed up behind: tiles of rows then share no
+    cell, and the sum has one order.
+
     Afterwards no `attn.forward` and no `attn.softmax` is left.
 
     Before:
@@ -134,6 +139,10 @@ def AttnExpand : Pass<"attn-expand"> {
     %o  = linalg.generic (b,h,i,e)   ins(%a, %l) ...   // l == 0 ? 0 : a / l
     ```
   }];
+  let options = [
+    Option<"tableRows", "table-rows", "int64_t", /*default=*/"0",
+           "Rows whose sums at computed indices have a table of their own; 0: all rows">,
+  ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
 }

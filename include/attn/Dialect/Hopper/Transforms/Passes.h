@@ -5,13 +5,20 @@
 #ifndef ATTN_DIALECT_HOPPER_TRANSFORMS_PASSES_H
 #define ATTN_DIALECT_HOPPER_TRANSFORMS_PASSES_H
 
+#include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Pass/Pass.h"
 
 namespace attn {
+namespace hopper {
+/// Rows of a tile program without products of matrices: so that several have the same
+/// tiles, and can become one.
+inline constexpr int64_t kProgramRows = 2 * kWarpgroupRows;
+/// Rows of a tile that lie in one warp.
+inline constexpr int64_t kWarpRows = kWarpgroupRows / 4;
+
 /// On a loop that a warpgroup leaves early, and on the one in which it passes on
 /// the tiles of the iterations that are left: together they have as many
 /// iterations for each warpgroup.
-namespace hopper {
 inline constexpr llvm::StringLiteral kTrimmedAttr = "hopper.trimmed";
 } // namespace hopper
 

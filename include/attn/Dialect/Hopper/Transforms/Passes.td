@@ -34,7 +34,7 @@ def HopperTileStatements : Pass<"hopper-tile-statements", "::mlir::func::FuncOp"
     over its parallel dimensions, the last one in vectors of 64 elements, around
     loops over what it reduces, in order. Where nothing is reduced, no index is used
     and the last dimension is static, a multiple of 8 and at most 128 (a head's size),
-    vectors are tiles of 64 of the rows before it. A scalar that the host would load and
+    vectors are tiles of 128 of the rows before it. A scalar that the host would load and
     store again becomes a loop with one iteration.
 
     ```mlir
@@ -551,8 +551,8 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
     In each loop over streamed tiles (`attn.fold`) of an outermost `scf.forall`: a
     vector of f32 that follows by arithmetic from rank-1 reads at the loop's variable,
     whatever the rows of the tile, is computed by a parallel loop of its own in front
-    of the forall, into memory with a row of its own for each tile. The loop reads it
-    there, whole and aligned.
+    of the forall, 128 elements at a time, into memory of whole rows of 128. The loop
+    reads it there, aligned, with nothing missing.
 
     ```mlir
     // Before.
@@ -561,25 +561,59 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
         %l = vector.transfer_read %L[%h, %i] : memref<?x?xf32>, vector<64xf32>
         %m = arith.mulf %l, %log2e : vector<64xf32>
     // After.
-    %M = memref.alloc(%H, %n ceildiv 64) : memref<?x?x64xf32>
-    scf.forall (%h, %k) in (%H, %n ceildiv 64) {
-      ... // %m of tile %k
+    %M = memref.alloc(%H, %n ceildiv 128) : memref<?x?x128xf32>
+    scf.forall (%h, %k) in (%H, %n ceildiv 128) {
+      ... // elements 128 %k to 128 %k + 127 of %m
       vector.transfer_write %m, %M[%h, %k, %c0] {in_bounds = [true]}
     }
     scf.forall (%h, %t) in (%H, %T) {
       scf.for %i = %c0 to %n step %c64 {
-        %m = vector.transfer_read %M[%h, %i floordiv 64, %c0] {in_bounds = [true]}
+        %m = vector.transfer_read %M[%h, %i floordiv 128, %i mod 128] {in_bounds = [true]}
     ```
 
     Where `exp2` of a sum with the vector is then set to zero behind the last element,
     the vector is -inf there, and the select goes, with the branch around it.
 
-    A vector stays where it is if its size is no multiple of the rows of a warpgroup, if
-    the loop does not provably run over multiples of it, if no bound of the loop is known in front of the forall, or where memory that
-    it follows from is written in the forall.
+    A vector stays where it is if 128 is no multiple of its size or that no multiple of the
+    rows of a warpgroup, if the loop does not provably run over multiples of it, if no
+    bound of a loop around it is known in front of the forall, or where memory that it
+    follows from is written in the forall.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
+def HopperFusePrograms : Pass<"hopper-fuse-programs", "::mlir::func::FuncOp"> {
+  let summary = "Neighbouring tile programs over the same tiles become one";
+  let description = [{
+    An outermost `scf.forall` moves to the start of the next one where both have the same
+    bounds, the first one has no loop, and of all that the second one reads or writes the
+    first one writes at most the iteration's own tile, which is then read with the same
+    type at the same place: that vector is taken instead. (The one dependence between
+    them is a flow dependence with direction `=` along all of their dimensions.) It costs
+    a launch less. Memory that nobody reads any more goes.
+
+    ```mlir
+    // Before.
+    scf.forall (%h, %t) in (%H, %T) {
+      ...
+      vector.transfer_write %d, %D[%h, 128 * %t] : vector<128xf32>, memref<?x?xf32>
+    }
+    scf.forall (%h, %t) in (%H, %T) {
+      %d = vector.transfer_read %D[%h, 128 * %t] : memref<?x?xf32>, vector<128xf32>
+    // After.
+    scf.forall (%h, %t) in (%H, %T) {
+      ...
+      vector.transfer_write %d, %D[%h, 128 * %t]
+      %e = arith.select %isInside, %d, %padding : vector<128xi1>, vector<128xf32>
+    ```
+
+    Programs stay apart where the second one reads other tiles or another shape of what
+    the first one writes, where it writes what the first one reads or writes, or where an
+    op between them depends on the first one.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect",
                            "mlir::vector::VectorDialect"];
 }
 

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Neighbouring tile programs over the same tiles become one: one launch, and what
+// one makes for the other stays in registers.
+
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERFUSEPROGRAMS
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+namespace {
+
+/// A transfer between a vector and memory, and where in that memory: a view of it
+/// is looked through if it only moves the start.
+struct Access {
+  Operation *op;
+  MemrefValue memory;
+  SmallVector<OpFoldResult> indices; // in `memory`
+  VectorType vector;
+  AffineMap map;
+  memref::SubViewOp view; // what bounds the access, if not the memory itself
+
+  /// How many elements it touches along a dimension.
+  int64_t getExtent(unsigned dim) const {
+    for (auto [d, expr] : llvm::enumerate(map.getResults()))
+      if (expr == getAffineDimExpr(dim, op->getContext()))
+        return vector.getDimSize(d);
+    return 1;
+  }
+};
+
+std::optional<Access> getAccess(Operation *op) {
+  auto transfer = dyn_cast<VectorTransferOpInterface>(op);
+  auto base = transfer ? dyn_cast<MemrefValue>(transfer.getBase()) : MemrefValue();
+  if (!base || transfer.getMask())
+    return std::nullopt;
+  Access access{op, base, getAsOpFoldResult(transfer.getIndices()), transfer.getVectorType(),
+                transfer.getPermutationMap(), {}};
+  if (auto view = access.memory.getDefiningOp<memref::SubViewOp>()) {
+    if (view.getSourceType().getRank() != view.getType().getRank() || !view.hasUnitStride())
+      return std::nullopt;
+    for (auto [index, offset] : llvm::zip_equal(access.indices, view.getMixedOffsets())) {
+      if (isZeroInteger(index))
+        index = offset;
+      else if (!isZeroInteger(offset))
+        return std::nullopt;
+    }
+    access.memory = cast<MemrefValue>(view.getSource());
+    access.view = view;
+  }
+  return access;
+}
+
+/// Whether two numbers are the same if the variables of the second program are those of
+/// the first one.
+class SameTile {
+public:
+  SameTile(scf::ForallOp first, scf::ForallOp second) : first(first), second(second) {}
+
+  bool operator()(OpFoldResult a, OpFoldResult b) const {
+    std::optional<int64_t> number = getConstantIntValue(a);
+    if (number)
+      return number == getConstantIntValue(b);
+    if (!isa<Value>(a) || !isa<Value>(b))
+      return false;
+    return areSame(cast<Value>(a), cast<Value>(b));
+  }
+
+private:
+  bool areSame(Value a, Value b) const {
+    if (a == b)
+      return true;
+    for (auto [own, other] : llvm::zip_equal(first.getInductionVars(), second.getInductionVars()))
+      if (a == own)
+        return b == other;
+    auto apply = a.getDefiningOp<affine::AffineApplyOp>();
+    auto same = b.getDefiningOp<affine::AffineApplyOp>();
+    return apply && same && apply.getAffineMap() == same.getAffineMap() &&
+           llvm::equal(apply.getMapOperands(), same.getMapOperands(),
+                       [&](Value x, Value y) { return areSame(x, y); });
+  }
+
+  mutable scf::ForallOp first, second;
+};
+
+/// Whether no two iterations of the program touch the same element through `access`:
+/// each variable chooses a dimension's tile.
+bool ownsTile(scf::ForallOp program, const Access &access) {
+  for (auto [variable, bound] :
+       llvm::zip_equal(program.getInductionVars(), program.getMixedUpperBound())) {
+    if (isOneInteger(bound))
+      continue;
+    bool isOwn = false;
+    for (auto [dim, index] : llvm::enumerate(access.indices)) {
+      auto value = dyn_cast<Value>(index);
+      if (!value)
+        continue;
+      int64_t extent = access.getExtent(dim);
+      auto apply = value.getDefiningOp<affine::AffineApplyOp>();
+      AffineExpr d0 = getAffineDimExpr(0, program.getContext());
+      isOwn |= value == variable && extent == 1;
+      isOwn |= apply && apply.getAffineMap().getNumInputs() == 1 &&
+               apply.getMapOperands().front() == variable &&
+               apply.getAffineMap().getResult(0) == d0 * extent;
+    }
+    if (!isOwn)
+      return false;
+  }
+  return true;
+}
+
+/// Whether the view of an access ends no earlier than its tile or the memory: its size is
+/// the least of the tile's and of what is left.
+bool coversTile(const Access &access) {
+  if (!access.view)
+    return true;
+  auto alloc = access.memory.getDefiningOp<memref::AllocOp>();
+  for (auto [dim, size] : llvm::enumerate(memref::SubViewOp(access.view).getMixedSizes())) {
+    int64_t extent = access.getExtent(dim);
+    if (std::optional<int64_t> number = getConstantIntValue(size)) {
+      if (*number < extent)
+        return false;
+      continue;
+    }
+    auto least = cast<Value>(size).getDefiningOp<affine::AffineMinOp>();
+    auto start = dyn_cast<Value>(access.indices[dim]);
+    auto apply = start ? start.getDefiningOp<affine::AffineApplyOp>() : nullptr;
+    if (!least || !apply || !alloc || apply.getMapOperands().size() != 1)
+      return false;
+    // Both in terms of the variable d0 and of the size s0 of the memory.
+    MLIRContext *context = alloc.getContext();
+    SmallVector<AffineExpr> dims, symbols;
+    for (Value operand : least.getDimOperands()) {
+      if (operand != apply.getMapOperands().front())
+        return false;
+      dims.push_back(getAffineDimExpr(0, context));
+    }
+    for (Value operand : least.getSymbolOperands()) {
+      if (OpFoldResult(operand) != alloc.getMixedSizes()[dim])
+        return false;
+      symbols.push_back(getAffineSymbolExpr(0, context));
+    }
+    for (AffineExpr expr : least.getMap().getResults()) {
+      if (auto number = dyn_cast<AffineConstantExpr>(expr); number && number.getValue() >= extent)
+        continue;
+      AffineExpr end = expr.replaceDimsAndSymbols(dims, symbols) + apply.getAffineMap().getResult(0);
+      if (simplifyAffineExpr(end, 1, 1) != getAffineSymbolExpr(0, context))
+        return false;
+    }
+  }
+  return true;
+}
+
+/// The memory that ops in `root` read or write; nothing where it is not known.
+struct Touched {
+  llvm::SmallPtrSet<Value, 8> read, written;
+};
+std::optional<Touched> findTouched(Operation *root) {
+  Touched touched;
+  WalkResult walk = root->walk([&](Operation *op) {
+    if (op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() || isMemoryEffectFree(op) ||
+        op->hasTrait<OpTrait::IsTerminator>())
+      return WalkResult::advance();
+    auto interface = dyn_cast<MemoryEffectOpInterface>(op);
+    if (!interface)
+      return WalkResult::interrupt();
+    SmallVector<MemoryEffects::EffectInstance> effects;
+    interface.getEffects(effects);
+    for (const MemoryEffects::EffectInstance &effect : effects) {
+      auto memref = dyn_cast_if_present<MemrefValue>(effect.getValue());
+      if (!memref)
+        return WalkResult::interrupt();
+      Value memory = memref::skipViewLikeOps(memref);
+      if (isa<MemoryEffects::Read>(effect.getEffect()))
+        touched.read.insert(memory);
+      else
+        touched.written.insert(memory);
+    }
+    return WalkResult::advance();
+  });
+  if (walk.wasInterrupted())
+    return std::nullopt;
+  return touched;
+}
+
+bool intersect(const llvm::SmallPtrSetImpl<Value> &a, const llvm::SmallPtrSetImpl<Value> &b) {
+  return llvm::any_of(a, [&](Value value) { return b.contains(value); });
+}
+
+class Fuser {
+public:
+  Fuser(scf::ForallOp first, scf::ForallOp second)
+      : first(first), second(second), areSame(first, second) {}
+
+  /// Moves the first program to the start of the second one; false if it must not.
+  bool run() {
+    if (!haveSameTiles() || !isStraight() || !canMove() || !findForwarded())
+      return false;
+    Block *body = second.getBody();
+    Operation *start = &body->front();
+    for (auto [own, other] : llvm::zip_equal(first.getInductionVars(), second.getInductionVars()))
+      own.replaceAllUsesWith(other);
+    body->getOperations().splice(start->getIterator(), first.getBody()->getOperations(),
+                                 first.getBody()->begin(),
+                                 first.getBody()->getTerminator()->getIterator());
+    first.erase();
+    for (auto &[read, write] : forwarded)
+      forward(read, write);
+    return true;
+  }
+
+private:
+  bool haveSameTiles() {
+    auto isPlain = [](scf::ForallOp program) {
+      return program.isNormalized() && program->getNumResults() == 0 && !program.getMapping();
+    };
+    return isPlain(first) && isPlain(second) &&
+           llvm::equal(first.getMixedUpperBound(), second.getMixedUpperBound());
+  }
+
+  /// Whether the first program has no loop: the second one may be long, and what it starts
+  /// with should not be.
+  bool isStraight() {
+    return llvm::all_of(first.getBody()->without_terminator(), [](Operation &op) { return op.getNumRegions() == 0; });
+  }
+
+  /// Whether nothing between the programs depends on the first one.
+  bool canMove() {
+    std::optional<Touched> own = findTouched(first);
+    if (!own)
+      return false;
+    for (Operation *op = first->getNextNode(); op != second; op = op->getNextNode()) {
+      if (isa<memref::AllocOp>(op))
+        continue;
+      std::optional<Touched> other = findTouched(op);
+      if (!other || intersect(own->written, other->read) ||
+          intersect(own->written, other->written) || intersect(own->read, other->written))
+        return false;
+    }
+    return true;
+  }
+
+  /// Finds the reads in the second program of what the first one writes: of the same
+  /// tile, which is the iteration's own, so that the vector is at hand. Nothing else may
+  /// depend on the first program, for its threads do not wait for each other.
+  bool findForwarded() {
+    std::optional<Touched> own = findTouched(first), other = findTouched(second);
+    if (!own || !other || intersect(own->written, other->written) ||
+        intersect(own->read, other->written))
+      return false;
+    WalkResult walk = second.walk([&](Operation *op) {
+      if (op->getNumRegions() > 0)
+        return WalkResult::advance();
+      std::optional<Touched> touched = findTouched(op);
+      if (!touched || !intersect(own->written, touched->read))
+        return WalkResult::advance();
+      auto write = findWrite(op);
+      if (!write)
+        return WalkResult::interrupt();
+      forwarded.push_back({cast<vector::TransferReadOp>(op), write});
+      return WalkResult::advance();
+    });
+    return !walk.wasInterrupted();
+  }
+
+  vector::TransferWriteOp findWrite(Operation *op) {
+    std::optional<Access> read = isa<vector::TransferReadOp>(op) ? getAccess(op) : std::nullopt;
+    if (!read)
+      return {};
+    vector::TransferWriteOp found;
+    for (auto write : first.getBody()->getOps<vector::TransferWriteOp>()) {
+      std::optional<Access> made = getAccess(write);
+      if (!made)
+        return {};
+      if (memref::skipViewLikeOps(made->memory) != memref::skipViewLikeOps(read->memory))
+        continue;
+      bool isSame = made->memory == read->memory && made->vector == read->vector &&
+                    made->map == read->map && ownsTile(first, *made) && !read->view &&
+                    coversTile(*made) &&
+                    llvm::equal(made->indices, read->indices, areSame);
+      if (!isSame || found || !isBounded(cast<vector::TransferReadOp>(op)))
+        return {};
+      found = write;
+    }
+    return found;
+  }
+
+  /// What lies outside of the memory is read as padding, which the vector need not have
+  /// there: such a read has one dimension, whose end is then looked at.
+  static bool isBounded(vector::TransferReadOp read) {
+    return !read.hasOutOfBoundsDim() ||
+           (read.getVectorType().getRank() == 1 && read.getPermutationMap().isMinorIdentity());
+  }
+
+  void forward(vector::TransferReadOp read, vector::TransferWriteOp write) {
+    Value value = write.getValueToStore();
+    if (read.hasOutOfBoundsDim()) {
+      OpBuilder b(read);
+      Location loc = read.getLoc();
+      VectorType type = read.getVectorType();
+      auto positions = VectorType::get(type.getShape(), b.getIndexType());
+      auto repeat = [&](Value scalar) -> Value {
+        return vector::BroadcastOp::create(b, loc, positions, scalar);
+      };
+      unsigned last = cast<MemRefType>(read.getBase().getType()).getRank() - 1;
+      Value end = getValueOrCreateConstantIndexOp(b, loc, memref::getMixedSize(b, loc, read.getBase(), last));
+      Value position =
+          arith::AddIOp::create(b, loc, vector::StepOp::create(b, loc, positions),
+                                repeat(read.getIndices().back()));
+      Value isInside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, position,
+                                             repeat(end));
+      Value padding = vector::BroadcastOp::create(b, loc, type, read.getPadding());
+      value = arith::SelectOp::create(b, loc, isInside, value, padding);
+    }
+    read.replaceAllUsesWith(value);
+    read.erase();
+  }
+
+  scf::ForallOp first, second;
+  SameTile areSame;
+  SmallVector<std::pair<vector::TransferReadOp, vector::TransferWriteOp>> forwarded;
+};
+
+struct FuseProgramsPass : attn::impl::HopperFuseProgramsBase<FuseProgramsPass> {
+  void runOnOperation() override {
+    auto programs = llvm::to_vector(getOperation().getOps<scf::ForallOp>());
+    for (size_t i = 0; i + 1 < programs.size(); ++i)
+      Fuser(programs[i], programs[i + 1]).run();
+    IRRewriter rewriter(&getContext());
+    memref::eraseDeadAllocAndStores(rewriter, getOperation());
+  }
+};
+
+} // namespace

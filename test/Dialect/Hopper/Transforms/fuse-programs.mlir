@@ -1,0 +1,143 @@
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-fuse-programs,canonicalize,cse))" | FileCheck %s
+
+// Three programs over the same tiles: what the first one makes is taken from where it
+// is, up to the end of the memory; nobody reads the memory any more.
+// CHECK-LABEL: func.func @chain
+// CHECK-NOT: memref.alloc
+// CHECK: scf.forall (%[[H:.*]], %[[T:.*]]) in (%arg3, %{{.*}})
+// CHECK: %[[I:.*]] = affine.apply #{{.*}}(%[[T]])
+// CHECK: %[[X:.*]] = vector.transfer_read %arg0
+// CHECK: %[[D:.*]] = arith.mulf %[[X]], %[[X]]
+// CHECK: vector.transfer_write %{{.*}}, %arg2
+// CHECK: %[[INSIDE:.*]] = arith.cmpi slt
+// CHECK: %[[E:.*]] = arith.select %[[INSIDE]], %[[D]], %{{.*}} : vector<128xi1>, vector<128xf32>
+// CHECK: vector.transfer_write %[[E]], %arg1
+// CHECK-NOT: scf.forall
+// CHECK: return
+func.func @chain(%X: memref<?x?xf32>, %Y: memref<?x?x128xf32>, %Z: memref<?x?xf32>, %H: index, %n: index) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<128xf32>
+  %tiles = affine.apply affine_map<()[s0] -> (s0 ceildiv 128)>()[%n]
+  %D = memref.alloc(%H, %n) : memref<?x?xf32>
+  scf.forall (%h, %t) in (%H, %tiles) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %rest = affine.min affine_map<(d0)[s0] -> (d0 * -128 + s0, 128)>(%t)[%n]
+    %own = memref.subview %D[%h, %i] [1, %rest] [1, 1] : memref<?x?xf32> to memref<1x?xf32, strided<[?, 1], offset: ?>>
+    %x = vector.transfer_read %X[%h, %i], %pad : memref<?x?xf32>, vector<128xf32>
+    %d = arith.mulf %x, %x : vector<128xf32>
+    vector.transfer_write %d, %own[%c0, %c0] : vector<128xf32>, memref<1x?xf32, strided<[?, 1], offset: ?>>
+  }
+  scf.forall (%h, %t) in (%H, %tiles) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    vector.transfer_write %zero, %Z[%h, %i] : vector<128xf32>, memref<?x?xf32>
+  }
+  scf.forall (%h, %t) in (%H, %tiles) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %d = vector.transfer_read %D[%h, %i], %pad : memref<?x?xf32>, vector<128xf32>
+    vector.transfer_write %d, %Y[%h, %t, %c0] {in_bounds = [true]} : vector<128xf32>, memref<?x?x128xf32>
+  }
+  return
+}
+
+// Another tile than the iteration's own (a dependence with another direction than =),
+// or a part of it.
+// CHECK-LABEL: func.func @other_tiles
+// CHECK-COUNT-4: scf.forall
+func.func @other_tiles(%X: memref<?x?xf32>, %Y: memref<?x?xf32>, %H: index) {
+  %pad = arith.constant 0.0 : f32
+  %c1 = arith.constant 1 : index
+  scf.forall (%h, %t) in (%H, 4) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %x = vector.transfer_read %X[%h, %i], %pad : memref<?x?xf32>, vector<128xf32>
+    vector.transfer_write %x, %Y[%h, %i] : vector<128xf32>, memref<?x?xf32>
+  }
+  scf.forall (%h, %t) in (%H, 4) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128 + 128)>(%t)
+    %y = vector.transfer_read %Y[%h, %i], %pad : memref<?x?xf32>, vector<128xf32>
+    vector.transfer_write %y, %X[%h, %i] : vector<128xf32>, memref<?x?xf32>
+  }
+  scf.forall (%h, %t) in (%H, 8) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 64)>(%t)
+    %x = vector.transfer_read %X[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
+    vector.transfer_write %x, %Y[%h, %i] : vector<64xf32>, memref<?x?xf32>
+  }
+  scf.forall (%h, %t) in (%H, 8) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 64)>(%t)
+    %y = vector.transfer_read %Y[%h, %i], %pad : memref<?x?xf32>, vector<32xf32>
+    vector.transfer_write %y, %X[%h, %i] : vector<32xf32>, memref<?x?xf32>
+  }
+  return
+}
+
+// Tiles that iterations share: all heads write the same rows.
+// CHECK-LABEL: func.func @shared
+// CHECK-COUNT-2: scf.forall
+func.func @shared(%X: memref<?x?xf32>, %Y: memref<?xf32>, %H: index) {
+  %pad = arith.constant 0.0 : f32
+  scf.forall (%h, %t) in (%H, 4) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %x = vector.transfer_read %X[%h, %i], %pad : memref<?x?xf32>, vector<128xf32>
+    vector.transfer_write %x, %Y[%i] : vector<128xf32>, memref<?xf32>
+  }
+  scf.forall (%h, %t) in (%H, 4) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %y = vector.transfer_read %Y[%i], %pad : memref<?xf32>, vector<128xf32>
+    vector.transfer_write %y, %X[%h, %i] : vector<128xf32>, memref<?x?xf32>
+  }
+  return
+}
+
+// A view that ends before the tile does: what is behind it is the memory's own.
+// CHECK-LABEL: func.func @short_view
+// CHECK-COUNT-2: scf.forall
+func.func @short_view(%X: memref<?x?xf32>, %Y: memref<?x?xf32>, %D: memref<?x?xf32>, %H: index) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  scf.forall (%h, %t) in (%H, 4) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %own = memref.subview %D[%h, %i] [1, 96] [1, 1] : memref<?x?xf32> to memref<1x96xf32, strided<[?, 1], offset: ?>>
+    %x = vector.transfer_read %X[%h, %i], %pad : memref<?x?xf32>, vector<128xf32>
+    vector.transfer_write %x, %own[%c0, %c0] : vector<128xf32>, memref<1x96xf32, strided<[?, 1], offset: ?>>
+  }
+  scf.forall (%h, %t) in (%H, 4) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %y = vector.transfer_read %D[%h, %i], %pad : memref<?x?xf32>, vector<128xf32>
+    vector.transfer_write %y, %Y[%h, %i] : vector<128xf32>, memref<?x?xf32>
+  }
+  return
+}
+
+// Memory that the first one reads and the second one writes, other bounds, a loop, and
+// an op between the two that reads what the first one writes.
+// CHECK-LABEL: func.func @apart
+// CHECK-COUNT-5: scf.forall
+func.func @apart(%X: memref<?x?xf32>, %Y: memref<?x?xf32>, %Z: memref<?x?xf32>, %W: memref<?x?xf32>, %H: index) {
+  %pad = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant dense<0.0> : vector<64xf32>
+  scf.forall (%h) in (%H) {
+    %x = vector.transfer_read %X[%h, %c0], %pad : memref<?x?xf32>, vector<64xf32>
+    vector.transfer_write %x, %Y[%h, %c0] : vector<64xf32>, memref<?x?xf32>
+  }
+  scf.forall (%h) in (%H) {
+    vector.transfer_write %zero, %X[%h, %c0] : vector<64xf32>, memref<?x?xf32>
+  }
+  scf.forall (%h) in (4) {
+    %s = scf.for %i = %c0 to %H step %c1 iter_args(%a = %zero) -> (vector<64xf32>) {
+      %z = vector.transfer_read %Z[%i, %c0], %pad : memref<?x?xf32>, vector<64xf32>
+      %b = arith.addf %a, %z : vector<64xf32>
+      scf.yield %b : vector<64xf32>
+    }
+    vector.transfer_write %s, %Y[%h, %c0] : vector<64xf32>, memref<?x?xf32>
+  }
+  scf.forall (%h) in (4) {
+    vector.transfer_write %zero, %Z[%h, %c0] : vector<64xf32>, memref<?x?xf32>
+  }
+  memref.copy %Z, %W : memref<?x?xf32> to memref<?x?xf32>
+  scf.forall (%h) in (4) {
+    vector.transfer_write %zero, %X[%h, %c0] : vector<64xf32>, memref<?x?xf32>
+  }
+  return
+}

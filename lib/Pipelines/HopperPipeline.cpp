@@ -25,6 +25,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
+#include <limits>
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNLOWERTOHOPPER
@@ -120,9 +121,16 @@ constexpr Schedule kAddedSchedules[] = {
      /*isTight=*/false, /*addsSums=*/true},
 };
 
-/// Queries up to which gradients have a kernel for each sum rather than one that
-/// adds to memory, which is to be filled before and converted afterwards.
-constexpr int64_t kMostRowsApart = 512;
+/// Queries up to which gradients of so many columns have a kernel for each sum rather than
+/// one that adds to memory, which is to be filled before and converted afterwards.
+struct RowsApart {
+  int64_t columns, most;
+};
+constexpr RowsApart kRowsApart[] = {{64, 256}, {std::numeric_limits<int64_t>::max(), 512}};
+int64_t getMostRowsApart(ModuleOp module) {
+  int64_t columns = findColumns(module);
+  return llvm::find_if(kRowsApart, [&](RowsApart row) { return columns <= row.columns; })->most;
+}
 
 /// What the tensor core and TMA take: 16-bit elements, rows of whole 16 bytes,
 /// and an output that a warpgroup can hold.
@@ -252,7 +260,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (failed(formNests(module, /*parallelSums=*/true)))
       return failure();
     std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/true);
-    bool isShort = order == "auto" && length && length->number && *length->number <= kMostRowsApart;
+    bool isShort = order == "auto" && length && length->number &&
+                   *length->number <= getMostRowsApart(module);
     if (!isShort && canAddSums(module)) {
       if (order == "auto" && addsSums(module))
         apart = std::move(before);
@@ -314,10 +323,11 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     OwningOpRef<ModuleOp> version;
     if (failed(formNests(few, /*parallelSums=*/false)))
       return failure();
+    int64_t most = getMostRowsApart(few);
     assignTiles(few, sumKeys, sumQueries);
     if (failed(lowerGradients(few, version)))
       return failure();
-    mergeByLength(gradients, *version, length, kMostRowsApart);
+    mergeByLength(gradients, *version, length, most);
     few.erase();
     return success();
   }
@@ -434,6 +444,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     addCleanUp(nested); // bounds of loops that are the same
     nested.addPass(createHopperFusePrograms());
     addCleanUp(nested);
+    nested.addPass(createHopperSortTiles());
+    nested.addPass(createAttnSinkIntoBranches());
     nested.addPass(createAttnMergeBranches());
     nested.addPass(createHopperDistributeRows());
     addCleanUp(nested);

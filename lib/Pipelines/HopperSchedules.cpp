@@ -29,8 +29,8 @@ constexpr TileSizes kTileSizes[] = {
     {1, 256, 128, 48, 32}, {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48},
 };
 /// Streamed elements of a fold that also adds to memory: the rows of a product, of one
-/// warpgroup's part of it where its carried sums have at most `kFewCarriedColumns` and no
-/// score is needed twice.
+/// warpgroup's part of it where its carried sums have at most `kFewCarriedColumns`, no
+/// score is needed twice and no mask reads memory.
 constexpr int64_t kAddedRows = 64, kMostAddedRows = 128;
 constexpr int64_t kFewCarriedColumns = 128;
 /// What the carried sums of such a fold may have together.
@@ -91,7 +91,8 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
     if (addsSums(fold)) {
       std::optional<int64_t> extent = getConstantIntValue(fold.getExtent());
       bool hasRows = !extent || *extent >= kMostAddedRows;
-      bool isWide = columns <= kFewCarriedColumns && hasRows && !keepsProducts(fold);
+      bool isWide = columns <= kFewCarriedColumns && hasRows && !keepsProducts(fold) &&
+                    !needsRegisters(fold);
       stream = isWide ? kMostAddedRows : kAddedRows;
     }
   }

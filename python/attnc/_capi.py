@@ -294,17 +294,20 @@ class _Plan:
         import torch
 
         like = tensors[0]
-        self.device, self.device_index = like.device, like.get_device()
-        self.outputs = []
-        for index, result in enumerate(executable.results):
-            form = self.shapes[index], tuple(self.strides[index]), getattr(torch, result.type)
-            # A tensor that makes another of this form by being its model: that takes less time.
-            model = executable.layouts[index]
-            if model is not None:
-                made = torch.empty_like(tensors[model])
-                if (tuple(made.shape), made.stride(), made.dtype) != form:
-                    model = None
-            self.outputs.append((self.result_structs[index], model, *form))
+        device = like.device
+        self.device_index = like.get_device()
+        self.outputs = [
+            (self.result_structs[index], self.shapes[index], tuple(self.strides[index]), getattr(torch, result.type))
+            for index, result in enumerate(executable.results)
+        ]
+
+        def allocate_on_device(shape: Any, strides: Any, type: Any) -> Any:
+            return torch.empty_strided(shape, strides, dtype=type, device=device)
+
+        # What compiled graphs of PyTorch call, on the current device; it takes half the time.
+        quick = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+        self.allocate_on_device = allocate_on_device
+        self.allocate_tensor = getattr(quick, f"_empty_strided_{like.device.type}", allocate_on_device)
         if executable._cuda:
             self.current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
             self.current_stream = partial(_current_stream, torch)
@@ -312,7 +315,6 @@ class _Plan:
             # Memory as PyTorch's allocator gives it to tensors, without a tensor.
             self.allocate = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_alloc", None)
             self.free = getattr(torch._C, "_cuda_cudaCachingAllocator_raw_delete", None)
-        self.allocate_strided, self.allocate_like = torch.empty_strided, torch.empty_like
         self.addresses = ctypes.addressof(self.arguments), ctypes.addressof(self.results)
 
     def fill(self, structs: Any, index: int, expected: Value, tensor: Any, cuda: bool) -> None:
@@ -476,13 +478,11 @@ class Executable:
     def launch(self, plan: _Plan, tensors: Sequence[Any], addresses: Sequence[int]) -> List[Any]:
         """call() with tensors that are known to be as those of the plan, and where they
         are."""
-        empty_like, empty_strided, device = plan.allocate_like, plan.allocate_strided, plan.device
+        is_elsewhere = self._cuda and plan.current_device() != plan.device_index
+        allocate = plan.allocate_on_device if is_elsewhere else plan.allocate_tensor
         results = []
-        for struct, model, shape, strides, type in plan.outputs:
-            if model is None:
-                tensor = empty_strided(shape, strides, dtype=type, device=device)
-            else:
-                tensor = empty_like(tensors[model])
+        for struct, shape, strides, type in plan.outputs:
+            tensor = allocate(shape, strides, type)
             struct.data = tensor.data_ptr()
             results.append(tensor)
         for struct, address in zip(plan.argument_structs, addresses):
@@ -490,7 +490,7 @@ class Executable:
         arguments, outputs = plan.addresses
         if not self._cuda:
             error = _library.attnc_run(self._handle, arguments, outputs, None, 0, None)
-        elif plan.current_device() != plan.device_index:
+        elif is_elsewhere:
             return self._run_cuda(plan, tensors[0], None) or results
         elif not plan.workspace_bytes:
             stream = plan.current_stream(plan.device_index)

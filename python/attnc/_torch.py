@@ -109,10 +109,10 @@ class _Prepared:
         gradient, plan, strides, types, places, scalars = found
         # On the device of dO is what the plan was made for: autograd checks that it is O's.
         index = do.get_device()
-        if list(map(_stride_of, saved)) != strides or [x.dtype for x in saved] != types:
+        if list(map(_stride_of, saved)) != strides:
             return None
-        for x in saved:
-            if x.get_device() != index:
+        for x, type in zip(saved, types):
+            if x.get_device() != index or x.dtype is not type:
                 return None
         addresses = list(map(_address_of, saved))
         addresses.append(do.data_ptr())

@@ -175,6 +175,35 @@ def AttnUseExp2 : Pass<"attn-use-exp2"> {
                            "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
 }
 
+def AttnSinkIntoBranches : Pass<"attn-sink-into-branches"> {
+  let summary = "What only masked tiles need is computed in their branches";
+  let description = [{
+    Pure ops that are used on one side of branches around masks (`attn.tile_kind`) and
+    nowhere else go there, a copy to each branch: a score and its derivative are masked
+    alike, and most tiles are not. (`control-flow-sink` moves what one branch uses.)
+
+    ```mlir
+    // Before.
+    %keep = arith.cmpi sge, %i, %j : vector<128x64xindex>
+    %s1 = scf.if %full { scf.yield %s } else { arith.select %keep, %s, %ninf ... } {attn.tile_kind}
+    %d1 = scf.if %full { scf.yield %d } else { arith.select %keep, %d, %zero ... } {attn.tile_kind}
+    // After.
+    %s1 = scf.if %full { scf.yield %s } else {
+      %keep = arith.cmpi sge, %i, %j : vector<128x64xindex>
+      arith.select %keep, %s, %ninf ...
+    } {attn.tile_kind}
+    %d1 = scf.if %full { scf.yield %d } else {
+      %keep1 = arith.cmpi sge, %i, %j : vector<128x64xindex>
+      arith.select %keep1, %d, %zero ...
+    } {attn.tile_kind}
+    ```
+
+    Ops that both sides of a branch use stay, as do those with effects: reads of memory
+    are guarded where they are (`hopper-guard-reads`).
+  }];
+  let dependentDialects = ["mlir::scf::SCFDialect"];
+}
+
 def AttnMergeBranches : Pass<"attn-merge-branches"> {
   let summary = "Neighbouring branches around masks become one";
   let description = [{

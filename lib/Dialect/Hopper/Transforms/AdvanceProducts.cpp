@@ -2,10 +2,12 @@
 // The first product of an iteration is computed in the one before.
 
 #include "Loops.h"
+#include "Memory.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
@@ -107,8 +109,14 @@ private:
     for (Value index : send.getIndices())
       if (index.getDefiningOp() && failed(getBackwardSlice(index, &address, options)))
         return false;
-    return llvm::all_of(address,
-                        [](Operation *op) { return isPure(op) && op->getNumRegions() == 0; });
+    auto roles = loop->getParentOfType<hopper::RolesOp>();
+    return llvm::all_of(address, [&](Operation *op) {
+      if (auto load = dyn_cast<memref::LoadOp>(op)) {
+        readsTable = true;
+        return roles && !hopper::isWrittenIn(roles, cast<MemrefValue>(load.getMemRef()));
+      }
+      return isPure(op) && op->getNumRegions() == 0;
+    });
   }
 
   /// The first tile in front of the loop; then each one behind the other copies of the
@@ -124,7 +132,14 @@ private:
     };
     copyAt(copies.getLowerBound());
     b.setInsertionPoint(copies.getBody()->getTerminator());
-    copyAt(arith::AddIOp::create(b, send.getLoc(), copies.getInductionVar(), copies.getStep()));
+    Location loc = send.getLoc();
+    Value next = arith::AddIOp::create(b, loc, copies.getInductionVar(), copies.getStep());
+    if (readsTable) { // has no entry beyond the last one, which is sent once more
+      Value isInside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, next,
+                                          copies.getUpperBound());
+      next = arith::SelectOp::create(b, loc, isInside, next, copies.getInductionVar());
+    }
+    copyAt(next);
     send.erase();
   }
 
@@ -143,6 +158,7 @@ private:
   hopper::ReleaseOp release;
   SmallVector<Operation *> views;
   SetVector<Operation *> address;
+  bool readsTable = false;
 };
 
 struct AdvanceProductsPass : attn::impl::HopperAdvanceProductsBase<AdvanceProductsPass> {

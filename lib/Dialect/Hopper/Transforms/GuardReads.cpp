@@ -3,6 +3,7 @@
 // taken.
 
 #include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "Memory.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -37,7 +38,33 @@ Region *findSide(vector::TransferReadOp read) {
   return side;
 }
 
+/// A copy in each branch that uses `read`, if there are several: held from one to the
+/// other it would cost registers in all tiles. False if there is one, or something else.
+bool copyToBranches(vector::TransferReadOp read) {
+  llvm::SetVector<Operation *> branches;
+  llvm::SetVector<Block *> blocks;
+  for (Operation *user : read->getUsers()) {
+    branches.insert(read->getBlock()->findAncestorOpInBlock(*user));
+    blocks.insert(user->getBlock());
+  }
+  bool areBranches = llvm::all_of(branches, llvm::IsaPred<scf::IfOp>) &&
+                     !blocks.contains(read->getBlock());
+  if (branches.size() < 2 || !areBranches ||
+      hopper::isWrittenIn(read->getParentOp(), cast<MemrefValue>(read.getBase())))
+    return false;
+  for (Block *block : blocks) {
+    Operation *copy = OpBuilder::atBlockBegin(block).clone(*read);
+    read->replaceUsesWithIf(copy->getResults(), [&](OpOperand &use) {
+      return use.getOwner()->getBlock() == block;
+    });
+  }
+  read.erase();
+  return true;
+}
+
 void guard(vector::TransferReadOp read) {
+  if (copyToBranches(read))
+    return;
   Region *side = findSide(read);
   if (!side)
     return;

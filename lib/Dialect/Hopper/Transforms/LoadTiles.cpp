@@ -113,8 +113,8 @@ private:
     return llvm::all_of(sources, [&](Value source) { return isComputable(source, warpgroups); });
   }
 
-  /// Scalar arithmetic on loop variables and on what comes from outside of the
-  /// tile program.
+  /// Scalar arithmetic on loop variables, on what comes from outside of the tile
+  /// program, and on what tables have that it does not write.
   static bool isComputable(Value value, scf::ForallOp warpgroups) {
     auto tiles = warpgroups->getParentOfType<scf::ForallOp>();
     if (!tiles || tiles.isDefinedOutsideOfLoop(value))
@@ -126,7 +126,10 @@ private:
       return variables && loop != warpgroups && llvm::is_contained(*variables, value);
     }
     Operation *op = value.getDefiningOp();
-    return op->getNumRegions() == 0 && isPure(op) &&
+    auto load = dyn_cast<memref::LoadOp>(op);
+    bool isKnown = load ? !hopper::isWrittenIn(tiles, cast<MemrefValue>(load.getMemRef()))
+                        : isMemoryEffectFree(op) && op->getNumRegions() == 0;
+    return isKnown &&
            llvm::none_of(op->getOperandTypes(), llvm::IsaPred<VectorType>) &&
            llvm::all_of(op->getOperands(),
                         [&](Value operand) { return isComputable(operand, warpgroups); });

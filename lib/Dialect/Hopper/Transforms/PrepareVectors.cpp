@@ -5,6 +5,7 @@
 #include "Memory.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -154,9 +155,11 @@ public:
   void run() {
     SmallVector<Chain> chains;
     // The loop may go beyond the end of what it reads, which is padding there.
-    end = findBoundOutside(loop.getUpperBound(), forall.getRegion());
-    if (!end)
-      return;
+    if (!loop->hasAttr(kTabulatedAttr)) {
+      end = findBoundOutside(loop.getUpperBound(), forall.getRegion());
+      if (!end)
+        return;
+    }
     for (Operation &op : loop.getBody()->without_terminator()) {
       auto type =
           op.getNumResults() == 1 ? dyn_cast<VectorType>(op.getResult(0).getType()) : VectorType();
@@ -211,10 +214,10 @@ private:
       return false;
     vector::TransferReadOp first = chain.reads.front();
     auto firstType = dyn_cast<MemRefType>(first.getBase().getType());
-    Value iv = loop.getInductionVar();
+    Value start = first.getIndices().empty() ? Value() : first.getIndices().back();
     int64_t size = first.getVectorType().getDimSize(0);
     if (size % hopper::kWarpgroupRows || hopper::kProgramRows % size || !firstType || firstType.getRank() < 2 ||
-        first.getIndices().back() != iv || !isMultiple(iv, size))
+        !isStart(start) || !isMultiple(start, size))
       return false;
     for (auto [dim, index] : llvm::enumerate(first.getIndices().drop_back()))
       if (!findExtent(first.getBase(), dim, index))
@@ -227,6 +230,13 @@ private:
              llvm::equal(read.getIndices(), first.getIndices()) &&
              !hopper::isWrittenIn(forall, memref);
     });
+  }
+
+  /// Whether a tile starts here: at the variable of the loop, or at what a table names.
+  bool isStart(Value index) {
+    return loop->hasAttr(kTabulatedAttr)
+               ? loop.getBodyRegion().isAncestor(index.getParentRegion())
+               : index == loop.getInductionVar();
   }
 
   /// How many values an index has, from 0 on: the loops that read a vector say so, for
@@ -262,17 +272,23 @@ private:
     vector::TransferReadOp first = chain.reads.front();
     auto type = cast<VectorType>(chain.result.getType());
     constexpr int64_t size = hopper::kProgramRows;
-    std::optional<Tail> tail = findTail(chain.result, loop.getInductionVar());
+    Value start = first.getIndices().back();
+    std::optional<Tail> tail = findTail(chain.result, start);
     if (tail && forall.getRegion().isAncestor(tail->end.getParentRegion()))
       tail.reset();
     if (tail)
       tail->zeroed.replaceAllUsesWith(tail->source);
     b.setInsertionPoint(forall);
+    // Tiles that a table names start within the memory.
+    OpFoldResult count = end    ? OpFoldResult(end)
+                         : tail ? OpFoldResult(tail->end)
+                                : memref::getMixedSize(b, loc, first.getBase(),
+                                                       first.getIndices().size() - 1);
     SmallVector<OpFoldResult> counts;
     for (auto [dim, index] : llvm::enumerate(first.getIndices().drop_back()))
       counts.push_back(*findExtent(first.getBase(), dim, index));
     counts.push_back(affine::makeComposedFoldedAffineApply(
-        b, loc, b.getAffineDimExpr(0).ceilDiv(size), {OpFoldResult(end)}));
+        b, loc, b.getAffineDimExpr(0).ceilDiv(size), {count}));
     SmallVector<int64_t> shape;
     SmallVector<Value> dynamic;
     for (OpFoldResult count : counts) {
@@ -295,21 +311,21 @@ private:
       for (auto [index, iv] :
            llvm::zip_equal(first.getIndices().drop_back(), ArrayRef(tile).drop_back()))
         mapping.map(index, iv);
-      mapping.map(loop.getInductionVar(),
+      mapping.map(start,
                   affine::makeComposedAffineApply(b, loc, b.getAffineDimExpr(0) * size,
                                                   {OpFoldResult(tile.back())}));
       for (Operation *op : chain.ops)
         cloneWidened(op, mapping);
       Value result = mapping.lookup(chain.result);
       if (tail)
-        result = endAt(tail->end, result, mapping.lookup(loop.getInductionVar()));
+        result = endAt(tail->end, result, mapping.lookup(start));
       tile.push_back(arith::ConstantIndexOp::create(b, loc, 0));
       vector::TransferWriteOp::create(b, loc, result, memory, tile, last, ArrayRef<bool>(inBounds));
     }
     b.setInsertionPoint(first);
     SmallVector<Value> tile(first.getIndices().drop_back());
     AffineExpr i = b.getAffineDimExpr(0);
-    OpFoldResult at = loop.getInductionVar();
+    OpFoldResult at = start;
     tile.push_back(affine::makeComposedAffineApply(b, loc, i.floorDiv(size), {at}));
     // Of a whole row it is 0, which only multiples of it show.
     tile.push_back(type.getDimSize(0) == size

@@ -78,3 +78,50 @@ func.func @unknown(%ids: memref<?xi32>, %flags: memref<?xi32>, %k: memref<?x64xb
   }
   return
 }
+
+// Used in two branches, in one of them within another one: each reads.
+// CHECK-LABEL: func.func @several
+// CHECK-NOT: vector.transfer_read
+// CHECK: hopper.mma
+// CHECK: scf.if
+// CHECK: } else {
+// CHECK-NEXT: %[[IDS:.*]] = vector.transfer_read %arg0
+// CHECK-NEXT: vector.broadcast %[[IDS]]
+// CHECK: scf.if
+// CHECK: } else {
+// CHECK: } else {
+// CHECK-NEXT: %[[IDS1:.*]] = vector.transfer_read %arg0
+// CHECK-NEXT: vector.broadcast %[[IDS1]]
+func.func @several(%ids: memref<?xi32>, %flags: memref<?xi32>, %k: memref<?x64xbf16>, %n: index, %some: i1) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %one = arith.constant 1 : i32
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %zeros = arith.constant dense<0> : vector<64x64xi32>
+  scf.for %j = %c0 to %n step %c64 {
+    %flag = memref.load %flags[%j] : memref<?xi32>
+    %full = arith.cmpi eq, %flag, %one : i32
+    %x = vector.transfer_read %ids[%j], %one : memref<?xi32>, vector<64xi32>
+    %t = hopper.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
+    %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
+    %r = scf.if %full -> (vector<64x64xi32>) {
+      scf.yield %zeros : vector<64x64xi32>
+    } else {
+      %a = vector.broadcast %x : vector<64xi32> to vector<64x64xi32>
+      scf.yield %a : vector<64x64xi32>
+    }
+    %both = arith.andi %full, %some : i1
+    %q = scf.if %both -> (vector<64x64xi32>) {
+      scf.yield %r : vector<64x64xi32>
+    } else {
+      %p = scf.if %full -> (vector<64x64xi32>) {
+        scf.yield %r : vector<64x64xi32>
+      } else {
+        %a = vector.broadcast %x : vector<64xi32> to vector<64x64xi32>
+        scf.yield %a : vector<64x64xi32>
+      }
+      scf.yield %p : vector<64x64xi32>
+    }
+  }
+  return
+}

@@ -110,3 +110,33 @@ func.func @tail(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %H: index, %n: inde
   }
   return
 }
+
+// At a start that a table names: as much as the memory has.
+// CHECK-LABEL: func.func @table
+// CHECK: %[[SIZE:.*]] = memref.dim %arg0, %c1
+// CHECK: %[[TILES:.*]] = affine.apply #{{.*}}()[%[[SIZE]]]
+// CHECK: %[[M:.*]] = memref.alloc(%arg3, %[[TILES]]) : memref<?x?x128xf32>
+// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (%arg3, %[[TILES]])
+// CHECK: scf.forall (%[[H:.*]], %{{.*}}) in (%arg3, 4)
+// CHECK: scf.for
+// CHECK: %[[E:.*]] = memref.load %arg2
+// CHECK: vector.transfer_read %[[M]][%[[H]], %{{.*}}, %{{.*}}], %{{.*}} {in_bounds = [true]} : memref<?x?x128xf32>, vector<64xf32>
+func.func @table(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %T: memref<?xindex>, %H: index, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<128x64xf32>
+  scf.forall (%h, %t) in (%H, 4) {
+    %t0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %r = scf.for %e = %c0 to %n step %c1 iter_args(%a = %zero) -> (vector<128x64xf32>) {
+      %tile = memref.load %T[%e] : memref<?xindex>
+      %i = affine.apply affine_map<(d0) -> (d0 * 64)>(%tile)
+      %l = vector.transfer_read %L[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
+      %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
+      %b = arith.addf %a, %m2 : vector<128x64xf32>
+      scf.yield %b : vector<128x64xf32>
+    } {attn.fold, attn.tabulated}
+    vector.transfer_write %r, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
+  }
+  return
+}

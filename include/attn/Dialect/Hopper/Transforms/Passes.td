@@ -246,7 +246,8 @@ def HopperGuardReads : Pass<"hopper-guard-reads", "::mlir::func::FuncOp"> {
     ```
 
     Conditions that are no comparison, or that are not known in front of the read,
-    leave it as it is.
+    leave it as it is. Where several branches use it, and nothing in the loop writes the
+    memory, each gets a read of its own.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::scf::SCFDialect"];
 }
@@ -549,7 +550,8 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
   let summary = "Vectors that all tiles of rows compute alike are computed once";
   let description = [{
     In each loop over streamed tiles (`attn.fold`) of an outermost `scf.forall`: a
-    vector of f32 that follows by arithmetic from rank-1 reads at the loop's variable,
+    vector of f32 that follows by arithmetic from rank-1 reads at the loop's variable, or
+    at a start that a table names (`attn.tabulated`),
     whatever the rows of the tile, is computed by a parallel loop of its own in front
     of the forall, 128 elements at a time, into memory of whole rows of 128. The loop
     reads it there, aligned, with nothing missing.
@@ -575,7 +577,7 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
     the vector is -inf there, and the select goes, with the branch around it.
 
     A vector stays where it is if 128 is no multiple of its size or that no multiple of the
-    rows of a warpgroup, if the loop does not provably run over multiples of it, if no
+    rows of a warpgroup, if its places are not provably multiples of it, if no
     bound of a loop around it is known in front of the forall, or where memory that it
     follows from is written in the forall.
   }];

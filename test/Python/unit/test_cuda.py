@@ -195,11 +195,12 @@ def test_wrong_devices():
 
 
 def test_time_of_the_host():
-    """Microseconds per call on a warm cache: under 25 forward. The backward, of four kernels
-    in place of one, takes 31, half of it within the driver."""
+    """Microseconds per call on a warm cache; the least of three times, for other processes
+    take the host's time, too."""
     from attnc._bench.host import measure_host
 
-    spent = measure_host("cuda", "bfloat16")
+    rounds = [measure_host("cuda", "bfloat16") for _ in range(3)]
+    spent = {name: min(x[name] for x in rounds) for name in rounds[0]}
     print("microseconds of the host per call:", {name: round(x, 1) for name, x in spent.items()})
     assert spent["attnc, causal: forward"] < 25 and spent["attnc, score_mod: forward"] < 30
-    assert spent["attnc, causal: backward"] < 40
+    assert spent["attnc, causal: backward"] < 25 and spent["attnc, score_mod: backward"] < 35

@@ -13,6 +13,7 @@
 // CHECK-LABEL: func.func @bias
 // CHECK: scf.forall (%[[I:.*]]) in
 // CHECK: scf.forall (%[[W:.*]]) in (2)
+// CHECK: %[[PLACE:.*]] = memref.load %arg5
 // CHECK: scf.for %[[J:.*]] =
 // CHECK: %[[ROW:.*]] = affine.apply #{{.*}}(%[[I]])
 // CHECK: %[[ALL:.*]] = hopper.load %arg0[%[[ROW]], %[[J]]] : memref<?x?xbf16, strided<[?, 1]>> -> <128x128xbf16, swizzle = 128>
@@ -20,12 +21,14 @@
 // CHECK: %[[OWN:.*]] = hopper.rows %[[ALL]][%[[OFFSET]]] : <128x128xbf16, swizzle = 128> -> <64x128xbf16, swizzle = 128, slab_rows = 128>
 // CHECK: hopper.tile.load %[[OWN]] : <64x128xbf16, swizzle = 128, slab_rows = 128> -> vector<64x128xbf16>
 // What TMA has no form for: transposed, of 32 bits, with other padding, at a place that
-// is read, rows that do not follow the warpgroups.
+// is read where it is written, rows that do not follow the warpgroups.
 // CHECK-COUNT-5: vector.transfer_read
+// A place that is read from memory that the program does not write is known early.
+// CHECK: hopper.load %arg0[%{{.*}}, %[[PLACE]]]
 // CHECK-NOT: vector.transfer_read
 // CHECK: vector.transfer_write
 func.func @bias(%x: memref<?x?xbf16, strided<[?, 1]>>, %y: memref<?x?xf32>, %k: memref<?x64xbf16>,
-                %ids: memref<?xindex>, %out: memref<?x?xf32>, %n: index, %m: index) {
+                %ids: memref<?xindex>, %out: memref<?x?xf32>, %places: memref<?xindex>, %n: index, %m: index) {
   %c0 = arith.constant 0 : index
   %c128 = arith.constant 128 : index
   %zero = arith.constant 0.0 : bf16
@@ -36,6 +39,8 @@ func.func @bias(%x: memref<?x?xbf16, strided<[?, 1]>>, %y: memref<?x?xf32>, %k: 
     scf.forall (%w) in (2) {
       %row = affine.apply #rows(%w, %i)
       %id = memref.load %ids[%i] : memref<?xindex>
+      memref.store %c0, %ids[%i] : memref<?xindex>
+      %place = memref.load %places[%i] : memref<?xindex>
       scf.for %j = %c0 to %m step %c128 {
         %t = hopper.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
         %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
@@ -45,10 +50,12 @@ func.func @bias(%x: memref<?x?xbf16, strided<[?, 1]>>, %y: memref<?x?xf32>, %k: 
         %d = vector.transfer_read %x[%row, %j], %one : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
         %e = vector.transfer_read %x[%row, %id], %zero : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
         %f = vector.transfer_read %x[%i, %j], %zero : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
+        %g = vector.transfer_read %x[%row, %place], %zero : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
         %ab = arith.addf %a, %b : vector<64x128xbf16>
         %de = arith.addf %d, %e : vector<64x128xbf16>
         %all = arith.addf %ab, %de : vector<64x128xbf16>
-        %more = arith.addf %all, %f : vector<64x128xbf16>
+        %fg = arith.addf %f, %g : vector<64x128xbf16>
+        %more = arith.addf %all, %fg : vector<64x128xbf16>
         %wide = arith.extf %more : vector<64x128xbf16> to vector<64x128xf32>
         %sum = arith.addf %wide, %c : vector<64x128xf32>
         vector.transfer_write %sum, %out[%row, %j] : vector<64x128xf32>, memref<?x?xf32>

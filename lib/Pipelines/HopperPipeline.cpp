@@ -63,6 +63,8 @@ struct Schedule {
   /// copied; the first product of an iteration runs beside the end of the one before.
   bool addsSums = false;
   int64_t stages = 2;
+  /// Of so many pairs of a tile's columns one has its exponentials by polynomials; 0: none.
+  int64_t polynomials = 0;
 };
 // The first row that fits is taken. Loops are trimmed (hopper-trim-loops) where
 // that leaves out whole tiles: where a warpgroup's rows are no multiple of the
@@ -117,6 +119,10 @@ constexpr Schedule kGradientSchedules[] = {
 // The same where such a fold also adds to memory. Warpgroups that meet in each
 // iteration have no turns.
 constexpr Schedule kAddedSchedules[] = {
+    {64, Schedule::Masked, 0, 128, 128, Output::Reuse, false, false, /*trims=*/false,
+     /*isTight=*/false, /*addsSums=*/true, /*stages=*/2, /*polynomials=*/4},
+    {64, Schedule::Unmasked, 0, 128, 128, Output::Reuse, false, false, /*trims=*/false,
+     /*isTight=*/false, /*addsSums=*/true, /*stages=*/2, /*polynomials=*/2},
     {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, false, /*trims=*/false,
      /*isTight=*/false, /*addsSums=*/true},
 };
@@ -212,7 +218,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   void getDependentDialects(DialectRegistry &registry) const override {
     OpPassManager pm(ModuleOp::getOperationName());
     buildNestPipeline(pm, PipelineOptions());
-    addLowering(pm, kSchedules[0], /*copiesTiles=*/true);
+    addLowering(pm, kAddedSchedules[0], /*copiesTiles=*/true);
     pm.getDependentDialects(registry);
   }
 
@@ -305,8 +311,11 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     int64_t columns = findColumns(version);
     ArrayRef<Schedule> schedules =
         addsSums(version) ? ArrayRef(kAddedSchedules) : ArrayRef(kGradientSchedules);
-    const Schedule *schedule =
-        llvm::find_if(schedules, [&](const Schedule &row) { return columns <= row.columns; });
+    bool isMasked = findMaskForm(version).isMasked;
+    const Schedule *schedule = llvm::find_if(schedules, [&](const Schedule &row) {
+      return columns <= row.columns &&
+             row.masks != (isMasked ? Schedule::Unmasked : Schedule::Masked);
+    });
     if (schedule == schedules.end())
       return refuseColumns(version, columns);
     if (failed(lowerWith(version, *schedule)))
@@ -455,6 +464,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       nested.addPass(createHopperLoadTiles(HopperLoadTilesOptions{copiesTiles}));
     nested.addPass(createHopperGuardReads());
     nested.addPass(createHopperOrderProducts());
+    if (schedule.polynomials > 0)
+      nested.addPass(createHopperDivideExponentials(
+          HopperDivideExponentialsOptions{schedule.polynomials}));
     nested.addPass(createHopperSpecializeWarps());
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas}));
     addCleanUp(nested);

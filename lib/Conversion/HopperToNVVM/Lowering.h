@@ -112,6 +112,8 @@ private:
   bool lowerIndexComparison(mlir::Operation *op, Layout layout);
   bool lowerPackedTruncation(mlir::Operation *op, Layout layout);
   bool lowerTanh(mlir::Operation *op, Layout layout);
+  bool lowerExp2(mlir::Operation *op, Layout layout);
+  mlir::Value exp2ByPolynomial(mlir::Value x);
   llvm::LogicalResult lowerConstant(mlir::arith::ConstantOp op);
   mlir::Value emitElement(mlir::Operation *op, mlir::ValueRange operands);
   mlir::Value emitGeneric(mlir::Operation *op, mlir::ValueRange operands);

@@ -69,3 +69,26 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// Of two pairs of columns one by a polynomial, whose exponent comes of a sum: limits first,
+// then four fused multiply-adds.
+// CHECK-LABEL: gpu.func @polynomial
+// CHECK-COUNT-2: ex2.approx.ftz
+// CHECK-NOT: ex2.approx.ftz
+// CHECK: llvm.intr.maximum
+// CHECK: llvm.intr.minimum
+// CHECK: arith.addf
+// CHECK: arith.addf
+// CHECK: arith.subf
+// CHECK-COUNT-4: llvm.intr.fma
+// CHECK: llvm.shl
+// CHECK: arith.mulf
+gpu.module @p {
+  gpu.func @polynomial(%x: memref<64x8xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %v = vector.load %x[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
+    %y = math.exp2 %v {hopper.polynomial = 2 : i64} : vector<64x8xf32>
+    vector.store %y, %x[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
+    gpu.return
+  }
+}

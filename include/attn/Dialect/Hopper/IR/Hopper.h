@@ -33,6 +33,8 @@ constexpr int64_t kThreadsPerWarpgroup = 128;
 constexpr int64_t kNamedBarriers = 16;
 /// Rows of one warpgroup-wide matrix instruction.
 constexpr int64_t kWarpgroupRows = 64;
+/// On a math.exp2 of a tile, n: of n pairs of neighbouring columns one by a polynomial.
+constexpr llvm::StringLiteral kPolynomialAttr = "hopper.polynomial";
 
 /// Bytes of one element; float types of 16 and 32 bits.
 int64_t getElementBytes(mlir::Type type);

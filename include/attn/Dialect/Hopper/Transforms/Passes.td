@@ -586,6 +586,28 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
                            "mlir::vector::VectorDialect"];
 }
 
+def HopperDivideExponentials : Pass<"hopper-divide-exponentials", "::mlir::func::FuncOp"> {
+  let summary = "A part of a tile's exponentials is computed by the FMA units";
+  let description = [{
+    A `math.exp2` of a tile of f32 in a loop with products gets the attribute
+    `hopper.polynomial`: of `every` pairs of neighbouring columns one is computed by a
+    polynomial (relative error 2.9e-6) instead of the special function unit, which takes
+    8 cycles for each 32 elements. It pays where exponentials have no product to run
+    beside.
+
+    ```mlir
+    // Before.
+    %p = math.exp2 %s : vector<64x128xf32>
+    // After, with every=4.
+    %p = math.exp2 %s {hopper.polynomial = 4 : i64} : vector<64x128xf32>
+    ```
+  }];
+  let options = [
+    Option<"every", "every", "int64_t", /*default=*/"4",
+           "Pairs of columns of which one is computed by a polynomial; 0: none">,
+  ];
+}
+
 def HopperFusePrograms : Pass<"hopper-fuse-programs", "::mlir::func::FuncOp"> {
   let summary = "Neighbouring tile programs over the same tiles become one";
   let description = [{

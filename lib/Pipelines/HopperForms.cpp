@@ -40,17 +40,21 @@ static bool variesInTile(Value value, linalg::GenericOp statement) {
                       [&](Value operand) { return variesInTile(operand, statement); });
 }
 
-/// How many operations per element the longest statement along rows and columns has.
-static unsigned countOperations(Operation *root) {
+/// How many operations per element the longest statement along rows and columns has, of
+/// those that count.
+static unsigned countOperations(Operation *root,
+                                llvm::function_ref<bool(Operation &)> counts = [](Operation &) {
+                                  return true;
+                                }) {
   unsigned most = 0;
   root->walk([&](linalg::GenericOp op) {
     if (op.getNumReductionLoops() > 0)
       return;
     // What a head or a batch has once costs nothing per element.
     unsigned count = llvm::count_if(*op.getBody(), [&](Operation &inner) {
-      return llvm::any_of(inner.getOperands(), [&](Value operand) {
-        return isa<BlockArgument>(operand) || variesInTile(operand, op);
-      });
+      return counts(inner) && llvm::any_of(inner.getOperands(), [&](Value operand) {
+               return isa<BlockArgument>(operand) || variesInTile(operand, op);
+             });
     });
     most = std::max(most, count);
   });
@@ -60,6 +64,16 @@ static unsigned countOperations(Operation *root) {
 bool attn::isLong(Operation *root) {
   constexpr unsigned kLong = 12;
   return countOperations(root) > kLong;
+}
+
+bool attn::keepsFmaUnitsBusy(Operation *root) {
+  // A score that is scaled, its exponential or its derivative have fewer.
+  constexpr unsigned kFew = 3;
+  auto isArithmetic = [](Operation &op) {
+    return op.getNumResults() == 1 && isa<FloatType>(op.getResult(0).getType()) &&
+           !isa<arith::SelectOp, tensor::ExtractOp>(op);
+  };
+  return countOperations(root, isArithmetic) > kFew;
 }
 
 bool attn::needsRegisters(Operation *root) {

@@ -13,6 +13,9 @@ namespace attn {
 /// The largest static size of what is contracted, or kept by a contraction.
 int64_t findColumns(mlir::Operation *root);
 
+/// Whether scores are computed with floats by more than a scale and a mask.
+bool keepsFmaUnitsBusy(mlir::Operation *root);
+
 /// Whether a statement is long: more than a window's mask, and some.
 bool isLong(mlir::Operation *root);
 

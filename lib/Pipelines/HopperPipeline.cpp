@@ -63,7 +63,8 @@ struct Schedule {
   /// copied; the first product of an iteration runs beside the end of the one before.
   bool addsSums = false;
   int64_t stages = 2;
-  /// Of so many pairs of a tile's columns one has its exponentials by polynomials; 0: none.
+  /// Of so many pairs of a tile's columns one has its exponentials by polynomials, where
+  /// the FMA units have little else to do; 0: none.
   int64_t polynomials = 0;
 };
 // The first row that fits is taken. Loops are trimmed (hopper-trim-loops) where
@@ -311,9 +312,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     int64_t columns = findColumns(version);
     ArrayRef<Schedule> schedules =
         addsSums(version) ? ArrayRef(kAddedSchedules) : ArrayRef(kGradientSchedules);
-    bool isMasked = findMaskForm(version).isMasked;
+    bool isMasked = findMaskForm(version).isMasked, isBusy = keepsFmaUnitsBusy(version);
     const Schedule *schedule = llvm::find_if(schedules, [&](const Schedule &row) {
-      return columns <= row.columns &&
+      return columns <= row.columns && !(isBusy && row.polynomials > 0) &&
              row.masks != (isMasked ? Schedule::Unmasked : Schedule::Masked);
     });
     if (schedule == schedules.end())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Times of contenders by turns, on the GPU or on the CPU; times on the host; memory."""
 
+import gc
 import math
 import statistics
 import time
@@ -154,14 +155,21 @@ def gemm_tflops(device, n=8192, rounds=20):
 
 
 def host_microseconds(call, calls=100, rounds=15, device="cuda"):
-    """Of a call that returns before it has run, on an idle GPU."""
+    """Of a call that returns before it has run, on an idle GPU; without garbage collections, as
+    timeit measures."""
     wait = torch.cuda.synchronize if torch.device(device).type == "cuda" else lambda: None
     times = []
-    for _ in range(rounds + 2):
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(rounds + 5):
+            wait()
+            begin = time.perf_counter()
+            for _ in range(calls):
+                call()
+            times.append((time.perf_counter() - begin) / calls)
         wait()
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        times.append((time.perf_counter() - begin) / calls)
-    wait()
-    return statistics.median(times[2:]) * 1e6
+    finally:
+        if collects:
+            gc.enable()
+    return statistics.median(times[5:]) * 1e6

@@ -42,10 +42,9 @@ static bool variesInTile(Value value, linalg::GenericOp statement) {
 
 /// How many operations per element the longest statement along rows and columns has, of
 /// those that count.
-static unsigned countOperations(Operation *root,
-                                llvm::function_ref<bool(Operation &)> counts = [](Operation &) {
-                                  return true;
-                                }) {
+static unsigned countOperations(
+    Operation *root,
+    llvm::function_ref<bool(Operation &)> counts = [](Operation &) { return true; }) {
   unsigned most = 0;
   root->walk([&](linalg::GenericOp op) {
     if (op.getNumReductionLoops() > 0)

@@ -267,8 +267,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (failed(formNests(module, /*parallelSums=*/true)))
       return failure();
     std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/true);
-    bool isShort = order == "auto" && length && length->number &&
-                   *length->number <= getMostRowsApart(module);
+    bool isShort =
+        order == "auto" && length && length->number && *length->number <= getMostRowsApart(module);
     if (!isShort && canAddSums(module)) {
       if (order == "auto" && addsSums(module))
         apart = std::move(before);
@@ -279,8 +279,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (order == "stream" && gradient != functions.end())
       return (*gradient).emitError(
           "order=stream adds sums of 64 or 128 columns to memory, which are products of matrices, "
-          "beside others of at most 128, for 64 queries and 65 keys or more; order=rows has a kernel "
-          "for each sum");
+          "beside others of at most 128 and none at computed indices, for 64 queries and 65 keys "
+          "or "
+          "more; order=rows has a kernel for each sum");
     module.getBodyRegion().takeBody(before->getBodyRegion());
     return formNests(module, /*parallelSums=*/false);
   }
@@ -466,8 +467,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperGuardReads());
     nested.addPass(createHopperOrderProducts());
     if (schedule.polynomials > 0)
-      nested.addPass(createHopperDivideExponentials(
-          HopperDivideExponentialsOptions{schedule.polynomials}));
+      nested.addPass(
+          createHopperDivideExponentials(HopperDivideExponentialsOptions{schedule.polynomials}));
     nested.addPass(createHopperSpecializeWarps());
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas}));
     addCleanUp(nested);

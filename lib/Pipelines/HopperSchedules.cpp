@@ -91,8 +91,8 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
     if (addsSums(fold)) {
       std::optional<int64_t> extent = getConstantIntValue(fold.getExtent());
       bool hasRows = !extent || *extent >= kMostAddedRows;
-      bool isWide = columns <= kFewCarriedColumns && hasRows && !keepsProducts(fold) &&
-                    !needsRegisters(fold);
+      bool isWide =
+          columns <= kFewCarriedColumns && hasRows && !keepsProducts(fold) && !needsRegisters(fold);
       stream = isWide ? kMostAddedRows : kAddedRows;
     }
   }

@@ -32,9 +32,8 @@ struct Warp {
   /// The same bits in every lane, each time.
   Value sum(Value value) {
     for (int64_t distance : {1, 2, 4, 8, 16}) {
-      Value other =
-          NVVM::ShflOp::create(b, value.getType(), number(-1), value, number(distance), number(31),
-                               NVVM::ShflKind::bfly, UnitAttr());
+      Value other = NVVM::ShflOp::create(b, value.getType(), number(-1), value, number(distance),
+                                         number(31), NVVM::ShflKind::bfly, UnitAttr());
       value = arith::AddFOp::create(b, value, other);
     }
     return value;
@@ -56,9 +55,9 @@ SmallVector<Value> KernelLowering::findCells(ScatterAddOp op, ArrayRef<Value> va
   for (auto [dim, indices] : llvm::enumerate(op.getIndices())) {
     Value size = type.isDynamicDim(dim) ? Value(metadata.getSizes()[dim])
                                         : constantIndex(type.getDimSize(dim));
-    Value stride = toI32(ShapedType::isDynamic(knownStrides[dim])
-                             ? Value(metadata.getStrides()[dim])
-                             : constantIndex(knownStrides[dim]));
+    Value stride =
+        toI32(ShapedType::isDynamic(knownStrides[dim]) ? Value(metadata.getStrides()[dim])
+                                                       : constantIndex(knownStrides[dim]));
     for (auto [e, index] : llvm::enumerate(elements(indices, Layout::Tile))) {
       Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, index, size);
       inside[e] = arith::AndIOp::create(b, inside[e], isInside);
@@ -86,9 +85,8 @@ LogicalResult KernelLowering::lowerScatter(ScatterAddOp op) {
   Value first = ShapedType::isDynamic(offset)
                     ? Value(memref::ExtractStridedMetadataOp::create(b, source).getOffset())
                     : constantIndex(offset);
-  Value table = arith::AddIOp::create(
-      b, memref::ExtractAlignedPointerAsIndexOp::create(b, source),
-      arith::MulIOp::create(b, first, constantIndex(kCellBytes)));
+  Value table = arith::AddIOp::create(b, memref::ExtractAlignedPointerAsIndexOp::create(b, source),
+                                      arith::MulIOp::create(b, first, constantIndex(kCellBytes)));
   table = arith::IndexCastOp::create(b, b.getI64Type(), table);
 
   Type i32 = b.getI32Type(), f32 = b.getF32Type();
@@ -129,18 +127,18 @@ LogicalResult KernelLowering::lowerScatter(ScatterAddOp op) {
     auto loop = scf::WhileOp::create(b, TypeRange{i32, i32, f32}, ValueRange{open, cell, part});
     Block *before = b.createBlock(&loop.getBefore(), {}, {i32, i32, f32},
                                   SmallVector<Location>(3, op.getLoc()));
-    Value isOpen = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, before->getArgument(0),
-                                         constantI32(0));
+    Value isOpen =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, before->getArgument(0), constantI32(0));
     scf::ConditionOp::create(b, isOpen, before->getArguments());
-    Block *body = b.createBlock(&loop.getAfter(), {}, {i32, i32, f32},
-                                SmallVector<Location>(3, op.getLoc()));
+    Block *body =
+        b.createBlock(&loop.getAfter(), {}, {i32, i32, f32}, SmallVector<Location>(3, op.getLoc()));
     Value lane = LLVM::CountTrailingZerosOp::create(b, i32, body->getArgument(0),
                                                     /*is_zero_poison=*/true);
     Value next = warp.from(lane, own);
     Value isNext = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, own, next);
     Value terms = arith::SelectOp::create(b, isNext, value, zero);
-    Value left = arith::AndIOp::create(
-        b, body->getArgument(0), arith::XOrIOp::create(b, warp.ballot(isNext), none));
+    Value left = arith::AndIOp::create(b, body->getArgument(0),
+                                       arith::XOrIOp::create(b, warp.ballot(isNext), none));
     Value goesOn = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, left, constantI32(0));
     addIf(goesOn, next, terms);
     scf::YieldOp::create(b, ValueRange{left, next, terms});

@@ -91,15 +91,15 @@ LogicalResult Nest::emitSharingRowTile(SmallVectorImpl<Output> &outputs) {
 LogicalResult Nest::tileRows() {
   SmallVector<Value> outs = outputTensors();
   bool ownsTables = !tables.empty() && !options.parallelSums;
-  scf::ForallOp forall = createForall(
-      outs, outputs, /*withRows=*/!ownsTables, /*parts=*/0,
-      [&](SmallVector<Output> &local, Value) -> LogicalResult {
-        if (ownsTables)
-          return emitRowsInWorker(local);
-        if (!tables.empty())
-          return emitSharingRowTile(local);
-        return emitRowTile(local);
-      });
+  scf::ForallOp forall =
+      createForall(outs, outputs, /*withRows=*/!ownsTables, /*parts=*/0,
+                   [&](SmallVector<Output> &local, Value) -> LogicalResult {
+                     if (ownsTables)
+                       return emitRowsInWorker(local);
+                     if (!tables.empty())
+                       return emitSharingRowTile(local);
+                     return emitRowTile(local);
+                   });
   if (!forall)
     return failure();
   replaceResults(forall.getResults());

@@ -119,8 +119,7 @@ Value Contribution::sumOverPairs() {
   std::optional<unsigned> rowBlock;
   if (gradients.tableRows > 0 && alongRows && alongKeys) {
     OpFoldResult blocks = affine::makeComposedFoldedAffineApply(
-        s.b, s.b.getLoc(),
-        s.b.getAffineDimExpr(0).ceilDiv(gradients.tableRows),
+        s.b, s.b.getLoc(), s.b.getAffineDimExpr(0).ceilDiv(gradients.tableRows),
         {s.getSize(rest.back())});
     rowBlock = s.addDim("r", blocks);
     domain.push_back(*rowBlock);
@@ -158,10 +157,10 @@ Value Contribution::sumOverPairs() {
           term = arith::SelectOp::create(builder, loc, same, term, zero);
         };
         if (rowBlock) {
-          Value size = arith::ConstantIndexOp::create(builder, loc,
-                                                      gradients.tableRows);
-          Value block = arith::DivUIOp::create(
-              builder, loc, indexOf(rest.back()), size);
+          Value size =
+              arith::ConstantIndexOp::create(builder, loc, gradients.tableRows);
+          Value block =
+              arith::DivUIOp::create(builder, loc, indexOf(rest.back()), size);
           keepWhere(block, *rowBlock);
         }
         for (auto [index, dim] : computed)

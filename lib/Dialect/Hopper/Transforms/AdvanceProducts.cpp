@@ -135,8 +135,8 @@ private:
     Location loc = send.getLoc();
     Value next = arith::AddIOp::create(b, loc, copies.getInductionVar(), copies.getStep());
     if (readsTable) { // has no entry beyond the last one, which is sent once more
-      Value isInside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, next,
-                                          copies.getUpperBound());
+      Value isInside =
+          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, next, copies.getUpperBound());
       next = arith::SelectOp::create(b, loc, isInside, next, copies.getInductionVar());
     }
     copyAt(next);

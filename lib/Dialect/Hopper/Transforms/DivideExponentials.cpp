@@ -17,8 +17,7 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-struct DivideExponentialsPass
-    : attn::impl::HopperDivideExponentialsBase<DivideExponentialsPass> {
+struct DivideExponentialsPass : attn::impl::HopperDivideExponentialsBase<DivideExponentialsPass> {
   using Base::Base;
 
   void runOnOperation() override {

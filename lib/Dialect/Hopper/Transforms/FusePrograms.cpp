@@ -49,8 +49,12 @@ std::optional<Access> getAccess(Operation *op) {
   auto base = transfer ? dyn_cast<MemrefValue>(transfer.getBase()) : MemrefValue();
   if (!base || transfer.getMask())
     return std::nullopt;
-  Access access{op, base, getAsOpFoldResult(transfer.getIndices()), transfer.getVectorType(),
-                transfer.getPermutationMap(), {}};
+  Access access{op,
+                base,
+                getAsOpFoldResult(transfer.getIndices()),
+                transfer.getVectorType(),
+                transfer.getPermutationMap(),
+                {}};
   if (auto view = access.memory.getDefiningOp<memref::SubViewOp>()) {
     if (view.getSourceType().getRank() != view.getType().getRank() || !view.hasUnitStride())
       return std::nullopt;
@@ -158,7 +162,8 @@ bool coversTile(const Access &access) {
     for (AffineExpr expr : least.getMap().getResults()) {
       if (auto number = dyn_cast<AffineConstantExpr>(expr); number && number.getValue() >= extent)
         continue;
-      AffineExpr end = expr.replaceDimsAndSymbols(dims, symbols) + apply.getAffineMap().getResult(0);
+      AffineExpr end =
+          expr.replaceDimsAndSymbols(dims, symbols) + apply.getAffineMap().getResult(0);
       if (simplifyAffineExpr(end, 1, 1) != getAffineSymbolExpr(0, context))
         return false;
     }
@@ -236,7 +241,8 @@ private:
   /// Whether the first program has no loop: the second one may be long, and what it starts
   /// with should not be.
   bool isStraight() {
-    return llvm::all_of(first.getBody()->without_terminator(), [](Operation &op) { return op.getNumRegions() == 0; });
+    return llvm::all_of(first.getBody()->without_terminator(),
+                        [](Operation &op) { return op.getNumRegions() == 0; });
   }
 
   /// Whether nothing between the programs depends on the first one.
@@ -291,8 +297,7 @@ private:
         continue;
       bool isSame = made->memory == read->memory && made->vector == read->vector &&
                     made->map == read->map && ownsTile(first, *made) && !read->view &&
-                    coversTile(*made) &&
-                    llvm::equal(made->indices, read->indices, areSame);
+                    coversTile(*made) && llvm::equal(made->indices, read->indices, areSame);
       if (!isSame || found || !isBounded(cast<vector::TransferReadOp>(op)))
         return {};
       found = write;
@@ -318,12 +323,12 @@ private:
         return vector::BroadcastOp::create(b, loc, positions, scalar);
       };
       unsigned last = cast<MemRefType>(read.getBase().getType()).getRank() - 1;
-      Value end = getValueOrCreateConstantIndexOp(b, loc, memref::getMixedSize(b, loc, read.getBase(), last));
-      Value position =
-          arith::AddIOp::create(b, loc, vector::StepOp::create(b, loc, positions),
-                                repeat(read.getIndices().back()));
-      Value isInside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, position,
-                                             repeat(end));
+      Value end = getValueOrCreateConstantIndexOp(
+          b, loc, memref::getMixedSize(b, loc, read.getBase(), last));
+      Value position = arith::AddIOp::create(b, loc, vector::StepOp::create(b, loc, positions),
+                                             repeat(read.getIndices().back()));
+      Value isInside =
+          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, position, repeat(end));
       Value padding = vector::BroadcastOp::create(b, loc, type, read.getPadding());
       value = arith::SelectOp::create(b, loc, isInside, value, padding);
     }

@@ -2,8 +2,8 @@
 // Reads for one side of a branch: made early, but only where that side is
 // taken.
 
-#include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "Memory.h"
+#include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -47,16 +47,15 @@ bool copyToBranches(vector::TransferReadOp read) {
     branches.insert(read->getBlock()->findAncestorOpInBlock(*user));
     blocks.insert(user->getBlock());
   }
-  bool areBranches = llvm::all_of(branches, llvm::IsaPred<scf::IfOp>) &&
-                     !blocks.contains(read->getBlock());
+  bool areBranches =
+      llvm::all_of(branches, llvm::IsaPred<scf::IfOp>) && !blocks.contains(read->getBlock());
   if (branches.size() < 2 || !areBranches ||
       hopper::isWrittenIn(read->getParentOp(), cast<MemrefValue>(read.getBase())))
     return false;
   for (Block *block : blocks) {
     Operation *copy = OpBuilder::atBlockBegin(block).clone(*read);
-    read->replaceUsesWithIf(copy->getResults(), [&](OpOperand &use) {
-      return use.getOwner()->getBlock() == block;
-    });
+    read->replaceUsesWithIf(copy->getResults(),
+                            [&](OpOperand &use) { return use.getOwner()->getBlock() == block; });
   }
   read.erase();
   return true;

@@ -129,8 +129,7 @@ private:
     auto load = dyn_cast<memref::LoadOp>(op);
     bool isKnown = load ? !hopper::isWrittenIn(tiles, cast<MemrefValue>(load.getMemRef()))
                         : isMemoryEffectFree(op) && op->getNumRegions() == 0;
-    return isKnown &&
-           llvm::none_of(op->getOperandTypes(), llvm::IsaPred<VectorType>) &&
+    return isKnown && llvm::none_of(op->getOperandTypes(), llvm::IsaPred<VectorType>) &&
            llvm::all_of(op->getOperands(),
                         [&](Value operand) { return isComputable(operand, warpgroups); });
   }

@@ -216,8 +216,8 @@ private:
     auto firstType = dyn_cast<MemRefType>(first.getBase().getType());
     Value start = first.getIndices().empty() ? Value() : first.getIndices().back();
     int64_t size = first.getVectorType().getDimSize(0);
-    if (size % hopper::kWarpgroupRows || hopper::kProgramRows % size || !firstType || firstType.getRank() < 2 ||
-        !isStart(start) || !isMultiple(start, size))
+    if (size % hopper::kWarpgroupRows || hopper::kProgramRows % size || !firstType ||
+        firstType.getRank() < 2 || !isStart(start) || !isMultiple(start, size))
       return false;
     for (auto [dim, index] : llvm::enumerate(first.getIndices().drop_back()))
       if (!findExtent(first.getBase(), dim, index))
@@ -234,9 +234,8 @@ private:
 
   /// Whether a tile starts here: at the variable of the loop, or at what a table names.
   bool isStart(Value index) {
-    return loop->hasAttr(kTabulatedAttr)
-               ? loop.getBodyRegion().isAncestor(index.getParentRegion())
-               : index == loop.getInductionVar();
+    return loop->hasAttr(kTabulatedAttr) ? loop.getBodyRegion().isAncestor(index.getParentRegion())
+                                         : index == loop.getInductionVar();
   }
 
   /// How many values an index has, from 0 on: the loops that read a vector say so, for
@@ -250,8 +249,9 @@ private:
         program == forall && program.isNormalized())
       return program.getMixedUpperBound()[argument.getArgNumber()];
     auto inner = dyn_cast_or_null<scf::ForOp>(owner);
-    if (!inner || index != inner.getInductionVar() || !isConstantIntValue(inner.getLowerBound(), 0) ||
-        !isConstantIntValue(inner.getStep(), 1) || !forall.isDefinedOutsideOfLoop(inner.getUpperBound()))
+    if (!inner || index != inner.getInductionVar() ||
+        !isConstantIntValue(inner.getLowerBound(), 0) || !isConstantIntValue(inner.getStep(), 1) ||
+        !forall.isDefinedOutsideOfLoop(inner.getUpperBound()))
       return std::nullopt;
     return getAsOpFoldResult(inner.getUpperBound());
   }
@@ -280,10 +280,10 @@ private:
       tail->zeroed.replaceAllUsesWith(tail->source);
     b.setInsertionPoint(forall);
     // Tiles that a table names start within the memory.
-    OpFoldResult count = end    ? OpFoldResult(end)
-                         : tail ? OpFoldResult(tail->end)
-                                : memref::getMixedSize(b, loc, first.getBase(),
-                                                       first.getIndices().size() - 1);
+    OpFoldResult count =
+        end    ? OpFoldResult(end)
+        : tail ? OpFoldResult(tail->end)
+               : memref::getMixedSize(b, loc, first.getBase(), first.getIndices().size() - 1);
     SmallVector<OpFoldResult> counts;
     for (auto [dim, index] : llvm::enumerate(first.getIndices().drop_back()))
       counts.push_back(*findExtent(first.getBase(), dim, index));
@@ -311,9 +311,8 @@ private:
       for (auto [index, iv] :
            llvm::zip_equal(first.getIndices().drop_back(), ArrayRef(tile).drop_back()))
         mapping.map(index, iv);
-      mapping.map(start,
-                  affine::makeComposedAffineApply(b, loc, b.getAffineDimExpr(0) * size,
-                                                  {OpFoldResult(tile.back())}));
+      mapping.map(start, affine::makeComposedAffineApply(b, loc, b.getAffineDimExpr(0) * size,
+                                                         {OpFoldResult(tile.back())}));
       for (Operation *op : chain.ops)
         cloneWidened(op, mapping);
       Value result = mapping.lookup(chain.result);

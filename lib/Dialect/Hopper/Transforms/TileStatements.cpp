@@ -81,7 +81,8 @@ public:
 
 private:
   VectorType vectorType(Type element) {
-    return row ? VectorType::get({hopper::kProgramRows, *getConstantIntValue(sizes[*lane])}, element)
+    return row ? VectorType::get({hopper::kProgramRows, *getConstantIntValue(sizes[*lane])},
+                                 element)
                : VectorType::get(kLanes, element);
   }
 
@@ -128,8 +129,8 @@ private:
       Value iv = forall.getInductionVar(next++);
       indices[loop] = iv;
       if (isDivided(loop))
-        indices[loop] = affine::makeComposedAffineApply(b, b.getLoc(), i * size,
-                                                        {OpFoldResult(iv)});
+        indices[loop] =
+            affine::makeComposedAffineApply(b, b.getLoc(), i * size, {OpFoldResult(iv)});
     }
   }
 

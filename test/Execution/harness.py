@@ -33,19 +33,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from support import attention_ir, cases, gradients, reference, variants
 
 
-# Parts of variants whose score reads a float tensor at computed indices: the
-# gradient of such a table is for the CPU only.
-TABLES = {"t5", "relative", "cells", "strips"}
-
-
 def for_gpu(case, target):
     """The case as the GPU takes it, or None: 16-bit types (f32 becomes one of
-    them), head dimensions of whole 16 bytes up to 256, rows aligned to 16 bytes, no
-    gradients of tables. The interpreter does not know how many elements the
-    gradient of a scale has."""
+    them), head dimensions of whole 16 bytes up to 256, rows aligned to 16 bytes. The
+    interpreter does not know how many elements the gradient of a scale has."""
     if case.order not in ("auto", "rows") or case.dtype == "f64":
-        return None
-    if case.grad and TABLES & set(case.variant.split("+")):
         return None
     if case.grad and case.scale == "operand" and target == "interpreter":
         return None

@@ -33,6 +33,9 @@ inline bool isPacked(mlir::VectorType type, Layout layout) {
          type.getElementTypeBitWidth() == 16;
 }
 
+/// Lanes that share a row of a tile.
+constexpr int64_t kLanesOfRow = 4;
+
 /// Register of a tile to the number of its row and of its column.
 inline unsigned rowOfRegister(unsigned r) { return (r >> 1) & 1; }
 inline unsigned columnOfRegister(unsigned r) { return 2 * (r >> 2) + (r & 1); }

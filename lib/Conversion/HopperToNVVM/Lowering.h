@@ -138,7 +138,7 @@ private:
   llvm::LogicalResult lowerReduction(mlir::vector::ReductionOp op);
   mlir::Value combine(mlir::vector::CombiningKind kind, mlir::Value a, mlir::Value b);
   mlir::Value reduceThread(mlir::vector::CombiningKind kind, llvm::ArrayRef<mlir::Value> values);
-  mlir::Value reduceQuad(mlir::vector::CombiningKind kind, mlir::Value value);
+  mlir::Value reduceLanes(mlir::vector::CombiningKind kind, mlir::Value value, int64_t lanes);
 
   //===--- GlobalMemory.cpp ---===//
   struct Access;

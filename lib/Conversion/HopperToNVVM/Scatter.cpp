@@ -9,37 +9,8 @@
 using namespace mlir;
 using namespace attn::hopper;
 
-namespace {
-constexpr int64_t kCellBytes = 4; // f32
-
-/// The lanes of a warp at one point of the program, all of them.
-struct Warp {
-  ImplicitLocOpBuilder &b;
-
-  Value number(int64_t n) { return arith::ConstantIntOp::create(b, b.getI32Type(), n); }
-  Value ballot(Value predicate) {
-    return NVVM::VoteSyncOp::create(b, b.getI32Type(), number(-1), predicate,
-                                    NVVM::VoteSyncKind::ballot);
-  }
-  Value isTrueForAll(Value predicate) {
-    return NVVM::VoteSyncOp::create(b, b.getI1Type(), number(-1), predicate,
-                                    NVVM::VoteSyncKind::all);
-  }
-  Value from(Value lane, Value value) {
-    return NVVM::ShflOp::create(b, value.getType(), number(-1), value, lane, number(31),
-                                NVVM::ShflKind::idx, UnitAttr());
-  }
-  /// The same bits in every lane, each time.
-  Value sum(Value value) {
-    for (int64_t distance : {1, 2, 4, 8, 16}) {
-      Value other = NVVM::ShflOp::create(b, value.getType(), number(-1), value, number(distance),
-                                         number(31), NVVM::ShflKind::bfly, UnitAttr());
-      value = arith::AddFOp::create(b, value, other);
-    }
-    return value;
-  }
-};
-} // namespace
+static constexpr int64_t kCellBytes = 4; // f32
+static constexpr int64_t kWarpLanes = 32;
 
 /// The cell of each element: its distance from the first one of the table, in elements;
 /// -1 where nothing is to be added.
@@ -91,7 +62,13 @@ LogicalResult KernelLowering::lowerScatter(ScatterAddOp op) {
 
   Type i32 = b.getI32Type(), f32 = b.getF32Type();
   Value none = constantI32(-1), zero = constantF32(0);
-  Warp warp{b};
+  // All lanes are here.
+  auto ballot = [&](Value predicate) -> Value {
+    return NVVM::VoteSyncOp::create(b, i32, none, predicate, NVVM::VoteSyncKind::ballot);
+  };
+  auto isTrueForAll = [&](Value predicate) -> Value {
+    return NVVM::VoteSyncOp::create(b, b.getI1Type(), none, predicate, NVVM::VoteSyncKind::all);
+  };
   auto add = [&](Value cell, Value sum, Value when) {
     Value bytes = arith::MulIOp::create(b, arith::ExtSIOp::create(b, b.getI64Type(), cell),
                                         constant(b.getI64IntegerAttr(kCellBytes)));
@@ -100,7 +77,7 @@ LogicalResult KernelLowering::lowerScatter(ScatterAddOp op) {
   };
   // Always by the same lane: what it adds to a cell, it adds in order.
   auto addIf = [&](Value condition, Value cell, Value terms) {
-    Value sum = warp.sum(terms);
+    Value sum = reduceLanes(vector::CombiningKind::ADD, terms, kWarpLanes);
     add(cell, sum, arith::AndIOp::create(b, condition, isLane0));
   };
   auto isCell = [&](Value cell) -> Value {
@@ -114,7 +91,7 @@ LogicalResult KernelLowering::lowerScatter(ScatterAddOp op) {
     Value term = arith::SelectOp::create(b, isNone, zero, value);
     Value fits = arith::OrIOp::create(
         b, isNone, arith::CmpIOp::create(b, arith::CmpIPredicate::eq, own, cell));
-    auto branch = scf::IfOp::create(b, TypeRange{i32, f32}, warp.isTrueForAll(fits),
+    auto branch = scf::IfOp::create(b, TypeRange{i32, f32}, isTrueForAll(fits),
                                     /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(branch.thenBlock());
@@ -123,7 +100,7 @@ LogicalResult KernelLowering::lowerScatter(ScatterAddOp op) {
     b.setInsertionPointToStart(branch.elseBlock());
     addIf(isCell(cell), cell, part);
     // One cell after the other; the last one goes on.
-    Value open = warp.ballot(arith::CmpIOp::create(b, arith::CmpIPredicate::ne, own, none));
+    Value open = ballot(arith::CmpIOp::create(b, arith::CmpIPredicate::ne, own, none));
     auto loop = scf::WhileOp::create(b, TypeRange{i32, i32, f32}, ValueRange{open, cell, part});
     Block *before = b.createBlock(&loop.getBefore(), {}, {i32, i32, f32},
                                   SmallVector<Location>(3, op.getLoc()));
@@ -134,11 +111,12 @@ LogicalResult KernelLowering::lowerScatter(ScatterAddOp op) {
         b.createBlock(&loop.getAfter(), {}, {i32, i32, f32}, SmallVector<Location>(3, op.getLoc()));
     Value lane = LLVM::CountTrailingZerosOp::create(b, i32, body->getArgument(0),
                                                     /*is_zero_poison=*/true);
-    Value next = warp.from(lane, own);
+    Value next = NVVM::ShflOp::create(b, i32, none, own, lane, constantI32(kWarpLanes - 1),
+                                      NVVM::ShflKind::idx, UnitAttr());
     Value isNext = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, own, next);
     Value terms = arith::SelectOp::create(b, isNext, value, zero);
     Value left = arith::AndIOp::create(b, body->getArgument(0),
-                                       arith::XOrIOp::create(b, warp.ballot(isNext), none));
+                                       arith::XOrIOp::create(b, ballot(isNext), none));
     Value goesOn = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, left, constantI32(0));
     addIf(goesOn, next, terms);
     scf::YieldOp::create(b, ValueRange{left, next, terms});

@@ -20,7 +20,7 @@ void KernelLowering::joinPartialSum(Value result) {
     return;
   Parts sums;
   for (Value sum : parts(result, Layout::Rows).values)
-    sums.values.push_back(reduceQuad(vector::CombiningKind::ADD, sum));
+    sums.values.push_back(reduceLanes(vector::CombiningKind::ADD, sum, kLanesOfRow));
   setParts(result, Layout::Rows, std::move(sums));
 }
 

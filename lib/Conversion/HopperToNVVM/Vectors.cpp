@@ -177,10 +177,10 @@ static Value shuffle(ImplicitLocOpBuilder &b, Value value, Value distance) {
   return arith::OrIOp::create(b, arith::ShLIOp::create(b, high, half), low);
 }
 
-/// Over the four lanes of a row: every lane gets the same bits, for each step
-/// combines the same two values.
-Value KernelLowering::reduceQuad(vector::CombiningKind kind, Value value) {
-  for (int64_t distance : {1, 2})
+/// Over so many neighbouring lanes, a power of two: every lane gets the same bits, for each
+/// step combines the same two values.
+Value KernelLowering::reduceLanes(vector::CombiningKind kind, Value value, int64_t lanes) {
+  for (int64_t distance = 1; distance < lanes; distance *= 2)
     value = combine(kind, value, shuffle(b, value, constantI32(distance)));
   return value;
 }
@@ -207,7 +207,7 @@ LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op
   for (unsigned i : {0, 1}) {
     Value own = reduceThread(op.getKind(), rows[i]);
     if (!carried.partialReductions.contains(op))
-      own = reduceQuad(op.getKind(), own);
+      own = reduceLanes(op.getKind(), own, kLanesOfRow);
     result.values.push_back(combine(op.getKind(), accumulator.values[i], own));
   }
   setParts(op.getResult(), Layout::Rows, std::move(result));
@@ -220,8 +220,9 @@ LogicalResult KernelLowering::lowerReduction(vector::ReductionOp op) {
   SmallVector<Layout, 2> from = layouts.of(op.getVector());
   if (!llvm::is_contained(from, Layout::Columns))
     return op.emitOpError("expects a value per column: rows are in different warps");
-  Value value = reduceQuad(op.getKind(),
-                           reduceThread(op.getKind(), elements(op.getVector(), Layout::Columns)));
+  Value value = reduceLanes(op.getKind(),
+                            reduceThread(op.getKind(), elements(op.getVector(), Layout::Columns)),
+                            kLanesOfRow);
   if (Value accumulator = op.getAcc())
     value = combine(op.getKind(), scalar(accumulator), value);
   setScalar(op.getResult(), value);

@@ -2,17 +2,16 @@
 // Neighbouring tile programs over the same tiles become one: one launch, and what
 // one makes for the other stays in registers.
 
+#include "Memory.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace attn {
@@ -76,7 +75,7 @@ class SameTile {
 public:
   SameTile(scf::ForallOp first, scf::ForallOp second) : first(first), second(second) {}
 
-  bool operator()(OpFoldResult a, OpFoldResult b) const {
+  bool operator()(OpFoldResult a, OpFoldResult b) {
     std::optional<int64_t> number = getConstantIntValue(a);
     if (number)
       return number == getConstantIntValue(b);
@@ -86,7 +85,7 @@ public:
   }
 
 private:
-  bool areSame(Value a, Value b) const {
+  bool areSame(Value a, Value b) {
     if (a == b)
       return true;
     for (auto [own, other] : llvm::zip_equal(first.getInductionVars(), second.getInductionVars()))
@@ -99,7 +98,7 @@ private:
                        [&](Value x, Value y) { return areSame(x, y); });
   }
 
-  mutable scf::ForallOp first, second;
+  scf::ForallOp first, second;
 };
 
 /// Whether no two iterations of the program touch the same element through `access`:
@@ -214,7 +213,10 @@ public:
 
   /// Moves the first program to the start of the second one; false if it must not.
   bool run() {
-    if (!haveSameTiles() || !isStraight() || !canMove() || !findForwarded())
+    if (!haveSameTiles() || !isStraight())
+      return false;
+    own = findTouched(first);
+    if (!own || !canMove() || !findForwarded())
       return false;
     Block *body = second.getBody();
     Operation *start = &body->front();
@@ -247,9 +249,6 @@ private:
 
   /// Whether nothing between the programs depends on the first one.
   bool canMove() {
-    std::optional<Touched> own = findTouched(first);
-    if (!own)
-      return false;
     for (Operation *op = first->getNextNode(); op != second; op = op->getNextNode()) {
       if (isa<memref::AllocOp>(op))
         continue;
@@ -265,8 +264,8 @@ private:
   /// tile, which is the iteration's own, so that the vector is at hand. Nothing else may
   /// depend on the first program, for its threads do not wait for each other.
   bool findForwarded() {
-    std::optional<Touched> own = findTouched(first), other = findTouched(second);
-    if (!own || !other || intersect(own->written, other->written) ||
+    std::optional<Touched> other = findTouched(second);
+    if (!other || intersect(own->written, other->written) ||
         intersect(own->read, other->written))
       return false;
     WalkResult walk = second.walk([&](Operation *op) {
@@ -318,17 +317,11 @@ private:
       OpBuilder b(read);
       Location loc = read.getLoc();
       VectorType type = read.getVectorType();
-      auto positions = VectorType::get(type.getShape(), b.getIndexType());
-      auto repeat = [&](Value scalar) -> Value {
-        return vector::BroadcastOp::create(b, loc, positions, scalar);
-      };
       unsigned last = cast<MemRefType>(read.getBase().getType()).getRank() - 1;
       Value end = getValueOrCreateConstantIndexOp(
           b, loc, memref::getMixedSize(b, loc, read.getBase(), last));
-      Value position = arith::AddIOp::create(b, loc, vector::StepOp::create(b, loc, positions),
-                                             repeat(read.getIndices().back()));
       Value isInside =
-          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, position, repeat(end));
+          hopper::createIsInside(b, loc, type.getDimSize(0), read.getIndices().back(), end);
       Value padding = vector::BroadcastOp::create(b, loc, type, read.getPadding());
       value = arith::SelectOp::create(b, loc, isInside, value, padding);
     }
@@ -338,6 +331,7 @@ private:
 
   scf::ForallOp first, second;
   SameTile areSame;
+  std::optional<Touched> own; // by the first one
   SmallVector<std::pair<vector::TransferReadOp, vector::TransferWriteOp>> forwarded;
 };
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Questions about memory that several passes ask.
+// What several passes ask about memory and its ends.
 
 #ifndef ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_MEMORY_H
 #define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_MEMORY_H
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace attn::hopper {
@@ -23,6 +25,19 @@ inline bool isWrittenIn(mlir::Operation *root, mlir::MemrefValue memref) {
         return writes ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance();
       })
       .wasInterrupted();
+}
+
+/// Which elements of a vector are in front of `end`, where element 0 is at `first`.
+inline mlir::Value createIsInside(mlir::OpBuilder &b, mlir::Location loc, int64_t size,
+                                  mlir::Value first, mlir::Value end) {
+  auto positions = mlir::VectorType::get(size, b.getIndexType());
+  auto repeat = [&](mlir::Value value) -> mlir::Value {
+    return mlir::vector::BroadcastOp::create(b, loc, positions, value);
+  };
+  mlir::Value step = mlir::vector::StepOp::create(b, loc, positions);
+  mlir::Value position = mlir::arith::AddIOp::create(b, loc, step, repeat(first));
+  return mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::slt, position,
+                                     repeat(end));
 }
 
 } // namespace attn::hopper

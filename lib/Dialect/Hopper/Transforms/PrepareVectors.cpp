@@ -340,14 +340,7 @@ private:
   Value endAt(Value end, Value vector, Value first) {
     Location loc = vector.getLoc();
     auto type = cast<VectorType>(vector.getType());
-    auto indices = VectorType::get(type.getShape(), b.getIndexType());
-    auto repeat = [&](Value value) -> Value {
-      return vector::BroadcastOp::create(b, loc, indices, value);
-    };
-    Value step = vector::StepOp::create(b, loc, indices);
-    Value position = arith::AddIOp::create(b, loc, step, repeat(first));
-    Value isInside =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, position, repeat(end));
+    Value isInside = hopper::createIsInside(b, loc, type.getDimSize(0), first, end);
     auto element = cast<FloatType>(type.getElementType());
     APFloat infinity = APFloat::getInf(element.getFloatSemantics(), /*Negative=*/true);
     Value none = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, infinity));

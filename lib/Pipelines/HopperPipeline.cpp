@@ -447,6 +447,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createAttnMergeBounds());
     nested.addPass(createAttnUseExp2());
     addCleanUp(nested);
+    nested.addPass(createHopperCarrySums());
     nested.addPass(createHopperTileStatements());
     nested.addPass(createHopperTileCopies());
     nested.addPass(createHopperSinkReads());
@@ -466,9 +467,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       nested.addPass(createHopperLoadTiles(HopperLoadTilesOptions{copiesTiles}));
     nested.addPass(createHopperGuardReads());
     nested.addPass(createHopperOrderProducts());
-    if (schedule.polynomials > 0)
-      nested.addPass(
-          createHopperDivideExponentials(HopperDivideExponentialsOptions{schedule.polynomials}));
+    if (int64_t every = polynomials >= 0 ? int64_t(polynomials) : schedule.polynomials)
+      nested.addPass(createHopperDivideExponentials(HopperDivideExponentialsOptions{every}));
     nested.addPass(createHopperSpecializeWarps());
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas}));
     addCleanUp(nested);

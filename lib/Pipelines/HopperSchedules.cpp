@@ -33,6 +33,9 @@ constexpr TileSizes kTileSizes[] = {
 /// score is needed twice and no mask reads memory.
 constexpr int64_t kAddedRows = 64, kMostAddedRows = 128;
 constexpr int64_t kFewCarriedColumns = 128;
+/// Streamed elements of a fold that carries nothing: a sum of its tiles may be carried in
+/// their place (hopper-carry-sums).
+constexpr int64_t kMappedStream = 80;
 /// What the carried sums of such a fold may have together.
 constexpr int64_t kMostCarriedColumns = 256, kMostColumns = 128;
 
@@ -71,6 +74,8 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
   int64_t rows = 0, stream = 0;
   if (products == 0) {
     rows = hopper::kProgramRows; // a fold without products of matrices
+  } else if (products == 2 && fold.getState().empty()) {
+    stream = ofOneSum ? ofOneSum : kMappedStream;
   } else if (products > 2) {
     unsigned sums = 0;
     int64_t columns = 0;

@@ -11,7 +11,7 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
     Runs the passes from attention, or from statements, to the protocol form of
     the hopper dialect, with a schedule from a table: sizes of tiles and number
     of stages by the widest tile that is multiplied. docs/hopper.md has the table
-    and what each pass does. An option that is not 0 overrides the table.
+    and what each pass does. An option that is given overrides the table.
   }];
   let options = [
     Option<"rows", "rows", "int64_t", /*default=*/"0",
@@ -35,6 +35,9 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
            "Warpgroups leave out tiles that their rows do not need: true, false, auto">,
     Option<"loadTiles", "load-tiles", "bool", /*default=*/"true",
            "Tiles that a score reads by row and column come through shared memory">,
+    Option<"polynomials", "polynomials", "int64_t", /*default=*/"-1",
+           "Pairs of a tile's columns of which one has its exponentials by polynomials; "
+           "0: none, -1: by the table">,
     Option<"pingPong", "ping-pong", "std::string", /*default=*/"\"auto\"",
            "Warpgroups take turns at the tensor core: true, false, auto">,
     Option<"output", "output", "std::string", /*default=*/"\"auto\"",

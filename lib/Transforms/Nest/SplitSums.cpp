@@ -48,19 +48,34 @@ void eraseDead(Block &block) {
       op.erase();
 }
 
-/// A fold with one of the carried values and what it needs.
-FoldOp takeSum(FoldOp fold, unsigned position) {
+/// A fold with the results at `positions`, carried ones first, and what they need.
+FoldOp take(FoldOp fold, ArrayRef<unsigned> positions) {
   OpBuilder b(fold);
-  Value init = fold.getInits()[position];
+  unsigned states = fold.getInits().size();
   // The whole fold first, then without what is not used.
   auto whole = cast<FoldOp>(b.clone(*fold));
   Operation *yield = whole.getYield();
-  Value kept = yield->getOperand(position);
+  SmallVector<Value> inits, kept;
+  SmallVector<int64_t> mapDims;
+  llvm::BitVector unused(whole.getBody().getNumArguments());
+  llvm::BitVector others(2 * states, true); // of the arguments of the merge region
+  for (auto [index, state] : llvm::enumerate(whole.getState()))
+    if (!llvm::is_contained(positions, index))
+      unused.set(state.getArgNumber());
+  for (unsigned position : positions) {
+    kept.push_back(yield->getOperand(position));
+    if (position >= states) {
+      mapDims.push_back(fold.getMapDims()[position - states]);
+      continue;
+    }
+    inits.push_back(fold.getInits()[position]);
+    others.reset(position);
+    others.reset(states + position);
+  }
   yield->setOperands(kept);
   eraseDead(whole.getBody().front());
   SmallVector<Value> inputs;
   SmallVector<int64_t> dims;
-  llvm::BitVector unused(whole.getBody().getNumArguments());
   for (auto [index, block] : llvm::enumerate(whole.getBlocks())) {
     if (block.use_empty()) {
       unused.set(block.getArgNumber());
@@ -69,29 +84,46 @@ FoldOp takeSum(FoldOp fold, unsigned position) {
     inputs.push_back(whole.getInputs()[index]);
     dims.push_back(whole.getStreamDims()[index]);
   }
-  for (auto [index, state] : llvm::enumerate(whole.getState()))
-    if (index != position)
-      unused.set(state.getArgNumber());
-  auto part = FoldOp::create(b, fold.getLoc(), TypeRange(init.getType()), fold.getExtent(), inputs,
-                             ValueRange(init), dims, ArrayRef<int64_t>());
+  SmallVector<Type> types;
+  for (unsigned position : positions)
+    types.push_back(fold->getResult(position).getType());
+  auto part =
+      FoldOp::create(b, fold.getLoc(), types, fold.getExtent(), inputs, inits, dims, mapDims);
   part->setDiscardableAttrs(fold->getDiscardableAttrDictionary());
-  unsigned states = whole.getState().size();
   part.getBody().takeBody(whole.getBody());
   part.getBody().front().eraseArguments(unused);
-  if (!whole.getMerge().empty()) {
+  if (!whole.getMerge().empty() && !inits.empty()) {
     part.getMerge().takeBody(whole.getMerge());
     Block &merge = part.getMerge().front();
     Operation *merged = merge.getTerminator();
-    Value value = merged->getOperand(position);
-    merged->setOperands(value);
+    SmallVector<Value> values;
+    for (unsigned position : positions.take_front(inits.size()))
+      values.push_back(merged->getOperand(position));
+    merged->setOperands(values);
     eraseDead(merge);
-    llvm::BitVector others(2 * states, true);
-    others.reset(position);
-    others.reset(states + position);
     merge.eraseArguments(others);
   }
   whole.erase();
   return part;
+}
+
+/// Replaces a fold by one for each of `groups`, which hold all of its results.
+void split(FoldOp fold, ArrayRef<SmallVector<unsigned>> groups) {
+  for (ArrayRef<unsigned> group : groups) {
+    FoldOp part = take(fold, group);
+    for (auto [position, result] : llvm::zip_equal(group, part->getResults()))
+      fold->getResult(position).replaceAllUsesWith(result);
+  }
+  fold.erase();
+}
+
+/// Whether a value is computed, element by element, from a sum that is complete in one
+/// block of the streamed dimension (a product of matrices).
+bool followsFromSum(Value value) {
+  auto op = value.getDefiningOp<GenericOp>();
+  if (!op)
+    return false;
+  return op.getNumReductionLoops() > 0 || llvm::any_of(op.getDpsInputs(), followsFromSum);
 }
 
 struct SplitSumsPass : attn::impl::AttnSplitSumsBase<SplitSumsPass> {
@@ -101,14 +133,28 @@ struct SplitSumsPass : attn::impl::AttnSplitSumsBase<SplitSumsPass> {
     SmallVector<FoldOp> folds;
     getOperation().walk([&](FoldOp fold) { folds.push_back(fold); });
     for (FoldOp fold : folds) {
-      int64_t sum = 0;
-      for (Value state : fold.getState())
-        sum += getColumns(state);
-      if (fold.getInits().size() < 2 || sum <= columns || !isIndependent(fold))
+      unsigned states = fold.getInits().size();
+      // What is stored for each pair, from what is carried or added to memory.
+      SmallVector<unsigned> sums, stored;
+      for (auto [position, value] : llvm::enumerate(fold.getYield()->getOperands())) {
+        auto op = value.getDefiningOp<GenericOp>();
+        bool isStored = position >= states && op && op.getNumReductionLoops() == 0 &&
+                        followsFromSum(value);
+        (isStored ? stored : sums).push_back(position);
+      }
+      if (!stored.empty() && !sums.empty()) {
+        split(fold, {sums, stored});
         continue;
-      for (unsigned position = 0; position < fold->getNumResults(); ++position)
-        fold->getResult(position).replaceAllUsesWith(takeSum(fold, position)->getResult(0));
-      fold.erase();
+      }
+      int64_t all = 0;
+      for (Value state : fold.getState())
+        all += getColumns(state);
+      if (states < 2 || all <= columns || !isIndependent(fold))
+        continue;
+      SmallVector<SmallVector<unsigned>> each;
+      for (unsigned position = 0; position < states; ++position)
+        each.push_back({position});
+      split(fold, each);
     }
   }
 };

@@ -118,7 +118,8 @@ def AttnSplitSums : Pass<"attn-split-sums", "::mlir::func::FuncOp"> {
   let description = [{
     A fold whose carried sums do not need each other, and have more than `columns`
     columns together, becomes one fold for each (loop distribution): what they
-    share is computed again for each.
+    share is computed again for each. So does what a fold maps beside sums, if that is
+    computed from products: it is to be stored for each pair of indices.
 
     ```mlir
     // Before.

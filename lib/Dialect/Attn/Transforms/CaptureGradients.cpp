@@ -31,7 +31,8 @@ public:
 
   /// The gradient that this accumulation alone gives, in its accumulator type
   /// and the capture's shape.
-  Value build();
+  /// With `rounded`, in the capture's type.
+  Value build(bool rounded);
 
 private:
   void classify();
@@ -129,6 +130,9 @@ Value Contribution::sumOverPairs() {
   for (unsigned dim : domain)
     if (!(alongKeys && dim == keys) && !(alongRows && dim == rest.back()))
       kept.push_back(dim);
+  bool isApart = keepsKeys && keepsRows && gradients.computeAgain;
+  auto [score, dt] = isApart ? gradients.computeAgain()
+                             : std::pair(gradients.score, gradients.dt);
   bool reduces = kept.size() < domain.size();
   // In the capture's order at once where nothing is summed later.
   if (kept.size() == out.size())
@@ -136,7 +140,7 @@ Value Contribution::sumOverPairs() {
   Type accumulator = op.getValue().getType();
   Value ofPairs = s.emit(
       domain,
-      {{gradients.score, gradients.points}, {gradients.dt, gradients.points}},
+      {{score, gradients.points}, {dt, gradients.points}},
       kept, accumulator, reduces ? std::optional(0.0) : std::nullopt,
       [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
         Value score = gradients.prepare(builder, loc, args[0]);
@@ -168,7 +172,7 @@ Value Contribution::sumOverPairs() {
         return reduces ? arith::AddFOp::create(builder, loc, args[2], term)
                        : term;
       });
-  return s.sum(ofPairs, kept, out);
+  return s.sum(ofPairs, kept, out, /*atOnce=*/isApart);
 }
 
 /// The sum where it belongs in the gradient, zeros elsewhere.
@@ -196,9 +200,12 @@ Value Contribution::place(Value sum) {
   return tensor::InsertSliceOp::create(b, sum, zeros, offsets, sizes, strides);
 }
 
-Value Contribution::build() {
+Value Contribution::build(bool rounded) {
   classify();
-  return place(sumOverPairs());
+  Value sum = sumOverPairs();
+  if (rounded)
+    sum = s.round(sum, out, type.getElementType());
+  return place(sum);
 }
 
 /// An elementwise statement on whole tensors of one shape.
@@ -225,11 +232,12 @@ Value attn::buildCaptureGradient(Statements &s, const ScalarRegions &regions,
     Block &region = regions.gradient.front();
     BlockArgument argument =
         region.getArgument(1 + regions.indices.size() + index);
-    for (auto op : region.getOps<AccumulateOp>()) {
-      if (op.getCapture() != argument)
-        continue;
-      Value part =
-          Contribution(s, regions, gradients, op, capture, type).build();
+    auto reads = llvm::filter_to_vector(
+        region.getOps<AccumulateOp>(),
+        [&](AccumulateOp op) { return op.getCapture() == argument; });
+    for (AccumulateOp op : reads) {
+      Value part = Contribution(s, regions, gradients, op, capture, type)
+                       .build(/*rounded=*/reads.size() == 1);
       if (!total) {
         total = part;
         continue;

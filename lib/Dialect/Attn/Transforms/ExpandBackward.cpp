@@ -281,7 +281,13 @@ void Backward::build(int64_t tableRows) {
   auto scaled = [&](OpBuilder &builder, Location loc, Value x) -> Value {
     return arith::MulFOp::create(builder, loc, x, scale);
   };
+  auto computeAgain = [&] {
+    buildPoints();
+    return std::pair(s, dt);
+  };
   ScoreGradients gradients{s, dt, points, scaled, tableRows};
+  if (tableRows > 0)
+    gradients.computeAgain = computeAgain;
   for (unsigned index = 0; index < op.getCaptures().size(); ++index)
     if (Value gradient = op.getCaptureGradient(index))
       results.push_back(

@@ -50,8 +50,13 @@ Value Statements::emit(Dims domain, ArrayRef<Access> inputs, Dims out,
   return result;
 }
 
-Value Statements::sum(Value value, Dims from, Dims to) {
+Value Statements::sum(Value value, Dims from, Dims to, bool atOnce) {
   Type element = cast<RankedTensorType>(value.getType()).getElementType();
+  auto add = [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+    return arith::AddFOp::create(builder, loc, args[1], args[0]);
+  };
+  if (atOnce && to.size() < from.size())
+    return emit(from, {{value, from}}, to, element, 0.0, add);
   SmallVector<unsigned> dims(from);
   // The last dimension first: it has the most terms.
   for (unsigned dim : llvm::reverse(from)) {
@@ -61,10 +66,7 @@ Value Statements::sum(Value value, Dims from, Dims to) {
     llvm::erase(kept, dim);
     if (kept.size() == to.size())
       kept.assign(to.begin(), to.end());
-    value = emit(dims, {{value, dims}}, kept, element, 0.0,
-                 [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-                   return arith::AddFOp::create(builder, loc, args[1], args[0]);
-                 });
+    value = emit(dims, {{value, dims}}, kept, element, 0.0, add);
     dims = kept;
   }
   return value;

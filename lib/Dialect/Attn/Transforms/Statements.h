@@ -39,8 +39,8 @@ public:
                    mlir::Type element, std::optional<double> init,
                    StatementBody body);
   /// The sum of `value`, a tensor over `from`, over the dimensions that `to`
-  /// lacks, one after the other.
-  mlir::Value sum(mlir::Value value, Dims from, Dims to);
+  /// lacks: one after the other, or in one statement.
+  mlir::Value sum(mlir::Value value, Dims from, Dims to, bool atOnce = false);
   /// `value` over `dims`, rounded to `element`, times `factor` where it is not
   /// null.
   mlir::Value round(mlir::Value value, Dims dims, mlir::Type element,
@@ -157,6 +157,9 @@ struct ScoreGradients {
       prepare;
   /// Rows that have a table of their own; 0: all have one.
   int64_t tableRows = 0;
+  /// The two computed once more, for what has an element for each query and key;
+  /// null: the same ones serve.
+  llvm::function_ref<std::pair<mlir::Value, mlir::Value>()> computeAgain = {};
 };
 
 /// The gradient of capture `index` as a tensor of `type`.

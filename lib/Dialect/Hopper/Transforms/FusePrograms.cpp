@@ -3,6 +3,7 @@
 // one makes for the other stays in registers.
 
 #include "Memory.h"
+#include "Programs.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -21,53 +22,10 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+using hopper::Access;
+using hopper::Touched;
 
 namespace {
-
-/// A transfer between a vector and memory, and where in that memory: a view of it
-/// is looked through if it only moves the start.
-struct Access {
-  Operation *op;
-  MemrefValue memory;
-  SmallVector<OpFoldResult> indices; // in `memory`
-  VectorType vector;
-  AffineMap map;
-  memref::SubViewOp view; // what bounds the access, if not the memory itself
-
-  /// How many elements it touches along a dimension.
-  int64_t getExtent(unsigned dim) const {
-    for (auto [d, expr] : llvm::enumerate(map.getResults()))
-      if (expr == getAffineDimExpr(dim, op->getContext()))
-        return vector.getDimSize(d);
-    return 1;
-  }
-};
-
-std::optional<Access> getAccess(Operation *op) {
-  auto transfer = dyn_cast<VectorTransferOpInterface>(op);
-  auto base = transfer ? dyn_cast<MemrefValue>(transfer.getBase()) : MemrefValue();
-  if (!base || transfer.getMask())
-    return std::nullopt;
-  Access access{op,
-                base,
-                getAsOpFoldResult(transfer.getIndices()),
-                transfer.getVectorType(),
-                transfer.getPermutationMap(),
-                {}};
-  if (auto view = access.memory.getDefiningOp<memref::SubViewOp>()) {
-    if (view.getSourceType().getRank() != view.getType().getRank() || !view.hasUnitStride())
-      return std::nullopt;
-    for (auto [index, offset] : llvm::zip_equal(access.indices, view.getMixedOffsets())) {
-      if (isZeroInteger(index))
-        index = offset;
-      else if (!isZeroInteger(offset))
-        return std::nullopt;
-    }
-    access.memory = cast<MemrefValue>(view.getSource());
-    access.view = view;
-  }
-  return access;
-}
 
 /// Whether two numbers are the same if the variables of the second program are those of
 /// the first one.
@@ -127,85 +85,6 @@ bool ownsTile(scf::ForallOp program, const Access &access) {
   return true;
 }
 
-/// Whether the view of an access ends no earlier than its tile or the memory: its size is
-/// the least of the tile's and of what is left.
-bool coversTile(const Access &access) {
-  if (!access.view)
-    return true;
-  auto alloc = access.memory.getDefiningOp<memref::AllocOp>();
-  for (auto [dim, size] : llvm::enumerate(memref::SubViewOp(access.view).getMixedSizes())) {
-    int64_t extent = access.getExtent(dim);
-    if (std::optional<int64_t> number = getConstantIntValue(size)) {
-      if (*number < extent)
-        return false;
-      continue;
-    }
-    auto least = cast<Value>(size).getDefiningOp<affine::AffineMinOp>();
-    auto start = dyn_cast<Value>(access.indices[dim]);
-    auto apply = start ? start.getDefiningOp<affine::AffineApplyOp>() : nullptr;
-    if (!least || !apply || !alloc || apply.getMapOperands().size() != 1)
-      return false;
-    // Both in terms of the variable d0 and of the size s0 of the memory.
-    MLIRContext *context = alloc.getContext();
-    SmallVector<AffineExpr> dims, symbols;
-    for (Value operand : least.getDimOperands()) {
-      if (operand != apply.getMapOperands().front())
-        return false;
-      dims.push_back(getAffineDimExpr(0, context));
-    }
-    for (Value operand : least.getSymbolOperands()) {
-      if (OpFoldResult(operand) != alloc.getMixedSizes()[dim])
-        return false;
-      symbols.push_back(getAffineSymbolExpr(0, context));
-    }
-    for (AffineExpr expr : least.getMap().getResults()) {
-      if (auto number = dyn_cast<AffineConstantExpr>(expr); number && number.getValue() >= extent)
-        continue;
-      AffineExpr end =
-          expr.replaceDimsAndSymbols(dims, symbols) + apply.getAffineMap().getResult(0);
-      if (simplifyAffineExpr(end, 1, 1) != getAffineSymbolExpr(0, context))
-        return false;
-    }
-  }
-  return true;
-}
-
-/// The memory that ops in `root` read or write; nothing where it is not known.
-struct Touched {
-  llvm::SmallPtrSet<Value, 8> read, written;
-};
-std::optional<Touched> findTouched(Operation *root) {
-  Touched touched;
-  WalkResult walk = root->walk([&](Operation *op) {
-    if (op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() || isMemoryEffectFree(op) ||
-        op->hasTrait<OpTrait::IsTerminator>())
-      return WalkResult::advance();
-    auto interface = dyn_cast<MemoryEffectOpInterface>(op);
-    if (!interface)
-      return WalkResult::interrupt();
-    SmallVector<MemoryEffects::EffectInstance> effects;
-    interface.getEffects(effects);
-    for (const MemoryEffects::EffectInstance &effect : effects) {
-      auto memref = dyn_cast_if_present<MemrefValue>(effect.getValue());
-      if (!memref)
-        return WalkResult::interrupt();
-      Value memory = memref::skipViewLikeOps(memref);
-      if (isa<MemoryEffects::Read>(effect.getEffect()))
-        touched.read.insert(memory);
-      else
-        touched.written.insert(memory);
-    }
-    return WalkResult::advance();
-  });
-  if (walk.wasInterrupted())
-    return std::nullopt;
-  return touched;
-}
-
-bool intersect(const llvm::SmallPtrSetImpl<Value> &a, const llvm::SmallPtrSetImpl<Value> &b) {
-  return llvm::any_of(a, [&](Value value) { return b.contains(value); });
-}
-
 class Fuser {
 public:
   Fuser(scf::ForallOp first, scf::ForallOp second)
@@ -215,7 +94,7 @@ public:
   bool run() {
     if (!haveSameTiles() || !isStraight())
       return false;
-    own = findTouched(first);
+    own = hopper::findTouched(first);
     if (!own || !canMove() || !findForwarded())
       return false;
     Block *body = second.getBody();
@@ -252,9 +131,8 @@ private:
     for (Operation *op = first->getNextNode(); op != second; op = op->getNextNode()) {
       if (isa<memref::AllocOp>(op))
         continue;
-      std::optional<Touched> other = findTouched(op);
-      if (!other || intersect(own->written, other->read) ||
-          intersect(own->written, other->written) || intersect(own->read, other->written))
+      std::optional<Touched> other = hopper::findTouched(op);
+      if (!other || own->dependsOn(*other))
         return false;
     }
     return true;
@@ -264,15 +142,15 @@ private:
   /// tile, which is the iteration's own, so that the vector is at hand. Nothing else may
   /// depend on the first program, for its threads do not wait for each other.
   bool findForwarded() {
-    std::optional<Touched> other = findTouched(second);
-    if (!other || intersect(own->written, other->written) ||
-        intersect(own->read, other->written))
+    std::optional<Touched> other = hopper::findTouched(second);
+    if (!other || hopper::intersect(own->written, other->written) ||
+        hopper::intersect(own->read, other->written))
       return false;
     WalkResult walk = second.walk([&](Operation *op) {
       if (op->getNumRegions() > 0)
         return WalkResult::advance();
-      std::optional<Touched> touched = findTouched(op);
-      if (!touched || !intersect(own->written, touched->read))
+      std::optional<Touched> touched = hopper::findTouched(op);
+      if (!touched || !hopper::intersect(own->written, touched->read))
         return WalkResult::advance();
       auto write = findWrite(op);
       if (!write)
@@ -284,19 +162,19 @@ private:
   }
 
   vector::TransferWriteOp findWrite(Operation *op) {
-    std::optional<Access> read = isa<vector::TransferReadOp>(op) ? getAccess(op) : std::nullopt;
+    std::optional<Access> read = isa<vector::TransferReadOp>(op) ? hopper::getAccess(op) : std::nullopt;
     if (!read)
       return {};
     vector::TransferWriteOp found;
     for (auto write : first.getBody()->getOps<vector::TransferWriteOp>()) {
-      std::optional<Access> made = getAccess(write);
+      std::optional<Access> made = hopper::getAccess(write);
       if (!made)
         return {};
       if (memref::skipViewLikeOps(made->memory) != memref::skipViewLikeOps(read->memory))
         continue;
       bool isSame = made->memory == read->memory && made->vector == read->vector &&
                     made->map == read->map && ownsTile(first, *made) && !read->view &&
-                    coversTile(*made) && llvm::equal(made->indices, read->indices, areSame);
+                    made->coversTile() && llvm::equal(made->indices, read->indices, areSame);
       if (!isSame || found || !isBounded(cast<vector::TransferReadOp>(op)))
         return {};
       found = write;

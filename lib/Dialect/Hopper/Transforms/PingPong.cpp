@@ -54,6 +54,13 @@ public:
       }
       if (runs.empty())
         return;
+      loop.walk([&](hopper::BarrierSyncOp barrier) {
+        if (!failed && barrier.getWarpgroups() > 1) {
+          barrier.emitOpError("between products of a loop: warpgroups that meet there cannot take "
+                              "turns at the tensor core");
+          failed = true;
+        }
+      });
       for (Operation *parent = loop; parent && !isa<hopper::RolesOp>(parent);
            parent = parent->getParentOp()) {
         if (parent->hasAttr(hopper::kTrimmedAttr))

@@ -3,6 +3,7 @@
 // once, into memory with whole, aligned tiles.
 
 #include "Memory.h"
+#include "Programs.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
@@ -28,30 +29,6 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-
-/// Whether a value is a multiple of `n` for all values of what it depends on.
-bool isMultiple(Value value, int64_t n) {
-  if (std::optional<int64_t> known = getConstantIntValue(value))
-    return *known % n == 0;
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
-    return loop && value == loop.getInductionVar() && isMultiple(loop.getLowerBound(), n) &&
-           isMultiple(loop.getStep(), n);
-  }
-  Operation *op = value.getDefiningOp();
-  auto divides = [&](AffineMap map) {
-    return llvm::all_of(map.getResults(), [&](AffineExpr expr) { return expr.isMultipleOf(n); });
-  };
-  if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
-    return divides(apply.getAffineMap());
-  if (auto max = dyn_cast<affine::AffineMaxOp>(op))
-    return divides(max.getMap());
-  if (auto min = dyn_cast<affine::AffineMinOp>(op))
-    return divides(min.getMap());
-  if (isa<arith::MaxSIOp, arith::MinSIOp, arith::AddIOp, arith::SubIOp>(op))
-    return isMultiple(op->getOperand(0), n) && isMultiple(op->getOperand(1), n);
-  return false;
-}
 
 /// A bound of an index that is known outside of `region`: the index itself, or what
 /// it is a minimum of.
@@ -217,7 +194,7 @@ private:
     Value start = first.getIndices().empty() ? Value() : first.getIndices().back();
     int64_t size = first.getVectorType().getDimSize(0);
     if (size % hopper::kWarpgroupRows || hopper::kProgramRows % size || !firstType ||
-        firstType.getRank() < 2 || !isStart(start) || !isMultiple(start, size))
+        firstType.getRank() < 2 || !isStart(start) || !hopper::isMultiple(start, size))
       return false;
     for (auto [dim, index] : llvm::enumerate(first.getIndices().drop_back()))
       if (!findExtent(first.getBase(), dim, index))

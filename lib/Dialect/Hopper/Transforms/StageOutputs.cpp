@@ -97,8 +97,9 @@ private:
     auto type = cast<MemRefType>(target.memref.getType());
     SmallVector<int64_t> strides;
     int64_t offset;
+    // Rows whose length nobody knows need not start at multiples of 16 bytes.
     if (!onHost || type.getRank() > 5 || failed(type.getStridesAndOffset(strides, offset)) ||
-        strides.back() != 1)
+        strides.back() != 1 || type.isDynamicDim(type.getRank() - 1))
       return std::nullopt;
     int64_t unit = 16 / hopper::getElementBytes(type.getElementType());
     for (int64_t stride : ArrayRef(strides).drop_back())

@@ -29,6 +29,8 @@ namespace {
 constexpr int64_t kLanes = hopper::kWarpgroupRows;
 /// Columns of a tile: a thread holds half as many elements.
 constexpr int64_t kMostColumns = 128;
+/// Those of a part of a row.
+constexpr int64_t kPartColumns = 64;
 
 /// A memref of rank 0 as one of rank 1 with one element.
 Value withDimension(OpBuilder &b, Location loc, Value memref) {
@@ -48,8 +50,8 @@ scf::ForallOp createOneIteration(ImplicitLocOpBuilder &b) {
 }
 
 /// One statement on memrefs: parallel over its parallel loops, of which the last
-/// is divided into vectors, or the last two into tiles where the last one is a
-/// row of a head's size; loops in order over what it reduces.
+/// is divided into vectors, or the last two into tiles (with rows of a head's size,
+/// or parts of longer ones); loops in order over what it reduces.
 class StatementTiler {
 public:
   explicit StatementTiler(linalg::GenericOp op) : op(op), b(op.getLoc(), op) {}
@@ -81,18 +83,20 @@ public:
 
 private:
   VectorType vectorType(Type element) {
-    return row ? VectorType::get({hopper::kProgramRows, *getConstantIntValue(sizes[*lane])},
-                                 element)
+    return row ? VectorType::get({hopper::kProgramRows, columns}, element)
                : VectorType::get(kLanes, element);
   }
 
   /// The loop over rows of tiles, for statements without reduction or index.
   void findRow() {
-    std::optional<int64_t> columns = lane ? getConstantIntValue(sizes[*lane]) : std::nullopt;
     if (op.getNumReductionLoops() > 0 || op.getNumLoops() < 2 || *lane + 1 != op.getNumLoops() ||
-        !columns || *columns % 8 || *columns > kMostColumns ||
         !op.getBlock()->getOps<linalg::IndexOp>().empty())
       return;
+    std::optional<int64_t> size = getConstantIntValue(sizes[*lane]);
+    hasWholeRows = size && *size % 8 == 0 && *size <= kMostColumns;
+    if (!hasWholeRows && (op.getNumLoops() < 3 || (size && *size < kPartColumns)))
+      return;
+    columns = hasWholeRows ? *size : kPartColumns;
     // Rows of a tile before columns.
     for (AffineMap map : op.getIndexingMapsArray()) {
       auto at = [&](unsigned loop) { return map.getResultPosition(b.getAffineDimExpr(loop)); };
@@ -105,13 +109,15 @@ private:
   void createForall() {
     SmallVector<OpFoldResult> bounds;
     AffineExpr i = b.getAffineDimExpr(0);
-    int64_t size = row ? hopper::kProgramRows : kLanes;
-    auto isDivided = [&](unsigned loop) { return loop == (row ? row : lane); };
-    auto isWhole = [&](unsigned loop) { return row && loop == lane; };
+    auto isWhole = [&](unsigned loop) { return row && loop == lane && hasWholeRows; };
+    auto isDivided = [&](unsigned loop) { return (loop == lane || loop == row) && !isWhole(loop); };
+    auto sizeOf = [&](unsigned loop) {
+      return !row ? kLanes : loop == row ? hopper::kProgramRows : columns;
+    };
     for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
       if (op.getIteratorTypesArray()[loop] == utils::IteratorType::parallel && !isWhole(loop))
         bounds.push_back(isDivided(loop) ? affine::makeComposedFoldedAffineApply(
-                                               b, b.getLoc(), i.ceilDiv(size), {sizes[loop]})
+                                               b, b.getLoc(), i.ceilDiv(sizeOf(loop)), {sizes[loop]})
                                          : sizes[loop]);
     auto forall = bounds.empty()
                       ? createOneIteration(b)
@@ -130,7 +136,8 @@ private:
       indices[loop] = iv;
       if (isDivided(loop))
         indices[loop] =
-            affine::makeComposedAffineApply(b, b.getLoc(), i * size, {OpFoldResult(iv)});
+            affine::makeComposedAffineApply(b, b.getLoc(), i * sizeOf(loop),
+                                                      {OpFoldResult(iv)});
     }
   }
 
@@ -178,11 +185,11 @@ private:
                                     areInBounds(dims));
   }
 
-  /// Rows of tiles are whole; other dimensions may end in a vector.
+  /// A head's rows are whole; other dimensions may end in a vector.
   SmallVector<bool> areInBounds(ArrayRef<AffineExpr> dims) {
     SmallVector<bool> inBounds;
     for (auto [d, dim] : llvm::enumerate(dims))
-      inBounds.push_back(isa<AffineConstantExpr>(dim) || (row && d == 1));
+      inBounds.push_back(isa<AffineConstantExpr>(dim) || (row && d == 1 && hasWholeRows));
     return inBounds;
   }
 
@@ -262,6 +269,8 @@ private:
   ImplicitLocOpBuilder b;
   SmallVector<OpFoldResult> sizes;
   std::optional<unsigned> lane, row;
+  int64_t columns = 0; // of a tile
+  bool hasWholeRows = false;
   SmallVector<Value> indices; // of the loops; the vector's first
 };
 

@@ -32,9 +32,10 @@ def HopperTileStatements : Pass<"hopper-tile-statements", "::mlir::func::FuncOp"
   let description = [{
     Each `linalg` op on memrefs in the body of a function becomes a parallel loop
     over its parallel dimensions, the last one in vectors of 64 elements, around
-    loops over what it reduces, in order. Where nothing is reduced, no index is used
-    and the last dimension is static, a multiple of 8 and at most 128 (a head's size),
-    vectors are tiles of 128 of the rows before it. A scalar that the host would load and
+    loops over what it reduces, in order. Where nothing is reduced and no index is used,
+    vectors are tiles of 128 of the rows before it: whole rows, if the last dimension is
+    static, a multiple of 8 and at most 128 (a head's size), else, of three dimensions and
+    more, 64 columns. A scalar that the host would load and
     store again becomes a loop with one iteration.
 
     ```mlir
@@ -515,7 +516,9 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
   let description = [{
     A `vector.transfer_write` of a rank-2 tile of 16-bit elements by a role
     becomes a `hopper.tile.store` to shared memory and a `hopper.tma.store` from
-    there, which writes whole lines and leaves out what lies beyond the memref. An
+    there, which writes whole lines and leaves out what lies beyond the memref. (Not if
+    the length of the memref's rows is dynamic: these need not start at multiples of 16
+    bytes, and threads write them.) An
     `attn.tile_add` of f32 becomes a `hopper.tma.reduce` in the same way; behind a
     barrier of all warpgroups it needs no barrier in front of it.
     The next one of the same warpgroup waits until the tile has been read. With
@@ -606,6 +609,51 @@ def HopperDivideExponentials : Pass<"hopper-divide-exponentials", "::mlir::func:
     Option<"every", "every", "int64_t", /*default=*/"4",
            "Pairs of columns of which one is computed by a polynomial; 0: none">,
   ];
+}
+
+def HopperCarrySums : Pass<"hopper-carry-sums", "::mlir::func::FuncOp"> {
+  let summary = "Sums over parallel tiles that are stored are carried in registers instead";
+  let description = [{
+    A tile program (`scf.forall`) stores a tile in each iteration of its loop, and a
+    statement sums what it stores over some of the program's variables (the gradient of a
+    bias that batches share). The loops are interchanged: the stored dimension becomes
+    parallel, and what is summed over becomes loops inside, with the sum carried. The terms
+    are added in the same order. The memory of the terms goes; elementwise statements of the
+    sum alone, and copies, are done with its tiles.
+
+    ```mlir
+    // Before.
+    %P = memref.alloc(%B, %n, %m) : memref<?x?x?xf32>
+    scf.forall (%b, %t) in (%B, %n ceildiv 128) {
+      %x = vector.transfer_read %X[%b, %i, %c0]
+      scf.for %j = %c0 to %m step %c64 {
+        %y = vector.transfer_read %Y[%b, %j, %c0]
+        ...
+        vector.transfer_write %s, %P[%b, %i, %j] : vector<128x64xf32>
+      }
+    }
+    linalg.generic ... ins(%P) outs(%S) // sum over b
+    // After.
+    scf.forall (%t, %u) in (%n ceildiv 128, %m ceildiv 64) {
+      %sum = scf.for %b = %c0 to %B step %c1 iter_args(%a = %zero) {
+        %x = vector.transfer_read %X[%b, %i, %c0]
+        %y = vector.transfer_read %Y[%b, %j, %c0]
+        ...
+        %next = arith.addf %a, %s : vector<128x64xf32>
+        scf.yield %next
+      }
+      vector.transfer_write %sum, %S[%i, %j]
+    }
+    ```
+
+    The loop carries nothing and each iteration stores a tile of its own, so that no
+    dependence forbids the interchange. Where its bounds leave out tiles, they must be the
+    same for all that is summed, and such a tile's sum has no terms. A program stays where
+    its bounds, or the indices of the store, are of another form, where it stores elsewhere,
+    too, or where what it reads is written in front of the statement.
+  }];
+  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+                           "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
 }
 
 def HopperFusePrograms : Pass<"hopper-fuse-programs", "::mlir::func::FuncOp"> {

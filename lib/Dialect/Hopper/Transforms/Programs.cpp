@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See Programs.h.
+
+#include "Programs.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace attn;
+
+int64_t hopper::Access::getExtent(unsigned dim) const {
+  for (auto [d, expr] : llvm::enumerate(map.getResults()))
+    if (expr == getAffineDimExpr(dim, op->getContext()))
+      return vector.getDimSize(d);
+  return 1;
+}
+
+std::optional<hopper::Access> hopper::getAccess(Operation *op) {
+  auto transfer = dyn_cast<VectorTransferOpInterface>(op);
+  auto base = transfer ? dyn_cast<MemrefValue>(transfer.getBase()) : MemrefValue();
+  if (!base || transfer.getMask())
+    return std::nullopt;
+  Access access{op,
+                base,
+                getAsOpFoldResult(transfer.getIndices()),
+                transfer.getVectorType(),
+                transfer.getPermutationMap(),
+                {}};
+  if (auto view = access.memory.getDefiningOp<memref::SubViewOp>()) {
+    if (view.getSourceType().getRank() != view.getType().getRank() || !view.hasUnitStride())
+      return std::nullopt;
+    for (auto [index, offset] : llvm::zip_equal(access.indices, view.getMixedOffsets())) {
+      if (isZeroInteger(index))
+        index = offset;
+      else if (!isZeroInteger(offset))
+        return std::nullopt;
+    }
+    access.memory = cast<MemrefValue>(view.getSource());
+    access.view = view;
+  }
+  return access;
+}
+
+bool hopper::Access::coversTile() const {
+  if (!view)
+    return true;
+  auto alloc = memory.getDefiningOp<memref::AllocOp>();
+  memref::SubViewOp bounds = view;
+  for (auto [dim, size] : llvm::enumerate(bounds.getMixedSizes())) {
+    int64_t extent = getExtent(dim);
+    if (std::optional<int64_t> number = getConstantIntValue(size)) {
+      if (*number < extent)
+        return false;
+      continue;
+    }
+    if (alloc && isZeroInteger(bounds.getMixedOffsets()[dim]) &&
+        size == alloc.getMixedSizes()[dim])
+      continue;
+    auto least = cast<Value>(size).getDefiningOp<affine::AffineMinOp>();
+    auto start = dyn_cast<Value>(indices[dim]);
+    auto apply = start ? start.getDefiningOp<affine::AffineApplyOp>() : nullptr;
+    if (!least || !apply || !alloc || apply.getMapOperands().size() != 1)
+      return false;
+    // Both in terms of the variable d0 and of the size s0 of the memory.
+    MLIRContext *context = alloc.getContext();
+    SmallVector<AffineExpr> dims, symbols;
+    for (Value operand : least.getDimOperands()) {
+      if (operand != apply.getMapOperands().front())
+        return false;
+      dims.push_back(getAffineDimExpr(0, context));
+    }
+    for (Value operand : least.getSymbolOperands()) {
+      if (OpFoldResult(operand) != alloc.getMixedSizes()[dim])
+        return false;
+      symbols.push_back(getAffineSymbolExpr(0, context));
+    }
+    for (AffineExpr expr : least.getMap().getResults()) {
+      if (auto number = dyn_cast<AffineConstantExpr>(expr); number && number.getValue() >= extent)
+        continue;
+      AffineExpr end =
+          expr.replaceDimsAndSymbols(dims, symbols) + apply.getAffineMap().getResult(0);
+      if (simplifyAffineExpr(end, 1, 1) != getAffineSymbolExpr(0, context))
+        return false;
+    }
+  }
+  return true;
+}
+
+std::optional<hopper::Touched> hopper::findTouched(Operation *root) {
+  Touched touched;
+  WalkResult walk = root->walk([&](Operation *op) {
+    if (op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() || isMemoryEffectFree(op) ||
+        op->hasTrait<OpTrait::IsTerminator>())
+      return WalkResult::advance();
+    auto interface = dyn_cast<MemoryEffectOpInterface>(op);
+    if (!interface)
+      return WalkResult::interrupt();
+    SmallVector<MemoryEffects::EffectInstance> effects;
+    interface.getEffects(effects);
+    for (const MemoryEffects::EffectInstance &effect : effects) {
+      auto memref = dyn_cast_if_present<MemrefValue>(effect.getValue());
+      if (!memref)
+        return WalkResult::interrupt();
+      Value memory = memref::skipViewLikeOps(memref);
+      if (isa<MemoryEffects::Read>(effect.getEffect()))
+        touched.read.insert(memory);
+      else
+        touched.written.insert(memory);
+    }
+    return WalkResult::advance();
+  });
+  if (walk.wasInterrupted())
+    return std::nullopt;
+  return touched;
+}
+
+bool hopper::intersect(const llvm::SmallPtrSetImpl<Value> &a,
+                       const llvm::SmallPtrSetImpl<Value> &b) {
+  return llvm::any_of(a, [&](Value value) { return b.contains(value); });
+}
+
+bool hopper::Touched::dependsOn(const Touched &other) const {
+  return intersect(written, other.read) || intersect(written, other.written) ||
+         intersect(read, other.written);
+}
+
+bool hopper::isMultiple(Value value, int64_t n) {
+  if (std::optional<int64_t> known = getConstantIntValue(value))
+    return *known % n == 0;
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+    return loop && value == loop.getInductionVar() && isMultiple(loop.getLowerBound(), n) &&
+           isMultiple(loop.getStep(), n);
+  }
+  Operation *op = value.getDefiningOp();
+  auto divides = [&](AffineMap map) {
+    return llvm::all_of(map.getResults(), [&](AffineExpr expr) { return expr.isMultipleOf(n); });
+  };
+  if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
+    return divides(apply.getAffineMap());
+  if (auto max = dyn_cast<affine::AffineMaxOp>(op))
+    return divides(max.getMap());
+  if (auto min = dyn_cast<affine::AffineMinOp>(op))
+    return divides(min.getMap());
+  if (isa<arith::MaxSIOp, arith::MinSIOp, arith::AddIOp, arith::SubIOp>(op))
+    return isMultiple(op->getOperand(0), n) && isMultiple(op->getOperand(1), n);
+  return false;
+}

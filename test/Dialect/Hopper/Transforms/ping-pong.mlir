@@ -111,3 +111,27 @@ func.func @branch(%n: index, %k: !tile, %v: !tile) {
   }
   return
 }
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!acc = vector<64x64xf32>
+func.func @meeting(%n: index, %k: !tile) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        scf.for %i = %c0 to %n step %c1 {
+          %s = hopper.wgmma %k, %k transposeB : (!tile, !tile) -> !hopper.pending<!acc>
+          %a = hopper.wait %s pending(0) : !hopper.pending<!acc> -> !acc
+          // expected-error @+1 {{warpgroups that meet there cannot take turns}}
+          hopper.barrier.sync %c1 warpgroups(2)
+        }
+      }
+    gpu.terminator
+  }
+  return
+}

@@ -122,3 +122,17 @@ func.func @tiles(%a: memref<?x?x128xf32>, %b: memref<?x?x128xbf16>) {
   }
   return
 }
+
+// -----
+
+// Rows of a length that is not known: parts of 64 columns.
+// CHECK-LABEL: func.func @parts
+// CHECK:       scf.forall (%[[H:.*]], %[[T:.*]], %[[U:.*]]) in
+// CHECK:         %[[I:.*]] = affine.apply affine_map<(d0) -> (d0 * 128)>(%[[T]])
+// CHECK:         %[[J:.*]] = affine.apply affine_map<(d0) -> (d0 * 64)>(%[[U]])
+// CHECK:         vector.transfer_write %{{.*}}, %arg0[%[[H]], %[[I]], %[[J]]] : vector<128x64xf32>, memref<?x?x?xf32>
+func.func @parts(%a: memref<?x?x?xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%a : memref<?x?x?xf32>)
+  return
+}

@@ -305,7 +305,48 @@ private:
     Value zero = arith::ConstantOp::create(b, b.getZeroAttr(write.getVectorType()));
     Value value = emitLoops(reduced, innerBounds, zero);
     writeResult(value);
+    limitFill();
     erase();
+  }
+
+  /// The results are copied to a part of memory that is filled before: which is for nothing
+  /// where the part turns out to be all of it.
+  void limitFill() {
+    auto copy = dyn_cast<memref::CopyOp>(last);
+    auto part = copy ? copy.getTarget().getDefiningOp<memref::SubViewOp>() : nullptr;
+    if (!part || !llvm::all_of(part.getMixedOffsets(), isZeroInteger) || !part.hasUnitStride() ||
+        part.getSourceType().getRank() != part.getType().getRank())
+      return;
+    linalg::FillOp fill;
+    for (Operation *user : part.getSource().getUsers()) {
+      if (user == part || isa<memref::DimOp, memref::DeallocOp>(user))
+        continue;
+      if (fill || !isa<linalg::FillOp>(user) || user->getBlock() != last->getBlock() ||
+          !user->isBeforeInBlock(last))
+        return;
+      fill = cast<linalg::FillOp>(user);
+    }
+    if (!fill)
+      return;
+    // Behind the sizes of the part.
+    fill->moveAfter(part);
+    b.setInsertionPoint(fill);
+    Value covers;
+    SmallVector<OpFoldResult> sizes =
+        memref::getMixedSizes(b, fill.getLoc(), cast<MemrefValue>(part.getSource()));
+    for (auto [size, own] : llvm::zip_equal(sizes, part.getMixedSizes())) {
+      Value same = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                         getValueOrCreateConstantIndexOp(b, b.getLoc(), size),
+                                         getValueOrCreateConstantIndexOp(b, b.getLoc(), own));
+      covers = covers ? arith::AndIOp::create(b, covers, same) : same;
+    }
+    Value none = arith::ConstantIndexOp::create(b, 0);
+    Value rows = getValueOrCreateConstantIndexOp(b, b.getLoc(), sizes.front());
+    sizes.front() = arith::SelectOp::create(b, covers, none, rows).getResult();
+    fill.getDpsInitsMutable()[0].set(
+        memref::SubViewOp::create(b, part.getSource(), part.getMixedOffsets(), sizes,
+                                  part.getMixedStrides())
+            .getResult());
   }
 
   /// No iteration where the tile is not visited.

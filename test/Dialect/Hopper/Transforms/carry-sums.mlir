@@ -5,8 +5,11 @@
 // CHECK-LABEL: func.func @shared
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?x?xf32>, %[[Y:.*]]: memref<?x?xf32>, %[[W:.*]]: memref<?x?xf32>, %[[R:.*]]: memref<?x?x?xbf16>
 // CHECK-NOT: memref.alloc
-// CHECK: linalg.fill {{.*}} outs(%[[R]]
 // CHECK: %[[PLACE:.*]] = memref.subview %[[R]]
+// All of the result is filled, or nothing where the sums are all of it.
+// CHECK: %[[ROWS:.*]] = arith.select %{{.*}}, %c0, %{{.*}} : index
+// CHECK: %[[FILLED:.*]] = memref.subview %[[R]][0, 0, 0] [%[[ROWS]], %{{.*}}, %{{.*}}]
+// CHECK: linalg.fill {{.*}} outs(%[[FILLED]]
 // CHECK: scf.forall (%[[H:.*]], %[[G:.*]], %[[T:.*]], %[[U:.*]]) in (%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {
 // CHECK-DAG: %[[J:.*]] = affine.apply #{{.*}}(%[[U]])
 // CHECK-DAG: %[[I:.*]] = affine.apply #{{.*}}(%[[T]])

@@ -619,7 +619,8 @@ def HopperCarrySums : Pass<"hopper-carry-sums", "::mlir::func::FuncOp"> {
     bias that batches share). The loops are interchanged: the stored dimension becomes
     parallel, and what is summed over becomes loops inside, with the sum carried. The terms
     are added in the same order. The memory of the terms goes; elementwise statements of the
-    sum alone, and copies, are done with its tiles.
+    sum alone, and copies, are done with its tiles. What is filled in front of a copy to a part
+    of it is filled only if that part is not all of it.
 
     ```mlir
     // Before.

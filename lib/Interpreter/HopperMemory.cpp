@@ -113,10 +113,14 @@ static Step loadTileToRegisters(Fiber &fiber, const Instruction &i) {
       return Step::Failed;
   }
   float *to = fiber.newFloats(i);
-  for (int64_t row = 0; row < type.getRows(); ++row, to += type.getColumns()) {
-    const float *from = view.own ? view.own->data.get() + (view.row + row) * paddedColumns(type)
+  int64_t rows = type.getRows(), columns = type.getColumns();
+  int64_t pitch = view.pitch ? view.pitch : paddedColumns(type);
+  for (int64_t row = 0; row < rows; ++row) {
+    const float *from = view.own ? view.own->data.get() + (view.row + row) * pitch
                                  : fiber.cta->memories[view.memory].row(view.slot, view.row + row);
-    std::copy_n(from, type.getColumns(), to);
+    from += view.column;
+    for (int64_t column = 0; column < columns; ++column)
+      to[op.getTranspose() ? column * rows + row : row * columns + column] = from[column];
   }
   return Step::Next;
 }

@@ -187,13 +187,19 @@ void mergeVersions(ModuleOp general, ModuleOp special, CreateCondition createCon
   }
 }
 
+/// Whether the dimension is at most `most`.
+Value createIsShort(OpBuilder &b, func::FuncOp function, const StreamLength &length,
+                    int64_t most) {
+  Location loc = function.getLoc();
+  Value size = memref::DimOp::create(b, loc, function.getArgument(length.argument), length.dim);
+  Value limit = arith::ConstantIndexOp::create(b, loc, most);
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, size, limit);
+}
+
 /// The version of `few` runs where the dimension is at most `most`.
 void mergeByLength(ModuleOp many, ModuleOp few, const StreamLength &length, int64_t most) {
-  mergeVersions(many, few, [&](OpBuilder &b, func::FuncOp function, func::FuncOp) -> Value {
-    Location loc = function.getLoc();
-    Value size = memref::DimOp::create(b, loc, function.getArgument(length.argument), length.dim);
-    Value limit = arith::ConstantIndexOp::create(b, loc, most);
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, size, limit);
+  mergeVersions(many, few, [&](OpBuilder &b, func::FuncOp function, func::FuncOp) {
+    return createIsShort(b, function, length, most);
   });
 }
 
@@ -206,6 +212,21 @@ llvm::SmallSetVector<unsigned, 8> findCopiedArguments(func::FuncOp function) {
       numbers.insert(argument.getArgNumber());
   });
   return numbers;
+}
+
+/// Whether TMA reaches what it copies in `copying` alone; null where that is nothing.
+Value createReaches(OpBuilder &b, func::FuncOp function, func::FuncOp copying,
+                    func::FuncOp other) {
+  auto always = findCopiedArguments(other);
+  Value all;
+  for (unsigned number : findCopiedArguments(copying)) {
+    if (always.contains(number))
+      continue;
+    Value reaches =
+        hopper::TmaReachesOp::create(b, function.getLoc(), function.getArgument(number));
+    all = all ? arith::AndIOp::create(b, function.getLoc(), all, reaches) : reaches;
+  }
+  return all;
 }
 
 void addCleanUp(OpPassManager &pm) {
@@ -235,9 +256,12 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     assignTiles(getOperation(), sumKeys, sumQueries);
     OwningOpRef<ModuleOp> gradients;
     std::optional<StreamLength> length = findStreamLength(getOperation(), /*ofGradient=*/true);
-    if (failed(lowerGradients(getOperation(), gradients)) ||
-        (apart && length && !length->number &&
-         failed(addGradientsApart(*gradients, apart.release(), *length))) ||
+    if (order != "auto" || (length && length->number))
+      length = std::nullopt; // no other order for few queries
+    bool copies = false;
+    if (failed(lowerGradients(getOperation(), gradients, apart ? &copies : nullptr)) ||
+        (apart && (length || copies) &&
+         failed(addGradientsApart(*gradients, apart.release(), length))) ||
         failed(lowerReads(getOperation())))
       return signalPassFailure();
     if (gradients)
@@ -258,7 +282,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   }
 
   /// Sums along two dimensions in one pass where the tensor core can do it; `apart`
-  /// is then what came in, if nobody asked for this.
+  /// is then what came in.
   LogicalResult formNests(OwningOpRef<ModuleOp> &apart) {
     ModuleOp module = getOperation();
     if (order == "rows")
@@ -270,7 +294,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     bool isShort =
         order == "auto" && length && length->number && *length->number <= getMostRowsApart(module);
     if (!isShort && canAddSums(module)) {
-      if (order == "auto" && addsSums(module))
+      if (addsSums(module))
         apart = std::move(before);
       return success();
     }
@@ -298,8 +322,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   }
 
   /// Takes functions with gradients to a module of their own and lowers them: what
-  /// fits them does not fit the others.
-  LogicalResult lowerGradients(ModuleOp module, OwningOpRef<ModuleOp> &taken) {
+  /// fits them does not fit the others. `copies`, if not null, is set where they copy tiles
+  /// by TMA that it may not reach: another version is to stand in for them then.
+  LogicalResult lowerGradients(ModuleOp module, OwningOpRef<ModuleOp> &taken,
+                               bool *copies = nullptr) {
     SmallVector<func::FuncOp> gradients;
     for (auto function : module.getOps<func::FuncOp>())
       if (hasGradient(function))
@@ -320,15 +346,20 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     });
     if (schedule == schedules.end())
       return refuseColumns(version, columns);
-    if (failed(lowerWith(version, *schedule)))
+    bool copiesTiles = copies && loadTiles && schedule->addsSums && readsTiles(version);
+    if (failed(lowerWith(version, *schedule, copiesTiles)))
       return failure();
+    if (copies)
+      *copies = copiesTiles;
     version->remove();
     taken = version;
     return success();
   }
 
-  /// A second version of gradients, for few queries, where one adds sums to memory.
-  LogicalResult addGradientsApart(ModuleOp gradients, ModuleOp few, const StreamLength &length) {
+  /// A second version of gradients where one adds sums to memory: for few queries, if
+  /// `length` says how many there are, and for what TMA does not reach.
+  LogicalResult addGradientsApart(ModuleOp gradients, ModuleOp few,
+                                  std::optional<StreamLength> length) {
     // A pass runs pipelines on what is in its op only.
     getOperation().push_back(few);
     OwningOpRef<ModuleOp> version;
@@ -338,7 +369,17 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     assignTiles(few, sumKeys, sumQueries);
     if (failed(lowerGradients(few, version)))
       return failure();
-    mergeByLength(gradients, *version, length, most);
+    mergeVersions(
+        gradients, *version, [&](OpBuilder &b, func::FuncOp function, func::FuncOp other) -> Value {
+          Location loc = function.getLoc();
+          Value isShort = length ? createIsShort(b, function, *length, most) : Value();
+          Value reaches = createReaches(b, function, function, other);
+          if (!reaches)
+            return isShort;
+          Value yes = arith::ConstantIntOp::create(b, loc, 1, 1);
+          Value isFar = arith::XOrIOp::create(b, loc, reaches, yes);
+          return isShort ? arith::OrIOp::create(b, loc, isShort, isFar) : isFar;
+        });
     few.erase();
     return success();
   }
@@ -360,16 +401,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (failed(lowerWith(version, *schedule, /*copiesTiles=*/true)))
       return failure();
     mergeVersions(module, version, [](OpBuilder &b, func::FuncOp general, func::FuncOp special) {
-      auto always = findCopiedArguments(general), copied = findCopiedArguments(special);
-      Value all;
-      for (unsigned number : copied) {
-        if (always.contains(number))
-          continue;
-        Value reaches =
-            hopper::TmaReachesOp::create(b, general.getLoc(), general.getArgument(number));
-        all = all ? arith::AndIOp::create(b, general.getLoc(), all, reaches) : reaches;
-      }
-      return all;
+      return createReaches(b, general, special, general);
     });
     version.erase();
     return success();

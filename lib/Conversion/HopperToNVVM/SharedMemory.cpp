@@ -176,15 +176,17 @@ void KernelLowering::lowerTileLoad(TileLoadOp op) {
     return;
   }
   SmemType type = op.getTile().getType();
-  Matrices matrices = placeMatrices(op.getTile(), type, /*transpose=*/false);
+  Matrices matrices = placeMatrices(op.getTile(), type, op.getTranspose());
+  int64_t columns = cast<VectorType>(op.getValue().getType()).getDimSize(1);
+  auto layout = op.getTranspose() ? NVVM::MMALayout::col : NVVM::MMALayout::row;
   Type pair = VectorType::get(2, type.getElementType()), word = b.getI32Type();
   Parts result;
   // 8 columns are two blocks.
-  for (int64_t column = 0; column < type.getColumns(); column += 16) {
-    int32_t count = column + 8 < type.getColumns() ? 4 : 2;
+  for (int64_t column = 0; column < columns; column += 16) {
+    int32_t count = column + 8 < columns ? 4 : 2;
     auto types = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, word));
     Value words = NVVM::LdMatrixOp::create(
-        b, types, pointerTo(matrices, column), count, NVVM::MMALayout::row,
+        b, types, pointerTo(matrices, column), count, layout,
         NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8), NVVM::LdStMatrixEltType::B16);
     for (int64_t n = 0; n < count; ++n)
       result.values.push_back(

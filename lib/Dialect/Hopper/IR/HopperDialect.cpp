@@ -276,9 +276,13 @@ LogicalResult TileLoadOp::verify() {
   bool isVector = cast<VectorType>(getValue().getType()).getRank() == 1;
   if (!isVector && getElementBytes(tile.getElementType()) != 2)
     return emitOpError() << "reads tiles with elements of 16 bits, got " << tile;
-  ArrayRef<int64_t> shape = tile.getShape();
+  SmallVector<int64_t> shape(tile.getShape());
+  if (isVector && getTranspose())
+    return emitOpError() << "a vector has no transpose";
   if (isVector && tile.getRows() == 1)
-    shape = shape.drop_front();
+    shape.erase(shape.begin());
+  if (getTranspose())
+    std::reverse(shape.begin(), shape.end());
   if (getValue().getType() != VectorType::get(shape, tile.getElementType()))
     return emitOpError() << getValue().getType() << " is not what " << tile << " holds";
   return success();

@@ -33,8 +33,20 @@ public:
   /// time.
   bool isLoadable(vector::TransferReadOp read) {
     scf::ForallOp warpgroups = findLoop(read);
-    return warpgroups && hasTile(read) && isPlain(read) && isArgument(read.getBase()) &&
-           hasKnownAddress(read, warpgroups);
+    return warpgroups && hasTile(read) && hasZeros(read) &&
+           (read.getPermutationMap().isMinorIdentity() || isTransposed(read)) &&
+           isArgument(read.getBase()) && hasKnownAddress(read, warpgroups);
+  }
+
+  /// Whether a row of the vector is a column of memory.
+  static bool isTransposed(vector::TransferReadOp read) {
+    AffineMap map = read.getPermutationMap();
+    unsigned rank = map.getNumDims();
+    MLIRContext *context = read.getContext();
+    return map == AffineMap::get(rank, 0,
+                                 {getAffineDimExpr(rank - 1, context),
+                                  getAffineDimExpr(rank - 2, context)},
+                                 context);
   }
 
   /// Whether `read` is an aligned part of a row of memory that was made for it, the same
@@ -52,7 +64,8 @@ public:
     return memory.getRank() >= 2 && memory.getRank() <= 5 && memory.getLayout().isIdentity() &&
            !memory.isDynamicDim(memory.getRank() - 1) &&
            memory.getShape().back() % type.getDimSize(0) == 0 && bytes % kRowBytes == 0 &&
-           !read.hasOutOfBoundsDim() && isPlain(read) &&
+           !read.hasOutOfBoundsDim() && read.getPermutationMap().isMinorIdentity() &&
+           hasZeros(read) &&
            llvm::all_of(read.getIndices(),
                         [&](Value index) { return isComputable(index, warpgroups); });
   }
@@ -75,11 +88,10 @@ private:
            (element.isBF16() || element.isF16());
   }
 
-  /// Zeros beyond the memref, as TMA has them, and nothing rearranged.
-  static bool isPlain(vector::TransferReadOp read) {
+  /// Zeros beyond the memref, as TMA has them.
+  static bool hasZeros(vector::TransferReadOp read) {
     bool isInside = llvm::all_of(read.getInBoundsValues(), [](bool inside) { return inside; });
-    return !read.getMask() && read.getPermutationMap().isMinorIdentity() &&
-           (isInside || matchPattern(read.getPadding(), m_AnyZeroFloat()));
+    return !read.getMask() && (isInside || matchPattern(read.getPadding(), m_AnyZeroFloat()));
   }
 
   /// Memory from outside that nobody writes.
@@ -99,14 +111,15 @@ private:
     return isReachable && !hopper::isWrittenIn(root, cast<MemrefValue>(base));
   }
 
-  /// Whether the rows of all warpgroups are one tile, at a place that the role
-  /// that copies can compute.
+  /// Whether the rows of all warpgroups are one tile (or its columns, transposed), at a
+  /// place that the role that copies can compute.
   static bool hasKnownAddress(vector::TransferReadOp read, scf::ForallOp warpgroups) {
     SmallVector<Value> sources(read.getIndices());
-    Value row = sources[sources.size() - 2];
+    auto at = sources.end() - (isTransposed(read) ? 1 : 2);
+    Value row = *at;
     if (!hopper::getFirst(row, warpgroups, hopper::kWarpgroupRows))
       return false;
-    sources.erase(sources.end() - 2);
+    sources.erase(at);
     for (Value operand : row.getDefiningOp()->getOperands())
       if (operand != warpgroups.getInductionVar(0))
         sources.push_back(operand);
@@ -184,7 +197,7 @@ void loadRow(vector::TransferReadOp read) {
   auto tile = hopper::SmemType::get({1, type.getDimSize(0)}, type.getElementType(), /*swizzle=*/0);
   Value row =
       hopper::LoadOp::create(b, read.getLoc(), tile, read.getBase(), read.getIndices()).getTile();
-  read.replaceAllUsesWith(hopper::TileLoadOp::create(b, read.getLoc(), type, row).getValue());
+  read.replaceAllUsesWith(hopper::TileLoadOp::create(b, read.getLoc(), type, row, /*transpose=*/false).getValue());
   read.erase();
 }
 
@@ -204,12 +217,14 @@ struct LoadTilesPass : attn::impl::HopperLoadTilesBase<LoadTilesPass> {
     llvm::MapVector<Operation *, SmallVector<hopper::LoadOp>> loads;
     for (vector::TransferReadOp read : reads) {
       OpBuilder b(read);
-      Value tile = hopper::loadTile(b, read, /*perWarpgroup=*/true);
+      bool transposed = TileReads::isTransposed(read);
+      Value tile = hopper::loadTile(b, read, /*perWarpgroup=*/!transposed);
       auto program = hopper::getWarpgroupLoop(read)->getParentOfType<scf::ForallOp>();
       loads[program].push_back(
-          tile.getDefiningOp<hopper::RowsOp>().getSource().getDefiningOp<hopper::LoadOp>());
+          tile.getDefiningOp()->getOperand(0).getDefiningOp<hopper::LoadOp>());
       read.replaceAllUsesWith(
-          hopper::TileLoadOp::create(b, read.getLoc(), read.getVectorType(), tile).getValue());
+          hopper::TileLoadOp::create(b, read.getLoc(), read.getVectorType(), tile, transposed)
+              .getValue());
       read.erase();
     }
     for (auto &[program, copies] : loads)

@@ -42,8 +42,13 @@ AffineMap hopper::getFirst(Value index, scf::ForallOp loop, int64_t size) {
 Value hopper::loadTile(OpBuilder &b, vector::TransferReadOp read, bool perWarpgroup) {
   Location loc = read.getLoc();
   scf::ForallOp loop = getWarpgroupLoop(read);
+  // As it lies in memory.
   VectorType vector = read.getVectorType();
   SmallVector<int64_t> shape(vector.getShape());
+  if (!read.getPermutationMap().isMinorIdentity()) {
+    std::reverse(shape.begin(), shape.end());
+    vector = VectorType::get(shape, vector.getElementType());
+  }
   SmallVector<Value> indices(read.getIndices());
   // The parts of all warpgroups lie next to each other: one tile for all. Of dimension
   // 0, or of the last one where the parts are columns.

@@ -603,8 +603,8 @@ def Hopper_TileStoreOp : Hopper_Op<"tile.store", [MemoryEffects<[MemWrite]>]> {
 def Hopper_TileLoadOp : Hopper_Op<"tile.load", [MemoryEffects<[MemRead]>]> {
   let summary = "Reads a tile of shared memory to registers";
   let description = [{
-    `value[r, c] = tile[r, c]`, by `ldmatrix`: elements of 16 bits. Or a vector from a
-    tile of one row of f32. Before the tile is given back to a role that copies to it, a
+    `value[r, c] = tile[r, c]`, by `ldmatrix`: elements of 16 bits; with `transpose`,
+    `value[r, c] = tile[c, r]`. Or a vector from a tile of one row of f32. Before the tile is given back to a role that copies to it, a
     `hopper.fence.async` puts these reads in front of TMA's writes.
 
     ```mlir
@@ -612,9 +612,11 @@ def Hopper_TileLoadOp : Hopper_Op<"tile.load", [MemoryEffects<[MemRead]>]> {
     %v = hopper.tile.load %row : !hopper.smem<1x64xf32> -> vector<64xf32>
     ```
   }];
-  let arguments = (ins Hopper_Tile:$tile);
+  let arguments = (ins Hopper_Tile:$tile, UnitAttr:$transpose);
   let results = (outs AnyTypeOf<[Hopper_Vector2, VectorOfRankAndType<[1], [F32]>]>:$value);
-  let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($value)";
+  let assemblyFormat = [{
+    $tile (`transpose` $transpose^)? attr-dict `:` type($tile) `->` type($value)
+  }];
   let hasVerifier = 1;
 }
 

@@ -35,7 +35,7 @@ constexpr int64_t kAddedRows = 64, kMostAddedRows = 128;
 constexpr int64_t kFewCarriedColumns = 128;
 /// Streamed elements of a fold that carries nothing: a sum of its tiles may be carried in
 /// their place (hopper-carry-sums).
-constexpr int64_t kMappedStream = 80;
+constexpr int64_t kMappedStream = 96;
 /// What the carried sums of such a fold may have together.
 constexpr int64_t kMostCarriedColumns = 256, kMostColumns = 128;
 

@@ -100,3 +100,22 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+// A row of the value from a column of the tile.
+!t = !hopper.smem<88x64xbf16, swizzle = 128>
+// CHECK-LABEL: gpu.func @load_transposed
+// CHECK-COUNT-5: nvvm.ldmatrix %{{.*}} {eltType = #nvvm.ld_st_matrix_elt_type<b16>, layout = #nvvm.mma_layout<col>, num = 4 : i32
+// CHECK: nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>, num = 2 : i32
+// CHECK-NOT: nvvm.ldmatrix
+gpu.module @m {
+  gpu.func @load_transposed(%x: memref<64x88xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %t = hopper.alloc : !t
+    %v = hopper.tile.load %t transpose : !t -> vector<64x88xbf16>
+    %w = arith.extf %v : vector<64x88xbf16> to vector<64x88xf32>
+    vector.transfer_write %w, %x[%c0, %c0] {in_bounds = [true, true]} : vector<64x88xf32>, memref<64x88xf32>
+    gpu.return
+  }
+}

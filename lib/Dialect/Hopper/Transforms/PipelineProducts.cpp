@@ -48,14 +48,14 @@ public:
     for (hopper::MmaOp product : products)
       if (!second.contains(product))
         collectEarly(product);
-    // The last product must follow from the first ones, and not the other way.
-    bool follows = false;
-    for (Operation &op : body->without_terminator()) {
-      if (second.contains(&op))
-        continue;
-      for (Value value : op.getResults())
-        follows |= isa<VectorType>(value.getType()) && isUsedBySecond(value);
-    }
+    // The last product must follow from the first ones, and not the other way: else they
+    // run side by side.
+    SetVector<Operation *> slice;
+    BackwardSliceOptions options;
+    options.omitUsesFromAbove = false;
+    options.filter = [&](Operation *op) { return op->getBlock() == body; };
+    (void)getBackwardSlice(last.getOperation(), &slice, options);
+    bool follows = llvm::any_of(slice, [](Operation *op) { return isa<hopper::MmaOp>(op); });
     if (!follows || early.contains(last))
       return false;
     // A tile that both stages read would be given back too early.

@@ -20,9 +20,13 @@
 // CHECK: %[[OFFSET:.*]] = affine.apply #{{.*}}(%[[W]])
 // CHECK: %[[OWN:.*]] = hopper.rows %[[ALL]][%[[OFFSET]]] : <128x128xbf16, swizzle = 128> -> <64x128xbf16, swizzle = 128, slab_rows = 128>
 // CHECK: hopper.tile.load %[[OWN]] : <64x128xbf16, swizzle = 128, slab_rows = 128> -> vector<64x128xbf16>
-// What TMA has no form for: transposed, of 32 bits, with other padding, at a place that
-// is read where it is written, rows that do not follow the warpgroups.
-// CHECK-COUNT-5: vector.transfer_read
+// Transposed, each reads its own columns.
+// CHECK: %[[BOTH:.*]] = hopper.load %arg0[%[[J]], %{{.*}}] : memref<?x?xbf16, strided<[?, 1]>> -> <128x128xbf16, swizzle = 128>
+// CHECK: %[[MINE:.*]] = hopper.columns %[[BOTH]][%{{.*}}] : <128x128xbf16, swizzle = 128> -> <128x64xbf16, swizzle = 128
+// CHECK: hopper.tile.load %[[MINE]] transpose : <128x64xbf16, swizzle = 128> -> vector<64x128xbf16>
+// What TMA has no form for: of 32 bits, with other padding, at a place that is read
+// where it is written, rows that do not follow the warpgroups.
+// CHECK-COUNT-4: vector.transfer_read
 // A place that is read from memory that the program does not write is known early.
 // CHECK: hopper.load %arg0[%{{.*}}, %[[PLACE]]]
 // CHECK-NOT: vector.transfer_read

@@ -117,14 +117,14 @@ constexpr Schedule kGradientSchedules[] = {
     {256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true},
 };
 
-// The same where such a fold also adds to memory. Warpgroups that meet in each
-// iteration have no turns.
+// The same where such a fold also adds to memory. (Its warpgroups meet in each iteration
+// and have no turns; those of others may.)
 constexpr Schedule kAddedSchedules[] = {
-    {64, Schedule::Masked, 0, 128, 128, Output::Reuse, false, false, /*trims=*/false,
+    {64, Schedule::Masked, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
      /*isTight=*/false, /*addsSums=*/true, /*stages=*/2, /*polynomials=*/4},
-    {64, Schedule::Unmasked, 0, 128, 128, Output::Reuse, false, false, /*trims=*/false,
+    {64, Schedule::Unmasked, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
      /*isTight=*/false, /*addsSums=*/true, /*stages=*/2, /*polynomials=*/2},
-    {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, false, /*trims=*/false,
+    {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
      /*isTight=*/false, /*addsSums=*/true},
 };
 

@@ -5,7 +5,7 @@ axis fully while the others rotate; `everything` is the full cross product."""
 from dataclasses import dataclass, replace
 from itertools import cycle
 
-from .variants import MORE_VARIANTS, TABLES, VARIANTS
+from .variants import BIASES, MORE_VARIANTS, TABLES, VARIANTS
 
 # The lengths, head dimensions and head groupings of FlashAttention's own tests.
 LENGTHS = [
@@ -213,6 +213,18 @@ def tables():
         yield Case("cells", "f32", sq=5, sk=0, d=64, order=order)
 
 
+def biases():
+    """A bias for each pair: in rows that TMA reaches and others, for few queries and many."""
+    for variant in BIASES:
+        yield Case(variant, "bf16", b=2, hq=4, hkv=2, sq=300, sk=264)
+        yield Case(variant, "f16", b=3, hq=2, hkv=1, sq=270, sk=131, d=32)
+    yield Case("bias_heads", "bf16", b=2, hq=2, hkv=1, sq=520, sk=144, d=128, pad=8)
+    yield Case("bias_heads", "bf16", b=2, sq=330, sk=200, static=True)
+    yield Case("bias_pair", "f16", b=2, hq=2, hkv=2, sq=100, sk=328, d=256)
+    yield Case("bias_heads", "bf16", b=0, sq=300, sk=264)
+    yield Case("bias_each", "bf16", sq=1, sk=1)
+
+
 def half():
     """Every variant and every eighth head dimension in 16 bits, over several
     tiles of rows and keys: what a GPU's tensor core takes."""
@@ -279,7 +291,8 @@ GROUPS = {
     "gradient-variants": with_gradients(variants), "gradient-more-variants": with_gradients(more_variants),
     "gradient-masked-rows": with_gradients(masked_rows), "gradient-tails": with_gradients(tails),
     "gradient-edges": with_gradients(edges), "gradient-orders": gradient_orders,
-    "gradient-tables": with_gradients(tables), "gradient-one-key": gradient_one_key,
+    "gradient-tables": with_gradients(tables), "gradient-biases": with_gradients(biases),
+    "gradient-one-key": gradient_one_key,
 }
 
 

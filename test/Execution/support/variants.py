@@ -124,6 +124,16 @@ def _derive_bias_narrow(x, dt, b, h, i, j, c, n, out):
     return dt
 
 
+def _derive_bias_each(x, dt, b, h, i, j, c, n, out):
+    out["bias"][b, h, i[:, 0]] += dt
+    return dt
+
+
+def _derive_bias_pair(x, dt, b, h, i, j, c, n, out):
+    out["bias"][i[:, 0]] += dt
+    return dt
+
+
 def _derive_key_bias(x, dt, b, h, i, j, c, n, out):
     out["bias"][b] += dt.sum(axis=0)
     return dt
@@ -251,6 +261,36 @@ PARTS: List[Part] = [
         lambda s, b, h, i, j, c, n: s + c["bias"][b][i[:, 0]].astype(s.dtype),
         {"bias": lambda n, rng: rng.standard_normal((n.b, n.sq, n.sk))}, narrow=("bias",),
         derive=_derive_bias_narrow),
+    Part(
+        "bias_heads", "score",
+        """
+        $e = tensor.extract $bias[%h, %i, %j] : tensor<?x?x?x{E}>
+        {widen}
+        $out = arith.addf %in, $v : {T}
+        """,
+        lambda s, b, h, i, j, c, n: s + c["bias"][h][i[:, 0]].astype(s.dtype),
+        {"bias": lambda n, rng: rng.standard_normal((n.hq, n.sq, n.sk))}, narrow=("bias",),
+        derive=_derive_bias),
+    Part(
+        "bias_each", "score",
+        """
+        $e = tensor.extract $bias[%b, %h, %i, %j] : tensor<?x?x?x?x{E}>
+        {widen}
+        $out = arith.addf %in, $v : {T}
+        """,
+        lambda s, b, h, i, j, c, n: s + c["bias"][b, h][i[:, 0]].astype(s.dtype),
+        {"bias": lambda n, rng: rng.standard_normal((n.b, n.hq, n.sq, n.sk))}, narrow=("bias",),
+        derive=_derive_bias_each),
+    Part(
+        "bias_pair", "score",
+        """
+        $e = tensor.extract $bias[%i, %j] : tensor<?x?x{E}>
+        {widen}
+        $out = arith.addf %in, $v : {T}
+        """,
+        lambda s, b, h, i, j, c, n: s + c["bias"][i[:, 0]].astype(s.dtype),
+        {"bias": lambda n, rng: rng.standard_normal((n.sq, n.sk))}, narrow=("bias",),
+        derive=_derive_bias_pair),
     Part(
         "key_bias", "score",
         """
@@ -445,6 +485,12 @@ MORE_VARIANTS = [
 ]
 # Scores that read a table at computed indices.
 TABLES = ["t5", "t5+causal", "relative", "relative+causal", "cells", "strips+causal_br", "t5+bounds"]
+
+# Scores with an element for each query and key, which heads and batch elements share or not.
+BIASES = [
+    "bias", "bias_narrow", "bias_heads", "bias_each", "bias_pair", "bias_heads+causal",
+    "bias_pair+window", "bias_each+documents", "softcap+bias_heads",
+]
 
 
 def parts_of(variant: str) -> List[Part]:

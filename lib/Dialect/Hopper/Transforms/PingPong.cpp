@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Warpgroups of a role take turns at the tensor core.
 
+#include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -37,6 +38,8 @@ public:
       : region(roles.getBodies()[role]), warpgroups(roles.getWarpgroups()[role]) {}
 
   LogicalResult run() {
+    if (meets())
+      return success();
     llvm::DenseSet<Value> divergent = collectDivergent(region);
     SmallVector<SmallVector<hopper::WgmmaOp>> runs;
     bool failed = false;
@@ -54,13 +57,6 @@ public:
       }
       if (runs.empty())
         return;
-      loop.walk([&](hopper::BarrierSyncOp barrier) {
-        if (!failed && barrier.getWarpgroups() > 1) {
-          barrier.emitOpError("between products of a loop: warpgroups that meet there cannot take "
-                              "turns at the tensor core");
-          failed = true;
-        }
-      });
       for (Operation *parent = loop; parent && !isa<hopper::RolesOp>(parent);
            parent = parent->getParentOp()) {
         if (parent->hasAttr(hopper::kTrimmedAttr))
@@ -82,6 +78,18 @@ public:
   }
 
 private:
+  /// Whether warpgroups wait for each other in each iteration of a loop with products.
+  bool meets() {
+    return region
+        .walk([](scf::ForOp loop) {
+          bool found = false;
+          if (hopper::isInnermost(loop) && !loop.getBody()->getOps<hopper::WgmmaOp>().empty())
+            loop.walk([&](hopper::BarrierSyncOp barrier) { found |= barrier.getWarpgroups() > 1; });
+          return found ? WalkResult::interrupt() : WalkResult::advance();
+        })
+        .wasInterrupted();
+  }
+
   void insert(ArrayRef<SmallVector<hopper::WgmmaOp>> runs, ArrayRef<scf::ForOp> rests) {
     OpBuilder b = OpBuilder::atBlockBegin(&region.front());
     Location loc = region.getLoc();

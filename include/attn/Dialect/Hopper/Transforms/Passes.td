@@ -504,8 +504,9 @@ def HopperPingPong : Pass<"hopper-ping-pong", "::mlir::func::FuncOp"> {
     hopper.barrier.arrive %next warpgroups(2)
     ```
 
-    Refuses roles in which the number of turns may differ between warpgroups,
-    naming the loop or branch that depends on the warpgroup.
+    Roles whose warpgroups meet at a barrier in each iteration stay as they are. Refuses
+    roles in which the number of turns may differ between warpgroups, naming the loop or
+    branch that depends on the warpgroup.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect"];

@@ -188,8 +188,7 @@ void mergeVersions(ModuleOp general, ModuleOp special, CreateCondition createCon
 }
 
 /// Whether the dimension is at most `most`.
-Value createIsShort(OpBuilder &b, func::FuncOp function, const StreamLength &length,
-                    int64_t most) {
+Value createIsShort(OpBuilder &b, func::FuncOp function, const StreamLength &length, int64_t most) {
   Location loc = function.getLoc();
   Value size = memref::DimOp::create(b, loc, function.getArgument(length.argument), length.dim);
   Value limit = arith::ConstantIndexOp::create(b, loc, most);
@@ -215,8 +214,7 @@ llvm::SmallSetVector<unsigned, 8> findCopiedArguments(func::FuncOp function) {
 }
 
 /// Whether TMA reaches what it copies in `copying` alone; null where that is nothing.
-Value createReaches(OpBuilder &b, func::FuncOp function, func::FuncOp copying,
-                    func::FuncOp other) {
+Value createReaches(OpBuilder &b, func::FuncOp function, func::FuncOp copying, func::FuncOp other) {
   auto always = findCopiedArguments(other);
   Value all;
   for (unsigned number : findCopiedArguments(copying)) {
@@ -369,17 +367,17 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     assignTiles(few, sumKeys, sumQueries);
     if (failed(lowerGradients(few, version)))
       return failure();
-    mergeVersions(
-        gradients, *version, [&](OpBuilder &b, func::FuncOp function, func::FuncOp other) -> Value {
-          Location loc = function.getLoc();
-          Value isShort = length ? createIsShort(b, function, *length, most) : Value();
-          Value reaches = createReaches(b, function, function, other);
-          if (!reaches)
-            return isShort;
-          Value yes = arith::ConstantIntOp::create(b, loc, 1, 1);
-          Value isFar = arith::XOrIOp::create(b, loc, reaches, yes);
-          return isShort ? arith::OrIOp::create(b, loc, isShort, isFar) : isFar;
-        });
+    mergeVersions(gradients, *version,
+                  [&](OpBuilder &b, func::FuncOp function, func::FuncOp other) -> Value {
+                    Location loc = function.getLoc();
+                    Value isShort = length ? createIsShort(b, function, *length, most) : Value();
+                    Value reaches = createReaches(b, function, function, other);
+                    if (!reaches)
+                      return isShort;
+                    Value yes = arith::ConstantIntOp::create(b, loc, 1, 1);
+                    Value isFar = arith::XOrIOp::create(b, loc, reaches, yes);
+                    return isShort ? arith::OrIOp::create(b, loc, isShort, isFar) : isFar;
+                  });
     few.erase();
     return success();
   }

@@ -185,9 +185,9 @@ void KernelLowering::lowerTileLoad(TileLoadOp op) {
   for (int64_t column = 0; column < columns; column += 16) {
     int32_t count = column + 8 < columns ? 4 : 2;
     auto types = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, word));
-    Value words = NVVM::LdMatrixOp::create(
-        b, types, pointerTo(matrices, column), count, layout,
-        NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8), NVVM::LdStMatrixEltType::B16);
+    Value words = NVVM::LdMatrixOp::create(b, types, pointerTo(matrices, column), count, layout,
+                                           NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8),
+                                           NVVM::LdStMatrixEltType::B16);
     for (int64_t n = 0; n < count; ++n)
       result.values.push_back(
           LLVM::BitcastOp::create(b, pair, LLVM::ExtractValueOp::create(b, words, n)));

@@ -138,8 +138,8 @@ struct SplitSumsPass : attn::impl::AttnSplitSumsBase<SplitSumsPass> {
       SmallVector<unsigned> sums, stored;
       for (auto [position, value] : llvm::enumerate(fold.getYield()->getOperands())) {
         auto op = value.getDefiningOp<GenericOp>();
-        bool isStored = position >= states && op && op.getNumReductionLoops() == 0 &&
-                        followsFromSum(value);
+        bool isStored =
+            position >= states && op && op.getNumReductionLoops() == 0 && followsFromSum(value);
         (isStored ? stored : sums).push_back(position);
       }
       if (!stored.empty() && !sums.empty()) {

@@ -139,9 +139,8 @@ Value Contribution::sumOverPairs() {
     kept = out;
   Type accumulator = op.getValue().getType();
   Value ofPairs = s.emit(
-      domain,
-      {{score, gradients.points}, {dt, gradients.points}},
-      kept, accumulator, reduces ? std::optional(0.0) : std::nullopt,
+      domain, {{score, gradients.points}, {dt, gradients.points}}, kept,
+      accumulator, reduces ? std::optional(0.0) : std::nullopt,
       [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
         Value score = gradients.prepare(builder, loc, args[0]);
         IRMapping mapping;

@@ -157,8 +157,8 @@ struct ScoreGradients {
       prepare;
   /// Rows that have a table of their own; 0: all have one.
   int64_t tableRows = 0;
-  /// The two computed once more, for what has an element for each query and key;
-  /// null: the same ones serve.
+  /// The two computed once more, for what has an element for each query and
+  /// key; null: the same ones serve.
   llvm::function_ref<std::pair<mlir::Value, mlir::Value>()> computeAgain = {};
 };
 

@@ -135,6 +135,10 @@ private:
     for (linalg::FillOp fill : partialFills)
       if (!fill->isBeforeInBlock(program))
         return false;
+    // What is in front of the loop is then done for each tile.
+    for (Operation &op : program.getBody()->without_terminator())
+      if (&op != loop && op.getNumRegions() > 0)
+        return false;
     touched = hopper::findTouched(program);
     if (!touched || touched->written.size() != 1)
       return false;
@@ -178,7 +182,8 @@ private:
         return false;
       (isReduced(*at) ? reduced : outer).push_back(variable);
     }
-    return size_t(program.getRank()) + 1 == indices.size() && reduced.size() + kept.size() == indices.size();
+    return size_t(program.getRank()) + 1 == indices.size() &&
+           reduced.size() + kept.size() == indices.size();
   }
 
   /// The loop starts at tile 0 and ends with the memory; or the tiles that it visits are
@@ -191,8 +196,8 @@ private:
     for (Value bound : {loop.getLowerBound(), loop.getUpperBound()})
       if (!isCommon(bound))
         return false;
-    return !partialFills.empty() && hopper::isMultiple(
-        loop.getLowerBound(), *getConstantIntValue(loop.getStep()));
+    return !partialFills.empty() &&
+           hopper::isMultiple(loop.getLowerBound(), *getConstantIntValue(loop.getStep()));
   }
 
   /// Whether a value is computed without memory, and the same for all that is summed.
@@ -202,9 +207,8 @@ private:
     Operation *op = value.getDefiningOp();
     if (!op || !program->isProperAncestor(op))
       return true;
-    if (op->getNumRegions() > 0 || !isPure(op) || !llvm::all_of(op->getOperands(), [&](Value v) {
-          return isCommon(v);
-        }))
+    if (op->getNumRegions() > 0 || !isPure(op) ||
+        !llvm::all_of(op->getOperands(), [&](Value v) { return isCommon(v); }))
       return false;
     common.insert(op);
     return true;
@@ -246,7 +250,8 @@ private:
   static bool isElementwise(GenericOp op) {
     return op.hasPureBufferSemantics() && op.getNumDpsInputs() == 1 && op.getNumDpsInits() == 1 &&
            op.getNumReductionLoops() == 0 &&
-           llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }) &&
+           llvm::all_of(op.getIndexingMapsArray(),
+                        [](AffineMap map) { return map.isIdentity(); }) &&
            !op.payloadUsesValueFromOperand(op.getDpsInitOperand(0)) &&
            llvm::all_of(op.getBlock()->without_terminator(), [](Operation &inner) {
              return OpTrait::hasElementwiseMappableTraits(&inner) && inner.getNumResults() == 1 &&
@@ -290,8 +295,8 @@ private:
       innerBounds.push_back(arith::ConstantIndexOp::create(b, 1));
     int64_t step = *getConstantIntValue(loop.getStep());
     AffineExpr d0 = b.getAffineDimExpr(0);
-    bounds.push_back(affine::makeComposedFoldedAffineApply(
-        b, b.getLoc(), d0.ceilDiv(step), {partial.getMixedSizes().back()}));
+    bounds.push_back(affine::makeComposedFoldedAffineApply(b, b.getLoc(), d0.ceilDiv(step),
+                                                           {partial.getMixedSizes().back()}));
     auto forall = scf::ForallOp::create(b, bounds, ValueRange(), /*mapping=*/std::nullopt);
     b.setInsertionPointToStart(forall.getBody());
     for (auto [own, variable] :
@@ -343,10 +348,10 @@ private:
     Value none = arith::ConstantIndexOp::create(b, 0);
     Value rows = getValueOrCreateConstantIndexOp(b, b.getLoc(), sizes.front());
     sizes.front() = arith::SelectOp::create(b, covers, none, rows).getResult();
-    fill.getDpsInitsMutable()[0].set(
-        memref::SubViewOp::create(b, part.getSource(), part.getMixedOffsets(), sizes,
-                                  part.getMixedStrides())
-            .getResult());
+    fill.getDpsInitsMutable()[0].set(memref::SubViewOp::create(b, part.getSource(),
+                                                               part.getMixedOffsets(), sizes,
+                                                               part.getMixedStrides())
+                                         .getResult());
   }
 
   /// No iteration where the tile is not visited.
@@ -474,13 +479,13 @@ private:
   scf::ForOp loop;
   scf::ForallOp program;
   std::optional<Touched> touched;
-  SmallVector<OpFoldResult> indices;  // of the store
-  SmallVector<Value> outer, reduced;  // variables of the program
+  SmallVector<OpFoldResult> indices; // of the store
+  SmallVector<Value> outer, reduced; // variables of the program
   bool isWhole = false;
   llvm::SetVector<Operation *> common; // what the loop's bounds are computed by
-  SmallVector<Operation *> steps; // from the sum to the result
-  Operation *last = nullptr;      // of all that
-  SmallVector<Operation *> dead;  // fills of what is written as a whole
+  SmallVector<Operation *> steps;      // from the sum to the result
+  Operation *last = nullptr;           // of all that
+  SmallVector<Operation *> dead;       // fills of what is written as a whole
   IRMapping mapping;
 };
 

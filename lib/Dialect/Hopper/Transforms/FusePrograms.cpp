@@ -162,7 +162,8 @@ private:
   }
 
   vector::TransferWriteOp findWrite(Operation *op) {
-    std::optional<Access> read = isa<vector::TransferReadOp>(op) ? hopper::getAccess(op) : std::nullopt;
+    std::optional<Access> read =
+        isa<vector::TransferReadOp>(op) ? hopper::getAccess(op) : std::nullopt;
     if (!read)
       return {};
     vector::TransferWriteOp found;

@@ -43,10 +43,10 @@ public:
     AffineMap map = read.getPermutationMap();
     unsigned rank = map.getNumDims();
     MLIRContext *context = read.getContext();
-    return map == AffineMap::get(rank, 0,
-                                 {getAffineDimExpr(rank - 1, context),
-                                  getAffineDimExpr(rank - 2, context)},
-                                 context);
+    return map == AffineMap::get(
+                      rank, 0,
+                      {getAffineDimExpr(rank - 1, context), getAffineDimExpr(rank - 2, context)},
+                      context);
   }
 
   /// Whether `read` is an aligned part of a row of memory that was made for it, the same
@@ -65,9 +65,9 @@ public:
            !memory.isDynamicDim(memory.getRank() - 1) &&
            memory.getShape().back() % type.getDimSize(0) == 0 && bytes % kRowBytes == 0 &&
            !read.hasOutOfBoundsDim() && read.getPermutationMap().isMinorIdentity() &&
-           hasZeros(read) &&
-           llvm::all_of(read.getIndices(),
-                        [&](Value index) { return isComputable(index, warpgroups); });
+           hasZeros(read) && llvm::all_of(read.getIndices(), [&](Value index) {
+             return isComputable(index, warpgroups);
+           });
   }
 
 private:
@@ -197,7 +197,8 @@ void loadRow(vector::TransferReadOp read) {
   auto tile = hopper::SmemType::get({1, type.getDimSize(0)}, type.getElementType(), /*swizzle=*/0);
   Value row =
       hopper::LoadOp::create(b, read.getLoc(), tile, read.getBase(), read.getIndices()).getTile();
-  read.replaceAllUsesWith(hopper::TileLoadOp::create(b, read.getLoc(), type, row, /*transpose=*/false).getValue());
+  read.replaceAllUsesWith(
+      hopper::TileLoadOp::create(b, read.getLoc(), type, row, /*transpose=*/false).getValue());
   read.erase();
 }
 
@@ -220,8 +221,7 @@ struct LoadTilesPass : attn::impl::HopperLoadTilesBase<LoadTilesPass> {
       bool transposed = TileReads::isTransposed(read);
       Value tile = hopper::loadTile(b, read, /*perWarpgroup=*/!transposed);
       auto program = hopper::getWarpgroupLoop(read)->getParentOfType<scf::ForallOp>();
-      loads[program].push_back(
-          tile.getDefiningOp()->getOperand(0).getDefiningOp<hopper::LoadOp>());
+      loads[program].push_back(tile.getDefiningOp()->getOperand(0).getDefiningOp<hopper::LoadOp>());
       read.replaceAllUsesWith(
           hopper::TileLoadOp::create(b, read.getLoc(), read.getVectorType(), tile, transposed)
               .getValue());

@@ -56,8 +56,7 @@ bool hopper::Access::coversTile() const {
         return false;
       continue;
     }
-    if (alloc && isZeroInteger(bounds.getMixedOffsets()[dim]) &&
-        size == alloc.getMixedSizes()[dim])
+    if (alloc && isZeroInteger(bounds.getMixedOffsets()[dim]) && size == alloc.getMixedSizes()[dim])
       continue;
     auto least = cast<Value>(size).getDefiningOp<affine::AffineMinOp>();
     auto start = dyn_cast<Value>(indices[dim]);

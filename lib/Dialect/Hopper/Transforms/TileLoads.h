@@ -21,8 +21,8 @@ mlir::scf::ForallOp getWarpgroupLoop(mlir::Operation *op);
 /// warpgroup; null if not.
 mlir::AffineMap getFirst(mlir::Value index, mlir::scf::ForallOp loop, int64_t size);
 
-/// Loads what `read` reads, in the order of memory. With `perWarpgroup`, where each warpgroup reads rows of its
-/// own that follow each other, these are part of one tile for all of them; else columns
+/// Loads what `read` reads, in the order of memory. With `perWarpgroup`, where each warpgroup reads
+/// rows of its own that follow each other, these are part of one tile for all of them; else columns
 /// of its own are.
 mlir::Value loadTile(mlir::OpBuilder &b, mlir::vector::TransferReadOp read, bool perWarpgroup);
 

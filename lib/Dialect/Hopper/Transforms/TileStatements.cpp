@@ -116,9 +116,10 @@ private:
     };
     for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
       if (op.getIteratorTypesArray()[loop] == utils::IteratorType::parallel && !isWhole(loop))
-        bounds.push_back(isDivided(loop) ? affine::makeComposedFoldedAffineApply(
-                                               b, b.getLoc(), i.ceilDiv(sizeOf(loop)), {sizes[loop]})
-                                         : sizes[loop]);
+        bounds.push_back(isDivided(loop)
+                             ? affine::makeComposedFoldedAffineApply(
+                                   b, b.getLoc(), i.ceilDiv(sizeOf(loop)), {sizes[loop]})
+                             : sizes[loop]);
     auto forall = bounds.empty()
                       ? createOneIteration(b)
                       : scf::ForallOp::create(b, bounds, ValueRange(), /*mapping=*/std::nullopt);
@@ -136,8 +137,7 @@ private:
       indices[loop] = iv;
       if (isDivided(loop))
         indices[loop] =
-            affine::makeComposedAffineApply(b, b.getLoc(), i * sizeOf(loop),
-                                                      {OpFoldResult(iv)});
+            affine::makeComposedAffineApply(b, b.getLoc(), i * sizeOf(loop), {OpFoldResult(iv)});
     }
   }
 

@@ -132,6 +132,32 @@ func.func @single(%X: memref<?x?xf32>, %R: memref<?x?xf32>, %n: index, %m: index
   return
 }
 
+// Not for each tile: a loop in front.
+// CHECK-LABEL: func.func @prepared
+// CHECK-COUNT-2: scf.for
+// CHECK: memref.copy
+func.func @prepared(%X: memref<?x?xf32>, %R: memref<?x?xf32>, %n: index, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<128x64xf32>
+  %tiles = affine.apply affine_map<()[s0] -> (s0 ceildiv 128)>()[%n]
+  %P = memref.alloc(%n, %m) : memref<?x?xf32>
+  scf.forall (%t) in (%tiles) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %s = scf.for %j = %c0 to %m step %c64 iter_args(%a = %zero) -> (vector<128x64xf32>) {
+      %x = vector.transfer_read %X[%i, %j], %pad : memref<?x?xf32>, vector<128x64xf32>
+      %b = arith.addf %a, %x : vector<128x64xf32>
+      scf.yield %b : vector<128x64xf32>
+    }
+    scf.for %j = %c0 to %m step %c64 {
+      vector.transfer_write %s, %P[%i, %j] : vector<128x64xf32>, memref<?x?xf32>
+    }
+  }
+  memref.copy %P, %R : memref<?x?xf32> to memref<?x?xf32>
+  return
+}
+
 // What must stay: bounds that differ among the terms; tiles that overlap; another store in
 // the program; terms that are read again; what the program reads is written before the sum.
 // CHECK-LABEL: func.func @kept

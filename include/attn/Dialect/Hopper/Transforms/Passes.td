@@ -651,8 +651,9 @@ def HopperCarrySums : Pass<"hopper-carry-sums", "::mlir::func::FuncOp"> {
     The loop carries nothing and each iteration stores a tile of its own, so that no
     dependence forbids the interchange. Where its bounds leave out tiles, they must be the
     same for all that is summed, and such a tile's sum has no terms. A program stays where
-    its bounds, or the indices of the store, are of another form, where it stores elsewhere,
-    too, or where what it reads is written in front of the statement.
+    there is another loop in it, where its bounds, or the indices of the store, are of
+    another form, where it stores elsewhere, too, or where what it reads is written in front
+    of the statement.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];

@@ -51,8 +51,9 @@ class _PreparedGradient(NamedTuple):
     strides: List[Tuple[int, ...]]
     types: List[torch.dtype]
     # Per input of the function, None or which result is its gradient; None for all of
-    # them, where only arguments without gradients stand before the tensors.
+    # them, where the first tensors have the results for gradients, and `rest` has none.
     places: Optional[List[Optional[int]]]
+    rest: Tuple[None, ...]
     # Results whose inputs have no dimensions.
     scalars: List[int]
 
@@ -88,10 +89,12 @@ class _Prepared:
         for index, position in zip(wanted, gradient.positions):
             places[index + _SETTINGS] = position
         scalars = [position for index, position in zip(wanted, gradient.positions) if saved[index].dim() == 0]
-        if places[_SETTINGS:] == list(range(len(gradient.computed))):
+        count = len(gradient.computed)
+        rest = (None,) * (len(needs) - _SETTINGS - count)
+        if places[_SETTINGS:] == [*range(count), *rest]:
             places = None
         strides, types = [x.stride() for x in saved], [x.dtype for x in saved]
-        return _PreparedGradient(gradient, plan, strides, types, places, scalars)
+        return _PreparedGradient(gradient, plan, strides, types, places, rest, scalars)
 
     def gradients(
         self, saved: Sequence[torch.Tensor], do: torch.Tensor, needs: Tuple[bool, ...]
@@ -106,7 +109,7 @@ class _Prepared:
             found = self.backward[key] = self._prepare_gradient(saved, do, needs)
         if found is None:
             return None
-        gradient, plan, strides, types, places, scalars = found
+        gradient, plan, strides, types, places, rest, scalars = found
         # On the device of dO is what the plan was made for: autograd checks that it is O's.
         index = do.get_device()
         if list(map(_stride_of, saved)) != strides:
@@ -122,7 +125,7 @@ class _Prepared:
         for position in scalars:
             results[position] = results[position].reshape(())
         if places is None:
-            return _NO_GRADIENTS + tuple(results)
+            return (*_NO_GRADIENTS, *results, *rest)
         return tuple([None if position is None else results[position] for position in places])
 
 

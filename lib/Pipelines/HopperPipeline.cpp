@@ -273,6 +273,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     options.order = "rows";
     options.parallelSums = parallelSums;
     options.tableRows = hopper::kWarpRows;
+    options.pairsApart = true;
     buildNestPipeline(nests, options);
     nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
     nests.addNestedPass<func::FuncOp>(createAttnSplitSums());

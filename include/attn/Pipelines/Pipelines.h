@@ -65,6 +65,11 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       llvm::cl::desc("Rows whose sums at computed indices have a table of their own; "
                      "0: all rows"),
       llvm::cl::init(0)};
+  Option<bool> pairsApart{
+      *this, "pairs-apart",
+      llvm::cl::desc("Gradients with an element for each pair follow from statements "
+                     "of their own"),
+      llvm::cl::init(false)};
   Option<bool> branchMasks{
       *this, "branch-masks",
       llvm::cl::desc("One loop with a branch around the mask instead of a loop "

@@ -3,6 +3,7 @@
 
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Transforms/Nest/Passes.h"
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -107,23 +108,41 @@ FoldOp take(FoldOp fold, ArrayRef<unsigned> positions) {
   return part;
 }
 
-/// Replaces a fold by one for each of `groups`, which hold all of its results.
-void split(FoldOp fold, ArrayRef<SmallVector<unsigned>> groups) {
+/// Replaces a fold by one for each of `groups`, which hold all of its results; returns the
+/// first one.
+FoldOp split(FoldOp fold, ArrayRef<SmallVector<unsigned>> groups) {
+  FoldOp first;
   for (ArrayRef<unsigned> group : groups) {
     FoldOp part = take(fold, group);
     for (auto [position, result] : llvm::zip_equal(group, part->getResults()))
       fold->getResult(position).replaceAllUsesWith(result);
+    first = first ? first : part;
   }
   fold.erase();
+  return first;
 }
 
-/// Whether a value is computed, element by element, from a sum that is complete in one
-/// block of the streamed dimension (a product of matrices).
-bool followsFromSum(Value value) {
+/// Whether a mapped value is computed, element by element, from sums that are complete in
+/// one block of the streamed dimension (products of matrices), and from nothing carried.
+bool isStored(FoldOp fold, Value value) {
   auto op = value.getDefiningOp<GenericOp>();
-  if (!op)
+  if (!op || op.getNumReductionLoops() > 0)
     return false;
-  return op.getNumReductionLoops() > 0 || llvm::any_of(op.getDpsInputs(), followsFromSum);
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  options.omitUsesFromAbove = false;
+  options.filter = [&](Operation *each) { return fold->isProperAncestor(each); };
+  (void)getBackwardSlice(op.getOperation(), &slice, options);
+  bool sums = false;
+  for (Operation *each : slice) {
+    auto statement = dyn_cast<GenericOp>(each);
+    sums |= statement && statement.getNumReductionLoops() > 0;
+    for (Value operand : each->getOperands())
+      if (llvm::is_contained(fold.getState(), operand))
+        return false;
+  }
+  return sums;
 }
 
 struct SplitSumsPass : attn::impl::AttnSplitSumsBase<SplitSumsPass> {
@@ -134,18 +153,11 @@ struct SplitSumsPass : attn::impl::AttnSplitSumsBase<SplitSumsPass> {
     getOperation().walk([&](FoldOp fold) { folds.push_back(fold); });
     for (FoldOp fold : folds) {
       unsigned states = fold.getInits().size();
-      // What is stored for each pair, from what is carried or added to memory.
       SmallVector<unsigned> sums, stored;
-      for (auto [position, value] : llvm::enumerate(fold.getYield()->getOperands())) {
-        auto op = value.getDefiningOp<GenericOp>();
-        bool isStored =
-            position >= states && op && op.getNumReductionLoops() == 0 && followsFromSum(value);
-        (isStored ? stored : sums).push_back(position);
-      }
-      if (!stored.empty() && !sums.empty()) {
-        split(fold, {sums, stored});
-        continue;
-      }
+      for (auto [position, value] : llvm::enumerate(fold.getYield()->getOperands()))
+        (position >= states && isStored(fold, value) ? stored : sums).push_back(position);
+      if (!stored.empty() && !sums.empty())
+        fold = split(fold, {sums, stored});
       int64_t all = 0;
       for (Value state : fold.getState())
         all += getColumns(state);

@@ -78,7 +78,7 @@ public:
       : AttentionStatements(op, op.getGradient()), op(op),
         mayBeDead(!keepsFirstKey(regions.mask) || !keepsFinite(regions.score) ||
                   op.getSink()) {}
-  void build(int64_t tableRows);
+  void build(int64_t tableRows, bool pairsApart);
 
 private:
   Value alive(OpBuilder &builder, Location loc, Value lse, Value value);
@@ -258,7 +258,7 @@ Value Backward::buildSinkGradient() {
   return join(sum(ofRows, rows, heads), op.getSink().getType(), 0);
 }
 
-void Backward::build(int64_t tableRows) {
+void Backward::build(int64_t tableRows, bool pairsApart) {
   lse = split(op.getLse());
   outputGradient = buildOutputGradient();
   delta = buildDelta();
@@ -286,7 +286,7 @@ void Backward::build(int64_t tableRows) {
     return std::pair(s, dt);
   };
   ScoreGradients gradients{s, dt, points, scaled, tableRows};
-  if (tableRows > 0)
+  if (pairsApart)
     gradients.computeAgain = computeAgain;
   for (unsigned index = 0; index < op.getCaptures().size(); ++index)
     if (Value gradient = op.getCaptureGradient(index))
@@ -297,8 +297,8 @@ void Backward::build(int64_t tableRows) {
   op->erase();
 }
 
-void attn::expandBackward(BackwardOp op, int64_t tableRows) {
-  Backward(op).build(tableRows);
+void attn::expandBackward(BackwardOp op, int64_t tableRows, bool pairsApart) {
+  Backward(op).build(tableRows, pairsApart);
 }
 
 void attn::expandSoftmaxBackward(SoftmaxBackwardOp op, int64_t tableRows) {

@@ -117,6 +117,10 @@ def AttnExpand : Pass<"attn-expand"> {
     index (row floordiv R), and these are summed up behind: tiles of rows then share no
     cell, and the sum has one order.
 
+    With `pairs-apart` the gradient of a capture that has an element for each query and key
+    follows from scores, weights and their derivatives of its own: a nest that stores
+    something for each pair need not be one that sums.
+
     Afterwards no `attn.forward` and no `attn.softmax` is left.
 
     Before:
@@ -142,6 +146,8 @@ def AttnExpand : Pass<"attn-expand"> {
   let options = [
     Option<"tableRows", "table-rows", "int64_t", /*default=*/"0",
            "Rows whose sums at computed indices have a table of their own; 0: all rows">,
+    Option<"pairsApart", "pairs-apart", "bool", /*default=*/"false",
+           "Gradients with an element for each pair follow from statements of their own">,
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];

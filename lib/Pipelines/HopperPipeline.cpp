@@ -303,8 +303,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return (*gradient).emitError(
           "order=stream adds sums of 64 or 128 columns to memory, which are products of matrices, "
           "beside others of at most 128 and none at computed indices, for 64 queries and 65 keys "
-          "or "
-          "more; order=rows has a kernel for each sum");
+          "or more; order=rows has a kernel for each sum");
     module.getBodyRegion().takeBody(before->getBodyRegion());
     return formNests(module, /*parallelSums=*/false);
   }

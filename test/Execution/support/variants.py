@@ -119,21 +119,6 @@ def _derive_bias(x, dt, b, h, i, j, c, n, out):
     return dt
 
 
-def _derive_bias_narrow(x, dt, b, h, i, j, c, n, out):
-    out["bias"][b, i[:, 0]] += dt
-    return dt
-
-
-def _derive_bias_each(x, dt, b, h, i, j, c, n, out):
-    out["bias"][b, h, i[:, 0]] += dt
-    return dt
-
-
-def _derive_bias_pair(x, dt, b, h, i, j, c, n, out):
-    out["bias"][i[:, 0]] += dt
-    return dt
-
-
 def _derive_key_bias(x, dt, b, h, i, j, c, n, out):
     out["bias"][b] += dt.sum(axis=0)
     return dt
@@ -156,6 +141,30 @@ def _derive_gate(x, dt, b, h, i, j, c, n, out):
     # y = x g[h, i]
     out["gate"][h, i[:, 0]] += (dt * x).sum(axis=1)
     return dt * c["gate"][h, i].astype(x.dtype)
+
+
+def _narrow_bias(name, over):
+    """A bias in the inputs' type, with an element for each pair and each index of `over`
+    (batch, head)."""
+    def at(b, h):
+        return tuple({"b": b, "h": h}[index] for index in over)
+
+    def derive(x, dt, b, h, i, j, c, n, out):
+        out["bias"][at(b, h)][i[:, 0]] += dt
+        return dt
+
+    indices, sizes = ", ".join(f"%{index}" for index in over + "ij"), "?x" * (len(over) + 2)
+    return Part(
+        name, "score",
+        f"""
+        $e = tensor.extract $bias[{indices}] : tensor<{sizes}{{E}}>
+        {{widen}}
+        $out = arith.addf %in, $v : {{T}}
+        """,
+        lambda s, b, h, i, j, c, n: s + c["bias"][at(b, h)][i[:, 0]].astype(s.dtype),
+        {"bias": lambda n, rng: rng.standard_normal((*at(n.b, n.hq), n.sq, n.sk))}, narrow=("bias",),
+        derive=derive)
+
 
 PARTS: List[Part] = [
     Part(
@@ -251,46 +260,8 @@ PARTS: List[Part] = [
         """,
         lambda s, b, h, i, j, c, n: s + c["bias"][h][i[:, 0]].astype(s.dtype),
         {"bias": lambda n, rng: rng.standard_normal((n.hq, n.sq, n.sk))}, derive=_derive_bias),
-    Part(
-        "bias_narrow", "score",
-        """
-        $e = tensor.extract $bias[%b, %i, %j] : tensor<?x?x?x{E}>
-        {widen}
-        $out = arith.addf %in, $v : {T}
-        """,
-        lambda s, b, h, i, j, c, n: s + c["bias"][b][i[:, 0]].astype(s.dtype),
-        {"bias": lambda n, rng: rng.standard_normal((n.b, n.sq, n.sk))}, narrow=("bias",),
-        derive=_derive_bias_narrow),
-    Part(
-        "bias_heads", "score",
-        """
-        $e = tensor.extract $bias[%h, %i, %j] : tensor<?x?x?x{E}>
-        {widen}
-        $out = arith.addf %in, $v : {T}
-        """,
-        lambda s, b, h, i, j, c, n: s + c["bias"][h][i[:, 0]].astype(s.dtype),
-        {"bias": lambda n, rng: rng.standard_normal((n.hq, n.sq, n.sk))}, narrow=("bias",),
-        derive=_derive_bias),
-    Part(
-        "bias_each", "score",
-        """
-        $e = tensor.extract $bias[%b, %h, %i, %j] : tensor<?x?x?x?x{E}>
-        {widen}
-        $out = arith.addf %in, $v : {T}
-        """,
-        lambda s, b, h, i, j, c, n: s + c["bias"][b, h][i[:, 0]].astype(s.dtype),
-        {"bias": lambda n, rng: rng.standard_normal((n.b, n.hq, n.sq, n.sk))}, narrow=("bias",),
-        derive=_derive_bias_each),
-    Part(
-        "bias_pair", "score",
-        """
-        $e = tensor.extract $bias[%i, %j] : tensor<?x?x{E}>
-        {widen}
-        $out = arith.addf %in, $v : {T}
-        """,
-        lambda s, b, h, i, j, c, n: s + c["bias"][i[:, 0]].astype(s.dtype),
-        {"bias": lambda n, rng: rng.standard_normal((n.sq, n.sk))}, narrow=("bias",),
-        derive=_derive_bias_pair),
+    _narrow_bias("bias_narrow", "b"), _narrow_bias("bias_heads", "h"), _narrow_bias("bias_each", "bh"),
+    _narrow_bias("bias_pair", ""),
     Part(
         "key_bias", "score",
         """

@@ -139,16 +139,9 @@ private:
     for (Operation &op : program.getBody()->without_terminator())
       if (&op != loop && op.getNumRegions() > 0)
         return false;
+    // Nothing else writes: only `write` has the memory of the terms.
     touched = hopper::findTouched(program);
-    if (!touched || touched->written.size() != 1)
-      return false;
-    WalkResult walk = program.walk([&](Operation *op) {
-      auto interface = dyn_cast<MemoryEffectOpInterface>(op);
-      return op != write && interface && interface.hasEffect<MemoryEffects::Write>()
-                 ? WalkResult::interrupt()
-                 : WalkResult::advance();
-    });
-    return !walk.wasInterrupted();
+    return touched && touched->written.size() == 1;
   }
 
   bool isReduced(unsigned dim) const { return !llvm::is_contained(kept, dim); }

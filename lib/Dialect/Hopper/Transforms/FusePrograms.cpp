@@ -87,8 +87,8 @@ bool ownsTile(scf::ForallOp program, const Access &access) {
 
 class Fuser {
 public:
-  Fuser(scf::ForallOp first, scf::ForallOp second)
-      : first(first), second(second), areSame(first, second) {}
+  Fuser(scf::ForallOp first, scf::ForallOp second, int64_t mostRowBytes)
+      : first(first), second(second), mostRowBytes(mostRowBytes), areSame(first, second) {}
 
   /// Moves the first program to the start of the second one; false if it must not.
   bool run() {
@@ -176,31 +176,40 @@ private:
       bool isSame = made->memory == read->memory && made->vector == read->vector &&
                     made->map == read->map && ownsTile(first, *made) && !read->view &&
                     made->coversTile() && llvm::equal(made->indices, read->indices, areSame);
-      if (!isSame || found || !isBounded(cast<vector::TransferReadOp>(op)))
+      if (!isSame || found || !canHold(cast<vector::TransferReadOp>(op)))
         return {};
       found = write;
     }
     return found;
   }
 
-  /// What lies outside of the memory is read as padding, which the vector need not have
-  /// there: such a read has one dimension, whose end is then looked at.
-  static bool isBounded(vector::TransferReadOp read) {
-    return !read.hasOutOfBoundsDim() ||
-           (read.getVectorType().getRank() == 1 && read.getPermutationMap().isMinorIdentity());
+  /// Whether registers hold it through the second program, in the order of the memory.
+  bool canHold(vector::TransferReadOp read) const {
+    VectorType type = read.getVectorType();
+    bool isSmall = type.getRank() == 1 ||
+                   (type.getRank() == 2 &&
+                    type.getDimSize(1) * type.getElementTypeBitWidth() <= 8 * mostRowBytes);
+    return isSmall && read.getPermutationMap().isMinorIdentity();
   }
 
   void forward(vector::TransferReadOp read, vector::TransferWriteOp write) {
     Value value = write.getValueToStore();
-    if (read.hasOutOfBoundsDim()) {
-      OpBuilder b(read);
-      Location loc = read.getLoc();
-      VectorType type = read.getVectorType();
-      unsigned last = cast<MemRefType>(read.getBase().getType()).getRank() - 1;
+    // What lies outside of the memory is read as padding, which the vector need not have
+    // there.
+    OpBuilder b(read);
+    Location loc = read.getLoc();
+    VectorType type = read.getVectorType();
+    unsigned memoryRank = cast<MemRefType>(read.getBase().getType()).getRank();
+    for (unsigned dim = 0; dim < type.getRank(); ++dim) {
+      if (read.isDimInBounds(dim))
+        continue;
+      unsigned place = memoryRank - type.getRank() + dim;
       Value end = getValueOrCreateConstantIndexOp(
-          b, loc, memref::getMixedSize(b, loc, read.getBase(), last));
+          b, loc, memref::getMixedSize(b, loc, read.getBase(), place));
       Value isInside =
-          hopper::createIsInside(b, loc, type.getDimSize(0), read.getIndices().back(), end);
+          hopper::createIsInside(b, loc, type.getDimSize(dim), read.getIndices()[place], end);
+      if (type.getRank() == 2)
+        isInside = repeat(b, loc, isInside, type.getShape(), dim);
       Value padding = vector::BroadcastOp::create(b, loc, type, read.getPadding());
       value = arith::SelectOp::create(b, loc, isInside, value, padding);
     }
@@ -208,17 +217,31 @@ private:
     read.erase();
   }
 
+  /// A vector along dimension `dim` of a tile, the same along the other one.
+  static Value repeat(OpBuilder &b, Location loc, Value vector, ArrayRef<int64_t> shape,
+                      unsigned dim) {
+    Type element = cast<VectorType>(vector.getType()).getElementType();
+    if (dim == 1)
+      return vector::BroadcastOp::create(b, loc, VectorType::get(shape, element), vector);
+    auto turned = VectorType::get({shape[1], shape[0]}, element);
+    Value rows = vector::BroadcastOp::create(b, loc, turned, vector);
+    return vector::TransposeOp::create(b, loc, rows, ArrayRef<int64_t>{1, 0});
+  }
+
   scf::ForallOp first, second;
+  int64_t mostRowBytes;
   SameTile areSame;
   std::optional<Touched> own; // by the first one
   SmallVector<std::pair<vector::TransferReadOp, vector::TransferWriteOp>> forwarded;
 };
 
 struct FuseProgramsPass : attn::impl::HopperFuseProgramsBase<FuseProgramsPass> {
+  using HopperFuseProgramsBase::HopperFuseProgramsBase;
+
   void runOnOperation() override {
     auto programs = llvm::to_vector(getOperation().getOps<scf::ForallOp>());
     for (size_t i = 0; i + 1 < programs.size(); ++i)
-      Fuser(programs[i], programs[i + 1]).run();
+      Fuser(programs[i], programs[i + 1], rowBytes).run();
     IRRewriter rewriter(&getContext());
     memref::eraseDeadAllocAndStores(rewriter, getOperation());
   }

@@ -40,6 +40,56 @@ func.func @chain(%X: memref<?x?xf32>, %Y: memref<?x?x128xf32>, %Z: memref<?x?xf3
   return
 }
 
+// A tile with rows that registers can hold, up to the last row of the memory; wider ones
+// stay in memory.
+// CHECK-LABEL: func.func @rows
+// CHECK: scf.forall
+// CHECK: %[[X:.*]] = vector.transfer_read %arg0
+// CHECK: %[[D:.*]] = arith.mulf %[[X]], %[[X]]
+// CHECK: vector.transfer_write %[[D]]
+// CHECK: %[[INSIDE:.*]] = arith.cmpi slt
+// CHECK: %[[TURNED:.*]] = vector.broadcast %[[INSIDE]] : vector<64xi1> to vector<128x64xi1>
+// CHECK: %[[ROWS:.*]] = vector.transpose %[[TURNED]], [1, 0]
+// CHECK: %[[E:.*]] = arith.select %[[ROWS]], %[[D]], %{{.*}} : vector<64x128xi1>, vector<64x128xbf16>
+// CHECK: vector.transfer_write %[[E]], %arg2
+// CHECK-NOT: scf.forall
+// CHECK: return
+// CHECK-LABEL: func.func @wide_rows
+// CHECK-COUNT-2: scf.forall
+func.func @rows(%X: memref<?x128xbf16>, %D: memref<?x128xbf16>, %Y: memref<?x64x128xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : bf16
+  %tiles = affine.apply affine_map<()[s0] -> (s0 ceildiv 64)>()[%n]
+  scf.forall (%t) in (%tiles) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 64)>(%t)
+    %x = vector.transfer_read %X[%i, %c0], %pad {in_bounds = [false, true]} : memref<?x128xbf16>, vector<64x128xbf16>
+    %d = arith.mulf %x, %x : vector<64x128xbf16>
+    vector.transfer_write %d, %D[%i, %c0] {in_bounds = [false, true]} : vector<64x128xbf16>, memref<?x128xbf16>
+  }
+  scf.forall (%t) in (%tiles) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 64)>(%t)
+    %d = vector.transfer_read %D[%i, %c0], %pad {in_bounds = [false, true]} : memref<?x128xbf16>, vector<64x128xbf16>
+    vector.transfer_write %d, %Y[%t, %c0, %c0] {in_bounds = [true, true]} : vector<64x128xbf16>, memref<?x64x128xbf16>
+  }
+  return
+}
+func.func @wide_rows(%X: memref<?x136xbf16>, %D: memref<?x136xbf16>, %Y: memref<?x64x136xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : bf16
+  %tiles = affine.apply affine_map<()[s0] -> (s0 ceildiv 64)>()[%n]
+  scf.forall (%t) in (%tiles) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 64)>(%t)
+    %x = vector.transfer_read %X[%i, %c0], %pad {in_bounds = [false, true]} : memref<?x136xbf16>, vector<64x136xbf16>
+    vector.transfer_write %x, %D[%i, %c0] {in_bounds = [false, true]} : vector<64x136xbf16>, memref<?x136xbf16>
+  }
+  scf.forall (%t) in (%tiles) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 64)>(%t)
+    %d = vector.transfer_read %D[%i, %c0], %pad {in_bounds = [false, true]} : memref<?x136xbf16>, vector<64x136xbf16>
+    vector.transfer_write %d, %Y[%t, %c0, %c0] {in_bounds = [true, true]} : vector<64x136xbf16>, memref<?x64x136xbf16>
+  }
+  return
+}
+
 // Another tile than the iteration's own (a dependence with another direction than =),
 // or a part of it.
 // CHECK-LABEL: func.func @other_tiles

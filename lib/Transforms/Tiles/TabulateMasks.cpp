@@ -281,10 +281,13 @@ private:
     Value sure = emitPosttest(tiles, mapping);
     scf::IfOp known;
     if (sure) {
-      known = scf::IfOp::create(b, loc, tiles.getResultTypes(), sure,
+      Value tested = sure;
+      if (Value some = emitSharedExtreme(mapping))
+        tested = arith::OrIOp::create(b, loc, sure, some);
+      known = scf::IfOp::create(b, loc, tiles.getResultTypes(), tested,
                                 /*withElseRegion=*/true);
       b.setInsertionPointToStart(known.thenBlock());
-      Value full = arith::ConstantIntOp::create(b, loc, 1, 32);
+      Value full = arith::ExtUIOp::create(b, loc, b.getI32Type(), sure);
       scf::YieldOp::create(b, loc, append(tiles, full));
       b.setInsertionPointToStart(known.elseBlock());
     }
@@ -469,6 +472,46 @@ private:
     if (range.hi)
       demand(arith::CmpIPredicate::slt, tiles.getInductionVar(), range.hi);
     return all;
+  }
+
+  /// Whether rows and columns of a tile have an extreme in common, which is then
+  /// a number of both: as far as the equality goes, the tile is not empty. Where
+  /// the rest of the masks is affine, and bounds the tiles, such a tile is taken
+  /// without a test of its elements. Null where several equalities must hold for
+  /// the same pair.
+  Value emitSharedExtreme(IRMapping &mapping) {
+    if (equalities.size() != 1)
+      return {};
+    const Equality &equality = equalities.front();
+    Value some;
+    for (Value row : {equality.lowRow, equality.highRow})
+      for (Value column : {equality.lowColumn, equality.highColumn}) {
+        Value same = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                                           row, column);
+        some = some ? arith::OrIOp::create(b, loc, some, same) : same;
+      }
+    // Padding is a number of neither.
+    for (Value vector : {equality.rows, equality.columns})
+      if (Value inside = emitIsInside(vector, mapping))
+        some = arith::AndIOp::create(b, loc, some, inside);
+    return some;
+  }
+
+  /// Whether all of a vector lies in the memory that it was read from; null if
+  /// that is known.
+  Value emitIsInside(Value vector, IRMapping &mapping) {
+    auto read = vector.getDefiningOp<vector::TransferReadOp>();
+    if (!read || !read.hasOutOfBoundsDim())
+      return {};
+    // Of the vector's one dimension.
+    unsigned dim =
+        cast<AffineDimExpr>(read.getPermutationMap().getResult(0)).getPosition();
+    Value start = cloneSlice(b, plan.top, read.getIndices()[dim], mapping);
+    Value base = cloneSlice(b, plan.top, read.getBase(), mapping);
+    Value size = tensor::DimOp::create(b, loc, base, index(dim));
+    Value end = arith::AddIOp::create(
+        b, loc, start, index(read.getVectorType().getDimSize(0)));
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, end, size);
   }
 
   /// The number of a tile by its start.

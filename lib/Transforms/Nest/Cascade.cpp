@@ -101,7 +101,16 @@ bool Cascade::isPreparation(GenericOp op) {
   for (auto [loop, kind] : llvm::enumerate(op.getIteratorTypesArray()))
     if (kind == utils::IteratorType::reduction)
       summed.insert(classes.ofLoop(op, loop));
-  return llvm::any_of(state, [&](unsigned d) {
+  bool readsAllOnce =
+      !summed.empty() &&
+      llvm::all_of(op.getIndexingMapsArray(), [&](AffineMap map) {
+        return map.isProjectedPermutation();
+      }) &&
+      llvm::all_of(op.getDpsInputOperands(), [&](OpOperand *input) {
+        return op.getMatchingIndexingMap(input).getNumResults() ==
+               op.getNumLoops();
+      });
+  return readsAllOnce || llvm::any_of(state, [&](unsigned d) {
     return summed.contains(d) || (!out.contains(d) && !streamed.contains(d));
   });
 }

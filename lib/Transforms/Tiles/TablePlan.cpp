@@ -39,6 +39,7 @@ public:
   }
 
   const llvm::SetVector<Value> &getVariables() const { return variables; }
+  const llvm::DenseSet<Operation *> &getOps() const { return seen; }
 
 private:
   static bool isLoopVariable(BlockArgument arg) {
@@ -125,6 +126,16 @@ SmallVector<Value> attn::tiles::findVariables(Operation *top, Value value) {
   Slice slice(top);
   slice.add(value);
   return llvm::to_vector(slice.getVariables());
+}
+
+bool attn::tiles::readsTile(Operation *top, Value value) {
+  Slice slice(top);
+  slice.add(value);
+  return llvm::any_of(slice.getOps(), [](Operation *op) {
+    auto read = dyn_cast<vector::TransferReadOp>(op);
+    return read && llvm::count_if(read.getPermutationMap().getResults(),
+                                  llvm::IsaPred<AffineDimExpr>) > 1;
+  });
 }
 
 Value attn::tiles::cloneSlice(OpBuilder &b, Operation *top, Value value,

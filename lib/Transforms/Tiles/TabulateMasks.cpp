@@ -669,6 +669,17 @@ private:
   Value lower, upper, list, lengths;
 };
 
+/// Whether a table costs as much as the loop that it would shorten: the mask is
+/// computed from tiles in memory, and no product is left out with a tile.
+bool savesNothing(scf::ForOp loop, const Plan &plan) {
+  WalkResult product = loop.walk(
+      [](vector::ContractionOp) { return WalkResult::interrupt(); });
+  return !product.wasInterrupted() &&
+         llvm::any_of(plan.masks, [&](const Mask &mask) {
+           return readsTile(plan.top, mask.condition.value);
+         });
+}
+
 void tabulate(scf::ForOp loop, bool branch, bool extremes) {
   SmallVector<Condition> conditions = collectMasks(loop);
   LoopUniforms uniforms(loop);
@@ -693,6 +704,8 @@ void tabulate(scf::ForOp loop, bool branch, bool extremes) {
     return refuse(loop, loop,
                   "expected masks and loop bounds that follow from loop "
                   "variables by pure arithmetic");
+  if (savesNothing(loop, plan))
+    return;
   TableBuilder(plan, uniforms).build();
 }
 

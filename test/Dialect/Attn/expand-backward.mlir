@@ -116,8 +116,12 @@ func.func @everything(%do: tensor<?x4x?x16xbf16>, %q: tensor<?x4x?x16xbf16>, %k:
   // A row whose LSE is the sink and whose output is 0 has no key either.
   // CHECK: %[[DO:.*]] = linalg.generic {{.*}} ins(%{{.*}}, %{{.*}}, %[[SPLIT]], %{{.*}} : {{.*}}attn.dims = ["b", "h", "g", "i", "e"]
   // CHECK-NEXT: ^bb0(%[[IN:.*]]: bf16, %[[L:.*]]: f32, %[[SI:.*]]: f32, %[[OI:.*]]: bf16, %{{.*}}: bf16):
-  // CHECK-DAG: %[[A:.*]] = arith.cmpf oeq, %[[L]], %[[SI]]
-  // CHECK-DAG: %[[B:.*]] = arith.cmpf oeq, %[[OI]]
+  // CHECK: %[[DIFF:.*]] = arith.subf %[[L]], %[[SI]]
+  // CHECK: %[[SIZE:.*]] = math.absf %[[SI]]
+  // CHECK: %[[AWAY:.*]] = math.absf %[[DIFF]]
+  // CHECK: %[[NEAR:.*]] = arith.mulf %[[SIZE]]
+  // CHECK: %[[A:.*]] = arith.cmpf ole, %[[AWAY]], %[[NEAR]]
+  // CHECK: %[[B:.*]] = arith.cmpf oeq, %[[OI]]
   // CHECK: %[[DEAD:.*]] = arith.andi %[[A]], %[[B]]
   // CHECK: arith.select %[[DEAD]], %{{.*}}, %{{.*}} : bf16
   // D = sum dO O - dLSE

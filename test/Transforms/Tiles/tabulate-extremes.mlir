@@ -1,7 +1,8 @@
 // RUN: attn-opt %s --attn-tabulate-masks=extremes | FileCheck %s
 
 // The numbers' extremes by batch and tile of columns, for all rows; a tile of one number
-// that the rest of the mask fills is full without a test of its elements.
+// that the rest of the mask fills is full without a test of its elements, and one with an
+// extreme of the rows' numbers, where neither has padding, is listed without one.
 // CHECK-LABEL: func @documents
 // CHECK: %[[EXTREMES:.*]]:2 = scf.forall (%[[EB:.*]], %[[ET:.*]]) in
 // CHECK: %[[COLUMNS:.*]] = vector.transfer_read %arg1[%[[EB]],
@@ -29,9 +30,21 @@
 // CHECK: arith.cmpi eq, %[[LOWROW]], %[[HIGHROW]]
 // CHECK: arith.cmpi eq, %[[LOW]], %[[LOWROW]]
 // CHECK: arith.cmpi eq, %[[HIGH]], %[[LOWROW]]
-// CHECK: arith.cmpi slt
-// CHECK: scf.if
+// CHECK: %[[BOUND:.*]] = arith.cmpi slt
+// CHECK: %[[FULL:.*]] = arith.andi %{{.*}}, %[[BOUND]]
+// CHECK: arith.cmpi eq, %[[LOWROW]], %[[LOW]]
+// CHECK: arith.cmpi eq, %[[LOWROW]], %[[HIGH]]
+// CHECK: arith.cmpi eq, %[[HIGHROW]], %[[LOW]]
+// CHECK: arith.cmpi eq, %[[HIGHROW]], %[[HIGH]]
+// CHECK: tensor.dim %arg1
+// CHECK: %[[ROWSINSIDE:.*]] = arith.cmpi sle
+// CHECK: arith.andi %{{.*}}, %[[ROWSINSIDE]]
+// CHECK: %[[INSIDE:.*]] = arith.cmpi sle
+// CHECK: %[[SHARED:.*]] = arith.andi %{{.*}}, %[[INSIDE]]
+// CHECK: %[[KNOWN:.*]] = arith.ori %[[FULL]], %[[SHARED]]
+// CHECK: scf.if %[[KNOWN]]
 // CHECK-NOT: vector.transfer_read
+// CHECK: arith.extui %[[FULL]]
 // CHECK: tensor.insert
 // CHECK: } else {
 // CHECK: vector.transfer_read %arg1[%[[PB]],

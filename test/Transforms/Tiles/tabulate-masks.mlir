@@ -85,3 +85,35 @@ func.func @documents(%X: tensor<?x?xf32>, %doc: tensor<?x?xi32>, %B: index, %H: 
   }
   return %r : tensor<?x?x?xf32>
 }
+
+// -----
+
+// A mask that is computed from tiles in memory, and no product that a table could save.
+// CHECK-LABEL: func @no_product
+// CHECK-NOT: attn.tabulated
+// CHECK: return
+func.func @no_product(%X: tensor<?x?xf32>, %l: tensor<?x?xf32>, %n: index, %S: index, %init: tensor<?xf32>) -> tensor<?xf32> {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %pad = arith.constant 0.0 : f32
+  %inf = arith.constant dense<0x7F800000> : vector<8x4xf32>
+  %zeros = arith.constant dense<0.0> : vector<8x4xf32>
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %r = scf.forall (%ti) in (%n) shared_outs(%out = %init) -> (tensor<?xf32>) {
+    %i0 = affine.apply affine_map<(d0) -> (d0 * 8)>(%ti)
+    %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
+      %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
+      %lse = vector.transfer_read %l[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
+      %alive = arith.cmpf une, %lse, %inf : vector<8x4xf32>
+      %m = arith.select %alive, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
+      %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
+      scf.yield %a1 : vector<8xf32>
+    } {attn.fold}
+    %t = tensor.extract_slice %out[%i0] [8] [1] : tensor<?xf32> to tensor<8xf32>
+    %w = vector.transfer_write %s, %t[%c0] {in_bounds = [true]} : vector<8xf32>, tensor<8xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %w into %out[%i0] [8] [1] : tensor<8xf32> into tensor<?xf32>
+    }
+  }
+  return %r : tensor<?xf32>
+}

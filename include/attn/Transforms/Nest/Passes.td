@@ -49,9 +49,10 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
     (`parallel-sums` of attn-tile-nest). A sum that is summed again along the first
     dimension (of the slope of a head, over keys, then queries) is not part of it.
 
-    A statement over the dimension that would be computed again for each row,
-    and whose result is no larger than a tensor that it reads, is not part of
-    the cascade: it is computed once and streamed (the row sums of dO * O).
+    A statement over the dimension that would be computed again for each row, or sums
+    along another one of all that it reads, and whose result is no larger than a tensor
+    that it reads, is not part of the cascade: it is computed once and streamed (the row
+    sums of dO * O).
 
     A sum that is left alone becomes a fold too where it is along the innermost
     dimension of a tensor, or of matrices whose rows have a static size up to 1024

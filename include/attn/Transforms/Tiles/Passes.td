@@ -80,7 +80,9 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
     tables of their own, which all rows share: the tiles that are tested are those
     between the first and the last one with a range that meets the rows', and one
     where all these values are one is full without a test, if the rest of the mask
-    bounds it so.
+    bounds it so. One that shares an extreme with the rows is listed as not full
+    without a test. A loop without products, whose mask is computed from tiles in
+    memory, gets no table, which would cost as much as the loop.
 
     ```mlir
     // Before.

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/InferIntRangeInterface.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace attn;
@@ -124,9 +125,10 @@ Value Backward::finiteLse(OpBuilder &builder, Location loc, Value rowLse) {
 
 /// dO, 0 in rows without keys. Once for all: the tiles read it many times.
 ///
-/// With a sink such a row has LSE = sink and O = 0. A row with keys looks the
-/// same only where its weights sum to less than the rounding of 1 and leave O
-/// at 0: what its dO would add is as small.
+/// With a sink such a row has LSE = sink, up to the rounding of logarithms to
+/// another base and back, and O = 0. A row with keys looks the same only where
+/// its weights sum to no more than that and leave O at 0: what its dO would add
+/// is as small.
 Value Backward::buildOutputGradient() {
   Value gradient = split(op.getOutputGradient());
   if (!mayBeDead)
@@ -143,14 +145,25 @@ Value Backward::buildOutputGradient() {
                 Value result = alive(builder, loc, args[1], args[0]);
                 if (!op.getSink())
                   return result;
-                Value none = zero(builder, loc, element);
-                auto equal = [&](Value x, Value y) -> Value {
-                  return arith::CmpFOp::create(
-                      builder, loc, arith::CmpFPredicate::OEQ, x, y);
+                auto compare = [&](arith::CmpFPredicate predicate, Value x,
+                                   Value y) -> Value {
+                  return arith::CmpFOp::create(builder, loc, predicate, x, y);
                 };
+                Value difference =
+                    arith::SubFOp::create(builder, loc, args[1], args[2]);
+                Value size = math::AbsFOp::create(builder, loc, args[2]);
+                int bits = accumulator.getFPMantissaWidth();
+                Value rounding = arith::ConstantOp::create(
+                    builder, loc,
+                    builder.getFloatAttr(accumulator, std::ldexp(1.0, 4 - bits)));
+                Value isSink = compare(
+                    arith::CmpFPredicate::OLE,
+                    math::AbsFOp::create(builder, loc, difference),
+                    arith::MulFOp::create(builder, loc, size, rounding));
+                Value none = zero(builder, loc, element);
                 Value dead = arith::AndIOp::create(
-                    builder, loc, equal(args[1], args[2]),
-                    equal(args[3], none));
+                    builder, loc, isSink,
+                    compare(arith::CmpFPredicate::OEQ, args[3], none));
                 return arith::SelectOp::create(builder, loc, dead, none,
                                                result);
               });

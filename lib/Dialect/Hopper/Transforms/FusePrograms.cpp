@@ -183,11 +183,12 @@ private:
     return found;
   }
 
-  /// Whether registers hold it through the second program, in the order of the memory.
+  /// Whether registers hold it through the second program, in the order of the memory. A
+  /// product takes 16 columns at a time from them; only copies of tiles are padded to that.
   bool canHold(vector::TransferReadOp read) const {
     VectorType type = read.getVectorType();
     bool isSmall = type.getRank() == 1 ||
-                   (type.getRank() == 2 &&
+                   (type.getRank() == 2 && type.getDimSize(1) % 16 == 0 &&
                     type.getDimSize(1) * type.getElementTypeBitWidth() <= 8 * mostRowBytes);
     return isSmall && read.getPermutationMap().isMinorIdentity();
   }

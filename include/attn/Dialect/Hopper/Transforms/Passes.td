@@ -685,9 +685,9 @@ def HopperFusePrograms : Pass<"hopper-fuse-programs", "::mlir::func::FuncOp"> {
     ```
 
     Programs stay apart where the second one reads other tiles or another shape of what
-    the first one writes, or a tile too wide to be held in registers (`row-bytes`), where
-    it writes what the first one reads or writes, or where an op between them depends on
-    the first one.
+    the first one writes, or a tile whose rows registers cannot hold (more than
+    `row-bytes`, or no multiple of 16 columns), where it writes what the first one reads
+    or writes, or where an op between them depends on the first one.
   }];
   let options = [Option<"rowBytes", "row-bytes", "int64_t", "256",
                         "Longest row, in bytes, of a tile with two dimensions that is taken "

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/DenseSet.h"
+#include <optional>
 
 namespace attn {
 #define GEN_PASS_DEF_HOPPERPINGPONG
@@ -44,7 +45,9 @@ public:
     SmallVector<SmallVector<hopper::WgmmaOp>> runs;
     bool failed = false;
     SmallVector<scf::ForOp> rests;
+    std::optional<size_t> turnsOfTrimmed; // in an iteration
     region.walk([&](scf::ForOp loop) {
+      size_t before = runs.size();
       if (loop->hasAttr(hopper::kTrimmedAttr) && loop.getBody()->getOps<hopper::WgmmaOp>().empty())
         rests.push_back(loop);
       SmallVector<hopper::WgmmaOp> current;
@@ -54,6 +57,14 @@ public:
         bool ends = isa<hopper::WaitOp>(op) || op.hasTrait<OpTrait::IsTerminator>();
         if (ends && !current.empty())
           runs.push_back(std::exchange(current, {}));
+      }
+      if (size_t turns = runs.size() - before; turns && loop->hasAttr(hopper::kTrimmedAttr)) {
+        if (!failed && turnsOfTrimmed.value_or(turns) != turns) {
+          loop.emitOpError() << "takes " << turns << " turns in an iteration, another trimmed loop "
+                             << *turnsOfTrimmed << ": what is left of them cannot be told apart";
+          failed = true;
+        }
+        turnsOfTrimmed = turns;
       }
       if (runs.empty())
         return;
@@ -73,7 +84,7 @@ public:
     if (failed)
       return failure();
     if (!runs.empty())
-      insert(runs, rests);
+      insert(runs, rests, turnsOfTrimmed.value_or(0));
     return success();
   }
 
@@ -90,7 +101,9 @@ private:
         .wasInterrupted();
   }
 
-  void insert(ArrayRef<SmallVector<hopper::WgmmaOp>> runs, ArrayRef<scf::ForOp> rests) {
+  /// An iteration of `rests` takes as many turns as one of the loops that were trimmed.
+  void insert(ArrayRef<SmallVector<hopper::WgmmaOp>> runs, ArrayRef<scf::ForOp> rests,
+              size_t turnsOfRest) {
     OpBuilder b = OpBuilder::atBlockBegin(&region.front());
     Location loc = region.getLoc();
     auto constant = [&](int64_t value) -> Value {
@@ -107,8 +120,10 @@ private:
     hopper::BarrierArriveOp::create(b, loc, one, 2);
     for (scf::ForOp rest : rests) {
       b.setInsertionPointToStart(rest.getBody());
-      hopper::BarrierSyncOp::create(b, loc, mine, 2);
-      hopper::BarrierArriveOp::create(b, loc, next, 2);
+      for (size_t turn = 0; turn < turnsOfRest; ++turn) {
+        hopper::BarrierSyncOp::create(b, loc, mine, 2);
+        hopper::BarrierArriveOp::create(b, loc, next, 2);
+      }
     }
     for (ArrayRef<hopper::WgmmaOp> products : runs) {
       hopper::WgmmaOp start = products.front(), end = products.back();

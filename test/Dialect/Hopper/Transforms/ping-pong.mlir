@@ -36,6 +36,40 @@ func.func @three(%n: index, %k: !tile, %v: !tile) {
   return
 }
 
+// A warpgroup takes the turns of the iterations that it leaves out, two in each.
+// CHECK-LABEL: func.func @trimmed
+// CHECK: scf.for
+// CHECK-COUNT-2: hopper.barrier.sync
+// CHECK: } {hopper.trimmed}
+// CHECK: scf.for
+// CHECK-NEXT: hopper.barrier.sync %[[MINE:.*]] warpgroups(2)
+// CHECK-NEXT: hopper.barrier.arrive %[[NEXT:.*]] warpgroups(2)
+// CHECK-NEXT: hopper.barrier.sync %[[MINE]] warpgroups(2)
+// CHECK-NEXT: hopper.barrier.arrive %[[NEXT]] warpgroups(2)
+// CHECK-NEXT: } {hopper.trimmed}
+func.func @trimmed(%n: index, %k: !tile, %v: !tile) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %end = arith.minsi %n, %w : index
+        scf.for %i = %c0 to %end step %c1 {
+          %s = hopper.wgmma %k, %k transposeB : (!tile, !tile) -> !hopper.pending<!acc>
+          %a = hopper.wait %s pending(0) : !hopper.pending<!acc> -> !acc
+          %t = hopper.wgmma %k, %v transposeB : (!tile, !tile) -> !hopper.pending<!acc>
+          %b = hopper.wait %t pending(0) : !hopper.pending<!acc> -> !acc
+        } {hopper.trimmed}
+        scf.for %i = %end to %n step %c1 {
+        } {hopper.trimmed}
+      }
+    gpu.terminator
+  }
+  return
+}
+
 // One warpgroup has nobody to take turns with.
 // CHECK-LABEL: func.func @one
 // CHECK-NOT: hopper.barrier
@@ -132,6 +166,39 @@ func.func @meeting(%n: index, %k: !tile) {
           %a = hopper.wait %s pending(0) : !hopper.pending<!acc> -> !acc
           hopper.barrier.sync %c1 warpgroups(2)
         }
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!acc = vector<64x64xf32>
+// Two trimmed loops with other numbers of turns.
+func.func @other_turns(%n: index, %k: !tile) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %end = arith.minsi %n, %w : index
+        scf.for %i = %c0 to %end step %c1 {
+          %s = hopper.wgmma %k, %k transposeB : (!tile, !tile) -> !hopper.pending<!acc>
+          %a = hopper.wait %s pending(0) : !hopper.pending<!acc> -> !acc
+        } {hopper.trimmed}
+        // expected-error @below {{takes 2 turns in an iteration, another trimmed loop 1}}
+        scf.for %i = %c0 to %end step %c1 {
+          %s = hopper.wgmma %k, %k transposeB : (!tile, !tile) -> !hopper.pending<!acc>
+          %a = hopper.wait %s pending(0) : !hopper.pending<!acc> -> !acc
+          %t = hopper.wgmma %k, %k transposeB : (!tile, !tile) -> !hopper.pending<!acc>
+          %b = hopper.wait %t pending(0) : !hopper.pending<!acc> -> !acc
+        } {hopper.trimmed}
+        scf.for %i = %end to %n step %c1 {
+        } {hopper.trimmed}
       }
     gpu.terminator
   }

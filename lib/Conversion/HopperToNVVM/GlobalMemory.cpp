@@ -16,7 +16,7 @@ struct KernelLowering::Access {
   SmallVector<Value> columnOffsets;      // the same for the columns
   SmallVector<Value> rowInside, columnInside; // i1; empty: all are inside
   bool isContiguous = false;             // columns follow each other in memory
-  bool hasAlignedPairs = false;          // and even ones are at multiples of two elements
+  int64_t aligned = 1;                   // and rows start at multiples of so many elements
 
   Value outer(SmallVector<Value> const &values, Layout layout, unsigned r, bool isRow) const {
     if (values.empty())
@@ -26,6 +26,25 @@ struct KernelLowering::Access {
   }
 };
 
+/// Of how many elements, up to `most`, the starts of rows are a multiple, looking through
+/// views: memory that is not strided starts at a multiple of more.
+static int64_t findAlignment(Value memref, OpFoldResult lastIndex, int64_t most) {
+  int64_t start = getConstantIntValue(lastIndex).value_or(1);
+  while (auto view = memref.getDefiningOp<memref::SubViewOp>()) {
+    if (!view.hasUnitStride())
+      return 1;
+    start += getConstantIntValue(view.getMixedOffsets().back()).value_or(1);
+    memref = view.getSource();
+  }
+  auto type = cast<MemRefType>(memref.getType());
+  if (!type.getLayout().isIdentity() || type.isDynamicDim(type.getRank() - 1))
+    return 1;
+  int64_t aligned = 1;
+  while (aligned < most && type.getShape().back() % (2 * aligned) == 0 &&
+         start % (2 * aligned) == 0)
+    aligned *= 2;
+  return aligned;
+}
 
 FailureOr<KernelLowering::Access>
 KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, VectorType type,
@@ -67,7 +86,7 @@ KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, Vect
     access.isContiguous |= !isRow && staticStrides[m] == 1;
     auto &offsets = isRow ? access.rowOffsets : access.columnOffsets;
     for (int64_t e = 0; e < count; ++e) {
-      int64_t scale = (isRow ? rowOffset(e) : columnOffset(e)) * bytes;
+      int64_t scale = (isRow ? rowOffset(e) : columnOffset(e, piece)) * bytes;
       Value offset = ShapedType::isDynamic(staticStrides[m])
                          ? Value(arith::MulIOp::create(b, strides[m], constantIndex(scale)))
                          : constantIndex(scale * staticStrides[m]);
@@ -85,13 +104,10 @@ KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, Vect
     for (int64_t e = 0; e < count; ++e)
       inside.push_back(
           arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
-                                constantI32(isRow ? rowOffset(e) : columnOffset(e)), room));
+                                constantI32(isRow ? rowOffset(e) : columnOffset(e, piece)), room));
   }
-  // Memory of its own starts at a multiple of more than two elements.
-  access.hasAlignedPairs = access.isContiguous && memrefType.getLayout().isIdentity() &&
-                           !memrefType.isDynamicDim(memrefType.getRank() - 1) &&
-                           memrefType.getShape().back() % 2 == 0 &&
-                           getConstantIntValue(indices.back()).value_or(1) % 2 == 0;
+  if (access.isContiguous)
+    access.aligned = findAlignment(memref, indices.back(), piece);
   for (auto [start, stride] : llvm::zip_equal(starts, strides))
     position = arith::AddIOp::create(b, position, arith::MulIOp::create(b, start, stride));
   Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, source);
@@ -180,6 +196,62 @@ void KernelLowering::store(Value value, Value address, Value predicate) {
             /*sideEffects=*/true);
 }
 
+/// "{$0, $1}", or "$0" alone, from operand `first` on.
+static std::string listOperands(int64_t first, int64_t count) {
+  std::string list;
+  for (int64_t n = 0; n < count; ++n)
+    list += (n ? ", $" : "$") + std::to_string(first + n);
+  return count > 1 ? "{" + list + "}" : list;
+}
+
+static std::string suffixOf(int64_t words) {
+  return (words > 1 ? ".v" + std::to_string(words) : "") + ".b32";
+}
+
+/// 1, 2 or 4 neighbouring words of 32 bits; `other` where the predicate is false.
+SmallVector<Value> KernelLowering::loadWords(Value address, int64_t count, Value predicate,
+                                             Value other) {
+  Type i32 = b.getI32Type();
+  if (count == 1)
+    return {load(i32, address, predicate, other)};
+  if (!predicate) {
+    Value all = LLVM::LoadOp::create(b, VectorType::get(count, i32), globalPointer(address, b),
+                                     /*alignment=*/4 * count);
+    return llvm::map_to_vector(llvm::seq<int64_t>(0, count), [&](int64_t n) -> Value {
+      return vector::ExtractOp::create(b, all, n);
+    });
+  }
+  std::string text, constraints;
+  for (int64_t n = 0; n < count; ++n) {
+    text += "mov.b32 $" + std::to_string(n) + ", $" + std::to_string(count + 2) + "; ";
+    constraints += "=&r,";
+  }
+  text += "@$" + std::to_string(count + 1) + " ld.global" + suffixOf(count) + " " +
+          listOperands(0, count) + ", [$" + std::to_string(count) + "];";
+  Value all = inlineAsm(
+      LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, i32)),
+      {address, predicate, other}, text, constraints + "l,b,r,~{memory}", /*sideEffects=*/true);
+  return llvm::map_to_vector(llvm::seq<int64_t>(0, count), [&](int64_t n) -> Value {
+    return LLVM::ExtractValueOp::create(b, all, n);
+  });
+}
+
+void KernelLowering::storeWords(ArrayRef<Value> words, Value address, Value predicate) {
+  SmallVector<Value> operands = {address};
+  operands.append(words.begin(), words.end());
+  std::string constraints = "l";
+  for (size_t n = 0; n < words.size(); ++n)
+    constraints += ",r";
+  std::string text;
+  if (predicate) {
+    operands.push_back(predicate);
+    constraints += ",b";
+    text = "@$" + std::to_string(words.size() + 1) + " ";
+  }
+  text += "st.global" + suffixOf(words.size()) + " [$0], " + listOperands(1, words.size()) + ";";
+  inlineAsm(Type(), operands, text, constraints + ",~{memory}", /*sideEffects=*/true);
+}
+
 //===----------------------------------------------------------------------===//
 // Vectors
 //===----------------------------------------------------------------------===//
@@ -201,39 +273,67 @@ static Value addressOf(Value base, Value row, Value column,
   return column ? Value(arith::AddIOp::create(b, address, column)) : address;
 }
 
-/// Neighbouring columns of 16-bit elements by one load, where rows start at
-/// multiples of 4 bytes.
-Parts KernelLowering::readPairs(const Access &access, VectorType type, ArrayRef<Value> other) {
-  int64_t count = elementsPerThread(type, Layout::Tile);
-  Type pair = VectorType::get(2, access.element);
+/// Columns that move together: as many as a thread has side by side, in at most 16 bytes and
+/// whole words, where all columns are inside; 1 if there are no such.
+int64_t KernelLowering::sizeOfPiece(const Access &access, Layout layout) const {
+  if ((layout != Layout::Tile && layout != Layout::Columns) || !access.isContiguous ||
+      !access.columnInside.empty() || !isa<FloatType>(access.element))
+    return 1;
+  int64_t bits = access.element.getIntOrFloatBitWidth();
+  return bits == 16 || bits == 32 ? std::min(piece, 128 / bits) : 1;
+}
+
+/// Neighbouring columns by one load. Where it is not known that rows start at multiples of
+/// `size` elements, the addresses tell.
+Parts KernelLowering::readPieces(const Access &access, VectorType type, Layout layout, int64_t size,
+                                 ArrayRef<Value> other) {
+  int64_t bytes = access.element.getIntOrFloatBitWidth() / 8;
+  auto loadAll = [&] {
+    Value padding = other.empty() ? Value() : other.front();
+    if (padding) {
+      auto word = VectorType::get(4 / bytes, access.element);
+      padding = LLVM::BitcastOp::create(
+          b, b.getI32Type(),
+          vector::FromElementsOp::create(b, word, SmallVector<Value>(4 / bytes, padding)));
+    }
+    Parts parts;
+    DenseMap<Value, Value> rows;
+    // The registers of a tile's two rows alternate, a pair of columns at a time.
+    bool isTile = layout == Layout::Tile;
+    SmallVector<Value> values(elementsPerThread(type, layout) * bytes / 4);
+    for (int64_t row = 0; row < (isTile ? 2 : 1); ++row)
+      for (int64_t e = 0, columns = type.getShape().back() / kLanesOfRow; e < columns; e += size) {
+        unsigned r = isTile ? 2 * e + 2 * row : e;
+        Value address = addressOf(access.base, access.outer(access.rowOffsets, layout, r, true),
+                                  access.outer(access.columnOffsets, layout, r, false), rows, b);
+        SmallVector<Value> words = loadWords(
+            address, size * bytes / 4, access.outer(access.rowInside, layout, r, true), padding);
+        for (auto [n, word] : llvm::enumerate(words)) {
+          int64_t column = e + int64_t(n) * 4 / bytes;
+          int64_t place = isTile ? 4 * (column / 2) + 2 * row + column % 2 : column;
+          Type held = VectorType::get(4 / bytes, access.element);
+          values[place * bytes / 4] =
+              LLVM::BitcastOp::create(b, bytes == 4 ? access.element : held, word);
+        }
+      }
+    return Parts(values);
+  };
+  if (access.aligned % size == 0)
+    return loadAll();
   Value bits = access.base;
   for (Value offset : access.rowOffsets)
     bits = arith::OrIOp::create(b, bits, offset);
-  bits = arith::AndIOp::create(b, bits, constant(b.getI64IntegerAttr(3)));
+  bits = arith::AndIOp::create(b, bits, constant(b.getI64IntegerAttr(size * bytes - 1)));
   Value isAligned = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, bits,
                                           constant(b.getI64IntegerAttr(0)));
-  Value padding = other.empty() ? Value() : other.front();
-  auto branch = scf::IfOp::create(b, SmallVector<Type>(count / 2, pair), isAligned,
-                                  /*withElseRegion=*/true);
+  Type held = bytes == 4 ? access.element : VectorType::get(2, access.element);
+  SmallVector<Type> types(elementsPerThread(type, layout) * bytes / 4, held);
+  auto branch = scf::IfOp::create(b, types, isAligned, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   for (bool whole : {true, false}) {
     b.setInsertionPointToStart(whole ? branch.thenBlock() : branch.elseBlock());
-    DenseMap<Value, Value> rows;
-    SmallVector<Value> values;
-    Value word;
-    if (whole && padding)
-      word = LLVM::BitcastOp::create(
-          b, b.getI32Type(), vector::FromElementsOp::create(b, pair, ValueRange{padding, padding}));
-    for (int64_t r = 0; r < count; r += whole ? 2 : 1) {
-      Value address = addressOf(access.base, access.outer(access.rowOffsets, Layout::Tile, r, true),
-                                access.outer(access.columnOffsets, Layout::Tile, r, false), rows, b);
-      Value inside = access.outer(access.rowInside, Layout::Tile, r, true);
-      if (whole)
-        values.push_back(LLVM::BitcastOp::create(b, pair, load(b.getI32Type(), address, inside, word)));
-      else
-        values.push_back(load(access.element, address, inside, padding));
-    }
-    scf::YieldOp::create(b, whole ? values : pack(values).values);
+    scf::YieldOp::create(
+        b, (whole ? loadAll() : readElement(access, type, layout, /*mask=*/{}, other)).values);
   }
   return Parts(branch.getResults());
 }
@@ -262,28 +362,8 @@ Parts KernelLowering::readColumns(const Access &access, VectorType type, ArrayRe
   return Parts(branch.getResults());
 }
 
-/// Two neighbours by one load.
-Parts KernelLowering::readAlignedPairs(const Access &access, VectorType type) {
-  auto pair = VectorType::get(2, access.element);
-  SmallVector<Value> values;
-  for (int64_t e = 0, count = elementsPerThread(type, Layout::Columns); e < count; e += 2) {
-    Value address = arith::AddIOp::create(b, access.base, access.columnOffsets[e]);
-    Value both = LLVM::LoadOp::create(b, pair, globalPointer(address, b), /*alignment=*/8);
-    for (int64_t i : {0, 1})
-      values.push_back(vector::ExtractOp::create(b, both, i));
-  }
-  return Parts(values);
-}
-
-Parts KernelLowering::readElements(const Access &access, VectorType type, Layout layout,
-                                   ArrayRef<Value> mask, ArrayRef<Value> other) {
-  if (layout == Layout::Columns && mask.empty() && !access.columnInside.empty())
-    return readColumns(access, type, other);
-  if (layout == Layout::Columns && mask.empty() && access.hasAlignedPairs &&
-      access.rowInside.empty() && access.element.isF32())
-    return readAlignedPairs(access, type);
-  if (isPacked(type, layout) && mask.empty() && access.isContiguous && access.columnInside.empty())
-    return readPairs(access, type, other);
+Parts KernelLowering::readElement(const Access &access, VectorType type, Layout layout,
+                                  ArrayRef<Value> mask, ArrayRef<Value> other) {
   DenseMap<Value, Value> rows;
   SmallVector<Value> values;
   for (int64_t r = 0, count = elementsPerThread(type, layout); r < count; ++r) {
@@ -297,6 +377,40 @@ Parts KernelLowering::readElements(const Access &access, VectorType type, Layout
                           other.empty() ? Value() : other[other.size() == 1 ? 0 : r]));
   }
   return isPacked(type, layout) ? pack(values) : Parts(values);
+}
+
+Parts KernelLowering::readElements(const Access &access, VectorType type, Layout layout,
+                                   ArrayRef<Value> mask, ArrayRef<Value> other) {
+  if (layout == Layout::Columns && mask.empty() && !access.columnInside.empty())
+    return readColumns(access, type, other);
+  // Tiles of 16-bit floats mostly lie where they can be read by pieces, which only their
+  // addresses tell; of others it has to be known.
+  int64_t size = mask.empty() ? sizeOfPiece(access, layout) : 1;
+  bool isWorthATest = isPacked(type, layout) || (layout == Layout::Tile && piece > 2);
+  if (size > 1 && (access.aligned % size == 0 || isWorthATest) &&
+      (isPacked(type, layout) || access.element.isF32()))
+    return readPieces(access, type, layout, size, other);
+  return readElement(access, type, layout, mask, other);
+}
+
+/// Neighbouring columns of a tile by one store.
+void KernelLowering::writePieces(const Access &access, const Parts &tile, int64_t size) {
+  int64_t bytes = access.element.getIntOrFloatBitWidth() / 8, perWord = 4 / bytes;
+  int64_t columns = int64_t(tile.values.size()) * perWord / 2;
+  DenseMap<Value, Value> rows;
+  for (int64_t row = 0; row < 2; ++row)
+    for (int64_t e = 0; e < columns; e += size) {
+      SmallVector<Value> words;
+      for (int64_t column = e; column < e + size; column += perWord) {
+        int64_t place = 4 * (column / 2) + 2 * row + column % 2;
+        words.push_back(LLVM::BitcastOp::create(b, b.getI32Type(), tile.values[place / perWord]));
+      }
+      unsigned r = 2 * e + 2 * row;
+      Value address =
+          addressOf(access.base, access.outer(access.rowOffsets, Layout::Tile, r, true),
+                    access.outer(access.columnOffsets, Layout::Tile, r, false), rows, b);
+      storeWords(words, address, access.outer(access.rowInside, Layout::Tile, r, true));
+    }
 }
 
 /// Every element by one thread: of the copies of a row or column vector, the
@@ -313,25 +427,19 @@ void KernelLowering::writeElements(const Access &access, Value value, Layout lay
   else if (layout == Layout::Columns)
     writes = both(equal(lane, 28, 0), equal(warp, 3, 0), b);
   DenseMap<Value, Value> rows;
+  int64_t size = sizeOfPiece(access, layout);
+  if (layout == Layout::Tile && mask.empty() && size > 1 && access.aligned % size == 0) {
+    writePieces(access, parts(value, layout), size);
+    return;
+  }
   SmallVector<Value> values = elements(value, layout);
-  bool inPairs = access.hasAlignedPairs && layout == Layout::Tile && mask.empty() &&
-                 access.columnInside.empty() && values.front().getType().isF32();
-  for (size_t r = 0; r < values.size(); r += inPairs ? 2 : 1) {
+  for (size_t r = 0; r < values.size(); ++r) {
     Value address = addressOf(access.base, access.outer(access.rowOffsets, layout, r, true),
                               access.outer(access.columnOffsets, layout, r, false), rows, b);
     Value inside = both(access.outer(access.rowInside, layout, r, true),
                         access.outer(access.columnInside, layout, r, false), b);
     if (!mask.empty())
       inside = both(inside, mask[r], b);
-    if (inPairs) {
-      SmallVector<Value> operands = {address, values[r], values[r + 1]};
-      if (inside)
-        operands.push_back(inside);
-      inlineAsm(Type(), operands,
-                std::string(inside ? "@$3 " : "") + "st.global.v2.b32 [$0], {$1, $2};",
-                std::string("l,f,f,") + (inside ? "b," : "") + "~{memory}", /*sideEffects=*/true);
-      continue;
-    }
     store(values[r], address, both(inside, writes, b));
   }
 }

@@ -13,7 +13,7 @@ using namespace attn::hopper;
 KernelLowering::KernelLowering(gpu::GPUFuncOp function, const VectorLayouts &layouts,
                                SharedMemory memory)
     : function(function), layouts(layouts), memory(std::move(memory)), carried(function),
-      b(function.getLoc(), function.getContext()),
+      piece(findPiece(function)), b(function.getLoc(), function.getContext()),
       syncedArrivals(findSyncedArrivals(function)) {}
 
 LogicalResult KernelLowering::run() {
@@ -73,7 +73,7 @@ void KernelLowering::emitPrologue(Region &body) {
   Value row = arith::AddIOp::create(b, arith::MulIOp::create(b, warp, constantI32(16)),
                                     shifted(lane, 2));
   firstRow = index(row);
-  firstColumn = index(arith::MulIOp::create(b, masked(lane, 3), constantI32(2)));
+  firstColumn = index(arith::MulIOp::create(b, masked(lane, 3), constantI32(piece)));
   if (!memory.bytes)
     return;
   auto pointer = LLVM::LLVMPointerType::get(b.getContext(), unsigned(NVVM::NVVMMemorySpace::Shared));

@@ -36,6 +36,24 @@ static unsigned possibleSet(Type type) {
   return shape[0] == kWarpgroupRows && shape[1] % 8 == 0 ? kTile : 0;
 }
 
+int64_t attn::hopper::findPiece(gpu::GPUFuncOp function) {
+  auto hasPieces = [](Type type) {
+    auto vector = dyn_cast<VectorType>(type);
+    return !vector || vector.getRank() == 0 || vector.getShape().back() == 1 ||
+           vector.getShape().back() % (kLanesOfRow * kPieceOfMemory) == 0;
+  };
+  WalkResult walk = function.walk([&](Operation *op) {
+    bool needsAccumulator =
+        isa<vector::ExtractStridedSliceOp>(op) ||
+        (isa_and_nonnull<HopperDialect>(op->getDialect()) && !isa<RolesOp, hopper::YieldOp>(op));
+    return needsAccumulator || !llvm::all_of(op->getOperandTypes(), hasPieces) ||
+                   !llvm::all_of(op->getResultTypes(), hasPieces)
+               ? WalkResult::interrupt()
+               : WalkResult::advance();
+  });
+  return walk.wasInterrupted() ? kPieceOfAccumulator : kPieceOfMemory;
+}
+
 static SmallVector<Layout, 2> toList(unsigned set) {
   SmallVector<Layout, 2> list;
   for (Layout layout : {Layout::Rows, Layout::Columns, Layout::Tile})

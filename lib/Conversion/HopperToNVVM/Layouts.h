@@ -13,7 +13,8 @@ namespace attn::hopper {
 /// How a value is divided over the 128 threads of a warpgroup. All layouts are
 /// those of the accumulator of a product (PTX ISA, "Register Fragments for
 /// wgmma.mma_async.m64nNk16"): element (16 * warp + lane / 4 + 8 i,
-/// 8 j + 2 (lane % 4) + k) of a tile of 64 x N is register 4 j + 2 i + k.
+/// 8 j + 2 (lane % 4) + k) of a tile of 64 x N is register 4 j + 2 i + k. Kernels
+/// that only move and compute (`findPiece`) have other columns in the same registers.
 enum class Layout : unsigned {
   Scalar = 0,  ///< every thread has the value
   Rows = 1,    ///< a value for each row i, the same in the 4 lanes of a row
@@ -40,9 +41,17 @@ constexpr int64_t kLanesOfRow = 4;
 inline unsigned rowOfRegister(unsigned r) { return (r >> 1) & 1; }
 inline unsigned columnOfRegister(unsigned r) { return 2 * (r >> 2) + (r & 1); }
 
+/// Columns that a thread has side by side: 2 in the accumulator, or 8 where nothing in the
+/// kernel needs that layout and all rows are whole multiples of 32, so that 16 bytes move
+/// at a time.
+constexpr int64_t kPieceOfAccumulator = 2, kPieceOfMemory = 8;
+int64_t findPiece(mlir::gpu::GPUFuncOp function);
+
 /// What to add to the first row or column of a thread for its element e.
 inline int64_t rowOffset(unsigned e) { return 8 * e; }
-inline int64_t columnOffset(unsigned e) { return 8 * (e >> 1) + (e & 1); }
+inline int64_t columnOffset(unsigned e, int64_t piece = kPieceOfAccumulator) {
+  return kLanesOfRow * piece * (e / piece) + e % piece;
+}
 
 /// Vectors of rank 1 hold a value per row or one per column: which is told by
 /// their definitions and uses. A vector that is used both ways and can be made

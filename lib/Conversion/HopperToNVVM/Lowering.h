@@ -157,8 +157,15 @@ private:
                                      Layout layout);
   mlir::Value load(mlir::Type type, mlir::Value address, mlir::Value predicate, mlir::Value other);
   void store(mlir::Value value, mlir::Value address, mlir::Value predicate);
-  Parts readPairs(const Access &access, mlir::VectorType type, llvm::ArrayRef<mlir::Value> other);
-  Parts readAlignedPairs(const Access &access, mlir::VectorType type);
+  llvm::SmallVector<mlir::Value> loadWords(mlir::Value address, int64_t count,
+                                           mlir::Value predicate, mlir::Value other);
+  void storeWords(llvm::ArrayRef<mlir::Value> words, mlir::Value address, mlir::Value predicate);
+  Parts readPieces(const Access &access, mlir::VectorType type, Layout layout, int64_t size,
+                   llvm::ArrayRef<mlir::Value> other);
+  Parts readElement(const Access &access, mlir::VectorType type, Layout layout,
+                    llvm::ArrayRef<mlir::Value> mask, llvm::ArrayRef<mlir::Value> other);
+  void writePieces(const Access &access, const Parts &tile, int64_t size);
+  int64_t sizeOfPiece(const Access &access, Layout layout) const;
   Parts readColumns(const Access &access, mlir::VectorType type, llvm::ArrayRef<mlir::Value> other);
   Parts readElements(const Access &access, mlir::VectorType type, Layout layout,
                      llvm::ArrayRef<mlir::Value> mask, llvm::ArrayRef<mlir::Value> other);
@@ -202,6 +209,7 @@ private:
   const VectorLayouts &layouts;
   SharedMemory memory;
   const CarriedValues carried;
+  const int64_t piece; ///< columns that a thread has side by side
   mlir::ImplicitLocOpBuilder b;
 
   llvm::DenseMap<std::pair<mlir::Value, unsigned>, Parts> map;

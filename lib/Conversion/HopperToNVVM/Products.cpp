@@ -40,8 +40,18 @@ class ProductText {
 public:
   explicit ProductText(int64_t registers) : text(buffer), registers(registers) {
     text << "{\n.reg .pred p, q;\n.reg .b32 x, ha, hb;\n.reg .b64 a, b;\n";
-    text << "mov.pred p, 0;\nmov.pred q, 1;\nwgmma.fence.sync.aligned;\n";
+    text << "mov.pred p, 0;\nmov.pred q, 1;\n";
   }
+  /// keptN = operand number first + N. ptxas (13.0) gives left operands of the same shape the
+  /// same registers and forgets that one is needed again in the next iteration, unless it is
+  /// computed in each one: from the number of blocks along y, which is 1 and not known to be.
+  void keep(unsigned first, int64_t count) {
+    text << ".reg .b32 zero, kept<" << count
+         << ">;\nmov.u32 zero, %nctaid.y;\nsub.u32 zero, zero, 1;\n";
+    for (int64_t i = 0; i < count; ++i)
+      text << "xor.b32 kept" << i << ", $" << first + i << ", zero;\n";
+  }
+  void fence() { text << "wgmma.fence.sync.aligned;\n"; }
   void setHigh(StringRef name, int64_t value) {
     text << "mov.b32 " << name << ", 0x" << llvm::utohexstr(uint32_t(value)) << ";\n";
   }
@@ -113,10 +123,15 @@ void KernelLowering::lowerWgmma(WgmmaOp op) {
     operands.push_back(addI32(units, operand.low));
     constraints += ",r";
   };
+  auto aTile = dyn_cast<SmemType>(op.getA().getType());
+  auto loop = op->getParentOfType<scf::ForOp>();
+  bool keepsA = !aTile && loop && !loop.getBodyRegion().isAncestor(op.getA().getParentRegion());
   ProductText text(registers);
+  if (keepsA)
+    text.keep(firstOperand + 1, 4 * kSteps);
+  text.fence();
   SmemOperand bOperand(bTile, op.getTransposeB(), kSteps);
   text.setHigh("hb", bOperand.high);
-  auto aTile = dyn_cast<SmemType>(op.getA().getType());
   if (aTile) {
     SmemOperand aOperand(aTile, !op.getTransposeA(), kSteps);
     text.setHigh("ha", aOperand.high);
@@ -138,7 +153,8 @@ void KernelLowering::lowerWgmma(WgmmaOp op) {
       text.descriptor("b", firstOperand, bOperand.steps[s], "hb");
       std::string fragment = "{";
       for (int64_t i = 0; i < 4; ++i)
-        fragment += (i ? ",$" : "$") + std::to_string(firstOperand + 1 + 4 * s + i);
+        fragment += (i ? "," : "") + (keepsA ? "kept" + std::to_string(4 * s + i)
+                                             : "$" + std::to_string(firstOperand + 1 + 4 * s + i));
       text.instruction(element, n, fragment + "}", accumulator || s,
                        op.getTransposeB() ? "0" : "1");
     }

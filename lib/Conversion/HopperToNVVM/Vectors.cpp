@@ -99,7 +99,7 @@ LogicalResult KernelLowering::lowerStep(vector::StepOp op) {
     Parts result;
     for (int64_t e = 0, count = elementsPerThread(op.getType(), layout); e < count; ++e) {
       result.values.push_back(isRows ? firstRow : firstColumn);
-      result.offsets.push_back(isRows ? rowOffset(e) : columnOffset(e));
+      result.offsets.push_back(isRows ? rowOffset(e) : columnOffset(e, piece));
     }
     setParts(op.getResult(), layout, std::move(result));
   }

@@ -88,7 +88,7 @@ gpu.module @m {
 // Aligned vectors along the columns are read by twos; additions to a sum are two at a
 // time, with a predicate where rows may end.
 // CHECK-LABEL: gpu.func @add
-// CHECK-COUNT-2: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<2xf32>
+// CHECK-COUNT-2: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<2xi32>
 // CHECK-NOT: llvm.load
 // CHECK-COUNT-4: "@$3 red.global.add.v2.f32 [$0], {$1, $2};", "l,f,f,b,~{memory}"
 // CHECK-NOT: red.global
@@ -135,6 +135,36 @@ gpu.module @m {
     %v = vector.load %x[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
     %i = vector.load %j[%c0, %c0] : memref<64x8xindex>, vector<64x8xindex>
     attn.scatter_add %v at(%i) into %table : vector<64x8xf32>, memref<?xf32, strided<[1], offset: ?>>
+    gpu.return
+  }
+}
+
+// -----
+
+// A kernel that only moves and computes: a thread has 8 columns side by side. Rows of strided
+// memory may start anywhere, which their addresses tell; of other memory, also behind a view,
+// it is known.
+// CHECK-LABEL: gpu.func @pieces
+// CHECK: %[[BITS:.*]] = arith.andi %{{.*}}, %c15_i64
+// CHECK: %[[ALIGNED:.*]] = arith.cmpi eq, %[[BITS]], %c0_i64
+// CHECK: %{{.*}}:16 = scf.if %[[ALIGNED]]
+// CHECK-COUNT-4: "mov.b32 $0, $6; mov.b32 $1, $6; mov.b32 $2, $6; mov.b32 $3, $6; @$5 ld.global.v4.b32 {$0, $1, $2, $3}, [$4];"
+// CHECK: } else {
+// CHECK-COUNT-32: ld.global.b16
+// CHECK: }
+// CHECK-COUNT-4: "@$5 st.global.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,b,~{memory}"
+// CHECK-COUNT-8: "st.global.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}"
+// CHECK-NOT: st.global
+gpu.module @m {
+  gpu.func @pieces(%x: memref<?x64xbf16, strided<[?, 1], offset: ?>>, %y: memref<?x64xbf16>, %z: memref<64x64xf32>,
+                   %i: index, %rest: index) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %pad = arith.constant 0.0 : bf16
+    %view = memref.subview %y[%i, 0] [%rest, 64] [1, 1] : memref<?x64xbf16> to memref<?x64xbf16, strided<[64, 1], offset: ?>>
+    %v = vector.transfer_read %x[%i, %c0], %pad {in_bounds = [false, true]} : memref<?x64xbf16, strided<[?, 1], offset: ?>>, vector<64x64xbf16>
+    %w = arith.extf %v : vector<64x64xbf16> to vector<64x64xf32>
+    vector.transfer_write %v, %view[%c0, %c0] {in_bounds = [false, true]} : vector<64x64xbf16>, memref<?x64xbf16, strided<[64, 1], offset: ?>>
+    vector.transfer_write %w, %z[%c0, %c0] {in_bounds = [true, true]} : vector<64x64xf32>, memref<64x64xf32>
     gpu.return
   }
 }

@@ -73,6 +73,22 @@ gpu.module @m {
     %tp2 = hopper.wgmma %at, %v16, %tp transposeA : (!at, !v16, !hopper.pending<!s>) -> !hopper.pending<!s>
     %t = hopper.wait %tp2 pending(0) : !hopper.pending<!s> -> !s
     vector.store %t, %out[%c0, %c0] : memref<64x16xf32>, !s
+
+    // What a loop does not change is copied in each iteration: see ProductText::keep.
+    // CHECK: scf.for
+    // CHECK: llvm.inline_asm {{.*}} "{\0A
+    // CHECK-SAME: .reg .b32 zero, kept<8>;\0Amov.u32 zero, %nctaid.y;\0Asub.u32 zero, zero, 1;\0Axor.b32 kept0, $129, zero;
+    // CHECK-SAME: xor.b32 kept7, $136, zero;\0Awgmma.fence.sync.aligned;
+    // CHECK-SAME: {kept0,kept1,kept2,kept3}, b, q, 1, 1, 1;
+    // CHECK-SAME: {kept4,kept5,kept6,kept7}, b, q, 1, 1, 1;
+    %c1 = arith.constant 1 : index
+    %c4 = arith.constant 4 : index
+    %sum = scf.for %i = %c0 to %c4 step %c1 iter_args(%acc = %zero) -> (!o) {
+      %ip = hopper.wgmma %p, %v, %acc : (vector<64x32xbf16>, !v, !o) -> !hopper.pending<!o>
+      %is = hopper.wait %ip pending(0) : !hopper.pending<!o> -> !o
+      scf.yield %is : !o
+    }
+    vector.store %sum, %out2[%c0, %c0] : memref<64x128xf32>, !o
     gpu.return
   }
 }

@@ -5,15 +5,18 @@
 // CHECK-LABEL: gpu.func @elementwise
 // CHECK-DAG: %[[THREE:.*]] = arith.constant 3.0
 // CHECK-DAG: %[[TWO:.*]] = arith.constant 2.0
-// CHECK: %[[X:.*]] = llvm.load
-// CHECK-COUNT-7: llvm.load
+// Neighbours are read together.
+// CHECK: %[[XX:.*]] = llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<2xi32>
+// CHECK: %[[X0:.*]] = vector.extract %[[XX]][0]
+// CHECK: %[[X:.*]] = llvm.bitcast %[[X0]] : i32 to f32
+// CHECK-COUNT-3: llvm.load
 // CHECK-NOT: llvm.load
 // A scalar op for each element, contracted; the splat stays one constant.
 // CHECK: arith.mulf %[[X]], %[[TWO]] fastmath<contract> : f32
 // CHECK-COUNT-7: arith.mulf {{.*}} fastmath<contract> : f32
 // CHECK-NOT: arith.mulf
 // CHECK: llvm.intr.maxnum({{.*}}, %[[THREE]])
-// Neighbours are written together.
+// And written.
 // CHECK-COUNT-4: llvm.inline_asm {{.*}} "st.global.v2.b32 [$0], {$1, $2};"
 // CHECK-NOT: st.global
 gpu.module @m {
@@ -72,14 +75,16 @@ gpu.module @m {
 // -----
 
 // One broadcast serves as columns and, transposed, as rows: row - column is one
-// difference plus 8 i - 8 j - k.
+// difference plus 8 i - 32 j - k: nothing here needs the layout of a product, and a thread
+// has 8 columns side by side.
 // CHECK-LABEL: gpu.func @causal
 // CHECK-DAG: arith.constant -8 : i32
-// CHECK-DAG: arith.constant 56 : i32
-// CHECK-DAG: arith.constant 57 : i32
+// CHECK-DAG: arith.constant 32 : i32
+// CHECK-DAG: arith.constant 39 : i32
+// CHECK-COUNT-8: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
 // CHECK-COUNT-1: cvt.sat.s32.s64
 // CHECK-NOT: cvt.sat
-// CHECK-COUNT-18: arith.cmpi sge, %{{.*}}, %{{.*}} : i32
+// CHECK-COUNT-32: arith.cmpi sge, %{{.*}}, %{{.*}} : i32
 // CHECK-NOT: arith.cmpi sge
 gpu.module @m {
   gpu.func @causal(%x: memref<64x64xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
@@ -130,8 +135,11 @@ gpu.module @m {
 
 // 16-bit tiles are pairs: the low half is the left column.
 // CHECK-LABEL: gpu.func @pairs
-// CHECK: %[[L:.*]] = llvm.load {{.*}} -> f32
-// CHECK: %[[R:.*]] = llvm.load {{.*}} -> f32
+// CHECK: %[[LR:.*]] = llvm.load {{.*}} -> vector<2xi32>
+// CHECK-DAG: %[[L0:.*]] = vector.extract %[[LR]][0]
+// CHECK-DAG: %[[R0:.*]] = vector.extract %[[LR]][1]
+// CHECK-DAG: %[[L:.*]] = llvm.bitcast %[[L0]] : i32 to f32
+// CHECK-DAG: %[[R:.*]] = llvm.bitcast %[[R0]] : i32 to f32
 // CHECK: nvvm.convert.f32x2.to.bf16x2 %[[R]], %[[L]] {rnd = #nvvm.fp_rnd_mode<rn>} : vector<2xbf16>
 // CHECK-COUNT-3: nvvm.convert.f32x2.to.bf16x2
 // CHECK-NOT: nvvm.convert

@@ -47,6 +47,9 @@ public:
     if (failed(check()))
       return failure();
     forall.walk([&](hopper::LoadOp load) { loads.push_back(load); });
+    for (hopper::LoadOp load : loads)
+      if (failed(hoist(load.getSource(), load)))
+        return failure();
     createLaunch();
     if (!loads.empty() && failed(createProducer()))
       return failure();
@@ -68,6 +71,24 @@ private:
     warpgroups = inner.getStaticUpperBound().front();
     if (inner.getRank() != 1 || warpgroups < 1 || warpgroups > 3)
       return inner.emitOpError("expected 1 to 3 warpgroups");
+    return success();
+  }
+
+  /// Moves views of memory, which may stand in the branch that uses them, in front of the
+  /// tiles: the host describes the memory to TMA.
+  LogicalResult hoist(Value value, hopper::LoadOp user) {
+    if (!forall.getBodyRegion().isAncestor(value.getParentRegion()))
+      return success();
+    Operation *op = value.getDefiningOp();
+    if (!op || op->getNumRegions() > 0 || !isPure(op)) {
+      InFlightDiagnostic error = user->emitOpError("expects memory that no tile chooses");
+      error.attachNote(value.getLoc()) << "chosen here";
+      return error;
+    }
+    for (Value operand : op->getOperands())
+      if (failed(hoist(operand, user)))
+        return failure();
+    op->moveBefore(forall);
     return success();
   }
 

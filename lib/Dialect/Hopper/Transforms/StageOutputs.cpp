@@ -47,7 +47,9 @@ class Stager {
 public:
   Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse, int64_t columns)
       : launch(launch), roles(roles), region(roles.getBodies()[role]), reuse(reuse),
-        columns(columns), warpgroups(roles.getWarpgroups()[role]), b(launch.getContext()) {}
+        columns(columns), warpgroups(roles.getWarpgroups()[role]), b(launch.getContext()) {
+    region.walk([&](Operation *op) { hasProducts |= isa<hopper::MmaOp, hopper::WgmmaOp>(op); });
+  }
 
   void run() {
     SmallVector<std::pair<Departure, std::optional<Target>>> all;
@@ -105,6 +107,11 @@ private:
     for (int64_t stride : ArrayRef(strides).drop_back())
       if (!ShapedType::isDynamic(stride) && stride % unit)
         return std::nullopt;
+    // Threads write 16 bytes at a time, too, where rows are known to start at multiples of
+    // these and no product says which elements a thread has.
+    if (!hasProducts && isa<vector::TransferWriteOp>(op) &&
+        target.memref.getDefiningOp<memref::AllocOp>() && type.getShape().back() % unit == 0)
+      return std::nullopt;
     return target;
   }
 
@@ -278,7 +285,7 @@ private:
   /// By memref and tile.
   llvm::DenseMap<std::pair<Value, Type>, Value> maps, rings;
   Value sums; // ring of the tiles that are added
-  bool hasStores = false;
+  bool hasProducts = false, hasStores = false;
 };
 
 struct StageOutputsPass : attn::impl::HopperStageOutputsBase<StageOutputsPass> {

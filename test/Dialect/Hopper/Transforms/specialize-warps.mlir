@@ -186,3 +186,42 @@ func.func @written(%A: memref<?x64xbf16>, %n: index, %X: memref<?xindex>) {
   }
   return
 }
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+// A view of memory in the branch that reads it: the host has it, too.
+// CHECK-LABEL: func.func @view
+// CHECK: %[[VIEW:.*]] = memref.reinterpret_cast %arg0
+// CHECK: gpu.launch
+// CHECK: scf.if
+// CHECK: hopper.send %[[VIEW]]
+func.func @view(%A: memref<?x64xbf16>, %n: index, %p: i1) {
+  %c0 = arith.constant 0 : index
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (1) {
+      scf.if %p {
+        %half = arith.minsi %n, %c0 : index
+        %B = memref.reinterpret_cast %A to offset: [0], sizes: [%half, 64], strides: [64, 1] : memref<?x64xbf16> to memref<?x64xbf16, strided<[64, 1]>>
+        %t = hopper.load %B[%i, %c0] : memref<?x64xbf16, strided<[64, 1]>> -> !tile
+      }
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @chosen(%A: memref<?x64xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  // expected-note @+1 {{chosen here}}
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (1) {
+      %B = memref.reinterpret_cast %A to offset: [0], sizes: [%i, 64], strides: [64, 1] : memref<?x64xbf16> to memref<?x64xbf16, strided<[64, 1]>>
+      // expected-error @+1 {{expects memory that no tile chooses}}
+      %t = hopper.load %B[%i, %c0] : memref<?x64xbf16, strided<[64, 1]>> -> !tile
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}

@@ -124,8 +124,10 @@ void KernelLowering::lowerWgmma(WgmmaOp op) {
     constraints += ",r";
   };
   auto aTile = dyn_cast<SmemType>(op.getA().getType());
+  // The function's own block has been taken out of it and has no parent.
   auto loop = op->getParentOfType<scf::ForOp>();
-  bool keepsA = !aTile && loop && !loop.getBodyRegion().isAncestor(op.getA().getParentRegion());
+  Operation *parentOfA = op.getA().getParentBlock()->getParentOp();
+  bool keepsA = !aTile && loop && !(parentOfA && loop->isAncestor(parentOfA));
   ProductText text(registers);
   if (keepsA)
     text.keep(firstOperand + 1, 4 * kSteps);

@@ -30,13 +30,13 @@ def scores_of(parts, captures, shape, s, b, h, i, j):
 
 
 class Backward:
-    """One evaluation. `order` permutes sums where it is not 0."""
+    """One evaluation. `order` permutes sums where it is not 0; `multiply` forms a b^T."""
 
-    def __init__(self, shape, parts, data, scale, sink, captures, do, dlse, exact, order=0):
+    def __init__(self, shape, parts, data, scale, sink, captures, do, dlse, exact, order=0, multiply=None):
         self.shape, self.parts, self.captures = shape, parts, captures
         self.dtype = shape.dtype
         self.kind = kind = (np.longdouble if self.dtype == "f64" else np.float64) if exact else ACCUMULATOR[self.dtype]
-        self.exact = exact
+        self.exact, self.multiply = exact, multiply
         self.rng = np.random.default_rng(order)
         self.shuffled = order > 0
         # Each second baseline keeps p and ds in the accumulator's type: its O is
@@ -68,6 +68,8 @@ class Backward:
         self.settled = dlse is None and sink is None
 
     def product(self, a, b):
+        if self.multiply:
+            return self.multiply(a, b.T).astype(self.kind)
         if self.kind == np.longdouble:
             return np.einsum("ij,jk->ik", a, b)
         return a @ b

@@ -271,7 +271,9 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp
 
     * A tile `vector<64xNxT>` is N/2 scalars per thread, as the accumulator of
       WGMMA: scalar `4 j + 2 i + k` is row `16 w + l / 4 + 8 i`, column
-      `8 j + 2 (l % 4) + k`. Pairs of 16-bit floats are kept as `vector<2xT>`. A
+      `8 j + 2 (l % 4) + k`. A kernel that needs no such layout has 8 columns side by
+      side in a thread instead of 2 (where tiles have multiples of 32), and reads and
+      writes 16 bytes at a time. Pairs of 16-bit floats are kept as `vector<2xT>`. A
       vector of rank 1 holds a value per row (2 scalars) or per column (N/4),
       which its definition and uses tell; `vector.step`, splats and what is
       computed from them can be both.
@@ -288,7 +290,8 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp
       that has neither tiles nor named barriers is run by one thread. In other
       roles thread 0 of the warpgroup starts copies, expects and waits for stores.
     * A product is one asm statement, from `wgmma.fence` to `commit_group`; a wait
-      passes the product's registers through.
+      passes the product's registers through. A left operand in registers that a loop
+      does not change is copied in each iteration, for ptxas' sake.
     * A tensor map argument becomes a pointer; `hopper.tensor_maps` on the kernel
       has the numbers of these parameters, where a memref counts as its descriptor.
       The types of the launch's operands stay, so that passes up to

@@ -296,25 +296,23 @@ Parts KernelLowering::readPieces(const Access &access, VectorType type, Layout l
           b, b.getI32Type(),
           vector::FromElementsOp::create(b, word, SmallVector<Value>(4 / bytes, padding)));
     }
-    Parts parts;
     DenseMap<Value, Value> rows;
-    // The registers of a tile's two rows alternate, a pair of columns at a time.
     bool isTile = layout == Layout::Tile;
+    auto placeOf = [&](int64_t row, int64_t e) -> unsigned {
+      return isTile ? registerAt(row, e) : e;
+    };
+    Type held = bytes == 4 ? access.element : VectorType::get(2, access.element);
     SmallVector<Value> values(elementsPerThread(type, layout) * bytes / 4);
     for (int64_t row = 0; row < (isTile ? 2 : 1); ++row)
       for (int64_t e = 0, columns = type.getShape().back() / kLanesOfRow; e < columns; e += size) {
-        unsigned r = isTile ? 2 * e + 2 * row : e;
+        unsigned r = placeOf(row, e);
         Value address = addressOf(access.base, access.outer(access.rowOffsets, layout, r, true),
                                   access.outer(access.columnOffsets, layout, r, false), rows, b);
         SmallVector<Value> words = loadWords(
             address, size * bytes / 4, access.outer(access.rowInside, layout, r, true), padding);
-        for (auto [n, word] : llvm::enumerate(words)) {
-          int64_t column = e + int64_t(n) * 4 / bytes;
-          int64_t place = isTile ? 4 * (column / 2) + 2 * row + column % 2 : column;
-          Type held = VectorType::get(4 / bytes, access.element);
-          values[place * bytes / 4] =
-              LLVM::BitcastOp::create(b, bytes == 4 ? access.element : held, word);
-        }
+        for (auto [n, word] : llvm::enumerate(words))
+          values[placeOf(row, e + n * 4 / bytes) * bytes / 4] =
+              LLVM::BitcastOp::create(b, held, word);
       }
     return Parts(values);
   };
@@ -386,7 +384,8 @@ Parts KernelLowering::readElements(const Access &access, VectorType type, Layout
   // Tiles of 16-bit floats mostly lie where they can be read by pieces, which only their
   // addresses tell; of others it has to be known.
   int64_t size = mask.empty() ? sizeOfPiece(access, layout) : 1;
-  bool isWorthATest = isPacked(type, layout) || (layout == Layout::Tile && piece > 2);
+  bool isWorthATest =
+      isPacked(type, layout) || (layout == Layout::Tile && piece > kPieceOfAccumulator);
   if (size > 1 && (access.aligned % size == 0 || isWorthATest) &&
       (isPacked(type, layout) || access.element.isF32()))
     return readPieces(access, type, layout, size, other);
@@ -401,11 +400,10 @@ void KernelLowering::writePieces(const Access &access, const Parts &tile, int64_
   for (int64_t row = 0; row < 2; ++row)
     for (int64_t e = 0; e < columns; e += size) {
       SmallVector<Value> words;
-      for (int64_t column = e; column < e + size; column += perWord) {
-        int64_t place = 4 * (column / 2) + 2 * row + column % 2;
-        words.push_back(LLVM::BitcastOp::create(b, b.getI32Type(), tile.values[place / perWord]));
-      }
-      unsigned r = 2 * e + 2 * row;
+      for (int64_t column = e; column < e + size; column += perWord)
+        words.push_back(LLVM::BitcastOp::create(b, b.getI32Type(),
+                                                tile.values[registerAt(row, column) / perWord]));
+      unsigned r = registerAt(row, e);
       Value address =
           addressOf(access.base, access.outer(access.rowOffsets, Layout::Tile, r, true),
                     access.outer(access.columnOffsets, Layout::Tile, r, false), rows, b);

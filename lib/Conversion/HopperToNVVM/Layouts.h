@@ -40,6 +40,9 @@ constexpr int64_t kLanesOfRow = 4;
 /// Register of a tile to the number of its row and of its column.
 inline unsigned rowOfRegister(unsigned r) { return (r >> 1) & 1; }
 inline unsigned columnOfRegister(unsigned r) { return 2 * (r >> 2) + (r & 1); }
+inline unsigned registerAt(unsigned row, unsigned column) {
+  return 4 * (column / 2) + 2 * row + column % 2;
+}
 
 /// Columns that a thread has side by side: 2 in the accumulator, or 8 where nothing in the
 /// kernel needs that layout and all rows are whole multiples of 32, so that 16 bytes move

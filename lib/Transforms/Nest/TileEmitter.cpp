@@ -237,7 +237,7 @@ FailureOr<Tile> TileEmitter::argument(Body &body, BlockArgument argument) {
 /// Only statements have tiles; any other tensor is read from memory, where a
 /// fold's own tensors are not.
 LogicalResult TileEmitter::checkOutside(Operation *reader, Value tensor) {
-  if (!isa<FoldOp>(tensor.getParentBlock()->getParentOp()))
+  if (!isa<FoldOp, linalg::GenericOp>(tensor.getParentBlock()->getParentOp()))
     return success();
   return emitError(reader->getLoc(),
                    "expected tensors that are read to come from a statement, a "
@@ -316,9 +316,30 @@ FailureOr<Tile> TileEmitter::gather(Operation *op, Value tensor,
   return tile;
 }
 
+/// The tensor itself: casts in a statement change only what is known of its
+/// sizes.
+static Value skipCasts(Value tensor) {
+  while (auto cast = tensor.getDefiningOp<tensor::CastOp>())
+    tensor = cast.getSource();
+  return tensor;
+}
+
+FailureOr<Tile> TileEmitter::size(Body &body, tensor::DimOp op) {
+  Value tensor = skipCasts(op.getSource());
+  FailureOr<Tile> tile = value(body, op.getIndex());
+  if (failed(tile) || failed(checkOutside(op, tensor)))
+    return failure();
+  if (!tile->dims.empty())
+    return op.emitOpError(
+        "has no tile form: its dimension differs in the tile");
+  tile->value = tensor::DimOp::create(b, tensor, tile->value);
+  return tile;
+}
+
 FailureOr<Tile> TileEmitter::extract(Body &body, Operation *op) {
   auto load = cast<tensor::ExtractOp>(op);
-  if (failed(checkOutside(op, load.getTensor())))
+  Value tensor = skipCasts(load.getTensor());
+  if (failed(checkOutside(op, tensor)))
     return failure();
   SmallVector<Tile> indices;
   for (Value index : load.getIndices()) {
@@ -332,7 +353,7 @@ FailureOr<Tile> TileEmitter::extract(Body &body, Operation *op) {
     SmallVector<Value> values;
     for (const Tile &index : indices)
       values.push_back(index.value);
-    tile.value = tensor::ExtractOp::create(b, load.getTensor(), values);
+    tile.value = tensor::ExtractOp::create(b, tensor, values);
     return tile;
   }
   // A contiguous piece: each index is a scalar or one dimension's own index.
@@ -346,11 +367,11 @@ FailureOr<Tile> TileEmitter::extract(Body &body, Operation *op) {
       continue;
     }
     if (!index.indexOf || index.local || llvm::is_contained(seen, *index.indexOf))
-      return gather(op, load.getTensor(), indices);
+      return gather(op, tensor, indices);
     seen.push_back(*index.indexOf);
     access.push_back(*index.indexOf);
   }
-  return read(load.getTensor(), access, fixed);
+  return read(tensor, access, fixed);
 }
 
 /// What an elementwise op makes of the lanes beyond the end of a dimension.
@@ -441,9 +462,9 @@ FailureOr<Tile> TileEmitter::value(Body &body, Value scalar) {
   } else if (isa<tensor::ExtractOp>(op)) {
     b.setLoc(op->getLoc());
     result = extract(body, op);
-  } else if (isa<tensor::DimOp>(op)) {
-    tile.value = b.clone(*op)->getResult(0);
-    result = tile;
+  } else if (auto dim = dyn_cast<tensor::DimOp>(op)) {
+    b.setLoc(op->getLoc());
+    result = size(body, dim);
   } else {
     SmallVector<Tile> in;
     for (Value operand : op->getOperands()) {

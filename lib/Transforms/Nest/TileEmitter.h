@@ -116,6 +116,7 @@ private:
   mlir::FailureOr<Tile> argument(Body &body, mlir::BlockArgument argument);
   mlir::LogicalResult checkOutside(mlir::Operation *reader, mlir::Value tensor);
   mlir::FailureOr<Tile> index(Body &body, mlir::linalg::IndexOp op);
+  mlir::FailureOr<Tile> size(Body &body, mlir::tensor::DimOp op);
   mlir::FailureOr<Tile> extract(Body &body, mlir::Operation *op);
   mlir::FailureOr<Tile> gather(mlir::Operation *op, mlir::Value tensor,
                                llvm::ArrayRef<Tile> indices);

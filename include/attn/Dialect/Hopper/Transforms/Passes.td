@@ -506,8 +506,8 @@ def HopperPingPong : Pass<"hopper-ping-pong", "::mlir::func::FuncOp"> {
 
     Where hopper-trim-loops has split a loop, what a warpgroup only passes on takes as many
     turns as what it computes. Roles whose warpgroups meet at a barrier in each iteration
-    stay as they are. Refuses roles in which the number of turns may differ between warpgroups, naming the loop or
-    branch that depends on the warpgroup.
+    stay as they are. Refuses roles in which the number of turns may differ between
+    warpgroups, naming the loop or branch that depends on the warpgroup.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect"];

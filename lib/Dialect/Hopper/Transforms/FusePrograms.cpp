@@ -237,7 +237,7 @@ private:
 };
 
 struct FuseProgramsPass : attn::impl::HopperFuseProgramsBase<FuseProgramsPass> {
-  using HopperFuseProgramsBase::HopperFuseProgramsBase;
+  using Base::Base;
 
   void runOnOperation() override {
     auto programs = llvm::to_vector(getOperation().getOps<scf::ForallOp>());

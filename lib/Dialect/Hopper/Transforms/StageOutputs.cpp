@@ -26,6 +26,10 @@ namespace {
 /// for turns at the tensor core.
 constexpr int64_t kFirstOwnBarrier = 4;
 
+/// Columns that the four threads of a row have 16 bytes of side by side, where no product
+/// says which elements a thread has (convert-hopper-to-nvvm).
+constexpr int64_t kColumnsOfRow = 32;
+
 /// Slots of a warpgroup for outputs in pieces.
 constexpr int64_t kSlots = 2;
 
@@ -108,9 +112,11 @@ private:
       if (!ShapedType::isDynamic(stride) && stride % unit)
         return std::nullopt;
     // Threads write 16 bytes at a time, too, where rows are known to start at multiples of
-    // these and no product says which elements a thread has.
-    if (!hasProducts && isa<vector::TransferWriteOp>(op) &&
-        target.memref.getDefiningOp<memref::AllocOp>() && type.getShape().back() % unit == 0)
+    // these.
+    auto write = dyn_cast<vector::TransferWriteOp>(op);
+    if (!hasProducts && write && target.memref.getDefiningOp<memref::AllocOp>() &&
+        type.getShape().back() % unit == 0 &&
+        write.getVectorType().getDimSize(1) % kColumnsOfRow == 0)
       return std::nullopt;
     return target;
   }

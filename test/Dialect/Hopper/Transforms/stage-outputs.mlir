@@ -175,6 +175,9 @@ func.func @unknown_rows(%n: index, %Y: memref<?x?xbf16>, %v: vector<64x64xbf16>)
 // CHECK: vector.transfer_write
 // CHECK-LABEL: func.func @products
 // CHECK: hopper.tma.store
+// Of 48 columns a thread has two side by side.
+// CHECK-LABEL: func.func @few_columns
+// CHECK: hopper.tma.store
 func.func @no_products(%n: index, %v: vector<64x64xbf16>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -201,6 +204,21 @@ func.func @products(%n: index, %v: vector<64x64xbf16>, %k: !part, %zero: vector<
       role "compute" warpgroups(2) registers(240) (%w) {
         %p = hopper.mma %k, %k, %zero transposeA : !part, !part, vector<64x64xf32>
         vector.transfer_write %v, %Y[%bx, %c0] {in_bounds = [false, true]} : vector<64x64xbf16>, memref<?x64xbf16>
+      }
+    gpu.terminator
+  }
+  return
+}
+func.func @few_columns(%n: index, %v: vector<64x48xbf16>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 256 : index
+  %Y = memref.alloc(%n) : memref<?x48xbf16>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        vector.transfer_write %v, %Y[%bx, %c0] {in_bounds = [false, true]} : vector<64x48xbf16>, memref<?x48xbf16>
       }
     gpu.terminator
   }

@@ -521,7 +521,7 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     there, which writes whole lines and leaves out what lies beyond the memref. (Not if
     the length of the memref's rows is dynamic: these need not start at multiples of 16
     bytes, and threads write them. Nor if the role has no products and the memref is an
-    allocation: its threads have 16 bytes of a row side by side.) An
+    allocation, and the tile has a multiple of 32 columns: its threads have 16 bytes side by side.) An
     `attn.tile_add` of f32 becomes a `hopper.tma.reduce` in the same way; behind a
     barrier of all warpgroups it needs no barrier in front of it.
     The next one of the same warpgroup waits until the tile has been read. With

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The backward on a GPU: attnc beside cuDNN, FlashAttention and FlexAttention.
 
-    python3 benchmarks/gpu_backward.py [--library libattnc.so] [--cells REGEX] [--deterministic] [--json FILE]
+    python3 benchmarks/gpu_backward.py [--library libattnc.so] [--cells REGEX] [--deterministic] [--captures] [--json FILE]
 
 Needs a Hopper GPU and PyTorch; everything runs in this process, from Python, by torch.autograd.grad.
 Per cell: the gradients of one head against float64, then times by turns, medians of CUDA events,
 all kernels of the backward. FLOPs are 10 d per kept pair and head (causal: exactly half of all
-pairs). The exit status is 0 if attnc was right in all cells.
+pairs). With --captures, gradients of the bias and of ALiBi's slopes, too. The exit status is 0 if attnc was right in all cells.
 """
 
 import argparse
@@ -35,6 +35,8 @@ def parse_arguments():
     parser.add_argument("--without", metavar="NAME", action="append", default=[], help="leave a peer out")
     parser.add_argument("--seconds", type=float, default=1.0, help="of timing, per cell")
     parser.add_argument("--deterministic", action="store_true", help="attnc without atomic additions, beside it")
+    parser.add_argument("--captures", action="store_true",
+                        help="gradients of the captured floats, too; cells that capture none are left out")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     try:
@@ -47,20 +49,28 @@ def parse_arguments():
     return options
 
 
-def gradients_of_head(torch, case, q, k, v, do, captures, rounds):
+def gradients_of_head(torch, case, q, k, v, do, captures, of_captures, rounds):
     """dQ, dK and dV of the first head of the first batch element by the definition, in float64; with
-    `rounds` in float32, with what the tensor core multiplies rounded to the inputs' type."""
+    `rounds` in float32, with what the tensor core multiplies rounded to the inputs' type. With
+    `of_captures` this head's part of the gradients of captured floats, too, over the whole batch."""
+    heads = [gradients_of_element(torch, case, *(x[b, 0].detach() for x in (q, k, v, do)), captures, of_captures,
+                                  rounds) for b in range(q.shape[0] if of_captures else 1)]
+    return *heads[0][:3], *(sum(each) for each in zip(*(head[3:] for head in heads)))
+
+
+def gradients_of_element(torch, case, q, k, v, do, captures, of_captures, rounds):
     from attnc._bench.variants import mask_of, score_of
 
     kind = q.dtype
     wide = torch.float32 if rounds else torch.float64
     shorten = (lambda x: x.to(kind).to(wide)) if rounds else (lambda x: x)
-    q, k, v, do = (x[0, 0].detach().to(wide) for x in (q, k, v, do))
+    q, k, v, do = (x.to(wide) for x in (q, k, v, do))
     index = torch.zeros((), dtype=torch.long, device=q.device)
     i = torch.arange(case.length, device=q.device)[:, None]
     j = torch.arange(case.length, device=q.device)[None, :]
     scale = case.d ** -0.5
-    captures = {name: x.to(wide) if x.is_floating_point() else x for name, x in captures.items()}
+    captures = {name: x.detach().to(wide) if x.is_floating_point() else x for name, x in captures.items()}
+    floats = [x.requires_grad_() for x in captures.values() if of_captures and x.is_floating_point()]
     score, mask = score_of(case, captures), mask_of(case, captures)
     s = ((q @ k.T) * scale).requires_grad_()
     t = score(s, index, index, i, j).to(wide) if score else s
@@ -69,17 +79,20 @@ def gradients_of_head(torch, case, q, k, v, do, captures, rounds):
     p = torch.softmax(t.detach(), -1)
     dp = do @ v.T
     dt = p * (dp - (p * dp).sum(-1, keepdim=True))
-    ds = torch.autograd.grad(t, s, dt)[0] if score or mask else dt
+    ds, *rest = torch.autograd.grad(t, (s, *floats), dt) if score or mask else (dt,)
     ds = shorten(ds)
-    return (ds @ k) * scale, (ds.T @ q) * scale, shorten(p).T @ do
+    # Of what heads have each of their own, this head's.
+    return (ds @ k) * scale, (ds.T @ q) * scale, shorten(p).T @ do, *(x[0] for x in rest)
 
 
 def judge(torch, gradients, exact, plain):
     """Why the gradients are not good enough: the largest and the mean error may be twice those of the
     rounded definition and two roundings of the largest, or the mean, element."""
     why = []
-    for name, got, right, rounded in zip(("dQ", "dK", "dV"), gradients, exact, plain):
-        error, measure = (got[0, 0].double() - right).abs(), (rounded.double() - right).abs()
+    names = ("dQ", "dK", "dV", *("gradient of a capture" for _ in exact[3:]))
+    for name, got, right, rounded in zip(names, gradients, exact, plain):
+        got = got[0, 0] if name in ("dQ", "dK", "dV") else got[0]
+        error, measure = (got.double() - right).abs(), (rounded.double() - right).abs()
         eps = torch.finfo(got.dtype).eps
         for kind, of in (("largest", torch.max), ("mean", torch.mean)):
             allowed = 2 * of(measure) + eps * of(right.abs())
@@ -109,6 +122,9 @@ def main():
     for cell in options.chosen:
         inputs = variants.Inputs(cell, torch.bfloat16, device, cache_bytes=1)
         q, k, v = (x.requires_grad_() for x in inputs.copies[0])
+        floats = [x.requires_grad_() for x in inputs.captures.values() if x.is_floating_point()] if options.captures else []
+        if options.captures and not floats:
+            continue
         do = torch.randn_like(q)
         row = {"cell": cell.name, "rates": {}, "why": []}
         calls = {}
@@ -117,7 +133,7 @@ def main():
             with peer.context():
                 result = peer.call(q, k, v)
             output = result[0] if isinstance(result, tuple) else result
-            call = lambda: torch.autograd.grad(output, (q, k, v), do, retain_graph=True)
+            call = lambda: torch.autograd.grad(output, (q, k, v, *floats), do, retain_graph=True)
             call()
             calls[name] = contenders.Contender([call])
 
@@ -135,7 +151,7 @@ def main():
                     row["why"].append(str(error).splitlines()[0])
         ours = [name for name in calls if name.startswith("attnc")]
         if ours:
-            exact, plain = (gradients_of_head(torch, cell, q, k, v, do, inputs.captures, rounds)
+            exact, plain = (gradients_of_head(torch, cell, q, k, v, do, inputs.captures, bool(floats), rounds)
                             for rounds in (False, True))
             for name in ours:
                 row["why"] += judge(torch, calls[name].calls[0](), exact, plain)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What TMA and the tensor core do, when the scheduler says so.
 
-#include "Cta.h"
+#include "Cluster.h"
 #include "llvm/ADT/bit.h"
 #include <cmath>
 
@@ -35,7 +35,7 @@ void interpreter::forEachElement(const MemRef &memref, ArrayRef<int64_t> coordin
   }
 }
 
-LogicalResult Cta::finishLoad(TmaLoad &load) {
+LogicalResult Cluster::finishLoad(TmaLoad &load) {
   SmemMemory &memory = memories[load.tile.memory];
   auto type = cast<hopper::TmaLoadOp>(load.op).getTile().getType();
   forEachElement(*load.source, load.coordinates, type.getRows(), memory.columns,
@@ -59,7 +59,7 @@ LogicalResult Cta::finishLoad(TmaLoad &load) {
   return completePhase(barrier, load.op);
 }
 
-void Cta::readStore(TmaStore &store) {
+void Cluster::readStore(TmaStore &store) {
   if (store.read)
     return;
   SmemMemory &memory = memories[store.tile.memory];
@@ -71,7 +71,7 @@ void Cta::readStore(TmaStore &store) {
   changed();
 }
 
-void Cta::writeStore(TmaStore &store) {
+void Cluster::writeStore(TmaStore &store) {
   if (store.written)
     return;
   readStore(store);
@@ -97,7 +97,7 @@ void Cta::writeStore(TmaStore &store) {
 //===----------------------------------------------------------------------===//
 
 /// Rows and columns of an operand as floats: of a tile, or of a vector.
-static std::vector<float> readOperand(Cta &cta, const interpreter::Value &value, Type type,
+static std::vector<float> readOperand(Cluster &cluster, const interpreter::Value &value, Type type,
                                       int64_t &stride) {
   if (auto vector = dyn_cast<VectorType>(type)) {
     stride = vector.getDimSize(1);
@@ -106,9 +106,11 @@ static std::vector<float> readOperand(Cta &cta, const interpreter::Value &value,
   auto tile = cast<hopper::SmemType>(type);
   const auto &view = value.as<SmemView>();
   stride = paddedColumns(tile);
-  int64_t pitch = !view.own ? cta.memories[view.memory].columns : view.pitch ? view.pitch : stride;
+  int64_t pitch = !view.own    ? cluster.memories[view.memory].columns
+                  : view.pitch ? view.pitch
+                               : stride;
   const float *from = view.own ? view.own->data.get() + view.row * pitch
-                               : cta.memories[view.memory].row(view.slot, view.row);
+                               : cluster.memories[view.memory].row(view.slot, view.row);
   std::vector<float> values;
   for (int64_t row = 0; row < tile.getRows(); ++row) {
     const float *first = from + row * pitch + view.column;
@@ -157,14 +159,14 @@ static float addProducts(float sum, const float *a, const float *b, int64_t stri
   return total < 0 ? -result : result;
 }
 
-void interpreter::multiply(Cta &cta, const interpreter::Value &a, Type aType, bool transposeA,
-                           const interpreter::Value &b, hopper::SmemType bType, bool transposeB,
-                           VectorType type, float *result) {
+void interpreter::multiply(Cluster &cluster, const interpreter::Value &a, Type aType,
+                           bool transposeA, const interpreter::Value &b, hopper::SmemType bType,
+                           bool transposeB, VectorType type, float *result) {
   int64_t m = type.getDimSize(0), n = type.getDimSize(1), aStride, bStride;
   int64_t k = transposeB ? bType.getColumns() : bType.getRows();
   k = (k + kTerms - 1) / kTerms * kTerms; // padding is read too
-  std::vector<float> left = readOperand(cta, a, aType, aStride);
-  std::vector<float> right = readOperand(cta, b, bType, bStride);
+  std::vector<float> left = readOperand(cluster, a, aType, aStride);
+  std::vector<float> right = readOperand(cluster, b, bType, bStride);
   if (transposeA) {
     left = transposed(left, aStride);
     aStride = int64_t(left.size()) / aStride;
@@ -182,7 +184,7 @@ void interpreter::multiply(Cta &cta, const interpreter::Value &a, Type aType, bo
       }
 }
 
-static void computeProduct(Cta &cta, Product &product) {
+static void computeProduct(Cluster &cluster, Product &product) {
   hopper::WgmmaOp op = product.op;
   VectorType type = op.getResult().getType().getTile();
   product.result = std::make_shared<Floats>(type.getNumElements());
@@ -194,14 +196,14 @@ static void computeProduct(Cta &cta, Product &product) {
     std::copy_n(start, type.getNumElements(), result);
   else
     std::fill_n(result, type.getNumElements(), 0.0f);
-  multiply(cta, product.a, op.getA().getType(), op.getTransposeA(), product.b, op.getB().getType(),
-           op.getTransposeB(), type, result);
+  multiply(cluster, product.a, op.getA().getType(), op.getTransposeA(), product.b,
+           op.getB().getType(), op.getTransposeB(), type, result);
   // The operands are not needed any more.
   product.a = product.b = product.accumulator = {};
   product.previous.reset();
 }
 
-void Cta::finishProduct(Fiber &fiber, Product &product) {
+void Cluster::finishProduct(Fiber &fiber, Product &product) {
   for (const std::shared_ptr<Product> &next : fiber.products) {
     if (!next->result) {
       computeProduct(*this, *next);
@@ -216,7 +218,7 @@ void Cta::finishProduct(Fiber &fiber, Product &product) {
 // The scheduler's choice
 //===----------------------------------------------------------------------===//
 
-bool Cta::progress(LogicalResult &status, bool loadsOnly) {
+bool Cluster::progress(LogicalResult &status, bool loadsOnly) {
   llvm::erase_if(writes, [](const auto &store) { return store->written; });
   SmallVector<std::function<void()>, 8> work;
   for (size_t n = 0; n < loads.size(); ++n)

@@ -2,7 +2,7 @@
 // mbarriers and named barriers. What a wait lets through is what the hardware
 // lets through; what makes that depend on timing is an error.
 
-#include "Cta.h"
+#include "Cluster.h"
 
 using namespace mlir;
 using namespace attn;
@@ -18,17 +18,17 @@ using namespace attn::interpreter;
 static LogicalResult checkPhase(Fiber &fiber, MBarrier &barrier, Operation *op, StringRef what) {
   if (int64_t(fiber.clock[barrier.component]) >= barrier.phase)
     return success();
-  InFlightDiagnostic diagnostic = fiber.cta->error(op);
+  InFlightDiagnostic diagnostic = fiber.cluster->error(op);
   diagnostic << what << " phase " << barrier.phase << " of mbarrier " << barrier.index
-             << " here, but may count for phase " << barrier.phase - 1
-             << ": warpgroup " << fiber.warpgroup << " cannot know that it is complete";
+             << " here, but may count for phase " << barrier.phase - 1 << ": "
+             << fiber.cluster->nameOf(fiber.warpgroup) << " cannot know that it is complete";
   diagnostic.attachNote(barrier.op->getLoc()) << "the mbarrier, of " << barrier.count
                                               << (barrier.count == 1 ? " arrival" : " arrivals");
   return diagnostic;
 }
 
-LogicalResult Cta::arrive(Fiber &fiber, MBarrier &barrier, Operation *op,
-                          std::optional<int64_t> bytes) {
+LogicalResult Cluster::arrive(Fiber &fiber, MBarrier &barrier, Operation *op,
+                              std::optional<int64_t> bytes) {
   if (failed(checkPhase(fiber, barrier, op, "arrives in")))
     return failure();
   if (barrier.arrived == barrier.count) {
@@ -58,7 +58,19 @@ LogicalResult Cta::arrive(Fiber &fiber, MBarrier &barrier, Operation *op,
   return success();
 }
 
-LogicalResult Cta::startLoad(Fiber &fiber, std::shared_ptr<TmaLoad> load) {
+LogicalResult Cluster::arriveAll(Fiber &fiber, const MBarrier &barrier, Operation *op) {
+  size_t number = size_t(&barrier - barriers.data());
+  for (unsigned rank = 0; rank < ctas; ++rank) {
+    MBarrier &target = barriers[getPlace(barriers, number, rank)];
+    if (failed(arrive(fiber, target, op, std::nullopt)))
+      return failure();
+    if (rank != fiber.rank)
+      target.remote[fiber.warpgroup] = {target.phase, fiber.now, op};
+  }
+  return success();
+}
+
+LogicalResult Cluster::startLoad(Fiber &fiber, std::shared_ptr<TmaLoad> load) {
   MBarrier &barrier = barriers[load->barrier];
   if (failed(checkPhase(fiber, barrier, load->op, "completes in")))
     return failure();
@@ -76,6 +88,9 @@ LogicalResult Cta::startLoad(Fiber &fiber, std::shared_ptr<TmaLoad> load) {
                 std::numeric_limits<float>::quiet_NaN());
     memory.slots[load->tile.slot].written[size_t(row)] = 2;
   }
+  // The phase is not complete before the copy, nor that before what the copy waited for.
+  for (size_t phases = fibers.size(); phases < barrierComponent(0); ++phases)
+    barrier.arriving[phases] = std::max(barrier.arriving[phases], fiber.clock[phases]);
   barrier.loads.push_back(load);
   barrier.lastLoad = load->op;
   barrier.lastLoadPhase = barrier.phase;
@@ -86,7 +101,7 @@ LogicalResult Cta::startLoad(Fiber &fiber, std::shared_ptr<TmaLoad> load) {
 }
 
 /// Completes the phase if it is; `op` is what did it.
-LogicalResult Cta::completePhase(MBarrier &barrier, Operation *op) {
+LogicalResult Cluster::completePhase(MBarrier &barrier, Operation *op) {
   if (barrier.arrived < barrier.count || barrier.copied != barrier.expected)
     return success();
   for (const std::shared_ptr<TmaLoad> &load : barrier.loads) {
@@ -104,8 +119,9 @@ LogicalResult Cta::completePhase(MBarrier &barrier, Operation *op) {
       continue;
     InFlightDiagnostic diagnostic = error(op);
     diagnostic << "phase " << barrier.phase << " of mbarrier " << barrier.index
-               << " may be complete before warpgroup " << warpgroup << " has waited for phase "
-               << seen.phase << ", whose parity then comes again only two phases later";
+               << " may be complete before " << nameOf(unsigned(warpgroup))
+               << " has waited for phase " << seen.phase
+               << ", whose parity then comes again only two phases later";
     diagnostic.attachNote(seen.op->getLoc()) << "the wait";
     return diagnostic;
   }
@@ -123,19 +139,20 @@ LogicalResult Cta::completePhase(MBarrier &barrier, Operation *op) {
 /// program means.
 static Step reportOvertaken(Fiber &fiber, MBarrier &barrier, Operation *op, int64_t parity) {
   int64_t known = int64_t(fiber.clock[barrier.component]) - 1;
-  InFlightDiagnostic diagnostic = fiber.cta->error(op);
+  InFlightDiagnostic diagnostic = fiber.cluster->error(op);
   diagnostic << "waits for parity " << parity << " of mbarrier " << barrier.index
              << " when phase " << barrier.phase - 1 << " is complete already";
   if (known < 0)
-    diagnostic << "; warpgroup " << fiber.warpgroup << " knows of none";
+    diagnostic << "; " << fiber.cluster->nameOf(fiber.warpgroup) << " knows of none";
   else
-    diagnostic << "; the last that warpgroup " << fiber.warpgroup << " knows of is " << known;
+    diagnostic << "; the last that " << fiber.cluster->nameOf(fiber.warpgroup) << " knows of is "
+               << known;
   diagnostic << ": the parity is ambiguous";
   diagnostic.attachNote(barrier.op->getLoc()) << "the mbarrier";
   return Step::Failed;
 }
 
-Step Cta::wait(Fiber &fiber, MBarrier &barrier, Operation *op, int64_t parity) {
+Step Cluster::wait(Fiber &fiber, MBarrier &barrier, Operation *op, int64_t parity) {
   int64_t known = int64_t(fiber.clock[barrier.component]) - 1, complete = barrier.phase - 1;
   if (parity != 0 && parity != 1) {
     error(op) << "waits for parity " << parity;
@@ -158,23 +175,27 @@ Step Cta::wait(Fiber &fiber, MBarrier &barrier, Operation *op, int64_t parity) {
 // Named barriers
 //===----------------------------------------------------------------------===//
 
+static LogicalResult checkId(Fiber &fiber, int64_t id, Operation *op) {
+  if (id < 1 || id >= hopper::kNamedBarriers)
+    return fiber.cluster->error(op) << "named barriers are 1 to 15, got " << id;
+  return success();
+}
+
 static LogicalResult checkRound(Fiber &fiber, const Round &round, int64_t id, int64_t warpgroups,
                                 Operation *op) {
-  Cta &cta = *fiber.cta;
-  if (id < 1 || id >= hopper::kNamedBarriers)
-    return cta.error(op) << "named barriers are 1 to 15, got " << id;
-  if (warpgroups > int64_t(cta.fibers.size()))
-    return cta.error(op) << "waits for " << warpgroups << " warpgroups of "
-                         << cta.fibers.size();
+  Cluster &cluster = *fiber.cluster;
+  if (warpgroups > int64_t(cluster.countWarpgroups()))
+    return cluster.error(op) << "waits for " << warpgroups << " warpgroups of "
+                             << cluster.countWarpgroups();
   for (const Round::Arrival &other : round.arrivals) {
     if (warpgroups == round.expected && other.warpgroup != fiber.warpgroup)
       continue;
-    InFlightDiagnostic diagnostic = cta.error(op);
+    InFlightDiagnostic diagnostic = cluster.error(op);
     if (warpgroups != round.expected)
       diagnostic << "named barrier " << id << " is for " << warpgroups
                  << " warpgroups here and for " << round.expected << " elsewhere";
     else
-      diagnostic << "warpgroup " << fiber.warpgroup << " arrives at named barrier " << id
+      diagnostic << cluster.nameOf(fiber.warpgroup) << " arrives at named barrier " << id
                  << " a second time before it is complete";
     diagnostic.attachNote(other.op->getLoc()) << "the other arrival";
     return diagnostic;
@@ -182,17 +203,34 @@ static LogicalResult checkRound(Fiber &fiber, const Round &round, int64_t id, in
   return success();
 }
 
-static LogicalResult checkKnown(Fiber &fiber, const Round &round, int64_t id, Operation *op) {
-  if (int64_t(fiber.clock[fiber.cta->barrierComponent(id)]) >= round.number)
+static LogicalResult checkKnown(Fiber &fiber, const Round &round, size_t at, int64_t id,
+                                Operation *op) {
+  if (int64_t(fiber.clock[fiber.cluster->barrierComponent(at)]) >= round.number)
     return success();
-  return fiber.cta->error(op) << "arrives at named barrier " << id << " for its use "
-                              << round.number << " here, but may count for the one before: "
-                              << "warpgroup " << fiber.warpgroup
-                              << " cannot know that it is complete";
+  return fiber.cluster->error(op) << "arrives at named barrier " << id << " for its use "
+                                  << round.number << " here, but may count for the one before: "
+                                  << fiber.cluster->nameOf(fiber.warpgroup)
+                                  << " cannot know that it is complete";
 }
 
-Step Cta::arriveNamed(Fiber &fiber, int64_t id, int64_t warpgroups, Operation *op, bool sync,
-                      bool any, bool all) {
+Step Cluster::arriveNamed(Fiber &fiber, int64_t id, int64_t warpgroups, Operation *op, bool sync,
+                          bool any, bool all) {
+  size_t at = size_t(fiber.rank) * hopper::kNamedBarriers + size_t(id);
+  if (!fiber.round && (failed(checkId(fiber, id, op)) ||
+                       failed(checkRound(fiber, *rounds[at], id, warpgroups, op)) ||
+                       failed(checkKnown(fiber, *rounds[at], at, id, op))))
+    return Step::Failed;
+  return meet(fiber, at, warpgroups, op, sync, any, all);
+}
+
+Step Cluster::sync(Fiber &fiber, Operation *op) {
+  return meet(fiber, rounds.size() - 1, int64_t(fibers.size()), op, /*sync=*/true, /*any=*/false,
+              /*all=*/true);
+}
+
+/// The round number `at`.
+Step Cluster::meet(Fiber &fiber, size_t at, int64_t warpgroups, Operation *op, bool sync, bool any,
+                   bool all) {
   if (fiber.round) { // has arrived already
     if (!fiber.round->complete)
       return Step::Blocked;
@@ -202,15 +240,7 @@ Step Cta::arriveNamed(Fiber &fiber, int64_t id, int64_t warpgroups, Operation *o
     fiber.round.reset();
     return Step::Next;
   }
-  if (id >= 1 && id < hopper::kNamedBarriers && !rounds[id]) {
-    rounds[id] = std::make_shared<Round>();
-    rounds[id]->clock = Clock(barrierComponent(hopper::kNamedBarriers));
-  }
-  std::shared_ptr<Round> round =
-      id >= 1 && id < hopper::kNamedBarriers ? rounds[id] : std::make_shared<Round>();
-  if (failed(checkRound(fiber, *round, id, warpgroups, op)) ||
-      failed(checkKnown(fiber, *round, id, op)))
-    return Step::Failed;
+  std::shared_ptr<Round> round = rounds[at];
   round->expected = warpgroups;
   round->arrivals.push_back({fiber.warpgroup, op});
   round->any |= any;
@@ -220,14 +250,14 @@ Step Cta::arriveNamed(Fiber &fiber, int64_t id, int64_t warpgroups, Operation *o
   changed();
   if (int64_t(round->arrivals.size()) == warpgroups) {
     round->complete = true;
-    round->clock[barrierComponent(id)] = uint32_t(round->number + 1);
+    round->clock[barrierComponent(at)] = uint32_t(round->number + 1);
     auto next = std::make_shared<Round>();
     next->number = round->number + 1;
-    next->clock = Clock(barrierComponent(hopper::kNamedBarriers));
-    rounds[id] = next;
+    next->clock = Clock(barrierComponent(rounds.size()));
+    rounds[at] = next;
   }
   if (!sync)
     return Step::Next;
   fiber.round = round;
-  return arriveNamed(fiber, id, warpgroups, op, sync);
+  return meet(fiber, at, warpgroups, op, sync, any, all);
 }

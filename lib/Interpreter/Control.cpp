@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Control flow as jumps: scf, func, and the launch.
 
-#include "Cta.h"
+#include "Cluster.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace attn;
@@ -165,10 +166,14 @@ static Step runLaunch(Fiber &fiber, const Instruction &instruction) {
     grid[dim] = fiber.integer(instruction, dim);
     threads *= fiber.integer(instruction, 3 + dim);
   }
+  unsigned next = 6;
+  int64_t ctas = 1;
+  if (cast<gpu::LaunchOp>(instruction.op).hasClusterSize())
+    ctas = fiber.integer(instruction, next++);
   std::optional<int64_t> memory;
-  if (instruction.operands.size() > 6)
-    memory = fiber.integer(instruction, 6);
-  if (failed(fiber.machine->runLaunch(fiber, info, grid, threads, memory)))
+  if (instruction.operands.size() > next)
+    memory = fiber.integer(instruction, next);
+  if (failed(fiber.machine->runLaunch(fiber, info, grid, ctas, threads, memory)))
     return Step::Failed;
   return jump(fiber, instruction);
 }
@@ -178,10 +183,13 @@ static LogicalResult translateLaunch(Translator &translator, Operation *op) {
   if (translator.launch)
     return op->emitError("the interpreter does not execute a launch within a launch");
   if (launch.getAsyncToken() || !launch.getAsyncDependencies().empty() ||
-      launch.getClusterSizeX() || !launch.getBody().hasOneBlock() ||
-      launch.getNumWorkgroupAttributions() || !launch.getPrivateAttributions().empty())
-    return op->emitError("the interpreter executes launches of one block, without clusters, "
-                         "attributions and asynchronous tokens");
+      !launch.getBody().hasOneBlock() || launch.getNumWorkgroupAttributions() ||
+      !launch.getPrivateAttributions().empty())
+    return op->emitError("the interpreter executes launches of one block, without attributions "
+                         "and asynchronous tokens");
+  if (launch.hasClusterSize() && (!isConstantIntValue(launch.getClusterSizeY(), 1) ||
+                                  !isConstantIntValue(launch.getClusterSizeZ(), 1)))
+    return op->emitError("the interpreter executes clusters along x");
   auto &info = translator.program.launches.emplace_back(std::make_unique<LaunchInfo>());
   info->op = op;
   size_t start = translator.here();
@@ -189,11 +197,16 @@ static LogicalResult translateLaunch(Translator &translator, Operation *op) {
   for (mlir::Value size : {launch.getGridSizeX(), launch.getGridSizeY(), launch.getGridSizeZ(),
                            launch.getBlockSizeX(), launch.getBlockSizeY(), launch.getBlockSizeZ()})
     instruction.operands.push_back(translator.slot(size));
+  if (launch.hasClusterSize())
+    instruction.operands.push_back(translator.slot(launch.getClusterSizeX()));
   if (mlir::Value memory = launch.getDynamicSharedMemorySize())
     instruction.operands.push_back(translator.slot(memory));
   instruction.numbers = {int64_t(translator.program.launches.size()) - 1};
-  for (gpu::KernelDim3 dims : {launch.getBlockIds(), launch.getThreadIds(), launch.getGridSize(),
-                               launch.getBlockSize()})
+  SmallVector<gpu::KernelDim3> arguments = {launch.getBlockIds(), launch.getThreadIds(),
+                                            launch.getGridSize(), launch.getBlockSize()};
+  if (launch.hasClusterSize())
+    arguments.append({*launch.getClusterIds(), *launch.getClusterSize()});
+  for (gpu::KernelDim3 dims : arguments)
     for (mlir::Value value : {dims.x, dims.y, dims.z})
       info->arguments.push_back(translator.slot(value));
   info->body = translator.here();
@@ -207,18 +220,27 @@ static LogicalResult translateLaunch(Translator &translator, Operation *op) {
   return success();
 }
 
+/// The warpgroup's number in its CTA.
+static int64_t getWarpgroup(const Fiber &fiber) {
+  return fiber.warpgroup % fiber.cluster->countWarpgroups();
+}
+
 static Step readBlockId(Fiber &fiber, const Instruction &instruction) {
-  fiber.result(instruction).integer = fiber.cta->block[instruction.numbers[0]];
+  fiber.result(instruction).integer = fiber.block[instruction.numbers[0]];
   return Step::Next;
 }
 static Step readGridSize(Fiber &fiber, const Instruction &instruction) {
-  fiber.result(instruction).integer = fiber.cta->grid[instruction.numbers[0]];
+  fiber.result(instruction).integer = fiber.cluster->grid[instruction.numbers[0]];
+  return Step::Next;
+}
+static Step readRank(Fiber &fiber, const Instruction &instruction) {
+  fiber.result(instruction).integer = instruction.numbers[0] ? 0 : fiber.rank;
   return Step::Next;
 }
 /// Of the warpgroup's first thread, in x.
 static Step readThreadId(Fiber &fiber, const Instruction &instruction) {
   fiber.result(instruction).integer =
-      instruction.numbers[0] ? 0 : fiber.warpgroup * hopper::kThreadsPerWarpgroup;
+      instruction.numbers[0] ? 0 : getWarpgroup(fiber) * hopper::kThreadsPerWarpgroup;
   return Step::Next;
 }
 
@@ -234,17 +256,17 @@ template <typename OpTy> static void addDimension(Translator &translator, Instru
 /// Numbers: for each role, the end of its warpgroups and its first instruction.
 static Step chooseRole(Fiber &fiber, const Instruction &instruction) {
   auto roles = cast<hopper::RolesOp>(instruction.op);
-  if (size_t(roles.getNumWarpgroups()) != fiber.cta->fibers.size()) {
-    fiber.cta->error(instruction.op)
+  if (roles.getNumWarpgroups() != fiber.cluster->countWarpgroups()) {
+    fiber.cluster->error(instruction.op)
         << "the roles have " << roles.getNumWarpgroups() << " warpgroups, the launch has "
-        << fiber.cta->fibers.size();
+        << fiber.cluster->countWarpgroups();
     return Step::Failed;
   }
-  int64_t first = 0;
+  int64_t first = 0, warpgroup = getWarpgroup(fiber);
   for (size_t role = 0; role < instruction.results.size(); ++role) {
     int64_t end = instruction.numbers[2 * role];
-    if (fiber.warpgroup < end) {
-      fiber[instruction.results[role]].integer = fiber.warpgroup - first;
+    if (warpgroup < end) {
+      fiber[instruction.results[role]].integer = warpgroup - first;
       fiber.next = size_t(instruction.numbers[2 * role + 1]);
       return Step::Jumped;
     }
@@ -291,6 +313,7 @@ void interpreter::registerControl(Translator &translator) {
   translator.add("gpu.launch", translateLaunch);
   translator.add("hopper.roles", translateRoles);
   addDimension<gpu::BlockIdOp>(translator, readBlockId);
+  addDimension<gpu::ClusterBlockIdOp>(translator, readRank);
   addDimension<gpu::GridDimOp>(translator, readGridSize);
   addDimension<gpu::ThreadIdOp>(translator, readThreadId);
 }

@@ -4,7 +4,7 @@
 #ifndef ATTN_LIB_INTERPRETER_ELEMENTWISE_H
 #define ATTN_LIB_INTERPRETER_ELEMENTWISE_H
 
-#include "Cta.h"
+#include "Cluster.h"
 
 namespace attn::interpreter {
 

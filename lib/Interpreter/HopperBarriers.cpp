@@ -10,11 +10,11 @@ using namespace attn::hopper;
 
 MBarrier *interpreter::findBarrier(Fiber &fiber, const Instruction &i, unsigned operand) {
   int64_t first = fiber.integer(i, operand), index = fiber.integer(i, operand + 1);
-  MBarrier &barrier = fiber.cta->barriers[size_t(first)];
+  MBarrier &barrier = fiber.cluster->barriers[size_t(first)];
   int64_t depth = cast<MBarrierOp>(barrier.op).getBarriers().getType().getDepth();
   if (index >= 0 && index < depth)
-    return &fiber.cta->barriers[size_t(first + index)];
-  fiber.cta->error(i.op) << "a ring of " << depth << " mbarriers has no barrier " << index;
+    return &fiber.cluster->barriers[size_t(first + index)];
+  fiber.cluster->error(i.op) << "a ring of " << depth << " mbarriers has no barrier " << index;
   return nullptr;
 }
 
@@ -25,7 +25,8 @@ static LogicalResult translateBarrier(Translator &translator, Operation *op) {
   for (Operation *other : translator.launch->barriers)
     first += cast<MBarrierOp>(other).getBarriers().getType().getDepth();
   Instruction &instruction = translator.emit(op, [](Fiber &fiber, const Instruction &i) {
-    fiber.result(i).integer = i.numbers[0];
+    const Cluster &cluster = *fiber.cluster;
+    fiber.result(i).integer = i.numbers[0] + fiber.rank * (cluster.barriers.size() / cluster.ctas);
     return Step::Next;
   });
   instruction.numbers = {first};
@@ -38,7 +39,9 @@ static Step arrive(Fiber &fiber, const Instruction &i) {
   if (auto expect = dyn_cast<MBarrierExpectOp>(i.op))
     bytes = int64_t(expect.getBytes());
   MBarrier *barrier = findBarrier(fiber, i, 0);
-  if (!barrier || failed(fiber.cta->arrive(fiber, *barrier, i.op, bytes)))
+  if (auto arrival = dyn_cast<MBarrierArriveOp>(i.op); arrival && arrival.getCluster() && barrier)
+    return succeeded(fiber.cluster->arriveAll(fiber, *barrier, i.op)) ? Step::Next : Step::Failed;
+  if (!barrier || failed(fiber.cluster->arrive(fiber, *barrier, i.op, bytes)))
     return Step::Failed;
   return Step::Next;
 }
@@ -47,13 +50,13 @@ static Step wait(Fiber &fiber, const Instruction &i) {
   MBarrier *barrier = findBarrier(fiber, i, 0);
   if (!barrier)
     return Step::Failed;
-  return fiber.cta->wait(fiber, *barrier, i.op, fiber.integer(i, 2));
+  return fiber.cluster->wait(fiber, *barrier, i.op, fiber.integer(i, 2));
 }
 
 template <typename OpTy> static Step meet(Fiber &fiber, const Instruction &i) {
-  return fiber.cta->arriveNamed(fiber, fiber.integer(i, 0),
-                                int64_t(cast<OpTy>(i.op).getWarpgroups()), i.op,
-                                std::is_same_v<OpTy, BarrierSyncOp>);
+  return fiber.cluster->arriveNamed(fiber, fiber.integer(i, 0),
+                                    int64_t(cast<OpTy>(i.op).getWarpgroups()), i.op,
+                                    std::is_same_v<OpTy, BarrierSyncOp>);
 }
 
 static Step reduce(Fiber &fiber, const Instruction &i) {
@@ -61,9 +64,9 @@ static Step reduce(Fiber &fiber, const Instruction &i) {
   const int64_t *bits = fiber.ints(i, 1);
   ArrayRef<int64_t> tile(bits, size_t(op.getValue().getType().getNumElements()));
   auto isTrue = [](int64_t bit) { return bit != 0; };
-  Step step =
-      fiber.cta->arriveNamed(fiber, fiber.integer(i, 0), int64_t(op.getWarpgroups()), op,
-                             /*sync=*/true, llvm::any_of(tile, isTrue), llvm::all_of(tile, isTrue));
+  Step step = fiber.cluster->arriveNamed(
+      fiber, fiber.integer(i, 0), int64_t(op.getWarpgroups()), op,
+      /*sync=*/true, llvm::any_of(tile, isTrue), llvm::all_of(tile, isTrue));
   if (step == Step::Next)
     fiber.result(i).integer = op.getAll() ? fiber.all : fiber.any;
   return step;
@@ -77,4 +80,7 @@ void interpreter::registerHopperBarriers(Translator &translator) {
   translator.add("hopper.barrier.sync", meet<BarrierSyncOp>);
   translator.add("hopper.barrier.arrive", meet<BarrierArriveOp>);
   translator.add("hopper.barrier.reduce", reduce);
+  translator.add("hopper.cluster.sync", [](Fiber &fiber, const Instruction &i) {
+    return fiber.cluster->sync(fiber, i.op);
+  });
 }

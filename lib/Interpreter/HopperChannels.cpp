@@ -8,13 +8,12 @@ using namespace attn;
 using namespace attn::interpreter;
 using namespace attn::hopper;
 
-/// The warpgroups of the role that receives from the channel: it is the role of
-/// the channel's receive ops.
-static void findReceivers(ChannelState &channel, const LaunchInfo &launch) {
+/// The warpgroups of the role that receives from the channel, in the CTA whose first
+/// warpgroup is `first`: it is the role of the channel's receive ops.
+static void findReceivers(ChannelState &channel, const LaunchInfo &launch, unsigned first) {
   if (!launch.roles)
     return;
   auto roles = cast<RolesOp>(launch.roles);
-  unsigned first = 0;
   for (auto [region, count] : llvm::zip(roles.getBodies(), roles.getWarpgroups())) {
     bool receives = false;
     for (Operation *user : channel.op->getUsers())
@@ -29,7 +28,7 @@ static LogicalResult translateChannel(Translator &translator, Operation *op) {
   if (!translator.launch)
     return op->emitError("expects to be in a launch");
   Instruction &instruction = translator.emit(op, [](Fiber &fiber, const Instruction &i) {
-    fiber.result(i).integer = i.numbers[0];
+    fiber.result(i).integer = i.numbers[0] + fiber.rank * fiber.cluster->launch.channels.size();
     return Step::Next;
   });
   instruction.numbers = {int64_t(translator.launch->channels.size())};
@@ -38,10 +37,27 @@ static LogicalResult translateChannel(Translator &translator, Operation *op) {
 }
 
 static ChannelState &channelOf(Fiber &fiber, const Instruction &i, unsigned operand) {
-  ChannelState &channel = fiber.cta->channels[size_t(fiber.integer(i, operand))];
+  ChannelState &channel = fiber.cluster->channels[size_t(fiber.integer(i, operand))];
   if (channel.receivers.empty())
-    findReceivers(channel, fiber.cta->launch);
+    findReceivers(channel, fiber.cluster->launch, fiber.rank * fiber.cluster->countWarpgroups());
   return channel;
+}
+
+/// The CTAs of a cluster send the same to a multicast channel.
+static LogicalResult checkSame(Fiber &fiber, const Instruction &i, const ChannelState &channel) {
+  Cluster &cluster = *fiber.cluster;
+  size_t number = size_t(&channel - cluster.channels.data());
+  const ChannelState::Tile &tile = channel.sent.back();
+  for (unsigned rank = 0; rank < cluster.ctas; ++rank) {
+    const auto &other = cluster.channels[cluster.getPlace(cluster.channels, number, rank)].sent;
+    if (other.size() < channel.sent.size())
+      continue;
+    const ChannelState::Tile &same = other[channel.sent.size() - 1];
+    if (same.coordinates != tile.coordinates || same.source->base != tile.source->base)
+      return cluster.error(i.op) << "CTAs " << fiber.rank << " and " << rank
+                                 << " of a cluster send different tiles to a multicast channel";
+  }
+  return success();
 }
 
 static Step send(Fiber &fiber, const Instruction &i) {
@@ -55,10 +71,13 @@ static Step send(Fiber &fiber, const Instruction &i) {
   SmallVector<int64_t> coordinates;
   for (unsigned k = 1; k < last; ++k)
     coordinates.push_back(fiber.integer(i, k));
-  channel.sent.push_back({copyTile(fiber.operand(i, 0).as<MemRef>(), coordinates,
-                                   op.getChannel().getType().getTile())});
+  auto source = std::static_pointer_cast<MemRef>(fiber.operand(i, 0).object);
+  channel.sent.push_back(
+      {copyTile(*source, coordinates, op.getChannel().getType().getTile()), source, coordinates});
+  if (op.getMulticast() && failed(checkSame(fiber, i, channel)))
+    return Step::Failed;
   ++fiber.machine->statistics.copies;
-  fiber.cta->changed();
+  fiber.cluster->changed();
   return Step::Next;
 }
 
@@ -80,7 +99,7 @@ static Step held(Fiber &fiber, const Instruction &i) {
   ChannelState &channel = channelOf(fiber, i, 0);
   int64_t oldest = channel.released[fiber.warpgroup];
   if (oldest == channel.received[fiber.warpgroup]) {
-    fiber.cta->error(i.op) << "holds no tile of this channel";
+    fiber.cluster->error(i.op) << "holds no tile of this channel";
     return Step::Failed;
   }
   auto view = std::make_shared<SmemView>();
@@ -94,13 +113,13 @@ static Step release(Fiber &fiber, const Instruction &i) {
   ChannelState &channel = channelOf(fiber, i, 0);
   int64_t &released = channel.released[fiber.warpgroup];
   if (released == channel.received[fiber.warpgroup]) {
-    fiber.cta->error(i.op) << "releases a tile that it has not received";
+    fiber.cluster->error(i.op) << "releases a tile that it has not received";
     return Step::Failed;
   }
   const auto &handle = channel.views[fiber.warpgroup][size_t(released)];
   for (const std::shared_ptr<Product> &product : fiber.products)
     if (llvm::is_contained(product->received, handle)) {
-      InFlightDiagnostic diagnostic = fiber.cta->error(i.op);
+      InFlightDiagnostic diagnostic = fiber.cluster->error(i.op);
       diagnostic << "releases a tile that a product may still be reading: no wait covers it";
       diagnostic.attachNote(product->event->op->getLoc()) << "the product";
       return Step::Failed;
@@ -113,7 +132,7 @@ static Step release(Fiber &fiber, const Instruction &i) {
     all = std::min(all, channel.released[warpgroup]);
   for (int64_t n = all; n-- > 0 && channel.sent[size_t(n)].data;)
     channel.sent[size_t(n)].data.reset();
-  fiber.cta->changed();
+  fiber.cluster->changed();
   return Step::Next;
 }
 

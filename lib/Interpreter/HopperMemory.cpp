@@ -21,7 +21,7 @@ static LogicalResult translateAlloc(Translator &translator, Operation *op) {
     return failure();
   Instruction &instruction = translator.emit(op, [](Fiber &fiber, const Instruction &i) {
     auto view = std::make_shared<SmemView>();
-    view->memory = unsigned(i.numbers[0]);
+    view->memory = unsigned(i.numbers[0] + fiber.rank * fiber.cluster->launch.allocations.size());
     fiber.result(i).object = view;
     return Step::Next;
   });
@@ -33,7 +33,7 @@ static LogicalResult translateAlloc(Translator &translator, Operation *op) {
 static Step takeSlot(Fiber &fiber, const Instruction &i) {
   int64_t index = fiber.integer(i, 1), depth = cast<SlotOp>(i.op).getRing().getType().getDepth();
   if (index < 0 || index >= depth) {
-    fiber.cta->error(i.op) << "a ring of " << depth << " tiles has no slot " << index;
+    fiber.cluster->error(i.op) << "a ring of " << depth << " tiles has no slot " << index;
     return Step::Failed;
   }
   auto view = std::make_shared<SmemView>(fiber.operand(i, 0).as<SmemView>());
@@ -46,8 +46,8 @@ static Step takeRows(Fiber &fiber, const Instruction &i) {
   auto op = cast<RowsOp>(i.op);
   int64_t offset = fiber.integer(i, 1), rows = op.getSource().getType().getRows();
   if (offset < 0 || offset % 8 || offset + op.getTile().getType().getRows() > rows) {
-    fiber.cta->error(i.op) << "rows from " << offset << " are no part of a tile of " << rows
-                           << " rows, or not from a multiple of 8";
+    fiber.cluster->error(i.op) << "rows from " << offset << " are no part of a tile of " << rows
+                               << " rows, or not from a multiple of 8";
     return Step::Failed;
   }
   auto view = std::make_shared<SmemView>(fiber.operand(i, 0).as<SmemView>());
@@ -62,8 +62,9 @@ static Step takeColumns(Fiber &fiber, const Instruction &i) {
   int64_t offset = fiber.integer(i, 1), columns = source.getColumns();
   int64_t taken = op.getTile().getType().getColumns();
   if (offset < 0 || offset % std::min(source.getSlabColumns(), taken) || offset + taken > columns) {
-    fiber.cta->error(i.op) << "columns from " << offset << " are no part of the slabs of a tile of "
-                           << columns << " columns";
+    fiber.cluster->error(i.op) << "columns from " << offset
+                               << " are no part of the slabs of a tile of " << columns
+                               << " columns";
     return Step::Failed;
   }
   auto view = std::make_shared<SmemView>(fiber.operand(i, 0).as<SmemView>());
@@ -78,14 +79,14 @@ static Step storeTile(Fiber &fiber, const Instruction &i) {
   SmemType type = op.getTile().getType();
   const auto &view = fiber.operand(i, 1).as<SmemView>();
   if (view.own) {
-    fiber.cta->error(i.op) << "writes to a tile that is a value";
+    fiber.cluster->error(i.op) << "writes to a tile that is a value";
     return Step::Failed;
   }
-  auto event = fiber.cta->begin(fiber, i.op, {Threads::Store, type, op.getTranspose()}, false);
-  fiber.cta->end(fiber, *event);
-  if (failed(fiber.cta->access(fiber, view, type, event, /*write=*/true)))
+  auto event = fiber.cluster->begin(fiber, i.op, {Threads::Store, type, op.getTranspose()}, false);
+  fiber.cluster->end(fiber, *event);
+  if (failed(fiber.cluster->access(fiber, view, type, event, /*write=*/true)))
     return Step::Failed;
-  SmemMemory &memory = fiber.cta->memories[view.memory];
+  SmemMemory &memory = fiber.cluster->memories[view.memory];
   const float *values = fiber.floats(i, 0);
   int64_t rows = type.getRows(), columns = type.getColumns();
   for (int64_t row = 0; row < rows; ++row) {
@@ -106,18 +107,19 @@ static Step loadTileToRegisters(Fiber &fiber, const Instruction &i) {
     if (failed(checkReleased(fiber, view, i.op)))
       return Step::Failed;
   } else {
-    auto event = fiber.cta->begin(fiber, i.op, {Threads::All, {}, false}, false);
-    fiber.cta->end(fiber, *event);
-    if (failed(fiber.cta->access(fiber, view, type, event, /*write=*/false)) ||
-        failed(fiber.cta->checkWritten(i.op, view, type, /*padding=*/false)))
+    auto event = fiber.cluster->begin(fiber, i.op, {Threads::All, {}, false}, false);
+    fiber.cluster->end(fiber, *event);
+    if (failed(fiber.cluster->access(fiber, view, type, event, /*write=*/false)) ||
+        failed(fiber.cluster->checkWritten(i.op, view, type, /*padding=*/false)))
       return Step::Failed;
   }
   float *to = fiber.newFloats(i);
   int64_t rows = type.getRows(), columns = type.getColumns();
   int64_t pitch = view.pitch ? view.pitch : paddedColumns(type);
   for (int64_t row = 0; row < rows; ++row) {
-    const float *from = view.own ? view.own->data.get() + (view.row + row) * pitch
-                                 : fiber.cta->memories[view.memory].row(view.slot, view.row + row);
+    const float *from = view.own
+                            ? view.own->data.get() + (view.row + row) * pitch
+                            : fiber.cluster->memories[view.memory].row(view.slot, view.row + row);
     from += view.column;
     for (int64_t column = 0; column < columns; ++column)
       to[op.getTranspose() ? column * rows + row : row * columns + column] = from[column];
@@ -198,14 +200,24 @@ static Step loadTile(Fiber &fiber, const Instruction &i) {
   load->source = std::static_pointer_cast<MemRef>(fiber.operand(i, 0).object);
   load->coordinates = readCoordinates(fiber, i, 1, rank);
   load->tile = fiber.operand(i, 1 + rank).as<SmemView>();
-  load->barrier = unsigned(barrier - fiber.cta->barriers.data());
   load->bytes = op.getTile().getType().getTileBytes();
-  return succeeded(fiber.cta->startLoad(fiber, load)) ? Step::Next : Step::Failed;
+  Cluster &cluster = *fiber.cluster;
+  size_t number = size_t(barrier - cluster.barriers.data());
+  unsigned first = op.getMulticast() ? 0 : fiber.rank;
+  unsigned last = op.getMulticast() ? cluster.ctas - 1 : fiber.rank;
+  for (unsigned rank = first; rank <= last; ++rank) {
+    auto copy = std::make_shared<TmaLoad>(*load);
+    copy->tile.memory = unsigned(cluster.getPlace(cluster.memories, load->tile.memory, rank));
+    copy->barrier = unsigned(cluster.getPlace(cluster.barriers, number, rank));
+    if (failed(cluster.startLoad(fiber, copy)))
+      return Step::Failed;
+  }
+  return Step::Next;
 }
 
 /// tma.store and tma.reduce.
 static Step storeByTma(Fiber &fiber, const Instruction &i) {
-  Cta &cta = *fiber.cta;
+  Cluster &cluster = *fiber.cluster;
   auto type = cast<SmemType>(i.op->getOperand(0).getType());
   auto store = std::make_shared<TmaStore>();
   store->tile = fiber.operand(i, 0).as<SmemView>();
@@ -213,17 +225,17 @@ static Step storeByTma(Fiber &fiber, const Instruction &i) {
   store->target = std::static_pointer_cast<MemRef>(fiber.operand(i, 1).object);
   store->coordinates = readCoordinates(fiber, i, 2, i.operands.size() - 2);
   store->reduce = isa<TmaReduceOp>(i.op);
-  store->event = cta.begin(fiber, i.op, {Threads::One, {}, false}, true);
+  store->event = cluster.begin(fiber, i.op, {Threads::One, {}, false}, true);
   // What lies beyond the memref is not written, so need not be there.
   bool padded = paddedColumns(type) != type.getColumns() &&
                 store->coordinates.back() + type.getColumns() < store->target->sizes.back();
-  if (failed(cta.access(fiber, store->tile, type, store->event, /*write=*/false)) ||
-      failed(cta.checkWritten(i.op, store->tile, type, padded)))
+  if (failed(cluster.access(fiber, store->tile, type, store->event, /*write=*/false)) ||
+      failed(cluster.checkWritten(i.op, store->tile, type, padded)))
     return Step::Failed;
   fiber.stores.push_back(store);
-  cta.writes.push_back(store);
+  cluster.writes.push_back(store);
   if (fiber.machine->isEarly())
-    cta.writeStore(*store);
+    cluster.writeStore(*store);
   return Step::Next;
 }
 
@@ -232,12 +244,12 @@ static Step waitForStores(Fiber &fiber, const Instruction &i) {
   size_t finished = fiber.stores.size() - std::min(fiber.stores.size(), size_t(op.getPending()));
   for (size_t n = 0; n < finished; ++n) {
     auto store = *std::next(fiber.stores.begin(), op.getRead() ? int64_t(n) : 0);
-    fiber.cta->readStore(*store);
+    fiber.cluster->readStore(*store);
     if (!store->event->ended)
-      fiber.cta->end(fiber, *store->event);
+      fiber.cluster->end(fiber, *store->event);
     if (op.getRead())
       continue;
-    fiber.cta->writeStore(*store);
+    fiber.cluster->writeStore(*store);
     fiber.stores.pop_front();
   }
   return Step::Next;

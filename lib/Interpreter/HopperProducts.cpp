@@ -21,16 +21,16 @@ static LogicalResult readTile(Fiber &fiber, const Instruction &i, unsigned opera
   const auto &view = fiber.operand(i, operand).as<SmemView>();
   if (view.own)
     return checkReleased(fiber, view, i.op);
-  if (failed(fiber.cta->access(fiber, view, type, event, /*write=*/false)))
+  if (failed(fiber.cluster->access(fiber, view, type, event, /*write=*/false)))
     return failure();
-  return fiber.cta->checkWritten(i.op, view, type, padding);
+  return fiber.cluster->checkWritten(i.op, view, type, padding);
 }
 
 static Step startProduct(Fiber &fiber, const Instruction &i) {
   auto op = cast<WgmmaOp>(i.op);
   auto product = std::make_shared<Product>();
   product->op = op;
-  product->event = fiber.cta->begin(fiber, i.op, {Threads::All, {}, false}, true);
+  product->event = fiber.cluster->begin(fiber, i.op, {Threads::All, {}, false}, true);
   SmemType b = op.getB().getType();
   bool padding = (op.getTransposeB() ? b.getColumns() : b.getRows()) % 16 != 0;
   if (failed(readTile(fiber, i, 0, product->event, padding)) ||
@@ -47,7 +47,7 @@ static Step startProduct(Fiber &fiber, const Instruction &i) {
     product->accumulator = fiber.operand(i, 2);
   fiber.products.push_back(product);
   if (fiber.machine->isEarly())
-    fiber.cta->finishProduct(fiber, *product);
+    fiber.cluster->finishProduct(fiber, *product);
   auto pending = std::make_shared<PendingTile>();
   pending->product = product;
   fiber.result(i).object = pending;
@@ -61,7 +61,7 @@ static Step waitForProduct(Fiber &fiber, const Instruction &i) {
   if (at != fiber.products.end()) {
     size_t after = size_t(std::distance(at, fiber.products.end())) - 1;
     if (pending > after) {
-      InFlightDiagnostic diagnostic = fiber.cta->error(i.op);
+      InFlightDiagnostic diagnostic = fiber.cluster->error(i.op);
       diagnostic << "the product may be unfinished: the wait leaves " << pending
                  << " pending, and only " << after << " started after it";
       diagnostic.attachNote(product->event->op->getLoc()) << "the product";
@@ -70,8 +70,8 @@ static Step waitForProduct(Fiber &fiber, const Instruction &i) {
   }
   while (fiber.products.size() > pending) {
     std::shared_ptr<Product> oldest = fiber.products.front();
-    fiber.cta->finishProduct(fiber, *oldest);
-    fiber.cta->end(fiber, *oldest->event);
+    fiber.cluster->finishProduct(fiber, *oldest);
+    fiber.cluster->end(fiber, *oldest->event);
     fiber.products.pop_front();
   }
   fiber.result(i).object = product->result;
@@ -97,7 +97,7 @@ std::shared_ptr<Floats> interpreter::copyTile(const MemRef &source, ArrayRef<int
 LogicalResult interpreter::checkReleased(Fiber &fiber, const SmemView &view, Operation *op) {
   if (!view.released || !*view.released)
     return success();
-  InFlightDiagnostic diagnostic = fiber.cta->error(op);
+  InFlightDiagnostic diagnostic = fiber.cluster->error(op);
   diagnostic << "reads a tile that its warpgroup has released";
   diagnostic.attachNote((*view.released)->getLoc()) << "the release";
   return diagnostic;
@@ -117,8 +117,8 @@ static Step loadValue(Fiber &fiber, const Instruction &i) {
 
 static Step multiplyNow(Fiber &fiber, const Instruction &i) {
   auto op = cast<MmaOp>(i.op);
-  auto event = fiber.cta->begin(fiber, i.op, {Threads::All, {}, false}, true);
-  fiber.cta->end(fiber, *event);
+  auto event = fiber.cluster->begin(fiber, i.op, {Threads::All, {}, false}, true);
+  fiber.cluster->end(fiber, *event);
   SmemType b = op.getB().getType();
   bool padding = (op.getTransposeB() ? b.getColumns() : b.getRows()) % 16 != 0;
   if (failed(readTile(fiber, i, 0, event, padding)) ||
@@ -127,7 +127,7 @@ static Step multiplyNow(Fiber &fiber, const Instruction &i) {
   ++fiber.machine->statistics.products;
   float *result = fiber.newFloats(i);
   std::copy_n(fiber.floats(i, 2), i.count, result);
-  multiply(*fiber.cta, fiber.operand(i, 0), op.getA().getType(), op.getTransposeA(),
+  multiply(*fiber.cluster, fiber.operand(i, 0), op.getA().getType(), op.getTransposeA(),
            fiber.operand(i, 1), b, op.getTransposeB(), op.getResult().getType(), result);
   return Step::Next;
 }

@@ -2,7 +2,7 @@
 // The interface. See Interpreter.h.
 
 #include "attn/Interpreter/Interpreter.h"
-#include "Cta.h"
+#include "Cluster.h"
 
 using namespace mlir;
 using namespace attn;

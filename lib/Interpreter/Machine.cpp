@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Which instruction of which warpgroup is next.
 
-#include "Cta.h"
+#include "Cluster.h"
 #include "attn/Runtime/FloatConvert.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/Support/MathExtras.h"
@@ -56,19 +56,19 @@ Step Machine::resume(Fiber &fiber) {
       ++fiber.next;
     else if (step != Step::Jumped)
       return step;
-    if (instruction.yields && fiber.cta)
+    if (instruction.yields && fiber.cluster)
       return Step::Next;
   }
 }
 
 //===----------------------------------------------------------------------===//
-// One CTA
+// One cluster
 //===----------------------------------------------------------------------===//
 
-static Fiber *chooseFiber(Cta &cta, Machine &machine) {
+static Fiber *chooseFiber(Cluster &cluster, Machine &machine) {
   SmallVector<Fiber *, 8> ready;
-  for (Fiber &fiber : cta.fibers)
-    if (!fiber.finished && fiber.blockedAt != cta.version)
+  for (Fiber &fiber : cluster.fibers)
+    if (!fiber.finished && fiber.blockedAt != cluster.version)
       ready.push_back(&fiber);
   if (ready.empty())
     return nullptr;
@@ -79,33 +79,33 @@ static Fiber *chooseFiber(Cta &cta, Machine &machine) {
   case InterpreterOrder::RoundRobin: break;
   }
   for (Fiber *fiber : ready)
-    if (fiber->warpgroup > cta.last)
-      return cta.last = fiber->warpgroup, fiber;
-  return cta.last = ready.front()->warpgroup, ready.front();
+    if (fiber->warpgroup > cluster.last)
+      return cluster.last = fiber->warpgroup, fiber;
+  return cluster.last = ready.front()->warpgroup, ready.front();
 }
 
-/// Lets something happen in the CTA; finished where all has.
-static Step advance(Cta &cta, Machine &machine) {
+/// Lets something happen in the cluster; finished where all has.
+static Step advance(Cluster &cluster, Machine &machine) {
   LogicalResult status = success();
   bool early = machine.options.timing == InterpreterTiming::Random && machine.pick(2);
-  if (early && cta.progress(status, /*loadsOnly=*/false))
+  if (early && cluster.progress(status, /*loadsOnly=*/false))
     return succeeded(status) ? Step::Next : Step::Failed;
-  Fiber *fiber = chooseFiber(cta, machine);
+  Fiber *fiber = chooseFiber(cluster, machine);
   if (!fiber) {
-    bool ended = llvm::all_of(cta.fibers, [](const Fiber &fiber) { return fiber.finished; });
-    if (cta.progress(status, /*loadsOnly=*/!ended))
+    bool ended = llvm::all_of(cluster.fibers, [](const Fiber &fiber) { return fiber.finished; });
+    if (cluster.progress(status, /*loadsOnly=*/!ended))
       return succeeded(status) ? Step::Next : Step::Failed;
     if (!ended)
-      return failed(cta.reportDeadlock()) ? Step::Failed : Step::Next;
-    return succeeded(cta.checkFinished()) ? Step::Finished : Step::Failed;
+      return failed(cluster.reportDeadlock()) ? Step::Failed : Step::Next;
+    return succeeded(cluster.checkFinished()) ? Step::Finished : Step::Failed;
   }
   switch (machine.resume(*fiber)) {
-  case Step::Blocked: fiber->blockedAt = cta.version; return Step::Next;
+  case Step::Blocked: fiber->blockedAt = cluster.version; return Step::Next;
   case Step::Failed: return Step::Failed;
   case Step::Finished:
     fiber->finished = true;
-    cta.changed();
-    return succeeded(cta.checkFinished(*fiber)) ? Step::Next : Step::Failed;
+    cluster.changed();
+    return succeeded(cluster.checkFinished(*fiber)) ? Step::Next : Step::Failed;
   default: return Step::Next;
   }
 }
@@ -135,48 +135,61 @@ static LogicalResult checkSharedMemory(const LaunchInfo &launch, std::optional<i
   return success();
 }
 
-static std::unique_ptr<Cta> makeCta(Fiber &host, const LaunchInfo &launch, const int64_t grid[3],
-                                    int64_t warpgroups, int64_t number, Machine &machine) {
-  auto cta = std::make_unique<Cta>(launch, unsigned(warpgroups), machine);
-  cta->block[0] = number % grid[0];
-  cta->block[1] = number / grid[0] % grid[1];
-  cta->block[2] = number / grid[0] / grid[1];
-  std::copy_n(grid, 3, cta->grid);
-  for (auto [warpgroup, fiber] : llvm::enumerate(cta->fibers)) {
+/// The cluster of number `number`; its CTAs lie side by side in x.
+static std::unique_ptr<Cluster> makeCluster(Fiber &host, const LaunchInfo &launch,
+                                            const int64_t grid[3], int64_t ctas, int64_t warpgroups,
+                                            int64_t number, Machine &machine) {
+  auto cluster = std::make_unique<Cluster>(launch, unsigned(ctas), unsigned(warpgroups), machine);
+  std::copy_n(grid, 3, cluster->grid);
+  for (auto [warpgroup, fiber] : llvm::enumerate(cluster->fibers)) {
+    int64_t rank = int64_t(warpgroup) / warpgroups, cta = number * ctas + rank;
+    int64_t thread = int64_t(warpgroup) % warpgroups * hopper::kThreadsPerWarpgroup;
+    fiber.rank = unsigned(rank);
+    fiber.block[0] = cta % grid[0];
+    fiber.block[1] = cta / grid[0] % grid[1];
+    fiber.block[2] = cta / grid[0] / grid[1];
     fiber.frame = host.frame;
     fiber.next = launch.body;
-    fiber.cta = cta.get();
+    fiber.cluster = cluster.get();
     fiber.machine = &machine;
     fiber.warpgroup = unsigned(warpgroup);
-    int64_t values[12] = {cta->block[0], cta->block[1], cta->block[2],
-                          int64_t(warpgroup) * hopper::kThreadsPerWarpgroup, 0, 0,
+    const int64_t *block = fiber.block;
+    // clang-format off
+    int64_t values[18] = {block[0], block[1], block[2],
+                          thread, 0, 0,
                           grid[0], grid[1], grid[2],
-                          warpgroups * hopper::kThreadsPerWarpgroup, 1, 1};
+                          warpgroups * hopper::kThreadsPerWarpgroup, 1, 1,
+                          block[0] / ctas, block[1], block[2],
+                          ctas, 1, 1};
+    // clang-format on
     for (auto [slot, value] : llvm::zip(launch.arguments, values))
       fiber.frame[slot].integer = value;
   }
-  ++machine.statistics.ctas;
-  return cta;
+  machine.statistics.ctas += uint64_t(ctas);
+  return cluster;
 }
 
 LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const int64_t grid[3],
-                                 int64_t threads, std::optional<int64_t> sharedMemory) {
+                                 int64_t ctas, int64_t threads, std::optional<int64_t> sharedMemory) {
   if (threads <= 0 || threads > 1024 || threads % hopper::kThreadsPerWarpgroup)
     return launch.op->emitError() << "a block has a multiple of 128 threads, at most 1024, got "
                                   << threads;
   if (grid[0] < 0 || grid[1] < 0 || grid[2] < 0)
     return launch.op->emitError() << "a grid of " << grid[0] << " x " << grid[1] << " x "
                                   << grid[2];
+  if (ctas < 1 || ctas > hopper::kCtasPerCluster || grid[0] % ctas)
+    return launch.op->emitError() << "a grid of " << grid[0] << " x " << grid[1] << " x "
+                                  << grid[2] << " in clusters of " << ctas;
   if (failed(checkSharedMemory(launch, sharedMemory)))
     return failure();
   ++statistics.launches;
-  int64_t total = grid[0] * grid[1] * grid[2], next = 0;
+  int64_t total = grid[0] * grid[1] * grid[2] / ctas, next = 0;
   unsigned window = options.order == InterpreterOrder::Random ? std::max(1u, options.ctas) : 1;
-  std::vector<std::unique_ptr<Cta>> active;
+  std::vector<std::unique_ptr<Cluster>> active;
   while (next < total || !active.empty()) {
     while (next < total && active.size() < window)
-      active.push_back(makeCta(host, launch, grid, threads / hopper::kThreadsPerWarpgroup, next++,
-                               *this));
+      active.push_back(makeCluster(host, launch, grid, ctas,
+                                   threads / hopper::kThreadsPerWarpgroup, next++, *this));
     size_t chosen = active.size() > 1 ? pick(active.size()) : 0;
     switch (advance(*active[chosen], *this)) {
     case Step::Failed: return failure();

@@ -152,7 +152,7 @@ LogicalResult Translator::translate(func::FuncOp function) {
 }
 
 // Here and not in Control.cpp, because the translator itself emits moves.
-#include "Cta.h"
+#include "Cluster.h"
 
 static Step moveValues(Fiber &fiber, const Instruction &instruction) {
   SmallVector<interpreter::Value, 8> values;

@@ -500,6 +500,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (int64_t every = polynomials >= 0 ? int64_t(polynomials) : schedule.polynomials)
       nested.addPass(createHopperDivideExponentials(HopperDivideExponentialsOptions{every}));
     nested.addPass(createHopperSpecializeWarps());
+    nested.addPass(createHopperFormClusters(HopperFormClustersOptions{cluster}));
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas}));
     addCleanUp(nested);
     if (pipeline) {

@@ -42,6 +42,7 @@ private:
   void addBarriers(Operation *op);
   void addRing(Operation *op);
   void addHoist(Operation *arrive);
+  void addCluster(Operation *op);
 };
 } // namespace
 
@@ -100,6 +101,14 @@ void Mutations::addBarriers(Operation *op) {
   }
 }
 
+/// What concerns all CTAs of a cluster concerns one only.
+void Mutations::addCluster(Operation *op) {
+  for (StringRef name : {"cluster", "multicast"})
+    if (op->getInherentAttr(name).value_or(Attribute()))
+      all.push_back({op, "loses '" + name.str() + "'",
+                     [op, name] { op->removeAttr(name); }});
+}
+
 /// Where a ring's counters start, and where they wrap.
 void Mutations::addRing(Operation *op) {
   if (!op->getParentOfType<RolesOp>())
@@ -123,13 +132,15 @@ void Mutations::addRing(Operation *op) {
 
 void Mutations::add(Operation *op) {
   if (isa<MBarrierWaitOp, MBarrierArriveOp, MBarrierExpectOp, BarrierSyncOp, BarrierArriveOp,
-          FenceAsyncOp, TmaWaitOp>(op))
+          FenceAsyncOp, TmaWaitOp, ClusterSyncOp>(op))
     addDeletion(op);
   if (isa<MBarrierArriveOp>(op))
     addHoist(op);
   if (isa<MBarrierArriveOp, BarrierArriveOp>(op))
     all.push_back({op, "happens twice", [op] { OpBuilder(op).clone(*op); }});
   addBarriers(op);
+  if (isa<MBarrierOp, MBarrierArriveOp, TmaLoadOp>(op))
+    addCluster(op);
   addRing(op);
   if (auto wait = dyn_cast<WaitOp>(op))
     addAttribute(op, "pending", int64_t(wait.getPending()), int64_t(wait.getPending()) + 1);

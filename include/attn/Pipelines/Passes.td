@@ -27,6 +27,8 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
     Option<"stages", "stages", "int64_t", /*default=*/"0", "Tiles in flight for each stream">,
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",
            "CTAs of a persistent launch; 0 launches one per tile">,
+    Option<"cluster", "cluster", "int64_t", /*default=*/"1",
+           "CTAs of a cluster, which copy what they have in common once: 1, 2, 4 or 8">,
     Option<"pipeline", "pipeline", "bool", /*default=*/"true",
            "Overlap the last product of an iteration with the next iteration">,
     Option<"overlap", "overlap", "std::string", /*default=*/"\"auto\"",

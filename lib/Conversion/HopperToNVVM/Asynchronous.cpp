@@ -66,8 +66,45 @@ DenseSet<Operation *> attn::hopper::findSyncedArrivals(gpu::GPUFuncOp function) 
   return arrivals;
 }
 
+/// Of each warp (or of the one thread for its four), an arrival at each CTA, by as many lanes.
+void KernelLowering::lowerClusterArrive(MBarrierArriveOp op, Value address) {
+  auto arrive = [&](Value condition, Value cta, const Twine &count) {
+    inlineAsm(Type(), {condition, address, cta},
+              "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, $1, $2; "
+              "@$0 mbarrier.arrive.shared::cluster.b64 _, [remote]" +
+                  count + "; }",
+              "b,r,r,~{memory}", /*sideEffects=*/true);
+  };
+  auto isMember = [&](Value number) -> Value {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, clusterSize);
+  };
+  if (singleThread) {
+    for (int64_t cta = 0; cta < kCtasPerCluster; ++cta)
+      arrive(isMember(constantI32(cta)), constantI32(cta), ", 4");
+    return;
+  }
+  if (syncedArrivals.contains(op))
+    NVVM::SyncWarpOp::create(b, constantI32(-1));
+  arrive(isMember(lane), lane, "");
+}
+
+/// A bit for each CTA of the cluster.
+Value KernelLowering::clusterMask() {
+  Value all = arith::SubIOp::create(b, arith::ShLIOp::create(b, constantI32(1), clusterSize),
+                                    constantI32(1));
+  return arith::TruncIOp::create(b, b.getI16Type(), all);
+}
+
+void KernelLowering::lowerClusterSync() {
+  // The lanes of a warp may come from their roles one by one.
+  NVVM::ClusterArriveOp::create(b, UnitAttr());
+  NVVM::ClusterWaitOp::create(b, UnitAttr());
+}
+
 void KernelLowering::lowerArrive(MBarrierArriveOp op) {
   Value address = barrierAddress(op.getBarriers(), op.getIndex());
+  if (op.getCluster())
+    return lowerClusterArrive(op, address);
   if (singleThread) {
     NVVM::MBarrierArriveOp::create(b, b.getI64Type(), sharedPointer(address), constantI32(4));
     return;
@@ -100,13 +137,20 @@ void KernelLowering::lowerTmaLoad(TmaLoadOp op) {
   Value barrier = barrierAddress(op.getBarriers(), op.getIndex());
   SmallVector<Value> coordinates = reversed(op.getCoordinates());
   inLeader([&] {
+    Value mask = op.getMulticast() ? clusterMask() : Value();
     for (int64_t slab = 0; slab < tile.getSlabs(); ++slab) {
       SmallVector<Value> box = coordinates;
       box[0] = addI32(box[0], slab * tile.getSlabColumns());
+      Value target = sharedPointer(scalar(op.getTile()), slab * tile.getSlabBytes());
+      if (mask)
+        target = LLVM::AddrSpaceCastOp::create(
+            b,
+            LLVM::LLVMPointerType::get(b.getContext(),
+                                       unsigned(NVVM::NVVMMemorySpace::SharedCluster)),
+            target);
       NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
-          b, sharedPointer(scalar(op.getTile()), slab * tile.getSlabBytes()), scalar(op.getMap()),
-          box, sharedPointer(barrier), ValueRange(), Value(), Value(), NVVM::TMALoadMode::TILE,
-          /*isCTAOnly=*/true, NVVM::CTAGroupKindAttr(), Value());
+          b, target, scalar(op.getMap()), box, sharedPointer(barrier), ValueRange(), mask, Value(),
+          NVVM::TMALoadMode::TILE, /*isCTAOnly=*/!mask, NVVM::CTAGroupKindAttr(), Value());
     }
   });
 }

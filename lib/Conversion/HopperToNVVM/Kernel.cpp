@@ -74,6 +74,15 @@ void KernelLowering::emitPrologue(Region &body) {
                                     shifted(lane, 2));
   firstRow = index(row);
   firstColumn = index(arith::MulIOp::create(b, masked(lane, 3), constantI32(piece)));
+  auto needsCluster = [](Operation *op) {
+    bool needs = isa<ClusterSyncOp>(op) ||
+                 (isa<TmaLoadOp>(op) && cast<TmaLoadOp>(op).getMulticast()) ||
+                 (isa<MBarrierArriveOp>(op) && cast<MBarrierArriveOp>(op).getCluster()) ||
+                 (isa<MBarrierOp>(op) && cast<MBarrierOp>(op).getCluster());
+    return needs ? WalkResult::interrupt() : WalkResult::advance();
+  };
+  if (body.walk(needsCluster).wasInterrupted())
+    clusterSize = NVVM::ClusterDimBlocksXOp::create(b, i32, LLVM::ConstantRangeAttr());
   if (!memory.bytes)
     return;
   auto pointer = LLVM::LLVMPointerType::get(b.getContext(), unsigned(NVVM::NVVMMemorySpace::Shared));
@@ -102,14 +111,19 @@ void KernelLowering::emitBarrierInitialization(Region &body) {
                                  /*tensormap=*/b.getUnitAttr(), UnitAttr(), UnitAttr());
     for (MBarrierOp op : barriers) {
       Value result = op.getBarriers();
-      int64_t count = op.getArrivals() * (memory.perWarp[result] ? 4 : 1);
+      Value count = constantI32(op.getArrivals() * (memory.perWarp[result] ? 4 : 1));
+      if (op.getCluster())
+        count = arith::MulIOp::create(b, count, clusterSize);
       for (int64_t i = 0; i < op.getBarriers().getType().getDepth(); ++i)
         NVVM::MBarrierInitOp::create(b, sharedPointer(sharedBase, memory.offsets[result] + 8 * i),
-                                     constantI32(count), Value());
+                                     count, Value());
     }
     NVVM::FenceMbarrierInitOp::create(b);
   }
-  gpu::BarrierOp::create(b);
+  if (!clusterSize)
+    return void(gpu::BarrierOp::create(b));
+  NVVM::ClusterArriveOp::create(b, b.getUnitAttr());
+  NVVM::ClusterWaitOp::create(b, b.getUnitAttr());
 }
 
 //===----------------------------------------------------------------------===//
@@ -269,6 +283,7 @@ LogicalResult KernelLowering::lowerBlock(Block &block) {
 
 LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
   return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](ClusterSyncOp) { return lowerClusterSync(), success(); })
       .Case([&](RolesOp op) { return lowerRoles(op); })
       .Case([&](TileStoreOp op) { return lowerTileStore(op); })
       .Case([&](TileLoadOp op) { return lowerTileLoad(op), success(); })

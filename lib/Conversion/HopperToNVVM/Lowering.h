@@ -193,6 +193,9 @@ private:
   mlir::Value barrierAddress(mlir::Value barriers, mlir::Value index);
   void lowerExpect(MBarrierExpectOp op);
   void lowerArrive(MBarrierArriveOp op);
+  void lowerClusterArrive(MBarrierArriveOp op, mlir::Value address);
+  mlir::Value clusterMask();
+  void lowerClusterSync();
   void lowerMBarrierWait(MBarrierWaitOp op);
   void lowerTmaLoad(TmaLoadOp op);
   template <typename Op> void lowerTmaStore(Op op);
@@ -222,6 +225,7 @@ private:
   mlir::Value isLane0, isLeader;           // i1
   mlir::Value firstRow, firstColumn;       // index: of a tile
   mlir::Value sharedBase;                  // address
+  mlir::Value clusterSize;                 // CTAs, i32; null where they have nothing in common
   bool singleThread = false;               ///< the region is run by one thread
 };
 

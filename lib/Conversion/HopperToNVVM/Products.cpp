@@ -119,7 +119,11 @@ void KernelLowering::lowerWgmma(WgmmaOp op) {
   if (accumulator)
     constraints += ties(registers);
   auto low = [&](Value tile, const SmemOperand &operand) {
-    Value units = arith::ShRUIOp::create(b, scalar(tile), constantI32(4));
+    Value address = scalar(tile);
+    // In a cluster, the bits above are the CTA's number; above the descriptor's they are not.
+    if (clusterSize)
+      address = arith::AndIOp::create(b, address, constantI32(0x3ffff));
+    Value units = arith::ShRUIOp::create(b, address, constantI32(4));
     operands.push_back(addI32(units, operand.low));
     constraints += ",r";
   };

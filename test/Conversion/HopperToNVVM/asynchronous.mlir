@@ -108,6 +108,52 @@ gpu.module @m {
 
 // -----
 
+// In clusters: mbarriers count arrivals of all CTAs and are there before any of them goes on;
+// one lane of a warp for each CTA arrives there; a copy goes to all; a descriptor has the
+// address in the CTA only.
+// CHECK-LABEL: gpu.func @cluster
+// CHECK: %[[CTAS:.*]] = nvvm.read.ptx.sreg.cluster.nctaid.x
+// CHECK: %[[COUNT:.*]] = arith.muli %[[CTAS]], %c8_i32
+// CHECK: nvvm.mbarrier.init %{{.*}}, %[[COUNT]]
+// CHECK-NOT: gpu.barrier
+// CHECK: nvvm.cluster.arrive {aligned}
+// CHECK-NEXT: nvvm.cluster.wait {aligned}
+// CHECK: %[[BITS:.*]] = arith.shli %c1_i32, %[[CTAS]]
+// CHECK: %[[LESS:.*]] = arith.subi %[[BITS]], %c1_i32
+// CHECK: %[[MASK:.*]] = arith.trunci %[[LESS]] : i32 to i16
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}} multicast_mask = %[[MASK]]
+// CHECK: %[[IN:.*]] = arith.andi %{{.*}}, %c262143_i32
+// CHECK: arith.shrui %[[IN]], %c4_i32
+// CHECK: %[[IS:.*]] = arith.cmpi ult, %[[LANE:.*]], %[[CTAS]]
+// CHECK: llvm.inline_asm has_side_effects {{.*}} "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, $1, $2; @$0 mbarrier.arrive.shared::cluster.b64 _, [remote]; }", "b,r,r,~{memory}" %[[IS]], %{{.*}}, %[[LANE]]
+// CHECK: nvvm.cluster.arrive{{$}}
+// CHECK-NEXT: nvvm.cluster.wait{{$}}
+!t = !hopper.smem<64x64xbf16, swizzle = 128>
+!b1 = !hopper.mbarrier<1>
+!tm = !hopper.tensor_map<!t, rank = 2>
+gpu.module @m {
+  gpu.func @cluster(%map: !tm, %i: index) kernel attributes {known_block_size = array<i32: 384, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %t = hopper.alloc : !t
+    %full = hopper.mbarrier arrivals(1) : !b1
+    %empty = hopper.mbarrier arrivals(2) cluster : !b1
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        hopper.mbarrier.expect %full[%c0] bytes(8192) : !b1
+        hopper.tma.load %map[%i, %c0] to %t, %full[%c0] multicast : !tm, !t, !b1
+      }
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %x = hopper.wgmma %t, %t : (!t, !t) -> !hopper.pending<vector<64x64xf32>>
+        %y = hopper.wait %x pending(0) : !hopper.pending<vector<64x64xf32>> -> vector<64x64xf32>
+        hopper.mbarrier.arrive %empty[%c0] cluster : !b1
+      }
+    hopper.cluster.sync
+    gpu.return
+  }
+}
+
+// -----
+
 !t = !hopper.smem<128x64xbf16, swizzle = 128>
 !h = !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
 !tm = !hopper.tensor_map<!hopper.smem<64x64xbf16, swizzle = 128>, rank = 2>

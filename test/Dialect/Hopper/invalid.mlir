@@ -161,3 +161,11 @@ func.func @share(%v: vector<64x64xbf16>) {
   %0 = hopper.share %v : vector<64x64xbf16> -> !hopper.smem<128x64xf16, swizzle = 128>
   return
 }
+
+// -----
+
+func.func @parts() {
+  // expected-error @+1 {{tiles of 64 rows have no 3 parts of a multiple of 8 rows}}
+  %0 = hopper.channel depth(1) multicast(3) : !hopper.channel<!hopper.smem<64x64xbf16, swizzle = 128>>
+  return
+}

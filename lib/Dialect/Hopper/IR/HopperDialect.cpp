@@ -54,6 +54,15 @@ LogicalResult LoadOp::verify() {
                          getIndices().size());
 }
 
+LogicalResult ChannelOp::verify() {
+  std::optional<uint64_t> parts = getMulticast();
+  int64_t rows = getChannel().getType().getTile().getRows();
+  if (parts && rows % (8 * int64_t(*parts)))
+    return emitOpError() << "tiles of " << rows << " rows have no " << *parts
+                         << " parts of a multiple of 8 rows";
+  return success();
+}
+
 LogicalResult SendOp::verify() {
   return verifyTmaSource(*this, cast<MemRefType>(getSource().getType()),
                          getChannel().getType().getTile(), getIndices().size());

@@ -23,8 +23,11 @@ static void checkExpect(Protocol &protocol, BarrierUses &uses, MBarrierExpectOp 
         isSameIndex(other.getIndex(), expect.getIndex()))
       expected += int64_t(other.getBytes());
   for (TmaLoadOp load : uses.loads) {
-    if (load->getBlock() == expect->getBlock() && isSameIndex(load.getIndex(), expect.getIndex())) {
-      copied += load.getTile().getType().getTileBytes();
+    Copy copy = getCopy(load);
+    // Parts of a tile come from all CTAs if they go to all.
+    if (load.getMulticast() == (copy.parts > 1) && copy.op->getBlock() == expect->getBlock() &&
+        isSameIndex(load.getIndex(), expect.getIndex())) {
+      copied += copy.parts * load.getTile().getType().getTileBytes();
       loads.push_back(load);
     } else if (expect->getBlock()->findAncestorOpInBlock(*load)) {
       elsewhere = true;
@@ -122,6 +125,41 @@ void attn::hopper::checkArrivals(Protocol &protocol) {
       diagnostic.attachNote(site->getLoc()) << "arrives here, " << protocol.getWarpgroups(protocol.getRole(site))
                                             << " warpgroup(s)";
   }
+}
+
+//===----------------------------------------------------------------------===//
+// Clusters
+//===----------------------------------------------------------------------===//
+
+void attn::hopper::checkClusters(Protocol &protocol) {
+  Operation *remote = nullptr;
+  for (auto &[value, uses] : protocol.barriers) {
+    bool ofAll = uses.barrier.getCluster();
+    for (MBarrierArriveOp arrive : uses.arrives) {
+      if (arrive.getCluster())
+        remote = arrive;
+      if (arrive.getCluster() == ofAll)
+        continue;
+      InFlightDiagnostic diagnostic = protocol.error(arrive);
+      diagnostic << "arrives at the mbarrier of " << (ofAll ? "its own CTA" : "each CTA")
+                 << ", which counts arrivals of " << (ofAll ? "each CTA" : "its own CTA");
+      diagnostic.attachNote(uses.barrier.getLoc()) << "the mbarrier";
+    }
+    for (MBarrierExpectOp expect : uses.expects)
+      if (ofAll)
+        protocol.error(expect)
+            << "arrives at the mbarrier of its own CTA, which counts arrivals of each CTA";
+    for (TmaLoadOp load : uses.loads)
+      if (load.getMulticast())
+        remote = load;
+  }
+  auto isSync = [](Operation &op) { return isa<ClusterSyncOp>(op); };
+  Block *body = protocol.roles->getBlock();
+  if (remote &&
+      llvm::none_of(llvm::make_range(std::next(protocol.roles->getIterator()), body->end()),
+                    isSync))
+    protocol.error(remote) << "reaches other CTAs, which may have ended: no hopper.cluster.sync "
+                              "follows the roles";
 }
 
 //===----------------------------------------------------------------------===//

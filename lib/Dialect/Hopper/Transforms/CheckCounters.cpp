@@ -83,7 +83,7 @@ std::optional<int64_t> CounterCheck::getFirstParity() {
   for (Operation *op = wait->getNextNode(); op; op = op->getNextNode()) {
     if (auto other = dyn_cast<MBarrierWaitOp>(op); other && other.getBarriers() == wait.getBarriers())
       break;
-    if (isa<TmaLoadOp>(op))
+    if (op->walk([](TmaLoadOp) { return WalkResult::interrupt(); }).wasInterrupted())
       return 1;
   }
   return std::nullopt;

@@ -78,7 +78,7 @@ struct Filled {
 
 /// The wait in the block before the copy whose barrier has no copies itself.
 static MBarrierWaitOp findRoomWait(Protocol &protocol, TmaLoadOp load) {
-  for (Operation *op = load->getPrevNode(); op; op = op->getPrevNode())
+  for (Operation *op = getCopy(load).op->getPrevNode(); op; op = op->getPrevNode())
     if (auto wait = dyn_cast<MBarrierWaitOp>(op))
       if (auto uses = protocol.barriers.find(wait.getBarriers());
           uses != protocol.barriers.end() && uses->second.loads.empty())
@@ -204,12 +204,15 @@ static void checkReleases(Protocol &protocol, const Filled &filled) {
 void attn::hopper::checkTileLifetimes(Protocol &protocol) {
   llvm::MapVector<Value, Filled> filled = findFilled(protocol);
   for (auto &[memory, entry] : filled) {
+    if (entry.load.getMulticast() && entry.empty &&
+        !protocol.barriers.find(entry.empty)->second.barrier.getCluster())
+      protocol.error(entry.load) << "fills tiles of all CTAs, and waits for room in its own only";
     if (!entry.aligned)
       entry.load->emitRemark("tiles not checked: the slot and its mbarriers have different "
                              "indices, or copies use different mbarriers");
     else if (entry.empty)
       checkReleases(protocol, entry);
-    else if (isa<scf::ForOp, scf::WhileOp>(entry.load->getParentOp()))
+    else if (isa<scf::ForOp, scf::WhileOp>(getCopy(entry.load).op->getParentOp()))
       protocol.error(entry.load) << "a loop fills the tile again, and does not wait for room";
   }
   protocol.roles.walk([&](Operation *reader) {

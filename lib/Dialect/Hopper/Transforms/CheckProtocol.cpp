@@ -4,6 +4,7 @@
 #include "CheckProtocol.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 
 namespace attn {
@@ -61,6 +62,17 @@ TileOrigin attn::hopper::getTileOrigin(Value tile) {
   return {};
 }
 
+Copy attn::hopper::getCopy(TmaLoadOp load) {
+  auto loop = dyn_cast<scf::ForOp>(load->getParentOp());
+  auto launch = load->getParentOfType<gpu::LaunchOp>();
+  APInt parts;
+  if (loop && loop.getLowerBound().getDefiningOp<gpu::ClusterBlockIdOp>() &&
+      loop.getStep() == launch.getClusterSizeX() &&
+      matchPattern(loop.getUpperBound(), m_ConstantInt(&parts)))
+    return {loop, parts.getSExtValue()};
+  return {load};
+}
+
 namespace {
 struct CheckProtocolPass : attn::impl::HopperCheckProtocolBase<CheckProtocolPass> {
   using Base::Base;
@@ -71,6 +83,7 @@ struct CheckProtocolPass : attn::impl::HopperCheckProtocolBase<CheckProtocolPass
         Protocol protocol(launch, roles);
         checkBytes(protocol);
         checkArrivals(protocol);
+        checkClusters(protocol);
         checkNamedBarriers(protocol);
         checkCounters(protocol);
         checkTileLifetimes(protocol);

@@ -50,8 +50,17 @@ struct TileOrigin {
 };
 TileOrigin getTileOrigin(mlir::Value tile);
 
+/// The copy of a tile: an op, or the loop in which a CTA copies its parts of a tile to the
+/// cluster, from its rank in steps of the cluster's size.
+struct Copy {
+  mlir::Operation *op;
+  int64_t parts = 1;
+};
+Copy getCopy(TmaLoadOp load);
+
 void checkBytes(Protocol &protocol);
 void checkArrivals(Protocol &protocol);
+void checkClusters(Protocol &protocol);
 void checkNamedBarriers(Protocol &protocol);
 void checkCounters(Protocol &protocol);
 void checkTileLifetimes(Protocol &protocol);

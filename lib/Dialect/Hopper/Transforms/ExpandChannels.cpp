@@ -72,12 +72,21 @@ public:
     for (Region &region : roles.getBodies())
       if (failed(expandRole(region)))
         return failure();
+    if (llvm::any_of(rings, isShared)) {
+      b.setInsertionPointAfter(roles);
+      hopper::ClusterSyncOp::create(b, roles.getLoc());
+    }
     for (auto &[value, ring] : rings)
       ring.channel.erase();
     return success();
   }
 
 private:
+  /// Whether the CTAs of a cluster fill each other's tiles.
+  static bool isShared(const std::pair<Value, Ring> &entry) {
+    return hopper::ChannelOp(entry.second.channel).getMulticast().has_value();
+  }
+
   /// Who receives, and which channels are used in the innermost loops.
   void findRoles() {
     for (auto [role, region] : llvm::enumerate(roles.getBodies()))
@@ -176,6 +185,8 @@ private:
           receivers.insert(role);
         }
       }
+      if (ring.channel.getMulticast() && !launch.hasClusterSize())
+        return ring.channel.emitOpError("expected a launch in clusters");
       if (senders.size() != 1 || receivers.size() != 1)
         return ring.channel.emitOpError("expected one role that sends to this channel and one "
                                         "that receives, got ")
@@ -253,7 +264,8 @@ private:
       if (leaders.contains(value))
         continue;
       ring.full = hopper::MBarrierOp::create(b, loc, barrier, 1);
-      ring.empty = hopper::MBarrierOp::create(b, loc, barrier, ring.receivers);
+      ring.empty = hopper::MBarrierOp::create(b, loc, barrier, ring.receivers,
+                                              ring.channel.getMulticast().has_value());
     }
   }
 
@@ -310,16 +322,17 @@ private:
         Position &position = state[release.getChannel()];
         if (position.oldest) {
           stages = {position.oldest};
-          Ring &ring = rings[release.getChannel()];
-          position.oldest = getNext(release.getLoc(), ring, position.oldest).first;
+          position.oldest =
+              getNext(release.getLoc(), rings[release.getChannel()], position.oldest).first;
         }
         if (stages.empty())
           return release.emitOpError("no tile of this channel has been received in this block "
                                      "and not been released");
         if (!rings[release.getChannel()].reads.empty())
           fenceReads(release);
-        hopper::MBarrierArriveOp::create(b, release.getLoc(), rings[release.getChannel()].empty,
-                                         stages.front());
+        Ring &ring = rings[release.getChannel()];
+        hopper::MBarrierArriveOp::create(b, release.getLoc(), ring.empty, stages.front(),
+                                         ring.channel.getMulticast().has_value());
         stages.erase(stages.begin());
         release.erase();
       } else if (auto loop = dyn_cast<scf::ForOp>(op)) {
@@ -410,9 +423,35 @@ private:
   void copyTile(hopper::SendOp send, const Ring &leader, Value stage) {
     Location loc = send.getLoc();
     hopper::SmemType tile = send.getChannel().getType().getTile();
-    Value slot = hopper::SlotOp::create(b, loc, tile, rings[send.getChannel()].tiles, stage);
+    Ring &ring = rings[send.getChannel()];
+    Value slot = hopper::SlotOp::create(b, loc, tile, ring.tiles, stage);
+    if (std::optional<uint64_t> parts = ring.channel.getMulticast())
+      return copyParts(send, slot, int64_t(*parts), leader.full, stage);
     hopper::TmaLoadOp::create(b, loc, mapOf(send.getSource(), tile), send.getIndices(), slot,
                               leader.full, stage);
+  }
+
+  /// This CTA's parts of a tile's rows, to all CTAs of the cluster.
+  void copyParts(hopper::SendOp send, Value slot, int64_t parts, Value full, Value stage) {
+    Location loc = send.getLoc();
+    auto tile = cast<hopper::SmemType>(slot.getType());
+    SmallVector<int64_t> shape = {tile.getRows() / parts, tile.getColumns()};
+    auto compact = hopper::SmemType::get(shape, tile.getElementType(), tile.getSwizzle());
+    auto part = hopper::SmemType::get(b.getContext(), shape, tile.getElementType(),
+                                      tile.getSwizzle(), tile.getSlabRows());
+    Value map = mapOf(send.getSource(), compact);
+    Value rank = gpu::ClusterBlockIdOp::create(b, loc, gpu::Dimension::x);
+    Value end = arith::ConstantIndexOp::create(b, loc, parts);
+    Value rows = arith::ConstantIndexOp::create(b, loc, shape.front());
+    auto loop = scf::ForOp::create(b, loc, rank, end, launch.getClusterSizeX());
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value offset = arith::MulIOp::create(b, loc, loop.getInductionVar(), rows);
+    SmallVector<Value> indices(send.getIndices());
+    Value &row = indices[indices.size() - 2];
+    row = arith::AddIOp::create(b, loc, row, offset);
+    Value target = hopper::RowsOp::create(b, loc, part, slot, offset);
+    hopper::TmaLoadOp::create(b, loc, map, indices, target, full, stage, /*multicast=*/true);
   }
 
   /// What comes along with another channel's tile has its stage, and no barriers.

@@ -160,16 +160,37 @@ private:
   Divisor half;
 };
 
-/// The tiles of one CTA, which takes every `grid`-th one, or every `grid`-th
+/// The number of a CTA, or of a cluster, whose tiles are taken as one.
+Value getUnit(gpu::LaunchOp launch) {
+  std::optional<gpu::KernelDim3> clusters = launch.getClusterIds();
+  return clusters ? clusters->x : launch.getBlockIds().x;
+}
+
+/// The number of tiles; a cluster's count as one.
+Value countTiles(gpu::LaunchOp launch) {
+  OpBuilder host(launch);
+  Value tiles = launch.getGridSizeX();
+  if (Value size = launch.getClusterSizeX())
+    tiles = arith::DivUIOp::create(host, launch.getLoc(), tiles, size);
+  return tiles;
+}
+
+/// The tiles of one CTA (or cluster), which takes every `grid`-th one, or every `grid`-th
 /// pair; or one of each `grid` in a row, from the other end every other time.
 class Persistence {
 public:
   Persistence(gpu::LaunchOp launch, int64_t ctas, std::optional<Pairs> pairs, bool turns)
-      : pairs(pairs), turns(turns), b(launch), loc(launch.getLoc()), tiles(launch.getGridSizeX()),
-        block(launch.getBlockIds().x) {
+      : pairs(pairs), turns(turns), b(launch), loc(launch.getLoc()), tiles(::countTiles(launch)),
+        block(getUnit(launch)) {
     units = pairs ? Value(arith::CeilDivUIOp::create(b, loc, tiles, index(2))) : tiles;
-    grid = arith::MinUIOp::create(b, loc, units, index(ctas));
-    launch.getGridSizeXMutable().assign(grid);
+    Value size = launch.getClusterSizeX(), most = index(ctas);
+    if (size) {
+      Value whole = arith::DivUIOp::create(b, loc, most, size);
+      most = arith::MaxUIOp::create(b, loc, whole, index(1));
+    }
+    grid = arith::MinUIOp::create(b, loc, units, most);
+    Value blocks = size ? Value(arith::MulIOp::create(b, loc, grid, size)) : grid;
+    launch.getGridSizeXMutable().assign(blocks);
   }
 
   void run(Block *body) {
@@ -258,7 +279,7 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
       hopper::RolesOp roles = all.front();
       SmallVector<affine::AffineDelinearizeIndexOp> positions;
       roles.walk([&](affine::AffineDelinearizeIndexOp op) {
-        if (op.getLinearIndex() == launch.getBlockIds().x)
+        if (op.getLinearIndex() == getUnit(launch))
           positions.push_back(op);
       });
       std::optional<Pairs> pairs;
@@ -269,7 +290,7 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
         OpBuilder host(launch);
         Value line = getValueOrCreateConstantIndexOp(host, launch.getLoc(),
                                                      positions.front().getPaddedBasis().back());
-        pairs.emplace(host, launch.getLoc(), launch.getGridSizeX(), line);
+        pairs.emplace(host, launch.getLoc(), countTiles(launch), line);
       }
       if (isPersistent) {
         Persistence persistence(launch, ctas, pairs, /*turns=*/descends);

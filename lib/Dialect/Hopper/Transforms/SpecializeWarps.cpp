@@ -127,7 +127,7 @@ private:
     for (hopper::LoadOp load : loads)
       channels.push_back(hopper::ChannelOp::create(
           b, load.getLoc(), hopper::ChannelType::get(b.getContext(), load.getTile().getType()),
-          /*depth=*/1));
+          /*depth=*/1, /*multicast=*/IntegerAttr()));
     SmallVector<StringRef> names = {"compute"};
     SmallVector<int64_t> counts = {warpgroups}, registers;
     if (!loads.empty()) {

@@ -301,3 +301,83 @@ func.func @follower(%K: memref<?x64xbf16>, %L: memref<?x64xf32>, %out: memref<?x
   }
   return
 }
+
+// -----
+
+// What the CTAs of a cluster share: each copies its parts to all, tells all that a tile may be
+// filled again, and ends after all. A row that comes along is copied by each for itself.
+// CHECK-LABEL: func.func @multicast
+// CHECK-DAG: %[[MV:.*]] = hopper.tensor_map %{{.*}} : memref<?x?xf32> -> <<1x64xf32>, rank = 2>
+// CHECK-DAG: %[[MK:.*]] = hopper.tensor_map %{{.*}} : memref<?x64xbf16> -> <<32x64xbf16, swizzle = 128>, rank = 2>
+// CHECK: gpu.launch clusters({{.*}}) in (%{{.*}} = %[[SIZE:[a-z0-9]+]], %
+// CHECK: %[[FULL:.*]] = hopper.mbarrier arrivals(1) : <3>
+// CHECK: %[[EMPTY:.*]] = hopper.mbarrier arrivals(2) cluster : <3>
+// CHECK: hopper.mbarrier.wait %[[EMPTY]]
+// CHECK-NEXT: hopper.mbarrier.expect %[[FULL]][%[[S:.*]]] bytes(8448)
+// CHECK-NEXT: %[[TILE:.*]] = hopper.slot
+// CHECK-NEXT: %[[RANK:.*]] = gpu.cluster_block_id x
+// CHECK-NEXT: scf.for %[[PART:.*]] = %[[RANK]] to %c2 step %[[SIZE]] {
+// CHECK-NEXT: %[[FIRST:.*]] = arith.muli %[[PART]], %c32
+// CHECK-NEXT: %[[ROW:.*]] = arith.addi %{{.*}}, %[[FIRST]]
+// CHECK-NEXT: %[[ROWS:.*]] = hopper.rows %[[TILE]][%[[FIRST]]]
+// CHECK-NEXT: hopper.tma.load %[[MK]][%[[ROW]], %c0] to %[[ROWS]], %[[FULL]][%[[S]]] multicast
+// CHECK-NEXT: }
+// CHECK: hopper.tma.load %[[MV]][%c0, %{{.*}}] to %{{.*}}, %[[FULL]][%[[S]]] : <<1x64xf32>
+// CHECK: role "compute"
+// CHECK: hopper.mbarrier.arrive %[[EMPTY]][%{{.*}}] cluster
+// CHECK: hopper.cluster.sync
+// CHECK-NEXT: gpu.terminator
+!k = !hopper.smem<64x64xbf16, swizzle = 128>
+!v = !hopper.smem<1x64xf32>
+func.func @multicast(%K: memref<?x64xbf16>, %V: memref<?x?xf32>, %n: index, %size: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c384 = arith.constant 384 : index
+  gpu.launch clusters(%cx, %cy, %cz) in (%nx = %size, %ny = %c1, %nz = %c1)
+             blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c384, %sy = %c1, %sz = %c1) {
+    %ck = hopper.channel depth(1) multicast(2) : !hopper.channel<!k>
+    %cv = hopper.channel depth(1) : !hopper.channel<!v>
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        scf.for %j = %c0 to %n step %c1 {
+          hopper.send %K[%j, %c0] to %ck : memref<?x64xbf16>, !hopper.channel<!k>
+          hopper.send %V[%c0, %j] to %cv : memref<?x?xf32>, !hopper.channel<!v>
+        }
+      }
+      role "compute" warpgroups(2) registers(240) (%w) {
+        scf.for %j = %c0 to %n step %c1 {
+          %tk = hopper.receive %ck : !hopper.channel<!k> -> !k
+          %tv = hopper.receive %cv : !hopper.channel<!v> -> !v
+          hopper.release %cv : !hopper.channel<!v>
+          hopper.release %ck : !hopper.channel<!k>
+        }
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!k = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @no_clusters(%K: memref<?x64xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c256 = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+    // expected-error @+1 {{expected a launch in clusters}}
+    %ck = hopper.channel depth(1) multicast(2) : !hopper.channel<!k>
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        hopper.send %K[%c0, %c0] to %ck : memref<?x64xbf16>, !hopper.channel<!k>
+      }
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %tk = hopper.receive %ck : !hopper.channel<!k> -> !k
+        hopper.release %ck : !hopper.channel<!k>
+      }
+    gpu.terminator
+  }
+  return
+}

@@ -126,3 +126,35 @@ func.func @alone(%n: index, %m: index, %X: memref<?xindex>) {
   }
   return
 }
+
+// Clusters of two: as many as there are pairs of seven CTAs take the tiles.
+// CHECK-LABEL: func.func @clusters
+// CHECK: %[[UNITS:.*]] = arith.divui %[[N:.*]], %[[SIZE:[a-z0-9]+]] : index
+// CHECK: %[[PAIRS:.*]] = arith.divui %c7, %[[SIZE]]
+// CHECK: %[[MOST:.*]] = arith.maxui %[[PAIRS]], %c1
+// CHECK: %[[GRID:.*]] = arith.minui %[[UNITS]], %[[MOST]]
+// CHECK: %[[CTAS:.*]] = arith.muli %[[GRID]], %[[SIZE]]
+// CHECK: gpu.launch clusters(%[[C:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[SIZE]], {{.*}} blocks({{.*}}) in (%{{.*}} = %[[CTAS]],
+// CHECK: scf.for %[[TILE:.*]] = %[[C]] to %[[UNITS]] step %[[GRID]]
+// CHECK: arith.index_cast %[[TILE]] : index to i32
+// EACH-LABEL: func.func @clusters
+// EACH: gpu.launch clusters(%[[C:.*]], %{{.*}}, %{{.*}}) in ({{.*}}) blocks({{.*}}) in (%{{.*}} = %arg0,
+// EACH: arith.index_cast %[[C]] : index to i32
+func.func @clusters(%n: index, %m: index, %size: index, %X: memref<?xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 256 : index
+  gpu.launch clusters(%cx, %cy, %cz) in (%nx = %size, %ny = %c1, %nz = %c1)
+             blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%l) {
+      }
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %p:2 = affine.delinearize_index %cx into (%m, 3) : index, index
+        memref.store %p#1, %X[%p#0] : memref<?xindex>
+      }
+    gpu.terminator
+  }
+  return
+}

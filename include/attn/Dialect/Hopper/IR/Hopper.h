@@ -26,6 +26,8 @@ namespace attn::hopper {
 /// What one CTA has on sm_90.
 constexpr int64_t kSharedMemoryBytes = 232448; // 227 KB
 constexpr int64_t kRegistersPerCta = 65536;
+/// CTAs of a cluster, at most: what needs no permission ("portable").
+constexpr int64_t kCtasPerCluster = 8;
 /// On a loop that runs at least once.
 constexpr llvm::StringLiteral kNonemptyAttr = "hopper.nonempty";
 constexpr int64_t kThreadsPerWarpgroup = 128;

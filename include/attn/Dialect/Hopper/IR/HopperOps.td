@@ -334,13 +334,22 @@ def Hopper_ChannelOp : Hopper_Op<"channel", [MemoryEffects<[MemAlloc]>]> {
     warpgroups of the role that receives. One role sends, one receives; each
     warpgroup of the latter receives every tile.
 
+    With `multicast`, the CTAs of a cluster send the same tiles in the same order: each
+    tile is copied in `multicast` parts, a multiple of 8 of its rows each, by the CTAs in
+    turn, to all of them. The size of the cluster divides the number of parts.
+
     ```mlir
     %c = hopper.channel depth(2) : !hopper.channel<!hopper.smem<128x64xbf16, swizzle = 128>>
+    %k = hopper.channel depth(2) multicast(2) : !hopper.channel<!hopper.smem<128x64xbf16, swizzle = 128>>
     ```
   }];
-  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$depth);
+  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$depth,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<2>]>>:$multicast);
   let results = (outs Hopper_ChannelType:$channel);
-  let assemblyFormat = "`depth` `(` $depth `)` attr-dict `:` type($channel)";
+  let assemblyFormat = [{
+    `depth` `(` $depth `)` (`multicast` `(` $multicast^ `)`)? attr-dict `:` type($channel)
+  }];
+  let hasVerifier = 1;
 }
 
 def Hopper_SendOp : Hopper_Op<"send", [MemoryEffects<[MemRead, MemWrite]>]> {
@@ -449,13 +458,16 @@ def Hopper_SlotOp : Hopper_Op<"slot", [Pure]> {
 def Hopper_MBarrierOp : Hopper_Op<"mbarrier", [MemoryEffects<[MemAlloc]>]> {
   let summary = "A ring of mbarriers, initialised for `arrivals` arrivals per phase";
   let description = [{
-    Initialised before any role starts. A phase completes when `arrivals`
-    arrivals have happened and all bytes that `hopper.mbarrier.expect` announced
-    in it have been copied. The first phase is phase 0.
+    Initialised before any role (of any CTA of the cluster) starts. A phase completes when
+    `arrivals` arrivals, with `cluster` as many from each CTA of the cluster, have
+    happened and all bytes that `hopper.mbarrier.expect` announced in it have been copied.
+    The first phase is phase 0.
   }];
-  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$arrivals);
+  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$arrivals, UnitAttr:$cluster);
   let results = (outs Hopper_MBarrierType:$barriers);
-  let assemblyFormat = "`arrivals` `(` $arrivals `)` attr-dict `:` type($barriers)";
+  let assemblyFormat = [{
+    `arrivals` `(` $arrivals `)` (`cluster` $cluster^)? attr-dict `:` type($barriers)
+  }];
 }
 
 def Hopper_MBarrierExpectOp : Hopper_Op<"mbarrier.expect", [MemoryEffects<[MemRead, MemWrite]>]> {
@@ -472,10 +484,17 @@ def Hopper_MBarrierArriveOp : Hopper_Op<"mbarrier.arrive", [MemoryEffects<[MemRe
   let summary = "One arrival by this warpgroup";
   let description = [{
     Everything that the warpgroup did before is visible to who waits for the
-    phase. One arrival per warpgroup, whatever the number of its threads.
+    phase. One arrival per warpgroup, whatever the number of its threads. With `cluster`,
+    one at the mbarrier of each CTA of the cluster (PTX ISA, "mapa").
+
+    ```mlir
+    hopper.mbarrier.arrive %empty[%stage] cluster : !hopper.mbarrier<2>
+    ```
   }];
-  let arguments = (ins Hopper_MBarrierType:$barriers, Index:$index);
-  let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
+  let arguments = (ins Hopper_MBarrierType:$barriers, Index:$index, UnitAttr:$cluster);
+  let assemblyFormat = [{
+    $barriers `[` $index `]` (`cluster` $cluster^)? attr-dict `:` type($barriers)
+  }];
 }
 
 def Hopper_MBarrierWaitOp : Hopper_Op<"mbarrier.wait", [MemoryEffects<[MemRead, MemWrite]>]> {
@@ -493,13 +512,19 @@ def Hopper_TmaLoadOp : Hopper_Op<"tma.load", [MemoryEffects<[MemRead, MemWrite]>
   let description = [{
     `coordinates` are those of the tile's first element, as many as the tensor
     map's rank, in the memref's order. Completes on the mbarrier with the tile's
-    bytes (padding of the last slab included).
+    bytes (padding of the last slab included). With `multicast`, the tile at the same place
+    in each CTA of the cluster is filled, and the mbarrier there told.
+
+    ```mlir
+    hopper.tma.load %map[%i, %c0] to %tile, %full[%stage] multicast : !hopper.tensor_map<!hopper.smem<64x64xbf16, swizzle = 128>, rank = 2>, !hopper.smem<64x64xbf16, swizzle = 128>, !hopper.mbarrier<2>
+    ```
   }];
   let arguments = (ins Hopper_TensorMapType:$map, Variadic<Index>:$coordinates,
-                       Hopper_Tile:$tile, Hopper_MBarrierType:$barriers, Index:$index);
+                       Hopper_Tile:$tile, Hopper_MBarrierType:$barriers, Index:$index,
+                       UnitAttr:$multicast);
   let assemblyFormat = [{
-    $map `[` $coordinates `]` `to` $tile `,` $barriers `[` $index `]` attr-dict `:`
-    type($map) `,` type($tile) `,` type($barriers)
+    $map `[` $coordinates `]` `to` $tile `,` $barriers `[` $index `]` (`multicast` $multicast^)?
+    attr-dict `:` type($map) `,` type($tile) `,` type($barriers)
   }];
   let hasVerifier = 1;
 }
@@ -585,6 +610,15 @@ def Hopper_BarrierReduceOp : Hopper_Op<"barrier.reduce", [MemoryEffects<[MemRead
     type($value)
   }];
   let hasVerifier = 1;
+}
+
+def Hopper_ClusterSyncOp : Hopper_Op<"cluster.sync", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits for all warpgroups of all CTAs of the cluster";
+  let description = [{
+    `barrier.cluster.arrive` and `barrier.cluster.wait`. No CTA may end before the others
+    have arrived at its mbarriers and copied to its shared memory for the last time.
+  }];
+  let assemblyFormat = "attr-dict";
 }
 
 def Hopper_TileStoreOp : Hopper_Op<"tile.store", [MemoryEffects<[MemWrite]>]> {

@@ -319,6 +319,46 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
                            "mlir::scf::SCFDialect"];
 }
 
+def HopperFormClusters : Pass<"hopper-form-clusters", "::mlir::func::FuncOp"> {
+  let summary = "Neighbouring CTAs copy what both need once, as a cluster";
+  let description = [{
+    The tiles of a cluster differ in one coordinate. What is sent in loops and does not
+    depend on it is the same in all of its CTAs; such channels become `multicast`. The
+    coordinate is the one for which that is most bytes, the last one of such. The cluster has `ctas` CTAs, or the
+    largest power of two below that divides the number of tiles along the coordinate:
+    the host computes it for each launch.
+
+    ```mlir
+    // Before.
+    gpu.launch blocks(%block, ...) in (%b = %tiles, ...) ... {
+      %c = hopper.channel depth(1) : ...
+      role "load" ... {
+        %p:2 = affine.delinearize_index %block into (%heads, %rows)
+        scf.for ... { hopper.send %K[%p#0, %j, %c0] to %c }
+      }
+    // After.
+    %size = arith.minui (%rows and -%rows), %c2
+    gpu.launch clusters(%cluster, ...) in (%s = %size, ...) blocks(...) in (%b = %tiles, ...) ... {
+      %c = hopper.channel depth(1) multicast(2) : ...
+      role "load" ... {
+        %rank = gpu.cluster_block_id x
+        %p:2 = affine.delinearize_index %cluster into (%heads, %rows / %size)
+        %row = %p#1 * %size + %rank
+        scf.for ... { hopper.send %K[%p#0, %j, %c0] to %c }
+      }
+    ```
+
+    Launches in which no channel of tiles of whole parts (8 rows at least) is of this kind
+    stay as they are: where the bounds of a loop depend on a coordinate, as those of a causal
+    mask do, nothing in it is the same along that one.
+  }];
+  let options = [
+    Option<"ctas", "ctas", "int64_t", /*default=*/"2",
+           "CTAs of a cluster: 1 (none), 2, 4 or 8">];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
+                           "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect"];
+}
+
 def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> {
   let summary = "The order of tiles, and how many of them one CTA takes";
   let description = [{
@@ -346,6 +386,8 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
 
     A launch of one role keeps a CTA per tile: it has no copies to start early, and its
     CTAs share the multiprocessors.
+
+    Of a launch in clusters, each cluster takes the tiles that a CTA would.
 
     The coordinates are computed in 32 bits, with products and shifts in place of
     divisions; a launch has less than 2^31 tiles.
@@ -789,6 +831,18 @@ def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"
     A tile of one row that is always sent, received and given back between the same of
     another channel shares that one's barriers.
 
+    Of a channel with `multicast(2)`, each CTA of the cluster copies its parts to all, waits
+    until all have given the tile back, and waits for all at the end:
+
+    ```mlir
+    hopper.mbarrier.wait %empty[%stage], %phase // arrivals(2) cluster
+    hopper.mbarrier.expect %full[%stage] bytes(16384)
+    scf.for %part = %rank to %c2 step %size {
+      %rows = hopper.rows %tile[%part * 64]
+      hopper.tma.load %map[%j + %part * 64, %c0] to %rows, %full[%stage] multicast
+    }
+    ```
+
     Refuses programs that need more than 227 KB with one stage for each channel,
     naming the bytes of each; channels that not exactly one role sends to and one
     receives from; and copies from memory that the host does not know.
@@ -811,6 +865,9 @@ def HopperCheckProtocol : Pass<"hopper-check-protocol", "::mlir::func::FuncOp"> 
       same mbarrier and index in the same block bring.
     * *Arrivals*: over the roles, arrivals for each use of an mbarrier times the
       warpgroups of the role are the number that it is initialised for.
+    * *Clusters*: an mbarrier counts arrivals of all CTAs, or of its own, as its arrivals
+      are; before a copy to all CTAs its role waits for room in all; a
+      `hopper.cluster.sync` follows the roles.
     * *Counters*: index and phase of a wait are constants, or are carried by the
       same loops: the phase flips when the index wraps, at the ring's depth. They
       start at 0 and 0 (1 where a role waits for a slot that it then fills), or as

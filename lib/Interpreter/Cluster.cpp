@@ -2,14 +2,30 @@
 // Shared memory, and what may access it when: every two accesses of which one
 // writes must be ordered by barriers and waits, whatever order they happened in.
 
-#include "Cta.h"
+#include "Cluster.h"
 
 using namespace mlir;
 using namespace attn;
 using namespace attn::interpreter;
 
-Cta::Cta(const LaunchInfo &launch, unsigned warpgroups, Machine &machine)
-    : launch(launch), machine(machine), fibers(warpgroups) {
+Cluster::Cluster(const LaunchInfo &launch, unsigned ctas, unsigned warpgroups, Machine &machine)
+    : launch(launch), machine(machine), ctas(ctas), fibers(ctas * warpgroups),
+      rounds(ctas * hopper::kNamedBarriers + 1) {
+  for (unsigned rank = 0; rank < ctas; ++rank)
+    addMemory();
+  Clock fresh(barrierComponent(rounds.size()));
+  for (MBarrier &barrier : barriers)
+    barrier.arriving = barrier.completed = fresh;
+  for (Fiber &fiber : fibers)
+    fiber.clock = fresh;
+  for (std::shared_ptr<Round> &round : rounds) {
+    round = std::make_shared<Round>();
+    round->clock = fresh;
+  }
+}
+
+/// What one CTA has.
+void Cluster::addMemory() {
   for (Operation *op : launch.allocations) {
     SmemMemory &memory = memories.emplace_back();
     memory.op = op;
@@ -31,33 +47,35 @@ Cta::Cta(const LaunchInfo &launch, unsigned warpgroups, Machine &machine)
       MBarrier &barrier = barriers.emplace_back();
       barrier.op = op;
       barrier.index = index;
-      barrier.count = int64_t(ring.getArrivals());
-      barrier.component = warpgroups + unsigned(barriers.size()) - 1;
-      barrier.observations.resize(warpgroups);
+      barrier.count = int64_t(ring.getArrivals()) * (ring.getCluster() ? ctas : 1);
+      barrier.component = unsigned(fibers.size() + barriers.size()) - 1;
+      barrier.observations.resize(fibers.size());
+      barrier.remote.resize(fibers.size());
     }
   }
   for (Operation *op : launch.channels) {
     ChannelState &channel = channels.emplace_back();
     channel.op = op;
-    channel.received.assign(warpgroups, 0);
-    channel.released.assign(warpgroups, 0);
-    channel.views.resize(warpgroups);
+    channel.received.assign(fibers.size(), 0);
+    channel.released.assign(fibers.size(), 0);
+    channel.views.resize(fibers.size());
   }
-  Clock fresh(barrierComponent(hopper::kNamedBarriers));
-  for (MBarrier &barrier : barriers)
-    barrier.arriving = barrier.completed = fresh;
-  for (Fiber &fiber : fibers)
-    fiber.clock = fresh;
 }
 
-InFlightDiagnostic Cta::error(Operation *op) { return op->emitError(); }
+std::string Cluster::nameOf(unsigned warpgroup) const {
+  unsigned ofCta = countWarpgroups();
+  std::string name = "warpgroup " + std::to_string(warpgroup % ofCta);
+  return ctas == 1 ? name : name + " of CTA " + std::to_string(warpgroup / ofCta);
+}
+
+InFlightDiagnostic Cluster::error(Operation *op) { return op->emitError(); }
 
 //===----------------------------------------------------------------------===//
 // Events
 //===----------------------------------------------------------------------===//
 
-std::shared_ptr<Event> Cta::begin(Fiber &fiber, Operation *op, Threads threads,
-                                  bool asynchronous) {
+std::shared_ptr<Event> Cluster::begin(Fiber &fiber, Operation *op, Threads threads,
+                                      bool asynchronous) {
   auto event = std::make_shared<Event>();
   event->op = op;
   event->warpgroup = fiber.warpgroup;
@@ -66,13 +84,13 @@ std::shared_ptr<Event> Cta::begin(Fiber &fiber, Operation *op, Threads threads,
   return event;
 }
 
-void Cta::end(Fiber &fiber, Event &event) {
+void Cluster::end(Fiber &fiber, Event &event) {
   event.ended = true;
   event.component = fiber.warpgroup;
   event.epoch = fiber.now;
 }
 
-bool Cta::isOrdered(const Event &event, const Fiber &fiber, const Event &later) const {
+bool Cluster::isOrdered(const Event &event, const Fiber &fiber, const Event &later) const {
   if (!event.ended)
     return false;
   if (fiber.clock[event.component] >= event.epoch)
@@ -82,7 +100,7 @@ bool Cta::isOrdered(const Event &event, const Fiber &fiber, const Event &later) 
 
 /// Whether a fence by the writers came after the write, and before what the
 /// fiber knows.
-bool Cta::isFenced(const Event &event, const Fiber &fiber) const {
+bool Cluster::isFenced(const Event &event, const Fiber &fiber) const {
   const auto &fences = fibers[event.warpgroup].fences;
   auto fence = llvm::lower_bound(fences, event.epoch);
   return fence != fences.end() && fiber.clock[event.warpgroup] >= *fence;
@@ -110,13 +128,13 @@ static std::string nameOf(const SmemMemory &memory, unsigned slot) {
   return memory.type.isRing() ? "slot " + std::to_string(slot) + " of a ring" : "a tile";
 }
 
-void Cta::report(Fiber &fiber, const SmemView &view, const SmemMemory::Access &earlier,
-                 const Event &later, bool write) {
+void Cluster::report(Fiber &fiber, const SmemView &view, const SmemMemory::Access &earlier,
+                     const Event &later, bool write) {
   const SmemMemory &memory = memories[view.memory];
   const Event &event = *earlier.event;
   InFlightDiagnostic diagnostic = error(later.op);
-  diagnostic << (write ? "writes " : "reads ") << nameOf(memory, view.slot) << " that a "
-             << nameOf(event.op) << " of "
+  diagnostic << (write ? "writes " : "reads ") << ::nameOf(memory, view.slot) << " that a "
+             << ::nameOf(event.op) << " of "
              << (event.warpgroup == fiber.warpgroup ? "the same warpgroup" : "another warpgroup")
              << (earlier.write ? " may still be writing" : " may still be reading");
   if (event.ended && isOrdered(event, fiber, later) && !isFenced(event, fiber))
@@ -128,13 +146,13 @@ void Cta::report(Fiber &fiber, const SmemView &view, const SmemMemory::Access &e
     diagnostic << ": other threads of the warpgroup may be behind, and no barrier is in between";
   else
     diagnostic << ": no barrier orders the two";
-  diagnostic.attachNote(event.op->getLoc()) << "the " << nameOf(event.op) << " (warpgroup "
-                                            << event.warpgroup << ")";
+  diagnostic.attachNote(event.op->getLoc())
+      << "the " << ::nameOf(event.op) << " (" << nameOf(event.warpgroup) << ")";
   diagnostic.attachNote(memory.op->getLoc()) << "the shared memory";
 }
 
-LogicalResult Cta::access(Fiber &fiber, const SmemView &view, hopper::SmemType type,
-                          std::shared_ptr<Event> event, bool write) {
+LogicalResult Cluster::access(Fiber &fiber, const SmemView &view, hopper::SmemType type,
+                              std::shared_ptr<Event> event, bool write) {
   SmemMemory::Slot &slot = memories[view.memory].slots[view.slot];
   int64_t begin = view.row, end = view.row + type.getRows();
   auto overlaps = [&](const SmemMemory::Access &access) {
@@ -144,8 +162,8 @@ LogicalResult Cta::access(Fiber &fiber, const SmemView &view, hopper::SmemType t
     if (!overlaps(earlier) || (!write && !earlier.write))
       continue;
     bool ordered = isOrdered(*earlier.event, fiber, *event);
-    bool fenced = !event->asynchronous || earlier.event->asynchronous ||
-                  isFenced(*earlier.event, fiber);
+    bool fenced =
+        !event->asynchronous || earlier.event->asynchronous || isFenced(*earlier.event, fiber);
     if (!ordered || !fenced) {
       report(fiber, view, earlier, *event, write);
       return failure();
@@ -166,15 +184,15 @@ LogicalResult Cta::access(Fiber &fiber, const SmemView &view, hopper::SmemType t
   return success();
 }
 
-LogicalResult Cta::checkWritten(Operation *op, const SmemView &view, hopper::SmemType type,
-                                bool padding) {
+LogicalResult Cluster::checkWritten(Operation *op, const SmemView &view, hopper::SmemType type,
+                                    bool padding) {
   const SmemMemory &memory = memories[view.memory];
   for (int64_t row = view.row; row < view.row + type.getRows(); ++row) {
     uint8_t written = memory.slots[view.slot].written[size_t(row)];
     if (written > (padding ? 1 : 0))
       continue;
     InFlightDiagnostic diagnostic = error(op);
-    diagnostic << "reads row " << row << " of " << nameOf(memory, view.slot) << ", "
+    diagnostic << "reads row " << row << " of " << ::nameOf(memory, view.slot) << ", "
                << (written ? "whose padding of the last slab nothing has written"
                            : "which nothing has written");
     diagnostic.attachNote(memory.op->getLoc()) << "the shared memory";
@@ -187,49 +205,70 @@ LogicalResult Cta::checkWritten(Operation *op, const SmemView &view, hopper::Sme
 // The end
 //===----------------------------------------------------------------------===//
 
-LogicalResult Cta::checkFinished(Fiber &fiber) {
+LogicalResult Cluster::checkFinished(Fiber &fiber) {
   if (!fiber.products.empty())
     return error(fiber.products.front()->event->op)
-           << "warpgroup " << fiber.warpgroup << " ends and has not waited for this product";
+           << nameOf(fiber.warpgroup) << " ends and has not waited for this product";
   for (const std::shared_ptr<TmaStore> &store : fiber.stores)
     if (!store->event->ended)
       return error(store->event->op)
-             << "warpgroup " << fiber.warpgroup
+             << nameOf(fiber.warpgroup)
              << " ends while TMA may still read the tile: no hopper.tma.wait covers this";
   return success();
 }
 
-LogicalResult Cta::checkFinished() {
-  for (const MBarrier &barrier : barriers) {
+LogicalResult Cluster::checkFinished() {
+  for (size_t number = 0; number < barriers.size(); ++number) {
+    const MBarrier &barrier = barriers[number];
+    unsigned rank = unsigned(number / (barriers.size() / ctas));
+    ArrayRef<Fiber> ofCta = ArrayRef(fibers).slice(rank * countWarpgroups(), countWarpgroups());
     auto knows = [&](const Fiber &fiber) {
       return int64_t(fiber.clock[barrier.component]) > barrier.lastLoadPhase;
     };
-    if (barrier.lastLoad && llvm::none_of(fibers, knows))
+    if (barrier.lastLoad && llvm::none_of(ofCta, knows))
       return error(barrier.lastLoad)
              << "the CTA may end while this copy writes its shared memory: nobody waits for phase "
              << barrier.lastLoadPhase << " of mbarrier " << barrier.index;
+    for (unsigned warpgroup = 0; warpgroup < barrier.remote.size(); ++warpgroup) {
+      const MBarrier::Observation &arrival = barrier.remote[warpgroup];
+      auto saw = [&](const Fiber &fiber) { return fiber.clock[warpgroup] >= arrival.epoch; };
+      if (arrival.op && llvm::none_of(ofCta, saw))
+        return error(arrival.op) << "CTA " << rank << " may end before this arrival of "
+                                 << nameOf(warpgroup) << " at its mbarrier " << barrier.index
+                                 << ": no hopper.cluster.sync comes in between";
+    }
+  }
+  for (size_t number = 0; number < channels.size(); ++number) {
+    const ChannelState &channel = channels[number];
+    const ChannelState &first = channels[getPlace(channels, number, 0)];
+    if (cast<hopper::ChannelOp>(channel.op).getMulticast() &&
+        channel.sent.size() != first.sent.size())
+      return error(channel.op) << "the CTAs of a cluster send " << first.sent.size() << " and "
+                               << channel.sent.size() << " tiles to a multicast channel";
   }
   return success();
 }
 
-static void describeWait(Cta &cta, const Fiber &fiber, Diagnostic &note) {
+static void describeWait(Cluster &cluster, const Fiber &fiber, Diagnostic &note) {
   Operation *op = fiber.machine->program.instructions[fiber.next].op;
-  note << "warpgroup " << fiber.warpgroup << " waits here";
+  note << cluster.nameOf(fiber.warpgroup) << " waits here";
   auto wait = dyn_cast<hopper::MBarrierWaitOp>(op);
   if (!wait)
     return;
   const Instruction &i = fiber.machine->program.instructions[fiber.next];
-  const MBarrier &barrier =
-      cta.barriers[size_t(fiber.frame[i.operands[0]].integer + fiber.frame[i.operands[1]].integer)];
+  const MBarrier &barrier = cluster.barriers[size_t(fiber.frame[i.operands[0]].integer +
+                                                    fiber.frame[i.operands[1]].integer)];
   note << ", for phase " << barrier.phase << " of mbarrier " << barrier.index << ": "
        << barrier.arrived << " of " << barrier.count << " arrivals, " << barrier.copied << " of "
        << barrier.expected << " bytes";
 }
 
-LogicalResult Cta::reportDeadlock() {
+LogicalResult Cluster::reportDeadlock() {
   InFlightDiagnostic diagnostic = error(launch.op);
+  auto goesOn = [](const Fiber &fiber) { return !fiber.finished; };
+  const int64_t *block = llvm::find_if(fibers, goesOn)->block;
   diagnostic << "deadlock: in block (" << block[0] << ", " << block[1] << ", " << block[2]
-             << ") no warpgroup can go on";
+             << (ctas == 1 ? ")" : ") and its cluster") << " no warpgroup can go on";
   for (const Fiber &fiber : fibers) {
     if (fiber.finished)
       continue;

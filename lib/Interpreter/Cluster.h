@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The state of one CTA: warpgroups, shared memory, barriers, asynchronous work.
+// The state of the CTAs of a cluster (one, where a launch has no clusters): warpgroups,
+// shared memory, barriers, asynchronous work.
 
-#ifndef ATTN_LIB_INTERPRETER_CTA_H
-#define ATTN_LIB_INTERPRETER_CTA_H
+#ifndef ATTN_LIB_INTERPRETER_CLUSTER_H
+#define ATTN_LIB_INTERPRETER_CLUSTER_H
 
 #include "Clock.h"
 #include "GlobalMemory.h"
@@ -14,7 +15,7 @@
 
 namespace attn::interpreter {
 
-class Cta;
+class Cluster;
 
 /// Room for `count` elements in `value`; its memory where nobody else has it.
 template <typename T> T *renew(Value &value, int64_t count) {
@@ -37,7 +38,7 @@ struct Threads {
   }
 };
 
-/// What has to be known before something else may happen: that `warpgroup` has
+/// What has to be known before something else may happen: that `warpgroup` (of the cluster) has
 /// got as far as `epoch`, or that an mbarrier's phases up to `epoch` are
 /// complete (`component` of the clock).
 struct Event {
@@ -52,7 +53,7 @@ struct Event {
   uint32_t epoch = 0;
 };
 
-/// A tile: part of the CTA's shared memory, or a value of its own.
+/// A tile: part of a CTA's shared memory, or a value of its own.
 struct SmemView : Object {
   unsigned memory = 0, slot = 0;
   int64_t row = 0, column = 0;
@@ -148,9 +149,11 @@ struct MBarrier {
   int64_t lastLoadPhase = -1;
   /// By warpgroup: the last phase that it has seen complete.
   llvm::SmallVector<Observation, 4> observations;
+  /// By warpgroup: its last arrival, if it is one of another CTA.
+  llvm::SmallVector<Observation, 4> remote;
 };
 
-/// One use of a named barrier.
+/// One use of a named barrier, or of the cluster's.
 struct Round {
   struct Arrival {
     unsigned warpgroup;
@@ -167,6 +170,9 @@ struct Round {
 struct ChannelState {
   struct Tile {
     std::shared_ptr<Floats> data;
+    /// Where it is from.
+    std::shared_ptr<MemRef> source;
+    llvm::SmallVector<int64_t> coordinates;
   };
   mlir::Operation *op = nullptr;
   std::vector<Tile> sent;
@@ -182,11 +188,13 @@ public:
   std::vector<Value> frame;
   size_t next = 0;
   /// Null on the host.
-  Cta *cta = nullptr;
+  Cluster *cluster = nullptr;
   struct Machine *machine = nullptr;
-  unsigned warpgroup = 0;
+  /// Of the cluster; the CTA within the cluster, and within the grid.
+  unsigned warpgroup = 0, rank = 0;
+  int64_t block[3] = {0, 0, 0};
   bool finished = false;
-  /// The CTA's version when it was found blocked.
+  /// The cluster's version when it was found blocked.
   std::optional<uint64_t> blockedAt;
 
   /// The number of the op that it executes, and what all of its threads know.
@@ -212,19 +220,19 @@ public:
   int64_t *newInts(const Instruction &i, unsigned n = 0) {
     return i.scalar ? &result(i, n).integer : renew<int64_t>(result(i, n), i.count);
   }
-
 };
 
-class Cta {
+class Cluster {
 public:
-  Cta(const LaunchInfo &launch, unsigned warpgroups, struct Machine &machine);
+  /// CTAs of `warpgroups` warpgroups each.
+  Cluster(const LaunchInfo &launch, unsigned ctas, unsigned warpgroups, struct Machine &machine);
 
   /// Whether `fiber` may access rows of a tile now, and notes that it does.
   mlir::LogicalResult access(Fiber &fiber, const SmemView &view, hopper::SmemType type,
                              std::shared_ptr<Event> event, bool write);
   /// Whether the rows hold something; `padding` where it is read too.
-  mlir::LogicalResult checkWritten(mlir::Operation *op, const SmemView &view,
-                                   hopper::SmemType type, bool padding);
+  mlir::LogicalResult checkWritten(mlir::Operation *op, const SmemView &view, hopper::SmemType type,
+                                   bool padding);
   /// Starts an op of `fiber`: an event that has not ended.
   std::shared_ptr<Event> begin(Fiber &fiber, mlir::Operation *op, Threads threads,
                                bool asynchronous);
@@ -235,9 +243,13 @@ public:
   mlir::LogicalResult startLoad(Fiber &fiber, std::shared_ptr<TmaLoad> load);
   mlir::LogicalResult arrive(Fiber &fiber, MBarrier &barrier, mlir::Operation *op,
                              std::optional<int64_t> bytes);
+  /// At the mbarriers at the place of `barrier` in all CTAs.
+  mlir::LogicalResult arriveAll(Fiber &fiber, const MBarrier &barrier, mlir::Operation *op);
   Step wait(Fiber &fiber, MBarrier &barrier, mlir::Operation *op, int64_t parity);
   Step arriveNamed(Fiber &fiber, int64_t id, int64_t warpgroups, mlir::Operation *op, bool sync,
                    bool any = false, bool all = true);
+  /// All warpgroups of the cluster meet.
+  Step sync(Fiber &fiber, mlir::Operation *op);
   mlir::LogicalResult finishLoad(TmaLoad &load);
   void readStore(TmaStore &store);
   void writeStore(TmaStore &store);
@@ -250,19 +262,30 @@ public:
   mlir::LogicalResult checkFinished();
   mlir::LogicalResult reportDeadlock();
   void changed() { ++version; }
-  unsigned barrierComponent(int64_t id) const {
-    return unsigned(fibers.size() + barriers.size() + id);
+  /// Of a round: the named barriers of each CTA, then the cluster's barrier.
+  unsigned barrierComponent(size_t round) const {
+    return unsigned(fibers.size() + barriers.size() + round);
   }
+  unsigned countWarpgroups() const { return unsigned(fibers.size()) / ctas; }
+  /// What is at the same place in the first CTA, and in that of number `rank`.
+  template <typename T> size_t getPlace(const std::vector<T> &all, size_t number, unsigned rank) {
+    size_t ofCta = all.size() / ctas;
+    return number % ofCta + rank * ofCta;
+  }
+  /// "warpgroup 1", or "warpgroup 1 of CTA 0".
+  std::string nameOf(unsigned warpgroup) const;
   mlir::InFlightDiagnostic error(mlir::Operation *op);
 
   const LaunchInfo &launch;
   struct Machine &machine;
-  int64_t block[3] = {0, 0, 0}, grid[3] = {1, 1, 1};
+  unsigned ctas;
+  int64_t grid[3] = {1, 1, 1};
+  /// Those of the first CTA, then those of the next.
   std::vector<Fiber> fibers;
   std::vector<SmemMemory> memories;
   std::vector<MBarrier> barriers;
   std::vector<ChannelState> channels;
-  std::shared_ptr<Round> rounds[hopper::kNamedBarriers];
+  std::vector<std::shared_ptr<Round>> rounds;
   /// Copies that have not happened yet, and stores that may not have.
   std::vector<std::shared_ptr<TmaLoad>> loads;
   std::vector<std::shared_ptr<TmaStore>> writes;
@@ -272,6 +295,9 @@ public:
   uint64_t version = 0;
 
 private:
+  void addMemory();
+  Step meet(Fiber &fiber, size_t at, int64_t warpgroups, mlir::Operation *op, bool sync, bool any,
+            bool all);
   mlir::LogicalResult completePhase(MBarrier &barrier, mlir::Operation *op);
   bool isOrdered(const Event &event, const Fiber &fiber, const Event &later) const;
   bool isFenced(const Event &event, const Fiber &fiber) const;
@@ -287,14 +313,13 @@ struct Machine {
   std::mt19937_64 random;
 
   uint64_t pick(uint64_t count) { return random() % count; }
-  bool isEarly() {
-    return options.timing == InterpreterTiming::Early;
-  }
+  bool isEarly() { return options.timing == InterpreterTiming::Early; }
   /// Executes instructions of a fiber until it has executed a hopper op, is
   /// blocked, finished or failed.
   Step resume(Fiber &fiber);
+  /// `ctas`: those of a cluster, in x.
   mlir::LogicalResult runLaunch(Fiber &host, const LaunchInfo &launch, const int64_t grid[3],
-                                int64_t threads, std::optional<int64_t> sharedMemory);
+                                int64_t ctas, int64_t threads, std::optional<int64_t> sharedMemory);
 };
 
 /// Elements of a box of global memory that starts at `coordinates`: calls
@@ -302,7 +327,7 @@ struct Machine {
 void forEachElement(const MemRef &memref, llvm::ArrayRef<int64_t> coordinates, int64_t rows,
                     int64_t columns, llvm::function_ref<void(int64_t, int64_t, char *)> visit);
 /// result[m, n] += A B, with the tensor core's sums.
-void multiply(Cta &cta, const Value &a, mlir::Type aType, bool transposeA, const Value &b,
+void multiply(Cluster &cluster, const Value &a, mlir::Type aType, bool transposeA, const Value &b,
               hopper::SmemType bType, bool transposeB, mlir::VectorType type, float *result);
 /// The mbarrier of a ring and an index, or null after an error.
 MBarrier *findBarrier(Fiber &fiber, const Instruction &instruction, unsigned operand);

@@ -72,12 +72,10 @@ ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin
 if ptxas:
     config.available_features.add("ptxas")
     config.substitutions.append(("%ptxas", ptxas))
-# A GPU that the kernels run on.
-if shutil.which("nvidia-smi"):
-    query = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"],
-                           capture_output=True, text=True)
-    if "9.0" in query.stdout.split():
-        config.available_features.add("cuda-sm90")
+sanitizer = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+if sanitizer:
+    config.available_features.add("compute-sanitizer")
+    config.substitutions.append(("%compute_sanitizer", sanitizer))
 # Of the single mistakes that Hopper kernels are tested with, each one of so many.
 config.substitutions.append(("%mutants_every", str(lit_config.params.get("mutants-every", "4"))))
 config.substitutions.append(

@@ -200,9 +200,10 @@ def run_case(case, options):
     command = [options.attn_run] + command
     problems, figures = [], {}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
+        done = subprocess.run(shlex.split(options.under) + command, capture_output=True, text=True, timeout=options.timeout)
         if done.returncode:
-            problems.append(f"attn-run: exit status {done.returncode}\n{done.stderr.strip()[-2000:]}")
+            said = done.stderr.strip() + (done.stdout if options.under else "")
+            problems.append(f"attn-run: exit status {done.returncode}\n{said[-2000:]}")
     except subprocess.TimeoutExpired:
         problems.append(f"attn-run: more than {options.timeout} s")
     if not problems and case.replay:
@@ -257,7 +258,8 @@ def select(options):
         unknown = set(options.group or ()) - set(cases.GROUPS)
         if unknown:
             sys.exit(f"unknown group {sorted(unknown)[0]}; there are: {', '.join(cases.GROUPS)}")
-        chosen = [case for group in options.group or forward for case in cases.GROUPS[group]()]
+        chosen = [case for group in options.group or forward
+                  for case in (cases.random(options.seed) if group == "random" else cases.GROUPS[group]())]
     if options.static:
         chosen = [dataclasses.replace(case, static=True) for case in chosen]
     if options.order:
@@ -280,12 +282,15 @@ def main():
     parser.add_argument("--schedule", help="options of attn-lower-to-hopper, but for --target cpu")
     parser.add_argument("--interleavings", type=int, help="how often the interpreter runs each case")
     parser.add_argument("--group", action="append")
+    parser.add_argument("--seed", type=int, default=0, help="of the group 'random'")
     parser.add_argument("--everything", action="store_true", help="the full cross product")
     parser.add_argument("--filter", help="a regular expression over the cases' names")
     parser.add_argument("--shard", help="INDEX/COUNT")
     parser.add_argument("--static", action="store_true", help="all sizes known at compile time")
     parser.add_argument("--order", choices=["auto", "rows", "stream", "split"], help="the order of the loops")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--under", default="", metavar="COMMAND",
+                        help="what runs attn-run, such as 'compute-sanitizer --tool memcheck --error-exitcode 9'")
     parser.add_argument("--timeout", type=float, default=300)
     parser.add_argument("--work", help="folder for the cases' files")
     parser.add_argument("--keep", action="store_true", help="keep the files of good cases")

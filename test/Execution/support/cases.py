@@ -4,6 +4,7 @@ axis fully while the others rotate; `everything` is the full cross product."""
 
 from dataclasses import dataclass, replace
 from itertools import cycle
+from random import Random
 
 from .variants import BIASES, MORE_VARIANTS, TABLES, VARIANTS
 
@@ -272,6 +273,23 @@ def gradient_one_key():
                    grad=True)
 
 
+def random(seed=0):
+    """Anything with anything, 200 times, the same for the same seed; half of it with gradients."""
+    draw = Random(seed)
+    length = lambda: int(2 ** draw.uniform(0, 9.6))
+    for _ in range(200):
+        variant = draw.choice(VARIANTS + MORE_VARIANTS + TABLES + BIASES)
+        sq, sk = length(), length()
+        if "documents" in variant:
+            sk = sq
+        hkv = draw.randint(1, 4)
+        d = 8 * draw.randint(2, 32)
+        yield Case(variant, draw.choice(["bf16", "f16"]), b=draw.randint(1, 3), hq=hkv * draw.choice([1, 1, 2, 3]),
+                   hkv=hkv, sq=sq, sk=sk, d=d, dv=draw.choice([d, d, 8 * draw.randint(2, 32)]),
+                   data=draw.choice(["normal", "normal", "low", "wide"]), pad=draw.choice([0, 0, 8, 64]),
+                   static=draw.random() < 0.2, lse=draw.random() < 0.8, grad=draw.random() < 0.5)
+
+
 def with_gradients(cases, largest=2**20):
     """The same cases with their gradients, but for the largest."""
     def group():
@@ -292,7 +310,7 @@ GROUPS = {
     "gradient-masked-rows": with_gradients(masked_rows), "gradient-tails": with_gradients(tails),
     "gradient-edges": with_gradients(edges), "gradient-orders": gradient_orders,
     "gradient-tables": with_gradients(tables), "gradient-biases": with_gradients(biases),
-    "gradient-one-key": gradient_one_key,
+    "gradient-one-key": gradient_one_key, "random": random,
 }
 
 

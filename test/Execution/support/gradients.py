@@ -46,7 +46,7 @@ class Backward:
         outer = self.rng.permutation(shape.dv) if order else slice(None)
         q, k, v = data
         o, lse = reference.attention(shape, parts, q[..., inner], k[..., inner], v, scale, sink, captures, exact,
-                                     narrow=self.rounds)
+                                     narrow=self.rounds, rng=self.rng if order else None)
         self.inner, self.outer = inner, outer
         self.q, self.k, self.v, self.o, self.lse = (x.astype(kind) for x in (q, k, v, o, lse))
         self.do = do.astype(kind)

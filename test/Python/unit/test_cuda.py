@@ -44,13 +44,31 @@ def test_gradients(function, deterministic):
     case(function).compare(attend(deterministic=deterministic))
 
 
-def test_deterministic_gradients():
-    q, k, v, do = (torch.randn(2, 4, 700, 64, device="cuda", dtype=torch.bfloat16) for _ in range(4))
-    leaves = [x.requires_grad_() for x in (q, k, v)]
-    step = lambda: torch.autograd.grad(attnc.attention(*leaves, is_causal=True, deterministic=True), leaves, do)
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("d", [64, 128, 256])
+@pytest.mark.parametrize("function", [nothing, alibi, softcap, bias, documents])
+def test_same_bits(function, d, deterministic):
+    """Of O and the log-sum-exp, dK, dV and what captures get, in a thousand runs; of dQ if `deterministic`."""
+    c = case(function, shape=(2, 4, 2, 700, 700, d, d))
+    named = {name: x.detach() for name, x in c.captures.items()}
+    score_mod, mask_mod = c.functions(named)
+    leaves = [x.detach().requires_grad_() for x in (c.q, c.k, c.v)]
+    leaves += [x.requires_grad_() for x in named.values() if x.is_floating_point()]
+    settings = dict(score_mod=score_mod, mask_mod=mask_mod, is_causal=function is nothing, return_lse=True,
+                    deterministic=deterministic)
+    do = torch.randn_like(c.q)
+
+    def step():
+        o, lse = attnc.attention(*leaves[:3], **settings)
+        return [o, lse, *torch.autograd.grad(o, leaves, do)]
+
+    same = torch.ones((), dtype=torch.bool, device="cuda")
     first = step()
-    for _ in range(200):
-        assert all(torch.equal(a, b) for a, b in zip(step(), first))
+    for _ in range(1000):
+        for index, (a, b) in enumerate(zip(step(), first)):
+            if deterministic or index != 2:
+                same &= (a.view(torch.int16) == b.view(torch.int16)).all()
+    assert same.item()
 
 
 @pytest.mark.parametrize("others", ["", "v", "qkv"])

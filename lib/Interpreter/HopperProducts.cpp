@@ -132,9 +132,17 @@ static Step multiplyNow(Fiber &fiber, const Instruction &i) {
   return Step::Next;
 }
 
+/// A tile as a value; tiles are those of a CTA.
+template <Instruction::Handler handler>
+static LogicalResult translateInLaunch(Translator &translator, Operation *op) {
+  if (!translator.launch)
+    return op->emitError("expects to be in a launch");
+  return setShape(translator.emit(op, handler), op->getResult(0).getType());
+}
+
 void interpreter::registerHopperProducts(Translator &translator) {
   translator.add("hopper.wgmma", startProduct);
   translator.add("hopper.wait", waitForProduct);
-  translator.add("hopper.load", loadValue);
-  translator.add("hopper.mma", multiplyNow);
+  translator.add("hopper.load", translateInLaunch<loadValue>);
+  translator.add("hopper.mma", translateInLaunch<multiplyNow>);
 }

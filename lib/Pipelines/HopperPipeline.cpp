@@ -228,6 +228,7 @@ Value createReaches(OpBuilder &b, func::FuncOp function, func::FuncOp copying, f
 }
 
 void addCleanUp(OpPassManager &pm) {
+  pm.addPass(createHopperMapPrograms());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
 }
@@ -469,6 +470,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     tiles.streamTile = keys > 0 ? keys : schedule.keys;
     tiles.rowsFirst = true;
     tiles.branchMasks = true;
+    tiles.keepPrograms = true;
     buildTileStage(pm, tiles);
     buildBufferization(pm);
     OpPassManager &nested = pm.nest<func::FuncOp>();

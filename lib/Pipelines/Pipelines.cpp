@@ -2,6 +2,7 @@
 
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -15,6 +16,11 @@ using namespace mlir;
 static void addCleanUp(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+}
+static void addCleanUpOfTiles(OpPassManager &pm, const attn::PipelineOptions &options) {
+  if (options.keepPrograms)
+    pm.addNestedPass<func::FuncOp>(attn::createHopperMapPrograms());
+  addCleanUp(pm);
 }
 
 void attn::buildNestPipeline(OpPassManager &pm,
@@ -54,7 +60,7 @@ void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   tile.threads = options.threads;
   tile.explain = options.explain;
   pm.addNestedPass<func::FuncOp>(createAttnTileNest(tile));
-  addCleanUp(pm);
+  addCleanUpOfTiles(pm, options);
   // Tables first: they take the masks that projection cannot read.
   pm.addNestedPass<func::FuncOp>(
       createAttnTabulateMasks(AttnTabulateMasksOptions{options.branchMasks, options.branchMasks}));
@@ -63,7 +69,7 @@ void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   // Before the canonicaliser, which may rebuild ops without their attributes.
   if (options.countTiles)
     pm.addPass(createAttnCountTiles());
-  addCleanUp(pm);
+  addCleanUpOfTiles(pm, options);
 }
 
 void attn::registerPipelines() {

@@ -70,6 +70,10 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       llvm::cl::desc("Gradients with an element for each pair follow from statements "
                      "of their own"),
       llvm::cl::init(false)};
+  Option<bool> keepPrograms{
+      *this, "keep-programs",
+      llvm::cl::desc("Loops over one tile stay loops"),
+      llvm::cl::init(false)};
   Option<bool> branchMasks{
       *this, "branch-masks",
       llvm::cl::desc("One loop with a branch around the mask instead of a loop "

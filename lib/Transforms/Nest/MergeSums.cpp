@@ -91,6 +91,13 @@ public:
     auto statements = fold.getBody().getOps<GenericOp>();
     if (states == 0 || llvm::range_size(statements) <= states)
       return false;
+    // A tile of what is only mapped has no place for another dimension; sums are added to memory.
+    auto isMapped = [](Value value) {
+      auto statement = value.getDefiningOp<GenericOp>();
+      return !statement || statement.getNumReductionLoops() == 0;
+    };
+    if (llvm::any_of(fold.getYield()->getOperands().drop_front(states), isMapped))
+      return false;
     for (unsigned position = 0; position < states; ++position) {
       std::optional<Total> total = matchTotal(fold->getResult(position));
       GenericOp sum = getSum(fold, position);

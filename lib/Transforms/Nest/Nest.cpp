@@ -386,8 +386,14 @@ LogicalResult Nest::assignRoles() {
         (!rowDim || !streamedDims.contains(dim) ||
          streamedDims.contains(*rowDim)))
       rowDim = dim;
+  // Where rows are first, columns are those of matrix instructions.
+  auto isWide = [&](unsigned column) {
+    std::optional<int64_t> size = getConstantIntValue(sizeOfClass(column));
+    return !options.rowsFirst || (size && *size % 8 == 0);
+  };
   if (auto matrix = getSummedMatrix(first, *classes, *workers);
-      matrix && folds.size() == 1 && rowSums.empty() && tables.empty()) {
+      matrix && isWide(matrix->second) && folds.size() == 1 && rowSums.empty() &&
+      tables.empty()) {
     sumsMatrices = true;
     rowDim = matrix->first;
     llvm::erase(*workers, matrix->second);
@@ -433,11 +439,12 @@ LogicalResult Nest::assignRoles() {
       bool isWhole = known && *known > 0 && *known <= longestWholeTile &&
                      folds.size() == 1 &&
                      isInnerProduct(first, *classes, *workers, streamDim);
+      // Tiles of rank 2 where rows are first, with columns as a matrix instruction's.
+      int64_t whole = !isWhole ? 0 : options.rowsFirst ? llvm::alignTo(*known, 8) : *known;
       info.tile = sumsMatrices ? 1
-                  : isWhole    ? *known
+                  : isWhole    ? whole
                                : tileFor(options.streamTile, info.size);
       info.exact = info.tile == 1 || (known && *known % info.tile == 0);
-      // Tiles of rank 2 where rows are first.
       info.isSingle = sumsMatrices && options.rowsFirst;
     } else if (dim == rowDim) {
       info.role = Role::Row;

@@ -2,6 +2,7 @@
 // What parallel tiles store to be summed over some of them is summed where it is
 // computed: loop interchange, then fusion, then scalar replacement.
 
+#include "Loops.h"
 #include "Programs.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Statement.h"
@@ -129,7 +130,7 @@ private:
     loop = write ? dyn_cast<scf::ForOp>(write->getParentOp()) : nullptr;
     program = loop ? dyn_cast<scf::ForallOp>(loop->getParentOp()) : nullptr;
     if (!program || program->getBlock() != partial->getBlock() || !program.isNormalized() ||
-        program->getNumResults() > 0 || program.getMapping() || loop->getNumResults() > 0 ||
+        program->getNumResults() > 0 || hopper::isOfWarpgroups(program) || loop->getNumResults() > 0 ||
         !program->isBeforeInBlock(reader))
       return false;
     for (linalg::FillOp fill : partialFills)

@@ -57,8 +57,8 @@ public:
   }
 
 private:
-  /// The class of dimension 0 of what is written, or, where no tile is, of the
-  /// tiles whose truth the warpgroups agree on.
+  /// The class of dimension 0 of what is written, or, where no tile is, of what is added to
+  /// tables, or of the tiles whose truth the warpgroups agree on.
   LogicalResult findRows() {
     rows = -1;
     Value first;
@@ -83,6 +83,10 @@ private:
     });
     if (walk.wasInterrupted())
       return failure();
+    forall.walk([&](ScatterAddOp op) {
+      if (rows < 0)
+        rows = classes.dims(op.getValues()).front();
+    });
     forall.walk([&](vector::MultiDimReductionOp op) {
       if (rows < 0 && findAgreement(op))
         rows = classes.dims(op.getSource()).front();

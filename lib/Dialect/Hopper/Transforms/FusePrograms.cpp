@@ -2,9 +2,11 @@
 // Neighbouring tile programs over the same tiles become one: one launch, and what
 // one makes for the other stays in registers.
 
+#include "Loops.h"
 #include "Memory.h"
 #include "Programs.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/TileClasses.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -95,7 +97,7 @@ public:
     if (!haveSameTiles() || !isStraight())
       return false;
     own = hopper::findTouched(first);
-    if (!own || !canMove() || !findForwarded())
+    if (!own || !canMove() || !findForwarded() || !haveSameRows())
       return false;
     Block *body = second.getBody();
     Operation *start = &body->front();
@@ -113,17 +115,47 @@ public:
 private:
   bool haveSameTiles() {
     auto isPlain = [](scf::ForallOp program) {
-      return program.isNormalized() && program->getNumResults() == 0 && !program.getMapping();
+      return program.isNormalized() && program->getNumResults() == 0 &&
+             !hopper::isOfWarpgroups(program);
     };
     return isPlain(first) && isPlain(second) &&
            llvm::equal(first.getMixedUpperBound(), second.getMixedUpperBound());
   }
 
-  /// Whether the first program has no loop: the second one may be long, and what it starts
-  /// with should not be.
+  /// Whether the first program has no loop and no product of matrices: the second one may be
+  /// long, and what it starts with should not be.
   bool isStraight() {
-    return llvm::all_of(first.getBody()->without_terminator(),
-                        [](Operation &op) { return op.getNumRegions() == 0; });
+    return llvm::all_of(first.getBody()->without_terminator(), [](Operation &op) {
+      auto product = dyn_cast<vector::ContractionOp>(op);
+      auto type = product ? dyn_cast<VectorType>(product.getResultType()) : VectorType();
+      return op.getNumRegions() == 0 && !(type && type.getRank() == 2);
+    });
+  }
+
+  /// Whether rows that the first program writes are as many as those of the second one, and are
+  /// these where the second one reads them: loops over one tile do not tell.
+  bool haveSameRows() {
+    tiles::DimClasses classes;
+    if (failed(classes.build(second)))
+      return false;
+    auto getTiles = [](scf::ForallOp program) {
+      SmallVector<Value> tiles;
+      program.walk([&](vector::TransferWriteOp write) {
+        if (write.getVectorType().getRank() > 0)
+          tiles.push_back(write.getVector());
+      });
+      return tiles;
+    };
+    SmallVector<Value> tiles = getTiles(second);
+    if (tiles.empty())
+      return forwarded.empty();
+    int rows = classes.dims(tiles.front()).front();
+    auto haveRows = [&](Value tile) {
+      return cast<VectorType>(tile.getType()).getDimSize(0) == classes.extent(rows);
+    };
+    return llvm::all_of(getTiles(first), haveRows) && llvm::all_of(forwarded, [&](auto &pair) {
+             return classes.dims(pair.first).front() == rows;
+           });
   }
 
   /// Whether nothing between the programs depends on the first one.

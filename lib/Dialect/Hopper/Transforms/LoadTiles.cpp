@@ -3,6 +3,7 @@
 // copies whole lines, early, where threads would read a few bytes of many, when
 // they need them.
 
+#include "Loops.h"
 #include "Memory.h"
 #include "TileLoads.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -179,8 +180,8 @@ void bringTogether(scf::ForallOp tiles, ArrayRef<hopper::LoadOp> loads) {
   SmallVector<OpFoldResult> bounds;
   for (unsigned d : order)
     bounds.push_back(tiles.getMixedUpperBound()[d]);
-  auto permuted = scf::ForallOp::create(b, tiles.getLoc(), bounds, ValueRange(),
-                                        /*mapping=*/std::nullopt);
+  auto permuted =
+      scf::ForallOp::create(b, tiles.getLoc(), bounds, ValueRange(), tiles.getMapping());
   permuted->setDiscardableAttrs(tiles->getDiscardableAttrDictionary());
   for (auto [place, d] : llvm::enumerate(order))
     tiles.getInductionVar(d).replaceAllUsesWith(permuted.getInductionVar(place));
@@ -229,7 +230,7 @@ struct LoadTilesPass : attn::impl::HopperLoadTilesBase<LoadTilesPass> {
     }
     for (auto &[program, copies] : loads)
       if (auto tiles = cast<scf::ForallOp>(program);
-          tiles.isNormalized() && tiles->getNumResults() == 0 && !tiles.getMapping())
+          tiles.isNormalized() && tiles->getNumResults() == 0 && !hopper::isOfWarpgroups(tiles))
         bringTogether(tiles, copies);
   }
 };

@@ -5,12 +5,20 @@
 #define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_LOOPS_H
 
 #include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace attn::hopper {
 
 /// Of a tile program, and of its launch: no tile has less work than a later one.
 constexpr llvm::StringLiteral kDescendingAttr = "hopper.descending";
+
+/// Whether a loop divides rows among warpgroups; others are over tiles.
+inline bool isOfWarpgroups(mlir::scf::ForallOp loop) {
+  std::optional<mlir::ArrayAttr> mapping = loop.getMapping();
+  return mapping && !mapping->empty() &&
+         llvm::isa<mlir::gpu::GPUWarpgroupMappingAttr>((*mapping)[0]);
+}
 
 /// Whether there is no other scf.for in the loop.
 inline bool isInnermost(mlir::scf::ForOp loop) {

@@ -63,7 +63,7 @@ private:
     for (Operation &op : forall.getBody()->without_terminator())
       if (auto loop = dyn_cast<scf::ForallOp>(op))
         inner = loop;
-    if (!inner || !inner.getMapping() || !inner.isNormalized())
+    if (!inner || !hopper::isOfWarpgroups(inner) || !inner.isNormalized())
       return forall.emitOpError("expected rows divided among warpgroups "
                                 "(hopper-distribute-rows) before their roles");
     if (!forall.isNormalized())

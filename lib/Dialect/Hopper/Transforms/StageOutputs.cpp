@@ -103,11 +103,12 @@ private:
     auto type = cast<MemRefType>(target.memref.getType());
     SmallVector<int64_t> strides;
     int64_t offset;
-    // Rows whose length nobody knows need not start at multiples of 16 bytes.
-    if (!onHost || type.getRank() > 5 || failed(type.getStridesAndOffset(strides, offset)) ||
-        strides.back() != 1 || type.isDynamicDim(type.getRank() - 1))
-      return std::nullopt;
+    // Rows whose length nobody knows need not start at multiples of 16 bytes, nor others.
     int64_t unit = 16 / hopper::getElementBytes(type.getElementType());
+    if (!onHost || type.getRank() > 5 || failed(type.getStridesAndOffset(strides, offset)) ||
+        strides.back() != 1 || type.isDynamicDim(type.getRank() - 1) ||
+        type.getShape().back() % unit)
+      return std::nullopt;
     for (int64_t stride : ArrayRef(strides).drop_back())
       if (!ShapedType::isDynamic(stride) && stride % unit)
         return std::nullopt;

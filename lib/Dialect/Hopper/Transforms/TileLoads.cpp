@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "TileLoads.h"
+#include "Loops.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 
@@ -15,7 +16,7 @@ hopper::SmemType hopper::getTileType(VectorType type) {
 
 scf::ForallOp hopper::getWarpgroupLoop(Operation *op) {
   auto forall = op->getParentOfType<scf::ForallOp>();
-  return forall && forall.getMapping() ? forall : nullptr;
+  return forall && isOfWarpgroups(forall) ? forall : nullptr;
 }
 
 AffineMap hopper::getFirst(Value index, scf::ForallOp loop, int64_t size) {

@@ -7,6 +7,23 @@
 
 include "mlir/Pass/PassBase.td"
 
+def HopperMapPrograms : Pass<"hopper-map-programs", "::mlir::func::FuncOp"> {
+  let summary = "Tile programs of one tile stay loops";
+  let description = [{
+    An outermost parallel loop of one iteration is mapped to a block. What is mapped to
+    processing units is not folded away by canonicalisation, which would make its body the
+    host's.
+
+    ```mlir
+    // Before.
+    scf.forall (%i, %j) in (1, 1) { ... }
+    // After.
+    scf.forall (%i, %j) in (1, 1) { ... } {mapping = [#gpu.block<linear_dim_0>, #gpu.block<linear_dim_1>]}
+    ```
+  }];
+  let dependentDialects = ["mlir::gpu::GPUDialect"];
+}
+
 def HopperTileCopies : Pass<"hopper-tile-copies", "::mlir::func::FuncOp"> {
   let summary = "Copies become tile programs";
   let description = [{

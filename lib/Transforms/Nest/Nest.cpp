@@ -457,6 +457,10 @@ LogicalResult Nest::assignRoles() {
       info.exact = true;
     } else if (llvm::is_contained(loops, dim)) {
       info.role = Role::Loop;
+    } else if (known && options.rowsFirst && *known != 1 && *known % 8 != 0) {
+      return first.emitError("expected a multiple of 8 as the size of a dimension that is "
+                             "whole in each tile (a head size), got ")
+             << *known;
     } else if (known) {
       info.role = Role::Full;
       info.tile = *known;

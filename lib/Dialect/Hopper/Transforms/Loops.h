@@ -13,6 +13,16 @@ namespace attn::hopper {
 /// Of a tile program, and of its launch: no tile has less work than a later one.
 constexpr llvm::StringLiteral kDescendingAttr = "hopper.descending";
 
+/// What makes a loop over tiles stay one, if there is a single tile: it is mapped to blocks, and
+/// canonicalisation folds no dimension that is mapped to something.
+inline mlir::ArrayAttr getBlockMapping(mlir::MLIRContext *context, int64_t rank) {
+  llvm::SmallVector<mlir::Attribute> blocks;
+  for (int64_t dim = 0; dim < rank; ++dim)
+    blocks.push_back(mlir::gpu::GPUBlockMappingAttr::get(
+        context, mlir::gpu::MappingId(int64_t(mlir::gpu::MappingId::LinearDim0) + dim)));
+  return mlir::ArrayAttr::get(context, blocks);
+}
+
 /// Whether a loop divides rows among warpgroups; others are over tiles.
 inline bool isOfWarpgroups(mlir::scf::ForallOp loop) {
   std::optional<mlir::ArrayAttr> mapping = loop.getMapping();

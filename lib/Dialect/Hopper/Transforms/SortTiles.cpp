@@ -112,7 +112,7 @@ private:
     OpFoldResult tiles = affine::makeComposedFoldedAffineApply(
         b, b.getLoc(), getAffineDimExpr(0, b.getContext()).ceilDiv(kRows), {OpFoldResult(count)});
     auto program = scf::ForallOp::create(b, ArrayRef<OpFoldResult>{tiles}, ValueRange(),
-                                         /*mapping=*/std::nullopt);
+                                         hopper::getBlockMapping(b.getContext(), 1));
     b.setInsertionPointToStart(program.getBody());
     Type i32 = b.getI32Type();
     auto rowType = VectorType::get({kRows}, i32), columnType = VectorType::get({kColumns}, i32);
@@ -171,8 +171,8 @@ private:
         bounds.push_back(bound);
         others.push_back(variable);
       }
-    auto sorted = scf::ForallOp::create(b, bounds, ValueRange(),
-                                        /*mapping=*/std::nullopt);
+    auto sorted = scf::ForallOp::create(
+        b, bounds, ValueRange(), hopper::getBlockMapping(b.getContext(), int64_t(bounds.size())));
     sorted->setAttr(hopper::kDescendingAttr, b.getUnitAttr());
     Block *body = sorted.getBody();
     b.setInsertionPointToStart(body);

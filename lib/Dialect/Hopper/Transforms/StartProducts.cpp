@@ -48,6 +48,8 @@ public:
         start(product);
       } else if (auto release = dyn_cast<hopper::ReleaseOp>(op)) {
         defer(release);
+      } else if (isa<hopper::ReceiveOp>(op)) {
+        settle(&op, countBefore(&op));
       } else if (op.hasTrait<OpTrait::IsTerminator>()) {
         settle(&op, flights.size());
       } else if (op.getNumRegions()) {

@@ -2,6 +2,7 @@
 // Statements that belong to no nest become tile programs: the host cannot touch
 // the memory of the device.
 
+#include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -44,9 +45,8 @@ Value withDimension(OpBuilder &b, Location loc, Value memref) {
 
 /// A loop of one iteration that stays one.
 scf::ForallOp createOneIteration(ImplicitLocOpBuilder &b) {
-  Attribute block = gpu::GPUBlockMappingAttr::get(b.getContext(), gpu::MappingId::LinearDim0);
   return scf::ForallOp::create(b, SmallVector<OpFoldResult>{b.getIndexAttr(1)}, ValueRange(),
-                               b.getArrayAttr({block}));
+                               hopper::getBlockMapping(b.getContext(), 1));
 }
 
 /// One statement on memrefs: parallel over its parallel loops, of which the last

@@ -191,3 +191,38 @@ func.func @apart(%X: memref<?x?xf32>, %Y: memref<?x?xf32>, %Z: memref<?x?xf32>, 
   }
   return
 }
+
+// Loops over one tile each, which do not tell that the second one's rows are another dimension:
+// what the first one makes is a value for each of its columns. Nor are 64 rows 128.
+// CHECK-LABEL: func.func @other_rows
+// CHECK-COUNT-2: scf.forall
+// CHECK-LABEL: func.func @more_rows
+// CHECK-COUNT-2: scf.forall
+func.func @other_rows(%X: memref<1x64xf32>, %Y: memref<1x64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  %D = memref.alloc() : memref<1x64xf32>
+  scf.forall (%h) in (1) {
+    %x = vector.transfer_read %X[%h, %c0], %pad {in_bounds = [true]} : memref<1x64xf32>, vector<64xf32>
+    vector.transfer_write %x, %D[%h, %c0] {in_bounds = [true]} : vector<64xf32>, memref<1x64xf32>
+  } {mapping = [#gpu.block<linear_dim_0>]}
+  scf.forall (%h) in (1) {
+    %d = vector.transfer_read %D[%h, %c0], %pad {in_bounds = [true]} : memref<1x64xf32>, vector<64xf32>
+    %b = vector.broadcast %d : vector<64xf32> to vector<64x64xf32>
+    vector.transfer_write %b, %Y[%h, %c0, %c0] {in_bounds = [true, true]} : vector<64x64xf32>, memref<1x64x64xf32>
+  } {mapping = [#gpu.block<linear_dim_0>]}
+  return
+}
+
+func.func @more_rows(%X: memref<1x64xf32>, %Y: memref<1x128xf32>, %v: vector<128xf32>) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<64xf32>
+  scf.forall (%h) in (1) {
+    vector.transfer_write %zero, %X[%h, %c0] {in_bounds = [true]} : vector<64xf32>, memref<1x64xf32>
+  } {mapping = [#gpu.block<linear_dim_0>]}
+  scf.forall (%h) in (1) {
+    vector.transfer_write %v, %Y[%h, %c0] {in_bounds = [true]} : vector<128xf32>, memref<1x128xf32>
+  } {mapping = [#gpu.block<linear_dim_0>]}
+  return
+}

@@ -17,7 +17,8 @@ static void addCleanUp(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
 }
-static void addCleanUpOfTiles(OpPassManager &pm, const attn::PipelineOptions &options) {
+static void addCleanUpOfTiles(OpPassManager &pm,
+                              const attn::PipelineOptions &options) {
   if (options.keepPrograms)
     pm.addNestedPass<func::FuncOp>(attn::createHopperMapPrograms());
   addCleanUp(pm);

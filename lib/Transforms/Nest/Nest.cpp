@@ -392,8 +392,8 @@ LogicalResult Nest::assignRoles() {
     return !options.rowsFirst || (size && *size % 8 == 0);
   };
   if (auto matrix = getSummedMatrix(first, *classes, *workers);
-      matrix && isWide(matrix->second) && folds.size() == 1 && rowSums.empty() &&
-      tables.empty()) {
+      matrix && isWide(matrix->second) && folds.size() == 1 &&
+      rowSums.empty() && tables.empty()) {
     sumsMatrices = true;
     rowDim = matrix->first;
     llvm::erase(*workers, matrix->second);
@@ -439,8 +439,11 @@ LogicalResult Nest::assignRoles() {
       bool isWhole = known && *known > 0 && *known <= longestWholeTile &&
                      folds.size() == 1 &&
                      isInnerProduct(first, *classes, *workers, streamDim);
-      // Tiles of rank 2 where rows are first, with columns as a matrix instruction's.
-      int64_t whole = !isWhole ? 0 : options.rowsFirst ? llvm::alignTo(*known, 8) : *known;
+      // Tiles of rank 2 where rows are first, with columns as a matrix
+      // instruction's.
+      int64_t whole = !isWhole            ? 0
+                      : options.rowsFirst ? llvm::alignTo(*known, 8)
+                                          : *known;
       info.tile = sumsMatrices ? 1
                   : isWhole    ? whole
                                : tileFor(options.streamTile, info.size);
@@ -458,8 +461,9 @@ LogicalResult Nest::assignRoles() {
     } else if (llvm::is_contained(loops, dim)) {
       info.role = Role::Loop;
     } else if (known && options.rowsFirst && *known != 1 && *known % 8 != 0) {
-      return first.emitError("expected a multiple of 8 as the size of a dimension that is "
-                             "whole in each tile (a head size), got ")
+      return first.emitError(
+                 "expected a multiple of 8 as the size of a dimension that is "
+                 "whole in each tile (a head size), got ")
              << *known;
     } else if (known) {
       info.role = Role::Full;

@@ -96,3 +96,43 @@ func.func @apart(%x: tensor<?x?x64xf32>) -> tensor<?xf32> {
   } -> tensor<?xf32>
   return %r : tensor<?xf32>
 }
+
+// Beside the sum, what it sums is returned: a tile of that has no place for g, which stays outside
+// (and is summed in a fold of its own, for its size is known).
+
+#all = affine_map<(g, h, k, i) -> (g, h, k, i)>
+#sum = affine_map<(g, h, k, i) -> (g, h, k)>
+#ghk = affine_map<(g, h, k) -> (g, h, k)>
+#hk = affine_map<(g, h, k) -> (h, k)>
+// CHECK-LABEL: func @returned
+// CHECK: attn.fold {{.*}} carries(%{{.*}} : tensor<2x3x8xf32>)
+// CHECK: attn.fold %c2 {{.*}} carries(%{{.*}} : tensor<3x8xf32>)
+func.func @returned(%x: tensor<2x3x8x?xf32>) -> (tensor<3x8xf32>, tensor<2x3x8x?xf32>) {
+  %c3 = arith.constant 3 : index
+  %zero = arith.constant 0.0 : f32
+  %I = tensor.dim %x, %c3 : tensor<2x3x8x?xf32>
+  %e = tensor.empty(%I) : tensor<2x3x8x?xf32>
+  %m = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%x : tensor<2x3x8x?xf32>) outs(%e : tensor<2x3x8x?xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %t = math.exp %a : f32
+    linalg.yield %t : f32
+  } -> tensor<2x3x8x?xf32>
+  %e1 = tensor.empty() : tensor<2x3x8xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  %s = linalg.generic {indexing_maps = [#all, #sum], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%m : tensor<2x3x8x?xf32>) outs(%f1 : tensor<2x3x8xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %t = arith.addf %c, %a : f32
+    linalg.yield %t : f32
+  } -> tensor<2x3x8xf32>
+  %e2 = tensor.empty() : tensor<3x8xf32>
+  %f2 = linalg.fill ins(%zero : f32) outs(%e2 : tensor<3x8xf32>) -> tensor<3x8xf32>
+  %r = linalg.generic {indexing_maps = [#ghk, #hk], iterator_types = ["reduction", "parallel", "parallel"]}
+      ins(%s : tensor<2x3x8xf32>) outs(%f2 : tensor<3x8xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %t = arith.addf %c, %a : f32
+    linalg.yield %t : f32
+  } -> tensor<3x8xf32>
+  return %r, %m : tensor<3x8xf32>, tensor<2x3x8x?xf32>
+}

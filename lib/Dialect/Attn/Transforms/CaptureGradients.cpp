@@ -116,13 +116,15 @@ Value Contribution::sumOverPairs() {
   bool keepsRows = !rest.empty() && llvm::is_contained(out, rest.back());
   bool alongRows = !rest.empty() && !keepsRows &&
                    (keepsKeys || !computed.empty());
-  // A table for each so many rows, if there may be more: one more index of one larger table.
+  // A table for each so many rows, if there may be more: one more index of one
+  // larger table.
   std::optional<unsigned> rowBlock;
   auto isFew = [&](OpFoldResult rows) {
     std::optional<int64_t> known = getConstantIntValue(rows);
     return known && *known <= gradients.tableRows;
   };
-  if (gradients.tableRows > 0 && alongRows && alongKeys && !isFew(s.getSize(rest.back()))) {
+  if (gradients.tableRows > 0 && alongRows && alongKeys &&
+      !isFew(s.getSize(rest.back()))) {
     OpFoldResult blocks = affine::makeComposedFoldedAffineApply(
         s.b, s.b.getLoc(), s.b.getAffineDimExpr(0).ceilDiv(gradients.tableRows),
         {s.getSize(rest.back())});

@@ -130,8 +130,8 @@ private:
     loop = write ? dyn_cast<scf::ForOp>(write->getParentOp()) : nullptr;
     program = loop ? dyn_cast<scf::ForallOp>(loop->getParentOp()) : nullptr;
     if (!program || program->getBlock() != partial->getBlock() || !program.isNormalized() ||
-        program->getNumResults() > 0 || hopper::isOfWarpgroups(program) || loop->getNumResults() > 0 ||
-        !program->isBeforeInBlock(reader))
+        program->getNumResults() > 0 || hopper::isOfWarpgroups(program) ||
+        loop->getNumResults() > 0 || !program->isBeforeInBlock(reader))
       return false;
     for (linalg::FillOp fill : partialFills)
       if (!fill->isBeforeInBlock(program))

@@ -148,7 +148,16 @@ private:
     if (left.isTransposed && !left.read && !left.gather)
       return contract.emitOpError("the left operand is computed in registers and transposed; the "
                                   "tensor core transposes tiles in shared memory only");
+    for (const Operand &operand : {left, right})
+      if (operand.read && findRows(operand.read) % 8)
+        return contract.emitOpError("tiles in shared memory have a multiple of 8 rows, got ")
+               << findRows(operand.read);
     return success();
+  }
+
+  /// Of a tile as it lies in memory.
+  static int64_t findRows(vector::TransferReadOp read) {
+    return read.getVectorType().getDimSize(read.getPermutationMap().isMinorIdentity() ? 0 : 1);
   }
 
   /// Rows of all warpgroups, rounded, through shared memory.

@@ -309,7 +309,7 @@ func.func @follower(%K: memref<?x64xbf16>, %L: memref<?x64xf32>, %out: memref<?x
 // CHECK-LABEL: func.func @multicast
 // CHECK-DAG: %[[MV:.*]] = hopper.tensor_map %{{.*}} : memref<?x?xf32> -> <<1x64xf32>, rank = 2>
 // CHECK-DAG: %[[MK:.*]] = hopper.tensor_map %{{.*}} : memref<?x64xbf16> -> <<32x64xbf16, swizzle = 128>, rank = 2>
-// CHECK: gpu.launch clusters({{.*}}) in (%{{.*}} = %[[SIZE:[a-z0-9]+]], %
+// CHECK: gpu.launch clusters({{[^)]*}}) in (%{{[a-z0-9]+}} = %[[SIZE:[a-z0-9]+]],
 // CHECK: %[[FULL:.*]] = hopper.mbarrier arrivals(1) : <3>
 // CHECK: %[[EMPTY:.*]] = hopper.mbarrier arrivals(2) cluster : <3>
 // CHECK: hopper.mbarrier.wait %[[EMPTY]]

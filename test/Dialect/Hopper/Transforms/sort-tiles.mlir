@@ -23,7 +23,7 @@
 // CHECK: arith.divui %[[ENTRY]]
 // CHECK: %[[LENGTH:.*]] = memref.load %[[LENGTHS]]
 // CHECK: scf.for
-// CHECK: } {hopper.descending}
+// CHECK: } {hopper.descending, mapping = [#gpu.block<linear_dim_0>, #gpu.block<linear_dim_1>]}
 // CHECK: memref.dealloc %[[RANKS]]
 // CHECK: memref.dealloc %[[ORDER]]
 func.func @tiles(%b: index, %h: index, %n: index, %out: memref<?x?x?xi32>) {

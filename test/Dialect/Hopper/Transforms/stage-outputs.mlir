@@ -150,8 +150,12 @@ func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>,
   return
 }
 
-// Rows of a length that is not known need not start at multiples of 16 bytes.
+// Rows of a length that is not known need not start at multiples of 16 bytes, nor need rows of
+// 12 bytes, whatever their strides.
 // CHECK-LABEL: func.func @unknown_rows
+// CHECK-NOT: hopper.tma.store
+// CHECK: vector.transfer_write
+// CHECK-LABEL: func.func @short_rows
 // CHECK-NOT: hopper.tma.store
 // CHECK: vector.transfer_write
 func.func @unknown_rows(%n: index, %Y: memref<?x?xbf16>, %v: vector<64x64xbf16>) {
@@ -163,6 +167,21 @@ func.func @unknown_rows(%n: index, %Y: memref<?x?xbf16>, %v: vector<64x64xbf16>)
     hopper.roles
       role "compute" warpgroups(2) registers(240) (%w) {
         vector.transfer_write %v, %Y[%bx, %c0] : vector<64x64xbf16>, memref<?x?xbf16>
+      }
+    gpu.terminator
+  }
+  return
+}
+
+func.func @short_rows(%n: index, %Y: memref<?x6xbf16, strided<[?, 1]>>, %v: vector<64x16xbf16>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        vector.transfer_write %v, %Y[%bx, %c0] : vector<64x16xbf16>, memref<?x6xbf16, strided<[?, 1]>>
       }
     gpu.terminator
   }

@@ -96,3 +96,40 @@ func.func @zeros(%n: index, %zero: !acc, %q: vector<64x64xbf16>, %p: vector<64x6
   }
   return
 }
+
+// Two tiles of a channel in a row (a loop of one iteration was folded): the first one is given
+// back before the second one is received, which may need its room.
+// CHECK-LABEL: func.func @twice
+// CHECK: %[[K0:.*]] = hopper.receive %[[C:.*]] :
+// CHECK-NEXT: %[[S0:.*]] = hopper.wgmma %{{.*}}, %[[K0]]
+// CHECK-NEXT: %[[S:.*]] = hopper.wait %[[S0]] pending(0)
+// CHECK-NEXT: hopper.release %[[C]]
+// CHECK-NEXT: %[[K1:.*]] = hopper.receive %[[C]]
+// CHECK-NEXT: %[[T0:.*]] = hopper.wgmma %{{.*}}, %[[K1]], %[[S]]
+// CHECK-NEXT: hopper.wait %[[T0]] pending(0)
+// CHECK-NEXT: hopper.release %[[C]]
+func.func @twice(%n: index, %zero: !acc, %q: vector<64x64xbf16>, %y: memref<64x64xf32>, %a: memref<?x64xbf16>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 384 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    %c = hopper.channel depth(1) : !ch
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        hopper.send %a[%c0, %c0] to %c : memref<?x64xbf16>, !ch
+        hopper.send %a[%c1, %c0] to %c : memref<?x64xbf16>, !ch
+      }
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %k0 = hopper.receive %c : !ch -> !tile
+        %s = hopper.mma %q, %k0, %zero : vector<64x64xbf16>, !tile, !acc
+        hopper.release %c : !ch
+        %k1 = hopper.receive %c : !ch -> !tile
+        %t = hopper.mma %q, %k1, %s : vector<64x64xbf16>, !tile, !acc
+        hopper.release %c : !ch
+        vector.transfer_write %t, %y[%c0, %c0] : !acc, memref<64x64xf32>
+      }
+    gpu.terminator
+  }
+  return
+}

@@ -128,7 +128,8 @@ def HopperSortTiles : Pass<"hopper-sort-tiles", "::mlir::func::FuncOp"> {
     The sums take time that grows with the square of the number of entries: one
     comparison for each two, 8,192 at a time. Other loops stay as they are.
   }];
-  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect", "mlir::memref::MemRefDialect",
+  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+                           "mlir::gpu::GPUDialect", "mlir::memref::MemRefDialect",
                            "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
 }
 

@@ -501,7 +501,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperOrderProducts());
     if (int64_t every = polynomials >= 0 ? int64_t(polynomials) : schedule.polynomials)
       nested.addPass(createHopperDivideExponentials(HopperDivideExponentialsOptions{every}));
-    nested.addPass(createHopperSpecializeWarps());
+    nested.addPass(createHopperSpecializeWarps(
+        HopperSpecializeWarpsOptions{producerRegisters}));
     nested.addPass(createHopperFormClusters(HopperFormClustersOptions{cluster}));
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas}));
     addCleanUp(nested);

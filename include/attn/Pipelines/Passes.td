@@ -27,6 +27,9 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
     Option<"stages", "stages", "int64_t", /*default=*/"0", "Tiles in flight for each stream">,
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",
            "CTAs of a persistent launch; 0 launches one per tile">,
+    Option<"producerRegisters", "producer-registers", "int64_t", /*default=*/"0",
+           "Registers of a thread that copies: 56 where a tool adds instructions to kernels, such as "
+           "compute-sanitizer's memcheck; 0: by the number of warpgroups">,
     Option<"cluster", "cluster", "int64_t", /*default=*/"1",
            "CTAs of a cluster, which copy what they have in common once: 1, 2, 4 or 8">,
     Option<"pipeline", "pipeline", "bool", /*default=*/"true",

@@ -54,7 +54,7 @@ def test_same_bits(function, d, deterministic):
     score_mod, mask_mod = c.functions(named)
     leaves = [x.detach().requires_grad_() for x in (c.q, c.k, c.v)]
     leaves += [x.requires_grad_() for x in named.values() if x.is_floating_point()]
-    settings = dict(score_mod=score_mod, mask_mod=mask_mod, is_causal=function is nothing, return_lse=True,
+    settings = dict(score_mod=score_mod, mask_mod=mask_mod, is_causal=function is nothing, enable_gqa=True, return_lse=True,
                     deterministic=deterministic)
     do = torch.randn_like(c.q)
 

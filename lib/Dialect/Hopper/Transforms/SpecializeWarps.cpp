@@ -32,8 +32,12 @@ namespace {
 struct Registers {
   int64_t producer, consumer;
 };
-Registers getRegisters(int64_t consumers) {
-  return consumers == 3 ? Registers{32, 160} : Registers{24, 240};
+Registers getRegisters(int64_t consumers, int64_t ofProducer) {
+  if (ofProducer == 0)
+    return consumers == 3 ? Registers{32, 160} : Registers{24, 240};
+  // The others have what is left of 512 for each lane.
+  int64_t rest = (512 - ofProducer) / consumers;
+  return {ofProducer, std::min<int64_t>(240, rest / 8 * 8)};
 }
 
 /// Elements of a vector that the producer has at a time.
@@ -41,7 +45,8 @@ constexpr int64_t kPiece = 32;
 
 class Specializer {
 public:
-  explicit Specializer(scf::ForallOp forall) : forall(forall), b(forall), loc(forall.getLoc()) {}
+  Specializer(scf::ForallOp forall, int64_t producerRegisters)
+      : forall(forall), producerRegisters(producerRegisters), b(forall), loc(forall.getLoc()) {}
 
   LogicalResult run() {
     if (failed(check()))
@@ -133,9 +138,9 @@ private:
     if (!loads.empty()) {
       names.insert(names.begin(), "load");
       counts.insert(counts.begin(), 1);
-      registers.push_back(getRegisters(warpgroups).producer);
+      registers.push_back(getRegisters(warpgroups, producerRegisters).producer);
     }
-    registers.push_back(getRegisters(warpgroups).consumer);
+    registers.push_back(getRegisters(warpgroups, producerRegisters).consumer);
     roles = hopper::RolesOp::create(b, loc, b.getStrArrayAttr(names),
                                     b.getDenseI64ArrayAttr(counts),
                                     b.getDenseI64ArrayAttr(registers), names.size());
@@ -370,6 +375,7 @@ private:
   }
 
   scf::ForallOp forall, inner;
+  int64_t producerRegisters;
   OpBuilder b;
   Location loc;
   int64_t warpgroups = 0;
@@ -380,14 +386,23 @@ private:
 };
 
 struct SpecializeWarpsPass : attn::impl::HopperSpecializeWarpsBase<SpecializeWarpsPass> {
+  using Base::Base;
+
   void runOnOperation() override {
+    if (producerRegisters != 0 &&
+        (producerRegisters < 24 || producerRegisters > 128 || producerRegisters % 8)) {
+      getOperation().emitError() << "a producer has a multiple of 8 between 24 and 128 registers, "
+                                    "or 0 for those of the table; got "
+                                 << int64_t(producerRegisters);
+      return signalPassFailure();
+    }
     SmallVector<scf::ForallOp> loops;
     getOperation().walk<WalkOrder::PreOrder>([&](scf::ForallOp forall) {
       loops.push_back(forall);
       return WalkResult::skip();
     });
     for (scf::ForallOp forall : loops)
-      if (failed(Specializer(forall).run()))
+      if (failed(Specializer(forall, producerRegisters).run()))
         return signalPassFailure();
   }
 };

@@ -1,4 +1,10 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps))" | FileCheck %s
+// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{producer-registers=56}))" | FileCheck %s --check-prefix=ROOM
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{producer-registers=20}))" 2>&1 | FileCheck %s --check-prefix=FEW
+// FEW: error: a producer has a multiple of 8 between 24 and 128 registers, or 0 for those of the table; got 20
+// One consumer has 240 all the same; two would have 228, so 224.
+// ROOM: role "load" warpgroups(1) registers(56)
+// ROOM: role "compute" warpgroups(1) registers(240)
 
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>

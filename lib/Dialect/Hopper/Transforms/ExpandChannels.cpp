@@ -109,8 +109,8 @@ private:
     for (Operation *user : tile.getUsers()) {
       if (isa<hopper::TileLoadOp>(user))
         reads.push_back(user);
-      else if (auto rows = dyn_cast<hopper::RowsOp>(user))
-        findReads(rows.getTile(), reads);
+      else if (isa<hopper::RowsOp, hopper::ColumnsOp>(user))
+        findReads(user->getResult(0), reads);
     }
   }
 

@@ -381,3 +381,40 @@ func.func @no_clusters(%K: memref<?x64xbf16>, %n: index) {
   }
   return
 }
+
+// -----
+
+// Columns of a tile that are read to registers are a read of the tile.
+// CHECK-LABEL: func.func @columns
+// CHECK: hopper.tile.load
+// CHECK: hopper.fence.async
+// CHECK-NEXT: hopper.mbarrier.arrive
+!k = !hopper.smem<64x128xbf16, swizzle = 128>
+!c = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @columns(%K: memref<?x128xbf16>, %out: memref<?x64xbf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+    %ck = hopper.channel depth(1) : !hopper.channel<!k>
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        scf.for %j = %c0 to %n step %c1 {
+          hopper.send %K[%j, %c0] to %ck : memref<?x128xbf16>, !hopper.channel<!k>
+        }
+      }
+      role "compute" warpgroups(1) registers(240) (%w) {
+        scf.for %j = %c0 to %n step %c1 {
+          %tk = hopper.receive %ck : !hopper.channel<!k> -> !k
+          %tc = hopper.columns %tk[%c64] : !k -> !c
+          %v = hopper.tile.load %tc : !c -> vector<64x64xbf16>
+          vector.transfer_write %v, %out[%j, %c0] : vector<64x64xbf16>, memref<?x64xbf16>
+          hopper.release %ck : !hopper.channel<!k>
+        }
+      }
+    gpu.terminator
+  }
+  return
+}

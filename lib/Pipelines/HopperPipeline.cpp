@@ -66,6 +66,10 @@ struct Schedule {
   /// Of so many pairs of a tile's columns one has its exponentials by polynomials, where
   /// the FMA units have little else to do; 0: none.
   int64_t polynomials = 0;
+  /// How much a running maximum grows before sums are corrected, in powers of two; 0: they
+  /// always are. It pays where outputs are wide, or where nothing else keeps the FMA units
+  /// busy and registers are short.
+  double growth = 0;
 };
 // The first row that fits is taken. Loops are trimmed (hopper-trim-loops) where
 // that leaves out whole tiles: where a warpgroup's rows are no multiple of the
@@ -80,7 +84,7 @@ constexpr Schedule kSchedules[] = {
      /*isTight=*/true},
     {64, Schedule::Masked, 0, 192, 128, Output::Own, false, true,
      /*trims=*/true,
-     /*isTight=*/true},
+     /*isTight=*/true, /*addsSums=*/false, /*stages=*/2, /*polynomials=*/0, /*growth=*/8},
     {64, Schedule::Any, 0, 192, 128, Output::Own, true, true, /*trims=*/false,
      /*isTight=*/true},
     {128, Schedule::Unmasked, 4096, 128, 128, Output::Own, true, true,
@@ -90,14 +94,16 @@ constexpr Schedule kSchedules[] = {
     {128, Schedule::Any, 0, 128, 128, Output::Own, true, true,
      /*trims=*/false, /*isTight=*/true},
     {128, Schedule::Any, 0, 128, 128, Output::Own, false, true},
-    {192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true},
+    {192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true, /*trims=*/false,
+     /*isTight=*/false, /*addsSums=*/false, /*stages=*/2, /*polynomials=*/0, /*growth=*/8},
     // Pieces leave Q's memory for the next tile early, which pays where tiles
     // are short.
-    {256, Schedule::Masked, 2048, 128, 64, Output::Pieces, false, true,
-     /*trims=*/true},
-    {256, Schedule::Any, 1024, 128, 64, Output::Pieces, false, true},
-    {256, Schedule::Any, 0, 128, 80, Output::Reuse, false, true,
-     /*trims=*/true},
+    {256, Schedule::Masked, 2048, 128, 64, Output::Pieces, false, true, /*trims=*/true,
+     /*isTight=*/false, /*addsSums=*/false, /*stages=*/2, /*polynomials=*/0, /*growth=*/8},
+    {256, Schedule::Any, 1024, 128, 64, Output::Pieces, false, true, /*trims=*/false,
+     /*isTight=*/false, /*addsSums=*/false, /*stages=*/2, /*polynomials=*/0, /*growth=*/8},
+    {256, Schedule::Any, 0, 128, 80, Output::Reuse, false, true, /*trims=*/true,
+     /*isTight=*/false, /*addsSums=*/false, /*stages=*/2, /*polynomials=*/0, /*growth=*/8},
 };
 
 // Where a score reads tiles by row and column, which are copied beside the keys
@@ -106,7 +112,8 @@ constexpr Schedule kSchedules[] = {
 constexpr Schedule kCopiedSchedules[] = {
     {64, Schedule::Any, 0, 128, 128, Output::Own, false, true},
     {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, true},
-    {256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true},
+    {256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true, /*trims=*/false,
+     /*isTight=*/false, /*addsSums=*/false, /*stages=*/2, /*polynomials=*/0, /*growth=*/8},
 };
 
 // For functions with folds of three or more products (gradients), whose sizes
@@ -120,10 +127,8 @@ constexpr Schedule kGradientSchedules[] = {
 // The same where such a fold also adds to memory. (Its warpgroups meet in each iteration
 // and have no turns; those of others may.)
 constexpr Schedule kAddedSchedules[] = {
-    {64, Schedule::Masked, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
-     /*isTight=*/false, /*addsSums=*/true, /*stages=*/2, /*polynomials=*/4},
-    {64, Schedule::Unmasked, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
-     /*isTight=*/false, /*addsSums=*/true, /*stages=*/2, /*polynomials=*/2},
+    {64, Schedule::Any, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
+     /*isTight=*/false, /*addsSums=*/true, /*stages=*/2, /*polynomials=*/3},
     {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
      /*isTight=*/false, /*addsSums=*/true},
 };
@@ -338,10 +343,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     int64_t columns = findColumns(version);
     ArrayRef<Schedule> schedules =
         addsSums(version) ? ArrayRef(kAddedSchedules) : ArrayRef(kGradientSchedules);
-    bool isMasked = findMaskForm(version).isMasked, isBusy = keepsFmaUnitsBusy(version);
+    bool isBusy = keepsFmaUnitsBusy(version);
     const Schedule *schedule = llvm::find_if(schedules, [&](const Schedule &row) {
-      return columns <= row.columns && !(isBusy && row.polynomials > 0) &&
-             row.masks != (isMasked ? Schedule::Unmasked : Schedule::Masked);
+      return columns <= row.columns && !(isBusy && row.polynomials > 0);
     });
     if (schedule == schedules.end())
       return refuseColumns(version, columns);
@@ -424,17 +428,22 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return refuseColumns(module, columns);
     const Schedule *few =
         llvm::find_if(kSchedules, [&](const Schedule &row) { return fits(row, /*isShort=*/true); });
+    bool isBusy = columns <= 64 && keepsFmaUnitsBusy(module);
+    auto lower = [&](ModuleOp version, Schedule row) {
+      row.growth = isBusy ? 0 : row.growth;
+      return lowerWith(version, row);
+    };
     if (few == many || few->columns != many->columns || !length || rows > 0 || keys > 0)
-      return lowerWith(module, *many);
+      return lower(module, *many);
     if (length->number)
-      return lowerWith(module, *length->number <= few->length ? *few : *many);
+      return lower(module, *length->number <= few->length ? *few : *many);
     OwningOpRef<ModuleOp> copy = module.clone();
-    if (failed(lowerWith(module, *many)))
+    if (failed(lower(module, *many)))
       return failure();
     // A pass runs pipelines on what is in its op only.
     ModuleOp version = copy.release();
     module.push_back(version);
-    if (failed(lowerWith(version, *few)))
+    if (failed(lower(version, *few)))
       return failure();
     mergeByLength(module, version, *length, few->length);
     version.erase();
@@ -478,6 +487,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createCanonicalizerPass());
     nested.addPass(createAttnMergeBounds());
     nested.addPass(createAttnUseExp2());
+    if (double most = growth >= 0 ? double(growth) : schedule.growth)
+      nested.addPass(createAttnDelayCorrections(AttnDelayCorrectionsOptions{most}));
     addCleanUp(nested);
     nested.addPass(createHopperCarrySums());
     nested.addPass(createHopperTileStatements());

@@ -40,6 +40,9 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
            "Warpgroups leave out tiles that their rows do not need: true, false, auto">,
     Option<"loadTiles", "load-tiles", "bool", /*default=*/"true",
            "Tiles that a score reads by row and column come through shared memory">,
+    Option<"growth", "growth", "double", /*default=*/"-1",
+           "How much larger, in powers of two, a running maximum is before sums are corrected; "
+           "0 corrects them always, -1 chooses">,
     Option<"polynomials", "polynomials", "int64_t", /*default=*/"-1",
            "Pairs of a tile's columns of which one has its exponentials by polynomials; "
            "0: none, -1: by the table">,

@@ -114,6 +114,7 @@ private:
   bool lowerTanh(mlir::Operation *op, Layout layout);
   bool lowerExp2(mlir::Operation *op, Layout layout);
   mlir::Value exp2ByPolynomial(mlir::Value x);
+  bool lowerCorrection(mlir::Operation *op, Layout layout);
   llvm::LogicalResult lowerConstant(mlir::arith::ConstantOp op);
   mlir::Value emitElement(mlir::Operation *op, mlir::ValueRange operands);
   mlir::Value emitGeneric(mlir::Operation *op, mlir::ValueRange operands);

@@ -50,10 +50,24 @@ struct FoldDifference : OpRewritePattern<arith::SubFOp> {
   }
 };
 
+/// x > -inf ? x : -inf of a number x.
+struct FoldSelect : OpRewritePattern<arith::SelectOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &b) const override {
+    auto compare = op.getCondition().getDefiningOp<arith::CmpFOp>();
+    if (!compare || compare.getPredicate() != arith::CmpFPredicate::OGT ||
+        compare.getLhs() != op.getTrueValue() || !isNegativeInfinity(compare.getRhs()) ||
+        !isNegativeInfinity(op.getFalseValue()) || !isNumber(op.getTrueValue()))
+      return failure();
+    b.replaceOp(op, op.getTrueValue());
+    return success();
+  }
+};
+
 struct FoldInfinitiesPass : attn::impl::AttnFoldInfinitiesBase<FoldInfinitiesPass> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<FoldDifference>(&getContext());
+    patterns.add<FoldDifference, FoldSelect>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

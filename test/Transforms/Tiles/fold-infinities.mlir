@@ -63,3 +63,25 @@ func.func @infinite(%x: f32) -> f32 {
   %d = arith.subf %ninf, %used : f32
   return %d : f32
 }
+
+// Another maximum is taken where it is larger than -inf: always, or it is -inf itself.
+// CHECK-LABEL: func @select
+// CHECK:         %[[M:.*]] = arith.maxnumf
+// CHECK-NEXT:    return %[[M]]
+func.func @select(%x: vector<64xf32>) -> vector<64xf32> {
+  %ninf = arith.constant dense<0xFF800000> : vector<64xf32>
+  %m = arith.maxnumf %x, %ninf : vector<64xf32>
+  %grows = arith.cmpf ogt, %m, %ninf : vector<64xf32>
+  %taken = arith.select %grows, %m, %ninf : vector<64xi1>, vector<64xf32>
+  return %taken : vector<64xf32>
+}
+
+// NaN is not larger: -inf then.
+// CHECK-LABEL: func @select_nan
+// CHECK:         arith.select
+func.func @select_nan(%x: f32) -> f32 {
+  %ninf = arith.constant 0xFF800000 : f32
+  %grows = arith.cmpf ogt, %x, %ninf : f32
+  %taken = arith.select %grows, %x, %ninf : f32
+  return %taken : f32
+}

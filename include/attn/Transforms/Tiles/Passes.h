@@ -21,6 +21,8 @@ inline constexpr llvm::StringLiteral kTabulatedAttr = "attn.tabulated";
 inline constexpr llvm::StringLiteral kGuardAttr = "attn.guard";
 /// An scf.if in a tabulated loop: then for full tiles, else for partial ones.
 inline constexpr llvm::StringLiteral kTileKindAttr = "attn.tile_kind";
+/// Of a product: the second factor is 1 in nearly all rows.
+inline constexpr llvm::StringLiteral kCorrectionAttr = "attn.correction";
 
 #define GEN_PASS_DECL
 #include "attn/Transforms/Tiles/Passes.h.inc"

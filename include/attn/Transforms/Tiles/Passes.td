@@ -177,6 +177,44 @@ def AttnUseExp2 : Pass<"attn-use-exp2"> {
                            "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
 }
 
+def AttnDelayCorrections : Pass<"attn-delay-corrections"> {
+  let summary = "Sums under a running maximum are corrected where that has grown by much";
+  let description = [{
+    A sum of exponentials carries the maximum that was subtracted, and is multiplied by
+    2^(old - new) where it grows. Any other number would do as well that keeps the
+    exponentials in range. So a row takes another maximum only where it is larger by more
+    than `growth`: terms are then at most 2^`growth`, and nearly all corrections are
+    products with 1, which a kernel leaves out for rows that it has side by side (marked
+    `attn.correction`). (FlashAttention-4, Zadouri et al. 2026, section 3.1.)
+
+    ```mlir
+    // Before, in a loop marked attn.fold.
+    %m = arith.maxnumf %m0, %tile_maximum
+    %d = arith.subf %m0, %m
+    %c = math.exp2 %d
+    %o = arith.mulf %o0, %c_repeated : vector<64x128xf32>
+    // After, with growth=8.
+    %m1 = arith.maxnumf %m0, %tile_maximum
+    %limit = arith.addf %m0, %eight
+    %grows = arith.cmpf ogt, %m1, %limit
+    %m = arith.select %grows, %m1, %m0
+    ...
+    %o = arith.mulf %o0, %c_repeated {attn.correction} : vector<64x128xf32>
+    ```
+
+    It is done where all results are proved to be the same for any maximum: each use of
+    it, and of the sums under it, in the loop and behind it, is of a form that is
+    known (differences, 2^x, products, quotients, sums, logarithms, contractions,
+    selects), and all that is stored is invariant, such as a quotient of two
+    sums, or ln 2 times the maximum plus the logarithm of a sum. A remark names the first use that
+    is not.
+  }];
+  let options = [
+    Option<"growth", "growth", "double", /*default=*/"8",
+           "How much larger a maximum is before it is taken, in powers of two">];
+  let dependentDialects = ["mlir::arith::ArithDialect"];
+}
+
 def AttnSinkIntoBranches : Pass<"attn-sink-into-branches"> {
   let summary = "What only masked tiles need is computed in their branches";
   let description = [{
@@ -249,6 +287,8 @@ def AttnFoldInfinities : Pass<"attn-fold-infinities"> {
     // After.
     %d = arith.constant dense<0xFF800000> : vector<64xf32>
     ```
+
+    `%m > -inf ? %m : -inf`, which delayed corrections have there, is `%m`.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect"];
 }

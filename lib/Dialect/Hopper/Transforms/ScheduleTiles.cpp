@@ -4,7 +4,6 @@
 #include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
-#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -13,6 +12,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include <memory>
 
 namespace attn {
 #define GEN_PASS_DEF_HOPPERSCHEDULETILES
@@ -24,23 +24,85 @@ using namespace attn;
 
 namespace {
 
-/// Whether the trip count of a loop in the role depends on the last coordinate
-/// of the tile.
-bool hasUnevenTiles(Region &role, ArrayRef<affine::AffineDelinearizeIndexOp> positions) {
+/// How a value changes with a coordinate: it grows (1), stays (0) or falls (-1), or none
+/// of these everywhere.
+using Trend = std::optional<int>;
+
+Trend combine(Trend x, Trend y) {
+  if (!x || !y || *x == *y || *y == 0)
+    return y ? x : y;
+  return *x == 0 ? y : std::nullopt;
+}
+
+Trend scale(Trend x, int64_t factor) {
+  return x ? Trend(factor > 0 ? *x : factor < 0 ? -*x : 0) : x;
+}
+
+/// Of an affine expression, of whose dimensions and symbols it is known.
+Trend findTrend(AffineExpr expression, unsigned dims, ArrayRef<Trend> operands) {
+  if (auto dim = dyn_cast<AffineDimExpr>(expression))
+    return operands[dim.getPosition()];
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expression))
+    return operands[dims + symbol.getPosition()];
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expression);
+  if (!binary)
+    return 0;
+  Trend left = findTrend(binary.getLHS(), dims, operands);
+  Trend right = findTrend(binary.getRHS(), dims, operands);
+  if (binary.getKind() == AffineExprKind::Add)
+    return combine(left, right);
+  if (left == 0 && right == 0)
+    return 0;
+  auto factor = dyn_cast<AffineConstantExpr>(binary.getRHS());
+  return factor && binary.getKind() != AffineExprKind::Mod ? scale(left, factor.getValue())
+                                                           : std::nullopt;
+}
+
+Trend findTrend(Value value, Value coordinate) {
+  if (value == coordinate)
+    return 1;
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return 0;
+  SmallVector<Trend> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(findTrend(operand, coordinate));
+  auto ofMap = [&](AffineMap map) {
+    Trend all = 0;
+    for (AffineExpr result : map.getResults())
+      all = combine(all, findTrend(result, map.getNumDims(), operands));
+    return all;
+  };
+  if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
+    return ofMap(apply.getAffineMap());
+  if (auto least = dyn_cast<affine::AffineMinOp>(op))
+    return ofMap(least.getAffineMap());
+  if (auto most = dyn_cast<affine::AffineMaxOp>(op))
+    return ofMap(most.getAffineMap());
+  if (isa<arith::AddIOp, arith::MinSIOp, arith::MaxSIOp>(op))
+    return combine(operands[0], operands[1]);
+  if (isa<arith::SubIOp>(op))
+    return combine(operands[0], scale(operands[1], -1));
+  return llvm::all_of(operands, [](Trend trend) { return trend == 0; }) ? Trend(0) : std::nullopt;
+}
+
+/// How the work of tiles changes with their last coordinate: nullopt if it does not, else
+/// whether the last ones have most.
+std::optional<bool> findLongest(Region &role,
+                                ArrayRef<affine::AffineDelinearizeIndexOp> positions) {
   const auto *position = llvm::find_if(
       positions, [&](Operation *op) { return role.isAncestor(op->getParentRegion()); });
   if (position == positions.end())
-    return false;
-  SetVector<Operation *> users;
-  getForwardSlice(affine::AffineDelinearizeIndexOp(*position).getResults().back(), &users);
-  return role
-      .walk([&](scf::ForOp loop) {
-        for (Value bound : {loop.getLowerBound(), loop.getUpperBound()})
-          if (bound.getDefiningOp() && users.contains(bound.getDefiningOp()))
-            return WalkResult::interrupt();
-        return WalkResult::advance();
-      })
-      .wasInterrupted();
+    return std::nullopt;
+  Value coordinate = affine::AffineDelinearizeIndexOp(*position).getResults().back();
+  bool isUneven = false, falls = false;
+  role.walk([&](scf::ForOp loop) {
+    Trend start = findTrend(loop.getLowerBound(), coordinate);
+    Trend end = findTrend(loop.getUpperBound(), coordinate);
+    isUneven |= start != 0 || end != 0;
+    falls |= (start == 1 && end == 0) || (start == 0 && end == -1);
+  });
+  return isUneven ? std::optional(!falls) : std::nullopt;
 }
 
 /// Division of numbers below 2^31 by a divisor that the host knows: a product
@@ -111,55 +173,6 @@ private:
   SmallVector<Divisor> divisors;
 };
 
-/// An order in which each two tiles in a row have as much work as any other
-/// two, where work grows or falls evenly along the last coordinate: groups of
-/// an even number of tiles (those with all values of the last coordinate, or
-/// twice as many) are taken from both ends to the middle. The tiles that CTAs
-/// have at a time are neighbours, so that they read the same memory.
-class Pairs {
-public:
-  /// `line`: how many values the last coordinate has.
-  Pairs(OpBuilder host, Location loc, Value tiles, Value line)
-      : count(arith::IndexCastOp::create(host, loc, host.getI32Type(), tiles)),
-        group(getGroup(host, loc, line)), half(host, loc, getHalf(host, loc, group)) {}
-
-  /// The tile at a place of the order (both of type index).
-  Value getTile(OpBuilder &b, Location loc, Value place) const {
-    Value at = arith::IndexCastOp::create(b, loc, b.getI32Type(), place);
-    Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
-    Value pair = arith::ShRUIOp::create(b, loc, at, one);
-    Value isSecond = arith::TruncIOp::create(b, loc, b.getI1Type(), at);
-    Value number = half.divide(b, loc, pair);
-    Value product = arith::MulIOp::create(b, loc, number, half.divisor);
-    Value fromStart = arith::SubIOp::create(b, loc, pair, product);
-    Value start = arith::MulIOp::create(b, loc, number, group);
-    // The last group may have fewer tiles.
-    Value rest = arith::SubIOp::create(b, loc, count, start);
-    Value size = arith::MinUIOp::create(b, loc, rest, group);
-    Value last = arith::SubIOp::create(b, loc, size, one);
-    Value fromEnd = arith::SubIOp::create(b, loc, last, fromStart);
-    Value offset = arith::SelectOp::create(b, loc, isSecond, fromStart, fromEnd);
-    Value tile = arith::AddIOp::create(b, loc, start, offset);
-    return arith::IndexCastOp::create(b, loc, b.getIndexType(), tile);
-  }
-
-private:
-  static Value getGroup(OpBuilder &b, Location loc, Value line) {
-    Value size = arith::IndexCastOp::create(b, loc, b.getI32Type(), line);
-    Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
-    Value odd = arith::AndIOp::create(b, loc, size, one);
-    return arith::ShLIOp::create(b, loc, size, odd);
-  }
-  static Value getHalf(OpBuilder &b, Location loc, Value group) {
-    Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
-    Value half = arith::ShRUIOp::create(b, loc, group, one);
-    return arith::IndexCastOp::create(b, loc, b.getIndexType(), half);
-  }
-
-  Value count, group; // i32
-  Divisor half;
-};
-
 /// The number of a CTA, or of a cluster, whose tiles are taken as one.
 Value getUnit(gpu::LaunchOp launch) {
   std::optional<gpu::KernelDim3> clusters = launch.getClusterIds();
@@ -175,38 +188,30 @@ Value countTiles(gpu::LaunchOp launch) {
   return tiles;
 }
 
-/// The tiles of one CTA (or cluster), which takes every `grid`-th one, or every `grid`-th
-/// pair; or one of each `grid` in a row, from the other end every other time.
+/// The tiles of one CTA (or cluster): every `grid`-th one.
 class Persistence {
 public:
-  Persistence(gpu::LaunchOp launch, int64_t ctas, std::optional<Pairs> pairs, bool turns)
-      : pairs(pairs), turns(turns), b(launch), loc(launch.getLoc()), tiles(::countTiles(launch)),
-        block(getUnit(launch)) {
-    units = pairs ? Value(arith::CeilDivUIOp::create(b, loc, tiles, index(2))) : tiles;
+  Persistence(gpu::LaunchOp launch, int64_t ctas)
+      : b(launch), loc(launch.getLoc()), tiles(countTiles(launch)), block(getUnit(launch)) {
     Value size = launch.getClusterSizeX(), most = index(ctas);
     if (size) {
       Value whole = arith::DivUIOp::create(b, loc, most, size);
       most = arith::MaxUIOp::create(b, loc, whole, index(1));
     }
-    grid = arith::MinUIOp::create(b, loc, units, most);
+    grid = arith::MinUIOp::create(b, loc, tiles, most);
     Value blocks = size ? Value(arith::MulIOp::create(b, loc, grid, size)) : grid;
     launch.getGridSizeXMutable().assign(blocks);
   }
+  virtual ~Persistence() = default;
 
   void run(Block *body) {
     b.setInsertionPointToStart(body);
-    scf::ForOp loop = pairs   ? scf::ForOp::create(b, loc, index(0), countTiles(), index(1))
-                      : turns ? scf::ForOp::create(b, loc, index(0), countTurns(), index(1))
-                              : scf::ForOp::create(b, loc, block, tiles, grid);
-    // There are no more CTAs than tiles, or pairs.
+    scf::ForOp loop = createLoop();
+    // There are no more CTAs than tiles.
     loop->setAttr(hopper::kNonemptyAttr, b.getUnitAttr());
     Block *inside = loop.getBody();
     b.setInsertionPointToStart(inside);
-    Value tile = loop.getInductionVar();
-    if (pairs)
-      tile = pairs->getTile(b, loc, getPlace(tile));
-    else if (turns)
-      tile = add(arith::MulIOp::create(b, loc, tile, grid), getTurn(tile));
+    Value tile = getTile(loop.getInductionVar());
     for (Operation &op : llvm::make_early_inc_range(llvm::make_range(
              std::next(loop->getIterator()), body->getTerminator()->getIterator()))) {
       op.moveBefore(inside->getTerminator());
@@ -214,62 +219,155 @@ public:
     }
   }
 
-private:
+protected:
+  virtual scf::ForOp createLoop() { return scf::ForOp::create(b, loc, block, tiles, grid); }
+  /// The tile of an iteration.
+  virtual Value getTile(Value variable) { return variable; }
+
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
   Value subtract(Value x, Value y) { return arith::SubIOp::create(b, loc, x, y); }
+  Value multiply(Value x, Value y) { return arith::MulIOp::create(b, loc, x, y); }
+  Value isBelow(Value x, Value y) {
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x, y);
+  }
+  Value select(Value condition, Value x, Value y) {
+    return arith::SelectOp::create(b, loc, condition, x, y);
+  }
+  Value count(Value condition) { return select(condition, index(1), index(0)); }
+  Value narrow(Value x) { return arith::IndexCastOp::create(b, loc, b.getI32Type(), x); }
+  Value widen(Value x) { return arith::IndexCastOp::create(b, loc, b.getIndexType(), x); }
   /// In 32 bits.
   Value divide(Value x, Value y) {
-    auto narrow = [&](Value value) -> Value {
-      return arith::IndexCastOp::create(b, loc, b.getI32Type(), value);
-    };
-    Value quotient = arith::DivUIOp::create(b, loc, narrow(x), narrow(y));
-    return arith::IndexCastOp::create(b, loc, b.getIndexType(), quotient);
+    return widen(arith::DivUIOp::create(b, loc, narrow(x), narrow(y)));
   }
 
-  /// Two for each pair but one that ends beyond the last tile.
-  Value countTiles() {
-    Value further = divide(subtract(subtract(units, block), index(1)), grid);
-    Value whole = arith::MulIOp::create(b, loc, add(further, index(1)), index(2));
-    Value final = getPlace(subtract(whole, index(1)));
-    Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, final, tiles);
-    Value lacking = arith::SelectOp::create(b, loc, exists, index(0), index(1));
-    return subtract(whole, lacking);
-  }
-
-  /// The place in the order of this CTA's `step`-th tile.
-  Value getPlace(Value step) {
-    Value round = arith::ShRUIOp::create(b, loc, step, index(1));
-    Value second = arith::AndIOp::create(b, loc, step, index(1));
-    Value unit = add(block, arith::MulIOp::create(b, loc, round, grid));
-    return add(arith::MulIOp::create(b, loc, unit, index(2)), second);
-  }
-
-  /// The place in the `round`-th row of `grid` tiles.
+  /// The place in the `round`-th row of `grid` places: from the other end every other time.
   Value getTurn(Value round) {
     Value backward = subtract(subtract(grid, index(1)), block);
     Value odd = arith::AndIOp::create(b, loc, round, index(1));
-    Value isOdd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, odd, index(0));
-    return arith::SelectOp::create(b, loc, isOdd, backward, block);
+    return select(isBelow(index(0), odd), backward, block);
   }
 
-  /// One of each whole row, and of the rest if it is there.
-  Value countTurns() {
-    Value whole = divide(tiles, grid);
-    Value rest = subtract(tiles, arith::MulIOp::create(b, loc, whole, grid));
-    Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, getTurn(whole), rest);
-    return add(whole, arith::SelectOp::create(b, loc, exists, index(1), index(0)));
+  /// Rows of `grid` places, of `places`, in which this CTA has one.
+  Value countTurns(Value places) {
+    Value whole = divide(places, grid);
+    Value rest = subtract(places, multiply(whole, grid));
+    return add(whole, count(isBelow(getTurn(whole), rest)));
   }
 
-  std::optional<Pairs> pairs;
-  bool turns;
   OpBuilder b;
   Location loc;
-  Value tiles, block, units, grid;
+  Value tiles, block, grid;
+};
+
+/// Tiles in the order of their work: one of each `grid` in a row.
+class SortedTiles : public Persistence {
+public:
+  using Persistence::Persistence;
+
+private:
+  scf::ForOp createLoop() override {
+    return scf::ForOp::create(b, loc, index(0), countTurns(tiles), index(1));
+  }
+  Value getTile(Value round) override { return add(multiply(round, grid), getTurn(round)); }
+};
+
+/// Tiles whose work grows or falls evenly along the last coordinate, in two parts. First
+/// pairs, each with as much work as any other: groups of an even number of tiles (a line, all
+/// values of the last coordinate, or two) are taken from both ends to the middle, by every
+/// `grid`-th CTA. The tiles that CTAs have at a time are neighbours, so that they read the same
+/// memory. Then the last few lines together, sorted, for pairs would leave CTAs without work at
+/// the end: one of each `grid` in a row, where the first row starts with the CTAs that have a
+/// pair less.
+class UnevenTiles : public Persistence {
+public:
+  /// `line`: how many values the last coordinate has; whether the `last` ones have most work.
+  UnevenTiles(gpu::LaunchOp launch, int64_t ctas, Value line, bool last)
+      : Persistence(launch, ctas), line(line), last(last) {
+    // Without tiles nothing is divided, but the host must not divide by zero.
+    Value length = arith::MaxUIOp::create(b, loc, line, index(1));
+    Value odd = arith::AndIOp::create(b, loc, length, index(1));
+    group = arith::ShLIOp::create(b, loc, length, odd);
+    Value groups = arith::CeilDivUIOp::create(b, loc, tiles, group);
+    Value twoEach = multiply(grid, index(2));
+    Value isLong = isBelow(index(kShortLine - 1), line), isSmall = isBelow(tiles, twoEach);
+    Value sorts = arith::OrIOp::create(b, loc, isLong, isSmall);
+    Value few = arith::CeilDivUIOp::create(b, loc, select(sorts, twoEach, group), group);
+    Value whole = subtract(groups, arith::MinUIOp::create(b, loc, groups, few));
+    paired = multiply(whole, group);
+    Value rest = subtract(tiles, paired);
+    Value safe = arith::MaxUIOp::create(b, loc, grid, index(1));
+    Value pairs = arith::DivUIOp::create(b, loc, paired, index(2));
+    pairsOfAll = arith::DivUIOp::create(b, loc, pairs, safe);
+    ahead = subtract(pairs, multiply(pairsOfAll, grid));
+    places = add(ahead, rest);
+    half.emplace(b, loc, Value(arith::DivUIOp::create(b, loc, group, index(2))));
+    lines.emplace(b, loc, Value(arith::DivUIOp::create(b, loc, rest, length)));
+  }
+
+private:
+  /// In lines of fewer tiles sorting evens out nothing, and what the sorted ones read takes as
+  /// much of the L2 cache.
+  static constexpr int64_t kShortLine = 16;
+
+  scf::ForOp createLoop() override {
+    isAhead = isBelow(block, ahead);
+    Value pairs = add(pairsOfAll, count(isAhead));
+    stepsOfPairs = multiply(pairs, index(2));
+    Value turns = subtract(countTurns(places), count(isAhead));
+    return scf::ForOp::create(b, loc, index(0), add(stepsOfPairs, turns), index(1));
+  }
+
+  Value getTile(Value step) override {
+    Value isPair = isBelow(step, stepsOfPairs);
+    return select(isPair, getPaired(step), getSorted(subtract(step, stepsOfPairs)));
+  }
+
+  Value getPaired(Value step) {
+    Value round = arith::ShRUIOp::create(b, loc, step, index(1));
+    Value second = arith::AndIOp::create(b, loc, step, index(1));
+    Value pair = add(block, multiply(round, grid));
+    Value number = widen(half->divide(b, loc, narrow(pair)));
+    Value fromStart = subtract(pair, multiply(number, widen(half->divisor)));
+    Value fromEnd = subtract(subtract(group, index(1)), fromStart);
+    Value offset = select(isBelow(index(0), second), fromStart, fromEnd);
+    return add(multiply(number, group), offset);
+  }
+
+  Value getSorted(Value step) {
+    Value round = add(step, count(isAhead));
+    Value place = add(multiply(round, grid), getTurn(round));
+    Value number = subtract(place, ahead);
+    Value rank = widen(lines->divide(b, loc, narrow(number)));
+    Value inLine = subtract(number, multiply(rank, widen(lines->divisor)));
+    Value offset = last ? subtract(subtract(line, index(1)), rank) : rank;
+    return add(paired, add(multiply(inLine, line), offset));
+  }
+
+  Value line, group, paired; // tiles
+  bool last;
+  Value pairsOfAll, ahead; // pairs that each CTA has, CTAs that have one more
+  Value places;            // of sorted tiles, and of those that are ahead
+  std::optional<Divisor> half, lines;
+  Value isAhead, stepsOfPairs; // of the role that is worked on
 };
 
 struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass> {
   using Base::Base;
+
+  std::unique_ptr<Persistence> order(gpu::LaunchOp launch, hopper::RolesOp roles,
+                                     ArrayRef<affine::AffineDelinearizeIndexOp> positions) {
+    if (launch->hasAttr(hopper::kDescendingAttr))
+      return std::make_unique<SortedTiles>(launch, ctas);
+    std::optional<bool> last = findLongest(roles.getBodies().back(), positions);
+    if (!last)
+      return std::make_unique<Persistence>(launch, ctas);
+    OpBuilder host(launch);
+    Value line = getValueOrCreateConstantIndexOp(host, launch.getLoc(),
+                                                 affine::AffineDelinearizeIndexOp(positions.front()).getPaddedBasis().back());
+    return std::make_unique<UnevenTiles>(launch, ctas, line, *last);
+  }
 
   void runOnOperation() override {
     getOperation().walk([&](gpu::LaunchOp launch) {
@@ -282,20 +380,11 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
         if (op.getLinearIndex() == getUnit(launch))
           positions.push_back(op);
       });
-      std::optional<Pairs> pairs;
-      bool descends = launch->hasAttr(hopper::kDescendingAttr);
       // What one role does alone needs nothing to be early: CTAs share a multiprocessor.
-      bool isPersistent = ctas > 0 && roles.getBodies().size() > 1;
-      if (isPersistent && !descends && hasUnevenTiles(roles.getBodies().back(), positions)) {
-        OpBuilder host(launch);
-        Value line = getValueOrCreateConstantIndexOp(host, launch.getLoc(),
-                                                     positions.front().getPaddedBasis().back());
-        pairs.emplace(host, launch.getLoc(), countTiles(launch), line);
-      }
-      if (isPersistent) {
-        Persistence persistence(launch, ctas, pairs, /*turns=*/descends);
+      if (ctas > 0 && roles.getBodies().size() > 1) {
+        std::unique_ptr<Persistence> persistence = order(launch, roles, positions);
         for (Region &region : roles.getBodies())
-          persistence.run(&region.front());
+          persistence->run(&region.front());
       }
       if (positions.empty())
         return;

@@ -40,12 +40,22 @@ func.func @even(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
   return
 }
 
-// Work that grows along the last coordinate: tiles in pairs, from both ends of it.
+// Work that grows along the last coordinate: first tiles in pairs, from both ends of it, as many
+// for each CTA as whole lines have but for the last ones; then those of the last lines by turns,
+// the longest (the last ones of a line) first.
 // CHECK-LABEL: func.func @uneven
-// CHECK: gpu.launch
+// CHECK: %[[CTAS:.*]] = arith.minui %[[N:.*]], %c7
+// CHECK: %[[PAIRED:.*]] = arith.muli %{{.*}}, %c6
+// CHECK: %[[REST:.*]] = arith.subi %[[N]], %[[PAIRED]]
+// CHECK: %[[PLACES:.*]] = arith.addi %[[AHEAD:.*]], %[[REST]]
+// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[CTAS]],
+// CHECK: %[[ISAHEAD:.*]] = arith.cmpi ult, %[[B]], %[[AHEAD]]
+// CHECK: scf.for %[[STEP:.*]] = %c0 to
+// CHECK: %[[ISPAIR:.*]] = arith.cmpi ult, %[[STEP]],
+// CHECK: %[[RANK:.*]] = arith.subi %c2, %{{.*}}
+// CHECK: arith.select %[[ISPAIR]]
 // CHECK: scf.for
-// CHECK: arith.select
-// CHECK: scf.for
+// EACH-LABEL: func.func @uneven
 func.func @uneven(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -62,6 +72,34 @@ func.func @uneven(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
         scf.for %i = %c0 to %end step %c1 {
           memref.store %p#0, %X[%i] : memref<?xindex>
           memref.store %own#1, %X[%p#1] : memref<?xindex>
+        }
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// Work that falls along it: the first ones of a line are the longest.
+// CHECK-LABEL: func.func @falling
+// CHECK: gpu.launch
+// CHECK: scf.for
+// CHECK-NOT: arith.subi %c2
+// CHECK: arith.select
+// CHECK: scf.for
+func.func @falling(%n: index, %m: index, %X: memref<?xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%l) {
+      }
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %p:2 = affine.delinearize_index %bx into (%m, 3) : index, index
+        %start = affine.max affine_map<(d0) -> (0, (d0 * 128) floordiv 64)>(%p#1)
+        scf.for %i = %start to %m step %c1 {
+          memref.store %p#0, %X[%i] : memref<?xindex>
         }
       }
     gpu.terminator

@@ -483,6 +483,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     buildTileStage(pm, tiles);
     buildBufferization(pm);
     OpPassManager &nested = pm.nest<func::FuncOp>();
+    nested.addPass(createAttnReuseOutputs());
     nested.addPass(createControlFlowSinkPass());
     nested.addPass(createCanonicalizerPass());
     nested.addPass(createAttnMergeBounds());

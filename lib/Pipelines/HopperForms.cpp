@@ -75,15 +75,25 @@ bool attn::keepsFmaUnitsBusy(Operation *root) {
   return countOperations(root, isArithmetic) > kFew;
 }
 
-bool attn::needsRegisters(Operation *root) {
+/// Whether statements along rows and columns read elements of some type by row or column.
+static bool readsInTile(Operation *root, llvm::function_ref<bool(Type)> counts) {
   WalkResult walk = root->walk([&](tensor::ExtractOp extract) {
     auto op = dyn_cast<linalg::GenericOp>(extract->getParentOp());
-    bool reads = op && op.getNumReductionLoops() == 0 &&
+    bool reads = op && op.getNumReductionLoops() == 0 && counts(extract.getType()) &&
                  llvm::any_of(extract.getIndices(),
                               [&](Value index) { return variesInTile(index, op); });
     return reads ? WalkResult::interrupt() : WalkResult::advance();
   });
-  return walk.wasInterrupted() || isLong(root);
+  return walk.wasInterrupted();
+}
+
+bool attn::needsRegisters(Operation *root) {
+  return readsInTile(root, [](Type) { return true; }) || isLong(root);
+}
+
+bool attn::hasPlainScores(Operation *root) {
+  return !keepsFmaUnitsBusy(root) && !isLong(root) &&
+         !readsInTile(root, [](Type type) { return isa<FloatType>(type); });
 }
 
 bool attn::readsTiles(Operation *root) {

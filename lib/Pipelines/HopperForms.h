@@ -23,6 +23,10 @@ bool isLong(mlir::Operation *root);
 /// or is long.
 bool needsRegisters(mlir::Operation *root);
 
+/// Whether scores take few operations and read no floats by row or column; masks may read
+/// integers.
+bool hasPlainScores(mlir::Operation *root);
+
 /// Whether a statement reads 16-bit elements of a tensor by row and column.
 bool readsTiles(mlir::Operation *root);
 

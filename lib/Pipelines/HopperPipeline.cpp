@@ -70,23 +70,41 @@ struct Schedule {
   /// always are. It pays where outputs are wide, or where nothing else keeps the FMA units
   /// busy and registers are short.
   double growth = 0;
+  /// CTAs that share a multiprocessor, and its registers: one computes while another waits.
+  int64_t occupancy = 1;
+  /// The last product of an iteration runs beside the next one. Without it, registers are too
+  /// few for that, and for what a score computes with many steps.
+  bool pipelines = true;
 };
+constexpr Schedule withGrowth(Schedule row) {
+  row.growth = 8;
+  return row;
+}
+constexpr Schedule withOccupancy(Schedule row, bool pipelines) {
+  row.occupancy = 2;
+  row.pipelines = pipelines;
+  return row;
+}
 // The first row that fits is taken. Loops are trimmed (hopper-trim-loops) where
 // that leaves out whole tiles: where a warpgroup's rows are no multiple of the
 // tile's keys. Not with overlap: ptxas then serialises the products (C7514).
 constexpr Schedule kSchedules[] = {
     // Where a band bounds the tiles of keys, all lengths are short ones.
-    {64, Schedule::Banded, 0, 128, 128, Output::Own, false, false},
+    withOccupancy({64, Schedule::Banded, 0, 64, 128, Output::Own, false, false},
+                  /*pipelines=*/true),
     // 192 rows have 1.7 times the scores of a causal mask at length 512, 128
     // have 1.25.
+    withOccupancy({64, Schedule::Masked, 2048, 128, 64, Output::Own, false, false,
+                   /*trims=*/false, /*isTight=*/true},
+                  /*pipelines=*/false),
     {64, Schedule::Masked, 1024, 128, 128, Output::Own, false, false,
-     /*trims=*/false,
-     /*isTight=*/true},
-    {64, Schedule::Masked, 0, 192, 128, Output::Own, false, true,
-     /*trims=*/true,
-     /*isTight=*/true, /*addsSums=*/false, /*stages=*/2, /*polynomials=*/0, /*growth=*/8},
+     /*trims=*/false, /*isTight=*/true},
+    withGrowth({64, Schedule::Masked, 0, 192, 128, Output::Own, false, true,
+                /*trims=*/true, /*isTight=*/true}),
     {64, Schedule::Any, 0, 192, 128, Output::Own, true, true, /*trims=*/false,
      /*isTight=*/true},
+    withOccupancy({64, Schedule::Masked, 0, 128, 64, Output::Own, false, false},
+                  /*pipelines=*/false),
     {128, Schedule::Unmasked, 4096, 128, 128, Output::Own, true, true,
      /*trims=*/false, /*isTight=*/true},
     {128, Schedule::Unmasked, 0, 128, 176, Output::Reuse, false, true,
@@ -94,16 +112,14 @@ constexpr Schedule kSchedules[] = {
     {128, Schedule::Any, 0, 128, 128, Output::Own, true, true,
      /*trims=*/false, /*isTight=*/true},
     {128, Schedule::Any, 0, 128, 128, Output::Own, false, true},
-    {192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true, /*trims=*/false,
-     /*isTight=*/false, /*addsSums=*/false, /*stages=*/2, /*polynomials=*/0, /*growth=*/8},
+    withGrowth({192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true}),
     // Pieces leave Q's memory for the next tile early, which pays where tiles
     // are short.
-    {256, Schedule::Masked, 2048, 128, 64, Output::Pieces, false, true, /*trims=*/true,
-     /*isTight=*/false, /*addsSums=*/false, /*stages=*/2, /*polynomials=*/0, /*growth=*/8},
-    {256, Schedule::Any, 1024, 128, 64, Output::Pieces, false, true, /*trims=*/false,
-     /*isTight=*/false, /*addsSums=*/false, /*stages=*/2, /*polynomials=*/0, /*growth=*/8},
-    {256, Schedule::Any, 0, 128, 80, Output::Reuse, false, true, /*trims=*/true,
-     /*isTight=*/false, /*addsSums=*/false, /*stages=*/2, /*polynomials=*/0, /*growth=*/8},
+    withGrowth({256, Schedule::Masked, 2048, 128, 64, Output::Pieces, false, true,
+                /*trims=*/true}),
+    withGrowth({256, Schedule::Any, 1024, 128, 64, Output::Pieces, false, true}),
+    withGrowth({256, Schedule::Any, 0, 128, 80, Output::Reuse, false, true,
+                /*trims=*/true}),
 };
 
 // Where a score reads tiles by row and column, which are copied beside the keys
@@ -112,8 +128,7 @@ constexpr Schedule kSchedules[] = {
 constexpr Schedule kCopiedSchedules[] = {
     {64, Schedule::Any, 0, 128, 128, Output::Own, false, true},
     {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, true},
-    {256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true, /*trims=*/false,
-     /*isTight=*/false, /*addsSums=*/false, /*stages=*/2, /*polynomials=*/0, /*growth=*/8},
+    withGrowth({256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true}),
 };
 
 // For functions with folds of three or more products (gradients), whose sizes
@@ -414,11 +429,12 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   /// which decides, is known at run time only.
   LogicalResult lowerVersions(ModuleOp module) {
     int64_t columns = findColumns(module);
-    bool heavy = needsRegisters(module);
+    bool heavy = needsRegisters(module), isPlain = hasPlainScores(module);
     MaskForm mask = findMaskForm(module);
     std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/false);
     auto fits = [&](const Schedule &row, bool isShort) {
       return columns <= row.columns && !(heavy && row.isTight) &&
+             (isPlain || row.pipelines) &&
              row.masks != (mask.isMasked ? Schedule::Unmasked : Schedule::Masked) &&
              (row.masks != Schedule::Banded || mask.isBanded) && (isShort || row.length == 0);
     };
@@ -428,9 +444,12 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return refuseColumns(module, columns);
     const Schedule *few =
         llvm::find_if(kSchedules, [&](const Schedule &row) { return fits(row, /*isShort=*/true); });
-    bool isBusy = columns <= 64 && keepsFmaUnitsBusy(module);
     auto lower = [&](ModuleOp version, Schedule row) {
-      row.growth = isBusy ? 0 : row.growth;
+      row.growth = columns <= 64 && !isPlain ? 0 : row.growth;
+      if (rows > 0 || keys > 0) { // other tiles, which may need all registers
+        row.occupancy = 1;
+        row.pipelines = true;
+      }
       return lowerWith(version, row);
     };
     if (few == many || few->columns != many->columns || !length || rows > 0 || keys > 0)
@@ -463,6 +482,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
                                         << llvm::join(known, ", ") << "; got '" << value << "'";
     };
     if (failed(check("overlap", overlap, {"auto", "true", "false"})) ||
+        failed(check("pipeline", pipeline, {"auto", "true", "false"})) ||
         failed(check("ping-pong", pingPong, {"auto", "true", "false"})) ||
         failed(check("trim", trim, {"auto", "true", "false"})) ||
         failed(check("order", order, {"auto", "rows", "stream"})))
@@ -513,19 +533,21 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperOrderProducts());
     if (int64_t every = polynomials >= 0 ? int64_t(polynomials) : schedule.polynomials)
       nested.addPass(createHopperDivideExponentials(HopperDivideExponentialsOptions{every}));
+    int64_t shared = occupancy > 0 ? int64_t(occupancy) : schedule.occupancy;
     nested.addPass(createHopperSpecializeWarps(
-        HopperSpecializeWarpsOptions{producerRegisters}));
+        HopperSpecializeWarpsOptions{producerRegisters, shared}));
     nested.addPass(createHopperFormClusters(HopperFormClustersOptions{cluster}));
-    nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas}));
+    nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas * shared}));
     addCleanUp(nested);
-    if (pipeline) {
+    bool pipelines = isOn(pipeline, schedule.pipelines);
+    if (pipelines) {
       nested.addPass(createHopperPipelineProducts());
       nested.addPass(createAttnFoldInfinities());
       if (isOn(trim, schedule.trims))
         nested.addPass(createHopperTrimLoops());
       addCleanUp(nested);
     }
-    if (schedule.addsSums && pipeline)
+    if (schedule.addsSums && pipelines)
       nested.addPass(createHopperAdvanceProducts());
     if (isOn(overlap, schedule.overlap)) {
       nested.addPass(createHopperOverlapTiles());

@@ -32,8 +32,8 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
            "compute-sanitizer's memcheck; 0: by the number of warpgroups">,
     Option<"cluster", "cluster", "int64_t", /*default=*/"1",
            "CTAs of a cluster, which copy what they have in common once: 1, 2, 4 or 8">,
-    Option<"pipeline", "pipeline", "bool", /*default=*/"true",
-           "Overlap the last product of an iteration with the next iteration">,
+    Option<"pipeline", "pipeline", "std::string", /*default=*/"\"auto\"",
+           "Overlap the last product of an iteration with the next iteration: true, false, auto">,
     Option<"overlap", "overlap", "std::string", /*default=*/"\"auto\"",
            "Start the next tile before the outputs of a tile: true, false, auto">,
     Option<"trim", "trim", "std::string", /*default=*/"\"auto\"",
@@ -43,6 +43,8 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
     Option<"growth", "growth", "double", /*default=*/"-1",
            "How much larger, in powers of two, a running maximum is before sums are corrected; "
            "0 corrects them always, -1 chooses">,
+    Option<"occupancy", "occupancy", "int64_t", /*default=*/"0",
+           "CTAs that share a multiprocessor and its registers; 0 chooses">,
     Option<"polynomials", "polynomials", "int64_t", /*default=*/"-1",
            "Pairs of a tile's columns of which one has its exponentials by polynomials; "
            "0: none, -1: by the table">,

@@ -76,10 +76,9 @@ struct AttnFinishKernels : attn::impl::AttnFinishKernelsBase<AttnFinishKernels> 
     for (auto function : getOperation().getOps<LLVM::LLVMFuncOp>()) {
       if (!function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()))
         continue;
-      auto find = [](NVVM::SetMaxRegisterOp) { return WalkResult::interrupt(); };
-      if (function.walk(find).wasInterrupted())
+      if (auto occupancy = function->getAttrOfType<IntegerAttr>("hopper.occupancy"))
         function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                          IntegerAttr::get(IntegerType::get(context, 32), 1));
+                          IntegerAttr::get(IntegerType::get(context, 32), occupancy.getInt()));
       auto maps = function->getAttrOfType<DenseI64ArrayAttr>("hopper.tensor_maps");
       for (int64_t i : maps ? maps.asArrayRef() : ArrayRef<int64_t>()) {
         if (i >= function.getNumArguments() ||

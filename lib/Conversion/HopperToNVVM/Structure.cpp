@@ -140,7 +140,10 @@ bool attn::hopper::isSingleThreaded(Region &region) {
 LogicalResult KernelLowering::lowerRole(RolesOp op, unsigned role, int64_t firstWarpgroup) {
   // Registers that a thread of the launch starts with.
   int64_t threads = op.getNumWarpgroups() * kThreadsPerWarpgroup;
-  int64_t initial = std::min<int64_t>(kRegistersPerCta / threads / 8 * 8, 256);
+  int64_t occupancy = op.getOccupancy();
+  int64_t initial = std::min<int64_t>(kRegistersPerCta / occupancy / threads / 8 * 8, 256);
+  if (op.getBodies().size() > 1)
+    function->setAttr("hopper.occupancy", b.getI64IntegerAttr(occupancy));
   int64_t registers = op.getRegisters()[role];
   // With one role there is nobody to share with: ptxas takes what it needs, and several
   // CTAs may share a multiprocessor.

@@ -301,6 +301,13 @@ LogicalResult TileLoadOp::verify() {
 // Roles
 //===----------------------------------------------------------------------===//
 
+int64_t RolesOp::getOccupancy() {
+  int64_t registers = 0;
+  for (auto [warpgroups, perThread] : llvm::zip_equal(getWarpgroups(), getRegisters()))
+    registers += warpgroups * perThread * kThreadsPerWarpgroup;
+  return getBodies().size() > 1 ? kRegistersPerCta / registers : 1;
+}
+
 LogicalResult RolesOp::verify() {
   size_t count = getBodies().size();
   if (count == 0 || getNames().size() != count || getWarpgroups().size() != count ||

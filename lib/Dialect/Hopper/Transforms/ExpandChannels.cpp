@@ -207,13 +207,20 @@ private:
     return bytes + llvm::alignTo(barriers * 8, 1024);
   }
 
+  /// Bytes that a CTA has.
+  int64_t getLimit() {
+    int64_t occupancy = 1;
+    launch.walk([&](hopper::RolesOp roles) { occupancy = roles.getOccupancy(); });
+    return hopper::getSharedMemoryBytes(occupancy);
+  }
+
   /// Where there is room, the next tile's other operands come early, too.
   void useRoom(int64_t stages) {
     for (auto &[value, ring] : rings) {
       if (ring.isInLoop || stages == 1)
         continue;
       ++ring.depth;
-      if (countBytes() > hopper::kSharedMemoryBytes)
+      if (countBytes() > getLimit())
         --ring.depth;
     }
     b.setInsertionPoint(launch);
@@ -238,14 +245,14 @@ private:
     for (; stages >= 1; --stages) {
       for (auto &[value, ring] : rings)
         ring.depth = std::max(ring.isInLoop ? stages : 1, countHeld(value));
-      if (countBytes() <= hopper::kSharedMemoryBytes) {
+      if (countBytes() <= getLimit()) {
         useRoom(stages);
         return success();
       }
     }
     InFlightDiagnostic error = launch.emitOpError("needs ")
                                << countBytes() << " bytes of shared memory, a CTA has "
-                               << hopper::kSharedMemoryBytes << "; use smaller tiles";
+                               << getLimit() << "; use smaller tiles";
     for (auto &[value, ring] : rings)
       error.attachNote(ring.channel.getLoc())
           << ring.channel.getChannel().getType().getTile().getTileBytes() << " bytes here";

@@ -27,16 +27,18 @@ using namespace attn;
 
 namespace {
 
-/// Registers per thread by the number of consumers (FlashAttention-3's division
-/// of the register file; one consumer has more than it can address).
+/// Registers per thread (FlashAttention-3's division of the register file; one consumer has
+/// more than it can address).
 struct Registers {
   int64_t producer, consumer;
 };
-Registers getRegisters(int64_t consumers, int64_t ofProducer) {
+Registers getRegisters(int64_t consumers, int64_t ofProducer, int64_t occupancy) {
   if (ofProducer == 0)
-    return consumers == 3 ? Registers{32, 160} : Registers{24, 240};
-  // The others have what is left of 512 for each lane.
-  int64_t rest = (512 - ofProducer) / consumers;
+    ofProducer = consumers == 3 ? 32 : 24;
+  // The consumers have what is left of what the threads of a CTA start with.
+  int64_t warpgroups = consumers + 1, threads = warpgroups * hopper::kThreadsPerWarpgroup;
+  int64_t initial = hopper::kRegistersPerCta / occupancy / threads / 8 * 8;
+  int64_t rest = (initial * warpgroups - ofProducer) / consumers;
   return {ofProducer, std::min<int64_t>(240, rest / 8 * 8)};
 }
 
@@ -45,8 +47,8 @@ constexpr int64_t kPiece = 32;
 
 class Specializer {
 public:
-  Specializer(scf::ForallOp forall, int64_t producerRegisters)
-      : forall(forall), producerRegisters(producerRegisters), b(forall), loc(forall.getLoc()) {}
+  Specializer(scf::ForallOp forall, int64_t producerRegisters, int64_t occupancy)
+      : forall(forall), producerRegisters(producerRegisters), occupancy(occupancy), b(forall), loc(forall.getLoc()) {}
 
   LogicalResult run() {
     if (failed(check()))
@@ -138,9 +140,9 @@ private:
     if (!loads.empty()) {
       names.insert(names.begin(), "load");
       counts.insert(counts.begin(), 1);
-      registers.push_back(getRegisters(warpgroups, producerRegisters).producer);
+      registers.push_back(getRegisters(warpgroups, producerRegisters, occupancy).producer);
     }
-    registers.push_back(getRegisters(warpgroups, producerRegisters).consumer);
+    registers.push_back(getRegisters(warpgroups, producerRegisters, occupancy).consumer);
     roles = hopper::RolesOp::create(b, loc, b.getStrArrayAttr(names),
                                     b.getDenseI64ArrayAttr(counts),
                                     b.getDenseI64ArrayAttr(registers), names.size());
@@ -375,7 +377,7 @@ private:
   }
 
   scf::ForallOp forall, inner;
-  int64_t producerRegisters;
+  int64_t producerRegisters, occupancy;
   OpBuilder b;
   Location loc;
   int64_t warpgroups = 0;
@@ -396,13 +398,18 @@ struct SpecializeWarpsPass : attn::impl::HopperSpecializeWarpsBase<SpecializeWar
                                  << int64_t(producerRegisters);
       return signalPassFailure();
     }
+    if (occupancy < 1 || occupancy > 4) {
+      getOperation().emitError()
+          << "1 to 4 CTAs share the registers of a multiprocessor, got " << int64_t(occupancy);
+      return signalPassFailure();
+    }
     SmallVector<scf::ForallOp> loops;
     getOperation().walk<WalkOrder::PreOrder>([&](scf::ForallOp forall) {
       loops.push_back(forall);
       return WalkResult::skip();
     });
     for (scf::ForallOp forall : loops)
-      if (failed(Specializer(forall, producerRegisters).run()))
+      if (failed(Specializer(forall, producerRegisters, occupancy).run()))
         return signalPassFailure();
   }
 };

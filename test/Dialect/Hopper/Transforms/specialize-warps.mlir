@@ -2,6 +2,12 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{producer-registers=56}))" | FileCheck %s --check-prefix=ROOM
 // RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{producer-registers=20}))" 2>&1 | FileCheck %s --check-prefix=FEW
 // FEW: error: a producer has a multiple of 8 between 24 and 128 registers, or 0 for those of the table; got 20
+// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{occupancy=3}))" | FileCheck %s --check-prefix=THREE
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{occupancy=5}))" 2>&1 | FileCheck %s --check-prefix=MANY
+// MANY: error: 1 to 4 CTAs share the registers of a multiprocessor, got 5
+// Three CTAs of two warpgroups: their threads start with 80 each.
+// THREE: role "load" warpgroups(1) registers(24)
+// THREE: role "compute" warpgroups(1) registers(136)
 // One consumer has 240 all the same; two would have 228, so 224.
 // ROOM: role "load" warpgroups(1) registers(56)
 // ROOM: role "compute" warpgroups(1) registers(240)

@@ -26,6 +26,11 @@ namespace attn::hopper {
 /// What one CTA has on sm_90.
 constexpr int64_t kSharedMemoryBytes = 232448; // 227 KB
 constexpr int64_t kRegistersPerCta = 65536;
+/// The same where `occupancy` CTAs share a multiprocessor, which keeps 1 KB for each.
+constexpr int64_t getSharedMemoryBytes(int64_t occupancy) {
+  constexpr int64_t kReserved = 1024;
+  return (kSharedMemoryBytes + kReserved) / occupancy - kReserved;
+}
 /// CTAs of a cluster, at most: what needs no permission ("portable").
 constexpr int64_t kCtasPerCluster = 8;
 /// On a loop that runs at least once.

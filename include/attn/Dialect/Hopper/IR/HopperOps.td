@@ -292,7 +292,8 @@ def Hopper_RolesOp : Hopper_Op<"roles", [
     first role come first in the CTA. The region's argument is the number of the
     warpgroup within its role. `registers[r]` is what each thread of the role may
     use (`setmaxnreg`): a multiple of 8 between 24 and 256, and over all
-    warpgroups at most 512 registers for each of 128 lanes.
+    warpgroups at most 512 registers for each of 128 lanes. As many CTAs share a
+    multiprocessor as these registers allow, and have a part of its shared memory each.
 
     What one thread has to do (copies by TMA, arrivals, `hopper.mbarrier.expect`)
     is done by one thread of the warpgroup.
@@ -315,6 +316,9 @@ def Hopper_RolesOp : Hopper_Op<"roles", [
         sum += n;
       return sum;
     }
+    /// CTAs that may share a multiprocessor: several roles keep to their registers, of which
+    /// it has 65536.
+    int64_t getOccupancy();
   }];
 }
 

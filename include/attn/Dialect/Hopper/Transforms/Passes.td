@@ -329,13 +329,17 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
     ```
 
     Refuses loads whose address, or loops whose bounds, depend on what the
-    consumers compute, or on memory that they write. Registers: 24 and 240 for two consumers, 32 and 160 for
-    three, 24 and 240 for one. Tools that add instructions to a kernel (compute-sanitizer's memcheck) need
-    more for the producer, else the kernel may hang.
+    consumers compute, or on memory that they write. Registers: 24 and 240 for two
+    consumers, 32 and 160 for three, 24 and 240 for one. With `occupancy` several CTAs
+    share a multiprocessor, and these registers: one computes while another waits. Tools
+    that add instructions to a kernel (compute-sanitizer's memcheck) need more for the
+    producer, else the kernel may hang.
   }];
   let options = [
     Option<"producerRegisters", "producer-registers", "int64_t", /*default=*/"0",
-           "Registers of a thread that copies, a multiple of 8; 0: by the number of consumers">];
+           "Registers of a thread that copies, a multiple of 8; 0: by the number of consumers">,
+    Option<"occupancy", "occupancy", "int64_t", /*default=*/"1",
+           "CTAs that share a multiprocessor, and its registers">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect",
                            "mlir::scf::SCFDialect"];

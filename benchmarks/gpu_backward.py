@@ -7,7 +7,8 @@
 Needs a Hopper GPU and PyTorch; everything runs in this process, from Python, by torch.autograd.grad.
 Per cell: the gradients of one head against float64, then times by turns, medians of CUDA events,
 all kernels of the backward. FLOPs are 10 d per kept pair and head (causal: exactly half of all
-pairs). With --captures, gradients of the bias and of ALiBi's slopes, too. The exit status is 0 if attnc was right in all cells.
+pairs). With --captures, gradients of the bias and of ALiBi's slopes, too. The exit status is 0 if
+attnc was right in all cells.
 """
 
 import argparse
@@ -89,9 +90,9 @@ def judge(torch, gradients, exact, plain):
     """Why the gradients are not good enough: the largest and the mean error may be twice those of the
     rounded definition and two roundings of the largest, or the mean, element."""
     why = []
-    names = ("dQ", "dK", "dV", *("gradient of a capture" for _ in exact[3:]))
-    for name, got, right, rounded in zip(names, gradients, exact, plain):
-        got = got[0, 0] if name in ("dQ", "dK", "dV") else got[0]
+    for n, (got, right, rounded) in enumerate(zip(gradients, exact, plain)):
+        name = ("dQ", "dK", "dV")[n] if n < 3 else "gradient of a capture"
+        got = got[0, 0] if n < 3 else got[0]  # captures have no batch
         error, measure = (got.double() - right).abs(), (rounded.double() - right).abs()
         eps = torch.finfo(got.dtype).eps
         for kind, of in (("largest", torch.max), ("mean", torch.mean)):
@@ -122,7 +123,8 @@ def main():
     for cell in options.chosen:
         inputs = variants.Inputs(cell, torch.bfloat16, device, cache_bytes=1)
         q, k, v = (x.requires_grad_() for x in inputs.copies[0])
-        floats = [x.requires_grad_() for x in inputs.captures.values() if x.is_floating_point()] if options.captures else []
+        floats = [x.requires_grad_() for x in inputs.captures.values()
+                  if options.captures and x.is_floating_point()]
         if options.captures and not floats:
             continue
         do = torch.randn_like(q)

@@ -97,8 +97,7 @@ struct ReuseOutputsPass : attn::impl::AttnReuseOutputsBase<ReuseOutputsPass> {
   static bool canReplace(memref::AllocOp alloc, const Output &output, Block *body) {
     MemRefType type = alloc.getType(), other = cast<MemRefType>(output.view.getType());
     if (!type.getLayout().isIdentity() || type.getElementType() != other.getElementType() ||
-        !llvm::equal(getMixedSizes(alloc), output.sizes,
-                     [](OpFoldResult x, OpFoldResult y) { return isEqualConstantIntOrValue(x, y); }))
+        !llvm::equal(getMixedSizes(alloc), output.sizes, isEqualConstantIntOrValue))
       return false;
     // Only subviews are known to be of any layout.
     for (Operation *user : alloc->getUsers())

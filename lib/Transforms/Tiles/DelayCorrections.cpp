@@ -173,7 +173,8 @@ private:
            llvm::zip_equal(loop.getRegionIterArgs(), loop.getYieldedValues())) {
         Known degree = find(yielded);
         Known start = find(argument);
-        if (!degree || !start || degree->before != 0 || !Degree::isClose(degree->now, start->before))
+        if (!degree || !start || degree->before != 0 ||
+            !Degree::isClose(degree->now, start->before))
           return refuse(op, "what the loop carries is no sum under its maximum");
       }
       return true;

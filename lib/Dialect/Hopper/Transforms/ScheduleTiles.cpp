@@ -58,33 +58,47 @@ Trend findTrend(AffineExpr expression, unsigned dims, ArrayRef<Trend> operands) 
                                                            : std::nullopt;
 }
 
-Trend findTrend(Value value, Value coordinate) {
-  if (value == coordinate)
-    return 1;
-  Operation *op = value.getDefiningOp();
-  if (!op)
-    return 0;
-  SmallVector<Trend> operands;
-  for (Value operand : op->getOperands())
-    operands.push_back(findTrend(operand, coordinate));
-  auto ofMap = [&](AffineMap map) {
-    Trend all = 0;
-    for (AffineExpr result : map.getResults())
-      all = combine(all, findTrend(result, map.getNumDims(), operands));
-    return all;
-  };
-  if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
-    return ofMap(apply.getAffineMap());
-  if (auto least = dyn_cast<affine::AffineMinOp>(op))
-    return ofMap(least.getAffineMap());
-  if (auto most = dyn_cast<affine::AffineMaxOp>(op))
-    return ofMap(most.getAffineMap());
-  if (isa<arith::AddIOp, arith::MinSIOp, arith::MaxSIOp>(op))
-    return combine(operands[0], operands[1]);
-  if (isa<arith::SubIOp>(op))
-    return combine(operands[0], scale(operands[1], -1));
-  return llvm::all_of(operands, [](Trend trend) { return trend == 0; }) ? Trend(0) : std::nullopt;
-}
+/// How values change with one coordinate.
+class Trends {
+public:
+  explicit Trends(Value coordinate) { known[coordinate] = 1; }
+
+  Trend find(Value value) {
+    if (auto found = known.find(value); found != known.end())
+      return found->second;
+    Operation *op = value.getDefiningOp();
+    Trend trend = op ? ofOp(op) : Trend(0);
+    known[value] = trend;
+    return trend;
+  }
+
+private:
+  Trend ofOp(Operation *op) {
+    SmallVector<Trend> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(find(operand));
+    auto ofMap = [&](AffineMap map) {
+      Trend all = 0;
+      for (AffineExpr result : map.getResults())
+        all = combine(all, findTrend(result, map.getNumDims(), operands));
+      return all;
+    };
+    if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
+      return ofMap(apply.getAffineMap());
+    if (auto least = dyn_cast<affine::AffineMinOp>(op))
+      return ofMap(least.getAffineMap());
+    if (auto most = dyn_cast<affine::AffineMaxOp>(op))
+      return ofMap(most.getAffineMap());
+    if (isa<arith::AddIOp, arith::MinSIOp, arith::MaxSIOp>(op))
+      return combine(operands[0], operands[1]);
+    if (isa<arith::SubIOp>(op))
+      return combine(operands[0], scale(operands[1], -1));
+    bool isFixed = llvm::all_of(operands, [](Trend trend) { return trend == 0; });
+    return isFixed ? Trend(0) : std::nullopt;
+  }
+
+  DenseMap<Value, Trend> known;
+};
 
 /// How the work of tiles changes with their last coordinate: nullopt if it does not, else
 /// whether the last ones have most.
@@ -94,11 +108,10 @@ std::optional<bool> findLongest(Region &role,
       positions, [&](Operation *op) { return role.isAncestor(op->getParentRegion()); });
   if (position == positions.end())
     return std::nullopt;
-  Value coordinate = affine::AffineDelinearizeIndexOp(*position).getResults().back();
+  Trends trends(affine::AffineDelinearizeIndexOp(*position).getResults().back());
   bool isUneven = false, falls = false;
   role.walk([&](scf::ForOp loop) {
-    Trend start = findTrend(loop.getLowerBound(), coordinate);
-    Trend end = findTrend(loop.getUpperBound(), coordinate);
+    Trend start = trends.find(loop.getLowerBound()), end = trends.find(loop.getUpperBound());
     isUneven |= start != 0 || end != 0;
     falls |= (start == 1 && end == 0) || (start == 0 && end == -1);
   });
@@ -364,8 +377,9 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
     if (!last)
       return std::make_unique<Persistence>(launch, ctas);
     OpBuilder host(launch);
+    affine::AffineDelinearizeIndexOp position = positions.front();
     Value line = getValueOrCreateConstantIndexOp(host, launch.getLoc(),
-                                                 affine::AffineDelinearizeIndexOp(positions.front()).getPaddedBasis().back());
+                                                 position.getPaddedBasis().back());
     return std::make_unique<UnevenTiles>(launch, ctas, line, *last);
   }
 

@@ -48,7 +48,8 @@ constexpr int64_t kPiece = 32;
 class Specializer {
 public:
   Specializer(scf::ForallOp forall, int64_t producerRegisters, int64_t occupancy)
-      : forall(forall), producerRegisters(producerRegisters), occupancy(occupancy), b(forall), loc(forall.getLoc()) {}
+      : forall(forall), producerRegisters(producerRegisters), occupancy(occupancy), b(forall),
+        loc(forall.getLoc()) {}
 
   LogicalResult run() {
     if (failed(check()))

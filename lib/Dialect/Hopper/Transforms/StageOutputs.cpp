@@ -116,7 +116,6 @@ private:
     // these.
     auto write = dyn_cast<vector::TransferWriteOp>(op);
     if (!hasProducts && write && target.memref.getDefiningOp<memref::AllocOp>() &&
-        type.getShape().back() % unit == 0 &&
         write.getVectorType().getDimSize(1) % kColumnsOfRow == 0)
       return std::nullopt;
     return target;

@@ -99,16 +99,16 @@ def AttnReuseOutputs : Pass<"attn-reuse-outputs", "::mlir::func::FuncOp"> {
   let summary = "What is needed until an output is computed lies in its memory";
   let description = [{
     Memory that a function allocates is replaced by that of one of its arguments, where
-    the latter has the same sizes and type of elements, and the function accesses it only
-    after the last access to the former, first by an op that overwrites all of it: dO with
-    zeros in rows without keys lies where dQ is written at last.
+    the latter has the same sizes (or longer rows) and type of elements, and the function
+    accesses it only after the last access to the former, first by an op that overwrites
+    all of it: dO with zeros in rows without keys lies where dQ is written at last.
 
     ```mlir
     // Before, where %dq is an argument, seen with its heads split.
     %a = memref.alloc(%b, %h, %g, %n) : memref<?x?x?x?x64xbf16>
     scf.forall ... { write %a }
     scf.forall ... { read %a }
-    linalg.generic ins(%sums : ...) outs(%dq : memref<?x?x?x?x64xbf16, strided<[?, ?, ?, ?, 1], offset: ?>>)
+    linalg.generic ins(%sums : ...) outs(%dq : memref<?x?x?x?x64xbf16, strided<...>>)
     memref.dealloc %a
     // After.
     scf.forall ... { write %dq }

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "mlir/Transforms/RegionUtils.h"
 #include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 
 namespace attn {
@@ -70,10 +71,12 @@ struct ReuseOutputsPass : attn::impl::AttnReuseOutputsBase<ReuseOutputsPass> {
     for (auto alloc : llvm::make_early_inc_range(body->getOps<memref::AllocOp>())) {
       const Output *output = llvm::find_if(
           outputs, [&](const Output &each) { return canReplace(alloc, each, body); });
-      if (output == outputs.end())
+      IRRewriter rewriter(&getContext());
+      if (output == outputs.end() ||
+          failed(moveValueDefinitions(rewriter, output->view, alloc)))
         continue;
       Value view = output->view;
-      replace(alloc, view);
+      replace(alloc, getPart(alloc, *output));
       alloc.erase();
       // Taken; and what it was is accessed before.
       llvm::erase_if(outputs, [&](const Output &each) { return each.view == view; });
@@ -97,17 +100,33 @@ struct ReuseOutputsPass : attn::impl::AttnReuseOutputsBase<ReuseOutputsPass> {
   static bool canReplace(memref::AllocOp alloc, const Output &output, Block *body) {
     MemRefType type = alloc.getType(), other = cast<MemRefType>(output.view.getType());
     if (!type.getLayout().isIdentity() || type.getElementType() != other.getElementType() ||
-        !llvm::equal(getMixedSizes(alloc), output.sizes, isEqualConstantIntOrValue))
+        type.getRank() != other.getRank() || type.getRank() == 0 ||
+        !llvm::equal(ArrayRef(getMixedSizes(alloc)).drop_back(), ArrayRef(output.sizes).drop_back(),
+                     isEqualConstantIntOrValue))
+      return false;
+    // Rows may be shorter.
+    int64_t columns = type.getShape().back(), most = other.getShape().back();
+    if (ShapedType::isDynamic(columns) || ShapedType::isDynamic(most) || columns > most)
       return false;
     // Only subviews are known to be of any layout.
     for (Operation *user : alloc->getUsers())
       if (isView(user) && !isa<memref::SubViewOp, memref::DimOp>(user))
         return false;
     for (Operation *access : collectAccesses(alloc, body))
-      if (!isa<memref::DeallocOp>(access) && (!access->isBeforeInBlock(output.first) ||
-                                             access->isBeforeInBlock(output.view.getDefiningOp())))
+      if (!isa<memref::DeallocOp>(access) && !access->isBeforeInBlock(output.first))
         return false;
     return true;
+  }
+
+  /// The part of an output that is as large as what is to lie there.
+  static Value getPart(memref::AllocOp alloc, const Output &output) {
+    if (alloc.getType().getShape() == cast<MemRefType>(output.view.getType()).getShape())
+      return output.view;
+    OpBuilder b(alloc);
+    SmallVector<OpFoldResult> offsets(output.sizes.size(), b.getIndexAttr(0));
+    SmallVector<OpFoldResult> strides(output.sizes.size(), b.getIndexAttr(1));
+    return memref::SubViewOp::create(b, alloc.getLoc(), output.view, offsets, getMixedSizes(alloc),
+                                     strides);
   }
 
   static SmallVector<OpFoldResult> getMixedSizes(memref::AllocOp alloc) {

@@ -220,7 +220,7 @@ private:
     for (Value operand : op->getOperands())
       operands.push_back(find(operand));
     auto of = [&](unsigned index) { return operands[index]; };
-    auto value_ = [&](unsigned index) { return op->getOperand(index); };
+    auto operand = [&](unsigned index) { return op->getOperand(index); };
     return TypeSwitch<Operation *, Known>(op)
         .Case<vector::BroadcastOp, vector::TransposeOp, vector::ShapeCastOp, arith::ExtFOp,
               arith::TruncFOp>([&](Operation *) { return of(0); })
@@ -229,10 +229,10 @@ private:
         })
         .Case([&](arith::AddFOp) { return add(of(0), of(1)); })
         .Case([&](arith::SubFOp) { return add(of(0), of(1), -1); })
-        .Case([&](arith::MulFOp) { return multiply(of(0), of(1), value_(0), value_(1)); })
-        .Case([&](arith::DivFOp) { return multiply(of(0), of(1), value_(0), value_(1), -1); })
+        .Case([&](arith::MulFOp) { return multiply(of(0), of(1), operand(0), operand(1)); })
+        .Case([&](arith::DivFOp) { return multiply(of(0), of(1), operand(0), operand(1), -1); })
         .Case([&](math::FmaOp) {
-          return add(multiply(of(0), of(1), value_(0), value_(1)), of(2));
+          return add(multiply(of(0), of(1), operand(0), operand(1)), of(2));
         })
         .Case([&](math::Exp2Op) -> Known {
           if (!of(0) || !(of(0)->isShift || of(0)->isInvariant()))
@@ -251,7 +251,7 @@ private:
           return isSum && of(0) && !of(0)->isShift ? add(of(0), of(1)) : allInvariant(op);
         })
         .Case([&](vector::ContractionOp contraction) -> Known {
-          Known product = multiply(of(0), of(1), value_(0), value_(1));
+          Known product = multiply(of(0), of(1), operand(0), operand(1));
           bool isSum = contraction.getKind() == vector::CombiningKind::ADD;
           return isSum && product && !product->isShift ? add(product, of(2)) : allInvariant(op);
         })

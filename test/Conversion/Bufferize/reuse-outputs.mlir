@@ -2,7 +2,8 @@
 
 #id = affine_map<(d0, d1) -> (d0, d1)>
 
-// What the first loop writes and the second reads lies where the result is written at last.
+// What the first loop writes and the second reads lies where the result is written at last, though
+// that is first looked at later.
 // CHECK-LABEL: func @reused
 // CHECK-SAME:    %{{.*}}: memref<?x64xf32>, %[[OUT:.*]]: memref<?xbf16>, %{{.*}}: memref<?xf32>
 // CHECK-NOT:     memref.alloc
@@ -18,7 +19,6 @@ func.func @reused(%in: memref<?x64xf32>, %out: memref<?xbf16>, %sums: memref<?xf
   %c0 = arith.constant 0 : index
   %zero = arith.constant 0.0 : bf16
   %f0 = arith.constant 0.0 : f32
-  %view = memref.reinterpret_cast %out to offset: [0], sizes: [%n, 64], strides: [%stride, 1] : memref<?xbf16> to memref<?x64xbf16, strided<[?, 1]>>
   %a = memref.alloc(%n) : memref<?x64xbf16>
   scf.forall (%i) in (%n) {
     %row = memref.subview %a[%i, 0] [1, 64] [1, 1] : memref<?x64xbf16> to memref<1x64xbf16, strided<[64, 1], offset: ?>>
@@ -32,6 +32,7 @@ func.func @reused(%in: memref<?x64xf32>, %out: memref<?xbf16>, %sums: memref<?xf
     %s = vector.reduction <add>, %y : vector<64xf32> into f32
     memref.store %s, %sums[%i] : memref<?xf32>
   }
+  %view = memref.reinterpret_cast %out to offset: [0], sizes: [%n, 64], strides: [%stride, 1] : memref<?xbf16> to memref<?x64xbf16, strided<[?, 1]>>
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%in : memref<?x64xf32>) outs(%view : memref<?x64xbf16, strided<[?, 1]>>) {
   ^bb0(%x: f32, %old: bf16):
     %y = arith.truncf %x : f32 to bf16
@@ -108,5 +109,30 @@ func.func @sizes(%in: memref<?x64xbf16>, %out: memref<?xbf16>, %other: memref<?x
     linalg.yield %x : bf16
   }
   memref.dealloc %a : memref<?x64xbf16>
+  return
+}
+
+// Shorter rows lie in a part of the output's; longer ones need memory of their own.
+// CHECK-LABEL: func @columns
+// CHECK:         %[[VIEW:.*]] = memref.reinterpret_cast
+// CHECK:         %[[LONG:.*]] = memref.alloc
+// CHECK:         %[[PART:.*]] = memref.subview %[[VIEW]][0, 0] [%{{.*}}, 32] [1, 1] : memref<?x64xbf16> to memref<?x32xbf16, strided<[64, 1]>>
+// CHECK:         linalg.fill {{.*}} outs(%[[PART]]
+// CHECK:         linalg.fill {{.*}} outs(%[[LONG]]
+func.func @columns(%in: memref<?x64xbf16>, %out: memref<?xbf16>, %other: memref<?x32xbf16>, %more: memref<?x128xbf16>, %n: index) {
+  %zero = arith.constant 0.0 : bf16
+  %view = memref.reinterpret_cast %out to offset: [0], sizes: [%n, 64], strides: [64, 1] : memref<?xbf16> to memref<?x64xbf16>
+  %long = memref.alloc(%n) : memref<?x128xbf16>
+  %a = memref.alloc(%n) : memref<?x32xbf16>
+  linalg.fill ins(%zero : bf16) outs(%a : memref<?x32xbf16>)
+  linalg.fill ins(%zero : bf16) outs(%long : memref<?x128xbf16>)
+  memref.copy %a, %other : memref<?x32xbf16> to memref<?x32xbf16>
+  memref.copy %long, %more : memref<?x128xbf16> to memref<?x128xbf16>
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%in : memref<?x64xbf16>) outs(%view : memref<?x64xbf16>) {
+  ^bb0(%x: bf16, %old: bf16):
+    linalg.yield %x : bf16
+  }
+  memref.dealloc %a : memref<?x32xbf16>
+  memref.dealloc %long : memref<?x128xbf16>
   return
 }

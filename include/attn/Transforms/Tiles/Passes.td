@@ -205,8 +205,8 @@ def AttnDelayCorrections : Pass<"attn-delay-corrections"> {
     It is done where all results are proved to be the same for any maximum: each use of
     it, and of the sums under it, in the loop and behind it, is of a form that is
     known (differences, 2^x, products, quotients, sums, logarithms, contractions,
-    selects), and all that is stored is invariant, such as a quotient of two
-    sums, or ln 2 times the maximum plus the logarithm of a sum. A remark names the first use that
+    selects), and all that is stored is invariant, such as a quotient of two sums, or
+    ln 2 times the maximum plus the logarithm of a sum. A remark names the first use that
     is not.
   }];
   let options = [

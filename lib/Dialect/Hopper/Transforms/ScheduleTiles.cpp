@@ -311,7 +311,7 @@ public:
     paired = multiply(whole, group);
     Value rest = subtract(tiles, paired);
     Value safe = arith::MaxUIOp::create(b, loc, grid, index(1));
-    Value pairs = arith::DivUIOp::create(b, loc, paired, index(2));
+    pairs = arith::DivUIOp::create(b, loc, paired, index(2));
     pairsOfAll = arith::DivUIOp::create(b, loc, pairs, safe);
     ahead = subtract(pairs, multiply(pairsOfAll, grid));
     places = add(ahead, rest);
@@ -325,22 +325,22 @@ private:
   static constexpr int64_t kShortLine = 16;
 
   scf::ForOp createLoop() override {
-    isAhead = isBelow(block, ahead);
-    Value pairs = add(pairsOfAll, count(isAhead));
-    stepsOfPairs = multiply(pairs, index(2));
-    Value turns = subtract(countTurns(places), count(isAhead));
-    return scf::ForOp::create(b, loc, index(0), add(stepsOfPairs, turns), index(1));
+    // Two for each pair, of which some CTAs have one more, and a turn less.
+    Value steps = add(multiply(pairsOfAll, index(2)), countTurns(places));
+    return scf::ForOp::create(b, loc, index(0), add(steps, countAhead()), index(1));
   }
+
+  /// 1 for a CTA that has one more pair.
+  Value countAhead() { return count(isBelow(block, ahead)); }
 
   Value getTile(Value step) override {
-    Value isPair = isBelow(step, stepsOfPairs);
-    return select(isPair, getPaired(step), getSorted(subtract(step, stepsOfPairs)));
+    Value round = arith::ShRUIOp::create(b, loc, step, index(1));
+    Value pair = add(block, multiply(round, grid));
+    return select(isBelow(pair, pairs), getPaired(step, pair), getSorted(step));
   }
 
-  Value getPaired(Value step) {
-    Value round = arith::ShRUIOp::create(b, loc, step, index(1));
+  Value getPaired(Value step, Value pair) {
     Value second = arith::AndIOp::create(b, loc, step, index(1));
-    Value pair = add(block, multiply(round, grid));
     Value number = widen(half->divide(b, loc, narrow(pair)));
     Value fromStart = subtract(pair, multiply(number, widen(half->divisor)));
     Value fromEnd = subtract(subtract(group, index(1)), fromStart);
@@ -349,7 +349,8 @@ private:
   }
 
   Value getSorted(Value step) {
-    Value round = add(step, count(isAhead));
+    // With a pair more and a turn less, the next turn is one step later.
+    Value round = subtract(subtract(step, multiply(pairsOfAll, index(2))), countAhead());
     Value place = add(multiply(round, grid), getTurn(round));
     Value number = subtract(place, ahead);
     Value rank = widen(lines->divide(b, loc, narrow(number)));
@@ -360,10 +361,9 @@ private:
 
   Value line, group, paired; // tiles
   bool last;
-  Value pairsOfAll, ahead; // pairs that each CTA has, CTAs that have one more
+  Value pairs, pairsOfAll, ahead; // pairs, those that each CTA has, CTAs that have one more
   Value places;            // of sorted tiles, and of those that are ahead
   std::optional<Divisor> half, lines;
-  Value isAhead, stepsOfPairs; // of the role that is worked on
 };
 
 struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass> {

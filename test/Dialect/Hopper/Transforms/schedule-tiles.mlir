@@ -51,7 +51,10 @@ func.func @even(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
 // CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[CTAS]],
 // CHECK: %[[ISAHEAD:.*]] = arith.cmpi ult, %[[B]], %[[AHEAD]]
 // CHECK: scf.for %[[STEP:.*]] = %c0 to
-// CHECK: %[[ISPAIR:.*]] = arith.cmpi ult, %[[STEP]],
+// CHECK: %[[ROUND:.*]] = arith.shrui %[[STEP]], %c1
+// CHECK: %[[PLACE:.*]] = arith.muli %[[ROUND]], %[[CTAS]]
+// CHECK: %[[PAIR:.*]] = arith.addi %[[B]], %[[PLACE]]
+// CHECK: %[[ISPAIR:.*]] = arith.cmpi ult, %[[PAIR]],
 // CHECK: %[[RANK:.*]] = arith.subi %c2, %{{.*}}
 // CHECK: arith.select %[[ISPAIR]]
 // CHECK: scf.for

@@ -128,7 +128,8 @@ attnc_workspace_bytes(const attnc_executable *executable,
 /* Calls the function. On the GPU the call is put on `stream` (a CUstream or
  * cudaStream_t of the current context) and returns before it has run; memory,
  * the workspace too, must stay until then. On the CPU it returns when all is
- * done, and workspace and stream are not looked at. */
+ * done, and workspace and stream are not looked at. Results overlap neither each
+ * other nor arguments: they may hold something else before they are final. */
 ATTNC_API attnc_error *attnc_run(const attnc_executable *executable,
                                  const attnc_tensor *arguments,
                                  const attnc_tensor *results, void *workspace,

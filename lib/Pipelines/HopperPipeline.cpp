@@ -533,11 +533,11 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperOrderProducts());
     if (int64_t every = polynomials >= 0 ? int64_t(polynomials) : schedule.polynomials)
       nested.addPass(createHopperDivideExponentials(HopperDivideExponentialsOptions{every}));
-    int64_t shared = occupancy > 0 ? int64_t(occupancy) : schedule.occupancy;
+    int64_t neighbours = occupancy > 0 ? int64_t(occupancy) : schedule.occupancy;
     nested.addPass(createHopperSpecializeWarps(
-        HopperSpecializeWarpsOptions{producerRegisters, shared}));
+        HopperSpecializeWarpsOptions{producerRegisters, neighbours}));
     nested.addPass(createHopperFormClusters(HopperFormClustersOptions{cluster}));
-    nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas * shared}));
+    nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas * neighbours}));
     addCleanUp(nested);
     bool pipelines = isOn(pipeline, schedule.pipelines);
     if (pipelines) {

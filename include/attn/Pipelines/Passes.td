@@ -26,7 +26,7 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
            "The same where they lead to two sums (dK and dV)">,
     Option<"stages", "stages", "int64_t", /*default=*/"0", "Tiles in flight for each stream">,
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",
-           "CTAs of a persistent launch; 0 launches one per tile">,
+           "CTAs of a persistent launch, times `occupancy`; 0 launches one per tile">,
     Option<"producerRegisters", "producer-registers", "int64_t", /*default=*/"0",
            "Registers of a thread that copies: 56 where a tool adds instructions to kernels, such as "
            "compute-sanitizer's memcheck; 0: by the number of warpgroups">,

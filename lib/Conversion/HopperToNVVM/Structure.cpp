@@ -138,10 +138,8 @@ bool attn::hopper::isSingleThreaded(Region &region) {
 }
 
 LogicalResult KernelLowering::lowerRole(RolesOp op, unsigned role, int64_t firstWarpgroup) {
-  // Registers that a thread of the launch starts with.
-  int64_t threads = op.getNumWarpgroups() * kThreadsPerWarpgroup;
   int64_t occupancy = op.getOccupancy();
-  int64_t initial = std::min<int64_t>(kRegistersPerCta / occupancy / threads / 8 * 8, 256);
+  int64_t initial = getInitialRegisters(op.getNumWarpgroups(), occupancy);
   if (op.getBodies().size() > 1)
     function->setAttr("hopper.occupancy", b.getI64IntegerAttr(occupancy));
   int64_t registers = op.getRegisters()[role];

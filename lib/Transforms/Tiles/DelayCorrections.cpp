@@ -101,7 +101,7 @@ public:
     degrees[old] = make(true, 1, 0);
     degrees[next] = make(true, 0, 1);
     degrees[result] = make(true, 0, 1);
-    states = {old, next.getResult()};
+    SmallVector<Value> states{old, next.getResult()};
     SetVector<Operation *> users;
     collectUsers(states, users);
     Operation *yield = loop.getBody()->getTerminator();
@@ -306,7 +306,6 @@ private:
   BlockArgument old;
   Value result;
   arith::MaxNumFOp next;
-  SmallVector<Value> states;
   DenseMap<Value, Known> degrees;
   SmallVector<arith::MulFOp> corrections;
 };

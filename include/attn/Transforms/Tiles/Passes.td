@@ -185,7 +185,7 @@ def AttnDelayCorrections : Pass<"attn-delay-corrections"> {
     exponentials in range. So a row takes another maximum only where it is larger by more
     than `growth`: terms are then at most 2^`growth`, and nearly all corrections are
     products with 1, which a kernel leaves out for rows that it has side by side (marked
-    `attn.correction`). (FlashAttention-4, Zadouri et al. 2026, section 3.1.)
+    `attn.correction`), as FlashAttention-4 does.
 
     ```mlir
     // Before, in a loop marked attn.fold.

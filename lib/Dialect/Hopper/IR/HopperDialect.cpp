@@ -301,11 +301,15 @@ LogicalResult TileLoadOp::verify() {
 // Roles
 //===----------------------------------------------------------------------===//
 
-int64_t RolesOp::getOccupancy() {
+int64_t RolesOp::getNumRegisters() {
   int64_t registers = 0;
   for (auto [warpgroups, perThread] : llvm::zip_equal(getWarpgroups(), getRegisters()))
     registers += warpgroups * perThread * kThreadsPerWarpgroup;
-  return getBodies().size() > 1 ? kRegistersPerCta / registers : 1;
+  return registers;
+}
+
+int64_t RolesOp::getOccupancy() {
+  return getBodies().size() > 1 ? kRegistersPerCta / getNumRegisters() : 1;
 }
 
 LogicalResult RolesOp::verify() {
@@ -313,7 +317,6 @@ LogicalResult RolesOp::verify() {
   if (count == 0 || getNames().size() != count || getWarpgroups().size() != count ||
       getRegisters().size() != count)
     return emitOpError("expects a name, warpgroups and registers for each role");
-  int64_t registers = 0;
   for (auto [r, warpgroups, perThread] : llvm::enumerate(getWarpgroups(), getRegisters())) {
     if (warpgroups < 1)
       return emitOpError() << "role " << getNames()[r] << " has no warpgroup";
@@ -321,9 +324,8 @@ LogicalResult RolesOp::verify() {
       return emitOpError() << "role " << getNames()[r]
                            << ": registers are a multiple of 8 between 24 and 256, got "
                            << perThread << " (setmaxnreg)";
-    registers += warpgroups * perThread * kThreadsPerWarpgroup;
   }
-  if (registers > kRegistersPerCta)
+  if (int64_t registers = getNumRegisters(); registers > kRegistersPerCta)
     return emitOpError() << "the roles ask for " << registers << " registers, a CTA has "
                          << kRegistersPerCta;
   if (getNumWarpgroups() > 8)

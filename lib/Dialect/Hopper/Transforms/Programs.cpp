@@ -7,6 +7,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace attn;
@@ -126,6 +127,14 @@ bool hopper::Touched::dependsOn(const Touched &other) const {
          intersect(read, other.written);
 }
 
+AffineMap hopper::getAffineMap(Operation *op) {
+  return TypeSwitch<Operation *, AffineMap>(op)
+      .Case([](affine::AffineApplyOp apply) { return apply.getAffineMap(); })
+      .Case<affine::AffineMinOp, affine::AffineMaxOp>(
+          [](auto extreme) { return extreme.getAffineMap(); })
+      .Default([](Operation *) { return AffineMap(); });
+}
+
 bool hopper::isMultiple(Value value, int64_t n) {
   if (std::optional<int64_t> known = getConstantIntValue(value))
     return *known % n == 0;
@@ -135,15 +144,8 @@ bool hopper::isMultiple(Value value, int64_t n) {
            isMultiple(loop.getStep(), n);
   }
   Operation *op = value.getDefiningOp();
-  auto divides = [&](AffineMap map) {
+  if (AffineMap map = getAffineMap(op))
     return llvm::all_of(map.getResults(), [&](AffineExpr expr) { return expr.isMultipleOf(n); });
-  };
-  if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
-    return divides(apply.getAffineMap());
-  if (auto max = dyn_cast<affine::AffineMaxOp>(op))
-    return divides(max.getMap());
-  if (auto min = dyn_cast<affine::AffineMinOp>(op))
-    return divides(min.getMap());
   if (isa<arith::MaxSIOp, arith::MinSIOp, arith::AddIOp, arith::SubIOp>(op))
     return isMultiple(op->getOperand(0), n) && isMultiple(op->getOperand(1), n);
   return false;

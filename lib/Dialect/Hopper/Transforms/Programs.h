@@ -48,6 +48,9 @@ std::optional<Touched> findTouched(mlir::Operation *root);
 bool intersect(const llvm::SmallPtrSetImpl<mlir::Value> &a,
                const llvm::SmallPtrSetImpl<mlir::Value> &b);
 
+/// The map of affine.apply, affine.min or affine.max; null for other ops.
+mlir::AffineMap getAffineMap(mlir::Operation *op);
+
 /// Whether a value is a multiple of `n` for all values of what it depends on.
 bool isMultiple(mlir::Value value, int64_t n);
 

@@ -2,6 +2,7 @@
 // Persistent CTAs, and the order in which they take the tiles.
 
 #include "Loops.h"
+#include "Programs.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -77,18 +78,12 @@ private:
     SmallVector<Trend> operands;
     for (Value operand : op->getOperands())
       operands.push_back(find(operand));
-    auto ofMap = [&](AffineMap map) {
+    if (AffineMap map = hopper::getAffineMap(op)) {
       Trend all = 0;
       for (AffineExpr result : map.getResults())
         all = combine(all, findTrend(result, map.getNumDims(), operands));
       return all;
-    };
-    if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
-      return ofMap(apply.getAffineMap());
-    if (auto least = dyn_cast<affine::AffineMinOp>(op))
-      return ofMap(least.getAffineMap());
-    if (auto most = dyn_cast<affine::AffineMaxOp>(op))
-      return ofMap(most.getAffineMap());
+    }
     if (isa<arith::AddIOp, arith::MinSIOp, arith::MaxSIOp>(op))
       return combine(operands[0], operands[1]);
     if (isa<arith::SubIOp>(op))

@@ -36,9 +36,9 @@ Registers getRegisters(int64_t consumers, int64_t ofProducer, int64_t occupancy)
   if (ofProducer == 0)
     ofProducer = consumers == 3 ? 32 : 24;
   // The consumers have what is left of what the threads of a CTA start with.
-  int64_t warpgroups = consumers + 1, threads = warpgroups * hopper::kThreadsPerWarpgroup;
-  int64_t initial = hopper::kRegistersPerCta / occupancy / threads / 8 * 8;
-  int64_t rest = (initial * warpgroups - ofProducer) / consumers;
+  int64_t warpgroups = consumers + 1;
+  int64_t all = hopper::getInitialRegisters(warpgroups, occupancy) * warpgroups;
+  int64_t rest = (all - ofProducer) / consumers;
   return {ofProducer, std::min<int64_t>(240, rest / 8 * 8)};
 }
 

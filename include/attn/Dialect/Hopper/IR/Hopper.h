@@ -36,6 +36,11 @@ constexpr int64_t kCtasPerCluster = 8;
 /// On a loop that runs at least once.
 constexpr llvm::StringLiteral kNonemptyAttr = "hopper.nonempty";
 constexpr int64_t kThreadsPerWarpgroup = 128;
+/// Registers that each thread has when a CTA starts, before its roles divide them.
+constexpr int64_t getInitialRegisters(int64_t warpgroups, int64_t occupancy) {
+  int64_t share = kRegistersPerCta / occupancy / (warpgroups * kThreadsPerWarpgroup) / 8 * 8;
+  return share < 256 ? share : 256;
+}
 /// Named barriers of a CTA; 0 is __syncthreads's.
 constexpr int64_t kNamedBarriers = 16;
 /// Rows of one warpgroup-wide matrix instruction.

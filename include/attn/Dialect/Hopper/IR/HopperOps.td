@@ -316,6 +316,8 @@ def Hopper_RolesOp : Hopper_Op<"roles", [
         sum += n;
       return sum;
     }
+    /// What all threads may use together.
+    int64_t getNumRegisters();
     /// CTAs that may share a multiprocessor: several roles keep to their registers, of which
     /// it has 65536.
     int64_t getOccupancy();

@@ -155,8 +155,9 @@ LogicalResult Cluster::access(Fiber &fiber, const SmemView &view, hopper::SmemTy
                               std::shared_ptr<Event> event, bool write) {
   SmemMemory::Slot &slot = memories[view.memory].slots[view.slot];
   int64_t begin = view.row, end = view.row + type.getRows();
+  int64_t left = view.column, right = view.column + paddedColumns(type);
   auto overlaps = [&](const SmemMemory::Access &access) {
-    return access.begin < end && begin < access.end;
+    return access.begin < end && begin < access.end && access.left < right && left < access.right;
   };
   for (const SmemMemory::Access &earlier : slot.accesses) {
     if (!overlaps(earlier) || (!write && !earlier.write))
@@ -173,14 +174,15 @@ LogicalResult Cluster::access(Fiber &fiber, const SmemView &view, hopper::SmemTy
   // after the write is ordered after it too. A read replaces older reads of the
   // same warpgroup.
   llvm::erase_if(slot.accesses, [&](const SmemMemory::Access &access) {
-    bool covered = begin <= access.begin && access.end <= end;
+    bool covered = begin <= access.begin && access.end <= end && left <= access.left &&
+                   access.right <= right;
     if (write)
       return covered;
     return covered && !access.write && access.event->ended &&
            access.event->component == fiber.warpgroup &&
            access.event->threads.kind == event->threads.kind;
   });
-  slot.accesses.push_back({std::move(event), write, begin, end});
+  slot.accesses.push_back({std::move(event), write, begin, end, left, right});
   return success();
 }
 
@@ -252,10 +254,12 @@ LogicalResult Cluster::checkFinished() {
 static void describeWait(Cluster &cluster, const Fiber &fiber, Diagnostic &note) {
   Operation *op = fiber.machine->program.instructions[fiber.next].op;
   note << cluster.nameOf(fiber.warpgroup) << " waits here";
-  auto wait = dyn_cast<hopper::MBarrierWaitOp>(op);
-  if (!wait)
-    return;
   const Instruction &i = fiber.machine->program.instructions[fiber.next];
+  if (isa<hopper::TurnWaitOp>(op))
+    note << ", for number " << fiber.frame[i.operands[2]].integer << " in turn "
+         << fiber.frame[i.operands[1]].integer;
+  if (!isa<hopper::MBarrierWaitOp>(op))
+    return;
   const MBarrier &barrier = cluster.barriers[size_t(fiber.frame[i.operands[0]].integer +
                                                     fiber.frame[i.operands[1]].integer)];
   note << ", for phase " << barrier.phase << " of mbarrier " << barrier.index << ": "

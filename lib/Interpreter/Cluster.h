@@ -70,7 +70,7 @@ struct SmemMemory {
   struct Access {
     std::shared_ptr<Event> event;
     bool write;
-    int64_t begin, end; // rows
+    int64_t begin, end, left, right; // rows, columns
   };
   struct Slot {
     std::vector<Access> accesses;
@@ -293,6 +293,8 @@ public:
   unsigned last = 0;
   /// Counts what may let a blocked warpgroup go on.
   uint64_t version = 0;
+  /// The machine's turns when no warpgroup could go on without another one.
+  std::optional<uint64_t> stuckAt;
 
 private:
   void addMemory();
@@ -311,6 +313,8 @@ struct Machine {
   const InterpreterOptions &options;
   InterpreterStatistics &statistics;
   std::mt19937_64 random;
+  /// How many turns have been passed, which CTAs may wait for.
+  uint64_t turns = 0;
 
   uint64_t pick(uint64_t count) { return random() % count; }
   bool isEarly() { return options.timing == InterpreterTiming::Early; }

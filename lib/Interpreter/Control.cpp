@@ -256,10 +256,11 @@ template <typename OpTy> static void addDimension(Translator &translator, Instru
 /// Numbers: for each role, the end of its warpgroups and its first instruction.
 static Step chooseRole(Fiber &fiber, const Instruction &instruction) {
   auto roles = cast<hopper::RolesOp>(instruction.op);
-  if (roles.getNumWarpgroups() != fiber.cluster->countWarpgroups()) {
+  if (roles.getNumAgents() != fiber.cluster->countWarpgroups()) {
+    int64_t threads = roles.getNumAgents() - roles.getNumWarpgroups();
     fiber.cluster->error(instruction.op)
         << "the roles have " << roles.getNumWarpgroups() << " warpgroups, the launch has "
-        << fiber.cluster->countWarpgroups();
+        << fiber.cluster->countWarpgroups() - threads;
     return Step::Failed;
   }
   int64_t first = 0, warpgroup = getWarpgroup(fiber);
@@ -289,9 +290,9 @@ static LogicalResult translateRoles(Translator &translator, Operation *op) {
   translator.emitBare(op, chooseRole);
   SmallVector<size_t> leaves;
   int64_t end = 0;
-  for (auto [region, warpgroups] : llvm::zip(roles.getBodies(), roles.getWarpgroups())) {
+  for (auto [role, region] : llvm::enumerate(roles.getBodies())) {
     unsigned argument = translator.slot(region.getArgument(0));
-    end += warpgroups;
+    end += roles.getAgents(role);
     translator.at(choice).results.push_back(argument);
     translator.at(choice).numbers.append({end, int64_t(translator.here())});
     if (failed(translator.translateBody(region.front())))

@@ -14,7 +14,8 @@ static void findReceivers(ChannelState &channel, const LaunchInfo &launch, unsig
   if (!launch.roles)
     return;
   auto roles = cast<RolesOp>(launch.roles);
-  for (auto [region, count] : llvm::zip(roles.getBodies(), roles.getWarpgroups())) {
+  for (auto [role, region] : llvm::enumerate(roles.getBodies())) {
+    int64_t count = roles.getAgents(role);
     bool receives = false;
     for (Operation *user : channel.op->getUsers())
       receives |= isa<ReceiveOp>(user) && region.isAncestor(user->getParentRegion());

@@ -2,6 +2,7 @@
 // hopper: tiles in shared memory, and copies by TMA.
 
 #include "Elementwise.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 using namespace mlir;
 using namespace attn;
@@ -90,7 +91,7 @@ static Step storeTile(Fiber &fiber, const Instruction &i) {
   const float *values = fiber.floats(i, 0);
   int64_t rows = type.getRows(), columns = type.getColumns();
   for (int64_t row = 0; row < rows; ++row) {
-    float *to = memory.row(view.slot, view.row + row);
+    float *to = memory.row(view.slot, view.row + row) + view.column;
     for (int64_t column = 0; column < columns; ++column)
       to[column] = values[op.getTranspose() ? column * rows + row : row * columns + column];
     uint8_t &written = memory.slots[view.slot].written[size_t(view.row + row)];
@@ -255,6 +256,71 @@ static Step waitForStores(Fiber &fiber, const Instruction &i) {
   return Step::Next;
 }
 
+//===----------------------------------------------------------------------===//
+// Turns of CTAs
+//===----------------------------------------------------------------------===//
+
+/// The word of a turn, or null after an error.
+static char *findTurn(Fiber &fiber, const Instruction &i) {
+  const auto &turns = fiber.operand(i, 0).as<MemRef>();
+  int64_t index = fiber.integer(i, 1);
+  if (index >= 0 && index < turns.sizes.front())
+    return turns.base + (turns.offset + index * turns.strides.front()) * elementSize(turns.kind);
+  fiber.cluster->error(i.op) << "there are " << turns.sizes.front() << " turns, and no turn "
+                             << index;
+  return nullptr;
+}
+
+static Step waitForTurn(Fiber &fiber, const Instruction &i) {
+  int64_t number = fiber.integer(i, 2);
+  if (number < 0)
+    return Step::Next;
+  char *turn = findTurn(fiber, i);
+  if (!turn)
+    return Step::Failed;
+  return loadInteger(ElementKind::I32, turn) == number ? Step::Next : Step::Blocked;
+}
+
+static Step peekAtTurn(Fiber &fiber, const Instruction &i) {
+  char *turn = findTurn(fiber, i);
+  if (!turn)
+    return Step::Failed;
+  fiber.result(i).integer = loadInteger(ElementKind::I32, turn);
+  return Step::Next;
+}
+
+static Step passTurn(Fiber &fiber, const Instruction &i) {
+  char *turn = findTurn(fiber, i);
+  if (!turn)
+    return Step::Failed;
+  if (!fiber.stores.empty()) {
+    InFlightDiagnostic diagnostic = fiber.cluster->error(i.op);
+    diagnostic << "passes the turn before what it stands for has happened: no "
+                  "hopper.tma.wait without 'read' covers it";
+    diagnostic.attachNote(fiber.stores.front()->event->op->getLoc()) << "started here";
+    return Step::Failed;
+  }
+  storeInteger(ElementKind::I32, turn, fiber.integer(i, 2));
+  ++fiber.machine->turns;
+  return Step::Next;
+}
+
+static LogicalResult translateTurn(Translator &translator, Operation *op) {
+  if (failed(expectLaunch(translator, op)))
+    return failure();
+  translator.launch->takesTurns = true;
+  translator.emit(op, isa<TurnWaitOp>(op)   ? waitForTurn
+                      : isa<TurnPeekOp>(op) ? peekAtTurn
+                                            : passTurn);
+  return success();
+}
+
+/// Whether an addition of a launch has its turn.
+static bool isOrdered(Operation *op) {
+  auto launch = op->getParentOfType<gpu::LaunchOp>();
+  return launch && launch.walk([](TurnPassOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
 void interpreter::registerHopperMemory(Translator &translator) {
   translator.add("hopper.alloc", translateAlloc);
   translator.add("hopper.slot", takeSlot);
@@ -268,9 +334,12 @@ void interpreter::registerHopperMemory(Translator &translator) {
   translator.add("hopper.tma.load", loadTile);
   translator.add("hopper.tma.store", storeByTma);
   translator.add("hopper.tma.reduce", [](Translator &t, Operation *op) {
-    t.program.addsInAnyOrder = true;
+    t.program.addsInAnyOrder |= !isOrdered(op);
     t.emit(op, storeByTma);
     return success();
   });
   translator.add("hopper.tma.wait", waitForStores);
+  translator.add("hopper.turn.wait", translateTurn);
+  translator.add("hopper.turn.peek", translateTurn);
+  translator.add("hopper.turn.pass", translateTurn);
 }

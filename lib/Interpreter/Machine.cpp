@@ -96,7 +96,7 @@ static Step advance(Cluster &cluster, Machine &machine) {
     if (cluster.progress(status, /*loadsOnly=*/!ended))
       return succeeded(status) ? Step::Next : Step::Failed;
     if (!ended)
-      return failed(cluster.reportDeadlock()) ? Step::Failed : Step::Next;
+      return Step::Blocked;
     return succeeded(cluster.checkFinished()) ? Step::Finished : Step::Failed;
   }
   switch (machine.resume(*fiber)) {
@@ -137,8 +137,12 @@ static LogicalResult checkSharedMemory(const LaunchInfo &launch, std::optional<i
 
 /// The cluster of number `number`; its CTAs lie side by side in x.
 static std::unique_ptr<Cluster> makeCluster(Fiber &host, const LaunchInfo &launch,
-                                            const int64_t grid[3], int64_t ctas, int64_t warpgroups,
+                                            const int64_t grid[3], int64_t ctas, int64_t threads,
                                             int64_t number, Machine &machine) {
+  // Roles of one thread beside another one go their own way, too.
+  int64_t warpgroups = threads / hopper::kThreadsPerWarpgroup;
+  if (auto roles = dyn_cast_if_present<hopper::RolesOp>(launch.roles))
+    warpgroups += roles.getNumAgents() - roles.getNumWarpgroups();
   auto cluster = std::make_unique<Cluster>(launch, unsigned(ctas), unsigned(warpgroups), machine);
   std::copy_n(grid, 3, cluster->grid);
   for (auto [warpgroup, fiber] : llvm::enumerate(cluster->fibers)) {
@@ -158,7 +162,7 @@ static std::unique_ptr<Cluster> makeCluster(Fiber &host, const LaunchInfo &launc
     int64_t values[18] = {block[0], block[1], block[2],
                           thread, 0, 0,
                           grid[0], grid[1], grid[2],
-                          warpgroups * hopper::kThreadsPerWarpgroup, 1, 1,
+                          threads, 1, 1,
                           block[0] / ctas, block[1], block[2],
                           ctas, 1, 1};
     // clang-format on
@@ -167,6 +171,13 @@ static std::unique_ptr<Cluster> makeCluster(Fiber &host, const LaunchInfo &launc
   }
   machine.statistics.ctas += uint64_t(ctas);
   return cluster;
+}
+
+/// Which of several clusters goes on.
+static size_t chooseCluster(size_t count, Machine &machine) {
+  if (machine.options.order == InterpreterOrder::Random)
+    return count > 1 ? machine.pick(count) : 0;
+  return machine.options.order == InterpreterOrder::Behind ? count - 1 : 0;
 }
 
 LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const int64_t grid[3],
@@ -184,16 +195,29 @@ LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const in
     return failure();
   ++statistics.launches;
   int64_t total = grid[0] * grid[1] * grid[2] / ctas, next = 0;
-  unsigned window = options.order == InterpreterOrder::Random ? std::max(1u, options.ctas) : 1;
+  int64_t window = options.order == InterpreterOrder::Random ? std::max(1u, options.ctas) : 1;
+  if (launch.takesTurns)
+    window = total;
   std::vector<std::unique_ptr<Cluster>> active;
   while (next < total || !active.empty()) {
-    while (next < total && active.size() < window)
+    while (next < total && int64_t(active.size()) < window)
       active.push_back(makeCluster(host, launch, grid, ctas,
-                                   threads / hopper::kThreadsPerWarpgroup, next++, *this));
-    size_t chosen = active.size() > 1 ? pick(active.size()) : 0;
-    switch (advance(*active[chosen], *this)) {
+                                   threads, next++, *this));
+    SmallVector<size_t> ready;
+    for (auto [number, cluster] : llvm::enumerate(active))
+      if (cluster->stuckAt != turns)
+        ready.push_back(number);
+    if (ready.empty())
+      return active.front()->reportDeadlock();
+    size_t chosen = ready[chooseCluster(ready.size(), *this)];
+    Cluster &cluster = *active[chosen];
+    if (cluster.stuckAt)
+      cluster.changed();
+    cluster.stuckAt.reset();
+    switch (advance(cluster, *this)) {
     case Step::Failed: return failure();
     case Step::Finished: active.erase(active.begin() + int64_t(chosen)); break;
+    case Step::Blocked: cluster.stuckAt = turns; break;
     default: break;
     }
   }

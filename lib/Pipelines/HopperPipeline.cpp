@@ -20,6 +20,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
@@ -247,6 +249,28 @@ Value createReaches(OpBuilder &b, func::FuncOp function, func::FuncOp copying, f
   return all;
 }
 
+/// Whether a launch has more CTAs than `ctas` that wait for each other; null if none has.
+Value createIsTooLarge(OpBuilder &b, func::FuncOp function, int64_t ctas) {
+  Value grid;
+  function.walk([&](gpu::LaunchOp launch) {
+    if (launch->hasAttr(hopper::kCooperativeAttr))
+      grid = launch.getGridSizeX();
+  });
+  if (!grid)
+    return {};
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  if (failed(getBackwardSlice(grid, &slice, options)))
+    return {};
+  IRMapping mapping;
+  for (Operation *op : slice)
+    b.clone(*op, mapping);
+  Value most = arith::ConstantIndexOp::create(b, function.getLoc(), ctas);
+  return arith::CmpIOp::create(b, function.getLoc(), arith::CmpIPredicate::ugt,
+                               mapping.lookupOrDefault(grid), most);
+}
+
 void addCleanUp(OpPassManager &pm) {
   pm.addPass(createHopperMapPrograms());
   pm.addPass(createCanonicalizerPass());
@@ -274,18 +298,41 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return signalPassFailure();
     assignTiles(getOperation(), sumKeys, sumQueries);
     OwningOpRef<ModuleOp> gradients;
-    std::optional<StreamLength> length = findStreamLength(getOperation(), /*ofGradient=*/true);
-    if (order != "auto" || (length && length->number))
-      length = std::nullopt; // no other order for few queries
-    bool copies = false;
-    if (failed(lowerGradients(getOperation(), gradients, apart ? &copies : nullptr)) ||
-        (apart && (length || copies) &&
-         failed(addGradientsApart(*gradients, apart.release(), length))) ||
-        failed(lowerReads(getOperation())))
+    if (failed(lowerGradients(gradients, std::move(apart))) || failed(lowerReads(getOperation())))
       return signalPassFailure();
     if (gradients)
       getOperation().getBody()->getOperations().splice(getOperation().getBody()->end(),
                                                        gradients->getBody()->getOperations());
+  }
+
+  bool choosesOrder() const { return order == "auto" || order == "fixed"; }
+
+  /// The gradients, if there are any, with those of `apart` beside them where these are to stand
+  /// in.
+  LogicalResult lowerGradients(OwningOpRef<ModuleOp> &gradients, OwningOpRef<ModuleOp> apart) {
+    std::optional<StreamLength> length = findStreamLength(getOperation(), /*ofGradient=*/true);
+    if (!choosesOrder() || (length && length->number))
+      length = std::nullopt; // no other order for few queries
+    bool copies = false;
+    if (!apart)
+      return lowerGradients(getOperation(), gradients);
+    int64_t most = getMostRowsApart(getOperation());
+    ordersSums = order == "ordered" || order == "fixed";
+    {
+      // Whatever cannot be ordered, kernels for each sum can do.
+      std::optional<ScopedDiagnosticHandler> quiet;
+      if (order == "fixed")
+        quiet.emplace(&getContext(), [](Diagnostic &) { return success(); });
+      LogicalResult result = lowerGradients(getOperation(), gradients, &copies);
+      if (failed(result) && order != "fixed")
+        return failure();
+    }
+    bool isOrdered = gradients && ordersSums && choosesOrder();
+    if (!gradients)
+      return lowerApart(apart.release(), gradients);
+    if (!length && !copies && !isOrdered)
+      return success();
+    return addGradientsApart(*gradients, apart.release(), length, most);
   }
 
   LogicalResult formNests(ModuleOp module, bool parallelSums) {
@@ -312,7 +359,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return failure();
     std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/true);
     bool isShort =
-        order == "auto" && length && length->number && *length->number <= getMostRowsApart(module);
+        choosesOrder() && length && length->number && *length->number <= getMostRowsApart(module);
     if (!isShort && canAddSums(module)) {
       if (addsSums(module))
         apart = std::move(before);
@@ -320,11 +367,11 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     }
     auto functions = module.getOps<func::FuncOp>();
     auto gradient = llvm::find_if(functions, hasGradient);
-    if (order == "stream" && gradient != functions.end())
-      return (*gradient).emitError(
-          "order=stream adds sums of 64 or 128 columns to memory, which are products of matrices, "
+    if ((order == "stream" || order == "ordered") && gradient != functions.end())
+      return (*gradient).emitError()
+             << "order=" << order << " adds sums of 64 or 128 columns to memory, which are products of matrices, "
           "beside others of at most 128 and none at computed indices, for 64 queries and 65 keys "
-          "or more; order=rows has a kernel for each sum");
+          "or more; order=rows has a kernel for each sum";
     module.getBodyRegion().takeBody(before->getBodyRegion());
     return formNests(module, /*parallelSums=*/false);
   }
@@ -366,7 +413,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return refuseColumns(version, columns);
     bool copiesTiles = copies && loadTiles && schedule->addsSums && readsTiles(version);
     if (failed(lowerWith(version, *schedule, copiesTiles)))
-      return failure();
+      return version.erase(), failure();
     if (copies)
       *copies = copiesTiles;
     version->remove();
@@ -374,31 +421,42 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     return success();
   }
 
-  /// A second version of gradients where one adds sums to memory: for few queries, if
-  /// `length` says how many there are, and for what TMA does not reach.
-  LogicalResult addGradientsApart(ModuleOp gradients, ModuleOp few,
-                                  std::optional<StreamLength> length) {
+  /// Gradients with a kernel for each sum. Erases `module`, which they come from.
+  LogicalResult lowerApart(ModuleOp module, OwningOpRef<ModuleOp> &gradients) {
     // A pass runs pipelines on what is in its op only.
-    getOperation().push_back(few);
-    OwningOpRef<ModuleOp> version;
-    if (failed(formNests(few, /*parallelSums=*/false)))
+    getOperation().push_back(module);
+    if (failed(formNests(module, /*parallelSums=*/false)))
       return failure();
-    int64_t most = getMostRowsApart(few);
-    assignTiles(few, sumKeys, sumQueries);
-    if (failed(lowerGradients(few, version)))
+    assignTiles(module, sumKeys, sumQueries);
+    if (failed(lowerGradients(module, gradients)))
+      return failure();
+    module.erase();
+    return success();
+  }
+
+  /// A second version of gradients where one adds sums to memory: for at most `most` queries, if
+  /// `length` says how many there are, for what TMA does not reach, and for more CTAs that wait
+  /// for each other than run at a time.
+  LogicalResult addGradientsApart(ModuleOp gradients, ModuleOp few,
+                                  std::optional<StreamLength> length, int64_t most) {
+    OwningOpRef<ModuleOp> version;
+    if (failed(lowerApart(few, version)))
       return failure();
     mergeVersions(gradients, *version,
                   [&](OpBuilder &b, func::FuncOp function, func::FuncOp other) -> Value {
                     Location loc = function.getLoc();
-                    Value isShort = length ? createIsShort(b, function, *length, most) : Value();
-                    Value reaches = createReaches(b, function, function, other);
-                    if (!reaches)
-                      return isShort;
-                    Value yes = arith::ConstantIntOp::create(b, loc, 1, 1);
-                    Value isFar = arith::XOrIOp::create(b, loc, reaches, yes);
-                    return isShort ? arith::OrIOp::create(b, loc, isShort, isFar) : isFar;
+                    Value any = length ? createIsShort(b, function, *length, most) : Value();
+                    auto add = [&](Value condition) {
+                      if (condition)
+                        any = any ? arith::OrIOp::create(b, loc, any, condition) : condition;
+                    };
+                    if (Value reaches = createReaches(b, function, function, other)) {
+                      Value yes = arith::ConstantIntOp::create(b, loc, 1, 1);
+                      add(arith::XOrIOp::create(b, loc, reaches, yes));
+                    }
+                    add(createIsTooLarge(b, function, ctas));
+                    return any;
                   });
-    few.erase();
     return success();
   }
 
@@ -469,6 +527,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     return success();
   }
 
+  /// Whether what several CTAs add to memory has one order.
+  bool ordersSums = false;
+
   static bool isOn(StringRef option, bool otherwise) {
     return option == "auto" ? otherwise : option == "true";
   }
@@ -485,7 +546,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
         failed(check("pipeline", pipeline, {"auto", "true", "false"})) ||
         failed(check("ping-pong", pingPong, {"auto", "true", "false"})) ||
         failed(check("trim", trim, {"auto", "true", "false"})) ||
-        failed(check("order", order, {"auto", "rows", "stream"})))
+        failed(check("order", order, {"auto", "rows", "stream", "ordered", "fixed"})))
       return failure();
     return check("output", output, {"auto", "own", "reuse", "pieces"});
   }
@@ -534,9 +595,14 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (int64_t every = polynomials >= 0 ? int64_t(polynomials) : schedule.polynomials)
       nested.addPass(createHopperDivideExponentials(HopperDivideExponentialsOptions{every}));
     int64_t neighbours = occupancy > 0 ? int64_t(occupancy) : schedule.occupancy;
+    bool isOrdered = schedule.addsSums && ordersSums;
     nested.addPass(createHopperSpecializeWarps(
         HopperSpecializeWarpsOptions{producerRegisters, neighbours}));
     nested.addPass(createHopperFormClusters(HopperFormClustersOptions{cluster}));
+    if (isOrdered) {
+      addCleanUp(nested); // places of whole tiles
+      nested.addPass(createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas}));
+    }
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas * neighbours}));
     addCleanUp(nested);
     bool pipelines = isOn(pipeline, schedule.pipelines);

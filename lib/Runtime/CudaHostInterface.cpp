@@ -69,13 +69,18 @@ void Call::launch(int32_t kernel, const int64_t *dims, int32_t sharedBytes,
   }
   config.sharedBytes = unsigned(sharedBytes);
   config.stream = stream;
-  LaunchAttribute cluster = {};
+  LaunchAttribute attributes[2] = {};
+  config.attributes = attributes;
   if (dims[6] != 1 || dims[7] != 1 || dims[8] != 1) {
+    LaunchAttribute &cluster = attributes[config.numAttributes++];
     cluster.id = launchClusterDimension;
     for (unsigned i = 0; i < 3; ++i)
       cluster.cluster[i] = unsigned(dims[6 + i]);
-    config.attributes = &cluster;
-    config.numAttributes = 1;
+  }
+  if (dims[9]) {
+    LaunchAttribute &cooperative = attributes[config.numAttributes++];
+    cooperative.id = launchCooperative;
+    cooperative.cooperative = 1;
   }
   Result result =
       driver->launchKernelEx(&config, kernels[kernel], parameters, nullptr);

@@ -170,7 +170,7 @@ def attention(
     return_lse: also returns the natural logarithm of the sum of exponentials per
         query, (B, Hq, Sq), in the type of scores.
     deterministic: the same bits in each run, gradients too. On a CPU they always are;
-        on a GPU this takes the loop order of the gradient that has no atomic sums.
+        on a GPU this takes orders of the gradient's sums that are fixed.
 
     Returns the output, (B, Hq, Sq, Dv) in the layout of the query, or with return_lse
     a pair. Raises Error, and TraceError for functions that cannot be traced.

@@ -213,8 +213,8 @@ class Variant:
         return known
 
     def _compile_gradient(self, device: str, wanted: Tuple[int, ...], has_dlse: bool) -> Gradient:
-        # The one order on GPUs whose sums are always the same; CPUs have no other.
-        pipeline = "order=rows" if self.deterministic and device == "cuda" else None
+        # On GPUs orders whose sums are always the same; CPUs have no others.
+        pipeline = "order=fixed" if self.deterministic and device == "cuda" else None
         # There are gradients that the compiler fuses with all others only.
         sets = [wanted, tuple(sorted({0, 1, 2, *wanted}))]
         problem: Optional[Error] = None

@@ -132,7 +132,7 @@ void Mutations::addRing(Operation *op) {
 
 void Mutations::add(Operation *op) {
   if (isa<MBarrierWaitOp, MBarrierArriveOp, MBarrierExpectOp, BarrierSyncOp, BarrierArriveOp,
-          FenceAsyncOp, TmaWaitOp, ClusterSyncOp>(op))
+          FenceAsyncOp, TmaWaitOp, ClusterSyncOp, TurnWaitOp, TurnPassOp>(op))
     addDeletion(op);
   if (isa<MBarrierArriveOp>(op))
     addHoist(op);

@@ -36,7 +36,7 @@ void attn::setPipelineOptions(PipelineOptions &pipeline,
 std::string attn::getGpuOrder(const Options &options) {
   if (!options.loopOrder.empty() && options.loopOrder != "auto")
     return options.loopOrder;
-  return options.deterministic ? "rows" : "auto";
+  return options.deterministic ? "fixed" : "auto";
 }
 
 Error attn::configurePassManager(mlir::PassManager &manager) {

@@ -19,7 +19,8 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
     Option<"keys", "keys", "int64_t", /*default=*/"0", "Keys of a tile">,
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",
            "Order of gradients: rows (a kernel for each sum), stream (one kernel, which adds "
-           "dQ to memory, in an order that is not fixed), auto">,
+           "dQ to memory, in an order that is not fixed), ordered (as stream, in an order that "
+           "is), fixed (ordered, or rows where that is not possible), auto (stream or rows)">,
     Option<"sumKeys", "sum-keys", "int64_t", /*default=*/"0",
            "Streamed elements of a tile where three or more products lead to one sum (dQ)">,
     Option<"sumQueries", "sum-queries", "int64_t", /*default=*/"0",

@@ -34,6 +34,7 @@ struct LaunchAttribute {
   unsigned padding;
   union {
     unsigned cluster[3];
+    int cooperative;
     char bytes[64];
   };
 };
@@ -49,6 +50,7 @@ struct LaunchConfig {
 };
 static_assert(sizeof(LaunchConfig) == 56);
 
+constexpr int launchCooperative = 2; ///< all CTAs run at the same time
 constexpr int launchClusterDimension = 4;
 
 enum DeviceAttribute {

@@ -3,6 +3,7 @@
 
 #include "Lowering.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 
 using namespace mlir;
@@ -183,6 +184,48 @@ void KernelLowering::lowerTmaWait(TmaWaitOp op) {
     NVVM::CpAsyncBulkWaitGroupOp::create(b, uint32_t(op.getPending()),
                                          op.getRead() ? b.getUnitAttr() : UnitAttr());
   });
+}
+
+/// The address of a word of other CTAs' turns; null after an error.
+Value KernelLowering::turnAddress(Operation *op, Value turns, Value index) {
+  if (!singleThread) {
+    op->emitOpError("expects a role of one thread, which waits on behalf of what it starts");
+    return {};
+  }
+  function->setAttr(kCooperativeAttr, b.getUnitAttr());
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, scalar(turns));
+  Value offset = arith::MulIOp::create(b, scalar(index), constantIndex(4));
+  return arith::IndexCastOp::create(b, b.getI64Type(), arith::AddIOp::create(b, base, offset));
+}
+
+LogicalResult KernelLowering::lowerTurnWait(TurnWaitOp op) {
+  Value address = turnAddress(op, op.getTurns(), op.getIndex());
+  if (!address)
+    return failure();
+  inlineAsm(Type(), {address, scalar(op.getNumber())},
+            "{ .reg .pred p; .reg .b32 word; setp.lt.s32 p, $1, 0; @p bra DONE; "
+            "AGAIN: ld.acquire.gpu.global.b32 word, [$0]; setp.ne.s32 p, word, $1; "
+            "@p bra AGAIN; DONE: fence.proxy.async; }",
+            "l,r,~{memory}", /*sideEffects=*/true);
+  return success();
+}
+
+LogicalResult KernelLowering::lowerTurnPeek(TurnPeekOp op) {
+  Value address = turnAddress(op, op.getTurns(), op.getIndex());
+  if (!address)
+    return failure();
+  setScalar(op.getNumber(), inlineAsm(b.getI32Type(), address, "ld.acquire.gpu.global.b32 $0, [$1];",
+                                      "=r,l,~{memory}", /*sideEffects=*/true));
+  return success();
+}
+
+LogicalResult KernelLowering::lowerTurnPass(TurnPassOp op) {
+  Value address = turnAddress(op, op.getTurns(), op.getIndex());
+  if (!address)
+    return failure();
+  inlineAsm(Type(), {address, scalar(op.getNumber())},
+            "st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}", /*sideEffects=*/true);
+  return success();
 }
 
 template <typename Op> void KernelLowering::lowerNamedBarrier(Op op) {

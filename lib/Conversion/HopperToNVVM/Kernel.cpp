@@ -301,6 +301,9 @@ LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
       .Case([&](TmaLoadOp op) { return lowerTmaLoad(op), success(); })
       .Case<TmaStoreOp, TmaReduceOp>([&](auto op) { return lowerTmaStore(op), success(); })
       .Case([&](TmaWaitOp op) { return lowerTmaWait(op), success(); })
+      .Case([&](TurnWaitOp op) { return lowerTurnWait(op); })
+      .Case([&](TurnPeekOp op) { return lowerTurnPeek(op); })
+      .Case([&](TurnPassOp op) { return lowerTurnPass(op); })
       .Case<BarrierSyncOp, BarrierArriveOp>(
           [&](auto op) { return lowerNamedBarrier(op), success(); })
       .Case([&](BarrierReduceOp op) { return lowerBarrierReduce(op), success(); })

@@ -3,6 +3,7 @@
 // dialect cannot say of inline assembly.
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/GPU/IR/CompilationInterfaces.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Target/LLVM/NVVM/Target.h"
@@ -44,6 +45,12 @@ struct AttnKernelsToPtx : attn::impl::AttnKernelsToPtxBase<AttnKernelsToPtx> {
   }
 
   void runOnOperation() override {
+    // What a launch has to know of its kernel.
+    getOperation()->walk([&](gpu::LaunchFuncOp launch) {
+      Operation *kernel = SymbolTable::lookupSymbolIn(getOperation(), launch.getKernel());
+      if (kernel && kernel->hasAttr(attn::hopper::kCooperativeAttr))
+        launch->setAttr(attn::hopper::kCooperativeAttr, UnitAttr::get(&getContext()));
+    });
     gpu::TargetOptions options(/*toolkitPath=*/{}, /*librariesToLink=*/{}, /*cmdOptions=*/{},
                                /*elfSection=*/{}, gpu::CompilationTarget::Assembly,
                                /*getSymbolTableCallback=*/{}, markConvergent);

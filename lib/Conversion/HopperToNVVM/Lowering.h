@@ -103,6 +103,7 @@ private:
   llvm::LogicalResult lowerWhile(mlir::scf::WhileOp op);
   llvm::LogicalResult lowerRoles(RolesOp op);
   llvm::LogicalResult lowerRole(RolesOp op, unsigned role, int64_t firstWarpgroup);
+  llvm::LogicalResult lowerThread(RolesOp op, unsigned role, int64_t ofWarp);
 
   //===--- Elementwise.cpp ---===//
   llvm::LogicalResult lowerElementwise(mlir::Operation *op);
@@ -201,6 +202,10 @@ private:
   void lowerTmaLoad(TmaLoadOp op);
   template <typename Op> void lowerTmaStore(Op op);
   void lowerTmaWait(TmaWaitOp op);
+  mlir::Value turnAddress(mlir::Operation *op, mlir::Value turns, mlir::Value index);
+  mlir::LogicalResult lowerTurnWait(TurnWaitOp op);
+  mlir::LogicalResult lowerTurnPeek(TurnPeekOp op);
+  mlir::LogicalResult lowerTurnPass(TurnPassOp op);
   template <typename Op> void lowerNamedBarrier(Op op);
   void lowerBarrierReduce(BarrierReduceOp op);
   llvm::SmallVector<mlir::Value> reversed(mlir::OperandRange coordinates);

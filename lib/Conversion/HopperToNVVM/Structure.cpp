@@ -149,13 +149,31 @@ LogicalResult KernelLowering::lowerRole(RolesOp op, unsigned role, int64_t first
     NVVM::SetMaxRegisterOp::create(b, registers,
                                    registers > initial ? NVVM::SetMaxRegisterAction::increase
                                                        : NVVM::SetMaxRegisterAction::decrease);
+  unsigned end = role + 1;
+  while (end < op.getBodies().size() && op.getWarpgroups()[end] == 0)
+    ++end;
+  for (unsigned own = role; own < end; ++own)
+    setScalar(op.getBodies()[own].getArgument(0),
+              arith::IndexCastUIOp::create(b, b.getIndexType(),
+                                           addI32(warpgroup, -firstWarpgroup)));
   Region &body = op.getBodies()[role];
-  setScalar(body.getArgument(0),
-            arith::IndexCastUIOp::create(b, b.getIndexType(), addI32(warpgroup, -firstWarpgroup)));
-  if (!isSingleThreaded(body))
+  if (end == role + 1 && !isSingleThreaded(body))
     return lowerBlock(body.front());
+  for (unsigned own = role; own < end; ++own)
+    if (failed(lowerThread(op, own, /*ofWarp=*/own - role)))
+      return failure();
+  return success();
+}
+
+/// A role of one thread, in a warp of its own.
+LogicalResult KernelLowering::lowerThread(RolesOp op, unsigned role, int64_t ofWarp) {
+  Region &body = op.getBodies()[role];
+  if (!isSingleThreaded(body))
+    return op.emitOpError() << "role " << op.getNames()[role]
+                            << " shares a warpgroup, and needs more than one thread";
+  OpBuilder::InsertionGuard guard(b);
   auto branch = scf::IfOp::create(
-      b, arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warp, constantI32(0)));
+      b, arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warp, constantI32(ofWarp)));
   b.setInsertionPointToStart(branch.thenBlock());
   Value elected = NVVM::ElectSyncOp::create(b, b.getI1Type(), Value());
   auto alone = scf::IfOp::create(b, elected);
@@ -172,9 +190,11 @@ LogicalResult KernelLowering::lowerRoles(RolesOp op) {
   OpBuilder::InsertionGuard guard(b);
   for (unsigned role = 0; role < count; ++role) {
     int64_t end = first + op.getWarpgroups()[role];
+    if (end == first)
+      continue; // with the role before
     b.setLoc(op.getLoc());
     Block *otherwise = nullptr;
-    if (role + 1 < count) {
+    if (end < op.getNumWarpgroups()) {
       Value mine =
           arith::CmpIOp::create(b, arith::CmpIPredicate::ult, warpgroup, constantI32(end));
       auto branch = scf::IfOp::create(b, TypeRange(), mine, /*withElseRegion=*/true);

@@ -438,6 +438,9 @@ LogicalResult LowerLaunches::lowerLaunch(gpu::LaunchFuncOp launch) {
                  launch.getClusterSizeZ()});
   else
     dims.append(3, one);
+  dims.push_back(launch->hasAttr(attn::hopper::kCooperativeAttr)
+                     ? one
+                     : Value(arith::ConstantIndexOp::create(b, loc, 0)));
   Value shared = launch.getDynamicSharedMemorySize();
   if (!shared)
     shared = constant(b, loc, 0);

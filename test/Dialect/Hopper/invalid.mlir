@@ -88,6 +88,56 @@ func.func @registers() {
 
 // -----
 
+func.func @no_warpgroup() {
+  // expected-error @+1 {{role "a" has no warpgroup}}
+  hopper.roles role "a" warpgroups(0) registers(24) (%w) {}
+  return
+}
+
+// -----
+
+func.func @beside_two() {
+  // expected-error @+1 {{role "b": expected a warpgroup before it with a warp to spare, and its number of registers}}
+  hopper.roles role "a" warpgroups(2) registers(24) (%w) {} role "b" warpgroups(0) registers(24) (%w) {}
+  return
+}
+
+// -----
+
+func.func @other_registers() {
+  // expected-error @+1 {{role "b": expected a warpgroup before it with a warp to spare, and its number of registers}}
+  hopper.roles role "a" warpgroups(1) registers(24) (%w) {} role "b" warpgroups(0) registers(32) (%w) {}
+  return
+}
+
+// -----
+
+func.func @strided_turns(%turns: memref<?xi32, strided<[2]>>, %i: index, %n: i32) {
+  // expected-error @+1 {{operand #0 must be memref of 32-bit words side by side}}
+  hopper.turn.pass %turns[%i], %n : memref<?xi32, strided<[2]>>
+  return
+}
+
+// -----
+
+!t = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @add_halves(%t: !t, %Y: memref<?x64xbf16>, %i: index) {
+  // expected-error @+1 {{adds in f32 only: a sum of 16-bit values depends on the order too much}}
+  hopper.add %t to %Y[%i, %i] : !t, memref<?x64xbf16>
+  return
+}
+
+// -----
+
+!t = !hopper.smem<64x64xf32, swizzle = 128>
+func.func @add_indices(%t: !t, %Y: memref<?x64xf32>, %i: index) {
+  // expected-error @+1 {{expects 2 indices, got 1}}
+  hopper.add %t to %Y[%i] : !t, memref<?x64xf32>
+  return
+}
+
+// -----
+
 func.func @too_many() {
   // expected-error @+1 {{the roles ask for 77824 registers, a CTA has 65536}}
   hopper.roles role "a" warpgroups(2) registers(256) (%w) {} role "b" warpgroups(1) registers(96) (%w) {}

@@ -122,7 +122,7 @@ def test_deterministic(monkeypatch):
             variant.forward(device)
             variant.gradient(device, (0, 1, 2), False)
     order = [pipeline for device, pipeline, gradient in asked if device == "cuda" and gradient]
-    assert order == [None, "order=rows"]
+    assert order == [None, "order=fixed"]
     assert all(pipeline is None for device, pipeline, gradient in asked if device == "cpu" or not gradient)
 
 
@@ -131,9 +131,12 @@ def test_the_loop_order_reaches_the_compiler():
     code = attnc._attention.bind(options, None, None).variant.code
     gradient = "saved-results arguments=0,1,2 results=0"
     emit = lambda order: attnc._capi.emit_ptx(code, "attention", gradient, f"order={order}")
-    # Sums that are added to memory, in an order that is not fixed.
-    assert "red.async" not in emit("rows") and emit("rows") != emit("stream")
-    with pytest.raises(attnc.Error, match="one of auto, rows, stream; got 'split'"):
+    # Sums that are added to memory, in an order that is not fixed, or in one, by turns.
+    added, turn = "cp.reduce.async.bulk", "st.release.gpu"
+    assert [(added in text, turn in text) for text in map(emit, ("rows", "stream", "ordered"))] == [
+        (False, False), (True, False), (True, True)
+    ]
+    with pytest.raises(attnc.Error, match="one of auto, rows, stream, ordered, fixed; got 'split'"):
         emit("split")
 
 

@@ -92,9 +92,22 @@ LogicalResult TmaLoadOp::verify() {
 LogicalResult TmaStoreOp::verify() {
   return verifyTmaCopy(*this, getMap().getType(), getCoordinates().size(), getTile().getType());
 }
+static LogicalResult verifyAddedType(Operation *op, SmemType tile) {
+  if (tile.getElementType().isF32())
+    return success();
+  return op->emitOpError("adds in f32 only: a sum of 16-bit values depends on the order too much");
+}
+
+LogicalResult AddOp::verify() {
+  if (failed(verifyAddedType(*this, getTile().getType())))
+    return failure();
+  return verifyTmaSource(*this, cast<MemRefType>(getDest().getType()), getTile().getType(),
+                         getIndices().size());
+}
+
 LogicalResult TmaReduceOp::verify() {
-  if (!getTile().getType().getElementType().isF32())
-    return emitOpError("adds in f32 only: a sum of 16-bit values depends on the order too much");
+  if (failed(verifyAddedType(*this, getTile().getType())))
+    return failure();
   return verifyTmaCopy(*this, getMap().getType(), getCoordinates().size(), getTile().getType());
 }
 
@@ -172,6 +185,10 @@ static LogicalResult verifyReceived(Operation *op, SmemType tile, ChannelType ch
 }
 
 LogicalResult ReceiveOp::verify() {
+  return verifyReceived(*this, getTile().getType(), getChannel().getType());
+}
+
+LogicalResult AcquireOp::verify() {
   return verifyReceived(*this, getTile().getType(), getChannel().getType());
 }
 
@@ -318,8 +335,17 @@ LogicalResult RolesOp::verify() {
       getRegisters().size() != count)
     return emitOpError("expects a name, warpgroups and registers for each role");
   for (auto [r, warpgroups, perThread] : llvm::enumerate(getWarpgroups(), getRegisters())) {
-    if (warpgroups < 1)
+    if (warpgroups < 0 || (warpgroups == 0 && r == 0))
       return emitOpError() << "role " << getNames()[r] << " has no warpgroup";
+    constexpr size_t kWarps = 4;
+    size_t first = r;
+    while (getWarpgroups()[first] == 0)
+      --first;
+    if (warpgroups == 0 && (getWarpgroups()[first] != 1 || r - first >= kWarps ||
+                            perThread != getRegisters()[first]))
+      return emitOpError() << "role " << getNames()[r]
+                           << ": expected a warpgroup before it with a warp to spare, and its "
+                              "number of registers";
     if (perThread < 24 || perThread > 256 || perThread % 8)
       return emitOpError() << "role " << getNames()[r]
                            << ": registers are a multiple of 8 between 24 and 256, got "

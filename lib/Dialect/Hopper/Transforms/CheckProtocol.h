@@ -30,7 +30,7 @@ public:
 
   /// The role that an op is in; -1 for none.
   int getRole(mlir::Operation *op) const;
-  int64_t getWarpgroups(int role) { return roles.getWarpgroups()[size_t(role)]; }
+  int64_t getWarpgroups(int role) { return roles.getAgents(size_t(role)); }
 
   /// Errors fail the pass; what is not decided is remarked.
   mlir::InFlightDiagnostic error(mlir::Operation *op) {

@@ -47,6 +47,7 @@ using State = llvm::MapVector<Value, Position>; // by channel
 struct Ring {
   hopper::ChannelOp channel;
   int64_t depth = 1, receivers = 0;
+  int64_t senders = 1; // warpgroups that fill a tile; one thread's copy counts as one
   bool isInLoop = false;
   SmallVector<Operation *> reads; // to registers
   Value tiles, full, empty;
@@ -92,11 +93,13 @@ private:
     for (auto [role, region] : llvm::enumerate(roles.getBodies()))
       region.walk([&, role = role](Operation *op) {
         if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
-          rings[receive.getChannel()].receivers = roles.getWarpgroups()[role];
+          rings[receive.getChannel()].receivers = roles.getAgents(role);
           findReads(receive.getTile(), rings[receive.getChannel()].reads);
         } else if (auto held = dyn_cast<hopper::HeldOp>(op)) {
           findReads(held.getTile(), rings[held.getChannel()].reads);
         }
+        if (auto acquire = dyn_cast<hopper::AcquireOp>(op))
+          rings[acquire.getChannel()].senders = roles.getAgents(role);
         auto send = dyn_cast<hopper::SendOp>(op);
         if (!send)
           return;
@@ -181,6 +184,8 @@ private:
           if (launch.getBody().isAncestor(send.getSource().getParentRegion()))
             return send.emitOpError("copies from a memref that is made inside of the launch: "
                                     "the host has to encode where it lies");
+        } else if (isa<hopper::AcquireOp>(user)) {
+          senders.insert(role);
         } else if (isa<hopper::ReceiveOp>(user)) {
           receivers.insert(role);
         }
@@ -214,14 +219,18 @@ private:
     return hopper::getSharedMemoryBytes(occupancy);
   }
 
-  /// Where there is room, the next tile's other operands come early, too.
+  /// Where there is room, the next tile's other operands come early, too, and what registers
+  /// fill need not be empty again at once: first where it waits for other CTAs.
   void useRoom(int64_t stages) {
-    for (auto &[value, ring] : rings) {
-      if (ring.isInLoop || stages == 1)
-        continue;
-      ++ring.depth;
-      if (countBytes() > getLimit())
-        --ring.depth;
+    bool waits = launch->hasAttr(hopper::kCooperativeAttr);
+    for (bool fromRegisters : {waits, !waits}) {
+      for (auto &[value, ring] : rings) {
+        if (ring.isInLoop || stages == 1 || (ring.senders > 1) != fromRegisters)
+          continue;
+        ++ring.depth;
+        if (countBytes() > getLimit())
+          --ring.depth;
+      }
     }
     b.setInsertionPoint(launch);
     Value bytes = arith::ConstantIntOp::create(b, launch.getLoc(), countBytes(), 32);
@@ -270,7 +279,7 @@ private:
       ring.tiles = hopper::AllocOp::create(b, loc, type);
       if (leaders.contains(value))
         continue;
-      ring.full = hopper::MBarrierOp::create(b, loc, barrier, 1);
+      ring.full = hopper::MBarrierOp::create(b, loc, barrier, ring.senders);
       ring.empty = hopper::MBarrierOp::create(b, loc, barrier, ring.receivers,
                                               ring.channel.getMulticast().has_value());
     }
@@ -286,10 +295,11 @@ private:
         return;
       // A fresh barrier lets the producer pass (phase 1), not the consumer.
       Value stage = arith::ConstantIndexOp::create(b, loc, 0);
-      Value phase = arith::ConstantIntOp::create(b, loc, isa<hopper::SendOp>(op), 32);
+      bool sends = isa<hopper::SendOp, hopper::AcquireOp>(op);
+      Value phase = arith::ConstantIntOp::create(b, loc, sends, 32);
       bool outlives = llvm::any_of(channel.getUsers(),
                                    [](Operation *user) { return isa<hopper::HeldOp>(user); });
-      state[channel] = {stage, phase, outlives && !isa<hopper::SendOp>(op) ? stage : Value()};
+      state[channel] = {stage, phase, outlives && !sends ? stage : Value()};
     });
     return expandBlock(region.front(), state);
   }
@@ -297,6 +307,10 @@ private:
   static Value getChannel(Operation *op) {
     if (auto send = dyn_cast<hopper::SendOp>(op))
       return send.getChannel();
+    if (auto acquire = dyn_cast<hopper::AcquireOp>(op))
+      return acquire.getChannel();
+    if (auto commit = dyn_cast<hopper::CommitOp>(op))
+      return commit.getChannel();
     if (auto receive = dyn_cast<hopper::ReceiveOp>(op))
       return receive.getChannel();
     if (auto held = dyn_cast<hopper::HeldOp>(op))
@@ -309,12 +323,30 @@ private:
   LogicalResult expandBlock(Block &block, State &state) {
     // Stages of received tiles that this block has not released yet.
     llvm::DenseMap<Value, SmallVector<Value>> held;
+    llvm::DenseMap<Value, Value> acquired; // stages that are not committed yet
     for (Operation &op : llvm::make_early_inc_range(block)) {
       b.setInsertionPoint(&op);
       if (leaders.contains(getChannel(&op))) {
         expandFollower(&op);
       } else if (auto send = dyn_cast<hopper::SendOp>(op)) {
         expandSend(send, state);
+      } else if (auto acquire = dyn_cast<hopper::AcquireOp>(op)) {
+        acquired[acquire.getChannel()] = state[acquire.getChannel()].stage;
+        expandAcquire(acquire, state);
+      } else if (auto commit = dyn_cast<hopper::CommitOp>(op)) {
+        Value stage = acquired.lookup(commit.getChannel());
+        if (!stage)
+          return commit.emitOpError("no tile of this channel has been acquired in this block and "
+                                    "not been committed");
+        hopper::MBarrierArriveOp::create(b, commit.getLoc(), rings[commit.getChannel()].full,
+                                         stage, /*cluster=*/false);
+        acquired.erase(commit.getChannel());
+        commit.erase();
+      } else if (auto add = dyn_cast<hopper::AddOp>(op)) {
+        hopper::SmemType tile = add.getTile().getType();
+        hopper::TmaReduceOp::create(b, add.getLoc(), add.getTile(), mapOf(add.getDest(), tile),
+                                    add.getIndices());
+        add.erase();
       } else if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
         held[receive.getChannel()].push_back(state[receive.getChannel()].stage);
         expandReceive(receive, state);
@@ -425,6 +457,18 @@ private:
     sent[send.getChannel()] = position.stage;
     advance(loc, ring, position);
     send.erase();
+  }
+
+  void expandAcquire(hopper::AcquireOp acquire, State &state) {
+    Location loc = acquire.getLoc();
+    Ring &ring = rings[acquire.getChannel()];
+    Position &position = state[acquire.getChannel()];
+    hopper::MBarrierWaitOp::create(b, loc, ring.empty, position.stage, position.phase);
+    Value slot =
+        hopper::SlotOp::create(b, loc, acquire.getTile().getType(), ring.tiles, position.stage);
+    advance(loc, ring, position);
+    acquire.replaceAllUsesWith(slot);
+    acquire.erase();
   }
 
   void copyTile(hopper::SendOp send, const Ring &leader, Value stage) {

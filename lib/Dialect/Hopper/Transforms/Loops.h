@@ -13,6 +13,13 @@ namespace attn::hopper {
 /// Of a tile program, and of its launch: no tile has less work than a later one.
 constexpr llvm::StringLiteral kDescendingAttr = "hopper.descending";
 
+/// On a loop whose tiles are added to memory by a role of its own, and on those of the other
+/// roles that go with it.
+constexpr llvm::StringLiteral kAddingAttr = "hopper.adding";
+
+/// On a launch whose roles have their tiles already.
+constexpr llvm::StringLiteral kDealtAttr = "hopper.dealt";
+
 /// What makes a loop over tiles stay one, if there is a single tile: it is mapped to blocks, and
 /// canonicalisation folds no dimension that is mapped to something.
 inline mlir::ArrayAttr getBlockMapping(mlir::MLIRContext *context, int64_t rank) {

@@ -5,6 +5,7 @@
 #define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_MEMORY_H
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -25,6 +26,20 @@ inline bool isWrittenIn(mlir::Operation *root, mlir::MemrefValue memref) {
         return writes ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance();
       })
       .wasInterrupted();
+}
+
+/// Replaces a view that ends where its memory does, or where the tile does, by the memory;
+/// false if it is another one.
+inline bool lookThroughView(mlir::OpBuilder &b, mlir::memref::SubViewOp view, mlir::Value &memory,
+                            llvm::SmallVectorImpl<mlir::Value> &indices) {
+  if (!view.hasUnitStride() || view.getSourceType().getRank() != view.getType().getRank())
+    return false;
+  for (auto [index, offset] : llvm::zip_equal(indices, view.getMixedOffsets())) {
+    mlir::Value start = mlir::getValueOrCreateConstantIndexOp(b, view.getLoc(), offset);
+    index = b.createOrFold<mlir::arith::AddIOp>(view.getLoc(), start, index);
+  }
+  memory = view.getSource();
+  return true;
 }
 
 /// Which elements of a vector are in front of `end`, where element 0 is at `first`.

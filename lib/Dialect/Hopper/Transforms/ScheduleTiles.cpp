@@ -2,7 +2,7 @@
 // Persistent CTAs, and the order in which they take the tiles.
 
 #include "Loops.h"
-#include "Programs.h"
+#include "Trends.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -25,76 +25,6 @@ using namespace attn;
 
 namespace {
 
-/// How a value changes with a coordinate: it grows (1), stays (0) or falls (-1), or none
-/// of these everywhere.
-using Trend = std::optional<int>;
-
-Trend combine(Trend x, Trend y) {
-  if (!x || !y || *x == *y || *y == 0)
-    return y ? x : y;
-  return *x == 0 ? y : std::nullopt;
-}
-
-Trend scale(Trend x, int64_t factor) {
-  return x ? Trend(factor > 0 ? *x : factor < 0 ? -*x : 0) : x;
-}
-
-/// Of an affine expression, of whose dimensions and symbols it is known.
-Trend findTrend(AffineExpr expression, unsigned dims, ArrayRef<Trend> operands) {
-  if (auto dim = dyn_cast<AffineDimExpr>(expression))
-    return operands[dim.getPosition()];
-  if (auto symbol = dyn_cast<AffineSymbolExpr>(expression))
-    return operands[dims + symbol.getPosition()];
-  auto binary = dyn_cast<AffineBinaryOpExpr>(expression);
-  if (!binary)
-    return 0;
-  Trend left = findTrend(binary.getLHS(), dims, operands);
-  Trend right = findTrend(binary.getRHS(), dims, operands);
-  if (binary.getKind() == AffineExprKind::Add)
-    return combine(left, right);
-  if (left == 0 && right == 0)
-    return 0;
-  auto factor = dyn_cast<AffineConstantExpr>(binary.getRHS());
-  return factor && binary.getKind() != AffineExprKind::Mod ? scale(left, factor.getValue())
-                                                           : std::nullopt;
-}
-
-/// How values change with one coordinate.
-class Trends {
-public:
-  explicit Trends(Value coordinate) { known[coordinate] = 1; }
-
-  Trend find(Value value) {
-    if (auto found = known.find(value); found != known.end())
-      return found->second;
-    Operation *op = value.getDefiningOp();
-    Trend trend = op ? ofOp(op) : Trend(0);
-    known[value] = trend;
-    return trend;
-  }
-
-private:
-  Trend ofOp(Operation *op) {
-    SmallVector<Trend> operands;
-    for (Value operand : op->getOperands())
-      operands.push_back(find(operand));
-    if (AffineMap map = hopper::getAffineMap(op)) {
-      Trend all = 0;
-      for (AffineExpr result : map.getResults())
-        all = combine(all, findTrend(result, map.getNumDims(), operands));
-      return all;
-    }
-    if (isa<arith::AddIOp, arith::MinSIOp, arith::MaxSIOp>(op))
-      return combine(operands[0], operands[1]);
-    if (isa<arith::SubIOp>(op))
-      return combine(operands[0], scale(operands[1], -1));
-    bool isFixed = llvm::all_of(operands, [](Trend trend) { return trend == 0; });
-    return isFixed ? Trend(0) : std::nullopt;
-  }
-
-  DenseMap<Value, Trend> known;
-};
-
 /// How the work of tiles changes with their last coordinate: nullopt if it does not, else
 /// whether the last ones have most.
 std::optional<bool> findLongest(Region &role,
@@ -103,10 +33,11 @@ std::optional<bool> findLongest(Region &role,
       positions, [&](Operation *op) { return role.isAncestor(op->getParentRegion()); });
   if (position == positions.end())
     return std::nullopt;
-  Trends trends(affine::AffineDelinearizeIndexOp(*position).getResults().back());
+  hopper::Trends trends(affine::AffineDelinearizeIndexOp(*position).getResults().back());
   bool isUneven = false, falls = false;
   role.walk([&](scf::ForOp loop) {
-    Trend start = trends.find(loop.getLowerBound()), end = trends.find(loop.getUpperBound());
+    hopper::Trend start = trends.find(loop.getLowerBound());
+    hopper::Trend end = trends.find(loop.getUpperBound());
     isUneven |= start != 0 || end != 0;
     falls |= (start == 1 && end == 0) || (start == 0 && end == -1);
   });
@@ -385,12 +316,13 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
         return;
       hopper::RolesOp roles = all.front();
       SmallVector<affine::AffineDelinearizeIndexOp> positions;
+      bool isDealt = launch->hasAttr(hopper::kDealtAttr);
       roles.walk([&](affine::AffineDelinearizeIndexOp op) {
-        if (op.getLinearIndex() == getUnit(launch))
+        if (isDealt || op.getLinearIndex() == getUnit(launch))
           positions.push_back(op);
       });
       // What one role does alone needs nothing to be early: CTAs share a multiprocessor.
-      if (ctas > 0 && roles.getBodies().size() > 1) {
+      if (ctas > 0 && roles.getBodies().size() > 1 && !isDealt) {
         std::unique_ptr<Persistence> persistence = order(launch, roles, positions);
         for (Region &region : roles.getBodies())
           persistence->run(&region.front());

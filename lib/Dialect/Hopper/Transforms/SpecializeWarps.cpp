@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One kind of warpgroup becomes two: the consumers keep the body, the producer
-// gets the loops around its loads.
+// One kind of warpgroup becomes several: the consumers keep the body, the producer gets the
+// loops around its loads, and an adder those around additions to memory.
 
 #include "Loops.h"
 #include "Memory.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -32,13 +33,14 @@ namespace {
 struct Registers {
   int64_t producer, consumer;
 };
-Registers getRegisters(int64_t consumers, int64_t ofProducer, int64_t occupancy) {
+Registers getRegisters(int64_t consumers, int64_t others, int64_t ofProducer,
+                       int64_t occupancy) {
   if (ofProducer == 0)
     ofProducer = consumers == 3 ? 32 : 24;
   // The consumers have what is left of what the threads of a CTA start with.
-  int64_t warpgroups = consumers + 1;
+  int64_t warpgroups = consumers + others;
   int64_t all = hopper::getInitialRegisters(warpgroups, occupancy) * warpgroups;
-  int64_t rest = (all - ofProducer) / consumers;
+  int64_t rest = (all - ofProducer * others) / consumers;
   return {ofProducer, std::min<int64_t>(240, rest / 8 * 8)};
 }
 
@@ -48,8 +50,8 @@ constexpr int64_t kPiece = 32;
 class Specializer {
 public:
   Specializer(scf::ForallOp forall, int64_t producerRegisters, int64_t occupancy)
-      : forall(forall), producerRegisters(producerRegisters), occupancy(occupancy), b(forall),
-        loc(forall.getLoc()) {}
+      : forall(forall), producerRegisters(producerRegisters), occupancy(occupancy),
+        b(forall), loc(forall.getLoc()) {}
 
   LogicalResult run() {
     if (failed(check()))
@@ -58,9 +60,14 @@ public:
     for (hopper::LoadOp load : loads)
       if (failed(hoist(load.getSource(), load)))
         return failure();
+    findAdditions();
     createLaunch();
-    if (!loads.empty() && failed(createProducer()))
+    if (!loads.empty() && failed(createHelper(/*adder=*/false)))
       return failure();
+    if (!additions.empty() && failed(createHelper(/*adder=*/true)))
+      return failure();
+    if (!loads.empty() && !additions.empty() && hasVectors(roles.getBodies().front()))
+      separateHelpers();
     createConsumers();
     forall.erase();
     return success();
@@ -80,6 +87,54 @@ private:
     if (inner.getRank() != 1 || warpgroups < 1 || warpgroups > 3)
       return inner.emitOpError("expected 1 to 3 warpgroups");
     return success();
+  }
+
+  /// A tile that is added to memory, of which each warpgroup has some rows or columns.
+  struct Addition {
+    TileAddOp op;
+    Value memory;
+    SmallVector<Value> indices;
+    bool inRows = false; // else in columns
+    hopper::SmemType whole = {}, part = {};
+    Value channel = {};
+  };
+
+  bool dependsOnWarpgroup(Value value) {
+    if (value == inner.getInductionVar(0))
+      return true;
+    Operation *op = value.getDefiningOp();
+    return op && inner->isProperAncestor(op) &&
+           llvm::any_of(op->getOperands(), [&](Value x) { return dependsOnWarpgroup(x); });
+  }
+
+  /// Those in loops of tiles in f32, to memory that the host describes to TMA. The consumers keep
+  /// others.
+  void findAdditions() {
+    OpBuilder::InsertionGuard guard(b);
+    forall.walk([&](TileAddOp op) {
+      Addition addition{op, op.getDest(), SmallVector<Value>(op.getIndices())};
+      b.setInsertionPoint(op);
+      if (auto view = addition.memory.getDefiningOp<memref::SubViewOp>())
+        hopper::lookThroughView(b, view, addition.memory, addition.indices);
+      auto type = dyn_cast<VectorType>(op.getValues().getType());
+      bool isOutside = !forall.getBodyRegion().isAncestor(addition.memory.getParentRegion());
+      if (!type || type.getRank() != 2 || !type.getElementType().isF32() || !isOutside ||
+          type.getDimSize(1) % 32 || !isa<scf::ForOp>(op->getParentOp()))
+        return;
+      SmallVector<int64_t> shape(type.getShape());
+      size_t rank = addition.indices.size();
+      addition.inRows = dependsOnWarpgroup(addition.indices[rank - 2]);
+      if (addition.inRows == dependsOnWarpgroup(addition.indices[rank - 1]))
+        return;
+      addition.part = hopper::SmemType::get(shape, type.getElementType(), 128);
+      shape[addition.inRows ? 0 : 1] *= warpgroups;
+      addition.whole = hopper::SmemType::get(shape, type.getElementType(), 128);
+      if (addition.inRows)
+        addition.part = hopper::SmemType::get(b.getContext(), type.getShape(),
+                                              type.getElementType(), 128, shape.front());
+      op->getParentOp()->setAttr(hopper::kAddingAttr, b.getUnitAttr());
+      additions.push_back(addition);
+    });
   }
 
   /// Moves views of memory, which may stand in the branch that uses them, in front of the
@@ -120,7 +175,7 @@ private:
     Value tiles = sizes.front();
     for (Value size : ArrayRef(sizes).drop_front())
       tiles = arith::MulIOp::create(b, loc, tiles, size);
-    int64_t count = warpgroups + (loads.empty() ? 0 : 1);
+    int64_t others = !loads.empty() || !additions.empty(), count = warpgroups + others;
     Value one = arith::ConstantIndexOp::create(b, loc, 1);
     Value threads =
         arith::ConstantIndexOp::create(b, loc, count * hopper::kThreadsPerWarpgroup);
@@ -136,14 +191,25 @@ private:
       channels.push_back(hopper::ChannelOp::create(
           b, load.getLoc(), hopper::ChannelType::get(b.getContext(), load.getTile().getType()),
           /*depth=*/1, /*multicast=*/IntegerAttr()));
-    SmallVector<StringRef> names = {"compute"};
-    SmallVector<int64_t> counts = {warpgroups}, registers;
-    if (!loads.empty()) {
-      names.insert(names.begin(), "load");
-      counts.insert(counts.begin(), 1);
-      registers.push_back(getRegisters(warpgroups, producerRegisters, occupancy).producer);
-    }
-    registers.push_back(getRegisters(warpgroups, producerRegisters, occupancy).consumer);
+    for (Addition &addition : additions)
+      addition.channel = hopper::ChannelOp::create(
+          b, addition.op.getLoc(), hopper::ChannelType::get(b.getContext(), addition.whole),
+          /*depth=*/1, /*multicast=*/IntegerAttr());
+    Registers each = getRegisters(warpgroups, /*others=*/1, producerRegisters, occupancy);
+    SmallVector<StringRef> names;
+    SmallVector<int64_t> counts, registers;
+    auto addHelper = [&](StringRef name) {
+      counts.push_back(names.empty() ? 1 : 0); // one warpgroup has warps for several
+      registers.push_back(each.producer);
+      names.push_back(name);
+    };
+    if (!loads.empty())
+      addHelper("load");
+    if (!additions.empty())
+      addHelper("add");
+    names.push_back("compute");
+    counts.push_back(warpgroups);
+    registers.push_back(each.consumer);
     roles = hopper::RolesOp::create(b, loc, b.getStrArrayAttr(names),
                                     b.getDenseI64ArrayAttr(counts),
                                     b.getDenseI64ArrayAttr(registers), names.size());
@@ -154,18 +220,49 @@ private:
     }
   }
 
+  static bool hasVectors(Region &region) {
+    auto isVector = [](Type type) { return isa<VectorType>(type); };
+    WalkResult walk = region.walk([&](Operation *op) {
+      return llvm::any_of(op->getResultTypes(), isVector) ? WalkResult::interrupt()
+                                                          : WalkResult::advance();
+    });
+    return walk.wasInterrupted();
+  }
+
+  /// A producer all of whose warps work leaves none to the adder.
+  void separateHelpers() {
+    Registers each = getRegisters(warpgroups, /*others=*/2, producerRegisters, occupancy);
+    roles.setWarpgroups({1, 1, warpgroups});
+    roles.setRegisters({each.producer, each.producer, each.consumer});
+    auto launch = roles->getParentOfType<gpu::LaunchOp>();
+    b.setInsertionPoint(launch);
+    launch.getBlockSizeXMutable().assign(arith::ConstantIndexOp::create(
+        b, loc, (warpgroups + 2) * hopper::kThreadsPerWarpgroup));
+  }
+
   /// The loop variables of the tile with the number of this CTA.
   void mapTile(IRMapping &mapping) {
     auto position = affine::AffineDelinearizeIndexOp::create(b, loc, block, ValueRange(sizes));
     mapping.map(forall.getInductionVars(), position.getResults());
   }
 
-  LogicalResult createProducer() {
-    Region &region = roles.getBodies().front();
+  /// The producer, or the adder.
+  LogicalResult createHelper(bool adder) {
+    isAdder = adder;
+    Region &region = roles.getBodies()[adder && !loads.empty() ? 1 : 0];
     b.setInsertionPointToStart(&region.front());
     IRMapping mapping;
     mapTile(mapping);
-    return copyLoads(forall.getBody(), mapping);
+    if (adder) // whole tiles start where those of the first warpgroup do
+      mapping.map(inner.getInductionVar(0),
+                  arith::ConstantIndexOp::create(b, loc, 0).getResult());
+    if (failed(copySites(forall.getBody(), mapping)))
+      return failure();
+    if (!adder)
+      return success();
+    b.setInsertionPoint(region.front().getTerminator());
+    hopper::TmaWaitOp::create(b, loc, 0, /*read=*/false); // shared memory outlives the copies
+    return success();
   }
 
   /// Clones what `value` needs. Fails at an op that only consumers can run.
@@ -185,8 +282,8 @@ private:
                    !isa<hopper::MmaOp, hopper::RowsOp, hopper::ColumnsOp, hopper::ShareOp>(op);
     if (!isPlain) {
       InFlightDiagnostic error =
-          user->emitOpError("cannot be done by the producer: it depends on a value that the "
-                            "consumers compute");
+          user->emitOpError("cannot be done by the ")
+          << getHelper() << ": it depends on a value that the consumers compute";
       if (op)
         error.attachNote(op->getLoc()) << "computed here";
       return error;
@@ -194,8 +291,9 @@ private:
     for (Value operand : op->getOperands()) {
       auto memref = dyn_cast<MemrefValue>(operand);
       if (memref && hasReadOnly(op) && hopper::isWrittenIn(forall, memref)) {
-        InFlightDiagnostic error = user->emitOpError(
-            "cannot be done by the producer: it depends on memory that the consumers write");
+        InFlightDiagnostic error =
+            user->emitOpError("cannot be done by the ")
+            << getHelper() << ": it depends on memory that the consumers write";
         error.attachNote(op->getLoc()) << "read here";
         return error;
       }
@@ -297,13 +395,37 @@ private:
     return success();
   }
 
-  static bool hasLoad(Operation *op) {
-    return op->walk([](hopper::LoadOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  StringRef getHelper() const { return isAdder ? "adder" : "producer"; }
+
+  /// Whether the helper does something in an op.
+  bool hasSite(Operation *op) const {
+    return op
+        ->walk([&](Operation *inside) {
+          return (isAdder ? isa<TileAddOp>(inside) : isa<hopper::LoadOp>(inside))
+                     ? WalkResult::interrupt()
+                     : WalkResult::advance();
+        })
+        .wasInterrupted();
   }
 
-  LogicalResult copyLoads(Block *from, IRMapping &mapping) {
+  /// Adds a tile as a whole once all warpgroups have brought their parts.
+  LogicalResult copyAddition(Addition &addition, IRMapping &mapping) {
+    if (failed(copySlices(addition.indices, mapping, addition.op)))
+      return failure();
+    SmallVector<Value> indices;
+    for (Value index : addition.indices)
+      indices.push_back(mapping.lookupOrDefault(index));
+    Location at = addition.op.getLoc();
+    Value tile = hopper::ReceiveOp::create(b, at, addition.whole, addition.channel);
+    hopper::AddOp::create(b, at, tile, addition.memory, indices);
+    hopper::TmaWaitOp::create(b, at, 0, /*read=*/true);
+    hopper::ReleaseOp::create(b, at, addition.channel);
+    return success();
+  }
+
+  LogicalResult copySites(Block *from, IRMapping &mapping) {
     for (Operation &op : from->without_terminator()) {
-      if (auto load = dyn_cast<hopper::LoadOp>(op)) {
+      if (auto load = dyn_cast<hopper::LoadOp>(op); load && !isAdder) {
         if (failed(copySlices(load.getIndices(), mapping, load)))
           return failure();
         SmallVector<Value> indices;
@@ -313,7 +435,14 @@ private:
         hopper::SendOp::create(b, load.getLoc(), load.getSource(), indices, channels[number]);
         continue;
       }
-      if (!hasLoad(&op))
+      if (isAdder && isa<TileAddOp>(op)) {
+        Addition *addition =
+            llvm::find_if(additions, [&](const Addition &each) { return each.op == &op; });
+        if (failed(copyAddition(*addition, mapping)))
+          return failure();
+        continue;
+      }
+      if (!hasSite(&op))
         continue;
       if (failed(copyNest(&op, mapping)))
         return failure();
@@ -324,31 +453,33 @@ private:
   LogicalResult copyNest(Operation *op, IRMapping &mapping) {
     OpBuilder::InsertionGuard guard(b);
     if (op == inner)
-      return copyLoads(inner.getBody(), mapping);
+      return copySites(inner.getBody(), mapping);
     if (failed(copySlices(op->getOperands().take_front(isa<scf::IfOp>(op) ? 1 : 3), mapping, op)))
       return failure();
     auto at = [&](Value value) { return mapping.lookupOrDefault(value); };
     if (auto loop = dyn_cast<scf::ForOp>(op)) {
       auto copy = scf::ForOp::create(b, op->getLoc(), at(loop.getLowerBound()),
                                      at(loop.getUpperBound()), at(loop.getStep()));
+      if (loop->hasAttr(hopper::kAddingAttr))
+        copy->setAttr(hopper::kAddingAttr, b.getUnitAttr());
       IRMapping inside = mapping;
       inside.map(loop.getInductionVar(), copy.getInductionVar());
       b.setInsertionPointToStart(copy.getBody());
-      return copyLoads(loop.getBody(), inside);
+      return copySites(loop.getBody(), inside);
     }
     if (auto branch = dyn_cast<scf::IfOp>(op)) {
       bool hasElse = branch.elseBlock();
       auto copy = scf::IfOp::create(b, op->getLoc(), TypeRange(), at(branch.getCondition()), hasElse);
       IRMapping thenMapping = mapping, elseMapping = mapping;
       b.setInsertionPointToStart(copy.thenBlock());
-      if (failed(copyLoads(branch.thenBlock(), thenMapping)))
+      if (failed(copySites(branch.thenBlock(), thenMapping)))
         return failure();
       if (!hasElse)
         return success();
       b.setInsertionPointToStart(copy.elseBlock());
-      return copyLoads(branch.elseBlock(), elseMapping);
+      return copySites(branch.elseBlock(), elseMapping);
     }
-    return op->emitOpError("loads inside of this op cannot be moved to a producer");
+    return op->emitOpError("what is inside of this op cannot be moved to the ") << getHelper();
   }
 
   void createConsumers() {
@@ -362,6 +493,8 @@ private:
       load.replaceAllUsesWith(receive.getTile());
       load.erase();
     }
+    for (Addition &addition : additions)
+      createSend(addition);
     Block *target = &roles.getBodies().back().front();
     b.setInsertionPointToStart(target);
     IRMapping mapping;
@@ -377,12 +510,31 @@ private:
     }
   }
 
+  /// A warpgroup's part of a tile to the adder.
+  void createSend(Addition &addition) {
+    b.setInsertionPoint(addition.op);
+    Location at = addition.op.getLoc();
+    Value tile = hopper::AcquireOp::create(b, at, addition.whole, addition.channel);
+    Value size = arith::ConstantIndexOp::create(
+        b, at, addition.inRows ? addition.part.getRows() : addition.part.getColumns());
+    Value first = arith::MulIOp::create(b, at, inner.getInductionVar(0), size);
+    Value part = addition.inRows
+                     ? hopper::RowsOp::create(b, at, addition.part, tile, first).getTile()
+                     : hopper::ColumnsOp::create(b, at, addition.part, tile, first).getTile();
+    hopper::TileStoreOp::create(b, at, addition.op.getValues(), part, /*transpose=*/false);
+    hopper::FenceAsyncOp::create(b, at);
+    hopper::CommitOp::create(b, at, addition.channel);
+    addition.op->erase();
+  }
+
   scf::ForallOp forall, inner;
   int64_t producerRegisters, occupancy;
+  bool isAdder = false;
   OpBuilder b;
   Location loc;
   int64_t warpgroups = 0;
   SmallVector<hopper::LoadOp> loads;
+  SmallVector<Addition, 1> additions;
   SmallVector<Value> channels, sizes;
   Value block;
   hopper::RolesOp roles;

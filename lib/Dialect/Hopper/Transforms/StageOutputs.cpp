@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tiles leave through shared memory: stmatrix, then a store by TMA.
 
+#include "Memory.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -39,14 +40,6 @@ struct Target {
   SmallVector<Value> indices;
 };
 
-/// A tile that leaves: written, or added to what is there.
-struct Departure {
-  Operation *op;
-  Value value;
-  bool adds;
-  VectorType getType() const { return cast<VectorType>(value.getType()); }
-};
-
 class Stager {
 public:
   Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse, int64_t columns)
@@ -56,16 +49,11 @@ public:
   }
 
   void run() {
-    SmallVector<std::pair<Departure, std::optional<Target>>> all;
-    region.walk([&](Operation *op) {
-      if (auto write = dyn_cast<vector::TransferWriteOp>(op))
-        all.push_back({{op, write.getVector(), false}, match(write)});
-      if (auto add = dyn_cast<TileAddOp>(op))
-        all.push_back({{op, add.getValues(), true}, match(add)});
-    });
-    for (auto &[departure, target] : all)
+    SmallVector<std::pair<vector::TransferWriteOp, std::optional<Target>>> all;
+    region.walk([&](vector::TransferWriteOp write) { all.push_back({write, match(write)}); });
+    for (auto &[write, target] : all)
       if (target)
-        stage(departure, *target);
+        stage(write, *target);
     if (!hasStores)
       return;
     // Shared memory outlives the copies.
@@ -81,23 +69,10 @@ private:
         !write.getPermutationMap().isMinorIdentity() ||
         !(vector.getElementType().isBF16() || vector.getElementType().isF16()))
       return std::nullopt;
-    return find(write, write.getBase(), write.getIndices());
-  }
-
-  /// Sums are added in f32.
-  std::optional<Target> match(TileAddOp add) {
-    auto vector = cast<VectorType>(add.getValues().getType());
-    if (!isa<MemRefType>(add.getDest().getType()) || vector.getRank() != 2 ||
-        vector.getDimSize(1) % 8 || !vector.getElementType().isF32())
-      return std::nullopt;
-    return find(add, add.getDest(), add.getIndices());
-  }
-
-  std::optional<Target> find(Operation *op, Value memref, ValueRange indices) {
-    Target target{memref, SmallVector<Value>(indices)};
-    b.setInsertionPoint(op);
+    Target target{write.getBase(), SmallVector<Value>(write.getIndices())};
+    b.setInsertionPoint(write);
     if (auto view = target.memref.getDefiningOp<memref::SubViewOp>())
-      if (!resolve(view, target))
+      if (!hopper::lookThroughView(b, view, target.memref, target.indices))
         return std::nullopt;
     bool onHost = !launch.getBody().isAncestor(target.memref.getParentRegion());
     auto type = cast<MemRefType>(target.memref.getType());
@@ -112,25 +87,16 @@ private:
     for (int64_t stride : ArrayRef(strides).drop_back())
       if (!ShapedType::isDynamic(stride) && stride % unit)
         return std::nullopt;
+    // A padded slab is copied whole: what is beyond the tile must be beyond the memref, too.
+    int64_t width = vector.getDimSize(1);
+    if (width < type.getShape().back() && width % getTile(vector, width).getSlabColumns())
+      return std::nullopt;
     // Threads write 16 bytes at a time, too, where rows are known to start at multiples of
     // these.
-    auto write = dyn_cast<vector::TransferWriteOp>(op);
-    if (!hasProducts && write && target.memref.getDefiningOp<memref::AllocOp>() &&
-        write.getVectorType().getDimSize(1) % kColumnsOfRow == 0)
+    if (!hasProducts && target.memref.getDefiningOp<memref::AllocOp>() &&
+        vector.getDimSize(1) % kColumnsOfRow == 0)
       return std::nullopt;
     return target;
-  }
-
-  /// A view that ends where the memref ends, or where the tile ends.
-  bool resolve(memref::SubViewOp view, Target &target) {
-    if (!view.hasUnitStride() || view.getSourceType().getRank() != view.getType().getRank())
-      return false;
-    for (auto [index, offset] : llvm::zip_equal(target.indices, view.getMixedOffsets())) {
-      Value start = getValueOrCreateConstantIndexOp(b, view.getLoc(), offset);
-      index = b.createOrFold<arith::AddIOp>(view.getLoc(), start, index);
-    }
-    target.memref = view.getSource();
-    return true;
   }
 
   static hopper::SmemType getTile(VectorType vector, int64_t columns) {
@@ -141,11 +107,11 @@ private:
                                               : 32);
   }
 
-  void stage(const Departure &write, const Target &target) {
-    Location loc = write.op->getLoc();
-    VectorType vector = write.getType();
+  void stage(vector::TransferWriteOp write, const Target &target) {
+    Location loc = write.getLoc();
+    VectorType vector = write.getVectorType();
     // All pieces are alike: what they do not divide leaves whole.
-    bool inPieces = columns > 0 && !write.adds && columns < vector.getDimSize(1) &&
+    bool inPieces = columns > 0 && columns < vector.getDimSize(1) &&
                     vector.getDimSize(1) % columns == 0;
     int64_t width = inPieces ? columns : vector.getDimSize(1);
     hopper::SmemType tile = getTile(vector, width);
@@ -158,45 +124,27 @@ private:
           b, loc, hopper::TensorMapType::get(b.getContext(), tile, rank), target.memref);
     }
     hopper::ReleaseOp release;
-    bool reuses = reuse && !write.adds, isWithSums = reuses && sums && fitsSums(tile);
-    Value received = reuses && !isWithSums ? findReceived(write.op, tile, release) : Value();
+    Value received = reuse ? findReceived(write, tile, release) : Value();
     int64_t pieces = llvm::divideCeil(vector.getDimSize(1), width);
-    bool isOrdered = false;
     for (int64_t piece = 0; piece < pieces; ++piece) {
-      b.setInsertionPoint(write.op);
+      b.setInsertionPoint(write);
       Value slot = received;
       if (!slot) {
-        slot = isWithSums
-                   ? hopper::SlotOp::create(b, loc, tile, sums, region.getArgument(0))
-                   : getSlot(loc, target.memref, tile, inPieces ? piece % kSlots : 0, inPieces);
-        if (write.adds)
-          sums = slot.getDefiningOp<hopper::SlotOp>().getRing();
+        slot = getSlot(loc, target.memref, tile, inPieces ? piece % kSlots : 0, inPieces);
         // Pieces go through the slots by turns; an odd number of them ends with
         // the slot that the next tile begins with.
         bool isNext = inPieces && (piece > 0 || pieces % kSlots == 0);
-        if (hopper::BarrierSyncOp before = write.adds ? findBarrier(write.op) : nullptr) {
-          b.setInsertionPoint(before);
-          isOrdered = true;
-        }
         hopper::TmaWaitOp::create(b, loc, isNext ? kSlots - 1 : 0,
                                   /*read=*/true);
-        b.setInsertionPoint(write.op);
       }
-      store(write, target, piece * width, slot, map, isOrdered);
+      store(write, target, piece * width, slot, map);
     }
     if (release) {
       hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
-      release->moveBefore(write.op);
+      release->moveBefore(write);
     }
-    write.op->erase();
+    write.erase();
     hasStores = true;
-  }
-
-  /// Whether a tile has room where the warpgroup's sums leave, which come first.
-  bool fitsSums(hopper::SmemType tile) const {
-    hopper::SmemType sum = cast<hopper::SmemType>(sums.getType()).getTile();
-    return tile.getRows() == sum.getRows() && tile.getSwizzle() == sum.getSwizzle() &&
-           tile.getSlabs() <= sum.getSlabs();
   }
 
   /// The warpgroup's memory for outputs, or one of its slots for pieces of
@@ -221,25 +169,14 @@ private:
     return hopper::SlotOp::create(b, loc, tile, ring, index);
   }
 
-  /// The last barrier of all warpgroups in front of an op in its block: who waits
-  /// there for the copies before has all of the warpgroup know it.
-  hopper::BarrierSyncOp findBarrier(Operation *op) {
-    hopper::BarrierSyncOp last;
-    for (auto barrier : op->getBlock()->getOps<hopper::BarrierSyncOp>())
-      if (barrier->isBeforeInBlock(op) && int64_t(barrier.getWarpgroups()) == warpgroups)
-        last = barrier;
-    return last;
-  }
-
-  /// Columns of the vector from `column` on, through `slot`. `isOrdered`: everybody
-  /// knows already that the slot is free.
-  void store(const Departure &write, const Target &target, int64_t column, Value slot, Value map,
-             bool isOrdered) {
-    Location loc = write.op->getLoc();
-    VectorType type = write.getType();
+  /// Columns of the vector from `column` on, through `slot`.
+  void store(vector::TransferWriteOp write, const Target &target, int64_t column, Value slot,
+             Value map) {
+    Location loc = write.getLoc();
+    VectorType type = write.getVectorType();
     int64_t count =
         std::min(cast<hopper::SmemType>(slot.getType()).getColumns(), type.getDimSize(1) - column);
-    Value value = write.value;
+    Value value = write.getVector();
     SmallVector<Value> indices(target.indices);
     if (count < type.getDimSize(1)) {
       value = vector::ExtractStridedSliceOp::create(b, loc, value, ArrayRef<int64_t>{0, column},
@@ -251,15 +188,11 @@ private:
     Value id = arith::AddIOp::create(b, loc, region.getArgument(0),
                                      arith::ConstantIndexOp::create(b, loc, kFirstOwnBarrier));
     // Everybody is done with what was in the tile before.
-    if (!isOrdered)
-      hopper::BarrierSyncOp::create(b, loc, id, 1);
+    hopper::BarrierSyncOp::create(b, loc, id, 1);
     hopper::TileStoreOp::create(b, loc, value, slot, /*transpose=*/false);
     hopper::FenceAsyncOp::create(b, loc);
     hopper::BarrierSyncOp::create(b, loc, id, 1);
-    if (write.adds)
-      hopper::TmaReduceOp::create(b, loc, slot, map, indices);
-    else
-      hopper::TmaStoreOp::create(b, loc, slot, map, indices);
+    hopper::TmaStoreOp::create(b, loc, slot, map, indices);
   }
 
   /// This warpgroup's rows of a tile as large as `tile` that is released in the
@@ -290,7 +223,6 @@ private:
   OpBuilder b;
   /// By memref and tile.
   llvm::DenseMap<std::pair<Value, Type>, Value> maps, rings;
-  Value sums; // ring of the tiles that are added
   bool hasProducts = false, hasStores = false;
 };
 

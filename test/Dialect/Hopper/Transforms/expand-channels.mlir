@@ -418,3 +418,81 @@ func.func @columns(%K: memref<?x128xbf16>, %out: memref<?x64xbf16>, %n: index) {
   }
   return
 }
+
+// -----
+
+// What registers fill is full when both warpgroups have committed it; its addition gets a map.
+// CHECK-LABEL: func.func @sums
+// CHECK: %[[MAP:.*]] = hopper.tensor_map %arg0 : memref<?x128xf32> -> <<64x128xf32, swizzle = 128>, rank = 2>
+// CHECK: %[[RING:.*]] = hopper.alloc : <2x64x128xf32, swizzle = 128>
+// CHECK: %[[FULL:.*]] = hopper.mbarrier arrivals(2) : <2>
+// CHECK: %[[EMPTY:.*]] = hopper.mbarrier arrivals(1) : <2>
+// CHECK: role "add"
+// CHECK: hopper.mbarrier.wait %[[FULL]]
+// CHECK: %[[T:.*]] = hopper.slot %[[RING]]
+// CHECK: hopper.tma.reduce %[[T]] to %[[MAP]][
+// CHECK: hopper.mbarrier.arrive %[[EMPTY]]
+// CHECK: role "compute"
+// CHECK: scf.for {{.*}} iter_args(%[[STAGE:.*]] = %c0{{.*}}, %[[PHASE:.*]] = %c1_i32{{.*}})
+// CHECK-NEXT: hopper.mbarrier.wait %[[EMPTY]][%[[STAGE]]], %[[PHASE]]
+// CHECK-NEXT: hopper.slot %[[RING]][%[[STAGE]]]
+// CHECK: hopper.tile.store
+// CHECK: hopper.mbarrier.arrive %[[FULL]][%[[STAGE]]]
+!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!part = !hopper.smem<64x64xf32, swizzle = 128>
+func.func @sums(%Y: memref<?x128xf32>, %n: index, %v: vector<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %c384 = arith.constant 384 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c384, %sy = %c1, %sz = %c1) {
+    %cs = hopper.channel depth(1) : !hopper.channel<!sum>
+    hopper.roles
+      role "add" warpgroups(1) registers(24) (%w) {
+        scf.for %j = %c0 to %n step %c1 {
+          %t = hopper.receive %cs : !hopper.channel<!sum> -> !sum
+          hopper.add %t to %Y[%j, %c0] : !sum, memref<?x128xf32>
+          hopper.tma.wait pending(0) read
+          hopper.release %cs : !hopper.channel<!sum>
+        }
+      }
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %first = arith.muli %w, %c64 : index
+        scf.for %j = %c0 to %n step %c1 {
+          %t = hopper.acquire %cs : !hopper.channel<!sum> -> !sum
+          %p = hopper.columns %t[%first] : !sum -> !part
+          hopper.tile.store %v to %p : vector<64x64xf32>, !part
+          hopper.fence.async
+          hopper.commit %cs : !hopper.channel<!sum>
+        }
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!sum = !hopper.smem<64x128xf32, swizzle = 128>
+func.func @not_acquired(%n: index) {
+  %c1 = arith.constant 1 : index
+  %c256 = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+    %cs = hopper.channel depth(1) : !hopper.channel<!sum>
+    hopper.roles
+      role "add" warpgroups(1) registers(24) (%w) {
+        %t = hopper.receive %cs : !hopper.channel<!sum> -> !sum
+        hopper.release %cs : !hopper.channel<!sum>
+      }
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %t = hopper.acquire %cs : !hopper.channel<!sum> -> !sum
+        hopper.commit %cs : !hopper.channel<!sum>
+        // expected-error @+1 {{no tile of this channel has been acquired in this block and not been committed}}
+        hopper.commit %cs : !hopper.channel<!sum>
+      }
+    gpu.terminator
+  }
+  return
+}

@@ -111,7 +111,7 @@ func.func @while(%A: memref<?x64xbf16>, %n: index, %p: i1) {
   %c0 = arith.constant 0 : index
   scf.forall (%i) in (%n) {
     scf.forall (%w) in (1) {
-      // expected-error @+1 {{loads inside of this op cannot be moved to a producer}}
+      // expected-error @+1 {{what is inside of this op cannot be moved to the producer}}
       scf.while : () -> () { scf.condition(%p) } do {
         %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
         scf.yield
@@ -233,6 +233,121 @@ func.func @chosen(%A: memref<?x64xbf16>, %n: index) {
       %B = memref.reinterpret_cast %A to offset: [0], sizes: [%i, 64], strides: [64, 1] : memref<?x64xbf16> to memref<?x64xbf16, strided<[64, 1]>>
       // expected-error @+1 {{expects memory that no tile chooses}}
       %t = hopper.load %B[%i, %c0] : memref<?x64xbf16, strided<[64, 1]>> -> !tile
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+// Sums that two warpgroups have columns of: they write their parts, and a thread beside the
+// producer adds the whole.
+// CHECK-LABEL: func.func @columns
+// CHECK-SAME: %{{.*}}, %[[Y:[a-z0-9]*]]: memref<?x128xf32>
+// CHECK: %[[SUMS:.*]] = hopper.channel depth(1) : <<64x128xf32, swizzle = 128>>
+// CHECK: role "load" warpgroups(1) registers(24)
+// CHECK: role "add" warpgroups(0) registers(24)
+// CHECK: %[[LINE:.*]] = affine.delinearize_index
+// CHECK: scf.for %[[I:.*]] =
+// CHECK: %[[T:.*]] = hopper.receive %[[SUMS]]
+// CHECK-NEXT: hopper.add %[[T]] to %[[Y]][%[[I]], %{{.*}}]
+// CHECK-NEXT: hopper.tma.wait pending(0) read
+// CHECK-NEXT: hopper.release %[[SUMS]]
+// CHECK-NEXT: {hopper.adding}
+// CHECK: hopper.tma.wait pending(0){{$}}
+// CHECK: role "compute" warpgroups(2) registers(240) (%[[W:.*]])
+// CHECK: %[[T:.*]] = hopper.acquire %[[SUMS]]
+// CHECK: %[[FIRST:.*]] = arith.muli %[[W]], %c64{{.*}}
+// CHECK: %[[PART:.*]] = hopper.columns %[[T]][%[[FIRST]]] : <64x128xf32, swizzle = 128> -> <64x64xf32, swizzle = 128>
+// CHECK: hopper.tile.store %{{.*}} to %[[PART]]
+// CHECK-NEXT: hopper.fence.async
+// CHECK-NEXT: hopper.commit %[[SUMS]]
+func.func @columns(%A: memref<?x64xbf16>, %Y: memref<?x128xf32>, %n: index, %v: vector<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (2) {
+      %column = arith.muli %w, %c64 : index
+      scf.for %j = %c0 to %n step %c64 {
+        %t = hopper.load %A[%j, %c0] : memref<?x64xbf16> -> !tile
+        attn.tile_add %v into %Y[%j, %column] : vector<64x64xf32>, memref<?x128xf32>
+      }
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+// Rows, of a view of memory; nothing is loaded.
+// CHECK-LABEL: func.func @rows
+// CHECK: role "add" warpgroups(1) registers(24)
+// CHECK: hopper.add %{{.*}} to %arg0[%{{.*}}, %{{.*}}, %{{.*}}] : <128x32xf32, swizzle = 128>, memref<?x?x32xf32>
+// CHECK: role "compute" warpgroups(2) registers(240)
+// CHECK: hopper.rows %{{.*}} : <128x32xf32, swizzle = 128> -> <64x32xf32, swizzle = 128, slab_rows = 128>
+func.func @rows(%Y: memref<?x?x32xf32>, %n: index, %v: vector<64x32xf32>) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  scf.forall (%i) in (%n) {
+    %view = memref.subview %Y[%i, 0, 0] [1, %n, 32] [1, 1, 1] : memref<?x?x32xf32> to memref<1x?x32xf32, strided<[?, 32, 1], offset: ?>>
+    scf.forall (%w) in (2) {
+      %own = arith.muli %w, %c64 : index
+      scf.for %j = %c0 to %n step %c128 {
+        %row = arith.addi %j, %own : index
+        attn.tile_add %v into %view[%c0, %row, %c0] : vector<64x32xf32>, memref<1x?x32xf32, strided<[?, 32, 1], offset: ?>>
+      }
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+// Threads add what no loop does, or what has other columns.
+// CHECK-LABEL: func.func @by_threads
+// CHECK-NOT: role "add"
+// CHECK: attn.tile_add
+// CHECK: attn.tile_add
+func.func @by_threads(%Y: memref<?x128xf32>, %n: index, %v: vector<64x64xf32>, %u: vector<64x24xf32>) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (2) {
+      %column = arith.muli %w, %c64 : index
+      attn.tile_add %v into %Y[%i, %column] : vector<64x64xf32>, memref<?x128xf32>
+      scf.for %j = %c0 to %n step %c64 {
+        attn.tile_add %u into %Y[%j, %column] : vector<64x24xf32>, memref<?x128xf32>
+      }
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+// A producer that computes bounds with all its warps has none to spare.
+// CHECK-LABEL: func.func @busy_producer
+// CHECK: %[[THREADS:.*]] = arith.constant 512 : index
+// CHECK: gpu.launch {{.*}} threads({{.*}}) in (%{{.*}} = %[[THREADS]],
+// CHECK: role "load" warpgroups(1) registers(24)
+// CHECK: vector.reduction
+// CHECK: role "add" warpgroups(1) registers(24)
+// CHECK: role "compute" warpgroups(2) registers(232)
+func.func @busy_producer(%A: memref<?x64xbf16>, %Y: memref<?x128xf32>, %ends: memref<?xindex>, %n: index, %v: vector<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (2) {
+      %column = arith.muli %w, %c64 : index
+      %each = vector.transfer_read %ends[%i], %c0 : memref<?xindex>, vector<64xindex>
+      %end = vector.reduction <maxsi>, %each : vector<64xindex> into index
+      scf.for %j = %c0 to %end step %c64 {
+        %t = hopper.load %A[%j, %c0] : memref<?x64xbf16> -> !tile
+        attn.tile_add %v into %Y[%j, %column] : vector<64x64xf32>, memref<?x128xf32>
+      }
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
   }
   return

@@ -35,6 +35,8 @@ constexpr int64_t getSharedMemoryBytes(int64_t occupancy) {
 constexpr int64_t kCtasPerCluster = 8;
 /// On a loop that runs at least once.
 constexpr llvm::StringLiteral kNonemptyAttr = "hopper.nonempty";
+/// On a launch whose CTAs wait for each other: all of them run at the same time, or none.
+constexpr llvm::StringLiteral kCooperativeAttr = "hopper.cooperative";
 constexpr int64_t kThreadsPerWarpgroup = 128;
 /// Registers that each thread has when a CTA starts, before its roles divide them.
 constexpr int64_t getInitialRegisters(int64_t warpgroups, int64_t occupancy) {

@@ -289,7 +289,9 @@ def Hopper_RolesOp : Hopper_Op<"roles", [
   let summary = "Divides the warpgroups of a CTA into roles";
   let description = [{
     Region `r` is executed by `warpgroups[r]` warpgroups; the warpgroups of the
-    first role come first in the CTA. The region's argument is the number of the
+    first role come first in the CTA. A role of 0 warpgroups is one thread in a warp of the
+    warpgroup before it, where the roles before it are one thread each, too; it has the
+    same registers. The region's argument is the number of the
     warpgroup within its role. `registers[r]` is what each thread of the role may
     use (`setmaxnreg`): a multiple of 8 between 24 and 256, and over all
     warpgroups at most 512 registers for each of 128 lanes. As many CTAs share a
@@ -310,6 +312,16 @@ def Hopper_RolesOp : Hopper_Op<"roles", [
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let extraClassDeclaration = [{
+    /// What goes its own way in a role: its warpgroups, or the thread of one that has none.
+    int64_t getAgents(size_t role) {
+      return std::max<int64_t>(getWarpgroups()[role], 1);
+    }
+    int64_t getNumAgents() {
+      int64_t sum = 0;
+      for (size_t role = 0; role < getWarpgroups().size(); ++role)
+        sum += getAgents(role);
+      return sum;
+    }
     int64_t getNumWarpgroups() {
       int64_t sum = 0;
       for (int64_t n : getWarpgroups())
@@ -399,6 +411,109 @@ def Hopper_ReleaseOp : Hopper_Op<"release", [MemoryEffects<[MemRead, MemWrite]>]
   let summary = "Gives the oldest received tile of a channel back";
   let arguments = (ins Hopper_ChannelType:$channel);
   let assemblyFormat = "$channel attr-dict `:` type($channel)";
+}
+
+def Hopper_AcquireOp : Hopper_Op<"acquire", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits until a channel has room for a tile, which registers are to fill";
+  let description = [{
+    Instead of `hopper.send`, where a role computes what it sends. All warpgroups of the
+    role do it, in the same order; each writes its part (`hopper.tile.store`, to rows or
+    columns of the tile, and `hopper.fence.async`), then `hopper.commit`.
+
+    ```mlir
+    %t = hopper.acquire %sums : !hopper.channel<!hopper.smem<64x128xf32, swizzle = 128>> -> !hopper.smem<64x128xf32, swizzle = 128>
+    %part = hopper.columns %t[%first] : !hopper.smem<64x128xf32, swizzle = 128> -> !hopper.smem<64x64xf32, swizzle = 128>
+    hopper.tile.store %values to %part : vector<64x64xf32>, !hopper.smem<64x64xf32, swizzle = 128>
+    hopper.fence.async
+    hopper.commit %sums : !hopper.channel<!hopper.smem<64x128xf32, swizzle = 128>>
+    ```
+  }];
+  let arguments = (ins Hopper_ChannelType:$channel);
+  let results = (outs Hopper_Tile:$tile);
+  let assemblyFormat = "$channel attr-dict `:` type($channel) `->` type($tile)";
+  let hasVerifier = 1;
+}
+
+def Hopper_CommitOp : Hopper_Op<"commit", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "This warpgroup's part of the tile acquired last is written";
+  let description = [{
+    In the block of the `hopper.acquire`. The tile is received once all warpgroups have
+    committed it.
+  }];
+  let arguments = (ins Hopper_ChannelType:$channel);
+  let assemblyFormat = "$channel attr-dict `:` type($channel)";
+}
+
+def Hopper_AddOp : Hopper_Op<"add", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Starts the addition of a tile to global memory";
+  let description = [{
+    As `hopper.tma.reduce`, whose tensor map hopper-expand-channels makes: the memref,
+    defined outside of the launch, is as in `hopper.load`.
+
+    ```mlir
+    hopper.add %t to %sum[%b, %h, %i, %c0] : !hopper.smem<64x128xf32, swizzle = 128>, memref<?x?x?x128xf32>
+    ```
+  }];
+  let arguments = (ins Hopper_Tile:$tile, AnyMemRef:$dest, Variadic<Index>:$indices);
+  let assemblyFormat = [{
+    $tile `to` $dest `[` $indices `]` attr-dict `:` type($tile) `,` type($dest)
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Turns of CTAs
+//===----------------------------------------------------------------------===//
+
+def Hopper_Turns : Type<And<[MemRefRankOf<[I32], [1]>.predicate,
+    CPred<"::llvm::cast<::mlir::MemRefType>($_self).getLayout().isIdentity()">]>,
+    "memref of 32-bit words side by side", "::mlir::MemRefType">;
+
+class Hopper_TurnOp<string mnemonic> : Hopper_Op<mnemonic, [MemoryEffects<[MemRead, MemWrite]>]> {
+  let arguments = (ins Hopper_Turns:$turns, Index:$index, I32:$number);
+  let assemblyFormat = "$turns `[` $index `]` `,` $number attr-dict `:` type($turns)";
+}
+
+def Hopper_TurnWaitOp : Hopper_TurnOp<"turn.wait"> {
+  let summary = "Waits until another CTA has passed the turn";
+  let description = [{
+    Until `turns[index]` is `number`; does not wait for a negative number. What the CTA that
+    wrote the number did before is then visible to this role, and its additions by TMA come
+    before those that this role starts (PTX ISA, "Memory Consistency Model": an acquire of
+    scope gpu, and a proxy fence). The CTAs of the launch all run at the same time
+    (`hopper.cooperative`); who waits for whom must not go in circles.
+
+    ```mlir
+    hopper.turn.wait %turns[%i], %before : memref<?xi32>
+    hopper.tma.reduce ...
+    hopper.tma.wait pending(0)
+    hopper.turn.pass %turns[%i], %mine : memref<?xi32>
+    ```
+  }];
+}
+
+def Hopper_TurnPeekOp : Hopper_Op<"turn.peek", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "The number that the last CTA to pass a turn has written";
+  let description = [{
+    An acquire of scope gpu, which does not wait: where it has seen the number that is
+    expected, a `hopper.turn.wait` with a negative one does the rest (its proxy fence).
+
+    ```mlir
+    %seen = hopper.turn.peek %turns[%i] : memref<?xi32>
+    ```
+  }];
+  let arguments = (ins Hopper_Turns:$turns, Index:$index);
+  let results = (outs I32:$number);
+  let assemblyFormat = "$turns `[` $index `]` attr-dict `:` type($turns)";
+}
+
+def Hopper_TurnPassOp : Hopper_TurnOp<"turn.pass"> {
+  let summary = "Passes the turn: writes the number that the next CTA waits for";
+  let description = [{
+    A release of scope gpu. Reductions and stores by TMA that are to come before have been
+    waited for (`hopper.tma.wait pending(0)`, without `read`), which makes them visible to
+    this thread.
+  }];
 }
 
 //===----------------------------------------------------------------------===//

@@ -328,7 +328,26 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
             hopper.release %channel
     ```
 
-    Refuses loads whose address, or loops whose bounds, depend on what the
+    An `attn.tile_add` in a loop, of tiles in f32 of which each warpgroup has some rows or
+    columns, becomes a channel, too, from the consumers to a third role: a thread in another
+    warp of the producer (of a warpgroup of its own, where all warps of the producer compute), which adds whole tiles (`hopper.add`), and may wait before and
+    afterwards for what consumers have no time to wait for:
+
+    ```mlir
+    // Before.                              // After, "compute".
+    attn.tile_add %x into %sum[%i, %c]      %tile = hopper.acquire %sums
+                                            %part = hopper.columns %tile[%c]
+                                            hopper.tile.store %x to %part
+                                            hopper.fence.async
+                                            hopper.commit %sums
+                                            // "add", in a copy of the loops around it
+                                            %tile = hopper.receive %sums
+                                            hopper.add %tile to %sum[%i, %c0]
+                                            hopper.tma.wait pending(0) read
+                                            hopper.release %sums
+    ```
+
+    Refuses loads and additions whose address, or loops whose bounds, depend on what the
     consumers compute, or on memory that they write. Registers: 24 and 240 for two
     consumers, 32 and 160 for three, 24 and 240 for one. With `occupancy` several CTAs
     share a multiprocessor, and these registers: one computes while another waits. Tools
@@ -383,6 +402,54 @@ def HopperFormClusters : Pass<"hopper-form-clusters", "::mlir::func::FuncOp"> {
            "CTAs of a cluster: 1 (none), 2, 4 or 8">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect"];
+}
+
+def HopperOrderAdditions : Pass<"hopper-order-additions", "::mlir::func::FuncOp"> {
+  let summary = "The CTAs of a launch add to memory in one order";
+  let description = [{
+    Sums of floats depend on the order of their terms. Where a role adds tiles to memory
+    (hopper-specialize-warps), CTAs take turns, for each tile of the sum: a
+    word per tile, in memory that a launch before fills with zeros, has the number of the
+    last addition.
+
+    ```mlir
+    // Before.                                // After.
+    scf.for %q = %lo to %hi step %c64 {       scf.for %n = %lo to %hi step %c64 {
+      %x = hopper.receive %sums                 %q = ... // of %n and of the tile
+      hopper.add %x to %sum[%h, %q, %c0]        hopper.turn.wait %turns[%word], %before
+      hopper.tma.wait pending(0) read           %x = hopper.receive %sums
+      hopper.release %sums                      hopper.add %x to %sum[%h, %q, %c0]
+    }                                           %seen = hopper.turn.peek %turns[%next]
+                                                hopper.tma.wait pending(0) read
+                                                hopper.release %sums
+                                                hopper.tma.wait pending(0)
+                                                hopper.turn.pass %turns[%word], %mine
+                                              }
+    ```
+
+    The order is chosen so that nobody waits when all CTAs run at one speed. The tiles of a
+    line (all values of the last coordinate of the grid) are computed at the same time, by a
+    *gang* of as many CTAs, which goes from line to line; `ctas` bounds all gangs together.
+    Tile k of n starts at k / n of the loop and goes around: at each of its tiles the sum gets
+    its terms from tiles further and further behind. Where the first value of the loop grows
+    with the tile's number and the last one stays (a causal mask with keys outside), a CTA
+    takes the tiles k and 2 p - 1 - k of 2 p: of the former, first what all tiles below p
+    have, around as above, then the rest, upwards; of the latter all, downwards.
+
+    CTAs that wait for each other must all run: the launch is `hopper.cooperative`. No two
+    wait in a circle: each waits only for what is earlier in this order, whatever the
+    multiprocessors do.
+
+    Refuses, with the dependence that stays unordered: loops whose bounds change otherwise
+    from tile to tile, or are not known to be multiples of their step.
+  }];
+  let options = [
+    Option<"ctas", "ctas", "int64_t", /*default=*/"132",
+           "CTAs that run at the same time">];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
+                           "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect",
+                           "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
 }
 
 def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> {
@@ -591,14 +658,11 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     there, which writes whole lines and leaves out what lies beyond the memref. (Not if
     the length of the memref's rows is dynamic: these need not start at multiples of 16
     bytes, and threads write them. Nor if the role has no products and the memref is an
-    allocation, and the tile has a multiple of 32 columns: its threads have 16 bytes side by side.) An
-    `attn.tile_add` of f32 becomes a `hopper.tma.reduce` in the same way; behind a
-    barrier of all warpgroups it needs no barrier in front of it.
+    allocation, and the tile has a multiple of 32 columns: its threads have 16 bytes side by side.)
     The next one of the same warpgroup waits until the tile has been read. With
     `reuse` the tile takes the place of one that the role has received and not yet
     released, of the same size, which is then released after the copy: that saves
-    the memory, and costs the time in which the next tile could have been loaded. Or
-    that of the warpgroup's sums, where there are some, which is free behind their loop.
+    the memory, and costs the time in which the next tile could have been loaded.
     With `columns` a wider tile leaves in pieces, through two smaller tiles by turns.
 
     ```mlir

@@ -102,7 +102,7 @@ private:
     InFlightDiagnostic error =
         addition.emitOpError("is done by several CTAs, and depends on the order of their "
                              "additions to the same elements: ");
-    error.attachNote(at) << "of this loop";
+    error.attachNote(at) << "see here";
     return error;
   }
 
@@ -126,9 +126,10 @@ private:
   /// The loop around the addition says how the bounds change along a line.
   LogicalResult findForm() {
     auto loop = cast<scf::ForOp>(addition->getParentOp());
-    const auto *part = llvm::find_if(
+    Part &part = *llvm::find_if(
         parts, [&](const Part &part) { return part.region->isAncestor(loop->getParentRegion()); });
-    hopper::Trends trends(Part(*part).position.getResults().back());
+    ValueRange coordinates = part.position.getResults();
+    hopper::Trends trends(coordinates.back());
     hopper::Trend start = trends.find(loop.getLowerBound());
     hopper::Trend end = trends.find(loop.getUpperBound());
     if (end != 0 || !start || *start < 0)
@@ -137,10 +138,20 @@ private:
     std::optional<int64_t> constant = getConstantIntValue(loop.getStep());
     if (!constant || !hopper::isMultiple(loop.getLowerBound(), *constant))
       return refuse(loop.getLoc()) << "it does not start at a multiple of a constant step";
-    size_t rank = addition.getIndices().size();
-    if (addition.getIndices()[rank - 2] != loop.getInductionVar() ||
+    ValueRange indices = addition.getIndices(), leading = indices.drop_back(2);
+    if (indices[leading.size()] != loop.getInductionVar() ||
         addition.getTile().getType().getRows() > *constant)
       return refuse(loop.getLoc()) << "its variable is not the first row, or steps overlap";
+    // Tiles of one line take turns, others have nothing in common.
+    SmallVector<OpFoldResult> basis = part.position.getPaddedBasis();
+    bool areApart = llvm::all_of(llvm::zip(coordinates.drop_back(), basis), [&](auto pair) {
+      auto [coordinate, size] = pair;
+      return isConstantIntValue(size, 1) || llvm::is_contained(leading, coordinate);
+    });
+    bool isOfLine = llvm::all_of(leading, [&](Value x) { return trends.find(x) == 0; });
+    if (!areApart || !isOfLine || !getConstantIntValue(indices.back()))
+      return refuse(part.position.getLoc())
+             << "not all coordinates but the last one of a tile are indices of what it adds to";
     grows = *start == 1;
     step = *constant;
     return success();

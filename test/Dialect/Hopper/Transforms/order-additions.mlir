@@ -134,7 +134,7 @@ func.func @window(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
         %p:2 = affine.delinearize_index %bx into (1, %n) : index, index
         %low = affine.apply affine_map<(d0) -> (d0 * 128)>(%p#1)
         %high = affine.min affine_map<(d0)[s0] -> (s0, d0 * 128 + 512)>(%p#1)[%rows]
-        // expected-note @below {{of this loop}}
+        // expected-note @below {{see here}}
         scf.for %q = %low to %high step %step {
           %x = hopper.receive %sums : !hopper.channel<!sum> -> !sum
           // expected-error @below {{depends on the order of their additions to the same elements: the bounds neither stay from tile to tile}}
@@ -165,7 +165,7 @@ func.func @falling(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
         %p:2 = affine.delinearize_index %bx into (1, %n) : index, index
         %low = affine.apply affine_map<(d0) -> (d0 * -128 + 4096)>(%p#1)
         %high = affine.min affine_map<(d0)[s0] -> (s0)>(%p#1)[%rows]
-        // expected-note @below {{of this loop}}
+        // expected-note @below {{see here}}
         scf.for %q = %low to %high step %step {
           %x = hopper.receive %sums : !hopper.channel<!sum> -> !sum
           // expected-error @below {{the bounds neither stay from tile to tile}}
@@ -196,7 +196,7 @@ func.func @odd(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
         %p:2 = affine.delinearize_index %bx into (1, %n) : index, index
         %low = affine.apply affine_map<(d0) -> (d0 * 100)>(%p#1)
         %high = affine.min affine_map<(d0)[s0] -> (s0)>(%p#1)[%rows]
-        // expected-note @below {{of this loop}}
+        // expected-note @below {{see here}}
         scf.for %q = %low to %high step %step {
           %x = hopper.receive %sums : !hopper.channel<!sum> -> !sum
           // expected-error @below {{it does not start at a multiple of a constant step}}
@@ -227,11 +227,40 @@ func.func @overlapping(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
         %p:2 = affine.delinearize_index %bx into (1, %n) : index, index
         %low = affine.apply affine_map<(d0) -> (d0 * 32)>(%p#1)
         %high = affine.min affine_map<(d0)[s0] -> (s0)>(%p#1)[%rows]
-        // expected-note @below {{of this loop}}
+        // expected-note @below {{see here}}
         scf.for %q = %low to %high step %step {
           %x = hopper.receive %sums : !hopper.channel<!sum> -> !sum
           // expected-error @below {{its variable is not the first row, or steps overlap}}
           hopper.add %x to %Y[%p#0, %q, %c0] : !sum, memref<?x?x128xf32>
+          hopper.release %sums : !hopper.channel<!sum>
+        } {hopper.adding}
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!sum = !hopper.smem<64x128xf32, swizzle = 128>
+
+// All lines add to the same rows.
+func.func @lines(%lines: index, %n: index, %rows: index, %Y: memref<?x128xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    %sums = hopper.channel depth(1) : !hopper.channel<!sum>
+    hopper.roles
+      role "add" warpgroups(1) registers(24) (%w) {
+        // expected-note @below {{see here}}
+        %p:2 = affine.delinearize_index %bx into (%lines, %n) : index, index
+        scf.for %q = %c0 to %rows step %c64 {
+          %x = hopper.receive %sums : !hopper.channel<!sum> -> !sum
+          // expected-error @below {{not all coordinates but the last one of a tile are indices of what it adds to}}
+          hopper.add %x to %Y[%q, %c0] : !sum, memref<?x128xf32>
           hopper.release %sums : !hopper.channel<!sum>
         } {hopper.adding}
       }

@@ -214,8 +214,9 @@ LogicalResult KernelLowering::lowerTurnPeek(TurnPeekOp op) {
   Value address = turnAddress(op, op.getTurns(), op.getIndex());
   if (!address)
     return failure();
-  setScalar(op.getNumber(), inlineAsm(b.getI32Type(), address, "ld.acquire.gpu.global.b32 $0, [$1];",
-                                      "=r,l,~{memory}", /*sideEffects=*/true));
+  setScalar(op.getNumber(),
+            inlineAsm(b.getI32Type(), address, "ld.acquire.gpu.global.b32 $0, [$1];",
+                      "=r,l,~{memory}", /*sideEffects=*/true));
   return success();
 }
 

@@ -331,8 +331,8 @@ private:
       } else if (auto send = dyn_cast<hopper::SendOp>(op)) {
         expandSend(send, state);
       } else if (auto acquire = dyn_cast<hopper::AcquireOp>(op)) {
-        acquired[acquire.getChannel()] = state[acquire.getChannel()].stage;
-        expandAcquire(acquire, state);
+        Value channel = acquire.getChannel();
+        acquired[channel] = takeSlot(acquire, &Ring::empty, state);
       } else if (auto commit = dyn_cast<hopper::CommitOp>(op)) {
         Value stage = acquired.lookup(commit.getChannel());
         if (!stage)
@@ -348,8 +348,9 @@ private:
                                     add.getIndices());
         add.erase();
       } else if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
-        held[receive.getChannel()].push_back(state[receive.getChannel()].stage);
-        expandReceive(receive, state);
+        Value channel = receive.getChannel();
+        received[channel] = takeSlot(receive, &Ring::full, state);
+        held[channel].push_back(received[channel]);
       } else if (auto tile = dyn_cast<hopper::HeldOp>(op)) {
         Value stage = state[tile.getChannel()].oldest;
         Value slot = hopper::SlotOp::create(b, tile.getLoc(), tile.getTile().getType(),
@@ -459,18 +460,6 @@ private:
     send.erase();
   }
 
-  void expandAcquire(hopper::AcquireOp acquire, State &state) {
-    Location loc = acquire.getLoc();
-    Ring &ring = rings[acquire.getChannel()];
-    Position &position = state[acquire.getChannel()];
-    hopper::MBarrierWaitOp::create(b, loc, ring.empty, position.stage, position.phase);
-    Value slot =
-        hopper::SlotOp::create(b, loc, acquire.getTile().getType(), ring.tiles, position.stage);
-    advance(loc, ring, position);
-    acquire.replaceAllUsesWith(slot);
-    acquire.erase();
-  }
-
   void copyTile(hopper::SendOp send, const Ring &leader, Value stage) {
     Location loc = send.getLoc();
     hopper::SmemType tile = send.getChannel().getType().getTile();
@@ -520,17 +509,19 @@ private:
     op->erase();
   }
 
-  void expandReceive(hopper::ReceiveOp receive, State &state) {
-    Location loc = receive.getLoc();
-    Ring &ring = rings[receive.getChannel()];
-    Position &position = state[receive.getChannel()];
-    hopper::MBarrierWaitOp::create(b, loc, ring.full, position.stage, position.phase);
-    Value slot =
-        hopper::SlotOp::create(b, loc, receive.getTile().getType(), ring.tiles, position.stage);
-    received[receive.getChannel()] = position.stage;
+  /// Replaces a hopper.receive or hopper.acquire by the next slot of the ring, once it is full
+  /// or empty; its stage.
+  template <typename Op> Value takeSlot(Op op, Value Ring::*barriers, State &state) {
+    Location loc = op.getLoc();
+    Ring &ring = rings[op.getChannel()];
+    Position &position = state[op.getChannel()];
+    Value stage = position.stage;
+    hopper::MBarrierWaitOp::create(b, loc, ring.*barriers, stage, position.phase);
+    Value slot = hopper::SlotOp::create(b, loc, op.getTile().getType(), ring.tiles, stage);
     advance(loc, ring, position);
-    receive.replaceAllUsesWith(slot);
-    receive.erase();
+    op.replaceAllUsesWith(slot);
+    op.erase();
+    return stage;
   }
 
   SmallVector<Value> usedChannels(Operation *op) {

@@ -57,7 +57,6 @@ struct Arithmetic {
   Value min(Value x, Value y) const { return arith::MinSIOp::create(b, loc, x, y); }
   Value max(Value x, Value y) const { return arith::MaxSIOp::create(b, loc, x, y); }
   Value both(Value x, Value y) const { return arith::AndIOp::create(b, loc, x, y); }
-  Value isTrue() const { return arith::ConstantIntOp::create(b, loc, 1, 1); }
   Value differ(Value x, Value y) const { return arith::XOrIOp::create(b, loc, x, y); }
   Value select(Value condition, Value x, Value y) const {
     return arith::SelectOp::create(b, loc, condition, x, y);
@@ -254,19 +253,12 @@ private:
     part.position.erase();
   }
 
-  static bool dependsOn(Value value, Value other) {
-    Operation *op = value.getDefiningOp();
-    return value == other || (op && llvm::any_of(op->getOperands(), [&](Value operand) {
-                                return dependsOn(operand, other);
-                              }));
-  }
-
   /// A value that depends on the current tile, for another tile of the line.
   Value copyFor(const Part &part, Value value, Value tile) {
     if (value == part.tileIndex)
       return tile;
     // The trend of what is copied is known: it is arithmetic.
-    if (!dependsOn(value, part.tileIndex))
+    if (!hopper::dependsOn(value, part.tileIndex))
       return value;
     Operation *op = value.getDefiningOp();
     IRMapping mapping;
@@ -386,8 +378,8 @@ private:
     b.setInsertionPoint(receive && receive->getBlock() == addition->getBlock() ? receive
                                                                                : addition);
     Value index = a.widen(word);
-    Value isDue = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, seen, number);
-    Value waits = a.both(a.isLess(a.number(0), number), a.differ(isDue, a.isTrue()));
+    Value isMissing = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, seen, number);
+    Value waits = a.both(a.isLess(a.number(0), number), isMissing);
     hopper::TurnWaitOp::create(b, loc, turns, index, a.select(waits, number, a.number(-1)));
     // While the addition is under way.
     b.setInsertionPointAfter(addition);

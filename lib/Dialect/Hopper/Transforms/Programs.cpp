@@ -135,6 +135,13 @@ AffineMap hopper::getAffineMap(Operation *op) {
       .Default([](Operation *) { return AffineMap(); });
 }
 
+bool hopper::dependsOn(Value value, Value other) {
+  Operation *op = value.getDefiningOp();
+  return value == other || (op && llvm::any_of(op->getOperands(), [&](Value operand) {
+                              return dependsOn(operand, other);
+                            }));
+}
+
 bool hopper::isMultiple(Value value, int64_t n) {
   if (std::optional<int64_t> known = getConstantIntValue(value))
     return *known % n == 0;

@@ -51,6 +51,9 @@ bool intersect(const llvm::SmallPtrSetImpl<mlir::Value> &a,
 /// The map of affine.apply, affine.min or affine.max; null for other ops.
 mlir::AffineMap getAffineMap(mlir::Operation *op);
 
+/// Whether a value is computed from another one, or is it.
+bool dependsOn(mlir::Value value, mlir::Value other);
+
 /// Whether a value is a multiple of `n` for all values of what it depends on.
 bool isMultiple(mlir::Value value, int64_t n);
 

@@ -4,6 +4,7 @@
 
 #include "Loops.h"
 #include "Memory.h"
+#include "Programs.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -99,14 +100,6 @@ private:
     Value channel = {};
   };
 
-  bool dependsOnWarpgroup(Value value) {
-    if (value == inner.getInductionVar(0))
-      return true;
-    Operation *op = value.getDefiningOp();
-    return op && inner->isProperAncestor(op) &&
-           llvm::any_of(op->getOperands(), [&](Value x) { return dependsOnWarpgroup(x); });
-  }
-
   /// Those in loops of tiles in f32, to memory that the host describes to TMA. The consumers keep
   /// others.
   void findAdditions() {
@@ -123,8 +116,9 @@ private:
         return;
       SmallVector<int64_t> shape(type.getShape());
       size_t rank = addition.indices.size();
-      addition.inRows = dependsOnWarpgroup(addition.indices[rank - 2]);
-      if (addition.inRows == dependsOnWarpgroup(addition.indices[rank - 1]))
+      Value warpgroup = inner.getInductionVar(0);
+      addition.inRows = hopper::dependsOn(addition.indices[rank - 2], warpgroup);
+      if (addition.inRows == hopper::dependsOn(addition.indices[rank - 1], warpgroup))
         return;
       addition.part = hopper::SmemType::get(shape, type.getElementType(), 128);
       shape[addition.inRows ? 0 : 1] *= warpgroups;

@@ -330,8 +330,9 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
 
     An `attn.tile_add` in a loop, of tiles in f32 of which each warpgroup has some rows or
     columns, becomes a channel, too, from the consumers to a third role: a thread in another
-    warp of the producer (of a warpgroup of its own, where all warps of the producer compute), which adds whole tiles (`hopper.add`), and may wait before and
-    afterwards for what consumers have no time to wait for:
+    warp of the producer (in a warpgroup of its own, where all warps of the producer compute),
+    which adds whole tiles (`hopper.add`), and may wait before and afterwards for what
+    consumers have no time to wait for:
 
     ```mlir
     // Before.                              // After, "compute".
@@ -441,7 +442,8 @@ def HopperOrderAdditions : Pass<"hopper-order-additions", "::mlir::func::FuncOp"
     multiprocessors do.
 
     Refuses, with the dependence that stays unordered: loops whose bounds change otherwise
-    from tile to tile, or are not known to be multiples of their step.
+    from tile to tile, or are not known to be multiples of their step, and tiles of different
+    lines that add to the same elements.
   }];
   let options = [
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",

@@ -26,6 +26,14 @@ static bool hasLaunches(mlir::ModuleOp module) {
       .wasInterrupted();
 }
 
+std::string attn::getScheduleFor(const cuda::DeviceInfo &device, StringRef schedule) {
+  // What comes last counts. H100 (SXM) and H200 have those that are chosen anyway.
+  constexpr int kUsual = 132;
+  return device.multiprocessors == kUsual
+             ? schedule.str()
+             : ("ctas=" + Twine(device.multiprocessors) + " " + schedule).str();
+}
+
 Expected<CudaProgram> attn::compileCudaProgram(
     mlir::ModuleOp module, const PipelineOptions &options,
     const DiskCache &cache, CudaCompileTimes &times,

@@ -261,9 +261,15 @@ CudaFunction::create(mlir::ModuleOp module, FuncOp entry, Signature signature,
   result->name = entry.getName().str();
   result->signature = std::move(signature);
   result->cache = cache;
+  auto device = cuda::DeviceInfo::current();
+  if (!device)
+    return device.takeError();
+  PipelineOptions here;
+  here.copyOptionValuesFrom(options);
+  here.schedule = getScheduleFor(**device, options.schedule);
   CudaCompileTimes times;
   auto program =
-      compileCudaProgram(module, options, cache, times,
+      compileCudaProgram(module, here, cache, times,
                          [](mlir::PassManager &) { return Error::success(); });
   if (!program)
     return program.takeError();

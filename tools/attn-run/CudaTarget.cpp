@@ -251,6 +251,8 @@ Error CudaTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
   PipelineOptions pipeline;
   setPipelineOptions(pipeline, options);
   pipeline.order = getGpuOrder(options);
+  if (device)
+    pipeline.schedule = getScheduleFor(*device, options.schedule);
   pipeline.countTiles = false; // kernels have nowhere to count
   // What is only loaded says nothing about how it was made.
   DiskCache cache = options.explain ? DiskCache() : DiskCache::standard();

@@ -30,6 +30,10 @@ struct CudaCompileTimes {
   std::vector<std::string> warnings;
 };
 
+/// `schedule` for a device: with as many CTAs at a time as it has multiprocessors, unless it
+/// says how many.
+std::string getScheduleFor(const cuda::DeviceInfo &device, llvm::StringRef schedule);
+
 /// Compiles `module`, and changes it on the way. Its public functions are those
 /// that can be called. A function has gpu.launch in it, or none of its module
 /// does. `configure` sees the pass manager before it runs; errors of passes come

@@ -258,6 +258,8 @@ static void describeWait(Cluster &cluster, const Fiber &fiber, Diagnostic &note)
   if (isa<hopper::TurnWaitOp>(op))
     note << ", for number " << fiber.frame[i.operands[2]].integer << " in turn "
          << fiber.frame[i.operands[1]].integer;
+  if (isa<hopper::TurnClaimOp>(op))
+    note << ", for the first CTA in turn " << fiber.frame[i.operands[1]].integer;
   if (!isa<hopper::MBarrierWaitOp>(op))
     return;
   const MBarrier &barrier = cluster.barriers[size_t(fiber.frame[i.operands[0]].integer +

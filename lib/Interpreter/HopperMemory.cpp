@@ -3,6 +3,7 @@
 
 #include "Elementwise.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace attn;
@@ -289,6 +290,19 @@ static Step peekAtTurn(Fiber &fiber, const Instruction &i) {
   return Step::Next;
 }
 
+static Step claimTurn(Fiber &fiber, const Instruction &i) {
+  char *turn = findTurn(fiber, i);
+  if (!turn)
+    return Step::Failed;
+  int64_t word = loadInteger(ElementKind::I32, turn);
+  if (word < 0)
+    return Step::Blocked;
+  fiber.result(i).integer = word == 0;
+  if (word == 0)
+    storeInteger(ElementKind::I32, turn, -1);
+  return Step::Next;
+}
+
 static Step passTurn(Fiber &fiber, const Instruction &i) {
   char *turn = findTurn(fiber, i);
   if (!turn)
@@ -309,16 +323,22 @@ static LogicalResult translateTurn(Translator &translator, Operation *op) {
   if (failed(expectLaunch(translator, op)))
     return failure();
   translator.launch->takesTurns = true;
-  translator.emit(op, isa<TurnWaitOp>(op)   ? waitForTurn
-                      : isa<TurnPeekOp>(op) ? peekAtTurn
-                                            : passTurn);
+  translator.emit(op, isa<TurnWaitOp>(op)    ? waitForTurn
+                      : isa<TurnPeekOp>(op)  ? peekAtTurn
+                      : isa<TurnClaimOp>(op) ? claimTurn
+                                             : passTurn);
   return success();
 }
 
 /// Whether an addition of a launch has its turn.
 static bool isOrdered(Operation *op) {
   auto launch = op->getParentOfType<gpu::LaunchOp>();
-  return launch && launch.walk([](TurnPassOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  auto takesTurn = [](TurnWaitOp wait) {
+    APInt number;
+    bool isFence = matchPattern(wait.getNumber(), m_ConstantInt(&number)) && number.isNegative();
+    return isFence ? WalkResult::advance() : WalkResult::interrupt();
+  };
+  return launch && launch.walk(takesTurn).wasInterrupted();
 }
 
 void interpreter::registerHopperMemory(Translator &translator) {
@@ -341,5 +361,6 @@ void interpreter::registerHopperMemory(Translator &translator) {
   translator.add("hopper.tma.wait", waitForStores);
   translator.add("hopper.turn.wait", translateTurn);
   translator.add("hopper.turn.peek", translateTurn);
+  translator.add("hopper.turn.claim", translateTurn);
   translator.add("hopper.turn.pass", translateTurn);
 }

@@ -64,6 +64,9 @@ struct Schedule {
   /// each iteration. What all tiles compute alike from rows of memory is computed once and
   /// copied; the first product of an iteration runs beside the end of the one before.
   bool addsSums = false;
+  /// Nothing fills these sums, and tiles of keys start at different queries. (At d 64, with
+  /// arithmetic that keeps the FMA units busy, both together were 8 % slower.)
+  bool storesFirst = true;
   int64_t stages = 2;
   /// Of so many pairs of a tile's columns one has its exponentials by polynomials, where
   /// the FMA units have little else to do; 0: none.
@@ -145,21 +148,16 @@ constexpr Schedule kGradientSchedules[] = {
 // and have no turns; those of others may.)
 constexpr Schedule kAddedSchedules[] = {
     {64, Schedule::Any, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
-     /*isTight=*/false, /*addsSums=*/true, /*stages=*/2, /*polynomials=*/3},
+     /*isTight=*/false, /*addsSums=*/true, /*storesFirst=*/true, /*stages=*/2, /*polynomials=*/3},
+    {64, Schedule::Any, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
+     /*isTight=*/false, /*addsSums=*/true, /*storesFirst=*/false},
     {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
      /*isTight=*/false, /*addsSums=*/true},
 };
 
-/// Queries up to which gradients of so many columns have a kernel for each sum rather than
-/// one that adds to memory, which is to be filled before and converted afterwards.
-struct RowsApart {
-  int64_t columns, most;
-};
-constexpr RowsApart kRowsApart[] = {{64, 256}, {std::numeric_limits<int64_t>::max(), 512}};
-int64_t getMostRowsApart(ModuleOp module) {
-  int64_t columns = findColumns(module);
-  return llvm::find_if(kRowsApart, [&](RowsApart row) { return columns <= row.columns; })->most;
-}
+/// Queries up to which sums that are to have one order have a kernel each: where tiles of dQ are
+/// few, all tiles of keys wait for them.
+constexpr int64_t kMostRowsApart = 256;
 
 /// What the tensor core and TMA take: 16-bit elements, rows of whole 16 bytes,
 /// and an output that a warpgroup can hold.
@@ -305,18 +303,15 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
                                                        gradients->getBody()->getOperations());
   }
 
-  bool choosesOrder() const { return order == "auto" || order == "fixed"; }
-
   /// The gradients, if there are any, with those of `apart` beside them where these are to stand
   /// in.
   LogicalResult lowerGradients(OwningOpRef<ModuleOp> &gradients, OwningOpRef<ModuleOp> apart) {
-    std::optional<StreamLength> length = findStreamLength(getOperation(), /*ofGradient=*/true);
-    if (!choosesOrder() || (length && length->number))
-      length = std::nullopt; // no other order for few queries
-    bool copies = false;
     if (!apart)
       return lowerGradients(getOperation(), gradients);
-    int64_t most = getMostRowsApart(getOperation());
+    std::optional<StreamLength> length;
+    if (order == "fixed")
+      length = findStreamLength(getOperation(), /*ofGradient=*/true);
+    bool copies = false;
     ordersSums = order == "ordered" || order == "fixed";
     {
       // Whatever cannot be ordered, kernels for each sum can do.
@@ -327,12 +322,11 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       if (failed(result) && order != "fixed")
         return failure();
     }
-    bool isOrdered = gradients && ordersSums && choosesOrder();
     if (!gradients)
       return lowerApart(apart.release(), gradients);
-    if (!length && !copies && !isOrdered)
+    if (!copies && order != "fixed")
       return success();
-    return addGradientsApart(*gradients, apart.release(), length, most);
+    return addGradientsApart(*gradients, apart.release(), length);
   }
 
   LogicalResult formNests(ModuleOp module, bool parallelSums) {
@@ -359,7 +353,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return failure();
     std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/true);
     bool isShort =
-        choosesOrder() && length && length->number && *length->number <= getMostRowsApart(module);
+        order == "fixed" && length && length->number && *length->number <= kMostRowsApart;
     if (!isShort && canAddSums(module)) {
       if (addsSums(module))
         apart = std::move(before);
@@ -434,27 +428,30 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     return success();
   }
 
-  /// A second version of gradients where one adds sums to memory: for at most `most` queries, if
-  /// `length` says how many there are, for what TMA does not reach, and for more CTAs that wait
-  /// for each other than run at a time.
-  LogicalResult addGradientsApart(ModuleOp gradients, ModuleOp few,
-                                  std::optional<StreamLength> length, int64_t most) {
+  /// A second version of gradients, with a kernel for each sum: for what TMA does not reach, and,
+  /// where sums are to have one order, for few queries (if `length` says how many there are) and
+  /// for more CTAs that wait for each other than run at a time.
+  LogicalResult addGradientsApart(ModuleOp gradients, ModuleOp apart,
+                                  std::optional<StreamLength> length) {
     OwningOpRef<ModuleOp> version;
-    if (failed(lowerApart(few, version)))
+    if (failed(lowerApart(apart, version)))
       return failure();
     mergeVersions(gradients, *version,
                   [&](OpBuilder &b, func::FuncOp function, func::FuncOp other) -> Value {
                     Location loc = function.getLoc();
-                    Value any = length ? createIsShort(b, function, *length, most) : Value();
+                    Value any;
                     auto add = [&](Value condition) {
                       if (condition)
                         any = any ? arith::OrIOp::create(b, loc, any, condition) : condition;
                     };
+                    if (length && !length->number)
+                      add(createIsShort(b, function, *length, kMostRowsApart));
+                    if (order == "fixed")
+                      add(createIsTooLarge(b, function, ctas));
                     if (Value reaches = createReaches(b, function, function, other)) {
                       Value yes = arith::ConstantIntOp::create(b, loc, 1, 1);
                       add(arith::XOrIOp::create(b, loc, reaches, yes));
                     }
-                    add(createIsTooLarge(b, function, ctas));
                     return any;
                   });
     return success();
@@ -599,9 +596,17 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperSpecializeWarps(
         HopperSpecializeWarpsOptions{producerRegisters, neighbours}));
     nested.addPass(createHopperFormClusters(HopperFormClustersOptions{cluster}));
+    // Whose turn it is says who is the first one; where there are no turns, starts at different
+    // places come first.
     if (isOrdered) {
       addCleanUp(nested); // places of whole tiles
+      nested.addPass(createHopperStoreFirst(
+          HopperStoreFirstOptions{/*looksAhead=*/false, /*leastBytes=*/0}));
       nested.addPass(createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas}));
+    } else if (schedule.addsSums && schedule.storesFirst) {
+      addCleanUp(nested);
+      nested.addPass(createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas, /*turns=*/false}));
+      nested.addPass(createHopperStoreFirst());
     }
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas * neighbours}));
     addCleanUp(nested);

@@ -192,7 +192,6 @@ Value KernelLowering::turnAddress(Operation *op, Value turns, Value index) {
     op->emitOpError("expects a role of one thread, which waits on behalf of what it starts");
     return {};
   }
-  function->setAttr(kCooperativeAttr, b.getUnitAttr());
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, scalar(turns));
   Value offset = arith::MulIOp::create(b, scalar(index), constantIndex(4));
   return arith::IndexCastOp::create(b, b.getI64Type(), arith::AddIOp::create(b, base, offset));
@@ -202,6 +201,10 @@ LogicalResult KernelLowering::lowerTurnWait(TurnWaitOp op) {
   Value address = turnAddress(op, op.getTurns(), op.getIndex());
   if (!address)
     return failure();
+  // Only a fence where there is nobody to wait for.
+  std::optional<int64_t> number = getConstantIntValue(op.getNumber());
+  if (!number || *number >= 0)
+    function->setAttr(kCooperativeAttr, b.getUnitAttr());
   inlineAsm(Type(), {address, scalar(op.getNumber())},
             "{ .reg .pred p; .reg .b32 word; setp.lt.s32 p, $1, 0; @p bra DONE; "
             "AGAIN: ld.acquire.gpu.global.b32 word, [$0]; setp.ne.s32 p, word, $1; "
@@ -217,6 +220,22 @@ LogicalResult KernelLowering::lowerTurnPeek(TurnPeekOp op) {
   setScalar(op.getNumber(),
             inlineAsm(b.getI32Type(), address, "ld.acquire.gpu.global.b32 $0, [$1];",
                       "=r,l,~{memory}", /*sideEffects=*/true));
+  return success();
+}
+
+LogicalResult KernelLowering::lowerTurnClaim(TurnClaimOp op) {
+  Value address = turnAddress(op, op.getTurns(), op.getIndex());
+  if (!address)
+    return failure();
+  Value first = inlineAsm(
+      b.getI32Type(), {address, scalar(op.getSeen())},
+      "{ .reg .pred p; .reg .b32 word; mov.b32 $0, 0; setp.gt.s32 p, $2, 0; @p bra DONE; "
+      "atom.acquire.gpu.global.cas.b32 word, [$1], 0, -1; setp.ne.s32 p, word, 0; @p bra TEST; "
+      "mov.b32 $0, 1; bra DONE; AGAIN: ld.acquire.gpu.global.b32 word, [$1]; "
+      "TEST: setp.lt.s32 p, word, 1; @p bra AGAIN; fence.proxy.async; DONE: }",
+      "=&r,l,r,~{memory}", /*sideEffects=*/true);
+  setScalar(op.getFirst(),
+            arith::CmpIOp::create(b, arith::CmpIPredicate::ne, first, constantI32(0)));
   return success();
 }
 

@@ -303,6 +303,7 @@ LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
       .Case([&](TmaWaitOp op) { return lowerTmaWait(op), success(); })
       .Case([&](TurnWaitOp op) { return lowerTurnWait(op); })
       .Case([&](TurnPeekOp op) { return lowerTurnPeek(op); })
+      .Case([&](TurnClaimOp op) { return lowerTurnClaim(op); })
       .Case([&](TurnPassOp op) { return lowerTurnPass(op); })
       .Case<BarrierSyncOp, BarrierArriveOp>(
           [&](auto op) { return lowerNamedBarrier(op), success(); })

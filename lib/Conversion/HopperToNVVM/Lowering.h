@@ -205,6 +205,7 @@ private:
   mlir::Value turnAddress(mlir::Operation *op, mlir::Value turns, mlir::Value index);
   mlir::LogicalResult lowerTurnWait(TurnWaitOp op);
   mlir::LogicalResult lowerTurnPeek(TurnPeekOp op);
+  mlir::LogicalResult lowerTurnClaim(TurnClaimOp op);
   mlir::LogicalResult lowerTurnPass(TurnPassOp op);
   template <typename Op> void lowerNamedBarrier(Op op);
   void lowerBarrierReduce(BarrierReduceOp op);

@@ -140,11 +140,11 @@ bool attn::hopper::isSingleThreaded(Region &region) {
 LogicalResult KernelLowering::lowerRole(RolesOp op, unsigned role, int64_t firstWarpgroup) {
   int64_t occupancy = op.getOccupancy();
   int64_t initial = getInitialRegisters(op.getNumWarpgroups(), occupancy);
-  if (op.getBodies().size() > 1)
+  // With one role there is nobody to share with: ptxas takes what it needs, and more CTAs than
+  // asked for may share a multiprocessor.
+  if (op.getBodies().size() > 1 || occupancy > 1)
     function->setAttr("hopper.occupancy", b.getI64IntegerAttr(occupancy));
   int64_t registers = op.getRegisters()[role];
-  // With one role there is nobody to share with: ptxas takes what it needs, and several
-  // CTAs may share a multiprocessor.
   if (op.getBodies().size() > 1 && registers != initial)
     NVVM::SetMaxRegisterOp::create(b, registers,
                                    registers > initial ? NVVM::SetMaxRegisterAction::increase

@@ -43,6 +43,35 @@ gpu.module @m {
 
 // -----
 
+// Who comes first waits for nobody: the CTAs need not run together.
+// CHECK-LABEL: gpu.func @claim
+// CHECK-NOT: hopper.cooperative
+// CHECK: %[[SEEN:.*]] = llvm.inline_asm {{.*}}ld.acquire
+// CHECK: llvm.inline_asm {{.*}}DONE: fence.proxy.async;
+// CHECK: %[[WORD:.*]] = llvm.inline_asm has_side_effects {{.*}}"{ {{.*}} setp.gt.s32 p, $2, 0; @p bra DONE; atom.acquire.gpu.global.cas.b32 word, [$1], 0, -1;{{.*}}", "=&r,l,r,~{memory}" %{{.*}}, %[[SEEN]]
+// CHECK: %[[FIRST:.*]] = arith.cmpi ne, %[[WORD]], %c0_i32
+// CHECK: scf.if %[[FIRST]]
+// CHECK: st.release.gpu
+gpu.module @m {
+  gpu.func @claim(%turns: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c1 = arith.constant 1 : index
+    %one = arith.constant 1 : i32
+    %none = arith.constant -1 : i32
+    hopper.roles
+      role "add" warpgroups(1) registers(24) (%w) {
+        %seen = hopper.turn.peek %turns[%c1] : memref<?xi32>
+        hopper.turn.wait %turns[%c1], %none : memref<?xi32>
+        %first = hopper.turn.claim %turns[%c1], %seen : memref<?xi32>
+        scf.if %first {
+          hopper.turn.pass %turns[%c1], %one : memref<?xi32>
+        }
+      }
+    gpu.return
+  }
+}
+
+// -----
+
 gpu.module @m {
   gpu.func @together(%turns: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c1 = arith.constant 1 : index

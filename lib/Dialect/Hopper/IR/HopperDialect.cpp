@@ -325,9 +325,7 @@ int64_t RolesOp::getNumRegisters() {
   return registers;
 }
 
-int64_t RolesOp::getOccupancy() {
-  return getBodies().size() > 1 ? kRegistersPerCta / getNumRegisters() : 1;
-}
+int64_t RolesOp::getOccupancy() { return kRegistersPerCta / getNumRegisters(); }
 
 LogicalResult RolesOp::verify() {
   size_t count = getBodies().size();

@@ -250,11 +250,35 @@ private:
     return overlaps ? 2 : 1;
   }
 
-  LogicalResult chooseDepths(int64_t stages) {
-    for (; stages >= 1; --stages) {
+  /// Where there is no room for one more stage of all, some may have it: first those that are
+  /// given back last. Rings with the same barriers have the same depth.
+  void deepenSome() {
+    SmallVector<Value> inLoop; // in the order of their releases
+    launch.walk([&](hopper::ReleaseOp release) {
+      Value channel = release.getChannel();
+      if (rings[channel].isInLoop && !leaders.contains(channel) &&
+          !llvm::is_contained(inLoop, channel))
+        inLoop.push_back(channel);
+    });
+    for (Value channel : llvm::reverse(inLoop)) {
+      auto deepen = [&](int64_t by) {
+        for (auto &[other, ring] : rings)
+          if (other == channel || leaders.lookup(other) == channel)
+            ring.depth += by;
+      };
+      deepen(1);
+      if (countBytes() > getLimit())
+        deepen(-1);
+    }
+  }
+
+  LogicalResult chooseDepths(int64_t wanted) {
+    for (int64_t stages = wanted; stages >= 1; --stages) {
       for (auto &[value, ring] : rings)
         ring.depth = std::max(ring.isInLoop ? stages : 1, countHeld(value));
       if (countBytes() <= getLimit()) {
+        if (stages < wanted)
+          deepenSome();
         useRoom(stages);
         return success();
       }
@@ -343,10 +367,7 @@ private:
         acquired.erase(commit.getChannel());
         commit.erase();
       } else if (auto add = dyn_cast<hopper::AddOp>(op)) {
-        hopper::SmemType tile = add.getTile().getType();
-        hopper::TmaReduceOp::create(b, add.getLoc(), add.getTile(), mapOf(add.getDest(), tile),
-                                    add.getIndices());
-        add.erase();
+        expandAdd(add);
       } else if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
         Value channel = receive.getChannel();
         received[channel] = takeSlot(receive, &Ring::full, state);
@@ -386,6 +407,19 @@ private:
       }
     }
     return success();
+  }
+
+  void expandAdd(hopper::AddOp add) {
+    Location loc = add.getLoc();
+    Value map = mapOf(add.getDest(), add.getTile().getType());
+    if (Value first = add.getFirst()) {
+      auto branch = scf::IfOp::create(b, loc, first, /*withElseRegion=*/true);
+      b.setInsertionPointToStart(branch.thenBlock());
+      hopper::TmaStoreOp::create(b, loc, add.getTile(), map, add.getIndices());
+      b.setInsertionPointToStart(branch.elseBlock());
+    }
+    hopper::TmaReduceOp::create(b, loc, add.getTile(), map, add.getIndices());
+    add.erase();
   }
 
   /// What has been read to registers is given back behind a fence: one that there is

@@ -8,6 +8,7 @@
 // (To go around is the "shift scheduling" of Qiang et al., "DASH: Deterministic Attention
 // Scheduling for High-throughput Reproducible LLM Training", 2026.)
 
+#include "Arithmetic.h"
 #include "Loops.h"
 #include "Programs.h"
 #include "Trends.h"
@@ -32,42 +33,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+using hopper::Arithmetic;
 
 namespace {
-
-/// Arithmetic: of indices on the host, on the device in 32 bits (a division in 64 is a call, and
-/// roles that compute nothing have few registers).
-struct Arithmetic {
-  OpBuilder &b;
-  Location loc;
-  bool isNarrow;
-
-  Value number(int64_t value) const {
-    if (isNarrow)
-      return arith::ConstantIntOp::create(b, loc, value, 32);
-    return arith::ConstantIndexOp::create(b, loc, value);
-  }
-  Value narrow(Value x) const { return arith::IndexCastOp::create(b, loc, b.getI32Type(), x); }
-  Value widen(Value x) const { return arith::IndexCastOp::create(b, loc, b.getIndexType(), x); }
-  Value add(Value x, Value y) const { return arith::AddIOp::create(b, loc, x, y); }
-  Value subtract(Value x, Value y) const { return arith::SubIOp::create(b, loc, x, y); }
-  Value multiply(Value x, Value y) const { return arith::MulIOp::create(b, loc, x, y); }
-  Value divide(Value x, Value y) const { return arith::DivUIOp::create(b, loc, x, y); }
-  Value divideUp(Value x, Value y) const { return divide(add(x, subtract(y, number(1))), y); }
-  Value min(Value x, Value y) const { return arith::MinSIOp::create(b, loc, x, y); }
-  Value max(Value x, Value y) const { return arith::MaxSIOp::create(b, loc, x, y); }
-  Value both(Value x, Value y) const { return arith::AndIOp::create(b, loc, x, y); }
-  Value differ(Value x, Value y) const { return arith::XOrIOp::create(b, loc, x, y); }
-  Value select(Value condition, Value x, Value y) const {
-    return arith::SelectOp::create(b, loc, condition, x, y);
-  }
-  Value isLess(Value x, Value y) const {
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y);
-  }
-  Value isAtMost(Value x, Value y) const {
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, x, y);
-  }
-};
 
 /// The part of one role; its numbers have 32 bits.
 struct Part {
@@ -80,15 +48,23 @@ struct Part {
 
 class Orderer {
 public:
-  Orderer(gpu::LaunchOp launch, hopper::RolesOp roles, hopper::AddOp addition)
-      : launch(launch), roles(roles), addition(addition), b(launch), loc(addition.getLoc()) {}
+  Orderer(gpu::LaunchOp launch, hopper::RolesOp roles, hopper::AddOp addition, bool hasTurns)
+      : launch(launch), roles(roles), addition(addition), hasTurns(hasTurns), b(launch),
+        loc(addition.getLoc()) {
+    if (Value first = addition.getFirst())
+      claim = first.getDefiningOp<hopper::TurnClaimOp>();
+  }
 
   LogicalResult run(int64_t ctas) {
-    if (failed(findParts()) || failed(findForm()))
-      return failure();
-    dealTiles(ctas);
+    if (failed(find()))
+      return failure(hasTurns);
+    if (!hasTurns && grows)
+      return success(); // each tile starts elsewhere
+    findSizes();
+    if (hasTurns)
+      dealTiles(ctas);
     for (Part &part : parts) {
-      deal(part);
+      hasTurns ? deal(part) : locate(part);
       for (scf::ForOp loop : part.loops)
         reorder(part, loop);
     }
@@ -96,6 +72,13 @@ public:
   }
 
 private:
+  LogicalResult find() {
+    std::optional<ScopedDiagnosticHandler> quiet;
+    if (!hasTurns)
+      quiet.emplace(launch->getContext(), [](Diagnostic &) { return success(); });
+    return success(succeeded(findParts()) && succeeded(findForm()));
+  }
+
   /// Of what would be added in an order that nobody knows.
   InFlightDiagnostic refuse(Location at) {
     InFlightDiagnostic error =
@@ -156,18 +139,31 @@ private:
     return success();
   }
 
-  /// How many gangs of how many CTAs there are, and how many lines.
-  void dealTiles(int64_t ctas) {
+  void findSizes() {
     b.setInsertionPoint(launch);
     Arithmetic a{b, launch.getLoc(), /*isNarrow=*/false};
     affine::AffineDelinearizeIndexOp position = parts.front().position;
     for (OpFoldResult size : position.getPaddedBasis())
       sizes.push_back(getValueOrCreateConstantIndexOp(b, launch.getLoc(), size));
     Value length = sizes.back();
+    starting = a.max(grows ? a.divideUp(length, a.number(2)) : length, a.number(1));
+  }
+
+  /// Without turns, whoever has a tile starts at its part of the loop.
+  void locate(Part &part) {
+    b.setInsertionPointAfter(part.position);
+    Arithmetic a{b, part.position.getLoc(), /*isNarrow=*/true};
+    part.tileIndex = part.position.getResults().back();
+    part.tile = part.k = a.narrow(part.tileIndex);
+  }
+
+  /// How many gangs of how many CTAs there are, and how many lines.
+  void dealTiles(int64_t ctas) {
+    Arithmetic a{b, launch.getLoc(), /*isNarrow=*/false};
+    Value length = sizes.back();
     lines = a.number(1);
     for (Value size : ArrayRef(sizes).drop_back())
       lines = a.multiply(lines, size);
-    starting = a.max(grows ? a.divideUp(length, a.number(2)) : length, a.number(1));
     gangs = a.min(a.max(a.divide(a.number(ctas), starting), a.number(1)), lines);
     // Without tiles there is nothing to do.
     Value hasTiles = a.isLess(a.number(0), length);
@@ -180,23 +176,17 @@ private:
 
   /// A word for each tile of the sum, 0 at first.
   void createTurns(const Arithmetic &a) {
-    Value sum = addition.getDest();
-    auto dim = [&](size_t number) -> Value {
-      return memref::DimOp::create(b, a.loc, sum, int64_t(number));
-    };
-    size_t rank = addition.getIndices().size();
-    Value words = a.number(1);
-    for (size_t number = 0; number + 2 < rank; ++number) {
-      leading.push_back(dim(number));
-      words = a.multiply(words, leading.back());
+    words.emplace(a, addition.getDest(), step);
+    if (claim) {
+      turns = claim.getTurns();
+      return;
     }
-    leading.push_back(a.divideUp(dim(rank - 2), a.number(step)));
-    words = a.multiply(words, leading.back());
+    Value count = words->createCount(a);
     turns = memref::AllocOp::create(
-        b, a.loc, MemRefType::get(ShapedType::kDynamic, b.getI32Type()), words);
+        b, a.loc, MemRefType::get(ShapedType::kDynamic, b.getI32Type()), count);
     constexpr int64_t kWords = hopper::kWarpgroupRows;
     Value one = a.number(1), size = a.number(kWords);
-    auto fill = gpu::LaunchOp::create(b, a.loc, a.divideUp(words, size), one, one,
+    auto fill = gpu::LaunchOp::create(b, a.loc, a.divideUp(count, size), one, one,
                                       a.number(hopper::kThreadsPerWarpgroup), one, one);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToEnd(&fill.getBody().front());
@@ -294,11 +284,34 @@ private:
     Value all = a.max(a.subtract(square.end, low), a.number(0));
     loop.setUpperBound(a.widen(all));
     loop.setLowerBound(arith::ConstantIndexOp::create(b, a.loc, 0));
-    if (addition->getParentOp() == loop)
+    if (hasTurns && addition->getParentOp() == loop)
       return takeTurns(part, loop, bound, square, order, all);
+    if (!grows && !loop.getInitArgs().empty())
+      return goAround(loop, square, order.first);
     b.setInsertionPointToStart(loop.getBody());
     Value n = a.narrow(loop.getInductionVar());
     replaceVariable(loop, a.widen(getValue(a, order, n)), n);
+  }
+
+  /// Carries the value, which takes fewer registers than to compute it from its number: where
+  /// results are carried, too.
+  void goAround(scf::ForOp loop, const Square &square, Value first) {
+    IRRewriter rewriter(b);
+    rewriter.setInsertionPoint(loop);
+    auto yieldNext = [&](OpBuilder &inside, Location at, ArrayRef<BlockArgument> value) {
+      Arithmetic a{inside, at, /*isNarrow=*/true};
+      Value next = a.add(value.back(), a.number(step));
+      return SmallVector<Value>{a.select(a.isLess(next, square.end), next, square.middle)};
+    };
+    // Nothing else makes this fail than a loop that is none.
+    auto carried = cast<scf::ForOp>(
+        cast<LoopLikeOpInterface>(*loop)
+            .replaceWithAdditionalYields(rewriter, first, /*replaceInitOperandUsesInLoop=*/false,
+                                         yieldNext)
+            ->getOperation());
+    b.setInsertionPointToStart(carried.getBody());
+    Arithmetic a{b, carried.getLoc(), /*isNarrow=*/true};
+    carried.getInductionVar().replaceAllUsesWith(a.widen(carried.getRegionIterArgs().back()));
   }
 
   static void replaceVariable(scf::ForOp loop, Value value, Value number) {
@@ -339,26 +352,19 @@ private:
     return a.add(offset, order.sign ? a.multiply(n, order.sign) : n);
   }
 
-  /// The word of a value's turn.
-  Value getWord(const Arithmetic &a, Value line, Value value) {
-    return a.add(line, a.divide(value, a.number(step)));
-  }
-
   /// The loop that adds has the value, the word, and whom it waits for from the iteration
   /// before, which looks at the word while its own addition is under way.
   void takeTurns(Part &part, scf::ForOp loop, Value bound, const Square &square,
                  const Order &order, Value all) {
     Arithmetic a{b, loc, /*isNarrow=*/true};
-    Value line = a.number(0);
-    for (auto [index, size] : llvm::zip(addition.getIndices(), ArrayRef(leading).drop_back()))
-      line = a.add(a.multiply(line, a.narrow(size)), a.narrow(index));
-    line = a.multiply(line, a.narrow(leading.back()));
+    Value line = words->createFirst(a, addition.getIndices().drop_back(2));
     // Numbers start at 1; a word is 0 as long as nobody has added.
     auto getNumber = [&](Value value) {
       return a.add(findBefore(part, bound, square, value), a.number(1));
     };
     Value first = getValue(a, order, a.number(0));
-    SmallVector<Value> inits = {first, getWord(a, line, first), getNumber(first), a.number(0)};
+    SmallVector<Value> inits = {first, words->createIndex(a, line, first), getNumber(first),
+                                a.number(0)};
     IRRewriter rewriter(b);
     auto keep = [](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) {
       return SmallVector<Value>(arguments.begin(), arguments.end());
@@ -378,6 +384,8 @@ private:
     b.setInsertionPoint(receive && receive->getBlock() == addition->getBlock() ? receive
                                                                                : addition);
     Value index = a.widen(word);
+    if (claim)
+      dropClaim(a.isEqual(number, a.number(0)));
     Value isMissing = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, seen, number);
     Value waits = a.both(a.isLess(a.number(0), number), isMissing);
     hopper::TurnWaitOp::create(b, loc, turns, index, a.select(waits, number, a.number(-1)));
@@ -386,13 +394,27 @@ private:
     Value next = a.add(n, a.number(step));
     Value isInside = a.isLess(next, all);
     Value nextValue = getValue(a, order, a.select(isInside, next, n));
-    Value nextWord = getWord(a, line, nextValue);
+    Value nextWord = words->createIndex(a, line, nextValue);
     Value nextSeen = hopper::TurnPeekOp::create(b, loc, turns, a.widen(nextWord));
     b.setInsertionPoint(carried.getBody()->getTerminator());
     hopper::TmaWaitOp::create(b, loc, 0, /*read=*/false);
     hopper::TurnPassOp::create(b, loc, turns, index, a.add(part.tile, a.number(1)));
     carried.getBody()->getTerminator()->setOperands(
         {nextValue, nextWord, getNumber(nextValue), nextSeen});
+  }
+
+  /// Who is the first one is known.
+  void dropClaim(Value isFirst) {
+    Operation *seen = claim.getSeen().getDefiningOp();
+    for (Operation *user : llvm::make_early_inc_range(claim->getUsers()))
+      if (isa<scf::IfOp>(user)) // which passes the turn
+        user->erase();
+    for (Operation *user : llvm::make_early_inc_range(claim.getIndex().getUsers()))
+      if (isa<hopper::TurnWaitOp>(user))
+        user->erase();
+    claim.replaceAllUsesWith(isFirst);
+    claim.erase();
+    seen->erase();
   }
 
   /// The tile of the line that adds to `value` before the current one, or -1.
@@ -427,6 +449,7 @@ private:
   gpu::LaunchOp launch;
   hopper::RolesOp roles;
   hopper::AddOp addition;
+  bool hasTurns;
   OpBuilder b;
   Location loc;
   SmallVector<Part> parts;
@@ -435,7 +458,8 @@ private:
   SmallVector<Value> sizes;
   Value lines, gangs, starting; // starting tiles of a line: the CTAs of a gang
   Value turns;
-  SmallVector<Value> leading; // sizes of the sum in front of its rows, and in tiles of these
+  std::optional<hopper::RowWords> words;
+  hopper::TurnClaimOp claim; // of an addition that may be the first one, else null
 };
 
 struct OrderAdditionsPass : attn::impl::HopperOrderAdditionsBase<OrderAdditionsPass> {
@@ -450,7 +474,7 @@ struct OrderAdditionsPass : attn::impl::HopperOrderAdditionsBase<OrderAdditionsP
     WalkResult walk = getOperation().walk([&](Operation *op) {
       if (auto add = dyn_cast<hopper::AddOp>(op))
         additions.push_back(add);
-      if (!isa<TileAddOp>(op))
+      if (!turns || !isa<TileAddOp>(op))
         return WalkResult::advance();
       op->emitOpError("cannot be ordered: each warpgroup adds on its own");
       return WalkResult::interrupt();
@@ -461,15 +485,19 @@ struct OrderAdditionsPass : attn::impl::HopperOrderAdditionsBase<OrderAdditionsP
     for (hopper::AddOp addition : additions) {
       auto launch = addition->getParentOfType<gpu::LaunchOp>();
       auto roles = addition->getParentOfType<hopper::RolesOp>();
-      if (!launch || !roles || !isa<scf::ForOp>(addition->getParentOp())) {
+      bool isInLoop = launch && roles && isa<scf::ForOp>(addition->getParentOp());
+      bool isOnly = launches.insert(launch).second;
+      if (!turns && !(isInLoop && isOnly))
+        continue;
+      if (!isInLoop) {
         addition.emitOpError("expected to be in a loop of a role");
         return signalPassFailure();
       }
-      if (!launches.insert(launch).second) {
+      if (!isOnly) {
         addition.emitOpError("cannot be ordered: the launch has another addition");
         return signalPassFailure();
       }
-      if (failed(Orderer(launch, roles, addition).run(ctas)))
+      if (failed(Orderer(launch, roles, addition, turns).run(ctas)))
         return signalPassFailure();
     }
   }

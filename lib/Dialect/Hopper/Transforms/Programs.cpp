@@ -155,5 +155,11 @@ bool hopper::isMultiple(Value value, int64_t n) {
     return llvm::all_of(map.getResults(), [&](AffineExpr expr) { return expr.isMultipleOf(n); });
   if (isa<arith::MaxSIOp, arith::MinSIOp, arith::AddIOp, arith::SubIOp>(op))
     return isMultiple(op->getOperand(0), n) && isMultiple(op->getOperand(1), n);
+  if (auto select = dyn_cast<arith::SelectOp>(op))
+    return isMultiple(select.getTrueValue(), n) && isMultiple(select.getFalseValue(), n);
+  if (isa<arith::MulIOp>(op))
+    return isMultiple(op->getOperand(0), n) || isMultiple(op->getOperand(1), n);
+  if (isa<arith::IndexCastOp>(op))
+    return isMultiple(op->getOperand(0), n);
   return false;
 }

@@ -16,6 +16,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -203,7 +204,7 @@ private:
       addHelper("add");
     names.push_back("compute");
     counts.push_back(warpgroups);
-    registers.push_back(each.consumer);
+    registers.push_back(others ? each.consumer : getRegistersAlone());
     roles = hopper::RolesOp::create(b, loc, b.getStrArrayAttr(names),
                                     b.getDenseI64ArrayAttr(counts),
                                     b.getDenseI64ArrayAttr(registers), names.size());
@@ -212,6 +213,25 @@ private:
       start->addArgument(b.getIndexType(), loc);
       hopper::YieldOp::create(b, loc);
     }
+  }
+
+  /// What waits for memory only has two CTAs on a multiprocessor where its tiles, which it does
+  /// not write again, leave them the registers: one computes while the other one waits.
+  int64_t getRegistersAlone() {
+    constexpr int64_t kFew = 128, kAll = 240, kMostColumns = 128;
+    WalkResult walk = forall.walk([&](Operation *op) {
+      auto isWide = [](Type type) {
+        auto vector = dyn_cast<VectorType>(type);
+        return vector && vector.getRank() == 2 && vector.getDimSize(1) > kMostColumns;
+      };
+      auto write = dyn_cast<vector::TransferWriteOp>(op);
+      bool keepsTile = write && write.getVectorType().getRank() > 1 &&
+                       !matchPattern(write.getVector(), m_AnyZeroFloat());
+      bool isLong = isa<hopper::MmaOp, scf::ForOp>(op) || keepsTile ||
+                    llvm::any_of(op->getResultTypes(), isWide);
+      return isLong ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    return walk.wasInterrupted() || warpgroups > 2 ? kAll : kFew;
   }
 
   static bool hasVectors(Region &region) {
@@ -411,7 +431,7 @@ private:
       indices.push_back(mapping.lookupOrDefault(index));
     Location at = addition.op.getLoc();
     Value tile = hopper::ReceiveOp::create(b, at, addition.whole, addition.channel);
-    hopper::AddOp::create(b, at, tile, addition.memory, indices);
+    hopper::AddOp::create(b, at, tile, addition.memory, indices, /*first=*/Value());
     hopper::TmaWaitOp::create(b, at, 0, /*read=*/true);
     hopper::ReleaseOp::create(b, at, addition.channel);
     return success();

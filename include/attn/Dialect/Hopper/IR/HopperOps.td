@@ -444,19 +444,22 @@ def Hopper_CommitOp : Hopper_Op<"commit", [MemoryEffects<[MemRead, MemWrite]>]> 
   let assemblyFormat = "$channel attr-dict `:` type($channel)";
 }
 
-def Hopper_AddOp : Hopper_Op<"add", [MemoryEffects<[MemRead, MemWrite]>]> {
+def Hopper_AddOp : Hopper_Op<"add", [AttrSizedOperandSegments, MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Starts the addition of a tile to global memory";
   let description = [{
     As `hopper.tma.reduce`, whose tensor map hopper-expand-channels makes: the memref,
-    defined outside of the launch, is as in `hopper.load`.
+    defined outside of the launch, is as in `hopper.load`. Where `first` is true the tile is
+    stored: nothing is there yet.
 
     ```mlir
     hopper.add %t to %sum[%b, %h, %i, %c0] : !hopper.smem<64x128xf32, swizzle = 128>, memref<?x?x?x128xf32>
     ```
   }];
-  let arguments = (ins Hopper_Tile:$tile, AnyMemRef:$dest, Variadic<Index>:$indices);
+  let arguments = (ins Hopper_Tile:$tile, AnyMemRef:$dest, Variadic<Index>:$indices,
+                       Optional<I1>:$first);
   let assemblyFormat = [{
-    $tile `to` $dest `[` $indices `]` attr-dict `:` type($tile) `,` type($dest)
+    $tile `to` $dest `[` $indices `]` (`first` `(` $first^ `)`)? attr-dict
+    `:` type($tile) `,` type($dest)
   }];
   let hasVerifier = 1;
 }
@@ -477,10 +480,11 @@ class Hopper_TurnOp<string mnemonic> : Hopper_Op<mnemonic, [MemoryEffects<[MemRe
 def Hopper_TurnWaitOp : Hopper_TurnOp<"turn.wait"> {
   let summary = "Waits until another CTA has passed the turn";
   let description = [{
-    Until `turns[index]` is `number`; does not wait for a negative number. What the CTA that
+    Until `turns[index]` is `number`; does not wait for a negative number, but is a proxy fence
+    all the same. What the CTA that
     wrote the number did before is then visible to this role, and its additions by TMA come
     before those that this role starts (PTX ISA, "Memory Consistency Model": an acquire of
-    scope gpu, and a proxy fence). The CTAs of the launch all run at the same time
+    scope gpu, and a proxy fence). Where it may wait, the CTAs of the launch all run at the same time
     (`hopper.cooperative`); who waits for whom must not go in circles.
 
     ```mlir
@@ -505,6 +509,31 @@ def Hopper_TurnPeekOp : Hopper_Op<"turn.peek", [MemoryEffects<[MemRead, MemWrite
   let arguments = (ins Hopper_Turns:$turns, Index:$index);
   let results = (outs I32:$number);
   let assemblyFormat = "$turns `[` $index `]` attr-dict `:` type($turns)";
+}
+
+def Hopper_TurnClaimOp : Hopper_Op<"turn.claim", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Whether this CTA is the first one to come to a turn";
+  let description = [{
+    True for one CTA, while `turns[index]` is 0: it becomes -1, and that CTA passes a number
+    above 0. For the others false, once such a number is there: what the first one did before
+    is then visible as behind a `hopper.turn.wait`. `seen` is what a `hopper.turn.peek` has
+    seen; behind that there is a proxy fence. The CTAs need not all run at the same time: the first one waits for nobody between
+    its claim and its `hopper.turn.pass`.
+
+    ```mlir
+    %seen = hopper.turn.peek %turns[%i] : memref<?xi32>
+    hopper.turn.wait %turns[%i], %none : memref<?xi32> // -1: the fence
+    %first = hopper.turn.claim %turns[%i], %seen : memref<?xi32>
+    hopper.add %tile to %sum[%h, %q, %c0] first(%first) : ...
+    scf.if %first {
+      hopper.tma.wait pending(0)
+      hopper.turn.pass %turns[%i], %c1 : memref<?xi32>
+    }
+    ```
+  }];
+  let arguments = (ins Hopper_Turns:$turns, Index:$index, I32:$seen);
+  let results = (outs I1:$first);
+  let assemblyFormat = "$turns `[` $index `]` `,` $seen attr-dict `:` type($turns)";
 }
 
 def Hopper_TurnPassOp : Hopper_TurnOp<"turn.pass"> {

@@ -405,13 +405,59 @@ def HopperFormClusters : Pass<"hopper-form-clusters", "::mlir::func::FuncOp"> {
                            "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect"];
 }
 
+def HopperStoreFirst : Pass<"hopper-store-first", "::mlir::func::FuncOp"> {
+  let summary = "The first addition to a tile of a sum stores it";
+  let description = [{
+    A sum in memory that one launch fills with zeros, another one adds tiles to
+    (hopper-specialize-warps), and a third one reads, need not be filled: the CTA that comes
+    first to a tile stores it, the others add behind it. A word per tile, which is filled with
+    zeros instead, says whether somebody has come (`hopper.turn.claim`), and a tile to which
+    nobody has come is read as zeros.
+
+    ```mlir
+    // Before.                                // After.
+    vector.transfer_write %zeros, %sum[%i]    memref.store %c0, %words[%i / 64]
+
+                                              hopper.turn.wait %words[%q / 64], %c-1 // a fence
+    %x = hopper.receive %sums                 %x = hopper.receive %sums
+    hopper.add %x to %sum[%q, %c0]            %first = hopper.turn.claim %words[%q / 64], %seen
+    hopper.tma.wait pending(0) read           hopper.add %x to %sum[%q, %c0] first(%first)
+    hopper.release %sums                      %next = hopper.turn.peek %words[(%q + 64) / 64]
+                                              hopper.tma.wait pending(0) read
+                                              hopper.release %sums
+                                              scf.if %first {
+                                                hopper.tma.wait pending(0)
+                                                hopper.turn.pass %words[%q / 64], %c1
+                                              }
+                                              scf.yield %next
+
+    %y = vector.transfer_read %sum[%i]        %w = memref.load %words[%i / 64]
+                                              %r = vector.transfer_read %sum[%i]
+                                              %y = arith.select (%w != 0), %r, %zeros
+    ```
+
+    Stays as it is: memory with other uses, tiles of fewer than `least-bytes`, additions of tiles
+    that may overlap in part (rows that do not start at a multiple of the tile's rows, some of the columns), and
+    zeros or reads whose rows may be those of several tiles.
+  }];
+  let options = [
+    Option<"looksAhead", "look-ahead", "bool", /*default=*/"true",
+           "An iteration looks at the word of the next one while its addition is under way">,
+    Option<"leastBytes", "least-bytes", "int64_t", /*default=*/"32768",
+           "Smaller tiles follow each other faster than words can be looked at">];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
+                           "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
 def HopperOrderAdditions : Pass<"hopper-order-additions", "::mlir::func::FuncOp"> {
   let summary = "The CTAs of a launch add to memory in one order";
   let description = [{
     Sums of floats depend on the order of their terms. Where a role adds tiles to memory
     (hopper-specialize-warps), CTAs take turns, for each tile of the sum: a
     word per tile, in memory that a launch before fills with zeros, has the number of the
-    last addition.
+    last addition. (After hopper-store-first, the words are there, and the first one of the order
+    stores.)
 
     ```mlir
     // Before.                                // After.
@@ -441,13 +487,19 @@ def HopperOrderAdditions : Pass<"hopper-order-additions", "::mlir::func::FuncOp"
     wait in a circle: each waits only for what is earlier in this order, whatever the
     multiprocessors do.
 
+    Without `turns`, CTAs only start where the order has them start, if the bounds of the loop
+    stay from tile to tile, and wait for nobody: so that no two of them come to the same tile of
+    the sum at a time. What is refused then stays as it is.
+
     Refuses, with the dependence that stays unordered: loops whose bounds change otherwise
     from tile to tile, or are not known to be multiples of their step, and tiles of different
     lines that add to the same elements.
   }];
   let options = [
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",
-           "CTAs that run at the same time">];
+           "CTAs that run at the same time">,
+    Option<"turns", "turns", "bool", /*default=*/"true",
+           "CTAs wait for their turn; else they only start at different places">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",

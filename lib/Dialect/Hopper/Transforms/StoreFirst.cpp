@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sums in memory that several CTAs add to are not filled with zeros before: who comes first to a
+// tile stores it.
+
+#include "Arithmetic.h"
+#include "Memory.h"
+#include "Programs.h"
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
+#include <optional>
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERSTOREFIRST
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+using hopper::Arithmetic;
+
+namespace {
+
+class Sum {
+public:
+  explicit Sum(hopper::AddOp addition) : addition(addition), b(addition) {}
+
+  /// Lets the first addition store; nothing where that cannot be.
+  void run(int64_t leastBytes, bool looksAhead) {
+    if (addition.getTile().getType().getTileBytes() < leastBytes || !hasOwnTiles() || !findUses())
+      return;
+    createWords();
+    for (vector::TransferWriteOp zeros : fills)
+      fillWords(zeros);
+    claim(looksAhead);
+    for (vector::TransferReadOp read : reads)
+      guard(read);
+  }
+
+private:
+  /// Whether what is added at a time has no element in common with what else is, or all.
+  bool hasOwnTiles() {
+    ValueRange indices = addition.getIndices();
+    hopper::SmemType tile = addition.getTile().getType();
+    rows = tile.getRows();
+    return !addition.getFirst() && isa<scf::ForOp>(addition->getParentOp()) &&
+           isConstantIntValue(indices.back(), 0) &&
+           tile.getColumns() == getType().getShape().back() &&
+           hopper::isMultiple(indices[indices.size() - 2], rows);
+  }
+
+  MemRefType getType() { return cast<MemRefType>(addition.getDest().getType()); }
+
+  /// The launch that an op is in, of those beside the allocation.
+  Operation *findLaunch(Operation *op) {
+    Operation *ancestor = memory->getBlock()->findAncestorOpInBlock(*op);
+    return isa_and_nonnull<gpu::LaunchOp>(ancestor) ? ancestor : nullptr;
+  }
+
+  /// Zeros before, reads behind, and nothing else.
+  bool findUses() {
+    memory = addition.getDest().getDefiningOp<memref::AllocOp>();
+    Operation *launch = memory ? findLaunch(addition) : nullptr;
+    if (!launch)
+      return false;
+    for (Operation *user : addition.getDest().getUsers()) {
+      Operation *other = findLaunch(user);
+      if (auto write = dyn_cast<vector::TransferWriteOp>(user)) {
+        if (!other || !other->isBeforeInBlock(launch) || !isOfTile(write) ||
+            !matchPattern(write.getVector(), m_AnyZeroFloat()))
+          return false;
+        fills.push_back(write);
+      } else if (auto read = dyn_cast<vector::TransferReadOp>(user)) {
+        if (!other || !launch->isBeforeInBlock(other) || !isOfTile(read))
+          return false;
+        reads.push_back(read);
+      } else if (user != addition && !isa<memref::DimOp, memref::DeallocOp>(user) &&
+                 !(isMemoryEffectFree(user) && user->use_empty())) {
+        return false;
+      }
+    }
+    return !fills.empty();
+  }
+
+  /// Whether a transfer is to some rows of one tile.
+  bool isOfTile(VectorTransferOpInterface transfer) {
+    VectorType type = transfer.getVectorType();
+    Value row = transfer.getIndices()[getType().getRank() - 2];
+    return type.getRank() == 2 && !transfer.getMask() &&
+           transfer.getPermutationMap().isMinorIdentity() && rows % type.getDimSize(0) == 0 &&
+           hopper::isMultiple(row, type.getDimSize(0));
+  }
+
+  void createWords() {
+    b.setInsertionPointAfter(memory);
+    Arithmetic a{b, memory.getLoc(), /*isNarrow=*/false};
+    words.emplace(a, addition.getDest(), rows);
+    array = memref::AllocOp::create(b, a.loc,
+                                    MemRefType::get(ShapedType::kDynamic, b.getI32Type()),
+                                    words->createCount(a));
+    count = memref::DimOp::create(b, a.loc, addition.getDest(), getType().getRank() - 2);
+  }
+
+  /// The word of the tile of a row in front of the last one.
+  Value getWord(const Arithmetic &a, ValueRange indices, Value row) {
+    return a.widen(words->createIndex(a, words->createFirst(a, indices.drop_back(2)), row));
+  }
+
+  /// By who has the first rows of a tile.
+  void fillWords(vector::TransferWriteOp zeros) {
+    b.setInsertionPoint(zeros);
+    Arithmetic a{b, zeros.getLoc(), /*isNarrow=*/false};
+    ValueRange indices = zeros.getIndices();
+    Value row = indices[indices.size() - 2];
+    Value condition = a.isLess(row, count);
+    if (zeros.getVectorType().getDimSize(0) < rows) {
+      Value rest = arith::RemUIOp::create(b, a.loc, row, a.number(rows));
+      condition = a.both(condition, a.isEqual(rest, a.number(0)));
+    }
+    auto branch = scf::IfOp::create(b, a.loc, condition);
+    b.setInsertionPointToStart(branch.thenBlock());
+    Value zero = arith::ConstantIntOp::create(b, a.loc, 0, 32);
+    memref::StoreOp::create(b, a.loc, zero, array, getWord(a, indices, row));
+    zeros.erase();
+  }
+
+  void claim(bool looksAhead) {
+    Location loc = addition.getLoc();
+    // While the tile is computed.
+    Operation *before = addition.getTile().getDefiningOp();
+    if (!before || before->getBlock() != addition->getBlock())
+      before = addition;
+    b.setInsertionPoint(before);
+    Arithmetic a{b, loc, /*isNarrow=*/true};
+    ValueRange indices = addition.getIndices();
+    Value word = getWord(a, indices, a.narrow(indices[indices.size() - 2]));
+    Value seen = looksAhead ? lookAhead(word) : Value();
+    b.setInsertionPoint(before); // in another block, if the loop carries what was seen
+    if (!seen)
+      seen = hopper::TurnPeekOp::create(b, loc, array, word);
+    hopper::TurnWaitOp::create(b, loc, array, word, a.number(-1)); // a fence
+    b.setInsertionPoint(addition);
+    Value first = hopper::TurnClaimOp::create(b, loc, array, word, seen);
+    addition.getFirstMutable().assign(first);
+    b.setInsertionPoint(addition->getBlock()->getTerminator());
+    auto branch = scf::IfOp::create(b, loc, first);
+    b.setInsertionPointToStart(branch.thenBlock());
+    hopper::TmaWaitOp::create(b, loc, 0, /*read=*/false);
+    hopper::TurnPassOp::create(b, loc, array, word, a.number(1));
+  }
+
+  /// What the iteration before has seen of the word: nothing (0) for the first one. Null where
+  /// the next iteration's word is not known by arithmetic and tables.
+  Value lookAhead(Value word) {
+    auto loop = cast<scf::ForOp>(addition->getParentOp());
+    auto roles = loop->getParentOfType<hopper::RolesOp>();
+    SetVector<Operation *> slice;
+    BackwardSliceOptions options;
+    options.inclusive = true;
+    options.filter = [&](Operation *op) { return op->getBlock() == loop.getBody(); };
+    if (failed(getBackwardSlice(word, &slice, options)) ||
+        !llvm::all_of(slice, [&](Operation *op) {
+          if (auto load = dyn_cast<memref::LoadOp>(op))
+            return roles && !hopper::isWrittenIn(roles, cast<MemrefValue>(load.getMemRef()));
+          return isMemoryEffectFree(op) && op->getNumRegions() == 0;
+        }))
+      return {};
+    b.setInsertionPointAfter(addition);
+    Location loc = addition.getLoc();
+    Arithmetic a{b, loc, /*isNarrow=*/false};
+    Value at = loop.getInductionVar(), next = a.add(at, loop.getStep());
+    IRMapping mapping;
+    mapping.map(at, a.select(a.isLess(next, loop.getUpperBound()), next, at));
+    for (Operation *op : slice)
+      b.clone(*op, mapping);
+    Value seen = hopper::TurnPeekOp::create(b, loc, array, mapping.lookup(word));
+    b.setInsertionPoint(loop);
+    Value nothing = arith::ConstantIntOp::create(b, loc, 0, 32);
+    IRRewriter rewriter(b);
+    auto yieldSeen = [&](OpBuilder &, Location, ArrayRef<BlockArgument>) {
+      return SmallVector<Value>{seen};
+    };
+    // Nothing else makes this fail than a loop that is none.
+    auto carried =
+        cast<scf::ForOp>(cast<LoopLikeOpInterface>(*loop)
+                             .replaceWithAdditionalYields(
+                                 rewriter, nothing, /*replaceInitOperandUsesInLoop=*/false, yieldSeen)
+                             ->getOperation());
+    return carried.getRegionIterArgs().back();
+  }
+
+  void guard(vector::TransferReadOp read) {
+    b.setInsertionPoint(read);
+    Arithmetic a{b, read.getLoc(), /*isNarrow=*/false};
+    ValueRange indices = read.getIndices();
+    Value row = a.min(indices[indices.size() - 2], a.subtract(count, a.number(1)));
+    Value word = memref::LoadOp::create(b, a.loc, array, getWord(a, indices, row));
+    b.setInsertionPointAfter(read);
+    Value zero = arith::ConstantIntOp::create(b, a.loc, 0, 32);
+    Value isThere =
+        arith::CmpIOp::create(b, a.loc, arith::CmpIPredicate::ne, word, zero);
+    Value zeros = arith::ConstantOp::create(b, a.loc, b.getZeroAttr(read.getVectorType()));
+    Value all = vector::BroadcastOp::create(
+        b, a.loc, VectorType::get(read.getVectorType().getShape(), b.getI1Type()), isThere);
+    auto select = arith::SelectOp::create(b, a.loc, all, read.getVector(), zeros);
+    read.getVector().replaceAllUsesExcept(select, select);
+  }
+
+  hopper::AddOp addition;
+  OpBuilder b;
+  memref::AllocOp memory;
+  int64_t rows = 0; // of a tile
+  SmallVector<vector::TransferWriteOp> fills;
+  SmallVector<vector::TransferReadOp> reads;
+  std::optional<hopper::RowWords> words;
+  Value array, count; // of words; rows
+};
+
+struct StoreFirstPass : attn::impl::HopperStoreFirstBase<StoreFirstPass> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    SmallVector<hopper::AddOp> additions;
+    getOperation().walk([&](hopper::AddOp addition) { additions.push_back(addition); });
+    for (hopper::AddOp addition : additions)
+      Sum(addition).run(leastBytes, looksAhead);
+  }
+};
+
+} // namespace

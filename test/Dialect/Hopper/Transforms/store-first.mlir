@@ -1,0 +1,140 @@
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-store-first{look-ahead=false},canonicalize,cse))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-store-first,canonicalize,cse))" | FileCheck %s --check-prefix=AHEAD
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-store-first{look-ahead=false},hopper-order-additions{ctas=7},canonicalize,cse))" | FileCheck %s --check-prefix=ORDERED
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-order-additions{ctas=7 turns=false},hopper-store-first,canonicalize,cse))" | FileCheck %s --check-prefix=VISITS
+
+!sum = !hopper.smem<128x64xf32, swizzle = 128>
+
+// A word for each 128 rows in place of the zeros, by who has the first ones; who comes first
+// claims a tile once it is there, stores it, and says so; a tile to which nobody came is zeros.
+// CHECK-LABEL: func.func @sum(
+// CHECK-SAME: %[[LINES:[a-z0-9]*]]: index, %[[N:[a-z0-9]*]]: index, %[[ROWS:[a-z0-9]*]]: index
+// CHECK: %[[Y:.*]] = memref.alloc(%[[LINES]], %[[ROWS]]) : memref<?x?x64xf32>
+// CHECK: %[[TILES:.*]] = arith.divui
+// CHECK: %[[COUNT:.*]] = arith.muli %[[LINES]], %[[TILES]]
+// CHECK: %[[WORDS:.*]] = memref.alloc(%[[COUNT]]) : memref<?xi32>
+// CHECK: gpu.launch
+// CHECK-NOT: vector.transfer_write
+// CHECK: %[[INSIDE:.*]] = arith.cmpi slt, %[[ROW:.*]], %[[ROWS]]
+// CHECK: %[[REST:.*]] = arith.remui %[[ROW]], %c128
+// CHECK: %[[ISFIRST:.*]] = arith.cmpi eq, %[[REST]], %c0
+// CHECK: %[[OWN:.*]] = arith.andi %[[INSIDE]], %[[ISFIRST]]
+// CHECK: scf.if %[[OWN]] {
+// CHECK: memref.store %c0_i32, %[[WORDS]][
+// CHECK: role "add"
+// CHECK: %[[SEEN:.*]] = hopper.turn.peek %[[WORDS]][%[[WORD:.*]]] :
+// CHECK-NEXT: hopper.turn.wait %[[WORDS]][%[[WORD]]], %c-1_i32
+// CHECK-NEXT: hopper.receive
+// CHECK-NEXT: %[[FIRST:.*]] = hopper.turn.claim %[[WORDS]][%[[WORD]]], %[[SEEN]]
+// CHECK-NEXT: hopper.add %{{.*}} to %[[Y]][%{{.*}}, %{{.*}}, %c0] first(%[[FIRST]])
+// CHECK-NEXT: hopper.tma.wait pending(0) read
+// CHECK-NEXT: hopper.release
+// CHECK-NEXT: scf.if %[[FIRST]] {
+// CHECK-NEXT: hopper.tma.wait pending(0){{$}}
+// CHECK-NEXT: hopper.turn.pass %[[WORDS]][%[[WORD]]], %c1_i32
+// CHECK: gpu.launch
+// CHECK: %[[LAST:.*]] = arith.subi %[[ROWS]], %c1
+// CHECK: arith.minsi %{{.*}}, %[[LAST]]
+// CHECK: %[[STATE:.*]] = memref.load %[[WORDS]]
+// CHECK: %[[READ:.*]] = vector.transfer_read %[[Y]]
+// CHECK: %[[IS:.*]] = arith.cmpi ne, %[[STATE]], %c0_i32
+// CHECK: %[[ALL:.*]] = vector.broadcast %[[IS]]
+// CHECK: %[[SUM:.*]] = arith.select %[[ALL]], %[[READ]], %{{.*}}
+// CHECK: vector.transfer_write %[[SUM]]
+
+// An iteration looks at the word of the next one, if there is a next one, while its addition is
+// under way; the first one has seen nothing.
+// AHEAD-LABEL: func.func @sum(
+// AHEAD: role "add"
+// AHEAD: scf.for %[[Q:.*]] = %c0 to %[[ROWS:.*]] step %c128 iter_args(%[[SEEN:.*]] = %c0_i32) -> (i32)
+// AHEAD: hopper.turn.wait
+// AHEAD-NEXT: hopper.receive
+// AHEAD-NEXT: %[[FIRST:.*]] = hopper.turn.claim %{{.*}}, %[[SEEN]]
+// AHEAD-NEXT: hopper.add
+// AHEAD: %[[NEXT:.*]] = arith.addi %[[Q]], %c128
+// AHEAD: %[[INSIDE:.*]] = arith.cmpi slt, %[[NEXT]], %[[ROWS]]
+// AHEAD: arith.select %[[INSIDE]], %[[NEXT]], %[[Q]]
+// AHEAD: %[[LATER:.*]] = hopper.turn.peek
+// AHEAD-NEXT: hopper.tma.wait pending(0) read
+// AHEAD: scf.if %[[FIRST]]
+// AHEAD: scf.yield %[[LATER]]
+
+// In one order the first one is known: the one that waits for nobody.
+// ORDERED-LABEL: func.func @sum(
+// ORDERED: %[[WORDS:.*]] = memref.alloc({{.*}}) : memref<?xi32>
+// ORDERED-NOT: memref.alloc
+// ORDERED: scf.for {{.*}} iter_args(%{{.*}}, %{{.*}}, %[[BEFORE:.*]] = %{{.*}}, %{{.*}} = %c0_i32)
+// ORDERED: %[[FIRST:.*]] = arith.cmpi eq, %[[BEFORE]], %c0_i32
+// ORDERED-NOT: hopper.turn.claim
+// ORDERED: hopper.turn.wait %[[WORDS]]
+// ORDERED: hopper.add {{.*}} first(%[[FIRST]])
+// ORDERED-NOT: scf.if
+// ORDERED: hopper.turn.pass
+
+// Nobody waits but for the first one; tile k starts at its part of the loop.
+// VISITS-LABEL: func.func @sum(
+// VISITS: role "add"
+// VISITS: %[[TILE:.*]]:2 = affine.delinearize_index
+// VISITS: %[[K:.*]] = arith.index_cast %[[TILE]]#1 : index to i32
+// VISITS: arith.muli %[[K]]
+// VISITS: scf.for
+// VISITS: %[[Q:.*]] = arith.addi
+// VISITS: hopper.turn.wait %{{.*}}, %c-1_i32
+// VISITS-NEXT: hopper.receive
+// VISITS-NEXT: hopper.turn.claim
+// VISITS: role "compute"
+func.func @sum(%lines: index, %n: index, %rows: index, %out: memref<?x?x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %threads = arith.constant 256 : index
+  %zero = arith.constant 0.0 : f32
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  %Y = memref.alloc(%lines, %rows) : memref<?x?x64xf32>
+  %tiles = arith.muli %lines, %n : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %tiles, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(2) registers(128) (%w) {
+        %p:2 = affine.delinearize_index %bx into (%lines, %n) : index, index
+        %r = affine.apply affine_map<(d0, d1) -> (d0 * 128 + d1 * 64)>(%p#1, %w)
+        vector.transfer_write %zeros, %Y[%p#0, %r, %c0] {in_bounds = [false, true]} : vector<64x64xf32>, memref<?x?x64xf32>
+      }
+    gpu.terminator
+  }
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %tiles, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    %sums = hopper.channel depth(1) : !hopper.channel<!sum>
+    hopper.roles
+      role "add" warpgroups(1) registers(24) (%w) {
+        %p:2 = affine.delinearize_index %bx into (%lines, %n) : index, index
+        scf.for %q = %c0 to %rows step %c128 {
+          %x = hopper.receive %sums : !hopper.channel<!sum> -> !sum
+          hopper.add %x to %Y[%p#0, %q, %c0] : !sum, memref<?x?x64xf32>
+          hopper.tma.wait pending(0) read
+          hopper.release %sums : !hopper.channel<!sum>
+        } {hopper.adding}
+      }
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %p:2 = affine.delinearize_index %bx into (%lines, %n) : index, index
+        scf.for %q = %c0 to %rows step %c128 {
+          %x = hopper.acquire %sums : !hopper.channel<!sum> -> !sum
+          hopper.commit %sums : !hopper.channel<!sum>
+        } {hopper.adding}
+      }
+    gpu.terminator
+  }
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %tiles, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(2) registers(128) (%w) {
+        %p:2 = affine.delinearize_index %bx into (%lines, %n) : index, index
+        %r = affine.apply affine_map<(d0, d1) -> (d0 * 128 + d1 * 64)>(%p#1, %w)
+        %v = vector.transfer_read %Y[%p#0, %r, %c0], %zero {in_bounds = [false, true]} : memref<?x?x64xf32>, vector<64x64xf32>
+        vector.transfer_write %v, %out[%p#0, %r, %c0] {in_bounds = [false, true]} : vector<64x64xf32>, memref<?x?x64xf32>
+      }
+    gpu.terminator
+  }
+  memref.dealloc %Y : memref<?x?x64xf32>
+  return
+}

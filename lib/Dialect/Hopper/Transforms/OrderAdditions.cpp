@@ -176,7 +176,7 @@ private:
 
   /// A word for each tile of the sum, 0 at first.
   void createTurns(const Arithmetic &a) {
-    words.emplace(a, addition.getDest(), step);
+    words.emplace(a, addition.getDest(), addition.getTile().getType().getRows());
     if (claim) {
       turns = claim.getTurns();
       return;

@@ -159,7 +159,7 @@ private:
   }
 
   /// What the iteration before has seen of the word: nothing (0) for the first one. Null where
-  /// the next iteration's word is not known by arithmetic and tables.
+  /// the next iteration's word does not follow from the loop's variable by arithmetic and tables.
   Value lookAhead(Value word) {
     auto loop = cast<scf::ForOp>(addition->getParentOp());
     auto roles = loop->getParentOfType<hopper::RolesOp>();
@@ -167,8 +167,13 @@ private:
     BackwardSliceOptions options;
     options.inclusive = true;
     options.filter = [&](Operation *op) { return op->getBlock() == loop.getBody(); };
+    auto isCarried = [&](Value value) {
+      return llvm::is_contained(loop.getRegionIterArgs(), value);
+    };
     if (failed(getBackwardSlice(word, &slice, options)) ||
         !llvm::all_of(slice, [&](Operation *op) {
+          if (llvm::any_of(op->getOperands(), isCarried))
+            return false;
           if (auto load = dyn_cast<memref::LoadOp>(op))
             return roles && !hopper::isWrittenIn(roles, cast<MemrefValue>(load.getMemRef()));
           return isMemoryEffectFree(op) && op->getNumRegions() == 0;
@@ -190,11 +195,11 @@ private:
       return SmallVector<Value>{seen};
     };
     // Nothing else makes this fail than a loop that is none.
-    auto carried =
-        cast<scf::ForOp>(cast<LoopLikeOpInterface>(*loop)
-                             .replaceWithAdditionalYields(
-                                 rewriter, nothing, /*replaceInitOperandUsesInLoop=*/false, yieldSeen)
-                             ->getOperation());
+    auto carried = cast<scf::ForOp>(
+        cast<LoopLikeOpInterface>(*loop)
+            .replaceWithAdditionalYields(rewriter, nothing, /*replaceInitOperandUsesInLoop=*/false,
+                                         yieldSeen)
+            ->getOperation());
     return carried.getRegionIterArgs().back();
   }
 

@@ -257,9 +257,9 @@ def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
     - `gpu.launch_func` becomes `attnCudaLaunch`, with the kernel's number, an
       array of grid, block and cluster sizes and of whether all blocks run at the same
       time, the dynamic shared bytes, and an array of pointers to the parameters. A memref
-      is passed as its pointer (twice), offset, sizes and strides; a tensor map by value. The values are
-      checked against the parameters of the entry in the PTX, which also say how
-      wide an index is.
+      is passed as its pointer (twice), offset, sizes and strides; a tensor map by value.
+      The values are checked against the parameters of the entry in the PTX, which also
+      say how wide an index is.
     - `hopper.tensor_map` becomes `attnCudaTensorMap`, which writes 128 bytes in
       the function's frame.
     - `memref.alloc` and `memref.dealloc` become `attnCudaAllocate` and

@@ -481,11 +481,11 @@ def Hopper_TurnWaitOp : Hopper_TurnOp<"turn.wait"> {
   let summary = "Waits until another CTA has passed the turn";
   let description = [{
     Until `turns[index]` is `number`; does not wait for a negative number, but is a proxy fence
-    all the same. What the CTA that
-    wrote the number did before is then visible to this role, and its additions by TMA come
-    before those that this role starts (PTX ISA, "Memory Consistency Model": an acquire of
-    scope gpu, and a proxy fence). Where it may wait, the CTAs of the launch all run at the same time
-    (`hopper.cooperative`); who waits for whom must not go in circles.
+    all the same. What the CTA that wrote the number did before is then visible to this role,
+    and its additions by TMA come before those that this role starts (PTX ISA, "Memory
+    Consistency Model": an acquire of scope gpu, and a proxy fence). Where it may wait, the CTAs
+    of the launch all run at the same time (`hopper.cooperative`); who waits for whom must not
+    go in circles.
 
     ```mlir
     hopper.turn.wait %turns[%i], %before : memref<?xi32>
@@ -517,8 +517,8 @@ def Hopper_TurnClaimOp : Hopper_Op<"turn.claim", [MemoryEffects<[MemRead, MemWri
     True for one CTA, while `turns[index]` is 0: it becomes -1, and that CTA passes a number
     above 0. For the others false, once such a number is there: what the first one did before
     is then visible as behind a `hopper.turn.wait`. `seen` is what a `hopper.turn.peek` has
-    seen; behind that there is a proxy fence. The CTAs need not all run at the same time: the first one waits for nobody between
-    its claim and its `hopper.turn.pass`.
+    seen; behind that there is a proxy fence. The CTAs need not all run at the same time: the
+    first one waits for nobody between its claim and its `hopper.turn.pass`.
 
     ```mlir
     %seen = hopper.turn.peek %turns[%i] : memref<?xi32>

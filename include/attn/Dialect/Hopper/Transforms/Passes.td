@@ -350,7 +350,8 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
 
     Refuses loads and additions whose address, or loops whose bounds, depend on what the
     consumers compute, or on memory that they write. Registers: 24 and 240 for two
-    consumers, 32 and 160 for three, 24 and 240 for one. With `occupancy` several CTAs
+    consumers, 32 and 160 for three, 24 and 240 for one. What has neither loads nor products, and
+    no wide tiles, gets 128, so that two CTAs share a multiprocessor. With `occupancy` several CTAs
     share a multiprocessor, and these registers: one computes while another waits. Tools
     that add instructions to a kernel (compute-sanitizer's memcheck) need more for the
     producer, else the kernel may hang.
@@ -959,8 +960,8 @@ def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"
   let summary = "Channels become rings of tiles with full and empty barriers";
   let description = [{
     The depth of each channel that is used in a loop becomes `stages`, or less
-    where shared memory does not hold as many. Other channels have two tiles
-    where these fit beside them. Stage and phase are carried through the loops of
+    where shared memory does not hold as many; then those that are given back last have one
+    more, where that fits. Other channels have two tiles where these fit beside them. Stage and phase are carried through the loops of
     either role.
 
     ```mlir

@@ -68,6 +68,7 @@ void attn::buildHostLowering(OpPassManager &pm) {
   pm.addPass(createConvertFuncToLLVMPass());
   pm.addPass(createUBToLLVMConversionPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
+  pm.addPass(attn::createAttnMaskHalvesAsIntegers());
   cleanUp(pm);
 }
 

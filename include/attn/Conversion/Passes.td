@@ -148,6 +148,29 @@ def AttnOutlineForalls : Pass<"attn-outline-foralls", "mlir::ModuleOp"> {
                            "mlir::LLVM::LLVMDialect"];
 }
 
+def AttnMaskHalvesAsIntegers : Pass<"attn-mask-halves-as-integers"> {
+  let summary = "Masked accesses to 16-bit floats move integers";
+  let description = [{
+    Masked loads, stores, gathers and scatters of bf16 and f16 in the LLVM dialect move 16-bit
+    integers. Where the processor has no masked access to such elements (x86 without AVX-512),
+    LLVM takes vectors of bf16 apart by way of f32, and calls a library function that C
+    libraries need not have.
+
+    ```mlir
+    %x = llvm.intr.masked.load %p, %mask, %rest {alignment = 2 : i32}
+        : (!llvm.ptr, vector<8xi1>, vector<8xbf16>) -> vector<8xbf16>
+    ```
+    becomes
+    ```mlir
+    %bits = llvm.bitcast %rest : vector<8xbf16> to vector<8xi16>
+    %y = llvm.intr.masked.load %p, %mask, %bits {alignment = 2 : i32}
+        : (!llvm.ptr, vector<8xi1>, vector<8xi16>) -> vector<8xi16>
+    %x = llvm.bitcast %y : vector<8xi16> to vector<8xbf16>
+    ```
+  }];
+  let dependentDialects = ["mlir::LLVM::LLVMDialect"];
+}
+
 def AttnExpandMath : Pass<"attn-expand-math"> {
   let summary = "Expand exp and other math functions to arithmetic on vectors";
   let description = [{

@@ -569,6 +569,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (double most = growth >= 0 ? double(growth) : schedule.growth)
       nested.addPass(createAttnDelayCorrections(AttnDelayCorrectionsOptions{most}));
     addCleanUp(nested);
+    nested.addPass(createAttnOrderFactors());
     nested.addPass(createHopperCarrySums());
     nested.addPass(createHopperTileStatements());
     nested.addPass(createHopperTileCopies());

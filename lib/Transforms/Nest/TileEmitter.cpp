@@ -388,24 +388,52 @@ static Tail propagate(Operation *op, ArrayRef<Tile> in, unsigned which) {
   auto isInfinite = [&](unsigned operand) {
     return is(operand, Tail::NegativeInfinity);
   };
-  if (isa<arith::ExtFOp, arith::TruncFOp>(op))
+  auto isFinite = [&](unsigned operand) {
+    APFloat constant(0.0f);
+    return isZero(operand) || in[operand].tails[which] == Tail::Finite ||
+           (matchPattern(op->getOperand(operand), m_ConstantFloat(&constant)) &&
+            constant.isFinite());
+  };
+  auto ifFinite = [](bool finite) {
+    return finite ? Tail::Finite : Tail::Unknown;
+  };
+  if (isa<arith::ExtFOp>(op))
     return in[0].tails[which];
+  if (isa<arith::TruncFOp>(op)) // what is finite may be too large
+    return isFinite(0) && !isZero(0) ? Tail::Unknown : in[0].tails[which];
+  if (isa<arith::SIToFPOp, arith::UIToFPOp>(op))
+    return ifFinite(getElementTypeOrSelf(op->getResult(0).getType()).isF32());
   if (isa<math::ExpOp, math::Exp2Op>(op))
     return isInfinite(0) ? Tail::Zero : Tail::Unknown;
+  if (isa<arith::NegFOp, math::AbsFOp, math::TanhOp>(op))
+    return isZero(0) ? Tail::Zero : ifFinite(isFinite(0));
+  if (isa<math::SinOp, math::CosOp>(op))
+    return ifFinite(isFinite(0));
   if (isa<arith::SubFOp>(op))
     return isInfinite(0)              ? Tail::NegativeInfinity
            : isZero(0) && isZero(1) ? Tail::Zero
-                                      : Tail::Unknown;
+                                      : ifFinite(isFinite(0) && isFinite(1));
   if (isa<arith::AddFOp>(op))
-    return isInfinite(0) || isInfinite(1) ? Tail::NegativeInfinity
-           : isZero(0) && isZero(1)       ? Tail::Zero
-                                          : Tail::Unknown;
+    return isInfinite(0) || isInfinite(1)
+               ? Tail::NegativeInfinity
+           : isZero(0) && isZero(1)
+               ? Tail::Zero
+               : ifFinite(isFinite(0) && isFinite(1));
   if (isa<arith::MulFOp>(op))
-    return isZero(0) && isZero(1) ? Tail::Zero : Tail::Unknown;
+    return !isFinite(0) || !isFinite(1) ? Tail::Unknown
+           : isZero(0) || isZero(1)     ? Tail::Zero
+                                        : Tail::Finite;
+  if (isa<arith::DivFOp>(op)) {
+    APFloat divisor(0.0f);
+    if (!matchPattern(op->getOperand(1), m_ConstantFloat(&divisor)) ||
+        !divisor.isFiniteNonZero())
+      return Tail::Unknown;
+    return isZero(0) ? Tail::Zero : ifFinite(isFinite(0));
+  }
   if (isa<arith::SelectOp>(op))
     return isZero(1) && isZero(2)           ? Tail::Zero
            : isInfinite(1) && isInfinite(2) ? Tail::NegativeInfinity
-                                            : Tail::Unknown;
+                                            : ifFinite(isFinite(1) && isFinite(2));
   return Tail::Unknown;
 }
 

@@ -48,7 +48,7 @@ struct Tile {
   llvm::SmallVector<unsigned, 2> dims;
   /// What lanes beyond the end of the streamed dimension (first) and of the
   /// rows (second) hold.
-  enum class Tail { Unknown, Zero, NegativeInfinity };
+  enum class Tail { Unknown, Finite, Zero, NegativeInfinity };
   std::array<Tail, 2> tails = {Tail::Unknown, Tail::Unknown};
   /// The dimension whose index this is, where it is just that.
   std::optional<unsigned> indexOf;

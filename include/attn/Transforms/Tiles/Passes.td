@@ -293,6 +293,36 @@ def AttnFoldInfinities : Pass<"attn-fold-infinities"> {
   let dependentDialects = ["mlir::arith::ArithDialect"];
 }
 
+def AttnOrderFactors : Pass<"attn-order-factors"> {
+  let summary = "Products of several factors multiply first what is there first";
+  let description = [{
+    A product of tiles with three factors or more, of which one needs a contraction that two
+    others do not need: those two are multiplied in front of the contraction, as are the factors
+    themselves. While the tensor core computes it, their product takes the place of both in
+    registers: in a gradient p (dP - D) (1 - t^2), the derivative of a soft cap.
+
+    ```mlir
+    // Before.
+    %dp = vector.contract %do, %v               // %p and %t need another one
+    %d = arith.subf %dp, %delta
+    %a = arith.mulf %p, %d
+    %s = arith.mulf %t, %t
+    %f = arith.subf %one, %s
+    %ds = arith.mulf %a, %f
+    // After.
+    %s = arith.mulf %t, %t
+    %f = arith.subf %one, %s
+    %a = arith.mulf %p, %f
+    %dp = vector.contract %do, %v
+    %d = arith.subf %dp, %delta
+    %ds = arith.mulf %a, %d
+    ```
+
+    Products that something else uses, too, stay, as do factors with effects or regions. Rounding
+    differs by one unit in the last place per factor.
+  }];
+}
+
 def AttnCountTiles : Pass<"attn-count-tiles", "mlir::ModuleOp"> {
   let summary = "Insert a call that counts each visited tile";
   let description = [{

@@ -64,6 +64,9 @@ static bool keepsFinite(Region &score) {
     APFloat value(0.0f);
     if (matchPattern(&op, m_ConstantFloat(&value)))
       return value.isFinite();
+    if (auto quotient = dyn_cast<arith::DivFOp>(op))
+      return matchPattern(quotient.getRhs(), m_ConstantFloat(&value)) &&
+             value.isFiniteNonZero();
     return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp,
                arith::SIToFPOp, arith::UIToFPOp, arith::SelectOp, arith::CmpIOp,
                arith::CmpFOp, arith::AddIOp, arith::SubIOp, arith::MulIOp,

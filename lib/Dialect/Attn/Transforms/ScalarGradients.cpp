@@ -39,11 +39,36 @@ struct Expr {
                                                 no.value)};
   }
   bool isConstant() const { return matchPattern(value, m_Constant()); }
+
+  /// This without a constant factor, and the factor.
+  std::pair<Expr, std::optional<Expr>> splitFactor() const {
+    auto product = value.getDefiningOp<arith::MulFOp>();
+    if (!product || !matchPattern(product.getRhs(), m_Constant()))
+      return {*this, std::nullopt};
+    return {{b, product.getLhs()}, Expr{b, product.getRhs()}};
+  }
+  /// This by a constant, which joins another one.
+  Expr times(Expr constant) const {
+    auto [rest, factor] = splitFactor();
+    if (factor)
+      constant = factor->apply<arith::MulFOp>(constant);
+    return rest.apply<arith::MulFOp>(constant);
+  }
 };
 
 Expr operator+(Expr x, Expr y) { return x.apply<arith::AddFOp>(y); }
 Expr operator-(Expr x, Expr y) { return x.apply<arith::SubFOp>(y); }
-Expr operator*(Expr x, Expr y) { return x.apply<arith::MulFOp>(y); }
+/// Constant factors come last, so that those of a chain are one.
+Expr operator*(Expr x, Expr y) {
+  if (x.isConstant() || y.isConstant())
+    return x.isConstant() ? y.times(x) : x.times(y);
+  auto [first, ofFirst] = x.splitFactor();
+  auto [second, ofSecond] = y.splitFactor();
+  Expr product = first.apply<arith::MulFOp>(second);
+  if (ofFirst)
+    product = product.times(*ofFirst);
+  return ofSecond ? product.times(*ofSecond) : product;
+}
 Expr operator/(Expr x, Expr y) { return x.apply<arith::DivFOp>(y); }
 Expr operator-(Expr x) { return x.apply<arith::NegFOp>(); }
 Expr operator+(Expr x, double y) { return x + x.constant(y); }

@@ -293,8 +293,9 @@ public:
   unsigned last = 0;
   /// Counts what may let a blocked warpgroup go on.
   uint64_t version = 0;
-  /// The machine's turns when no warpgroup could go on without another one.
-  std::optional<uint64_t> stuckAt;
+  /// No warpgroup could go on without another turn than the machine's first `seenTurns`.
+  bool isStuck = false;
+  uint64_t seenTurns = 0;
 
 private:
   void addMemory();

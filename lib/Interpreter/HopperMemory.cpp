@@ -295,6 +295,14 @@ static Step claimTurn(Fiber &fiber, const Instruction &i) {
   if (!turn)
     return Step::Failed;
   int64_t word = loadInteger(ElementKind::I32, turn);
+  if (fiber.integer(i, 2) > 0) { // then the GPU does not look again
+    fiber.result(i).integer = false;
+    if (word > 0)
+      return Step::Next;
+    fiber.cluster->error(i.op) << "has seen " << fiber.integer(i, 2) << ", but turn "
+                               << fiber.integer(i, 1) << " is " << word;
+    return Step::Failed;
+  }
   if (word < 0)
     return Step::Blocked;
   fiber.result(i).integer = word == 0;
@@ -319,10 +327,17 @@ static Step passTurn(Fiber &fiber, const Instruction &i) {
   return Step::Next;
 }
 
+/// Whether a turn may be another CTA's, and not only a fence.
+static bool mayWait(TurnWaitOp wait) {
+  APInt number;
+  return !matchPattern(wait.getNumber(), m_ConstantInt(&number)) || number.isNonNegative();
+}
+
 static LogicalResult translateTurn(Translator &translator, Operation *op) {
   if (failed(expectLaunch(translator, op)))
     return failure();
-  translator.launch->takesTurns = true;
+  auto wait = dyn_cast<TurnWaitOp>(op);
+  translator.launch->takesTurns |= wait && mayWait(wait);
   translator.emit(op, isa<TurnWaitOp>(op)    ? waitForTurn
                       : isa<TurnPeekOp>(op)  ? peekAtTurn
                       : isa<TurnClaimOp>(op) ? claimTurn
@@ -333,12 +348,11 @@ static LogicalResult translateTurn(Translator &translator, Operation *op) {
 /// Whether an addition of a launch has its turn.
 static bool isOrdered(Operation *op) {
   auto launch = op->getParentOfType<gpu::LaunchOp>();
-  auto takesTurn = [](TurnWaitOp wait) {
-    APInt number;
-    bool isFence = matchPattern(wait.getNumber(), m_ConstantInt(&number)) && number.isNegative();
-    return isFence ? WalkResult::advance() : WalkResult::interrupt();
-  };
-  return launch && launch.walk(takesTurn).wasInterrupted();
+  return launch && launch
+                       .walk([](TurnWaitOp wait) {
+                         return mayWait(wait) ? WalkResult::interrupt() : WalkResult::advance();
+                       })
+                       .wasInterrupted();
 }
 
 void interpreter::registerHopperMemory(Translator &translator) {

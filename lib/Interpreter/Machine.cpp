@@ -205,19 +205,20 @@ LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const in
                                    threads, next++, *this));
     SmallVector<size_t> ready;
     for (auto [number, cluster] : llvm::enumerate(active))
-      if (cluster->stuckAt != turns)
+      if (!cluster->isStuck || cluster->seenTurns != turns)
         ready.push_back(number);
     if (ready.empty())
       return active.front()->reportDeadlock();
     size_t chosen = ready[chooseCluster(ready.size(), *this)];
     Cluster &cluster = *active[chosen];
-    if (cluster.stuckAt)
+    if (cluster.seenTurns != turns) // who has found no turn looks again
       cluster.changed();
-    cluster.stuckAt.reset();
+    cluster.seenTurns = turns;
+    cluster.isStuck = false;
     switch (advance(cluster, *this)) {
     case Step::Failed: return failure();
     case Step::Finished: active.erase(active.begin() + int64_t(chosen)); break;
-    case Step::Blocked: cluster.stuckAt = turns; break;
+    case Step::Blocked: cluster.isStuck = true; break;
     default: break;
     }
   }

@@ -2,9 +2,11 @@
 """Makes every single mistake of test-hopper-mutate in a hopper program and runs
 the interpreter on it: it must report an error, or the outputs must differ.
 
-    mutate.py FILE --attn-opt BIN --attn-run BIN --outputs 3,4 [--least 95] \\
+    mutate.py FILE --attn-opt BIN --attn-run BIN --outputs 3,4 [--sums 5] [--least 95] \\
         [--interleavings 12] [--every 1] [--harmless REGEX=WHY]... -- ARGUMENTS OF attn-run
 
+--sums are outputs in bf16 whose bits depend on an order that is open: they differ where they are
+further apart than two roundings, or no numbers.
 Prints every mistake that was not found; one whose description matches a
 --harmless is printed with its reason and does not count. Exit status 1 where
 fewer than --least percent of the others were found, or where a --harmless
@@ -20,6 +22,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+import numpy
 
 
 def run(command, **options):
@@ -43,17 +47,32 @@ def outputs_of(options, folder, program):
     """Runs the interpreter: (result, the outputs' bytes)."""
     command = [options.attn_run, program, "--target=interpreter",
                f"--interleavings={options.interleavings}"] + options.arguments
-    paths = [os.path.join(folder, f"{position}.npy") for position in options.outputs.split(",")]
-    for position, path in zip(options.outputs.split(","), paths):
+    paths = {p: os.path.join(folder, f"{p}.npy") for p in [*options.outputs, *options.sums]}
+    for position, path in paths.items():
         command += ["--output", f"{position}={path}"]
     result = run(command)
     if result is None or result.returncode:
         return result, None
     contents = []
-    for path in paths:
-        with open(path, "rb") as file:
+    for position in options.outputs:
+        with open(paths[position], "rb") as file:
             contents.append(file.read())
-    return result, contents
+    return result, (contents, [numpy.load(paths[position]) for position in options.sums])
+
+
+def widen(bits):
+    """bf16, which numpy does not have, as f32."""
+    return (bits.view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+
+
+def differ(outputs, expected):
+    if outputs[0] != expected[0]:
+        return True
+    rounding = 2.0 ** -8
+    for got, right in zip(map(widen, outputs[1]), map(widen, expected[1])):
+        if not (numpy.abs(got - right) <= 2 * rounding * numpy.abs(right).max()).all():
+            return True
+    return False
 
 
 def try_mutation(options, index, expected):
@@ -71,7 +90,7 @@ def try_mutation(options, index, expected):
             sys.exit(f"mutation {index}: attn-run crashed:\n{result.stderr}")
         if result.returncode:
             return first_error(result.stderr)
-        return None if outputs == expected else "other outputs"
+        return "other outputs" if differ(outputs, expected) else None
 
 
 def is_refuted(options, index):
@@ -93,7 +112,8 @@ def parse():
     parser.add_argument("file")
     parser.add_argument("--attn-opt", required=True)
     parser.add_argument("--attn-run", required=True)
-    parser.add_argument("--outputs", required=True)
+    parser.add_argument("--outputs", required=True, type=lambda text: text.split(","))
+    parser.add_argument("--sums", default=[], type=lambda text: text.split(","))
     parser.add_argument("--interleavings", type=int, default=12)
     parser.add_argument("--least", type=float, default=95)
     parser.add_argument("--every", type=int, default=1)

@@ -138,6 +138,13 @@ void Mutations::add(Operation *op) {
     addHoist(op);
   if (isa<MBarrierArriveOp, BarrierArriveOp>(op))
     all.push_back({op, "happens twice", [op] { OpBuilder(op).clone(*op); }});
+  if (isa<TurnClaimOp>(op))
+    for (bool first : {false, true})
+      all.push_back({op, first ? "is always the first" : "is never the first", [op, first] {
+                       OpBuilder b(op);
+                       op->getResult(0).replaceAllUsesWith(
+                           arith::ConstantIntOp::create(b, op->getLoc(), first, 1).getResult());
+                     }});
   addBarriers(op);
   if (isa<MBarrierOp, MBarrierArriveOp, TmaLoadOp>(op))
     addCluster(op);

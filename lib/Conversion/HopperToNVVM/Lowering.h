@@ -47,9 +47,6 @@ llvm::FailureOr<SharedMemory> planSharedMemory(mlir::gpu::GPUFuncOp function);
 /// Arrivals before which the threads of each warp have to meet.
 llvm::DenseSet<mlir::Operation *> findSyncedArrivals(mlir::gpu::GPUFuncOp function);
 
-/// Whether only one thread of a warpgroup has anything to do here.
-bool isSingleThreaded(mlir::Region &region);
-
 class KernelLowering {
 public:
   KernelLowering(mlir::gpu::GPUFuncOp function, const VectorLayouts &layouts,

@@ -126,17 +126,6 @@ LogicalResult KernelLowering::lowerWhile(scf::WhileOp op) {
 // Roles
 //===----------------------------------------------------------------------===//
 
-bool attn::hopper::isSingleThreaded(Region &region) {
-  auto isVector = [](Type type) { return isa<VectorType, PendingType>(type); };
-  WalkResult walk = region.walk([&](Operation *op) {
-    bool whole = isa<BarrierSyncOp, BarrierArriveOp, FenceAsyncOp, gpu::BarrierOp>(op) ||
-                 llvm::any_of(op->getOperandTypes(), isVector) ||
-                 llvm::any_of(op->getResultTypes(), isVector);
-    return whole ? WalkResult::interrupt() : WalkResult::advance();
-  });
-  return !walk.wasInterrupted();
-}
-
 LogicalResult KernelLowering::lowerRole(RolesOp op, unsigned role, int64_t firstWarpgroup) {
   int64_t occupancy = op.getOccupancy();
   int64_t initial = getInitialRegisters(op.getNumWarpgroups(), occupancy);

@@ -38,3 +38,32 @@ gpu.module @one {
     gpu.return
   }
 }
+
+// One role has its registers, too: as many CTAs as its registers and its threads leave room for.
+// CHECK-LABEL: gpu.func @half
+// CHECK-SAME:    hopper.occupancy = 2
+// PTX-LABEL: .entry half
+// PTX:       .minnctapersm 2
+gpu.module @single {
+  gpu.func @half(%x: memref<128xf32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    hopper.roles
+      role "compute" warpgroups(2) registers(128) (%w) {
+        hopper.barrier.sync %w warpgroups(2)
+      }
+    gpu.return
+  }
+}
+
+// CHECK-LABEL: gpu.func @small
+// CHECK-SAME:    hopper.occupancy = 16
+// PTX-LABEL: .entry small
+// PTX:       .minnctapersm 16
+gpu.module @threads {
+  gpu.func @small(%x: memref<128xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    hopper.roles
+      role "compute" warpgroups(1) registers(24) (%w) {
+        hopper.barrier.sync %w warpgroups(1)
+      }
+    gpu.return
+  }
+}

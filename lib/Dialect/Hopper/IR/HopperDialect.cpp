@@ -318,6 +318,24 @@ LogicalResult TileLoadOp::verify() {
 // Roles
 //===----------------------------------------------------------------------===//
 
+Region *attn::hopper::getRole(Operation *op) {
+  Region *region = op->getParentRegion();
+  while (region && !isa<RolesOp>(region->getParentOp()))
+    region = region->getParentRegion();
+  return region;
+}
+
+bool attn::hopper::isSingleThreaded(Region &region) {
+  auto isVector = [](Type type) { return isa<VectorType, PendingType>(type); };
+  WalkResult walk = region.walk([&](Operation *op) {
+    bool whole = isa<BarrierSyncOp, BarrierArriveOp, FenceAsyncOp, gpu::BarrierOp>(op) ||
+                 llvm::any_of(op->getOperandTypes(), isVector) ||
+                 llvm::any_of(op->getResultTypes(), isVector);
+    return whole ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return !walk.wasInterrupted();
+}
+
 int64_t RolesOp::getNumRegisters() {
   int64_t registers = 0;
   for (auto [warpgroups, perThread] : llvm::zip_equal(getWarpgroups(), getRegisters()))
@@ -325,7 +343,11 @@ int64_t RolesOp::getNumRegisters() {
   return registers;
 }
 
-int64_t RolesOp::getOccupancy() { return kRegistersPerCta / getNumRegisters(); }
+int64_t RolesOp::getOccupancy() {
+  constexpr int64_t kThreads = 2048; // of a multiprocessor
+  return std::min(kRegistersPerCta / getNumRegisters(),
+                  kThreads / (getNumWarpgroups() * kThreadsPerWarpgroup));
+}
 
 LogicalResult RolesOp::verify() {
   size_t count = getBodies().size();

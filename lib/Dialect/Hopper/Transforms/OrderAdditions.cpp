@@ -109,7 +109,10 @@ private:
   LogicalResult findForm() {
     auto loop = cast<scf::ForOp>(addition->getParentOp());
     Part &part = *llvm::find_if(
-        parts, [&](const Part &part) { return part.region->isAncestor(loop->getParentRegion()); });
+        parts, [&](const Part &part) { return part.region == hopper::getRole(addition); });
+    if (hasTurns && !hopper::isSingleThreaded(*part.region))
+      return refuse(part.region->getLoc())
+             << "several threads of its role find the bounds of its loop, and a turn takes one";
     ValueRange coordinates = part.position.getResults();
     hopper::Trends trends(coordinates.back());
     hopper::Trend start = trends.find(loop.getLowerBound());
@@ -134,6 +137,10 @@ private:
     if (!areApart || !isOfLine || !getConstantIntValue(indices.back()))
       return refuse(part.position.getLoc())
              << "not all coordinates but the last one of a tile are indices of what it adds to";
+    if (hasTurns && addition.getFirst() &&
+        !(claim && claim.getSeen().getDefiningOp<hopper::TurnPeekOp>()))
+      return refuse(loop.getLoc()) << "what its claim has seen is of another iteration "
+                                      "(hopper-store-first{look-ahead=false} leaves it here)";
     grows = *start == 1;
     step = *constant;
     return success();
@@ -487,7 +494,8 @@ struct OrderAdditionsPass : attn::impl::HopperOrderAdditionsBase<OrderAdditionsP
       auto roles = addition->getParentOfType<hopper::RolesOp>();
       bool isInLoop = launch && roles && isa<scf::ForOp>(addition->getParentOp());
       bool isOnly = launches.insert(launch).second;
-      if (!turns && !(isInLoop && isOnly))
+      // The CTAs of a cluster copy the same tiles for each other.
+      if (!turns && !(isInLoop && isOnly && !launch.hasClusterSize()))
         continue;
       if (!isInLoop) {
         addition.emitOpError("expected to be in a loop of a role");

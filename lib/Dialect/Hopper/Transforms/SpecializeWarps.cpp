@@ -204,7 +204,7 @@ private:
       addHelper("add");
     names.push_back("compute");
     counts.push_back(warpgroups);
-    registers.push_back(others ? each.consumer : getRegistersAlone());
+    registers.push_back(others ? each.consumer : getRegistersAlone(each.consumer));
     roles = hopper::RolesOp::create(b, loc, b.getStrArrayAttr(names),
                                     b.getDenseI64ArrayAttr(counts),
                                     b.getDenseI64ArrayAttr(registers), names.size());
@@ -217,8 +217,8 @@ private:
 
   /// What waits for memory only has two CTAs on a multiprocessor where its tiles, which it does
   /// not write again, leave them the registers: one computes while the other one waits.
-  int64_t getRegistersAlone() {
-    constexpr int64_t kFew = 128, kAll = 240, kMostColumns = 128;
+  int64_t getRegistersAlone(int64_t all) {
+    constexpr int64_t kFew = 128, kMostColumns = 128;
     WalkResult walk = forall.walk([&](Operation *op) {
       auto isWide = [](Type type) {
         auto vector = dyn_cast<VectorType>(type);
@@ -231,7 +231,7 @@ private:
                     llvm::any_of(op->getResultTypes(), isWide);
       return isLong ? WalkResult::interrupt() : WalkResult::advance();
     });
-    return walk.wasInterrupted() || warpgroups > 2 ? kAll : kFew;
+    return walk.wasInterrupted() || warpgroups > 2 ? all : std::min(all, kFew);
   }
 
   static bool hasVectors(Region &region) {

@@ -47,8 +47,11 @@ public:
   }
 
 private:
-  /// Whether what is added at a time has no element in common with what else is, or all.
+  /// Whether one thread adds, and each time what has no element in common with other tiles.
   bool hasOwnTiles() {
+    Region *role = hopper::getRole(addition);
+    if (!role || !hopper::isSingleThreaded(*role))
+      return false;
     ValueRange indices = addition.getIndices();
     hopper::SmemType tile = addition.getTile().getType();
     rows = tile.getRows();
@@ -66,6 +69,11 @@ private:
     return isa_and_nonnull<gpu::LaunchOp>(ancestor) ? ancestor : nullptr;
   }
 
+  static bool isConditional(Operation *op, Operation *launch) {
+    auto branch = op->getParentOfType<scf::IfOp>();
+    return branch && launch->isAncestor(branch);
+  }
+
   /// Zeros before, reads behind, and nothing else.
   bool findUses() {
     memory = addition.getDest().getDefiningOp<memref::AllocOp>();
@@ -76,6 +84,7 @@ private:
       Operation *other = findLaunch(user);
       if (auto write = dyn_cast<vector::TransferWriteOp>(user)) {
         if (!other || !other->isBeforeInBlock(launch) || !isOfTile(write) ||
+            isConditional(write, other) ||
             !matchPattern(write.getVector(), m_AnyZeroFloat()))
           return false;
         fills.push_back(write);

@@ -286,3 +286,67 @@ func.func @threads(%n: index, %Y: memref<?x64xf32>, %v: vector<64x64xf32>) {
   }
   return
 }
+
+// -----
+
+!sum = !hopper.smem<64x128xf32, swizzle = 128>
+
+// All threads of the role find where the loop ends.
+func.func @bounds_of_all(%n: index, %ends: memref<?xindex>, %Y: memref<?x?x128xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    %sums = hopper.channel depth(1) : !hopper.channel<!sum>
+    // expected-note @below {{see here}}
+    hopper.roles
+      role "add" warpgroups(1) registers(24) (%w) {
+        %p:2 = affine.delinearize_index %bx into (1, %n) : index, index
+        %each = vector.transfer_read %ends[%c0], %c0 : memref<?xindex>, vector<64xindex>
+        %end = vector.reduction <maxsi>, %each : vector<64xindex> into index
+        scf.for %q = %c0 to %end step %c64 {
+          %x = hopper.receive %sums : !hopper.channel<!sum> -> !sum
+          // expected-error @below {{several threads of its role find the bounds of its loop, and a turn takes one}}
+          hopper.add %x to %Y[%p#0, %q, %c0] : !sum, memref<?x?x128xf32>
+          hopper.release %sums : !hopper.channel<!sum>
+        } {hopper.adding}
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!sum = !hopper.smem<64x128xf32, swizzle = 128>
+
+// Words at which hopper-store-first has looked an iteration before.
+func.func @seen_before(%n: index, %rows: index, %Y: memref<?x?x128xf32>, %words: memref<?xi32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %i0 = arith.constant 0 : i32
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    %sums = hopper.channel depth(1) : !hopper.channel<!sum>
+    hopper.roles
+      role "add" warpgroups(1) registers(24) (%w) {
+        %p:2 = affine.delinearize_index %bx into (1, %n) : index, index
+        // expected-note @below {{see here}}
+        %last = scf.for %q = %c0 to %rows step %c64 iter_args(%seen = %i0) -> i32 {
+          %x = hopper.receive %sums : !hopper.channel<!sum> -> !sum
+          %first = hopper.turn.claim %words[%q], %seen : memref<?xi32>
+          // expected-error @below {{what its claim has seen is of another iteration}}
+          hopper.add %x to %Y[%p#0, %q, %c0] first(%first) : !sum, memref<?x?x128xf32>
+          %next = hopper.turn.peek %words[%q] : memref<?xi32>
+          hopper.release %sums : !hopper.channel<!sum>
+          scf.yield %next : i32
+        } {hopper.adding}
+      }
+    gpu.terminator
+  }
+  return
+}

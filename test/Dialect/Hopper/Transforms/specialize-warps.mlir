@@ -357,10 +357,12 @@ func.func @busy_producer(%A: memref<?x64xbf16>, %Y: memref<?x128xf32>, %ends: me
 
 // What only moves and computes: two CTAs of 128 registers per thread where its tiles leave them
 // that, one of as many as it needs where they are wide or written again.
+// Three warpgroups have no room for another CTA: as many as they start with.
 // CHECK-LABEL: func.func @few
 // CHECK: role "compute" warpgroups(2) registers(128)
 // CHECK: role "compute" warpgroups(2) registers(240)
 // CHECK: role "compute" warpgroups(2) registers(240)
+// CHECK: role "compute" warpgroups(3) registers(160)
 func.func @few(%n: index, %X: memref<?x128xbf16>, %Y: memref<?xf32>, %Z: memref<?x256xbf16>, %W: memref<?x128xbf16>) {
   %c0 = arith.constant 0 : index
   %zero = arith.constant 0.0 : bf16
@@ -388,6 +390,15 @@ func.func @few(%n: index, %X: memref<?x128xbf16>, %Y: memref<?xf32>, %Z: memref<
       %r = affine.apply affine_map<(d0, d1) -> (d0 * 128 + d1 * 64)>(%i, %w)
       %x = vector.transfer_read %X[%r, %c0], %zero {in_bounds = [false, true]} : memref<?x128xbf16>, vector<64x128xbf16>
       vector.transfer_write %x, %W[%r, %c0] {in_bounds = [false, true]} : vector<64x128xbf16>, memref<?x128xbf16>
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  scf.forall (%i) in (%n) {
+    scf.forall (%w) in (3) {
+      %r = affine.apply affine_map<(d0, d1) -> (d0 * 192 + d1 * 64)>(%i, %w)
+      %x = vector.transfer_read %X[%r, %c0], %zero {in_bounds = [false, true]} : memref<?x128xbf16>, vector<64x128xbf16>
+      %f = arith.extf %x : vector<64x128xbf16> to vector<64x128xf32>
+      %s = vector.multi_reduction <add>, %f, %zeros [1] : vector<64x128xf32> to vector<64xf32>
+      vector.transfer_write %s, %Y[%r] : vector<64xf32>, memref<?xf32>
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
   }
   return

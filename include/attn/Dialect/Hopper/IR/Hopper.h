@@ -50,6 +50,13 @@ constexpr int64_t kWarpgroupRows = 64;
 /// On a math.exp2 of a tile, n: of n pairs of neighbouring columns one by a polynomial.
 constexpr llvm::StringLiteral kPolynomialAttr = "hopper.polynomial";
 
+/// The role that an op is in, or null.
+mlir::Region *getRole(mlir::Operation *op);
+
+/// Whether one thread of the warpgroups of a role has all there is to do in it: no vectors, nor
+/// what threads do together.
+bool isSingleThreaded(mlir::Region &region);
+
 /// Bytes of one element; float types of 16 and 32 bits.
 int64_t getElementBytes(mlir::Type type);
 

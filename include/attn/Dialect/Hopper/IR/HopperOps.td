@@ -330,8 +330,7 @@ def Hopper_RolesOp : Hopper_Op<"roles", [
     }
     /// What all threads may use together.
     int64_t getNumRegisters();
-    /// CTAs that may share a multiprocessor: several roles keep to their registers, of which
-    /// it has 65536.
+    /// CTAs that may share a multiprocessor, which has 65536 registers and 2048 threads.
     int64_t getOccupancy();
   }];
 }
@@ -516,9 +515,11 @@ def Hopper_TurnClaimOp : Hopper_Op<"turn.claim", [MemoryEffects<[MemRead, MemWri
   let description = [{
     True for one CTA, while `turns[index]` is 0: it becomes -1, and that CTA passes a number
     above 0. For the others false, once such a number is there: what the first one did before
-    is then visible as behind a `hopper.turn.wait`. `seen` is what a `hopper.turn.peek` has
-    seen; behind that there is a proxy fence. The CTAs need not all run at the same time: the
-    first one waits for nobody between its claim and its `hopper.turn.pass`.
+    is then visible as behind a `hopper.turn.wait`. `seen` is what a `hopper.turn.peek` of the
+    same word has seen: where it is above 0, nobody looks again, and there has to be a proxy
+    fence between that peek and what comes behind the claim. The CTAs need not all run at the
+    same time, as long as the first one waits for no other CTA between its claim and its
+    `hopper.turn.pass`.
 
     ```mlir
     %seen = hopper.turn.peek %turns[%i] : memref<?xi32>

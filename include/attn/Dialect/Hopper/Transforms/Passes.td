@@ -350,8 +350,9 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
 
     Refuses loads and additions whose address, or loops whose bounds, depend on what the
     consumers compute, or on memory that they write. Registers: 24 and 240 for two
-    consumers, 32 and 160 for three, 24 and 240 for one. What has neither loads nor products, and
-    no wide tiles, gets 128, so that two CTAs share a multiprocessor. With `occupancy` several CTAs
+    consumers, 32 and 160 for three, 24 and 240 for one. One or two warpgroups that have neither
+    loads, additions, products nor loops, keep no tile of more than 128 columns and write none
+    get 128, so that CTAs share a multiprocessor. With `occupancy` several CTAs
     share a multiprocessor, and these registers: one computes while another waits. Tools
     that add instructions to a kernel (compute-sanitizer's memcheck) need more for the
     producer, else the kernel may hang.
@@ -437,9 +438,13 @@ def HopperStoreFirst : Pass<"hopper-store-first", "::mlir::func::FuncOp"> {
                                               %y = arith.select (%w != 0), %r, %zeros
     ```
 
-    Stays as it is: memory with other uses, tiles of fewer than `least-bytes`, additions of tiles
-    that may overlap in part (rows that do not start at a multiple of the tile's rows, some of the columns), and
-    zeros or reads whose rows may be those of several tiles.
+    Stays as it is: memory with other uses, or that is not allocated beside the launches; zeros
+    under a condition; tiles of fewer than `least-bytes`; additions that are not directly in a
+    loop, that several threads of a role make (its loop's bounds are found by all of them), or of
+    tiles that may overlap in part (rows that do not start at a multiple of the tile's rows, some
+    of the columns); and zeros or reads whose rows may be those of several tiles. Where the next
+    word does not follow from the loop's variable by arithmetic and tables that nobody writes,
+    an iteration looks at its own word, in front of its tile.
   }];
   let options = [
     Option<"looksAhead", "look-ahead", "bool", /*default=*/"true",
@@ -493,8 +498,9 @@ def HopperOrderAdditions : Pass<"hopper-order-additions", "::mlir::func::FuncOp"
     the sum at a time. What is refused then stays as it is.
 
     Refuses, with the dependence that stays unordered: loops whose bounds change otherwise
-    from tile to tile, or are not known to be multiples of their step, and tiles of different
-    lines that add to the same elements.
+    from tile to tile, or are not known to be multiples of their step, tiles of different
+    lines that add to the same elements, additions that several threads make, and words at which
+    hopper-store-first looks ahead.
   }];
   let options = [
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",

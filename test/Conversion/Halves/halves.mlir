@@ -1,0 +1,80 @@
+// RUN: attn-opt %s --attn-move-halves-as-integers --canonicalize --cse --split-input-file --verify-diagnostics | FileCheck %s
+
+// CHECK-LABEL: llvm.func @moves
+// CHECK-SAME:    %[[P:[^ ]*]]: !llvm.ptr, %[[MASK:[^ ]*]]: vector<8xi1>, %[[REST:[^ ]*]]: vector<8xi16>) -> vector<8xi16>
+// CHECK-NOT:     bf16
+// CHECK:         %[[NAN:.*]] = llvm.mlir.constant(dense<32704> : vector<8xi16>) : vector<8xi16>
+// CHECK:         %[[X:.*]] = llvm.intr.masked.load %[[P]], %[[MASK]], %[[REST]] {alignment = 2 : i32}
+// CHECK-SAME:      -> vector<8xi16>
+// CHECK:         %[[Y:.*]] = llvm.select %[[MASK]], %[[NAN]], %[[X]] : vector<8xi1>, vector<8xi16>
+// CHECK:         llvm.intr.masked.store %[[Y]], %[[P]], %[[MASK]] {{.*}} vector<8xi16>
+// CHECK:         llvm.return %[[Y]]
+llvm.func @moves(%p: !llvm.ptr, %mask: vector<8xi1>, %rest: vector<8xbf16>) -> vector<8xbf16> {
+  %nan = llvm.mlir.constant(dense<0x7FC0> : vector<8xbf16>) : vector<8xbf16>
+  %x = llvm.intr.masked.load %p, %mask, %rest {alignment = 2 : i32} : (!llvm.ptr, vector<8xi1>, vector<8xbf16>) -> vector<8xbf16>
+  %y = llvm.select %mask, %nan, %x : vector<8xi1>, vector<8xbf16>
+  llvm.intr.masked.store %y, %p, %mask {alignment = 2 : i32} : vector<8xbf16>, vector<8xi1> into !llvm.ptr
+  llvm.return %y : vector<8xbf16>
+}
+
+// -----
+
+// CHECK-LABEL: llvm.func @gathers
+// CHECK:         llvm.intr.masked.gather {{.*}} -> vector<8xi16>
+// CHECK:         llvm.intr.masked.scatter %{{.*}} : vector<8xi16>
+llvm.func @gathers(%p: vector<8x!llvm.ptr>, %mask: vector<8xi1>, %rest: vector<8xf16>) {
+  %x = llvm.intr.masked.gather %p, %mask, %rest {alignment = 2 : i32} : (vector<8x!llvm.ptr>, vector<8xi1>, vector<8xf16>) -> vector<8xf16>
+  llvm.intr.masked.scatter %x, %p, %mask {alignment = 2 : i32} : vector<8xf16>, vector<8xi1> into vector<8x!llvm.ptr>
+  llvm.return
+}
+
+// -----
+
+// What computes does so with floats; arguments of blocks, arrays and calls move.
+// CHECK-LABEL: llvm.func @computes
+// CHECK-SAME:    %[[A:[^ ]*]]: f32, %{{.*}}: !llvm.array<2 x vector<4xi16>>, %[[C:[^ ]*]]: i1) -> i16
+// CHECK:         %[[H:.*]] = llvm.fptrunc %[[A]] : f32 to bf16
+// CHECK:         %[[BITS:.*]] = llvm.bitcast %[[H]] : bf16 to i16
+// CHECK:         llvm.cond_br %[[C]], ^[[NEXT:.*]](%[[BITS]] : i16)
+// CHECK:       ^[[NEXT]](%[[B:.*]]: i16):
+// CHECK:         %[[F:.*]] = llvm.bitcast %[[B]] : i16 to bf16
+// CHECK:         %[[SUM:.*]] = llvm.fadd %[[F]], %[[F]] : bf16
+// CHECK:         %[[RESULT:.*]] = llvm.bitcast %[[SUM]] : bf16 to i16
+// CHECK:         llvm.extractvalue %{{.*}}[1] : !llvm.array<2 x vector<4xi16>>
+// CHECK:         llvm.call @take(%{{.*}}) : (vector<4xi16>) -> ()
+// CHECK:         llvm.return %[[RESULT]] : i16
+// CHECK:       llvm.func @take(vector<4xi16>)
+llvm.func @computes(%a: f32, %array: !llvm.array<2 x vector<4xbf16>>, %c: i1) -> bf16 {
+  %h = llvm.fptrunc %a : f32 to bf16
+  llvm.cond_br %c, ^next(%h : bf16), ^last
+^next(%b: bf16):
+  %sum = llvm.fadd %b, %b : bf16
+  %v = llvm.extractvalue %array[1] : !llvm.array<2 x vector<4xbf16>>
+  llvm.call @take(%v) : (vector<4xbf16>) -> ()
+  llvm.return %sum : bf16
+^last:
+  %one = llvm.mlir.constant(1.0 : bf16) : bf16
+  llvm.return %one : bf16
+}
+llvm.func @take(vector<4xbf16>)
+
+// -----
+
+// Other elements stay, and data.
+// CHECK: llvm.mlir.global internal constant @data(dense<1.000000e+00> : tensor<4xbf16>)
+llvm.mlir.global internal constant @data(dense<1.0> : tensor<4xbf16>) : !llvm.array<4 x bf16>
+// CHECK-LABEL: llvm.func @words
+// CHECK-NOT:     bitcast
+// CHECK:         llvm.intr.masked.load {{.*}} -> vector<8xf32>
+llvm.func @words(%p: !llvm.ptr, %mask: vector<8xi1>, %rest: vector<8xf32>) -> vector<8xf32> {
+  %x = llvm.intr.masked.load %p, %mask, %rest {alignment = 4 : i32} : (!llvm.ptr, vector<8xi1>, vector<8xf32>) -> vector<8xf32>
+  llvm.return %x : vector<8xf32>
+}
+
+// -----
+
+llvm.func @refused(%x: !llvm.struct<(bf16, i32)>) {
+  // expected-error@+1 {{'llvm.inline_asm' op computes with '!llvm.struct<(bf16, i32)>'; expected a number or a vector}}
+  llvm.inline_asm has_side_effects "", "r" %x : (!llvm.struct<(bf16, i32)>) -> ()
+  llvm.return
+}

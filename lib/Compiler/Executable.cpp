@@ -427,11 +427,10 @@ struct Parsed {
   }
 
   mlir::MLIRContext context{[] {
-                              mlir::DialectRegistry registry;
-                              registerDialects(registry);
-                              return registry;
-                            }(),
-                            mlir::MLIRContext::Threading::DISABLED};
+    mlir::DialectRegistry registry;
+    registerDialects(registry);
+    return registry;
+  }()};
   mlir::OwningOpRef<mlir::ModuleOp> module;
   FuncOp entry;
   PipelineOptions pipeline;

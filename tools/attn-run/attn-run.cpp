@@ -50,7 +50,7 @@ private:
   Error compareWithReference(const Call &call, const GradientCall *gradientCall);
 
   const Options &options;
-  mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
+  mlir::MLIRContext context;
   SourceMgr sources;
   Diagnostics diagnostics;
   mlir::OwningOpRef<mlir::ModuleOp> module, referenceModule;

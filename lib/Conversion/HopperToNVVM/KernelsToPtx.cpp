@@ -6,6 +6,7 @@
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/GPU/IR/CompilationInterfaces.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
+#include "mlir/IR/Threading.h"
 #include "mlir/Target/LLVM/NVVM/Target.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
@@ -54,8 +55,21 @@ struct AttnKernelsToPtx : attn::impl::AttnKernelsToPtxBase<AttnKernelsToPtx> {
     gpu::TargetOptions options(/*toolkitPath=*/{}, /*librariesToLink=*/{}, /*cmdOptions=*/{},
                                /*elfSection=*/{}, gpu::CompilationTarget::Assembly,
                                /*getSymbolTableCallback=*/{}, markConvergent);
-    if (failed(gpu::transformGpuModulesToBinaries(getOperation(), nullptr, options)))
-      signalPassFailure();
+
+    // Code generation is most of what compiling a kernel takes; each module has a
+    // parent of its own, so that threads change nothing that they share.
+    SmallVector<OwningOpRef<ModuleOp>> parents;
+    for (auto kernels : llvm::make_early_inc_range(getOperation().getOps<gpu::GPUModuleOp>())) {
+      parents.emplace_back(ModuleOp::create(kernels.getLoc()));
+      kernels->moveBefore(parents.back()->getBody(), parents.back()->getBody()->end());
+    }
+    if (failed(failableParallelForEach(&getContext(), parents, [&](OwningOpRef<ModuleOp> &parent) {
+          return gpu::transformGpuModulesToBinaries(*parent, nullptr, options);
+        })))
+      return signalPassFailure();
+    Block::iterator begin = getOperation().getBody()->begin();
+    for (OwningOpRef<ModuleOp> &parent : parents)
+      getOperation().getBody()->getOperations().splice(begin, parent->getBody()->getOperations());
   }
 };
 } // namespace

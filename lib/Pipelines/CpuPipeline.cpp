@@ -68,7 +68,7 @@ void attn::buildHostLowering(OpPassManager &pm) {
   pm.addPass(createConvertFuncToLLVMPass());
   pm.addPass(createUBToLLVMConversionPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
-  pm.addPass(attn::createAttnMaskHalvesAsIntegers());
+  pm.addPass(attn::createAttnMoveHalvesAsIntegers());
   cleanUp(pm);
 }
 

@@ -6,6 +6,7 @@
 #include "HopperSchedules.h"
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Pipelines/Passes.h"
@@ -187,7 +188,7 @@ void mergeVersions(ModuleOp general, ModuleOp special, CreateCondition createCon
   for (auto function : general.getOps<func::FuncOp>()) {
     auto other = special.lookupSymbol<func::FuncOp>(function.getName());
     auto find = [](gpu::LaunchOp) { return WalkResult::interrupt(); };
-    if (!function.walk(find).wasInterrupted())
+    if (!other || !function.walk(find).wasInterrupted())
       continue; // such as one that says how large the results are
     Block &body = function.front();
     OpBuilder b = OpBuilder::atBlockBegin(&body);
@@ -291,26 +292,109 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       walk = getOperation().walk([](BackwardOp op) { return WalkResult(checkTypes(op)); });
     if (walk.wasInterrupted() || failed(checkOptions()))
       return signalPassFailure();
-    OwningOpRef<ModuleOp> apart;
-    if (failed(formNests(apart)))
-      return signalPassFailure();
-    assignTiles(getOperation(), sumKeys, sumQueries);
-    OwningOpRef<ModuleOp> gradients;
-    if (failed(lowerGradients(gradients, std::move(apart))) || failed(lowerReads(getOperation())))
+    OwningOpRef<ModuleOp> keyed, gradients;
+    if (failed(cloneKeyed(keyed)) || failed(formGradients(getOperation(), gradients)) ||
+        failed(lowerReads(getOperation())) ||
+        (keyed && gradients && failed(addKeyed(*gradients, keyed.release()))))
       return signalPassFailure();
     if (gradients)
       getOperation().getBody()->getOperations().splice(getOperation().getBody()->end(),
                                                        gradients->getBody()->getOperations());
   }
 
+  /// A copy of the gradients that need not look for rows without keys if there are no more rows
+  /// than keys, which is known at run time only; null if there are none.
+  LogicalResult cloneKeyed(OwningOpRef<ModuleOp> &keyed) {
+    auto prove = [&](ModuleOp module, bool noMoreRows) {
+      OpPassManager pm(ModuleOp::getOperationName());
+      pm.addPass(createAttnProveKeys(AttnProveKeysOptions{noMoreRows}));
+      return runPipeline(pm, module);
+    };
+    if (failed(prove(getOperation(), /*noMoreRows=*/false)))
+      return failure();
+    ModuleOp copy = getOperation().clone();
+    for (auto function : llvm::make_early_inc_range(copy.getOps<func::FuncOp>())) {
+      auto isOpen = [](BackwardOp op) {
+        return op.getRowsHaveKeys() ? WalkResult::advance() : WalkResult::interrupt();
+      };
+      if (!function.walk(isOpen).wasInterrupted())
+        function.erase();
+    }
+    // A pass runs pipelines on what is in its op only.
+    getOperation().push_back(copy);
+    if (failed(prove(copy, /*noMoreRows=*/true)))
+      return failure();
+    for (auto function : llvm::make_early_inc_range(copy.getOps<func::FuncOp>())) {
+      auto isWithout = [](BackwardOp op) {
+        bool isOfArguments = isa<BlockArgument>(op.getQuery()) && isa<BlockArgument>(op.getKey());
+        return op.getRowsHaveKeys() && isOfArguments ? WalkResult::advance()
+                                                     : WalkResult::interrupt();
+      };
+      if (function.walk(isWithout).wasInterrupted())
+        function.erase();
+    }
+    copy->remove();
+    keyed = copy;
+    if (copy.getBody()->empty())
+      keyed = nullptr;
+    return success();
+  }
+
+  /// Gradients in which all rows have keys, for no more rows than keys. Erases `module`, which
+  /// they come from.
+  LogicalResult addKeyed(ModuleOp gradients, ModuleOp module) {
+    struct Tensors {
+      unsigned rows, keys;
+    };
+    llvm::StringMap<SmallVector<Tensors>> tensors;
+    module.walk([&](BackwardOp op) {
+      auto getNumber = [](Value value) { return cast<BlockArgument>(value).getArgNumber(); };
+      tensors[op->getParentOfType<func::FuncOp>().getName()].push_back(
+          {getNumber(op.getQuery()), getNumber(op.getKey())});
+    });
+    getOperation().push_back(module);
+    OwningOpRef<ModuleOp> version;
+    if (failed(formGradients(module, version)))
+      return failure();
+    module.erase();
+    if (!version)
+      return success();
+    constexpr int64_t kLength = 2; // of (batch, heads, length, head dimension)
+    mergeVersions(gradients, *version, [&](OpBuilder &b, func::FuncOp function, func::FuncOp) {
+      Location loc = function.getLoc();
+      Value all;
+      for (auto [rows, keys] : tensors.lookup(function.getName())) {
+        auto getLength = [&](unsigned number) -> Value {
+          return memref::DimOp::create(b, loc, function.getArgument(number), kLength);
+        };
+        Value count = getLength(rows), most = getLength(keys);
+        Value isKeyed =
+            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, count, most);
+        all = all ? arith::AndIOp::create(b, loc, all, isKeyed) : isKeyed;
+      }
+      return all;
+    });
+    return success();
+  }
+
+  /// Takes functions with gradients to a module of their own and lowers them.
+  LogicalResult formGradients(ModuleOp module, OwningOpRef<ModuleOp> &gradients) {
+    OwningOpRef<ModuleOp> apart;
+    if (failed(formNests(module, apart)))
+      return failure();
+    assignTiles(module, sumKeys, sumQueries);
+    return lowerGradients(module, gradients, std::move(apart));
+  }
+
   /// The gradients, if there are any, with those of `apart` beside them where these are to stand
   /// in.
-  LogicalResult lowerGradients(OwningOpRef<ModuleOp> &gradients, OwningOpRef<ModuleOp> apart) {
+  LogicalResult lowerGradients(ModuleOp module, OwningOpRef<ModuleOp> &gradients,
+                               OwningOpRef<ModuleOp> apart) {
     if (!apart)
-      return lowerGradients(getOperation(), gradients);
+      return lowerGradients(module, gradients);
     std::optional<StreamLength> length;
     if (order == "fixed")
-      length = findStreamLength(getOperation(), /*ofGradient=*/true);
+      length = findStreamLength(module, /*ofGradient=*/true);
     bool copies = false;
     ordersSums = order == "ordered" || order == "fixed";
     {
@@ -318,7 +402,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       std::optional<ScopedDiagnosticHandler> quiet;
       if (order == "fixed")
         quiet.emplace(&getContext(), [](Diagnostic &) { return success(); });
-      LogicalResult result = lowerGradients(getOperation(), gradients, &copies);
+      LogicalResult result = lowerGradients(module, gradients, &copies);
       if (failed(result) && order != "fixed")
         return failure();
     }
@@ -344,8 +428,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
 
   /// Sums along two dimensions in one pass where the tensor core can do it; `apart`
   /// is then what came in.
-  LogicalResult formNests(OwningOpRef<ModuleOp> &apart) {
-    ModuleOp module = getOperation();
+  LogicalResult formNests(ModuleOp module, OwningOpRef<ModuleOp> &apart) {
     if (order == "rows")
       return formNests(module, /*parallelSums=*/false);
     OwningOpRef<ModuleOp> before = module.clone();

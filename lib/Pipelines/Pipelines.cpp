@@ -27,6 +27,7 @@ static void addCleanUpOfTiles(OpPassManager &pm,
 void attn::buildNestPipeline(OpPassManager &pm,
                              const PipelineOptions &options) {
   pm.addPass(createCanonicalizerPass());
+  pm.addPass(createAttnProveKeys());
   pm.addPass(createAttnExpand(AttnExpandOptions{options.tableRows, options.pairsApart}));
   // Without CSE: statements that two attention ops have in common stay apart,
   // for one may need what the other one computes from them.

@@ -148,25 +148,32 @@ def AttnOutlineForalls : Pass<"attn-outline-foralls", "mlir::ModuleOp"> {
                            "mlir::LLVM::LLVMDialect"];
 }
 
-def AttnMaskHalvesAsIntegers : Pass<"attn-mask-halves-as-integers"> {
-  let summary = "Masked accesses to 16-bit floats move integers";
+def AttnMoveHalvesAsIntegers : Pass<"attn-move-halves-as-integers"> {
+  let summary = "16-bit floats move as integers";
   let description = [{
-    Masked loads, stores, gathers and scatters of bf16 and f16 in the LLVM dialect move 16-bit
-    integers. Where the processor has no masked access to such elements (x86 without AVX-512),
-    LLVM takes vectors of bf16 apart by way of f32, and calls a library function that C
+    In the LLVM dialect, values of bf16 and f16 become 16-bit integers: arguments of functions
+    and blocks, and what is loaded, stored, selected and shuffled. Ops that compute with them,
+    and conversions, are between casts. Where the processor cannot move such vectors (x86
+    without AVX-512), LLVM takes them apart by way of f32, and calls a library function that C
     libraries need not have.
 
     ```mlir
     %x = llvm.intr.masked.load %p, %mask, %rest {alignment = 2 : i32}
         : (!llvm.ptr, vector<8xi1>, vector<8xbf16>) -> vector<8xbf16>
+    %y = llvm.select %nan, %c, %x : vector<8xi1>, vector<8xbf16>
+    %z = llvm.fpext %y : vector<8xbf16> to vector<8xf32>
     ```
     becomes
     ```mlir
-    %bits = llvm.bitcast %rest : vector<8xbf16> to vector<8xi16>
-    %y = llvm.intr.masked.load %p, %mask, %bits {alignment = 2 : i32}
+    %x = llvm.intr.masked.load %p, %mask, %rest {alignment = 2 : i32}
         : (!llvm.ptr, vector<8xi1>, vector<8xi16>) -> vector<8xi16>
-    %x = llvm.bitcast %y : vector<8xi16> to vector<8xbf16>
+    %y = llvm.select %nan, %c, %x : vector<8xi1>, vector<8xi16>
+    %h = llvm.bitcast %y : vector<8xi16> to vector<8xbf16>
+    %z = llvm.fpext %h : vector<8xbf16> to vector<8xf32>
     ```
+
+    Data (`llvm.mlir.global`) stay as they are. Refused: an op that computes with a struct or an
+    array of such floats.
   }];
   let dependentDialects = ["mlir::LLVM::LLVMDialect"];
 }
@@ -398,7 +405,7 @@ def AttnKernelsToPtx : Pass<"attn-kernels-to-ptx", "mlir::ModuleOp"> {
   let summary = "Turn modules of kernels into binaries that hold PTX";
   let description = [{
     As upstream's `gpu-module-to-binary{format=isa}`, for `gpu.module`s with a target
-    (`nvvm-attach-target`). Besides, all inline assembly with side effects is
+    (`nvvm-attach-target`), side by side where the context has threads. Besides, all inline assembly with side effects is
     convergent for LLVM: warps execute it together.
 
     ```mlir

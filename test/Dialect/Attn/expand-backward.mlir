@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --attn-expand --canonicalize --cse --mlir-print-local-scope | FileCheck %s
+// RUN: attn-opt %s --attn-prove-keys --attn-expand --canonicalize --cse --mlir-print-local-scope | FileCheck %s
 
 // One statement per line of the definition: D, S, t, P, dO V^T, dt, then the
 // three gradients. Without a mask and a score every row has a key, and ds is dt.

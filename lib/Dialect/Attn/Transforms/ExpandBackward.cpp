@@ -6,8 +6,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/Matchers.h"
-#include "mlir/Interfaces/InferIntRangeInterface.h"
 #include <cmath>
 
 using namespace mlir;
@@ -21,67 +19,12 @@ static Value add(OpBuilder &builder, Location loc, Value x, Value y) {
   return arith::AddFOp::create(builder, loc, x, y);
 }
 
-/// Whether the mask keeps the first key for all rows, whatever is captured: by
-/// the ranges of its integers.
-static bool keepsFirstKey(Region &mask) {
-  if (mask.empty())
-    return true;
-  constexpr unsigned kKey = 3;                  // of (b, h, i, j)
-  constexpr uint64_t kMost = uint64_t(1) << 40; // of an index
-  llvm::DenseMap<Value, ConstantIntRanges> ranges;
-  auto isInteger = [](Value value) { return value.getType().isIntOrIndex(); };
-  auto getRange = [&](Value value) {
-    unsigned bits = ConstantIntRanges::getStorageBitwidth(value.getType());
-    auto known = ranges.find(value);
-    return known == ranges.end() ? ConstantIntRanges::maxRange(bits)
-                                 : known->second;
-  };
-  for (BlockArgument index : mask.getArguments().take_front(kKey + 1)) {
-    APInt most(ConstantIntRanges::getStorageBitwidth(index.getType()),
-               index.getArgNumber() == kKey ? 0 : kMost);
-    ranges.insert({index, ConstantIntRanges::fromUnsigned(
-                              APInt(most.getBitWidth(), 0), most)});
-  }
-  for (Operation &op : mask.front().without_terminator()) {
-    auto infer = dyn_cast<InferIntRangeInterface>(op);
-    if (!infer || !llvm::all_of(op.getOperands(), isInteger))
-      continue;
-    infer.inferResultRanges(llvm::map_to_vector(op.getOperands(), getRange),
-                            [&](Value result, const ConstantIntRanges &range) {
-                              ranges.insert({result, range});
-                            });
-  }
-  std::optional<APInt> keeps =
-      getRange(mask.front().getTerminator()->getOperand(0)).getConstantValue();
-  return keeps && keeps->isOne();
-}
-
-/// Whether finite scores stay finite, by the operations of the region.
-static bool keepsFinite(Region &score) {
-  if (score.empty())
-    return true;
-  return llvm::all_of(score.front().without_terminator(), [](Operation &op) {
-    APFloat value(0.0f);
-    if (matchPattern(&op, m_ConstantFloat(&value)))
-      return value.isFinite();
-    if (auto quotient = dyn_cast<arith::DivFOp>(op))
-      return matchPattern(quotient.getRhs(), m_ConstantFloat(&value)) &&
-             value.isFiniteNonZero();
-    return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp,
-               arith::SIToFPOp, arith::UIToFPOp, arith::SelectOp, arith::CmpIOp,
-               arith::CmpFOp, arith::AddIOp, arith::SubIOp, arith::MulIOp,
-               arith::IndexCastOp, arith::ConstantOp, math::TanhOp>(op);
-  });
-}
-
 namespace {
 /// The statements of one attn.backward.
 class Backward : public AttentionStatements {
 public:
   explicit Backward(BackwardOp op)
-      : AttentionStatements(op, op.getGradient()), op(op),
-        mayBeDead(!keepsFirstKey(regions.mask) || !keepsFinite(regions.score) ||
-                  op.getSink()) {}
+      : AttentionStatements(op, op.getGradient()), op(op), mayBeDead(!op.getRowsHaveKeys()) {}
   void build(int64_t tableRows, bool pairsApart);
 
 private:

@@ -188,7 +188,9 @@ def Attn_BackwardOp : Attn_Op<"backward", [
 
     dK and dV are summed over the query heads that share a key head. A row whose
     every key is masked contributes nothing, whatever `dO` holds there, and its
-    dQ is 0; its LSE may be given as -inf or +inf.
+    dQ is 0; its LSE may be given as -inf or +inf. `rows_have_keys` promises that
+    there is no such row and that LSE is finite, so that nothing need look for one
+    (`attn-prove-keys` finds where that holds).
 
     `gradient` is the derivative of `score`, in the sense of reverse mode: it
     takes (s : accumulator type, b, h, i, j : index, captures..., dt :
@@ -221,7 +223,8 @@ def Attn_BackwardOp : Attn_Op<"backward", [
                        Optional<AnyFloat>:$scaleOperand,
                        Optional<RankedTensorOf<[Attn_Float]>>:$sink,
                        Variadic<Attn_Capture>:$captures,
-                       OptionalAttr<F64Attr>:$scale);
+                       OptionalAttr<F64Attr>:$scale,
+                       UnitAttr:$rows_have_keys);
   let results = (outs Attn_Tensor4:$queryGradient, Attn_Tensor4:$keyGradient,
                       Attn_Tensor4:$valueGradient,
                       Optional<TensorRankOf<[Attn_Float], [0]>>:$scaleGradient,

@@ -98,6 +98,38 @@ def AttnDifferentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def AttnProveKeys : Pass<"attn-prove-keys"> {
+  let summary = "Say where every row of a gradient has a key";
+  let description = [{
+    Sets `rows_have_keys` on each `attn.backward` whose mask provably keeps a key of each
+    row and whose score stays finite where it was: what does not have to hold where rows
+    are without keys (`attn-expand` copies dO, with zeros in such rows) is then not done.
+
+    A mask keeps the first key of each row where the ranges of its integers say so, whatever
+    is captured (causal). It keeps a row's own key where it folds to true once j is i (a
+    window; documents, that are the same for queries and keys): that is a key where
+    there are no more rows than keys, which the shapes say, or the option.
+
+    ```mlir
+    // Before, with no-more-rows.
+    attn.backward %do, %q, %k, %v, %o, %lse mask {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %far = arith.subi %i, %j : index
+      %past = arith.cmpi sge, %far, %c0 : index
+      %near = arith.cmpi slt, %far, %c1024 : index
+      %both = arith.andi %past, %near : i1
+      attn.yield %both : i1
+    } : ...
+    // After.
+    attn.backward %do, %q, %k, %v, %o, %lse mask {...} {rows_have_keys} : ...
+    ```
+
+    Nothing is said of an op with a sink: where that is -inf, its rows are as others are.
+  }];
+  let options = [Option<"noMoreRows", "no-more-rows", "bool", /*default=*/"false",
+                        "Take for granted that there are no more rows than keys">];
+}
+
 def AttnExpand : Pass<"attn-expand"> {
   let summary = "Expand attention ops into the naive chain of linalg statements";
   let description = [{

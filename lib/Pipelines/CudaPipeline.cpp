@@ -50,6 +50,7 @@ void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
   target.features = "+ptx86";
   target.optLevel = 3;
   pm.addPass(createGpuNVVMAttachTarget(target));
+  pm.addPass(attn::createAttnShareKernels());
   addKernelLowering(pm.nest<gpu::GPUModuleOp>());
   pm.addPass(attn::createAttnKernelsToPtx());
 }

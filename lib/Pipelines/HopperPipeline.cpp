@@ -446,9 +446,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     auto gradient = llvm::find_if(functions, hasGradient);
     if ((order == "stream" || order == "ordered") && gradient != functions.end())
       return (*gradient).emitError()
-             << "order=" << order << " adds sums of 64 or 128 columns to memory, which are products of matrices, "
-          "beside others of at most 128 and none at computed indices, for 64 queries and 65 keys "
-          "or more; order=rows has a kernel for each sum";
+             << "order=" << order
+             << " adds sums of 64 or 128 columns to memory, which are products of matrices, beside "
+                "others of at most 128 and none at computed indices, for 64 queries and 65 keys or "
+                "more; order=rows has a kernel for each sum";
     module.getBodyRegion().takeBody(before->getBodyRegion());
     return formNests(module, /*parallelSums=*/false);
   }
@@ -689,7 +690,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       nested.addPass(createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas}));
     } else if (schedule.addsSums && schedule.storesFirst) {
       addCleanUp(nested);
-      nested.addPass(createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas, /*turns=*/false}));
+      nested.addPass(
+          createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas, /*turns=*/false}));
       nested.addPass(createHopperStoreFirst());
     }
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas * neighbours}));

@@ -401,6 +401,21 @@ def AttnFinishKernels : Pass<"attn-finish-kernels", "mlir::gpu::GPUModuleOp"> {
   let dependentDialects = ["mlir::LLVM::LLVMDialect", "mlir::NVVM::NVVMDialect"];
 }
 
+def AttnShareKernels : Pass<"attn-share-kernels", "mlir::ModuleOp"> {
+  let summary = "Kernels that are the same become one";
+  let description = [{
+    Of several `gpu.module`s that differ in their names only (versions of a function have kernels in
+    common) the first one stays, and all launches take it.
+
+    ```mlir
+    gpu.launch_func @f_kernel::@f ...       gpu.launch_func @f_kernel::@f ...
+    gpu.launch_func @f_kernel_0::@f ...     gpu.launch_func @f_kernel::@f ...
+    gpu.module @f_kernel { ... }            gpu.module @f_kernel { ... }
+    gpu.module @f_kernel_0 { ... }
+    ```
+  }];
+}
+
 def AttnKernelsToPtx : Pass<"attn-kernels-to-ptx", "mlir::ModuleOp"> {
   let summary = "Turn modules of kernels into binaries that hold PTX";
   let description = [{

@@ -16,10 +16,9 @@ namespace {
 struct MoveHalvesAsIntegers : attn::impl::AttnMoveHalvesAsIntegersBase<MoveHalvesAsIntegers> {
   void runOnOperation() override {
     integer = IntegerType::get(&getContext(), 16);
-    for (Type half : {Type(BFloat16Type::get(&getContext())), Type(Float16Type::get(&getContext()))})
-      replacer.addReplacement([half, this](Type type) {
-        return type == half ? std::optional<Type>(integer) : std::nullopt;
-      });
+    replacer.addReplacement([this](FloatType type) {
+      return isa<BFloat16Type, Float16Type>(type) ? std::optional<Type>(integer) : std::nullopt;
+    });
     SmallVector<Operation *> ops;
     getOperation()->walk<WalkOrder::PreOrder>([&](Operation *op) {
       if (isa<LLVM::GlobalOp>(op)) // data
@@ -46,7 +45,8 @@ private:
                LLVM::masked_gather, LLVM::masked_scatter, LLVM::SelectOp, LLVM::ShuffleVectorOp,
                LLVM::InsertElementOp, LLVM::ExtractElementOp, LLVM::InsertValueOp,
                LLVM::ExtractValueOp, LLVM::BitcastOp, LLVM::UndefOp, LLVM::PoisonOp, LLVM::ZeroOp,
-               LLVM::ConstantOp, LLVM::BrOp, LLVM::CondBrOp, LLVM::ReturnOp, LLVM::CallOp>(op);
+               LLVM::FreezeOp, LLVM::ConstantOp, LLVM::BrOp, LLVM::CondBrOp, LLVM::SwitchOp,
+               LLVM::ReturnOp, LLVM::CallOp>(op);
   }
 
   /// Casts between integers and what an op computes with; those that are to become nothing are

@@ -67,9 +67,9 @@ struct AttnKernelsToPtx : attn::impl::AttnKernelsToPtxBase<AttnKernelsToPtx> {
           return gpu::transformGpuModulesToBinaries(*parent, nullptr, options);
         })))
       return signalPassFailure();
-    Block::iterator begin = getOperation().getBody()->begin();
+    Block *body = getOperation().getBody();
     for (OwningOpRef<ModuleOp> &parent : parents)
-      getOperation().getBody()->getOperations().splice(begin, parent->getBody()->getOperations());
+      body->getOperations().splice(body->end(), parent->getBody()->getOperations());
   }
 };
 } // namespace

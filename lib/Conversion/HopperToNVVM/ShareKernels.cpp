@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Kernels that are the same become one.
+
+#include "attn/Conversion/Passes.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+namespace attn {
+#define GEN_PASS_DEF_ATTNSHAREKERNELS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+
+/// Whether two modules differ in their names and locations only.
+static bool areSame(gpu::GPUModuleOp a, gpu::GPUModuleOp b) {
+  return a.getTargetsAttr() == b.getTargetsAttr() &&
+         OperationEquivalence::isRegionEquivalentTo(&a.getBodyRegion(), &b.getBodyRegion(),
+                                                    OperationEquivalence::IgnoreLocations);
+}
+
+namespace {
+struct AttnShareKernels : attn::impl::AttnShareKernelsBase<AttnShareKernels> {
+  void runOnOperation() override {
+    SmallVector<gpu::GPUModuleOp> kept;
+    llvm::DenseMap<StringAttr, StringAttr> renamed;
+    for (auto module : llvm::make_early_inc_range(getOperation().getOps<gpu::GPUModuleOp>())) {
+      auto same =
+          llvm::find_if(kept, [&](gpu::GPUModuleOp other) { return areSame(other, module); });
+      if (same == kept.end()) {
+        kept.push_back(module);
+        continue;
+      }
+      renamed[module.getNameAttr()] = same->getNameAttr();
+      module.erase();
+    }
+    getOperation().walk([&](gpu::LaunchFuncOp launch) {
+      if (StringAttr name = renamed.lookup(launch.getKernelModuleName()))
+        launch.setKernelAttr(SymbolRefAttr::get(
+            name, {FlatSymbolRefAttr::get(launch.getKernelName())}));
+    });
+  }
+};
+} // namespace

@@ -30,12 +30,18 @@ using namespace attn;
 
 namespace {
 
-/// A bound of an index that is known outside of `region`: the index itself, or what
-/// it is a minimum of.
+/// A bound of an index that is known outside of `region`: the index itself, what it is a minimum
+/// of, or what it is where it is not 0.
 Value findBoundOutside(Value index, Region &region) {
   if (!region.isAncestor(index.getParentRegion()))
     return index;
   Operation *op = index.getDefiningOp();
+  if (isa_and_nonnull<arith::SelectOp, arith::MaxSIOp>(op)) {
+    Value first = op->getOperands().drop_back().back(), second = op->getOperands().back();
+    if (isConstantIntValue(first, 0))
+      return findBoundOutside(second, region);
+    return isConstantIntValue(second, 0) ? findBoundOutside(first, region) : Value();
+  }
   if (isa_and_nonnull<arith::MinSIOp>(op))
     for (Value operand : op->getOperands())
       if (Value bound = findBoundOutside(operand, region))

@@ -142,21 +142,31 @@ bool hopper::dependsOn(Value value, Value other) {
                             }));
 }
 
+/// Whether a value is a multiple of `n`, or is `end`.
+static bool isMultipleOrEnd(Value value, int64_t n, Value end) {
+  Operation *op = value.getDefiningOp();
+  if (isa_and_nonnull<arith::MaxSIOp, arith::MinSIOp, arith::SelectOp>(op))
+    return llvm::all_of(op->getOperands().take_back(2),
+                        [&](Value operand) { return isMultipleOrEnd(operand, n, end); });
+  return value == end || hopper::isMultiple(value, n);
+}
+
 bool hopper::isMultiple(Value value, int64_t n) {
   if (std::optional<int64_t> known = getConstantIntValue(value))
     return *known % n == 0;
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
-    return loop && value == loop.getInductionVar() && isMultiple(loop.getLowerBound(), n) &&
-           isMultiple(loop.getStep(), n);
+    // A loop that starts at its end has no iteration.
+    return loop && value == loop.getInductionVar() && isMultiple(loop.getStep(), n) &&
+           isMultipleOrEnd(loop.getLowerBound(), n, loop.getUpperBound());
   }
   Operation *op = value.getDefiningOp();
   if (AffineMap map = getAffineMap(op))
     return llvm::all_of(map.getResults(), [&](AffineExpr expr) { return expr.isMultipleOf(n); });
-  if (isa<arith::MaxSIOp, arith::MinSIOp, arith::AddIOp, arith::SubIOp>(op))
+  if (isa<arith::MaxSIOp, arith::MinSIOp, arith::SelectOp>(op))
+    return isMultipleOrEnd(value, n, Value());
+  if (isa<arith::AddIOp, arith::SubIOp>(op))
     return isMultiple(op->getOperand(0), n) && isMultiple(op->getOperand(1), n);
-  if (auto select = dyn_cast<arith::SelectOp>(op))
-    return isMultiple(select.getTrueValue(), n) && isMultiple(select.getFalseValue(), n);
   if (isa<arith::MulIOp>(op))
     return isMultiple(op->getOperand(0), n) || isMultiple(op->getOperand(1), n);
   if (isa<arith::IndexCastOp>(op))

@@ -140,3 +140,54 @@ func.func @table(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %T: memref<?xindex
   }
   return
 }
+
+// Bounds that depend on memory: the end is the last element or 0, the start a multiple or the end.
+// CHECK-LABEL: func.func @bounds
+// CHECK: %[[TILES:.*]] = affine.apply #{{.*}}()[%arg4]
+// CHECK: memref.alloc(%arg3, %[[TILES]]) : memref<?x?x128xf32>
+// CHECK: memref.alloc(%arg3, %[[TILES]]) : memref<?x?x128xf32>
+// CHECK-NOT: memref.alloc
+func.func @bounds(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %N: memref<?xindex>, %H: index, %n: index, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<128x64xf32>
+  scf.forall (%h, %t) in (%H, 4) {
+    %t0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %length = memref.load %N[%h] : memref<?xindex>
+    %inside = arith.cmpi slt, %t0, %length : index
+    %some = arith.select %inside, %n, %c0 : index
+    %end = arith.maxsi %some, %c0 : index
+    %r = scf.for %i = %c0 to %end step %c64 iter_args(%a = %zero) -> (vector<128x64xf32>) {
+      %l = vector.transfer_read %L[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
+      %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
+      %b = arith.addf %a, %m2 : vector<128x64xf32>
+      scf.yield %b : vector<128x64xf32>
+    } {attn.fold}
+    %none = arith.select %inside, %c0, %n : index
+    %start = arith.minsi %none, %t0 : index
+    %s = scf.for %i = %start to %n step %c64 iter_args(%a = %r) -> (vector<128x64xf32>) {
+      %l = vector.transfer_read %L[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
+      %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
+      %b = arith.subf %a, %m2 : vector<128x64xf32>
+      scf.yield %b : vector<128x64xf32>
+    } {attn.fold}
+    // Not where it may be anything, or where two ends are possible.
+    %any = arith.select %inside, %c0, %m : index
+    %u = scf.for %i = %any to %n step %c64 iter_args(%a = %s) -> (vector<128x64xf32>) {
+      %l = vector.transfer_read %L[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
+      %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
+      %b = arith.mulf %a, %m2 : vector<128x64xf32>
+      scf.yield %b : vector<128x64xf32>
+    } {attn.fold}
+    %either = arith.select %inside, %n, %m : index
+    %v = scf.for %i = %c0 to %either step %c64 iter_args(%a = %u) -> (vector<128x64xf32>) {
+      %l = vector.transfer_read %L[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
+      %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
+      %b = arith.divf %a, %m2 : vector<128x64xf32>
+      scf.yield %b : vector<128x64xf32>
+    } {attn.fold}
+    vector.transfer_write %v, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
+  }
+  return
+}

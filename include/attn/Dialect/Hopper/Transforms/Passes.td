@@ -779,8 +779,9 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
 
     A vector stays where it is if 128 is no multiple of its size or that no multiple of the
     rows of a warpgroup, if its places are not provably multiples of it, if no
-    bound of a loop around it is known in front of the forall, or where memory that it
-    follows from is written in the forall.
+    bound of a loop around it is known in front of the forall (an end may depend on memory where it
+    is a minimum with a bound, or a bound or 0), or where memory that it follows from is written in
+    the forall.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",

@@ -180,11 +180,13 @@ CpuExecutable::compileObject(mlir::ModuleOp module,
   }
   if (options.printLLVM)
     llvmModule->print(errs(), nullptr);
-  Timer timer(result.times.codegen);
-  auto object = orc::SimpleCompiler(**machine)(*llvmModule);
-  if (!object)
-    return object.takeError();
-  result.code = std::move(*object);
+  {
+    Timer timer(result.times.codegen); // which ends before the result is moved
+    auto object = orc::SimpleCompiler(**machine)(*llvmModule);
+    if (!object)
+      return object.takeError();
+    result.code = std::move(*object);
+  }
   return result;
 }
 

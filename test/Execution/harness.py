@@ -64,6 +64,8 @@ def prepare(case, folder, options):
     command = [source, "--entry=main", f"--target={options.target}"]
     if options.target == "cpu":
         command.append(f"--threads={case.threads}")
+        if options.level is not None:
+            command.append(f"-O{options.level}")
     if options.interleavings:
         command.append(f"--interleavings={options.interleavings}")
     if options.schedule:
@@ -281,6 +283,8 @@ def main():
     parser.add_argument("--target", choices=["cpu", "cuda", "interpreter"], default="cpu")
     parser.add_argument("--schedule", help="options of attn-lower-to-hopper, but for --target cpu")
     parser.add_argument("--interleavings", type=int, help="how often the interpreter runs each case")
+    parser.add_argument("-O", dest="level", type=int, choices=range(4),
+                        help="LLVM's level of optimisation, for --target cpu: most of a gradient's time is LLVM's")
     parser.add_argument("--group", action="append")
     parser.add_argument("--seed", type=int, default=0, help="of the group 'random'")
     parser.add_argument("--everything", action="store_true", help="the full cross product")

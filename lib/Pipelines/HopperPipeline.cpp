@@ -156,6 +156,9 @@ constexpr Schedule kAddedSchedules[] = {
      /*isTight=*/false, /*addsSums=*/true},
 };
 
+/// The dimension of queries or keys, of (batch, heads, length, head dimension).
+constexpr int64_t kLength = 2;
+
 /// Queries up to which sums that are to have one order have a kernel each: where tiles of dQ are
 /// few, all tiles of keys wait for them.
 constexpr int64_t kMostRowsApart = 256;
@@ -326,9 +329,13 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return failure();
     for (auto function : llvm::make_early_inc_range(copy.getOps<func::FuncOp>())) {
       auto isWithout = [](BackwardOp op) {
-        bool isOfArguments = isa<BlockArgument>(op.getQuery()) && isa<BlockArgument>(op.getKey());
-        return op.getRowsHaveKeys() && isOfArguments ? WalkResult::advance()
-                                                     : WalkResult::interrupt();
+        Value rows = op.getQuery(), keys = op.getKey();
+        auto isKnown = [](Value tensor) {
+          return !cast<RankedTensorType>(tensor.getType()).isDynamicDim(kLength);
+        };
+        bool depends = isa<BlockArgument>(rows) && isa<BlockArgument>(keys) &&
+                       !(isKnown(rows) && isKnown(keys));
+        return op.getRowsHaveKeys() && depends ? WalkResult::advance() : WalkResult::interrupt();
       };
       if (function.walk(isWithout).wasInterrupted())
         function.erase();
@@ -359,7 +366,6 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     module.erase();
     if (!version)
       return success();
-    constexpr int64_t kLength = 2; // of (batch, heads, length, head dimension)
     mergeVersions(gradients, *version, [&](OpBuilder &b, func::FuncOp function, func::FuncOp) {
       Location loc = function.getLoc();
       Value all;
@@ -368,8 +374,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
           return memref::DimOp::create(b, loc, function.getArgument(number), kLength);
         };
         Value count = getLength(rows), most = getLength(keys);
-        Value isKeyed =
-            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, count, most);
+        Value isKeyed = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, count, most);
         all = all ? arith::AndIOp::create(b, loc, all, isKeyed) : isKeyed;
       }
       return all;

@@ -5,6 +5,7 @@
 #include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 
 namespace attn {
@@ -20,10 +21,15 @@ namespace {
 /// What a tile of indices is made of: one value per row, one per column, or one.
 struct Source {
   enum Kind { Row, Column, Scalar } kind;
-  Value value; // rank 1 for rows and columns
+  Value value;        // rank 1 for rows and columns; none for a constant
+  int64_t offset = 0; // the constant
 };
 
 std::optional<Source> getSource(Value tile) {
+  // (Limits are sums of these: 32 bits keep them from overflowing.)
+  if (DenseIntElementsAttr all; matchPattern(tile, m_Constant(&all)) && all.isSplat())
+    if (int64_t constant = all.getSplatValue<APInt>().getSExtValue(); llvm::isInt<32>(constant))
+      return Source{Source::Scalar, {}, constant};
   if (auto transpose = tile.getDefiningOp<vector::TransposeOp>()) {
     auto broadcast = transpose.getVector().getDefiningOp<vector::BroadcastOp>();
     auto type = broadcast ? dyn_cast<VectorType>(broadcast.getSourceType()) : VectorType();
@@ -67,10 +73,11 @@ std::optional<Bound> read(CmpIPredicate predicate, Source x, Source y) {
     return std::nullopt;
   Bound bound{x.value, false, {}, {}};
   (y.kind == Source::Row ? bound.row : bound.scalar) = y.value;
+  bound.offset = y.offset;
   switch (predicate) {
-  case CmpIPredicate::slt: bound.isUpper = true; bound.offset = -1; return bound;
+  case CmpIPredicate::slt: bound.isUpper = true; bound.offset -= 1; return bound;
   case CmpIPredicate::sle: bound.isUpper = true; return bound;
-  case CmpIPredicate::sgt: bound.offset = 1; return bound;
+  case CmpIPredicate::sgt: bound.offset += 1; return bound;
   case CmpIPredicate::sge: return bound;
   default: return std::nullopt;
   }
@@ -85,11 +92,11 @@ std::optional<Bound> readDifference(arith::CmpIOp cmp) {
   auto row = getSource(difference.getLhs()), column = getSource(difference.getRhs());
   if (!row || !column || row->kind != Source::Row || column->kind != Source::Column)
     return std::nullopt;
-  Bound bound{column->value, false, row->value, limit->value, -1, 0};
+  Bound bound{column->value, false, row->value, limit->value, -1, -limit->offset};
   switch (cmp.getPredicate()) {
-  case CmpIPredicate::slt: bound.offset = 1; return bound;
+  case CmpIPredicate::slt: bound.offset += 1; return bound;
   case CmpIPredicate::sle: return bound;
-  case CmpIPredicate::sgt: bound.isUpper = true; bound.offset = -1; return bound;
+  case CmpIPredicate::sgt: bound.isUpper = true; bound.offset -= 1; return bound;
   case CmpIPredicate::sge: bound.isUpper = true; return bound;
   default: return std::nullopt;
   }
@@ -190,12 +197,12 @@ private:
       limit = bound.sign > 0
                   ? Value(arith::AddIOp::create(b, loc, bound.row, spread(bound.scalar)))
                   : Value(arith::SubIOp::create(b, loc, bound.row, spread(bound.scalar)));
-    else
+    else if (bound.row || bound.scalar)
       limit = bound.row ? bound.row : spread(bound.scalar);
-    if (bound.offset == 0)
+    if (limit && bound.offset == 0)
       return limit;
-    Value offset = arith::ConstantIndexOp::create(b, loc, bound.offset);
-    return arith::AddIOp::create(b, loc, limit, spread(offset));
+    Value offset = spread(arith::ConstantIndexOp::create(b, loc, bound.offset));
+    return limit ? Value(arith::AddIOp::create(b, loc, limit, offset)) : offset;
   }
 
   Value emit(ArrayRef<Bound> same) {

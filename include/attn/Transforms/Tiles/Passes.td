@@ -124,8 +124,8 @@ def AttnMergeBounds : Pass<"attn-merge-bounds"> {
   let summary = "Several bounds on an element's column become one per row";
   let description = [{
     In conjunctions of comparisons of the column of a tile's elements with one
-    value per row or for the whole tile (a diagonal, a window, the end of the
-    keys), all upper bounds become one, and all lower bounds: a minimum or a
+    value per row or for the whole tile, which may be a constant (a diagonal, a window, the
+    end of the keys), all upper bounds become one, and all lower bounds: a minimum or a
     maximum per row, and one comparison per element.
 
     ```mlir

@@ -63,12 +63,10 @@ static bool keepsOwnKey(Region &mask) {
     return true;
   OpBuilder b(mask.getContext());
   Location loc = mask.getLoc();
-  auto holder = ModuleOp::create(loc);
-  OwningOpRef<ModuleOp> owner = holder;
-  b.setInsertionPointToStart(holder.getBody());
-  Type result = b.getI1Type();
+  OwningOpRef<ModuleOp> holder = ModuleOp::create(loc);
+  b.setInsertionPointToStart(holder->getBody());
   auto function = func::FuncOp::create(
-      b, loc, "mask", b.getFunctionType(mask.getArgumentTypes(), result));
+      b, loc, "mask", b.getFunctionType(mask.getArgumentTypes(), b.getI1Type()));
   IRMapping mapping;
   mask.cloneInto(&function.getBody(), mapping);
   function.getArgument(kKey).replaceAllUsesWith(function.getArgument(kRow));

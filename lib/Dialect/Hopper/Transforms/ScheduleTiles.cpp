@@ -25,23 +25,61 @@ using namespace attn;
 
 namespace {
 
-/// How the work of tiles changes with their last coordinate: nullopt if it does not, else
-/// whether the last ones have most.
-std::optional<bool> findLongest(Region &role,
-                                ArrayRef<affine::AffineDelinearizeIndexOp> positions) {
+/// How the work of tiles changes with their last coordinate.
+struct Unevenness {
+  bool last;                        // the last ones have most; not told for a band
+  scf::ForOp band = {};             // the loop that starts later and ends later, or sooner
+  Value coordinate = {};
+};
+
+/// Where a loop ends that has iterations: one that has none may end where it starts.
+Value getEnd(scf::ForOp loop) {
+  Value start = loop.getLowerBound(), end = loop.getUpperBound();
+  auto select = end.getDefiningOp<arith::SelectOp>();
+  if (select && select.getFalseValue() == start)
+    return select.getTrueValue();
+  return select && select.getTrueValue() == start ? select.getFalseValue() : end;
+}
+
+/// nullopt where all tiles have the same work.
+std::optional<Unevenness> findUnevenness(Region &role,
+                                         ArrayRef<affine::AffineDelinearizeIndexOp> positions) {
   const auto *position = llvm::find_if(
       positions, [&](Operation *op) { return role.isAncestor(op->getParentRegion()); });
   if (position == positions.end())
     return std::nullopt;
-  hopper::Trends trends(affine::AffineDelinearizeIndexOp(*position).getResults().back());
+  Value coordinate = affine::AffineDelinearizeIndexOp(*position).getResults().back();
+  hopper::Trends trends(coordinate);
   bool isUneven = false, falls = false;
+  scf::ForOp band;
   role.walk([&](scf::ForOp loop) {
     hopper::Trend start = trends.find(loop.getLowerBound());
-    hopper::Trend end = trends.find(loop.getUpperBound());
+    hopper::Trend end = trends.find(getEnd(loop));
     isUneven |= start != 0 || end != 0;
     falls |= (start == 1 && end == 0) || (start == 0 && end == -1);
+    if (start && start != 0 && start == end)
+      band = loop;
   });
-  return isUneven ? std::optional(!falls) : std::nullopt;
+  if (!isUneven)
+    return std::nullopt;
+  return Unevenness{!falls, band, coordinate};
+}
+
+/// Computes a value of a launch in front of it. None if it depends on more than sizes, and on
+/// what is known already.
+Value computeBefore(Value value, gpu::LaunchOp launch, OpBuilder &host, IRMapping &known) {
+  if (Value found = known.lookupOrNull(value))
+    return found;
+  if (!launch.getBody().isAncestor(value.getParentRegion()))
+    return value;
+  Operation *op = value.getDefiningOp();
+  if (!op || !isMemoryEffectFree(op) || op->getNumRegions() > 0)
+    return {};
+  for (Value operand : op->getOperands())
+    if (!computeBefore(operand, launch, host, known))
+      return {};
+  host.clone(*op, known);
+  return known.lookup(value);
 }
 
 /// Division of numbers below 2^31 by a divisor that the host knows: a product
@@ -292,6 +330,88 @@ private:
   std::optional<Divisor> half, lines;
 };
 
+/// Tiles whose loop is a band: most have the same work, those at one end of the last coordinate
+/// less. First the others, as they lie, so that neighbours read the same memory; each CTA has
+/// another place of the `grid` in each row of them, by one, so that no pattern of the lines and of
+/// `grid` gives one CTA the long tiles always. Then the short ones of all lines, the longest first,
+/// from the other end every other time.
+class BandTiles : public Persistence {
+public:
+  BandTiles(gpu::LaunchOp launch, int64_t ctas, Value line, const Unevenness &work)
+      : Persistence(launch, ctas), line(line) {
+    Value length = arith::MaxUIOp::create(b, loc, line, index(1));
+    Value count = arith::DivUIOp::create(b, loc, tiles, length);
+    Value some = arith::MaxUIOp::create(b, loc, count, index(1));
+    Value few = arith::CeilDivUIOp::create(b, loc, multiply(grid, index(kShortRows)), some);
+    few = arith::MinUIOp::create(b, loc, few, line);
+    Value many = subtract(line, few);
+    whole = multiply(many, count);
+    Value last = isLastLonger(launch, work);
+    firstOfMany = select(last, few, index(0));
+    firstOfFew = select(last, subtract(few, index(1)), many);
+    step = select(last, index(-1), index(1));
+    Value safe = arith::MaxUIOp::create(b, loc, grid, index(1));
+    rows = arith::DivUIOp::create(b, loc, whole, safe);
+    perRow.emplace(b, loc, safe);
+    perLine.emplace(b, loc, many);
+    lines.emplace(b, loc, count);
+  }
+
+private:
+  /// Rows of the grid that the short tiles fill: fewer leave CTAs without work at the end, more
+  /// read what L2 has lost.
+  static constexpr int64_t kShortRows = 3;
+
+  /// Whether the last tile of a line has more work than the first one.
+  Value isLastLonger(gpu::LaunchOp launch, Unevenness work) {
+    Value ends[] = {index(0), subtract(line, index(1))}, iterations[2];
+    for (auto [end, length] : llvm::zip(ends, iterations)) {
+      IRMapping known;
+      known.map(work.coordinate, end);
+      Value from = computeBefore(work.band.getLowerBound(), launch, b, known);
+      Value to = computeBefore(work.band.getUpperBound(), launch, b, known);
+      if (!from || !to)
+        return arith::ConstantIntOp::create(b, loc, 1, 1);
+      length = subtract(to, from);
+    }
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, iterations[1], iterations[0]);
+  }
+
+  scf::ForOp createLoop() override {
+    Value turns = divide(tiles, grid);
+    Value rest = subtract(tiles, multiply(turns, grid));
+    Value steps = add(turns, count(isBelow(getPlace(turns), rest)));
+    return scf::ForOp::create(b, loc, index(0), steps, index(1));
+  }
+
+  /// This CTA's place in a row of `grid` tiles.
+  Value getPlace(Value row) {
+    Value turned = arith::MinUIOp::create(b, loc, row, rows);
+    Value number = subtract(turned, multiply(widen(perRow->divide(b, loc, narrow(turned))), grid));
+    Value place = subtract(block, number);
+    place = select(isBelow(block, number), add(place, grid), place);
+    Value odd = arith::AndIOp::create(b, loc, subtract(row, turned), index(1));
+    return select(isBelow(index(0), odd), subtract(subtract(grid, index(1)), place), place);
+  }
+
+  Value getTile(Value row) override {
+    Value number = add(multiply(row, grid), getPlace(row));
+    Value ofMany = widen(perLine->divide(b, loc, narrow(number)));
+    Value inMany = subtract(number, multiply(ofMany, widen(perLine->divisor)));
+    Value place = subtract(number, whole);
+    Value rank = widen(lines->divide(b, loc, narrow(place)));
+    Value ofFew = subtract(place, multiply(rank, widen(lines->divisor)));
+    Value isOfMany = isBelow(number, whole);
+    Value offset = select(isOfMany, add(firstOfMany, inMany), add(firstOfFew, multiply(step, rank)));
+    return add(multiply(select(isOfMany, ofMany, ofFew), line), offset);
+  }
+
+  Value line, whole;                   // tiles: of a line, of those that are not short
+  Value rows;                          // of the grid that these fill
+  Value firstOfMany, firstOfFew, step; // places in a line
+  std::optional<Divisor> perRow, perLine, lines;
+};
+
 struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass> {
   using Base::Base;
 
@@ -299,14 +419,16 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
                                      ArrayRef<affine::AffineDelinearizeIndexOp> positions) {
     if (launch->hasAttr(hopper::kDescendingAttr))
       return std::make_unique<SortedTiles>(launch, ctas);
-    std::optional<bool> last = findLongest(roles.getBodies().back(), positions);
-    if (!last)
+    std::optional<Unevenness> work = findUnevenness(roles.getBodies().back(), positions);
+    if (!work)
       return std::make_unique<Persistence>(launch, ctas);
     OpBuilder host(launch);
     affine::AffineDelinearizeIndexOp position = positions.front();
     Value line = getValueOrCreateConstantIndexOp(host, launch.getLoc(),
                                                  position.getPaddedBasis().back());
-    return std::make_unique<UnevenTiles>(launch, ctas, line, *last);
+    if (work->band)
+      return std::make_unique<BandTiles>(launch, ctas, line, *work);
+    return std::make_unique<UnevenTiles>(launch, ctas, line, work->last);
   }
 
   void runOnOperation() override {

@@ -110,6 +110,55 @@ func.func @falling(%n: index, %m: index, %X: memref<?xindex>) {
   return
 }
 
+// A band, whose loop starts and ends later for later tiles: most have the same work. The host looks
+// at which end of a line they have less; those are taken last, the longest first. (A loop that has
+// no iteration may say so by ending where it starts.)
+// CHECK-LABEL: func.func @band
+// CHECK: %[[CTAS:.*]] = arith.minui %[[N:.*]], %c7
+// CHECK: %[[LINES:.*]] = arith.divui %[[N]], %c40
+// CHECK: %[[PLACES:.*]] = arith.muli %[[CTAS]], %c3
+// CHECK: %[[FEW:.*]] = arith.minui %{{.*}}, %c40
+// CHECK: %[[MANY:.*]] = arith.subi %c40, %[[FEW]]
+// CHECK: %[[WHOLE:.*]] = arith.muli %[[MANY]], %[[LINES]]
+// CHECK: affine.min
+// CHECK: %[[FIRST:.*]] = arith.select %{{.*}}, %c0,
+// CHECK: affine.min
+// CHECK: %[[END:.*]] = arith.select %{{.*}}, %c3968,
+// CHECK: %[[LAST:.*]] = arith.subi %[[END]], %c3968
+// CHECK: %[[GROWS:.*]] = arith.cmpi sgt, %[[LAST]], %[[FIRST]]
+// CHECK: %[[FROM:.*]] = arith.select %[[GROWS]], %[[FEW]], %c0
+// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[CTAS]],
+// CHECK: scf.for %[[ROW:.*]] = %c0 to
+// CHECK: %[[BEGIN:.*]] = arith.muli %[[ROW]], %[[CTAS]]
+// CHECK: %[[NUMBER:.*]] = arith.addi %[[BEGIN]], %{{.*}}
+// CHECK: %[[ISMANY:.*]] = arith.cmpi ult, %[[NUMBER]], %[[WHOLE]]
+// CHECK: %[[PLACE:.*]] = arith.addi %[[FROM]],
+// CHECK: arith.select %[[ISMANY]], %[[PLACE]],
+// CHECK: scf.for
+func.func @band(%n: index, %m: index, %keys: index, %X: memref<?xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%l) {
+      }
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %p:2 = affine.delinearize_index %bx into (%m, 40) : index, index
+        %start = affine.max affine_map<(d0) -> (0, d0 * 128 - 1024)>(%p#1)
+        %some = affine.min affine_map<(d0)[s0] -> (s0, d0 * 128 + 128)>(%p#1)[%keys]
+        %none = arith.cmpi sle, %keys, %start : index
+        %end = arith.select %none, %start, %some : index
+        scf.for %i = %start to %end step %c1 {
+          memref.store %p#0, %X[%i] : memref<?xindex>
+        }
+      }
+    gpu.terminator
+  }
+  return
+}
+
 // Tiles in the order of their work: from the other end of each row of seven, every other
 // time.
 // CHECK-LABEL: func.func @descending

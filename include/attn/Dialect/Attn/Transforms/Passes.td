@@ -128,6 +128,7 @@ def AttnProveKeys : Pass<"attn-prove-keys"> {
   }];
   let options = [Option<"noMoreRows", "no-more-rows", "bool", /*default=*/"false",
                         "Take for granted that there are no more rows than keys">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
 }
 
 def AttnExpand : Pass<"attn-expand"> {

@@ -536,6 +536,12 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
     taken longest first all the same, where that coordinate has 16 values or more: pairs
     would leave CTAs without work at the end.
 
+    Where the loop is a band (both bounds grow, or both fall, as those of a window do), most tiles
+    have the same work, and those at one end of the last coordinate, which the host finds, have
+    less. First come the others, as they lie; a CTA's place among the `ctas` that are taken at
+    a time changes by one each time, so that none has the same part of each line. Then the
+    short ones of all lines, as many as three for each CTA, the longest first.
+
     Where the tiles come in the order of their work (`hopper.descending`, from
     hopper-sort-tiles), a CTA takes one of each `ctas` in a row, from the other end
     every other time.

@@ -83,13 +83,12 @@ static void addWarnings(StringRef log, std::vector<std::string> &warnings) {
       warnings.push_back(line.trim().str());
 }
 
-/// Machine code of one PTX text. The cache holds the log too.
+/// Machine code of the PTX. The cache holds the log too.
 static Expected<std::string> makeCubin(const CudaProgram &program,
-                                       unsigned index,
                                        const cuda::DeviceInfo &device,
                                        const DiskCache &cache,
                                        CudaCompileTimes &times) {
-  StringRef ptx = program.ptx[index];
+  StringRef ptx = program.ptx;
   std::string compiler = cuda::describePtxCompiler(device);
   std::string key = DiskCache::makeKey({"cubin", compiler, ptx});
   std::string logKey = DiskCache::makeKey({"cubin log", compiler, ptx});
@@ -102,11 +101,7 @@ static Expected<std::string> makeCubin(const CudaProgram &program,
         return std::move(*image);
       }
   times.cubinsCached = false;
-  StringRef name;
-  for (const CudaProgram::Kernel &kernel : program.kernels)
-    if (kernel.module == index)
-      name = kernel.name;
-  auto cubin = cuda::compilePtx(device, ptx, name);
+  auto cubin = cuda::compilePtx(device, ptx, program.kernels.front());
   if (!cubin)
     return cubin.takeError();
   addWarnings(cubin->log, times.warnings);
@@ -124,13 +119,13 @@ attn::loadCudaProgram(const CudaProgram &program,
                       const cuda::DeviceInfo &device, const DiskCache &cache,
                       CudaCompileTimes &times) {
   double start = now();
-  std::vector<std::string> cubins;
   times.cubinsCached = true;
-  for (unsigned index = 0; index < program.ptx.size(); ++index) {
-    auto cubin = makeCubin(program, index, device, cache, times);
+  std::string image;
+  if (!program.kernels.empty()) {
+    auto cubin = makeCubin(program, device, cache, times);
     if (!cubin)
       return cubin.takeError();
-    cubins.push_back(std::move(*cubin));
+    image = std::move(*cubin);
   }
   double compiled = now();
   times.ptx += compiled - start;
@@ -138,8 +133,8 @@ attn::loadCudaProgram(const CudaProgram &program,
   DiskCache::Lock lock;
   if (times.driverCompiles)
     lock = cache.lock(DiskCache::makeKey(
-        {"driver", cuda::describePtxCompiler(device), program.ptx.front()}));
-  auto executable = CudaExecutable::load(program, device, cubins);
+        {"driver", cuda::describePtxCompiler(device), program.ptx}));
+  auto executable = CudaExecutable::load(program, device, image);
   times.load += now() - compiled;
   if (executable)
     addWarnings((*executable)->getLog(), times.warnings);

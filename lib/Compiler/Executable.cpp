@@ -522,8 +522,5 @@ Expected<std::string> Executable::emitPtx(StringRef text,
                          [](mlir::PassManager &) { return Error::success(); });
   if (!program)
     return parsed.explain(program.takeError());
-  std::string result;
-  for (const std::string &ptx : program->ptx)
-    result += ptx;
-  return result;
+  return program->ptx;
 }

@@ -51,6 +51,7 @@ void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
   target.optLevel = 3;
   pm.addPass(createGpuNVVMAttachTarget(target));
   pm.addPass(attn::createAttnShareKernels());
+  pm.addPass(attn::createAttnNameKernels());
   addKernelLowering(pm.nest<gpu::GPUModuleOp>());
   pm.addPass(attn::createAttnKernelsToPtx());
 }

@@ -3,75 +3,43 @@
 
 #include "attn/Runtime/CudaExecutable.h"
 #include "attn/Runtime/CudaHostInterface.h"
-#include <thread>
 
 using namespace llvm;
 using namespace attn;
 
 CudaExecutable::~CudaExecutable() {
-  for (cuda::Module module : modules)
+  if (module)
     device->driver->moduleUnload(module);
 }
 
-namespace {
-/// One text or image, as the driver sees it.
-struct LoadedModule {
-  cuda::Module module = nullptr;
-  std::string log;
-  std::string failure;
-
-  void load(const cuda::Driver &driver, const char *image) {
-    std::string said(1 << 14, '\0'), errors(1 << 14, '\0');
-    auto number = [](uintptr_t n) { return reinterpret_cast<void *>(n); };
-    int options[] = {cuda::infoLog, cuda::infoLogBytes, cuda::errorLog,
-                     cuda::errorLogBytes, cuda::logVerbose};
-    void *values[] = {said.data(), number(said.size()), errors.data(),
-                      number(errors.size()), number(1)};
-    cuda::Result result =
-        driver.moduleLoadData(&module, image, 5, options, values);
-    if (result != 0)
-      failure = "cannot compile or load the kernels: " +
-                driver.describe(result) + "\n" +
-                StringRef(errors.c_str()).rtrim().str();
-    log = said.c_str();
-  }
-};
-} // namespace
-
 Error CudaExecutable::loadKernels(const CudaProgram &program,
-                                  ArrayRef<std::string> cubins) {
+                                  const std::string &image) {
+  if (image.empty())
+    return Error::success();
   const cuda::Driver &driver = *device->driver;
-  std::vector<LoadedModule> loaded(cubins.size());
-  // Each in a thread: the driver may have to compile them.
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < cubins.size(); ++i)
-    threads.emplace_back([&, i] {
-      if (cuda::Result result = driver.contextSetCurrent(context))
-        loaded[i].failure = "cuCtxSetCurrent: " + driver.describe(result);
-      else
-        loaded[i].load(driver, cubins[i].c_str());
-    });
-  if (!cubins.empty())
-    loaded[0].load(driver, cubins[0].c_str());
-  for (std::thread &thread : threads)
-    thread.join();
-  for (const LoadedModule &each : loaded)
-    if (each.module)
-      modules.push_back(each.module);
-  for (const LoadedModule &each : loaded) {
-    if (!each.failure.empty())
-      return createStringError(each.failure);
-    log += each.log;
-  }
-  for (const CudaProgram::Kernel &kernel : program.kernels) {
+  std::string said(1 << 14, '\0'), errors(1 << 14, '\0');
+  auto number = [](uintptr_t n) { return reinterpret_cast<void *>(n); };
+  int options[] = {cuda::infoLog,       cuda::infoLogBytes, cuda::errorLog,
+                   cuda::errorLogBytes, cuda::logVerbose,   cuda::splitCompile};
+  void *values[] = {said.data(), number(said.size()), errors.data(), number(errors.size()),
+                    number(1),   number(0)};
+  cuda::Result result = driver.moduleLoadData(&module, image.c_str(), 6, options, values);
+  // An older driver does not know the last one.
+  if (result == cuda::invalidValue)
+    result = driver.moduleLoadData(&module, image.c_str(), 5, options, values);
+  if (result != 0)
+    return createStringError("cannot compile or load the kernels: " +
+                             driver.describe(result) + "\n" +
+                             StringRef(errors.c_str()).rtrim().str());
+  log = said.c_str();
+  for (const std::string &kernel : program.kernels) {
     cuda::Function function = nullptr;
     if (Error error = driver.check(
-            driver.moduleGetFunction(&function, modules[kernel.module],
-                                     kernel.name.c_str()),
-            "cannot find kernel '" + kernel.name + "'"))
+            driver.moduleGetFunction(&function, module, kernel.c_str()),
+            "cannot find kernel '" + kernel + "'"))
       return error;
     CudaKernelInfo info;
-    info.name = kernel.name;
+    info.name = kernel;
     for (auto [attribute, value] :
          {std::pair(cuda::numRegisters, &info.registers),
           {cuda::localBytes, &info.spilledBytes},
@@ -85,7 +53,7 @@ Error CudaExecutable::loadKernels(const CudaProgram &program,
     if (Error error = driver.check(
             driver.functionSetAttribute(function, cuda::maxDynamicSharedBytes,
                                         dynamic),
-            "cannot give kernel '" + kernel.name + "' " + Twine(dynamic) +
+            "cannot give kernel '" + kernel + "' " + Twine(dynamic) +
                 " bytes of shared memory"))
       return error;
     kernels.push_back(function);
@@ -96,7 +64,7 @@ Error CudaExecutable::loadKernels(const CudaProgram &program,
 
 Expected<std::unique_ptr<CudaExecutable>>
 CudaExecutable::load(const CudaProgram &program, const cuda::DeviceInfo &device,
-                     ArrayRef<std::string> cubins) {
+                     const std::string &image) {
   std::unique_ptr<CudaExecutable> result(new CudaExecutable);
   result->device = &device;
   auto context = device.getContext();
@@ -112,7 +80,7 @@ CudaExecutable::load(const CudaProgram &program, const cuda::DeviceInfo &device,
   if (!program.functions.empty())
     if (auto linked = result->lookup(program.functions.front()); !linked)
       return linked.takeError();
-  if (Error error = result->loadKernels(program, cubins))
+  if (Error error = result->loadKernels(program, image))
     return std::move(error);
   auto zeros = cuda::Buffer::allocate(device, 256);
   if (!zeros)

@@ -5,22 +5,36 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Endian.h"
 
 using namespace llvm;
 using namespace attn;
 
+/// Adds a module's text to one of several. What stands in front of functions (the version, the
+/// target, the shared memory) is the same in all, and stands there once.
+static void append(std::string &ptx, StringRef text, StringSet<> &declared) {
+  bool isHead = true;
+  while (!text.empty()) {
+    auto [line, rest] = text.split('\n');
+    text = rest;
+    isHead &= !line.contains(".entry") && !line.contains(".func");
+    if (isHead && line.starts_with(".") && !declared.insert(line).second)
+      continue;
+    (ptx += line) += '\n';
+  }
+}
+
 Expected<CudaProgram> CudaProgram::create(mlir::ModuleOp module,
                                           CpuCompileTimes &times) {
   CudaProgram program;
-  StringMap<unsigned> positions;
+  StringSet<> binaries, declared;
   for (auto binary :
        make_early_inc_range(module.getOps<mlir::gpu::BinaryOp>())) {
     auto object = cast<mlir::gpu::ObjectAttr>(binary.getObjects()[0]);
-    positions[binary.getName()] = program.ptx.size();
+    binaries.insert(binary.getName());
     // The object may hold the final zero of a C string.
-    program.ptx.push_back(object.getObject().getValue().rtrim('\0').str());
+    append(program.ptx, object.getObject().getValue().rtrim('\0'), declared);
     binary.erase();
   }
   auto kernels = module->getAttrOfType<mlir::ArrayAttr>("attn.kernels");
@@ -28,12 +42,10 @@ Expected<CudaProgram> CudaProgram::create(mlir::ModuleOp module,
     return createStringError("the host code was not lowered: the module has no "
                              "attn.kernels");
   for (auto kernel : kernels.getAsRange<mlir::SymbolRefAttr>()) {
-    auto known = positions.find(kernel.getRootReference().getValue());
-    if (known == positions.end())
+    if (!binaries.contains(kernel.getRootReference().getValue()))
       return createStringError("no PTX for kernel '" +
                                kernel.getLeafReference().getValue() + "'");
-    program.kernels.push_back(
-        {known->second, kernel.getLeafReference().getValue().str()});
+    program.kernels.push_back(kernel.getLeafReference().getValue().str());
   }
   for (auto function : module.getOps<mlir::LLVM::LLVMFuncOp>())
     if (function.getName().starts_with("_mlir_ciface_"))
@@ -55,7 +67,7 @@ Expected<CudaProgram> CudaProgram::create(mlir::ModuleOp module,
 // Bytes
 //===----------------------------------------------------------------------===//
 
-static constexpr StringLiteral magic("attnc program 1\n");
+static constexpr StringLiteral magic("attnc program 2\n");
 
 namespace {
 /// Numbers of 64 bits and strings with their length in front.
@@ -69,6 +81,11 @@ public:
   void string(StringRef value) {
     number(value.size());
     text += value;
+  }
+  void strings(ArrayRef<std::string> values) {
+    number(values.size());
+    for (const std::string &value : values)
+      string(value);
   }
   std::string text = magic.str();
 };
@@ -93,11 +110,14 @@ public:
     rest = rest.drop_front(size);
     return value;
   }
-  /// How many elements follow, each of at least `least` bytes.
-  uint64_t count(uint64_t least) {
-    uint64_t value = number();
-    good &= value <= rest.size() / least;
-    return good ? value : 0;
+  std::vector<std::string> strings() {
+    uint64_t count = number();
+    // Each has a length of 8 bytes in front.
+    good &= count <= rest.size() / 8;
+    std::vector<std::string> values(good ? count : 0);
+    for (std::string &value : values)
+      value = string();
+    return values;
   }
   StringRef rest;
   bool good;
@@ -106,17 +126,9 @@ public:
 
 std::string CudaProgram::serialize() const {
   Writer writer;
-  writer.number(ptx.size());
-  for (const std::string &text : ptx)
-    writer.string(text);
-  writer.number(kernels.size());
-  for (const Kernel &kernel : kernels) {
-    writer.number(kernel.module);
-    writer.string(kernel.name);
-  }
-  writer.number(functions.size());
-  for (const std::string &function : functions)
-    writer.string(function);
+  writer.string(ptx);
+  writer.strings(kernels);
+  writer.strings(functions);
   writer.string(hostObject);
   return writer.text;
 }
@@ -124,18 +136,9 @@ std::string CudaProgram::serialize() const {
 std::optional<CudaProgram> CudaProgram::deserialize(StringRef bytes) {
   Reader reader(bytes);
   CudaProgram program;
-  program.ptx.resize(reader.count(8));
-  for (std::string &text : program.ptx)
-    text = reader.string();
-  program.kernels.resize(reader.count(16));
-  for (Kernel &kernel : program.kernels) {
-    kernel.module = reader.number();
-    kernel.name = reader.string();
-    reader.good &= kernel.module < program.ptx.size();
-  }
-  program.functions.resize(reader.count(8));
-  for (std::string &function : program.functions)
-    function = reader.string();
+  program.ptx = reader.string();
+  program.kernels = reader.strings();
+  program.functions = reader.strings();
   program.hostObject = reader.string();
   if (!reader.good || !reader.rest.empty())
     return std::nullopt;

@@ -2,7 +2,8 @@
  * A CUDA driver for tests on machines without a GPU: memory of the host, and
  * kernels that do nothing. What matters of each call is printed to the file
  * that FAKE_CUDA_LOG names. FAKE_CUDA_FAIL names a function that fails, and
- * FAKE_CUDA_CAPABILITY is 90 unless set. "Machine code" is the PTX itself, from
+ * FAKE_CUDA_CAPABILITY is 90 unless set; with FAKE_CUDA_OLD options of later
+ * versions are refused, as an older driver does. "Machine code" is the PTX itself, from
  * which the kernels' parameters are known. */
 
 #include <ctype.h>
@@ -97,6 +98,11 @@ int cuModuleLoadDataEx(char **module, const void *image, unsigned count,
         strcpy(values[i], "ptxas fatal: fake syntax error\n");
     return invalidPtx;
   }
+  for (unsigned i = 0; i < count; ++i)
+    if (options[i] > 33 && getenv("FAKE_CUDA_OLD")) {
+      LOG("load: unknown option %d\n", options[i]);
+      return invalidValue;
+    }
   for (unsigned i = 0; i < count; ++i)
     if (options[i] == 3)
       strcpy(values[i], "ptxas info : fake\nptxas info : (C7510) Potential "

@@ -266,8 +266,7 @@ Error CudaTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
     return diagnostics.failure(reason);
   }
   if (!device) {
-    for (const std::string &ptx : program->ptx)
-      outs() << ptx;
+    outs() << program->ptx;
     return Error::success();
   }
   auto loaded = loadCudaProgram(*program, *device, cache, times);

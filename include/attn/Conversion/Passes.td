@@ -416,6 +416,24 @@ def AttnShareKernels : Pass<"attn-share-kernels", "mlir::ModuleOp"> {
   }];
 }
 
+def AttnNameKernels : Pass<"attn-name-kernels", "mlir::ModuleOp"> {
+  let summary = "Kernels of different modules get different names";
+  let description = [{
+    A kernel whose name another `gpu.module` has already gets a number behind it, so that one text
+    can hold the code of all modules, and a profile tells kernels apart.
+
+    ```mlir
+    gpu.launch_func @f_kernel_0::@f ...     gpu.launch_func @f_kernel_0::@f_0 ...
+    gpu.module @f_kernel {                  gpu.module @f_kernel {
+      gpu.func @f() kernel                    gpu.func @f() kernel
+    }                                       }
+    gpu.module @f_kernel_0 {                gpu.module @f_kernel_0 {
+      gpu.func @f() kernel                    gpu.func @f_0() kernel
+    }                                       }
+    ```
+  }];
+}
+
 def AttnKernelsToPtx : Pass<"attn-kernels-to-ptx", "mlir::ModuleOp"> {
   let summary = "Turn modules of kernels into binaries that hold PTX";
   let description = [{

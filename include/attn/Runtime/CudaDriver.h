@@ -15,6 +15,7 @@
 namespace attn::cuda {
 
 using Result = int;    // CUresult; 0 is success
+constexpr Result invalidValue = 1;
 using Device = int;    // CUdevice
 using Address = uint64_t; // CUdeviceptr
 using Context = struct ContextTag *;
@@ -74,7 +75,8 @@ enum JitOption {
   infoLogBytes = 4,
   errorLog = 5,
   errorLogBytes = 6,
-  logVerbose = 12
+  logVerbose = 12,
+  splitCompile = 34, // threads that compile; 0 for all there are
 };
 
 /// CUtensorMapDataType.

@@ -20,11 +20,11 @@ class CudaExecutable {
 public:
   ~CudaExecutable();
 
-  /// Loads into the calling thread's context, which is one of `device`. `cubins`
-  /// are the machine code of the program's PTX texts, one by one.
+  /// Loads into the calling thread's context, which is one of `device`. `image`
+  /// is the program's PTX, or machine code of it.
   static llvm::Expected<std::unique_ptr<CudaExecutable>>
   load(const CudaProgram &program, const cuda::DeviceInfo &device,
-       llvm::ArrayRef<std::string> cubins);
+       const std::string &image);
 
   using Packed = CpuExecutable::Packed;
   llvm::Expected<Packed> lookup(llvm::StringRef function) {
@@ -50,12 +50,12 @@ public:
 private:
   CudaExecutable() = default;
   llvm::Error loadKernels(const CudaProgram &program,
-                          llvm::ArrayRef<std::string> cubins);
+                          const std::string &image);
 
   const cuda::DeviceInfo *device = nullptr;
   cuda::Context context = nullptr;
   std::unique_ptr<CpuExecutable> host;
-  std::vector<cuda::Module> modules;
+  cuda::Module module = nullptr;
   std::vector<cuda::Function> kernels;
   std::vector<CudaKernelInfo> infos;
   cuda::Buffer zeros;

@@ -13,13 +13,11 @@
 namespace attn {
 
 struct CudaProgram {
-  struct Kernel {
-    uint64_t module; // its position in `ptx`
-    std::string name;
-  };
-  std::vector<std::string> ptx;
-  /// By the number that the host code knows them by.
-  std::vector<Kernel> kernels;
+  /// One text for all kernels: the driver compiles them side by side, where it would load
+  /// one text after the other.
+  std::string ptx;
+  /// Names, by the number that the host code knows them by.
+  std::vector<std::string> kernels;
   /// The functions that can be called.
   std::vector<std::string> functions;
   /// A relocatable object file, see CpuExecutable::load.

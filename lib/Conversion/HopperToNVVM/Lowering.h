@@ -107,6 +107,11 @@ private:
   llvm::LogicalResult lowerElementwise(mlir::Operation *op, Layout layout);
   bool lowerSmallComparison(mlir::Operation *op);
   bool lowerIndexSum(mlir::Operation *op, Layout layout);
+  bool lowerColumnBound(mlir::Operation *op, Layout layout);
+  bool lowerBoundsOfBoth(mlir::Operation *op, Layout layout);
+  bool lowerSelectByBits(mlir::Operation *op, Layout layout);
+  mlir::Value testBit(llvm::ArrayRef<mlir::Value> words, unsigned row, int64_t column);
+  void setBits(mlir::Value value, llvm::ArrayRef<mlir::Value> words, int64_t columns);
   bool lowerIndexComparison(mlir::Operation *op, Layout layout);
   bool lowerPackedTruncation(mlir::Operation *op, Layout layout);
   bool lowerTanh(mlir::Operation *op, Layout layout);
@@ -220,6 +225,8 @@ private:
   mlir::ImplicitLocOpBuilder b;
 
   llvm::DenseMap<std::pair<mlir::Value, unsigned>, Parts> map;
+  /// Conditions of a tile that are words of bits: see `lowerColumnBound`.
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> columnBits;
   llvm::DenseMap<mlir::Attribute, mlir::Value> constants;
   llvm::DenseSet<mlir::Operation *> syncedArrivals;
   mlir::Block *entry = nullptr;

@@ -103,6 +103,92 @@ gpu.module @m {
 
 // -----
 
+// Bounds of many columns in the layout of a product, of rows with limits of their own (the end of
+// the keys, or the diagonal): a word of bits for each row, of which the first n are set, as many as
+// columns are within the bound (those of a thread are 0, 1, 8, 9, ...); a lower bound is the
+// negation of one; both together are an `and`. A test stands in front of its select.
+// CHECK-LABEL: gpu.func @bounds
+// CHECK: %[[D:.*]] = llvm.inline_asm asm_dialect = att "cvt.sat.s32.s64 $0, $1;"
+// CHECK: %[[LIMIT:.*]] = llvm.inline_asm asm_dialect = att "sub.sat.s32 $0, $1, $2;", "=r,r,r" %c0_i32, %[[D]]
+// CHECK: %[[AT:.*]] = arith.maxsi %[[LIMIT]], %c-1_i32
+// CHECK: %[[EVEN:.*]] = arith.shrsi %[[AT]], %c3_i32
+// CHECK: %[[BELOW:.*]] = arith.addi %[[AT]], %c-1_i32
+// CHECK: %[[ODD:.*]] = arith.shrsi %[[BELOW]], %c3_i32
+// CHECK: %[[SUM:.*]] = arith.addi %[[EVEN]], %[[ODD]]
+// CHECK: %[[COUNT:.*]] = arith.addi %[[SUM]], %c2_i32
+// CHECK: %[[UPPER0:.*]] = llvm.inline_asm asm_dialect = att "bmsk.clamp.b32 $0, $1, $2;", "=r,r,r" %c0_i32, %[[COUNT]]
+// CHECK: %[[UPPER1:.*]] = llvm.inline_asm asm_dialect = att "bmsk.clamp.b32
+// The lower bound: the row 8 below has a limit that is 8 more.
+// CHECK: %[[F:.*]] = llvm.inline_asm asm_dialect = att "cvt.sat.s32.s64 $0, $1;"
+// CHECK: "sub.sat.s32 $0, $1, $2;", "=r,r,r" %[[FIRST:.*]], %[[F]]
+// CHECK: %[[LATE0:.*]] = llvm.inline_asm asm_dialect = att "bmsk.clamp.b32
+// CHECK: %[[LOWER0:.*]] = arith.xori %[[LATE0]], %c-1_i32
+// CHECK: "sub.sat.s32 $0, $1, $2;", "=r,r,r" %{{.*}}, %[[F]]
+// CHECK: %[[LATE1:.*]] = llvm.inline_asm asm_dialect = att "bmsk.clamp.b32
+// CHECK: %[[LOWER1:.*]] = arith.xori %[[LATE1]], %c-1_i32
+// CHECK-NOT: bmsk
+// CHECK: %[[ROW0:.*]] = arith.andi %[[UPPER0]], %[[LOWER0]]
+// CHECK: %[[ROW1:.*]] = arith.andi %[[UPPER1]], %[[LOWER1]]
+// CHECK: %[[BIT:.*]] = arith.andi %[[ROW0]], %c1_i32
+// CHECK-NEXT: %[[TEST:.*]] = arith.cmpi ne, %[[BIT]], %c0_i32
+// CHECK-NEXT: arith.select %[[TEST]]
+// CHECK-NEXT: %[[NEXT:.*]] = arith.andi %[[ROW0]], %c2_i32
+// CHECK-NEXT: arith.cmpi ne, %[[NEXT]], %c0_i32
+// CHECK-NEXT: arith.select
+// CHECK-COUNT-16: arith.andi %[[ROW0]],
+// CHECK-COUNT-18: arith.andi %[[ROW1]],
+// CHECK-NOT: arith.cmpi s
+gpu.module @m {
+  gpu.func @bounds(%x: memref<64x72xf32>, %n: index) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %ninf = arith.constant dense<0xFF800000> : vector<64x72xf32>
+    %width = arith.constant dense<30> : vector<64xindex>
+    %v = vector.load %x[%c0, %c0] : memref<64x72xf32>, vector<64x72xf32>
+    %step = vector.step : vector<72xindex>
+    %columns = vector.broadcast %step : vector<72xindex> to vector<64x72xindex>
+    %rows = vector.step : vector<64xindex>
+    %end = vector.broadcast %n : index to vector<64xindex>
+    %last = arith.minsi %rows, %end : vector<64xindex>
+    %limit = vector.broadcast %last : vector<64xindex> to vector<72x64xindex>
+    %limits = vector.transpose %limit, [1, 0] : vector<72x64xindex> to vector<64x72xindex>
+    %near = arith.subi %rows, %width : vector<64xindex>
+    %first = vector.broadcast %near : vector<64xindex> to vector<72x64xindex>
+    %firsts = vector.transpose %first, [1, 0] : vector<72x64xindex> to vector<64x72xindex>
+    %past = arith.cmpi sle, %columns, %limits : vector<64x72xindex>
+    %late = arith.cmpi sgt, %columns, %firsts : vector<64x72xindex>
+    %keep = arith.andi %past, %late : vector<64x72xi1>
+    %y = arith.select %keep, %v, %ninf : vector<64x72xi1>, vector<64x72xf32>
+    vector.store %y, %x[%c0, %c0] : memref<64x72xf32>, vector<64x72xf32>
+    gpu.return
+  }
+}
+
+// -----
+
+// The diagonal alone: a comparison serves a column, and in the row 8 below the column 8 further.
+// CHECK-LABEL: gpu.func @diagonal
+// CHECK-NOT: bmsk
+// CHECK-COUNT-20: arith.cmpi sle, %{{.*}}, %{{.*}} : i32
+// CHECK-NOT: arith.cmpi
+gpu.module @m {
+  gpu.func @diagonal(%x: memref<64x72xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %ninf = arith.constant dense<0xFF800000> : vector<64x72xf32>
+    %v = vector.load %x[%c0, %c0] : memref<64x72xf32>, vector<64x72xf32>
+    %step = vector.step : vector<72xindex>
+    %columns = vector.broadcast %step : vector<72xindex> to vector<64x72xindex>
+    %rows = vector.step : vector<64xindex>
+    %limit = vector.broadcast %rows : vector<64xindex> to vector<72x64xindex>
+    %limits = vector.transpose %limit, [1, 0] : vector<72x64xindex> to vector<64x72xindex>
+    %past = arith.cmpi sle, %columns, %limits : vector<64x72xindex>
+    %y = arith.select %past, %v, %ninf : vector<64x72xi1>, vector<64x72xf32>
+    vector.store %y, %x[%c0, %c0] : memref<64x72xf32>, vector<64x72xf32>
+    gpu.return
+  }
+}
+
+// -----
+
 // Four elements of each of two rows, two chains each, then the quad.
 // CHECK-LABEL: gpu.func @reduce
 // CHECK-DAG: %[[ALL:.*]] = arith.constant -1 : i32

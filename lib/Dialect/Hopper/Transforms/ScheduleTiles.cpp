@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Transforms/RegionUtils.h"
 #include <memory>
 
 namespace attn {
@@ -431,6 +432,24 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
     return std::make_unique<UnevenTiles>(launch, ctas, line, work->last);
   }
 
+  static bool followsLaunch(gpu::LaunchOp launch) {
+    for (Operation *op = launch->getPrevNode(); op; op = op->getPrevNode())
+      if (isa<gpu::LaunchOp>(op))
+        return true;
+    return false;
+  }
+
+  /// The last tile first.
+  static void reverse(gpu::LaunchOp launch, Region &role) {
+    OpBuilder b(role);
+    Location loc = launch.getLoc();
+    Value block = getUnit(launch), one = arith::ConstantIndexOp::create(b, loc, 1);
+    Value last = arith::SubIOp::create(b, loc, launch.getGridSize().x, one);
+    Value tile = arith::SubIOp::create(b, loc, last, block);
+    replaceAllUsesInRegionWith(block, tile, role);
+    tile.getDefiningOp()->replaceUsesOfWith(tile, block);
+  }
+
   void runOnOperation() override {
     getOperation().walk([&](gpu::LaunchOp launch) {
       SmallVector<hopper::RolesOp> all(launch.getBody().front().getOps<hopper::RolesOp>());
@@ -444,7 +463,9 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
           positions.push_back(op);
       });
       // What one role does alone needs nothing to be early: CTAs share a multiprocessor.
-      if (ctas > 0 && roles.getBodies().size() > 1 && !isDealt) {
+      if (roles.getBodies().size() == 1 && !launch.getClusterIds() && followsLaunch(launch)) {
+        reverse(launch, roles.getBodies().front());
+      } else if (ctas > 0 && roles.getBodies().size() > 1 && !isDealt) {
         std::unique_ptr<Persistence> persistence = order(launch, roles, positions);
         for (Region &region : roles.getBodies())
           persistence->run(&region.front());

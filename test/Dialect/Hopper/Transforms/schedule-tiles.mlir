@@ -248,3 +248,38 @@ func.func @clusters(%n: index, %m: index, %size: index, %X: memref<?xindex>) {
   }
   return
 }
+
+// What one role does behind another launch: the last tile first.
+// CHECK-LABEL: func.func @behind
+// CHECK: gpu.launch blocks(%[[B0:[a-z0-9]*]],
+// CHECK: memref.store %{{.*}}[%[[B0]]]
+// CHECK: gpu.launch blocks(%[[B1:[a-z0-9]*]], %{{[a-z0-9]*}}, %{{[a-z0-9]*}}) in (%[[GRID:[a-z0-9]*]] =
+// CHECK: %[[LAST:.*]] = arith.subi %[[GRID]], %c1
+// CHECK: %[[TILE:.*]] = arith.subi %[[LAST]], %[[B1]]
+// CHECK: arith.index_cast %[[TILE]] : index to i32
+// CHECK: memref.store %{{.*}}[%[[TILE]]]
+// CHECK-NOT: %[[B1]]
+func.func @behind(%n: index, %m: index, %X: memref<?xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+        memref.store %m, %X[%bx] : memref<?xindex>
+      }
+    gpu.terminator
+  }
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %p:2 = affine.delinearize_index %bx into (%m, 3) : index, index
+        memref.store %p#0, %X[%bx] : memref<?xindex>
+        memref.store %p#1, %X[%c1] : memref<?xindex>
+      }
+    gpu.terminator
+  }
+  return
+}

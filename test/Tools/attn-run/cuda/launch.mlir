@@ -17,7 +17,11 @@
 // RUN: env ATTNC_CUDA_DRIVER=%fake_cuda FAKE_CUDA_LOG=%t/log4 ATTNC_CACHE_DIR=%t/cache \
 // RUN:   attn-run %s --target=cuda --shape 0=0x200 --shape 2=0x200
 // RUN: FileCheck %s --check-prefix=EMPTY --implicit-check-not=launch --input-file=%t/log4
-// PTX needs no GPU, and no shapes.
+// A driver that cannot compile kernels side by side compiles them all the same.
+// RUN: env ATTNC_CUDA_DRIVER=%fake_cuda FAKE_CUDA_LOG=%t/log5 FAKE_CUDA_OLD=1 ATTNC_CACHE_DIR= \
+// RUN:   attn-run %s --target=cuda --shape 0=4x200 --shape 2=4x200
+// RUN: FileCheck %s --check-prefix=OLD --input-file=%t/log5
+// PTX needs no GPU, and no shapes: one text for both kernels.
 // RUN: attn-run %s --emit=ptx | FileCheck %s --check-prefix=PTX
 
 // OUT: ran 'scale' on cuda (Fake GPU)
@@ -38,7 +42,7 @@
 // LOG-NEXT: 200
 // LOG-NEXT: 1
 // LOG: buffer 3 + 0
-// LOG: launch scale_kernel
+// LOG: launch scale_kernel_0
 // LOG: buffer 2 + 0
 
 // CACHED: load
@@ -53,7 +57,17 @@
 
 // EMPTY: load
 
+// OLD: load: unknown option 34
+// OLD-NEXT: load
+// OLD: launch scale_kernel
+// OLD: launch scale_kernel_0
+
+// PTX: .version
+// PTX-NOT: .version
 // PTX: .visible .entry scale_kernel(
+// PTX-NOT: .version
+// PTX: .visible .entry scale_kernel_0(
+// PTX-NOT: .version
 
 func.func @scale(%x: memref<?x?xf32, strided<[?, 1]>>, %f: f32, %y: memref<?x?xf32, strided<[?, 1]>>) {
   %c0 = arith.constant 0 : index

@@ -547,7 +547,8 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
     every other time.
 
     A launch of one role keeps a CTA per tile: it has no copies to start early, and its
-    CTAs share the multiprocessors.
+    CTAs share the multiprocessors. Behind another launch it takes the last tiles first: what that
+    one wrote last is what the L2 cache has.
 
     Of a launch in clusters, each cluster takes the tiles that a CTA would.
 

@@ -100,6 +100,15 @@ bool KernelLowering::lowerIndexSum(Operation *op, Layout layout) {
   return true;
 }
 
+/// A difference of indices in 32 bits, on the same side of any small constant: by an instruction
+/// that LLVM does not know, which would compare 64 bits.
+Value KernelLowering::saturatedDifference(Value x, Value y) {
+  Value wide = arith::SubIOp::create(b, x, y);
+  return inlineAsm(b.getI32Type(),
+                   arith::IndexCastOp::create(b, b.getI64Type(), wide).getResult(),
+                   "cvt.sat.s32.s64 $0, $1;", "=r,l", /*sideEffects=*/false);
+}
+
 static bool isIndexBound(Value condition) {
   auto compare = condition.getDefiningOp<arith::CmpIOp>();
   using Predicate = arith::CmpIPredicate;
@@ -137,6 +146,7 @@ static bool paysAsBits(Value condition) {
     return llvm::any_of(both->getOperands(), paysAsBits);
   return llvm::any_of(condition.getDefiningOp()->getOperands(), hasRowsApart);
 }
+
 static bool partPaysAsBits(Value condition) {
   if (condition.hasOneUse())
     if (auto both = dyn_cast<arith::AndIOp>(*condition.user_begin()))
@@ -166,8 +176,9 @@ bool KernelLowering::lowerColumnBound(Operation *op, Layout layout) {
   for (unsigned row : {0, 1})
     for (int64_t column = 0; column < columns; ++column) {
       unsigned e = registerAt(row, column), first = registerAt(row, 0);
-      if (std::abs(sign) != 1 || x.values[e] != x.values[first] || y.values[e] != y.values[first] ||
-          offset(e) != offset(first) + sign * columnOffset(column) || std::abs(offset(e)) >= kBound)
+      if (std::abs(sign) != 1 || x.values[e] != x.values[first] ||
+          y.values[e] != y.values[first] || std::abs(offset(e)) >= kBound ||
+          offset(e) != offset(first) + sign * columnOffset(column))
         return false;
     }
   // As column <= limit, or as its negation.
@@ -180,12 +191,8 @@ bool KernelLowering::lowerColumnBound(Operation *op, Layout layout) {
   for (unsigned row : {0, 1}) {
     unsigned first = registerAt(row, 0);
     Value &difference = differences[{x.values[first], y.values[first]}];
-    if (!difference) {
-      Value wide = arith::SubIOp::create(b, x.values[first], y.values[first]);
-      difference = inlineAsm(b.getI32Type(),
-                             arith::IndexCastOp::create(b, b.getI64Type(), wide).getResult(),
-                             "cvt.sat.s32.s64 $0, $1;", "=r,l", /*sideEffects=*/false);
-    }
+    if (!difference)
+      difference = saturatedDifference(x.values[first], y.values[first]);
     int64_t constant = -sign * offset(first) - (isStrict != isNegated ? 1 : 0);
     Value limit =
         sign > 0 ? inlineAsm(b.getI32Type(), {constantI32(constant), difference},
@@ -199,8 +206,9 @@ bool KernelLowering::lowerColumnBound(Operation *op, Layout layout) {
     };
     Value number = addI32(arith::AddIOp::create(b, count(limit), count(addI32(limit, -1))), 2);
     for (int64_t word = 0; word < columns; word += 32) {
-      Value rest = word == 0 ? number
-                             : Value(arith::MaxSIOp::create(b, addI32(number, -word), constantI32(0)));
+      Value rest = number;
+      if (word > 0)
+        rest = arith::MaxSIOp::create(b, addI32(number, -word), constantI32(0));
       Value bits = inlineAsm(b.getI32Type(), {constantI32(0), rest}, "bmsk.clamp.b32 $0, $1, $2;",
                              "=r,r,r", /*sideEffects=*/false);
       words.push_back(isNegated ? Value(arith::XOrIOp::create(b, bits, constantI32(-1))) : bits);
@@ -220,8 +228,8 @@ bool KernelLowering::lowerBoundsOfBoth(Operation *op, Layout layout) {
   SmallVector<Value> words;
   for (auto [a, c] : llvm::zip_equal(x->second, y->second))
     words.push_back(arith::AndIOp::create(b, a, c));
-  setBits(op->getResult(0), words, elementsPerThread(cast<VectorType>(op->getResult(0).getType()),
-                                                     Layout::Tile) / 2);
+  auto type = cast<VectorType>(op->getResult(0).getType());
+  setBits(op->getResult(0), words, elementsPerThread(type, layout) / 2);
   return true;
 }
 
@@ -292,13 +300,8 @@ bool KernelLowering::lowerIndexComparison(Operation *op, Layout layout) {
   Parts result;
   for (size_t e = 0; e < a.values.size(); ++e) {
     Value &difference = differences[{a.values[e], c.values[e]}];
-    if (!difference) {
-      // By an instruction that LLVM does not know: it would compare 64 bits.
-      Value wide = arith::SubIOp::create(b, a.values[e], c.values[e]);
-      difference = inlineAsm(b.getI32Type(),
-                             arith::IndexCastOp::create(b, b.getI64Type(), wide).getResult(),
-                             "cvt.sat.s32.s64 $0, $1;", "=r,l", /*sideEffects=*/false);
-    }
+    if (!difference)
+      difference = saturatedDifference(a.values[e], c.values[e]);
     int64_t limit = c.offset(e) - a.offset(e);
     Value &bit = known[{difference, limit}];
     if (!bit)

@@ -107,6 +107,7 @@ private:
   llvm::LogicalResult lowerElementwise(mlir::Operation *op, Layout layout);
   bool lowerSmallComparison(mlir::Operation *op);
   bool lowerIndexSum(mlir::Operation *op, Layout layout);
+  mlir::Value saturatedDifference(mlir::Value x, mlir::Value y);
   bool lowerColumnBound(mlir::Operation *op, Layout layout);
   bool lowerBoundsOfBoth(mlir::Operation *op, Layout layout);
   bool lowerSelectByBits(mlir::Operation *op, Layout layout);

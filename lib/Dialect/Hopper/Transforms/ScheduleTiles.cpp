@@ -28,9 +28,9 @@ namespace {
 
 /// How the work of tiles changes with their last coordinate.
 struct Unevenness {
-  bool last;                        // the last ones have most; not told for a band
-  scf::ForOp band = {};             // the loop that starts later and ends later, or sooner
-  Value coordinate = {};
+  bool last;       // the last ones have most; not told for a band
+  scf::ForOp band; // a loop whose start and end both grow, or both fall
+  Value coordinate;
 };
 
 /// Where a loop ends that has iterations: one that has none may end where it starts.
@@ -255,7 +255,7 @@ private:
 /// pairs, each with as much work as any other: groups of an even number of tiles (a line, all
 /// values of the last coordinate, or two) are taken from both ends to the middle, by every
 /// `grid`-th CTA. The tiles that CTAs have at a time are neighbours, so that they read the same
-/// memory. Then the last few lines together, sorted, for pairs would leave CTAs without work at
+/// memory. Then what is left of these, sorted, for pairs would leave CTAs without work at
 /// the end: one of each `grid` in a row, where the first row starts with the CTAs that have a
 /// pair less.
 class UnevenTiles : public Persistence {
@@ -267,26 +267,31 @@ public:
     Value length = arith::MaxUIOp::create(b, loc, line, index(1));
     Value odd = arith::AndIOp::create(b, loc, length, index(1));
     group = arith::ShLIOp::create(b, loc, length, odd);
-    Value groups = arith::CeilDivUIOp::create(b, loc, tiles, group);
-    Value twoEach = multiply(grid, index(2));
-    Value isLong = isBelow(index(kShortLine - 1), line), isSmall = isBelow(tiles, twoEach);
-    Value sorts = arith::OrIOp::create(b, loc, isLong, isSmall);
-    Value few = arith::CeilDivUIOp::create(b, loc, select(sorts, twoEach, group), group);
-    Value whole = subtract(groups, arith::MinUIOp::create(b, loc, groups, few));
-    paired = multiply(whole, group);
-    Value rest = subtract(tiles, paired);
+    Value groups = arith::DivUIOp::create(b, loc, tiles, group);
+    Value ofGroup = arith::DivUIOp::create(b, loc, group, index(2));
     Value safe = arith::MaxUIOp::create(b, loc, grid, index(1));
+    // As many for each CTA as there are, or one less; or all of them.
+    Value all = multiply(groups, ofGroup);
+    Value rounds = arith::DivUIOp::create(b, loc, all, safe);
+    Value even = multiply(rounds, grid);
+    Value left = subtract(all, even);
+    Value isFull = isBelow(multiply(grid, index(4)), multiply(left, index(5)));
+    Value few = multiply(arith::MinUIOp::create(b, loc, rounds, index(1)), grid);
+    Value isLong = isBelow(index(kShortLine - 1), line);
+    Value most = select(isLong, subtract(even, few), select(isFull, all, even));
+    paired = multiply(arith::DivUIOp::create(b, loc, most, ofGroup), group);
+    Value rest = subtract(tiles, paired);
     pairs = arith::DivUIOp::create(b, loc, paired, index(2));
     pairsOfAll = arith::DivUIOp::create(b, loc, pairs, safe);
     ahead = subtract(pairs, multiply(pairsOfAll, grid));
     places = add(ahead, rest);
-    half.emplace(b, loc, Value(arith::DivUIOp::create(b, loc, group, index(2))));
+    half.emplace(b, loc, ofGroup);
     lines.emplace(b, loc, Value(arith::DivUIOp::create(b, loc, rest, length)));
   }
 
 private:
-  /// In lines of fewer tiles sorting evens out nothing, and what the sorted ones read takes as
-  /// much of the L2 cache.
+  /// In lines of fewer tiles what pairs leave over is enough to be even, if it is not a pair for
+  /// more than four of five CTAs; and what sorted tiles read takes as much of the L2 cache.
   static constexpr int64_t kShortLine = 16;
 
   scf::ForOp createLoop() override {
@@ -403,7 +408,8 @@ private:
     Value rank = widen(lines->divide(b, loc, narrow(place)));
     Value ofFew = subtract(place, multiply(rank, widen(lines->divisor)));
     Value isOfMany = isBelow(number, whole);
-    Value offset = select(isOfMany, add(firstOfMany, inMany), add(firstOfFew, multiply(step, rank)));
+    Value ranked = add(firstOfFew, multiply(step, rank));
+    Value offset = select(isOfMany, add(firstOfMany, inMany), ranked);
     return add(multiply(select(isOfMany, ofMany, ofFew), line), offset);
   }
 

@@ -41,10 +41,17 @@ func.func @even(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
 }
 
 // Work that grows along the last coordinate: first tiles in pairs, from both ends of it, as many
-// for each CTA as whole lines have but for the last ones; then those of the last lines by turns,
-// the longest (the last ones of a line) first.
+// for each CTA (all, if most CTAs would have one more); then those of the last lines by turns, the
+// longest (the last ones of a line) first.
 // CHECK-LABEL: func.func @uneven
 // CHECK: %[[CTAS:.*]] = arith.minui %[[N:.*]], %c7
+// CHECK: %[[ROUNDS:.*]] = arith.divui %[[ALL:.*]],
+// CHECK: %[[EVEN:.*]] = arith.muli %[[ROUNDS]], %[[CTAS]]
+// CHECK: %[[LEFT:.*]] = arith.subi %[[ALL]], %[[EVEN]]
+// CHECK: %[[FOUR:.*]] = arith.muli %[[CTAS]], %c4
+// CHECK: %[[FIVE:.*]] = arith.muli %[[LEFT]], %c5
+// CHECK: %[[MOST:.*]] = arith.cmpi ult, %[[FOUR]], %[[FIVE]]
+// CHECK: arith.select %[[MOST]], %[[ALL]], %[[EVEN]]
 // CHECK: %[[PAIRED:.*]] = arith.muli %{{.*}}, %c6
 // CHECK: %[[REST:.*]] = arith.subi %[[N]], %[[PAIRED]]
 // CHECK: %[[PLACES:.*]] = arith.addi %[[AHEAD:.*]], %[[REST]]

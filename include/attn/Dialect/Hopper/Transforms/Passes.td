@@ -532,9 +532,10 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
     of the last coordinate: the pairs have the same work, and those that are
     computed at a time lie side by side and read the same memory, which the L2
     cache then holds. (Longest tiles first would be as even, and read all memory
-    anew for each value of the last coordinate.) The last two tiles of each CTA are
-    taken longest first all the same, where that coordinate has 16 values or more: pairs
-    would leave CTAs without work at the end.
+    anew for each value of the last coordinate.) The last tiles are taken one by one, the
+    longest first, all the same, for pairs would leave CTAs without work at the end: the pairs
+    that are too few for all CTAs, unless most would have one, and, where that coordinate has 16
+    values or more, one pair more for each CTA.
 
     Where the loop is a band (both bounds grow, or both fall, as those of a window do), most tiles
     have the same work, and those at one end of the last coordinate, which the host finds, have

@@ -45,7 +45,8 @@ func.func @even(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
 // longest (the last ones of a line) first.
 // CHECK-LABEL: func.func @uneven
 // CHECK: %[[CTAS:.*]] = arith.minui %[[N:.*]], %c7
-// CHECK: %[[ROUNDS:.*]] = arith.divui %[[ALL:.*]],
+// CHECK: %[[ALL:.*]] = arith.muli %{{.*}}, %c3
+// CHECK: %[[ROUNDS:.*]] = arith.divui %[[ALL]],
 // CHECK: %[[EVEN:.*]] = arith.muli %[[ROUNDS]], %[[CTAS]]
 // CHECK: %[[LEFT:.*]] = arith.subi %[[ALL]], %[[EVEN]]
 // CHECK: %[[FOUR:.*]] = arith.muli %[[CTAS]], %c4

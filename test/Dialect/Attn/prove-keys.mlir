@@ -74,6 +74,51 @@ func.func @window(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %lse: tens
   return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
 }
 
+// Whichever way it is written.
+// CHECK-LABEL: @window_by_bounds(
+// CHECK: attn.backward
+// MORE-NOT: rows_have_keys
+// FEW: rows_have_keys
+// CHECK: return
+func.func @window_by_bounds(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %lse: tensor<1x2x?xf32>)
+    -> (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) {
+  %dq, %dk, %dv = attn.backward %q, %q, %k, %k, %q, %lse
+    mask {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %left = arith.constant 1023 : index
+      %right = arith.constant 7 : index
+      %first = arith.subi %i, %left : index
+      %near = arith.cmpi sle, %first, %j : index
+      %last = arith.addi %i, %right : index
+      %past = arith.cmpi sge, %last, %j : index
+      %both = arith.andi %past, %near : i1
+      attn.yield %both : i1
+    }
+    : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?xf32>
+    -> tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+  return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+}
+
+// A window that is over before the row's own key.
+// CHECK-LABEL: @window_behind(
+// CHECK: attn.backward
+// CHECK-NOT: rows_have_keys
+// CHECK: return
+func.func @window_behind(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %lse: tensor<1x2x?xf32>)
+    -> (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) {
+  %dq, %dk, %dv = attn.backward %q, %q, %k, %k, %q, %lse
+    mask {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %one = arith.constant 1 : index
+      %last = arith.subi %i, %one : index
+      %past = arith.cmpi sge, %last, %j : index
+      attn.yield %past : i1
+    }
+    : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?xf32>
+    -> tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+  return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+}
+
 // Which the shapes may say.
 // CHECK-LABEL: @window_by_shape(
 // CHECK: attn.backward

@@ -146,6 +146,14 @@ func.func @too_many() {
 
 // -----
 
+func.func @too_many_to_share() {
+  // expected-error @+1 {{the roles ask for 65536 registers, the 64512 that 384 threads start with are all that they can share: who asks last waits forever}}
+  hopper.roles role "a" warpgroups(1) registers(32) (%w) {} role "b" warpgroups(2) registers(240) (%w) {}
+  return
+}
+
+// -----
+
 func.func @barrier() {
   %c0 = arith.constant 0 : index
   // expected-error @+1 {{named barriers are 1 to 15, got 0}}

@@ -57,7 +57,13 @@ static bool keepsFirstKey(Region &mask) {
   return keeps && keeps->isOne();
 }
 
-/// Whether the mask keeps the key of each row's own number: by what it folds to.
+static bool isUnsigned(arith::CmpIPredicate predicate) {
+  return predicate == arith::CmpIPredicate::ult || predicate == arith::CmpIPredicate::ule ||
+         predicate == arith::CmpIPredicate::ugt || predicate == arith::CmpIPredicate::uge;
+}
+
+/// Whether the mask keeps the key of each row's own number: by what it folds to. (No sum of an
+/// index and a constant is beyond an index's range.)
 static bool keepsOwnKey(Region &mask) {
   if (mask.empty())
     return true;
@@ -74,7 +80,19 @@ static bool keepsOwnKey(Region &mask) {
   IRRewriter rewriter(b);
   DominanceInfo dominance;
   eliminateCommonSubExpressions(rewriter, dominance, function);
-  if (failed(applyPatternsGreedily(function, FrozenRewritePatternSet())))
+  // i - n <= i folds once it is (i - n) - i <= 0.
+  function.walk([&](arith::CmpIOp compare) {
+    if (!compare.getLhs().getType().isIndex() || isUnsigned(compare.getPredicate()))
+      return;
+    b.setInsertionPoint(compare);
+    Value difference = arith::SubIOp::create(b, loc, compare.getLhs(), compare.getRhs());
+    compare.getLhsMutable().assign(difference);
+    compare.getRhsMutable().assign(arith::ConstantIndexOp::create(b, loc, 0));
+  });
+  RewritePatternSet patterns(b.getContext());
+  arith::AddIOp::getCanonicalizationPatterns(patterns, b.getContext());
+  arith::SubIOp::getCanonicalizationPatterns(patterns, b.getContext());
+  if (failed(applyPatternsGreedily(function, std::move(patterns))))
     return false;
   return matchPattern(function.front().getTerminator()->getOperand(0), m_One());
 }

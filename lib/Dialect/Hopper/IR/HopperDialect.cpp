@@ -376,6 +376,13 @@ LogicalResult RolesOp::verify() {
                          << kRegistersPerCta;
   if (getNumWarpgroups() > 8)
     return emitOpError() << "a CTA has at most 8 warpgroups, got " << getNumWarpgroups();
+  int64_t threads = getNumWarpgroups() * kThreadsPerWarpgroup;
+  if (int64_t initial = getInitialRegisters(getNumWarpgroups(), getOccupancy()) * threads;
+      count > 1 && getNumRegisters() > initial)
+    return emitOpError() << "the roles ask for " << getNumRegisters() << " registers, the "
+                         << initial << " that " << threads
+                         << " threads start with are all that they can share: who asks last "
+                            "waits forever";
   for (Region &body : getBodies())
     if (body.getNumArguments() != 1 || !body.getArgument(0).getType().isIndex())
       return emitOpError("expects one argument of type index in each role");

@@ -669,6 +669,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperFusePrograms());
     addCleanUp(nested);
     nested.addPass(createHopperSortTiles());
+    nested.addPass(createAttnTestFactors());
     nested.addPass(createAttnSinkIntoBranches());
     nested.addPass(createAttnMergeBranches());
     nested.addPass(createHopperDistributeRows());

@@ -69,7 +69,7 @@ void Call::launch(int32_t kernel, const int64_t *dims, int32_t sharedBytes,
   }
   config.sharedBytes = unsigned(sharedBytes);
   config.stream = stream;
-  LaunchAttribute attributes[2] = {};
+  LaunchAttribute attributes[3] = {};
   config.attributes = attributes;
   if (dims[6] != 1 || dims[7] != 1 || dims[8] != 1) {
     LaunchAttribute &cluster = attributes[config.numAttributes++];
@@ -81,6 +81,12 @@ void Call::launch(int32_t kernel, const int64_t *dims, int32_t sharedBytes,
     LaunchAttribute &cooperative = attributes[config.numAttributes++];
     cooperative.id = launchCooperative;
     cooperative.cooperative = 1;
+  }
+  // One that needs room for all blocks at once starts when there is.
+  if (dims[10] && !dims[9]) {
+    LaunchAttribute &early = attributes[config.numAttributes++];
+    early.id = launchProgrammaticStreamSerialization;
+    early.programmaticStreamSerializationAllowed = 1;
   }
   Result result =
       driver->launchKernelEx(&config, kernels[kernel], parameters, nullptr);

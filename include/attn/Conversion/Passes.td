@@ -285,8 +285,9 @@ def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
     `attn/Runtime/CudaHostInterface.h`:
 
     - `gpu.launch_func` becomes `attnCudaLaunch`, with the kernel's number, an
-      array of grid, block and cluster sizes and of whether all blocks run at the same
-      time, the dynamic shared bytes, and an array of pointers to the parameters. A memref
+      array of grid, block and cluster sizes, of whether all blocks run at the same
+      time (`hopper.cooperative`) and of whether the kernel waits by itself for the launches
+      before it (`hopper.early`), the dynamic shared bytes, and an array of pointers to the parameters. A memref
       is passed as its pointer (twice), offset, sizes and strides; a tensor map by value.
       The values are checked against the parameters of the entry in the PTX, which also
       say how wide an index is.
@@ -307,7 +308,7 @@ def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
     ```mlir
     %slots = llvm.alloca %c5 x !llvm.ptr : (i64) -> !llvm.ptr
     ... // five stores of parameters, and of pointers to them
-    %dims = llvm.alloca %c9 x i64 : (i64) -> !llvm.ptr
+    %dims = llvm.alloca %c11 x i64 : (i64) -> !llvm.ptr
     ...
     call @attnCudaLaunch(%call, %kernel, %dims, %shared, %slots)
         : (!llvm.ptr, i32, !llvm.ptr, i32, !llvm.ptr) -> ()
@@ -345,6 +346,9 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp
       are several roles. A role
       that has neither tiles nor named barriers is run by one thread. In other
       roles thread 0 of the warpgroup starts copies, expects and waits for stores.
+    * A kernel with several roles waits until the launches before it have ended
+      (`griddepcontrol.wait`), behind its mbarriers and in front of everything else, and is
+      marked `hopper.early`: it may be launched while they run.
     * A product is one asm statement, from `wgmma.fence` to `commit_group`; a wait
       passes the product's registers through. A left operand in registers that a loop
       does not change is copied in each iteration, for ptxas' sake.
@@ -439,7 +443,8 @@ def AttnKernelsToPtx : Pass<"attn-kernels-to-ptx", "mlir::ModuleOp"> {
   let description = [{
     As upstream's `gpu-module-to-binary{format=isa}`, for `gpu.module`s with a target
     (`nvvm-attach-target`), side by side where the context has threads. Besides, all inline assembly with side effects is
-    convergent for LLVM: warps execute it together.
+    convergent for LLVM: warps execute it together. Launches are marked with what
+    kernels say of themselves (`hopper.cooperative`, `hopper.early`).
 
     ```mlir
     gpu.module @kernels [#nvvm.target<chip = "sm_90a">] {

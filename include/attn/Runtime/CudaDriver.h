@@ -36,6 +36,7 @@ struct LaunchAttribute {
   union {
     unsigned cluster[3];
     int cooperative;
+    int programmaticStreamSerializationAllowed;
     char bytes[64];
   };
 };
@@ -53,6 +54,8 @@ static_assert(sizeof(LaunchConfig) == 56);
 
 constexpr int launchCooperative = 2; ///< all CTAs run at the same time
 constexpr int launchClusterDimension = 4;
+/// The launch may start before those in front of it in the stream have ended.
+constexpr int launchProgrammaticStreamSerialization = 6;
 
 enum DeviceAttribute {
   multiprocessorCount = 16,

@@ -83,12 +83,27 @@ void KernelLowering::emitPrologue(Region &body) {
   };
   if (body.walk(needsCluster).wasInterrupted())
     clusterSize = NVVM::ClusterDimBlocksXOp::create(b, i32, LLVM::ConstantRangeAttr());
-  if (!memory.bytes)
-    return;
-  auto pointer = LLVM::LLVMPointerType::get(b.getContext(), unsigned(NVVM::NVVMMemorySpace::Shared));
-  Value base = LLVM::AddressOfOp::create(b, pointer, "hopper_shared_memory");
-  sharedBase = LLVM::PtrToIntOp::create(b, i32, base);
-  emitBarrierInitialization(body);
+  if (memory.bytes) {
+    auto pointer =
+        LLVM::LLVMPointerType::get(b.getContext(), unsigned(NVVM::NVVMMemorySpace::Shared));
+    Value base = LLVM::AddressOfOp::create(b, pointer, "hopper_shared_memory");
+    sharedBase = LLVM::PtrToIntOp::create(b, i32, base);
+    emitBarrierInitialization(body);
+  }
+  // A kernel with roles has few CTAs, and much to do before they touch memory; in one with a CTA
+  // for each tile the wait costs more than it hides.
+  auto hasRoles = [](RolesOp op) {
+    return op.getBodies().size() > 1 ? WalkResult::interrupt() : WalkResult::advance();
+  };
+  if (body.walk(hasRoles).wasInterrupted())
+    emitGridWait();
+}
+
+/// The kernel is launched while those before it in the stream end, and waits here until they have.
+/// Not by NVVM's op: LLVM would move accesses to memory in front of it.
+void KernelLowering::emitGridWait() {
+  inlineAsm(Type(), {}, "griddepcontrol.wait;", "~{memory}", /*sideEffects=*/true);
+  function->setAttr(kEarlyAttr, b.getUnitAttr());
 }
 
 /// One thread initialises all mbarriers, before any role starts.

@@ -49,8 +49,9 @@ struct AttnKernelsToPtx : attn::impl::AttnKernelsToPtxBase<AttnKernelsToPtx> {
     // What a launch has to know of its kernel.
     getOperation()->walk([&](gpu::LaunchFuncOp launch) {
       Operation *kernel = SymbolTable::lookupSymbolIn(getOperation(), launch.getKernel());
-      if (kernel && kernel->hasAttr(attn::hopper::kCooperativeAttr))
-        launch->setAttr(attn::hopper::kCooperativeAttr, UnitAttr::get(&getContext()));
+      for (StringRef name : {attn::hopper::kCooperativeAttr, attn::hopper::kEarlyAttr})
+        if (kernel && kernel->hasAttr(name))
+          launch->setAttr(name, UnitAttr::get(&getContext()));
     });
     gpu::TargetOptions options(/*toolkitPath=*/{}, /*librariesToLink=*/{}, /*cmdOptions=*/{},
                                /*elfSection=*/{}, gpu::CompilationTarget::Assembly,

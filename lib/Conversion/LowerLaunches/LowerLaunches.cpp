@@ -438,9 +438,10 @@ LogicalResult LowerLaunches::lowerLaunch(gpu::LaunchFuncOp launch) {
                  launch.getClusterSizeZ()});
   else
     dims.append(3, one);
-  dims.push_back(launch->hasAttr(attn::hopper::kCooperativeAttr)
-                     ? one
-                     : Value(arith::ConstantIndexOp::create(b, loc, 0)));
+  for (StringRef name : {attn::hopper::kCooperativeAttr, attn::hopper::kEarlyAttr})
+    dims.push_back(launch->hasAttr(name)
+                       ? one
+                       : Value(arith::ConstantIndexOp::create(b, loc, 0)));
   Value shared = launch.getDynamicSharedMemorySize();
   if (!shared)
     shared = constant(b, loc, 0);

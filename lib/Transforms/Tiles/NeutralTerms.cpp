@@ -7,6 +7,7 @@
 // from data that the mask hides.
 
 #include "NeutralTerms.h"
+#include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -207,7 +208,41 @@ public:
       values[op->getResult(0)] = evaluate(op);
   }
 
+  /// As `get`, with what the value follows from visited first. Of a branch around the condition's
+  /// own select, the other side runs where the condition keeps all.
+  Neutral follow(Value value) {
+    Operation *op = value.getDefiningOp();
+    if (!op || values.contains(value))
+      return get(value);
+    if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      if (!branch->hasAttr(kTileKindAttr))
+        return Neutral::Unknown;
+      Value masked = branch.elseYield().getOperand(cast<OpResult>(value).getResultNumber());
+      auto select = masked.getDefiningOp<arith::SelectOp>();
+      bool isOwn = select && select.getCondition() == condition.value;
+      return values[value] = isOwn ? follow(masked) : Neutral::Unknown;
+    }
+    for (Value operand : op->getOperands())
+      follow(operand);
+    visit(op);
+    return get(value);
+  }
+
 private:
+  static Neutral add(Neutral a, Neutral c) {
+    if (a == Neutral::NegInf || c == Neutral::NegInf)
+      return Neutral::NegInf;
+    return a == c ? a : Neutral::Unknown;
+  }
+
+  static Neutral multiply(Neutral a, Neutral c) {
+    auto either = [&](Neutral n) { return a == n || c == n; };
+    if (either(Neutral::Zero))
+      return either(Neutral::NegInf) ? Neutral::Unknown : Neutral::Zero;
+    return either(Neutral::Positive) && either(Neutral::NegInf) ? Neutral::NegInf
+                                                                : Neutral::Unknown;
+  }
+
   Neutral evaluate(Operation *op) {
     Neutral constant = classify(op->getResult(0));
     if (constant != Neutral::Unknown)
@@ -223,11 +258,10 @@ private:
     if (isa<vector::BroadcastOp, vector::TransposeOp, vector::ShapeCastOp,
             arith::ExtFOp, arith::TruncFOp>(op))
       return in(0);
-    if (isa<arith::AddFOp>(op)) {
-      if (either(Neutral::NegInf))
-        return Neutral::NegInf;
-      return in(0) == in(1) ? in(0) : Neutral::Unknown;
-    }
+    if (isa<arith::AddFOp>(op))
+      return add(in(0), in(1));
+    if (isa<math::FmaOp>(op))
+      return add(multiply(in(0), in(1)), in(2));
     if (isa<arith::SubFOp>(op)) {
       if (in(0) == Neutral::NegInf && in(1) != Neutral::NegInf)
         return Neutral::NegInf;
@@ -235,13 +269,8 @@ private:
                  ? Neutral::Zero
                  : Neutral::Unknown;
     }
-    if (isa<arith::MulFOp>(op)) {
-      if (either(Neutral::Zero))
-        return either(Neutral::NegInf) ? Neutral::Unknown : Neutral::Zero;
-      return either(Neutral::Positive) && either(Neutral::NegInf)
-                 ? Neutral::NegInf
-                 : Neutral::Unknown;
-    }
+    if (isa<arith::MulFOp>(op))
+      return multiply(in(0), in(1));
     if (isa<arith::DivFOp>(op)) {
       if (in(0) == Neutral::Zero)
         return Neutral::Zero;
@@ -346,6 +375,10 @@ bool updatesState(vector::TransferWriteOp write, scf::ForOp loop) {
 }
 
 } // namespace
+
+bool isZeroWhereDropped(const Condition &condition, Value value) {
+  return Flow(condition).follow(value) == Neutral::Zero;
+}
 
 std::optional<Condition> getMaskCondition(Operation *op) {
   auto select = dyn_cast<arith::SelectOp>(op);

@@ -34,6 +34,10 @@ struct Condition {
 std::optional<NeutralityFailure>
 findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition);
 
+/// Whether `value`, which may follow from the condition's own selects in the branches around
+/// masks of its block, is 0 where the condition does not keep.
+bool isZeroWhereDropped(const Condition &condition, mlir::Value value);
+
 /// The condition, if `op` is a vector select with a neutral constant.
 std::optional<Condition> getMaskCondition(mlir::Operation *op);
 

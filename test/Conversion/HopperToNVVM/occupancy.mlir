@@ -3,13 +3,16 @@
 
 // Two CTAs with (24 + 2 x 104) x 128 of 65536 registers share a multiprocessor: the 384 threads of
 // each start with 80.
+// A kernel with several roles waits by itself for the launches before it.
 // CHECK-LABEL: gpu.func @shared
+// CHECK-SAME:    hopper.early
 // CHECK-SAME:    hopper.occupancy = 2
 // CHECK:         nvvm.setmaxregister decrease 24
 // CHECK:         nvvm.setmaxregister increase 104
 // PTX-LABEL: .entry shared
 // PTX:       .maxntid 384, 1, 1
 // PTX:       .minnctapersm 2
+// PTX:       griddepcontrol.wait;
 gpu.module @two {
   gpu.func @shared(%x: memref<128xf32>) kernel attributes {known_block_size = array<i32: 384, 1, 1>} {
     hopper.roles
@@ -40,10 +43,13 @@ gpu.module @one {
 }
 
 // One role has its registers, too: as many CTAs as its registers and its threads leave room for.
+// With a CTA for each tile, the wait would cost more than it hides.
 // CHECK-LABEL: gpu.func @half
+// CHECK-NOT:     hopper.early
 // CHECK-SAME:    hopper.occupancy = 2
 // PTX-LABEL: .entry half
 // PTX:       .minnctapersm 2
+// PTX-NOT:   griddepcontrol
 gpu.module @single {
   gpu.func @half(%x: memref<128xf32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     hopper.roles

@@ -244,6 +244,34 @@ def AttnSinkIntoBranches : Pass<"attn-sink-into-branches"> {
   let dependentDialects = ["mlir::scf::SCFDialect"];
 }
 
+def AttnTestFactors : Pass<"attn-test-factors"> {
+  let summary = "What a mask makes 0 is told by a factor that it has made 0 before";
+  let description = [{
+    In branches around masks (`attn.tile_kind`): a product is 0 where the mask is false, and one of
+    its factors follows from a select of the same mask and is 0 there, too (the exponential of
+    -inf). A comparison of that factor with 0 takes the place of the mask, which is then computed
+    once: a mask that reads memory need not read it, or keep what it has read, for the derivative
+    of a score. Masks that are one comparison of indices stay, for they cost as much.
+
+    ```mlir
+    // Before.
+    %s1 = scf.if %full { scf.yield %s } else { arith.select %keep, %s, %ninf ... } {attn.tile_kind}
+    %p = math.exp2 %s1 : vector<64x64xf32>
+    %d = arith.mulf %p, %w : vector<64x64xf32>
+    %d1 = scf.if %full { scf.yield %d } else { arith.select %keep, %d, %zero ... } {attn.tile_kind}
+    // After.
+    %d1 = scf.if %full { scf.yield %d } else {
+      %some = arith.cmpf une, %p, %zero : vector<64x64xf32>
+      arith.select %some, %d, %zero ...
+    } {attn.tile_kind}
+    ```
+
+    Where the factor has become 0 for being too small, the product is 0 whatever the other one is,
+    infinity and NaN included.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect"];
+}
+
 def AttnMergeBranches : Pass<"attn-merge-branches"> {
   let summary = "Neighbouring branches around masks become one";
   let description = [{

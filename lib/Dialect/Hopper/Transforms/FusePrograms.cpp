@@ -275,8 +275,11 @@ struct FuseProgramsPass : attn::impl::HopperFuseProgramsBase<FuseProgramsPass> {
 
   void runOnOperation() override {
     auto programs = llvm::to_vector(getOperation().getOps<scf::ForallOp>());
-    for (size_t i = 0; i + 1 < programs.size(); ++i)
-      Fuser(programs[i], programs[i + 1], rowBytes).run();
+    // With the next program that it can become one with, whatever stands between.
+    for (size_t i = 0; i < programs.size(); ++i)
+      for (size_t k = i + 1; k < programs.size(); ++k)
+        if (Fuser(programs[i], programs[k], rowBytes).run())
+          break;
     IRRewriter rewriter(&getContext());
     memref::eraseDeadAllocAndStores(rewriter, getOperation());
   }

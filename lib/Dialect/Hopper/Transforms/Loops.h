@@ -20,6 +20,9 @@ constexpr llvm::StringLiteral kAddingAttr = "hopper.adding";
 /// On a launch whose roles have their tiles already.
 constexpr llvm::StringLiteral kDealtAttr = "hopper.dealt";
 
+/// The named barrier of tiles that warpgroups share; turns, outputs and tables have those below.
+constexpr int64_t kShareBarrier = 9;
+
 /// What makes a loop over tiles stay one, if there is a single tile: it is mapped to blocks, and
 /// canonicalisation folds no dimension that is mapped to something.
 inline mlir::ArrayAttr getBlockMapping(mlir::MLIRContext *context, int64_t rank) {

@@ -6,6 +6,7 @@
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -105,14 +106,14 @@ private:
     return lastProducts[op] = last;
   }
 
-  /// Tiles, what they are addressed by, and the rounding of an operand come along
-  /// with a product; whatever else is computed must be there.
+  /// Tiles, what they are addressed by (by a table, too), and the rounding of an operand
+  /// come along with a product; whatever else is computed must be there.
   bool isAvailable(Operation *op) {
     bool available = true;
     forEachSource(op, [&](Operation *source) {
       bool comes =
-          isa<hopper::LoadOp, hopper::RowsOp, hopper::ColumnsOp, hopper::ShareOp, arith::TruncFOp>(
-              source) ||
+          isa<hopper::LoadOp, hopper::RowsOp, hopper::ColumnsOp, hopper::ShareOp, memref::LoadOp,
+              arith::TruncFOp>(source) ||
           (isPure(source) && source->getNumRegions() == 0 &&
            llvm::none_of(source->getResultTypes(), llvm::IsaPred<VectorType>));
       available &= placed.contains(source) || (comes && isAvailable(source));

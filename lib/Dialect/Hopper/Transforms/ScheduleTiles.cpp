@@ -251,6 +251,94 @@ private:
   Value getTile(Value round) override { return add(multiply(round, grid), getTurn(round)); }
 };
 
+/// Tiles that are sorted by their work along the first coordinate, and alike along the others
+/// (heads). If all of these were taken together, what the CTAs read at a time would be more than
+/// the L2 cache has. So the others are divided into groups (one, or an even number) with some rows
+/// of `grid` tiles each, the longest first. In every other group the CTAs have each other's
+/// places, and in every pair of groups places further on. What is left of the groups, their
+/// shortest tiles, comes last, in the order of its work.
+class SortedGroups : public Persistence {
+public:
+  /// `places`: how many values the first coordinate has.
+  SortedGroups(gpu::LaunchOp launch, int64_t ctas, Value places) : Persistence(launch, ctas) {
+    // Without tiles nothing is divided, but the host must not divide by zero.
+    Value safe = arith::MaxUIOp::create(b, loc, grid, index(1));
+    Value ranks = arith::MaxUIOp::create(b, loc, places, index(1));
+    others = arith::DivUIOp::create(b, loc, tiles, ranks);
+    Value some = arith::MaxUIOp::create(b, loc, others, index(1));
+    // The largest power of two that divides the others and leaves rows enough to each group.
+    Value rows = arith::DivUIOp::create(b, loc, tiles, multiply(safe, index(kRows)));
+    Value zeros = math::CountLeadingZerosOp::create(
+        b, loc, narrow(arith::MaxUIOp::create(b, loc, rows, index(1))));
+    Value bits = arith::SubIOp::create(b, loc, arith::ConstantIntOp::create(b, loc, 31, 32), zeros);
+    Value power = arith::ShLIOp::create(b, loc, index(1), widen(bits));
+    Value divides = arith::AndIOp::create(b, loc, some, subtract(index(0), some));
+    groups = arith::MinUIOp::create(b, loc, power, divides);
+    Value ofGroup = arith::DivUIOp::create(b, loc, some, groups);
+    Value size = multiply(places, ofGroup);
+    rowsOfGroup = arith::DivUIOp::create(b, loc, size, safe);
+    inRows = multiply(rowsOfGroup, grid);
+    steps = multiply(rowsOfGroup, groups);
+    left = multiply(subtract(size, inRows), groups);
+    Value pairs = arith::MaxUIOp::create(b, loc, arith::ShRUIOp::create(b, loc, groups, index(1)),
+                                         index(1));
+    shift = arith::DivUIOp::create(b, loc, grid, pairs);
+    perRows.emplace(b, loc, Value(arith::MaxUIOp::create(b, loc, rowsOfGroup, index(1))));
+    perGroup.emplace(b, loc, ofGroup);
+    perGroups.emplace(b, loc, groups);
+  }
+
+private:
+  /// Rows of the grid that a group has at least: fewer leave more for the end.
+  static constexpr int64_t kRows = 3;
+
+  scf::ForOp createLoop() override {
+    Value whole = divide(left, grid);
+    Value rest = subtract(left, multiply(whole, grid));
+    Value ofLeft = add(whole, count(isBelow(getTurn(add(steps, whole)), rest)));
+    return scf::ForOp::create(b, loc, index(0), add(steps, ofLeft), index(1));
+  }
+
+  static Value quotient(OpBuilder &b, Location loc, const Divisor &divisor, Value number) {
+    Value narrow = arith::IndexCastOp::create(b, loc, b.getI32Type(), number);
+    return arith::IndexCastOp::create(b, loc, b.getIndexType(), divisor.divide(b, loc, narrow));
+  }
+
+  Value isOdd(Value number) {
+    return isBelow(index(0), arith::AndIOp::create(b, loc, number, index(1)));
+  }
+  Value turnIf(Value condition, Value place) {
+    return select(condition, subtract(subtract(grid, index(1)), place), place);
+  }
+
+  Value getTile(Value step) override {
+    // In a row of a group.
+    Value group = quotient(b, loc, *perRows, step);
+    Value row = subtract(step, multiply(group, rowsOfGroup));
+    Value pair = arith::ShRUIOp::create(b, loc, group, index(1));
+    Value place = add(turnIf(isOdd(group), block), multiply(pair, shift));
+    place = select(isBelow(place, grid), place, subtract(place, grid));
+    Value number = add(multiply(row, grid), turnIf(isOdd(row), place));
+    // Behind them: the number in its group.
+    Value behind = subtract(step, steps);
+    Value ofLeft = add(multiply(behind, grid), getTurn(step));
+    Value numberLeft = quotient(b, loc, *perGroups, ofLeft);
+    Value groupLeft = subtract(ofLeft, multiply(numberLeft, groups));
+    Value isInRow = isBelow(step, steps);
+    number = select(isInRow, number, add(inRows, numberLeft));
+    group = select(isInRow, group, groupLeft);
+    Value rank = quotient(b, loc, *perGroup, number);
+    Value ofGroup = widen(perGroup->divisor);
+    Value inGroup = subtract(number, multiply(rank, ofGroup));
+    return add(multiply(rank, others), add(multiply(group, ofGroup), inGroup));
+  }
+
+  Value others, groups, rowsOfGroup; // values of the other coordinates; of them; rows
+  Value inRows, steps, left;         // tiles in the rows of a group; rows of all; tiles behind them
+  Value shift;                       // of places from a pair of groups to the next
+  std::optional<Divisor> perRows, perGroup, perGroups;
+};
+
 /// Tiles whose work grows or falls evenly along the last coordinate, in two parts. First
 /// pairs, each with as much work as any other: groups of an even number of tiles (a line, all
 /// values of the last coordinate, or two) are taken from both ends to the middle, by every
@@ -424,15 +512,24 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
 
   std::unique_ptr<Persistence> order(gpu::LaunchOp launch, hopper::RolesOp roles,
                                      ArrayRef<affine::AffineDelinearizeIndexOp> positions) {
-    if (launch->hasAttr(hopper::kDescendingAttr))
-      return std::make_unique<SortedTiles>(launch, ctas);
+    OpBuilder host(launch);
+    auto getSize = [&](OpFoldResult size) {
+      return getValueOrCreateConstantIndexOp(host, launch.getLoc(), size);
+    };
+    if (launch->hasAttr(hopper::kDescendingAttr)) {
+      // Where CTAs share a multiprocessor and its registers, the arithmetic of groups costs more
+      // than they save.
+      if (positions.empty() || roles.getOccupancy() > 1)
+        return std::make_unique<SortedTiles>(launch, ctas);
+      affine::AffineDelinearizeIndexOp position = positions.front();
+      return std::make_unique<SortedGroups>(launch, ctas,
+                                            getSize(position.getPaddedBasis().front()));
+    }
     std::optional<Unevenness> work = findUnevenness(roles.getBodies().back(), positions);
     if (!work)
       return std::make_unique<Persistence>(launch, ctas);
-    OpBuilder host(launch);
     affine::AffineDelinearizeIndexOp position = positions.front();
-    Value line = getValueOrCreateConstantIndexOp(host, launch.getLoc(),
-                                                 position.getPaddedBasis().back());
+    Value line = getSize(position.getPaddedBasis().back());
     if (work->band)
       return std::make_unique<BandTiles>(launch, ctas, line, *work);
     return std::make_unique<UnevenTiles>(launch, ctas, line, work->last);

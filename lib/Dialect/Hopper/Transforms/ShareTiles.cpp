@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tiles that all warpgroups bring their rows to: memory, stores and barriers.
 
+#include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -18,9 +19,6 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-
-/// The named barrier of shared tiles; turns, outputs and tables have those below.
-constexpr int64_t kShareBarrier = 9;
 
 constexpr int64_t kTurns = 2;
 
@@ -61,7 +59,7 @@ void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role) {
   int64_t warpgroups = roles.getWarpgroups()[role];
   hopper::SmemType type = op.getTile().getType();
   OpBuilder b(roles);
-  Value id = arith::ConstantIndexOp::create(b, loc, kShareBarrier);
+  Value id = arith::ConstantIndexOp::create(b, loc, hopper::kShareBarrier);
   auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
   SmallVector<int64_t> shape = {loop ? kTurns : 1, type.getRows(), type.getColumns()};
   Value ring = hopper::AllocOp::create(

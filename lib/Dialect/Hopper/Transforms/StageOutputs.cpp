@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tiles leave through shared memory: stmatrix, then a store by TMA.
 
+#include "Loops.h"
 #include "Memory.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -38,6 +39,16 @@ struct Target {
   SmallVector<Value> indices;
 };
 
+/// A loop in front of outputs in which the warpgroups exchange tiles. When all of them have ended
+/// it, what they have exchanged and received is memory for outputs.
+struct Exchange {
+  hopper::AllocOp ring;
+  bool isRingFree = true;
+  hopper::ReleaseOp release;         // of what the first output takes the place of
+  hopper::TmaStoreOp first, last;    // the store of that output; of any
+  int64_t behind = 0;                // stores behind the first one
+};
+
 class Stager {
 public:
   Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse, int64_t columns)
@@ -52,6 +63,9 @@ public:
     for (auto &[write, target] : all)
       if (target)
         stage(write, *target);
+    for (auto &[block, exchange] : exchanges)
+      if (exchange.release)
+        releaseBehind(exchange);
     if (!hasStores)
       return;
     // Shared memory outlives the copies.
@@ -112,6 +126,10 @@ private:
     bool inPieces = columns > 0 && columns < vector.getDimSize(1) &&
                     vector.getDimSize(1) % columns == 0;
     int64_t width = inPieces ? columns : vector.getDimSize(1);
+    Exchange *exchange = reuse ? findExchange(write) : nullptr;
+    bool isInRing = exchange && exchange->release && fitsRing(*exchange, vector);
+    if (isInRing)
+      width = getRingColumns(*exchange, vector);
     hopper::SmemType tile = getTile(vector, width);
     // Writes of one tile in several branches share map and memory.
     Value &map = maps[{target.memref, tile}];
@@ -122,11 +140,14 @@ private:
           b, loc, hopper::TensorMapType::get(b.getContext(), tile, rank), target.memref);
     }
     hopper::ReleaseOp release;
-    Value received = reuse ? findReceived(write, tile, release) : Value();
+    bool isFirst = exchange && !exchange->release;
+    Value received = reuse && (isFirst || !exchange)
+                         ? findReceived(write, tile, release, /*isShared=*/isFirst)
+                         : Value();
     int64_t pieces = llvm::divideCeil(vector.getDimSize(1), width);
     for (int64_t piece = 0; piece < pieces; ++piece) {
       b.setInsertionPoint(write);
-      Value slot = received;
+      Value slot = isInRing ? getRingSlot(*exchange, tile, piece) : received;
       if (!slot) {
         slot = getSlot(loc, target.memref, tile, inPieces ? piece % kSlots : 0, inPieces);
         // Pieces go through the slots by turns; an odd number of them ends with
@@ -135,9 +156,19 @@ private:
         hopper::TmaWaitOp::create(b, loc, isNext ? kSlots - 1 : 0,
                                   /*read=*/true);
       }
-      store(write, target, piece * width, slot, map);
+      bool isFree = isInRing || (isFirst && received);
+      hopper::TmaStoreOp stored = store(write, target, piece * width, slot, map, isFree);
+      if (!exchange)
+        continue;
+      exchange->last = stored;
+      exchange->behind += exchange->first ? 1 : 0;
     }
-    if (release) {
+    if (isInRing)
+      exchange->isRingFree = false;
+    if (isFirst && release) {
+      exchange->release = release;
+      exchange->first = exchange->last;
+    } else if (release) {
       hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
       release->moveBefore(write);
     }
@@ -167,9 +198,83 @@ private:
     return hopper::SlotOp::create(b, loc, tile, ring, index);
   }
 
-  /// Columns of the vector from `column` on, through `slot`.
-  void store(vector::TransferWriteOp write, const Target &target, int64_t column, Value slot,
-             Value map) {
+  /// The exchange in front of a write; the warpgroups meet behind it, and what the tile before has
+  /// left in the ring has been copied in front of it.
+  Exchange *findExchange(Operation *write) {
+    auto [it, isNew] = exchanges.try_emplace(write->getBlock());
+    Exchange &exchange = it->second;
+    if (!isNew)
+      return exchange.ring ? &exchange : nullptr;
+    scf::ForOp loop;
+    region.walk([&](hopper::SlotOp slot) {
+      auto ring = slot.getRing().getDefiningOp<hopper::AllocOp>();
+      auto around = dyn_cast_or_null<scf::ForOp>(write->getBlock()->findAncestorOpInBlock(*slot));
+      if (!ring || !around || !around->isBeforeInBlock(write) ||
+          !llvm::all_of(ring->getUsers(), [&](Operation *user) { return around->isAncestor(user); }))
+        return;
+      exchange.ring = ring;
+      loop = around;
+    });
+    if (!loop)
+      return nullptr;
+    Operation *front = loop;
+    while (isa_and_nonnull<hopper::BarrierSyncOp>(front->getPrevNode()))
+      front = front->getPrevNode();
+    b.setInsertionPoint(front);
+    hopper::TmaWaitOp::create(b, write->getLoc(), 0, /*read=*/true);
+    b.setInsertionPoint(write);
+    Value id = arith::ConstantIndexOp::create(b, write->getLoc(), hopper::kShareBarrier);
+    hopper::BarrierSyncOp::create(b, write->getLoc(), id, warpgroups);
+    return &exchange;
+  }
+
+  static int64_t getRingColumns(const Exchange &exchange, VectorType vector) {
+    hopper::AllocOp ring = exchange.ring;
+    return std::min<int64_t>(ring.getType().getTile().getSlabColumns(), vector.getDimSize(1));
+  }
+
+  /// Whether each slot of the ring has room for a piece of all warpgroups.
+  bool fitsRing(const Exchange &exchange, VectorType vector) {
+    hopper::AllocOp alloc = exchange.ring;
+    hopper::SmemType ring = alloc.getType();
+    int64_t width = getRingColumns(exchange, vector);
+    return exchange.isRingFree && ring.getElementType() == vector.getElementType() &&
+           ring.getRows() == warpgroups * vector.getDimSize(0) && vector.getDimSize(1) % width == 0 &&
+           vector.getDimSize(1) / width <= ring.getShape().front() &&
+           getTile(vector, width).getSwizzle() == ring.getSwizzle();
+  }
+
+  /// This warpgroup's rows of the first columns of a slot.
+  Value getRingSlot(const Exchange &exchange, hopper::SmemType tile, int64_t number) {
+    hopper::AllocOp ring = exchange.ring;
+    Location loc = ring.getLoc();
+    hopper::SmemType type = ring.getType().getTile();
+    Value index = arith::ConstantIndexOp::create(b, loc, number);
+    Value slot = hopper::SlotOp::create(b, loc, type, ring, index);
+    if (type.getColumns() > tile.getColumns()) {
+      type = hopper::SmemType::get({type.getRows(), tile.getColumns()}, type.getElementType(),
+                                   type.getSwizzle());
+      Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+      slot = hopper::ColumnsOp::create(b, loc, type, slot, zero);
+    }
+    auto rows = hopper::SmemType::get(b.getContext(), tile.getShape(), type.getElementType(),
+                                      type.getSwizzle(), type.getRows());
+    Value first = affine::makeComposedAffineApply(
+        b, loc, getAffineDimExpr(0, b.getContext()) * tile.getRows(),
+        {OpFoldResult(region.getArgument(0))});
+    return hopper::RowsOp::create(b, loc, rows, slot, first);
+  }
+
+  /// What the first output took the place of is given back once that has been copied.
+  void releaseBehind(Exchange &exchange) {
+    b.setInsertionPointAfter(exchange.last);
+    auto wait = hopper::TmaWaitOp::create(b, exchange.last.getLoc(), exchange.behind, /*read=*/true);
+    exchange.release->moveAfter(wait);
+  }
+
+  /// Columns of the vector from `column` on, through `slot`, which may be free already.
+  hopper::TmaStoreOp store(vector::TransferWriteOp write, const Target &target, int64_t column,
+                           Value slot, Value map, bool isFree) {
     Location loc = write.getLoc();
     VectorType type = write.getVectorType();
     int64_t count =
@@ -186,31 +291,40 @@ private:
     Value id = arith::AddIOp::create(b, loc, region.getArgument(0),
                                      arith::ConstantIndexOp::create(b, loc, kFirstOwnBarrier));
     // Everybody is done with what was in the tile before.
-    hopper::BarrierSyncOp::create(b, loc, id, 1);
+    if (!isFree)
+      hopper::BarrierSyncOp::create(b, loc, id, 1);
     hopper::TileStoreOp::create(b, loc, value, slot, /*transpose=*/false);
     hopper::FenceAsyncOp::create(b, loc);
     hopper::BarrierSyncOp::create(b, loc, id, 1);
-    hopper::TmaStoreOp::create(b, loc, slot, map, indices);
+    return hopper::TmaStoreOp::create(b, loc, slot, map, indices);
   }
 
-  /// This warpgroup's rows of a tile as large as `tile` that is released in the
-  /// block of `write`, in front of it.
-  Value findReceived(Operation *write, hopper::SmemType tile, hopper::ReleaseOp &release) {
+  /// This warpgroup's rows of a tile as large as `tile` that is released in the block of `write`,
+  /// in front of it. Where all warpgroups are done with what they have received (`isShared`), of
+  /// the one that is released last, which has the most stages.
+  Value findReceived(Operation *write, hopper::SmemType tile, hopper::ReleaseOp &release,
+                     bool isShared) {
+    Value found;
     for (auto rows : write->getBlock()->getOps<hopper::RowsOp>()) {
       hopper::SmemType type = rows.getTile().getType();
       auto receive = rows.getSource().getDefiningOp<hopper::ReceiveOp>();
       // What other warpgroups read of it is not this one's to overwrite.
-      if (!receive || !llvm::all_of(receive.getTile().getUsers(), llvm::IsaPred<hopper::RowsOp>) ||
+      if (!receive ||
+          !(isShared ||
+            llvm::all_of(receive.getTile().getUsers(), llvm::IsaPred<hopper::RowsOp>)) ||
           type.getShape() != tile.getShape() || type.getElementType() != tile.getElementType() ||
           type.getSwizzle() != tile.getSwizzle())
         continue;
       for (auto candidate : write->getBlock()->getOps<hopper::ReleaseOp>())
-        if (candidate.getChannel() == receive.getChannel() && candidate->isBeforeInBlock(write))
+        if (candidate.getChannel() == receive.getChannel() && candidate->isBeforeInBlock(write) &&
+            (!release || release->isBeforeInBlock(candidate))) {
           release = candidate;
-      if (release)
-        return rows.getTile();
+          found = rows.getTile();
+        }
+      if (found && !isShared)
+        return found;
     }
-    return {};
+    return found;
   }
 
   gpu::LaunchOp launch;
@@ -221,6 +335,7 @@ private:
   OpBuilder b;
   /// By memref and tile.
   llvm::DenseMap<std::pair<Value, Type>, Value> maps, rings;
+  llvm::MapVector<Block *, Exchange> exchanges; // a block without one has no ring
   bool hasProducts = false, hasStores = false;
 };
 

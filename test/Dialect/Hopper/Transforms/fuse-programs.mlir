@@ -40,6 +40,37 @@ func.func @chain(%X: memref<?x?xf32>, %Y: memref<?x?x128xf32>, %Z: memref<?x?xf3
   return
 }
 
+// A program over other tiles stands between, and has nothing to do with the first one.
+// CHECK-LABEL: func.func @between
+// CHECK: scf.forall (%{{.*}}) in (%arg3)
+// CHECK: vector.transfer_write %{{.*}}, %arg1
+// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (%arg3, %arg4)
+// CHECK: %[[X:.*]] = vector.transfer_read %arg0
+// CHECK: %[[E:.*]] = arith.select %{{.*}}, %[[X]], %{{.*}} : vector<128xi1>, vector<128xf32>
+// CHECK: vector.transfer_write %[[E]], %arg2
+// CHECK-NOT: scf.forall
+// CHECK: return
+func.func @between(%X: memref<?x?xf32>, %Y: memref<?x128xf32>, %Z: memref<?x?xf32>, %H: index, %n: index) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<128xf32>
+  %D = memref.alloc(%H, %n) : memref<?x?xf32>
+  scf.forall (%h, %t) in (%H, %n) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %x = vector.transfer_read %X[%h, %i], %pad : memref<?x?xf32>, vector<128xf32>
+    vector.transfer_write %x, %D[%h, %i] : vector<128xf32>, memref<?x?xf32>
+  }
+  scf.forall (%h) in (%H) {
+    vector.transfer_write %zero, %Y[%h, %c0] {in_bounds = [true]} : vector<128xf32>, memref<?x128xf32>
+  }
+  scf.forall (%h, %t) in (%H, %n) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %d = vector.transfer_read %D[%h, %i], %pad : memref<?x?xf32>, vector<128xf32>
+    vector.transfer_write %d, %Z[%h, %i] : vector<128xf32>, memref<?x?xf32>
+  }
+  return
+}
+
 // A tile with rows that registers can hold, up to the last row of the memory; wider ones
 // stay in memory.
 // CHECK-LABEL: func.func @rows

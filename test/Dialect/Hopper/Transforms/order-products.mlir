@@ -46,6 +46,35 @@ func.func @gradient(%Q: memref<?x64xbf16>, %G: memref<?x64xbf16>, %L: memref<?xf
   return
 }
 
+// What a table names is there as early as what the loop's variable names: the second product does
+// not wait for the arithmetic of the first one.
+// CHECK-LABEL: func.func @table
+// CHECK:       memref.load
+// CHECK:       hopper.load %arg0
+// CHECK-NEXT:  %[[S:.*]] = hopper.mma
+// CHECK-NEXT:  hopper.load %arg1
+// CHECK-NEXT:  hopper.mma
+// CHECK-NEXT:  math.exp2 %[[S]]
+func.func @table(%Q: memref<?x64xbf16>, %G: memref<?x64xbf16>, %tiles: memref<?xindex>, %k: !tile, %v: !tile, %n: index)
+    -> vector<64x64xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant dense<0.0> : vector<64x64xf32>
+  %r = scf.for %i = %c0 to %n step %c1 iter_args(%a = %zero) -> (vector<64x64xf32>) {
+    %at = memref.load %tiles[%i] : memref<?xindex>
+    %q = hopper.load %Q[%at, %c0] : memref<?x64xbf16> -> !tile
+    %s = hopper.mma %k, %q, %zero transposeB : !tile, !tile, vector<64x64xf32>
+    %p = math.exp2 %s : vector<64x64xf32>
+    %g = hopper.load %G[%at, %c0] : memref<?x64xbf16> -> !tile
+    %t = hopper.mma %v, %g, %zero transposeB : !tile, !tile, vector<64x64xf32>
+    %u = arith.mulf %p, %t : vector<64x64xf32>
+    %u16 = arith.truncf %u : vector<64x64xf32> to vector<64x64xbf16>
+    %a1 = hopper.mma %u16, %q, %a : vector<64x64xbf16>, !tile, vector<64x64xf32>
+    scf.yield %a1 : vector<64x64xf32>
+  }
+  return %r : vector<64x64xf32>
+}
+
 // A body that writes memory stays as it is.
 // CHECK-LABEL: func.func @writes
 // CHECK:       scf.for

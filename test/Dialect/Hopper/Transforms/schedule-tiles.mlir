@@ -167,16 +167,24 @@ func.func @band(%n: index, %m: index, %keys: index, %X: memref<?xindex>) {
   return
 }
 
-// Tiles in the order of their work: from the other end of each row of seven, every other
-// time.
+// Tiles in the order of their work along the first coordinate: the three others of each are one
+// group, for no power of two but 1 divides them. Rows of seven of that group, from the other end
+// every other time, then what is left.
 // CHECK-LABEL: func.func @descending
 // CHECK: %[[CTAS:.*]] = arith.minui %[[N:.*]], %c7
+// CHECK: %[[OTHERS:.*]] = arith.divui %[[N]], %{{.*}} : index
+// CHECK: %[[LOWEST:.*]] = arith.andi %{{.*}}, %{{.*}} : index
+// CHECK: %[[GROUPS:.*]] = arith.minui %{{.*}}, %[[LOWEST]] : index
+// CHECK: %[[OFGROUP:.*]] = arith.divui %{{.*}}, %[[GROUPS]] : index
+// CHECK: %[[SIZE:.*]] = arith.muli %arg1, %[[OFGROUP]] : index
+// CHECK: %[[ROWS:.*]] = arith.divui %[[SIZE]], %{{.*}} : index
 // CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[CTAS]],
-// CHECK: %[[TRIPS:.*]] = arith.addi
-// CHECK: scf.for %[[ROUND:.*]] = %c0 to %[[TRIPS]] step %c1
-// CHECK: %[[FIRST:.*]] = arith.muli %[[ROUND]], %[[CTAS]]
-// CHECK: %[[TURN:.*]] = arith.select %{{.*}}, %[[B]]
-// CHECK: arith.addi %[[FIRST]], %[[TURN]]
+// CHECK: scf.for %[[STEP:.*]] = %c0 to %{{.*}} step %c1
+// CHECK: %[[INROW:.*]] = arith.cmpi ult, %[[STEP]], %{{.*}} : index
+// CHECK: %[[NUMBER:.*]] = arith.select %[[INROW]]
+// CHECK: %[[GROUP:.*]] = arith.select %[[INROW]]
+// CHECK: %[[RANK:.*]] = arith.index_cast %{{.*}} : i32 to index
+// CHECK: arith.muli %[[RANK]], %[[OTHERS]] : index
 // EACH-LABEL: func.func @descending
 func.func @descending(%n: index, %m: index, %lengths: memref<?xindex>, %X: memref<?xindex>) {
   %c0 = arith.constant 0 : index
@@ -188,6 +196,36 @@ func.func @descending(%n: index, %m: index, %lengths: memref<?xindex>, %X: memre
       role "load" warpgroups(1) registers(24) (%l) {
       }
       role "compute" warpgroups(1) registers(240) (%w) {
+        %p:2 = affine.delinearize_index %bx into (%m, 3) : index, index
+        %end = memref.load %lengths[%p#0] : memref<?xindex>
+        scf.for %i = %c0 to %end step %c1 {
+          memref.store %p#1, %X[%i] : memref<?xindex>
+        }
+      }
+    gpu.terminator
+  } {hopper.descending}
+  return
+}
+
+// Where CTAs share a multiprocessor, one of each seven in a row, and no more arithmetic.
+// CHECK-LABEL: func.func @descending_shared
+// CHECK: %[[CTAS:.*]] = arith.minui %{{.*}}, %c7
+// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[CTAS]],
+// CHECK: scf.for %[[ROUND:.*]] = %c0 to %{{.*}} step %c1
+// CHECK: %[[FIRST:.*]] = arith.muli %[[ROUND]], %[[CTAS]]
+// CHECK: %[[TURN:.*]] = arith.select %{{.*}}, %[[B]]
+// CHECK: arith.addi %[[FIRST]], %[[TURN]]
+// EACH-LABEL: func.func @descending_shared
+func.func @descending_shared(%n: index, %m: index, %lengths: memref<?xindex>, %X: memref<?xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 384 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%l) {
+      }
+      role "compute" warpgroups(2) registers(104) (%w) {
         %p:2 = affine.delinearize_index %bx into (%m, 3) : index, index
         %end = memref.load %lengths[%p#0] : memref<?xindex>
         scf.for %i = %c0 to %end step %c1 {

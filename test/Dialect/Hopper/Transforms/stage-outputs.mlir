@@ -156,6 +156,81 @@ func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>,
   return
 }
 
+// Behind a loop in which the warpgroups exchange tiles all of them are done with what they have
+// received, too: the tile that is given back last takes the first output, although all read it,
+// the memory of the exchange the second one, in pieces. The other tile is given back at once.
+// REUSE-LABEL: func.func @exchange
+// REUSE: %[[RING:.*]] = hopper.alloc : <2x128x64xbf16, swizzle = 128>
+// REUSE-NOT: hopper.alloc
+// REUSE: %[[K:.*]] = hopper.receive
+// REUSE: %[[OWN:.*]] = hopper.rows %[[K]]
+// REUSE: hopper.receive
+// REUSE: hopper.tma.wait pending(0) read
+// REUSE-NEXT: hopper.barrier.sync %c9 warpgroups(2)
+// REUSE-NEXT: scf.for
+// REUSE: }
+// REUSE-NEXT: hopper.release %[[V:.*]] :
+// REUSE-NOT: hopper.release
+// REUSE: hopper.barrier.sync %{{.*}} warpgroups(2)
+// REUSE: hopper.tile.store %{{.*}} to %[[OWN]]
+// REUSE-NEXT: hopper.fence.async
+// REUSE-NEXT: hopper.barrier.sync %{{.*}} warpgroups(1)
+// REUSE-NEXT: hopper.tma.store %[[OWN]]
+// REUSE: %[[SLOT0:.*]] = hopper.slot %[[RING]][%{{.*}}]
+// REUSE: %[[PIECE0:.*]] = hopper.rows %[[SLOT0]]
+// REUSE: hopper.tile.store %{{.*}} to %[[PIECE0]]
+// REUSE: hopper.tma.store %[[PIECE0]]
+// REUSE: %[[SLOT1:.*]] = hopper.slot %[[RING]][%{{.*}}]
+// REUSE: %[[PIECE1:.*]] = hopper.rows %[[SLOT1]]
+// REUSE: hopper.tile.store %{{.*}} to %[[PIECE1]]
+// REUSE: hopper.tma.store %[[PIECE1]]
+// REUSE-NEXT: hopper.tma.wait pending(2) read
+// REUSE-NEXT: hopper.release
+// REUSE: hopper.tma.wait pending(0)
+!wide = !hopper.smem<128x128xbf16, swizzle = 128>
+!own = !hopper.smem<64x128xbf16, swizzle = 128, slab_rows = 128>
+!half = !hopper.smem<128x64xbf16, swizzle = 128>
+!quarter = !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
+func.func @exchange(%n: index, %X: memref<?x128xbf16>, %Y: memref<?x128xbf16>, %x: vector<64x128xbf16>, %p: vector<64x64xbf16>, %zero: vector<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c9 = arith.constant 9 : index
+  %threads = arith.constant 384 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    %keys = hopper.channel depth(1) : !hopper.channel<!wide>
+    %values = hopper.channel depth(1) : !hopper.channel<!wide>
+    %ring = hopper.alloc : <2x128x64xbf16, swizzle = 128>
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        hopper.send %X[%bx, %c0] to %keys : memref<?x128xbf16>, !hopper.channel<!wide>
+        hopper.send %Y[%bx, %c0] to %values : memref<?x128xbf16>, !hopper.channel<!wide>
+      }
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %at = affine.apply affine_map<(d0) -> (d0 * 64)>(%w)
+        %k = hopper.receive %keys : !hopper.channel<!wide> -> !wide
+        %mine = hopper.rows %k[%at] : !wide -> !own
+        %all = hopper.columns %k[%c0] : !wide -> !half
+        %v = hopper.receive %values : !hopper.channel<!wide> -> !wide
+        hopper.barrier.sync %c9 warpgroups(2)
+        scf.for %i = %c0 to %n step %c1 {
+          %slot = hopper.slot %ring[%c0] : <2x128x64xbf16, swizzle = 128> -> !half
+          %part = hopper.rows %slot[%at] : !half -> !quarter
+          hopper.tile.store %p to %part : vector<64x64xbf16>, !quarter
+          hopper.fence.async
+          hopper.barrier.sync %c9 warpgroups(2)
+          %q = hopper.mma %slot, %all, %zero transposeA : !half, !half, vector<64x64xf32>
+        }
+        hopper.release %values : !hopper.channel<!wide>
+        hopper.release %keys : !hopper.channel<!wide>
+        vector.transfer_write %x, %X[%bx, %c0] {in_bounds = [false, true]} : vector<64x128xbf16>, memref<?x128xbf16>
+        vector.transfer_write %x, %Y[%bx, %c0] {in_bounds = [false, true]} : vector<64x128xbf16>, memref<?x128xbf16>
+      }
+    gpu.terminator
+  }
+  return
+}
+
 // Rows of a length that is not known need not start at multiples of 16 bytes, nor need rows of
 // 12 bytes, whatever their strides.
 // CHECK-LABEL: func.func @unknown_rows

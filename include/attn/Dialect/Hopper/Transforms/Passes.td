@@ -275,8 +275,8 @@ def HopperOrderProducts : Pass<"hopper-order-products", "::mlir::func::FuncOp"> 
   let summary = "Products come as early as what they read allows";
   let description = [{
     In the body of each loop with products: a `hopper.mma` moves up to behind the
-    last value that it reads, together with its loads; products that are ready at
-    the same time keep their order, but for those that read a `hopper.share`, which
+    last value that it reads, together with its loads (and what is read of a table to
+    address them); products that are ready at the same time keep their order, but for those that read a `hopper.share`, which
     come last, and for those with a wide operand in registers, which come just before
     these. Reads of rows and columns of global memory come first; those from shared
     memory behind the product whose result they meet, in front of the next one. Started
@@ -545,7 +545,13 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
 
     Where the tiles come in the order of their work (`hopper.descending`, from
     hopper-sort-tiles), a CTA takes one of each `ctas` in a row, from the other end
-    every other time.
+    every other time. Tiles that differ in the other coordinates only have the same work and
+    read other memory, more than the L2 cache has. So these coordinates (heads) are divided
+    into groups, a power of two of them, each with three rows of `ctas` tiles or more, which
+    are taken one after the other. In every other group the CTAs have each other's
+    places, and in every pair of groups places further on; the short tiles that fill no row
+    of a group come last, those of all groups by their work. (Not where CTAs share a
+    multiprocessor: they have no registers for it.)
 
     A launch of one role keeps a CTA per tile: it has no copies to start early, and its
     CTAs share the multiprocessors. Behind another launch it takes the last tiles first: what that
@@ -732,6 +738,10 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     `reuse` the tile takes the place of one that the role has received and not yet
     released, of the same size, which is then released after the copy: that saves
     the memory, and costs the time in which the next tile could have been loaded.
+    Where the warpgroups exchange tiles in a loop in front of the outputs (hopper-share-tiles),
+    they meet behind it, and all that they have exchanged and received is free: the first
+    output takes the place of what is given back last, which has the most stages, the second
+    one that of the exchanged tiles, in pieces. All are copied at a time.
     With `columns` a wider tile leaves in pieces, through two smaller tiles by turns.
 
     ```mlir
@@ -866,10 +876,10 @@ def HopperCarrySums : Pass<"hopper-carry-sums", "::mlir::func::FuncOp"> {
 }
 
 def HopperFusePrograms : Pass<"hopper-fuse-programs", "::mlir::func::FuncOp"> {
-  let summary = "Neighbouring tile programs over the same tiles become one";
+  let summary = "Tile programs over the same tiles become one";
   let description = [{
-    An outermost `scf.forall` moves to the start of the next one where both have the same
-    bounds, the first one has no loop, and of all that the second one reads or writes the
+    An outermost `scf.forall` moves to the start of a later one, the next that it can, where
+    both have the same bounds, nothing between them depends on it, the first one has no loop, and of all that the second one reads or writes the
     first one writes at most the iteration's own tile, which is then read with the same
     type at the same place: that vector is taken instead. (The one dependence between
     them is a flow dependence with direction `=` along all of their dimensions.) It costs

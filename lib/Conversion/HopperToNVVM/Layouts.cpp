@@ -36,6 +36,17 @@ static unsigned possibleSet(Type type) {
   return shape[0] == kWarpgroupRows && shape[1] % 8 == 0 ? kTile : 0;
 }
 
+/// Whether an op leaves open which columns a thread has: a store to shared memory may be of 8 side
+/// by side, where the four threads of a row have whole slabs, or halves of them.
+static bool takesPieces(Operation *op) {
+  if (auto store = dyn_cast<TileStoreOp>(op)) {
+    SmemType tile = store.getTile().getType();
+    return !store.getTranspose() && getElementBytes(tile.getElementType()) == 2 &&
+           tile.getSwizzle() >= 2 * kLanesOfRow * kPieceOfMemory;
+  }
+  return isa<AllocOp, BarrierSyncOp, FenceAsyncOp, RolesOp, SlotOp, TmaStoreOp, TmaWaitOp, YieldOp>(op);
+}
+
 int64_t attn::hopper::findPiece(gpu::GPUFuncOp function) {
   auto hasPieces = [](Type type) {
     auto vector = dyn_cast<VectorType>(type);
@@ -45,7 +56,7 @@ int64_t attn::hopper::findPiece(gpu::GPUFuncOp function) {
   WalkResult walk = function.walk([&](Operation *op) {
     bool needsAccumulator =
         isa<vector::ExtractStridedSliceOp>(op) ||
-        (isa_and_nonnull<HopperDialect>(op->getDialect()) && !isa<RolesOp, hopper::YieldOp>(op));
+        (isa_and_nonnull<HopperDialect>(op->getDialect()) && !takesPieces(op));
     return needsAccumulator || !llvm::all_of(op->getOperandTypes(), hasPieces) ||
                    !llvm::all_of(op->getResultTypes(), hasPieces)
                ? WalkResult::interrupt()

@@ -192,6 +192,7 @@ private:
   struct Matrices;
   Matrices placeMatrices(mlir::Value tile, SmemType type, bool transpose);
   mlir::Value pointerTo(const Matrices &matrices, int64_t column);
+  void storePieces(TileStoreOp op);
   void storeMatrices(TileStoreOp op);
   void storeWords(TileStoreOp op);
 

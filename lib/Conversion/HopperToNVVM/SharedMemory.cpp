@@ -69,7 +69,9 @@ void KernelLowering::lowerColumns(ColumnsOp op) {
 
 LogicalResult KernelLowering::lowerTileStore(TileStoreOp op) {
   auto type = op.getTile().getType();
-  if (getElementBytes(type.getElementType()) == 2)
+  if (piece == kPieceOfMemory)
+    storePieces(op);
+  else if (getElementBytes(type.getElementType()) == 2)
     storeMatrices(op);
   else
     storeWords(op);
@@ -145,6 +147,33 @@ void KernelLowering::storeMatrices(TileStoreOp op) {
                              op.getTranspose() ? NVVM::MMALayout::col : NVVM::MMALayout::row,
                              NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8),
                              NVVM::LdStMatrixEltType::B16);
+}
+
+/// 8 columns of 16 bits at once, where a thread has these side by side.
+void KernelLowering::storePieces(TileStoreOp op) {
+  SmemType type = op.getTile().getType();
+  int64_t swizzle = type.getSwizzle(), slabColumns = type.getSlabColumns();
+  auto constant = [&](int64_t value) { return constantI32(value); };
+  Value row = toI32(firstRow), bytes = arith::MulIOp::create(b, toI32(firstColumn), constant(2));
+  Value base = arith::AddIOp::create(b, scalar(op.getTile()),
+                                     arith::MulIOp::create(b, row, constant(swizzle)));
+  // Rows 8 apart are swizzled alike.
+  Value inRow = arith::XOrIOp::create(b, bytes, swizzleOf(row, swizzle, b, constant));
+  const SmallVector<Value> &pairs = parts(op.getValue(), Layout::Tile).values;
+  auto words = VectorType::get(kPieceOfMemory / 2, b.getI32Type());
+  int64_t columns = cast<VectorType>(op.getValue().getType()).getDimSize(1);
+  for (int64_t first = 0; first < columns; first += kLanesOfRow * kPieceOfMemory)
+    for (unsigned below : {0, 1}) {
+      SmallVector<Value> values;
+      for (unsigned k = 0; k < kPieceOfMemory; k += 2)
+        values.push_back(LLVM::BitcastOp::create(
+            b, b.getI32Type(), pairs[registerAt(below, first / kLanesOfRow + k) / 2]));
+      Value within = arith::XOrIOp::create(b, inRow, constant(first % slabColumns * 2));
+      int64_t offset = first / slabColumns * type.getSlabBytes() + 8 * below * swizzle;
+      LLVM::StoreOp::create(b, vector::FromElementsOp::create(b, words, values),
+                            sharedPointer(arith::AddIOp::create(b, base, within), offset),
+                            /*alignment=*/16);
+    }
 }
 
 /// Neighbouring columns at once.

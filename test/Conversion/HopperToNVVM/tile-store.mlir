@@ -2,7 +2,7 @@
 // stmatrix: lane l gives row l % 8 of block l / 8; 16-byte chunks are XORed with
 // the row modulo 8.
 
-!t = !hopper.smem<64x96xbf16, swizzle = 128>
+!t = !hopper.smem<64x80xbf16, swizzle = 128>
 // CHECK-LABEL: gpu.func @straight
 // CHECK: %[[LANE:.*]] = arith.andi %{{.*}}, %c31_i32
 // CHECK: %[[ROW8:.*]] = arith.andi %[[LANE]], %c7_i32
@@ -20,10 +20,39 @@
 // CHECK: nvvm.stmatrix
 // CHECK: arith.addi %{{.*}}, %c8192_i32
 // CHECK: nvvm.stmatrix
-// CHECK: nvvm.stmatrix
 // CHECK-NOT: nvvm.stmatrix
 gpu.module @m {
   gpu.func @straight() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %t = hopper.alloc : !t
+    %v = arith.constant dense<1.0> : vector<64x80xbf16>
+    hopper.tile.store %v to %t : vector<64x80xbf16>, !t
+    gpu.return
+  }
+}
+
+// -----
+
+// Nothing needs the layout of an accumulator, and rows are whole multiples of 32 columns: a thread
+// has 8 side by side, which it stores at once. Rows 8 apart are 1024 bytes apart; columns 32 to 63
+// are 64 bytes further, those from 64 on in the next slab.
+!t = !hopper.smem<64x96xbf16, swizzle = 128>
+// CHECK-LABEL: gpu.func @pieces
+// CHECK-NOT: nvvm.stmatrix
+// CHECK: %[[X:.*]] = arith.xori
+// CHECK: %[[A:.*]] = arith.addi %{{.*}}, %[[X]]
+// CHECK: %[[P:.*]] = llvm.inttoptr %[[A]]
+// CHECK: llvm.store %{{.*}}, %[[P]] {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr<3>
+// CHECK: arith.addi %[[A]], %c1024_i32
+// CHECK: llvm.store
+// CHECK: arith.xori %[[X]], %c64_i32
+// CHECK: llvm.store
+// CHECK: llvm.store
+// CHECK: arith.addi %[[A]], %c8192_i32
+// CHECK: llvm.store
+// CHECK: llvm.store
+// CHECK-NOT: llvm.store
+gpu.module @m {
+  gpu.func @pieces() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %t = hopper.alloc : !t
     %v = arith.constant dense<1.0> : vector<64x96xbf16>
     hopper.tile.store %v to %t : vector<64x96xbf16>, !t

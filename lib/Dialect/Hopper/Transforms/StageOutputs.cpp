@@ -44,9 +44,9 @@ struct Target {
 struct Exchange {
   hopper::AllocOp ring;
   bool isRingFree = true;
-  hopper::ReleaseOp release;         // of what the first output takes the place of
-  hopper::TmaStoreOp first, last;    // the store of that output; of any
-  int64_t behind = 0;                // stores behind the first one
+  hopper::ReleaseOp release;      // of what the first output takes the place of
+  hopper::TmaStoreOp first, last; // the store of that output; of any
+  int64_t behind = 0;             // stores behind the first one
 };
 
 class Stager {
@@ -217,9 +217,12 @@ private:
     });
     if (!loop)
       return nullptr;
+    // In front of the barrier, in front of the loop or in it, at which all threads learn of it.
     Operation *front = loop;
-    while (isa_and_nonnull<hopper::BarrierSyncOp>(front->getPrevNode()))
-      front = front->getPrevNode();
+    for (Operation *op = loop->getPrevNode();
+         op && (isa<hopper::BarrierSyncOp>(op) || isMemoryEffectFree(op)); op = op->getPrevNode())
+      if (isa<hopper::BarrierSyncOp>(op))
+        front = op;
     b.setInsertionPoint(front);
     hopper::TmaWaitOp::create(b, write->getLoc(), 0, /*read=*/true);
     b.setInsertionPoint(write);

@@ -167,6 +167,7 @@ func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>,
 // REUSE: hopper.receive
 // REUSE: hopper.tma.wait pending(0) read
 // REUSE-NEXT: hopper.barrier.sync %c9 warpgroups(2)
+// REUSE-NEXT: arith.constant
 // REUSE-NEXT: scf.for
 // REUSE: }
 // REUSE-NEXT: hopper.release %[[V:.*]] :
@@ -213,7 +214,8 @@ func.func @exchange(%n: index, %X: memref<?x128xbf16>, %Y: memref<?x128xbf16>, %
         %all = hopper.columns %k[%c0] : !wide -> !half
         %v = hopper.receive %values : !hopper.channel<!wide> -> !wide
         hopper.barrier.sync %c9 warpgroups(2)
-        scf.for %i = %c0 to %n step %c1 {
+        %first = arith.constant 0 : index
+        scf.for %i = %first to %n step %c1 {
           %slot = hopper.slot %ring[%c0] : <2x128x64xbf16, swizzle = 128> -> !half
           %part = hopper.rows %slot[%at] : !half -> !quarter
           hopper.tile.store %p to %part : vector<64x64xbf16>, !quarter

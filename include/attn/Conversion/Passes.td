@@ -287,7 +287,8 @@ def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
     - `gpu.launch_func` becomes `attnCudaLaunch`, with the kernel's number, an
       array of grid, block and cluster sizes, of whether all blocks run at the same
       time (`hopper.cooperative`) and of whether the kernel waits by itself for the launches
-      before it (`hopper.early`), the dynamic shared bytes, and an array of pointers to the parameters. A memref
+      before it (`hopper.early`), the dynamic shared bytes, and an array of pointers to the
+      parameters. A memref
       is passed as its pointer (twice), offset, sizes and strides; a tensor map by value.
       The values are checked against the parameters of the entry in the PTX, which also
       say how wide an index is.

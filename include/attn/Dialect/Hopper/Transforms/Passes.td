@@ -276,7 +276,8 @@ def HopperOrderProducts : Pass<"hopper-order-products", "::mlir::func::FuncOp"> 
   let description = [{
     In the body of each loop with products: a `hopper.mma` moves up to behind the
     last value that it reads, together with its loads (and what is read of a table to
-    address them); products that are ready at the same time keep their order, but for those that read a `hopper.share`, which
+    address them); products that are ready at the same time keep their order, but for those
+    that read a `hopper.share`, which
     come last, and for those with a wide operand in registers, which come just before
     these. Reads of rows and columns of global memory come first; those from shared
     memory behind the product whose result they meet, in front of the next one. Started
@@ -879,7 +880,8 @@ def HopperFusePrograms : Pass<"hopper-fuse-programs", "::mlir::func::FuncOp"> {
   let summary = "Tile programs over the same tiles become one";
   let description = [{
     An outermost `scf.forall` moves to the start of a later one, the next that it can, where
-    both have the same bounds, nothing between them depends on it, the first one has no loop, and of all that the second one reads or writes the
+    both have the same bounds, nothing between them depends on it, the first one has no loop,
+    and of all that the second one reads or writes the
     first one writes at most the iteration's own tile, which is then read with the same
     type at the same place: that vector is taken instead. (The one dependence between
     them is a flow dependence with direction `=` along all of their dimensions.) It costs

@@ -44,7 +44,8 @@ static bool takesPieces(Operation *op) {
     return !store.getTranspose() && getElementBytes(tile.getElementType()) == 2 &&
            tile.getSwizzle() >= 2 * kLanesOfRow * kPieceOfMemory;
   }
-  return isa<AllocOp, BarrierSyncOp, FenceAsyncOp, RolesOp, SlotOp, TmaStoreOp, TmaWaitOp, YieldOp>(op);
+  return isa<AllocOp, BarrierSyncOp, FenceAsyncOp, RolesOp, SlotOp, TmaStoreOp, TmaWaitOp, YieldOp>(
+      op);
 }
 
 int64_t attn::hopper::findPiece(gpu::GPUFuncOp function) {

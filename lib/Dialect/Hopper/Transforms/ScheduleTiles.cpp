@@ -220,12 +220,16 @@ protected:
     return widen(arith::DivUIOp::create(b, loc, narrow(x), narrow(y)));
   }
 
-  /// The place in the `round`-th row of `grid` places: from the other end every other time.
-  Value getTurn(Value round) {
-    Value backward = subtract(subtract(grid, index(1)), block);
-    Value odd = arith::AndIOp::create(b, loc, round, index(1));
-    return select(isBelow(index(0), odd), backward, block);
+  Value isOdd(Value number) {
+    return isBelow(index(0), arith::AndIOp::create(b, loc, number, index(1)));
   }
+  /// The place as seen from the other end of a row, where the condition holds.
+  Value turnIf(Value condition, Value place) {
+    return select(condition, subtract(subtract(grid, index(1)), place), place);
+  }
+
+  /// The place in the `round`-th row of `grid` places: from the other end every other time.
+  Value getTurn(Value round) { return turnIf(isOdd(round), block); }
 
   /// Rows of `grid` places, of `places`, in which this CTA has one.
   Value countTurns(Value places) {
@@ -302,13 +306,6 @@ private:
   static Value quotient(OpBuilder &b, Location loc, const Divisor &divisor, Value number) {
     Value narrow = arith::IndexCastOp::create(b, loc, b.getI32Type(), number);
     return arith::IndexCastOp::create(b, loc, b.getIndexType(), divisor.divide(b, loc, narrow));
-  }
-
-  Value isOdd(Value number) {
-    return isBelow(index(0), arith::AndIOp::create(b, loc, number, index(1)));
-  }
-  Value turnIf(Value condition, Value place) {
-    return select(condition, subtract(subtract(grid, index(1)), place), place);
   }
 
   Value getTile(Value step) override {
@@ -484,8 +481,7 @@ private:
     Value number = subtract(turned, multiply(widen(perRow->divide(b, loc, narrow(turned))), grid));
     Value place = subtract(block, number);
     place = select(isBelow(block, number), add(place, grid), place);
-    Value odd = arith::AndIOp::create(b, loc, subtract(row, turned), index(1));
-    return select(isBelow(index(0), odd), subtract(subtract(grid, index(1)), place), place);
+    return turnIf(isOdd(subtract(row, turned)), place);
   }
 
   Value getTile(Value row) override {

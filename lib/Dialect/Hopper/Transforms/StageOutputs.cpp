@@ -44,9 +44,9 @@ struct Target {
 struct Exchange {
   hopper::AllocOp ring;
   bool isRingFree = true;
-  hopper::ReleaseOp release;      // of what the first output takes the place of
-  hopper::TmaStoreOp first, last; // the store of that output; of any
-  int64_t behind = 0;             // stores behind the first one
+  hopper::ReleaseOp release; // of what the first output takes the place of
+  hopper::TmaStoreOp last;   // the last store
+  int64_t behind = 0;        // stores behind that of the first output
 };
 
 class Stager {
@@ -161,13 +161,12 @@ private:
       if (!exchange)
         continue;
       exchange->last = stored;
-      exchange->behind += exchange->first ? 1 : 0;
+      exchange->behind += exchange->release ? 1 : 0;
     }
     if (isInRing)
       exchange->isRingFree = false;
     if (isFirst && release) {
       exchange->release = release;
-      exchange->first = exchange->last;
     } else if (release) {
       hopper::TmaWaitOp::create(b, loc, 0, /*read=*/true);
       release->moveBefore(write);
@@ -210,7 +209,8 @@ private:
       auto ring = slot.getRing().getDefiningOp<hopper::AllocOp>();
       auto around = dyn_cast_or_null<scf::ForOp>(write->getBlock()->findAncestorOpInBlock(*slot));
       if (!ring || !around || !around->isBeforeInBlock(write) ||
-          !llvm::all_of(ring->getUsers(), [&](Operation *user) { return around->isAncestor(user); }))
+          !llvm::all_of(ring->getUsers(),
+                        [&](Operation *user) { return around->isAncestor(user); }))
         return;
       exchange.ring = ring;
       loop = around;
@@ -231,29 +231,28 @@ private:
     return &exchange;
   }
 
-  static int64_t getRingColumns(const Exchange &exchange, VectorType vector) {
-    hopper::AllocOp ring = exchange.ring;
-    return std::min<int64_t>(ring.getType().getTile().getSlabColumns(), vector.getDimSize(1));
+  static int64_t getRingColumns(Exchange &exchange, VectorType vector) {
+    hopper::SmemType tile = exchange.ring.getType().getTile();
+    return std::min<int64_t>(tile.getSlabColumns(), vector.getDimSize(1));
   }
 
   /// Whether each slot of the ring has room for a piece of all warpgroups.
-  bool fitsRing(const Exchange &exchange, VectorType vector) {
-    hopper::AllocOp alloc = exchange.ring;
-    hopper::SmemType ring = alloc.getType();
+  bool fitsRing(Exchange &exchange, VectorType vector) {
+    hopper::SmemType ring = exchange.ring.getType();
     int64_t width = getRingColumns(exchange, vector);
     return exchange.isRingFree && ring.getElementType() == vector.getElementType() &&
-           ring.getRows() == warpgroups * vector.getDimSize(0) && vector.getDimSize(1) % width == 0 &&
+           ring.getRows() == warpgroups * vector.getDimSize(0) &&
+           vector.getDimSize(1) % width == 0 &&
            vector.getDimSize(1) / width <= ring.getShape().front() &&
            getTile(vector, width).getSwizzle() == ring.getSwizzle();
   }
 
   /// This warpgroup's rows of the first columns of a slot.
-  Value getRingSlot(const Exchange &exchange, hopper::SmemType tile, int64_t number) {
-    hopper::AllocOp ring = exchange.ring;
-    Location loc = ring.getLoc();
-    hopper::SmemType type = ring.getType().getTile();
+  Value getRingSlot(Exchange &exchange, hopper::SmemType tile, int64_t number) {
+    Location loc = exchange.ring.getLoc();
+    hopper::SmemType type = exchange.ring.getType().getTile();
     Value index = arith::ConstantIndexOp::create(b, loc, number);
-    Value slot = hopper::SlotOp::create(b, loc, type, ring, index);
+    Value slot = hopper::SlotOp::create(b, loc, type, exchange.ring, index);
     if (type.getColumns() > tile.getColumns()) {
       type = hopper::SmemType::get({type.getRows(), tile.getColumns()}, type.getElementType(),
                                    type.getSwizzle());
@@ -271,7 +270,8 @@ private:
   /// What the first output took the place of is given back once that has been copied.
   void releaseBehind(Exchange &exchange) {
     b.setInsertionPointAfter(exchange.last);
-    auto wait = hopper::TmaWaitOp::create(b, exchange.last.getLoc(), exchange.behind, /*read=*/true);
+    auto wait =
+        hopper::TmaWaitOp::create(b, exchange.last.getLoc(), exchange.behind, /*read=*/true);
     exchange.release->moveAfter(wait);
   }
 

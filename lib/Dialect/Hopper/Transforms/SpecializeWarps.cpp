@@ -171,6 +171,13 @@ private:
     for (Value size : ArrayRef(sizes).drop_front())
       tiles = arith::MulIOp::create(b, loc, tiles, size);
     int64_t others = !loads.empty() || !additions.empty(), count = warpgroups + others;
+    // What waits for memory only waits less in smaller CTAs.
+    isApart = !others && warpgroups > 1 && areApart();
+    if (isApart) {
+      sizes.push_back(arith::ConstantIndexOp::create(b, loc, warpgroups));
+      tiles = arith::MulIOp::create(b, loc, tiles, sizes.back());
+      count = 1;
+    }
     Value one = arith::ConstantIndexOp::create(b, loc, 1);
     Value threads =
         arith::ConstantIndexOp::create(b, loc, count * hopper::kThreadsPerWarpgroup);
@@ -203,7 +210,7 @@ private:
     if (!additions.empty())
       addHelper("add");
     names.push_back("compute");
-    counts.push_back(warpgroups);
+    counts.push_back(isApart ? 1 : warpgroups);
     registers.push_back(others ? each.consumer : getRegistersAlone(each.consumer));
     roles = hopper::RolesOp::create(b, loc, b.getStrArrayAttr(names),
                                     b.getDenseI64ArrayAttr(counts),
@@ -213,6 +220,17 @@ private:
       start->addArgument(b.getIndexType(), loc);
       hopper::YieldOp::create(b, loc);
     }
+  }
+
+  /// Whether the warpgroups of a tile have nothing to do with each other: each may be a CTA.
+  bool areApart() {
+    WalkResult walk = forall.walk([](Operation *op) {
+      return isa<hopper::BarrierSyncOp, hopper::BarrierArriveOp, hopper::BarrierReduceOp,
+                 hopper::ShareOp, hopper::GatherOp>(op)
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    return !walk.wasInterrupted();
   }
 
   /// What waits for memory only has two CTAs on a multiprocessor where its tiles, which it does
@@ -257,7 +275,9 @@ private:
   /// The loop variables of the tile with the number of this CTA.
   void mapTile(IRMapping &mapping) {
     auto position = affine::AffineDelinearizeIndexOp::create(b, loc, block, ValueRange(sizes));
-    mapping.map(forall.getInductionVars(), position.getResults());
+    mapping.map(forall.getInductionVars(), position.getResults().take_front(forall.getRank()));
+    if (isApart)
+      mapping.map(inner.getInductionVar(0), position.getResults().back());
   }
 
   /// The producer, or the adder.
@@ -512,8 +532,8 @@ private:
     Block *target = &roles.getBodies().back().front();
     b.setInsertionPointToStart(target);
     IRMapping mapping;
-    mapTile(mapping);
     mapping.map(inner.getInductionVar(0), target->getArgument(0));
+    mapTile(mapping);
     for (Operation &op : forall.getBody()->without_terminator()) {
       if (&op != inner) {
         b.clone(op, mapping);
@@ -543,7 +563,7 @@ private:
 
   scf::ForallOp forall, inner;
   int64_t producerRegisters, occupancy;
-  bool isAdder = false;
+  bool isAdder = false, isApart = false;
   OpBuilder b;
   Location loc;
   int64_t warpgroups = 0;

@@ -309,7 +309,130 @@ private:
     for (const Equality &equality : equalities)
       if (equality.lows)
         restrictByExtremes(tiles, equality, places);
+    if (sure && equalities.size() == 1 && equalities.front().lows)
+      listAtOnce(tiles, places, mapping);
     return tiles;
+  }
+
+  /// Where each tile between the first and the last one is listed without a
+  /// test of its elements, as most are, all are listed in vectors, and the loop
+  /// has nothing to do.
+  void listAtOnce(scf::ForOp tiles, ValueRange places, IRMapping &mapping) {
+    constexpr int64_t kChunk = 32;
+    const Equality &equality = equalities.front();
+    auto read = equality.columns.getDefiningOp<vector::TransferReadOp>();
+    bool mayEnd = read && read.hasOutOfBoundsDim();
+    int64_t step = *getConstantIntValue(loop.getStep());
+    if (mayEnd && getStartOfRead(read) != loop.getInductionVar())
+      return;
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(tiles);
+    Type i32 = b.getI32Type(), element = equality.lowRow.getType();
+    auto type = VectorType::get({kChunk}, element);
+    auto numberType = VectorType::get({kChunk}, i32);
+    auto repeat = [&](Value value) -> Value {
+      return vector::BroadcastOp::create(
+          b, loc, VectorType::get({kChunk}, value.getType()), value);
+    };
+    auto narrow = [&](Value value) -> Value {
+      return arith::IndexCastOp::create(b, loc, i32, value);
+    };
+    auto number = [&](int64_t value) -> Value {
+      return arith::ConstantIntOp::create(b, loc, value, 32);
+    };
+    auto compare = [&](arith::CmpIPredicate predicate, Value x, Value y) -> Value {
+      return arith::CmpIOp::create(b, loc, predicate, x, y);
+    };
+    auto both = [&](Value x, Value y) -> Value {
+      return !x ? y : !y ? x : arith::AndIOp::create(b, loc, x, y).getResult();
+    };
+    auto either = [&](Value x, Value y) -> Value {
+      return arith::OrIOp::create(b, loc, x, y);
+    };
+    using Predicate = arith::CmpIPredicate;
+    Value lowRow = equality.lowRow, highRow = equality.highRow;
+    Value isOne = compare(Predicate::eq, lowRow, highRow);
+    Value rowsInside = emitIsInside(equality.rows, mapping);
+    Value columnsEnd;
+    if (mayEnd)
+      columnsEnd = narrow(emitEndOfRead(read, mapping));
+    Value first = tileOf(tiles.getLowerBound());
+    Value span = arith::SubIOp::create(b, loc, tiles.getUpperBound(),
+                                       tiles.getLowerBound());
+    Value count = arith::CeilDivUIOp::create(
+        b, loc, arith::MaxSIOp::create(b, loc, span, index(0)), index(step));
+    auto chunks = scf::ForOp::create(b, loc, index(0), count, index(kChunk),
+                                     ValueRange{number(1), tiles.getInitArgs()[1]});
+    {
+      OpBuilder::InsertionGuard inside(b);
+      b.setInsertionPointToStart(chunks.getBody());
+      Value start = arith::AddIOp::create(b, loc, first, chunks.getInductionVar());
+      SmallVector<Value> at;
+      for (unsigned n : equality.dims)
+        at.push_back(places[n]);
+      at.push_back(start);
+      Value padding = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
+      SmallVector<bool> maybeOutside = {false};
+      Value lows = vector::TransferReadOp::create(b, loc, type, equality.lows,
+                                                  at, padding, maybeOutside);
+      Value highs = vector::TransferReadOp::create(b, loc, type, equality.highs,
+                                                   at, padding, maybeOutside);
+      Value steps = arith::IndexCastOp::create(
+          b, loc, numberType,
+          vector::StepOp::create(
+              b, loc, VectorType::get({kChunk}, b.getIndexType())));
+      Value numbers = arith::AddIOp::create(b, loc, steps, repeat(narrow(start)));
+      Value starts = arith::AddIOp::create(
+          b, loc, arith::MulIOp::create(b, loc, numbers, repeat(number(step))),
+          repeat(narrow(lower)));
+      // As emitPretest, emitPosttest and emitSharedExtreme for one tile.
+      Value possible = both(compare(Predicate::sle, lows, repeat(highRow)),
+                            compare(Predicate::sge, highs, repeat(lowRow)));
+      Value isLow = compare(Predicate::eq, lows, repeat(lowRow));
+      Value isHigh = compare(Predicate::eq, highs, repeat(lowRow));
+      Value sure = both(repeat(isOne), both(isLow, isHigh));
+      if (sureRange.lo)
+        sure = both(sure, compare(Predicate::sge, starts,
+                                  repeat(narrow(sureRange.lo))));
+      if (sureRange.hi)
+        sure = both(sure, compare(Predicate::slt, starts,
+                                  repeat(narrow(sureRange.hi))));
+      Value some = either(either(isLow, isHigh),
+                          either(compare(Predicate::eq, lows, repeat(highRow)),
+                                 compare(Predicate::eq, highs, repeat(highRow))));
+      if (rowsInside)
+        some = both(some, repeat(rowsInside));
+      if (columnsEnd) {
+        Value ends = arith::AddIOp::create(
+            b, loc, starts, repeat(number(read.getVectorType().getDimSize(0))));
+        some = both(some, compare(Predicate::sle, ends, repeat(columnsEnd)));
+      }
+      Value isListed = both(possible, either(sure, some));
+      Value rest = arith::SubIOp::create(b, loc, count, chunks.getInductionVar());
+      Value isBehind = compare(Predicate::sge, steps, repeat(narrow(rest)));
+      Value zeros = arith::ConstantOp::create(b, loc, b.getZeroAttr(numberType));
+      Value bits = arith::ExtUIOp::create(b, loc, numberType, sure);
+      Value entries = arith::AddIOp::create(
+          b, loc, arith::AddIOp::create(b, loc, numbers, numbers), bits);
+      Value holds = arith::SelectOp::create(b, loc, either(isListed, isBehind),
+                                            repeat(number(1)), zeros);
+      Value all = vector::makeArithReduction(
+          b, loc, vector::CombiningKind::MINSI,
+          vector::ReductionOp::create(b, loc, vector::CombiningKind::MINSI, holds),
+          chunks.getRegionIterArg(0));
+      Value row = vector::TransferWriteOp::create(
+                      b, loc, entries, chunks.getRegionIterArg(1),
+                      ValueRange{chunks.getInductionVar()}, maybeOutside)
+                      .getResult();
+      scf::YieldOp::create(b, loc, ValueRange{all, row});
+    }
+    Value all = compare(Predicate::ne, chunks.getResult(0), number(0));
+    auto choose = [&](Value x, Value y) -> Value {
+      return arith::SelectOp::create(b, loc, all, x, y);
+    };
+    tiles.getInitArgsMutable().assign(
+        ValueRange{choose(count, tiles.getInitArgs()[0]), chunks.getResult(1)});
+    tiles.setLowerBound(choose(tiles.getUpperBound(), tiles.getLowerBound()));
   }
 
   /// From the first tile whose range meets that of the rows to the last one:
@@ -457,6 +580,7 @@ private:
         range = projector.emit(full);
       }
     }
+    sureRange = range;
     Value all;
     auto demand = [&](arith::CmpIPredicate predicate, Value x, Value y) {
       Value holds = arith::CmpIOp::create(b, loc, predicate, x, y);
@@ -503,15 +627,27 @@ private:
     auto read = vector.getDefiningOp<vector::TransferReadOp>();
     if (!read || !read.hasOutOfBoundsDim())
       return {};
-    // Of the vector's one dimension.
-    unsigned dim =
-        cast<AffineDimExpr>(read.getPermutationMap().getResult(0)).getPosition();
-    Value start = cloneSlice(b, plan.top, read.getIndices()[dim], mapping);
-    Value base = cloneSlice(b, plan.top, read.getBase(), mapping);
-    Value size = tensor::DimOp::create(b, loc, base, index(dim));
+    Value start = cloneSlice(b, plan.top, getStartOfRead(read), mapping);
+    Value size = emitEndOfRead(read, mapping);
     Value end = arith::AddIOp::create(
         b, loc, start, index(read.getVectorType().getDimSize(0)));
     return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, end, size);
+  }
+
+  /// The dimension of memory along which a vector is read.
+  static unsigned getDimOfRead(vector::TransferReadOp read) {
+    return cast<AffineDimExpr>(read.getPermutationMap().getResult(0))
+        .getPosition();
+  }
+
+  static Value getStartOfRead(vector::TransferReadOp read) {
+    return read.getIndices()[getDimOfRead(read)];
+  }
+
+  /// Where the memory ends.
+  Value emitEndOfRead(vector::TransferReadOp read, IRMapping &mapping) {
+    Value base = cloneSlice(b, plan.top, read.getBase(), mapping);
+    return tensor::DimOp::create(b, loc, base, index(getDimOfRead(read)));
   }
 
   /// The number of a tile by its start.
@@ -664,6 +800,8 @@ private:
   LoopUniforms &uniforms; // of the loop, with which the masks were read
   IRMapping outer;        // values computed in front of the loops
   SmallVector<Equality> equalities;
+  /// Starts of tiles where what is no equality holds everywhere.
+  Projector::Range sureRange;
   SmallVector<OpFoldResult> counts;
   OpFoldResult capacity;
   Value lower, upper, list, lengths;

@@ -61,11 +61,16 @@ private:
   /// tables, or of the tiles whose truth the warpgroups agree on.
   LogicalResult findRows() {
     rows = -1;
+    int whole = -1; // of a vector that every warpgroup writes, for it has no rows for each
     Value first;
     WalkResult walk = forall.walk([&](vector::TransferWriteOp write) {
       if (write.getVectorType().getRank() == 0)
         return WalkResult::advance();
       int cls = classes.dims(write.getVector()).front();
+      if (write.getVectorType().getRank() == 1 && classes.extent(cls) < hopper::kWarpgroupRows) {
+        whole = cls;
+        return WalkResult::advance();
+      }
       if (rows >= 0 && cls != rows && areApart(cls, rows)) {
         classes.unite(write.getVector(), 0, first, 0);
         rows = classes.dims(first).front();
@@ -93,6 +98,8 @@ private:
     });
     if (rows < 0 && hasScalarResults())
       return success();
+    if (rows < 0)
+      rows = whole;
     if (rows < 0)
       return forall.emitOpError("writes no tile, so there are no rows to divide among warpgroups");
     int64_t count = classes.extent(rows);

@@ -28,3 +28,17 @@ func.func @sink(%q: tensor<1x4x?x64xf32>, %k: tensor<1x2x?x64xf32>, %v: tensor<1
     : tensor<1x4x?x64xf32>, tensor<1x2x?x64xf32>, tensor<1x2x?x64xf32> -> tensor<1x4x?x64xf32>
   return %o : tensor<1x4x?x64xf32>
 }
+
+// Without groups, too: the maximum and the sum read one value, and are fused.
+// CHECK-LABEL: func.func @sink_of_each_head
+// CHECK: tensor.cast %arg3 : tensor<?xf32> to tensor<4xf32>
+// CHECK-NOT: tensor.cast %arg3
+// CHECK: scf.forall
+// CHECK: attn.fold
+// CHECK: return
+func.func @sink_of_each_head(%q: tensor<1x4x200x64xf32>, %k: tensor<1x4x200x64xf32>, %v: tensor<1x4x200x64xf32>,
+                             %sink: tensor<?xf32>) -> tensor<1x4x200x64xf32> {
+  %o = attn.forward %q, %k, %v sink(%sink : tensor<?xf32>)
+    : tensor<1x4x200x64xf32>, tensor<1x4x200x64xf32>, tensor<1x4x200x64xf32> -> tensor<1x4x200x64xf32>
+  return %o : tensor<1x4x200x64xf32>
+}

@@ -21,7 +21,24 @@
 // CHECK: scf.yield {{.*}} : i32, i32
 // CHECK: %[[FIRST:.*]] = arith.maxsi
 // CHECK: %[[END:.*]] = arith.minsi
-// CHECK: scf.for %{{.*}} = %[[FIRST]] to %[[END]] step
+// All entries in vectors: whether each tile is listed without a test of its elements, and the
+// loop that tests them has nothing to do then.
+// CHECK: %[[COUNT:.*]] = arith.ceildivui
+// CHECK: %[[ONCE:.*]]:2 = scf.for %[[CHUNK:.*]] = %{{.*}} to %[[COUNT]] step %{{.*}} iter_args(%[[SOFAR:.*]] = %{{.*}}, %[[LIST:.*]] = %{{.*}})
+// CHECK: %[[LOWS:.*]] = vector.transfer_read %[[EXTREMES]]#0[%[[PB]],
+// CHECK: %[[HIGHS:.*]] = vector.transfer_read %[[EXTREMES]]#1[%[[PB]],
+// CHECK: vector.step : vector<32xindex>
+// CHECK: arith.cmpi sle, %[[LOWS]],
+// CHECK: arith.cmpi sge, %[[HIGHS]],
+// CHECK: %[[SURE:.*]] = arith.andi %{{.*}} : vector<32xi1>
+// CHECK: %[[BITS:.*]] = arith.extui %{{.*}} : vector<32xi1> to vector<32xi32>
+// CHECK: %[[ENTRIES:.*]] = arith.addi %{{.*}}, %[[BITS]]
+// CHECK: vector.reduction <minsi>
+// CHECK: vector.transfer_write %[[ENTRIES]], %[[LIST]][%[[CHUNK]]]
+// CHECK: %[[ALL:.*]] = arith.cmpi ne, %[[ONCE]]#0,
+// CHECK: %[[LENGTH:.*]] = arith.select %[[ALL]], %[[COUNT]], %{{.*}}
+// CHECK: %[[START:.*]] = arith.select %[[ALL]], %[[END]], %[[FIRST]]
+// CHECK: scf.for %{{.*}} = %[[START]] to %[[END]] step {{.*}} iter_args(%{{.*}} = %[[LENGTH]], %{{.*}} = %[[ONCE]]#1)
 // CHECK: %[[LOW:.*]] = tensor.extract %[[EXTREMES]]#0[%[[PB]],
 // CHECK: %[[HIGH:.*]] = tensor.extract %[[EXTREMES]]#1[%[[PB]],
 // CHECK: arith.cmpi sle, %[[LOW]], %[[HIGHROW]]

@@ -229,17 +229,18 @@ static SmallVector<ReassociationIndices> splitAt(unsigned headDim,
 }
 
 Value AttentionStatements::split(Value tensor, unsigned headDim) {
-  if (!grouped)
-    return tensor;
   auto type = cast<RankedTensorType>(tensor.getType());
   std::optional<int64_t> outer = getConstantIntValue(keyHeads), inner = getConstantIntValue(group);
   if (outer && inner && type.isDynamicDim(headDim)) {
-    // As many heads as the query, whose number is known.
+    // As many heads as the query, whose number is known; once, so that all who read them read the
+    // same value.
     SmallVector<int64_t> known(type.getShape());
     known[headDim] = *outer * *inner;
     type = RankedTensorType::get(known, type.getElementType());
     tensor = tensor::CastOp::create(b, type, tensor);
   }
+  if (!grouped)
+    return tensor;
   SmallVector<OpFoldResult> sizes =
       tensor::getMixedSizes(b, b.getLoc(), tensor);
   sizes[headDim] = keyHeads;

@@ -58,7 +58,7 @@ public:
 
 private:
   /// The class of dimension 0 of what is written, or, where no tile is, of what is added to
-  /// tables, or of the tiles whose truth the warpgroups agree on.
+  /// tables; and of the tiles whose truth the warpgroups agree on.
   LogicalResult findRows() {
     rows = -1;
     int whole = -1; // of a vector that every warpgroup writes, for it has no rows for each
@@ -90,11 +90,20 @@ private:
       return failure();
     forall.walk([&](ScatterAddOp op) {
       if (rows < 0)
-        rows = classes.dims(op.getValues()).front();
+        rows = classes.dims(first = op.getValues()).front();
     });
     forall.walk([&](vector::MultiDimReductionOp op) {
-      if (rows < 0 && findAgreement(op))
-        rows = classes.dims(op.getSource()).front();
+      Value tile = op.getSource();
+      if (!findAgreement(op))
+        return;
+      int cls = classes.dims(tile).front();
+      if (!first) {
+        first = tile;
+        rows = cls;
+      } else if (cls != rows && areApart(cls, rows)) {
+        classes.unite(tile, 0, first, 0);
+        rows = classes.dims(first).front();
+      }
     });
     if (rows < 0 && hasScalarResults())
       return success();

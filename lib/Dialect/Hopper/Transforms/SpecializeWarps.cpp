@@ -233,8 +233,8 @@ private:
     return !walk.wasInterrupted();
   }
 
-  /// What waits for memory only has two CTAs on a multiprocessor where its tiles, which it does
-  /// not write again, leave them the registers: one computes while the other one waits.
+  /// What waits for memory only has more CTAs on a multiprocessor where its tiles, which it does
+  /// not write again, leave them the registers: one computes while others wait.
   int64_t getRegistersAlone(int64_t all) {
     constexpr int64_t kFew = 128, kMostColumns = 128;
     WalkResult walk = forall.walk([&](Operation *op) {
@@ -249,7 +249,8 @@ private:
                     llvm::any_of(op->getResultTypes(), isWide);
       return isLong ? WalkResult::interrupt() : WalkResult::advance();
     });
-    return walk.wasInterrupted() || warpgroups > 2 ? all : std::min(all, kFew);
+    bool hasRoom = isApart || warpgroups <= 2;
+    return walk.wasInterrupted() || !hasRoom ? all : std::min(all, kFew);
   }
 
   static bool hasVectors(Region &region) {

@@ -23,6 +23,59 @@ func.func @four(%Y: memref<?x64xf32>) {
 
 // -----
 
+// A list that has no rows for each warpgroup: all of them write it.
+// CHECK-LABEL: func.func @list
+// CHECK: scf.forall (%[[W:.*]]) in (2)
+// CHECK: %[[R:.*]] = affine.apply {{.*}}(%{{.*}}, %[[W]])
+// CHECK: vector.transfer_write %{{.*}}, %arg0[%[[R]], %{{.*}}] {{.*}} : vector<64x64xf32>
+// CHECK: vector.transfer_write %{{.*}}, %arg1[%{{.*}}] : vector<32xi32>, memref<?xi32>
+func.func @list(%Y: memref<?x64xf32>, %Z: memref<?xi32>, %z: vector<32xi32>) {
+  %c0 = arith.constant 0 : index
+  scf.forall (%i) in (4) {
+    %v = arith.constant dense<1.0> : vector<128x64xf32>
+    %r = affine.apply affine_map<(d0) -> (d0 * 128)>(%i)
+    vector.transfer_write %v, %Y[%r, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x64xf32>
+    vector.transfer_write %z, %Z[%i] : vector<32xi32>, memref<?xi32>
+  }
+  return
+}
+
+// -----
+
+// A tile whose truth is asked for beside one that is written: both are divided alike.
+// CHECK-LABEL: func.func @beside
+// CHECK: scf.forall (%[[W:.*]]) in (2)
+// CHECK: vector.transfer_write %{{.*}} : vector<64x64xf32>, memref<?x64xf32>
+// CHECK: %[[T:.*]] = vector.transfer_read %arg1[%{{.*}}, %{{.*}}], %{{.*}} : memref<?x32xi1>, vector<64x32xi1>
+// CHECK: hopper.barrier.reduce any %[[T]], %{{.*}} warpgroups(2) : vector<64x32xi1>
+func.func @beside(%Y: memref<?x64xf32>, %X: memref<?x32xi1>, %Z: memref<?xi1>) {
+  %c0 = arith.constant 0 : index
+  %false = arith.constant false
+  %none = arith.constant dense<false> : vector<32xi1>
+  scf.forall (%i) in (4) {
+    %v = arith.constant dense<1.0> : vector<128x64xf32>
+    %r = affine.apply affine_map<(d0) -> (d0 * 128)>(%i)
+    vector.transfer_write %v, %Y[%r, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x64xf32>
+    %t = vector.transfer_read %X[%r, %c0], %false {in_bounds = [false, true]} : memref<?x32xi1>, vector<128x32xi1>
+    %columns = vector.multi_reduction <or>, %t, %none [0] : vector<128x32xi1> to vector<32xi1>
+    %any = vector.reduction <or>, %columns : vector<32xi1> into i1
+    memref.store %any, %Z[%i] : memref<?xi1>
+  }
+  return
+}
+
+// -----
+
+func.func @only_list(%Z: memref<?xi32>, %z: vector<32xi32>) {
+  // expected-error @+1 {{has tiles of 32 rows; 64 for each of 1 to 3 warpgroups are needed}}
+  scf.forall (%i) in (4) {
+    vector.transfer_write %z, %Z[%i] : vector<32xi32>, memref<?xi32>
+  }
+  return
+}
+
+// -----
+
 func.func @nothing(%Y: memref<?xf32>, %f: f32) {
   // expected-error @+1 {{writes no tile, so there are no rows to divide among warpgroups}}
   scf.forall (%i) in (4) {

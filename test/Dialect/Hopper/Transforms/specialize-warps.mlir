@@ -14,14 +14,17 @@
 
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
-// Without loads there is one role.
+// Without loads there is one role, and a CTA for each warpgroup, which has nothing to do with the
+// other one.
 // CHECK-LABEL: func.func @one_role
-// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %c4,
+// CHECK: %[[TILES:.*]] = arith.muli %c4, %c2
+// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[TILES]],
+// CHECK-SAME: threads({{.*}}) in (%{{.*}} = %c128,
 // CHECK-NOT: hopper.channel
 // CHECK: hopper.roles
-// CHECK-NEXT: role "compute" warpgroups(2) registers(240) (%[[W:.*]]) {
-// CHECK-NEXT: %[[I:.*]] = affine.delinearize_index %[[B]] into (4)
-// CHECK-NEXT: affine.apply #{{.*}}(%[[I]])[%[[W]]]
+// CHECK-NEXT: role "compute" warpgroups(1) registers(240)
+// CHECK-NEXT: %[[I:.*]]:2 = affine.delinearize_index %[[B]] into (4, 2)
+// CHECK-NEXT: affine.apply #{{.*}}(%[[I]]#0)[%[[I]]#1]
 func.func @one_role(%Y: memref<?x64xf32>) {
   %c0 = arith.constant 0 : index
   %v = arith.constant dense<1.0> : vector<64x64xf32>
@@ -29,6 +32,28 @@ func.func @one_role(%Y: memref<?x64xf32>) {
     scf.forall (%w) in (2) {
       %r = affine.apply affine_map<(d0)[s0] -> (d0 * 128 + s0 * 64)>(%i)[%w]
       vector.transfer_write %v, %Y[%r, %c0] {in_bounds = [false, true]} : vector<64x64xf32>, memref<?x64xf32>
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+// Warpgroups that agree on something stay in one CTA.
+// CHECK-LABEL: func.func @agreed
+// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %c4,
+// CHECK-SAME: threads({{.*}}) in (%{{.*}} = %c256,
+// CHECK: role "compute" warpgroups(2)
+func.func @agreed(%X: memref<?x64xi1>, %Y: memref<?xi1>) {
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %false = arith.constant false
+  scf.forall (%i) in (4) {
+    scf.forall (%w) in (2) {
+      %r = affine.apply affine_map<(d0)[s0] -> (d0 * 128 + s0 * 64)>(%i)[%w]
+      %x = vector.transfer_read %X[%r, %c0], %false {in_bounds = [false, true]} : memref<?x64xi1>, vector<64x64xi1>
+      %any = hopper.barrier.reduce any %x, %c8 warpgroups(2) : vector<64x64xi1>
+      memref.store %any, %Y[%i] : memref<?xi1>
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
   }
   return
@@ -355,14 +380,13 @@ func.func @busy_producer(%A: memref<?x64xbf16>, %Y: memref<?x128xf32>, %ends: me
 
 // -----
 
-// What only moves and computes: two CTAs of 128 registers per thread where its tiles leave them
-// that, one of as many as it needs where they are wide or written again.
-// Three warpgroups have no room for another CTA: as many as they start with.
+// What only moves and computes: 128 registers per thread where its tiles leave it that, and as many
+// as it needs where they are wide or written again.
 // CHECK-LABEL: func.func @few
-// CHECK: role "compute" warpgroups(2) registers(128)
-// CHECK: role "compute" warpgroups(2) registers(240)
-// CHECK: role "compute" warpgroups(2) registers(240)
-// CHECK: role "compute" warpgroups(3) registers(160)
+// CHECK: role "compute" warpgroups(1) registers(128)
+// CHECK: role "compute" warpgroups(1) registers(240)
+// CHECK: role "compute" warpgroups(1) registers(240)
+// CHECK: role "compute" warpgroups(1) registers(128)
 func.func @few(%n: index, %X: memref<?x128xbf16>, %Y: memref<?xf32>, %Z: memref<?x256xbf16>, %W: memref<?x128xbf16>) {
   %c0 = arith.constant 0 : index
   %zero = arith.constant 0.0 : bf16

@@ -146,7 +146,8 @@ def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"
     that is read, which sums over the rows and is only added to memory
     (`attn.tile_add`), is divided by columns: each warpgroup multiplies the rows of all
     of them (`hopper.gather`) by its own columns.
-    Where vectors lead to scalars only, there are no rows, and one warpgroup.
+    Where vectors lead to scalars only, there are no rows, and one warpgroup. A vector of fewer than
+    64 elements has no rows, and each warpgroup writes it.
 
     ```mlir
     // Before.
@@ -306,7 +307,7 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
     of which one thread copies, and consumers. Each `hopper.load` becomes a
     channel: `hopper.send` in a copy of the loops around it, `hopper.receive` in
     its place, and `hopper.release` after its last use. Without any load there
-    is one role.
+    is one role, and each warpgroup is a CTA if they neither share nor agree on anything.
 
     ```mlir
     // Before.
@@ -351,9 +352,9 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
 
     Refuses loads and additions whose address, or loops whose bounds, depend on what the
     consumers compute, or on memory that they write. Registers: 24 and 240 for two
-    consumers, 32 and 160 for three, 24 and 240 for one. One or two warpgroups that have neither
-    loads, additions, products nor loops, keep no tile of more than 128 columns and write none
-    get 128, so that CTAs share a multiprocessor. With `occupancy` several CTAs
+    consumers, 32 and 160 for three, 24 and 240 for one. Warpgroups by themselves, or two,
+    that have neither loads, additions, products nor loops, keep no tile of more than 128 columns
+    and write none get 128, so that CTAs share a multiprocessor. With `occupancy` several CTAs
     share a multiprocessor, and these registers: one computes while another waits. Tools
     that add instructions to a kernel (compute-sanitizer's memcheck) need more for the
     producer, else the kernel may hang.

@@ -356,6 +356,15 @@ private:
     Value columnsEnd;
     if (mayEnd)
       columnsEnd = narrow(emitEndOfRead(read, mapping));
+    // Bounds have the mask's constants in them, which may be anything.
+    using Limits = std::numeric_limits<int32_t>;
+    auto saturate = [&](Value value) -> Value {
+      if (!value)
+        return {};
+      value = arith::MaxSIOp::create(b, loc, value, index(Limits::min()));
+      return narrow(arith::MinSIOp::create(b, loc, value, index(Limits::max())));
+    };
+    Value sureLow = saturate(sureRange.lo), sureEnd = saturate(sureRange.hi);
     Value first = tileOf(tiles.getLowerBound());
     Value span = arith::SubIOp::create(b, loc, tiles.getUpperBound(),
                                        tiles.getLowerBound());
@@ -391,12 +400,10 @@ private:
       Value isLow = compare(Predicate::eq, lows, repeat(lowRow));
       Value isHigh = compare(Predicate::eq, highs, repeat(lowRow));
       Value sure = both(repeat(isOne), both(isLow, isHigh));
-      if (sureRange.lo)
-        sure = both(sure, compare(Predicate::sge, starts,
-                                  repeat(narrow(sureRange.lo))));
-      if (sureRange.hi)
-        sure = both(sure, compare(Predicate::slt, starts,
-                                  repeat(narrow(sureRange.hi))));
+      if (sureLow)
+        sure = both(sure, compare(Predicate::sge, starts, repeat(sureLow)));
+      if (sureEnd)
+        sure = both(sure, compare(Predicate::slt, starts, repeat(sureEnd)));
       Value some = either(either(isLow, isHigh),
                           either(compare(Predicate::eq, lows, repeat(highRow)),
                                  compare(Predicate::eq, highs, repeat(highRow))));

@@ -26,7 +26,7 @@ func.func @four(%Y: memref<?x64xf32>) {
 // A list that has no rows for each warpgroup: all of them write it.
 // CHECK-LABEL: func.func @list
 // CHECK: scf.forall (%[[W:.*]]) in (2)
-// CHECK: %[[R:.*]] = affine.apply {{.*}}(%{{.*}}, %[[W]])
+// CHECK: %[[R:.*]] = affine.apply {{.*}}(%[[W]], %{{.*}})
 // CHECK: vector.transfer_write %{{.*}}, %arg0[%[[R]], %{{.*}}] {{.*}} : vector<64x64xf32>
 // CHECK: vector.transfer_write %{{.*}}, %arg1[%{{.*}}] : vector<32xi32>, memref<?xi32>
 func.func @list(%Y: memref<?x64xf32>, %Z: memref<?xi32>, %z: vector<32xi32>) {

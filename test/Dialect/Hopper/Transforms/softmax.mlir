@@ -1,8 +1,8 @@
-// Row softmax at L2: no product, no load through shared memory, one role.
+// Row softmax at L2: no product, no load through shared memory, one role, a CTA for each warpgroup.
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-distribute-rows,canonicalize,cse,hopper-form-products,hopper-specialize-warps,hopper-schedule-tiles,canonicalize,hopper-pipeline-products,hopper-stage-outputs,hopper-start-products,hopper-ping-pong,hopper-expand-channels,canonicalize,cse))" | FileCheck %s
 // CHECK-LABEL: func.func @softmax
 // CHECK: hopper.roles
-// CHECK-NEXT: role "compute" warpgroups(2) registers(240)
+// CHECK-NEXT: role "compute" warpgroups(1) registers(240)
 // CHECK: vector.transfer_read {{.*}} vector<64x64xf32>
 // CHECK: vector.multi_reduction <maxnumf>, {{.*}} : vector<64x64xf32> to vector<64xf32>
 // CHECK: vector.transfer_write {{.*}} vector<64x64xf32>

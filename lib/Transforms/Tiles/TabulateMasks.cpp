@@ -314,6 +314,56 @@ private:
     return tiles;
   }
 
+  using Comparison = arith::CmpIPredicate;
+
+  Value compare(Comparison comparison, Value x, Value y) {
+    return arith::CmpIOp::create(b, loc, comparison, x, y);
+  }
+  /// One may be null: nothing is known, or asked for.
+  Value both(Value x, Value y) {
+    return !x ? y : !y ? x : arith::AndIOp::create(b, loc, x, y).getResult();
+  }
+  Value either(Value x, Value y) {
+    return arith::OrIOp::create(b, loc, x, y);
+  }
+  /// What is the same for all tiles, once per tile where there are several.
+  Value like(Value tiles, Value value) {
+    auto type = dyn_cast<VectorType>(tiles.getType());
+    return type ? vector::BroadcastOp::create(
+                      b, loc, type.clone(value.getType()), value)
+                      .getResult()
+                : value;
+  }
+
+  // Of the extremes of a tile's columns, or of several tiles' in vectors:
+
+  /// Whether their range meets that of the rows.
+  Value emitMeets(const Equality &equality, Value low, Value high) {
+    Value below = compare(Comparison::sle, low, like(low, equality.highRow));
+    Value above = compare(Comparison::sge, high, like(high, equality.lowRow));
+    return both(below, above);
+  }
+
+  /// Whether rows and columns are one number.
+  Value emitIsOne(const Equality &equality, Value low, Value high) {
+    Value row = equality.lowRow;
+    Value rows = like(low, compare(Comparison::eq, row, equality.highRow));
+    Value lows = compare(Comparison::eq, low, like(low, row));
+    Value highs = compare(Comparison::eq, high, like(high, row));
+    return both(both(rows, lows), highs);
+  }
+
+  /// Whether rows and columns have an extreme in common.
+  Value emitShares(const Equality &equality, Value low, Value high) {
+    Value some;
+    for (Value row : {equality.lowRow, equality.highRow})
+      for (Value column : {low, high}) {
+        Value same = compare(Comparison::eq, like(column, row), column);
+        some = some ? either(some, same) : same;
+      }
+    return some;
+  }
+
   /// Where each tile between the first and the last one is listed without a
   /// test of its elements, as most are, all are listed in vectors, and the loop
   /// has nothing to do.
@@ -340,18 +390,6 @@ private:
     auto number = [&](int64_t value) -> Value {
       return arith::ConstantIntOp::create(b, loc, value, 32);
     };
-    auto compare = [&](arith::CmpIPredicate predicate, Value x, Value y) -> Value {
-      return arith::CmpIOp::create(b, loc, predicate, x, y);
-    };
-    auto both = [&](Value x, Value y) -> Value {
-      return !x ? y : !y ? x : arith::AndIOp::create(b, loc, x, y).getResult();
-    };
-    auto either = [&](Value x, Value y) -> Value {
-      return arith::OrIOp::create(b, loc, x, y);
-    };
-    using Predicate = arith::CmpIPredicate;
-    Value lowRow = equality.lowRow, highRow = equality.highRow;
-    Value isOne = compare(Predicate::eq, lowRow, highRow);
     Value rowsInside = emitIsInside(equality.rows, mapping);
     Value columnsEnd;
     if (mayEnd)
@@ -362,7 +400,8 @@ private:
       if (!value)
         return {};
       value = arith::MaxSIOp::create(b, loc, value, index(Limits::min()));
-      return narrow(arith::MinSIOp::create(b, loc, value, index(Limits::max())));
+      value = arith::MinSIOp::create(b, loc, value, index(Limits::max()));
+      return narrow(value);
     };
     Value sureLow = saturate(sureRange.lo), sureEnd = saturate(sureRange.hi);
     Value first = tileOf(tiles.getLowerBound());
@@ -370,12 +409,14 @@ private:
                                        tiles.getLowerBound());
     Value count = arith::CeilDivUIOp::create(
         b, loc, arith::MaxSIOp::create(b, loc, span, index(0)), index(step));
-    auto chunks = scf::ForOp::create(b, loc, index(0), count, index(kChunk),
-                                     ValueRange{number(1), tiles.getInitArgs()[1]});
+    auto chunks =
+        scf::ForOp::create(b, loc, index(0), count, index(kChunk),
+                           ValueRange{number(1), tiles.getInitArgs()[1]});
     {
       OpBuilder::InsertionGuard inside(b);
       b.setInsertionPointToStart(chunks.getBody());
-      Value start = arith::AddIOp::create(b, loc, first, chunks.getInductionVar());
+      Value chunk = chunks.getInductionVar();
+      Value start = arith::AddIOp::create(b, loc, first, chunk);
       SmallVector<Value> at;
       for (unsigned n : equality.dims)
         at.push_back(places[n]);
@@ -390,50 +431,46 @@ private:
           b, loc, numberType,
           vector::StepOp::create(
               b, loc, VectorType::get({kChunk}, b.getIndexType())));
-      Value numbers = arith::AddIOp::create(b, loc, steps, repeat(narrow(start)));
+      Value numbers =
+          arith::AddIOp::create(b, loc, steps, repeat(narrow(start)));
       Value starts = arith::AddIOp::create(
           b, loc, arith::MulIOp::create(b, loc, numbers, repeat(number(step))),
           repeat(narrow(lower)));
-      // As emitPretest, emitPosttest and emitSharedExtreme for one tile.
-      Value possible = both(compare(Predicate::sle, lows, repeat(highRow)),
-                            compare(Predicate::sge, highs, repeat(lowRow)));
-      Value isLow = compare(Predicate::eq, lows, repeat(lowRow));
-      Value isHigh = compare(Predicate::eq, highs, repeat(lowRow));
-      Value sure = both(repeat(isOne), both(isLow, isHigh));
+      Value possible = emitMeets(equality, lows, highs);
+      Value sure = emitIsOne(equality, lows, highs);
       if (sureLow)
-        sure = both(sure, compare(Predicate::sge, starts, repeat(sureLow)));
+        sure = both(sure, compare(Comparison::sge, starts, repeat(sureLow)));
       if (sureEnd)
-        sure = both(sure, compare(Predicate::slt, starts, repeat(sureEnd)));
-      Value some = either(either(isLow, isHigh),
-                          either(compare(Predicate::eq, lows, repeat(highRow)),
-                                 compare(Predicate::eq, highs, repeat(highRow))));
+        sure = both(sure, compare(Comparison::slt, starts, repeat(sureEnd)));
+      Value some = emitShares(equality, lows, highs);
       if (rowsInside)
         some = both(some, repeat(rowsInside));
       if (columnsEnd) {
         Value ends = arith::AddIOp::create(
             b, loc, starts, repeat(number(read.getVectorType().getDimSize(0))));
-        some = both(some, compare(Predicate::sle, ends, repeat(columnsEnd)));
+        some = both(some, compare(Comparison::sle, ends, repeat(columnsEnd)));
       }
       Value isListed = both(possible, either(sure, some));
-      Value rest = arith::SubIOp::create(b, loc, count, chunks.getInductionVar());
-      Value isBehind = compare(Predicate::sge, steps, repeat(narrow(rest)));
-      Value zeros = arith::ConstantOp::create(b, loc, b.getZeroAttr(numberType));
+      Value rest = arith::SubIOp::create(b, loc, count, chunk);
+      Value isBehind = compare(Comparison::sge, steps, repeat(narrow(rest)));
+      Value zeros =
+          arith::ConstantOp::create(b, loc, b.getZeroAttr(numberType));
       Value bits = arith::ExtUIOp::create(b, loc, numberType, sure);
       Value entries = arith::AddIOp::create(
           b, loc, arith::AddIOp::create(b, loc, numbers, numbers), bits);
       Value holds = arith::SelectOp::create(b, loc, either(isListed, isBehind),
                                             repeat(number(1)), zeros);
-      Value all = vector::makeArithReduction(
-          b, loc, vector::CombiningKind::MINSI,
-          vector::ReductionOp::create(b, loc, vector::CombiningKind::MINSI, holds),
-          chunks.getRegionIterArg(0));
+      constexpr auto kind = vector::CombiningKind::MINSI;
+      Value own = vector::ReductionOp::create(b, loc, kind, holds);
+      Value all = vector::makeArithReduction(b, loc, kind, own,
+                                             chunks.getRegionIterArg(0));
       Value row = vector::TransferWriteOp::create(
                       b, loc, entries, chunks.getRegionIterArg(1),
-                      ValueRange{chunks.getInductionVar()}, maybeOutside)
+                      ValueRange{chunk}, maybeOutside)
                       .getResult();
       scf::YieldOp::create(b, loc, ValueRange{all, row});
     }
-    Value all = compare(Predicate::ne, chunks.getResult(0), number(0));
+    Value all = compare(Comparison::ne, chunks.getResult(0), number(0));
     auto choose = [&](Value x, Value y) -> Value {
       return arith::SelectOp::create(b, loc, all, x, y);
     };
@@ -481,11 +518,7 @@ private:
                                                   at, most, maybeOutside);
       Value highs = vector::TransferReadOp::create(b, loc, type, equality.highs,
                                                    at, least, maybeOutside);
-      Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle,
-                                          lows, repeat(type, equality.highRow));
-      Value above = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge,
-                                          highs, repeat(type, equality.lowRow));
-      Value meets = arith::AndIOp::create(b, loc, below, above);
+      Value meets = emitMeets(equality, lows, highs);
       Value start = repeat(indexType, loop.getInductionVar());
       Value numbers = arith::IndexCastOp::create(
           b, loc, numberType,
@@ -545,13 +578,8 @@ private:
         equality.lowColumn = extreme(c, Kind::MINSI);
         equality.highColumn = extreme(c, Kind::MAXSI);
       }
-      Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle,
-                                          equality.lowColumn, equality.highRow);
-      Value above = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge,
-                                          equality.highColumn, equality.lowRow);
-      Value meet = arith::AndIOp::create(b, loc, below, above);
-      possible =
-          possible ? arith::AndIOp::create(b, loc, possible, meet) : meet;
+      possible = both(possible, emitMeets(equality, equality.lowColumn,
+                                          equality.highColumn));
     }
     return possible;
   }
@@ -588,20 +616,14 @@ private:
       }
     }
     sureRange = range;
-    Value all;
-    auto demand = [&](arith::CmpIPredicate predicate, Value x, Value y) {
-      Value holds = arith::CmpIOp::create(b, loc, predicate, x, y);
-      all = all ? arith::AndIOp::create(b, loc, all, holds) : holds;
-    };
-    for (const Equality &equality : equalities) {
-      demand(arith::CmpIPredicate::eq, equality.lowRow, equality.highRow);
-      demand(arith::CmpIPredicate::eq, equality.lowColumn, equality.lowRow);
-      demand(arith::CmpIPredicate::eq, equality.highColumn, equality.lowRow);
-    }
+    Value all, start = tiles.getInductionVar();
+    for (const Equality &equality : equalities)
+      all = both(all, emitIsOne(equality, equality.lowColumn,
+                                equality.highColumn));
     if (range.lo)
-      demand(arith::CmpIPredicate::sge, tiles.getInductionVar(), range.lo);
+      all = both(all, compare(Comparison::sge, start, range.lo));
     if (range.hi)
-      demand(arith::CmpIPredicate::slt, tiles.getInductionVar(), range.hi);
+      all = both(all, compare(Comparison::slt, start, range.hi));
     return all;
   }
 
@@ -614,13 +636,8 @@ private:
     if (equalities.size() != 1)
       return {};
     const Equality &equality = equalities.front();
-    Value some;
-    for (Value row : {equality.lowRow, equality.highRow})
-      for (Value column : {equality.lowColumn, equality.highColumn}) {
-        Value same = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                           row, column);
-        some = some ? arith::OrIOp::create(b, loc, some, same) : same;
-      }
+    Value some =
+        emitShares(equality, equality.lowColumn, equality.highColumn);
     // Padding is a number of neither.
     for (Value vector : {equality.rows, equality.columns})
       if (Value inside = emitIsInside(vector, mapping))

@@ -278,7 +278,8 @@ private:
       scf::YieldOp::create(b, loc, tiles.getRegionIterArgs());
       b.setInsertionPointToStart(test.thenBlock());
     }
-    Value sure = emitPosttest(tiles, mapping);
+    Projector::Range sureRange;
+    Value sure = emitPosttest(tiles, mapping, sureRange);
     scf::IfOp known;
     if (sure) {
       Value tested = sure;
@@ -310,7 +311,7 @@ private:
       if (equality.lows)
         restrictByExtremes(tiles, equality, places);
     if (sure && equalities.size() == 1 && equalities.front().lows)
-      listAtOnce(tiles, places, mapping);
+      listAtOnce(tiles, places, mapping, sureRange);
     return tiles;
   }
 
@@ -333,6 +334,51 @@ private:
                       b, loc, type.clone(value.getType()), value)
                       .getResult()
                 : value;
+  }
+
+  Value number(int32_t value) {
+    return arith::ConstantIntOp::create(b, loc, value, 32);
+  }
+
+  /// Where a tile's extremes are in their tables.
+  SmallVector<Value> placeOf(const Equality &equality, ValueRange places,
+                             Value tile) {
+    SmallVector<Value> place;
+    for (unsigned n : equality.dims)
+      place.push_back(places[n]);
+    place.push_back(tile);
+    return place;
+  }
+
+  /// Some tiles by their numbers, and the extremes of their columns: vectors.
+  struct Several {
+    Value numbers, lows, highs;
+  };
+  Several readSeveral(const Equality &equality, ValueRange places, Value first,
+                      int64_t count) {
+    Type element = equality.lowRow.getType();
+    unsigned bits = element.getIntOrFloatBitWidth();
+    auto limit = [&](APInt value) -> Value {
+      return arith::ConstantOp::create(b, loc,
+                                       b.getIntegerAttr(element, value));
+    };
+    SmallVector<Value> at = placeOf(equality, places, first);
+    auto read = [&](Value table, Value padding) -> Value {
+      SmallVector<bool> maybeOutside = {false};
+      return vector::TransferReadOp::create(b, loc,
+                                            VectorType::get({count}, element),
+                                            table, at, padding, maybeOutside);
+    };
+    Several several;
+    // Beyond the last tile nothing meets.
+    several.lows = read(equality.lows, limit(APInt::getSignedMaxValue(bits)));
+    several.highs = read(equality.highs, limit(APInt::getSignedMinValue(bits)));
+    Value steps = vector::StepOp::create(
+        b, loc, VectorType::get({count}, b.getIndexType()));
+    several.numbers = arith::IndexCastOp::create(
+        b, loc, VectorType::get({count}, b.getI32Type()),
+        arith::AddIOp::create(b, loc, steps, like(steps, first)));
+    return several;
   }
 
   // Of the extremes of a tile's columns, or of several tiles' in vectors:
@@ -367,7 +413,8 @@ private:
   /// Where each tile between the first and the last one is listed without a
   /// test of its elements, as most are, all are listed in vectors, and the loop
   /// has nothing to do.
-  void listAtOnce(scf::ForOp tiles, ValueRange places, IRMapping &mapping) {
+  void listAtOnce(scf::ForOp tiles, ValueRange places, IRMapping &mapping,
+                  const Projector::Range &sureRange) {
     constexpr int64_t kChunk = 32;
     const Equality &equality = equalities.front();
     auto read = equality.columns.getDefiningOp<vector::TransferReadOp>();
@@ -377,18 +424,8 @@ private:
       return;
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(tiles);
-    Type i32 = b.getI32Type(), element = equality.lowRow.getType();
-    auto type = VectorType::get({kChunk}, element);
-    auto numberType = VectorType::get({kChunk}, i32);
-    auto repeat = [&](Value value) -> Value {
-      return vector::BroadcastOp::create(
-          b, loc, VectorType::get({kChunk}, value.getType()), value);
-    };
     auto narrow = [&](Value value) -> Value {
-      return arith::IndexCastOp::create(b, loc, i32, value);
-    };
-    auto number = [&](int64_t value) -> Value {
-      return arith::ConstantIntOp::create(b, loc, value, 32);
+      return arith::IndexCastOp::create(b, loc, b.getI32Type(), value);
     };
     Value rowsInside = emitIsInside(equality.rows, mapping);
     Value columnsEnd;
@@ -409,6 +446,7 @@ private:
                                        tiles.getLowerBound());
     Value count = arith::CeilDivUIOp::create(
         b, loc, arith::MaxSIOp::create(b, loc, span, index(0)), index(step));
+    Value end = narrow(arith::AddIOp::create(b, loc, first, count));
     auto chunks =
         scf::ForOp::create(b, loc, index(0), count, index(kChunk),
                            ValueRange{number(1), tiles.getInitArgs()[1]});
@@ -416,23 +454,12 @@ private:
       OpBuilder::InsertionGuard inside(b);
       b.setInsertionPointToStart(chunks.getBody());
       Value chunk = chunks.getInductionVar();
-      Value start = arith::AddIOp::create(b, loc, first, chunk);
-      SmallVector<Value> at;
-      for (unsigned n : equality.dims)
-        at.push_back(places[n]);
-      at.push_back(start);
-      Value padding = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
-      SmallVector<bool> maybeOutside = {false};
-      Value lows = vector::TransferReadOp::create(b, loc, type, equality.lows,
-                                                  at, padding, maybeOutside);
-      Value highs = vector::TransferReadOp::create(b, loc, type, equality.highs,
-                                                   at, padding, maybeOutside);
-      Value steps = arith::IndexCastOp::create(
-          b, loc, numberType,
-          vector::StepOp::create(
-              b, loc, VectorType::get({kChunk}, b.getIndexType())));
-      Value numbers =
-          arith::AddIOp::create(b, loc, steps, repeat(narrow(start)));
+      Several several =
+          readSeveral(equality, places,
+                      arith::AddIOp::create(b, loc, first, chunk), kChunk);
+      Value numbers = several.numbers, lows = several.lows,
+            highs = several.highs;
+      auto repeat = [&](Value value) { return like(numbers, value); };
       Value starts = arith::AddIOp::create(
           b, loc, arith::MulIOp::create(b, loc, numbers, repeat(number(step))),
           repeat(narrow(lower)));
@@ -451,19 +478,18 @@ private:
         some = both(some, compare(Comparison::sle, ends, repeat(columnsEnd)));
       }
       Value isListed = both(possible, either(sure, some));
-      Value rest = arith::SubIOp::create(b, loc, count, chunk);
-      Value isBehind = compare(Comparison::sge, steps, repeat(narrow(rest)));
-      Value zeros =
-          arith::ConstantOp::create(b, loc, b.getZeroAttr(numberType));
-      Value bits = arith::ExtUIOp::create(b, loc, numberType, sure);
+      Value isBehind = compare(Comparison::sge, numbers, repeat(end));
+      Value bits = arith::ExtUIOp::create(b, loc, numbers.getType(), sure);
       Value entries = arith::AddIOp::create(
           b, loc, arith::AddIOp::create(b, loc, numbers, numbers), bits);
       Value holds = arith::SelectOp::create(b, loc, either(isListed, isBehind),
-                                            repeat(number(1)), zeros);
+                                            repeat(number(1)),
+                                            repeat(number(0)));
       constexpr auto kind = vector::CombiningKind::MINSI;
       Value own = vector::ReductionOp::create(b, loc, kind, holds);
       Value all = vector::makeArithReduction(b, loc, kind, own,
                                              chunks.getRegionIterArg(0));
+      SmallVector<bool> maybeOutside = {false};
       Value row = vector::TransferWriteOp::create(
                       b, loc, entries, chunks.getRegionIterArg(1),
                       ValueRange{chunk}, maybeOutside)
@@ -486,22 +512,6 @@ private:
     constexpr int64_t kChunk = 128;
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(tiles);
-    Type i32 = b.getI32Type(), element = equality.lowRow.getType();
-    auto type = VectorType::get({kChunk}, element);
-    auto numberType = VectorType::get({kChunk}, i32);
-    auto indexType = VectorType::get({kChunk}, b.getIndexType());
-    unsigned bits = element.getIntOrFloatBitWidth();
-    auto number = [&](int32_t value) -> Value {
-      return arith::ConstantIntOp::create(b, loc, value, 32);
-    };
-    auto repeat = [&](VectorType to, Value value) -> Value {
-      return vector::BroadcastOp::create(b, loc, to, value);
-    };
-    // Beyond the last tile nothing meets.
-    Value most = arith::ConstantOp::create(
-        b, loc, b.getIntegerAttr(element, APInt::getSignedMaxValue(bits)));
-    Value least = arith::ConstantOp::create(
-        b, loc, b.getIntegerAttr(element, APInt::getSignedMinValue(bits)));
     Value none = number(std::numeric_limits<int32_t>::max()), zero = number(0);
     auto loop = scf::ForOp::create(
         b, loc, index(0), getValueOrCreateConstantIndexOp(b, loc, capacity),
@@ -509,27 +519,16 @@ private:
     {
       OpBuilder::InsertionGuard inside(b);
       b.setInsertionPointToStart(loop.getBody());
-      SmallVector<Value> at;
-      for (unsigned n : equality.dims)
-        at.push_back(places[n]);
-      at.push_back(loop.getInductionVar());
-      SmallVector<bool> maybeOutside = {false};
-      Value lows = vector::TransferReadOp::create(b, loc, type, equality.lows,
-                                                  at, most, maybeOutside);
-      Value highs = vector::TransferReadOp::create(b, loc, type, equality.highs,
-                                                   at, least, maybeOutside);
-      Value meets = emitMeets(equality, lows, highs);
-      Value start = repeat(indexType, loop.getInductionVar());
-      Value numbers = arith::IndexCastOp::create(
-          b, loc, numberType,
-          arith::AddIOp::create(
-              b, loc, vector::StepOp::create(b, loc, indexType), start));
+      Several several =
+          readSeveral(equality, places, loop.getInductionVar(), kChunk);
+      Value numbers = several.numbers;
+      Value meets = emitMeets(equality, several.lows, several.highs);
       Value next =
-          arith::AddIOp::create(b, loc, numbers, repeat(numberType, number(1)));
+          arith::AddIOp::create(b, loc, numbers, like(numbers, number(1)));
       auto extreme = [&](vector::CombiningKind kind, Value value,
                          Value otherwise, Value before) -> Value {
         Value chosen = arith::SelectOp::create(b, loc, meets, value,
-                                               repeat(numberType, otherwise));
+                                               like(numbers, otherwise));
         Value own = vector::ReductionOp::create(b, loc, kind, chosen);
         return vector::makeArithReduction(b, loc, kind, own, before);
       };
@@ -565,10 +564,8 @@ private:
         equality.highRow = extreme(r, Kind::MAXSI);
       }
       if (equality.lows) {
-        SmallVector<Value> at;
-        for (unsigned n : equality.dims)
-          at.push_back(places[n]);
-        at.push_back(tileOf(tiles.getInductionVar()));
+        SmallVector<Value> at =
+            placeOf(equality, places, tileOf(tiles.getInductionVar()));
         equality.lowColumn =
             tensor::ExtractOp::create(b, loc, equality.lows, at);
         equality.highColumn =
@@ -586,14 +583,15 @@ private:
 
   /// The masks hold everywhere if all values that must be equal are one value,
   /// and the tile lies where the rest of the masks holds everywhere. Null if
-  /// that cannot be told so, or without tables of extremes.
-  Value emitPosttest(scf::ForOp tiles, IRMapping &mapping) {
+  /// that cannot be told so, or without tables of extremes; else `range` is
+  /// where such tiles start.
+  Value emitPosttest(scf::ForOp tiles, IRMapping &mapping,
+                     Projector::Range &range) {
     if (equalities.empty() || !plan.extremes)
       return {};
     LoopUniforms tileUniforms(tiles);
     OpBuilder before(tiles);
     Interval full;
-    Projector::Range range;
     for (const Mask &mask : plan.masks) {
       SmallVector<Value> terms;
       if (mask.condition.keeps)
@@ -615,7 +613,6 @@ private:
         range = projector.emit(full);
       }
     }
-    sureRange = range;
     Value all, start = tiles.getInductionVar();
     for (const Equality &equality : equalities)
       all = both(all, emitIsOne(equality, equality.lowColumn,
@@ -824,8 +821,6 @@ private:
   LoopUniforms &uniforms; // of the loop, with which the masks were read
   IRMapping outer;        // values computed in front of the loops
   SmallVector<Equality> equalities;
-  /// Starts of tiles where what is no equality holds everywhere.
-  Projector::Range sureRange;
   SmallVector<OpFoldResult> counts;
   OpFoldResult capacity;
   Value lower, upper, list, lengths;

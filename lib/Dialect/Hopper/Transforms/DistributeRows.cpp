@@ -63,47 +63,42 @@ private:
     rows = -1;
     int whole = -1; // of a vector that every warpgroup writes, for it has no rows for each
     Value first;
+    // Whether a tile's rows are those of the tiles before it, or can be.
+    auto take = [&](Value tile) {
+      int cls = classes.dims(tile).front();
+      if (first && cls != rows) {
+        if (!areApart(cls, rows))
+          return false;
+        classes.unite(tile, 0, first, 0);
+      }
+      first = tile;
+      rows = classes.dims(tile).front();
+      return true;
+    };
     WalkResult walk = forall.walk([&](vector::TransferWriteOp write) {
-      if (write.getVectorType().getRank() == 0)
+      VectorType type = write.getVectorType();
+      if (type.getRank() == 0)
         return WalkResult::advance();
-      int cls = classes.dims(write.getVector()).front();
-      if (write.getVectorType().getRank() == 1 && classes.extent(cls) < hopper::kWarpgroupRows) {
-        whole = cls;
-        return WalkResult::advance();
-      }
-      if (rows >= 0 && cls != rows && areApart(cls, rows)) {
-        classes.unite(write.getVector(), 0, first, 0);
-        rows = classes.dims(first).front();
+      if (type.getRank() == 1 && type.getDimSize(0) < hopper::kWarpgroupRows) {
+        whole = classes.dims(write.getVector()).front();
         return WalkResult::advance();
       }
-      if (rows >= 0 && cls != rows) {
-        write.emitOpError("the first dimension of this tile is not the one of the "
-                          "other tiles that are written: rows cannot be divided "
-                          "among warpgroups");
-        return WalkResult::interrupt();
-      }
-      rows = cls;
-      first = write.getVector();
-      return WalkResult::advance();
+      if (take(write.getVector()))
+        return WalkResult::advance();
+      write.emitOpError("the first dimension of this tile is not the one of the "
+                        "other tiles that are written: rows cannot be divided "
+                        "among warpgroups");
+      return WalkResult::interrupt();
     });
     if (walk.wasInterrupted())
       return failure();
     forall.walk([&](ScatterAddOp op) {
-      if (rows < 0)
-        rows = classes.dims(first = op.getValues()).front();
+      if (!first)
+        take(op.getValues());
     });
     forall.walk([&](vector::MultiDimReductionOp op) {
-      Value tile = op.getSource();
-      if (!findAgreement(op))
-        return;
-      int cls = classes.dims(tile).front();
-      if (!first) {
-        first = tile;
-        rows = cls;
-      } else if (cls != rows && areApart(cls, rows)) {
-        classes.unite(tile, 0, first, 0);
-        rows = classes.dims(first).front();
-      }
+      if (findAgreement(op))
+        take(op.getSource());
     });
     if (rows < 0 && hasScalarResults())
       return success();

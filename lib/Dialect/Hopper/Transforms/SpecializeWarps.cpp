@@ -167,17 +167,17 @@ private:
     SmallVector<OpFoldResult> bounds = forall.getMixedUpperBound();
     for (OpFoldResult bound : bounds)
       sizes.push_back(getValueOrCreateConstantIndexOp(b, loc, bound));
+    int64_t others = !loads.empty() || !additions.empty();
+    Registers each = getRegisters(warpgroups, /*others=*/1, producerRegisters, occupancy);
+    // What waits for memory only waits less in smaller CTAs.
+    if (!others && warpgroups > 1 && areApart()) {
+      sizes.push_back(arith::ConstantIndexOp::create(b, loc, warpgroups));
+      warpgroups = 1;
+    }
     Value tiles = sizes.front();
     for (Value size : ArrayRef(sizes).drop_front())
       tiles = arith::MulIOp::create(b, loc, tiles, size);
-    int64_t others = !loads.empty() || !additions.empty(), count = warpgroups + others;
-    // What waits for memory only waits less in smaller CTAs.
-    isApart = !others && warpgroups > 1 && areApart();
-    if (isApart) {
-      sizes.push_back(arith::ConstantIndexOp::create(b, loc, warpgroups));
-      tiles = arith::MulIOp::create(b, loc, tiles, sizes.back());
-      count = 1;
-    }
+    int64_t count = warpgroups + others;
     Value one = arith::ConstantIndexOp::create(b, loc, 1);
     Value threads =
         arith::ConstantIndexOp::create(b, loc, count * hopper::kThreadsPerWarpgroup);
@@ -197,7 +197,6 @@ private:
       addition.channel = hopper::ChannelOp::create(
           b, addition.op.getLoc(), hopper::ChannelType::get(b.getContext(), addition.whole),
           /*depth=*/1, /*multicast=*/IntegerAttr());
-    Registers each = getRegisters(warpgroups, /*others=*/1, producerRegisters, occupancy);
     SmallVector<StringRef> names;
     SmallVector<int64_t> counts, registers;
     auto addHelper = [&](StringRef name) {
@@ -210,7 +209,7 @@ private:
     if (!additions.empty())
       addHelper("add");
     names.push_back("compute");
-    counts.push_back(isApart ? 1 : warpgroups);
+    counts.push_back(warpgroups);
     registers.push_back(others ? each.consumer : getRegistersAlone(each.consumer));
     roles = hopper::RolesOp::create(b, loc, b.getStrArrayAttr(names),
                                     b.getDenseI64ArrayAttr(counts),
@@ -249,8 +248,7 @@ private:
                     llvm::any_of(op->getResultTypes(), isWide);
       return isLong ? WalkResult::interrupt() : WalkResult::advance();
     });
-    bool hasRoom = isApart || warpgroups <= 2;
-    return walk.wasInterrupted() || !hasRoom ? all : std::min(all, kFew);
+    return walk.wasInterrupted() || warpgroups > 2 ? all : std::min(all, kFew);
   }
 
   static bool hasVectors(Region &region) {
@@ -276,9 +274,10 @@ private:
   /// The loop variables of the tile with the number of this CTA.
   void mapTile(IRMapping &mapping) {
     auto position = affine::AffineDelinearizeIndexOp::create(b, loc, block, ValueRange(sizes));
-    mapping.map(forall.getInductionVars(), position.getResults().take_front(forall.getRank()));
-    if (isApart)
-      mapping.map(inner.getInductionVar(0), position.getResults().back());
+    ValueRange coordinates = position.getResults();
+    mapping.map(forall.getInductionVars(), coordinates.take_front(forall.getRank()));
+    if (coordinates.size() > forall.getInductionVars().size()) // a CTA for each warpgroup
+      mapping.map(inner.getInductionVar(0), coordinates.back());
   }
 
   /// The producer, or the adder.
@@ -564,10 +563,10 @@ private:
 
   scf::ForallOp forall, inner;
   int64_t producerRegisters, occupancy;
-  bool isAdder = false, isApart = false;
+  bool isAdder = false;
   OpBuilder b;
   Location loc;
-  int64_t warpgroups = 0;
+  int64_t warpgroups = 0; // of a CTA
   SmallVector<hopper::LoadOp> loads;
   SmallVector<Addition, 1> additions;
   SmallVector<Value> channels, sizes;

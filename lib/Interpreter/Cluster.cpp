@@ -98,9 +98,11 @@ bool Cluster::isOrdered(const Event &event, const Fiber &fiber, const Event &lat
   return event.component == fiber.warpgroup && event.threads.inOrderWith(later.threads);
 }
 
-/// Whether a fence by the writers came after the write, and before what the
-/// fiber knows.
+/// Whether a fence came after the write, by the writers or by who knew of it, and
+/// before what the fiber knows.
 bool Cluster::isFenced(const Event &event, const Fiber &fiber) const {
+  if (fiber.clock.getFenced(event.component) >= event.epoch)
+    return true;
   const auto &fences = fibers[event.warpgroup].fences;
   auto fence = llvm::lower_bound(fences, event.epoch);
   return fence != fences.end() && fiber.clock[event.warpgroup] >= *fence;
@@ -138,8 +140,8 @@ void Cluster::report(Fiber &fiber, const SmemView &view, const SmemMemory::Acces
              << (event.warpgroup == fiber.warpgroup ? "the same warpgroup" : "another warpgroup")
              << (earlier.write ? " may still be writing" : " may still be reading");
   if (event.ended && isOrdered(event, fiber, later) && !isFenced(event, fiber))
-    diagnostic << ": its writes are not visible to TMA and WGMMA without a hopper.fence.async "
-                  "by the writers and a barrier";
+    diagnostic << ": its writes are not visible to TMA and WGMMA without a hopper.fence.async, "
+                  "by the writers in front of a barrier or by somebody behind it";
   else if (!event.ended && event.warpgroup == fiber.warpgroup)
     diagnostic << ": no wait covers it";
   else if (event.component == fiber.warpgroup && event.ended)

@@ -136,6 +136,7 @@ static LogicalResult translateTileLoad(Translator &translator, Operation *op) {
 
 static Step fence(Fiber &fiber, const Instruction &) {
   fiber.fences.push_back(fiber.now);
+  fiber.clock.fence();
   return Step::Next;
 }
 

@@ -208,7 +208,7 @@ LogicalResult KernelLowering::lowerTurnWait(TurnWaitOp op) {
   inlineAsm(Type(), {address, scalar(op.getNumber())},
             "{ .reg .pred p; .reg .b32 word; setp.lt.s32 p, $1, 0; @p bra DONE; "
             "AGAIN: ld.acquire.gpu.global.b32 word, [$0]; setp.ne.s32 p, word, $1; "
-            "@p bra AGAIN; DONE: fence.proxy.async; }",
+            "@p bra AGAIN; DONE: fence.proxy.async.global; }",
             "l,r,~{memory}", /*sideEffects=*/true);
   return success();
 }
@@ -232,7 +232,7 @@ LogicalResult KernelLowering::lowerTurnClaim(TurnClaimOp op) {
       "{ .reg .pred p; .reg .b32 word; mov.b32 $0, 0; setp.gt.s32 p, $2, 0; @p bra DONE; "
       "atom.acquire.gpu.global.cas.b32 word, [$1], 0, -1; setp.ne.s32 p, word, 0; @p bra TEST; "
       "mov.b32 $0, 1; bra DONE; AGAIN: ld.acquire.gpu.global.b32 word, [$1]; "
-      "TEST: setp.lt.s32 p, word, 1; @p bra AGAIN; fence.proxy.async; DONE: }",
+      "TEST: setp.lt.s32 p, word, 1; @p bra AGAIN; fence.proxy.async.global; DONE: }",
       "=&r,l,r,~{memory}", /*sideEffects=*/true);
   setScalar(op.getFirst(),
             arith::CmpIOp::create(b, arith::CmpIPredicate::ne, first, constantI32(0)));

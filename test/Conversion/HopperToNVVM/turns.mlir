@@ -21,7 +21,7 @@ gpu.module @m {
     // CHECK: %[[BASE:.*]] = memref.extract_aligned_pointer_as_index %arg0
     // CHECK: %[[PLACE:.*]] = arith.addi %[[BASE]], %c4
     // CHECK: %[[ADDRESS:.*]] = arith.index_cast %[[PLACE]] : index to i64
-    // CHECK: llvm.inline_asm has_side_effects {{.*}}ld.acquire.gpu.global.b32 word, [$0]; setp.ne.s32 p, word, $1; @p bra AGAIN; DONE: fence.proxy.async; {{.*}} %[[ADDRESS]], %c7_i32
+    // CHECK: llvm.inline_asm has_side_effects {{.*}}ld.acquire.gpu.global.b32 word, [$0]; setp.ne.s32 p, word, $1; @p bra AGAIN; DONE: fence.proxy.async.global; {{.*}} %[[ADDRESS]], %c7_i32
     // CHECK: %[[SEEN:.*]] = llvm.inline_asm has_side_effects {{.*}}"ld.acquire.gpu.global.b32 $0, [$1];", "=r,l,~{memory}" %[[ADDRESS]]
     // CHECK: llvm.inline_asm has_side_effects {{.*}}"st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}" %[[ADDRESS]], %[[SEEN]]
     hopper.roles
@@ -47,7 +47,7 @@ gpu.module @m {
 // CHECK-LABEL: gpu.func @claim
 // CHECK-NOT: hopper.cooperative
 // CHECK: %[[SEEN:.*]] = llvm.inline_asm {{.*}}ld.acquire
-// CHECK: llvm.inline_asm {{.*}}DONE: fence.proxy.async;
+// CHECK: llvm.inline_asm {{.*}}DONE: fence.proxy.async.global;
 // CHECK: %[[WORD:.*]] = llvm.inline_asm has_side_effects {{.*}}"{ {{.*}} setp.gt.s32 p, $2, 0; @p bra DONE; atom.acquire.gpu.global.cas.b32 word, [$1], 0, -1;{{.*}}", "=&r,l,r,~{memory}" %{{.*}}, %[[SEEN]]
 // CHECK: %[[FIRST:.*]] = arith.cmpi ne, %[[WORD]], %c0_i32
 // CHECK: scf.if %[[FIRST]]

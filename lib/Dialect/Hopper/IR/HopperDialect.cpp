@@ -328,7 +328,7 @@ Region *attn::hopper::getRole(Operation *op) {
 bool attn::hopper::isSingleThreaded(Region &region) {
   auto isVector = [](Type type) { return isa<VectorType, PendingType>(type); };
   WalkResult walk = region.walk([&](Operation *op) {
-    bool whole = isa<BarrierSyncOp, BarrierArriveOp, FenceAsyncOp, gpu::BarrierOp>(op) ||
+    bool whole = isa<BarrierSyncOp, BarrierArriveOp, gpu::BarrierOp>(op) ||
                  llvm::any_of(op->getOperandTypes(), isVector) ||
                  llvm::any_of(op->getResultTypes(), isVector);
     return whole ? WalkResult::interrupt() : WalkResult::advance();

@@ -244,22 +244,28 @@ template <typename... Ops> static bool has(Operation *op) {
       .wasInterrupted();
 }
 
-/// A fence by the writers, then a barrier, between store and reader.
+/// A fence and a barrier between store and reader: the fence is by the writers, or behind the
+/// barrier by the readers.
 static void checkFence(Protocol &protocol, TileStoreOp store, Operation *reader) {
-  Operation *fence = nullptr;
-  bool synced = false;
+  bool fenced = false, synced = false;
   for (Operation *op = store->getNextNode(); op != reader; op = op->getNextNode()) {
-    if (has<FenceAsyncOp>(op) && !synced)
-      fence = op;
-    else if (fence && has<BarrierSyncOp, MBarrierWaitOp>(op))
-      synced = true;
+    fenced |= has<FenceAsyncOp>(op);
+    synced |= has<BarrierSyncOp, MBarrierWaitOp>(op);
   }
-  if (fence && synced)
+  if (fenced && synced)
     return;
   InFlightDiagnostic diagnostic = protocol.error(reader);
   diagnostic << "reads a tile that is stored without "
-             << (fence ? "a barrier after the fence" : "a hopper.fence.async before it");
+             << (fenced ? "a barrier beside the fence" : "a hopper.fence.async before it");
   diagnostic.attachNote(store.getLoc()) << "the store";
+}
+
+/// Whether a copy or product reads tiles of some memory.
+static bool readsTilesOf(Operation *op, Value memory) {
+  return isa<TmaStoreOp, TmaReduceOp, WgmmaOp>(op) &&
+         llvm::any_of(op->getOperands(), [&](Value operand) {
+           return isa<SmemType>(operand.getType()) && getTileOrigin(operand).memory == memory;
+         });
 }
 
 static void checkReaders(Protocol &protocol, TileStoreOp store) {
@@ -269,18 +275,22 @@ static void checkReaders(Protocol &protocol, TileStoreOp store) {
   bool fenced = false, known = false;
   for (Operation *op = store->getNextNode(); op; op = op->getNextNode()) {
     fenced |= has<FenceAsyncOp>(op);
-    if (!isa<TmaStoreOp, TmaReduceOp, WgmmaOp>(op))
+    if (!readsTilesOf(op, origin.memory))
       continue;
-    for (Value operand : op->getOperands()) {
-      if (!isa<SmemType>(operand.getType()) || getTileOrigin(operand).memory != origin.memory)
-        continue;
-      checkFence(protocol, store, op);
-      known = true;
-    }
+    checkFence(protocol, store, op);
+    known = true;
   }
   if (known)
     return;
-  if (!fenced && store->getParentOp() == protocol.roles)
+  bool isReadElsewhere = protocol.roles
+                             .walk([&](Operation *op) {
+                               return protocol.getRole(op) != protocol.getRole(store) &&
+                                              readsTilesOf(op, origin.memory)
+                                          ? WalkResult::interrupt()
+                                          : WalkResult::advance();
+                             })
+                             .wasInterrupted();
+  if (!fenced && !isReadElsewhere && store->getParentOp() == protocol.roles)
     protocol.error(store) << "no hopper.fence.async follows: TMA and WGMMA may not see the tile";
   else
     store->emitRemark("the fence and the barrier after this are not checked: who reads the tile "

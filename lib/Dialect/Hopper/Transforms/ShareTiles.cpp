@@ -53,7 +53,8 @@ Operation *findFirstReader(Operation *op, Value tile) {
 }
 
 /// In the order in which a warpgroup comes by: everybody is done with what the tile
-/// held before; each writes its rows; everybody has written.
+/// held before; each writes its rows; everybody has written, which a fence behind the barrier
+/// shows to the products. (In front of it, it would wait for the writes of each one by itself.)
 void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role) {
   Location loc = op.getLoc();
   int64_t warpgroups = roles.getWarpgroups()[role];
@@ -81,10 +82,10 @@ void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role) {
       {OpFoldResult(roles.getBodies()[role].getArgument(0))});
   Value mine = hopper::RowsOp::create(b, loc, rows, memory, first);
   hopper::TileStoreOp::create(b, loc, op.getPart(), mine, /*transpose=*/false);
-  hopper::FenceAsyncOp::create(b, loc);
   if (Operation *reader = findFirstReader(op, op.getTile()))
     b.setInsertionPoint(reader);
   hopper::BarrierSyncOp::create(b, loc, id, warpgroups);
+  hopper::FenceAsyncOp::create(b, loc);
   op.getTile().replaceAllUsesWith(memory);
   op.erase();
 }

@@ -51,9 +51,10 @@ constexpr int64_t kPiece = 32;
 
 class Specializer {
 public:
-  Specializer(scf::ForallOp forall, int64_t producerRegisters, int64_t occupancy)
+  Specializer(scf::ForallOp forall, int64_t producerRegisters, int64_t occupancy,
+              bool adderFences)
       : forall(forall), producerRegisters(producerRegisters), occupancy(occupancy),
-        b(forall), loc(forall.getLoc()) {}
+        adderFences(adderFences), b(forall), loc(forall.getLoc()) {}
 
   LogicalResult run() {
     if (failed(check()))
@@ -451,6 +452,8 @@ private:
       indices.push_back(mapping.lookupOrDefault(index));
     Location at = addition.op.getLoc();
     Value tile = hopper::ReceiveOp::create(b, at, addition.whole, addition.channel);
+    if (adderFences)
+      hopper::FenceAsyncOp::create(b, at);
     hopper::AddOp::create(b, at, tile, addition.memory, indices, /*first=*/Value());
     hopper::TmaWaitOp::create(b, at, 0, /*read=*/true);
     hopper::ReleaseOp::create(b, at, addition.channel);
@@ -556,14 +559,15 @@ private:
                      ? hopper::RowsOp::create(b, at, addition.part, tile, first).getTile()
                      : hopper::ColumnsOp::create(b, at, addition.part, tile, first).getTile();
     hopper::TileStoreOp::create(b, at, addition.op.getValues(), part, /*transpose=*/false);
-    hopper::FenceAsyncOp::create(b, at);
+    if (!adderFences)
+      hopper::FenceAsyncOp::create(b, at);
     hopper::CommitOp::create(b, at, addition.channel);
     addition.op->erase();
   }
 
   scf::ForallOp forall, inner;
   int64_t producerRegisters, occupancy;
-  bool isAdder = false;
+  bool adderFences, isAdder = false;
   OpBuilder b;
   Location loc;
   int64_t warpgroups = 0; // of a CTA
@@ -596,7 +600,7 @@ struct SpecializeWarpsPass : attn::impl::HopperSpecializeWarpsBase<SpecializeWar
       return WalkResult::skip();
     });
     for (scf::ForallOp forall : loops)
-      if (failed(Specializer(forall, producerRegisters, occupancy).run()))
+      if (failed(Specializer(forall, producerRegisters, occupancy, adderFences).run()))
         return signalPassFailure();
   }
 };

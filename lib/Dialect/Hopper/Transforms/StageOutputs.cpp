@@ -297,8 +297,8 @@ private:
     if (!isFree)
       hopper::BarrierSyncOp::create(b, loc, id, 1);
     hopper::TileStoreOp::create(b, loc, value, slot, /*transpose=*/false);
-    hopper::FenceAsyncOp::create(b, loc);
     hopper::BarrierSyncOp::create(b, loc, id, 1);
+    hopper::FenceAsyncOp::create(b, loc);
     return hopper::TmaStoreOp::create(b, loc, slot, map, indices);
   }
 

@@ -46,8 +46,8 @@
 // PROTOCOL-NEXT: hopper.mbarrier.arrive
 // PROTOCOL-NEXT: hopper.mbarrier.arrive
 // PROTOCOL: hopper.tile.store
-// PROTOCOL-NEXT: hopper.fence.async
 // PROTOCOL-NEXT: hopper.barrier.sync
+// PROTOCOL-NEXT: hopper.fence.async
 // PROTOCOL-NEXT: hopper.tma.store
 // PROTOCOL: hopper.tma.wait pending(0)
 func.func @matmul(%A: memref<?x?xbf16, strided<[?, 1]>>, %B: memref<?x?xbf16, strided<[?, 1]>>, %C: memref<?x264xbf16, strided<[?, 1]>>) {

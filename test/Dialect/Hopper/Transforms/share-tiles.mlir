@@ -15,9 +15,9 @@
 // CHECK: %[[FIRST:.*]] = affine.apply {{.*}}(%[[W]])
 // CHECK-NEXT: %[[MINE:.*]] = hopper.rows %[[TILE]][%[[FIRST]]]
 // CHECK-NEXT: hopper.tile.store %{{.*}} to %[[MINE]] :
-// CHECK-NEXT: hopper.fence.async
 // CHECK-NEXT: arith.addf
 // CHECK-NEXT: hopper.barrier.sync %[[ID]] warpgroups(2)
+// CHECK-NEXT: hopper.fence.async
 // CHECK-NEXT: hopper.mma %[[TILE]], %{{.*}} transposeA
 // CHECK: %[[NEXT:.*]] = arith.subi %{{.*}}, %[[TURN]]
 // CHECK: scf.yield %{{.*}}, %[[NEXT]]

@@ -6,6 +6,7 @@
 // RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{occupancy=5}))" 2>&1 | FileCheck %s --check-prefix=MANY
 // MANY: error: 1 to 4 CTAs share the registers of a multiprocessor, got 5
 // Three CTAs of two warpgroups: their threads start with 80 each.
+// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{adder-fences=false}))" | FileCheck %s --check-prefix=OWN
 // THREE: role "load" warpgroups(1) registers(24)
 // THREE: role "compute" warpgroups(1) registers(136)
 // One consumer has 240 all the same; two would have 228, so 224.
@@ -276,6 +277,7 @@ func.func @chosen(%A: memref<?x64xbf16>, %n: index) {
 // CHECK: %[[LINE:.*]] = affine.delinearize_index
 // CHECK: scf.for %[[I:.*]] =
 // CHECK: %[[T:.*]] = hopper.receive %[[SUMS]]
+// CHECK-NEXT: hopper.fence.async
 // CHECK-NEXT: hopper.add %[[T]] to %[[Y]][%[[I]], %{{.*}}]
 // CHECK-NEXT: hopper.tma.wait pending(0) read
 // CHECK-NEXT: hopper.release %[[SUMS]]
@@ -286,8 +288,15 @@ func.func @chosen(%A: memref<?x64xbf16>, %n: index) {
 // CHECK: %[[FIRST:.*]] = arith.muli %[[W]], %c64{{.*}}
 // CHECK: %[[PART:.*]] = hopper.columns %[[T]][%[[FIRST]]] : <64x128xf32, swizzle = 128> -> <64x64xf32, swizzle = 128>
 // CHECK: hopper.tile.store %{{.*}} to %[[PART]]
-// CHECK-NEXT: hopper.fence.async
 // CHECK-NEXT: hopper.commit %[[SUMS]]
+// The fence may be that of the writers.
+// OWN-LABEL: func.func @columns
+// OWN: role "add"
+// OWN: hopper.receive
+// OWN-NEXT: hopper.add
+// OWN: hopper.tile.store
+// OWN-NEXT: hopper.fence.async
+// OWN-NEXT: hopper.commit
 func.func @columns(%A: memref<?x64xbf16>, %Y: memref<?x128xf32>, %n: index, %v: vector<64x64xf32>) {
   %c0 = arith.constant 0 : index
   %c64 = arith.constant 64 : index

@@ -12,8 +12,8 @@
 // CHECK: %[[ID:.*]] = arith.addi %[[W]], %c4
 // CHECK-NEXT: hopper.barrier.sync %[[ID]] warpgroups(1)
 // CHECK-NEXT: hopper.tile.store %{{.*}} to %[[SLOT]]
-// CHECK-NEXT: hopper.fence.async
 // CHECK-NEXT: hopper.barrier.sync %[[ID]] warpgroups(1)
+// CHECK-NEXT: hopper.fence.async
 // CHECK-NEXT: hopper.tma.store %[[SLOT]] to %[[MAP]]
 // CHECK-NEXT: hopper.tma.wait pending(0){{$}}
 // CHECK-NEXT: }
@@ -174,8 +174,8 @@ func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>,
 // REUSE-NOT: hopper.release
 // REUSE: hopper.barrier.sync %{{.*}} warpgroups(2)
 // REUSE: hopper.tile.store %{{.*}} to %[[OWN]]
-// REUSE-NEXT: hopper.fence.async
 // REUSE-NEXT: hopper.barrier.sync %{{.*}} warpgroups(1)
+// REUSE-NEXT: hopper.fence.async
 // REUSE-NEXT: hopper.tma.store %[[OWN]]
 // REUSE: %[[SLOT0:.*]] = hopper.slot %[[RING]][%{{.*}}]
 // REUSE: %[[PIECE0:.*]] = hopper.rows %[[SLOT0]]

@@ -685,7 +685,8 @@ def Hopper_TmaStoreOp : Hopper_Op<"tma.store", [MemoryEffects<[MemRead, MemWrite
   let description = [{
     The copy is one group of those that `hopper.tma.wait` counts. What lies
     outside of the memref is not written. Tiles written by `hopper.tile.store`
-    need a `hopper.fence.async` by the writers, and a barrier, before.
+    need a barrier before, and a `hopper.fence.async` by the writers in front of it or by this
+    role behind it.
   }];
   let arguments = (ins Hopper_Tile:$tile, Hopper_TensorMapType:$map,
                        Variadic<Index>:$coordinates);
@@ -720,8 +721,12 @@ def Hopper_TmaWaitOp : Hopper_Op<"tma.wait", [MemoryEffects<[MemRead, MemWrite]>
 }
 
 def Hopper_FenceAsyncOp : Hopper_Op<"fence.async", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "Makes this warpgroup's writes to shared memory visible to TMA and WGMMA";
-  let description = "`fence.proxy.async.shared::cta`, by every thread.";
+  let summary = "Makes writes to shared memory visible to TMA and WGMMA";
+  let description = [{
+    `fence.proxy.async.shared::cta`, by every thread of the role: of its own writes, and of
+    those of other warpgroups that a barrier in front of it orders before it. It waits until
+    the multiprocessor's writes are done, so it costs least behind the barrier.
+  }];
   let assemblyFormat = "attr-dict";
 }
 

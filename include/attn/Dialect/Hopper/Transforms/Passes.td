@@ -341,14 +341,16 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
     attn.tile_add %x into %sum[%i, %c]      %tile = hopper.acquire %sums
                                             %part = hopper.columns %tile[%c]
                                             hopper.tile.store %x to %part
-                                            hopper.fence.async
                                             hopper.commit %sums
                                             // "add", in a copy of the loops around it
                                             %tile = hopper.receive %sums
+                                            hopper.fence.async
                                             hopper.add %tile to %sum[%i, %c0]
                                             hopper.tma.wait pending(0) read
                                             hopper.release %sums
     ```
+
+    Without `adder-fences` the fence is the consumers', in front of `hopper.commit`.
 
     Refuses loads and additions whose address, or loops whose bounds, depend on what the
     consumers compute, or on memory that they write. Registers: 24 and 240 for two
@@ -363,7 +365,9 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
     Option<"producerRegisters", "producer-registers", "int64_t", /*default=*/"0",
            "Registers of a thread that copies, a multiple of 8; 0: by the number of consumers">,
     Option<"occupancy", "occupancy", "int64_t", /*default=*/"1",
-           "CTAs that share a multiprocessor, and its registers">];
+           "CTAs that share a multiprocessor, and its registers">,
+    Option<"adderFences", "adder-fences", "bool", /*default=*/"true",
+           "The adder makes the consumers' tiles visible to TMA, not they themselves">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect",
                            "mlir::scf::SCFDialect"];
@@ -753,8 +757,8 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     hopper.tma.wait pending(0) read
     hopper.barrier.sync %mine warpgroups(1)
     hopper.tile.store %o to %tile
-    hopper.fence.async
     hopper.barrier.sync %mine warpgroups(1)
+    hopper.fence.async
     hopper.tma.store %tile to %map[%i, %c0]
     ```
 
@@ -952,10 +956,11 @@ def HopperAdvanceProducts : Pass<"hopper-advance-products", "::mlir::func::FuncO
 def HopperShareTiles : Pass<"hopper-share-tiles", "::mlir::func::FuncOp"> {
   let summary = "Warpgroups exchange rows through shared memory";
   let description = [{
-    Each `hopper.share` becomes two tiles of the CTA by turns and, in its place: the
-    store of the warpgroup's own rows; a fence, for products read the tile; and, in
-    front of the first product that does, a barrier of all warpgroups of the role. Who
-    comes by the barrier of an iteration is
+    Each `hopper.share` becomes two tiles of the CTA by turns and, in its place, the
+    store of the warpgroup's own rows; in front of the first product that reads the tile, a
+    barrier of all warpgroups of the role, and a fence, which makes what all have stored
+    visible to products. (In front of the barrier each one waited for its own stores: 2 to 5 %
+    of a backward.) Who comes by the barrier of an iteration is
     done with the products of the one before, so that one more barrier in front of
     the loop is enough.
 
@@ -969,8 +974,8 @@ def HopperShareTiles : Pass<"hopper-share-tiles", "::mlir::func::FuncOp"> {
       %all = hopper.slot %ring[%turn]
       %mine = hopper.rows %all[64 * %w]
       hopper.tile.store %x to %mine
-      hopper.fence.async
       hopper.barrier.sync %id warpgroups(2)
+      hopper.fence.async
       ...
       scf.yield (1 - %turn)
     ```
@@ -1055,7 +1060,7 @@ def HopperCheckProtocol : Pass<"hopper-check-protocol", "::mlir::func::FuncOp"> 
       started after its own.
     * *Named barriers*: all uses of an id are for the same number of warpgroups,
       by as many warpgroups, where ids follow from the warpgroup's number.
-    * *Stores*: a `hopper.fence.async` and then a barrier stand between a
+    * *Stores*: a `hopper.fence.async` and a barrier stand between a
       `hopper.tile.store` and a copy or product that reads the tile, and a
       `hopper.tma.wait` follows the last copy.
 

@@ -83,7 +83,7 @@ void Call::launch(int32_t kernel, const int64_t *dims, int32_t sharedBytes,
     cooperative.cooperative = 1;
   }
   // One that needs room for all blocks at once starts when there is.
-  if (dims[10] && !dims[9]) {
+  if (dims[0] * dims[1] * dims[2] <= dims[10] && !dims[9]) {
     LaunchAttribute &early = attributes[config.numAttributes++];
     early.id = launchProgrammaticStreamSerialization;
     early.programmaticStreamSerializationAllowed = 1;

@@ -286,8 +286,9 @@ def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
 
     - `gpu.launch_func` becomes `attnCudaLaunch`, with the kernel's number, an
       array of grid, block and cluster sizes, of whether all blocks run at the same
-      time (`hopper.cooperative`) and of whether the kernel waits by itself for the launches
-      before it (`hopper.early`), the dynamic shared bytes, and an array of pointers to the
+      time (`hopper.cooperative`) and of with how many blocks at most the kernel, which waits by
+      itself for the launches before it, is launched while they run (`hopper.early`, else 0), the
+      dynamic shared bytes, and an array of pointers to the
       parameters. A memref
       is passed as its pointer (twice), offset, sizes and strides; a tensor map by value.
       The values are checked against the parameters of the entry in the PTX, which also
@@ -347,9 +348,9 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp
       are several roles. A role
       that has neither tiles nor named barriers is run by one thread. In other
       roles thread 0 of the warpgroup starts copies, expects and waits for stores.
-    * A kernel with several roles waits until the launches before it have ended
-      (`griddepcontrol.wait`), behind its mbarriers and in front of everything else, and is
-      marked `hopper.early`: it may be launched while they run.
+    * A kernel waits until the launches before it have ended (`griddepcontrol.wait`), behind its
+      mbarriers and in front of everything else. `hopper.early` says up to how many blocks it may
+      be launched while they run: any number where it has several roles, a few hundred else.
     * A product is one asm statement, from `wgmma.fence` to `commit_group`; a wait
       passes the product's registers through. A left operand in registers that a loop
       does not change is copied in each iteration, for ptxas' sake.

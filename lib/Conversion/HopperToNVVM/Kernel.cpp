@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <limits>
 
 using namespace mlir;
 using namespace attn::hopper;
@@ -91,19 +92,19 @@ void KernelLowering::emitPrologue(Region &body) {
     emitBarrierInitialization(body);
   }
   // A kernel with roles has few CTAs, and much to do before they touch memory; in one with a CTA
-  // for each tile the wait costs more than it hides.
+  // for each tile, if these are many, the wait costs more than it hides.
+  constexpr int64_t kFewBlocks = 512, kAllBlocks = std::numeric_limits<int32_t>::max();
   auto hasRoles = [](RolesOp op) {
     return op.getBodies().size() > 1 ? WalkResult::interrupt() : WalkResult::advance();
   };
-  if (body.walk(hasRoles).wasInterrupted())
-    emitGridWait();
+  emitGridWait(body.walk(hasRoles).wasInterrupted() ? kAllBlocks : kFewBlocks);
 }
 
-/// The kernel is launched while those before it in the stream end, and waits here until they have.
-/// Not by NVVM's op: LLVM would move accesses to memory in front of it.
-void KernelLowering::emitGridWait() {
+/// With up to `blocks` of them, the kernel is launched while those before it in the stream end, and
+/// waits here until they have. Not by NVVM's op: LLVM would move accesses to memory in front of it.
+void KernelLowering::emitGridWait(int64_t blocks) {
   inlineAsm(Type(), {}, "griddepcontrol.wait;", "~{memory}", /*sideEffects=*/true);
-  function->setAttr(kEarlyAttr, b.getUnitAttr());
+  function->setAttr(kEarlyAttr, b.getI64IntegerAttr(blocks));
 }
 
 /// One thread initialises all mbarriers, before any role starts.

@@ -50,8 +50,8 @@ struct AttnKernelsToPtx : attn::impl::AttnKernelsToPtxBase<AttnKernelsToPtx> {
     getOperation()->walk([&](gpu::LaunchFuncOp launch) {
       Operation *kernel = SymbolTable::lookupSymbolIn(getOperation(), launch.getKernel());
       for (StringRef name : {attn::hopper::kCooperativeAttr, attn::hopper::kEarlyAttr})
-        if (kernel && kernel->hasAttr(name))
-          launch->setAttr(name, UnitAttr::get(&getContext()));
+        if (Attribute told = kernel ? kernel->getAttr(name) : Attribute())
+          launch->setAttr(name, told);
     });
     gpu::TargetOptions options(/*toolkitPath=*/{}, /*librariesToLink=*/{}, /*cmdOptions=*/{},
                                /*elfSection=*/{}, gpu::CompilationTarget::Assembly,

@@ -438,10 +438,10 @@ LogicalResult LowerLaunches::lowerLaunch(gpu::LaunchFuncOp launch) {
                  launch.getClusterSizeZ()});
   else
     dims.append(3, one);
-  for (StringRef name : {attn::hopper::kCooperativeAttr, attn::hopper::kEarlyAttr})
-    dims.push_back(launch->hasAttr(name)
-                       ? one
-                       : Value(arith::ConstantIndexOp::create(b, loc, 0)));
+  auto early = launch->getAttrOfType<IntegerAttr>(attn::hopper::kEarlyAttr);
+  for (int64_t number : {int64_t(launch->hasAttr(attn::hopper::kCooperativeAttr)),
+                         early ? early.getInt() : 0})
+    dims.push_back(arith::ConstantIndexOp::create(b, loc, number));
   Value shared = launch.getDynamicSharedMemorySize();
   if (!shared)
     shared = constant(b, loc, 0);

@@ -3,9 +3,9 @@
 
 // Two CTAs with (24 + 2 x 104) x 128 of 65536 registers share a multiprocessor: the 384 threads of
 // each start with 80.
-// A kernel with several roles waits by itself for the launches before it.
+// A kernel with several roles waits by itself for the launches before it, however many blocks it has.
 // CHECK-LABEL: gpu.func @shared
-// CHECK-SAME:    hopper.early
+// CHECK-SAME:    hopper.early = 2147483647 : i64
 // CHECK-SAME:    hopper.occupancy = 2
 // CHECK:         nvvm.setmaxregister decrease 24
 // CHECK:         nvvm.setmaxregister increase 104
@@ -43,13 +43,13 @@ gpu.module @one {
 }
 
 // One role has its registers, too: as many CTAs as its registers and its threads leave room for.
-// With a CTA for each tile, the wait would cost more than it hides.
+// With a CTA for each of many tiles, the wait would cost more than it hides.
 // CHECK-LABEL: gpu.func @half
-// CHECK-NOT:     hopper.early
+// CHECK-SAME:    hopper.early = 512 : i64
 // CHECK-SAME:    hopper.occupancy = 2
 // PTX-LABEL: .entry half
 // PTX:       .minnctapersm 2
-// PTX-NOT:   griddepcontrol
+// PTX:       griddepcontrol.wait;
 gpu.module @single {
   gpu.func @half(%x: memref<128xf32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     hopper.roles

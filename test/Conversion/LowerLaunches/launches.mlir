@@ -170,20 +170,20 @@ module attributes {gpu.container_module} {
 
 // -----
 
-// The last two of eleven numbers: whether all blocks run at the same time, and whether the kernel
-// waits for those before it.
+// The last two of eleven numbers: whether all blocks run at the same time, and with how many at most
+// the kernel, which waits for those before it, may be launched while they run.
 // CHECK-LABEL: func.func @early
 // CHECK:         %[[ALL:.*]] = arith.index_cast %c0 : index to i64
 // CHECK-NEXT:    %[[AT9:.*]] = llvm.getelementptr %{{.*}}[9]
 // CHECK-NEXT:    llvm.store %[[ALL]], %[[AT9]]
-// CHECK-NEXT:    %[[WAITS:.*]] = arith.index_cast %c1 : index to i64
+// CHECK-NEXT:    %[[WAITS:.*]] = arith.index_cast %c512 : index to i64
 // CHECK-NEXT:    %[[AT10:.*]] = llvm.getelementptr %{{.*}}[10]
 // CHECK-NEXT:    llvm.store %[[WAITS]], %[[AT10]]
 module attributes {gpu.container_module} {
   gpu.binary @one [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".visible .entry a()\0A{ griddepcontrol.wait; ret; }\0A">]
   func.func @early() {
     %c9 = arith.constant 9 : index
-    gpu.launch_func @one::@a blocks in (%c9, %c9, %c9) threads in (%c9, %c9, %c9) {hopper.early}
+    gpu.launch_func @one::@a blocks in (%c9, %c9, %c9) threads in (%c9, %c9, %c9) {hopper.early = 512}
     return
   }
 }

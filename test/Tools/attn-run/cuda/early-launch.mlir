@@ -1,20 +1,30 @@
 // Kernels that wait by themselves for those before them are launched while these end (attribute 6,
 // programmatic stream serialization); one that may not start before all of its blocks have room
-// (attribute 2) is not. Those with a block for each tile start when the others have ended.
+// (attribute 2) is not. Those with a block for each of many tiles start when the others have ended.
 // DEFINE: %{run} = env ATTNC_CUDA_DRIVER=%fake_cuda ATTNC_CACHE_DIR=
-// DEFINE: %{arguments} = attn-run %s --target=cuda --grad --shape 0=1x1x300x64 --shape 1=1x1x300x64 --shape 2=1x1x300x64
+// DEFINE: %{batch} = 1
+// DEFINE: %{arguments} = attn-run %s --target=cuda --grad --shape 0=%{batch}x1x300x64 --shape 1=%{batch}x1x300x64 --shape 2=%{batch}x1x300x64
 // RUN: rm -rf %t && mkdir -p %t
-// RUN: %{run} FAKE_CUDA_LOG=%t/stream %{arguments} --deterministic=false
-// RUN: FileCheck %s --check-prefix=STREAM --input-file=%t/stream
+// RUN: %{run} FAKE_CUDA_LOG=%t/few %{arguments} --deterministic=false
+// RUN: FileCheck %s --check-prefix=FEW --input-file=%t/few
+// REDEFINE: %{batch} = 86
+// RUN: %{run} FAKE_CUDA_LOG=%t/many %{arguments} --deterministic=false
+// RUN: FileCheck %s --check-prefix=MANY --input-file=%t/many
+// REDEFINE: %{batch} = 1
 // RUN: %{run} FAKE_CUDA_LOG=%t/ordered %{arguments} --schedule=order=ordered
 // RUN: FileCheck %s --check-prefix=ORDERED --input-file=%t/ordered
 
-// STREAM: launch attention_kernel{{.*}} attribute 6: 1
-// STREAM: launch attention_gradient_kernel grid
-// STREAM-NOT: attribute
-// STREAM: launch attention_gradient_kernel_0 {{.*}} attribute 6: 1
-// STREAM: launch attention_gradient_kernel_1 grid
-// STREAM-NOT: attribute
+// FEW: launch attention_kernel{{.*}} attribute 6: 1
+// FEW: launch attention_gradient_kernel grid 6 {{.*}} attribute 6: 1
+// FEW: launch attention_gradient_kernel_0 {{.*}} attribute 6: 1
+// FEW: launch attention_gradient_kernel_1 grid 6 {{.*}} attribute 6: 1
+
+// MANY: launch attention_kernel{{.*}} attribute 6: 1
+// MANY: launch attention_gradient_kernel grid 516
+// MANY-NOT: attribute
+// MANY: launch attention_gradient_kernel_0 {{.*}} attribute 6: 1
+// MANY: launch attention_gradient_kernel_1 grid 516
+// MANY-NOT: attribute
 
 // ORDERED: launch {{.*}} attribute 2: 1
 // ORDERED-NOT: attribute 6

@@ -38,7 +38,7 @@ constexpr llvm::StringLiteral kNonemptyAttr = "hopper.nonempty";
 /// On a launch whose CTAs wait for each other: all of them run at the same time, or none.
 constexpr llvm::StringLiteral kCooperativeAttr = "hopper.cooperative";
 /// Of a kernel that waits by itself until the launches before have ended
-/// (`griddepcontrol.wait`): it may be launched while they run.
+/// (`griddepcontrol.wait`): with up to so many blocks it may be launched while they run.
 constexpr llvm::StringLiteral kEarlyAttr = "hopper.early";
 constexpr int64_t kThreadsPerWarpgroup = 128;
 /// Registers that each thread has when a CTA starts, before its roles divide them.

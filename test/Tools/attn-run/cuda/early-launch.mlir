@@ -26,8 +26,8 @@
 // MANY: launch attention_gradient_kernel_1 grid 516
 // MANY-NOT: attribute
 
-// ORDERED: launch {{.*}} attribute 2: 1
-// ORDERED-NOT: attribute 6
+// ORDERED: launch {{.*}} attribute 2: 1 0 0{{$}}
+// ORDERED: launch attention_gradient_kernel_1 {{.*}} attribute 6: 1
 func.func @attention(%q: tensor<?x?x?x64xbf16>, %k: tensor<?x?x?x64xbf16>, %v: tensor<?x?x?x64xbf16>)
     -> (tensor<?x?x?x64xbf16>, tensor<?x?x?xf32>) {
   %o, %lse = attn.forward %q, %k, %v

@@ -23,10 +23,10 @@ public:
   uint32_t &operator[](size_t index) { return entries[index]; }
   uint32_t operator[](size_t index) const { return entries[index]; }
   void join(const Clock &other) {
-    for (size_t i = 0; i < entries.size(); ++i)
+    for (size_t i = 0; i < entries.size(); ++i) {
       entries[i] = std::max(entries[i], other.entries[i]);
-    for (size_t i = 0; i < fenced.size(); ++i)
       fenced[i] = std::max(fenced[i], other.fenced[i]);
+    }
   }
   void clear() {
     std::fill(entries.begin(), entries.end(), 0);

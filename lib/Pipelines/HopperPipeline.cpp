@@ -84,6 +84,10 @@ struct Schedule {
   /// The last product of an iteration runs beside the next one. Without it, registers are too
   /// few for that, and for what a score computes with many steps.
   bool pipelines = true;
+
+  bool isFor(MaskForm mask) const {
+    return masks != (mask.isMasked ? Unmasked : Masked) && (masks != Banded || mask.isBanded);
+  }
 };
 constexpr Schedule withGrowth(Schedule row) {
   row.growth = 8;
@@ -495,10 +499,11 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     int64_t columns = findColumns(version);
     ArrayRef<Schedule> schedules =
         addsSums(version) ? ArrayRef(kAddedSchedules) : ArrayRef(kGradientSchedules);
-    bool isBusy = keepsFmaUnitsBusy(version), isMasked = findMaskForm(version).isMasked;
+    bool isBusy = keepsFmaUnitsBusy(version);
+    MaskForm mask = findMaskForm(version);
     const Schedule *schedule = llvm::find_if(schedules, [&](const Schedule &row) {
-      return columns <= row.columns && !(isBusy && row.columns <= 64 && row.storesFirst) &&
-             !(isMasked && row.masks == Schedule::Unmasked);
+      return columns <= row.columns && row.isFor(mask) &&
+             !(isBusy && row.columns <= 64 && row.storesFirst);
     });
     if (schedule == schedules.end())
       return refuseColumns(version, columns);
@@ -586,9 +591,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/false);
     auto fits = [&](const Schedule &row, bool isShort) {
       return columns <= row.columns && !(heavy && row.isTight) &&
-             (isPlain || row.pipelines) &&
-             row.masks != (mask.isMasked ? Schedule::Unmasked : Schedule::Masked) &&
-             (row.masks != Schedule::Banded || mask.isBanded) && (isShort || row.length == 0);
+             (isPlain || row.pipelines) && row.isFor(mask) && (isShort || row.length == 0);
     };
     const Schedule *many = llvm::find_if(
         kSchedules, [&](const Schedule &row) { return fits(row, /*isShort=*/false); });

@@ -59,8 +59,9 @@ private:
 extern "C" {
 /// Launches kernel number `kernel` of the program. `dims` are the sizes of the
 /// grid in blocks, of a block in threads and of a cluster in blocks, x, y, z
-/// each, whether all blocks run at the same time, and whether the kernel waits by
-/// itself for those before it in the stream; an empty grid launches nothing.
+/// each, whether all blocks run at the same time, and with how many blocks at most
+/// the kernel, which waits by itself for those before it in the stream, may be
+/// launched while these run (0: it does not wait); an empty grid launches nothing.
 /// `parameters` are as cuLaunchKernel's.
 void attnCudaLaunch(void *call, int32_t kernel, const int64_t *dims,
                     int32_t sharedBytes, void **parameters);

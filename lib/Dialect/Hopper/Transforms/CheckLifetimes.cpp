@@ -282,15 +282,14 @@ static void checkReaders(Protocol &protocol, TileStoreOp store) {
   }
   if (known)
     return;
-  bool isReadElsewhere = protocol.roles
-                             .walk([&](Operation *op) {
-                               return protocol.getRole(op) != protocol.getRole(store) &&
-                                              readsTilesOf(op, origin.memory)
-                                          ? WalkResult::interrupt()
-                                          : WalkResult::advance();
-                             })
-                             .wasInterrupted();
-  if (!fenced && !isReadElsewhere && store->getParentOp() == protocol.roles)
+  // Another role that reads the tile may have the fence, in front of that.
+  protocol.roles.walk([&](Operation *op) {
+    if (!readsTilesOf(op, origin.memory) || protocol.getRole(op) == protocol.getRole(store))
+      return;
+    for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode())
+      fenced |= has<FenceAsyncOp>(before);
+  });
+  if (!fenced && store->getParentOp() == protocol.roles)
     protocol.error(store) << "no hopper.fence.async follows: TMA and WGMMA may not see the tile";
   else
     store->emitRemark("the fence and the barrier after this are not checked: who reads the tile "

@@ -480,7 +480,7 @@ def Hopper_TurnWaitOp : Hopper_TurnOp<"turn.wait"> {
   let summary = "Waits until another CTA has passed the turn";
   let description = [{
     Until `turns[index]` is `number`; does not wait for a negative number, but is a proxy fence
-    all the same. What the CTA that wrote the number did before is then visible to this role,
+    (of global memory) all the same. What the CTA that wrote the number did before is then visible to this role,
     and its additions by TMA come before those that this role starts (PTX ISA, "Memory
     Consistency Model": an acquire of scope gpu, and a proxy fence). Where it may wait, the CTAs
     of the launch all run at the same time (`hopper.cooperative`); who waits for whom must not

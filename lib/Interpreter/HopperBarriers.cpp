@@ -2,6 +2,7 @@
 // hopper: mbarriers and named barriers.
 
 #include "Elementwise.h"
+#include "GlobalMemory.h"
 
 using namespace mlir;
 using namespace attn;
@@ -72,7 +73,42 @@ static Step reduce(Fiber &fiber, const Instruction &i) {
   return step;
 }
 
+/// The word of the fiber's CTA.
+static char *findReport(Fiber &fiber, const Instruction &i, unsigned operand) {
+  return findElement(i.op, fiber.operand(i, operand).as<MemRef>(), fiber.block[0]);
+}
+
+static Step report(Fiber &fiber, const Instruction &i) {
+  const int64_t *bits = fiber.ints(i, 0);
+  int64_t count = cast<ReportOp>(i.op).getValue().getType().getNumElements();
+  char *word = findReport(fiber, i, 1);
+  if (!word)
+    return Step::Failed;
+  if (llvm::is_contained(ArrayRef(bits, size_t(count)), 1))
+    storeInteger(ElementKind::I32, word, 1);
+  return Step::Next;
+}
+
+static Step redo(Fiber &fiber, const Instruction &i) {
+  char *word = findReport(fiber, i, 0);
+  if (!word)
+    return Step::Failed;
+  bool goesOn = fiber.integer(i, 1) || loadInteger(ElementKind::I32, word);
+  return goesOn ? Step::Next : Step::Finished;
+}
+
+static LogicalResult translateReport(Translator &translator, Operation *op) {
+  if (!translator.launch)
+    return op->emitError("expects to be in a launch");
+  if (isa<ReportOp>(op))
+    translator.launch->reports.push_back(translator.slot(op->getOperand(1)));
+  translator.emit(op, isa<ReportOp>(op) ? report : redo);
+  return success();
+}
+
 void interpreter::registerHopperBarriers(Translator &translator) {
+  translator.add("hopper.report", translateReport);
+  translator.add("hopper.redo", translateReport);
   translator.add("hopper.mbarrier", translateBarrier);
   translator.add("hopper.mbarrier.expect", arrive);
   translator.add("hopper.mbarrier.arrive", arrive);

@@ -2,7 +2,9 @@
 // Which instruction of which warpgroup is next.
 
 #include "Cluster.h"
+#include "GlobalMemory.h"
 #include "attn/Runtime/FloatConvert.h"
+#include "attn/Runtime/HostTensor.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/Support/MathExtras.h"
 #include <cstring>
@@ -168,6 +170,10 @@ static std::unique_ptr<Cluster> makeCluster(Fiber &host, const LaunchInfo &launc
     // clang-format on
     for (auto [slot, value] : llvm::zip(launch.arguments, values))
       fiber.frame[slot].integer = value;
+    if (thread == 0) // a CTA starts without reports
+      for (unsigned slot : launch.reports)
+        if (char *word = findElement(launch.op, host.frame[slot].as<MemRef>(), block[0]))
+          storeInteger(ElementKind::I32, word, 0);
   }
   machine.statistics.ctas += uint64_t(ctas);
   return cluster;
@@ -193,8 +199,8 @@ LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const in
                                   << grid[2] << " in clusters of " << ctas;
   if (failed(checkSharedMemory(launch, sharedMemory)))
     return failure();
-  ++statistics.launches;
   int64_t total = grid[0] * grid[1] * grid[2] / ctas, next = 0;
+  statistics.launches += total > 0; // the host leaves out the others
   int64_t window = options.order == InterpreterOrder::Random ? std::max(1u, options.ctas) : 1;
   if (launch.takesTurns)
     window = total;

@@ -37,6 +37,11 @@ struct MaskForm {
 };
 MaskForm findMaskForm(mlir::Operation *root);
 
+/// Whether the maximum of a row's first tile may do for all of them: weights are multiplied in a
+/// type with the range of f32, and no term of a score grows with the column's number alone, which
+/// would make the last tiles' scores the largest.
+bool mayFixMaxima(mlir::Operation *root);
+
 /// How many elements a module streams, if it does so once: a number, or a
 /// dimension of an argument of its function.
 struct StreamLength {

@@ -79,6 +79,9 @@ struct Schedule {
   /// always are. It pays where outputs are wide, or where nothing else keeps the FMA units
   /// busy and registers are short.
   double growth = 0;
+  /// Where the maximum of a row's first tile may stand in for the running one
+  /// (hopper-fix-maxima): whether it does in this row, or must not.
+  enum Maxima { Either, Fixed, Running } maxima = Either;
   /// CTAs that share a multiprocessor, and its registers: one computes while another waits.
   int64_t occupancy = 1;
   /// The last product of an iteration runs beside the next one. Without it, registers are too
@@ -91,6 +94,10 @@ struct Schedule {
 };
 constexpr Schedule withGrowth(Schedule row) {
   row.growth = 8;
+  return row;
+}
+constexpr Schedule withMaxima(Schedule row, Schedule::Maxima maxima) {
+  row.maxima = maxima;
   return row;
 }
 constexpr Schedule withOccupancy(Schedule row, bool pipelines) {
@@ -118,10 +125,12 @@ constexpr Schedule kSchedules[] = {
      /*isTight=*/true},
     withOccupancy({64, Schedule::Masked, 0, 128, 64, Output::Own, false, false},
                   /*pipelines=*/false),
-    {128, Schedule::Unmasked, 4096, 128, 128, Output::Own, true, true,
-     /*trims=*/false, /*isTight=*/true},
-    {128, Schedule::Unmasked, 0, 128, 176, Output::Reuse, false, true,
-     /*trims=*/false, /*isTight=*/true},
+    withMaxima({128, Schedule::Unmasked, 4096, 128, 128, Output::Own, true, true,
+                /*trims=*/false, /*isTight=*/true},
+               Schedule::Running),
+    withMaxima({128, Schedule::Unmasked, 0, 128, 176, Output::Reuse, false, true,
+                /*trims=*/false, /*isTight=*/true},
+               Schedule::Running),
     {128, Schedule::Any, 0, 128, 128, Output::Own, true, true,
      /*trims=*/false, /*isTight=*/true},
     {128, Schedule::Any, 0, 128, 128, Output::Own, false, true},
@@ -296,7 +305,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   void getDependentDialects(DialectRegistry &registry) const override {
     OpPassManager pm(ModuleOp::getOperationName());
     buildNestPipeline(pm, PipelineOptions());
-    addLowering(pm, kAddedSchedules[0], /*copiesTiles=*/true);
+    addLowering(pm, withMaxima(kAddedSchedules[0], Schedule::Fixed), /*copiesTiles=*/true);
     pm.getDependentDialects(registry);
   }
 
@@ -567,13 +576,17 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
         kCopiedSchedules, [&](const Schedule &row) { return columns <= row.columns; });
     if (!loadTiles || schedule == std::end(kCopiedSchedules) || !readsTiles(module))
       return lowerVersions(module);
+    Schedule row = *schedule;
+    if (fixesMaxima(module, columns))
+      row.maxima = Schedule::Fixed;
     OwningOpRef<ModuleOp> copy = module.clone();
-    if (failed(lowerVersions(module)))
+    // Two kernels less to compile, for what is rarely needed.
+    if (failed(lowerVersions(module, /*mayFix=*/false)))
       return failure();
     // A pass runs pipelines on what is in its op only.
     ModuleOp version = copy.release();
     module.push_back(version);
-    if (failed(lowerWith(version, *schedule, /*copiesTiles=*/true)))
+    if (failed(lowerWith(version, row, /*copiesTiles=*/true)))
       return failure();
     mergeVersions(module, version, [](OpBuilder &b, func::FuncOp general, func::FuncOp special) {
       return createReaches(b, general, special, general);
@@ -582,16 +595,25 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     return success();
   }
 
+  /// Whether maxima are fixed: where outputs are wide, corrections that are delayed do as well.
+  bool fixesMaxima(ModuleOp module, int64_t columns) {
+    constexpr int64_t kMostColumns = 128;
+    return isOn(fixMaxima, columns <= kMostColumns && growth < 0 && cluster == 1 &&
+                               mayFixMaxima(module));
+  }
+
   /// With the schedule that fits; with two where the length of the stream,
   /// which decides, is known at run time only.
-  LogicalResult lowerVersions(ModuleOp module) {
+  LogicalResult lowerVersions(ModuleOp module, bool mayFix = true) {
     int64_t columns = findColumns(module);
     bool heavy = needsRegisters(module), isPlain = hasPlainScores(module);
     MaskForm mask = findMaskForm(module);
     std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/false);
+    bool fixes = mayFix && fixesMaxima(module, columns);
     auto fits = [&](const Schedule &row, bool isShort) {
       return columns <= row.columns && !(heavy && row.isTight) &&
-             (isPlain || row.pipelines) && row.isFor(mask) && (isShort || row.length == 0);
+             (isPlain || row.pipelines) && row.isFor(mask) && (isShort || row.length == 0) &&
+             row.maxima != (fixes ? Schedule::Running : Schedule::Fixed);
     };
     const Schedule *many = llvm::find_if(
         kSchedules, [&](const Schedule &row) { return fits(row, /*isShort=*/false); });
@@ -601,6 +623,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
         llvm::find_if(kSchedules, [&](const Schedule &row) { return fits(row, /*isShort=*/true); });
     auto lower = [&](ModuleOp version, Schedule row) {
       row.growth = columns <= 64 && !isPlain ? 0 : row.growth;
+      row.maxima = fixes ? Schedule::Fixed : Schedule::Running;
       if (rows > 0 || keys > 0) { // other tiles, which may need all registers
         row.occupancy = 1;
         row.pipelines = true;
@@ -643,8 +666,13 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
         failed(check("pipeline", pipeline, {"auto", "true", "false"})) ||
         failed(check("ping-pong", pingPong, {"auto", "true", "false"})) ||
         failed(check("trim", trim, {"auto", "true", "false"})) ||
+        failed(check("fix-maxima", fixMaxima, {"auto", "true", "false"})) ||
         failed(check("order", order, {"auto", "rows", "stream", "ordered", "fixed"})))
       return failure();
+    if (fixMaxima == "true" && cluster != 1)
+      return getOperation().emitError(
+          "schedule option 'fix-maxima=true' excludes 'cluster': a CTA that ends alone leaves the "
+          "others of its cluster without their part of the copies");
     return check("output", output, {"auto", "own", "reuse", "pieces"});
   }
 
@@ -666,7 +694,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createCanonicalizerPass());
     nested.addPass(createAttnMergeBounds());
     nested.addPass(createAttnUseExp2());
-    if (double most = growth >= 0 ? double(growth) : schedule.growth)
+    bool fixes = schedule.maxima == Schedule::Fixed;
+    if (double most = fixes ? 0 : growth >= 0 ? double(growth) : schedule.growth)
       nested.addPass(createAttnDelayCorrections(AttnDelayCorrectionsOptions{most}));
     addCleanUp(nested);
     nested.addPass(createAttnOrderFactors());
@@ -680,6 +709,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperFusePrograms());
     addCleanUp(nested);
     nested.addPass(createHopperSortTiles());
+    if (fixes)
+      nested.addPass(fixMaxima == "true" ? createHopperFixMaxima({/*fewTiles=*/0, /*fewInAll=*/0})
+                                         : createHopperFixMaxima());
     nested.addPass(createAttnTestFactors());
     nested.addPass(createAttnSinkIntoBranches());
     nested.addPass(createAttnMergeBranches());

@@ -288,6 +288,12 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
     nodes(op->getResult(0));
     return success();
   }
+  if (op->getNumResults() == 0 && op->getNumRegions() == 0) { // only uses them
+    for (Value operand : op->getOperands())
+      if (tileType(operand))
+        nodes(operand);
+    return success();
+  }
   return op->emitOpError("expected an op that tiles can be made of, got '")
          << op->getName() << "'";
 }

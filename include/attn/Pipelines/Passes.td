@@ -44,6 +44,9 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
     Option<"growth", "growth", "double", /*default=*/"-1",
            "How much larger, in powers of two, a running maximum is before sums are corrected; "
            "0 corrects them always, -1 chooses">,
+    Option<"fixMaxima", "fix-maxima", "std::string", /*default=*/"\"auto\"",
+           "The maximum of a row's first tile stands in for the running one, and a kernel behind "
+           "computes again what that was wrong for: true (for short streams, too), false, auto">,
     Option<"occupancy", "occupancy", "int64_t", /*default=*/"0",
            "CTAs that share a multiprocessor and its registers; 0 chooses">,
     Option<"polynomials", "polynomials", "int64_t", /*default=*/"-1",

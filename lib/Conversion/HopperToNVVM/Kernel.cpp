@@ -98,6 +98,7 @@ void KernelLowering::emitPrologue(Region &body) {
     return op.getBodies().size() > 1 ? WalkResult::interrupt() : WalkResult::advance();
   };
   emitGridWait(body.walk(hasRoles).wasInterrupted() ? kAllBlocks : kFewBlocks);
+  clearReports(body);
 }
 
 /// With up to `blocks` of them, the kernel is launched while those before it in the stream end, and
@@ -324,6 +325,8 @@ LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
       .Case<BarrierSyncOp, BarrierArriveOp>(
           [&](auto op) { return lowerNamedBarrier(op), success(); })
       .Case([&](BarrierReduceOp op) { return lowerBarrierReduce(op), success(); })
+      .Case([&](ReportOp op) { return lowerReport(op), success(); })
+      .Case([&](RedoOp op) { return lowerRedo(op), success(); })
       .Case([&](WgmmaOp op) { return lowerWgmma(op), success(); })
       .Case([&](WaitOp op) { return lowerWait(op), success(); })
       .Case([&](FenceAsyncOp op) {

@@ -250,6 +250,9 @@ bool VectorLayouts::wantOperands(Operation *op) {
   }
   if (auto reduction = dyn_cast<vector::ReductionOp>(op))
     return changed | want(reduction.getVector(), kColumns);
+  if (auto report = dyn_cast<ReportOp>(op))
+    return changed | want(report.getValue(),
+                          report.getValue().getType().getRank() == 1 ? kRows : kTile);
   if (auto cast = dyn_cast<vector::ShapeCastOp>(op))
     return changed | want(cast.getSource(), wantedLayouts.lookup(cast.getResult()));
   // Elementwise, gathers, masked reads: operands are as results.

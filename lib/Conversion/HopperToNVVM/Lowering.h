@@ -214,6 +214,10 @@ private:
   mlir::LogicalResult lowerTurnPass(TurnPassOp op);
   template <typename Op> void lowerNamedBarrier(Op op);
   void lowerBarrierReduce(BarrierReduceOp op);
+  mlir::Value reportAddress(mlir::Value reports);
+  void clearReports(mlir::Region &body);
+  void lowerReport(ReportOp op);
+  void lowerRedo(RedoOp op);
   llvm::SmallVector<mlir::Value> reversed(mlir::OperandRange coordinates);
 
   //===--- Products.cpp ---===//

@@ -99,7 +99,7 @@ func.func @stored(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
     %l = arith.addf %lc, %p : vector<64xf32>
     scf.yield %m, %l : vector<64xf32>, vector<64xf32>
   } {attn.fold}
-  // expected-remark @+1 {{corrections are not delayed: a value that depends on it leaves the loop}}
+  // expected-remark @+1 {{results depend on a running maximum: a value that depends on it leaves the loop}}
   vector.transfer_write %r#0, %out[%c0] : vector<64xf32>, memref<64xf32>
   return
 }
@@ -126,7 +126,7 @@ func.func @squares(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
     %d = arith.subf %m0, %m : vector<64xf32>
     %c = math.exp2 %d : vector<64xf32>
     %lc = arith.mulf %l0, %c : vector<64xf32>
-    // expected-remark @+1 {{corrections are not delayed: a use of it is no difference, exponential or product}}
+    // expected-remark @+1 {{results depend on a running maximum: a use of it is no difference, exponential or product}}
     %l = arith.addf %lc, %square : vector<64xf32>
     scf.yield %m, %l : vector<64xf32>, vector<64xf32>
   } {attn.fold}
@@ -152,7 +152,7 @@ func.func @uncorrected(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
     %m = arith.maxnumf %m0, %x : vector<64xf32>
     %t = arith.subf %x, %m : vector<64xf32>
     %p = math.exp2 %t : vector<64xf32>
-    // expected-remark @+1 {{corrections are not delayed: a use of it is no difference, exponential or product}}
+    // expected-remark @+1 {{results depend on a running maximum: a use of it is no difference, exponential or product}}
     %l = arith.addf %l0, %p : vector<64xf32>
     scf.yield %m, %l : vector<64xf32>, vector<64xf32>
   } {attn.fold}
@@ -186,7 +186,7 @@ func.func @bases(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
   } {attn.fold}
   %log = math.log %r#1 : vector<64xf32>
   %sum = arith.addf %r#0, %log : vector<64xf32>
-  // expected-remark @+1 {{corrections are not delayed: a value that depends on it leaves the loop}}
+  // expected-remark @+1 {{results depend on a running maximum: a value that depends on it leaves the loop}}
   vector.transfer_write %sum, %out[%c0] : vector<64xf32>, memref<64xf32>
   return
 }

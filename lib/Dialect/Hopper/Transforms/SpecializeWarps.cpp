@@ -190,6 +190,7 @@ private:
     b.setInsertionPointToEnd(&body);
     auto terminator = gpu::TerminatorOp::create(b, loc);
     b.setInsertionPoint(terminator);
+    forall.walk([&](hopper::RedoOp redo) { redo->moveBefore(terminator); });
     for (hopper::LoadOp load : loads)
       channels.push_back(hopper::ChannelOp::create(
           b, load.getLoc(), hopper::ChannelType::get(b.getContext(), load.getTile().getType()),

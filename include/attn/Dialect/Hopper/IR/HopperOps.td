@@ -768,6 +768,36 @@ def Hopper_BarrierReduceOp : Hopper_Op<"barrier.reduce", [MemoryEffects<[MemRead
   let hasVerifier = 1;
 }
 
+def Hopper_ReportOp : Hopper_Op<"report", [MemoryEffects<[MemWrite]>]> {
+  let summary = "Reports that a tile is to be computed again";
+  let description = [{
+    Sets the word of this CTA to 1 if any element of `value` is true. A kernel with reports
+    starts with 0 in the word of each CTA. `reports` has a word for each CTA of the grid.
+
+    ```mlir
+    hopper.report %isBeyond to %reports : vector<64xi1>, memref<?xi32>
+    ```
+  }];
+  let arguments = (ins VectorOfRankAndType<[1, 2], [I1]>:$value,
+                       MemRefRankOf<[I32], [1]>:$reports);
+  let assemblyFormat = "$value `to` $reports attr-dict `:` type($value) `,` type($reports)";
+}
+
+def Hopper_RedoOp : Hopper_Op<"redo", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Ends the CTA unless that of the same number has reported";
+  let description = [{
+    In a launch behind one with `hopper.report` and the same grid, whose CTAs have the same
+    tiles; in front of the roles. Where `always` holds, there was no such launch, and each CTA
+    goes on.
+
+    ```mlir
+    hopper.redo %reports always %isShort : memref<?xi32>
+    ```
+  }];
+  let arguments = (ins MemRefRankOf<[I32], [1]>:$reports, I1:$always);
+  let assemblyFormat = "$reports `always` $always attr-dict `:` type($reports)";
+}
+
 def Hopper_ClusterSyncOp : Hopper_Op<"cluster.sync", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Waits for all warpgroups of all CTAs of the cluster";
   let description = [{

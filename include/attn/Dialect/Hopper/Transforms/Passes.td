@@ -99,6 +99,61 @@ def HopperSinkReads : Pass<"hopper-sink-reads", "::mlir::func::FuncOp"> {
   }];
 }
 
+def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
+  let summary = "The maximum of the first tile stands in for the running one";
+  let description = [{
+    Exponentials are taken of differences from a running maximum so that they are in range;
+    any other number does as well that keeps them there. In outermost `scf.forall` with such a
+    loop (`attn.fold`) over products in bf16, whose exponents are those of f32, each row keeps
+    the maximum of its first tile, or -24 if that is more: no maxima and no corrections in the
+    other tiles, a fifth of their instructions. Sums become too large where scores grow by much,
+    and too small where all are small. Rows whose sum is not between 2^-32 and 2^64, or with an
+    infinite product or NaN, are reported (`hopper.report`), and the same program as before,
+    behind it, computes the tiles of the CTAs that have reported again (`hopper.redo`). Where
+    the logarithm of a sum is asked for, its exponent goes to the maximum: both may be large, and
+    what they add up to small.
+
+    ```mlir
+    // Before.
+    scf.forall ... {
+      %r:3 = scf.for ... iter_args(%m0 = -inf, %l0 = 0, %o0 = 0) {
+        %m = arith.maxnumf %m0, %tile_maximum
+        ...
+        yield %m, (%l0 * 2^(%m0 - %m) + ...), (%o0 * 2^(%m0 - %m) + ...)
+      } {attn.fold}
+    }
+    // After.
+    %reports = memref.alloc(%tiles) : memref<?xi32>
+    scf.forall ... { // in no tile if streams are short
+      %r:4 = scf.for ... iter_args(%m0 = -inf, %l0 = 0, %o0 = 0, %first = true) {
+        %m = scf.if %first { yield (the largest of %m0, %tile_maximum, -24) } else { yield %m0 }
+        ...
+        yield %m, (%l0 + ...), (%o0 + ...), false
+      } {attn.fold}
+      hopper.report (%r#1 < 2^-32 or > 2^64) to %reports
+      hopper.report (|%r#2| = inf) to %reports
+    }
+    scf.forall ... {
+      hopper.redo %reports always %isShort
+      ... as before
+    }
+    ```
+
+    It is done where all results are proved to be the same for any maximum (as
+    `attn-delay-corrections` does), sums start with 0, and what is written is not read. A remark
+    says what is in the way.
+  }];
+  let options = [
+    Option<"fewTiles", "few-tiles", "int64_t", /*default=*/"2",
+           "Tiles of a stream up to which only the program as before runs; twice as many where "
+           "streams differ">,
+    Option<"fewInAll", "few-in-all", "int64_t", /*default=*/"768",
+           "The same for the tiles of all streams">];
+  let dependentDialects = ["hopper::HopperDialect", "mlir::arith::ArithDialect",
+                           "mlir::math::MathDialect", "mlir::memref::MemRefDialect",
+                           "mlir::scf::SCFDialect"];
+}
+
 def HopperSortTiles : Pass<"hopper-sort-tiles", "::mlir::func::FuncOp"> {
   let summary = "Tiles whose work a table tells are taken from the longest to the shortest";
   let description = [{

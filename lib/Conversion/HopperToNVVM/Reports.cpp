@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a CTA reports to the CTA of the same number in a launch behind.
+
+#include "Lowering.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace attn::hopper;
+
+/// Of this CTA's word.
+Value KernelLowering::reportAddress(Value reports) {
+  Type i64 = b.getI64Type();
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, scalar(reports));
+  Value cta = NVVM::BlockIdXOp::create(b, b.getI32Type());
+  Value offset = arith::ShLIOp::create(b, arith::ExtUIOp::create(b, i64, cta),
+                                       arith::ConstantIntOp::create(b, i64, 2));
+  return arith::AddIOp::create(b, arith::IndexCastOp::create(b, i64, base), offset);
+}
+
+/// One thread writes 0 before any other thread reports.
+void KernelLowering::clearReports(Region &body) {
+  llvm::SetVector<Value> all;
+  body.walk([&](ReportOp op) { all.insert(op.getReports()); });
+  if (all.empty())
+    return;
+  Value isFirst = arith::AndIOp::create(
+      b, isLeader,
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warpgroup, constantI32(0)));
+  auto branch = scf::IfOp::create(b, isFirst);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    for (Value reports : all)
+      inlineAsm(Type(), {reportAddress(reports), constantI32(0)}, "st.global.b32 [$0], $1;",
+                "l,r,~{memory}", /*sideEffects=*/true);
+  }
+  gpu::BarrierOp::create(b);
+}
+
+void KernelLowering::lowerReport(ReportOp op) {
+  Layout layout = op.getValue().getType().getRank() == 1 ? Layout::Rows : Layout::Tile;
+  Value any = reduceThread(vector::CombiningKind::OR, elements(op.getValue(), layout));
+  auto branch = scf::IfOp::create(b, any);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  inlineAsm(Type(), {reportAddress(op.getReports()), constantI32(1)}, "st.global.b32 [$0], $1;",
+            "l,r,~{memory}", /*sideEffects=*/true);
+}
+
+/// Only a kernel that may have nothing to do looks.
+void KernelLowering::lowerRedo(RedoOp op) {
+  Block *here = b.getInsertionBlock();
+  Region *region = here->getParent();
+  Block *look = b.createBlock(region, region->end());
+  Block *end = b.createBlock(region, region->end());
+  Block *rest = b.createBlock(region, region->end());
+  b.setInsertionPointToEnd(here);
+  cf::CondBranchOp::create(b, scalar(op.getAlways()), rest, look);
+  b.setInsertionPointToEnd(look);
+  Value word = inlineAsm(b.getI32Type(), reportAddress(op.getReports()), "ld.global.b32 $0, [$1];",
+                         "=r,l,~{memory}", /*sideEffects=*/true);
+  Value has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, word, constantI32(0));
+  cf::CondBranchOp::create(b, has, rest, end);
+  b.setInsertionPointToEnd(end);
+  gpu::ReturnOp::create(b);
+  b.setInsertionPointToEnd(rest);
+}

@@ -15,6 +15,7 @@ import contextlib
 import glob
 import os
 import re
+import statistics
 import sys
 import tempfile
 import threading
@@ -97,7 +98,7 @@ class Benchmark:
 
         self.torch, self.options = torch, options
         self.Reference, self.Inputs, self.Unsupported = reference.Reference, variants.Inputs, contenders.Unsupported
-        self.timing = timing
+        self.timing, self.Contender = timing, contenders.Contender
         if not torch.cuda.is_available():
             sys.exit("gpu_forward: no CUDA device")
         self.device = torch.device("cuda", 0)
@@ -192,7 +193,13 @@ class Benchmark:
         contenders = {name: x for name, x in contenders.items() if x}
         row["errors"], first = self.check(cell, inputs, contenders)
         with self.step(f"{cell.name}: times"):
-            times = self.timer.measure(contenders, self.options.seconds)
+            # What the tensor core does at the same temperature and power, where it should be the limit.
+            beside = {}
+            if cell.variant == "full" and cell.length >= 8192:
+                beside["cuBLAS"] = self.Contender([self.timing.make_gemm(self.device)])
+            times = self.timer.measure(contenders | beside, self.options.seconds)
+        if beside:
+            row["gemm_tflops"] = self.timing.GEMM_FLOPS / statistics.median(times.pop("cuBLAS")) * 1e-12
         for name, values in times.items():
             middle, low, high = self.timing.quartiles(values)
             row["seconds"][name] = {"median": middle, "quartiles": [low, high], "rounds": len(values)}

@@ -105,6 +105,11 @@ def print_summary(report):
         print(f"compile, {what}: " + ", ".join(f"{how} {seconds:.3f} s" for how, seconds in times.items()))
     rates = report.get("gemm_tflops", [])
     print("cuBLAS bf16 8192^3, TFLOP/s: " + ", ".join(f"{rate:.0f}" for rate in rates))
+    beside = {row["cell"]: (row["tflops"]["attnc"] / row["gemm_tflops"], row["gemm_tflops"]) for row in report["rows"]
+              if "gemm_tflops" in row and "attnc" in row["tflops"]}
+    if beside:
+        print("attnc / cuBLAS by turns: "
+              + ", ".join(f"{cell} {ratio:.3f} of {rate:.0f}" for cell, (ratio, rate) in beside.items()))
     print("geometric means over training cells, TFLOP/s: "
           + ", ".join(f"{name} {rate:.0f}" for name, rate in found["tflops"].items()))
     for group, keys in found["ratios"].items():

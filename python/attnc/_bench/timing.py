@@ -139,19 +139,28 @@ def quartiles(values):
     return [statistics.median(ordered)] + [ordered[int(p * (len(ordered) - 1))] for p in (0.25, 0.75)]
 
 
-def gemm_tflops(device, n=8192, rounds=20):
-    """cuBLAS, bf16, normal random matrices."""
-    a, b = (torch.randn(n, n, device=device).bfloat16() for _ in range(2))
+GEMM_SIZE = 8192
+GEMM_FLOPS = 2 * GEMM_SIZE**3
+
+
+def make_gemm(device):
+    """A call of cuBLAS: bf16, normal random matrices."""
+    a, b = (torch.randn(GEMM_SIZE, GEMM_SIZE, device=device).bfloat16() for _ in range(2))
     out = torch.empty_like(a)
-    times = []
+    return lambda: torch.mm(a, b, out=out)
+
+
+def gemm_tflops(device, rounds=20):
+    """By itself, not by turns with others."""
+    call, times = make_gemm(device), []
     for _ in range(rounds + 3):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        torch.mm(a, b, out=out)
+        call()
         end.record()
         end.synchronize()
         times.append(start.elapsed_time(end) * 1e-3)
-    return 2 * n**3 / statistics.median(times[3:]) * 1e-12
+    return GEMM_FLOPS / statistics.median(times[3:]) * 1e-12
 
 
 def host_microseconds(call, calls=100, rounds=15, device="cuda"):

@@ -64,7 +64,7 @@ public:
       }
       return WalkResult::advance();
     });
-    return found && !walk.wasInterrupted() && checkRepeatable();
+    return found && !walk.wasInterrupted() && checkRepeatable() && !isAlwaysShort();
   }
 
   void run() {
@@ -178,6 +178,21 @@ private:
       return reads ? WalkResult::advance() : WalkResult::interrupt();
     });
     return !walk.wasInterrupted();
+  }
+
+  /// Whether streams are short for sure: sizes are known.
+  bool isAlwaysShort() {
+    std::optional<int64_t> count = 1;
+    for (OpFoldResult bound : forall.getMixedUpperBound()) {
+      std::optional<int64_t> size = getConstantIntValue(bound);
+      count = count && size ? std::optional(*count * *size) : std::nullopt;
+    }
+    return llvm::all_of(streams, [&](const Stream &stream) {
+      int64_t size = stream.memory.getType().getDimSize(stream.dim);
+      return !ShapedType::isDynamic(size) &&
+             (size <= few.tiles * stream.elements ||
+              (count && size * *count <= few.inAll * stream.elements));
+    });
   }
 
   /// A word for each tile, and so for each CTA.

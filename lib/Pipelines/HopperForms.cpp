@@ -151,8 +151,7 @@ MaskForm attn::findMaskForm(Operation *root) {
   return form;
 }
 
-/// Whether some number is the column's alone, such as a score's term that grows with it.
-static bool numbersColumns(Operation *root) {
+bool attn::numbersColumns(Operation *root) {
   WalkResult walk = root->walk([&](Operation *conversion) {
     auto op = dyn_cast_or_null<linalg::GenericOp>(conversion->getParentOp());
     if (!op || !isa<arith::SIToFPOp, arith::UIToFPOp>(conversion))
@@ -166,17 +165,6 @@ static bool numbersColumns(Operation *root) {
                                                            : WalkResult::advance();
   });
   return walk.wasInterrupted();
-}
-
-bool attn::mayFixMaxima(Operation *root) {
-  WalkResult walk = root->walk([](linalg::GenericOp op) {
-    bool isNarrow = op.getNumReductionLoops() > 0 &&
-                    llvm::any_of(op.getInputs(), [](Value input) {
-                      return getElementTypeOrSelf(input.getType()).isF16();
-                    });
-    return isNarrow ? WalkResult::interrupt() : WalkResult::advance();
-  });
-  return !walk.wasInterrupted() && !numbersColumns(root);
 }
 
 std::optional<StreamLength> attn::findStreamLength(ModuleOp module, bool ofGradient) {

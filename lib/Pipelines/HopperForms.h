@@ -37,10 +37,9 @@ struct MaskForm {
 };
 MaskForm findMaskForm(mlir::Operation *root);
 
-/// Whether the maximum of a row's first tile may do for all of them: weights are multiplied in a
-/// type with the range of f32, and no term of a score grows with the column's number alone, which
-/// would make the last tiles' scores the largest.
-bool mayFixMaxima(mlir::Operation *root);
+/// Whether a float follows from a column's number alone, such as a term of a score that grows
+/// with it.
+bool numbersColumns(mlir::Operation *root);
 
 /// How many elements a module streams, if it does so once: a number, or a
 /// dimension of an argument of its function.

@@ -14,15 +14,17 @@ import tempfile
 
 import numpy
 
-ROUNDING = 2.0**-8  # of bf16
+ROUNDING = {"bf16": 2.0**-8, "f16": 2.0**-11}
 
 
-def round_to_bf16(values):
+def round_to(kind, values):
+    if kind == "f16":
+        return values.astype(numpy.float16).astype(numpy.float32)
     bits = values.astype(numpy.float32).view(numpy.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(numpy.float32)
 
 
-def make_inputs(how, head, rows, keys):
+def make_inputs(how, kind, head, rows, keys):
     """Two heads; what is unusual is so in some rows of one of them only."""
     random = numpy.random.default_rng(7)
     q, k, v = (random.standard_normal((1, 2, n, head)) for n in (rows, keys, keys))
@@ -34,12 +36,12 @@ def make_inputs(how, head, rows, keys):
     elif how == "offset":  # all scores are far above 0, by as much: nothing to report
         q[0, 1, some, 0], k[..., 0] = 400, 8
     elif how == "values":  # products beyond f32 where weights are not in [0, 1]
-        q[0, 1, some], k[0, 1, behind], v[0, 1, behind] = 4, 0.9, 1e36
+        q[0, 1, some], k[0, 1, behind], v[0, 1, behind] = 4, 0.9, 1e36 if kind == "bf16" else 6e4
     elif how == "infinite":
         q[0, 1, some.start, 3] = numpy.inf
     elif how == "nan":
         v[0, 1, 0, 0] = numpy.nan
-    return [round_to_bf16(each) for each in (q, k, v)]
+    return [round_to(kind, each) for each in (q, k, v)]
 
 
 def attend(q, k, v, causal):
@@ -91,18 +93,19 @@ def main():
     parser.add_argument("--attn-run", required=True)
     parser.add_argument("--target", required=True)
     parser.add_argument("--causal", action="store_true")
+    parser.add_argument("--type", choices=["bf16", "f16"], default="bf16")
     parser.add_argument("--head", type=int, default=64)
     parser.add_argument("--rows", type=int, default=400)
     parser.add_argument("--keys", type=int, default=700)
     options = parser.parse_args()
     failed = False
     for how in ("usual", "large", "small", "offset", "values", "infinite", "nan"):
-        inputs = make_inputs(how, options.head, options.rows, options.keys)
+        inputs = make_inputs(how, options.type, options.head, options.rows, options.keys)
         with tempfile.TemporaryDirectory() as folder:
             got, products = run(options, folder, inputs, "fix-maxima=true")
             baseline, fewest = run(options, folder, inputs, "fix-maxima=false")
         expected = attend(*inputs, options.causal)
-        fault = (find_fault("O", got[0], baseline[0], expected[0], ROUNDING) or
+        fault = (find_fault("O", got[0], baseline[0], expected[0], ROUNDING[options.type]) or
                  find_fault("LSE", got[1], baseline[1], expected[1], 2.0**-23))
         if not fault and fewest:
             # Of three CTAs, those that have such a row compute again.

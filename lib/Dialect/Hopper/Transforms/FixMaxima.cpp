@@ -32,12 +32,18 @@ using namespace attn;
 
 namespace {
 
-/// What the exponents of a row's first tile are measured from, at least: a row may have only
-/// masked or small scores there.
-constexpr double kLeastMaximum = -24;
-/// Powers of two between which a row's sum of exponentials is trusted. The products that they
-/// weight are then in range, too, or infinite, which is seen.
-constexpr int kLeastSum = -32, kMostSum = 64;
+/// What a type allows that exponentials are rounded to, in powers of two. In f16 the largest is
+/// 2^16, and below 2^-14 there are fewer bits than 11.
+struct Range {
+  /// What the exponents are measured from, at least: a row may have only masked or small scores in
+  /// its first tile.
+  double leastMaximum;
+  /// Between which a row's sum of exponentials is trusted. The products that they weight are then
+  /// in range, too, or infinite, which is seen.
+  int leastSum, mostSum;
+};
+constexpr Range kRangeOfBF16 = {-24, -32, 64}, kRangeOfF16 = {-4, -8, 15};
+
 /// In a short stream the first tile is a large part, and of few tiles a second launch (2 us).
 struct Few {
   int64_t tiles, inAll;
@@ -129,10 +135,12 @@ private:
   bool checkFactor(Value values, scf::ForOp loop) {
     auto extension = values.getDefiningOp<arith::ExtFOp>();
     auto read = extension ? extension.getIn().getDefiningOp<vector::TransferReadOp>() : nullptr;
-    if (!read || !read.getVectorType().getElementType().isBF16())
+    Type type = read ? read.getVectorType().getElementType() : Type();
+    if (!read || !(type.isBF16() || type.isF16()))
       return refuse(values.getDefiningOp() ? values.getDefiningOp() : loop,
-                    "exponentials are multiplied with what is not read in bf16, the type with the "
-                    "range of f32");
+                    "exponentials are multiplied with what is not read in 16 bits");
+    if (type.isF16())
+      range = kRangeOfF16;
     return addStream(read, loop) ||
            refuse(read, "what exponentials are multiplied with is no stream of tiles");
   }
@@ -286,7 +294,7 @@ private:
     rewriter.replaceAllUsesWith(next.getResult(), branch.getResult(0));
     rewriter.moveOpBefore(next, branch.thenBlock(), branch.thenBlock()->end());
     rewriter.setInsertionPointToEnd(branch.thenBlock());
-    Value least = createSplat(type, kLeastMaximum);
+    Value least = createSplat(type, range.leastMaximum);
     scf::YieldOp::create(
         rewriter, loc, arith::MaxNumFOp::create(rewriter, loc, next, least).getResult());
     rewriter.setInsertionPointToEnd(branch.elseBlock());
@@ -310,8 +318,8 @@ private:
     };
     Value isBeyond;
     if (type.getRank() == 1) {
-      Value isSmall = compare(arith::CmpFPredicate::ULT, sum, std::ldexp(1.0, kLeastSum));
-      Value isLarge = compare(arith::CmpFPredicate::UGT, sum, std::ldexp(1.0, kMostSum));
+      Value isSmall = compare(arith::CmpFPredicate::ULT, sum, std::ldexp(1.0, range.leastSum));
+      Value isLarge = compare(arith::CmpFPredicate::UGT, sum, std::ldexp(1.0, range.mostSum));
       isBeyond = arith::OrIOp::create(rewriter, loc, isSmall, isLarge);
       if (!write.getInBoundsValues().front()) {
         unsigned dim = write.getShapedType().getRank() - write.getVectorType().getRank();
@@ -386,6 +394,7 @@ private:
   scf::ForallOp forall;
   Few few;
   IRRewriter rewriter;
+  Range range = kRangeOfBF16;
   SmallVector<Stream> streams;
   Value reports, tiles;
 };

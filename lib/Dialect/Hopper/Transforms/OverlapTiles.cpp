@@ -451,6 +451,9 @@ struct OverlapTilesPass : attn::impl::HopperOverlapTilesBase<OverlapTilesPass> {
   void runOnOperation() override {
     SmallVector<scf::ForOp> loops;
     getOperation().walk([&](hopper::RolesOp roles) {
+      // What most often ends at once is not worth twice the code.
+      if (!roles->getBlock()->getOps<hopper::RedoOp>().empty())
+        return;
       for (Region &region : roles.getBodies())
         llvm::append_range(loops, region.front().getOps<scf::ForOp>());
     });

@@ -227,7 +227,7 @@ private:
   bool areApart() {
     WalkResult walk = forall.walk([](Operation *op) {
       return isa<hopper::BarrierSyncOp, hopper::BarrierArriveOp, hopper::BarrierReduceOp,
-                 hopper::ShareOp, hopper::GatherOp>(op)
+                 hopper::ShareOp, hopper::GatherOp, hopper::ReportOp, hopper::RedoOp>(op)
                  ? WalkResult::interrupt()
                  : WalkResult::advance();
     });

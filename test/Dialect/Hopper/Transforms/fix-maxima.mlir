@@ -245,13 +245,17 @@ func.func @known(%q: memref<?x64xbf16>, %k: memref<128x64xbf16>, %v: memref<128x
 
 // -----
 
-// CHECK-LABEL: func.func @narrow
-// CHECK-NOT: hopper.re
+// A type with fewer exponents.
+// CHECK-LABEL: func.func @half
+// CHECK: arith.constant dense<-4.000000e+00>
+// CHECK: arith.constant dense<3.906250e-03>
+// CHECK: arith.constant dense<3.276800e+04>
+// CHECK: hopper.redo
 #rows = affine_map<(r, c, k) -> (r, k)>
 #columns = affine_map<(r, c, k) -> (c, k)>
 #streamed = affine_map<(r, c, k) -> (k, c)>
 #result = affine_map<(r, c, k) -> (r, c)>
-func.func @narrow(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf16>, %o: memref<?x64xf32>, %lse: memref<?xf32>, %tiles: index) {
+func.func @half(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf16>, %o: memref<?x64xf32>, %lse: memref<?xf32>, %tiles: index) {
   %c0 = arith.constant 0 : index
   %c64 = arith.constant 64 : index
   %pad = arith.constant 0.0 : f16
@@ -283,8 +287,68 @@ func.func @narrow(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf1
       %cr = vector.transpose %cc, [1, 0] : vector<64x64xf32> to vector<64x64xf32>
       %oc = arith.mulf %o0, %cr : vector<64x64xf32>
       %tv = vector.transfer_read %v[%j, %c0], %pad {in_bounds = [false, true]} : memref<?x64xf16>, vector<64x64xf16>
-      // expected-remark @below {{the maximum is not fixed: exponentials are multiplied with what is not read in bf16, the type with the range of f32}}
       %xv = arith.extf %tv : vector<64x64xf16> to vector<64x64xf32>
+      %on = vector.contract {indexing_maps = [#rows, #streamed, #result], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %e, %xv, %oc : vector<64x64xf32>, vector<64x64xf32> into vector<64x64xf32>
+      scf.yield %m, %l, %on : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
+    } {attn.fold}
+    %isEmpty = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
+    %w = arith.divf %one, %r#1 : vector<64xf32>
+    %wc = vector.broadcast %w : vector<64xf32> to vector<64x64xf32>
+    %wr = vector.transpose %wc, [1, 0] : vector<64x64xf32> to vector<64x64xf32>
+    %product = arith.mulf %r#2, %wr : vector<64x64xf32>
+    %isEmptyC = vector.broadcast %isEmpty : vector<64xi1> to vector<64x64xi1>
+    %isEmptyR = vector.transpose %isEmptyC, [1, 0] : vector<64x64xi1> to vector<64x64xi1>
+    %out = arith.select %isEmptyR, %empty, %product : vector<64x64xi1>, vector<64x64xf32>
+    %log = math.log %r#1 : vector<64xf32>
+    %sum = math.fma %r#0, %ln2, %log : vector<64xf32>
+    vector.transfer_write %out, %o[%row, %c0] {in_bounds = [false, true]} : vector<64x64xf32>, memref<?x64xf32>
+    vector.transfer_write %sum, %lse[%row] : vector<64xf32>, memref<?xf32>
+  }
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @wide
+// CHECK-NOT: hopper.re
+#rows = affine_map<(r, c, k) -> (r, k)>
+#columns = affine_map<(r, c, k) -> (c, k)>
+#streamed = affine_map<(r, c, k) -> (k, c)>
+#result = affine_map<(r, c, k) -> (r, c)>
+func.func @wide(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf32>, %o: memref<?x64xf32>, %lse: memref<?xf32>, %tiles: index) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %f = arith.constant 0.0 : f32
+  %pad = arith.constant 0.0 : f16
+  %none = arith.constant dense<0xFF800000> : vector<64xf32>
+  %zero = arith.constant dense<0.0> : vector<64xf32>
+  %one = arith.constant dense<1.0> : vector<64xf32>
+  %ln2 = arith.constant dense<0.693147182> : vector<64xf32>
+  %empty = arith.constant dense<0.0> : vector<64x64xf32>
+  %n = memref.dim %k, %c0 : memref<?x64xf16>
+  scf.forall (%p) in (%tiles) {
+    %row = affine.apply affine_map<(d0) -> (d0 * 64)>(%p)
+    %tq = vector.transfer_read %q[%row, %c0], %pad {in_bounds = [false, true]} : memref<?x64xf16>, vector<64x64xf16>
+    %xq = arith.extf %tq : vector<64x64xf16> to vector<64x64xf32>
+    %r:3 = scf.for %j = %c0 to %n step %c64 iter_args(%m0 = %none, %l0 = %zero, %o0 = %empty) -> (vector<64xf32>, vector<64xf32>, vector<64x64xf32>) {
+      %tk = vector.transfer_read %k[%j, %c0], %pad {in_bounds = [false, true]} : memref<?x64xf16>, vector<64x64xf16>
+      %xk = arith.extf %tk : vector<64x64xf16> to vector<64x64xf32>
+      %s = vector.contract {indexing_maps = [#rows, #columns, #result], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %xq, %xk, %empty : vector<64x64xf32>, vector<64x64xf32> into vector<64x64xf32>
+      %top = vector.multi_reduction <maxnumf>, %s, %none [1] : vector<64x64xf32> to vector<64xf32>
+      %m = arith.maxnumf %m0, %top : vector<64xf32>
+      %mc = vector.broadcast %m : vector<64xf32> to vector<64x64xf32>
+      %mr = vector.transpose %mc, [1, 0] : vector<64x64xf32> to vector<64x64xf32>
+      %x = arith.subf %s, %mr : vector<64x64xf32>
+      %e = math.exp2 %x : vector<64x64xf32>
+      %d = arith.subf %m0, %m : vector<64xf32>
+      %c = math.exp2 %d : vector<64xf32>
+      %lc = arith.mulf %l0, %c : vector<64xf32>
+      %l = vector.multi_reduction <add>, %e, %lc [1] : vector<64x64xf32> to vector<64xf32>
+      %cc = vector.broadcast %c : vector<64xf32> to vector<64x64xf32>
+      %cr = vector.transpose %cc, [1, 0] : vector<64x64xf32> to vector<64x64xf32>
+      %oc = arith.mulf %o0, %cr : vector<64x64xf32>
+      // expected-remark @below {{the maximum is not fixed: exponentials are multiplied with what is not read in 16 bits}}
+      %xv = vector.transfer_read %v[%j, %c0], %f {in_bounds = [false, true]} : memref<?x64xf32>, vector<64x64xf32>
       %on = vector.contract {indexing_maps = [#rows, #streamed, #result], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %e, %xv, %oc : vector<64x64xf32>, vector<64x64xf32> into vector<64x64xf32>
       scf.yield %m, %l, %on : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
     } {attn.fold}

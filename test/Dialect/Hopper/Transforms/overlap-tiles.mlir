@@ -181,3 +181,55 @@ func.func @late(%o: memref<?x64xf32>, %n: index, %grid: index, %c1: index, %thre
   }
   return
 }
+
+// -----
+
+// A launch that most often ends at once.
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!acc = vector<64x64xf32>
+
+// CHECK-LABEL: func @again
+// CHECK-NOT:     hopper.held
+func.func @again(%qs: memref<?x64xbf16>, %ks: memref<?x64xbf16>, %o: memref<?x64xf32>, %n: index, %grid: index, %c1: index, %threads: index, %reports: memref<?xi32>, %always: i1) {
+  gpu.launch blocks(%b, %b1, %b2) in (%g0 = %grid, %g1 = %c1, %g2 = %c1) threads(%t, %t1, %t2) in (%s0 = %threads, %x1 = %c1, %x2 = %c1) {
+    hopper.redo %reports always %always : memref<?xi32>
+    %q = hopper.channel depth(1) : !hopper.channel<!tile>
+    %k = hopper.channel depth(1) : !hopper.channel<!tile>
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %c0 = arith.constant 0 : index
+        %c64 = arith.constant 64 : index
+        %zero = arith.constant dense<0.0> : !acc
+        scf.for %tile = %b to %n step %grid {
+          %row = arith.muli %tile, %c64 : index
+          %tq = hopper.receive %q : !hopper.channel<!tile> -> !tile
+          %runs = arith.cmpi slt, %c0, %row : index
+          %sum = scf.if %runs -> (!acc) {
+            %tk = hopper.receive %k : !hopper.channel<!tile> -> !tile
+            %s = hopper.mma %tq, %tk, %zero transposeB : !tile, !tile, !acc
+            hopper.release %k : !hopper.channel<!tile>
+            %p = arith.truncf %s : !acc to vector<64x64xbf16>
+            %r:2 = scf.for %j = %c64 to %row step %c64 iter_args(%acc = %zero, %old = %p) -> (!acc, vector<64x64xbf16>) {
+              %tk1 = hopper.receive %k : !hopper.channel<!tile> -> !tile
+              %s1 = hopper.mma %tq, %tk1, %zero transposeB : !tile, !tile, !acc
+              %acc1 = hopper.mma %old, %tk1, %acc : vector<64x64xbf16>, !tile, !acc
+              hopper.release %k : !hopper.channel<!tile>
+              %p1 = arith.truncf %s1 : !acc to vector<64x64xbf16>
+              scf.yield %acc1, %p1 : !acc, vector<64x64xbf16>
+            }
+            %tl = hopper.receive %k : !hopper.channel<!tile> -> !tile
+            %last = hopper.mma %r#1, %tl, %r#0 : vector<64x64xbf16>, !tile, !acc
+            hopper.release %k : !hopper.channel<!tile>
+            scf.yield %last : !acc
+          } else {
+            scf.yield %zero : !acc
+          }
+          hopper.release %q : !hopper.channel<!tile>
+          vector.transfer_write %sum, %o[%row, %c0] : !acc, memref<?x64xf32>
+        } {hopper.nonempty}
+      }
+    gpu.terminator
+  }
+  return
+}

@@ -41,6 +41,26 @@ func.func @one_role(%Y: memref<?x64xf32>) {
 // -----
 
 // Warpgroups that agree on something stay in one CTA.
+// CTAs of a launch that computes again have the tiles of the one in front of it: no CTA for each
+// warpgroup, and all roles end.
+// CHECK-LABEL: func.func @again
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c4,
+// CHECK-SAME: threads({{.*}}) in (%{{.*}} = %c256,
+// CHECK-NEXT: hopper.redo %arg1 always %arg2
+// CHECK-NEXT: hopper.roles
+// CHECK-NEXT: role "compute" warpgroups(2)
+func.func @again(%Y: memref<?x64xf32>, %reports: memref<?xi32>, %always: i1) {
+  %c0 = arith.constant 0 : index
+  %v = arith.constant dense<1.0> : vector<64x64xf32>
+  scf.forall (%i) in (4) {
+    scf.forall (%w) in (2) {
+      hopper.redo %reports always %always : memref<?xi32>
+      %r = affine.apply affine_map<(d0)[s0] -> (d0 * 128 + s0 * 64)>(%i)[%w]
+      vector.transfer_write %v, %Y[%r, %c0] {in_bounds = [false, true]} : vector<64x64xf32>, memref<?x64xf32>
+    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
 // CHECK-LABEL: func.func @agreed
 // CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %c4,
 // CHECK-SAME: threads({{.*}}) in (%{{.*}} = %c256,

@@ -104,10 +104,10 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
   let description = [{
     Exponentials are taken of differences from a running maximum so that they are in range;
     any other number does as well that keeps them there. In outermost `scf.forall` with such a
-    loop (`attn.fold`) over products in bf16, whose exponents are those of f32, each row keeps
-    the maximum of its first tile, or -24 if that is more: no maxima and no corrections in the
-    other tiles, a fifth of their instructions. Sums become too large where scores grow by much,
-    and too small where all are small. Rows whose sum is not between 2^-32 and 2^64, or with an
+    loop (`attn.fold`) over products, each row keeps the maximum of its first tile, or -24 (in
+    f16 -4) if that is more: no maxima and no corrections in the other tiles, a fifth of their
+    instructions. Sums become too large where scores grow by much, and too small where all are
+    small. Rows whose sum is not between 2^-32 and 2^64 (in f16 2^-8 and 2^15), or with an
     infinite product or NaN, are reported (`hopper.report`), and the same program as before,
     behind it, computes the tiles of the CTAs that have reported again (`hopper.redo`). Where
     the logarithm of a sum is asked for, its exponent goes to the maximum: both may be large, and
@@ -705,7 +705,7 @@ def HopperOverlapTiles : Pass<"hopper-overlap-tiles", "::mlir::func::FuncOp"> {
     and the last products of the tile before, whose outputs come last. The tensor
     core thus has work while the arithmetic and the stores between two tiles are
     done. What follows from the number of a tile is computed again; the rest is
-    carried.
+    carried. Launches that most often end at once (`hopper.redo`) stay as they are.
 
     ```mlir
     // Before.                           // After.

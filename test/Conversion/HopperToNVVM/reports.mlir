@@ -1,0 +1,70 @@
+// RUN: attn-opt %s --split-input-file --pass-pipeline='builtin.module(gpu.module(convert-hopper-to-nvvm,canonicalize,cse))' | FileCheck %s
+
+// One thread writes 0 to the CTA's word before anybody reports; a thread with an element that is
+// true writes 1.
+// CHECK-LABEL: gpu.func @reports
+gpu.module @m {
+  gpu.func @reports(%x: memref<?xf32>, %y: memref<?x64xf32>, %reports: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %f0 = arith.constant 0.0 : f32
+    %zero = arith.constant dense<0.0> : vector<64xf32>
+    %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+    // CHECK: griddepcontrol.wait
+    // CHECK: scf.if
+    // CHECK: %[[WORDS:.*]] = memref.extract_aligned_pointer_as_index %arg2
+    // CHECK: %[[CTA:.*]] = nvvm.read.ptx.sreg.ctaid.x
+    // CHECK: %[[WIDE:.*]] = arith.extui %[[CTA]] : i32 to i64
+    // CHECK: %[[OFFSET:.*]] = arith.shli %[[WIDE]], %c2_i64
+    // CHECK: %[[BASE:.*]] = arith.index_cast %[[WORDS]] : index to i64
+    // CHECK: %[[WORD:.*]] = arith.addi %[[BASE]], %[[OFFSET]]
+    // CHECK: llvm.inline_asm has_side_effects {{.*}}"st.global.b32 [$0], $1;", "l,r,~{memory}" %[[WORD]], %c0_i32
+    // CHECK: gpu.barrier
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %a = vector.transfer_read %x[%c0], %f0 {in_bounds = [true]} : memref<?xf32>, vector<64xf32>
+        %b = vector.transfer_read %y[%c0, %c0], %f0 {in_bounds = [true, true]} : memref<?x64xf32>, vector<64x64xf32>
+        // Two rows of a thread.
+        // CHECK-COUNT-2: arith.cmpf olt
+        // CHECK-NOT: arith.cmpf
+        // CHECK: %[[ANY:.*]] = arith.ori
+        // CHECK: scf.if %[[ANY]]
+        // CHECK: "st.global.b32 [$0], $1;", "l,r,~{memory}" %{{.*}}, %c1_i32
+        %p = arith.cmpf olt, %a, %zero : vector<64xf32>
+        hopper.report %p to %reports : vector<64xi1>, memref<?xi32>
+        // 32 elements of a thread.
+        // CHECK-COUNT-32: arith.cmpf ogt
+        // CHECK-COUNT-31: arith.ori
+        // CHECK: "st.global.b32 [$0], $1;", "l,r,~{memory}" %{{.*}}, %c1_i32
+        %q = arith.cmpf ogt, %b, %zeros : vector<64x64xf32>
+        hopper.report %q to %reports : vector<64x64xi1>, memref<?xi32>
+      }
+    gpu.return
+  }
+}
+
+// -----
+
+// All threads of a CTA end, unless its word says otherwise or nobody has written it.
+// CHECK-LABEL: gpu.func @again
+gpu.module @m {
+  gpu.func @again(%out: memref<?xi32>, %reports: memref<?xi32>, %always: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %c7 = arith.constant 7 : i32
+    // CHECK: griddepcontrol.wait
+    // CHECK: cf.cond_br %arg2, ^[[REST:.*]], ^[[LOOK:.*]]
+    // CHECK: ^[[LOOK]]:
+    // CHECK: %[[WORD:.*]] = llvm.inline_asm has_side_effects {{.*}}"ld.global.b32 $0, [$1];"
+    // CHECK: %[[HAS:.*]] = arith.cmpi ne, %[[WORD]], %c0_i32
+    // CHECK: cf.cond_br %[[HAS]], ^[[REST]], ^[[END:.*]]
+    // CHECK: ^[[END]]:
+    // CHECK-NEXT: gpu.return
+    // CHECK: ^[[REST]]:
+    hopper.redo %reports always %always : memref<?xi32>
+    // CHECK: memref.store
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+        memref.store %c7, %out[%c0] : memref<?xi32>
+      }
+    gpu.return
+  }
+}

@@ -6,6 +6,7 @@
 #include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Transforms/Host/Passes.h"
+#include "llvm/Support/xxhash.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -89,17 +90,20 @@ static Expected<std::string> makeCubin(const CudaProgram &program,
                                        const DiskCache &cache,
                                        CudaCompileTimes &times) {
   StringRef ptx = program.ptx;
-  std::string compiler = cuda::describePtxCompiler(device);
-  std::string key = DiskCache::makeKey({"cubin", compiler, ptx});
-  std::string logKey = DiskCache::makeKey({"cubin log", compiler, ptx});
-  // What the driver compiles itself is in its own cache. The log is stored last.
+  std::string key, logKey;
   DiskCache::Lock lock;
-  if (cuda::compilesBeforeLoading())
+  // What the driver compiles itself is in its own cache.
+  if (cuda::compilesBeforeLoading()) {
+    std::string compiler = cuda::describePtxCompiler(device);
+    key = DiskCache::makeKey({"cubin", compiler, ptx});
+    logKey = DiskCache::makeKey({"cubin log", compiler, ptx});
+    // The log is stored last.
     if (auto log = cache.loadOrLock(logKey, lock))
       if (auto image = cache.load(key)) {
         addWarnings(*log, times.warnings);
         return std::move(*image);
       }
+  }
   times.cubinsCached = false;
   auto cubin = cuda::compilePtx(device, ptx, program.kernels.front());
   if (!cubin)
@@ -129,11 +133,12 @@ attn::loadCudaProgram(const CudaProgram &program,
   }
   double compiled = now();
   times.ptx += compiled - start;
-  // The driver's cache is filled by one, too.
+  // The driver's cache is filled by one, too. (A text with the same checksum would only wait.)
   DiskCache::Lock lock;
   if (times.driverCompiles)
     lock = cache.lock(DiskCache::makeKey(
-        {"driver", cuda::describePtxCompiler(device), program.ptx}));
+        {"driver", cuda::describePtxCompiler(device),
+         std::to_string(xxh3_64bits(program.ptx))}));
   auto executable = CudaExecutable::load(program, device, image);
   times.load += now() - compiled;
   if (executable)

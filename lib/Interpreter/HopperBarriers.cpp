@@ -84,7 +84,7 @@ static Step report(Fiber &fiber, const Instruction &i) {
   char *word = findReport(fiber, i, 1);
   if (!word)
     return Step::Failed;
-  if (llvm::is_contained(ArrayRef(bits, size_t(count)), 1))
+  if (llvm::any_of(ArrayRef(bits, size_t(count)), [](int64_t bit) { return bit != 0; }))
     storeInteger(ElementKind::I32, word, 1);
   return Step::Next;
 }

@@ -6,6 +6,7 @@
 #include "HopperSchedules.h"
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Attn/Transforms/Masks.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -319,6 +320,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       walk = getOperation().walk([](BackwardOp op) { return WalkResult(checkTypes(op)); });
     if (walk.wasInterrupted() || failed(checkOptions()))
       return signalPassFailure();
+    mayLackKeys = false;
+    getOperation().walk([&](ForwardOp op) {
+      mayLackKeys |= !keepsKeys(op.getMask()) && !ignoresRows(op.getMask());
+    });
     OwningOpRef<ModuleOp> keyed, gradients;
     if (failed(cloneKeyed(keyed)) || failed(formGradients(getOperation(), gradients)) ||
         failed(lowerReads(getOperation())) ||
@@ -599,11 +604,15 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     return success();
   }
 
-  /// Whether maxima are fixed: where outputs are wide, corrections that are delayed do as well,
-  /// and where scores grow with the column's number, the first tile says nothing.
+  /// A mask may leave some rows without keys, but not all of a head, for all that is known.
+  bool mayLackKeys = false;
+
+  /// Whether maxima are fixed: where outputs are wide, corrections that are delayed do as well;
+  /// where scores grow with the column's number, the first tile says nothing; and rows without
+  /// keys would be computed twice.
   bool fixesMaxima(ModuleOp module, int64_t columns) {
     constexpr int64_t kMostColumns = 128;
-    return isOn(fixMaxima, columns <= kMostColumns && growth < 0 && cluster == 1 &&
+    return isOn(fixMaxima, columns <= kMostColumns && growth < 0 && cluster == 1 && !mayLackKeys &&
                                !numbersColumns(module));
   }
 

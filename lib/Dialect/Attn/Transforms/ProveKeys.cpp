@@ -2,6 +2,7 @@
 // Where every row of a gradient has a key, by what its mask and score say.
 
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Attn/Transforms/Masks.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -95,6 +96,12 @@ static bool keepsOwnKey(Region &mask) {
   if (failed(applyPatternsGreedily(function, std::move(patterns))))
     return false;
   return matchPattern(function.front().getTerminator()->getOperand(0), m_One());
+}
+
+bool attn::keepsKeys(Region &mask) { return keepsFirstKey(mask) || keepsOwnKey(mask); }
+
+bool attn::ignoresRows(Region &mask) {
+  return mask.empty() || mask.getArgument(kRow).use_empty();
 }
 
 /// Whether finite scores stay finite, by the operations of the region. What is captured may be

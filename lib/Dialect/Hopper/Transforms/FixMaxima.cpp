@@ -61,7 +61,7 @@ public:
       if (!loop->hasAttr(kFoldAttr))
         return WalkResult::advance();
       for (unsigned index = 0; index < loop.getNumRegionIterArgs(); ++index) {
-        if (!hasMaximum(loop, index) || !multiplies(loop))
+        if (!hasMaximum(loop, index))
           continue;
         RunningMaximum maximum(loop, index);
         if (!maximum.prove() || !checkLoop(maximum, loop.getResult(index)))
@@ -93,16 +93,13 @@ public:
   }
 
 private:
+  /// In a loop with products.
   static bool hasMaximum(scf::ForOp loop, unsigned index) {
+    auto isProduct = [](vector::ContractionOp) { return WalkResult::interrupt(); };
     auto next = loop.getYieldedValues()[index].getDefiningOp<arith::MaxNumFOp>();
     BlockArgument old = loop.getRegionIterArg(index);
-    return next && (next.getLhs() == old || next.getRhs() == old);
-  }
-
-  static bool multiplies(scf::ForOp loop) {
-    return loop
-        ->walk([](vector::ContractionOp) { return WalkResult::interrupt(); })
-        .wasInterrupted();
+    return next && (next.getLhs() == old || next.getRhs() == old) &&
+           loop.walk(isProduct).wasInterrupted();
   }
 
   bool refuse(Operation *op, StringRef why) {
@@ -119,8 +116,8 @@ private:
     getForwardSlice(result, &users);
     if (llvm::any_of(users, llvm::IsaPred<math::Exp2Op, math::ExpOp>))
       return refuse(loop, "an exponential of it is used behind the loop");
-    if (!findWrite(cast<VectorType>(maximum.getOld().getType()).getDimSize(0)))
-      return refuse(forall, "it writes no tile with a row for each maximum");
+    if (!findWrite(loop, cast<VectorType>(maximum.getOld().getType()).getDimSize(0)))
+      return refuse(loop, "no tile with a row for each maximum is written behind the loop");
     WalkResult walk = loop.walk([&](vector::ContractionOp product) {
       for (auto [weights, values] : {std::pair(product.getLhs(), product.getRhs()),
                                      std::pair(product.getRhs(), product.getLhs())})
@@ -311,7 +308,7 @@ private:
   void report(Value sum) {
     Location loc = sum.getLoc();
     auto type = cast<VectorType>(sum.getType());
-    vector::TransferWriteOp write = findWrite(type.getDimSize(0));
+    vector::TransferWriteOp write = findWrite(sum.getDefiningOp(), type.getDimSize(0));
     rewriter.setInsertionPoint(write);
     auto compare = [&](arith::CmpFPredicate predicate, Value value, double limit) -> Value {
       return arith::CmpFOp::create(rewriter, loc, predicate, value, createSplat(type, limit));
@@ -376,10 +373,10 @@ private:
     rewriter.replaceAllUsesExcept(maximum, whole, whole.getDefiningOp());
   }
 
-  /// The first write of rows; null if there is none.
-  vector::TransferWriteOp findWrite(int64_t rows) {
-    for (auto write : forall.getBody()->getOps<vector::TransferWriteOp>())
-      if (write.getVectorType().getRank() > 0 && write.getVectorType().getDimSize(0) == rows &&
+  /// The first write of rows behind a loop; null if there is none.
+  vector::TransferWriteOp findWrite(Operation *loop, int64_t rows) {
+    for (auto write : loop->getBlock()->getOps<vector::TransferWriteOp>())
+      if (loop->isBeforeInBlock(write) && write.getVectorType().getRank() > 0 && write.getVectorType().getDimSize(0) == rows &&
           write.getPermutationMap().isMinorIdentity())
         return write;
     return nullptr;

@@ -90,11 +90,12 @@ static Step report(Fiber &fiber, const Instruction &i) {
 }
 
 static Step redo(Fiber &fiber, const Instruction &i) {
+  if (fiber.integer(i, 1))
+    return Step::Next;
   char *word = findReport(fiber, i, 0);
   if (!word)
     return Step::Failed;
-  bool goesOn = fiber.integer(i, 1) || loadInteger(ElementKind::I32, word);
-  return goesOn ? Step::Next : Step::Finished;
+  return loadInteger(ElementKind::I32, word) ? Step::Next : Step::Finished;
 }
 
 static LogicalResult translateReport(Translator &translator, Operation *op) {

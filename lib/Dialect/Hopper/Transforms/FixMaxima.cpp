@@ -74,8 +74,8 @@ public:
   }
 
   void run() {
-    createReports();
     Value isShort = createIsShort();
+    createReports(isShort);
     rewriter.setInsertionPointAfter(forall);
     auto again = cast<scf::ForallOp>(rewriter.clone(*forall));
     rewriter.setInsertionPointToStart(again.getBody());
@@ -200,25 +200,14 @@ private:
     });
   }
 
-  /// A word for each tile, and so for each CTA.
-  void createReports() {
+  /// Whether streams are short, by the memory that they come from.
+  Value createIsShort() {
     Location loc = forall.getLoc();
     rewriter.setInsertionPoint(forall);
     tiles = arith::ConstantIndexOp::create(rewriter, loc, 1);
     for (OpFoldResult bound : forall.getMixedUpperBound())
       tiles = arith::MulIOp::create(rewriter, loc, tiles,
                                     getValueOrCreateConstantIndexOp(rewriter, loc, bound));
-    auto type = MemRefType::get(ShapedType::kDynamic, rewriter.getI32Type());
-    reports = memref::AllocOp::create(rewriter, loc, type, tiles);
-    Block *block = forall->getBlock();
-    rewriter.setInsertionPoint(block->getTerminator());
-    memref::DeallocOp::create(rewriter, loc, reports);
-  }
-
-  /// Whether streams are short, by the memory that they come from.
-  Value createIsShort() {
-    Location loc = forall.getLoc();
-    rewriter.setInsertionPoint(forall);
     auto isAtMost = [&](Value value, int64_t most) -> Value {
       Value limit = arith::ConstantIndexOp::create(rewriter, loc, most);
       return arith::CmpIOp::create(rewriter, loc, arith::CmpIPredicate::ule, value, limit);
@@ -233,6 +222,18 @@ private:
       all = all ? arith::AndIOp::create(rewriter, loc, all, isShort) : isShort;
     }
     return all;
+  }
+
+  /// A word for each tile, and so for each CTA, unless nobody reports.
+  void createReports(Value isShort) {
+    Location loc = forall.getLoc();
+    rewriter.setInsertionPoint(forall);
+    Value none = arith::ConstantIndexOp::create(rewriter, loc, 0);
+    Value words = rewriter.createOrFold<arith::SelectOp>(loc, isShort, none, tiles);
+    auto type = MemRefType::get(ShapedType::kDynamic, rewriter.getI32Type());
+    reports = memref::AllocOp::create(rewriter, loc, type, words);
+    rewriter.setInsertionPoint(forall->getBlock()->getTerminator());
+    memref::DeallocOp::create(rewriter, loc, reports);
   }
 
   /// No tiles where the condition holds.

@@ -6,7 +6,6 @@
 // CHECK-LABEL: func.func @fixed
 // CHECK-SAME: %[[V:[a-z0-9]*]]: memref<?x64xbf16>, %[[O:[a-z0-9]*]]: memref<?x64xf32>, %{{.*}}: memref<?xf32>, %[[TILES:.*]]: index
 // CHECK: %[[WORDS:.*]] = arith.muli %{{.*}}, %[[TILES]]
-// CHECK: %[[REPORTS:.*]] = memref.alloc(%[[WORDS]]) : memref<?xi32>
 // CHECK: %[[KEYS:.*]] = memref.dim %[[V]]
 // CHECK: %[[ALL:.*]] = arith.muli %[[KEYS]], %[[WORDS]]
 // CHECK: %[[TWO:.*]] = arith.constant 128 : index
@@ -14,6 +13,8 @@
 // CHECK: %[[MANY:.*]] = arith.constant 49152 : index
 // CHECK: %[[FEWINALL:.*]] = arith.cmpi ule, %[[ALL]], %[[MANY]]
 // CHECK: %[[SHORT:.*]] = arith.ori %[[FEW]], %[[FEWINALL]]
+// CHECK: %[[COUNT:.*]] = arith.select %[[SHORT]], %{{.*}}, %[[WORDS]]
+// CHECK: %[[REPORTS:.*]] = memref.alloc(%[[COUNT]]) : memref<?xi32>
 // CHECK: %[[GRID:.*]] = arith.select %[[SHORT]], %{{.*}}, %[[TILES]]
 // CHECK: scf.forall (%{{.*}}) in (%[[GRID]])
 // CHECK: %[[R:.*]]:4 = scf.for {{.*}} iter_args(%[[M0:.*]] = %{{.*}}, %[[L0:.*]] = %{{.*}}, %[[O0:.*]] = %{{.*}}, %[[FIRST:.*]] = %true)

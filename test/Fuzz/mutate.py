@@ -14,7 +14,8 @@ mutant is written to --work, and printed with the command that shows it.
 Crashes of MLIR itself are counted apart, and only where that is shown: with
 --mlir-opt, a failing mutant is also given to that tool, which holds none of
 this project's code; where it dies on the same text (or on one linalg.generic
-of it: its parser takes any attribute for a string) the crash is upstream's.
+of it: its parser takes any attribute for a string; or on one of its arrays: whose
+parser takes any type for an integer or float) the crash is upstream's.
 
 Mutants that use a name before they define it are not drawn. MLIR's parser binds
 such a use to a value inside of a later region, and when the op of that region
@@ -294,6 +295,7 @@ def is_upstream(options, pipeline, text):
         return False
     aliases = "".join(re.findall(r"^#.*\n", text, re.MULTILINE))
     pieces = [text] + [aliases + text[m.start():] for m in re.finditer(r"linalg\.generic", text)]
+    pieces += [f"module attributes {{a = {array}}} {{}}\n" for array in re.findall(r"array<\w+[^<>]*>", text)]
     passes = [option for option in pipeline if not option.startswith(("--attn", "--split"))]
     return run(options.mlir_opt, passes, SEPARATOR.join(pieces), options.timeout, True) is not None
 

@@ -227,3 +227,13 @@ func.func @parts() {
   %0 = hopper.channel depth(1) multicast(3) : !hopper.channel<!hopper.smem<64x64xbf16, swizzle = 128>>
   return
 }
+
+// -----
+
+func.func @redo(%reports: memref<?xi32>, %always: i1) {
+  hopper.roles role "a" warpgroups(1) registers(24) (%w) {
+    // expected-error @+1 {{expects to be in front of the roles: all warpgroups of a CTA end}}
+    hopper.redo %reports always %always : memref<?xi32>
+  }
+  return
+}

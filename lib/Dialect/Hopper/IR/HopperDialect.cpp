@@ -281,6 +281,12 @@ static LogicalResult verifyNamedBarrier(Operation *op, Value id) {
 LogicalResult BarrierSyncOp::verify() { return verifyNamedBarrier(*this, getId()); }
 LogicalResult BarrierArriveOp::verify() { return verifyNamedBarrier(*this, getId()); }
 
+LogicalResult RedoOp::verify() {
+  if ((*this)->getParentOfType<RolesOp>())
+    return emitOpError("expects to be in front of the roles: all warpgroups of a CTA end");
+  return success();
+}
+
 LogicalResult BarrierReduceOp::verify() { return verifyNamedBarrier(*this, getId()); }
 
 LogicalResult TileStoreOp::verify() {

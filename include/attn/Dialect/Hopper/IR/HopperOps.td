@@ -796,6 +796,7 @@ def Hopper_RedoOp : Hopper_Op<"redo", [MemoryEffects<[MemRead, MemWrite]>]> {
   }];
   let arguments = (ins MemRefRankOf<[I32], [1]>:$reports, I1:$always);
   let assemblyFormat = "$reports `always` $always attr-dict `:` type($reports)";
+  let hasVerifier = 1;
 }
 
 def Hopper_ClusterSyncOp : Hopper_Op<"cluster.sync", [MemoryEffects<[MemRead, MemWrite]>]> {

@@ -320,9 +320,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       walk = getOperation().walk([](BackwardOp op) { return WalkResult(checkTypes(op)); });
     if (walk.wasInterrupted() || failed(checkOptions()))
       return signalPassFailure();
-    mayLackKeys = false;
+    needsRunning = false;
     getOperation().walk([&](ForwardOp op) {
-      mayLackKeys |= !keepsKeys(op.getMask()) && !ignoresRows(op.getMask());
+      bool mayLackKeys = !keepsKeys(op.getMask()) && !ignoresRows(op.getMask());
+      needsRunning |= mayLackKeys || op.getSink();
     });
     OwningOpRef<ModuleOp> keyed, gradients;
     if (failed(cloneKeyed(keyed)) || failed(formGradients(getOperation(), gradients)) ||
@@ -604,15 +605,15 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     return success();
   }
 
-  /// A mask may leave some rows without keys, but not all of a head, for all that is known.
-  bool mayLackKeys = false;
+  /// Some maximum should run on: a mask may leave some rows of a head without keys, which would
+  /// be computed twice, or a sink is the first term of the sums.
+  bool needsRunning = false;
 
-  /// Whether maxima are fixed: where outputs are wide, corrections that are delayed do as well;
-  /// where scores grow with the column's number, the first tile says nothing; and rows without
-  /// keys would be computed twice.
+  /// Whether maxima are fixed: where outputs are wide, corrections that are delayed do as well,
+  /// and where scores grow with the column's number, the first tile says nothing.
   bool fixesMaxima(ModuleOp module, int64_t columns) {
     constexpr int64_t kMostColumns = 128;
-    return isOn(fixMaxima, columns <= kMostColumns && growth < 0 && cluster == 1 && !mayLackKeys &&
+    return isOn(fixMaxima, columns <= kMostColumns && growth < 0 && cluster == 1 && !needsRunning &&
                                !numbersColumns(module));
   }
 

@@ -114,13 +114,7 @@ void KernelLowering::emitBarrierInitialization(Region &body) {
   body.walk([&](MBarrierOp op) { barriers.push_back(op); });
   if (barriers.empty())
     return;
-  Value isFirst = arith::AndIOp::create(
-      b, isLeader,
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warpgroup, constantI32(0)));
-  auto branch = scf::IfOp::create(b, isFirst);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.thenBlock());
+  inFirstThread([&] {
     for (Value argument : body.getArguments())
       if (isa<TensorMapType>(argument.getType()))
         NVVM::PrefetchOp::create(b, NVVM::PrefetchCacheLevelAttr(),
@@ -136,7 +130,7 @@ void KernelLowering::emitBarrierInitialization(Region &body) {
                                      count, Value());
     }
     NVVM::FenceMbarrierInitOp::create(b);
-  }
+  });
   if (!clusterSize)
     return void(gpu::BarrierOp::create(b));
   NVVM::ClusterArriveOp::create(b, b.getUnitAttr());
@@ -272,6 +266,16 @@ Value KernelLowering::inlineAsm(Type result, ValueRange operands, const Twine &t
       LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
       LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
   return result ? op.getResult(0) : Value();
+}
+
+void KernelLowering::inFirstThread(function_ref<void()> emit) {
+  Value isFirst = arith::AndIOp::create(
+      b, isLeader,
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warpgroup, constantI32(0)));
+  auto branch = scf::IfOp::create(b, isFirst);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  emit();
 }
 
 void KernelLowering::inLeader(function_ref<void()> emit) {

@@ -90,6 +90,8 @@ private:
   mlir::Value addI32(mlir::Value value, int64_t constant);
   mlir::Value inlineAsm(mlir::Type result, mlir::ValueRange operands, const llvm::Twine &text,
                         const llvm::Twine &constraints, bool sideEffects);
+  /// Runs `emit` in the first thread of the CTA.
+  void inFirstThread(llvm::function_ref<void()> emit);
   /// Runs `emit` in one thread of the warpgroup, always the same one.
   void inLeader(llvm::function_ref<void()> emit);
 

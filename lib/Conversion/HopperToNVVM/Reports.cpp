@@ -25,17 +25,11 @@ void KernelLowering::clearReports(Region &body) {
   body.walk([&](ReportOp op) { all.insert(op.getReports()); });
   if (all.empty())
     return;
-  Value isFirst = arith::AndIOp::create(
-      b, isLeader,
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warpgroup, constantI32(0)));
-  auto branch = scf::IfOp::create(b, isFirst);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.thenBlock());
+  inFirstThread([&] {
     for (Value reports : all)
       inlineAsm(Type(), {reportAddress(reports), constantI32(0)}, "st.global.b32 [$0], $1;",
                 "l,r,~{memory}", /*sideEffects=*/true);
-  }
+  });
   gpu::BarrierOp::create(b);
 }
 

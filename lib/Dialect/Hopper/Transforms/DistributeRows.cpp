@@ -2,6 +2,7 @@
 // Rows of a tile program to warpgroups. Which dimensions of which vectors are
 // rows follows from TileClasses; types then shrink in place.
 
+#include "Programs.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -470,12 +471,7 @@ struct DistributeRowsPass : attn::impl::HopperDistributeRowsBase<DistributeRowsP
   void runOnOperation() override {
     foldRepeatedRows(getOperation());
     separateTileUses(getOperation());
-    SmallVector<scf::ForallOp> loops;
-    getOperation().walk<WalkOrder::PreOrder>([&](scf::ForallOp forall) {
-      loops.push_back(forall);
-      return WalkResult::skip();
-    });
-    for (scf::ForallOp forall : loops)
+    for (scf::ForallOp forall : hopper::findPrograms(getOperation()))
       if (failed(Distributor(forall).run()))
         return signalPassFailure();
   }

@@ -401,12 +401,7 @@ struct FixMaximaPass : attn::impl::HopperFixMaximaBase<FixMaximaPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    SmallVector<scf::ForallOp> loops;
-    getOperation().walk<WalkOrder::PreOrder>([&](scf::ForallOp forall) {
-      loops.push_back(forall);
-      return WalkResult::skip();
-    });
-    for (scf::ForallOp forall : loops)
+    for (scf::ForallOp forall : hopper::findPrograms(getOperation()))
       if (Fixer fixer(forall, {fewTiles, fewInAll}); fixer.check())
         fixer.run();
   }

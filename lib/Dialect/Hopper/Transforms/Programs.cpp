@@ -127,6 +127,15 @@ bool hopper::Touched::dependsOn(const Touched &other) const {
          intersect(read, other.written);
 }
 
+SmallVector<scf::ForallOp> hopper::findPrograms(Operation *root) {
+  SmallVector<scf::ForallOp> programs;
+  root->walk<WalkOrder::PreOrder>([&](scf::ForallOp program) {
+    programs.push_back(program);
+    return WalkResult::skip();
+  });
+  return programs;
+}
+
 AffineMap hopper::getAffineMap(Operation *op) {
   return TypeSwitch<Operation *, AffineMap>(op)
       .Case([](affine::AffineApplyOp apply) { return apply.getAffineMap(); })

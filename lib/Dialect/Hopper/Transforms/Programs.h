@@ -7,6 +7,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include <optional>
@@ -47,6 +48,9 @@ std::optional<Touched> findTouched(mlir::Operation *root);
 /// Whether a set of memory has some of another one.
 bool intersect(const llvm::SmallPtrSetImpl<mlir::Value> &a,
                const llvm::SmallPtrSetImpl<mlir::Value> &b);
+
+/// The outermost scf.forall: one for each launch.
+llvm::SmallVector<mlir::scf::ForallOp> findPrograms(mlir::Operation *root);
 
 /// The map of affine.apply, affine.min or affine.max; null for other ops.
 mlir::AffineMap getAffineMap(mlir::Operation *op);

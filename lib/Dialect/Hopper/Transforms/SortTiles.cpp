@@ -3,6 +3,7 @@
 // sort it: the rank of each entry, counted by comparisons, and the entry of
 // each rank.
 
+#include "Programs.h"
 #include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -207,12 +208,7 @@ private:
 
 struct SortTilesPass : attn::impl::HopperSortTilesBase<SortTilesPass> {
   void runOnOperation() override {
-    SmallVector<scf::ForallOp> loops;
-    getOperation().walk<WalkOrder::PreOrder>([&](scf::ForallOp forall) {
-      loops.push_back(forall);
-      return WalkResult::skip();
-    });
-    for (scf::ForallOp forall : loops)
+    for (scf::ForallOp forall : hopper::findPrograms(getOperation()))
       if (forall.isNormalized() && forall->getNumResults() == 0)
         if (memref::LoadOp length = findLength(forall))
           Sorter(forall, length).run();

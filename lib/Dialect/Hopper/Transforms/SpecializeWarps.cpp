@@ -595,12 +595,7 @@ struct SpecializeWarpsPass : attn::impl::HopperSpecializeWarpsBase<SpecializeWar
           << "1 to 4 CTAs share the registers of a multiprocessor, got " << int64_t(occupancy);
       return signalPassFailure();
     }
-    SmallVector<scf::ForallOp> loops;
-    getOperation().walk<WalkOrder::PreOrder>([&](scf::ForallOp forall) {
-      loops.push_back(forall);
-      return WalkResult::skip();
-    });
-    for (scf::ForallOp forall : loops)
+    for (scf::ForallOp forall : hopper::findPrograms(getOperation()))
       if (failed(Specializer(forall, producerRegisters, occupancy, adderFences).run()))
         return signalPassFailure();
   }

@@ -184,6 +184,9 @@ constexpr Schedule kAddedSchedules[] = {
 /// The dimension of queries or keys, of (batch, heads, length, head dimension).
 constexpr int64_t kLength = 2;
 
+/// Columns of the sums that one warpgroup holds, and two roles of one.
+constexpr int64_t kMostSumColumns = 256, kMostDividedColumns = 512;
+
 /// Queries up to which sums that are to have one order have a kernel each: where tiles of dQ are
 /// few, all tiles of keys wait for them.
 constexpr int64_t kMostRowsApart = 256;
@@ -414,11 +417,47 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
 
   /// Takes functions with gradients to a module of their own and lowers them.
   LogicalResult formGradients(ModuleOp module, OwningOpRef<ModuleOp> &gradients) {
-    OwningOpRef<ModuleOp> apart;
-    if (failed(formNests(module, apart)))
-      return failure();
-    assignTiles(module, sumKeys, sumQueries);
-    return lowerGradients(module, gradients, std::move(apart));
+    return divide(module, gradients, [&]() -> LogicalResult {
+      OwningOpRef<ModuleOp> apart;
+      if (failed(formNests(module, apart)))
+        return failure();
+      assignTiles(module, sumKeys, sumQueries);
+      return lowerGradients(module, gradients, std::move(apart));
+    });
+  }
+
+  /// Whether two sums that one warpgroup cannot hold are to be in two roles of a kernel
+  /// (hopper-divide-sums).
+  bool dividesSums = false;
+
+  /// Calls `lower`, which takes gradients from the module, first with divided sums where some
+  /// need that. Whatever cannot be divided, kernels for each sum can do.
+  LogicalResult divide(ModuleOp module, OwningOpRef<ModuleOp> &gradients,
+                       llvm::function_ref<LogicalResult()> lower) {
+    WalkResult walk = module.walk([](BackwardOp op) {
+      auto getColumns = [](Value tensor) {
+        return cast<RankedTensorType>(tensor.getType()).getShape().back();
+      };
+      return getColumns(op.getKey()) + getColumns(op.getValue()) > kMostSumColumns
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    dividesSums = walk.wasInterrupted() && isOn(divideSums, true);
+    if (!dividesSums)
+      return lower();
+    OwningOpRef<ModuleOp> before = module.clone();
+    {
+      std::optional<ScopedDiagnosticHandler> quiet;
+      if (divideSums == "auto")
+        quiet.emplace(&getContext(), [](Diagnostic &) { return success(); });
+      LogicalResult result = lower();
+      if (succeeded(result) || divideSums != "auto")
+        return result;
+    }
+    module.getBodyRegion().takeBody(before->getBodyRegion());
+    gradients = nullptr;
+    dividesSums = false;
+    return lower();
   }
 
   /// The gradients, if there are any, with those of `apart` beside them where these are to stand
@@ -457,7 +496,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     options.pairsApart = true;
     buildNestPipeline(nests, options);
     nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
-    nests.addNestedPass<func::FuncOp>(createAttnSplitSums());
+    nests.addNestedPass<func::FuncOp>(createAttnSplitSums(AttnSplitSumsOptions{
+        dividesSums ? kMostDividedColumns : kMostSumColumns}));
     return runPipeline(nests, module);
   }
 
@@ -540,13 +580,15 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   LogicalResult lowerApart(ModuleOp module, OwningOpRef<ModuleOp> &gradients) {
     // A pass runs pipelines on what is in its op only.
     getOperation().push_back(module);
-    if (failed(formNests(module, /*parallelSums=*/false)))
-      return failure();
-    assignTiles(module, sumKeys, sumQueries);
-    if (failed(lowerGradients(module, gradients)))
-      return failure();
-    module.erase();
-    return success();
+    LogicalResult result = divide(module, gradients, [&]() -> LogicalResult {
+      if (failed(formNests(module, /*parallelSums=*/false)))
+        return failure();
+      assignTiles(module, sumKeys, sumQueries);
+      return lowerGradients(module, gradients);
+    });
+    if (succeeded(result))
+      module.erase();
+    return result;
   }
 
   /// A second version of gradients, with a kernel for each sum: for what TMA does not reach, and,
@@ -681,6 +723,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
         failed(check("pipeline", pipeline, {"auto", "true", "false"})) ||
         failed(check("ping-pong", pingPong, {"auto", "true", "false"})) ||
         failed(check("trim", trim, {"auto", "true", "false"})) ||
+        failed(check("divide-sums", divideSums, {"auto", "true", "false"})) ||
         failed(check("fix-maxima", fixMaxima, {"auto", "true", "false"})) ||
         failed(check("order", order, {"auto", "rows", "stream", "ordered", "fixed"})))
       return failure();
@@ -744,6 +787,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     bool isOrdered = schedule.addsSums && ordersSums;
     nested.addPass(createHopperSpecializeWarps(
         HopperSpecializeWarpsOptions{producerRegisters, neighbours, schedule.adderFences}));
+    nested.addPass(createHopperDivideSums());
     nested.addPass(createHopperFormClusters(HopperFormClustersOptions{cluster}));
     // Whose turn it is says who is the first one; where there are no turns, starts at different
     // places come first.

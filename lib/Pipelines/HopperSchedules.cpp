@@ -26,7 +26,7 @@ struct TileSizes {
 };
 constexpr TileSizes kTileSizes[] = {
     {1, 64, 128, 128, 96}, {1, 128, 128, 96, 80}, {1, 192, 128, 64, 64},
-    {1, 256, 128, 64, 32}, {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48},
+    {1, 256, 128, 64, 32}, {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48}, {2, 512, 64, 64, 64},
 };
 /// Streamed elements of a fold that also adds to memory: the rows of a product, of one
 /// warpgroup's part of it where its carried sums have at most `kFewCarriedColumns`, no

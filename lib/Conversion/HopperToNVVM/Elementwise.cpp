@@ -512,6 +512,24 @@ Value KernelLowering::intrinsic(StringRef name, Type type, ValueRange operands) 
   return LLVM::CallIntrinsicOp::create(b, type, b.getStringAttr(name), operands).getResult(0);
 }
 
+/// x = rest 2^exponent, with rest in [sqrt(1/2), sqrt(2)), so that a logarithm is
+/// not rounded before it is added to what it belongs to. What is not a normal
+/// number, and a negative one, stays whole.
+std::pair<Value, Value> KernelLowering::splitExponent(Value x) {
+  constexpr int64_t kLeastNormal = 0x00800000, kNormals = 0x7f000000, kRootOfHalf = 0x3f3504f3;
+  Type i32 = b.getI32Type();
+  auto number = [&](int64_t value) { return constant(b.getI32IntegerAttr(value)); };
+  auto minus = [&](Value a, Value c) -> Value { return arith::SubIOp::create(b, a, c); };
+  Value bits = arith::BitcastOp::create(b, i32, x), digits = number(23);
+  Value isNormal = arith::CmpIOp::create(b, arith::CmpIPredicate::ult,
+                                         minus(bits, number(kLeastNormal)), number(kNormals));
+  Value exponent = arith::ShRSIOp::create(b, minus(bits, number(kRootOfHalf)), digits);
+  exponent = arith::SelectOp::create(b, isNormal, exponent, number(0));
+  Value rest = minus(bits, arith::ShLIOp::create(b, exponent, digits));
+  return {arith::SIToFPOp::create(b, b.getF32Type(), exponent),
+          arith::BitcastOp::create(b, b.getF32Type(), rest)};
+}
+
 /// Functions of f32 by instructions; null if the function is none of them.
 Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
   Type f32 = b.getF32Type();
@@ -520,13 +538,17 @@ Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
     return arith::MulFOp::create(b, a, constantF32(c));
   };
   auto log2 = [&](Value a) { return intrinsic("llvm.nvvm.lg2.approx.f", f32, a); };
+  auto logarithm = [&](Value a, double ofTwo) -> Value {
+    auto [exponent, rest] = splitExponent(a);
+    return fma(exponent, constantF32(ofTwo), times(log2(rest), ofTwo));
+  };
   auto reciprocal = [&](Value a) -> Value { return NVVM::RcpApproxFtzF32Op::create(b, f32, a); };
   return TypeSwitch<Operation *, Value>(op)
       .Case([&](math::Exp2Op) { return exp2(x); })
       .Case([&](math::ExpOp) { return exp2(times(x, 1.4426950408889634)); })
       .Case([&](math::Log2Op) { return log2(x); })
-      .Case([&](math::LogOp) { return times(log2(x), 0.6931471805599453); })
-      .Case([&](math::Log10Op) { return times(log2(x), 0.30102999566398120); })
+      .Case([&](math::LogOp) { return logarithm(x, 0.6931471805599453); })
+      .Case([&](math::Log10Op) { return logarithm(x, 0.30102999566398120); })
       .Case([&](math::TanhOp) -> Value {
         // 1 - 2 / (1 + e^2x): 1 and -1 at the ends, where e^2x is inf and 0.
         Value e = exp2(times(x, 2.8853900817779268));

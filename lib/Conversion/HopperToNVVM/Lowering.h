@@ -130,6 +130,7 @@ private:
     return mlir::LLVM::FMAOp::create(b, x, y, z);
   }
   mlir::Value emitMath(mlir::Operation *op, mlir::ValueRange operands);
+  std::pair<mlir::Value, mlir::Value> splitExponent(mlir::Value x);
   mlir::Value intrinsic(llvm::StringRef name, mlir::Type type, mlir::ValueRange operands);
   mlir::Value constantF32(double value) { return constant(b.getF32FloatAttr(value)); }
   mlir::Value exp2(mlir::Value x) { return intrinsic("llvm.nvvm.ex2.approx.ftz", x.getType(), x); }
@@ -197,6 +198,9 @@ private:
   void storePieces(TileStoreOp op);
   void storeMatrices(TileStoreOp op);
   void storeWords(TileStoreOp op);
+  mlir::Value pointerToRegisters(mlir::Value tile, int64_t first);
+  void storeRegisters(TileStoreOp op);
+  void loadRegisters(TileLoadOp op);
 
   //===--- Asynchronous.cpp: mbarriers, copies, named barriers ---===//
   mlir::Value barrierAddress(mlir::Value barriers, mlir::Value index);

@@ -11,6 +11,8 @@ using namespace mlir;
 using namespace attn::hopper;
 
 constexpr int64_t kTileAlignment = 1024;
+/// Registers that a thread stores, or loads, at once.
+constexpr int64_t kRegistersOfAccess = 4;
 
 FailureOr<SharedMemory> attn::hopper::planSharedMemory(gpu::GPUFuncOp function) {
   SharedMemory memory;
@@ -69,7 +71,9 @@ void KernelLowering::lowerColumns(ColumnsOp op) {
 
 LogicalResult KernelLowering::lowerTileStore(TileStoreOp op) {
   auto type = op.getTile().getType();
-  if (piece == kPieceOfMemory)
+  if (type.isInRegisterOrder())
+    storeRegisters(op);
+  else if (piece == kPieceOfMemory)
     storePieces(op);
   else if (getElementBytes(type.getElementType()) == 2)
     storeMatrices(op);
@@ -198,7 +202,40 @@ void KernelLowering::loadVector(TileLoadOp op, Layout layout) {
   setParts(op.getValue(), layout, std::move(result));
 }
 
+/// Where four of a thread's registers lie: beside those of its neighbours, so that a quarter of a
+/// warp has all banks.
+Value KernelLowering::pointerToRegisters(Value tile, int64_t first) {
+  Value thread = arith::AddIOp::create(b, lane, arith::MulIOp::create(b, warp, constantI32(32)));
+  Value offset = arith::MulIOp::create(b, thread, constantI32(4 * kRegistersOfAccess));
+  return sharedPointer(arith::AddIOp::create(b, scalar(tile), offset),
+                       first * 4 * kThreadsPerWarpgroup);
+}
+
+void KernelLowering::storeRegisters(TileStoreOp op) {
+  SmallVector<Value> values = elements(op.getValue(), Layout::Tile);
+  auto type = VectorType::get(kRegistersOfAccess, b.getF32Type());
+  for (size_t r = 0; r < values.size(); r += kRegistersOfAccess)
+    LLVM::StoreOp::create(
+        b,
+        vector::FromElementsOp::create(b, type, ArrayRef(values).slice(r, kRegistersOfAccess)),
+        pointerToRegisters(op.getTile(), r), /*alignment=*/16);
+}
+
+void KernelLowering::loadRegisters(TileLoadOp op) {
+  auto type = VectorType::get(kRegistersOfAccess, b.getF32Type());
+  int64_t count = elementsPerThread(cast<VectorType>(op.getValue().getType()), Layout::Tile);
+  Parts result;
+  for (int64_t r = 0; r < count; r += kRegistersOfAccess) {
+    Value four = LLVM::LoadOp::create(b, type, pointerToRegisters(op.getTile(), r), 16);
+    for (int64_t k = 0; k < kRegistersOfAccess; ++k)
+      result.values.push_back(vector::ExtractOp::create(b, four, k));
+  }
+  setParts(op.getValue(), Layout::Tile, std::move(result));
+}
+
 void KernelLowering::lowerTileLoad(TileLoadOp op) {
+  if (op.getTile().getType().isInRegisterOrder())
+    return loadRegisters(op);
   if (cast<VectorType>(op.getValue().getType()).getRank() == 1) {
     for (Layout layout : layouts.of(op.getValue()))
       loadVector(op, layout);

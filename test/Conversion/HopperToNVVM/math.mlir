@@ -15,8 +15,13 @@ gpu.module @m {
     %exp = math.exp %exp2 : f32
     // CHECK: llvm.call_intrinsic "llvm.nvvm.lg2.approx.f"
     %log2 = math.log2 %exp : f32
-    // CHECK: llvm.call_intrinsic "llvm.nvvm.lg2.approx.f"
-    // CHECK: arith.mulf
+    // x = f 2^e, where x is normal: log(x) = e log(2) + log2(f) log(2)
+    // CHECK: %[[NORMAL:.*]] = arith.cmpi ult
+    // CHECK: %[[E:.*]] = arith.select %[[NORMAL]]
+    // CHECK: %[[WHOLE:.*]] = arith.sitofp %[[E]]
+    // CHECK: %[[L:.*]] = llvm.call_intrinsic "llvm.nvvm.lg2.approx.f"
+    // CHECK: %[[REST:.*]] = arith.mulf %[[L]]
+    // CHECK: llvm.intr.fma(%[[WHOLE]], %{{.*}}, %[[REST]])
     %log = math.log %log2 : f32
     // 1 - 2 / (1 + e^2x)
     // CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"

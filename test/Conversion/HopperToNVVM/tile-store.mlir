@@ -148,3 +148,24 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+// In the order of registers: 16 bytes of each thread side by side, and back.
+!t = !hopper.smem<64x24xf32>
+// CHECK-LABEL: gpu.func @registers
+// CHECK-COUNT-3: llvm.store %{{.*}}, %{{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
+// CHECK-NOT: llvm.store
+// CHECK-COUNT-3: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xf32>
+// CHECK-NOT: llvm.load
+gpu.module @m {
+  gpu.func @registers(%x: memref<64x24xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %t = hopper.alloc : !t
+    %v = arith.constant dense<1.0> : vector<64x24xf32>
+    hopper.tile.store %v to %t : vector<64x24xf32>, !t
+    %w = hopper.tile.load %t : !t -> vector<64x24xf32>
+    vector.transfer_write %w, %x[%c0, %c0] {in_bounds = [true, true]} : vector<64x24xf32>, memref<64x24xf32>
+    gpu.return
+  }
+}

@@ -6,6 +6,33 @@ func.func private @f(!hopper.smem<64x64xbf16, swizzle = 16>)
 
 // -----
 
+// The order of registers is that of one warpgroup's tile of f32.
+// expected-error @+1 {{expects a swizzle of 128, 64 or 32 bytes, got 0}}
+func.func private @f(!hopper.smem<128x64xf32>)
+
+// -----
+
+// expected-error @+1 {{expects a swizzle of 128, 64 or 32 bytes, got 0}}
+func.func private @f(!hopper.smem<64x64xbf16>)
+
+// -----
+
+func.func @registers(%t: !hopper.smem<64x64xf32>) {
+  // expected-error @+1 {{a tile in the order of registers has no transpose}}
+  %0 = hopper.tile.load %t transpose : !hopper.smem<64x64xf32> -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+func.func @stored_registers(%t: !hopper.smem<64x64xf32>, %v: vector<64x64xf32>) {
+  // expected-error @+1 {{'vector<64x64xf32>' does not fit '!hopper.smem<64x64xf32>'}}
+  hopper.tile.store %v to %t transpose : vector<64x64xf32>, !hopper.smem<64x64xf32>
+  return
+}
+
+// -----
+
 // expected-error @+1 {{expects a multiple of 8 rows, got 60}}
 func.func private @f(!hopper.smem<60x64xbf16, swizzle = 128>)
 

@@ -298,7 +298,7 @@ LogicalResult TileStoreOp::verify() {
   if (getTranspose())
     std::swap(rows, columns);
   if (value.getElementType() != tile.getElementType() || rows != tile.getRows() ||
-      columns != tile.getColumns())
+      columns != tile.getColumns() || (getTranspose() && tile.isInRegisterOrder()))
     return emitOpError() << value << " does not fit " << tile;
   return success();
 }
@@ -306,11 +306,14 @@ LogicalResult TileStoreOp::verify() {
 LogicalResult TileLoadOp::verify() {
   SmemType tile = getTile().getType();
   bool isVector = cast<VectorType>(getValue().getType()).getRank() == 1;
-  if (!isVector && getElementBytes(tile.getElementType()) != 2)
-    return emitOpError() << "reads tiles with elements of 16 bits, got " << tile;
+  if (!isVector && getElementBytes(tile.getElementType()) != 2 && !tile.isInRegisterOrder())
+    return emitOpError() << "reads tiles with elements of 16 bits, or in the order of registers, "
+                            "got "
+                         << tile;
   SmallVector<int64_t> shape(tile.getShape());
-  if (isVector && getTranspose())
-    return emitOpError() << "a vector has no transpose";
+  if (getTranspose() && (isVector || tile.isInRegisterOrder()))
+    return emitOpError() << (isVector ? "a vector" : "a tile in the order of registers")
+                         << " has no transpose";
   if (isVector && tile.getRows() == 1)
     shape.erase(shape.begin());
   if (getTranspose())

@@ -61,6 +61,9 @@ LogicalResult SmemType::verify(llvm::function_ref<InFlightDiagnostic()> emitErro
                          << swizzle << " and " << bytes << " bytes";
     return success();
   }
+  if (swizzle == 0 && elementType.isF32() && rows == kWarpgroupRows && slabRows == rows &&
+      shape.back() % 8 == 0)
+    return success(); // in the order of registers
   if (swizzle != 128 && swizzle != 64 && swizzle != 32)
     return emitError() << "expects a swizzle of 128, 64 or 32 bytes, got " << swizzle;
   if (rows % 8)

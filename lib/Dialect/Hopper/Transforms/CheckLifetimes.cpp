@@ -280,7 +280,14 @@ static void checkReaders(Protocol &protocol, TileStoreOp store) {
     checkFence(protocol, store, op);
     known = true;
   }
-  if (known)
+  // What threads alone read needs no fence.
+  bool isRead = protocol.roles
+                    .walk([&](Operation *op) {
+                      return readsTilesOf(op, origin.memory) ? WalkResult::interrupt()
+                                                             : WalkResult::advance();
+                    })
+                    .wasInterrupted();
+  if (known || !isRead)
     return;
   // Another role that reads the tile may have the fence, in front of that.
   protocol.roles.walk([&](Operation *op) {

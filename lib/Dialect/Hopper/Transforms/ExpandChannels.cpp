@@ -48,7 +48,8 @@ struct Ring {
   hopper::ChannelOp channel;
   int64_t depth = 1, receivers = 0;
   int64_t senders = 1; // warpgroups that fill a tile; one thread's copy counts as one
-  bool isInLoop = false;
+  bool isInLoop = false, isFromRegisters = false;
+  Region *lastReceiver = nullptr; // of the roles that have been looked at
   SmallVector<Operation *> reads; // to registers
   Value tiles, full, empty;
   /// Where a tile of one row comes along with this channel's: the channels.
@@ -91,15 +92,20 @@ private:
   /// Who receives, and which channels are used in the innermost loops.
   void findRoles() {
     for (auto [role, region] : llvm::enumerate(roles.getBodies()))
-      region.walk([&, role = role](Operation *op) {
+      region.walk([&, role = role, body = &region](Operation *op) {
         if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
-          rings[receive.getChannel()].receivers = roles.getAgents(role);
+          Ring &ring = rings[receive.getChannel()];
+          if (ring.lastReceiver != body)
+            ring.receivers += roles.getAgents(role);
+          ring.lastReceiver = body;
           findReads(receive.getTile(), rings[receive.getChannel()].reads);
         } else if (auto held = dyn_cast<hopper::HeldOp>(op)) {
           findReads(held.getTile(), rings[held.getChannel()].reads);
         }
-        if (auto acquire = dyn_cast<hopper::AcquireOp>(op))
+        if (auto acquire = dyn_cast<hopper::AcquireOp>(op)) {
           rings[acquire.getChannel()].senders = roles.getAgents(role);
+          rings[acquire.getChannel()].isFromRegisters = true;
+        }
         auto send = dyn_cast<hopper::SendOp>(op);
         if (!send)
           return;
@@ -192,9 +198,9 @@ private:
       }
       if (ring.channel.getMulticast() && !launch.hasClusterSize())
         return ring.channel.emitOpError("expected a launch in clusters");
-      if (senders.size() != 1 || receivers.size() != 1)
-        return ring.channel.emitOpError("expected one role that sends to this channel and one "
-                                        "that receives, got ")
+      if (senders.size() != 1 || receivers.empty())
+        return ring.channel.emitOpError("expected one role that sends to this channel and some "
+                                        "that receive, got ")
                << senders.size() << " and " << receivers.size();
     }
     return success();
@@ -225,7 +231,7 @@ private:
     bool waits = launch->hasAttr(hopper::kCooperativeAttr);
     for (bool fromRegisters : {waits, !waits}) {
       for (auto &[value, ring] : rings) {
-        if (ring.isInLoop || stages == 1 || (ring.senders > 1) != fromRegisters)
+        if (ring.isInLoop || stages == 1 || ring.isFromRegisters != fromRegisters)
           continue;
         ++ring.depth;
         if (countBytes() > getLimit())
@@ -389,7 +395,9 @@ private:
         if (stages.empty())
           return release.emitOpError("no tile of this channel has been received in this block "
                                      "and not been released");
-        if (!rings[release.getChannel()].reads.empty())
+        // Who writes registers to the tile, and reads it to registers, needs no fence.
+        if (!rings[release.getChannel()].reads.empty() &&
+            !rings[release.getChannel()].isFromRegisters)
           fenceReads(release);
         Ring &ring = rings[release.getChannel()];
         hopper::MBarrierArriveOp::create(b, release.getLoc(), ring.empty, stages.front(),

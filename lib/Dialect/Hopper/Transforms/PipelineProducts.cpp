@@ -228,10 +228,20 @@ private:
   llvm::SetVector<Operation *> second, early;
 };
 
+/// Whether several roles compute products: while one waits, the tensor core has the other one's.
+bool takesTurns(hopper::RolesOp roles) {
+  return llvm::count_if(roles.getBodies(), [](Region &role) {
+           return role
+               .walk([](hopper::MmaOp) { return WalkResult::interrupt(); })
+               .wasInterrupted();
+         }) > 1;
+}
+
 struct PipelineProductsPass : attn::impl::HopperPipelineProductsBase<PipelineProductsPass> {
   void runOnOperation() override {
     for (scf::ForOp loop : hopper::getInnermostLoops(getOperation()))
-      if (Pipeliner pipeliner(loop); pipeliner.analyze())
+      if (Pipeliner pipeliner(loop);
+          !takesTurns(loop->getParentOfType<hopper::RolesOp>()) && pipeliner.analyze())
         pipeliner.run();
   }
 };

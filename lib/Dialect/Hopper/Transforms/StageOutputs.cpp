@@ -51,13 +51,17 @@ struct Exchange {
 
 class Stager {
 public:
-  Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse, int64_t columns)
+  /// `barriers`: named barriers of warpgroups on their own that earlier roles have.
+  Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse, int64_t columns,
+         int64_t barriers)
       : launch(launch), roles(roles), region(roles.getBodies()[role]), reuse(reuse),
-        columns(columns), warpgroups(roles.getWarpgroups()[role]), b(launch.getContext()) {
+        columns(columns), warpgroups(roles.getWarpgroups()[role]), barriers(barriers),
+        b(launch.getContext()) {
     region.walk([&](Operation *op) { hasProducts |= isa<hopper::MmaOp, hopper::WgmmaOp>(op); });
   }
 
-  void run() {
+  /// Named barriers that this role has.
+  int64_t run() {
     SmallVector<std::pair<vector::TransferWriteOp, std::optional<Target>>> all;
     region.walk([&](vector::TransferWriteOp write) { all.push_back({write, match(write)}); });
     for (auto &[write, target] : all)
@@ -67,10 +71,11 @@ public:
       if (exchange.release)
         releaseBehind(exchange);
     if (!hasStores)
-      return;
+      return 0;
     // Shared memory outlives the copies.
     b.setInsertionPoint(region.front().getTerminator());
     hopper::TmaWaitOp::create(b, region.getLoc(), 0, /*read=*/false);
+    return warpgroups;
   }
 
 private:
@@ -292,7 +297,7 @@ private:
       indices.back() = arith::AddIOp::create(b, loc, indices.back(), offset);
     }
     Value id = arith::AddIOp::create(b, loc, region.getArgument(0),
-                                     arith::ConstantIndexOp::create(b, loc, kFirstOwnBarrier));
+                                     arith::ConstantIndexOp::create(b, loc, kFirstOwnBarrier + barriers));
     // Everybody is done with what was in the tile before.
     if (!isFree)
       hopper::BarrierSyncOp::create(b, loc, id, 1);
@@ -308,21 +313,30 @@ private:
   Value findReceived(Operation *write, hopper::SmemType tile, hopper::ReleaseOp &release,
                      bool isShared) {
     Value found;
-    for (auto rows : write->getBlock()->getOps<hopper::RowsOp>()) {
-      hopper::SmemType type = rows.getTile().getType();
-      auto receive = rows.getSource().getDefiningOp<hopper::ReceiveOp>();
+    for (Operation &op : *write->getBlock()) {
+      auto receive = dyn_cast<hopper::ReceiveOp>(op);
+      Value part = receive && warpgroups == 1 ? receive.getTile() : Value();
+      if (auto rows = dyn_cast<hopper::RowsOp>(op)) {
+        receive = rows.getSource().getDefiningOp<hopper::ReceiveOp>();
+        part = rows.getTile();
+      }
+      if (!receive || !part)
+        continue;
       // What other warpgroups read of it is not this one's to overwrite.
-      if (!receive ||
-          !(isShared ||
-            llvm::all_of(receive.getTile().getUsers(), llvm::IsaPred<hopper::RowsOp>)) ||
-          type.getShape() != tile.getShape() || type.getElementType() != tile.getElementType() ||
+      bool isMine = warpgroups == 1 || isShared ||
+                    llvm::all_of(receive.getTile().getUsers(), llvm::IsaPred<hopper::RowsOp>);
+      isMine &= llvm::none_of(receive.getChannel().getUsers(), [&](Operation *user) {
+        return isa<hopper::ReceiveOp>(user) && !region.isAncestor(user->getParentRegion());
+      });
+      auto type = cast<hopper::SmemType>(part.getType());
+      if (!isMine || type.getShape() != tile.getShape() || type.getElementType() != tile.getElementType() ||
           type.getSwizzle() != tile.getSwizzle())
         continue;
       for (auto candidate : write->getBlock()->getOps<hopper::ReleaseOp>())
         if (candidate.getChannel() == receive.getChannel() && candidate->isBeforeInBlock(write) &&
             (!release || release->isBeforeInBlock(candidate))) {
           release = candidate;
-          found = rows.getTile();
+          found = part;
         }
       if (found && !isShared)
         return found;
@@ -334,7 +348,7 @@ private:
   hopper::RolesOp roles;
   Region &region;
   bool reuse;
-  int64_t columns, warpgroups;
+  int64_t columns, warpgroups, barriers;
   OpBuilder b;
   /// By memref and tile.
   llvm::DenseMap<std::pair<Value, Type>, Value> maps, rings;
@@ -348,8 +362,8 @@ struct StageOutputsPass : attn::impl::HopperStageOutputsBase<StageOutputsPass> {
   void runOnOperation() override {
     getOperation().walk([&](gpu::LaunchOp launch) {
       for (auto roles : llvm::to_vector(launch.getBody().front().getOps<hopper::RolesOp>()))
-        for (unsigned role = 0; role < roles.getBodies().size(); ++role)
-          Stager(launch, roles, role, reuse, columns).run();
+        for (unsigned role = 0, barriers = 0; role < roles.getBodies().size(); ++role)
+          barriers += Stager(launch, roles, role, reuse, columns, barriers).run();
     });
   }
 };

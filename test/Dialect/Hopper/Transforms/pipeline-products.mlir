@@ -126,3 +126,37 @@ func.func @apart(%n: index, %zero: !acc, %q: vector<64x64xbf16>, %k: !tile, %v: 
   }
   return
 }
+
+// While one role waits for a product, the tensor core has those of the other one.
+// CHECK-LABEL: func.func @two_roles
+// CHECK-COUNT-4: hopper.mma
+// CHECK-NOT: hopper.mma
+func.func @two_roles(%n: index, %zero: !acc, %q: vector<64x64xbf16>, %k: !tile, %v: !tile, %y: memref<64x64xf32>, %z: memref<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "one" warpgroups(1) registers(240) (%w) {
+        %r = scf.for %i = %c0 to %n step %c1 iter_args(%o = %zero) -> (!acc) {
+          %s = hopper.mma %q, %k, %zero transposeB : vector<64x64xbf16>, !tile, !acc
+          %p = arith.truncf %s : !acc to vector<64x64xbf16>
+          %t = hopper.mma %p, %v, %o : vector<64x64xbf16>, !tile, !acc
+          scf.yield %t : !acc
+        }
+        vector.transfer_write %r, %y[%c0, %c0] : !acc, memref<64x64xf32>
+      }
+      role "two" warpgroups(1) registers(240) (%w) {
+        %r = scf.for %i = %c0 to %n step %c1 iter_args(%o = %zero) -> (!acc) {
+          %s = hopper.mma %q, %v, %zero transposeB : vector<64x64xbf16>, !tile, !acc
+          %p = arith.truncf %s : !acc to vector<64x64xbf16>
+          %t = hopper.mma %p, %k, %o : vector<64x64xbf16>, !tile, !acc
+          scf.yield %t : !acc
+        }
+        vector.transfer_write %r, %z[%c0, %c0] : !acc, memref<64x64xf32>
+      }
+    gpu.terminator
+  }
+  return
+}

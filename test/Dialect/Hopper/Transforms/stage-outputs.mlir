@@ -326,3 +326,52 @@ func.func @few_columns(%n: index, %v: vector<64x48xbf16>) {
   }
   return
 }
+
+// Roles of one warpgroup have a named barrier each, and may store through a whole tile that they
+// alone receive.
+// REUSE-LABEL: func.func @two_roles
+// REUSE: %[[OWN:.*]] = hopper.channel
+// REUSE: %[[COMMON:.*]] = hopper.channel
+// REUSE: %[[RING:.*]] = hopper.alloc : <1x64x64xbf16, swizzle = 128>
+// REUSE: role "one"
+// REUSE: %[[T:.*]] = hopper.receive %[[OWN]]
+// REUSE: %[[ID:.*]] = arith.addi %{{.*}}, %c4
+// REUSE: hopper.barrier.sync %[[ID]] warpgroups(1)
+// REUSE: hopper.tile.store %{{.*}} to %[[T]]
+// REUSE: hopper.release %[[OWN]]
+// REUSE: role "two"
+// REUSE: %[[SLOT:.*]] = hopper.slot %[[RING]]
+// REUSE: %[[ID:.*]] = arith.addi %{{.*}}, %c5
+// REUSE: hopper.barrier.sync %[[ID]] warpgroups(1)
+// REUSE: hopper.tile.store %{{.*}} to %[[SLOT]]
+!whole = !hopper.smem<64x64xbf16, swizzle = 128>
+!ch = !hopper.channel<!whole>
+func.func @two_roles(%n: index, %Y: memref<?x64xbf16>, %Z: memref<?x64xbf16>, %v: vector<64x64xbf16>, %A: memref<?x64xbf16>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 384 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    %own = hopper.channel depth(1) : !ch
+    %common = hopper.channel depth(1) : !ch
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        hopper.send %A[%bx, %c0] to %own : memref<?x64xbf16>, !ch
+        hopper.send %A[%bx, %c0] to %common : memref<?x64xbf16>, !ch
+      }
+      role "one" warpgroups(1) registers(240) (%w) {
+        %t = hopper.receive %own : !ch -> !whole
+        %u = hopper.receive %common : !ch -> !whole
+        hopper.release %common : !ch
+        hopper.release %own : !ch
+        vector.transfer_write %v, %Y[%bx, %c0] {in_bounds = [false, true]} : vector<64x64xbf16>, memref<?x64xbf16>
+      }
+      role "two" warpgroups(1) registers(240) (%w) {
+        %u = hopper.receive %common : !ch -> !whole
+        hopper.release %common : !ch
+        vector.transfer_write %v, %Z[%bx, %c0] {in_bounds = [false, true]} : vector<64x64xbf16>, memref<?x64xbf16>
+      }
+    gpu.terminator
+  }
+  return
+}

@@ -63,7 +63,9 @@ def Hopper_SmemType : Hopper_Type<"Smem", "smem"> {
     other, and the 16-byte chunks of each row of a slab are permuted by the XOR
     with the row's number modulo the chunks of a span (PTX ISA, "Swizzling
     modes"). The last slab is padded to its full width. A tile of one row is a plain
-    vector of a multiple of 128 bytes; it has `swizzle = 0`. Some rows of a larger tile (`hopper.rows`) keep its
+    vector of a multiple of 128 bytes; it has `swizzle = 0`. So has a tile of 64 rows of f32 in the
+    order of registers: each thread of a warpgroup finds there (`hopper.tile.load`) what the thread
+    of that number has written (`hopper.tile.store`), and nothing else reads it. Some rows of a larger tile (`hopper.rows`) keep its
     slabs: `slab_rows` is the number of rows of the whole tile where it differs.
 
     Element types: bf16, f16, f32.
@@ -91,6 +93,8 @@ def Hopper_SmemType : Hopper_Type<"Smem", "smem"> {
     bool isRing() const { return getRank() == 3; }
     /// Tiles of a ring; 1 for a tile.
     int64_t getDepth() const { return isRing() ? getShape().front() : 1; }
+    /// Whether only threads reach it, each what the one of its number has written.
+    bool isInRegisterOrder() const { return getSwizzle() == 0 && getRows() > 1; }
     /// The type of one tile of a ring.
     SmemType getTile() const;
     int64_t getRows() const { return getShape()[getRank() - 2]; }
@@ -348,8 +352,8 @@ def Hopper_ChannelOp : Hopper_Op<"channel", [MemoryEffects<[MemAlloc]>]> {
   let summary = "A queue of tiles between two roles";
   let description = [{
     At most `depth` tiles are in the channel: sent and not yet released by all
-    warpgroups of the role that receives. One role sends, one receives; each
-    warpgroup of the latter receives every tile.
+    warpgroups of the roles that receive. One role sends; each warpgroup of the
+    others that use the channel receives every tile.
 
     With `multicast`, the CTAs of a cluster send the same tiles in the same order: each
     tile is copied in `multicast` parts, a multiple of 8 of its rows each, by the CTAs in
@@ -825,7 +829,7 @@ def Hopper_TileLoadOp : Hopper_Op<"tile.load", [MemoryEffects<[MemRead]>]> {
   let summary = "Reads a tile of shared memory to registers";
   let description = [{
     `value[r, c] = tile[r, c]`, by `ldmatrix`: elements of 16 bits; with `transpose`,
-    `value[r, c] = tile[c, r]`. Or a vector from a tile of one row of f32. Before the tile is given back to a role that copies to it, a
+    `value[r, c] = tile[c, r]`. Or a tile in the order of registers. Or a vector from a tile of one row of f32. Before the tile is given back to a role that copies to it, a
     `hopper.fence.async` puts these reads in front of TMA's writes.
 
     ```mlir

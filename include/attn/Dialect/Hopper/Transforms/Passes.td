@@ -428,6 +428,56 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
                            "mlir::scf::SCFDialect"];
 }
 
+def HopperDivideSums : Pass<"hopper-divide-sums", "::mlir::func::FuncOp"> {
+  let summary = "Two sums that one warpgroup cannot hold become two roles";
+  let description = [{
+    A role of one warpgroup whose loop carries two sums of products with more than `columns`
+    columns together becomes two roles, which run beside each other (loop distribution by
+    decoupled software pipelining; Ottoni, Rangan, Stoler and August, 2005). The first one has the
+    sum with fewer products in front of it, the second one the other. What both need is computed
+    once, by the first one, if it follows from products of the first sum alone: tiles that the
+    second one needs of that go through channels, from registers to registers. Vectors, bounds
+    and masks are computed by both; tiles that a role does not read are not received by it.
+
+    ```mlir
+    // Before.
+    role "compute" warpgroups(1) registers(240) (%w) {
+      %sums:2 = scf.for ... iter_args(%v = %zero, %k = %zero) {
+        %s = hopper.mma %keys, %q, %zero transposeB
+        %dp = hopper.mma %values, %do, %zero transposeB
+        %p = math.exp2 %s
+        %v_next = hopper.mma %p16, %do, %v
+        %ds = arith.mulf %p, %dp
+        %k_next = hopper.mma %ds16, %q, %k
+    // After.
+    role "compute first" warpgroups(1) registers(240) (%w) {
+      %sum = scf.for ... iter_args(%v = %zero) {
+        %s = hopper.mma %keys, %q, %zero transposeB
+        %p = math.exp2 %s
+        %slot = hopper.acquire %handed
+        hopper.tile.store %p to %slot
+        hopper.commit %handed
+        %v_next = hopper.mma %p16, %do, %v
+    role "compute second" warpgroups(1) registers(240) (%w) {
+      %sum = scf.for ... iter_args(%k = %zero) {
+        %slot = hopper.receive %handed
+        %p = hopper.tile.load %slot
+        hopper.release %handed
+        %dp = hopper.mma %values, %do, %zero transposeB
+        %ds = arith.mulf %p, %dp
+        %k_next = hopper.mma %ds16, %q, %k
+    ```
+
+    Refuses sums of which one needs the other, other carried tiles, several warpgroups, writes
+    that need both sums, and values to hand over that are no tiles of f32.
+  }];
+  let options = [
+    Option<"columns", "columns", "int64_t", /*default=*/"256",
+           "Columns of the sums that a warpgroup holds">];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
+                           "mlir::gpu::GPUDialect", "mlir::scf::SCFDialect"];
+}
+
 def HopperFormClusters : Pass<"hopper-form-clusters", "::mlir::func::FuncOp"> {
   let summary = "Neighbouring CTAs copy what both need once, as a cluster";
   let description = [{

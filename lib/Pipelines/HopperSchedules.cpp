@@ -18,7 +18,8 @@ namespace {
 /// What a fold gets whose carried sums have at most `columns` columns together,
 /// and number `sums`. A thread of a warpgroup holds, of 64 rows, columns / 2 sums
 /// and, for each streamed element, 1/2 of a score, 1/2 of its derivative and 1/4
-/// or 1/2 of both rounded: at most 216 of its 240 registers.
+/// or 1/2 of both rounded: at most 216 of its 240 registers. The last two sums are those of two
+/// warpgroups (hopper-divide-sums).
 struct TileSizes {
   unsigned sums;
   int64_t columns, rows, stream;

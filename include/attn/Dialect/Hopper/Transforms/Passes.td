@@ -704,7 +704,9 @@ def HopperPipelineProducts : Pass<"hopper-pipeline-products", "::mlir::func::Fun
     ```
 
     A loop in which a first product needs the last one of the iteration before, or
-    in which both read a tile of the same iteration, stays as it is.
+    in which both read a tile of the same iteration, stays as it is. So do those of several roles
+    that compute products: while one of them waits, the tensor core has the other one's, and
+    tiles are given back an iteration earlier.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect"];

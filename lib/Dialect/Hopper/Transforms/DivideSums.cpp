@@ -76,7 +76,7 @@ public:
       error.attachNote(sums[0].product.getLoc()) << "the other sum";
       return error;
     }
-    if (failed(assign()) || failed(checkWrites()))
+    if (failed(assign()) || failed(checkWrites()) || failed(findRegisters()))
       return failure();
     divide();
     return success();
@@ -218,6 +218,31 @@ private:
     return failure(walk.wasInterrupted());
   }
 
+  /// What both roles may have beside the others.
+  LogicalResult findRegisters() {
+    constexpr int64_t kUnit = 8;
+    int64_t warpgroups = roles.getNumWarpgroups() + 1, others = 0;
+    for (auto [count, each] : llvm::zip(roles.getWarpgroups(), roles.getRegisters()))
+      others += count * each;
+    others -= roles.getRegisters().back();
+    int64_t all = hopper::getInitialRegisters(warpgroups, roles.getOccupancy()) * warpgroups;
+    registersOfRole =
+        std::min(roles.getRegisters().back(), (all - others) / 2 / kUnit * kUnit);
+    // Half a register for each column of a sum, and for each of a score and of what is handed over.
+    int64_t needed = 0;
+    for (const Sum &sum : sums) {
+      int64_t columns = sum.getColumns();
+      for (Value value : crossing)
+        columns += 2 * cast<VectorType>(value.getType()).getDimSize(1);
+      needed = std::max(needed, columns / 2);
+    }
+    if (registersOfRole < needed)
+      return roles.emitOpError() << "leaves " << registersOfRole
+                                 << " registers for each of two roles, their sums and scores need "
+                                 << needed;
+    return success();
+  }
+
   void divide() {
     Location loc = roles.getLoc();
     b.setInsertionPoint(roles);
@@ -235,7 +260,8 @@ private:
     names.back() = b.getStringAttr(name + " first");
     names.push_back(b.getStringAttr(name + " second"));
     counts.push_back(1);
-    registers.push_back(registers.back());
+    registers.back() = registersOfRole;
+    registers.push_back(registersOfRole);
     auto divided = hopper::RolesOp::create(b, loc, b.getArrayAttr(names),
                                            b.getDenseI64ArrayAttr(counts),
                                            b.getDenseI64ArrayAttr(registers), names.size());
@@ -346,6 +372,7 @@ private:
   SmallVector<unsigned> numbers;
   SmallVector<Sum, 2> sums;
   SetVector<Value> crossing;
+  int64_t registersOfRole = 0;
 };
 
 struct DivideSumsPass : attn::impl::HopperDivideSumsBase<DivideSumsPass> {

@@ -227,3 +227,56 @@ func.func @halves(%n: index, %k: !tile, %q: !tile, %zero: !acc, %none: vector<64
   }
   return
 }
+
+// -----
+
+!tile = !hopper.smem<64x256xbf16, swizzle = 128>
+!acc = vector<64x256xf32>
+func.func @chained(%n: index, %k: !tile, %zero: !acc, %l: vector<64x64xbf16>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %r:2 = scf.for %i = %c0 to %n step %c1 iter_args(%a = %zero, %b = %zero) -> (!acc, !acc) {
+          // expected-note @+1 {{the other sum}}
+          %x = hopper.mma %l, %k, %a : vector<64x64xbf16>, !tile, !acc
+          %p = vector.extract_strided_slice %x {offsets = [0, 0], sizes = [64, 64], strides = [1, 1]} : !acc to vector<64x64xf32>
+          %m = arith.truncf %p : vector<64x64xf32> to vector<64x64xbf16>
+          // expected-error @+1 {{needs what the other sum adds, so the two cannot be divided}}
+          %y = hopper.mma %m, %k, %b : vector<64x64xbf16>, !tile, !acc
+          scf.yield %x, %y : !acc, !acc
+        }
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x256xbf16, swizzle = 128>
+!acc = vector<64x256xf32>
+func.func @few_registers(%n: index, %k: !tile, %zero: !acc, %l: vector<64x64xbf16>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    // expected-error @+1 {{leaves 120 registers for each of two roles, their sums and scores need 128}}
+    hopper.roles
+      role "load" warpgroups(1) registers(256) (%w) {
+      }
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %r:2 = scf.for %i = %c0 to %n step %c1 iter_args(%a = %zero, %b = %zero) -> (!acc, !acc) {
+          %x = hopper.mma %l, %k, %a : vector<64x64xbf16>, !tile, !acc
+          %y = hopper.mma %l, %k, %b : vector<64x64xbf16>, !tile, !acc
+          scf.yield %x, %y : !acc, !acc
+        }
+      }
+    gpu.terminator
+  }
+  return
+}

@@ -469,7 +469,8 @@ def HopperDivideSums : Pass<"hopper-divide-sums", "::mlir::func::FuncOp"> {
     ```
 
     Refuses sums of which one needs the other, other carried tiles, several warpgroups, writes
-    that need both sums, and values to hand over that are no tiles of f32.
+    that need both sums, values to hand over that are no tiles of f32, and roles that would have too few
+    registers beside the others.
   }];
   let options = [
     Option<"columns", "columns", "int64_t", /*default=*/"256",

@@ -586,8 +586,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       assignTiles(module, sumKeys, sumQueries);
       return lowerGradients(module, gradients);
     });
-    if (succeeded(result))
-      module.erase();
+    module.erase(); // on failure, too: what is tried again must not find it
     return result;
   }
 

@@ -296,8 +296,8 @@ private:
       Value offset = arith::ConstantIndexOp::create(b, loc, column);
       indices.back() = arith::AddIOp::create(b, loc, indices.back(), offset);
     }
-    Value id = arith::AddIOp::create(b, loc, region.getArgument(0),
-                                     arith::ConstantIndexOp::create(b, loc, kFirstOwnBarrier + barriers));
+    Value first = arith::ConstantIndexOp::create(b, loc, kFirstOwnBarrier + barriers);
+    Value id = arith::AddIOp::create(b, loc, region.getArgument(0), first);
     // Everybody is done with what was in the tile before.
     if (!isFree)
       hopper::BarrierSyncOp::create(b, loc, id, 1);
@@ -329,7 +329,8 @@ private:
         return isa<hopper::ReceiveOp>(user) && !region.isAncestor(user->getParentRegion());
       });
       auto type = cast<hopper::SmemType>(part.getType());
-      if (!isMine || type.getShape() != tile.getShape() || type.getElementType() != tile.getElementType() ||
+      if (!isMine || type.getShape() != tile.getShape() ||
+          type.getElementType() != tile.getElementType() ||
           type.getSwizzle() != tile.getSwizzle())
         continue;
       for (auto candidate : write->getBlock()->getOps<hopper::ReleaseOp>())

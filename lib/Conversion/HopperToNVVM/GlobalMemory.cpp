@@ -17,6 +17,9 @@ struct KernelLowering::Access {
   SmallVector<Value> rowInside, columnInside; // i1; empty: all are inside
   bool isContiguous = false;             // columns follow each other in memory
   int64_t aligned = 1;                   // and rows start at multiples of so many elements
+  // Of a tile, the same in all threads:
+  Value alignment;  // its address and the bytes from row to row, ored, i64
+  Value hasColumns; // whether all columns are inside, i1; null: they are
 
   Value outer(SmallVector<Value> const &values, Layout layout, unsigned r, bool isRow) const {
     if (values.empty())
@@ -64,8 +67,6 @@ KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, Vect
       1);
   Value source = scalar(memref);
   auto metadata = memref::ExtractStridedMetadataOp::create(b, source);
-  Value position = ShapedType::isDynamic(staticOffset) ? Value(metadata.getOffset())
-                                                       : constantIndex(staticOffset);
   SmallVector<Value> strides(metadata.getStrides());
   for (auto [stride, known] : llvm::zip_equal(strides, staticStrides))
     if (!ShapedType::isDynamic(known))
@@ -73,15 +74,28 @@ KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, Vect
   SmallVector<Value> starts;
   for (Value index : indices)
     starts.push_back(scalar(index));
-  Value zero = constantIndex(0);
+  auto bytesTo = [&](ValueRange indices) {
+    Value position = ShapedType::isDynamic(staticOffset) ? Value(metadata.getOffset())
+                                                         : constantIndex(staticOffset);
+    for (auto [index, stride] : llvm::zip_equal(indices, strides))
+      position = arith::AddIOp::create(b, position, arith::MulIOp::create(b, index, stride));
+    return arith::MulIOp::create(b, position, constantIndex(bytes));
+  };
+  auto toI64 = [&](Value value) { return arith::IndexCastOp::create(b, b.getI64Type(), value); };
+  Value start = memref::ExtractAlignedPointerAsIndexOp::create(b, source);
+  Value zero = constantIndex(0), tile = arith::AddIOp::create(b, start, bytesTo(starts));
   for (unsigned d = 0; d < map.getNumResults(); ++d) {
     auto dimension = dyn_cast<AffineDimExpr>(map.getResult(d));
     bool isRow = layout == Layout::Rows || (layout == Layout::Tile && d == 0);
     if (!dimension) // the same for all rows, or columns
       continue;
     unsigned m = dimension.getPosition();
-    Value first = arith::AddIOp::create(b, starts[m], isRow ? firstRow : firstColumn);
+    Value tileStart = starts[m];
+    Value first = arith::AddIOp::create(b, tileStart, isRow ? firstRow : firstColumn);
     starts[m] = first;
+    if (isRow)
+      tile = arith::OrIOp::create(b, tile,
+                                  arith::MulIOp::create(b, strides[m], constantIndex(bytes)));
     int64_t count = isRow ? 2 : type.getShape().back() / 4;
     access.isContiguous |= !isRow && staticStrides[m] == 1;
     auto &offsets = isRow ? access.rowOffsets : access.columnOffsets;
@@ -90,7 +104,7 @@ KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, Vect
       Value offset = ShapedType::isDynamic(staticStrides[m])
                          ? Value(arith::MulIOp::create(b, strides[m], constantIndex(scale)))
                          : constantIndex(scale * staticStrides[m]);
-      offsets.push_back(arith::IndexCastOp::create(b, b.getI64Type(), offset));
+      offsets.push_back(toI64(offset));
     }
     if (inBounds[d])
       continue;
@@ -105,15 +119,15 @@ KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, Vect
       inside.push_back(
           arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
                                 constantI32(isRow ? rowOffset(e) : columnOffset(e, piece)), room));
+    if (!isRow)
+      access.hasColumns = arith::CmpIOp::create(
+          b, arith::CmpIPredicate::sge, arith::SubIOp::create(b, size, tileStart),
+          constantIndex(type.getShape().back()));
   }
   if (access.isContiguous)
     access.aligned = findAlignment(memref, indices.back(), piece);
-  for (auto [start, stride] : llvm::zip_equal(starts, strides))
-    position = arith::AddIOp::create(b, position, arith::MulIOp::create(b, start, stride));
-  Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, source);
-  address = arith::AddIOp::create(b, address,
-                                  arith::MulIOp::create(b, position, constantIndex(bytes)));
-  access.base = arith::IndexCastOp::create(b, b.getI64Type(), address);
+  access.alignment = toI64(tile);
+  access.base = toI64(arith::AddIOp::create(b, start, bytesTo(starts)));
   return access;
 }
 
@@ -411,10 +425,61 @@ void KernelLowering::writePieces(const Access &access, const Parts &tile, int64_
     }
 }
 
+/// What a thread writes at a time where the threads of a row write together, and their columns.
+constexpr int64_t kBytesOfRows = 16, kColumnsOfRows = kLanesOfRow * kBytesOfRows / 2;
+
+/// Word n of the thread t of a row becomes word t of the thread n.
+void KernelLowering::transposeInRow(MutableArrayRef<Value> words) {
+  for (int64_t distance = 1; distance < kLanesOfRow; distance *= 2) {
+    Value isUpper = arith::CmpIOp::create(
+        b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, lane, constantI32(distance)),
+        constantI32(0));
+    for (int64_t low = 0; low < kLanesOfRow; ++low) {
+      if (low & distance)
+        continue;
+      Value &first = words[low], &second = words[low + distance];
+      Value other = shuffle(arith::SelectOp::create(b, isUpper, first, second), distance);
+      Value newFirst = arith::SelectOp::create(b, isUpper, other, first);
+      second = arith::SelectOp::create(b, isUpper, second, other);
+      first = newFirst;
+    }
+  }
+}
+
+/// A tile of 16-bit floats in the layout of the accumulator. A thread has 4 bytes side by side, so
+/// that each store of a warp would write halves of sectors: the threads of a row exchange words,
+/// and each writes `kBytesOfRows`. All columns must be inside and rows be aligned to that.
+void KernelLowering::writeRows(const Access &access, const Parts &tile) {
+  constexpr int64_t kColumnsPerWord = 2;
+  int64_t wordsOfRow = tile.values.size() / 2;
+  Value ofLane = arith::MulIOp::create(
+      b, arith::AndIOp::create(b, lane, constantI32(kLanesOfRow - 1)), constantI32(kBytesOfRows - 4));
+  Value whole = arith::AddIOp::create(b, access.base,
+                                      arith::ExtUIOp::create(b, b.getI64Type(), ofLane));
+  DenseMap<Value, Value> rows, rowsOfWhole;
+  for (int64_t row = 0; row < 2; ++row)
+    for (int64_t n = 0, count; n < wordsOfRow; n += count) {
+      count = n + kLanesOfRow <= wordsOfRow ? kLanesOfRow : 1;
+      SmallVector<Value> words;
+      for (int64_t of = n; of < n + count; ++of)
+        words.push_back(LLVM::BitcastOp::create(
+            b, b.getI32Type(),
+            tile.values[registerAt(row, kColumnsPerWord * of) / kColumnsPerWord]));
+      if (count > 1)
+        transposeInRow(words);
+      unsigned r = registerAt(row, kColumnsPerWord * n);
+      Value address = addressOf(count > 1 ? whole : access.base,
+                                access.outer(access.rowOffsets, Layout::Tile, r, true),
+                                access.outer(access.columnOffsets, Layout::Tile, r, false),
+                                count > 1 ? rowsOfWhole : rows, b);
+      storeWords(words, address, access.outer(access.rowInside, Layout::Tile, r, true));
+    }
+}
+
 /// Every element by one thread: of the copies of a row or column vector, the
 /// first writes.
-void KernelLowering::writeElements(const Access &access, Value value, Layout layout,
-                                   ArrayRef<Value> mask) {
+void KernelLowering::writeElement(const Access &access, Value value, Layout layout,
+                                  ArrayRef<Value> mask) {
   auto equal = [&](Value x, int64_t mask, int64_t to) -> Value {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
                                  arith::AndIOp::create(b, x, constantI32(mask)), constantI32(to));
@@ -425,11 +490,6 @@ void KernelLowering::writeElements(const Access &access, Value value, Layout lay
   else if (layout == Layout::Columns)
     writes = both(equal(lane, 28, 0), equal(warp, 3, 0), b);
   DenseMap<Value, Value> rows;
-  int64_t size = sizeOfPiece(access, layout);
-  if (layout == Layout::Tile && mask.empty() && size > 1 && access.aligned % size == 0) {
-    writePieces(access, parts(value, layout), size);
-    return;
-  }
   SmallVector<Value> values = elements(value, layout);
   for (size_t r = 0; r < values.size(); ++r) {
     Value address = addressOf(access.base, access.outer(access.rowOffsets, layout, r, true),
@@ -440,6 +500,33 @@ void KernelLowering::writeElements(const Access &access, Value value, Layout lay
       inside = both(inside, mask[r], b);
     store(values[r], address, both(inside, writes, b));
   }
+}
+
+void KernelLowering::writeElements(const Access &access, Value value, Layout layout,
+                                   ArrayRef<Value> mask) {
+  int64_t size = sizeOfPiece(access, layout);
+  auto writeByThread = [&] {
+    if (layout == Layout::Tile && mask.empty() && size > 1 && access.aligned % size == 0)
+      writePieces(access, parts(value, layout), size);
+    else
+      writeElement(access, value, layout, mask);
+  };
+  auto type = dyn_cast<VectorType>(value.getType());
+  if (!type || !isPacked(type, layout) || !mask.empty() || !access.isContiguous ||
+      piece != kPieceOfAccumulator || type.getDimSize(1) < kColumnsOfRows)
+    return writeByThread();
+  // The same in all threads, which exchange what they write.
+  Value low = arith::AndIOp::create(b, access.alignment,
+                                    constant(b.getI64IntegerAttr(kBytesOfRows - 1)));
+  Value isAligned =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, low, constant(b.getI64IntegerAttr(0)));
+  auto branch =
+      scf::IfOp::create(b, both(isAligned, access.hasColumns, b), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  writeRows(access, parts(value, layout));
+  b.setInsertionPointToStart(branch.elseBlock());
+  writeByThread();
 }
 
 LogicalResult KernelLowering::lowerRead(vector::TransferReadOp op) {

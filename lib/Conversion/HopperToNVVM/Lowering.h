@@ -148,6 +148,8 @@ private:
   mlir::Value combine(mlir::vector::CombiningKind kind, mlir::Value a, mlir::Value b);
   mlir::Value reduceThread(mlir::vector::CombiningKind kind, llvm::ArrayRef<mlir::Value> values);
   mlir::Value reduceLanes(mlir::vector::CombiningKind kind, mlir::Value value, int64_t lanes);
+  /// The value of the lane whose number differs in the bit `distance`, by shuffles of 32 bits.
+  mlir::Value shuffle(mlir::Value value, int64_t distance);
 
   //===--- GlobalMemory.cpp ---===//
   struct Access;
@@ -174,10 +176,14 @@ private:
   Parts readElement(const Access &access, mlir::VectorType type, Layout layout,
                     llvm::ArrayRef<mlir::Value> mask, llvm::ArrayRef<mlir::Value> other);
   void writePieces(const Access &access, const Parts &tile, int64_t size);
+  void transposeInRow(llvm::MutableArrayRef<mlir::Value> words);
+  void writeRows(const Access &access, const Parts &tile);
   int64_t sizeOfPiece(const Access &access, Layout layout) const;
   Parts readColumns(const Access &access, mlir::VectorType type, llvm::ArrayRef<mlir::Value> other);
   Parts readElements(const Access &access, mlir::VectorType type, Layout layout,
                      llvm::ArrayRef<mlir::Value> mask, llvm::ArrayRef<mlir::Value> other);
+  void writeElement(const Access &access, mlir::Value value, Layout layout,
+                    llvm::ArrayRef<mlir::Value> mask);
   void writeElements(const Access &access, mlir::Value value, Layout layout,
                      llvm::ArrayRef<mlir::Value> mask);
 

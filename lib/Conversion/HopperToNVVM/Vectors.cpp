@@ -155,15 +155,11 @@ Value KernelLowering::reduceThread(vector::CombiningKind kind, ArrayRef<Value> v
   return chains.size() == 1 ? chains[0] : combine(kind, chains[0], chains[1]);
 }
 
-/// The value of the lane that is `distance` away, by shuffles of 32 bits.
-static Value shuffle(ImplicitLocOpBuilder &b, Value value, Value distance) {
+Value KernelLowering::shuffle(Value value, int64_t distance) {
   Type type = value.getType(), i32 = b.getI32Type();
-  auto number = [&](int64_t n) -> Value {
-    return arith::ConstantIntOp::create(b, i32, n);
-  };
   auto exchange = [&](Value word) -> Value {
-    return NVVM::ShflOp::create(b, word.getType(), number(-1), word, distance, number(31),
-                                NVVM::ShflKind::bfly, UnitAttr());
+    return NVVM::ShflOp::create(b, word.getType(), constantI32(-1), word, constantI32(distance),
+                                constantI32(31), NVVM::ShflKind::bfly, UnitAttr());
   };
   if (!type.isInteger() || type.isInteger(32))
     return exchange(value);
@@ -181,7 +177,7 @@ static Value shuffle(ImplicitLocOpBuilder &b, Value value, Value distance) {
 /// step combines the same two values.
 Value KernelLowering::reduceLanes(vector::CombiningKind kind, Value value, int64_t lanes) {
   for (int64_t distance = 1; distance < lanes; distance *= 2)
-    value = combine(kind, value, shuffle(b, value, constantI32(distance)));
+    value = combine(kind, value, shuffle(value, distance));
   return value;
 }
 

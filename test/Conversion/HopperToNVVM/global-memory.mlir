@@ -168,3 +168,50 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+// 16-bit floats in the layout of the accumulator: where all columns are inside and rows start at
+// multiples of 16 bytes, the 4 threads of a row exchange words, so that each writes 16 bytes; the
+// words of columns that are left alone. Else element by element.
+// CHECK-LABEL: gpu.func @rows
+// CHECK: scf.if %{{.*}} {
+// CHECK-COUNT-4: nvvm.shfl.sync bfly
+// CHECK: "@$5 st.global.v4.b32 [$0], {$1, $2, $3, $4};"
+// CHECK-COUNT-4: nvvm.shfl.sync bfly
+// CHECK: "@$5 st.global.v4.b32 [$0], {$1, $2, $3, $4};"
+// CHECK-COUNT-2: "@$2 st.global.b32 [$0], $1;"
+// CHECK-COUNT-4: nvvm.shfl.sync bfly
+// CHECK: "@$5 st.global.v4.b32 [$0], {$1, $2, $3, $4};"
+// CHECK-COUNT-4: nvvm.shfl.sync bfly
+// CHECK: "@$5 st.global.v4.b32 [$0], {$1, $2, $3, $4};"
+// CHECK-COUNT-2: "@$2 st.global.b32 [$0], $1;"
+// CHECK: } else {
+// CHECK-COUNT-40: "@$0 st.global.b16 [$1], $2;"
+// CHECK-NOT: st.global
+gpu.module @m {
+  gpu.func @rows(%x: memref<64x80xbf16>, %o: memref<?x?xbf16, strided<[?, 1], offset: ?>>, %i: index) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %v = vector.load %x[%c0, %c0] : memref<64x80xbf16>, vector<64x80xbf16>
+    vector.transfer_write %v, %o[%c0, %i] : vector<64x80xbf16>, memref<?x?xbf16, strided<[?, 1], offset: ?>>
+    gpu.return
+  }
+}
+
+// -----
+
+// Fewer than 32 columns, or not side by side in memory: by elements.
+// CHECK-LABEL: gpu.func @narrow
+// CHECK-NOT: nvvm.shfl.sync bfly
+// CHECK-COUNT-32: "@$0 st.global.b16 [$1], $2;"
+// CHECK-NOT: st.global
+gpu.module @m {
+  gpu.func @narrow(%x: memref<64x24xbf16>, %o: memref<?x?xbf16, strided<[?, 1], offset: ?>>, %y: memref<64x40xbf16>, %t: memref<?x?xbf16, strided<[?, 2], offset: ?>>, %i: index) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %v = vector.load %x[%c0, %c0] : memref<64x24xbf16>, vector<64x24xbf16>
+    vector.transfer_write %v, %o[%c0, %i] : vector<64x24xbf16>, memref<?x?xbf16, strided<[?, 1], offset: ?>>
+    %w = vector.load %y[%c0, %c0] : memref<64x40xbf16>, vector<64x40xbf16>
+    vector.transfer_write %w, %t[%c0, %i] : vector<64x40xbf16>, memref<?x?xbf16, strided<[?, 2], offset: ?>>
+    gpu.return
+  }
+}

@@ -36,14 +36,15 @@ public:
     for (Operation *op : order)
       if (Operation *product = findMetProduct(op))
         vectors[product].push_back(op);
-    // Vectors from memory are on their way while the first products are computed.
+    // Vectors from memory are on their way while the first products are computed. Tiles from
+    // shared memory are there before the products are, and would have to wait for what the
+    // tensor core takes from the same memory.
     for (Operation *op : order)
-      if (isVectorRead(op))
+      if (isVectorRead(op) || isTileLoad(op))
         place(op);
     placeReady();
     isStart = false;
     waiting.clear();
-    // Those from shared memory are there before the products are.
     for (Operation *op : order)
       if (isa<hopper::TileLoadOp>(op) && !findMetProduct(op) && isAvailable(op))
         place(op);
@@ -61,6 +62,12 @@ private:
   bool isVectorRead(Operation *op) {
     auto read = dyn_cast<vector::TransferReadOp>(op);
     return read && read.getVectorType().getRank() == 1 && isAvailable(op);
+  }
+
+  /// A read of a tile, not of a vector, in shared memory.
+  bool isTileLoad(Operation *op) {
+    auto load = dyn_cast<hopper::TileLoadOp>(op);
+    return load && cast<VectorType>(load.getValue().getType()).getRank() == 2 && isAvailable(op);
   }
 
   /// For a vector in shared memory, the product whose result it meets first in

@@ -239,6 +239,59 @@ private:
     return getAsOpFoldResult(inner.getUpperBound());
   }
 
+  static bool areSame(OpFoldResult x, OpFoldResult y) {
+    if (isEqualConstantIntOrValue(x, y))
+      return true;
+    auto apply = [](OpFoldResult value) {
+      auto known = dyn_cast<Value>(value);
+      return known ? known.getDefiningOp<affine::AffineApplyOp>() : affine::AffineApplyOp();
+    };
+    auto a = apply(x), c = apply(y);
+    return a && c && a.getMap() == c.getMap() && llvm::equal(a.getOperands(), c.getOperands());
+  }
+
+  /// Reads of whole tiles, one for each iteration, by programs in front of this one, of what it
+  /// only copies: they can read the copy, and then nothing may need the memory itself. `size` are
+  /// the elements of a row, `tiles` its tiles, `counts` the sizes of the other dimensions.
+  SmallVector<vector::TransferReadOp> findEarlierReads(Chain &chain, ArrayRef<OpFoldResult> counts,
+                                                       OpFoldResult size, OpFoldResult tiles) {
+    SmallVector<vector::TransferReadOp> found;
+    vector::TransferReadOp first = chain.reads.front();
+    auto memory = cast<MemrefValue>(first.getBase());
+    auto isDefined = [&](OpFoldResult value, Operation *program) {
+      Operation *op = isa<Value>(value) ? cast<Value>(value).getDefiningOp() : nullptr;
+      return !op || (op->getBlock() == program->getBlock() && op->isBeforeInBlock(program));
+    };
+    if (chain.ops.size() > 1 || !matchPattern(first.getPadding(), m_AnyZeroFloat()))
+      return found;
+    for (Operation *user : memory.getUsers()) {
+      auto read = dyn_cast<vector::TransferReadOp>(user);
+      auto program = read ? read->getParentOfType<scf::ForallOp>() : scf::ForallOp();
+      if (!program || program->getBlock() != forall->getBlock() ||
+          !program->isBeforeInBlock(forall) || !program.isNormalized() || read.getMask() ||
+          read.getVectorType() != VectorType::get(hopper::kProgramRows, b.getF32Type()) ||
+          !read.getPermutationMap().isMinorIdentity() ||
+          !matchPattern(read.getPadding(), m_AnyZeroFloat()))
+        continue;
+      auto start = read.getIndices().back().getDefiningOp<affine::AffineApplyOp>();
+      AffineExpr rows = b.getAffineDimExpr(0) * hopper::kProgramRows;
+      auto tile = start && start.getMap() == AffineMap::get(1, 0, rows)
+                      ? dyn_cast<BlockArgument>(start.getOperand(0))
+                      : BlockArgument();
+      bool fits = tile && tile.getOwner() == program.getBody() &&
+                  areSame(program.getMixedUpperBound()[tile.getArgNumber()], tiles) &&
+                  isDefined(size, program);
+      for (auto [dim, count] : llvm::enumerate(counts))
+        fits &= isDefined(count, program) &&
+                areSame(memref::getMixedSize(b, first.getLoc(), memory, dim), count);
+      for (Operation *op = program; fits && op != forall; op = op->getNextNode())
+        fits = !hopper::isWrittenIn(op, memory);
+      if (fits)
+        found.push_back(read);
+    }
+    return found;
+  }
+
   /// `op` for as many elements as a prepared row has.
   void cloneWidened(Operation *op, IRMapping &mapping) {
     Operation *wide = b.clone(*op, mapping);
@@ -270,8 +323,17 @@ private:
     SmallVector<OpFoldResult> counts;
     for (auto [dim, index] : llvm::enumerate(first.getIndices().drop_back()))
       counts.push_back(*findExtent(first.getBase(), dim, index));
-    counts.push_back(affine::makeComposedFoldedAffineApply(
-        b, loc, b.getAffineDimExpr(0).ceilDiv(size), {count}));
+    auto countTiles = [&] {
+      return affine::makeComposedFoldedAffineApply(b, loc, b.getAffineDimExpr(0).ceilDiv(size),
+                                                   {count});
+    };
+    SmallVector<vector::TransferReadOp> earlier =
+        findEarlierReads(chain, counts, count, countTiles());
+    for (vector::TransferReadOp read : earlier)
+      if (auto program = read->getParentOfType<scf::ForallOp>();
+          program->isBeforeInBlock(&*b.getInsertionPoint()))
+        b.setInsertionPoint(program);
+    counts.push_back(countTiles());
     SmallVector<int64_t> shape;
     SmallVector<Value> dynamic;
     for (OpFoldResult count : counts) {
@@ -304,19 +366,31 @@ private:
       tile.push_back(arith::ConstantIndexOp::create(b, loc, 0));
       vector::TransferWriteOp::create(b, loc, result, memory, tile, last, ArrayRef<bool>(inBounds));
     }
-    b.setInsertionPoint(first);
-    SmallVector<Value> tile(first.getIndices().drop_back());
+    replaceRead(first, chain.result, memory);
+    for (vector::TransferReadOp read : earlier)
+      replaceRead(read, read.getResult(), memory);
+  }
+
+  /// `result` is read where prepared rows have what is at the place of `read`.
+  void replaceRead(vector::TransferReadOp read, Value result, Value memory) {
+    Location loc = result.getLoc();
+    constexpr int64_t size = hopper::kProgramRows;
+    auto type = cast<VectorType>(result.getType());
+    b.setInsertionPoint(read);
+    SmallVector<Value> tile(read.getIndices().drop_back());
     AffineExpr i = b.getAffineDimExpr(0);
-    OpFoldResult at = start;
+    OpFoldResult at = read.getIndices().back();
     tile.push_back(affine::makeComposedAffineApply(b, loc, i.floorDiv(size), {at}));
     // Of a whole row it is 0, which only multiples of it show.
     tile.push_back(type.getDimSize(0) == size
                        ? Value(arith::ConstantIndexOp::create(b, loc, 0))
                        : Value(affine::makeComposedAffineApply(b, loc, i % size, {at})));
     Value padding = arith::ConstantOp::create(b, loc, b.getZeroAttr(type.getElementType()));
-    Value read = vector::TransferReadOp::create(b, loc, type, memory, tile, padding, last,
-                                                ArrayRef<bool>(inBounds));
-    chain.result.replaceAllUsesWith(read);
+    AffineMap last = AffineMap::getMinorIdentityMap(tile.size(), 1, b.getContext());
+    bool inBounds[] = {true};
+    Value prepared = vector::TransferReadOp::create(b, loc, type, memory, tile, padding, last,
+                                                    ArrayRef<bool>(inBounds));
+    result.replaceAllUsesWith(prepared);
   }
 
   /// -inf from element `end` on, where element 0 is at `first`: 2^-inf is 0.

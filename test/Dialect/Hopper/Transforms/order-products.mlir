@@ -147,3 +147,37 @@ func.func @shared(%Q: memref<?x64xbf16>, %G: memref<?x64xbf16>, %V: memref<?x64x
   vector.transfer_write %r, %out[%c0, %c0] : vector<64x64xf32>, memref<?x64xf32>
   return
 }
+
+// A tile in shared memory is read in front of the products, for it would wait for what they take
+// from there.
+// CHECK-LABEL: func.func @bias
+// CHECK:       scf.for
+// CHECK-NEXT:    %[[B:.*]] = hopper.load %arg2
+// CHECK-NEXT:    %[[BIAS:.*]] = hopper.tile.load %[[B]]
+// CHECK-NEXT:    hopper.load %arg0
+// CHECK-NEXT:    hopper.mma
+// CHECK-NEXT:    hopper.load %arg1
+// CHECK-NEXT:    hopper.mma
+// CHECK-NEXT:    arith.extf %[[BIAS]]
+func.func @bias(%Q: memref<?x64xbf16>, %G: memref<?x64xbf16>, %B: memref<?x64xbf16>, %k: !tile, %v: !tile, %n: index)
+    -> vector<64x64xf32> {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %zero = arith.constant dense<0.0> : vector<64x64xf32>
+  %r = scf.for %i = %c0 to %n step %c64 iter_args(%a = %zero) -> (vector<64x64xf32>) {
+    %q = hopper.load %Q[%i, %c0] : memref<?x64xbf16> -> !tile
+    %s = hopper.mma %k, %q, %zero transposeB : !tile, !tile, vector<64x64xf32>
+    %b = hopper.load %B[%i, %c0] : memref<?x64xbf16> -> !tile
+    %bias = hopper.tile.load %b transpose : !tile -> vector<64x64xbf16>
+    %wide = arith.extf %bias : vector<64x64xbf16> to vector<64x64xf32>
+    %x = arith.addf %s, %wide : vector<64x64xf32>
+    %p = math.exp2 %x : vector<64x64xf32>
+    %g = hopper.load %G[%i, %c0] : memref<?x64xbf16> -> !tile
+    %t = hopper.mma %v, %g, %zero transposeB : !tile, !tile, vector<64x64xf32>
+    %u = arith.mulf %p, %t : vector<64x64xf32>
+    %u16 = arith.truncf %u : vector<64x64xf32> to vector<64x64xbf16>
+    %a1 = hopper.mma %u16, %q, %a : vector<64x64xbf16>, !tile, vector<64x64xf32>
+    scf.yield %a1 : vector<64x64xf32>
+  }
+  return %r : vector<64x64xf32>
+}

@@ -191,3 +191,85 @@ func.func @bounds(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %N: memref<?xinde
   }
   return
 }
+
+
+// A program in front that reads whole tiles of what is only copied reads the copy, which then is
+// made in front of it; one whose tiles are no rows of the copy does not.
+// CHECK-LABEL: func.func @shared
+// CHECK: %[[D:.*]] = memref.alloc(%arg1, %arg2) : memref<?x?xf32>
+// CHECK: %[[ALL:.*]] = memref.alloc(%arg1, %{{.*}}) : memref<?x?x128xf32>
+// CHECK: scf.forall
+// CHECK:   %[[COPIED:.*]] = vector.transfer_read %[[D]]
+// CHECK:   vector.transfer_write %[[COPIED]], %[[ALL]]
+// CHECK: scf.forall (%[[H:.*]], %[[T:.*]]) in
+// CHECK:   vector.transfer_read %[[ALL]][%[[H]], %[[T]], %c0], %{{.*}} {in_bounds = [true]} : memref<?x?x128xf32>, vector<128xf32>
+// CHECK:   vector.transfer_read %[[D]][%{{.*}}], %{{.*}} : memref<?x?xf32>, vector<64xf32>
+// CHECK: scf.forall
+// CHECK:   vector.transfer_read %[[ALL]]
+func.func @shared(%W: memref<?x?xf32>, %H: index, %n: index, %Y: memref<?x?x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<128x64xf32>
+  %D = memref.alloc(%H, %n) : memref<?x?xf32>
+  scf.forall (%h) in (%H) {
+    %v = vector.transfer_read %W[%h, %c0], %pad : memref<?x?xf32>, vector<128xf32>
+    vector.transfer_write %v, %D[%h, %c0] : vector<128xf32>, memref<?x?xf32>
+  }
+  %tiles = affine.apply affine_map<()[s0] -> (s0 ceildiv 128)>()[%n]
+  scf.forall (%h, %t) in (%H, %tiles) {
+    %t0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %d = vector.transfer_read %D[%h, %t0], %pad : memref<?x?xf32>, vector<128xf32>
+    vector.transfer_write %d, %W[%h, %t0] : vector<128xf32>, memref<?x?xf32>
+    %t1 = affine.apply affine_map<(d0) -> (d0 * 64)>(%t)
+    %e = vector.transfer_read %D[%h, %t1], %pad : memref<?x?xf32>, vector<64xf32>
+    vector.transfer_write %e, %W[%h, %t1] : vector<64xf32>, memref<?x?xf32>
+  }
+  scf.forall (%h, %t) in (%H, 4) {
+    %t0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %r = scf.for %i = %c0 to %n step %c64 iter_args(%a = %zero) -> (vector<128x64xf32>) {
+      %l = vector.transfer_read %D[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
+      %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
+      %b = arith.addf %a, %m2 : vector<128x64xf32>
+      scf.yield %b : vector<128x64xf32>
+    } {attn.fold}
+    vector.transfer_write %r, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
+  }
+  return
+}
+
+
+// The memory is written between the two: each reads its own.
+// CHECK-LABEL: func.func @rewritten
+// CHECK: %[[D:.*]] = memref.alloc(%arg1, %arg2) : memref<?x?xf32>
+// CHECK: scf.forall (%[[H:.*]], %[[T:.*]]) in
+// CHECK:   vector.transfer_read %[[D]]
+// CHECK: memref.alloc(%arg1, %{{.*}}) : memref<?x?x128xf32>
+func.func @rewritten(%W: memref<?x?xf32>, %H: index, %n: index, %Y: memref<?x?x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<128x64xf32>
+  %D = memref.alloc(%H, %n) : memref<?x?xf32>
+  %tiles = affine.apply affine_map<()[s0] -> (s0 ceildiv 128)>()[%n]
+  scf.forall (%h, %t) in (%H, %tiles) {
+    %t0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %d = vector.transfer_read %D[%h, %t0], %pad : memref<?x?xf32>, vector<128xf32>
+    vector.transfer_write %d, %W[%h, %t0] : vector<128xf32>, memref<?x?xf32>
+  }
+  scf.forall (%h) in (%H) {
+    %v = vector.transfer_read %W[%h, %c0], %pad : memref<?x?xf32>, vector<128xf32>
+    vector.transfer_write %v, %D[%h, %c0] : vector<128xf32>, memref<?x?xf32>
+  }
+  scf.forall (%h, %t) in (%H, 4) {
+    %t0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %r = scf.for %i = %c0 to %n step %c64 iter_args(%a = %zero) -> (vector<128x64xf32>) {
+      %l = vector.transfer_read %D[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
+      %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
+      %b = arith.addf %a, %m2 : vector<128x64xf32>
+      scf.yield %b : vector<128x64xf32>
+    } {attn.fold}
+    vector.transfer_write %r, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
+  }
+  return
+}

@@ -335,8 +335,9 @@ def HopperOrderProducts : Pass<"hopper-order-products", "::mlir::func::FuncOp"> 
     address them); products that are ready at the same time keep their order, but for those
     that read a `hopper.share`, which
     come last, and for those with a wide operand in registers, which come just before
-    these. Reads of rows and columns of global memory come first; those from shared
-    memory behind the product whose result they meet, in front of the next one. Started
+    these. Reads of rows and columns of global memory come first, and of tiles of shared
+    memory; those of vectors in shared memory behind the product whose result they meet, in
+    front of the next one. Started
     asynchronously, products run beside the arithmetic that they do not need.
 
     ```mlir
@@ -908,6 +909,10 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
 
     Where `exp2` of a sum with the vector is then set to zero behind the last element,
     the vector is -inf there, and the select goes, with the branch around it.
+
+    Where the vector is only a copy, programs in front of the forall that read whole tiles of 128
+    elements of the same memory, one for each iteration, read the copy, too: with hopper-fuse-programs
+    the memory itself may then not be needed.
 
     A vector stays where it is if 128 is no multiple of its size or that no multiple of the
     rows of a warpgroup, if its places are not provably multiples of it, if no

@@ -27,7 +27,7 @@ bool KernelLowering::lowerSmallComparison(Operation *op) {
 }
 
 LogicalResult KernelLowering::lowerElementwise(Operation *op) {
-  if (lowerSmallComparison(op))
+  if (loweredEarly.contains(op) || lowerSmallComparison(op))
     return success();
   for (Layout layout : layouts.of(op->getResult(0))) {
     if (lowerIndexSum(op, layout) || lowerColumnBound(op, layout) ||
@@ -378,6 +378,24 @@ static std::pair<Value, double> splitFactors(Value value) {
   return {value, factor};
 }
 
+/// The derivatives 1 - t^2 of a hyperbolic tangent t. As 4 e^2x / (1 + e^2x)^2 they are as exact as
+/// others where t is near 1 or -1, and 0 where e^2x is.
+static SmallVector<arith::SubFOp> findDerivatives(math::TanhOp tanh) {
+  SmallVector<arith::SubFOp> found;
+  for (Operation *user : tanh->getUsers()) {
+    auto square = dyn_cast<arith::MulFOp>(user);
+    if (!square || square.getLhs() != square.getRhs())
+      continue;
+    for (Operation *next : square->getUsers()) {
+      auto difference = dyn_cast<arith::SubFOp>(next);
+      if (difference && matchPattern(difference.getLhs(), m_OneFloat()) &&
+          !llvm::is_contained(found, difference))
+        found.push_back(difference);
+    }
+  }
+  return found;
+}
+
 /// tanh x = (e^2x - 1) / (e^2x + 1), with one reciprocal for four elements,
 /// that of their product: kernels with a tanh per element wait for the special
 /// function unit. Where e^2x is limited, the result is 1; no product is too
@@ -391,7 +409,8 @@ bool KernelLowering::lowerTanh(Operation *op, Layout layout) {
   auto [source, factor] = splitFactors(tanh.getOperand());
   SmallVector<Value> all = elements(source, layout);
   llvm::SetVector<Value> distinct(all.begin(), all.end());
-  DenseMap<Value, Value> results;
+  DenseMap<Value, Value> results, slopes;
+  SmallVector<arith::SubFOp> derivatives = findDerivatives(tanh);
   Value one = constantF32(1.0), two = constantF32(-2.0);
   Value scale = constantF32(kTwoLog2E * factor), highest = constantF32(kHighest);
   auto contract = arith::FastMathFlags::contract;
@@ -400,10 +419,11 @@ bool KernelLowering::lowerTanh(Operation *op, Layout layout) {
        rest = rest.drop_front(std::min(rest.size(), kGroup))) {
     ArrayRef<Value> group = rest.take_front(kGroup);
     // 1 + e^2x; those that are numbers; products of these up to each.
-    SmallVector<Value, kGroup> sums, numbers, products;
+    SmallVector<Value, kGroup> exponentials, sums, numbers, products;
     for (Value x : group) {
       Value exponent = LLVM::MinimumOp::create(b, times(x, scale), highest);
-      sums.push_back(arith::AddFOp::create(b, exp2(exponent), one));
+      exponentials.push_back(exp2(exponent));
+      sums.push_back(arith::AddFOp::create(b, exponentials.back(), one));
       numbers.push_back(LLVM::MaxNumOp::create(b, sums.back(), one));
       products.push_back(products.empty() ? numbers.back()
                                           : times(products.back(), numbers.back()));
@@ -412,14 +432,22 @@ bool KernelLowering::lowerTanh(Operation *op, Layout layout) {
     for (size_t n = group.size(); n-- > 0;) {
       Value own = n ? times(inverse, products[n - 1]) : inverse;
       results[group[n]] = arith::MulFOp::create(b, arith::AddFOp::create(b, sums[n], two), own);
+      if (!derivatives.empty()) {
+        Value twice = arith::AddFOp::create(b, own, own);
+        slopes[group[n]] = times(times(exponentials[n], twice), twice);
+      }
       if (n)
         inverse = times(inverse, numbers[n]);
     }
   }
-  Parts result;
-  for (Value x : all)
-    result.values.push_back(results.lookup(x));
-  setParts(tanh.getResult(), layout, std::move(result));
+  auto valuesOf = [&](const DenseMap<Value, Value> &known) {
+    return Parts(llvm::map_to_vector(all, [&](Value x) { return known.lookup(x); }));
+  };
+  setParts(tanh.getResult(), layout, valuesOf(results));
+  for (arith::SubFOp derivative : derivatives) {
+    setParts(derivative.getResult(), layout, valuesOf(slopes));
+    loweredEarly.insert(derivative);
+  }
   return true;
 }
 

@@ -248,6 +248,7 @@ private:
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> columnBits;
   llvm::DenseMap<mlir::Attribute, mlir::Value> constants;
   llvm::DenseSet<mlir::Operation *> syncedArrivals;
+  llvm::DenseSet<mlir::Operation *> loweredEarly; ///< together with what they follow from
   mlir::Block *entry = nullptr;
 
   /// Of this thread, i32 where not said otherwise.

@@ -73,6 +73,45 @@ gpu.module @m {
     vector.transfer_write %t, %x[%c0, %c0] {in_bounds = [true, true]} : vector<64x16xf32>, memref<64x16xf32>
     gpu.return
   }
+
+  // Its derivative 1 - t^2 is 4 e / (1 + e)^2: 0 where e is, whatever the others of the reciprocal.
+  // CHECK-LABEL: gpu.func @slope
+  // CHECK: %[[E:.*]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"
+  // CHECK: nvvm.rcp.approx.ftz.f
+  // CHECK-NOT: arith.subf
+  // CHECK: arith.mulf %[[E]], %[[TWICE:.*]] fastmath<contract>
+  // CHECK-NEXT: arith.mulf %{{.*}}, %[[TWICE]] fastmath<contract>
+  // CHECK-NOT: arith.subf
+  // CHECK: gpu.return
+  gpu.func @slope(%x: memref<64x8xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %one = arith.constant dense<1.0> : vector<64x8xf32>
+    %v = vector.load %x[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
+    %t = math.tanh %v : vector<64x8xf32>
+    %q = arith.mulf %t, %t : vector<64x8xf32>
+    %d = arith.subf %one, %q : vector<64x8xf32>
+    vector.store %d, %x[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
+    gpu.return
+  }
+
+  // A difference from another number, or of another square, is what it says.
+  // CHECK-LABEL: gpu.func @others
+  // CHECK-COUNT-8: arith.subf
+  // CHECK: gpu.return
+  gpu.func @others(%x: memref<64x8xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %one = arith.constant dense<1.0> : vector<64x8xf32>
+    %two = arith.constant dense<2.0> : vector<64x8xf32>
+    %v = vector.load %x[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
+    %t = math.tanh %v : vector<64x8xf32>
+    %q = arith.mulf %t, %t : vector<64x8xf32>
+    %d = arith.subf %two, %q : vector<64x8xf32>
+    %p = arith.mulf %t, %v : vector<64x8xf32>
+    %e = arith.subf %one, %p : vector<64x8xf32>
+    %r = arith.addf %d, %e : vector<64x8xf32>
+    vector.store %r, %x[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
+    gpu.return
+  }
 }
 
 // Of two pairs of columns one by a polynomial, whose exponent comes of a sum: limits first,

@@ -426,6 +426,14 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     });
   }
 
+  /// Calls `lower`, without its diagnostics where something else can stand in.
+  LogicalResult attempt(bool hasOther, llvm::function_ref<LogicalResult()> lower) {
+    std::optional<ScopedDiagnosticHandler> quiet;
+    if (hasOther)
+      quiet.emplace(&getContext(), [](Diagnostic &) { return success(); });
+    return lower();
+  }
+
   /// Whether two sums that one warpgroup cannot hold are to be in two roles of a kernel
   /// (hopper-divide-sums).
   bool dividesSums = false;
@@ -446,14 +454,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (!dividesSums)
       return lower();
     OwningOpRef<ModuleOp> before = module.clone();
-    {
-      std::optional<ScopedDiagnosticHandler> quiet;
-      if (divideSums == "auto")
-        quiet.emplace(&getContext(), [](Diagnostic &) { return success(); });
-      LogicalResult result = lower();
-      if (succeeded(result) || divideSums != "auto")
-        return result;
-    }
+    LogicalResult result = attempt(divideSums == "auto", lower);
+    if (succeeded(result) || divideSums != "auto")
+      return result;
     module.getBodyRegion().takeBody(before->getBodyRegion());
     gradients = nullptr;
     dividesSums = false;
@@ -471,15 +474,11 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       length = findStreamLength(module, /*ofGradient=*/true);
     bool copies = false;
     ordersSums = order == "ordered" || order == "fixed";
-    {
-      // Whatever cannot be ordered, kernels for each sum can do.
-      std::optional<ScopedDiagnosticHandler> quiet;
-      if (order == "fixed")
-        quiet.emplace(&getContext(), [](Diagnostic &) { return success(); });
-      LogicalResult result = lowerGradients(module, gradients, &copies);
-      if (failed(result) && order != "fixed")
-        return failure();
-    }
+    // Whatever cannot be ordered, kernels for each sum can do.
+    LogicalResult result =
+        attempt(order == "fixed", [&] { return lowerGradients(module, gradients, &copies); });
+    if (failed(result) && order != "fixed")
+      return failure();
     if (!gradients)
       return lowerApart(apart.release(), gradients);
     if (!copies && order != "fixed")

@@ -452,10 +452,10 @@ void KernelLowering::transposeInRow(MutableArrayRef<Value> words) {
 void KernelLowering::writeRows(const Access &access, const Parts &tile) {
   constexpr int64_t kColumnsPerWord = 2;
   int64_t wordsOfRow = tile.values.size() / 2;
-  Value ofLane = arith::MulIOp::create(
-      b, arith::AndIOp::create(b, lane, constantI32(kLanesOfRow - 1)), constantI32(kBytesOfRows - 4));
+  Value ofRow = arith::AndIOp::create(b, lane, constantI32(kLanesOfRow - 1));
+  Value further = arith::MulIOp::create(b, ofRow, constantI32(kBytesOfRows - 4));
   Value whole = arith::AddIOp::create(b, access.base,
-                                      arith::ExtUIOp::create(b, b.getI64Type(), ofLane));
+                                      arith::ExtUIOp::create(b, b.getI64Type(), further));
   DenseMap<Value, Value> rows, rowsOfWhole;
   for (int64_t row = 0; row < 2; ++row)
     for (int64_t n = 0, count; n < wordsOfRow; n += count) {

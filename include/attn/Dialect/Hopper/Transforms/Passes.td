@@ -910,9 +910,9 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
     Where `exp2` of a sum with the vector is then set to zero behind the last element,
     the vector is -inf there, and the select goes, with the branch around it.
 
-    Where the vector is only a copy, programs in front of the forall that read whole tiles of 128
-    elements of the same memory, one for each iteration, read the copy, too: with hopper-fuse-programs
-    the memory itself may then not be needed.
+    Where the vector is only a copy, programs in front of the forall that read whole tiles of
+    128 elements of the same memory, one for each iteration, read the copy, too: with
+    hopper-fuse-programs the memory itself may then not be needed.
 
     A vector stays where it is if 128 is no multiple of its size or that no multiple of the
     rows of a warpgroup, if its places are not provably multiples of it, if no

@@ -192,7 +192,6 @@ func.func @bounds(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %N: memref<?xinde
   return
 }
 
-
 // A program in front that reads whole tiles of what is only copied reads the copy, which then is
 // made in front of it; one whose tiles are no rows of the copy does not.
 // CHECK-LABEL: func.func @shared
@@ -237,7 +236,6 @@ func.func @shared(%W: memref<?x?xf32>, %H: index, %n: index, %Y: memref<?x?x64xf
   }
   return
 }
-
 
 // The memory is written between the two: each reads its own.
 // CHECK-LABEL: func.func @rewritten

@@ -257,11 +257,14 @@ static void describeWait(Cluster &cluster, const Fiber &fiber, Diagnostic &note)
   Operation *op = fiber.machine->program.instructions[fiber.next].op;
   note << cluster.nameOf(fiber.warpgroup) << " waits here";
   const Instruction &i = fiber.machine->program.instructions[fiber.next];
-  if (isa<hopper::TurnWaitOp>(op))
-    note << ", for number " << fiber.frame[i.operands[2]].integer << " in turn "
-         << fiber.frame[i.operands[1]].integer;
-  if (isa<hopper::TurnClaimOp>(op))
-    note << ", for the first CTA in turn " << fiber.frame[i.operands[1]].integer;
+  bool waits = isa<hopper::TurnWaitOp>(op);
+  if (waits || isa<hopper::TurnClaimOp>(op)) {
+    auto indices = ArrayRef(i.operands).drop_front().drop_back();
+    if (waits)
+      note << ", for number " << fiber.frame[i.operands.back()].integer;
+    note << (waits ? " in turn " : ", for the first CTA in turn ");
+    llvm::interleaveComma(indices, note, [&](auto index) { note << fiber.frame[index].integer; });
+  }
   if (!isa<hopper::MBarrierWaitOp>(op))
     return;
   const MBarrier &barrier = cluster.barriers[size_t(fiber.frame[i.operands[0]].integer +

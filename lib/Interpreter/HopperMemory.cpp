@@ -265,29 +265,39 @@ static Step waitForStores(Fiber &fiber, const Instruction &i) {
 /// The word of a turn, or null after an error.
 static char *findTurn(Fiber &fiber, const Instruction &i) {
   const auto &turns = fiber.operand(i, 0).as<MemRef>();
-  int64_t index = fiber.integer(i, 1);
-  if (index >= 0 && index < turns.sizes.front())
-    return turns.base + (turns.offset + index * turns.strides.front()) * elementSize(turns.kind);
-  fiber.cluster->error(i.op) << "there are " << turns.sizes.front() << " turns, and no turn "
-                             << index;
-  return nullptr;
+  int64_t element = turns.offset;
+  for (size_t dim = 0; dim < turns.sizes.size(); ++dim) {
+    int64_t index = fiber.integer(i, unsigned(dim + 1)), size = turns.sizes[dim];
+    if (index < 0 || index >= size) {
+      fiber.cluster->error(i.op) << "index " << index << " of a turn is outside of dimension "
+                                 << dim << ", which has size " << size;
+      return nullptr;
+    }
+    element += index * turns.strides[dim];
+  }
+  return turns.base + element * elementSize(turns.kind);
+}
+
+/// What comes behind the indices.
+static int64_t getNumber(Fiber &fiber, const Instruction &i) {
+  return fiber.integer(i, unsigned(i.operands.size() - 1));
 }
 
 static Step waitForTurn(Fiber &fiber, const Instruction &i) {
-  int64_t number = fiber.integer(i, 2);
+  int64_t number = getNumber(fiber, i);
   if (number < 0)
     return Step::Next;
   char *turn = findTurn(fiber, i);
   if (!turn)
     return Step::Failed;
-  return loadInteger(ElementKind::I32, turn) == number ? Step::Next : Step::Blocked;
+  return loadInteger(ElementKind::I16, turn) == number ? Step::Next : Step::Blocked;
 }
 
 static Step peekAtTurn(Fiber &fiber, const Instruction &i) {
   char *turn = findTurn(fiber, i);
   if (!turn)
     return Step::Failed;
-  fiber.result(i).integer = loadInteger(ElementKind::I32, turn);
+  fiber.result(i).integer = loadInteger(ElementKind::I16, turn);
   return Step::Next;
 }
 
@@ -295,20 +305,19 @@ static Step claimTurn(Fiber &fiber, const Instruction &i) {
   char *turn = findTurn(fiber, i);
   if (!turn)
     return Step::Failed;
-  int64_t word = loadInteger(ElementKind::I32, turn);
-  if (fiber.integer(i, 2) > 0) { // then the GPU does not look again
+  int64_t word = loadInteger(ElementKind::I16, turn);
+  if (int64_t seen = getNumber(fiber, i); seen > 0) { // then the GPU does not look again
     fiber.result(i).integer = false;
     if (word > 0)
       return Step::Next;
-    fiber.cluster->error(i.op) << "has seen " << fiber.integer(i, 2) << ", but turn "
-                               << fiber.integer(i, 1) << " is " << word;
+    fiber.cluster->error(i.op) << "has seen " << seen << ", but the turn is " << word;
     return Step::Failed;
   }
   if (word < 0)
     return Step::Blocked;
   fiber.result(i).integer = word == 0;
   if (word == 0)
-    storeInteger(ElementKind::I32, turn, -1);
+    storeInteger(ElementKind::I16, turn, -1);
   return Step::Next;
 }
 
@@ -323,7 +332,7 @@ static Step passTurn(Fiber &fiber, const Instruction &i) {
     diagnostic.attachNote(fiber.stores.front()->event->op->getLoc()) << "started here";
     return Step::Failed;
   }
-  storeInteger(ElementKind::I32, turn, fiber.integer(i, 2));
+  storeInteger(ElementKind::I16, turn, getNumber(fiber, i));
   ++fiber.machine->turns;
   return Step::Next;
 }

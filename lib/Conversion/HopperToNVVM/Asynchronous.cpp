@@ -186,53 +186,57 @@ void KernelLowering::lowerTmaWait(TmaWaitOp op) {
   });
 }
 
-/// The address of a word of other CTAs' turns; null after an error.
-Value KernelLowering::turnAddress(Operation *op, Value turns, Value index) {
-  if (!singleThread) {
-    op->emitOpError("expects a role of one thread, which waits on behalf of what it starts");
-    return {};
-  }
-  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, scalar(turns));
-  Value offset = arith::MulIOp::create(b, scalar(index), constantIndex(4));
+/// The address of a word of CTAs' turns.
+Value KernelLowering::turnAddress(Value turns, ValueRange indices) {
+  Value source = scalar(turns);
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, source);
+  Value position = metadata.getOffset();
+  for (auto [index, stride] : llvm::zip_equal(indices, metadata.getStrides()))
+    position = arith::AddIOp::create(b, position, arith::MulIOp::create(b, scalar(index), stride));
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, source);
+  Value offset = arith::MulIOp::create(b, position, constantIndex(2));
   return arith::IndexCastOp::create(b, b.getI64Type(), arith::AddIOp::create(b, base, offset));
 }
 
+LogicalResult KernelLowering::expectOneThread(Operation *op) {
+  if (singleThread)
+    return success();
+  return op->emitOpError("expects a role of one thread, which waits on behalf of what it starts");
+}
+
 LogicalResult KernelLowering::lowerTurnWait(TurnWaitOp op) {
-  Value address = turnAddress(op, op.getTurns(), op.getIndex());
-  if (!address)
+  if (failed(expectOneThread(op)))
     return failure();
   // Only a fence where there is nobody to wait for.
   std::optional<int64_t> number = getConstantIntValue(op.getNumber());
   if (!number || *number >= 0)
     function->setAttr(kCooperativeAttr, b.getUnitAttr());
-  inlineAsm(Type(), {address, scalar(op.getNumber())},
-            "{ .reg .pred p; .reg .b32 word; setp.lt.s32 p, $1, 0; @p bra DONE; "
-            "AGAIN: ld.acquire.gpu.global.b32 word, [$0]; setp.ne.s32 p, word, $1; "
-            "@p bra AGAIN; DONE: fence.proxy.async.global; }",
+  inlineAsm(Type(), {turnAddress(op.getTurns(), op.getIndices()), scalar(op.getNumber())},
+            "{ .reg .pred p; .reg .b16 half; .reg .s32 word; setp.lt.s32 p, $1, 0; @p bra DONE; "
+            "AGAIN: ld.acquire.gpu.global.b16 half, [$0]; cvt.s32.s16 word, half; "
+            "setp.ne.s32 p, word, $1; @p bra AGAIN; DONE: fence.proxy.async.global; }",
             "l,r,~{memory}", /*sideEffects=*/true);
   return success();
 }
 
-LogicalResult KernelLowering::lowerTurnPeek(TurnPeekOp op) {
-  Value address = turnAddress(op, op.getTurns(), op.getIndex());
-  if (!address)
-    return failure();
+void KernelLowering::lowerTurnPeek(TurnPeekOp op) {
   setScalar(op.getNumber(),
-            inlineAsm(b.getI32Type(), address, "ld.acquire.gpu.global.b32 $0, [$1];",
+            inlineAsm(b.getI32Type(), turnAddress(op.getTurns(), op.getIndices()),
+                      "{ .reg .b16 half; ld.acquire.gpu.global.b16 half, [$1]; "
+                      "cvt.s32.s16 $0, half; }",
                       "=r,l,~{memory}", /*sideEffects=*/true));
-  return success();
 }
 
 LogicalResult KernelLowering::lowerTurnClaim(TurnClaimOp op) {
-  Value address = turnAddress(op, op.getTurns(), op.getIndex());
-  if (!address)
+  if (failed(expectOneThread(op)))
     return failure();
   Value first = inlineAsm(
-      b.getI32Type(), {address, scalar(op.getSeen())},
-      "{ .reg .pred p; .reg .b32 word; mov.b32 $0, 0; setp.gt.s32 p, $2, 0; @p bra DONE; "
-      "atom.acquire.gpu.global.cas.b32 word, [$1], 0, -1; setp.ne.s32 p, word, 0; @p bra TEST; "
-      "mov.b32 $0, 1; bra DONE; AGAIN: ld.acquire.gpu.global.b32 word, [$1]; "
-      "TEST: setp.lt.s32 p, word, 1; @p bra AGAIN; fence.proxy.async.global; DONE: }",
+      b.getI32Type(), {turnAddress(op.getTurns(), op.getIndices()), scalar(op.getSeen())},
+      "{ .reg .pred p; .reg .b16 half, none, mine; mov.b32 $0, 0; setp.gt.s32 p, $2, 0; "
+      "@p bra DONE; mov.b16 none, 0; mov.b16 mine, -1; "
+      "atom.acquire.gpu.global.cas.b16 half, [$1], none, mine; setp.ne.s16 p, half, 0; "
+      "@p bra TEST; mov.b32 $0, 1; bra DONE; AGAIN: ld.acquire.gpu.global.b16 half, [$1]; "
+      "TEST: setp.lt.s16 p, half, 1; @p bra AGAIN; fence.proxy.async.global; DONE: }",
       "=&r,l,r,~{memory}", /*sideEffects=*/true);
   setScalar(op.getFirst(),
             arith::CmpIOp::create(b, arith::CmpIPredicate::ne, first, constantI32(0)));
@@ -240,11 +244,11 @@ LogicalResult KernelLowering::lowerTurnClaim(TurnClaimOp op) {
 }
 
 LogicalResult KernelLowering::lowerTurnPass(TurnPassOp op) {
-  Value address = turnAddress(op, op.getTurns(), op.getIndex());
-  if (!address)
+  if (failed(expectOneThread(op)))
     return failure();
-  inlineAsm(Type(), {address, scalar(op.getNumber())},
-            "st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}", /*sideEffects=*/true);
+  inlineAsm(Type(), {turnAddress(op.getTurns(), op.getIndices()), scalar(op.getNumber())},
+            "{ .reg .b16 half; cvt.u16.u32 half, $1; st.release.gpu.global.b16 [$0], half; }",
+            "l,r,~{memory}", /*sideEffects=*/true);
   return success();
 }
 

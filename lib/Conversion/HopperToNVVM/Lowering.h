@@ -219,9 +219,10 @@ private:
   void lowerTmaLoad(TmaLoadOp op);
   template <typename Op> void lowerTmaStore(Op op);
   void lowerTmaWait(TmaWaitOp op);
-  mlir::Value turnAddress(mlir::Operation *op, mlir::Value turns, mlir::Value index);
+  mlir::Value turnAddress(mlir::Value turns, mlir::ValueRange indices);
+  mlir::LogicalResult expectOneThread(mlir::Operation *op);
   mlir::LogicalResult lowerTurnWait(TurnWaitOp op);
-  mlir::LogicalResult lowerTurnPeek(TurnPeekOp op);
+  void lowerTurnPeek(TurnPeekOp op);
   mlir::LogicalResult lowerTurnClaim(TurnClaimOp op);
   mlir::LogicalResult lowerTurnPass(TurnPassOp op);
   template <typename Op> void lowerNamedBarrier(Op op);

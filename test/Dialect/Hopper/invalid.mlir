@@ -139,9 +139,17 @@ func.func @other_registers() {
 
 // -----
 
-func.func @strided_turns(%turns: memref<?xi32, strided<[2]>>, %i: index, %n: i32) {
-  // expected-error @+1 {{operand #0 must be memref of 32-bit words side by side}}
-  hopper.turn.pass %turns[%i], %n : memref<?xi32, strided<[2]>>
+func.func @wide_turns(%turns: memref<?xi32>, %i: index, %n: i32) {
+  // expected-error @+1 {{operand #0 must be memref of elements of 16 bits}}
+  hopper.turn.pass %turns[%i], %n : memref<?xi32>
+  return
+}
+
+// -----
+
+func.func @turns_of_rows(%turns: memref<?x64xbf16>, %i: index) {
+  // expected-error @+1 {{expects 2 indices for 'memref<?x64xbf16>'}}
+  %seen = hopper.turn.peek %turns[%i] : memref<?x64xbf16>
   return
 }
 

@@ -111,6 +111,18 @@ LogicalResult TmaReduceOp::verify() {
   return verifyTmaCopy(*this, getMap().getType(), getCoordinates().size(), getTile().getType());
 }
 
+/// An index for each dimension.
+template <typename Op> static LogicalResult verifyTurn(Op op) {
+  MemRefType type = op.getTurns().getType();
+  if (int64_t(op.getIndices().size()) == type.getRank())
+    return success();
+  return op.emitOpError() << "expects " << type.getRank() << " indices for " << type;
+}
+LogicalResult TurnWaitOp::verify() { return verifyTurn(*this); }
+LogicalResult TurnPeekOp::verify() { return verifyTurn(*this); }
+LogicalResult TurnClaimOp::verify() { return verifyTurn(*this); }
+LogicalResult TurnPassOp::verify() { return verifyTurn(*this); }
+
 LogicalResult RowsOp::verify() {
   SmemType source = getSource().getType(), tile = getTile().getType();
   if (tile.getColumns() != source.getColumns() || tile.getSwizzle() != source.getSwizzle() ||

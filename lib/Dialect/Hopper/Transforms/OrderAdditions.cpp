@@ -127,6 +127,9 @@ private:
     if (indices[leading.size()] != loop.getInductionVar() ||
         addition.getTile().getType().getRows() > *constant)
       return refuse(loop.getLoc()) << "its variable is not the first row, or steps overlap";
+    if (*constant % hopper::RowWords::kStep)
+      return refuse(loop.getLoc()) << "a step is not of whole words, of "
+                                   << hopper::RowWords::kStep << " rows each";
     // Tiles of one line take turns, others have nothing in common.
     SmallVector<OpFoldResult> basis = part.position.getPaddedBasis();
     bool areApart = llvm::all_of(llvm::zip(coordinates.drop_back(), basis), [&](auto pair) {
@@ -183,14 +186,13 @@ private:
 
   /// A word for each tile of the sum, 0 at first.
   void createTurns(const Arithmetic &a) {
-    words.emplace(a, addition.getDest(), addition.getTile().getType().getRows());
     if (claim) {
-      turns = claim.getTurns();
+      words.emplace(claim.getTurns());
       return;
     }
-    Value count = words->createCount(a);
-    turns = memref::AllocOp::create(
-        b, a.loc, MemRefType::get(ShapedType::kDynamic, b.getI32Type()), count);
+    words = hopper::RowWords::create(a, addition.getDest(), b.getI16Type());
+    Value memory = words->getAllocation();
+    Value count = memref::DimOp::create(b, a.loc, memory, 0);
     constexpr int64_t kWords = hopper::kWarpgroupRows;
     Value one = a.number(1), size = a.number(kWords);
     auto fill = gpu::LaunchOp::create(b, a.loc, a.divideUp(count, size), one, one,
@@ -205,9 +207,9 @@ private:
     Block *body = b.createBlock(&role.getBodies().front());
     body->addArgument(b.getIndexType(), a.loc);
     Value first = a.multiply(fill.getBlockIds().x, size);
-    auto type = VectorType::get(kWords, b.getI32Type());
+    auto type = VectorType::get(kWords, b.getI16Type());
     Value zeros = arith::ConstantOp::create(b, a.loc, b.getZeroAttr(type));
-    vector::TransferWriteOp::create(b, a.loc, zeros, turns, first, ArrayRef<bool>{false});
+    vector::TransferWriteOp::create(b, a.loc, zeros, memory, first, ArrayRef<bool>{false});
     hopper::YieldOp::create(b, a.loc);
   }
 
@@ -359,19 +361,18 @@ private:
     return a.add(offset, order.sign ? a.multiply(n, order.sign) : n);
   }
 
-  /// The loop that adds has the value, the word, and whom it waits for from the iteration
-  /// before, which looks at the word while its own addition is under way.
+  /// The loop that adds has the value and whom it waits for from the iteration before, which
+  /// looks at the word while its own addition is under way.
   void takeTurns(Part &part, scf::ForOp loop, Value bound, const Square &square,
                  const Order &order, Value all) {
     Arithmetic a{b, loc, /*isNarrow=*/true};
-    Value line = words->createFirst(a, addition.getIndices().drop_back(2));
+    ValueRange leading = addition.getIndices().drop_back(2);
     // Numbers start at 1; a word is 0 as long as nobody has added.
     auto getNumber = [&](Value value) {
       return a.add(findBefore(part, bound, square, value), a.number(1));
     };
     Value first = getValue(a, order, a.number(0));
-    SmallVector<Value> inits = {first, words->createIndex(a, line, first), getNumber(first),
-                                a.number(0)};
+    SmallVector<Value> inits = {first, getNumber(first), a.number(0)};
     IRRewriter rewriter(b);
     auto keep = [](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) {
       return SmallVector<Value>(arguments.begin(), arguments.end());
@@ -382,7 +383,7 @@ private:
                                          keep)
             ->getOperation());
     ValueRange state = carried.getRegionIterArgs();
-    Value value = state[0], word = state[1], number = state[2], seen = state[3];
+    Value value = state[0], number = state[1], seen = state[2];
     b.setInsertionPointToStart(carried.getBody());
     Value n = a.narrow(carried.getInductionVar());
     replaceVariable(carried, a.widen(value), n);
@@ -390,35 +391,39 @@ private:
     Operation *receive = addition.getTile().getDefiningOp();
     b.setInsertionPoint(receive && receive->getBlock() == addition->getBlock() ? receive
                                                                                : addition);
-    Value index = a.widen(word);
+    Value turns = words->getMemory();
+    SmallVector<Value> word = words->createIndices(a, leading, value);
     if (claim)
       dropClaim(a.isEqual(number, a.number(0)));
     Value isMissing = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, seen, number);
     Value waits = a.both(a.isLess(a.number(0), number), isMissing);
-    hopper::TurnWaitOp::create(b, loc, turns, index, a.select(waits, number, a.number(-1)));
+    hopper::TurnWaitOp::create(b, loc, turns, word, a.select(waits, number, a.number(-1)));
     // While the addition is under way.
     b.setInsertionPointAfter(addition);
     Value next = a.add(n, a.number(step));
     Value isInside = a.isLess(next, all);
     Value nextValue = getValue(a, order, a.select(isInside, next, n));
-    Value nextWord = words->createIndex(a, line, nextValue);
-    Value nextSeen = hopper::TurnPeekOp::create(b, loc, turns, a.widen(nextWord));
+    Value nextSeen = hopper::TurnPeekOp::create(b, loc, turns,
+                                                words->createIndices(a, leading, nextValue));
     b.setInsertionPoint(carried.getBody()->getTerminator());
     hopper::TmaWaitOp::create(b, loc, 0, /*read=*/false);
-    hopper::TurnPassOp::create(b, loc, turns, index, a.add(part.tile, a.number(1)));
-    carried.getBody()->getTerminator()->setOperands(
-        {nextValue, nextWord, getNumber(nextValue), nextSeen});
+    hopper::TurnPassOp::create(b, loc, turns, word, a.add(part.tile, a.number(1)));
+    carried.getBody()->getTerminator()->setOperands({nextValue, getNumber(nextValue), nextSeen});
   }
 
   /// Who is the first one is known.
   void dropClaim(Value isFirst) {
     Operation *seen = claim.getSeen().getDefiningOp();
     for (Operation *user : llvm::make_early_inc_range(claim->getUsers()))
-      if (isa<scf::IfOp>(user)) // which passes the turn
-        user->erase();
-    for (Operation *user : llvm::make_early_inc_range(claim.getIndex().getUsers()))
-      if (isa<hopper::TurnWaitOp>(user))
-        user->erase();
+      if (auto branch = dyn_cast<scf::IfOp>(user)) { // which passes the turn, and maybe more
+        for (Operation &op : llvm::make_early_inc_range(*branch.thenBlock()))
+          if (isa<hopper::TmaWaitOp, hopper::TurnPassOp>(op))
+            op.erase();
+        if (branch.thenBlock()->without_terminator().empty())
+          branch.erase();
+      }
+    for (auto wait : llvm::make_early_inc_range(claim->getBlock()->getOps<hopper::TurnWaitOp>()))
+      wait.erase();
     claim.replaceAllUsesWith(isFirst);
     claim.erase();
     seen->erase();
@@ -464,7 +469,6 @@ private:
   int64_t step = 1;
   SmallVector<Value> sizes;
   Value lines, gangs, starting; // starting tiles of a line: the CTAs of a gang
-  Value turns;
   std::optional<hopper::RowWords> words;
   hopper::TurnClaimOp claim; // of an addition that may be the first one, else null
 };

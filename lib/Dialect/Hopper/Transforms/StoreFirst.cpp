@@ -27,6 +27,7 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 using hopper::Arithmetic;
+using hopper::RowWords;
 
 namespace {
 
@@ -56,7 +57,7 @@ private:
     hopper::SmemType tile = addition.getTile().getType();
     rows = tile.getRows();
     return !addition.getFirst() && isa<scf::ForOp>(addition->getParentOp()) &&
-           isConstantIntValue(indices.back(), 0) &&
+           isConstantIntValue(indices.back(), 0) && rows % RowWords::kStep == 0 &&
            tile.getColumns() == getType().getShape().back() &&
            hopper::isMultiple(indices[indices.size() - 2], rows);
   }
@@ -83,13 +84,13 @@ private:
     for (Operation *user : addition.getDest().getUsers()) {
       Operation *other = findLaunch(user);
       if (auto write = dyn_cast<vector::TransferWriteOp>(user)) {
-        if (!other || !other->isBeforeInBlock(launch) || !isOfTile(write) ||
+        if (!other || !other->isBeforeInBlock(launch) || !isOfWord(write) ||
             isConditional(write, other) ||
             !matchPattern(write.getVector(), m_AnyZeroFloat()))
           return false;
         fills.push_back(write);
       } else if (auto read = dyn_cast<vector::TransferReadOp>(user)) {
-        if (!other || !launch->isBeforeInBlock(other) || !isOfTile(read))
+        if (!other || !launch->isBeforeInBlock(other) || !isOfWord(read))
           return false;
         reads.push_back(read);
       } else if (user != addition && !isa<memref::DimOp, memref::DeallocOp>(user) &&
@@ -100,45 +101,116 @@ private:
     return !fills.empty();
   }
 
-  /// Whether a transfer is to some rows of one tile.
-  bool isOfTile(VectorTransferOpInterface transfer) {
+  /// Whether a transfer is to the rows of one word.
+  bool isOfWord(VectorTransferOpInterface transfer) {
     VectorType type = transfer.getVectorType();
     Value row = transfer.getIndices()[getType().getRank() - 2];
     return type.getRank() == 2 && !transfer.getMask() &&
-           transfer.getPermutationMap().isMinorIdentity() && rows % type.getDimSize(0) == 0 &&
-           hopper::isMultiple(row, type.getDimSize(0));
+           transfer.getPermutationMap().isMinorIdentity() &&
+           type.getDimSize(0) == RowWords::kStep && hopper::isMultiple(row, RowWords::kStep);
   }
 
+  /// The write of 16-bit rows where those of the sum are read; null if there is none.
+  vector::TransferWriteOp findOutput() {
+    if (reads.size() != 1)
+      return {};
+    vector::TransferReadOp read = reads.front();
+    for (auto write : read->getBlock()->getOps<vector::TransferWriteOp>())
+      if (isa<MemRefType>(write.getShapedType()) &&
+          isWord(write.getShapedType().getElementType()) && read->isBeforeInBlock(write) &&
+          write.getIndices() == read.getIndices() && isOfWord(write))
+        return write;
+    return {};
+  }
+
+  static bool isWord(Type type) {
+    return type.isIntOrFloat() && type.getIntOrFloatBitWidth() == 16;
+  }
+
+  bool isAsLarge(TypedValue<MemRefType> output) {
+    MemRefType type = output.getType();
+    if (type.hasStaticShape())
+      return type.getShape() == getType().getShape();
+    auto view = output.getDefiningOp<memref::ReinterpretCastOp>();
+    SmallVector<OpFoldResult> sizes =
+        getMixedValues(getType().getShape(), memory.getDynamicSizes(), b.getContext());
+    return view && type.getRank() == getType().getRank() &&
+           llvm::equal(ArrayRef(view.getConstifiedMixedSizes()).drop_back(),
+                       ArrayRef(sizes).drop_back(), isEqualConstantIntOrValue);
+  }
+
+  bool isFirstTouchedBy(Operation *write, Value output) {
+    auto argument =
+        dyn_cast<BlockArgument>(memref::skipViewLikeOps(cast<MemrefValue>(output)));
+    Operation *launch = findLaunch(write), *filling = findLaunch(fills.front());
+    Operation *view = output.getDefiningOp();
+    if (!argument || argument.getOwner() != memory->getBlock() ||
+        (view && (view->getBlock() != memory->getBlock() || !view->isBeforeInBlock(filling))))
+      return false;
+    SmallVector<Value> views{argument};
+    while (!views.empty())
+      for (Operation *user : views.pop_back_val().getUsers()) {
+        if (isa<ViewLikeOpInterface, memref::ExtractStridedMetadataOp>(user)) {
+          llvm::copy_if(user->getResults(), std::back_inserter(views),
+                        [](Value result) { return isa<MemRefType>(result.getType()); });
+          continue;
+        }
+        Operation *place = memory->getBlock()->findAncestorOpInBlock(*user);
+        if (!isa<memref::DimOp>(user) && user != write &&
+            (!place || place == launch || place->isBeforeInBlock(launch)))
+          return false;
+      }
+    return true;
+  }
+
+  /// In the rows of the output that is computed from the sum, where it is as large and not
+  /// touched before; else in memory of their own.
   void createWords() {
+    vector::TransferWriteOp write = findOutput();
     b.setInsertionPointAfter(memory);
     Arithmetic a{b, memory.getLoc(), /*isNarrow=*/false};
-    words.emplace(a, addition.getDest(), rows);
-    array = memref::AllocOp::create(b, a.loc,
-                                    MemRefType::get(ShapedType::kDynamic, b.getI32Type()),
-                                    words->createCount(a));
     count = memref::DimOp::create(b, a.loc, addition.getDest(), getType().getRank() - 2);
+    auto output = write ? cast<TypedValue<MemRefType>>(write.getBase()) : nullptr;
+    if (!output || !isAsLarge(output) || !isFirstTouchedBy(write, output)) {
+      Type type = output ? output.getType().getElementType() : b.getI16Type();
+      words = RowWords::create(a, addition.getDest(), type);
+      return;
+    }
+    words = RowWords::createIn(a, output);
+    synchronize(write); // which overwrites the words that others still look at
   }
 
-  /// The word of the tile of a row in front of the last one.
-  Value getWord(const Arithmetic &a, ValueRange indices, Value row) {
-    return a.widen(words->createIndex(a, words->createFirst(a, indices.drop_back(2)), row));
+  /// Lets the threads that read a piece of the sum wait for each other in front of `write`.
+  void synchronize(Operation *write) {
+    b.setInsertionPoint(write);
+    Arithmetic a{b, write->getLoc(), /*isNarrow=*/false};
+    Value warpgroup = hopper::getRole(write)->getArgument(0);
+    hopper::BarrierSyncOp::create(b, a.loc, a.add(warpgroup, a.number(1)), /*warpgroups=*/1);
   }
 
-  /// By who has the first rows of a tile.
+  /// The indices of the word of a row.
+  SmallVector<Value> getWord(const Arithmetic &a, ValueRange indices, Value row) {
+    return words->createIndices(a, indices.drop_back(2), row);
+  }
+
+  void storeWord(const Arithmetic &a, int64_t bits, ValueRange word) {
+    Type type = cast<MemRefType>(words->getMemory().getType()).getElementType();
+    APInt value(16, uint64_t(bits));
+    TypedAttr attribute = b.getIntegerAttr(b.getI16Type(), value);
+    if (auto number = dyn_cast<FloatType>(type))
+      attribute = b.getFloatAttr(type, APFloat(number.getFloatSemantics(), value));
+    Value element = arith::ConstantOp::create(b, a.loc, attribute);
+    memref::StoreOp::create(b, a.loc, element, words->getMemory(), word);
+  }
+
   void fillWords(vector::TransferWriteOp zeros) {
     b.setInsertionPoint(zeros);
     Arithmetic a{b, zeros.getLoc(), /*isNarrow=*/false};
     ValueRange indices = zeros.getIndices();
     Value row = indices[indices.size() - 2];
-    Value condition = a.isLess(row, count);
-    if (zeros.getVectorType().getDimSize(0) < rows) {
-      Value rest = arith::RemUIOp::create(b, a.loc, row, a.number(rows));
-      condition = a.both(condition, a.isEqual(rest, a.number(0)));
-    }
-    auto branch = scf::IfOp::create(b, a.loc, condition);
+    auto branch = scf::IfOp::create(b, a.loc, a.isLess(row, count));
     b.setInsertionPointToStart(branch.thenBlock());
-    Value zero = arith::ConstantIntOp::create(b, a.loc, 0, 32);
-    memref::StoreOp::create(b, a.loc, zero, array, getWord(a, indices, row));
+    storeWord(a, 0, getWord(a, indices, row));
     zeros.erase();
   }
 
@@ -151,25 +223,38 @@ private:
     b.setInsertionPoint(before);
     Arithmetic a{b, loc, /*isNarrow=*/true};
     ValueRange indices = addition.getIndices();
-    Value word = getWord(a, indices, a.narrow(indices[indices.size() - 2]));
+    Value row = a.narrow(indices[indices.size() - 2]), memory = words->getMemory();
+    SmallVector<Value> word = getWord(a, indices, row);
     Value seen = looksAhead ? lookAhead(word) : Value();
     b.setInsertionPoint(before); // in another block, if the loop carries what was seen
     if (!seen)
-      seen = hopper::TurnPeekOp::create(b, loc, array, word);
-    hopper::TurnWaitOp::create(b, loc, array, word, a.number(-1)); // a fence
+      seen = hopper::TurnPeekOp::create(b, loc, memory, word);
+    hopper::TurnWaitOp::create(b, loc, memory, word, a.number(-1)); // a fence
     b.setInsertionPoint(addition);
-    Value first = hopper::TurnClaimOp::create(b, loc, array, word, seen);
+    Value first = hopper::TurnClaimOp::create(b, loc, memory, word, seen);
     addition.getFirstMutable().assign(first);
     b.setInsertionPoint(addition->getBlock()->getTerminator());
     auto branch = scf::IfOp::create(b, loc, first);
     b.setInsertionPointToStart(branch.thenBlock());
+    passOthers(a, row);
     hopper::TmaWaitOp::create(b, loc, 0, /*read=*/false);
-    hopper::TurnPassOp::create(b, loc, array, word, a.number(1));
+    hopper::TurnPassOp::create(b, loc, memory, word, a.number(1));
+  }
+
+  /// Also the tile's other words: who reads their rows looks at nothing else.
+  void passOthers(const Arithmetic &a, Value row) {
+    for (int64_t first = RowWords::kStep; first < rows; first += RowWords::kStep) {
+      Value start = a.add(row, a.number(first));
+      auto branch = scf::IfOp::create(b, a.loc, a.isLess(start, a.narrow(count)));
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(branch.thenBlock());
+      storeWord(a, 1, getWord(a, addition.getIndices(), start));
+    }
   }
 
   /// What the iteration before has seen of the word: nothing (0) for the first one. Null where
   /// the next iteration's word does not follow from the loop's variable by arithmetic and tables.
-  Value lookAhead(Value word) {
+  Value lookAhead(ValueRange word) {
     auto loop = cast<scf::ForOp>(addition->getParentOp());
     auto roles = loop->getParentOfType<hopper::RolesOp>();
     SetVector<Operation *> slice;
@@ -179,7 +264,9 @@ private:
     auto isCarried = [&](Value value) {
       return llvm::is_contained(loop.getRegionIterArgs(), value);
     };
-    if (failed(getBackwardSlice(word, &slice, options)) ||
+    if (llvm::any_of(word, [&](Value index) {
+          return failed(getBackwardSlice(index, &slice, options));
+        }) ||
         !llvm::all_of(slice, [&](Operation *op) {
           if (llvm::any_of(op->getOperands(), isCarried))
             return false;
@@ -196,7 +283,9 @@ private:
     mapping.map(at, a.select(a.isLess(next, loop.getUpperBound()), next, at));
     for (Operation *op : slice)
       b.clone(*op, mapping);
-    Value seen = hopper::TurnPeekOp::create(b, loc, array, mapping.lookup(word));
+    SmallVector<Value> nextWord = llvm::map_to_vector(
+        word, [&](Value index) { return mapping.lookupOrDefault(index); });
+    Value seen = hopper::TurnPeekOp::create(b, loc, words->getMemory(), nextWord);
     b.setInsertionPoint(loop);
     Value nothing = arith::ConstantIntOp::create(b, loc, 0, 32);
     IRRewriter rewriter(b);
@@ -217,7 +306,8 @@ private:
     Arithmetic a{b, read.getLoc(), /*isNarrow=*/false};
     ValueRange indices = read.getIndices();
     Value row = a.min(indices[indices.size() - 2], a.subtract(count, a.number(1)));
-    Value word = memref::LoadOp::create(b, a.loc, array, getWord(a, indices, row));
+    Value word =
+        hopper::TurnPeekOp::create(b, a.loc, words->getMemory(), getWord(a, indices, row));
     b.setInsertionPointAfter(read);
     Value zero = arith::ConstantIntOp::create(b, a.loc, 0, 32);
     Value isThere =
@@ -235,8 +325,8 @@ private:
   int64_t rows = 0; // of a tile
   SmallVector<vector::TransferWriteOp> fills;
   SmallVector<vector::TransferReadOp> reads;
-  std::optional<hopper::RowWords> words;
-  Value array, count; // of words; rows
+  std::optional<RowWords> words;
+  Value count; // of rows
 };
 
 struct StoreFirstPass : attn::impl::HopperStoreFirstBase<StoreFirstPass> {

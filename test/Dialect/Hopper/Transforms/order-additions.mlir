@@ -2,7 +2,7 @@
 
 !sum = !hopper.smem<64x128xf32, swizzle = 128>
 
-// A word for each tile of the sum, zero at first. Gangs of %n CTAs, as many as seven have room for.
+// A word for each 64 rows of the sum, zero at first. Gangs of %n CTAs, as many as seven have room for.
 // A CTA starts at its part of the loop, and goes around; the iteration before looks whether the
 // tile in front has passed the turn.
 // CHECK-LABEL: func.func @even(
@@ -12,27 +12,29 @@
 // CHECK: %[[SOME:.*]] = arith.maxsi %[[FIT]], %c1
 // CHECK: %[[GANGS:.*]] = arith.minsi %[[SOME]], %[[LINES]]
 // CHECK: %[[GRID:.*]] = arith.select %{{.*}}, %{{.*}}, %c0
-// CHECK: %[[TURNS:.*]] = memref.alloc(%{{.*}}) : memref<?xi32>
+// CHECK: %[[MEMORY:.*]] = memref.alloc(%{{.*}}) : memref<?xi16>
+// CHECK: %[[TURNS:.*]] = memref.cast
 // CHECK: gpu.launch
-// CHECK: vector.transfer_write %{{.*}}, %[[TURNS]][
+// CHECK: vector.transfer_write %{{.*}}, %[[MEMORY]][
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %[[GRID]],
 // CHECK: role "add"
 // CHECK: scf.for %[[ROUND:.*]] = %c0
 // CHECK: %[[FIRSTEND:.*]] = arith.subi %[[SPAN:.*]], %[[START:.*]] : i32
-// CHECK: scf.for %[[I:.*]] = %c0 to %{{.*}} step %c64 iter_args(%[[Q:.*]] = %{{.*}}, %[[WORD:.*]] = %{{.*}}, %[[BEFORE:.*]] = %{{.*}}, %[[SEEN:.*]] = %c0_i32)
+// CHECK: scf.for %[[I:.*]] = %c0 to %{{.*}} step %c64 iter_args(%[[Q:.*]] = %{{.*}}, %[[BEFORE:.*]] = %{{.*}}, %[[SEEN:.*]] = %c0_i32)
 // CHECK-DAG: %[[ROW:.*]] = arith.index_cast %[[Q]]
+// CHECK-DAG: %[[WORD:.*]] = arith.divui %[[Q]], %c64_i32
 // CHECK-DAG: %[[INDEX:.*]] = arith.index_cast %[[WORD]]
 // CHECK-DAG: %[[MISSING:.*]] = arith.cmpi ne, %[[SEEN]], %[[BEFORE]]
 // CHECK: %[[NUMBER:.*]] = arith.select %{{.*}}, %[[BEFORE]], %c-1_i32
-// CHECK: hopper.turn.wait %[[TURNS]][%[[INDEX]]], %[[NUMBER]]
+// CHECK: hopper.turn.wait %[[TURNS]][%{{.*}}, %[[INDEX]]], %[[NUMBER]]
 // CHECK-NEXT: hopper.receive
 // CHECK-NEXT: hopper.add %{{.*}} to %[[Y]][%{{.*}}, %[[ROW]], %c0]
 // CHECK: %[[NEXT:.*]] = hopper.turn.peek
 // CHECK-NEXT: hopper.tma.wait pending(0) read
 // CHECK-NEXT: hopper.release
 // CHECK-NEXT: hopper.tma.wait pending(0){{$}}
-// CHECK-NEXT: hopper.turn.pass %[[TURNS]][%[[INDEX]]]
-// CHECK: scf.yield %{{.*}}, %{{.*}}, %{{.*}}, %[[NEXT]]
+// CHECK-NEXT: hopper.turn.pass %[[TURNS]][%{{.*}}, %[[INDEX]]]
+// CHECK: scf.yield %{{.*}}, %{{.*}}, %[[NEXT]]
 // The same order in the other role.
 // CHECK: role "compute"
 // CHECK: scf.for %[[I:.*]] = %c0 to %{{.*}} step %c64 {
@@ -323,7 +325,7 @@ func.func @bounds_of_all(%n: index, %ends: memref<?xindex>, %Y: memref<?x?x128xf
 !sum = !hopper.smem<64x128xf32, swizzle = 128>
 
 // Words at which hopper-store-first has looked an iteration before.
-func.func @seen_before(%n: index, %rows: index, %Y: memref<?x?x128xf32>, %words: memref<?xi32>) {
+func.func @seen_before(%n: index, %rows: index, %Y: memref<?x?x128xf32>, %words: memref<?xi16>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c64 = arith.constant 64 : index
@@ -338,10 +340,10 @@ func.func @seen_before(%n: index, %rows: index, %Y: memref<?x?x128xf32>, %words:
         // expected-note @below {{see here}}
         %last = scf.for %q = %c0 to %rows step %c64 iter_args(%seen = %i0) -> i32 {
           %x = hopper.receive %sums : !hopper.channel<!sum> -> !sum
-          %first = hopper.turn.claim %words[%q], %seen : memref<?xi32>
+          %first = hopper.turn.claim %words[%q], %seen : memref<?xi16>
           // expected-error @below {{what its claim has seen is of another iteration}}
           hopper.add %x to %Y[%p#0, %q, %c0] first(%first) : !sum, memref<?x?x128xf32>
-          %next = hopper.turn.peek %words[%q] : memref<?xi32>
+          %next = hopper.turn.peek %words[%q] : memref<?xi16>
           hopper.release %sums : !hopper.channel<!sum>
           scf.yield %next : i32
         } {hopper.adding}

@@ -5,41 +5,46 @@
 
 !sum = !hopper.smem<128x64xf32, swizzle = 128>
 
-// A word for each 128 rows in place of the zeros, by who has the first ones; who comes first
-// claims a tile once it is there, stores it, and says so; a tile to which nobody came is zeros.
+// A word for each 64 rows in place of the zeros; who comes first claims a tile once it is there,
+// stores it, and says so, in all of its words; rows to which nobody came are zeros.
 // CHECK-LABEL: func.func @sum(
 // CHECK-SAME: %[[LINES:[a-z0-9]*]]: index, %[[N:[a-z0-9]*]]: index, %[[ROWS:[a-z0-9]*]]: index
 // CHECK: %[[Y:.*]] = memref.alloc(%[[LINES]], %[[ROWS]]) : memref<?x?x64xf32>
-// CHECK: %[[TILES:.*]] = arith.divui
-// CHECK: %[[COUNT:.*]] = arith.muli %[[LINES]], %[[TILES]]
-// CHECK: %[[WORDS:.*]] = memref.alloc(%[[COUNT]]) : memref<?xi32>
+// CHECK: %[[UP:.*]] = arith.addi %[[ROWS]], %c63
+// CHECK: %[[PIECES:.*]] = arith.divui %[[UP]], %c64
+// CHECK: %[[COUNT:.*]] = arith.muli %[[PIECES]], %[[LINES]]
+// CHECK: %[[MEMORY:.*]] = memref.alloc(%[[COUNT]]) : memref<?xi16>
+// CHECK: %[[VIEW:.*]] = memref.reinterpret_cast %[[MEMORY]] to offset: [0], sizes: [%[[LINES]], %[[PIECES]]], strides: [%[[PIECES]], 1]
+// CHECK: %[[WORDS:.*]] = memref.cast %[[VIEW]]
 // CHECK: gpu.launch
 // CHECK-NOT: vector.transfer_write
 // CHECK: %[[INSIDE:.*]] = arith.cmpi slt, %[[ROW:.*]], %[[ROWS]]
-// CHECK: %[[REST:.*]] = arith.remui %[[ROW]], %c128
-// CHECK: %[[ISFIRST:.*]] = arith.cmpi eq, %[[REST]], %c0
-// CHECK: %[[OWN:.*]] = arith.andi %[[INSIDE]], %[[ISFIRST]]
-// CHECK: scf.if %[[OWN]] {
-// CHECK: memref.store %c0_i32, %[[WORDS]][
+// CHECK: scf.if %[[INSIDE]] {
+// CHECK: %[[PIECE:.*]] = arith.divui %[[ROW]], %c64
+// CHECK: memref.store %c0_i16, %[[VIEW]][%{{.*}}, %[[PIECE]]]
 // CHECK: role "add"
-// CHECK: %[[SEEN:.*]] = hopper.turn.peek %[[WORDS]][%[[WORD:.*]]] :
-// CHECK-NEXT: hopper.turn.wait %[[WORDS]][%[[WORD]]], %c-1_i32
+// CHECK: %[[LINE:.*]]:2 = affine.delinearize_index
+// CHECK: %[[SEEN:.*]] = hopper.turn.peek %[[WORDS]][%[[LINE]]#0, %[[WORD:.*]]] :
+// CHECK-NEXT: hopper.turn.wait %[[WORDS]][%[[LINE]]#0, %[[WORD]]], %c-1_i32
 // CHECK-NEXT: hopper.receive
-// CHECK-NEXT: %[[FIRST:.*]] = hopper.turn.claim %[[WORDS]][%[[WORD]]], %[[SEEN]]
+// CHECK-NEXT: %[[FIRST:.*]] = hopper.turn.claim %[[WORDS]][%[[LINE]]#0, %[[WORD]]], %[[SEEN]]
 // CHECK-NEXT: hopper.add %{{.*}} to %[[Y]][%{{.*}}, %{{.*}}, %c0] first(%[[FIRST]])
 // CHECK-NEXT: hopper.tma.wait pending(0) read
 // CHECK-NEXT: hopper.release
 // CHECK-NEXT: scf.if %[[FIRST]] {
-// CHECK-NEXT: hopper.tma.wait pending(0){{$}}
-// CHECK-NEXT: hopper.turn.pass %[[WORDS]][%[[WORD]]], %c1_i32
+// CHECK: scf.if
+// CHECK: memref.store %c1_i16, %[[VIEW]]
+// CHECK: hopper.tma.wait pending(0){{$}}
+// CHECK-NEXT: hopper.turn.pass %[[WORDS]][%[[LINE]]#0, %[[WORD]]], %c1_i32
 // CHECK: gpu.launch
 // CHECK: %[[LAST:.*]] = arith.subi %[[ROWS]], %c1
 // CHECK: arith.minsi %{{.*}}, %[[LAST]]
-// CHECK: %[[STATE:.*]] = memref.load %[[WORDS]]
+// CHECK: %[[STATE:.*]] = hopper.turn.peek %[[WORDS]]
 // CHECK: %[[READ:.*]] = vector.transfer_read %[[Y]]
 // CHECK: %[[IS:.*]] = arith.cmpi ne, %[[STATE]], %c0_i32
 // CHECK: %[[ALL:.*]] = vector.broadcast %[[IS]]
 // CHECK: %[[SUM:.*]] = arith.select %[[ALL]], %[[READ]], %{{.*}}
+// CHECK-NOT: hopper.barrier.sync
 // CHECK: vector.transfer_write %[[SUM]]
 
 // An iteration looks at the word of the next one, if there is a next one, while its addition is
@@ -59,17 +64,22 @@
 // AHEAD: scf.if %[[FIRST]]
 // AHEAD: scf.yield %[[LATER]]
 
-// In one order the first one is known: the one that waits for nobody.
+// In one order the first one is known: the one that waits for nobody. It alone writes the words
+// that only readers look at.
 // ORDERED-LABEL: func.func @sum(
-// ORDERED: %[[WORDS:.*]] = memref.alloc({{.*}}) : memref<?xi32>
+// ORDERED: %[[MEMORY:.*]] = memref.alloc({{.*}}) : memref<?xi16>
+// ORDERED: %[[WORDS:.*]] = memref.cast
 // ORDERED-NOT: memref.alloc
-// ORDERED: scf.for {{.*}} iter_args(%{{.*}}, %{{.*}}, %[[BEFORE:.*]] = %{{.*}}, %{{.*}} = %c0_i32)
+// ORDERED: scf.for {{.*}} iter_args(%{{.*}}, %[[BEFORE:.*]] = %{{.*}}, %{{.*}} = %c0_i32)
 // ORDERED: %[[FIRST:.*]] = arith.cmpi eq, %[[BEFORE]], %c0_i32
 // ORDERED-NOT: hopper.turn.claim
 // ORDERED: hopper.turn.wait %[[WORDS]]
 // ORDERED: hopper.add {{.*}} first(%[[FIRST]])
-// ORDERED-NOT: scf.if
-// ORDERED: hopper.turn.pass
+// ORDERED: scf.if %[[FIRST]]
+// ORDERED-NOT: hopper.turn.pass
+// ORDERED: memref.store %c1_i16
+// ORDERED: hopper.tma.wait pending(0){{$}}
+// ORDERED-NEXT: hopper.turn.pass
 
 // Nobody waits but for the first one; tile k starts at its part of the loop.
 // VISITS-LABEL: func.func @sum(

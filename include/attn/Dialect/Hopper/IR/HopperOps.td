@@ -471,53 +471,60 @@ def Hopper_AddOp : Hopper_Op<"add", [AttrSizedOperandSegments, MemoryEffects<[Me
 // Turns of CTAs
 //===----------------------------------------------------------------------===//
 
-def Hopper_Turns : Type<And<[MemRefRankOf<[I32], [1]>.predicate,
-    CPred<"::llvm::cast<::mlir::MemRefType>($_self).getLayout().isIdentity()">]>,
-    "memref of 32-bit words side by side", "::mlir::MemRefType">;
+def Hopper_Turns : Type<And<[IsMemRefTypePred,
+    CPred<"::llvm::cast<::mlir::MemRefType>($_self).getElementType().isIntOrFloat()">,
+    CPred<"::llvm::cast<::mlir::MemRefType>($_self).getElementTypeBitWidth() == 16">]>,
+    "memref of elements of 16 bits", "::mlir::MemRefType">;
 
-class Hopper_TurnOp<string mnemonic> : Hopper_Op<mnemonic, [MemoryEffects<[MemRead, MemWrite]>]> {
-  let arguments = (ins Hopper_Turns:$turns, Index:$index, I32:$number);
-  let assemblyFormat = "$turns `[` $index `]` `,` $number attr-dict `:` type($turns)";
+class Hopper_TurnsOp<string mnemonic>
+    : Hopper_Op<mnemonic, [MemoryEffects<[MemRead, MemWrite]>]> {
+  let hasVerifier = 1;
+}
+
+class Hopper_TurnOp<string mnemonic> : Hopper_TurnsOp<mnemonic> {
+  let arguments = (ins Hopper_Turns:$turns, Variadic<Index>:$indices, I32:$number);
+  let assemblyFormat = "$turns `[` $indices `]` `,` $number attr-dict `:` type($turns)";
 }
 
 def Hopper_TurnWaitOp : Hopper_TurnOp<"turn.wait"> {
   let summary = "Waits until another CTA has passed the turn";
   let description = [{
-    Until `turns[index]` is `number`; does not wait for a negative number, but is a proxy fence
+    Until `turns[indices]`, a word of 16 bits, is `number`; does not wait for a negative number, but is a proxy fence
     (of global memory) all the same. What the CTA that wrote the number did before is then visible to this role,
     and its additions by TMA come before those that this role starts (PTX ISA, "Memory
     Consistency Model": an acquire of scope gpu, and a proxy fence). Where it may wait, the CTAs
     of the launch all run at the same time (`hopper.cooperative`); who waits for whom must not
-    go in circles.
+    go in circles. A word is an element of memory, whose type does not matter: it may lie in memory
+    that is written at last. Its number has a sign, and is 0 where the memory holds zeros.
 
     ```mlir
-    hopper.turn.wait %turns[%i], %before : memref<?xi32>
+    hopper.turn.wait %turns[%i], %before : memref<?xi16>
     hopper.tma.reduce ...
     hopper.tma.wait pending(0)
-    hopper.turn.pass %turns[%i], %mine : memref<?xi32>
+    hopper.turn.pass %turns[%i], %mine : memref<?xi16>
     ```
   }];
 }
 
-def Hopper_TurnPeekOp : Hopper_Op<"turn.peek", [MemoryEffects<[MemRead, MemWrite]>]> {
+def Hopper_TurnPeekOp : Hopper_TurnsOp<"turn.peek"> {
   let summary = "The number that the last CTA to pass a turn has written";
   let description = [{
     An acquire of scope gpu, which does not wait: where it has seen the number that is
     expected, a `hopper.turn.wait` with a negative one does the rest (its proxy fence).
 
     ```mlir
-    %seen = hopper.turn.peek %turns[%i] : memref<?xi32>
+    %seen = hopper.turn.peek %turns[%i] : memref<?xi16>
     ```
   }];
-  let arguments = (ins Hopper_Turns:$turns, Index:$index);
+  let arguments = (ins Hopper_Turns:$turns, Variadic<Index>:$indices);
   let results = (outs I32:$number);
-  let assemblyFormat = "$turns `[` $index `]` attr-dict `:` type($turns)";
+  let assemblyFormat = "$turns `[` $indices `]` attr-dict `:` type($turns)";
 }
 
-def Hopper_TurnClaimOp : Hopper_Op<"turn.claim", [MemoryEffects<[MemRead, MemWrite]>]> {
+def Hopper_TurnClaimOp : Hopper_TurnsOp<"turn.claim"> {
   let summary = "Whether this CTA is the first one to come to a turn";
   let description = [{
-    True for one CTA, while `turns[index]` is 0: it becomes -1, and that CTA passes a number
+    True for one CTA, while `turns[indices]` is 0: it becomes -1, and that CTA passes a number
     above 0. For the others false, once such a number is there: what the first one did before
     is then visible as behind a `hopper.turn.wait`. `seen` is what a `hopper.turn.peek` of the
     same word has seen: where it is above 0, nobody looks again, and there has to be a proxy
@@ -526,19 +533,19 @@ def Hopper_TurnClaimOp : Hopper_Op<"turn.claim", [MemoryEffects<[MemRead, MemWri
     `hopper.turn.pass`.
 
     ```mlir
-    %seen = hopper.turn.peek %turns[%i] : memref<?xi32>
-    hopper.turn.wait %turns[%i], %none : memref<?xi32> // -1: the fence
-    %first = hopper.turn.claim %turns[%i], %seen : memref<?xi32>
+    %seen = hopper.turn.peek %turns[%i] : memref<?xi16>
+    hopper.turn.wait %turns[%i], %none : memref<?xi16> // -1: the fence
+    %first = hopper.turn.claim %turns[%i], %seen : memref<?xi16>
     hopper.add %tile to %sum[%h, %q, %c0] first(%first) : ...
     scf.if %first {
       hopper.tma.wait pending(0)
-      hopper.turn.pass %turns[%i], %c1 : memref<?xi32>
+      hopper.turn.pass %turns[%i], %c1 : memref<?xi16>
     }
     ```
   }];
-  let arguments = (ins Hopper_Turns:$turns, Index:$index, I32:$seen);
+  let arguments = (ins Hopper_Turns:$turns, Variadic<Index>:$indices, I32:$seen);
   let results = (outs I1:$first);
-  let assemblyFormat = "$turns `[` $index `]` `,` $seen attr-dict `:` type($turns)";
+  let assemblyFormat = "$turns `[` $indices `]` `,` $seen attr-dict `:` type($turns)";
 }
 
 def Hopper_TurnPassOp : Hopper_TurnOp<"turn.pass"> {

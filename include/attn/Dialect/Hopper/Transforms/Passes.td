@@ -525,13 +525,13 @@ def HopperStoreFirst : Pass<"hopper-store-first", "::mlir::func::FuncOp"> {
   let description = [{
     A sum in memory that one launch fills with zeros, another one adds tiles to
     (hopper-specialize-warps), and a third one reads, need not be filled: the CTA that comes
-    first to a tile stores it, the others add behind it. A word per tile, which is filled with
-    zeros instead, says whether somebody has come (`hopper.turn.claim`), and a tile to which
-    nobody has come is read as zeros.
+    first to a tile stores it, the others add behind it. A word of 16 bits for each 64 rows, which
+    is filled with zeros instead, says whether somebody has come (`hopper.turn.claim`), and rows to
+    which nobody has come are read as zeros.
 
     ```mlir
     // Before.                                // After.
-    vector.transfer_write %zeros, %sum[%i]    memref.store %c0, %words[%i / 64]
+    vector.transfer_write %zeros, %sum[%i]    memref.store %zero, %words[%i / 64]
 
                                               hopper.turn.wait %words[%q / 64], %c-1 // a fence
     %x = hopper.receive %sums                 %x = hopper.receive %sums
@@ -546,18 +546,24 @@ def HopperStoreFirst : Pass<"hopper-store-first", "::mlir::func::FuncOp"> {
                                               }
                                               scf.yield %next
 
-    %y = vector.transfer_read %sum[%i]        %w = memref.load %words[%i / 64]
+    %y = vector.transfer_read %sum[%i]        %w = hopper.turn.peek %words[%i / 64]
                                               %r = vector.transfer_read %sum[%i]
                                               %y = arith.select (%w != 0), %r, %zeros
     ```
 
+    Where rows of 16-bit elements are written that are computed from rows of the sum, to an argument
+    that is as large and that nothing has touched before, the words are the first elements of its
+    rows 0, 64, 128, ...; whoever reads rows of the sum waits (`hopper.barrier.sync`) until all of a
+    warpgroup have seen the word before it is overwritten. Else they are in memory of their own.
+
     Stays as it is: memory with other uses, or that is not allocated beside the launches; zeros
     under a condition; tiles of fewer than `least-bytes`; additions that are not directly in a
-    loop, that several threads of a role make (its loop's bounds are found by all of them), or of
+    loop, that several threads of a role make (its loop's bounds are found by all of them), of
     tiles that may overlap in part (rows that do not start at a multiple of the tile's rows, some
-    of the columns); and zeros or reads whose rows may be those of several tiles. Where the next
-    word does not follow from the loop's variable by arithmetic and tables that nobody writes,
-    an iteration looks at its own word, in front of its tile.
+    of the columns), or whose rows are no multiple of 64; and zeros or reads of other than 64 rows
+    from a multiple of 64 on. Where the next word does not follow from the loop's variable by
+    arithmetic and tables that nobody writes, an iteration looks at its own word, in front of its
+    tile.
   }];
   let options = [
     Option<"looksAhead", "look-ahead", "bool", /*default=*/"true",
@@ -573,10 +579,10 @@ def HopperOrderAdditions : Pass<"hopper-order-additions", "::mlir::func::FuncOp"
   let summary = "The CTAs of a launch add to memory in one order";
   let description = [{
     Sums of floats depend on the order of their terms. Where a role adds tiles to memory
-    (hopper-specialize-warps), CTAs take turns, for each tile of the sum: a
-    word per tile, in memory that a launch before fills with zeros, has the number of the
-    last addition. (After hopper-store-first, the words are there, and the first one of the order
-    stores.)
+    (hopper-specialize-warps), CTAs take turns, for each tile of the sum: the word of its first row,
+    one of 16 bits for each 64 rows in memory that a launch before fills with zeros, has the number
+    of the last addition. (After hopper-store-first, the words are there, and the first one of the
+    order stores.)
 
     ```mlir
     // Before.                                // After.
@@ -611,9 +617,9 @@ def HopperOrderAdditions : Pass<"hopper-order-additions", "::mlir::func::FuncOp"
     the sum at a time. What is refused then stays as it is.
 
     Refuses, with the dependence that stays unordered: loops whose bounds change otherwise
-    from tile to tile, or are not known to be multiples of their step, tiles of different
-    lines that add to the same elements, additions that several threads make, and words at which
-    hopper-store-first looks ahead.
+    from tile to tile, or are not known to be multiples of their step (itself one of 64), tiles of
+    different lines that add to the same elements, additions that several threads make, and words
+    at which hopper-store-first looks ahead.
   }];
   let options = [
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",

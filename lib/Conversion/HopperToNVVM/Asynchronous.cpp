@@ -227,16 +227,24 @@ void KernelLowering::lowerTurnPeek(TurnPeekOp op) {
                       "=r,l,~{memory}", /*sideEffects=*/true));
 }
 
+/// A swap of 16 bits would be a load and a swap of 32 bits in a loop: the loop alone, which tries
+/// with a zero beside the word first.
 LogicalResult KernelLowering::lowerTurnClaim(TurnClaimOp op) {
   if (failed(expectOneThread(op)))
     return failure();
   Value first = inlineAsm(
       b.getI32Type(), {turnAddress(op.getTurns(), op.getIndices()), scalar(op.getSeen())},
-      "{ .reg .pred p; .reg .b16 half, none, mine; mov.b32 $0, 0; setp.gt.s32 p, $2, 0; "
-      "@p bra DONE; mov.b16 none, 0; mov.b16 mine, -1; "
-      "atom.acquire.gpu.global.cas.b16 half, [$1], none, mine; setp.ne.s16 p, half, 0; "
-      "@p bra TEST; mov.b32 $0, 1; bra DONE; AGAIN: ld.acquire.gpu.global.b16 half, [$1]; "
-      "TEST: setp.lt.s16 p, half, 1; @p bra AGAIN; fence.proxy.async.global; DONE: }",
+      "{ .reg .pred p; .reg .b64 place; .reg .b32 shift, claimed, both, found; .reg .s32 word; "
+      ".reg .b16 half; mov.b32 $0, 0; setp.gt.s32 p, $2, 0; @p bra DONE; "
+      "and.b64 place, $1, -4; cvt.u32.u64 shift, $1; and.b32 shift, shift, 2; "
+      "shl.b32 shift, shift, 3; shl.b32 claimed, 0xffff, shift; mov.b32 both, 0; "
+      "SWAP: or.b32 found, both, claimed; "
+      "atom.acquire.gpu.global.cas.b32 found, [place], both, found; "
+      "setp.eq.b32 p, found, both; @p bra FIRST; mov.b32 both, found; "
+      "bfe.s32 word, found, shift, 16; setp.eq.s32 p, word, 0; @p bra SWAP; bra TEST; "
+      "FIRST: mov.b32 $0, 1; bra DONE; "
+      "AGAIN: ld.acquire.gpu.global.b16 half, [$1]; cvt.s32.s16 word, half; "
+      "TEST: setp.lt.s32 p, word, 1; @p bra AGAIN; fence.proxy.async.global; DONE: }",
       "=&r,l,r,~{memory}", /*sideEffects=*/true);
   setScalar(op.getFirst(),
             arith::CmpIOp::create(b, arith::CmpIPredicate::ne, first, constantI32(0)));

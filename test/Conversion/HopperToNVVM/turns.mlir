@@ -48,7 +48,7 @@ gpu.module @m {
 // CHECK-NOT: hopper.cooperative
 // CHECK: %[[SEEN:.*]] = llvm.inline_asm {{.*}}ld.acquire
 // CHECK: llvm.inline_asm {{.*}}DONE: fence.proxy.async.global;
-// CHECK: %[[WORD:.*]] = llvm.inline_asm has_side_effects {{.*}}"{ {{.*}} setp.gt.s32 p, $2, 0; @p bra DONE; {{.*}} atom.acquire.gpu.global.cas.b16 half, [$1], none, mine;{{.*}}", "=&r,l,r,~{memory}" %{{.*}}, %[[SEEN]]
+// CHECK: %[[WORD:.*]] = llvm.inline_asm has_side_effects {{.*}}"{ {{.*}} setp.gt.s32 p, $2, 0; @p bra DONE; {{.*}} atom.acquire.gpu.global.cas.b32 found, [place], both, found;{{.*}}", "=&r,l,r,~{memory}" %{{.*}}, %[[SEEN]]
 // CHECK: %[[FIRST:.*]] = arith.cmpi ne, %[[WORD]], %c0_i32
 // CHECK: scf.if %[[FIRST]]
 // CHECK: st.release.gpu

@@ -129,6 +129,8 @@ private:
 
   bool isAsLarge(TypedValue<MemRefType> output) {
     MemRefType type = output.getType();
+    if (type.getShape().back() < 2) // or unknown
+      return false;
     if (type.hasStaticShape())
       return type.getShape() == getType().getShape();
     auto view = output.getDefiningOp<memref::ReinterpretCastOp>();
@@ -170,12 +172,13 @@ private:
     b.setInsertionPointAfter(memory);
     Arithmetic a{b, memory.getLoc(), /*isNarrow=*/false};
     count = memref::DimOp::create(b, a.loc, addition.getDest(), getType().getRank() - 2);
-    auto output = write ? cast<TypedValue<MemRefType>>(write.getBase()) : nullptr;
-    if (!output || !isAsLarge(output) || !isFirstTouchedBy(write, output)) {
-      Type type = output ? output.getType().getElementType() : b.getI16Type();
+    auto written = write ? cast<TypedValue<MemRefType>>(write.getBase()) : nullptr;
+    if (!written || !isAsLarge(written) || !isFirstTouchedBy(write, written)) {
+      Type type = written ? written.getType().getElementType() : b.getI16Type();
       words = RowWords::create(a, addition.getDest(), type);
       return;
     }
+    output = written;
     words = RowWords::createIn(a, output);
     synchronize(write); // which overwrites the words that others still look at
   }
@@ -211,6 +214,13 @@ private:
     auto branch = scf::IfOp::create(b, a.loc, a.isLess(row, count));
     b.setInsertionPointToStart(branch.thenBlock());
     storeWord(a, 0, getWord(a, indices, row));
+    if (output) { // what a claim swaps with the word is known, too
+      SmallVector<Value> beside(indices);
+      beside.back() = a.number(1);
+      Value zero = arith::ConstantOp::create(
+          b, a.loc, b.getZeroAttr(cast<MemRefType>(output.getType()).getElementType()));
+      memref::StoreOp::create(b, a.loc, zero, output, beside);
+    }
     zeros.erase();
   }
 
@@ -306,12 +316,12 @@ private:
     Arithmetic a{b, read.getLoc(), /*isNarrow=*/false};
     ValueRange indices = read.getIndices();
     Value row = a.min(indices[indices.size() - 2], a.subtract(count, a.number(1)));
-    Value word =
-        hopper::TurnPeekOp::create(b, a.loc, words->getMemory(), getWord(a, indices, row));
+    Value word = memref::LoadOp::create(b, a.loc, words->getMemory(), getWord(a, indices, row));
     b.setInsertionPointAfter(read);
-    Value zero = arith::ConstantIntOp::create(b, a.loc, 0, 32);
+    Value number = b.createOrFold<arith::BitcastOp>(a.loc, b.getI16Type(), word);
+    Value zero = arith::ConstantIntOp::create(b, a.loc, 0, 16);
     Value isThere =
-        arith::CmpIOp::create(b, a.loc, arith::CmpIPredicate::ne, word, zero);
+        arith::CmpIOp::create(b, a.loc, arith::CmpIPredicate::ne, number, zero);
     Value zeros = arith::ConstantOp::create(b, a.loc, b.getZeroAttr(read.getVectorType()));
     Value all = vector::BroadcastOp::create(
         b, a.loc, VectorType::get(read.getVectorType().getShape(), b.getI1Type()), isThere);
@@ -326,7 +336,8 @@ private:
   SmallVector<vector::TransferWriteOp> fills;
   SmallVector<vector::TransferReadOp> reads;
   std::optional<RowWords> words;
-  Value count; // of rows
+  Value count;  // of rows
+  Value output; // that words lie in, or null
 };
 
 struct StoreFirstPass : attn::impl::HopperStoreFirstBase<StoreFirstPass> {

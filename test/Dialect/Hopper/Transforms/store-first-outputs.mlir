@@ -12,10 +12,12 @@
 // CHECK: %[[APART:.*]] = arith.muli %{{.*}}, %c64
 // CHECK: %[[WORDS:.*]] = memref.reinterpret_cast {{.*}} sizes: [%[[PIECES]]], strides: [%[[APART]]] {{.*}} to memref<?xbf16, strided<[?], offset: ?>>
 // CHECK: gpu.launch
-// CHECK: memref.store %{{.*}}, %[[WORDS]][%{{.*}}] : memref<?xbf16
+// CHECK: memref.store %[[ZERO:.*]], %[[WORDS]][%{{.*}}] : memref<?xbf16
+// CHECK-NEXT: memref.store %[[ZERO]], %[[VIEW]][%{{.*}}, %c1]
 // CHECK: hopper.turn.claim %[[WORDS]]
 // CHECK: gpu.launch
-// CHECK: hopper.turn.peek %[[WORDS]]
+// CHECK: %[[WORD:.*]] = memref.load %[[WORDS]]
+// CHECK: arith.bitcast %[[WORD]] : bf16 to i16
 // CHECK: hopper.barrier.sync %{{.*}} warpgroups(1)
 // CHECK-NEXT: vector.transfer_write %{{.*}}, %[[VIEW]]
 

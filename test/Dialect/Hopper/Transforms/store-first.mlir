@@ -39,9 +39,9 @@
 // CHECK: gpu.launch
 // CHECK: %[[LAST:.*]] = arith.subi %[[ROWS]], %c1
 // CHECK: arith.minsi %{{.*}}, %[[LAST]]
-// CHECK: %[[STATE:.*]] = hopper.turn.peek %[[WORDS]]
+// CHECK: %[[STATE:.*]] = memref.load %[[VIEW]]
 // CHECK: %[[READ:.*]] = vector.transfer_read %[[Y]]
-// CHECK: %[[IS:.*]] = arith.cmpi ne, %[[STATE]], %c0_i32
+// CHECK: %[[IS:.*]] = arith.cmpi ne, %[[STATE]], %c0_i16
 // CHECK: %[[ALL:.*]] = vector.broadcast %[[IS]]
 // CHECK: %[[SUM:.*]] = arith.select %[[ALL]], %[[READ]], %{{.*}}
 // CHECK-NOT: hopper.barrier.sync

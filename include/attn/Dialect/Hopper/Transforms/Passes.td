@@ -546,15 +546,16 @@ def HopperStoreFirst : Pass<"hopper-store-first", "::mlir::func::FuncOp"> {
                                               }
                                               scf.yield %next
 
-    %y = vector.transfer_read %sum[%i]        %w = hopper.turn.peek %words[%i / 64]
+    %y = vector.transfer_read %sum[%i]        %w = memref.load %words[%i / 64]
                                               %r = vector.transfer_read %sum[%i]
                                               %y = arith.select (%w != 0), %r, %zeros
     ```
 
     Where rows of 16-bit elements are written that are computed from rows of the sum, to an argument
     that is as large and that nothing has touched before, the words are the first elements of its
-    rows 0, 64, 128, ...; whoever reads rows of the sum waits (`hopper.barrier.sync`) until all of a
-    warpgroup have seen the word before it is overwritten. Else they are in memory of their own.
+    rows 0, 64, 128, ... (the elements beside them hold zeros at first, too); whoever reads rows of
+    the sum waits (`hopper.barrier.sync`) until all of a warpgroup have seen the word before it is
+    overwritten. Else they are in memory of their own.
 
     Stays as it is: memory with other uses, or that is not allocated beside the launches; zeros
     under a condition; tiles of fewer than `least-bytes`; additions that are not directly in a

@@ -141,13 +141,21 @@ private:
                        ArrayRef(sizes).drop_back(), isEqualConstantIntOrValue);
   }
 
+  /// The first launch that fills.
+  Operation *findStart() {
+    Operation *first = findLaunch(fills.front());
+    for (Operation *zeros : fills)
+      if (findLaunch(zeros)->isBeforeInBlock(first))
+        first = findLaunch(zeros);
+    return first;
+  }
+
   bool isFirstTouchedBy(Operation *write, Value output) {
     auto argument =
         dyn_cast<BlockArgument>(memref::skipViewLikeOps(cast<MemrefValue>(output)));
-    Operation *launch = findLaunch(write), *filling = findLaunch(fills.front());
-    Operation *view = output.getDefiningOp();
+    Operation *launch = findLaunch(write), *view = output.getDefiningOp();
     if (!argument || argument.getOwner() != memory->getBlock() ||
-        (view && (view->getBlock() != memory->getBlock() || !view->isBeforeInBlock(filling))))
+        (view && (view->getBlock() != memory->getBlock() || !view->isBeforeInBlock(findStart()))))
       return false;
     SmallVector<Value> views{argument};
     while (!views.empty())
@@ -169,7 +177,7 @@ private:
   /// touched before; else in memory of their own.
   void createWords() {
     vector::TransferWriteOp write = findOutput();
-    b.setInsertionPointAfter(memory);
+    b.setInsertionPoint(findStart());
     Arithmetic a{b, memory.getLoc(), /*isNarrow=*/false};
     count = memref::DimOp::create(b, a.loc, addition.getDest(), getType().getRank() - 2);
     auto written = write ? cast<TypedValue<MemRefType>>(write.getBase()) : nullptr;

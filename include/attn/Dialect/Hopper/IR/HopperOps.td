@@ -489,13 +489,14 @@ class Hopper_TurnOp<string mnemonic> : Hopper_TurnsOp<mnemonic> {
 def Hopper_TurnWaitOp : Hopper_TurnOp<"turn.wait"> {
   let summary = "Waits until another CTA has passed the turn";
   let description = [{
-    Until `turns[indices]`, a word of 16 bits, is `number`; does not wait for a negative number, but is a proxy fence
-    (of global memory) all the same. What the CTA that wrote the number did before is then visible to this role,
-    and its additions by TMA come before those that this role starts (PTX ISA, "Memory
-    Consistency Model": an acquire of scope gpu, and a proxy fence). Where it may wait, the CTAs
-    of the launch all run at the same time (`hopper.cooperative`); who waits for whom must not
-    go in circles. A word is an element of memory, whose type does not matter: it may lie in memory
-    that is written at last. Its number has a sign, and is 0 where the memory holds zeros.
+    Until `turns[indices]`, a word of 16 bits, is `number`; does not wait for a negative number,
+    but is a proxy fence (of global memory) all the same. What the CTA that wrote the number did
+    before is then visible to this role, and its additions by TMA come before those that this role
+    starts (PTX ISA, "Memory Consistency Model": an acquire of scope gpu, and a proxy fence). Where
+    it may wait, the CTAs of the launch all run at the same time (`hopper.cooperative`); who waits
+    for whom must not go in circles. A word is an element of memory, whose type does not matter: it
+    may lie in memory that is written at last. Its number has a sign, and is 0 where the memory
+    holds zeros.
 
     ```mlir
     hopper.turn.wait %turns[%i], %before : memref<?xi16>

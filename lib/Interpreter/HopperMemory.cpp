@@ -2,6 +2,7 @@
 // hopper: tiles in shared memory, and copies by TMA.
 
 #include "Elementwise.h"
+#include "GlobalMemory.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/Matchers.h"
 
@@ -265,17 +266,7 @@ static Step waitForStores(Fiber &fiber, const Instruction &i) {
 /// The word of a turn, or null after an error.
 static char *findTurn(Fiber &fiber, const Instruction &i) {
   const auto &turns = fiber.operand(i, 0).as<MemRef>();
-  int64_t element = turns.offset;
-  for (size_t dim = 0; dim < turns.sizes.size(); ++dim) {
-    int64_t index = fiber.integer(i, unsigned(dim + 1)), size = turns.sizes[dim];
-    if (index < 0 || index >= size) {
-      fiber.cluster->error(i.op) << "index " << index << " of a turn is outside of dimension "
-                                 << dim << ", which has size " << size;
-      return nullptr;
-    }
-    element += index * turns.strides[dim];
-  }
-  return turns.base + element * elementSize(turns.kind);
+  return findElement(i.op, turns, readCoordinates(fiber, i, 1, turns.sizes.size()));
 }
 
 /// What comes behind the indices.

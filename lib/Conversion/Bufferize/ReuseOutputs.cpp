@@ -2,11 +2,11 @@
 // What is needed until an output is computed lies in the output's memory.
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Memory.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 
@@ -19,25 +19,11 @@ using namespace mlir;
 
 namespace {
 
-/// Whether the op only says how memory is seen, or how large it is.
-bool isView(Operation *op) {
-  return isa<ViewLikeOpInterface, memref::DimOp, memref::ExtractStridedMetadataOp>(op);
-}
-
 /// The ops of the block that access memory, or hold ops that do, in order.
 SmallVector<Operation *> collectAccesses(Value memory, Block *block) {
-  SmallVector<Value> worklist{memory};
   llvm::SmallPtrSet<Operation *, 16> found;
-  while (!worklist.empty())
-    for (Operation *user : worklist.pop_back_val().getUsers()) {
-      if (isView(user)) {
-        for (Value result : user->getResults())
-          if (isa<MemRefType>(result.getType()))
-            worklist.push_back(result);
-        continue;
-      }
-      found.insert(block->findAncestorOpInBlock(*user));
-    }
+  for (Operation *access : attn::collectAccesses(memory))
+    found.insert(block->findAncestorOpInBlock(*access));
   SmallVector<Operation *> ordered(found.begin(), found.end());
   llvm::sort(ordered, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   return ordered;
@@ -110,7 +96,7 @@ struct ReuseOutputsPass : attn::impl::AttnReuseOutputsBase<ReuseOutputsPass> {
       return false;
     // Only subviews are known to be of any layout.
     for (Operation *user : alloc->getUsers())
-      if (isView(user) && !isa<memref::SubViewOp, memref::DimOp>(user))
+      if (attn::isView(user) && !isa<memref::SubViewOp, memref::DimOp>(user))
         return false;
     for (Operation *access : collectAccesses(alloc, body))
       if (!isa<memref::DeallocOp>(access) && !access->isBeforeInBlock(output.first))

@@ -186,32 +186,22 @@ void KernelLowering::lowerTmaWait(TmaWaitOp op) {
   });
 }
 
-/// The address of a word of CTAs' turns.
-Value KernelLowering::turnAddress(Value turns, ValueRange indices) {
-  Value source = scalar(turns);
-  auto metadata = memref::ExtractStridedMetadataOp::create(b, source);
-  Value position = metadata.getOffset();
-  for (auto [index, stride] : llvm::zip_equal(indices, metadata.getStrides()))
-    position = arith::AddIOp::create(b, position, arith::MulIOp::create(b, scalar(index), stride));
-  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, source);
-  Value offset = arith::MulIOp::create(b, position, constantIndex(2));
-  return arith::IndexCastOp::create(b, b.getI64Type(), arith::AddIOp::create(b, base, offset));
-}
-
-LogicalResult KernelLowering::expectOneThread(Operation *op) {
-  if (singleThread)
-    return success();
-  return op->emitOpError("expects a role of one thread, which waits on behalf of what it starts");
+/// The address of a word of other CTAs' turns.
+FailureOr<Value> KernelLowering::turnAddress(Operation *op, Value turns, ValueRange indices) {
+  if (!singleThread)
+    return op->emitOpError("expects a role of one thread, which waits on behalf of what it starts");
+  return elementAddress(op, turns, indices);
 }
 
 LogicalResult KernelLowering::lowerTurnWait(TurnWaitOp op) {
-  if (failed(expectOneThread(op)))
+  FailureOr<Value> address = turnAddress(op, op.getTurns(), op.getIndices());
+  if (failed(address))
     return failure();
   // Only a fence where there is nobody to wait for.
   std::optional<int64_t> number = getConstantIntValue(op.getNumber());
   if (!number || *number >= 0)
     function->setAttr(kCooperativeAttr, b.getUnitAttr());
-  inlineAsm(Type(), {turnAddress(op.getTurns(), op.getIndices()), scalar(op.getNumber())},
+  inlineAsm(Type(), {*address, scalar(op.getNumber())},
             "{ .reg .pred p; .reg .b16 half; .reg .s32 word; setp.lt.s32 p, $1, 0; @p bra DONE; "
             "AGAIN: ld.acquire.gpu.global.b16 half, [$0]; cvt.s32.s16 word, half; "
             "setp.ne.s32 p, word, $1; @p bra AGAIN; DONE: fence.proxy.async.global; }",
@@ -219,21 +209,26 @@ LogicalResult KernelLowering::lowerTurnWait(TurnWaitOp op) {
   return success();
 }
 
-void KernelLowering::lowerTurnPeek(TurnPeekOp op) {
+LogicalResult KernelLowering::lowerTurnPeek(TurnPeekOp op) {
+  FailureOr<Value> address = turnAddress(op, op.getTurns(), op.getIndices());
+  if (failed(address))
+    return failure();
   setScalar(op.getNumber(),
-            inlineAsm(b.getI32Type(), turnAddress(op.getTurns(), op.getIndices()),
+            inlineAsm(b.getI32Type(), *address,
                       "{ .reg .b16 half; ld.acquire.gpu.global.b16 half, [$1]; "
                       "cvt.s32.s16 $0, half; }",
                       "=r,l,~{memory}", /*sideEffects=*/true));
+  return success();
 }
 
 /// A swap of 16 bits would be a load and a swap of 32 bits in a loop: the loop alone, which tries
 /// with a zero beside the word first.
 LogicalResult KernelLowering::lowerTurnClaim(TurnClaimOp op) {
-  if (failed(expectOneThread(op)))
+  FailureOr<Value> address = turnAddress(op, op.getTurns(), op.getIndices());
+  if (failed(address))
     return failure();
   Value first = inlineAsm(
-      b.getI32Type(), {turnAddress(op.getTurns(), op.getIndices()), scalar(op.getSeen())},
+      b.getI32Type(), {*address, scalar(op.getSeen())},
       "{ .reg .pred p; .reg .b64 place; .reg .b32 shift, claimed, both, found; .reg .s32 word; "
       ".reg .b16 half; mov.b32 $0, 0; setp.gt.s32 p, $2, 0; @p bra DONE; "
       "and.b64 place, $1, -4; cvt.u32.u64 shift, $1; and.b32 shift, shift, 2; "
@@ -252,9 +247,10 @@ LogicalResult KernelLowering::lowerTurnClaim(TurnClaimOp op) {
 }
 
 LogicalResult KernelLowering::lowerTurnPass(TurnPassOp op) {
-  if (failed(expectOneThread(op)))
+  FailureOr<Value> address = turnAddress(op, op.getTurns(), op.getIndices());
+  if (failed(address))
     return failure();
-  inlineAsm(Type(), {turnAddress(op.getTurns(), op.getIndices()), scalar(op.getNumber())},
+  inlineAsm(Type(), {*address, scalar(op.getNumber())},
             "{ .reg .b16 half; cvt.u16.u32 half, $1; st.release.gpu.global.b16 [$0], half; }",
             "l,r,~{memory}", /*sideEffects=*/true);
   return success();

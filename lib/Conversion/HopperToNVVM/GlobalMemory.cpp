@@ -135,6 +135,15 @@ KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, Vect
 // One element
 //===----------------------------------------------------------------------===//
 
+/// The same for all threads: no dimension is one of a vector.
+FailureOr<Value> KernelLowering::elementAddress(Operation *op, Value memref, ValueRange indices) {
+  auto type = cast<MemRefType>(memref.getType());
+  auto none = AffineMap::get(type.getRank(), 0, {}, b.getContext());
+  FailureOr<Access> access = makeAccess(
+      op, memref, indices, VectorType::get(1, type.getElementType()), none, {}, Layout::Tile);
+  return failed(access) ? FailureOr<Value>(failure()) : access->base;
+}
+
 /// The register of an asm operand, and the suffix of an untyped access.
 static std::pair<StringRef, StringRef> registerOf(Type type) {
   unsigned bits = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();

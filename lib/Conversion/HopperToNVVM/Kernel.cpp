@@ -323,7 +323,7 @@ LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
       .Case<TmaStoreOp, TmaReduceOp>([&](auto op) { return lowerTmaStore(op), success(); })
       .Case([&](TmaWaitOp op) { return lowerTmaWait(op), success(); })
       .Case([&](TurnWaitOp op) { return lowerTurnWait(op); })
-      .Case([&](TurnPeekOp op) { return lowerTurnPeek(op), success(); })
+      .Case([&](TurnPeekOp op) { return lowerTurnPeek(op); })
       .Case([&](TurnClaimOp op) { return lowerTurnClaim(op); })
       .Case([&](TurnPassOp op) { return lowerTurnPass(op); })
       .Case<BarrierSyncOp, BarrierArriveOp>(

@@ -163,6 +163,8 @@ private:
                                      mlir::ValueRange indices, mlir::VectorType type,
                                      mlir::AffineMap map, llvm::ArrayRef<bool> inBounds,
                                      Layout layout);
+  llvm::FailureOr<mlir::Value> elementAddress(mlir::Operation *op, mlir::Value memref,
+                                              mlir::ValueRange indices);
   llvm::FailureOr<Access> makeAccess(mlir::Operation *op, mlir::Value base,
                                      mlir::ValueRange indices, mlir::VectorType type,
                                      Layout layout);
@@ -219,10 +221,10 @@ private:
   void lowerTmaLoad(TmaLoadOp op);
   template <typename Op> void lowerTmaStore(Op op);
   void lowerTmaWait(TmaWaitOp op);
-  mlir::Value turnAddress(mlir::Value turns, mlir::ValueRange indices);
-  mlir::LogicalResult expectOneThread(mlir::Operation *op);
+  llvm::FailureOr<mlir::Value> turnAddress(mlir::Operation *op, mlir::Value turns,
+                                           mlir::ValueRange indices);
   mlir::LogicalResult lowerTurnWait(TurnWaitOp op);
-  void lowerTurnPeek(TurnPeekOp op);
+  mlir::LogicalResult lowerTurnPeek(TurnPeekOp op);
   mlir::LogicalResult lowerTurnClaim(TurnClaimOp op);
   mlir::LogicalResult lowerTurnPass(TurnPassOp op);
   template <typename Op> void lowerNamedBarrier(Op op);

@@ -104,7 +104,7 @@ gpu.module @m {
 
 // -----
 
-// A word may be an element of any memory of 16-bit elements; any thread may look at it.
+// A word may be an element of any memory of 16-bit elements.
 // CHECK-LABEL: gpu.func @rows
 // CHECK: %[[WHERE:.*]] = memref.extract_strided_metadata
 // CHECK: llvm.inline_asm {{.*}}ld.acquire.gpu.global.b16
@@ -113,7 +113,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     hopper.roles
-      role "compute" warpgroups(1) registers(240) (%w) {
+      role "add" warpgroups(1) registers(24) (%w) {
         %n = hopper.turn.peek %out[%c1, %c0] : memref<?x64xbf16, strided<[?, 1], offset: ?>>
         memref.store %n, %seen[%c0] : memref<?xi32>
       }

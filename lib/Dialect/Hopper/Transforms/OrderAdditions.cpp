@@ -11,6 +11,7 @@
 #include "Arithmetic.h"
 #include "Loops.h"
 #include "Programs.h"
+#include "RowWords.h"
 #include "Trends.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -367,7 +368,8 @@ private:
                  const Order &order, Value all) {
     Arithmetic a{b, loc, /*isNarrow=*/true};
     ValueRange leading = addition.getIndices().drop_back(2);
-    // Numbers start at 1; a word is 0 as long as nobody has added.
+    // Numbers start at 1; a word is 0 as long as nobody has added. They fit 16 bits, for the tiles
+    // of a line (or half of them) run at a time.
     auto getNumber = [&](Value value) {
       return a.add(findBefore(part, bound, square, value), a.number(1));
     };
@@ -415,13 +417,8 @@ private:
   void dropClaim(Value isFirst) {
     Operation *seen = claim.getSeen().getDefiningOp();
     for (Operation *user : llvm::make_early_inc_range(claim->getUsers()))
-      if (auto branch = dyn_cast<scf::IfOp>(user)) { // which passes the turn, and maybe more
-        for (Operation &op : llvm::make_early_inc_range(*branch.thenBlock()))
-          if (isa<hopper::TmaWaitOp, hopper::TurnPassOp>(op))
-            op.erase();
-        if (branch.thenBlock()->without_terminator().empty())
-          branch.erase();
-      }
+      if (isa<scf::IfOp>(user)) // which passes the turn
+        user->erase();
     for (auto wait : llvm::make_early_inc_range(claim->getBlock()->getOps<hopper::TurnWaitOp>()))
       wait.erase();
     claim.replaceAllUsesWith(isFirst);

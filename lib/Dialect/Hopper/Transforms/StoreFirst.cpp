@@ -5,8 +5,10 @@
 #include "Arithmetic.h"
 #include "Memory.h"
 #include "Programs.h"
+#include "RowWords.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Memory.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -157,20 +159,10 @@ private:
     if (!argument || argument.getOwner() != memory->getBlock() ||
         (view && (view->getBlock() != memory->getBlock() || !view->isBeforeInBlock(findStart()))))
       return false;
-    SmallVector<Value> views{argument};
-    while (!views.empty())
-      for (Operation *user : views.pop_back_val().getUsers()) {
-        if (isa<ViewLikeOpInterface, memref::ExtractStridedMetadataOp>(user)) {
-          llvm::copy_if(user->getResults(), std::back_inserter(views),
-                        [](Value result) { return isa<MemRefType>(result.getType()); });
-          continue;
-        }
-        Operation *place = memory->getBlock()->findAncestorOpInBlock(*user);
-        if (!isa<memref::DimOp>(user) && user != write &&
-            (!place || place == launch || place->isBeforeInBlock(launch)))
-          return false;
-      }
-    return true;
+    return llvm::all_of(collectAccesses(argument), [&](Operation *access) {
+      Operation *place = memory->getBlock()->findAncestorOpInBlock(*access);
+      return access == write || (place && launch->isBeforeInBlock(place));
+    });
   }
 
   /// In the rows of the output that is computed from the sum, where it is as large and not
@@ -204,30 +196,30 @@ private:
     return words->createIndices(a, indices.drop_back(2), row);
   }
 
-  void storeWord(const Arithmetic &a, int64_t bits, ValueRange word) {
+  Value createElement(const Arithmetic &a, uint64_t bits) {
     Type type = cast<MemRefType>(words->getMemory().getType()).getElementType();
-    APInt value(16, uint64_t(bits));
+    APInt value(16, bits);
     TypedAttr attribute = b.getIntegerAttr(b.getI16Type(), value);
     if (auto number = dyn_cast<FloatType>(type))
       attribute = b.getFloatAttr(type, APFloat(number.getFloatSemantics(), value));
-    Value element = arith::ConstantOp::create(b, a.loc, attribute);
-    memref::StoreOp::create(b, a.loc, element, words->getMemory(), word);
+    return arith::ConstantOp::create(b, a.loc, attribute);
+  }
+
+  void writeWord(const Arithmetic &a, uint64_t bits, ValueRange word) {
+    memref::StoreOp::create(b, a.loc, createElement(a, bits), words->getMemory(), word);
   }
 
   void fillWords(vector::TransferWriteOp zeros) {
     b.setInsertionPoint(zeros);
     Arithmetic a{b, zeros.getLoc(), /*isNarrow=*/false};
-    ValueRange indices = zeros.getIndices();
+    SmallVector<Value> indices(zeros.getIndices());
     Value row = indices[indices.size() - 2];
     auto branch = scf::IfOp::create(b, a.loc, a.isLess(row, count));
     b.setInsertionPointToStart(branch.thenBlock());
-    storeWord(a, 0, getWord(a, indices, row));
+    writeWord(a, 0, getWord(a, indices, row));
     if (output) { // what a claim swaps with the word is known, too
-      SmallVector<Value> beside(indices);
-      beside.back() = a.number(1);
-      Value zero = arith::ConstantOp::create(
-          b, a.loc, b.getZeroAttr(cast<MemRefType>(output.getType()).getElementType()));
-      memref::StoreOp::create(b, a.loc, zero, output, beside);
+      indices.back() = a.number(1);
+      memref::StoreOp::create(b, a.loc, createElement(a, 0), output, indices);
     }
     zeros.erase();
   }
@@ -252,21 +244,21 @@ private:
     Value first = hopper::TurnClaimOp::create(b, loc, memory, word, seen);
     addition.getFirstMutable().assign(first);
     b.setInsertionPoint(addition->getBlock()->getTerminator());
+    passOthers(a, row, first);
     auto branch = scf::IfOp::create(b, loc, first);
     b.setInsertionPointToStart(branch.thenBlock());
-    passOthers(a, row);
     hopper::TmaWaitOp::create(b, loc, 0, /*read=*/false);
     hopper::TurnPassOp::create(b, loc, memory, word, a.number(1));
   }
 
-  /// Also the tile's other words: who reads their rows looks at nothing else.
-  void passOthers(const Arithmetic &a, Value row) {
+  /// Who stores a tile also writes its other words: who reads their rows looks at nothing else.
+  void passOthers(const Arithmetic &a, Value row, Value isFirst) {
     for (int64_t first = RowWords::kStep; first < rows; first += RowWords::kStep) {
-      Value start = a.add(row, a.number(first));
-      auto branch = scf::IfOp::create(b, a.loc, a.isLess(start, a.narrow(count)));
+      Value start = a.add(row, a.number(first)), isInside = a.isLess(start, a.narrow(count));
+      auto branch = scf::IfOp::create(b, a.loc, a.both(isFirst, isInside));
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(branch.thenBlock());
-      storeWord(a, 1, getWord(a, addition.getIndices(), start));
+      writeWord(a, 1, getWord(a, addition.getIndices(), start));
     }
   }
 

@@ -31,10 +31,12 @@
 // CHECK-NEXT: hopper.add %{{.*}} to %[[Y]][%{{.*}}, %{{.*}}, %c0] first(%[[FIRST]])
 // CHECK-NEXT: hopper.tma.wait pending(0) read
 // CHECK-NEXT: hopper.release
-// CHECK-NEXT: scf.if %[[FIRST]] {
-// CHECK: scf.if
+// CHECK: %[[OTHER:.*]] = arith.cmpi slt
+// CHECK: %[[OWN:.*]] = arith.andi %[[FIRST]], %[[OTHER]]
+// CHECK: scf.if %[[OWN]] {
 // CHECK: memref.store %c1_i16, %[[VIEW]]
-// CHECK: hopper.tma.wait pending(0){{$}}
+// CHECK: scf.if %[[FIRST]] {
+// CHECK-NEXT: hopper.tma.wait pending(0){{$}}
 // CHECK-NEXT: hopper.turn.pass %[[WORDS]][%[[LINE]]#0, %[[WORD]]], %c1_i32
 // CHECK: gpu.launch
 // CHECK: %[[LAST:.*]] = arith.subi %[[ROWS]], %c1
@@ -75,9 +77,11 @@
 // ORDERED-NOT: hopper.turn.claim
 // ORDERED: hopper.turn.wait %[[WORDS]]
 // ORDERED: hopper.add {{.*}} first(%[[FIRST]])
-// ORDERED: scf.if %[[FIRST]]
+// ORDERED: %[[OWN:.*]] = arith.andi %[[FIRST]]
+// ORDERED: scf.if %[[OWN]]
 // ORDERED-NOT: hopper.turn.pass
 // ORDERED: memref.store %c1_i16
+// ORDERED-NOT: scf.if
 // ORDERED: hopper.tma.wait pending(0){{$}}
 // ORDERED-NEXT: hopper.turn.pass
 

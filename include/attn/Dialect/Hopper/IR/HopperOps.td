@@ -476,17 +476,17 @@ def Hopper_Turns : Type<And<[IsMemRefTypePred,
     CPred<"::llvm::cast<::mlir::MemRefType>($_self).getElementTypeBitWidth() == 16">]>,
     "memref of elements of 16 bits", "::mlir::MemRefType">;
 
-class Hopper_TurnsOp<string mnemonic>
+class Hopper_TurnOp<string mnemonic>
     : Hopper_Op<mnemonic, [MemoryEffects<[MemRead, MemWrite]>]> {
   let hasVerifier = 1;
 }
 
-class Hopper_TurnOp<string mnemonic> : Hopper_TurnsOp<mnemonic> {
+class Hopper_NumberedTurnOp<string mnemonic> : Hopper_TurnOp<mnemonic> {
   let arguments = (ins Hopper_Turns:$turns, Variadic<Index>:$indices, I32:$number);
   let assemblyFormat = "$turns `[` $indices `]` `,` $number attr-dict `:` type($turns)";
 }
 
-def Hopper_TurnWaitOp : Hopper_TurnOp<"turn.wait"> {
+def Hopper_TurnWaitOp : Hopper_NumberedTurnOp<"turn.wait"> {
   let summary = "Waits until another CTA has passed the turn";
   let description = [{
     Until `turns[indices]`, a word of 16 bits, is `number`; does not wait for a negative number,
@@ -507,7 +507,7 @@ def Hopper_TurnWaitOp : Hopper_TurnOp<"turn.wait"> {
   }];
 }
 
-def Hopper_TurnPeekOp : Hopper_TurnsOp<"turn.peek"> {
+def Hopper_TurnPeekOp : Hopper_TurnOp<"turn.peek"> {
   let summary = "The number that the last CTA to pass a turn has written";
   let description = [{
     An acquire of scope gpu, which does not wait: where it has seen the number that is
@@ -522,15 +522,15 @@ def Hopper_TurnPeekOp : Hopper_TurnsOp<"turn.peek"> {
   let assemblyFormat = "$turns `[` $indices `]` attr-dict `:` type($turns)";
 }
 
-def Hopper_TurnClaimOp : Hopper_TurnsOp<"turn.claim"> {
+def Hopper_TurnClaimOp : Hopper_TurnOp<"turn.claim"> {
   let summary = "Whether this CTA is the first one to come to a turn";
   let description = [{
-    True for one CTA, while `turns[indices]` is 0: it becomes -1, and that CTA passes a number
-    above 0. For the others false, once such a number is there: what the first one did before
-    is then visible as behind a `hopper.turn.wait`. `seen` is what a `hopper.turn.peek` of the
-    same word has seen: where it is above 0, nobody looks again, and there has to be a proxy
-    fence between that peek and what comes behind the claim. The CTAs need not all run at the
-    same time, as long as the first one waits for no other CTA between its claim and its
+    True for one CTA, while `turns[indices]` is 0: it becomes -1 (by a swap of the 32 bits that it
+    is in), and that CTA passes a number above 0. For the others false, once such a number is there:
+    what the first one did before is then visible as behind a `hopper.turn.wait`. `seen` is what a
+    `hopper.turn.peek` of the same word has seen: where it is above 0, nobody looks again, and there
+    has to be a proxy fence between that peek and what comes behind the claim. The CTAs need not all
+    run at the same time, as long as the first one waits for no other CTA between its claim and its
     `hopper.turn.pass`.
 
     ```mlir
@@ -549,7 +549,7 @@ def Hopper_TurnClaimOp : Hopper_TurnsOp<"turn.claim"> {
   let assemblyFormat = "$turns `[` $indices `]` `,` $seen attr-dict `:` type($turns)";
 }
 
-def Hopper_TurnPassOp : Hopper_TurnOp<"turn.pass"> {
+def Hopper_TurnPassOp : Hopper_NumberedTurnOp<"turn.pass"> {
   let summary = "Passes the turn: writes the number that the next CTA waits for";
   let description = [{
     A release of scope gpu. Reductions and stores by TMA that are to come before have been

@@ -138,9 +138,9 @@ class Backward:
 
 def baseline_orders(results):
     """The error of one evaluation is luck where a result has few rows: those of a row have causes in
-    common, and most pairs fall into a few cells of a table. More so where it has one element."""
+    common, and most pairs fall into a few cells of a table. More so where it has few elements."""
     sizes = [(x.size, (x.shape or (1,))[-1]) for x, _ in results if x.size]
-    if any(size == 1 for size, _ in sizes):
+    if any(size < 64 for size, _ in sizes):
         return 32
     return 8 if any(size < 64 * columns for size, columns in sizes) else 1
 

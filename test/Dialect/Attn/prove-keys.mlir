@@ -315,3 +315,116 @@ func.func @sink(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %lse: tensor
     -> tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
   return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
 }
+
+// A slope times the distance is 0 or NaN for a row's own key.
+// CHECK-LABEL: @alibi(
+// CHECK: attn.backward
+// MORE-NOT: rows_have_keys
+// FEW: rows_have_keys
+// CHECK: return
+func.func @alibi(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %lse: tensor<1x2x?xf32>, %m: tensor<2xf32>)
+    -> (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) {
+  %dq, %dk, %dv, %dm = attn.backward %q, %q, %k, %k, %q, %lse captures(%m : tensor<2xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %m: tensor<2xf32>):
+      %d = arith.subi %i, %j : index
+      %n = arith.index_cast %d : index to i32
+      %f = arith.sitofp %n : i32 to f32
+      %a = math.absf %f : f32
+      %slope = tensor.extract %m[%h] : tensor<2xf32>
+      %p = arith.mulf %slope, %a : f32
+      %t = arith.subf %s, %p : f32
+      attn.yield %t : f32
+    }
+    gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %m: tensor<2xf32>, %dt: f32):
+      attn.yield %dt : f32
+    }
+    : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?xf32>
+    -> tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32> captures(tensor<2xf32>)
+  return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+}
+
+// Also where it is a difference of floats.
+// CHECK-LABEL: @alibi_of_floats(
+// CHECK: attn.backward
+// MORE-NOT: rows_have_keys
+// FEW: rows_have_keys
+// CHECK: return
+func.func @alibi_of_floats(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %lse: tensor<1x2x?xf32>, %m: f32)
+    -> (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) {
+  %dq, %dk, %dv, %dm = attn.backward %q, %q, %k, %k, %q, %lse captures(%m : f32)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %m: f32):
+      %in = arith.index_cast %i : index to i32
+      %jn = arith.index_cast %j : index to i32
+      %x = arith.sitofp %in : i32 to f32
+      %y = arith.sitofp %jn : i32 to f32
+      %d = arith.subf %y, %x : f32
+      %p = arith.mulf %d, %m : f32
+      %t = arith.addf %s, %p : f32
+      attn.yield %t : f32
+    }
+    gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %m: f32, %dt: f32):
+      attn.yield %dt : f32
+    }
+    : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?xf32>
+    -> tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32> captures(tensor<f32>)
+  return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+}
+
+// The distance from another key is not 0: the slope may be infinite, and all scores -inf.
+// CHECK-LABEL: @alibi_elsewhere(
+// CHECK: attn.backward
+// CHECK-NOT: rows_have_keys
+// CHECK: return
+func.func @alibi_elsewhere(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %lse: tensor<1x2x?xf32>, %m: f32)
+    -> (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) {
+  %dq, %dk, %dv, %dm = attn.backward %q, %q, %k, %k, %q, %lse captures(%m : f32)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %m: f32):
+      %one = arith.constant 1 : index
+      %last = arith.addi %j, %one : index
+      %d = arith.subi %i, %last : index
+      %n = arith.index_cast %d : index to i32
+      %x = arith.sitofp %n : i32 to f32
+      %p = arith.mulf %x, %m : f32
+      %t = arith.subf %s, %p : f32
+      attn.yield %t : f32
+    }
+    gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %m: f32, %dt: f32):
+      attn.yield %dt : f32
+    }
+    : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?xf32>
+    -> tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32> captures(tensor<f32>)
+  return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+}
+
+// A causal mask by the score keeps the row's own key; a tanh of anything is not infinite.
+// CHECK-LABEL: @selected(
+// CHECK: attn.backward
+// MORE-NOT: rows_have_keys
+// FEW: rows_have_keys
+// CHECK: return
+func.func @selected(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %lse: tensor<1x2x?xf32>, %c: f32)
+    -> (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) {
+  %dq, %dk, %dv, %dc = attn.backward %q, %q, %k, %k, %q, %lse captures(%c : f32)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %c: f32):
+      %none = arith.constant 0xFF800000 : f32
+      %past = arith.cmpi sge, %i, %j : index
+      %x = arith.addf %s, %c : f32
+      %y = math.tanh %x : f32
+      %t = arith.select %past, %y, %none : f32
+      attn.yield %t : f32
+    }
+    gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %c: f32, %dt: f32):
+      attn.yield %dt : f32
+    }
+    : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?xf32>
+    -> tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32> captures(tensor<f32>)
+  return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+}

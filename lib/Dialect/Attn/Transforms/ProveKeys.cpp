@@ -63,20 +63,21 @@ static bool isUnsigned(arith::CmpIPredicate predicate) {
          predicate == arith::CmpIPredicate::ugt || predicate == arith::CmpIPredicate::uge;
 }
 
-/// Whether the mask keeps the key of each row's own number: by what it folds to. (No sum of an
-/// index and a constant is beyond an index's range.)
-static bool keepsOwnKey(Region &mask) {
-  if (mask.empty())
-    return true;
-  OpBuilder b(mask.getContext());
-  Location loc = mask.getLoc();
+/// A region for the key of each row's own number, folded: a function in a module of its own.
+/// `first`: the number of the first argument of (b, h, i, j, captures...). (No sum of an index and a
+/// constant is beyond an index's range.)
+static OwningOpRef<ModuleOp> foldAtOwnKey(Region &region, unsigned first) {
+  OpBuilder b(region.getContext());
+  Location loc = region.getLoc();
   OwningOpRef<ModuleOp> holder = ModuleOp::create(loc);
   b.setInsertionPointToStart(holder->getBody());
+  Operation *terminator = region.front().getTerminator();
   auto function = func::FuncOp::create(
-      b, loc, "mask", b.getFunctionType(mask.getArgumentTypes(), b.getI1Type()));
+      b, loc, "region",
+      b.getFunctionType(region.getArgumentTypes(), terminator->getOperandTypes()));
   IRMapping mapping;
-  mask.cloneInto(&function.getBody(), mapping);
-  function.getArgument(kKey).replaceAllUsesWith(function.getArgument(kRow));
+  region.cloneInto(&function.getBody(), mapping);
+  function.getArgument(first + kKey).replaceAllUsesWith(function.getArgument(first + kRow));
   // What reads the same element is the same value once its indices are.
   IRRewriter rewriter(b);
   DominanceInfo dominance;
@@ -94,7 +95,18 @@ static bool keepsOwnKey(Region &mask) {
   arith::AddIOp::getCanonicalizationPatterns(patterns, b.getContext());
   arith::SubIOp::getCanonicalizationPatterns(patterns, b.getContext());
   if (failed(applyPatternsGreedily(function, std::move(patterns))))
+    return {};
+  return holder;
+}
+
+/// Whether the mask keeps the key of each row's own number: by what it folds to.
+static bool keepsOwnKey(Region &mask) {
+  if (mask.empty())
+    return true;
+  OwningOpRef<ModuleOp> folded = foldAtOwnKey(mask, /*first=*/0);
+  if (!folded)
     return false;
+  auto function = *folded->getOps<func::FuncOp>().begin();
   return matchPattern(function.front().getTerminator()->getOperand(0), m_One());
 }
 
@@ -104,28 +116,77 @@ bool attn::ignoresRows(Region &mask) {
   return mask.empty() || mask.getArgument(kRow).use_empty();
 }
 
-/// Whether finite scores stay finite, by the operations of the region. What is captured may be
-/// anything.
-static bool keepsFinite(Region &score) {
+namespace {
+/// What a float may be. Overflow is none: a score that is computed from finite numbers is finite.
+struct Float {
+  bool mayBeInfinite = true, mayBeNan = true;
+  bool isZero = false; // or NaN, where it may be
+
+  static Float finite() { return {false, false}; }
+  Float operator|(const Float &other) const {
+    return {mayBeInfinite || other.mayBeInfinite, mayBeNan || other.mayBeNan,
+            isZero && other.isZero};
+  }
+};
+} // namespace
+
+static Float sum(const Float &x, const Float &y) {
+  Float result = x | y;
+  result.mayBeNan |= x.mayBeInfinite && y.mayBeInfinite;
+  return result;
+}
+
+static Float product(const Float &x, const Float &y) {
+  Float result = x | y;
+  result.mayBeNan |= result.mayBeInfinite; // times zero
+  result.isZero = x.isZero || y.isZero;
+  result.mayBeInfinite &= !result.isZero;
+  return result;
+}
+
+/// Whether finite scores do not become infinite, by the operations of the region. (A row that has
+/// NaN has a key.) What is captured may be anything.
+static bool keepsFinite(Block &score) {
+  llvm::DenseMap<Value, Float> known;
+  known[score.getArgument(0)] = Float::finite();
+  for (Operation &op : score.without_terminator()) {
+    if (op.getNumResults() != 1 || !isa<FloatType>(op.getResult(0).getType()))
+      continue;
+    auto at = [&](unsigned number) { return known.lookup(op.getOperand(number)); };
+    APFloat value(0.0f);
+    Float &result = known[op.getResult(0)];
+    if (matchPattern(&op, m_ConstantFloat(&value))) {
+      result = {value.isInfinity(), value.isNaN(), value.isZero()};
+    } else if (isa<arith::SIToFPOp, arith::UIToFPOp>(op)) {
+      result = Float::finite();
+    } else if (isa<arith::AddFOp, arith::SubFOp>(op)) {
+      result = sum(at(0), at(1));
+      if (isa<arith::SubFOp>(op) && op.getOperand(0) == op.getOperand(1))
+        result = {/*mayBeInfinite=*/false, result.mayBeNan, /*isZero=*/true};
+    } else if (isa<arith::MulFOp>(op)) {
+      result = product(at(0), at(1));
+    } else if (isa<arith::DivFOp>(op)) {
+      if (matchPattern(op.getOperand(1), m_ConstantFloat(&value)) && value.isFiniteNonZero())
+        result = at(0);
+    } else if (isa<arith::NegFOp, math::AbsFOp, arith::ExtFOp>(op)) {
+      result = at(0);
+    } else if (isa<math::TanhOp>(op)) {
+      result = at(0);
+      result.mayBeInfinite = false;
+    } else if (isa<arith::SelectOp>(op)) {
+      result = at(1) | at(2);
+    }
+  }
+  return !known.lookup(score.getTerminator()->getOperand(0)).mayBeInfinite;
+}
+
+static bool keepsFinite(Region &score) { return score.empty() || keepsFinite(score.front()); }
+
+static bool keepsFiniteAtOwnKey(Region &score) {
   if (score.empty())
     return true;
-  auto isUsedFloat = [](BlockArgument argument) {
-    return isa<FloatType>(argument.getType()) && !argument.use_empty();
-  };
-  if (llvm::any_of(score.getArguments().drop_front(), isUsedFloat))
-    return false;
-  return llvm::all_of(score.front().without_terminator(), [](Operation &op) {
-    APFloat value(0.0f);
-    if (matchPattern(&op, m_ConstantFloat(&value)))
-      return value.isFinite();
-    if (auto quotient = dyn_cast<arith::DivFOp>(op))
-      return matchPattern(quotient.getRhs(), m_ConstantFloat(&value)) &&
-             value.isFiniteNonZero();
-    return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp,
-               arith::SIToFPOp, arith::UIToFPOp, arith::SelectOp, arith::CmpIOp,
-               arith::CmpFOp, arith::AddIOp, arith::SubIOp, arith::MulIOp,
-               arith::IndexCastOp, arith::ConstantOp, math::TanhOp>(op);
-  });
+  OwningOpRef<ModuleOp> folded = foldAtOwnKey(score, /*first=*/1);
+  return folded && keepsFinite((*folded->getOps<func::FuncOp>().begin()).front());
 }
 
 namespace {
@@ -134,9 +195,11 @@ struct ProveKeysPass : attn::impl::AttnProveKeysBase<ProveKeysPass> {
 
   void runOnOperation() override {
     getOperation()->walk([&](BackwardOp op) {
-      if (op.getSink() || !keepsFinite(op.getScore()))
+      if (op.getSink())
         return;
-      if (keepsFirstKey(op.getMask()) || (hasNoMoreRows(op) && keepsOwnKey(op.getMask())))
+      Region &mask = op.getMask(), &score = op.getScore();
+      if ((keepsFirstKey(mask) && keepsFinite(score)) ||
+          (hasNoMoreRows(op) && keepsOwnKey(mask) && keepsFiniteAtOwnKey(score)))
         op.setRowsHaveKeys(true);
     });
   }

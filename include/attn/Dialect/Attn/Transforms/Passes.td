@@ -108,7 +108,9 @@ def AttnProveKeys : Pass<"attn-prove-keys"> {
     A mask keeps the first key of each row where the ranges of its integers say so, whatever
     is captured (causal). It keeps a row's own key where it folds to true once j is i (a
     window; documents, that are the same for queries and keys): that is a key where
-    there are no more rows than keys, which the shapes say, or the option.
+    there are no more rows than keys, which the shapes say, or the option. The score only has to
+    stay finite for that key: ALiBi's slope is then multiplied by 0, which gives 0 or NaN,
+    but not -inf (a row that has NaN has a key).
 
     ```mlir
     // Before, with no-more-rows.

@@ -12,6 +12,7 @@ attnc was right in all cells.
 """
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -52,8 +53,9 @@ def parse_arguments():
 
 def gradients_of_head(torch, case, q, k, v, do, captures, of_captures, rounds):
     """dQ, dK and dV of the first head of the first batch element by the definition, in float64; with
-    `rounds` in float32, with what the tensor core multiplies rounded to the inputs' type. With
-    `of_captures` this head's part of the gradients of captured floats, too, over the whole batch."""
+    `rounds`, a random generator, in float32, with O and what the tensor core multiplies rounded to the
+    inputs' type, the weights relative to what the generator says, as it is an implementation's choice.
+    With `of_captures` this head's part of the gradients of captured floats, too, over the whole batch."""
     heads = [gradients_of_element(torch, case, *(x[b, 0].detach() for x in (q, k, v, do)), captures, of_captures,
                                   rounds) for b in range(q.shape[0] if of_captures else 1)]
     return *heads[0][:3], *(sum(each) for each in zip(*(head[3:] for head in heads)))
@@ -64,7 +66,7 @@ def gradients_of_element(torch, case, q, k, v, do, captures, of_captures, rounds
 
     kind = q.dtype
     wide = torch.float32 if rounds else torch.float64
-    shorten = (lambda x: x.to(kind).to(wide)) if rounds else (lambda x: x)
+    shorten = (lambda x, by=1: (x * by).to(kind).to(wide) / by) if rounds else (lambda x, by=1: x)
     q, k, v, do = (x.to(wide) for x in (q, k, v, do))
     index = torch.zeros((), dtype=torch.long, device=q.device)
     i = torch.arange(case.length, device=q.device)[:, None]
@@ -78,8 +80,9 @@ def gradients_of_element(torch, case, q, k, v, do, captures, of_captures, rounds
     if mask:
         t = t.masked_fill(~mask(index, index, i, j), -math.inf)
     p = torch.softmax(t.detach(), -1)
-    dp = do @ v.T
-    dt = p * (dp - (p * dp).sum(-1, keepdim=True))
+    largest = torch.rand(len(p), 1, generator=rounds, device=p.device, dtype=wide).exp2() if rounds else 1
+    o = shorten(shorten(p, largest) @ v)
+    dt = p * (do @ v.T - (do * o).sum(-1, keepdim=True))
     ds, *rest = torch.autograd.grad(t, (s, *floats), dt) if score or mask else (dt,)
     ds = shorten(ds)
     # Of what heads have each of their own, this head's.
@@ -88,15 +91,15 @@ def gradients_of_element(torch, case, q, k, v, do, captures, of_captures, rounds
 
 def judge(torch, gradients, exact, plain):
     """Why the gradients are not good enough: the largest and the mean error may be twice those of the
-    rounded definition and two roundings of the largest, or the mean, element."""
+    worst of the rounded definitions and two roundings of the largest, or the mean, element."""
     why = []
-    for n, (got, right, rounded) in enumerate(zip(gradients, exact, plain)):
+    for n, (got, right, *rounded) in enumerate(zip(gradients, exact, *plain)):
         name = ("dQ", "dK", "dV")[n] if n < 3 else "gradient of a capture"
         got = got[0, 0] if n < 3 else got[0]  # captures have no batch
-        error, measure = (got.double() - right).abs(), (rounded.double() - right).abs()
+        error, *measures = ((x.double() - right).abs() for x in (got, *rounded))
         eps = torch.finfo(got.dtype).eps
         for kind, of in (("largest", torch.max), ("mean", torch.mean)):
-            allowed = 2 * of(measure) + eps * of(right.abs())
+            allowed = 2 * max(of(measure) for measure in measures) + eps * of(right.abs())
             if not of(error) <= allowed:
                 why.append(f"{name}: {kind} error {of(error):.2e}, allowed {allowed:.2e}")
     return why
@@ -153,8 +156,10 @@ def main():
                     row["why"].append(str(error).splitlines()[0])
         ours = [name for name in calls if name.startswith("attnc")]
         if ours:
-            exact, plain = (gradients_of_head(torch, cell, q, k, v, do, inputs.captures, bool(floats), rounds)
-                            for rounds in (False, True))
+            find = functools.partial(gradients_of_head, torch, cell, q, k, v, do, inputs.captures, bool(floats))
+            exact, generator = find(None), torch.Generator(device)
+            # The error of one evaluation is luck where a result has few elements.
+            plain = [find(generator) for _ in range(32 if any(x[0].numel() < 64 for x in floats) else 1)]
             for name in ours:
                 row["why"] += judge(torch, calls[name].calls[0](), exact, plain)
             del exact, plain

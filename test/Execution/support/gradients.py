@@ -137,12 +137,15 @@ class Backward:
 
 
 def baseline_orders(results):
-    """The error of one evaluation is luck where a result has few rows: those of a row have causes in
-    common, and most pairs fall into a few cells of a table. More so where it has few elements."""
+    """For each result how many baselines it is judged beside. The error of one evaluation is luck where a
+    result has few rows: those of a row have causes in common, and most pairs fall into a few cells of a
+    table. More so where it has few elements."""
     sizes = [(x.size, (x.shape or (1,))[-1]) for x, _ in results if x.size]
-    if any(size < 64 for size, _ in sizes):
-        return 32
-    return 8 if any(size < 64 * columns for size, columns in sizes) else 1
+    if any(size == 1 for size, _ in sizes):
+        others = 32
+    else:
+        others = 8 if any(size < 64 * columns for size, columns in sizes) else 1
+    return [32 if 0 < x.size < 64 else others for x, _ in results]
 
 
 def self_test(make_case, kinds):

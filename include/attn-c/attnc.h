@@ -118,7 +118,7 @@ ATTNC_API attnc_error *attnc_result_shapes(const attnc_executable *executable,
                                            const attnc_tensor *arguments,
                                            int64_t *sizes);
 
-/* How many bytes of device memory a call of these sizes needs as workspace.
+/* How many bytes of device memory a call of these sizes and strides needs as workspace.
  * `data` is read of scalars only. */
 ATTNC_API attnc_error *
 attnc_workspace_bytes(const attnc_executable *executable,
@@ -128,8 +128,9 @@ attnc_workspace_bytes(const attnc_executable *executable,
 /* Calls the function. On the GPU the call is put on `stream` (a CUstream or
  * cudaStream_t of the current context) and returns before it has run; memory,
  * the workspace too, must stay until then. On the CPU it returns when all is
- * done, and workspace and stream are not looked at. Results overlap neither each
- * other nor arguments: they may hold something else before they are final. */
+ * done, and workspace and stream are not looked at. Results start at multiples of 16
+ * bytes and overlap neither each other nor arguments: they may hold something else
+ * before they are final. */
 ATTNC_API attnc_error *attnc_run(const attnc_executable *executable,
                                  const attnc_tensor *arguments,
                                  const attnc_tensor *results, void *workspace,

@@ -40,6 +40,8 @@ LogicalResult Cluster::finishLoad(TmaLoad &load) {
   auto type = cast<hopper::TmaLoadOp>(load.op).getTile().getType();
   forEachElement(*load.source, load.coordinates, type.getRows(), memory.columns,
                  [&](int64_t row, int64_t column, const char *element) {
+                   if (!load.dropped.empty() && load.dropped[size_t(row)])
+                     element = nullptr;
                    memory.row(load.tile.slot, load.tile.row + row)[column] =
                        element ? loadNumber(load.source->kind, element) : 0;
                  });

@@ -96,6 +96,8 @@ struct TmaLoad {
   SmemView tile;
   unsigned barrier;
   int64_t bytes;
+  /// Of the tile's rows, those that are zeros; empty if none is.
+  std::vector<bool> dropped;
   bool done = false;
 };
 

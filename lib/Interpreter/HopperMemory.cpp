@@ -193,6 +193,31 @@ static SmallVector<int64_t, 5> readCoordinates(Fiber &fiber, const Instruction &
   return coordinates;
 }
 
+/// Which rows of a tile are marked; false after an error.
+static bool readMarks(Fiber &fiber, const Instruction &i, TmaLoad &load) {
+  auto op = cast<TmaLoadOp>(i.op);
+  const auto &marks = fiber.operand(i, op.getMarksMutable()[0].getOperandNumber()).as<MemRef>();
+  const auto &groups = fiber.operand(i, op.getGroupsMutable()[0].getOperandNumber()).as<MemRef>();
+  SmallVector<int64_t> place(ArrayRef<int64_t>(load.coordinates).drop_back());
+  int64_t first = place.back(), end = std::min(op.getTile().getType().getRows(),
+                                               marks.sizes.back() - first);
+  auto isMarked = [&](const MemRef &memref, int64_t number) -> std::optional<bool> {
+    place.back() = number;
+    const char *mark = findElement(i.op, memref, place);
+    return mark ? std::optional(mark[0] != 0 || mark[1] != 0) : std::nullopt;
+  };
+  load.dropped.assign(size_t(op.getTile().getType().getRows()), false);
+  for (int64_t row = 0; row < end; ++row) {
+    std::optional<bool> mark = isMarked(groups, (first + row) / kWarpgroupRows);
+    if (mark && *mark)
+      mark = isMarked(marks, first + row);
+    if (!mark)
+      return false;
+    load.dropped[size_t(row)] = *mark;
+  }
+  return true;
+}
+
 static Step loadTile(Fiber &fiber, const Instruction &i) {
   auto op = cast<TmaLoadOp>(i.op);
   unsigned rank = unsigned(op.getCoordinates().size());
@@ -205,6 +230,9 @@ static Step loadTile(Fiber &fiber, const Instruction &i) {
   load->coordinates = readCoordinates(fiber, i, 1, rank);
   load->tile = fiber.operand(i, 1 + rank).as<SmemView>();
   load->bytes = op.getTile().getType().getTileBytes();
+  if (op.getSome() && fiber.integer(i, op.getSomeMutable()[0].getOperandNumber()) != 0 &&
+      !readMarks(fiber, i, *load))
+    return Step::Failed;
   Cluster &cluster = *fiber.cluster;
   size_t number = size_t(barrier - cluster.barriers.data());
   unsigned first = op.getMulticast() ? 0 : fiber.rank;
@@ -281,14 +309,14 @@ static Step waitForTurn(Fiber &fiber, const Instruction &i) {
   char *turn = findTurn(fiber, i);
   if (!turn)
     return Step::Failed;
-  return loadInteger(ElementKind::I16, turn) == number ? Step::Next : Step::Blocked;
+  return loadInteger(ElementKind::I32, turn) == number ? Step::Next : Step::Blocked;
 }
 
 static Step peekAtTurn(Fiber &fiber, const Instruction &i) {
   char *turn = findTurn(fiber, i);
   if (!turn)
     return Step::Failed;
-  fiber.result(i).integer = loadInteger(ElementKind::I16, turn);
+  fiber.result(i).integer = loadInteger(ElementKind::I32, turn);
   return Step::Next;
 }
 
@@ -296,7 +324,7 @@ static Step claimTurn(Fiber &fiber, const Instruction &i) {
   char *turn = findTurn(fiber, i);
   if (!turn)
     return Step::Failed;
-  int64_t word = loadInteger(ElementKind::I16, turn);
+  int64_t word = loadInteger(ElementKind::I32, turn);
   if (int64_t seen = getNumber(fiber, i); seen > 0) { // then the GPU does not look again
     fiber.result(i).integer = false;
     if (word > 0)
@@ -308,7 +336,7 @@ static Step claimTurn(Fiber &fiber, const Instruction &i) {
     return Step::Blocked;
   fiber.result(i).integer = word == 0;
   if (word == 0)
-    storeInteger(ElementKind::I16, turn, -1);
+    storeInteger(ElementKind::I32, turn, -1);
   return Step::Next;
 }
 
@@ -323,7 +351,7 @@ static Step passTurn(Fiber &fiber, const Instruction &i) {
     diagnostic.attachNote(fiber.stores.front()->event->op->getLoc()) << "started here";
     return Step::Failed;
   }
-  storeInteger(ElementKind::I16, turn, getNumber(fiber, i));
+  storeInteger(ElementKind::I32, turn, getNumber(fiber, i));
   ++fiber.machine->turns;
   return Step::Next;
 }

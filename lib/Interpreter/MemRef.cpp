@@ -3,7 +3,10 @@
 
 #include "Elementwise.h"
 #include "GlobalMemory.h"
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace attn;
@@ -72,6 +75,24 @@ static Step readDim(Fiber &fiber, const Instruction &i) {
 // Allocation
 //===----------------------------------------------------------------------===//
 
+/// Memory of an argument that is dense, as in the runtime of CUDA programs; null if there is not
+/// enough left.
+static char *takeLent(MemRef &argument, size_t bytes) {
+  constexpr uint64_t kAlignment = 256;
+  int64_t count = 1, last = 0;
+  bool goesUp = true;
+  for (auto [size, stride] : llvm::zip(argument.sizes, argument.strides)) {
+    count *= size;
+    last += (size - 1) * stride;
+    goesUp &= stride >= 0;
+  }
+  uint64_t first = llvm::alignTo(uint64_t(argument.lent), kAlignment);
+  if (!goesUp || last + 1 != count || first + bytes > uint64_t(count) * elementSize(argument.kind))
+    return nullptr;
+  argument.lent = int64_t(first + bytes);
+  return argument.at(argument.offset) + first;
+}
+
 static Step allocate(Fiber &fiber, const Instruction &i) {
   auto type = cast<MemRefType>(i.op->getResult(0).getType());
   auto memref = std::make_shared<MemRef>();
@@ -89,9 +110,16 @@ static Step allocate(Fiber &fiber, const Instruction &i) {
   for (size_t dim = memref->sizes.size(); dim-- > 1;)
     memref->strides[dim - 1] = memref->strides[dim] * memref->sizes[dim];
   // Fresh memory holds NaN, or an integer that no program expects.
-  memref->owner =
-      std::make_shared<std::vector<char>>(size_t(*count) * elementSize(i.kind), char(0xff));
-  memref->base = memref->owner->data();
+  constexpr char kFresh = char(0xff);
+  size_t bytes = size_t(*count) * elementSize(i.kind);
+  if (i.operands.size() > operand)
+    memref->base = takeLent(static_cast<MemRef &>(*fiber.operand(i, operand).object), bytes);
+  if (memref->base) {
+    std::fill_n(memref->base, bytes, kFresh);
+  } else {
+    memref->owner = std::make_shared<std::vector<char>>(bytes, kFresh);
+    memref->base = memref->owner->data();
+  }
   fiber.result(i).object = memref;
   return Step::Next;
 }
@@ -103,6 +131,12 @@ static LogicalResult translateAlloc(Translator &translator, Operation *op) {
   if (!type.getLayout().isIdentity())
     return op->emitError("the interpreter allocates dense memory only");
   Instruction &instruction = translator.emit(op, allocate);
+  if (auto within = op->getAttrOfType<IntegerAttr>(hopper::kWithinAttr)) {
+    FailureOr<mlir::Value> argument = hopper::findLender(op, within);
+    if (failed(argument))
+      return failure();
+    instruction.operands.push_back(translator.slot(*argument));
+  }
   return setShape(instruction, type);
 }
 

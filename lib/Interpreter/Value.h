@@ -42,6 +42,8 @@ struct MemRef : Object {
   char *base = nullptr;
   int64_t extent = 0, offset = 0;
   llvm::SmallVector<int64_t, 5> sizes, strides;
+  /// Of an argument: the bytes from its first element on that allocations have taken.
+  int64_t lent = 0;
   /// Keeps memory that the program itself allocated.
   std::shared_ptr<std::vector<char>> owner;
 

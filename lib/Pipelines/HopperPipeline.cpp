@@ -496,6 +496,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     options.parallelSums = parallelSums;
     options.tableRows = hopper::kWarpRows;
     options.pairsApart = true;
+    options.largeRows = true;
     buildNestPipeline(nests, options);
     nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
     nests.addNestedPass<func::FuncOp>(createAttnSplitSums(AttnSplitSumsOptions{
@@ -748,7 +749,6 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     buildTileStage(pm, tiles);
     buildBufferization(pm);
     OpPassManager &nested = pm.nest<func::FuncOp>();
-    nested.addPass(createAttnReuseOutputs());
     nested.addPass(createControlFlowSinkPass());
     nested.addPass(createCanonicalizerPass());
     nested.addPass(createAttnMergeBounds());
@@ -790,19 +790,21 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
         HopperSpecializeWarpsOptions{producerRegisters, neighbours, schedule.adderFences}));
     nested.addPass(createHopperDivideSums());
     nested.addPass(createHopperFormClusters(HopperFormClustersOptions{cluster}));
+    if (schedule.addsSums)
+      addCleanUp(nested); // places of whole tiles
+    nested.addPass(createHopperDropRows());
     // Whose turn it is says who is the first one; where there are no turns, starts at different
     // places come first.
     if (isOrdered) {
-      addCleanUp(nested); // places of whole tiles
       nested.addPass(createHopperStoreFirst(
           HopperStoreFirstOptions{/*looksAhead=*/false, /*leastBytes=*/0}));
       nested.addPass(createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas}));
     } else if (schedule.addsSums && schedule.storesFirst) {
-      addCleanUp(nested);
       nested.addPass(
           createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas, /*turns=*/false}));
       nested.addPass(createHopperStoreFirst());
     }
+    nested.addPass(createHopperBorrowOutputs());
     nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas * neighbours}));
     addCleanUp(nested);
     bool pipelines = isOn(pipeline, schedule.pipelines);

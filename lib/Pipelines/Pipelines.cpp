@@ -28,7 +28,8 @@ void attn::buildNestPipeline(OpPassManager &pm,
                              const PipelineOptions &options) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createAttnProveKeys());
-  pm.addPass(createAttnExpand(AttnExpandOptions{options.tableRows, options.pairsApart}));
+  pm.addPass(createAttnExpand(AttnExpandOptions{options.tableRows, options.pairsApart,
+                                                options.largeRows}));
   // Without CSE: statements that two attention ops have in common stay apart,
   // for one may need what the other one computes from them.
   pm.addPass(createCanonicalizerPass());

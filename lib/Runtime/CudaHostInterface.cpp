@@ -11,6 +11,8 @@ static constexpr size_t workspaceAlignment = 256;
 /// Where workspace seems to start while it is being measured: not null, and
 /// nothing that a pointer could be taken for.
 static constexpr Address measuringBase = workspaceAlignment;
+/// The same for memory of arguments, far from workspace.
+static constexpr Address lentBase = Address(1) << 60;
 
 void Call::fail(const Twine &message) {
   if (problem.empty())
@@ -37,6 +39,21 @@ Address Call::allocate(int64_t bytes) {
     fail("expected a workspace of at least " + Twine(used) + " bytes, got " +
          Twine(capacity));
   return base + start;
+}
+
+Address Call::allocateWithin(int64_t bytes, int32_t argument, Address start, int64_t room) {
+  auto place = find_if(lent, [&](const auto &each) { return each.first == argument; });
+  uint64_t first = place == lent.end() ? 0 : alignTo(place->second, workspaceAlignment);
+  if (bytes <= 0 || room < bytes || first > uint64_t(room - bytes))
+    return allocate(bytes);
+  if (place == lent.end())
+    place = lent.insert(place, {argument, 0});
+  place->second = first + uint64_t(bytes);
+  if (!driver)
+    return lentBase + first;
+  if (start % 16)
+    fail("argument " + Twine(argument) + " does not start at a multiple of 16 bytes");
+  return start + first;
 }
 
 void Call::free(Address address) {
@@ -184,6 +201,12 @@ void attnCudaTensorMap(void *call, void *map, int32_t argument, int32_t type,
 
 void *attnCudaAllocate(void *call, int64_t bytes) {
   return reinterpret_cast<void *>(static_cast<Call *>(call)->allocate(bytes));
+}
+
+void *attnCudaAllocateWithin(void *call, int64_t bytes, int32_t argument, int64_t start,
+                             int64_t room) {
+  return reinterpret_cast<void *>(
+      static_cast<Call *>(call)->allocateWithin(bytes, argument, Address(start), room));
 }
 
 void attnCudaFree(void *call, int64_t address) {

@@ -69,6 +69,7 @@ orc::SymbolMap attn::getRuntimeSymbols(orc::LLJIT &jit) {
   add("attnCudaLaunch", &attnCudaLaunch);
   add("attnCudaTensorMap", &attnCudaTensorMap);
   add("attnCudaAllocate", &attnCudaAllocate);
+  add("attnCudaAllocateWithin", &attnCudaAllocateWithin);
   add("attnCudaFree", &attnCudaFree);
   add("memrefCopy", &memrefCopy);
   add("malloc", &std::malloc);

@@ -118,6 +118,11 @@ def _shape(text: str) -> str:
     return found[1].rstrip("x") if found else ""
 
 
+def _without_marks(text: str) -> str:
+    """A copy, whether or not it leaves out rows that are marked."""
+    return re.sub(r" without\(.*?\) if %[\w#]+", "", text)
+
+
 def _operands(text: str) -> List[str]:
     return re.findall(_NAME, text)
 
@@ -137,7 +142,8 @@ class _Buffers:
             found = re.match(rf"hopper\.mbarrier\.wait ({_NAME})", node.line)
             if found:
                 waited = self.key(found[1], node.order)
-            found = re.match(rf"hopper\.tma\.load ({_NAME})\[.*?\] to ({_NAME}), ({_NAME})", node.line)
+            copy = _without_marks(node.line)
+            found = re.match(rf"hopper\.tma\.load ({_NAME})\[.*?\] to ({_NAME}), ({_NAME})", copy)
             if found:
                 tensor = names.tensor(found[1], node.order)
                 self.tensors[self.key(found[2], node.order)] = tensor
@@ -205,7 +211,7 @@ class _Reader:
         elif name == "mbarrier.arrive":
             self.add("release", self.buffers.empty.get(self.buffers.key(values[0], order), "a tile"))
         elif name == "tma.load":
-            self.add("load", f"{self.names.tensor(values[0], order)}, {_shape(rest)}")
+            self.add("load", f"{self.names.tensor(values[0], order)}, {_shape(_without_marks(rest))}")
         elif name in ("tma.store", "tma.reduce"):
             target = re.search(rf" to ({_NAME})", rest)
             verb = "" if name == "tma.store" else ", added in memory"

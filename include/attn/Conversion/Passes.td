@@ -95,32 +95,6 @@ def AttnExpandCopies : Pass<"attn-expand-copies"> {
                            "mlir::scf::SCFDialect"];
 }
 
-def AttnReuseOutputs : Pass<"attn-reuse-outputs", "::mlir::func::FuncOp"> {
-  let summary = "What is needed until an output is computed lies in its memory";
-  let description = [{
-    Memory that a function allocates is replaced by that of one of its arguments, where
-    the latter has the same sizes (or longer rows) and type of elements, and the function
-    accesses it only after the last access to the former, first by an op that overwrites
-    all of it: dO with zeros in rows without keys lies where dQ is written at last.
-
-    ```mlir
-    // Before, where %dq is an argument, seen with its heads split.
-    %a = memref.alloc(%b, %h, %g, %n) : memref<?x?x?x?x64xbf16>
-    scf.forall ... { write %a }
-    scf.forall ... { read %a }
-    linalg.generic ins(%sums : ...) outs(%dq : memref<?x?x?x?x64xbf16, strided<...>>)
-    memref.dealloc %a
-    // After.
-    scf.forall ... { write %dq }
-    scf.forall ... { read %dq }
-    linalg.generic ins(%sums : ...) outs(%dq : ...)
-    ```
-
-    Arguments that are written must not overlap others.
-  }];
-  let dependentDialects = ["mlir::memref::MemRefDialect"];
-}
-
 def AttnOutlineForalls : Pass<"attn-outline-foralls", "mlir::ModuleOp"> {
   let summary = "Run parallel loops on the threads of the runtime";
   let description = [{
@@ -296,7 +270,8 @@ def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
     - `hopper.tensor_map` becomes `attnCudaTensorMap`, which writes 128 bytes in
       the function's frame.
     - `memref.alloc` and `memref.dealloc` become `attnCudaAllocate` and
-      `attnCudaFree`: workspace of the call.
+      `attnCudaFree`: workspace of the call. One that may lie in an argument (`hopper.within`)
+      becomes `attnCudaAllocateWithin`, with the argument's bytes if it is dense, else 0.
 
     The module's `attn.kernels` lists the kernels by number. Host code only
     computes sizes: an op that would read or write memory did not become part of

@@ -70,6 +70,11 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       llvm::cl::desc("Gradients with an element for each pair follow from statements "
                      "of their own"),
       llvm::cl::init(false)};
+  Option<bool> largeRows{
+      *this, "large-rows",
+      llvm::cl::desc("The output's gradient is replaced by 0 in rows without keys only where "
+                     "it is large"),
+      llvm::cl::init(false)};
   Option<bool> keepPrograms{
       *this, "keep-programs",
       llvm::cl::desc("Loops over one tile stay loops"),

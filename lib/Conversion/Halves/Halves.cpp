@@ -3,6 +3,7 @@
 
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinDialect.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 
 namespace attn {
@@ -18,6 +19,12 @@ struct MoveHalvesAsIntegers : attn::impl::AttnMoveHalvesAsIntegersBase<MoveHalve
     integer = IntegerType::get(&getContext(), 16);
     replacer.addReplacement([this](FloatType type) {
       return isa<BFloat16Type, Float16Type>(type) ? std::optional<Type>(integer) : std::nullopt;
+    });
+    // Types of other dialects (tiles in shared memory) may not hold integers.
+    replacer.addReplacement([](Type type) -> std::optional<std::pair<Type, WalkResult>> {
+      if (isa<BuiltinDialect, LLVM::LLVMDialect>(type.getDialect()))
+        return std::nullopt;
+      return std::pair(type, WalkResult::skip());
     });
     SmallVector<Operation *> ops;
     getOperation()->walk<WalkOrder::PreOrder>([&](Operation *op) {

@@ -133,26 +133,99 @@ SmallVector<Value> KernelLowering::reversed(OperandRange coordinates) {
   return values;
 }
 
-void KernelLowering::lowerTmaLoad(TmaLoadOp op) {
+/// Box by box: one for each slab.
+void KernelLowering::copySlabs(TmaLoadOp op, Value map, ArrayRef<Value> coordinates, Value place,
+                               Value barrier, Value mask) {
   SmemType tile = op.getTile().getType();
+  for (int64_t slab = 0; slab < tile.getSlabs(); ++slab) {
+    SmallVector<Value> box(coordinates);
+    box[0] = addI32(box[0], slab * tile.getSlabColumns());
+    Value target = sharedPointer(place, slab * tile.getSlabBytes());
+    if (mask)
+      target = LLVM::AddrSpaceCastOp::create(
+          b,
+          LLVM::LLVMPointerType::get(b.getContext(),
+                                     unsigned(NVVM::NVVMMemorySpace::SharedCluster)),
+          target);
+    NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
+        b, target, map, box, sharedPointer(barrier), ValueRange(), mask, Value(),
+        NVVM::TMALoadMode::TILE, /*isCTAOnly=*/!mask, NVVM::CTAGroupKindAttr(), Value());
+  }
+}
+
+/// Marks of 16 bits along the last dimension of a memref: where the first one is, and the bytes
+/// from one to the next, i64.
+std::pair<Value, Value> KernelLowering::marksAt(Value memref, ValueRange leading) {
+  Value source = scalar(memref);
+  SmallVector<int64_t> known;
+  int64_t offset;
+  bool isStrided =
+      succeeded(cast<MemRefType>(memref.getType()).getStridesAndOffset(known, offset));
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, source);
+  SmallVector<Value> strides(metadata.getStrides());
+  if (isStrided && !ShapedType::isDynamic(known.back()))
+    strides.back() = constantIndex(known.back());
+  Value position = isStrided && !ShapedType::isDynamic(offset) ? constantIndex(offset)
+                                                               : metadata.getOffset();
+  for (auto [index, stride] : llvm::zip_equal(leading, ValueRange(strides).drop_back()))
+    position = arith::AddIOp::create(b, position,
+                                     arith::MulIOp::create(b, scalar(index), stride));
+  auto inBytes = [&](Value elements) -> Value {
+    return arith::MulIOp::create(b, elements, constantIndex(2));
+  };
+  auto toI64 = [&](Value value) -> Value {
+    return arith::IndexCastOp::create(b, b.getI64Type(), value);
+  };
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, source);
+  return {toI64(arith::AddIOp::create(b, base, inBytes(position))), toI64(inBytes(strides.back()))};
+}
+
+/// Row by row: those that are marked from behind the last one.
+void KernelLowering::copyRows(TmaLoadOp op, ArrayRef<Value> coordinates, Value barrier) {
+  SmemType tile = op.getTile().getType();
+  ValueRange leading = op.getCoordinates().drop_back(2);
+  auto marks = marksAt(op.getMarks(), leading), groups = marksAt(op.getGroups(), leading);
+  Value rows = toI32(
+      memref::ExtractStridedMetadataOp::create(b, scalar(op.getMarks())).getSizes().back());
+  auto loop = scf::ForOp::create(b, constantI32(0), constantI32(tile.getRows()), constantI32(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value row = arith::AddIOp::create(b, coordinates[1], loop.getInductionVar());
+  auto isMarked = [&](std::pair<Value, Value> from, Value number, Value predicate) -> Value {
+    Value wide = arith::ExtSIOp::create(b, b.getI64Type(), number);
+    Value offset = arith::MulIOp::create(b, wide, from.second);
+    Value none = constant(b.getI16IntegerAttr(0));
+    Value place = arith::AddIOp::create(b, from.first, offset);
+    Value mark = load(b.getI16Type(), place, predicate, none);
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, mark, none);
+  };
+  Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, row, rows);
+  Value group = arith::DivUIOp::create(b, row, constantI32(kWarpgroupRows));
+  Value isDropped = isMarked(marks, row, isMarked(groups, group, isInside));
+  SmallVector<Value> box(coordinates);
+  box[1] = arith::SelectOp::create(b, isDropped, rows, row);
+  Value offset =
+      arith::MulIOp::create(b, loop.getInductionVar(), constantI32(tile.getSwizzle()));
+  copySlabs(op, scalar(op.getRowMap()), box,
+            arith::AddIOp::create(b, scalar(op.getTile()), offset), barrier, /*mask=*/Value());
+}
+
+void KernelLowering::lowerTmaLoad(TmaLoadOp op) {
   Value barrier = barrierAddress(op.getBarriers(), op.getIndex());
   SmallVector<Value> coordinates = reversed(op.getCoordinates());
   inLeader([&] {
-    Value mask = op.getMulticast() ? clusterMask() : Value();
-    for (int64_t slab = 0; slab < tile.getSlabs(); ++slab) {
-      SmallVector<Value> box = coordinates;
-      box[0] = addI32(box[0], slab * tile.getSlabColumns());
-      Value target = sharedPointer(scalar(op.getTile()), slab * tile.getSlabBytes());
-      if (mask)
-        target = LLVM::AddrSpaceCastOp::create(
-            b,
-            LLVM::LLVMPointerType::get(b.getContext(),
-                                       unsigned(NVVM::NVVMMemorySpace::SharedCluster)),
-            target);
-      NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
-          b, target, scalar(op.getMap()), box, sharedPointer(barrier), ValueRange(), mask, Value(),
-          NVVM::TMALoadMode::TILE, /*isCTAOnly=*/!mask, NVVM::CTAGroupKindAttr(), Value());
-    }
+    auto copyTile = [&] {
+      copySlabs(op, scalar(op.getMap()), coordinates, scalar(op.getTile()), barrier,
+                op.getMulticast() ? clusterMask() : Value());
+    };
+    if (!op.getSome())
+      return copyTile();
+    auto branch = scf::IfOp::create(b, scalar(op.getSome()), /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    copyRows(op, coordinates, barrier);
+    b.setInsertionPointToStart(branch.elseBlock());
+    copyTile();
   });
 }
 
@@ -202,8 +275,8 @@ LogicalResult KernelLowering::lowerTurnWait(TurnWaitOp op) {
   if (!number || *number >= 0)
     function->setAttr(kCooperativeAttr, b.getUnitAttr());
   inlineAsm(Type(), {*address, scalar(op.getNumber())},
-            "{ .reg .pred p; .reg .b16 half; .reg .s32 word; setp.lt.s32 p, $1, 0; @p bra DONE; "
-            "AGAIN: ld.acquire.gpu.global.b16 half, [$0]; cvt.s32.s16 word, half; "
+            "{ .reg .pred p; .reg .b32 word; setp.lt.s32 p, $1, 0; @p bra DONE; "
+            "AGAIN: ld.acquire.gpu.global.b32 word, [$0]; "
             "setp.ne.s32 p, word, $1; @p bra AGAIN; DONE: fence.proxy.async.global; }",
             "l,r,~{memory}", /*sideEffects=*/true);
   return success();
@@ -214,31 +287,21 @@ LogicalResult KernelLowering::lowerTurnPeek(TurnPeekOp op) {
   if (failed(address))
     return failure();
   setScalar(op.getNumber(),
-            inlineAsm(b.getI32Type(), *address,
-                      "{ .reg .b16 half; ld.acquire.gpu.global.b16 half, [$1]; "
-                      "cvt.s32.s16 $0, half; }",
+            inlineAsm(b.getI32Type(), *address, "ld.acquire.gpu.global.b32 $0, [$1];",
                       "=r,l,~{memory}", /*sideEffects=*/true));
   return success();
 }
 
-/// A swap of 16 bits would be a load and a swap of 32 bits in a loop: the loop alone, which tries
-/// with a zero beside the word first.
 LogicalResult KernelLowering::lowerTurnClaim(TurnClaimOp op) {
   FailureOr<Value> address = turnAddress(op, op.getTurns(), op.getIndices());
   if (failed(address))
     return failure();
   Value first = inlineAsm(
       b.getI32Type(), {*address, scalar(op.getSeen())},
-      "{ .reg .pred p; .reg .b64 place; .reg .b32 shift, claimed, both, found; .reg .s32 word; "
-      ".reg .b16 half; mov.b32 $0, 0; setp.gt.s32 p, $2, 0; @p bra DONE; "
-      "and.b64 place, $1, -4; cvt.u32.u64 shift, $1; and.b32 shift, shift, 2; "
-      "shl.b32 shift, shift, 3; shl.b32 claimed, 0xffff, shift; mov.b32 both, 0; "
-      "SWAP: or.b32 found, both, claimed; "
-      "atom.acquire.gpu.global.cas.b32 found, [place], both, found; "
-      "setp.eq.b32 p, found, both; @p bra FIRST; mov.b32 both, found; "
-      "bfe.s32 word, found, shift, 16; setp.eq.s32 p, word, 0; @p bra SWAP; bra TEST; "
-      "FIRST: mov.b32 $0, 1; bra DONE; "
-      "AGAIN: ld.acquire.gpu.global.b16 half, [$1]; cvt.s32.s16 word, half; "
+      "{ .reg .pred p; .reg .b32 word; mov.b32 $0, 0; setp.gt.s32 p, $2, 0; @p bra DONE; "
+      "atom.acquire.gpu.global.cas.b32 word, [$1], 0, -1; "
+      "setp.ne.s32 p, word, 0; @p bra TEST; mov.b32 $0, 1; bra DONE; "
+      "AGAIN: ld.acquire.gpu.global.b32 word, [$1]; "
       "TEST: setp.lt.s32 p, word, 1; @p bra AGAIN; fence.proxy.async.global; DONE: }",
       "=&r,l,r,~{memory}", /*sideEffects=*/true);
   setScalar(op.getFirst(),
@@ -251,8 +314,7 @@ LogicalResult KernelLowering::lowerTurnPass(TurnPassOp op) {
   if (failed(address))
     return failure();
   inlineAsm(Type(), {*address, scalar(op.getNumber())},
-            "{ .reg .b16 half; cvt.u16.u32 half, $1; st.release.gpu.global.b16 [$0], half; }",
-            "l,r,~{memory}", /*sideEffects=*/true);
+            "st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}", /*sideEffects=*/true);
   return success();
 }
 

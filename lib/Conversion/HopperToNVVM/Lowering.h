@@ -218,6 +218,10 @@ private:
   mlir::Value clusterMask();
   void lowerClusterSync();
   void lowerMBarrierWait(MBarrierWaitOp op);
+  void copySlabs(TmaLoadOp op, mlir::Value map, llvm::ArrayRef<mlir::Value> coordinates,
+                 mlir::Value place, mlir::Value barrier, mlir::Value mask);
+  std::pair<mlir::Value, mlir::Value> marksAt(mlir::Value memref, mlir::ValueRange leading);
+  void copyRows(TmaLoadOp op, llvm::ArrayRef<mlir::Value> coordinates, mlir::Value barrier);
   void lowerTmaLoad(TmaLoadOp op);
   template <typename Op> void lowerTmaStore(Op op);
   void lowerTmaWait(TmaWaitOp op);

@@ -62,6 +62,8 @@ private:
   /// An array of i64 in the frame.
   Value makeArray(OpBuilder &b, Location loc, ValueRange values);
 
+  std::pair<Value, Value> getRoom(OpBuilder &b, Location loc, Value memref);
+
   Value context(Operation *op) {
     return op->getParentOfType<func::FuncOp>().getArgument(0);
   }
@@ -197,6 +199,34 @@ Value LowerLaunches::makeArray(OpBuilder &b, Location loc, ValueRange values) {
 // Memory
 //===----------------------------------------------------------------------===//
 
+/// Where a memref starts, and its bytes if no others are between them, else 0, i64.
+std::pair<Value, Value> LowerLaunches::getRoom(OpBuilder &b, Location loc, Value memref) {
+  auto index = [&](int64_t value) -> Value {
+    return arith::ConstantIndexOp::create(b, loc, value);
+  };
+  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, loc, x, y); };
+  auto multiply = [&](Value x, Value y) -> Value { return arith::MulIOp::create(b, loc, x, y); };
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, memref);
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
+  Value bytes = index(attn::hopper::getElementBytes(element));
+  Value count = index(1), last = index(0), least = index(0);
+  for (auto [size, stride] : llvm::zip_equal(metadata.getSizes(), metadata.getStrides())) {
+    count = multiply(count, size);
+    last = add(last, multiply(arith::SubIOp::create(b, loc, size, index(1)), stride));
+    least = arith::MinSIOp::create(b, loc, least, stride);
+  }
+  // No two elements are in one place.
+  auto isEqual = [&](Value x, Value y) -> Value {
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y);
+  };
+  Value isDense = arith::AndIOp::create(b, loc, isEqual(add(last, index(1)), count),
+                                        isEqual(least, index(0)));
+  Value room = arith::SelectOp::create(b, loc, isDense, multiply(count, bytes), index(0));
+  Value start = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, memref);
+  start = add(start, multiply(metadata.getOffset(), bytes));
+  return {toI64(b, loc, start), toI64(b, loc, room)};
+}
+
 LogicalResult LowerLaunches::lowerAlloc(memref::AllocOp alloc) {
   MemRefType type = alloc.getType();
   if (!type.getLayout().isIdentity() || type.getMemorySpace())
@@ -216,11 +246,19 @@ LogicalResult LowerLaunches::lowerAlloc(memref::AllocOp alloc) {
     bytes = arith::MulIOp::create(b, loc, bytes, factor);
   }
   Value bytes64 = toI64(b, loc, bytes);
-  auto function =
-      runtime("attnCudaAllocate", {pointer(), b.getI64Type()}, {pointer()});
-  Value data = func::CallOp::create(b, loc, function,
-                                    ValueRange{context(alloc), bytes64})
-                   .getResult(0);
+  SmallVector<Value> arguments = {context(alloc), bytes64};
+  StringRef name = "attnCudaAllocate";
+  if (auto within = alloc->getAttrOfType<IntegerAttr>(attn::hopper::kWithinAttr)) {
+    name = "attnCudaAllocateWithin";
+    FailureOr<Value> argument = attn::hopper::findLender(alloc, within, /*first=*/1);
+    if (failed(argument))
+      return failure();
+    arguments.push_back(constant(b, loc, int32_t(within.getInt())));
+    auto [start, room] = getRoom(b, loc, *argument);
+    llvm::append_values(arguments, start, room);
+  }
+  auto function = runtime(name, ValueRange(arguments).getTypes(), {pointer()});
+  Value data = func::CallOp::create(b, loc, function, arguments).getResult(0);
   // A memref of bytes from the pointer, and a view of it.
   LLVMTypeConverter converter(&getContext());
   auto byteType =

@@ -193,3 +193,48 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+// Where some rows are marked, each row is a box of its own, 128 bytes behind the one before; what is
+// marked comes from behind the last row. A mark is read where its group of 64 rows has one, and the
+// row is inside.
+// CHECK-LABEL: gpu.func @dropped
+// CHECK-SAME: (%[[MAP:.*]]: !llvm.ptr, %[[ROW_MAP:.*]]: !llvm.ptr,
+// CHECK: scf.if %{{.*}} {
+// CHECK: scf.for %[[R:.*]] = %c0_i32 to %c64_i32 step %c1_i32
+// CHECK: %[[ROW:.*]] = arith.addi %[[I:.*]], %[[R]] : i32
+// CHECK: %[[INSIDE:.*]] = arith.cmpi slt, %[[ROW]], %[[ROWS:.*]] : i32
+// CHECK: arith.divui %[[ROW]], %c64_i32
+// CHECK: %[[GROUP:.*]] = llvm.inline_asm has_side_effects {{.*}}@$2 ld.global.b16 $0, [$1];{{.*}} %{{.*}}, %[[INSIDE]], %c0_i16
+// CHECK: %[[HAS:.*]] = arith.cmpi ne, %[[GROUP]], %c0_i16
+// CHECK: %[[MARK:.*]] = llvm.inline_asm has_side_effects {{.*}}@$2 ld.global.b16 $0, [$1];{{.*}} %{{.*}}, %[[HAS]], %c0_i16
+// CHECK: %[[IS:.*]] = arith.cmpi ne, %[[MARK]], %c0_i16
+// CHECK: %[[FROM:.*]] = arith.select %[[IS]], %[[ROWS]], %[[ROW]] : i32
+// CHECK: arith.muli %[[R]], %c128_i32
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[ROW_MAP]], %{{.*}}, box[%c0_i32, %[[FROM]]]
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[ROW_MAP]], %{{.*}}, box[%c64_i32, %[[FROM]]]
+// CHECK: } else {
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %{{.*}}, box[%c0_i32, %[[I]]]
+// CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %{{.*}}, box[%c64_i32, %[[I]]]
+!t = !hopper.smem<64x128xbf16, swizzle = 128>
+!b1 = !hopper.mbarrier<1>
+!tm = !hopper.tensor_map<!t, rank = 2>
+!row = !hopper.tensor_map<!hopper.smem<1x128xbf16, swizzle = 128>, rank = 2>
+gpu.module @m {
+  gpu.func @dropped(%map: !tm, %rows: !row, %marks: memref<?xbf16>, %groups: memref<?xbf16>, %i: index, %some: i1) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %t = hopper.alloc : !t
+    %full = hopper.mbarrier arrivals(1) : !b1
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        hopper.mbarrier.expect %full[%c0] bytes(16384) : !b1
+        hopper.tma.load %map[%i, %c0] without(%marks, %groups, %rows : memref<?xbf16>, memref<?xbf16>, !row) if %some to %t, %full[%c0] : !tm, !t, !b1
+      }
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %z = arith.constant 0 : i32
+        hopper.mbarrier.wait %full[%c0], %z : !b1
+      }
+    gpu.return
+  }
+}

@@ -4,7 +4,7 @@
 // CHECK-LABEL: gpu.func @turns
 // CHECK-SAME: hopper.cooperative
 gpu.module @m {
-  gpu.func @turns(%turns: memref<?xi16>, %out: memref<?xi32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+  gpu.func @turns(%turns: memref<?xi32>, %out: memref<?xi32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c7 = arith.constant 7 : i32
@@ -19,19 +19,19 @@ gpu.module @m {
     // CHECK: scf.if %[[SECOND]]
     // CHECK: nvvm.elect.sync
     // CHECK: %[[BASE:.*]] = memref.extract_aligned_pointer_as_index %arg0
-    // CHECK: %[[PLACE:.*]] = arith.addi %[[BASE]], %c2
+    // CHECK: %[[PLACE:.*]] = arith.addi %[[BASE]], %c4
     // CHECK: %[[ADDRESS:.*]] = arith.index_cast %[[PLACE]] : index to i64
-    // CHECK: llvm.inline_asm has_side_effects {{.*}}ld.acquire.gpu.global.b16 half, [$0]; cvt.s32.s16 word, half; setp.ne.s32 p, word, $1; @p bra AGAIN; DONE: fence.proxy.async.global; {{.*}} %[[ADDRESS]], %c7_i32
-    // CHECK: %[[SEEN:.*]] = llvm.inline_asm has_side_effects {{.*}}ld.acquire.gpu.global.b16 half, [$1]; cvt.s32.s16 $0, half; }", "=r,l,~{memory}" %[[ADDRESS]]
-    // CHECK: llvm.inline_asm has_side_effects {{.*}}cvt.u16.u32 half, $1; st.release.gpu.global.b16 [$0], half; }", "l,r,~{memory}" %[[ADDRESS]], %[[SEEN]]
+    // CHECK: llvm.inline_asm has_side_effects {{.*}}ld.acquire.gpu.global.b32 word, [$0]; setp.ne.s32 p, word, $1; @p bra AGAIN; DONE: fence.proxy.async.global; {{.*}} %[[ADDRESS]], %c7_i32
+    // CHECK: %[[SEEN:.*]] = llvm.inline_asm has_side_effects {{.*}}ld.acquire.gpu.global.b32 $0, [$1];", "=r,l,~{memory}" %[[ADDRESS]]
+    // CHECK: llvm.inline_asm has_side_effects {{.*}}st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}" %[[ADDRESS]], %[[SEEN]]
     hopper.roles
       role "load" warpgroups(1) registers(24) (%w) {
         memref.store %c7, %out[%c0] : memref<?xi32>
       }
       role "add" warpgroups(0) registers(24) (%w) {
-        hopper.turn.wait %turns[%c1], %c7 : memref<?xi16>
-        %seen = hopper.turn.peek %turns[%c1] : memref<?xi16>
-        hopper.turn.pass %turns[%c1], %seen : memref<?xi16>
+        hopper.turn.wait %turns[%c1], %c7 : memref<?xi32>
+        %seen = hopper.turn.peek %turns[%c1] : memref<?xi32>
+        hopper.turn.pass %turns[%c1], %seen : memref<?xi32>
       }
       // CHECK: nvvm.setmaxregister {{.*}} 240
       role "compute" warpgroups(1) registers(240) (%w) {
@@ -48,22 +48,22 @@ gpu.module @m {
 // CHECK-NOT: hopper.cooperative
 // CHECK: %[[SEEN:.*]] = llvm.inline_asm {{.*}}ld.acquire
 // CHECK: llvm.inline_asm {{.*}}DONE: fence.proxy.async.global;
-// CHECK: %[[WORD:.*]] = llvm.inline_asm has_side_effects {{.*}}"{ {{.*}} setp.gt.s32 p, $2, 0; @p bra DONE; {{.*}} atom.acquire.gpu.global.cas.b32 found, [place], both, found;{{.*}}", "=&r,l,r,~{memory}" %{{.*}}, %[[SEEN]]
+// CHECK: %[[WORD:.*]] = llvm.inline_asm has_side_effects {{.*}}"{ {{.*}} setp.gt.s32 p, $2, 0; @p bra DONE; atom.acquire.gpu.global.cas.b32 word, [$1], 0, -1;{{.*}}", "=&r,l,r,~{memory}" %{{.*}}, %[[SEEN]]
 // CHECK: %[[FIRST:.*]] = arith.cmpi ne, %[[WORD]], %c0_i32
 // CHECK: scf.if %[[FIRST]]
 // CHECK: st.release.gpu
 gpu.module @m {
-  gpu.func @claim(%turns: memref<?xi16>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @claim(%turns: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c1 = arith.constant 1 : index
     %one = arith.constant 1 : i32
     %none = arith.constant -1 : i32
     hopper.roles
       role "add" warpgroups(1) registers(24) (%w) {
-        %seen = hopper.turn.peek %turns[%c1] : memref<?xi16>
-        hopper.turn.wait %turns[%c1], %none : memref<?xi16>
-        %first = hopper.turn.claim %turns[%c1], %seen : memref<?xi16>
+        %seen = hopper.turn.peek %turns[%c1] : memref<?xi32>
+        hopper.turn.wait %turns[%c1], %none : memref<?xi32>
+        %first = hopper.turn.claim %turns[%c1], %seen : memref<?xi32>
         scf.if %first {
-          hopper.turn.pass %turns[%c1], %one : memref<?xi16>
+          hopper.turn.pass %turns[%c1], %one : memref<?xi32>
         }
       }
     gpu.return
@@ -73,14 +73,14 @@ gpu.module @m {
 // -----
 
 gpu.module @m {
-  gpu.func @together(%turns: memref<?xi16>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @together(%turns: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c1 = arith.constant 1 : index
     %c7 = arith.constant 7 : i32
     hopper.roles
       role "compute" warpgroups(1) registers(240) (%w) {
         hopper.barrier.sync %c1 warpgroups(1)
         // expected-error @+1 {{expects a role of one thread, which waits on behalf of what it starts}}
-        hopper.turn.wait %turns[%c1], %c7 : memref<?xi16>
+        hopper.turn.wait %turns[%c1], %c7 : memref<?xi32>
       }
     gpu.return
   }
@@ -97,25 +97,6 @@ gpu.module @m {
       }
       role "compute" warpgroups(0) registers(240) (%w) {
         hopper.barrier.sync %c1 warpgroups(1)
-      }
-    gpu.return
-  }
-}
-
-// -----
-
-// A word may be an element of any memory of 16-bit elements.
-// CHECK-LABEL: gpu.func @rows
-// CHECK: %[[WHERE:.*]] = memref.extract_strided_metadata
-// CHECK: llvm.inline_asm {{.*}}ld.acquire.gpu.global.b16
-gpu.module @m {
-  gpu.func @rows(%out: memref<?x64xbf16, strided<[?, 1], offset: ?>>, %seen: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    %c0 = arith.constant 0 : index
-    %c1 = arith.constant 1 : index
-    hopper.roles
-      role "add" warpgroups(1) registers(24) (%w) {
-        %n = hopper.turn.peek %out[%c1, %c0] : memref<?x64xbf16, strided<[?, 1], offset: ?>>
-        memref.store %n, %seen[%c0] : memref<?xi32>
       }
     gpu.return
   }

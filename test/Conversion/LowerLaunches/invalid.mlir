@@ -46,6 +46,22 @@ func.func @constants() {
 
 // -----
 
+func.func @lender(%n: index, %x: memref<?xf32>) {
+  // expected-error@+1 {{may lie in argument 0, which is no memory}}
+  %t = memref.alloc(%n) {hopper.within = 0 : index} : memref<?xf32>
+  return
+}
+
+// -----
+
+func.func @no_lender(%n: index, %x: memref<?xf32>) {
+  // expected-error@+1 {{may lie in argument 2, which is no memory}}
+  %t = memref.alloc(%n) {hopper.within = 2 : index} : memref<?xf32>
+  return
+}
+
+// -----
+
 func.func @layout(%n: index) {
   // expected-error@+1 {{expected a workspace of identity layout in the default memory space, got 'memref<8x8xf32, strided<[16, 1]>>'}}
   %t = memref.alloc() : memref<8x8xf32, strided<[16, 1]>>

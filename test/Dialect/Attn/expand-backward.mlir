@@ -42,8 +42,8 @@ func.func @masked(%x: tensor<1x2x?x16xf32>, %o: tensor<1x2x?x16xf32>, %lse: tens
   // CHECK-DAG: %[[NINF:.*]] = arith.constant 0xFF800000 : f32
   // CHECK: %[[DO:.*]] = linalg.generic {{.*}} ins(%{{.*}}, %{{.*}} : tensor<1x2x?x16xf32>, tensor<1x2x?xf32>) {{.*}}attn.dims = ["b", "h", "i", "e"]
   // CHECK: %[[SIZE:.*]] = math.absf
-  // CHECK: %[[ALIVE:.*]] = arith.cmpf une, %[[SIZE]], %[[INF]]
-  // CHECK: arith.select %[[ALIVE]], %{{.*}}, %[[ZERO]]
+  // CHECK: %[[DEAD:.*]] = arith.cmpf oeq, %[[SIZE]], %[[INF]]
+  // CHECK: arith.select %[[DEAD]], %[[ZERO]], %{{.*}}
   // CHECK: ins(%[[DO]], %{{.*}} : {{.*}}attn.dims = ["b", "h", "i", "e"]
   // CHECK: %[[T:.*]] = linalg.generic {{.*}}attn.dims = ["b", "h", "i", "j"]
   // CHECK: arith.mulf
@@ -116,14 +116,16 @@ func.func @everything(%do: tensor<?x4x?x16xbf16>, %q: tensor<?x4x?x16xbf16>, %k:
   // A row whose LSE is the sink and whose output is 0 has no key either.
   // CHECK: %[[DO:.*]] = linalg.generic {{.*}} ins(%{{.*}}, %{{.*}}, %[[SPLIT]], %{{.*}} : {{.*}}attn.dims = ["b", "h", "g", "i", "e"]
   // CHECK-NEXT: ^bb0(%[[IN:.*]]: bf16, %[[L:.*]]: f32, %[[SI:.*]]: f32, %[[OI:.*]]: bf16, %{{.*}}: bf16):
-  // CHECK: %[[DIFF:.*]] = arith.subf %[[L]], %[[SI]]
-  // CHECK: %[[SIZE:.*]] = math.absf %[[SI]]
-  // CHECK: %[[AWAY:.*]] = math.absf %[[DIFF]]
-  // CHECK: %[[NEAR:.*]] = arith.mulf %[[SIZE]]
+  // CHECK: %[[NONE:.*]] = arith.cmpf oeq
+  // CHECK-DAG: %[[DIFF:.*]] = arith.subf %[[L]], %[[SI]]
+  // CHECK-DAG: %[[SIZE:.*]] = math.absf %[[SI]]
+  // CHECK-DAG: %[[AWAY:.*]] = math.absf %[[DIFF]]
+  // CHECK-DAG: %[[NEAR:.*]] = arith.mulf %[[SIZE]]
   // CHECK: %[[A:.*]] = arith.cmpf ole, %[[AWAY]], %[[NEAR]]
   // CHECK: %[[B:.*]] = arith.cmpf oeq, %[[OI]]
-  // CHECK: %[[DEAD:.*]] = arith.andi %[[A]], %[[B]]
-  // CHECK: arith.select %[[DEAD]], %{{.*}}, %{{.*}} : bf16
+  // CHECK: %[[C:.*]] = arith.andi %[[A]], %[[B]]
+  // CHECK: %[[DEAD:.*]] = arith.ori %[[NONE]], %[[C]]
+  // CHECK: arith.select %[[DEAD]], %{{.*}}, %[[IN]] : bf16
   // D = sum dO O - dLSE
   // CHECK: %[[SUM:.*]] = linalg.generic {{.*}}attn.dims = ["b", "h", "g", "i", "e"]
   // CHECK-COUNT-2: arith.extf

@@ -139,17 +139,17 @@ func.func @other_registers() {
 
 // -----
 
-func.func @wide_turns(%turns: memref<?xi32>, %i: index, %n: i32) {
-  // expected-error @+1 {{operand #0 must be memref of elements of 16 bits}}
-  hopper.turn.pass %turns[%i], %n : memref<?xi32>
+func.func @narrow_turns(%turns: memref<?xi16>, %i: index, %n: i32) {
+  // expected-error @+1 {{operand #0 must be memref of 32-bit signless integer values}}
+  hopper.turn.pass %turns[%i], %n : memref<?xi16>
   return
 }
 
 // -----
 
-func.func @turns_of_rows(%turns: memref<?x64xbf16>, %i: index) {
-  // expected-error @+1 {{expects 2 indices for 'memref<?x64xbf16>'}}
-  %seen = hopper.turn.peek %turns[%i] : memref<?x64xbf16>
+func.func @turns_of_rows(%turns: memref<?x64xi32>, %i: index) {
+  // expected-error @+1 {{expects 2 indices for 'memref<?x64xi32>'}}
+  %seen = hopper.turn.peek %turns[%i] : memref<?x64xi32>
   return
 }
 
@@ -269,6 +269,77 @@ func.func @redo(%reports: memref<?xi32>, %always: i1) {
   hopper.roles role "a" warpgroups(1) registers(24) (%w) {
     // expected-error @+1 {{expects to be in front of the roles: all warpgroups of a CTA end}}
     hopper.redo %reports always %always : memref<?xi32>
+  }
+  return
+}
+
+// -----
+
+!t = !hopper.smem<64x32xbf16, swizzle = 64>
+func.func @narrow_rows(%X: memref<?x32xbf16>, %m: memref<?xbf16>, %c: !hopper.channel<!t>, %i: index, %some: i1) {
+  // expected-error @+1 {{rows of 128 bytes can be copied one by one, those of '!hopper.smem<64x32xbf16, swizzle = 64>' cannot}}
+  hopper.send %X[%i, %i] without(%m, %m : memref<?xbf16>, memref<?xbf16>) if %some to %c : memref<?x32xbf16>, !hopper.channel<!t>
+  return
+}
+
+// -----
+
+!t = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @marks_rank(%X: memref<?x64xbf16>, %m: memref<?x?xbf16>, %c: !hopper.channel<!t>, %i: index, %some: i1) {
+  // expected-error @+1 {{expects marks of rank 1, got 'memref<?x?xbf16>'}}
+  hopper.send %X[%i, %i] without(%m, %m : memref<?x?xbf16>, memref<?x?xbf16>) if %some to %c : memref<?x64xbf16>, !hopper.channel<!t>
+  return
+}
+
+// -----
+
+!t = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @marks_type(%X: memref<?x64xbf16>, %m: memref<?xi32>, %c: !hopper.channel<!t>, %i: index, %some: i1) {
+  // expected-error @+1 {{expects marks of 16 bits, got 'memref<?xi32>'}}
+  hopper.send %X[%i, %i] without(%m, %m : memref<?xi32>, memref<?xi32>) if %some to %c : memref<?x64xbf16>, !hopper.channel<!t>
+  return
+}
+
+// -----
+
+!t = !hopper.smem<64x64xbf16, swizzle = 128>
+!map = !hopper.tensor_map<!t, rank = 2>
+func.func @row_map(%map: !map, %t: !t, %bar: !hopper.mbarrier<1>, %m: memref<?xbf16>, %i: index, %some: i1) {
+  // expected-error @+1 {{expects a map of rank 2 for tiles '!hopper.smem<1x64xbf16, swizzle = 128>', got}}
+  hopper.tma.load %map[%i, %i] without(%m, %m, %map : memref<?xbf16>, memref<?xbf16>, !map) if %some to %t, %bar[%i] : !map, !t, !hopper.mbarrier<1>
+  return
+}
+
+// -----
+
+!t = !hopper.smem<64x64xbf16, swizzle = 128>
+!map = !hopper.tensor_map<!t, rank = 2>
+!row = !hopper.tensor_map<!hopper.smem<1x64xbf16, swizzle = 128>, rank = 2>
+func.func @shared_rows(%map: !map, %row: !row, %t: !t, %bar: !hopper.mbarrier<1>, %m: memref<?xbf16>, %i: index, %some: i1) {
+  // expected-error @+1 {{cannot drop rows of what all CTAs of a cluster get}}
+  hopper.tma.load %map[%i, %i] without(%m, %m, %row : memref<?xbf16>, memref<?xbf16>, !row) if %some to %t, %bar[%i] multicast : !map, !t, !hopper.mbarrier<1>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{one row has no swizzle and a multiple of 128 bytes, or, of a tile, a swizzle of 128 bytes; got a swizzle of 64 and 128 bytes}}
+func.func private @f(!hopper.smem<1x64xbf16, swizzle = 64>)
+
+// -----
+
+!t = !hopper.smem<64x64xbf16, swizzle = 128>
+func.func @sent_to_all(%X: memref<?x64xbf16>, %m: memref<?xbf16>, %n: index, %some: i1) {
+  %c1 = arith.constant 1 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %n, %sy = %c1, %sz = %c1) {
+    %c = hopper.channel depth(1) multicast(2) : !hopper.channel<!t>
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        // expected-error @+1 {{cannot drop rows of what all CTAs of a cluster get}}
+        hopper.send %X[%n, %n] without(%m, %m : memref<?xbf16>, memref<?xbf16>) if %some to %c : memref<?x64xbf16>, !hopper.channel<!t>
+      }
+    gpu.terminator
   }
   return
 }

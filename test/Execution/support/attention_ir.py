@@ -85,11 +85,16 @@ def gradient_names(case, captures, order):
 
 
 def incoming_of(case, shape, lives):
-    """dO and dLSE; dO is infinite in rows without keys."""
+    """dO and dLSE; in rows without keys dO is by turns infinite, NaN in one element, large, and as elsewhere."""
     rng = np.random.default_rng(zlib.crc32((case.name + "/incoming").encode()))
     do = round_to(shape.dtype, rng.standard_normal((shape.b, shape.hq, shape.sq, shape.dv)))
     dlse = rng.standard_normal((shape.b, shape.hq, shape.sq)).astype(ACCUMULATOR[shape.dtype])
-    do[~lives] = np.inf
+    dead = do[~lives]
+    turn = np.arange(len(dead)) % 4
+    dead[turn == 0] = np.inf
+    dead[turn == 1, -1] = np.nan
+    dead[turn == 2] = 3e4
+    do[~lives] = dead
     return do, dlse if case.lse else None
 
 

@@ -165,7 +165,7 @@ struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
     for (Operation *op : ops)
       llvm::TypeSwitch<Operation *>(op)
           .Case([](ForwardOp op) { expandForward(op); })
-          .Case([&](BackwardOp op) { expandBackward(op, tableRows, pairsApart); })
+          .Case([&](BackwardOp op) { expandBackward(op, tableRows, pairsApart, largeRows); })
           .Case([](SoftmaxOp op) { expandSoftmax(op); })
           .Case([&](SoftmaxBackwardOp op) {
             expandSoftmaxBackward(op, tableRows);

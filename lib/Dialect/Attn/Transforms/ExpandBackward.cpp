@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace attn;
@@ -25,13 +26,15 @@ class Backward : public AttentionStatements {
 public:
   explicit Backward(BackwardOp op)
       : AttentionStatements(op, op.getGradient()), op(op), mayBeDead(!op.getRowsHaveKeys()) {}
-  void build(int64_t tableRows, bool pairsApart);
+  void build(int64_t tableRows, bool pairsApart, bool largeRows);
 
 private:
+  Value number(OpBuilder &builder, Location loc, double value);
+  Value compareSize(OpBuilder &builder, Location loc, arith::CmpFPredicate predicate, Value lse);
   Value alive(OpBuilder &builder, Location loc, Value lse, Value value);
   Value finiteLse(OpBuilder &builder, Location loc, Value lse);
-  Value buildOutputGradient();
-  Value buildDelta();
+  Value isDead(OpBuilder &builder, Location loc, ValueRange of);
+  void buildOutputGradient(bool largeRows);
   void buildPoints();
   Value contract(Value x, Dims xDims, Value y, Dims yDims, Dims out);
   Value gradientOf(Value sum, Dims dims, bool isQuery, Type type,
@@ -47,19 +50,24 @@ private:
 };
 } // namespace
 
-/// `value`, or 0 in a row without keys: its dO and LSE may hold anything.
+Value Backward::number(OpBuilder &builder, Location loc, double value) {
+  return arith::ConstantOp::create(builder, loc, builder.getFloatAttr(accumulator, value));
+}
+
+/// Compares the size of a row's LSE with infinity. A NaN is no mark of a dead row and stays visible.
+Value Backward::compareSize(OpBuilder &builder, Location loc, arith::CmpFPredicate predicate,
+                            Value rowLse) {
+  Value size = math::AbsFOp::create(builder, loc, rowLse);
+  Value infinity = number(builder, loc, std::numeric_limits<double>::infinity());
+  return arith::CmpFOp::create(builder, loc, predicate, size, infinity);
+}
+
+/// `value`, or 0 in a row without keys: its LSE may hold anything.
 Value Backward::alive(OpBuilder &builder, Location loc, Value rowLse,
                       Value value) {
   if (!mayBeDead)
     return value;
-  Value size = math::AbsFOp::create(builder, loc, rowLse);
-  Value infinity = arith::ConstantOp::create(
-      builder, loc,
-      builder.getFloatAttr(accumulator,
-                           APFloat::getInf(accumulator.getFloatSemantics())));
-  // Not ordered: a NaN is no mark of a dead row and stays visible.
-  Value lives = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UNE,
-                                      size, infinity);
+  Value lives = compareSize(builder, loc, arith::CmpFPredicate::UNE, rowLse);
   return arith::SelectOp::create(builder, loc, lives, value,
                                  zero(builder, loc, value.getType()));
 }
@@ -69,67 +77,112 @@ Value Backward::finiteLse(OpBuilder &builder, Location loc, Value rowLse) {
   return alive(builder, loc, rowLse, rowLse);
 }
 
-/// dO, 0 in rows without keys. Once for all: the tiles read it many times.
+/// Whether a row has no key: `of` is its LSE, then the sink if there is one, then an element of O
+/// if that is to be 0, too.
 ///
-/// With a sink such a row has LSE = sink, up to the rounding of logarithms to
-/// another base and back, and O = 0. A row with keys looks the same only where
-/// its weights sum to no more than that and leave O at 0: what its dO would add
-/// is as small.
-Value Backward::buildOutputGradient() {
-  Value gradient = split(op.getOutputGradient());
-  if (!mayBeDead)
-    return gradient;
-  SmallVector<unsigned> out = with(rows, e);
-  Type element = cast<RankedTensorType>(gradient.getType()).getElementType();
-  SmallVector<Access> inputs = {{gradient, out}, {lse, rows}};
-  if (op.getSink()) {
-    inputs.push_back({split(op.getSink(), 0), heads});
-    inputs.push_back({split(op.getOutput()), out});
+/// With a sink such a row has LSE = sink, up to the rounding of logarithms to another base and
+/// back, and O = 0. A row with keys looks the same only where its weights sum to no more than that:
+/// what its dO would add is as small.
+Value Backward::isDead(OpBuilder &builder, Location loc, ValueRange of) {
+  Value isInfinite = compareSize(builder, loc, arith::CmpFPredicate::OEQ, of[0]);
+  if (of.size() == 1)
+    return isInfinite;
+  auto compare = [&](arith::CmpFPredicate predicate, Value x, Value y) -> Value {
+    return arith::CmpFOp::create(builder, loc, predicate, x, y);
+  };
+  auto sizeOf = [&](Value x) -> Value { return math::AbsFOp::create(builder, loc, x); };
+  Value rounding = number(builder, loc, std::ldexp(1.0, 4 - int(accumulator.getFPMantissaWidth())));
+  Value isSink = compare(arith::CmpFPredicate::OLE,
+                         sizeOf(arith::SubFOp::create(builder, loc, of[0], of[1])),
+                         arith::MulFOp::create(builder, loc, sizeOf(of[1]), rounding));
+  if (of.size() > 2) {
+    Value isZero =
+        compare(arith::CmpFPredicate::OEQ, of[2], zero(builder, loc, of[2].getType()));
+    isSink = arith::AndIOp::create(builder, loc, isSink, isZero);
   }
-  return emit(out, inputs, out, element, std::nullopt,
-              [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-                Value result = alive(builder, loc, args[1], args[0]);
-                if (!op.getSink())
-                  return result;
-                auto compare = [&](arith::CmpFPredicate predicate, Value x,
-                                   Value y) -> Value {
-                  return arith::CmpFOp::create(builder, loc, predicate, x, y);
-                };
-                Value difference =
-                    arith::SubFOp::create(builder, loc, args[1], args[2]);
-                Value size = math::AbsFOp::create(builder, loc, args[2]);
-                int bits = accumulator.getFPMantissaWidth();
-                Value rounding = arith::ConstantOp::create(
-                    builder, loc,
-                    builder.getFloatAttr(accumulator, std::ldexp(1.0, 4 - bits)));
-                Value isSink = compare(
-                    arith::CmpFPredicate::OLE,
-                    math::AbsFOp::create(builder, loc, difference),
-                    arith::MulFOp::create(builder, loc, size, rounding));
-                Value none = zero(builder, loc, element);
-                Value dead = arith::AndIOp::create(
-                    builder, loc, isSink,
-                    compare(arith::CmpFPredicate::OEQ, args[3], none));
-                return arith::SelectOp::create(builder, loc, dead, none,
-                                               result);
-              });
+  return arith::OrIOp::create(builder, loc, isInfinite, isSink);
 }
 
-/// D = sum_e dO O - dLSE.
-Value Backward::buildDelta() {
+/// dO and D = sum_e dO O - dLSE.
+///
+/// In a row without keys dO is 0, whatever it holds. With `largeRows` only where it is too large to
+/// be multiplied by the zeros of such a row: infinite, NaN, or so that a sum of products with
+/// values could be. That is rare, and the same for a whole row, which lets the tiles read dO
+/// itself. Where D is 0, its sum is that of |dO|, which tells.
+void Backward::buildOutputGradient(bool largeRows) {
+  constexpr double kLarge = 0x1p32;
+  outputGradient = split(op.getOutputGradient());
   SmallVector<unsigned> out = with(rows, e);
-  Value product =
-      emit(out, {{outputGradient, out}, {split(op.getOutput()), out}}, rows,
-           accumulator, 0.0, multiplyAdd);
-  if (!op.getLseGradient())
-    return product;
-  return emit(
-      rows, {{product, rows}, {split(op.getLseGradient()), rows}, {lse, rows}},
-      rows, accumulator, std::nullopt,
-      [&](OpBuilder &builder, Location loc, ValueRange args) {
-        Value d = arith::SubFOp::create(builder, loc, args[0], args[1]);
-        return alive(builder, loc, args[2], d);
-      });
+  Value given = outputGradient, output = split(op.getOutput());
+  Type element = cast<RankedTensorType>(given.getType()).getElementType();
+  SmallVector<Access> ofRow = {{lse, rows}};
+  if (op.getSink())
+    ofRow.push_back({split(op.getSink(), 0), heads});
+  auto join = [](ArrayRef<Access> first, ArrayRef<Access> then) {
+    SmallVector<Access> all(first);
+    llvm::append_range(all, then);
+    return all;
+  };
+  auto choose = [&](OpBuilder &builder, Location loc, Value isDropped, Value value) -> Value {
+    return arith::SelectOp::create(builder, loc, isDropped,
+                                   zero(builder, loc, value.getType()), value);
+  };
+  bool marksRows = mayBeDead && largeRows;
+  if (mayBeDead && !largeRows) {
+    SmallVector<Access> inputs = join({{given, out}}, ofRow);
+    if (op.getSink())
+      inputs.push_back({output, out});
+    outputGradient = emit(out, inputs, out, element, std::nullopt,
+                          [&](OpBuilder &builder, Location loc, ValueRange args) {
+                            Value dead = isDead(builder, loc, args.slice(1, inputs.size() - 1));
+                            return choose(builder, loc, dead, args.front());
+                          });
+  }
+  if (!marksRows) {
+    delta = emit(out, {{outputGradient, out}, {output, out}}, rows, accumulator, 0.0, multiplyAdd);
+  } else {
+    delta = emit(out, join({{given, out}, {output, out}}, ofRow), rows, accumulator, 0.0,
+                 [&](OpBuilder &builder, Location loc, ValueRange args) {
+                   Value x = extend(builder, loc, args[0], accumulator);
+                   Value o = extend(builder, loc, args[1], accumulator);
+                   SmallVector<Value> of(args.slice(2, ofRow.size()));
+                   if (op.getSink())
+                     of.push_back(o);
+                   Value term = arith::SelectOp::create(
+                       builder, loc, isDead(builder, loc, of),
+                       math::AbsFOp::create(builder, loc, x),
+                       arith::MulFOp::create(builder, loc, x, o));
+                   return add(builder, loc, args.back(), term);
+                 });
+    outputGradient = emit(
+        out, join({{given, out}, {delta, rows}}, ofRow), out, element, std::nullopt,
+        [&](OpBuilder &builder, Location loc, ValueRange args) {
+          // Not ordered: also NaN.
+          Value isLarge =
+              arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UGE, args[1],
+                                    number(builder, loc, kLarge));
+          Value dead = isDead(builder, loc, args.slice(2, ofRow.size()));
+          return choose(builder, loc, arith::AndIOp::create(builder, loc, isLarge, dead),
+                        args.front());
+        });
+  }
+  bool hasGradient = bool(op.getLseGradient());
+  if (!marksRows && !hasGradient)
+    return;
+  SmallVector<Access> inputs =
+      join({{delta, rows}}, marksRows ? ArrayRef(ofRow) : ArrayRef(ofRow).take_front());
+  if (hasGradient)
+    inputs.push_back({split(op.getLseGradient()), rows});
+  delta = emit(rows, inputs, rows, accumulator, std::nullopt,
+               [&](OpBuilder &builder, Location loc, ValueRange args) {
+                 Value d = args.front();
+                 if (marksRows)
+                   d = choose(builder, loc, isDead(builder, loc, args.slice(1, ofRow.size())), d);
+                 if (!hasGradient)
+                   return d;
+                 d = arith::SubFOp::create(builder, loc, d, args[inputs.size() - 1]);
+                 return alive(builder, loc, args[1], d);
+               });
 }
 
 /// The statements over pairs: s, p, dt, ds.
@@ -217,10 +270,9 @@ Value Backward::buildSinkGradient() {
   return join(sum(ofRows, rows, heads), op.getSink().getType(), 0);
 }
 
-void Backward::build(int64_t tableRows, bool pairsApart) {
+void Backward::build(int64_t tableRows, bool pairsApart, bool largeRows) {
   lse = split(op.getLse());
-  outputGradient = buildOutputGradient();
-  delta = buildDelta();
+  buildOutputGradient(largeRows);
   buildPoints();
   SmallVector<unsigned> keyRows = with(Dims(rows).drop_back(), {j, d});
   SmallVector<unsigned> valueRows = with(Dims(rows).drop_back(), {j, e});
@@ -256,8 +308,8 @@ void Backward::build(int64_t tableRows, bool pairsApart) {
   op->erase();
 }
 
-void attn::expandBackward(BackwardOp op, int64_t tableRows, bool pairsApart) {
-  Backward(op).build(tableRows, pairsApart);
+void attn::expandBackward(BackwardOp op, int64_t tableRows, bool pairsApart, bool largeRows) {
+  Backward(op).build(tableRows, pairsApart, largeRows);
 }
 
 void attn::expandSoftmaxBackward(SoftmaxBackwardOp op, int64_t tableRows) {

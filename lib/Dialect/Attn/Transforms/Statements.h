@@ -167,8 +167,8 @@ mlir::Value buildCaptureGradient(Statements &s, const ScalarRegions &regions,
                                  const ScoreGradients &gradients,
                                  unsigned index, mlir::RankedTensorType type);
 
-/// See `table-rows` and `pairs-apart` of attn-expand.
-void expandBackward(BackwardOp op, int64_t tableRows, bool pairsApart);
+/// See `table-rows`, `pairs-apart` and `large-rows` of attn-expand.
+void expandBackward(BackwardOp op, int64_t tableRows, bool pairsApart, bool largeRows);
 void expandSoftmaxBackward(SoftmaxBackwardOp op, int64_t tableRows);
 
 } // namespace attn

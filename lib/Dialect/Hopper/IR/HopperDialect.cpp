@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 
 using namespace mlir;
 using namespace attn::hopper;
@@ -63,7 +64,32 @@ LogicalResult ChannelOp::verify() {
   return success();
 }
 
+/// What marks rows of a tile that are to be zeros.
+template <typename Op> static LogicalResult verifyMarks(Op op, SmemType tile, int64_t rank) {
+  if (bool(op.getMarks()) != bool(op.getSome()) || bool(op.getMarks()) != bool(op.getGroups()))
+    return op.emitOpError("expects marks of rows and groups, and whether there are any, or none");
+  if (!op.getMarks())
+    return success();
+  for (Value memory : {op.getMarks(), op.getGroups()}) {
+    auto type = cast<MemRefType>(memory.getType());
+    if (type.getRank() != rank - 1)
+      return op.emitOpError() << "expects marks of rank " << rank - 1 << ", got " << type;
+    if (!type.getElementType().isIntOrFloat() || type.getElementTypeBitWidth() != 16)
+      return op.emitOpError() << "expects marks of 16 bits, got " << type;
+  }
+  if (tile.getSwizzle() != 128 || tile.getRows() == 1)
+    return op.emitOpError() << "rows of 128 bytes can be copied one by one, those of " << tile
+                            << " cannot";
+  return success();
+}
+
 LogicalResult SendOp::verify() {
+  SmemType tile = getChannel().getType().getTile();
+  if (failed(verifyMarks(*this, tile, getSource().getType().getRank())))
+    return failure();
+  if (auto channel = getChannel().getDefiningOp<ChannelOp>();
+      channel && channel.getMulticast() && getMarks())
+    return emitOpError("cannot drop rows of what all CTAs of a cluster get");
   return verifyTmaSource(*this, cast<MemRefType>(getSource().getType()),
                          getChannel().getType().getTile(), getIndices().size());
 }
@@ -87,6 +113,20 @@ static LogicalResult verifyTmaCopy(Operation *op, TensorMapType map, size_t coor
 }
 
 LogicalResult TmaLoadOp::verify() {
+  SmemType tile = getTile().getType();
+  if (failed(verifyMarks(*this, tile, getMap().getType().getRank())))
+    return failure();
+  if (bool(getMarks()) != bool(getRowMap()))
+    return emitOpError("expects a tensor map of one row where rows may be dropped, and only there");
+  if (getMarks() && getMulticast())
+    return emitOpError("cannot drop rows of what all CTAs of a cluster get");
+  if (getRowMap()) {
+    auto row = SmemType::get({1, tile.getColumns()}, tile.getElementType(), tile.getSwizzle());
+    TensorMapType map = getRowMap().getType();
+    if (map.getTile() != row || map.getRank() != getMap().getType().getRank())
+      return emitOpError() << "expects a map of rank " << getMap().getType().getRank()
+                           << " for tiles " << row << ", got " << map;
+  }
   return verifyTmaCopy(*this, getMap().getType(), getCoordinates().size(), getTile().getType());
 }
 LogicalResult TmaStoreOp::verify() {
@@ -344,6 +384,16 @@ Region *attn::hopper::getRole(Operation *op) {
   while (region && !isa<RolesOp>(region->getParentOp()))
     region = region->getParentRegion();
   return region;
+}
+
+FailureOr<Value> attn::hopper::findLender(Operation *alloc, IntegerAttr within, unsigned first) {
+  auto function = alloc->getParentOfType<FunctionOpInterface>();
+  int64_t number = within.getInt(), count = function ? function.getNumArguments() : 0;
+  if (number >= 0 && number + first < count)
+    if (Value argument = function.getArgument(unsigned(number) + first);
+        isa<MemRefType>(argument.getType()))
+      return argument;
+  return alloc->emitOpError() << "may lie in argument " << number << ", which is no memory";
 }
 
 bool attn::hopper::isSingleThreaded(Region &region) {

@@ -56,8 +56,9 @@ LogicalResult SmemType::verify(llvm::function_ref<InFlightDiagnostic()> emitErro
   int64_t rows = shape[shape.size() - 2];
   if (rows == 1) {
     int64_t bytes = shape.back() * getElementBytes(elementType);
-    if (swizzle != 0 || bytes % 128)
-      return emitError() << "one row has no swizzle and a multiple of 128 bytes, got a swizzle of "
+    if (swizzle != 128 && (swizzle != 0 || bytes % 128))
+      return emitError() << "one row has no swizzle and a multiple of 128 bytes, or, of a tile, a "
+                            "swizzle of 128 bytes; got a swizzle of "
                          << swizzle << " and " << bytes << " bytes";
     return success();
   }

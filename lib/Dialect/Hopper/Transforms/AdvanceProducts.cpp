@@ -106,7 +106,10 @@ private:
     BackwardSliceOptions options;
     options.inclusive = true;
     options.filter = [&](Operation *op) { return op->getBlock() == copies.getBody(); };
-    for (Value index : send.getIndices())
+    SmallVector<Value> places(send.getIndices());
+    if (Value some = send.getSome())
+      places.push_back(some);
+    for (Value index : places)
       if (index.getDefiningOp() && failed(getBackwardSlice(index, &address, options)))
         return false;
     auto roles = loop->getParentOfType<hopper::RolesOp>();

@@ -509,8 +509,15 @@ private:
     Value slot = hopper::SlotOp::create(b, loc, tile, ring.tiles, stage);
     if (std::optional<uint64_t> parts = ring.channel.getMulticast())
       return copyParts(send, slot, int64_t(*parts), leader.full, stage);
+    Value rowMap;
+    if (send.getSome()) {
+      auto row = hopper::SmemType::get({1, tile.getColumns()}, tile.getElementType(),
+                                       tile.getSwizzle());
+      rowMap = mapOf(send.getSource(), row);
+    }
     hopper::TmaLoadOp::create(b, loc, mapOf(send.getSource(), tile), send.getIndices(), slot,
-                              leader.full, stage);
+                              leader.full, stage, send.getMarks(), send.getGroups(), rowMap,
+                              send.getSome());
   }
 
   /// This CTA's parts of a tile's rows, to all CTAs of the cluster.
@@ -533,7 +540,9 @@ private:
     Value &row = indices[indices.size() - 2];
     row = arith::AddIOp::create(b, loc, row, offset);
     Value target = hopper::RowsOp::create(b, loc, part, slot, offset);
-    hopper::TmaLoadOp::create(b, loc, map, indices, target, full, stage, /*multicast=*/true);
+    hopper::TmaLoadOp::create(b, loc, map, indices, target, full, stage, /*marks=*/Value(),
+                              /*groups=*/Value(), /*rowMap=*/Value(), /*some=*/Value(),
+                              /*multicast=*/true);
   }
 
   /// What comes along with another channel's tile has its stage, and no barriers.

@@ -191,7 +191,7 @@ private:
       words.emplace(claim.getTurns());
       return;
     }
-    words = hopper::RowWords::create(a, addition.getDest(), b.getI16Type());
+    words = hopper::RowWords::create(a, addition.getDest(), b.getI32Type());
     Value memory = words->getAllocation();
     Value count = memref::DimOp::create(b, a.loc, memory, 0);
     constexpr int64_t kWords = hopper::kWarpgroupRows;
@@ -208,7 +208,7 @@ private:
     Block *body = b.createBlock(&role.getBodies().front());
     body->addArgument(b.getIndexType(), a.loc);
     Value first = a.multiply(fill.getBlockIds().x, size);
-    auto type = VectorType::get(kWords, b.getI16Type());
+    auto type = VectorType::get(kWords, b.getI32Type());
     Value zeros = arith::ConstantOp::create(b, a.loc, b.getZeroAttr(type));
     vector::TransferWriteOp::create(b, a.loc, zeros, memory, first, ArrayRef<bool>{false});
     hopper::YieldOp::create(b, a.loc);
@@ -368,8 +368,7 @@ private:
                  const Order &order, Value all) {
     Arithmetic a{b, loc, /*isNarrow=*/true};
     ValueRange leading = addition.getIndices().drop_back(2);
-    // Numbers start at 1; a word is 0 as long as nobody has added. They fit 16 bits, for the tiles
-    // of a line (or half of them) run at a time.
+    // Numbers start at 1; a word is 0 as long as nobody has added.
     auto getNumber = [&](Value value) {
       return a.add(findBefore(part, bound, square, value), a.number(1));
     };

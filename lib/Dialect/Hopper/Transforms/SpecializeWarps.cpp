@@ -470,7 +470,8 @@ private:
         for (Value index : load.getIndices())
           indices.push_back(mapping.lookupOrDefault(index));
         unsigned number = llvm::find(loads, load) - loads.begin();
-        hopper::SendOp::create(b, load.getLoc(), load.getSource(), indices, channels[number]);
+        hopper::SendOp::create(b, load.getLoc(), load.getSource(), indices, channels[number],
+                               /*marks=*/Value(), /*groups=*/Value(), /*some=*/Value());
         continue;
       }
       if (isAdder && isa<TileAddOp>(op)) {

@@ -8,7 +8,6 @@
 #include "RowWords.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
-#include "attn/Utils/Memory.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -19,6 +18,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
+#include "llvm/ADT/bit.h"
 #include <optional>
 
 namespace attn {
@@ -32,6 +32,10 @@ using hopper::Arithmetic;
 using hopper::RowWords;
 
 namespace {
+
+/// What stands in the first element of rows that nobody has stored: a NaN with a payload that no
+/// operation makes and that is none of a 16-bit float.
+constexpr uint32_t kNobody = 0x7FE5A5A5;
 
 class Sum {
 public:
@@ -57,7 +61,7 @@ private:
       return false;
     ValueRange indices = addition.getIndices();
     hopper::SmemType tile = addition.getTile().getType();
-    rows = tile.getRows();
+    int64_t rows = tile.getRows();
     return !addition.getFirst() && isa<scf::ForOp>(addition->getParentOp()) &&
            isConstantIntValue(indices.back(), 0) && rows % RowWords::kStep == 0 &&
            tile.getColumns() == getType().getShape().back() &&
@@ -112,37 +116,6 @@ private:
            type.getDimSize(0) == RowWords::kStep && hopper::isMultiple(row, RowWords::kStep);
   }
 
-  /// The write of 16-bit rows where those of the sum are read; null if there is none.
-  vector::TransferWriteOp findOutput() {
-    if (reads.size() != 1)
-      return {};
-    vector::TransferReadOp read = reads.front();
-    for (auto write : read->getBlock()->getOps<vector::TransferWriteOp>())
-      if (isa<MemRefType>(write.getShapedType()) &&
-          isWord(write.getShapedType().getElementType()) && read->isBeforeInBlock(write) &&
-          write.getIndices() == read.getIndices() && isOfWord(write))
-        return write;
-    return {};
-  }
-
-  static bool isWord(Type type) {
-    return type.isIntOrFloat() && type.getIntOrFloatBitWidth() == 16;
-  }
-
-  bool isAsLarge(TypedValue<MemRefType> output) {
-    MemRefType type = output.getType();
-    if (type.getShape().back() < 2) // or unknown
-      return false;
-    if (type.hasStaticShape())
-      return type.getShape() == getType().getShape();
-    auto view = output.getDefiningOp<memref::ReinterpretCastOp>();
-    SmallVector<OpFoldResult> sizes =
-        getMixedValues(getType().getShape(), memory.getDynamicSizes(), b.getContext());
-    return view && type.getRank() == getType().getRank() &&
-           llvm::equal(ArrayRef(view.getConstifiedMixedSizes()).drop_back(),
-                       ArrayRef(sizes).drop_back(), isEqualConstantIntOrValue);
-  }
-
   /// The first launch that fills.
   Operation *findStart() {
     Operation *first = findLaunch(fills.front());
@@ -152,61 +125,18 @@ private:
     return first;
   }
 
-  bool isFirstTouchedBy(Operation *write, Value output) {
-    auto argument =
-        dyn_cast<BlockArgument>(memref::skipViewLikeOps(cast<MemrefValue>(output)));
-    Operation *launch = findLaunch(write), *view = output.getDefiningOp();
-    if (!argument || argument.getOwner() != memory->getBlock() ||
-        (view && (view->getBlock() != memory->getBlock() || !view->isBeforeInBlock(findStart()))))
-      return false;
-    return llvm::all_of(collectAccesses(argument), [&](Operation *access) {
-      Operation *place = memory->getBlock()->findAncestorOpInBlock(*access);
-      return access == write || (place && launch->isBeforeInBlock(place));
-    });
-  }
-
-  /// In the rows of the output that is computed from the sum, where it is as large and not
-  /// touched before; else in memory of their own.
   void createWords() {
-    vector::TransferWriteOp write = findOutput();
     b.setInsertionPoint(findStart());
     Arithmetic a{b, memory.getLoc(), /*isNarrow=*/false};
     count = memref::DimOp::create(b, a.loc, addition.getDest(), getType().getRank() - 2);
-    auto written = write ? cast<TypedValue<MemRefType>>(write.getBase()) : nullptr;
-    if (!written || !isAsLarge(written) || !isFirstTouchedBy(write, written)) {
-      Type type = written ? written.getType().getElementType() : b.getI16Type();
-      words = RowWords::create(a, addition.getDest(), type);
-      return;
-    }
-    output = written;
-    words = RowWords::createIn(a, output);
-    synchronize(write); // which overwrites the words that others still look at
-  }
-
-  /// Lets the threads that read a piece of the sum wait for each other in front of `write`.
-  void synchronize(Operation *write) {
-    b.setInsertionPoint(write);
-    Arithmetic a{b, write->getLoc(), /*isNarrow=*/false};
-    Value warpgroup = hopper::getRole(write)->getArgument(0);
-    hopper::BarrierSyncOp::create(b, a.loc, a.add(warpgroup, a.number(1)), /*warpgroups=*/1);
+    // Each in a line of its own: neighbours are looked at at the same time.
+    constexpr int64_t kWordsOfLine = 32;
+    words = RowWords::create(a, addition.getDest(), b.getI32Type(), RowWords::kStep, kWordsOfLine);
   }
 
   /// The indices of the word of a row.
   SmallVector<Value> getWord(const Arithmetic &a, ValueRange indices, Value row) {
     return words->createIndices(a, indices.drop_back(2), row);
-  }
-
-  Value createElement(const Arithmetic &a, uint64_t bits) {
-    Type type = cast<MemRefType>(words->getMemory().getType()).getElementType();
-    APInt value(16, bits);
-    TypedAttr attribute = b.getIntegerAttr(b.getI16Type(), value);
-    if (auto number = dyn_cast<FloatType>(type))
-      attribute = b.getFloatAttr(type, APFloat(number.getFloatSemantics(), value));
-    return arith::ConstantOp::create(b, a.loc, attribute);
-  }
-
-  void writeWord(const Arithmetic &a, uint64_t bits, ValueRange word) {
-    memref::StoreOp::create(b, a.loc, createElement(a, bits), words->getMemory(), word);
   }
 
   void fillWords(vector::TransferWriteOp zeros) {
@@ -216,11 +146,12 @@ private:
     Value row = indices[indices.size() - 2];
     auto branch = scf::IfOp::create(b, a.loc, a.isLess(row, count));
     b.setInsertionPointToStart(branch.thenBlock());
-    writeWord(a, 0, getWord(a, indices, row));
-    if (output) { // what a claim swaps with the word is known, too
-      indices.back() = a.number(1);
-      memref::StoreOp::create(b, a.loc, createElement(a, 0), output, indices);
-    }
+    Value zero = arith::ConstantIntOp::create(b, a.loc, 0, 32);
+    memref::StoreOp::create(b, a.loc, zero, words->getMemory(), getWord(a, indices, row));
+    Value mark = arith::ConstantOp::create(
+        b, a.loc, b.getF32FloatAttr(llvm::bit_cast<float>(kNobody)));
+    indices.back() = a.number(0);
+    memref::StoreOp::create(b, a.loc, mark, addition.getDest(), indices);
     zeros.erase();
   }
 
@@ -244,22 +175,10 @@ private:
     Value first = hopper::TurnClaimOp::create(b, loc, memory, word, seen);
     addition.getFirstMutable().assign(first);
     b.setInsertionPoint(addition->getBlock()->getTerminator());
-    passOthers(a, row, first);
     auto branch = scf::IfOp::create(b, loc, first);
     b.setInsertionPointToStart(branch.thenBlock());
     hopper::TmaWaitOp::create(b, loc, 0, /*read=*/false);
     hopper::TurnPassOp::create(b, loc, memory, word, a.number(1));
-  }
-
-  /// Who stores a tile also writes its other words: who reads their rows looks at nothing else.
-  void passOthers(const Arithmetic &a, Value row, Value isFirst) {
-    for (int64_t first = RowWords::kStep; first < rows; first += RowWords::kStep) {
-      Value start = a.add(row, a.number(first)), isInside = a.isLess(start, a.narrow(count));
-      auto branch = scf::IfOp::create(b, a.loc, a.both(isFirst, isInside));
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPointToStart(branch.thenBlock());
-      writeWord(a, 1, getWord(a, addition.getIndices(), start));
-    }
   }
 
   /// What the iteration before has seen of the word: nothing (0) for the first one. Null where
@@ -315,13 +234,16 @@ private:
     b.setInsertionPoint(read);
     Arithmetic a{b, read.getLoc(), /*isNarrow=*/false};
     ValueRange indices = read.getIndices();
-    Value row = a.min(indices[indices.size() - 2], a.subtract(count, a.number(1)));
-    Value word = memref::LoadOp::create(b, a.loc, words->getMemory(), getWord(a, indices, row));
+    SmallVector<Value> first(indices);
+    Value &row = first[first.size() - 2];
+    row = a.min(row, a.subtract(count, a.number(1)));
+    first.back() = a.number(0);
+    Value element = memref::LoadOp::create(b, a.loc, addition.getDest(), first);
     b.setInsertionPointAfter(read);
-    Value number = b.createOrFold<arith::BitcastOp>(a.loc, b.getI16Type(), word);
-    Value zero = arith::ConstantIntOp::create(b, a.loc, 0, 16);
+    Value number = arith::BitcastOp::create(b, a.loc, b.getI32Type(), element);
+    Value nobody = arith::ConstantIntOp::create(b, a.loc, int32_t(kNobody), 32);
     Value isThere =
-        arith::CmpIOp::create(b, a.loc, arith::CmpIPredicate::ne, number, zero);
+        arith::CmpIOp::create(b, a.loc, arith::CmpIPredicate::ne, number, nobody);
     Value zeros = arith::ConstantOp::create(b, a.loc, b.getZeroAttr(read.getVectorType()));
     Value all = vector::BroadcastOp::create(
         b, a.loc, VectorType::get(read.getVectorType().getShape(), b.getI1Type()), isThere);
@@ -332,12 +254,10 @@ private:
   hopper::AddOp addition;
   OpBuilder b;
   memref::AllocOp memory;
-  int64_t rows = 0; // of a tile
   SmallVector<vector::TransferWriteOp> fills;
   SmallVector<vector::TransferReadOp> reads;
   std::optional<RowWords> words;
   Value count;  // of rows
-  Value output; // that words lie in, or null
 };
 
 struct StoreFirstPass : attn::impl::HopperStoreFirstBase<StoreFirstPass> {

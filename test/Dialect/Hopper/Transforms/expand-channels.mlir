@@ -495,3 +495,38 @@ func.func @not_acquired(%n: index) {
   }
   return
 }
+
+// -----
+
+// Where rows may be dropped, a second map has boxes of one row.
+// CHECK-LABEL: func.func @dropped_rows(
+// CHECK-DAG: %[[MAP:.*]] = hopper.tensor_map %[[X:.*]] : memref<?x64xbf16> -> <<64x64xbf16, swizzle = 128>, rank = 2>
+// CHECK-DAG: %[[ROW:.*]] = hopper.tensor_map %[[X]] : memref<?x64xbf16> -> <<1x64xbf16, swizzle = 128>, rank = 2>
+// CHECK: hopper.mbarrier.expect %[[FULL:.*]][%{{.*}}] bytes(8192)
+// CHECK: hopper.tma.load %[[MAP]][%{{.*}}, %c0] without(%[[MARKS:.*]], %[[GROUPS:.*]], %[[ROW]] : {{.*}}) if %[[SOME:.*]] to %{{.*}}, %[[FULL]]
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!ch = !hopper.channel<!tile>
+func.func @dropped_rows(%X: memref<?x64xbf16>, %marks: memref<?xbf16>, %groups: memref<?xbf16>, %n: index, %some: i1) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+    %c = hopper.channel depth(1) : !ch
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+        scf.for %i = %c0 to %n step %c64 {
+          hopper.send %X[%i, %c0] without(%marks, %groups : memref<?xbf16>, memref<?xbf16>) if %some to %c : memref<?x64xbf16>, !ch
+        }
+      }
+      role "compute" warpgroups(1) registers(240) (%w) {
+        scf.for %i = %c0 to %n step %c64 {
+          %t = hopper.receive %c : !ch -> !tile
+          hopper.release %c : !ch
+        }
+      }
+    gpu.terminator
+  }
+  return
+}

@@ -12,8 +12,8 @@
 // CHECK: %[[SOME:.*]] = arith.maxsi %[[FIT]], %c1
 // CHECK: %[[GANGS:.*]] = arith.minsi %[[SOME]], %[[LINES]]
 // CHECK: %[[GRID:.*]] = arith.select %{{.*}}, %{{.*}}, %c0
-// CHECK: %[[MEMORY:.*]] = memref.alloc(%{{.*}}) : memref<?xi16>
-// CHECK: %[[TURNS:.*]] = memref.cast
+// CHECK: %[[MEMORY:.*]] = memref.alloc(%{{.*}}) : memref<?xi32>
+// CHECK: %[[TURNS:.*]] = memref.reinterpret_cast
 // CHECK: gpu.launch
 // CHECK: vector.transfer_write %{{.*}}, %[[MEMORY]][
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %[[GRID]],
@@ -325,7 +325,7 @@ func.func @bounds_of_all(%n: index, %ends: memref<?xindex>, %Y: memref<?x?x128xf
 !sum = !hopper.smem<64x128xf32, swizzle = 128>
 
 // Words at which hopper-store-first has looked an iteration before.
-func.func @seen_before(%n: index, %rows: index, %Y: memref<?x?x128xf32>, %words: memref<?xi16>) {
+func.func @seen_before(%n: index, %rows: index, %Y: memref<?x?x128xf32>, %words: memref<?xi32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c64 = arith.constant 64 : index
@@ -340,10 +340,10 @@ func.func @seen_before(%n: index, %rows: index, %Y: memref<?x?x128xf32>, %words:
         // expected-note @below {{see here}}
         %last = scf.for %q = %c0 to %rows step %c64 iter_args(%seen = %i0) -> i32 {
           %x = hopper.receive %sums : !hopper.channel<!sum> -> !sum
-          %first = hopper.turn.claim %words[%q], %seen : memref<?xi16>
+          %first = hopper.turn.claim %words[%q], %seen : memref<?xi32>
           // expected-error @below {{what its claim has seen is of another iteration}}
           hopper.add %x to %Y[%p#0, %q, %c0] first(%first) : !sum, memref<?x?x128xf32>
-          %next = hopper.turn.peek %words[%q] : memref<?xi16>
+          %next = hopper.turn.peek %words[%q] : memref<?xi32>
           hopper.release %sums : !hopper.channel<!sum>
           scf.yield %next : i32
         } {hopper.adding}

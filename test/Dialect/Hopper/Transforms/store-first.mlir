@@ -6,47 +6,45 @@
 !sum = !hopper.smem<128x64xf32, swizzle = 128>
 
 // A word for each 64 rows in place of the zeros; who comes first claims a tile once it is there,
-// stores it, and says so, in all of its words; rows to which nobody came are zeros.
+// stores it, and says so; rows that still have their mark are zeros.
 // CHECK-LABEL: func.func @sum(
 // CHECK-SAME: %[[LINES:[a-z0-9]*]]: index, %[[N:[a-z0-9]*]]: index, %[[ROWS:[a-z0-9]*]]: index
 // CHECK: %[[Y:.*]] = memref.alloc(%[[LINES]], %[[ROWS]]) : memref<?x?x64xf32>
 // CHECK: %[[UP:.*]] = arith.addi %[[ROWS]], %c63
 // CHECK: %[[PIECES:.*]] = arith.divui %[[UP]], %c64
-// CHECK: %[[COUNT:.*]] = arith.muli %[[PIECES]], %[[LINES]]
-// CHECK: %[[MEMORY:.*]] = memref.alloc(%[[COUNT]]) : memref<?xi16>
-// CHECK: %[[VIEW:.*]] = memref.reinterpret_cast %[[MEMORY]] to offset: [0], sizes: [%[[LINES]], %[[PIECES]]], strides: [%[[PIECES]], 1]
-// CHECK: %[[WORDS:.*]] = memref.cast %[[VIEW]]
+// CHECK: %[[LINE:.*]] = arith.muli %[[PIECES]], %c32
+// CHECK: %[[COUNT:.*]] = arith.muli %[[LINE]], %[[LINES]]
+// CHECK: %[[MEMORY:.*]] = memref.alloc(%[[COUNT]]) : memref<?xi32>
+// CHECK: %[[VIEW:.*]] = memref.reinterpret_cast %[[MEMORY]] to offset: [0], sizes: [%[[LINES]], %[[PIECES]]], strides: [%[[LINE]], 32]
 // CHECK: gpu.launch
 // CHECK-NOT: vector.transfer_write
 // CHECK: %[[INSIDE:.*]] = arith.cmpi slt, %[[ROW:.*]], %[[ROWS]]
 // CHECK: scf.if %[[INSIDE]] {
 // CHECK: %[[PIECE:.*]] = arith.divui %[[ROW]], %c64
-// CHECK: memref.store %c0_i16, %[[VIEW]][%{{.*}}, %[[PIECE]]]
+// CHECK: memref.store %c0_i32, %[[VIEW]][%[[P:.*]], %[[PIECE]]]
+// CHECK-NEXT: memref.store %[[MARK:.*]], %[[Y]][%[[P]], %[[ROW]], %c0]
 // CHECK: role "add"
 // CHECK: %[[LINE:.*]]:2 = affine.delinearize_index
-// CHECK: %[[SEEN:.*]] = hopper.turn.peek %[[WORDS]][%[[LINE]]#0, %[[WORD:.*]]] :
-// CHECK-NEXT: hopper.turn.wait %[[WORDS]][%[[LINE]]#0, %[[WORD]]], %c-1_i32
+// CHECK: %[[SEEN:.*]] = hopper.turn.peek %[[VIEW]][%[[LINE]]#0, %[[WORD:.*]]] :
+// CHECK-NEXT: hopper.turn.wait %[[VIEW]][%[[LINE]]#0, %[[WORD]]], %c-1_i32
 // CHECK-NEXT: hopper.receive
-// CHECK-NEXT: %[[FIRST:.*]] = hopper.turn.claim %[[WORDS]][%[[LINE]]#0, %[[WORD]]], %[[SEEN]]
+// CHECK-NEXT: %[[FIRST:.*]] = hopper.turn.claim %[[VIEW]][%[[LINE]]#0, %[[WORD]]], %[[SEEN]]
 // CHECK-NEXT: hopper.add %{{.*}} to %[[Y]][%{{.*}}, %{{.*}}, %c0] first(%[[FIRST]])
 // CHECK-NEXT: hopper.tma.wait pending(0) read
 // CHECK-NEXT: hopper.release
-// CHECK: %[[OTHER:.*]] = arith.cmpi slt
-// CHECK: %[[OWN:.*]] = arith.andi %[[FIRST]], %[[OTHER]]
-// CHECK: scf.if %[[OWN]] {
-// CHECK: memref.store %c1_i16, %[[VIEW]]
+// CHECK-NOT: scf.if
 // CHECK: scf.if %[[FIRST]] {
 // CHECK-NEXT: hopper.tma.wait pending(0){{$}}
-// CHECK-NEXT: hopper.turn.pass %[[WORDS]][%[[LINE]]#0, %[[WORD]]], %c1_i32
+// CHECK-NEXT: hopper.turn.pass %[[VIEW]][%[[LINE]]#0, %[[WORD]]], %c1_i32
 // CHECK: gpu.launch
 // CHECK: %[[LAST:.*]] = arith.subi %[[ROWS]], %c1
-// CHECK: arith.minsi %{{.*}}, %[[LAST]]
-// CHECK: %[[STATE:.*]] = memref.load %[[VIEW]]
+// CHECK: %[[INNER:.*]] = arith.minsi %{{.*}}, %[[LAST]]
+// CHECK: %[[STATE:.*]] = memref.load %[[Y]][%{{.*}}, %[[INNER]], %c0]
 // CHECK: %[[READ:.*]] = vector.transfer_read %[[Y]]
-// CHECK: %[[IS:.*]] = arith.cmpi ne, %[[STATE]], %c0_i16
+// CHECK: %[[BITS:.*]] = arith.bitcast %[[STATE]] : f32 to i32
+// CHECK: %[[IS:.*]] = arith.cmpi ne, %[[BITS]], %c2145756581_i32
 // CHECK: %[[ALL:.*]] = vector.broadcast %[[IS]]
 // CHECK: %[[SUM:.*]] = arith.select %[[ALL]], %[[READ]], %{{.*}}
-// CHECK-NOT: hopper.barrier.sync
 // CHECK: vector.transfer_write %[[SUM]]
 
 // An iteration looks at the word of the next one, if there is a next one, while its addition is
@@ -66,21 +64,16 @@
 // AHEAD: scf.if %[[FIRST]]
 // AHEAD: scf.yield %[[LATER]]
 
-// In one order the first one is known: the one that waits for nobody. It alone writes the words
-// that only readers look at.
+// In one order the first one is known: the one that waits for nobody.
 // ORDERED-LABEL: func.func @sum(
-// ORDERED: %[[MEMORY:.*]] = memref.alloc({{.*}}) : memref<?xi16>
-// ORDERED: %[[WORDS:.*]] = memref.cast
+// ORDERED: %[[MEMORY:.*]] = memref.alloc({{.*}}) : memref<?xi32>
+// ORDERED: %[[WORDS:.*]] = memref.reinterpret_cast %[[MEMORY]]
 // ORDERED-NOT: memref.alloc
 // ORDERED: scf.for {{.*}} iter_args(%{{.*}}, %[[BEFORE:.*]] = %{{.*}}, %{{.*}} = %c0_i32)
 // ORDERED: %[[FIRST:.*]] = arith.cmpi eq, %[[BEFORE]], %c0_i32
 // ORDERED-NOT: hopper.turn.claim
 // ORDERED: hopper.turn.wait %[[WORDS]]
 // ORDERED: hopper.add {{.*}} first(%[[FIRST]])
-// ORDERED: %[[OWN:.*]] = arith.andi %[[FIRST]]
-// ORDERED: scf.if %[[OWN]]
-// ORDERED-NOT: hopper.turn.pass
-// ORDERED: memref.store %c1_i16
 // ORDERED-NOT: scf.if
 // ORDERED: hopper.tma.wait pending(0){{$}}
 // ORDERED-NEXT: hopper.turn.pass

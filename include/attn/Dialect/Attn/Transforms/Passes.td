@@ -103,7 +103,7 @@ def AttnProveKeys : Pass<"attn-prove-keys"> {
   let description = [{
     Sets `rows_have_keys` on each `attn.backward` whose mask provably keeps a key of each
     row and whose score stays finite where it was: what does not have to hold where rows
-    are without keys (`attn-expand` copies dO, with zeros in such rows) is then not done.
+    are without keys (`attn-expand` replaces their dO by 0) is then not done.
 
     A mask keeps the first key of each row where the ranges of its integers say so, whatever
     is captured (causal). It keeps a row's own key where it folds to true once j is i (a
@@ -156,6 +156,10 @@ def AttnExpand : Pass<"attn-expand"> {
     follows from scores, weights and their derivatives of its own: a nest that stores
     something for each pair need not be one that sums.
 
+    In rows without keys dO is replaced by 0, for it may be infinite or NaN. With `large-rows` only
+    in those where the sum of its sizes is NaN or not below 2^32: few rows, whole ones, which can
+    be left out of tiles (`hopper-drop-rows`).
+
     Afterwards no `attn.forward` and no `attn.softmax` is left.
 
     Before:
@@ -183,6 +187,8 @@ def AttnExpand : Pass<"attn-expand"> {
            "Rows whose sums at computed indices have a table of their own; 0: all rows">,
     Option<"pairsApart", "pairs-apart", "bool", /*default=*/"false",
            "Gradients with an element for each pair follow from statements of their own">,
+    Option<"largeRows", "large-rows", "bool", /*default=*/"false",
+           "The output's gradient is replaced by 0 in rows without keys only where it is large">,
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];

@@ -37,6 +37,9 @@ constexpr int64_t kCtasPerCluster = 8;
 constexpr llvm::StringLiteral kNonemptyAttr = "hopper.nonempty";
 /// On a launch whose CTAs wait for each other: all of them run at the same time, or none.
 constexpr llvm::StringLiteral kCooperativeAttr = "hopper.cooperative";
+/// On an allocation: the number of the function's argument that it may lie in, which is written
+/// whole later and not touched before.
+constexpr llvm::StringLiteral kWithinAttr = "hopper.within";
 /// Of a kernel that waits by itself until the launches before have ended
 /// (`griddepcontrol.wait`): with up to so many blocks it may be launched while they run.
 constexpr llvm::StringLiteral kEarlyAttr = "hopper.early";
@@ -55,6 +58,11 @@ constexpr llvm::StringLiteral kPolynomialAttr = "hopper.polynomial";
 
 /// The role that an op is in, or null.
 mlir::Region *getRole(mlir::Operation *op);
+
+/// The argument, of those of the function from number `first` on, that an allocation may lie in
+/// (`kWithinAttr`); an error at the op where it is no memory.
+mlir::FailureOr<mlir::Value> findLender(mlir::Operation *alloc, mlir::IntegerAttr within,
+                                        unsigned first = 0);
 
 /// Whether one thread of the warpgroups of a role has all there is to do in it: no vectors, nor
 /// what threads do together.

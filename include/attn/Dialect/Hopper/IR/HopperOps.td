@@ -373,15 +373,24 @@ def Hopper_ChannelOp : Hopper_Op<"channel", [MemoryEffects<[MemAlloc]>]> {
   let hasVerifier = 1;
 }
 
-def Hopper_SendOp : Hopper_Op<"send", [MemoryEffects<[MemRead, MemWrite]>]> {
+def Hopper_SendOp
+    : Hopper_Op<"send", [AttrSizedOperandSegments, MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Starts the copy of a tile of global memory into a channel";
   let description = [{
-    Waits until the channel has room. The tile is as in `hopper.load`.
+    Waits until the channel has room. The tile is as in `hopper.load`. Where `some` is true,
+    rows that are marked are zeros instead: as in `hopper.tma.load`.
+
+    ```mlir
+    hopper.send %dO[%b, %h, %i, %c0] without(%marks, %groups : memref<?x?x?xbf16>, memref<?x?x?xbf16>) if %some to %channel : memref<?x?x?x64xbf16>, !hopper.channel<!hopper.smem<64x64xbf16, swizzle = 128>>
+    ```
   }];
   let arguments = (ins AnyMemRef:$source, Variadic<Index>:$indices,
-                       Hopper_ChannelType:$channel);
+                       Hopper_ChannelType:$channel, Optional<AnyMemRef>:$marks,
+                       Optional<AnyMemRef>:$groups, Optional<I1>:$some);
   let assemblyFormat = [{
-    $source `[` $indices `]` `to` $channel attr-dict `:` type($source) `,` type($channel)
+    $source `[` $indices `]`
+    (`without` `(` $marks^ `,` $groups `:` type($marks) `,` type($groups) `)` `if` $some)?
+    `to` $channel attr-dict `:` type($source) `,` type($channel)
   }];
   let hasVerifier = 1;
 }
@@ -471,38 +480,31 @@ def Hopper_AddOp : Hopper_Op<"add", [AttrSizedOperandSegments, MemoryEffects<[Me
 // Turns of CTAs
 //===----------------------------------------------------------------------===//
 
-def Hopper_Turns : Type<And<[IsMemRefTypePred,
-    CPred<"::llvm::cast<::mlir::MemRefType>($_self).getElementType().isIntOrFloat()">,
-    CPred<"::llvm::cast<::mlir::MemRefType>($_self).getElementTypeBitWidth() == 16">]>,
-    "memref of elements of 16 bits", "::mlir::MemRefType">;
-
 class Hopper_TurnOp<string mnemonic>
     : Hopper_Op<mnemonic, [MemoryEffects<[MemRead, MemWrite]>]> {
   let hasVerifier = 1;
 }
 
 class Hopper_NumberedTurnOp<string mnemonic> : Hopper_TurnOp<mnemonic> {
-  let arguments = (ins Hopper_Turns:$turns, Variadic<Index>:$indices, I32:$number);
+  let arguments = (ins MemRefOf<[I32]>:$turns, Variadic<Index>:$indices, I32:$number);
   let assemblyFormat = "$turns `[` $indices `]` `,` $number attr-dict `:` type($turns)";
 }
 
 def Hopper_TurnWaitOp : Hopper_NumberedTurnOp<"turn.wait"> {
   let summary = "Waits until another CTA has passed the turn";
   let description = [{
-    Until `turns[indices]`, a word of 16 bits, is `number`; does not wait for a negative number,
+    Until `turns[indices]` is `number`; does not wait for a negative number,
     but is a proxy fence (of global memory) all the same. What the CTA that wrote the number did
     before is then visible to this role, and its additions by TMA come before those that this role
     starts (PTX ISA, "Memory Consistency Model": an acquire of scope gpu, and a proxy fence). Where
     it may wait, the CTAs of the launch all run at the same time (`hopper.cooperative`); who waits
-    for whom must not go in circles. A word is an element of memory, whose type does not matter: it
-    may lie in memory that is written at last. Its number has a sign, and is 0 where the memory
-    holds zeros.
+    for whom must not go in circles.
 
     ```mlir
-    hopper.turn.wait %turns[%i], %before : memref<?xi16>
+    hopper.turn.wait %turns[%i], %before : memref<?xi32>
     hopper.tma.reduce ...
     hopper.tma.wait pending(0)
-    hopper.turn.pass %turns[%i], %mine : memref<?xi16>
+    hopper.turn.pass %turns[%i], %mine : memref<?xi32>
     ```
   }];
 }
@@ -514,10 +516,10 @@ def Hopper_TurnPeekOp : Hopper_TurnOp<"turn.peek"> {
     expected, a `hopper.turn.wait` with a negative one does the rest (its proxy fence).
 
     ```mlir
-    %seen = hopper.turn.peek %turns[%i] : memref<?xi16>
+    %seen = hopper.turn.peek %turns[%i] : memref<?xi32>
     ```
   }];
-  let arguments = (ins Hopper_Turns:$turns, Variadic<Index>:$indices);
+  let arguments = (ins MemRefOf<[I32]>:$turns, Variadic<Index>:$indices);
   let results = (outs I32:$number);
   let assemblyFormat = "$turns `[` $indices `]` attr-dict `:` type($turns)";
 }
@@ -525,26 +527,25 @@ def Hopper_TurnPeekOp : Hopper_TurnOp<"turn.peek"> {
 def Hopper_TurnClaimOp : Hopper_TurnOp<"turn.claim"> {
   let summary = "Whether this CTA is the first one to come to a turn";
   let description = [{
-    True for one CTA, while `turns[indices]` is 0: it becomes -1 (by a swap of the 32 bits that it
-    is in), and that CTA passes a number above 0. For the others false, once such a number is there:
-    what the first one did before is then visible as behind a `hopper.turn.wait`. `seen` is what a
-    `hopper.turn.peek` of the same word has seen: where it is above 0, nobody looks again, and there
-    has to be a proxy fence between that peek and what comes behind the claim. The CTAs need not all
-    run at the same time, as long as the first one waits for no other CTA between its claim and its
-    `hopper.turn.pass`.
+    True for one CTA, while `turns[indices]` is 0: it becomes -1, and that CTA passes a number
+    above 0. For the others false, once such a number is there: what the first one did before is
+    then visible as behind a `hopper.turn.wait`. `seen` is what a `hopper.turn.peek` of the same
+    word has seen: where it is above 0, nobody looks again, and there has to be a proxy fence
+    between that peek and what comes behind the claim. The CTAs need not all run at the same time,
+    as long as the first one waits for no other CTA between its claim and its `hopper.turn.pass`.
 
     ```mlir
-    %seen = hopper.turn.peek %turns[%i] : memref<?xi16>
-    hopper.turn.wait %turns[%i], %none : memref<?xi16> // -1: the fence
-    %first = hopper.turn.claim %turns[%i], %seen : memref<?xi16>
+    %seen = hopper.turn.peek %turns[%i] : memref<?xi32>
+    hopper.turn.wait %turns[%i], %none : memref<?xi32> // -1: the fence
+    %first = hopper.turn.claim %turns[%i], %seen : memref<?xi32>
     hopper.add %tile to %sum[%h, %q, %c0] first(%first) : ...
     scf.if %first {
       hopper.tma.wait pending(0)
-      hopper.turn.pass %turns[%i], %c1 : memref<?xi16>
+      hopper.turn.pass %turns[%i], %c1 : memref<?xi32>
     }
     ```
   }];
-  let arguments = (ins Hopper_Turns:$turns, Variadic<Index>:$indices, I32:$seen);
+  let arguments = (ins MemRefOf<[I32]>:$turns, Variadic<Index>:$indices, I32:$seen);
   let results = (outs I1:$first);
   let assemblyFormat = "$turns `[` $indices `]` `,` $seen attr-dict `:` type($turns)";
 }
@@ -670,7 +671,8 @@ def Hopper_MBarrierWaitOp : Hopper_Op<"mbarrier.wait", [MemoryEffects<[MemRead, 
   let assemblyFormat = "$barriers `[` $index `]` `,` $phase attr-dict `:` type($barriers)";
 }
 
-def Hopper_TmaLoadOp : Hopper_Op<"tma.load", [MemoryEffects<[MemRead, MemWrite]>]> {
+def Hopper_TmaLoadOp
+    : Hopper_Op<"tma.load", [AttrSizedOperandSegments, MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Starts the copy of a tile of global memory to shared memory";
   let description = [{
     `coordinates` are those of the tile's first element, as many as the tensor
@@ -681,12 +683,27 @@ def Hopper_TmaLoadOp : Hopper_Op<"tma.load", [MemoryEffects<[MemRead, MemWrite]>
     ```mlir
     hopper.tma.load %map[%i, %c0] to %tile, %full[%stage] multicast : !hopper.tensor_map<!hopper.smem<64x64xbf16, swizzle = 128>, rank = 2>, !hopper.smem<64x64xbf16, swizzle = 128>, !hopper.mbarrier<2>
     ```
+
+    Where `some` is true, each row is a copy of its own, by `row_map`, whose boxes have one row
+    (of 128 bytes, which is what TMA aligns tiles to), and rows that are marked are copied from
+    beyond the memref: zeros. Marks are numbers of 16 bits that are not 0, at the coordinates of
+    the row in `marks`, which has as many rows as the memref; they are read where `groups` has
+    one, too, for the row's group, the 64 rows from a multiple of 64 on.
+
+    ```mlir
+    hopper.tma.load %map[%i, %c0] without(%marks, %groups, %rowMap : memref<?xbf16>, memref<?xbf16>, !hopper.tensor_map<!hopper.smem<1x64xbf16, swizzle = 128>, rank = 2>) if %some to %tile, %full[%stage] : ...
+    ```
   }];
   let arguments = (ins Hopper_TensorMapType:$map, Variadic<Index>:$coordinates,
                        Hopper_Tile:$tile, Hopper_MBarrierType:$barriers, Index:$index,
+                       Optional<AnyMemRef>:$marks, Optional<AnyMemRef>:$groups,
+                       Optional<Hopper_TensorMapType>:$rowMap, Optional<I1>:$some,
                        UnitAttr:$multicast);
   let assemblyFormat = [{
-    $map `[` $coordinates `]` `to` $tile `,` $barriers `[` $index `]` (`multicast` $multicast^)?
+    $map `[` $coordinates `]`
+    (`without` `(` $marks^ `,` $groups `,` $rowMap `:` type($marks) `,` type($groups) `,`
+     type($rowMap) `)` `if` $some)?
+    `to` $tile `,` $barriers `[` $index `]` (`multicast` $multicast^)?
     attr-dict `:` type($map) `,` type($tile) `,` type($barriers)
   }];
   let hasVerifier = 1;

@@ -520,18 +520,62 @@ def HopperFormClusters : Pass<"hopper-form-clusters", "::mlir::func::FuncOp"> {
                            "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect"];
 }
 
+def HopperDropRows : Pass<"hopper-drop-rows", "::mlir::func::FuncOp"> {
+  let summary = "Tiles with rows that are to be zeros are copied without a second tensor";
+  let description = [{
+    A tile program writes a tensor again, but for rows that a condition makes zeros, and
+    channels of launches behind it send tiles of what it has written. Instead it marks such rows,
+    and those of 64 rows that have one, and the tensor itself is sent (`hopper.send` without
+    them): for few such rows, which are copied one by one where there are any.
+
+    ```mlir
+    // Before.
+    gpu.launch {
+      %x = vector.transfer_read %X[%i, %c0] : memref<?x128xbf16>, vector<64x128xbf16>
+      %y = arith.select %isDropped, %zeros, %x : vector<64x128xi1>, vector<64x128xbf16>
+      vector.transfer_write %y, %Y[%i, %c0]
+    }
+    gpu.launch {
+      hopper.send %Y[%j, %c0] to %channel
+    }
+    // After.
+    gpu.launch {
+      %any = hopper.barrier.reduce any %isDropped, %id warpgroups(1)
+      scf.if %any {
+        vector.transfer_write (1 where a row is dropped, else 0), %marks[%i]
+      }
+      memref.store (1 if %any, else 0), %some[%i / 64]
+    }
+    gpu.launch {
+      %any = memref.load %some[%j / 64]
+      hopper.send %X[%j, %c0] without(%marks, %some) if (%any is not 0) to %channel
+    }
+    ```
+
+    (Both have one size: a statement reads the one and writes the other at the same indices.) It
+    stays where the condition differs within a row, where something else than channels reads
+    it, where rows of tiles have no slabs of 128 bytes, which is what TMA aligns copies to, or
+    where the CTAs of a cluster share the channel.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
+                           "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
 def HopperStoreFirst : Pass<"hopper-store-first", "::mlir::func::FuncOp"> {
   let summary = "The first addition to a tile of a sum stores it";
   let description = [{
     A sum in memory that one launch fills with zeros, another one adds tiles to
     (hopper-specialize-warps), and a third one reads, need not be filled: the CTA that comes
-    first to a tile stores it, the others add behind it. A word of 16 bits for each 64 rows, which
-    is filled with zeros instead, says whether somebody has come (`hopper.turn.claim`), and rows to
-    which nobody has come are read as zeros.
+    first to a tile stores it, the others add behind it. A word for each 64 rows, which
+    is filled with zeros instead, says whether somebody has come (`hopper.turn.claim`). The first
+    element of 64 rows holds a NaN until then that no operation gives, and rows where it still is
+    are read as zeros.
 
     ```mlir
     // Before.                                // After.
     vector.transfer_write %zeros, %sum[%i]    memref.store %zero, %words[%i / 64]
+                                              memref.store %mark, %sum[%i, %c0]
 
                                               hopper.turn.wait %words[%q / 64], %c-1 // a fence
     %x = hopper.receive %sums                 %x = hopper.receive %sums
@@ -546,16 +590,10 @@ def HopperStoreFirst : Pass<"hopper-store-first", "::mlir::func::FuncOp"> {
                                               }
                                               scf.yield %next
 
-    %y = vector.transfer_read %sum[%i]        %w = memref.load %words[%i / 64]
+    %y = vector.transfer_read %sum[%i]        %w = memref.load %sum[%i, %c0]
                                               %r = vector.transfer_read %sum[%i]
-                                              %y = arith.select (%w != 0), %r, %zeros
+                                              %y = arith.select (%w is not %mark), %r, %zeros
     ```
-
-    Where rows of 16-bit elements are written that are computed from rows of the sum, to an argument
-    that is as large and that nothing has touched before, the words are the first elements of its
-    rows 0, 64, 128, ... (the elements beside them hold zeros at first, too); whoever reads rows of
-    the sum waits (`hopper.barrier.sync`) until all of a warpgroup have seen the word before it is
-    overwritten. Else they are in memory of their own.
 
     Stays as it is: memory with other uses, or that is not allocated beside the launches; zeros
     under a condition; tiles of fewer than `least-bytes`; additions that are not directly in a
@@ -581,7 +619,7 @@ def HopperOrderAdditions : Pass<"hopper-order-additions", "::mlir::func::FuncOp"
   let description = [{
     Sums of floats depend on the order of their terms. Where a role adds tiles to memory
     (hopper-specialize-warps), CTAs take turns, for each tile of the sum: the word of its first row,
-    one of 16 bits for each 64 rows in memory that a launch before fills with zeros, has the number
+    one for each 64 rows in memory that a launch before fills with zeros, has the number
     of the last addition. (After hopper-store-first, the words are there, and the first one of the
     order stores.)
 
@@ -631,6 +669,26 @@ def HopperOrderAdditions : Pass<"hopper-order-additions", "::mlir::func::FuncOp"
                            "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
                            "mlir::vector::VectorDialect"];
+}
+
+def HopperBorrowOutputs : Pass<"hopper-borrow-outputs", "::mlir::func::FuncOp"> {
+  let summary = "What is needed until an output is written may lie in its memory";
+  let description = [{
+    For memory that a function allocates: where all accesses come before the first one to an
+    argument, which is only ever written, the allocation says so. The runtime then places it in
+    the argument's memory, as far as there is room and that is dense, in whatever order of its
+    dimensions: lists of tiles, vectors for each row, and words of additions lie where dQ is
+    written at last.
+
+    ```mlir
+    // Before, where argument 3 is written by the last launch only.
+    %a = memref.alloc(%n) : memref<?xi32>
+    // After.
+    %a = memref.alloc(%n) {hopper.within = 3 : index} : memref<?xi32>
+    ```
+
+    Arguments that are written are written whole, and do not overlap others.
+  }];
 }
 
 def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> {

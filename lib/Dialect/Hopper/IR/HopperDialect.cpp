@@ -90,8 +90,8 @@ LogicalResult SendOp::verify() {
   if (auto channel = getChannel().getDefiningOp<ChannelOp>();
       channel && channel.getMulticast() && getMarks())
     return emitOpError("cannot drop rows of what all CTAs of a cluster get");
-  return verifyTmaSource(*this, cast<MemRefType>(getSource().getType()),
-                         getChannel().getType().getTile(), getIndices().size());
+  return verifyTmaSource(*this, cast<MemRefType>(getSource().getType()), tile,
+                         getIndices().size());
 }
 
 LogicalResult TensorMapOp::verify() {

@@ -162,7 +162,7 @@ private:
     indices.assign(read.getIndices().begin(), read.getIndices().end());
     source = dyn_cast<MemrefValue>(read.getBase());
     target = dyn_cast<MemrefValue>(write.getBase());
-    if (!source || !target || !isWrittenAt(indices) || !target || !hasWholeRows(type))
+    if (!source || !isWrittenAt(indices) || !target || !hasWholeRows(type))
       return false;
     launch = findLaunch(write);
     return launch && source.getParentBlock() == body &&

@@ -184,6 +184,9 @@ constexpr Schedule kAddedSchedules[] = {
      /*isTight=*/false, /*addsSums=*/true},
 };
 
+/// TMA copies rows of whole 16 bytes, of 16-bit elements.
+constexpr int64_t kColumnMultiple = 8;
+
 /// The dimension of queries or keys, of (batch, heads, length, head dimension).
 constexpr int64_t kLength = 2;
 
@@ -194,8 +197,7 @@ constexpr int64_t kMostSumColumns = 256, kMostDividedColumns = 512;
 /// few, all tiles of keys wait for them.
 constexpr int64_t kMostRowsApart = 256;
 
-/// What the tensor core and TMA take: 16-bit elements, rows of whole 16 bytes,
-/// and an output that a warpgroup can hold.
+/// What the tensor core takes: 16-bit elements, and an output that a warpgroup can hold.
 template <typename Op> LogicalResult checkTypes(Op op) {
   for (Value operand : {op.getQuery(), op.getKey(), op.getValue()}) {
     auto type = cast<RankedTensorType>(operand.getType());
@@ -207,10 +209,6 @@ template <typename Op> LogicalResult checkTypes(Op op) {
     if (size > 256)
       return op.emitOpError() << "has a head dimension of " << size
                               << ", more than the 256 that a warpgroup can hold";
-    if (size % 8)
-      return op.emitOpError() << "has a head dimension of " << size
-                              << "; TMA copies rows of a multiple of 8 elements: pad to "
-                              << llvm::alignTo(size, 8);
   }
   return success();
 }
@@ -324,7 +322,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     WalkResult walk = getOperation().walk([](ForwardOp op) { return WalkResult(checkTypes(op)); });
     if (!walk.wasInterrupted())
       walk = getOperation().walk([](BackwardOp op) { return WalkResult(checkTypes(op)); });
-    if (walk.wasInterrupted() || failed(checkOptions()))
+    if (walk.wasInterrupted() || failed(checkOptions()) || failed(padHeads()))
       return signalPassFailure();
     needsRunning = false;
     getOperation().walk([&](ForwardOp op) {
@@ -339,6 +337,12 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (gradients)
       getOperation().getBody()->getOperations().splice(getOperation().getBody()->end(),
                                                        gradients->getBody()->getOperations());
+  }
+
+  LogicalResult padHeads() {
+    OpPassManager pm(ModuleOp::getOperationName());
+    pm.addPass(createAttnPadHeads(AttnPadHeadsOptions{kColumnMultiple}));
+    return runPipeline(pm, getOperation());
   }
 
   /// A copy of the gradients that need not look for rows without keys if there are no more rows
@@ -760,7 +764,6 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createAttnOrderFactors());
     nested.addPass(createHopperCarrySums());
     nested.addPass(createHopperTileStatements());
-    nested.addPass(createHopperTileCopies());
     nested.addPass(createHopperSinkReads());
     if (schedule.addsSums)
       nested.addPass(createHopperPrepareVectors());

@@ -43,8 +43,6 @@ def refusal(case):
     """The words with which a case has to be refused, or None."""
     if case.dtype not in ("bf16", "f16"):
         return "bf16 and f16"
-    if case.d % 8 or (case.dv or case.d) % 8:
-        return "multiple of 8"
     if max(case.d, case.dv) > 256:
         return "more than the 256"
     return None

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Statements that belong to no nest become tile programs: the host cannot touch
+// Statements that belong to no nest, and copies, become tile programs: the host cannot touch
 // the memory of the device.
 
 #include "Loops.h"
@@ -12,6 +12,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -30,6 +31,8 @@ namespace {
 constexpr int64_t kLanes = hopper::kWarpgroupRows;
 /// Columns of a tile: a thread holds half as many elements.
 constexpr int64_t kMostColumns = 128;
+/// What columns are a multiple of.
+constexpr int64_t kUnit = 8;
 /// Those of a part of a row.
 constexpr int64_t kPartColumns = 64;
 
@@ -93,10 +96,11 @@ private:
         !op.getBlock()->getOps<linalg::IndexOp>().empty())
       return;
     std::optional<int64_t> size = getConstantIntValue(sizes[*lane]);
-    hasWholeRows = size && *size % 8 == 0 && *size <= kMostColumns;
-    if (!hasWholeRows && (op.getNumLoops() < 3 || (size && *size < kPartColumns)))
+    isWholeRow = size && *size >= kUnit && *size <= kMostColumns;
+    if (!isWholeRow && (op.getNumLoops() < 3 || (size && *size < kPartColumns)))
       return;
-    columns = hasWholeRows ? *size : kPartColumns;
+    columns = isWholeRow ? llvm::alignTo(*size, kUnit) : kPartColumns;
+    endsInside = !isWholeRow || columns != *size;
     // Rows of a tile before columns.
     for (AffineMap map : op.getIndexingMapsArray()) {
       auto at = [&](unsigned loop) { return map.getResultPosition(b.getAffineDimExpr(loop)); };
@@ -109,7 +113,7 @@ private:
   void createForall() {
     SmallVector<OpFoldResult> bounds;
     AffineExpr i = b.getAffineDimExpr(0);
-    auto isWhole = [&](unsigned loop) { return row && loop == lane && hasWholeRows; };
+    auto isWhole = [&](unsigned loop) { return row && loop == lane && isWholeRow; };
     auto isDivided = [&](unsigned loop) { return (loop == lane || loop == row) && !isWhole(loop); };
     auto sizeOf = [&](unsigned loop) {
       return !row ? kLanes : loop == row ? hopper::kProgramRows : columns;
@@ -185,11 +189,11 @@ private:
                                     areInBounds(dims));
   }
 
-  /// A head's rows are whole; other dimensions may end in a vector.
+  /// A head's rows may fill a tile's; other dimensions may end in a vector.
   SmallVector<bool> areInBounds(ArrayRef<AffineExpr> dims) {
     SmallVector<bool> inBounds;
     for (auto [d, dim] : llvm::enumerate(dims))
-      inBounds.push_back(isa<AffineConstantExpr>(dim) || (row && d == 1 && hasWholeRows));
+      inBounds.push_back(isa<AffineConstantExpr>(dim) || (row && d == 1 && !endsInside));
     return inBounds;
   }
 
@@ -270,7 +274,7 @@ private:
   SmallVector<OpFoldResult> sizes;
   std::optional<unsigned> lane, row;
   int64_t columns = 0; // of a tile
-  bool hasWholeRows = false;
+  bool isWholeRow = false, endsInside = true; // a tile has whole rows; they may end in it
   SmallVector<Value> indices; // of the loops; the vector's first
 };
 
@@ -312,8 +316,21 @@ void tileStore(memref::StoreOp store) {
     load.erase();
 }
 
+/// A copy as a statement, where that is worth a loop.
+void stateCopy(memref::CopyOp copy) {
+  auto type = dyn_cast<MemRefType>(copy.getSource().getType());
+  if (!type || type.getRank() == 0 || !isa<MemRefType>(copy.getTarget().getType()) ||
+      !type.getElementType().isIntOrIndexOrFloat())
+    return;
+  OpBuilder b(copy);
+  linalg::makeMemRefCopyOp(b, copy.getLoc(), copy.getSource(), copy.getTarget());
+  copy.erase();
+}
+
 struct TileStatementsPass : attn::impl::HopperTileStatementsBase<TileStatementsPass> {
   void runOnOperation() override {
+    for (auto copy : llvm::make_early_inc_range(getOperation().getOps<memref::CopyOp>()))
+      stateCopy(copy);
     IRRewriter rewriter(&getContext());
     SmallVector<linalg::LinalgOp> statements(getOperation().getOps<linalg::LinalgOp>());
     for (linalg::LinalgOp statement : statements) {

@@ -136,3 +136,38 @@ func.func @parts(%a: memref<?x?x?xf32>) {
   linalg.fill ins(%zero : f32) outs(%a : memref<?x?x?xf32>)
   return
 }
+
+// -----
+
+// A copy: as a statement.
+// CHECK-LABEL: func.func @copy
+// CHECK: scf.forall (%[[I:.*]], %[[J:.*]]) in (%{{.*}}, %{{.*}}) {
+// CHECK: %[[X:.*]] = affine.apply affine_map<(d0) -> (d0 * 64)>(%[[J]])
+// CHECK: %[[V:.*]] = vector.transfer_read %{{.*}}[%[[I]], %[[X]]], %{{.*}} : memref<?x?xf32, strided<[?, 1], offset: ?>>, vector<64xf32>
+// CHECK: vector.transfer_write %[[V]], %{{.*}}[%[[I]], %[[X]]] : vector<64xf32>, memref<?x?xf32>
+// CHECK-NOT: memref.copy
+func.func @copy(%a: memref<?x?xf32, strided<[?, 1], offset: ?>>, %b: memref<?x?xf32>) {
+  memref.copy %a, %b : memref<?x?xf32, strided<[?, 1], offset: ?>> to memref<?x?xf32>
+  return
+}
+
+// -----
+
+// Rows that end inside of a tile.
+// CHECK-LABEL: func.func @rows
+// CHECK: vector.transfer_read %arg0[%{{.*}}, %{{.*}}], %{{.*}} : memref<?x59xf16>, vector<128x64xf16>
+// CHECK: vector.transfer_write %{{.*}}, %arg1[%{{.*}}, %{{.*}}] : vector<128x64xf16>, memref<?x59xf16, strided<[64, 1]>>
+func.func @rows(%a: memref<?x59xf16>, %b: memref<?x59xf16, strided<[64, 1]>>) {
+  memref.copy %a, %b : memref<?x59xf16> to memref<?x59xf16, strided<[64, 1]>>
+  return
+}
+
+// -----
+
+// One scalar is not worth a loop.
+// CHECK-LABEL: func.func @scalar
+// CHECK: memref.copy
+func.func @scalar(%a: memref<f32>, %b: memref<f32>) {
+  memref.copy %a, %b : memref<f32> to memref<f32>
+  return
+}

@@ -133,6 +133,37 @@ def AttnProveKeys : Pass<"attn-prove-keys"> {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
 }
 
+def AttnPadHeads : Pass<"attn-pad-heads"> {
+  let summary = "Give head dimensions columns of zeros, up to a multiple";
+  let description = [{
+    Of each `attn.forward` and `attn.backward` whose head dimension of keys, or of values, is no
+    multiple of `multiple`, the operands are copied to tensors with columns of zeros behind
+    their own, and the results are slices. Zeros change neither a score nor a column that
+    was there. The scale is that of the columns that were there.
+
+    For targets that copy rows in units of some bytes (TMA: 16), in front of their pipeline.
+    The copies cost memory for the padded tensors, and the time to read and write them.
+
+    ```mlir
+    // Before, with multiple=8.
+    %o = attn.forward %q, %k, %v : tensor<1x2x?x59xbf16>, tensor<1x2x?x59xbf16>,
+             tensor<1x2x?x64xbf16> -> tensor<1x2x?x64xbf16>
+    // After.
+    %e = tensor.empty(%s) : tensor<1x2x?x64xbf16>
+    %z = linalg.fill ins(%zero : bf16) outs(%e : tensor<1x2x?x64xbf16>) -> tensor<1x2x?x64xbf16>
+    %p = tensor.insert_slice %q into %z[0, 0, 0, 0] [1, 2, %s, 59] [1, 1, 1, 1]
+             : tensor<1x2x?x59xbf16> into tensor<1x2x?x64xbf16>
+    // ... and the keys, %r
+    %o = attn.forward %p, %r, %v scale 0.130 : tensor<1x2x?x64xbf16>, tensor<1x2x?x64xbf16>,
+             tensor<1x2x?x64xbf16> -> tensor<1x2x?x64xbf16>
+    ```
+  }];
+  let options = [Option<"multiple", "multiple", "int64_t", /*default=*/"8",
+                        "What head dimensions are a multiple of afterwards">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def AttnExpand : Pass<"attn-expand"> {
   let summary = "Expand attention ops into the naive chain of linalg statements";
   let description = [{

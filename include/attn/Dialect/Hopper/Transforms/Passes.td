@@ -24,35 +24,15 @@ def HopperMapPrograms : Pass<"hopper-map-programs", "::mlir::func::FuncOp"> {
   let dependentDialects = ["mlir::gpu::GPUDialect"];
 }
 
-def HopperTileCopies : Pass<"hopper-tile-copies", "::mlir::func::FuncOp"> {
-  let summary = "Copies become tile programs";
-  let description = [{
-    Each `memref.copy` of scalars in the body of a function, of rank 1 or more,
-    becomes a parallel loop over vectors of 64 elements.
-
-    ```mlir
-    // Before.
-    memref.copy %a, %b : memref<?x?xf32> to memref<?x?xf32>
-    // After.
-    scf.forall (%i, %j) in (%n, %m ceildiv 64) {
-      %0 = vector.transfer_read %a[%i, 64 * %j] : memref<?x?xf32>, vector<64xf32>
-      vector.transfer_write %0, %b[%i, 64 * %j] : vector<64xf32>, memref<?x?xf32>
-    }
-    ```
-  }];
-  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
-                           "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
-}
-
 def HopperTileStatements : Pass<"hopper-tile-statements", "::mlir::func::FuncOp"> {
   let summary = "Statements that belong to no nest become tile programs";
   let description = [{
-    Each `linalg` op on memrefs in the body of a function becomes a parallel loop
-    over its parallel dimensions, the last one in vectors of 64 elements, around
-    loops over what it reduces, in order. Where nothing is reduced and no index is used,
-    vectors are tiles of 128 of the rows before it: whole rows, if the last dimension is
-    static, a multiple of 8 and at most 128 (a head's size), else, of three dimensions and
-    more, 64 columns. A scalar that the host would load and
+    Each `linalg` op on memrefs, and each `memref.copy` of scalars of rank 1 or more, in the
+    body of a function becomes a parallel loop over its parallel dimensions, the last one in
+    vectors of 64 elements, around loops over what it reduces, in order. Where nothing is
+    reduced and no index is used, vectors are tiles of 128 of the rows before it: whole rows,
+    if the last dimension is static and 8 to 128 (a head's size), else, of three dimensions
+    and more, 64 columns. A scalar that the host would load and
     store again becomes a loop with one iteration.
 
     ```mlir

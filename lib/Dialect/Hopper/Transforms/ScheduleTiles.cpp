@@ -170,22 +170,21 @@ Value countTiles(gpu::LaunchOp launch) {
 class Persistence {
 public:
   Persistence(gpu::LaunchOp launch, int64_t ctas)
-      : b(launch), loc(launch.getLoc()), tiles(countTiles(launch)), block(getUnit(launch)) {
+      : b(launch), loc(launch.getLoc()), tiles(countTiles(launch)), block(getUnit(launch)),
+        launch(launch) {
     Value size = launch.getClusterSizeX(), most = index(ctas);
     if (size) {
       Value whole = arith::DivUIOp::create(b, loc, most, size);
       most = arith::MaxUIOp::create(b, loc, whole, index(1));
     }
-    grid = arith::MinUIOp::create(b, loc, tiles, most);
-    Value blocks = size ? Value(arith::MulIOp::create(b, loc, grid, size)) : grid;
-    launch.getGridSizeXMutable().assign(blocks);
+    deal(arith::MinUIOp::create(b, loc, tiles, most));
   }
   virtual ~Persistence() = default;
 
   void run(Block *body) {
     b.setInsertionPointToStart(body);
     scf::ForOp loop = createLoop();
-    // There are no more CTAs than tiles.
+    // deal() leaves no CTA without a tile.
     loop->setAttr(hopper::kNonemptyAttr, b.getUnitAttr());
     Block *inside = loop.getBody();
     b.setInsertionPointToStart(inside);
@@ -198,6 +197,14 @@ public:
   }
 
 protected:
+  /// Launches so many CTAs (or clusters); each has to get a tile.
+  void deal(Value ctas) {
+    grid = ctas;
+    Value size = launch.getClusterSizeX();
+    Value blocks = size ? Value(arith::MulIOp::create(b, loc, grid, size)) : grid;
+    launch.getGridSizeXMutable().assign(blocks);
+  }
+
   virtual scf::ForOp createLoop() { return scf::ForOp::create(b, loc, block, tiles, grid); }
   /// The tile of an iteration.
   virtual Value getTile(Value variable) { return variable; }
@@ -241,6 +248,9 @@ protected:
   OpBuilder b;
   Location loc;
   Value tiles, block, grid;
+
+private:
+  gpu::LaunchOp launch;
 };
 
 /// Tiles in the order of their work: one of each `grid` in a row.
@@ -370,6 +380,8 @@ public:
     pairsOfAll = arith::DivUIOp::create(b, loc, pairs, safe);
     ahead = subtract(pairs, multiply(pairsOfAll, grid));
     places = add(ahead, rest);
+    // Where pairs take all tiles, there may be fewer of them than CTAs.
+    deal(arith::MinUIOp::create(b, loc, grid, add(pairs, rest)));
     half.emplace(b, loc, ofGroup);
     lines.emplace(b, loc, Value(arith::DivUIOp::create(b, loc, rest, length)));
   }

@@ -42,7 +42,7 @@ func.func @even(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
 
 // Work that grows along the last coordinate: first tiles in pairs, from both ends of it, as many
 // for each CTA (all, if most CTAs would have one more); then those of the last lines by turns, the
-// longest (the last ones of a line) first.
+// longest (the last ones of a line) first. CTAs for which neither is left are not launched.
 // CHECK-LABEL: func.func @uneven
 // CHECK: %[[CTAS:.*]] = arith.minui %[[N:.*]], %c7
 // CHECK: %[[ALL:.*]] = arith.muli %{{.*}}, %c3
@@ -55,12 +55,15 @@ func.func @even(%n: index, %m: index, %k: index, %X: memref<?xindex>) {
 // CHECK: arith.select %[[MOST]], %[[ALL]], %[[EVEN]]
 // CHECK: %[[PAIRED:.*]] = arith.muli %{{.*}}, %c6
 // CHECK: %[[REST:.*]] = arith.subi %[[N]], %[[PAIRED]]
+// CHECK: %[[PAIRS:.*]] = arith.divui %[[PAIRED]], %c2
 // CHECK: %[[PLACES:.*]] = arith.addi %[[AHEAD:.*]], %[[REST]]
-// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[CTAS]],
+// CHECK: %[[WORK:.*]] = arith.addi %[[PAIRS]], %[[REST]]
+// CHECK: %[[BUSY:.*]] = arith.minui %[[CTAS]], %[[WORK]]
+// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[BUSY]],
 // CHECK: %[[ISAHEAD:.*]] = arith.cmpi ult, %[[B]], %[[AHEAD]]
 // CHECK: scf.for %[[STEP:.*]] = %c0 to
 // CHECK: %[[ROUND:.*]] = arith.shrui %[[STEP]], %c1
-// CHECK: %[[PLACE:.*]] = arith.muli %[[ROUND]], %[[CTAS]]
+// CHECK: %[[PLACE:.*]] = arith.muli %[[ROUND]], %[[BUSY]]
 // CHECK: %[[PAIR:.*]] = arith.addi %[[B]], %[[PLACE]]
 // CHECK: %[[ISPAIR:.*]] = arith.cmpi ult, %[[PAIR]],
 // CHECK: %[[RANK:.*]] = arith.subi %c2, %{{.*}}

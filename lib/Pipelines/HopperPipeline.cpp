@@ -324,6 +324,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       walk = getOperation().walk([](BackwardOp op) { return WalkResult(checkTypes(op)); });
     if (walk.wasInterrupted() || failed(checkOptions()) || failed(padHeads()))
       return signalPassFailure();
+    OpPassManager definition(ModuleOp::getOperationName());
+    definition.addPass(createAttnDefineIntegers());
+    if (failed(runPipeline(definition, getOperation())))
+      return signalPassFailure();
     needsRunning = false;
     getOperation().walk([&](ForwardOp op) {
       bool mayLackKeys = !keepsKeys(op.getMask()) && !ignoresRows(op.getMask());

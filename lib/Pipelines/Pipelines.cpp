@@ -26,6 +26,8 @@ static void addCleanUpOfTiles(OpPassManager &pm,
 
 void attn::buildNestPipeline(OpPassManager &pm,
                              const PipelineOptions &options) {
+  // First: what later passes know of integers holds where each operation has a result.
+  pm.addPass(createAttnDefineIntegers());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createAttnProveKeys());
   pm.addPass(createAttnExpand(AttnExpandOptions{options.tableRows, options.pairsApart,

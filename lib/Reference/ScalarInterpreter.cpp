@@ -73,51 +73,51 @@ bool ScalarProgram::extract(const Instruction &instruction, Slot *slots,
   return true;
 }
 
-bool ScalarProgram::divide(const Instruction &instruction, Slot *slots,
-                           Fault &fault) {
+int64_t ScalarProgram::divide(const Instruction &instruction, const Slot *slots) {
   int64_t a = slots[instruction.operands[0]].i,
           b = slots[instruction.operands[1]].i;
   unsigned width = instruction.width;
   uint64_t ua = zeroExtend(a, width), ub = zeroExtend(b, width);
-  if (b == 0) {
-    fault.op = instruction.op;
-    fault.message = "divides by zero";
-    return false;
-  }
+  bool isRemainder = instruction.code == Opcode::RemSI ||
+                     instruction.code == Opcode::RemUI ||
+                     instruction.code == Opcode::FloorMod;
+  if (b == 0) // so that a = q b + r
+    return isRemainder ? a : 0;
   // The one quotient that does not fit: wrap, as the hardware would not.
   bool wraps = b == -1;
   int64_t quotient = wraps ? int64_t(0 - uint64_t(a)) : a / b;
   int64_t remainder = wraps ? 0 : a % b;
   bool adjust = remainder != 0;
-  int64_t result = 0;
   switch (instruction.code) {
   case Opcode::DivSI:
-    result = quotient;
-    break;
+    return quotient;
   case Opcode::DivUI:
-    result = int64_t(ua / ub);
-    break;
+    return int64_t(ua / ub);
   case Opcode::CeilDivUI:
-    result = int64_t(ua / ub + (ua % ub != 0));
-    break;
+    return int64_t(ua / ub + (ua % ub != 0));
   case Opcode::CeilDivSI:
-    result = quotient + (adjust && (remainder < 0) == (b < 0));
-    break;
+    return quotient + (adjust && (remainder < 0) == (b < 0));
   case Opcode::FloorDivSI:
-    result = quotient - (adjust && (remainder < 0) != (b < 0));
-    break;
+    return quotient - (adjust && (remainder < 0) != (b < 0));
   case Opcode::RemUI:
-    result = int64_t(ua % ub);
-    break;
+    return int64_t(ua % ub);
   case Opcode::FloorMod:
-    result = adjust && (remainder < 0) != (b < 0) ? remainder + b : remainder;
-    break;
+    return adjust && (remainder < 0) != (b < 0) ? remainder + b : remainder;
   default:
-    result = remainder;
-    break;
+    return remainder;
   }
-  slots[instruction.target].i = signExtend(uint64_t(result), width);
-  return true;
+}
+
+/// A float as the nearest integer of `width` bits towards zero; NaN is 0.
+static int64_t toInteger(double value, unsigned width, bool isSigned) {
+  double end = std::ldexp(1.0, int(width) - isSigned);
+  if (std::isnan(value))
+    return 0;
+  if (value >= end)
+    return isSigned ? int64_t((uint64_t(1) << (width - 1)) - 1) : -1;
+  if (value < (isSigned ? -end : 0.0))
+    return isSigned ? int64_t(~uint64_t(0) << (width - 1)) : 0;
+  return isSigned ? int64_t(value) : int64_t(uint64_t(value));
 }
 
 static bool compareIntegers(uint8_t predicate, int64_t a, int64_t b,
@@ -211,7 +211,7 @@ int64_t ScalarProgram::integerOp(const Instruction &instruction,
   case Opcode::ShLI:
     return inRange ? int64_t(ua << b) : 0;
   case Opcode::ShRSI:
-    return inRange ? a >> b : 0;
+    return a >> (inRange ? b : int64_t(width) - 1);
   case Opcode::ShRUI:
     return inRange ? int64_t(zeroExtend(a, width) >> b) : 0;
   case Opcode::MinSI:
@@ -326,9 +326,8 @@ bool ScalarProgram::step(const Instruction &instruction, Slot *slots,
     return true;
   case Opcode::FPToSI:
   case Opcode::FPToUI: {
-    // Outside of the range the result is poison; any value will do.
-    bool inside = a.f > -0x1p63 && a.f < 0x1p63;
-    target.i = signExtend(inside ? uint64_t(int64_t(a.f)) : 0, width);
+    bool isSigned = instruction.code == Opcode::FPToSI;
+    target.i = signExtend(uint64_t(toInteger(a.f, width, isSigned)), width);
     return true;
   }
   default:
@@ -337,7 +336,7 @@ bool ScalarProgram::step(const Instruction &instruction, Slot *slots,
   if (instruction.code < Opcode::DivSI)
     target.i = signExtend(uint64_t(integerOp(instruction, slots)), width);
   else if (instruction.code <= Opcode::FloorMod)
-    return divide(instruction, slots, fault);
+    target.i = signExtend(uint64_t(divide(instruction, slots)), width);
   else
     target.f = roundTo(instruction.rounding, floatOp(instruction, slots));
   return true;

@@ -135,7 +135,7 @@ private:
   static bool step(const Instruction &instruction, Slot *slots, Fault &fault);
   static bool extract(const Instruction &instruction, Slot *slots,
                       Fault &fault);
-  static bool divide(const Instruction &instruction, Slot *slots, Fault &fault);
+  static int64_t divide(const Instruction &instruction, const Slot *slots);
   static double floatOp(const Instruction &instruction, const Slot *slots);
   static int64_t integerOp(const Instruction &instruction, const Slot *slots);
   static void reverse(const std::vector<Instruction> &code, const Slot *slots,

@@ -8,6 +8,10 @@
 
 namespace attn {
 
+/// Most elements along one dimension, as far as integers of 32 bits are concerned: sums of
+/// two indices fit.
+constexpr int64_t kMaxExtent = int64_t(1) << 30;
+
 /// Makes vectors that cost nothing (constants, positions, broadcasts and their
 /// transpositions) once per use. CSE merges equal ones of the same shape; using
 /// one of them for unrelated dimensions would tie these together. A parallel

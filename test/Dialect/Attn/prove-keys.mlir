@@ -428,3 +428,67 @@ func.func @selected(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %lse: te
     -> tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32> captures(tensor<f32>)
   return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
 }
+
+// A sum of an index and the largest number wraps for all rows but the first.
+// CHECK-LABEL: @wraps(
+// CHECK: attn.backward
+// CHECK-NOT: rows_have_keys
+// CHECK: return
+func.func @wraps(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %lse: tensor<1x2x?xf32>)
+    -> (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) {
+  %dq, %dk, %dv = attn.backward %q, %q, %k, %k, %q, %lse
+    mask {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %most = arith.constant 9223372036854775807 : index
+      %end = arith.addi %i, %most : index
+      %past = arith.cmpi sge, %end, %j : index
+      attn.yield %past : i1
+    }
+    : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?xf32>
+    -> tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+  return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+}
+
+// An index of 8 bits is not always at least 0.
+// CHECK-LABEL: @narrow(
+// CHECK: attn.backward
+// CHECK-NOT: rows_have_keys
+// CHECK: return
+func.func @narrow(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %lse: tensor<1x2x?xf32>)
+    -> (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) {
+  %dq, %dk, %dv = attn.backward %q, %q, %k, %k, %q, %lse
+    mask {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %zero = arith.constant 0 : i8
+      %n = arith.index_cast %i : index to i8
+      %keep = arith.cmpi sge, %n, %zero : i8
+      attn.yield %keep : i1
+    }
+    : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?xf32>
+    -> tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+  return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+}
+
+// What is far from wrapping folds.
+// CHECK-LABEL: @difference_fits(
+// CHECK: attn.backward
+// MORE-NOT: rows_have_keys
+// FEW: rows_have_keys
+// CHECK: return
+func.func @difference_fits(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %lse: tensor<1x2x?xf32>)
+    -> (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) {
+  %dq, %dk, %dv = attn.backward %q, %q, %k, %k, %q, %lse
+    mask {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %much = arith.constant 1000000 : index
+      %end = arith.addi %i, %much : index
+      %near = arith.cmpi sge, %end, %j : index
+      %start = arith.subi %i, %much : index
+      %last = arith.cmpi sle, %start, %j : index
+      %keep = arith.andi %near, %last : i1
+      attn.yield %keep : i1
+    }
+    : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?xf32>
+    -> tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+  return %dq, %dk, %dv : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>
+}

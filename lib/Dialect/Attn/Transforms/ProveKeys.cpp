@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Where every row of a gradient has a key, by what its mask and score say.
 
+#include "IntegerRanges.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/Transforms/Masks.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
@@ -9,7 +10,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/Matchers.h"
-#include "mlir/Interfaces/InferIntRangeInterface.h"
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
@@ -29,32 +29,12 @@ constexpr unsigned kRow = 2, kKey = 3;
 static bool keepsFirstKey(Region &mask) {
   if (mask.empty())
     return true;
-  constexpr uint64_t kMost = uint64_t(1) << 40; // of an index
-  llvm::DenseMap<Value, ConstantIntRanges> ranges;
-  auto isInteger = [](Value value) { return value.getType().isIntOrIndex(); };
-  auto getRange = [&](Value value) {
-    unsigned bits = ConstantIntRanges::getStorageBitwidth(value.getType());
-    auto known = ranges.find(value);
-    return known == ranges.end() ? ConstantIntRanges::maxRange(bits)
-                                 : known->second;
-  };
-  for (BlockArgument index : mask.getArguments().take_front(kKey + 1)) {
-    APInt most(ConstantIntRanges::getStorageBitwidth(index.getType()),
-               index.getArgNumber() == kKey ? 0 : kMost);
-    ranges.insert({index, ConstantIntRanges::fromUnsigned(
-                              APInt(most.getBitWidth(), 0), most)});
-  }
-  for (Operation &op : mask.front().without_terminator()) {
-    auto infer = dyn_cast<InferIntRangeInterface>(op);
-    if (!infer || !llvm::all_of(op.getOperands(), isInteger))
-      continue;
-    infer.inferResultRanges(llvm::map_to_vector(op.getOperands(), getRange),
-                            [&](Value result, const ConstantIntRanges &range) {
-                              ranges.insert({result, range});
-                            });
-  }
+  IntegerRanges ranges;
+  for (BlockArgument index : mask.getArguments().take_front(kKey + 1))
+    ranges.set(index, 0, index.getArgNumber() == kKey ? 0 : kMaxExtent);
+  ranges.infer(mask.front());
   std::optional<APInt> keeps =
-      getRange(mask.front().getTerminator()->getOperand(0)).getConstantValue();
+      ranges.get(mask.front().getTerminator()->getOperand(0)).getConstantValue();
   return keeps && keeps->isOne();
 }
 
@@ -63,9 +43,16 @@ static bool isUnsigned(arith::CmpIPredicate predicate) {
          predicate == arith::CmpIPredicate::ugt || predicate == arith::CmpIPredicate::uge;
 }
 
+/// Whether x - y may wrap.
+static bool mayWrap(const ConstantIntRanges &x, const ConstantIntRanges &y) {
+  bool below, above;
+  (void)x.smin().ssub_ov(y.smax(), below);
+  (void)x.smax().ssub_ov(y.smin(), above);
+  return below || above;
+}
+
 /// A region for the key of each row's own number, folded: a function in a module of its own.
-/// `first`: the number of the first argument of (b, h, i, j, captures...). (No sum of an index and a
-/// constant is beyond an index's range.)
+/// `first`: the number of the first argument of (b, h, i, j, captures...).
 static OwningOpRef<ModuleOp> foldAtOwnKey(Region &region, unsigned first) {
   OpBuilder b(region.getContext());
   Location loc = region.getLoc();
@@ -82,9 +69,14 @@ static OwningOpRef<ModuleOp> foldAtOwnKey(Region &region, unsigned first) {
   IRRewriter rewriter(b);
   DominanceInfo dominance;
   eliminateCommonSubExpressions(rewriter, dominance, function);
-  // i - n <= i folds once it is (i - n) - i <= 0.
+  // i - n <= i folds once it is (i - n) - i <= 0, where that does not wrap.
+  IntegerRanges ranges;
+  for (BlockArgument index : function.getArguments().slice(first, kKey + 1))
+    ranges.set(index, 0, kMaxExtent);
+  ranges.infer(function.front());
   function.walk([&](arith::CmpIOp compare) {
-    if (!compare.getLhs().getType().isIndex() || isUnsigned(compare.getPredicate()))
+    if (!compare.getLhs().getType().isIndex() || isUnsigned(compare.getPredicate()) ||
+        mayWrap(ranges.get(compare.getLhs()), ranges.get(compare.getRhs())))
       return;
     b.setInsertionPoint(compare);
     Value difference = arith::SubIOp::create(b, loc, compare.getLhs(), compare.getRhs());

@@ -74,6 +74,13 @@ def Attn_ForwardOp : Attn_Op<"forward", [
     capture is read within its bounds for every b, h, i and j, whether the pair
     is kept or not: clamp an index that only kept pairs need.
 
+    Integers of regions are two's complement and wrap in their width (64 bits for an
+    `index`); `overflow` and `exact` promise nothing. Each operation has a result: a
+    quotient by 0 is 0, its remainder the dividend, so that a = q b + r; the least
+    number divided by -1 is itself, without a remainder; a shift by as many bits as
+    there are, or more, leaves 0, or the sign (`shrsi`); a float that is converted to
+    an integer and does not fit gives the nearest one that does, NaN gives 0.
+
     Example:
 
     ```mlir

@@ -98,6 +98,43 @@ def AttnDifferentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def AttnDefineIntegers : Pass<"attn-define-integers"> {
+  let summary = "Give integer operations of regions a result for all operands";
+  let description = [{
+    Makes operations of `arith` in the regions of attention ops, and in `linalg.generic`, defined
+    for all operands, as `attn.forward` says: division by zero, quotients and conversions of floats
+    that do not fit, shifts by all bits or more. Promises (`overflow<nsw>`, `exact`) are dropped:
+    arithmetic wraps. Casts of an index that may lose bits become truncations, which fold as such.
+    Passes that come later compute more than pairs (lanes beyond the end, both sides of a select),
+    and need not care.
+
+    What the ranges of integers prove to be harmless stays as it is: a divisor that is a constant,
+    or one more than an index.
+
+    Before:
+
+    ```mlir
+    ^bb0(%b: index, %h: index, %i: index, %j: index, %t: tensor<?xi64>):
+      %w = tensor.extract %t[%j] : tensor<?xi64>
+      %wi = arith.index_cast %w : i64 to index
+      %q = arith.floordivsi %i, %wi : index
+    ```
+
+    After:
+
+    ```mlir
+    ^bb0(%b: index, %h: index, %i: index, %j: index, %t: tensor<?xi64>):
+      %w = tensor.extract %t[%j] : tensor<?xi64>
+      %wi = arith.index_cast %w : i64 to index
+      %none = arith.cmpi eq, %wi, %c0 : index
+      %by = arith.select %none, %c1, %wi : index
+      %d = arith.floordivsi %i, %by : index
+      %q = arith.select %none, %c0, %d : index
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def AttnProveKeys : Pass<"attn-prove-keys"> {
   let summary = "Say where every row of a gradient has a key";
   let description = [{

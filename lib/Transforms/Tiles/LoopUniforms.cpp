@@ -59,15 +59,6 @@ AffineExpr LoopUniforms::getSymbolOfBound(Value value) {
   return symbol;
 }
 
-/// Extents bound loops and size tensors; nothing of 2^40 elements exists.
-static bool isExtent(Value value) {
-  return llvm::any_of(value.getUsers(), [&](Operation *user) {
-    if (auto forOp = dyn_cast<scf::ForOp>(user))
-      return forOp.getUpperBound() == value || forOp.getLowerBound() == value;
-    return isa<scf::ForallOp, tensor::EmptyOp>(user);
-  });
-}
-
 bool LoopUniforms::mayBeHuge(Value value) {
   Type type = getElementTypeOrSelf(value.getType());
   if (type.isInteger())
@@ -134,60 +125,8 @@ Value LoopUniforms::emitSymbol(OpBuilder &b, unsigned number) {
   return value;
 }
 
-static bool isNonNegativeValue(Value value, int depth);
-
-static bool isNonNegativeExpr(AffineExpr e, unsigned numDims,
-                              ValueRange operands, int depth) {
-  if (auto c = dyn_cast<AffineConstantExpr>(e))
-    return c.getValue() >= 0;
-  if (auto d = dyn_cast<AffineDimExpr>(e))
-    return isNonNegativeValue(operands[d.getPosition()], depth);
-  if (auto s = dyn_cast<AffineSymbolExpr>(e))
-    return isNonNegativeValue(operands[numDims + s.getPosition()], depth);
-  auto binary = cast<AffineBinaryOpExpr>(e);
-  return binary.getKind() == AffineExprKind::Mod ||
-         (isNonNegativeExpr(binary.getLHS(), numDims, operands, depth) &&
-          isNonNegativeExpr(binary.getRHS(), numDims, operands, depth));
-}
-
-static bool isNonNegativeValue(Value value, int depth) {
-  APInt constant;
-  if (matchPattern(value, m_ConstantInt(&constant)))
-    return constant.isNonNegative();
-  if (depth == 0)
-    return false;
-  if (auto arg = dyn_cast<BlockArgument>(value)) {
-    Operation *parent = arg.getOwner()->getParentOp();
-    if (auto forOp = dyn_cast<scf::ForOp>(parent))
-      return arg == forOp.getInductionVar() &&
-             isNonNegativeValue(forOp.getLowerBound(), depth - 1);
-    if (auto forall = dyn_cast<scf::ForallOp>(parent)) {
-      unsigned n = arg.getArgNumber();
-      if (n >= forall.getRank())
-        return false;
-      std::optional<int64_t> lower =
-          getConstantIntValue(forall.getMixedLowerBound()[n]);
-      return lower && *lower >= 0;
-    }
-    return false;
-  }
-  Operation *op = value.getDefiningOp();
-  if (isa<tensor::DimOp, memref::DimOp>(op))
-    return true;
-  if (isa<arith::AddIOp, arith::MulIOp, arith::IndexCastOp>(op))
-    return llvm::all_of(op->getOperands(), [&](Value operand) {
-      return isNonNegativeValue(operand, depth - 1);
-    });
-  if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
-    return isNonNegativeExpr(apply.getAffineMap().getResult(0),
-                             apply.getAffineMap().getNumDims(),
-                             apply.getOperands(), depth - 1);
-  return false;
-}
-
-bool LoopUniforms::isNonNegative(unsigned symbol) const {
-  return symbols[symbol].reading == Reading::Scalar &&
-         isNonNegativeValue(symbols[symbol].value, /*depth=*/6);
+Span LoopUniforms::getSpan(unsigned symbol) const {
+  return tiles::getSpan(symbols[symbol].value);
 }
 
 } // namespace attn::tiles

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Integer expressions of mask atoms as linear forms. Arithmetic on indices is
-// taken not to wrap, which the lengths of tensors guarantee. What is not
+// Integer expressions of mask atoms as linear forms. Arithmetic of 64 bits is
+// taken not to wrap, which the lengths of tensors guarantee; of fewer bits it
+// is read where it is proved not to. What is not
 // linear but does not change with the loop becomes a symbol (scalars) or a
 // loaded term (vectors); what is neither is not read.
 
@@ -127,33 +128,33 @@ std::optional<Linear> PredicateReader::floorDiv(const std::optional<Linear> &a,
   return e;
 }
 
-bool PredicateReader::isNonNegative(AffineExpr e) {
-  if (auto c = dyn_cast<AffineConstantExpr>(e))
-    return c.getValue() >= 0;
-  if (auto s = dyn_cast<AffineSymbolExpr>(e))
-    return uniforms.isNonNegative(s.getPosition());
-  auto binary = dyn_cast<AffineBinaryOpExpr>(e);
-  if (!binary)
-    return false;
-  return binary.getKind() == AffineExprKind::Mod ||
-         (isNonNegative(binary.getLHS()) && isNonNegative(binary.getRHS()));
+Span PredicateReader::getSpan(const Linear &e) {
+  Span sum = tiles::getSpan(e.uniform, [&](AffineExpr symbol) {
+    return uniforms.getSpan(cast<AffineSymbolExpr>(symbol).getPosition());
+  });
+  if (e.iv != 0)
+    sum = sum + tiles::getSpan(uniforms.getLoop().getInductionVar()) * e.iv;
+  for (auto [size, factor] : llvm::zip_equal(shape, e.lanes))
+    sum = sum + Span{0, size - 1} * factor;
+  for (const Term &term : e.terms) {
+    Span span;
+    if (term.kind == Term::Loaded) {
+      span = Span::ofType(term.vector.getType());
+    } else if (term.kind == Term::FloorDiv) {
+      span = getSpan(*term.a).floorDiv(term.divisor);
+    } else {
+      Span a = getSpan(*term.a), b = getSpan(*term.b);
+      bool isMin = term.kind == Term::Min;
+      span = isMin ? Span{std::min(a.least, b.least), std::min(a.most, b.most)}
+                   : Span{std::max(a.least, b.least), std::max(a.most, b.most)};
+    }
+    sum = sum + span * term.coefficient;
+  }
+  return sum;
 }
 
 bool PredicateReader::isNonNegative(const std::optional<Linear> &a) {
-  if (!a || a->iv < 0 ||
-      llvm::any_of(a->lanes, [](int64_t c) { return c < 0; }))
-    return false;
-  if (a->iv > 0) {
-    std::optional<Linear> lower =
-        readInt(uniforms.getLoop().getLowerBound(), {});
-    if (!lower || !isNonNegative(lower->uniform))
-      return false;
-  }
-  for (const Term &term : a->terms)
-    if (term.kind != Term::FloorDiv || term.coefficient < 0 ||
-        !isNonNegative(*term.a))
-      return false;
-  return isNonNegative(a->uniform);
+  return a && getSpan(*a).least >= 0;
 }
 
 std::optional<PredicateReader::DimMap>
@@ -279,9 +280,7 @@ std::optional<Linear> PredicateReader::readArith(Operation *op,
     std::optional<Linear> a = operand(0);
     return extreme(Term::Max, a, scale(a, -1));
   }
-  if (isa<arith::ExtSIOp, arith::IndexCastOp>(op))
-    return operand(0);
-  if (isa<arith::TruncIOp>(op) && !uniforms.isUniform(op->getResult(0)))
+  if (isa<arith::ExtSIOp, arith::IndexCastOp, arith::TruncIOp>(op))
     return operand(0);
   if (isa<arith::ExtUIOp, arith::IndexCastUIOp>(op)) {
     std::optional<Linear> a = operand(0);
@@ -352,6 +351,9 @@ std::optional<Linear> PredicateReader::readInt(Value value,
   } else if (op) {
     e = readArith(op, dims);
   }
+  // What leaves its type wraps.
+  if (e && !getSpan(*e).isWithin(Span::ofType(value.getType())))
+    e.reset();
   if (e || !uniforms.isUniform(value))
     return e;
   e = constant(0);

@@ -8,6 +8,7 @@
 #ifndef ATTN_LIB_TRANSFORMS_TILES_MASKPREDICATE_H
 #define ATTN_LIB_TRANSFORMS_TILES_MASKPREDICATE_H
 
+#include "Spans.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/AffineExpr.h"
@@ -53,9 +54,7 @@ public:
   mlir::Value emitSymbol(mlir::OpBuilder &b, unsigned symbol);
   unsigned getNumSymbols() const { return symbols.size(); }
 
-  /// True if the symbol is a loop variable that starts at zero or more, or an
-  /// extent.
-  bool isNonNegative(unsigned symbol) const;
+  Span getSpan(unsigned symbol) const;
 
   mlir::scf::ForOp getLoop() { return loop; }
 
@@ -130,6 +129,8 @@ private:
   Predicate readBool(mlir::Value value, const DimMap &dims, bool negated);
   Predicate readCompare(mlir::Value value, const DimMap &dims, bool negated);
   Predicate readCreateMask(mlir::Value value, const DimMap &dims, bool negated);
+  /// What an integer reads as is its value: not what it would be if it did not
+  /// wrap.
   std::optional<Linear> readInt(mlir::Value value, const DimMap &dims);
   std::optional<Linear> readArith(mlir::Operation *op, const DimMap &dims);
   std::optional<Linear> readDivision(mlir::Operation *op, const DimMap &dims);
@@ -149,7 +150,7 @@ private:
   Linear constant(int64_t value);
   std::optional<int64_t> getConstant(const std::optional<Linear> &a);
   bool isNonNegative(const std::optional<Linear> &a);
-  bool isNonNegative(mlir::AffineExpr e);
+  Span getSpan(const Linear &e);
   mlir::AffineExpr simplify(mlir::AffineExpr e);
 
   LoopUniforms &uniforms;

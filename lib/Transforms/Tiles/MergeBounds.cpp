@@ -2,6 +2,7 @@
 // Several bounds on the column of an element become one per row: a minimum of
 // upper bounds, a maximum of lower ones, computed once per row.
 
+#include "MaskPredicate.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -48,6 +49,20 @@ std::optional<Source> getSource(Value tile) {
   return std::nullopt;
 }
 
+/// Limits are sums of a few numbers of this size, and of small ones.
+constexpr int64_t kLarge = int64_t(1) << 60;
+
+/// Whether a sum of `value` and kLarge is far from what wraps: indices, and what is loaded from
+/// memory of fewer bits.
+bool isSmall(Value value, int depth = 4) {
+  Operation *op = value.getDefiningOp();
+  if (isa_and_nonnull<vector::BroadcastOp, vector::TransposeOp>(op))
+    return isSmall(op->getOperand(0), depth);
+  if (isa_and_nonnull<arith::AddIOp, arith::SubIOp>(op) && depth > 0)
+    return isSmall(op->getOperand(0), depth - 1) && isSmall(op->getOperand(1), depth - 1);
+  return !attn::tiles::LoopUniforms::mayBeHuge(value);
+}
+
 /// column <= limit, or column >= limit, with limit = row + scalar * sign + offset.
 struct Bound {
   Value column; // rank 1
@@ -83,6 +98,15 @@ std::optional<Bound> read(CmpIPredicate predicate, Source x, Source y) {
   }
 }
 
+/// Whether the limit is a sum.
+bool isComputed(const Bound &bound) { return bound.offset != 0 || (bound.row && bound.scalar); }
+
+/// A sum is the limit of small columns only: it is clamped, which they do not notice.
+std::optional<Bound> readSafely(CmpIPredicate predicate, Source x, Source y) {
+  std::optional<Bound> bound = read(predicate, x, y);
+  return bound && isComputed(*bound) && !isSmall(bound->column) ? std::nullopt : bound;
+}
+
 /// row - column predicate scalar, as column predicate' row - scalar.
 std::optional<Bound> readDifference(arith::CmpIOp cmp) {
   auto difference = cmp.getLhs().getDefiningOp<arith::SubIOp>();
@@ -90,7 +114,8 @@ std::optional<Bound> readDifference(arith::CmpIOp cmp) {
   if (!difference || !limit || limit->kind != Source::Scalar)
     return std::nullopt;
   auto row = getSource(difference.getLhs()), column = getSource(difference.getRhs());
-  if (!row || !column || row->kind != Source::Row || column->kind != Source::Column)
+  if (!row || !column || row->kind != Source::Row || column->kind != Source::Column ||
+      !isSmall(row->value) || !isSmall(column->value))
     return std::nullopt;
   Bound bound{column->value, false, row->value, limit->value, -1, -limit->offset};
   switch (cmp.getPredicate()) {
@@ -115,13 +140,13 @@ std::optional<Bound> readBound(Value condition) {
                  ? Source{Source::Scalar, scalar.getSource()}
                  : Source{Source::Column, value};
     };
-    return read(cmp.getPredicate(), asSource(cmp.getLhs()), asSource(cmp.getRhs()));
+    return readSafely(cmp.getPredicate(), asSource(cmp.getLhs()), asSource(cmp.getRhs()));
   }
   auto cmp = condition.getDefiningOp<arith::CmpIOp>();
   if (!cmp || !getElementTypeOrSelf(cmp.getLhs().getType()).isIndex())
     return std::nullopt;
   auto x = getSource(cmp.getLhs()), y = getSource(cmp.getRhs());
-  return x && y ? read(cmp.getPredicate(), *x, *y) : readDifference(cmp);
+  return x && y ? readSafely(cmp.getPredicate(), *x, *y) : readDifference(cmp);
 }
 
 class Merger {
@@ -188,7 +213,26 @@ private:
     }
   }
 
-  Value emitLimit(const Bound &bound, VectorType rows) {
+  /// `value`, for a sum that does not wrap.
+  Value clamp(Value value) {
+    if (isSmall(value))
+      return value;
+    auto limit = [&](int64_t number) -> Value {
+      Type type = value.getType();
+      auto vector = dyn_cast<VectorType>(type);
+      TypedAttr attribute = b.getIndexAttr(number);
+      return arith::ConstantOp::create(
+          b, loc, vector ? TypedAttr(DenseElementsAttr::get(vector, attribute)) : attribute);
+    };
+    value = arith::MaxSIOp::create(b, loc, value, limit(-kLarge));
+    return arith::MinSIOp::create(b, loc, value, limit(kLarge));
+  }
+
+  Value emitLimit(Bound bound, VectorType rows) {
+    if (isComputed(bound))
+      for (Value *part : {&bound.row, &bound.scalar})
+        if (*part)
+          *part = clamp(*part);
     Value limit;
     auto spread = [&](Value scalar) -> Value {
       return vector::BroadcastOp::create(b, loc, rows, scalar);

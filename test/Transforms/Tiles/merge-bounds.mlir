@@ -2,7 +2,8 @@
 
 // The diagonal and the end of the keys: one limit per row, one comparison per element.
 // CHECK-LABEL: func.func @causal_end
-// CHECK-SAME: %[[I0:[^:]*]]: index, %[[J0:[^:]*]]: index, %[[N:[^:]*]]: index, %[[S:[^:]*]]:
+// CHECK-SAME: %[[S:[^:]*]]: vector
+// CHECK-DAG: %[[N:.*]] = memref.dim
 // CHECK: %[[ROWS:.*]] = arith.addi {{.*}} vector<64xindex>
 // CHECK: %[[COLUMNS:.*]] = arith.addi {{.*}} vector<128xindex>
 // CHECK: %[[END:.*]] = vector.broadcast %[[N]] : index to vector<64xindex>
@@ -13,7 +14,11 @@
 // CHECK-NEXT: %[[COLUMN:.*]] = vector.broadcast %[[COLUMNS]]
 // CHECK-NEXT: %[[KEEP:.*]] = arith.cmpi sle, %[[COLUMN]], %[[ROW]]
 // CHECK-NEXT: arith.select %[[KEEP]], %[[S]],
-func.func @causal_end(%i0: index, %j0: index, %n: index, %s: vector<64x128xf32>) -> vector<64x128xf32> {
+func.func @causal_end(%ti: index, %tj: index, %keys: memref<?xf32>, %s: vector<64x128xf32>) -> vector<64x128xf32> {
+  %i0 = affine.apply affine_map<(d0) -> (d0 * 64)>(%ti)
+  %j0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%tj)
+  %c0 = arith.constant 0 : index
+  %n = memref.dim %keys, %c0 : memref<?xf32>
   %ninf = arith.constant dense<0xFF800000> : vector<64x128xf32>
   %one = arith.constant 1 : index
   %step = vector.step : vector<64xindex>
@@ -35,7 +40,6 @@ func.func @causal_end(%i0: index, %j0: index, %n: index, %s: vector<64x128xf32>)
 
 // Constant limits count, too: a window, of this row and the 99 before.
 // CHECK-LABEL: func.func @band_from_five
-// CHECK-SAME: %[[I0:[^:]*]]: index, %[[J0:[^:]*]]: index, %[[N:[^:]*]]: index, %[[S:[^:]*]]:
 // CHECK-DAG: %[[NEAR:.*]] = arith.constant dense<-99> : vector<64xindex>
 // CHECK: %[[ROWS:.*]] = arith.addi {{.*}} vector<64xindex>
 // CHECK: %[[LIMIT:.*]] = arith.minsi %[[ROWS]],
@@ -45,7 +49,11 @@ func.func @causal_end(%i0: index, %j0: index, %n: index, %s: vector<64x128xf32>)
 // CHECK: arith.cmpi sge
 // CHECK-NOT: arith.cmpi
 // CHECK: arith.select
-func.func @band_from_five(%i0: index, %j0: index, %n: index, %s: vector<64x128xf32>) -> vector<64x128xf32> {
+func.func @band_from_five(%ti: index, %tj: index, %keys: memref<?xf32>, %s: vector<64x128xf32>) -> vector<64x128xf32> {
+  %i0 = affine.apply affine_map<(d0) -> (d0 * 64)>(%ti)
+  %j0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%tj)
+  %c0 = arith.constant 0 : index
+  %n = memref.dim %keys, %c0 : memref<?xf32>
   %ninf = arith.constant dense<0xFF800000> : vector<64x128xf32>
   %zero = arith.constant dense<0> : vector<64x128xindex>
   %five = arith.constant dense<5> : vector<64x128xindex>
@@ -77,7 +85,8 @@ func.func @band_from_five(%i0: index, %j0: index, %n: index, %s: vector<64x128xf
 // CHECK-NOT: arith.maxsi
 // CHECK: arith.cmpi slt
 // CHECK: arith.cmpi sge
-func.func @huge(%i0: index, %s: vector<64x128xi1>) -> vector<64x128xi1> {
+func.func @huge(%ti: index) -> vector<64x128xi1> {
+  %i0 = affine.apply affine_map<(d0) -> (d0 * 64)>(%ti)
   %least = arith.constant dense<-9223372036854775808> : vector<64x128xindex>
   %five = arith.constant dense<5> : vector<64x128xindex>
   %step = vector.step : vector<64xindex>
@@ -100,7 +109,11 @@ func.func @huge(%i0: index, %s: vector<64x128xi1>) -> vector<64x128xi1> {
 // CHECK: arith.cmpi sge
 // CHECK: arith.cmpi slt
 // CHECK: arith.ori
-func.func @or(%i0: index, %j0: index, %n: index, %s: vector<64x128xf32>) -> vector<64x128xf32> {
+func.func @or(%ti: index, %tj: index, %keys: memref<?xf32>, %s: vector<64x128xf32>) -> vector<64x128xf32> {
+  %i0 = affine.apply affine_map<(d0) -> (d0 * 64)>(%ti)
+  %j0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%tj)
+  %c0 = arith.constant 0 : index
+  %n = memref.dim %keys, %c0 : memref<?xf32>
   %ninf = arith.constant dense<0xFF800000> : vector<64x128xf32>
   %step = vector.step : vector<64xindex>
   %i = vector.broadcast %i0 : index to vector<64xindex>
@@ -125,7 +138,9 @@ func.func @or(%i0: index, %j0: index, %n: index, %s: vector<64x128xf32>) -> vect
 // CHECK: arith.cmpi sge
 // CHECK: arith.cmpi slt
 // CHECK: arith.andi
-func.func @window(%i0: index, %j0: index, %s: vector<64x128xf32>) -> vector<64x128xf32> {
+func.func @window(%ti: index, %tj: index, %s: vector<64x128xf32>) -> vector<64x128xf32> {
+  %i0 = affine.apply affine_map<(d0) -> (d0 * 64)>(%ti)
+  %j0 = affine.apply affine_map<(d0) -> (d0 * 128)>(%tj)
   %ninf = arith.constant dense<0xFF800000> : vector<64x128xf32>
   %w = arith.constant dense<48> : vector<64x128xindex>
   %step = vector.step : vector<64xindex>
@@ -143,4 +158,51 @@ func.func @window(%i0: index, %j0: index, %s: vector<64x128xf32>) -> vector<64x1
   %k = arith.andi %a, %b : vector<64x128xi1>
   %m = arith.select %k, %s, %ninf : vector<64x128xi1>, vector<64x128xf32>
   return %m : vector<64x128xf32>
+}
+
+// A captured window of 64 bits may be anything: a limit that is computed with it is clamped.
+// CHECK-LABEL: func.func @captured_window
+// CHECK-SAME: %[[W:[^:]*]]: index) ->
+// CHECK-DAG: %[[MOST:.*]] = arith.constant 1152921504606846976 : index
+// CHECK-DAG: %[[LEAST:.*]] = arith.constant -1152921504606846976 : index
+// CHECK-DAG: %[[ONE:.*]] = arith.constant dense<1> : vector<64xindex>
+// CHECK: %[[MORE:.*]] = arith.maxsi %[[W]], %[[LEAST]]
+// CHECK: %[[NEAR:.*]] = arith.minsi %[[MORE]], %[[MOST]]
+// CHECK: %[[WIDE:.*]] = vector.broadcast %[[NEAR]]
+// CHECK: %[[FAR:.*]] = arith.subi %{{.*}}, %[[WIDE]]
+// CHECK: arith.addi %[[FAR]], %[[ONE]]
+// CHECK: arith.maxsi
+func.func @captured_window(%ti: index, %w: index) -> vector<64x128xi1> {
+  %i0 = affine.apply affine_map<(d0) -> (d0 * 64)>(%ti)
+  %five = arith.constant dense<5> : vector<64x128xindex>
+  %step = vector.step : vector<64xindex>
+  %i = vector.broadcast %i0 : index to vector<64xindex>
+  %rows = arith.addi %step, %i : vector<64xindex>
+  %columns = vector.step : vector<128xindex>
+  %rb = vector.broadcast %rows : vector<64xindex> to vector<128x64xindex>
+  %row = vector.transpose %rb, [1, 0] : vector<128x64xindex> to vector<64x128xindex>
+  %column = vector.broadcast %columns : vector<128xindex> to vector<64x128xindex>
+  %wide = vector.broadcast %w : index to vector<64x128xindex>
+  %far = arith.subi %row, %column : vector<64x128xindex>
+  %near = arith.cmpi slt, %far, %wide : vector<64x128xindex>
+  %first = arith.cmpi sge, %column, %five : vector<64x128xindex>
+  %k = arith.andi %near, %first : vector<64x128xi1>
+  return %k : vector<64x128xi1>
+}
+
+// Numbers of 64 bits that were loaded for columns are compared, not summed up.
+// CHECK-LABEL: func.func @loaded_columns
+// CHECK-NOT: arith.m{{in|ax}}si
+// CHECK: arith.cmpi slt
+// CHECK: arith.cmpi slt
+func.func @loaded_columns(%columns: vector<128xindex>, %x: vector<64xindex>, %y: vector<64xindex>) -> vector<64x128xi1> {
+  %column = vector.broadcast %columns : vector<128xindex> to vector<64x128xindex>
+  %xb = vector.broadcast %x : vector<64xindex> to vector<128x64xindex>
+  %xt = vector.transpose %xb, [1, 0] : vector<128x64xindex> to vector<64x128xindex>
+  %yb = vector.broadcast %y : vector<64xindex> to vector<128x64xindex>
+  %yt = vector.transpose %yb, [1, 0] : vector<128x64xindex> to vector<64x128xindex>
+  %a = arith.cmpi slt, %column, %xt : vector<64x128xindex>
+  %b = arith.cmpi slt, %column, %yt : vector<64x128xindex>
+  %k = arith.andi %a, %b : vector<64x128xi1>
+  return %k : vector<64x128xi1>
 }

@@ -58,9 +58,13 @@ Trend Trends::ofOp(Operation *op) {
       all = combine(all, findTrend(result, map.getNumDims(), operands));
     return all;
   }
-  if (isa<arith::AddIOp, arith::MinSIOp, arith::MaxSIOp>(op))
+  if (isa<arith::MinSIOp, arith::MaxSIOp>(op))
     return combine(operands[0], operands[1]);
-  if (isa<arith::SubIOp>(op))
+  // (Narrower sums may wrap.)
+  bool isIndex = op->getNumResults() == 1 && op->getResult(0).getType().isIndex();
+  if (isa<arith::AddIOp>(op) && isIndex)
+    return combine(operands[0], operands[1]);
+  if (isa<arith::SubIOp>(op) && isIndex)
     return combine(operands[0], scale(operands[1], -1));
   bool isFixed = llvm::all_of(operands, [](Trend trend) { return trend == 0; });
   return isFixed ? Trend(0) : std::nullopt;

@@ -5,7 +5,8 @@ Each case is a tile program in one of four loop orders that folds a masked
 matrix by sums and maxima. The program is lowered by upstream passes and run;
 every result must equal the definition evaluated element by element, and for
 conjunctions of unit-coefficient comparisons the visited tiles must be exactly
-those that are not empty, the full ones exactly those that are full.
+those that are not empty, the full ones exactly those that are full. Integers are
+of 8 to 64 bits and wrap.
 
 usage: mask_soundness.py ATTN_OPT PASSES|none SEED CASES
 """
@@ -60,8 +61,45 @@ class Case:
         return f"vector<{self.ti}x{self.tj}x{t}>"
 
 
+WIDTHS = {"index": 64, "i64": 64, "i32": 32, "i16": 16, "i8": 8}
+
+
+def wrap(value, t):
+    """The number of type t with the same bits."""
+    half = 1 << (WIDTHS[t] - 1)
+    return (value + half) % (2 * half) - half
+
+
+def bits(value, t):
+    return value % (1 << WIDTHS[t])
+
+
+def truncated(a, b):
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+# Operations of arith by name: of the numbers a and b of type t.
+ARITH = {
+    "addi": lambda a, b, t: a + b, "subi": lambda a, b, t: a - b, "muli": lambda a, b, t: a * b,
+    "andi": lambda a, b, t: a & b, "ori": lambda a, b, t: a | b, "xori": lambda a, b, t: a ^ b,
+    "minsi": lambda a, b, t: min(a, b), "maxsi": lambda a, b, t: max(a, b),
+    "minui": lambda a, b, t: min(bits(a, t), bits(b, t)),
+    "maxui": lambda a, b, t: max(bits(a, t), bits(b, t)),
+    "shli": lambda a, b, t: a << b, "shrsi": lambda a, b, t: a >> b,
+    "shrui": lambda a, b, t: bits(a, t) >> b,
+    "divsi": lambda a, b, t: truncated(a, b), "floordivsi": lambda a, b, t: a // b,
+    "ceildivsi": lambda a, b, t: -(-a // b), "remsi": lambda a, b, t: a - truncated(a, b) * b,
+    "divui": lambda a, b, t: bits(a, t) // bits(b, t),
+    "ceildivui": lambda a, b, t: -(-bits(a, t) // bits(b, t)),
+    "remui": lambda a, b, t: bits(a, t) % bits(b, t)}
+
+
 # Integer expressions: (kind, ...). Evaluated in Python and emitted as vectors.
-def ev(e, i, j, c):
+def ev(e, i, j, c, t):
+    return wrap(evaluate(e, i, j, c, t), t)
+
+
+def evaluate(e, i, j, c, t):
     k = e[0]
     if k == "i":
         return i
@@ -77,7 +115,10 @@ def ev(e, i, j, c):
         return ROWS[e[1]][i] if i < c.rows else 0
     if k == "col":
         return COLS[e[1]][j] if j < c.cols else 0
-    a = ev(e[1], i, j, c)
+    if k == "cast":
+        a = ev(e[3], i, j, c, e[2])
+        return bits(a, e[2]) if e[1] in ("extui", "index_castui") else a
+    a = ev(e[1], i, j, c, t) if k != "arith" else None
     if k == "abs":
         return abs(a)
     if k == "mul":
@@ -86,7 +127,9 @@ def ev(e, i, j, c):
         return a // e[2]
     if k == "rem":
         return a % e[2]
-    b = ev(e[2], i, j, c)
+    if k == "arith":
+        return ARITH[e[1]](ev(e[2], i, j, c, t), ev(e[3], i, j, c, t), t)
+    b = ev(e[2], i, j, c, t)
     return {"add": a + b, "sub": a - b, "min": min(a, b), "max": max(a, b)}[k]
 
 
@@ -114,7 +157,7 @@ def em(e, c, t="index"):
     if k in "ij":
         return c.cast[k, t]
     if k == "const":
-        return c.emit(f"arith.constant dense<{e[1]}> : {ty}")
+        return c.emit(f"arith.constant dense<{wrap(e[1], t)}> : {ty}")
     if k == "extent":
         return splat(c, "%C", "index")
     if k == "uni":
@@ -123,10 +166,22 @@ def em(e, c, t="index"):
         s = c.emit("tensor.extract %unis[%c1] : tensor<2xi32>" if e[1] else "tensor.extract %unis[%c0] : tensor<2xi32>")
         if t == "index":
             s = c.emit(f"arith.index_cast {s} : i32 to index")
+        elif t != "i32":
+            s = c.emit(f"arith.{'extsi' if t == 'i64' else 'trunci'} {s} : i32 to {t}")
         return splat(c, s, t)
     if k in ("row", "col"):
         v = emit_loaded(c, f"{k}_{e[1]}", None, "%i0" if k == "row" else "%j0", k == "row")
         return v if t == "index" else c.emit(f"arith.index_cast {v} : {c.vec('index')} to {ty}")
+    if k == "cast":
+        a = em(e[3], c, e[2])
+        if e[2] == "index" and t != "i64":
+            # As attn-define-integers does: upstream folds two index casts that lose bits.
+            a = c.emit(f"arith.index_cast {a} : {c.vec('index')} to {c.vec('i64')}")
+            return c.emit(f"arith.trunci {a} : {c.vec('i64')} to {ty}")
+        return c.emit(f"arith.{e[1]} {a} : {c.vec(e[2])} to {ty}")
+    if k == "arith":
+        a, b = em(e[2], c, t), em(e[3], c, t)
+        return c.emit(f"arith.{e[1]} {a}, {b} : {ty}")
     a = em(e[1], c, t)
     if k == "abs":
         zero = c.emit(f"arith.constant dense<0> : {ty}")
@@ -151,12 +206,16 @@ def em(e, c, t="index"):
 
 CMP = {"slt": lambda a, b: a < b, "sle": lambda a, b: a <= b, "sgt": lambda a, b: a > b,
        "sge": lambda a, b: a >= b, "eq": lambda a, b: a == b, "ne": lambda a, b: a != b}
+UNSIGNED = {"ult": CMP["slt"], "ule": CMP["sle"], "ugt": CMP["sgt"], "uge": CMP["sge"]}
 
 
 def bev(p, i, j, c):
     k = p[0]
     if k == "cmp":
-        return CMP[p[1]](ev(p[2], i, j, c), ev(p[3], i, j, c))
+        a, b = (ev(e, i, j, c, p[4]) for e in p[2:4])
+        if p[1] in UNSIGNED:
+            return UNSIGNED[p[1]](bits(a, p[4]), bits(b, p[4]))
+        return CMP[p[1]](a, b)
     if k == "flag":
         return c.flag
     if k == "not":
@@ -193,10 +252,82 @@ def unit_atom(rng):
     form = rng.randrange(4)
     a, b = [(("i",), ("j",)), (("j",), ("i",)), (("j",), None), (("i",), None)][form]
     rhs = shift if b is None else ("add", b, shift)
-    return ("cmp", rng.choice(["slt", "sle", "sgt", "sge", "sge", "eq"]), a, rhs, rng.choice(["index", "i32"]))
+    # (A sum with any number of 32 bits may wrap.)
+    t = "index" if b and shift[0] == "uni" else rng.choice(["index", "i32"])
+    return ("cmp", rng.choice(["slt", "sle", "sgt", "sge", "sge", "eq"]), a, rhs, t)
+
+
+def number(rng, t):
+    """A constant: small, or where fewer bits than 64 may wrap."""
+    if WIDTHS[t] == 64 or rng.random() < 0.5:
+        return rng.randint(-20, 30)
+    return wrap((1 << (WIDTHS[t] - 1)) + rng.randint(-12, 12), t)
+
+
+def integer(rng, t, depth):
+    """Any expression of type t, of one that is cast to it, and of what wraps."""
+    r = rng.random()
+    if depth == 0 or r < 0.1:
+        return rng.choice([("i",), ("j",), ("j",), ("const", number(rng, t)), ("uni", 1),
+                           ("row", rng.choice(["lo", "hi"])), ("col", "rank")])
+    if r < 0.4:
+        source = rng.choice([s for s in WIDTHS if s != t])
+        return cast(rng, source, t, integer(rng, source, depth - 1))
+    a = integer(rng, t, depth - 1)
+    if r < 0.5:
+        return ("abs", a)
+    if r < 0.75:
+        op = rng.choice(["shli", "shrsi", "shrui", "divsi", "floordivsi", "ceildivsi", "remsi", "divui",
+                         "ceildivui", "remui", "andi", "muli"])
+        b = rng.randint(0, 4 if WIDTHS[t] == 64 else 7) if op.startswith("sh") else rng.choice([2, 3, 4, 7, -3, 15])
+        return ("arith", op, a, ("const", b))
+    op = rng.choice(["addi", "addi", "subi", "subi", "minsi", "maxsi", "minui", "maxui", "ori", "xori"])
+    return ("arith", op, a, integer(rng, t, depth - 1))
+
+
+def cast(rng, source, t, e):
+    """e of type source as one of type t."""
+    if source == t:
+        return e
+    if "index" in (source, t):
+        op = rng.choice(["index_cast", "index_cast", "index_castui"])
+    elif WIDTHS[source] < WIDTHS[t]:
+        op = rng.choice(["extsi", "extui"])
+    else:
+        op = "trunci"
+    return ("cast", op, source, e)
+
+
+def wrapping(rng):
+    """An expression of few bits that wraps for some of the indices, with its type."""
+    t = rng.choice(["i8", "i8", "i16", "i32"])
+    leaf = rng.choice([("i",), ("j",), ("j",)])
+    if rng.random() < 0.5:
+        near = wrap((1 << (WIDTHS[t] - 1)) + rng.randint(-16, 16), t)
+        return ("arith", rng.choice(["addi", "subi"]), leaf, ("const", near)), t
+    much = ("arith", "muli", leaf, ("const", rng.randint(7, 60)))
+    if rng.random() < 0.5:
+        return much, "i8"
+    source = rng.choice(["i32", "i64", "index"])
+    return cast(rng, source, "i8", ("sub", much, ("const", rng.randint(-99, 99)))), "i8"
+
+
+def wrapping_atom(rng):
+    """One side is easy to project: a mistake on the other one then shows."""
+    if rng.random() < 0.6:
+        a, source = wrapping(rng)
+        t = rng.choice([source, source, "i64", "index"])
+        a = cast(rng, source, t, a)
+        b = rng.choice([("i",), ("j",), ("const", rng.randint(-9, 19)), ("const", 0)])
+        return ("cmp", rng.choice(list(CMP)), a, b, t)
+    t = rng.choice(["i8", "i8", "i8", "i16", "i32", "i64", "index"])
+    a, b = integer(rng, t, rng.randint(1, 3)), integer(rng, t, rng.randint(0, 1))
+    return ("cmp", rng.choice(list(CMP) * 2 + list(UNSIGNED)), a, b, t)
 
 
 def atom(rng):
+    if rng.random() < 0.25:
+        return wrapping_atom(rng)
     r = rng.random()
     t = rng.choice(["index", "index", "i32"])
     pred = rng.choice(list(CMP))
@@ -243,7 +374,7 @@ def choose_mask(rng, c):
         for _ in range(rng.randint(0, 3)):
             p = ("and", p, unit_atom(rng))
     else:
-        p = tree(rng, rng.randint(1, 3))
+        p = wrapping_atom(rng) if rng.random() < 0.4 else tree(rng, rng.randint(1, 3))
     return (("and", p, tail) if rng.random() < 0.7 else p), exact
 
 
@@ -264,7 +395,9 @@ def emit_tile(c, p):
     """Masked terms of the tile at (%i0, %j0) for sum and maximum."""
     for key in "ij":
         c.cast[key, "index"] = spread(c, c.axis[key], key == "i")
-        c.cast[key, "i32"] = c.emit(f"arith.index_cast {c.cast[key, 'index']} : {c.vec('index')} to {c.vec('i32')}")
+        for t in WIDTHS:
+            if t != "index":
+                c.cast[key, t] = c.emit(f"arith.index_cast {c.cast[key, 'index']} : {c.vec('index')} to {c.vec(t)}")
     keep = bem(p, c)
     x = c.emit(f"vector.transfer_read %x[%i0, %j0], %pad : tensor<?x?xf32>, {c.vec('f32')}")
     zero = splat(c, "%pad", "f32")

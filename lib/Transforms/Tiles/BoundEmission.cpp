@@ -196,6 +196,46 @@ SmallVector<Projector::Range> Projector::emitPieces(ArrayRef<Interval> pieces) {
   return ranges;
 }
 
+/// Whether all elements lie between -kMaxConstant and kMaxConstant.
+Value Projector::emitAreSmall(ArrayRef<Value> values) {
+  Value all;
+  for (Value value : values) {
+    value = uniforms.hoist(b, value);
+    auto vector = dyn_cast<VectorType>(value.getType());
+    Type type = vector ? Type(vector.clone(b.getIndexType())) : b.getIndexType();
+    if (value.getType() != type)
+      value = arith::IndexCastOp::create(b, loc, type, value);
+    auto constant = [&](int64_t number) -> Value {
+      TypedAttr attribute = b.getIndexAttr(number);
+      if (vector)
+        attribute = DenseElementsAttr::get(cast<VectorType>(type), attribute);
+      return arith::ConstantOp::create(b, loc, attribute);
+    };
+    Value distance = arith::AddIOp::create(b, loc, value, constant(kMaxConstant));
+    Value isSmall = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, distance,
+                                          constant(2 * kMaxConstant));
+    if (vector)
+      isSmall = reduceElements(b, loc, vector::CombiningKind::AND, isSmall);
+    all = all ? arith::AndIOp::create(b, loc, all, isSmall) : isSmall;
+  }
+  return all;
+}
+
+SmallVector<Projector::Range> Projector::emitMay(const Predicate &p) {
+  SmallVector<Range> ranges = emitPieces(may(p));
+  bool bounds = llvm::any_of(ranges, [](const Range &range) { return range.lo || range.hi; });
+  if (p.assumed.empty() || !bounds)
+    return ranges;
+  Value isRight = emitAreSmall(p.assumed);
+  for (Range &range : ranges) {
+    if (range.lo)
+      range.lo = arith::SelectOp::create(b, loc, isRight, range.lo, loop.getLowerBound());
+    if (range.hi)
+      range.hi = arith::SelectOp::create(b, loc, isRight, range.hi, loop.getUpperBound());
+  }
+  return ranges;
+}
+
 Projector::Range Projector::emitHull(ArrayRef<Range> pieces) {
   if (pieces.size() == 1)
     return pieces.front();

@@ -356,7 +356,7 @@ void Projector::intersect(Interval &a, const Interval &other) {
         a.empty |= *room < 0;
 }
 
-Interval Projector::must(const Predicate &p) {
+Interval Projector::mustHold(const Predicate &p) {
   Interval result;
   switch (p.kind) {
   case Predicate::True:
@@ -376,7 +376,7 @@ Interval Projector::must(const Predicate &p) {
     break;
   case Predicate::And:
     for (const Predicate &child : p.children) {
-      intersect(result, must(child));
+      intersect(result, mustHold(child));
       if (result.empty)
         return result;
     }
@@ -384,9 +384,16 @@ Interval Projector::must(const Predicate &p) {
   case Predicate::Or:
     result.empty = true;
     for (const Predicate &child : p.children)
-      result = unite(result, must(child));
+      result = unite(result, mustHold(child));
     break;
   }
+  return result;
+}
+
+Interval Projector::must(const Predicate &p) {
+  Interval result = mustHold(p);
+  if (!result.empty && !p.assumed.empty())
+    result.flags.push_back(emitAreSmall(p.assumed));
   return result;
 }
 

@@ -44,10 +44,7 @@ public:
   Projector(LoopUniforms &uniforms, llvm::ArrayRef<int64_t> shape,
             mlir::OpBuilder &b);
 
-  /// One interval per disjunct; their union contains every non-empty tile.
-  llvm::SmallVector<Interval> may(const Predicate &p);
-
-  /// Contains only tiles on which the predicate holds for all lanes.
+  /// Contains only tiles on which the formula holds for all lanes.
   Interval must(const Predicate &p);
 
   /// Restricts `a` by `other`; notes where bounds exclude each other.
@@ -60,9 +57,9 @@ public:
   Range emit(const Interval &interval);
   Range emitWithLoopBounds(const Interval &interval);
 
-  /// Merges pieces that share a bound. More than one piece left means that
-  /// there may be empty tiles between them.
-  llvm::SmallVector<Range> emitPieces(llvm::ArrayRef<Interval> pieces);
+  /// Ranges that contain every tile on which the formula holds for some lane.
+  /// More than one means that there may be empty tiles between them.
+  llvm::SmallVector<Range> emitMay(const Predicate &p);
   /// The least range that contains all pieces.
   Range emitHull(llvm::ArrayRef<Range> pieces);
 
@@ -76,6 +73,12 @@ public:
 
 private:
   enum class Mode { May, Must };
+  /// One interval per disjunct; their union contains every non-empty tile.
+  llvm::SmallVector<Interval> may(const Predicate &p);
+  Interval mustHold(const Predicate &p);
+  /// Merges pieces that share a bound.
+  llvm::SmallVector<Range> emitPieces(llvm::ArrayRef<Interval> pieces);
+  mlir::Value emitAreSmall(llvm::ArrayRef<mlir::Value> values);
   std::optional<HalfSpace> bound(const Linear &e, Mode mode);
   std::optional<HalfSpace> solveQuotient(const Linear &e, unsigned term,
                                          Mode mode);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Integer expressions of mask atoms as linear forms. Arithmetic of 64 bits is
-// taken not to wrap, which the lengths of tensors guarantee; of fewer bits it
-// is read where it is proved not to. What is not
+// Integer expressions of mask atoms as linear forms. Arithmetic is read where it
+// is proved not to wrap: in 64 bits that of what the lengths of tensors bound, and
+// that of other values on the assumption that they are small. What is not
 // linear but does not change with the loop becomes a symbol (scalars) or a
 // loaded term (vectors); what is neither is not read.
 
@@ -157,6 +157,32 @@ bool PredicateReader::isNonNegative(const std::optional<Linear> &a) {
   return a && getSpan(*a).least >= 0;
 }
 
+void PredicateReader::collectHuge(const Linear &e, SmallVectorImpl<Value> &values) {
+  e.uniform.walk([&](AffineExpr part) {
+    if (auto symbol = dyn_cast<AffineSymbolExpr>(part))
+      if (Value value = uniforms.getValue(symbol.getPosition()); LoopUniforms::mayBeHuge(value))
+        values.push_back(value);
+  });
+  for (const Term &term : e.terms) {
+    if (term.kind == Term::Loaded && LoopUniforms::mayBeHuge(term.vector))
+      values.push_back(term.vector);
+    for (const auto &part : {term.a, term.b})
+      if (part)
+        collectHuge(*part, values);
+  }
+}
+
+/// What `op` computes as a sum: of numbers that are known to be small.
+std::optional<Linear> PredicateReader::sumOf(Operation *op, std::optional<Linear> e) {
+  SmallVector<Value> huge;
+  if (e)
+    collectHuge(*e, huge);
+  // (Sums of fewer bits are read where it is proved that they fit.)
+  if (Span::ofType(op->getResult(0).getType()).least == Span::kNoLeast)
+    assumed.insert(huge.begin(), huge.end());
+  return e;
+}
+
 std::optional<PredicateReader::DimMap>
 PredicateReader::dimsOfSource(Operation *op, const DimMap &dims) {
   auto source = dyn_cast<VectorType>(op->getOperand(0).getType());
@@ -204,7 +230,7 @@ std::optional<Linear> PredicateReader::readDivision(Operation *op,
   if (isa<arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp>(op)) {
     if (*by < 0 || *by > 16 || (isa<arith::ShRUIOp>(op) && !isNonNegative(a)))
       return std::nullopt;
-    return isa<arith::ShLIOp>(op) ? scale(a, int64_t(1) << *by)
+    return isa<arith::ShLIOp>(op) ? sumOf(op, scale(a, int64_t(1) << *by))
                                   : floorDiv(a, int64_t(1) << *by);
   }
   if (isa<arith::AndIOp>(op)) {
@@ -217,7 +243,7 @@ std::optional<Linear> PredicateReader::readDivision(Operation *op,
   if (isa<arith::FloorDivSIOp>(op))
     return floorDiv(a, *by);
   if (isa<arith::CeilDivSIOp>(op))
-    return floorDiv(add(a, constant(*by - 1)), *by);
+    return floorDiv(sumOf(op, add(a, constant(*by - 1))), *by);
   // The others round towards zero, which is the floor from zero up.
   if (!isNonNegative(a))
     return std::nullopt;
@@ -261,15 +287,15 @@ std::optional<Linear> PredicateReader::readArith(Operation *op,
                                                  const DimMap &dims) {
   auto operand = [&](unsigned i) { return readInt(op->getOperand(i), dims); };
   if (isa<arith::AddIOp>(op))
-    return add(operand(0), operand(1));
+    return sumOf(op, add(operand(0), operand(1)));
   if (isa<arith::SubIOp>(op))
-    return add(operand(0), operand(1), -1);
+    return sumOf(op, add(operand(0), operand(1), -1));
   if (isa<arith::MulIOp>(op)) {
     std::optional<Linear> a = operand(0), b = operand(1);
     if (std::optional<int64_t> factor = getConstant(b))
-      return scale(a, *factor);
+      return sumOf(op, scale(a, *factor));
     if (std::optional<int64_t> factor = getConstant(a))
-      return scale(b, *factor);
+      return sumOf(op, scale(b, *factor));
     return std::nullopt;
   }
   if (isa<arith::MinSIOp>(op))
@@ -278,7 +304,7 @@ std::optional<Linear> PredicateReader::readArith(Operation *op,
     return extreme(Term::Max, operand(0), operand(1));
   if (isa<math::AbsIOp>(op)) {
     std::optional<Linear> a = operand(0);
-    return extreme(Term::Max, a, scale(a, -1));
+    return extreme(Term::Max, a, sumOf(op, scale(a, -1)));
   }
   if (isa<arith::ExtSIOp, arith::IndexCastOp, arith::TruncIOp>(op))
     return operand(0);
@@ -292,8 +318,8 @@ std::optional<Linear> PredicateReader::readArith(Operation *op,
     return readDivision(op, dims);
   if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
     if (!uniforms.isUniform(apply.getResult()))
-      return readAffine(apply.getAffineMap().getResult(0),
-                        apply.getAffineMap().getNumDims(), apply.getOperands());
+      return sumOf(op, readAffine(apply.getAffineMap().getResult(0),
+                                  apply.getAffineMap().getNumDims(), apply.getOperands()));
   return std::nullopt;
 }
 

@@ -92,7 +92,7 @@ emitHull(LoopUniforms &uniforms, ArrayRef<Mask> masks, OpBuilder &b,
   Location loc = uniforms.getLoop().getLoc();
   for (const Mask &mask : masks) {
     Projector projector(uniforms, mask.getShape(), b);
-    auto pieces = projector.emitPieces(projector.may(mask.predicate));
+    auto pieces = projector.emitMay(mask.predicate);
     if (guards && pieces.size() > 1)
       guards->push_back(pieces);
     Projector::Range range = projector.emitHull(pieces);

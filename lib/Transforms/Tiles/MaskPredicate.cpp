@@ -63,7 +63,10 @@ Predicate PredicateReader::read(Value keep, bool negated) {
   DimMap dims;
   for (unsigned d = 0; d < shape.size(); ++d)
     dims.push_back(d);
-  return readBool(keep, dims, negated);
+  Predicate result = readBool(keep, dims, negated);
+  result.assumed.assign(assumed.begin(), assumed.end());
+  assumed.clear();
+  return result;
 }
 
 Predicate PredicateReader::atom(Linear e, int depth) {
@@ -87,6 +90,11 @@ Predicate PredicateReader::atom(Linear e, int depth) {
   }
   if (std::optional<int64_t> value = getConstant(e))
     return leaf(*value <= 0 ? Predicate::True : Predicate::False);
+  // One clamped value compares as it would, two may not.
+  SmallVector<Value> huge;
+  collectHuge(e, huge);
+  if (huge.size() > 1)
+    assumed.insert(huge.begin(), huge.end());
   Predicate p = leaf(Predicate::Atom);
   p.e = std::move(e);
   return p;

@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/AffineExpr.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
 #include <memory>
 #include <optional>
 
@@ -55,6 +56,7 @@ public:
   unsigned getNumSymbols() const { return symbols.size(); }
 
   Span getSpan(unsigned symbol) const;
+  mlir::Value getValue(unsigned symbol) const { return symbols[symbol].value; }
 
   mlir::scf::ForOp getLoop() { return loop; }
 
@@ -93,7 +95,7 @@ struct Linear {
   int64_t iv = 0;
   llvm::SmallVector<int64_t, 2> lanes;
   mlir::AffineExpr uniform;
-  llvm::SmallVector<Term, 2> terms;
+  llvm::SmallVector<Term, 1> terms;
 };
 
 /// A formula over atoms `e <= 0`. A Bool leaf is a uniform i1 scalar, or a
@@ -105,6 +107,9 @@ struct Predicate {
   mlir::Value condition;
   bool negated = false;
   std::vector<Predicate> children;
+  /// Of a whole formula: uniform values of 64 bits with whose sums it is what was
+  /// read only where they are small.
+  std::vector<mlir::Value> assumed;
 
   /// True if some leaf that changes with the loop could not be read.
   bool hasUnknown() const;
@@ -150,6 +155,8 @@ private:
   Linear constant(int64_t value);
   std::optional<int64_t> getConstant(const std::optional<Linear> &a);
   bool isNonNegative(const std::optional<Linear> &a);
+  std::optional<Linear> sumOf(mlir::Operation *op, std::optional<Linear> e);
+  void collectHuge(const Linear &e, llvm::SmallVectorImpl<mlir::Value> &values);
   Span getSpan(const Linear &e);
   mlir::AffineExpr simplify(mlir::AffineExpr e);
 
@@ -159,6 +166,7 @@ private:
   /// Values still to be read; shared subexpressions are read again for each
   /// use, and a formula that large bounds nothing anyway.
   int budget = 0;
+  llvm::SetVector<mlir::Value> assumed;
 };
 
 } // namespace attn::tiles

@@ -58,6 +58,8 @@ Trend Trends::ofOp(Operation *op) {
       all = combine(all, findTrend(result, map.getNumDims(), operands));
     return all;
   }
+  if (isa<arith::SelectOp>(op) && operands[0] == 0)
+    return combine(operands[1], operands[2]);
   if (isa<arith::MinSIOp, arith::MaxSIOp>(op))
     return combine(operands[0], operands[1]);
   // (Narrower sums may wrap.)

@@ -110,7 +110,7 @@ def evaluate(e, i, j, c, t):
     if k == "extent":
         return c.cols
     if k == "uni":
-        return c.uniform[e[1]]
+        return c.uniform[e[1]] if t == "index" else wrap(c.uniform[e[1]], "i32")
     if k == "row":
         return ROWS[e[1]][i] if i < c.rows else 0
     if k == "col":
@@ -268,7 +268,7 @@ def integer(rng, t, depth):
     """Any expression of type t, of one that is cast to it, and of what wraps."""
     r = rng.random()
     if depth == 0 or r < 0.1:
-        return rng.choice([("i",), ("j",), ("j",), ("const", number(rng, t)), ("uni", 1),
+        return rng.choice([("i",), ("j",), ("j",), ("const", number(rng, t)), ("uni", rng.randrange(2)),
                            ("row", rng.choice(["lo", "hi"])), ("col", "rank")])
     if r < 0.4:
         source = rng.choice([s for s in WIDTHS if s != t])
@@ -379,6 +379,8 @@ def choose_mask(rng, c):
 
 
 def emit_head(c):
+    # What sizes a tensor is an extent, and has 32 bits.
+    c.line("%sized = tensor.empty(%R, %C) : tensor<?x?xf32>")
     for name in [f"row_{n}" for n in ROWS] + [f"col_{n}" for n in COLS]:
         size = "%R" if name.startswith("row") else "%C"
         c.line(f"%{name} = tensor.extract_slice %{name}_all[0] [{size}] [1] : tensor<{SIZE}xi32> to tensor<?xi32>")
@@ -521,7 +523,8 @@ def module(cases):
         for k, v in (("r", c.rows), ("c", c.cols), ("u", c.uniform[0])):
             main.append(f"    %m{n}_{k} = arith.constant {v} : index")
         main.append(f"    %m{n}_f = arith.constant {str(c.flag).lower()}")
-        main.append(f"    %m{n}_t = arith.constant dense<{c.uniform}> : tensor<2xi32>")
+        words = [wrap(value, "i32") for value in c.uniform]
+        main.append(f"    %m{n}_t = arith.constant dense<{words}> : tensor<2xi32>")
         main.append("    memref.store %c0, %g[%c0] : memref<2xindex>\n    memref.store %c0, %g[%c1] : memref<2xindex>")
         main.append(f"    call @{c.name}({names}) : (index, index, index, i1, tensor<2xi32>) -> ()")
         for k in (0, 1):
@@ -554,6 +557,8 @@ def main():
     for n in range(1, count):
         c = Case(rng, f"case{n}")
         p, exact = choose_mask(rng, c)
+        if not exact and rng.random() < 0.3:
+            c.uniform[0] = wrap((1 << 63) + rng.randint(-9, 9), "index")
         cases.append((c, p, exact))
     text = module(cases)
     if "--dump" in sys.argv:

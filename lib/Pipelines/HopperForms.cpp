@@ -4,6 +4,7 @@
 #include "HopperForms.h"
 #include "HopperSchedules.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Utils/Tiles.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -23,7 +24,7 @@ int64_t attn::findColumns(Operation *root) {
     for (Value input : op.getInputs())
       if (auto type = dyn_cast<RankedTensorType>(input.getType());
           type && type.getRank() >= 2 && !type.isDynamicDim(type.getRank() - 1) &&
-          type.getElementType().getIntOrFloatBitWidth() == 16)
+          getBits(type.getElementType()) == 16)
         columns = std::max(columns, type.getShape().back());
   });
   return columns;
@@ -101,7 +102,7 @@ bool attn::readsTiles(Operation *root) {
       ->walk([&](tensor::ExtractOp extract) {
         auto op = dyn_cast<linalg::GenericOp>(extract->getParentOp());
         if (!op || op.getNumReductionLoops() > 0 || extract.getIndices().size() < 2 ||
-            extract.getType().getIntOrFloatBitWidth() != 16)
+            getBits(extract.getType()) != 16)
           return WalkResult::advance();
         auto indices = extract.getIndices().take_back(2);
         bool isTile = variesInTile(indices[0], op) && variesInTile(indices[1], op);

@@ -213,7 +213,8 @@ Interval RegionReads::evaluateArithmetic(Operation *op, unsigned width) {
       .Case<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>(
           [&](Operation *) { return a; })
       .Case<arith::IndexCastUIOp, arith::ExtUIOp>([&](Operation *) {
-        unsigned from = op->getOperand(0).getType().getIntOrFloatBitWidth();
+        Type type = op->getOperand(0).getType();
+        unsigned from = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
         if (a.low >= 0)
           return a;
         return from >= 63 ? Interval::all()

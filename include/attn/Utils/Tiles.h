@@ -12,6 +12,11 @@ namespace attn {
 /// two indices fit.
 constexpr int64_t kMaxExtent = int64_t(1) << 30;
 
+/// The bits of an element in memory, of which an index has 64.
+inline unsigned getBits(mlir::Type element) {
+  return element.isIndex() ? 64 : element.getIntOrFloatBitWidth();
+}
+
 /// Makes vectors that cost nothing (constants, positions, broadcasts and their
 /// transpositions) once per use. CSE merges equal ones of the same shape; using
 /// one of them for unrelated dimensions would tie these together. A parallel

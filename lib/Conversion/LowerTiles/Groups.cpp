@@ -2,6 +2,7 @@
 // Loop nests over one domain: elementwise stores, reductions and writes.
 
 #include "Groups.h"
+#include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -43,7 +44,7 @@ SmallVector<int> attn::tiles::reducedClasses(DimClasses &classes,
 }
 
 int64_t attn::tiles::laneCountFor(Type type, int64_t bits) {
-  unsigned size = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
+  unsigned size = attn::getBits(type);
   return bits / std::max(size, 32u);
 }
 
@@ -101,7 +102,7 @@ TypedAttr neutral(vector::CombiningKind kind, Type type) {
                             APFloat::getZero(semantics, /*Negative=*/true));
     }
   }
-  unsigned bits = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
+  unsigned bits = attn::getBits(type);
   switch (kind) {
   case CombiningKind::MUL:
     return b.getIntegerAttr(type, APInt(bits, 1));

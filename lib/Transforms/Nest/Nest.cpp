@@ -2,6 +2,7 @@
 // What belongs to a nest, and the role of each of its dimensions.
 
 #include "Nest.h"
+#include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -611,8 +612,7 @@ NestSize Nest::measure() {
   };
   // Bytes of a tensor per element of the dimensions that vary with tiles.
   auto bytesOf = [&](Type type, ArrayRef<unsigned> span) {
-    double bytes =
-        cast<RankedTensorType>(type).getElementTypeBitWidth() / 8.0;
+    double bytes = getBits(cast<RankedTensorType>(type).getElementType()) / 8.0;
     for (unsigned dim : span)
       if (emitter->dims[dim].role == Role::Full)
         bytes *= sizeOf(dim);

@@ -80,7 +80,7 @@ Value reduceElements(OpBuilder &b, Location loc, vector::CombiningKind kind,
   auto type = cast<VectorType>(value.getType());
   if (type.getRank() > 1) {
     Type element = type.getElementType();
-    unsigned width = element.isIndex() ? 64 : element.getIntOrFloatBitWidth();
+    unsigned width = getBits(element);
     APInt start(width, 0);
     if (kind == vector::CombiningKind::MINSI)
       start = APInt::getSignedMaxValue(width);

@@ -357,7 +357,7 @@ private:
   Several readSeveral(const Equality &equality, ValueRange places, Value first,
                       int64_t count) {
     Type element = equality.lowRow.getType();
-    unsigned bits = element.getIntOrFloatBitWidth();
+    unsigned bits = attn::getBits(element);
     auto limit = [&](APInt value) -> Value {
       return arith::ConstantOp::create(b, loc,
                                        b.getIntegerAttr(element, value));

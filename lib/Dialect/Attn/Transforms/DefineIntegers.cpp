@@ -54,6 +54,8 @@ public:
       : block(block), b(block.getParentOp()->getLoc(), block.getParentOp()) {
     for (Value index : indices)
       ranges.set(index, 0, kMaxExtent);
+    for (Operation &op : block)
+      dropPromises(&op);
     ranges.infer(block);
   }
 
@@ -61,7 +63,6 @@ public:
     for (Operation &op : llvm::make_early_inc_range(block)) {
       b.setInsertionPoint(&op);
       b.setLoc(op.getLoc());
-      dropPromises(&op);
       llvm::TypeSwitch<Operation *>(&op)
           .Case<arith::DivSIOp, arith::FloorDivSIOp, arith::CeilDivSIOp>(
               [&](auto division) { divide(division, /*isSigned=*/true, /*isRemainder=*/false); })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "IntegerRanges.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Matchers.h"
 
@@ -29,7 +30,10 @@ void IntegerRanges::infer(Block &block) {
     if (auto index = dyn_cast<linalg::IndexOp>(op))
       set(index.getResult(), 0, kMaxExtent);
     auto infer = dyn_cast<InferIntRangeInterface>(op);
-    if (!infer || !llvm::all_of(op.getOperands(), isInteger))
+    // (What promises not to wrap wraps.)
+    auto flags = dyn_cast<arith::ArithIntegerOverflowFlagsInterface>(op);
+    bool promises = flags && flags.getOverflowAttr().getValue() != arith::IntegerOverflowFlags::none;
+    if (!infer || promises || !llvm::all_of(op.getOperands(), isInteger))
       continue;
     infer.inferResultRanges(
         llvm::map_to_vector(op.getOperands(), [&](Value value) { return get(value); }),

@@ -2,6 +2,7 @@
 // Tiles in shared memory: their layout, syntax and limits.
 
 #include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Utils/Tiles.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -21,7 +22,7 @@ void HopperDialect::registerTypes() {
 }
 
 int64_t attn::hopper::getElementBytes(Type type) {
-  return type.getIntOrFloatBitWidth() / 8;
+  return attn::getBits(type) / 8;
 }
 
 SmemType SmemType::getTile() const {

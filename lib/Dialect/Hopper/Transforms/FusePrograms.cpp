@@ -7,6 +7,7 @@
 #include "Programs.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/TileClasses.h"
+#include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -223,7 +224,7 @@ private:
     VectorType type = read.getVectorType();
     bool isSmall = type.getRank() == 1 ||
                    (type.getRank() == 2 && type.getDimSize(1) % 16 == 0 &&
-                    type.getDimSize(1) * type.getElementTypeBitWidth() <= 8 * mostRowBytes);
+                    type.getDimSize(1) * getBits(type.getElementType()) <= 8 * mostRowBytes);
     return isSmall && read.getPermutationMap().isMinorIdentity();
   }
 

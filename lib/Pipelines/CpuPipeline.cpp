@@ -73,7 +73,6 @@ void attn::buildHostLowering(OpPassManager &pm) {
 }
 
 void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
-  pm.addPass(createConvertElementwiseToLinalgPass());
   buildTilePipeline(pm, options);
   buildBufferization(pm);
   // Statements that belong to no nest.

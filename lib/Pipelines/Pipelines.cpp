@@ -6,6 +6,7 @@
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
@@ -29,6 +30,9 @@ void attn::buildNestPipeline(OpPassManager &pm,
   // First: what later passes know of integers holds where each operation has a result.
   pm.addPass(createAttnDefineIntegers());
   pm.addPass(createCanonicalizerPass());
+  // What differentiation adds around attention, sums of tensors.
+  pm.addPass(createConvertElementwiseToLinalgPass());
+  pm.addNestedPass<func::FuncOp>(createAttnNormalizeStatements());
   pm.addPass(createAttnProveKeys());
   pm.addPass(createAttnExpand(AttnExpandOptions{options.tableRows, options.pairsApart,
                                                 options.largeRows}));

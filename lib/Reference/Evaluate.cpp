@@ -293,6 +293,8 @@ llvm::Error Evaluator::evaluateOp(Operation *op) {
     values[softmax.getOutput()] = *result;
     return llvm::Error::success();
   }
+  if (auto softmax = dyn_cast<linalg::SoftmaxOp>(op))
+    return set(op, evaluateNamedSoftmax(softmax, lookup, precision));
   if (auto structured = dyn_cast<linalg::LinalgOp>(op))
     return set(op, evaluateLinalg(structured, lookup, environment, precision));
   if (auto constant = dyn_cast<arith::ConstantOp>(op))

@@ -194,3 +194,31 @@ attn::evaluateLinalg(linalg::LinalgOp op, Lookup lookup,
                      Precision precision) {
   return StructuredOp(op, lookup, precision).run(environment);
 }
+
+llvm::Expected<std::vector<RefTensorPtr>>
+attn::evaluateNamedSoftmax(linalg::SoftmaxOp op, Lookup lookup, Precision precision) {
+  if (op->getNumResults() != 1)
+    return makeError(op, "is not interpreted by the reference on memrefs");
+  RefTensorPtr input = lookup(op.getInput());
+  auto output = std::make_shared<RefTensor>(input->kind, input->shape);
+  auto round = [&](double value) {
+    return precision == Precision::SameType ? roundTo(input->kind, value) : value;
+  };
+  int64_t length = input->shape[op.getDimension()], stride = 1;
+  for (int64_t size : ArrayRef(input->shape).drop_front(op.getDimension() + 1))
+    stride *= size;
+  for (int64_t start = 0, end = length ? input->size() : 0; start < end;
+       start += (start + 1) % stride ? 1 : 1 + stride * (length - 1)) {
+    double maximum = -std::numeric_limits<double>::infinity(), total = 0;
+    for (int64_t j = 0; j < length; ++j)
+      maximum = std::max(maximum, input->floats[start + j * stride]);
+    for (int64_t j = 0; j < length; ++j) {
+      double &element = output->floats[start + j * stride];
+      element = round(std::exp(round(input->floats[start + j * stride] - maximum)));
+      total = round(total + element);
+    }
+    for (int64_t j = 0; j < length; ++j)
+      output->floats[start + j * stride] = round(output->floats[start + j * stride] / total);
+  }
+  return std::vector<RefTensorPtr>{output};
+}

@@ -17,6 +17,10 @@ evaluateLinalg(mlir::linalg::LinalgOp op, Lookup lookup,
                const ScalarProgram::Environment &environment,
                Precision precision);
 
+/// linalg.softmax: exp(x - max x) / sum exp(x - max x) along its dimension.
+llvm::Expected<std::vector<RefTensorPtr>>
+evaluateNamedSoftmax(mlir::linalg::SoftmaxOp op, Lookup lookup, Precision precision);
+
 } // namespace attn
 
 #endif

@@ -2,6 +2,7 @@
 // Union-find over the dimensions of vectors, and the choice of lanes.
 
 #include "attn/Utils/TileClasses.h"
+#include "attn/Utils/Tiles.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -67,28 +68,59 @@ SmallVector<int> DimClasses::domain(Value value) {
   return result;
 }
 
-LogicalResult DimClasses::build(Operation *root) {
+LogicalResult DimClasses::tieAll(Operation *root) {
   WalkResult walk = root->walk([&](Operation *op) {
     return failed(checkTypes(op)) || failed(tie(op)) ? WalkResult::interrupt()
                                                      : WalkResult::advance();
   });
-  if (walk.wasInterrupted())
-    return failure();
-  root->walk([&](Operation *op) { score(op); });
-  walk = root->walk([&](Operation *op) {
+  return failure(walk.wasInterrupted());
+}
+
+Operation *DimClasses::findTied(Operation *root) {
+  Operation *tied = nullptr;
+  root->walk([&](Operation *op) {
     for (Value result : op->getResults()) {
       SmallVector<int> classes = domain(result);
       llvm::sort(classes);
       if (std::adjacent_find(classes.begin(), classes.end()) == classes.end())
         continue;
-      op->emitOpError(
-          "expected the dimensions of a vector to be independent, got ")
-          << result.getType() << " with two dimensions tied to each other";
+      tied = op;
       return WalkResult::interrupt();
     }
     return WalkResult::advance();
   });
-  return failure(walk.wasInterrupted());
+  return tied;
+}
+
+LogicalResult DimClasses::checkIndependent(Operation *root) {
+  root->walk([&](Operation *op) { score(op); });
+  Operation *tied = findTied(root);
+  if (!tied)
+    return success();
+  for (Value result : tied->getResults()) {
+    SmallVector<int> classes = domain(result);
+    llvm::sort(classes);
+    if (std::adjacent_find(classes.begin(), classes.end()) != classes.end())
+      return tied->emitOpError("expected the dimensions of a vector to be independent, got ")
+             << result.getType() << " with two dimensions tied to each other";
+  }
+  return failure();
+}
+
+LogicalResult DimClasses::build(Operation *root) {
+  return failure(failed(tieAll(root)) || failed(checkIndependent(root)));
+}
+
+LogicalResult DimClasses::buildSeparating(Operation *root) {
+  if (failed(tieAll(root)))
+    return failure();
+  if (findTied(root)) {
+    separateReads(root);
+    *this = DimClasses();
+    if (failed(tieAll(root)))
+      return failure();
+  }
+  return checkIndependent(root);
 }
 
 LogicalResult DimClasses::checkTypes(Operation *op) {

@@ -61,3 +61,24 @@ void attn::separateTileUses(Operation *root) {
       op->erase();
   }
 }
+
+void attn::separateReads(Operation *root) {
+  SmallVector<Operation *> reads;
+  DenseSet<Value> isRead;
+  root->walk([&](Operation *op) {
+    bool converts = OpTrait::hasElementwiseMappableTraits(op) && op->getNumOperands() == 1 &&
+                    isRead.contains(op->getOperand(0));
+    if (!isa<vector::TransferReadOp>(op) && !converts)
+      return;
+    reads.push_back(op);
+    isRead.insert(op->getResult(0));
+  });
+  // Users first: their copies are new uses of what comes before.
+  for (Operation *op : llvm::reverse(reads)) {
+    OpBuilder b(op);
+    b.setInsertionPointAfter(op);
+    auto uses = llvm::map_to_vector(op->getUses(), [](OpOperand &use) { return &use; });
+    for (OpOperand *use : llvm::drop_begin(uses))
+      use->set(b.clone(*op)->getResult(0));
+  }
+}

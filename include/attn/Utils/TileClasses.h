@@ -29,6 +29,10 @@ public:
   /// first op that cannot be a part of a tile program and fails.
   mlir::LogicalResult build(mlir::Operation *root);
 
+  /// The same; where the dimensions of a vector are tied to each other, because one tile is read
+  /// for unrelated ones (queries that are the keys), each use gets a read of its own first.
+  mlir::LogicalResult buildSeparating(mlir::Operation *root);
+
   /// The class of each dimension of `value`; -1 for a dimension of extent one,
   /// whose only position needs no loop.
   llvm::SmallVector<int> dims(mlir::Value value);
@@ -50,6 +54,11 @@ public:
   void unite(mlir::Value a, unsigned dimA, mlir::Value b, unsigned dimB);
 
 private:
+  mlir::LogicalResult tieAll(mlir::Operation *root);
+  /// An op with a vector whose dimensions are tied to each other; null if there is none.
+  mlir::Operation *findTied(mlir::Operation *root);
+  mlir::LogicalResult checkIndependent(mlir::Operation *root);
+
   int find(int node);
   void uniteAll(mlir::Value a, mlir::Value b);
   llvm::SmallVector<int> &nodes(mlir::Value value);

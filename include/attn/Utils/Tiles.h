@@ -23,6 +23,9 @@ inline unsigned getBits(mlir::Type element) {
 /// body that uses one gets its own.
 void separateTileUses(mlir::Operation *root);
 
+/// Makes vectors that are read, and what single reads are converted to, once per use.
+void separateReads(mlir::Operation *root);
+
 } // namespace attn
 
 #endif

@@ -160,7 +160,7 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
     context.vectorBits = bits;
     context.vectorRegisters = bits == 512 ? 32 : 16;
     context.fuseMultiplyAdd = fuseMultiplyAdd;
-    if (failed(checkStructure(root)) || failed(context.classes.build(root)))
+    if (failed(checkStructure(root)) || failed(context.classes.buildSeparating(root)))
       return signalPassFailure();
     SmallVector<Operation *> tileOps;
     root->walk([&](Operation *op) {

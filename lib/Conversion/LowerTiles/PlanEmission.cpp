@@ -7,13 +7,24 @@
 using namespace mlir;
 using namespace attn::tiles;
 
+/// Bytes of a buffer; larger ones (tiles of very wide heads) would use up a thread's stack.
+static constexpr int64_t kMostOnStack = 256 * 1024;
+
 Value Scratch::acquire(Location loc, ArrayRef<int64_t> shape, Type element) {
   auto type = MemRefType::get(shape, element);
   SmallVector<Value> &available = free[type];
   if (!available.empty())
     return available.pop_back_val();
   OpBuilder b = OpBuilder::atBlockBegin(entry);
-  return memref::AllocaOp::create(b, loc, type, b.getI64IntegerAttr(64));
+  IntegerAttr alignment = b.getI64IntegerAttr(64);
+  int64_t bytes = type.getNumElements();
+  bytes *= element.isIndex() ? 8 : llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+  if (bytes <= kMostOnStack)
+    return memref::AllocaOp::create(b, loc, type, alignment);
+  Value memory = memref::AllocOp::create(b, loc, type, alignment);
+  b.setInsertionPoint(entry->getTerminator());
+  memref::DeallocOp::create(b, loc, memory);
+  return memory;
 }
 
 void Scratch::release(Value memref) {

@@ -339,7 +339,35 @@ LogicalResult Cascade::refuse(GenericOp op, const Twine &why,
   return failure();
 }
 
+/// Whether all that leads from one statement of the cascade to another one are statements: nothing
+/// else can be moved into one pass.
+LogicalResult Cascade::proveStatementsBetween() {
+  // Ops that depend on a member, and the first one on the way that is no statement.
+  DenseMap<Operation *, Operation *> through;
+  for (Operation &op : block) {
+    Operation *other = nullptr;
+    bool depends = false;
+    op.walk([&](Operation *inner) {
+      for (Value operand : inner->getOperands())
+        if (auto known = through.find(operand.getDefiningOp()); known != through.end()) {
+          depends = true;
+          other = other ? other : known->second;
+        }
+    });
+    auto generic = dyn_cast<GenericOp>(op);
+    if (depends && isMember(generic) && other)
+      return refuse(generic, "it depends on another statement through '" +
+                                 other->getName().getStringRef() + "', which is no statement",
+                    other, {});
+    if (depends || isMember(generic))
+      through[&op] = other || generic ? other : &op;
+  }
+  return success();
+}
+
 LogicalResult Cascade::prove() {
+  if (failed(proveStatementsBetween()))
+    return failure();
   for (GenericOp op : members) {
     unsigned loops = 0;
     for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)

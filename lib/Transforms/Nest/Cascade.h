@@ -96,6 +96,7 @@ private:
   llvm::DenseSet<unsigned> getStreamedDims() const;
   bool isAfter(mlir::Operation *op) const { return afterwards.contains(op); }
   bool feedsMember(mlir::Value value, llvm::DenseSet<mlir::Operation *> &visited) const;
+  mlir::LogicalResult proveStatementsBetween();
   mlir::LogicalResult refuse(mlir::linalg::GenericOp op, const llvm::Twine &why, mlir::Operation *reason,
                        mlir::linalg::GenericOp source);
   bool hasDimensionsOf(mlir::linalg::GenericOp state,

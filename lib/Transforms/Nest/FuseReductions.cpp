@@ -84,18 +84,6 @@ struct FuseReductionsPass
           << StringRef(sums);
       return signalPassFailure();
     }
-    // A matmul written as a named op is a statement like any other; fills stay,
-    // because what a reduction starts from is read off them.
-    IRRewriter rewriter(&getContext());
-    SmallVector<linalg::LinalgOp> named;
-    getOperation().walk([&](linalg::LinalgOp op) {
-      if (!isa<GenericOp, linalg::FillOp>(op) && op.hasPureTensorSemantics())
-        named.push_back(op);
-    });
-    for (linalg::LinalgOp op : named) {
-      rewriter.setInsertionPoint(op);
-      (void)linalg::generalizeNamedOp(rewriter, op);
-    }
     // An operand without a use would join what has nothing in common (the
     // scores under a mask that keeps nothing).
     if (failed(eraseUnusedOperands()))

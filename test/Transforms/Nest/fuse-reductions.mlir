@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --attn-fuse-reductions --canonicalize --cse | FileCheck %s
+// RUN: attn-opt %s --attn-normalize-statements --attn-fuse-reductions --canonicalize --cse | FileCheck %s
 // The cascades are written by hand: the rule knows reductions, not attention.
 
 #ij = affine_map<(i, j) -> (i, j)>

@@ -5,6 +5,39 @@
 
 include "mlir/Pass/PassBase.td"
 
+def AttnNormalizeStatements : Pass<"attn-normalize-statements", "::mlir::func::FuncOp"> {
+  let summary = "Write linalg ops as statements over loops, without kept dimensions";
+  let description = [{
+    Later passes read statements: each a `linalg.generic` whose results have the dimensions of its
+    loops. What users and other compilers write is brought to that form:
+
+    * Ops that stand for several statements (`linalg.softmax`) are decomposed.
+    * Named ops (`linalg.matmul`) become `linalg.generic`; fills stay.
+    * A maximum or minimum that ignores NaN (`arith.maxnumf`) and starts at NaN starts at the infinity that
+      is neutral.
+    * A dimension of size 1 that no loop indexes (a reduction that keeps its dimension, as in
+      PyTorch's `keepdim=True`) is dropped, with upstream's patterns; reshapes that cancel go.
+
+    Refused, at the op: an aggregate on buffers.
+
+    ```mlir
+    // Before.
+    %m = linalg.generic {indexing_maps = [(h,i,j) -> (h,i,j), (h,i,j) -> (h,i,0)], ...}
+             ins(%s : tensor<6x48x80xf32>) outs(%m0 : tensor<6x48x1xf32>) ...
+    %d = linalg.generic {indexing_maps = [(h,i,j) -> (h,i,j), (h,i,j) -> (h,i,0), ...], ...}
+             ins(%s, %m : tensor<6x48x80xf32>, tensor<6x48x1xf32>) ...
+    // After.
+    %m = linalg.generic {indexing_maps = [(h,i,j) -> (h,i,j), (h,i,j) -> (h,i)], ...}
+             ins(%s : tensor<6x48x80xf32>) outs(%m1 : tensor<6x48xf32>) ...
+    %d = linalg.generic {indexing_maps = [(h,i,j) -> (h,i,j), (h,i,j) -> (h,i), ...], ...}
+             ins(%s, %m : tensor<6x48x80xf32>, tensor<6x48xf32>) ...
+    ```
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
   let summary = "Fuse a cascade of reductions into one pass with carried state";
   let description = [{

@@ -195,7 +195,9 @@ void AttentionStatements::splitHeads(Value wholeQuery) {
     group = b.getIndexAttr(k == 0 ? 1 : q / k);
   } else {
     Value queryHeads = tensor::DimOp::create(b, wholeQuery, 1);
+    // Without heads there is no group, but the host must not divide by zero.
     Value divisor = getValueOrCreateConstantIndexOp(b, b.getLoc(), keyHeads);
+    divisor = b.createOrFold<arith::MaxUIOp>(divisor, arith::ConstantIndexOp::create(b, 1));
     group = arith::DivUIOp::create(b, queryHeads, divisor).getResult();
   }
   query = split(wholeQuery);

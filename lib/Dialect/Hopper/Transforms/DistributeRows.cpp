@@ -37,7 +37,7 @@ public:
   explicit Distributor(scf::ForallOp forall) : forall(forall) {}
 
   LogicalResult run() {
-    if (failed(classes.build(forall)) || failed(findRows()))
+    if (failed(classes.buildSeparating(forall)) || failed(findRows()))
       return failure();
     if (separateReductions()) {
       classes = tiles::DimClasses();

@@ -9,35 +9,18 @@ autocast and checkpointing work as there.
 
 from __future__ import annotations
 
-import weakref
 from typing import Any, Callable, Optional, Tuple
 
 import torch
 
 from ._attention import attention
+from ._blocks import mask_of_blocks
 from ._errors import Error
 
 __all__ = ["flex_attention", "scaled_dot_product_attention"]
 
 
 # FlexAttention.
-
-
-def _reads_blocks(block_mask: Any) -> Callable:
-    """A mask that keeps the pairs of the blocks that a BlockMask lists."""
-    table = block_mask.to_dense() > 0
-    rows, columns = block_mask.BLOCK_SIZE
-    # Sizes of 1 are shared by all batches or heads.
-    one_batch, one_head = table.shape[0] == 1, table.shape[1] == 1
-
-    def mask_mod(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
-        return table[0 if one_batch else b, 0 if one_head else h, q_idx // rows, kv_idx // columns]
-
-    return mask_mod
-
-
-# Per BlockMask without a mask function: the mask that its blocks are, or None for all.
-_block_tables: Any = weakref.WeakKeyDictionary()
 
 
 def _mask_of(block_mask: Any, query: torch.Tensor, key: torch.Tensor) -> Optional[Callable]:
@@ -55,14 +38,7 @@ def _mask_of(block_mask: Any, query: torch.Tensor, key: torch.Tensor) -> Optiona
         raise ValueError(
             f"expected a block_mask for the lengths {query.shape[-2]} and {key.shape[-2]}, got one for {tuple(length)}"
         )
-    if mask_mod is not None and mask_mod is not flex.noop_mask:
-        return mask_mod
-    if torch.compiler.is_compiling():
-        return _reads_blocks(block_mask)
-    if block_mask not in _block_tables:
-        dense = bool((block_mask.to_dense() > 0).all())
-        _block_tables[block_mask] = None if dense else _reads_blocks(block_mask)
-    return _block_tables[block_mask]
+    return mask_of_blocks(block_mask, None if mask_mod is flex.noop_mask else mask_mod)
 
 
 def flex_attention(
@@ -81,8 +57,10 @@ def flex_attention(
 ) -> Any:
     """torch.nn.attention.flex_attention.flex_attention.
 
-    The mask is the function that the BlockMask was made of, and its blocks only where
-    it has none: attnc finds by itself which tiles a mask leaves. `mask_mod` may be
+    A pair counts if its block is listed in the BlockMask and, unless the block is a full
+    one, its function says so. Where the blocks follow from the function, as
+    create_block_mask makes them, which is found out once for each BlockMask, by the function alone:
+    attnc finds by itself which tiles a mask leaves. `mask_mod` may be
     given instead of a BlockMask. `kernel_options` tune kernels that are not used here
     and are not looked at. Of `return_aux`, `max_scores` is refused.
     """
@@ -94,6 +72,8 @@ def flex_attention(
         raise NotImplementedError("attnc does not return the largest scores")
     if block_mask is not None:
         mask_mod = _mask_of(block_mask, query, key)
+    if query.dim() == 4 and key.dim() == 4 and value.dim() == 4 and key.shape[0] == 1 != query.shape[0]:
+        key, value = (x.expand(query.shape[0], *x.shape[1:]) for x in (key, value))
     wants_lse = return_lse or bool(getattr(return_aux, "lse", False))
     o, lse = attention(
         query,

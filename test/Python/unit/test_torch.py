@@ -5,6 +5,7 @@ import attnc
 import attnc.torch
 import pytest
 import torch
+from attnc._blocks import mask_of_blocks
 from support import check
 from torch.nn.attention import SDPBackend, flex_attention as flex, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
@@ -165,6 +166,65 @@ def test_flex_blocks_without_a_function():
     keep = torch.ones(64, 64, dtype=torch.bool)
     keep[:32, 32:] = False
     torch.testing.assert_close(got, sdpa(q, k, v, attn_mask=keep), rtol=2e-5, atol=2e-5)
+
+
+def picked_blocks(heads, rows, columns, size, mask_mod, full=None):
+    """A BlockMask of blocks at random, and the pairs that it keeps, by PyTorch's definition."""
+    generator = torch.Generator().manual_seed(heads + rows)
+    pick = torch.rand(1, heads, rows, columns, generator=generator) < 0.4
+    full = torch.rand(pick.shape, generator=generator) < 0.2 if full else torch.zeros_like(pick)
+    pick &= ~full
+    lists = lambda table: (table.sum(-1).int(), torch.argsort(table.int(), dim=-1, descending=True, stable=True).int())
+    mask = flex.BlockMask.from_kv_blocks(*lists(pick), *lists(full), BLOCK_SIZE=size, mask_mod=mask_mod)
+    i, j = torch.arange(rows * size[0])[:, None], torch.arange(columns * size[1])[None]
+    at = lambda table: table[0, :, i // size[0], j // size[1]]
+    return mask, at(full) | (at(pick) & mask_mod(0, 0, i, j))
+
+
+@pytest.mark.parametrize("heads, size, full", [(1, (32, 32), False), (4, (32, 32), True), (4, (48, 16), True)])
+def test_flex_chosen_blocks(heads, size, full):
+    mask_mod = lambda b, h, i, j: i + 3 >= j
+    mask, keep = picked_blocks(heads, 192 // size[0], 192 // size[1], size, mask_mod, full)
+    q, k, v = (randn(2, 4, 192, 16, seed=n).requires_grad_() for n in range(3))
+    got = attnc.torch.flex_attention(q, k, v, block_mask=mask)
+    do = randn(2, 4, 192, 16, seed=4)
+    gradients = torch.autograd.grad(got, (q, k, v), do)
+    wide = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    exact = sdpa(*wide, attn_mask=keep[None]).nan_to_num(0.0)
+    torch.testing.assert_close(got, exact.float(), rtol=2e-5, atol=2e-5)
+    for x, right in zip(gradients, torch.autograd.grad(exact, wide, do.double())):
+        torch.testing.assert_close(x, right.nan_to_num(0.0).float(), rtol=2e-5, atol=2e-5)
+
+
+def test_flex_blocks_follow_from_the_function(compiled):
+    """What create_block_mask makes is read by its function alone, until a list is written to."""
+    q = randn(1, 2, 64, 16)
+    mask = flex.create_block_mask(mask_causal, None, None, 64, 64, device="cpu", BLOCK_SIZE=32)
+    attnc.torch.flex_attention(q, q, q, block_mask=mask)
+    assert mask_of_blocks(mask, mask_causal) is mask_causal
+    mask.kv_num_blocks[0, 0, 1] = 0  # and the full block (1, 0) stays
+    got = attnc.torch.flex_attention(q, q, q, block_mask=mask)
+    keep = torch.ones(64, 64, dtype=torch.bool).tril()
+    keep[32:, 32:] = False
+    torch.testing.assert_close(got, sdpa(q, q, q, attn_mask=keep), rtol=2e-5, atol=2e-5)
+
+
+def test_flex_blocks_for_all_batches():
+    """One list for all batches, though the function tells them apart: the list counts."""
+    q = randn(2, 1, 64, 16)
+    by_batch = lambda b, h, i, j: (j >= 32) | (b == 1)
+    mask = flex.create_block_mask(lambda b, h, i, j: j >= 32, None, None, 64, 64, device="cpu", BLOCK_SIZE=32)
+    mask.mask_mod = by_batch
+    got = attnc.torch.flex_attention(q, q, q, block_mask=mask)
+    keep = (torch.arange(64) >= 32).expand(64, 64)
+    torch.testing.assert_close(got, sdpa(q, q, q, attn_mask=keep), rtol=2e-5, atol=2e-5)
+
+
+def test_flex_keys_of_one_batch():
+    q, k, v = randn(3, 4, 40, 16), randn(1, 2, 48, 16, seed=1), randn(1, 2, 48, 24, seed=2)
+    got = attnc.torch.flex_attention(q, k, v, enable_gqa=True)
+    exact = sdpa(q, k.expand(3, -1, -1, -1), v.expand(3, -1, -1, -1), enable_gqa=True)
+    torch.testing.assert_close(got, exact, rtol=2e-5, atol=2e-5)
 
 
 def test_flex_results_and_refusals():

@@ -109,34 +109,58 @@ def _add(bias: torch.Tensor) -> Callable:
     return attn_mask
 
 
-def _with_four_dimensions(x: torch.Tensor) -> torch.Tensor:
-    """(..., H, L, E) with the leading dimensions as one; without heads, one head."""
-    if x.dim() == 4:
-        return x
-    if x.dim() == 2:
-        return x[None, None]
-    return x.unsqueeze(1) if x.dim() == 3 else x.flatten(0, -4)
-
-
-def _mask_with_four_dimensions(mask: torch.Tensor, shape: Tuple[int, ...], dims: int) -> torch.Tensor:
-    """Broadcast to `shape`, (B, H, L, S), for inputs of `dims` dimensions. Nothing is
-    copied: dimensions of size 1 get a stride of 0."""
-    if dims == 3 and mask.dim() == 3:
-        mask = mask.unsqueeze(1)
-    elif dims > 4 and mask.dim() > 4:
-        mask = mask.flatten(0, -4)
+def broadcast_mask(mask: torch.Tensor, shape: Tuple[int, ...], name: str = "attn_mask") -> torch.Tensor:
+    """The mask in the shape of the scores. Nothing is copied: dimensions of size 1 get a
+    stride of 0."""
     try:
         return mask.expand(shape)
     except RuntimeError:
-        raise ValueError(f"expected attn_mask to broadcast to {shape}, got {tuple(mask.shape)}") from None
+        raise Error(f"expected {name} to broadcast to {tuple(shape)}, got {tuple(mask.shape)}") from None
 
 
-def _broadcast_batch(tensors: Tuple[torch.Tensor, ...]) -> Tuple[torch.Tensor, ...]:
-    shapes = {tuple(x.shape[:-3]) for x in tensors}
-    if tensors[0].dim() < 4 or len(shapes) == 1:
-        return tensors
-    batch = torch.broadcast_shapes(*shapes)
-    return tuple(x.expand(*batch, *x.shape[-3:]) for x in tensors)
+def _flatten_mask(mask: torch.Tensor, batch: Tuple[int, ...], rows: int, columns: int) -> torch.Tensor:
+    """A mask for scores of (*batch, rows, columns) with four dimensions. Dimensions in front
+    of the heads are copied where they do not lie like one."""
+    broadcast_mask(mask, (*batch, rows, columns))
+    mask = mask[(None,) * (len(batch) + 2 - mask.dim())]
+    if len(batch) > 2:
+        mask = mask.expand(*batch[:-1], *mask.shape[-3:]).flatten(0, -4)
+    elif len(batch) < 2:
+        mask = mask.unsqueeze(-3)[(None,) * (1 - len(batch))]
+    return mask
+
+
+def _broadcast_inputs(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool
+) -> Tuple[Tuple[torch.Tensor, ...], Tuple[int, ...], bool]:
+    """Query, key and value with four dimensions, (..., H, L, E) with the leading ones as one;
+    the dimensions in front of (L, E); and whether heads are shared."""
+    inputs = query, key, value
+    dims = max(x.dim() for x in inputs)
+    if min(x.dim() for x in inputs) < 2:
+        raise Error(f"expected query, key and value of 2 dimensions or more, got {[x.dim() for x in inputs]}")
+    inputs = tuple(x[(None,) * (dims - x.dim())] for x in inputs)
+    try:
+        if dims < 4:
+            batch = tuple(torch.broadcast_shapes(*(x.shape[:-2] for x in inputs)))
+            inputs = tuple(x.expand(*batch, *x.shape[-2:]) for x in inputs)
+            inputs = tuple(x.unsqueeze(-3)[(None,) * (3 - dims)] for x in inputs)
+            return inputs, batch, False
+        leading = tuple(torch.broadcast_shapes(*(x.shape[:-3] for x in inputs)))
+        heads = [x.shape[-3] for x in inputs]
+        if not enable_gqa:
+            most = torch.broadcast_shapes(*((n,) for n in heads))[0]
+            # One head of keys and values is shared as it is.
+            shared = heads[1] == heads[2] == 1
+            heads = [most, 1, 1] if shared else [most] * 3
+            enable_gqa = shared
+    except RuntimeError:
+        shapes = ", ".join(str(tuple(x.shape)) for x in inputs)
+        raise Error(f"expected the shapes of query, key and value to broadcast, got {shapes}") from None
+    inputs = tuple(x.expand(*leading, n, *x.shape[-2:]) for x, n in zip(inputs, heads))
+    if dims > 4:
+        inputs = tuple(x.flatten(0, -4) for x in inputs)
+    return inputs, (*leading, heads[0]), enable_gqa
 
 
 def _causal_bias(mask: Any) -> Optional[str]:
@@ -164,20 +188,14 @@ def scaled_dot_product_attention(
         raise NotImplementedError("attnc has no dropout: expected dropout_p=0")
     if attn_mask is not None and is_causal:
         raise RuntimeError("expected attn_mask or is_causal, got both")
-    dims = query.dim()
-    if dims < 2 or key.dim() != dims or value.dim() != dims:
-        raise Error(f"expected query, key and value of equal dimensions, got {dims}, {key.dim()} and {value.dim()}")
-    batch = query.shape[:-2]
-    query, key, value = _broadcast_batch((query, key, value))
-    if dims > 3:
-        batch = query.shape[:-2]
-    q, k, v = (_with_four_dimensions(x) for x in (query, key, value))
+    (q, k, v), batch, enable_gqa = _broadcast_inputs(query, key, value, enable_gqa)
     settings: dict = {"is_causal": is_causal}
     alignment = None if attn_mask is None else _causal_bias(attn_mask)
     if alignment:
         settings = {"is_causal": True, "causal_alignment": alignment}
     elif attn_mask is not None:
-        mask = _mask_with_four_dimensions(attn_mask, (*q.shape[:3], k.shape[2]), dims)
+        mask = _flatten_mask(attn_mask, batch, q.shape[2], k.shape[2])
+        mask = broadcast_mask(mask, (*q.shape[:3], k.shape[2]))
         if mask.dtype == torch.bool:
             settings["mask_mod"] = _keep(mask)
         elif mask.is_floating_point():
@@ -185,4 +203,4 @@ def scaled_dot_product_attention(
         else:
             raise Error(f"expected a boolean or floating-point attn_mask, got {mask.dtype}")
     o = attention(q, k, v, scale=scale, enable_gqa=enable_gqa, **settings)
-    return o if dims == 4 else o.reshape(*batch, *o.shape[-2:])
+    return o if len(batch) == 2 else o.reshape(*batch, *o.shape[-2:])

@@ -6,18 +6,49 @@
     model = AutoModel.from_config(config, attn_implementation="attnc")
 
 Where a model gives no mask, or one that only says "causal", the kernel has the mask
-as arithmetic; a tensor of any other mask is read as it is.
+as arithmetic; a tensor of any other mask is read as it is. A keyword that changes the
+result is honoured, or refused by its name; so are keywords that are not known, and
+models that do not leave their attention to the interface.
 """
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+import functools
+import inspect
+import re
+import sys
+from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 import torch
 
-from .torch import scaled_dot_product_attention
+from ._attention import attention
+from ._errors import Error
+from .torch import broadcast_mask, scaled_dot_product_attention
 
 NAME = "attnc"
+
+# Keywords of an attention function that change nothing here: what they say is in the mask
+# already, or is about other parts of the model.
+HARMLESS = frozenset(
+    {
+        "cache_position", "input_ids", "inputs_embeds", "logits_to_keep", "num_items_in_batch", "output_hidden_states",
+        "output_router_logits", "position_embeddings", "position_ids", "return_dict", "seq_idx", "use_cache",
+    }
+)  # fmt: skip
+
+# Those that would change it, and what to do instead.
+_PACKED = "packed sequences are told by position_ids, without attention_mask"
+_SPARSE = "attnc reads no lists of keys"
+REFUSED: Dict[str, str] = {
+    "block_indices": _SPARSE,
+    "cu_seq_lens_k": _PACKED,
+    "cu_seq_lens_q": _PACKED,
+    "head_mask": "attnc has no weights to multiply",
+    "indices": _SPARSE,
+    "layer_head_mask": "attnc has no weights to multiply",
+    "max_length_k": _PACKED,
+    "max_length_q": _PACKED,
+}
 
 
 def attention_forward(
@@ -29,24 +60,72 @@ def attention_forward(
     dropout: float = 0.0,
     scaling: Optional[float] = None,
     is_causal: Optional[bool] = None,
-    **kwargs: Any,
+    *,
+    sliding_window: Optional[int] = None,
+    softcap: Optional[float] = None,
+    position_bias: Optional[torch.Tensor] = None,
+    s_aux: Optional[torch.Tensor] = None,
+    deterministic: Optional[bool] = None,
+    output_attentions: Optional[bool] = None,
+    **others: Any,
 ) -> Tuple[torch.Tensor, None]:
     """The interface of transformers: query (B, Hq, Sq, D), key and value (B, Hkv, Sk, D),
     heads shared where there are fewer; returns (B, Sq, Hq, D) and no weights."""
-    if kwargs.get("softcap") is not None:
-        return _softcapped(module, query, key, value, attention_mask, scaling, is_causal, kwargs["softcap"]), None
-    causal = _is_causal(module, query, attention_mask, is_causal)
-    output = scaled_dot_product_attention(
+    _refuse(module, dropout, output_attentions, others)
+    is_causal = _is_causal(module, query, attention_mask, is_causal)
+    window = _window(query, key, attention_mask, is_causal, sliding_window)
+    mask = _of_keys(attention_mask, key)
+    if softcap is None and position_bias is None and s_aux is None and window is None and not deterministic:
+        output = scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=is_causal, scale=scaling, enable_gqa=True
+        )
+        return output.transpose(1, 2), None
+    score_mod, mask_mod = _functions(query, key, mask, _of_keys(position_bias, key), softcap)
+    output = attention(
         query,
         key,
         value,
-        attn_mask=_of_keys(attention_mask, key),
-        dropout_p=dropout,
-        is_causal=causal,
+        score_mod=score_mod,
+        mask_mod=mask_mod,
+        is_causal=is_causal,
+        window=window,
         scale=scaling,
         enable_gqa=True,
+        return_lse=s_aux is not None,
+        deterministic=bool(deterministic),
     )
+    if s_aux is not None:
+        output = _with_sinks(*output, s_aux)
     return output.transpose(1, 2), None
+
+
+def _refuse(module: Any, dropout: float, output_attentions: Optional[bool], others: Dict[str, Any]) -> None:
+    """What is not honoured, by its name."""
+    name = type(module).__name__
+    if dropout > 0:
+        raise NotImplementedError(
+            f"attnc has no dropout: expected {name} to have 0 for its attention's dropout, got {dropout}; set it in "
+            "the model's configuration, or call eval()"
+        )
+    if output_attentions or _collects_weights():
+        raise NotImplementedError(
+            'attnc computes no attention weights: output_attentions=True needs attn_implementation="eager"'
+        )
+    for keyword, given in others.items():
+        if given is None or keyword in HARMLESS:
+            continue
+        why = REFUSED.get(keyword, "attnc does not know it, and it could change the result")
+        raise NotImplementedError(f"{name} calls its attention with {keyword}, which attnc does not honour: {why}")
+
+
+def _collects_weights() -> bool:
+    """Whether a model is about to gather the weights that its layers return."""
+    try:
+        from transformers.utils.output_capturing import _active_collector as collector
+    except ImportError:
+        return False
+    collected = collector.global_var if torch.compiler.is_compiling() else collector.get()
+    return bool(collected) and any("attentions" in name for name in collected)
 
 
 def _is_causal(module: Any, query: torch.Tensor, mask: Optional[torch.Tensor], is_causal: Optional[bool]) -> bool:
@@ -56,6 +135,21 @@ def _is_causal(module: Any, query: torch.Tensor, mask: Optional[torch.Tensor], i
     return bool(is_causal) and mask is None and query.shape[2] > 1
 
 
+def _window(
+    query: torch.Tensor, key: torch.Tensor, mask: Optional[torch.Tensor], is_causal: bool, sliding_window: Optional[int]
+) -> Optional[Tuple[int, int]]:
+    """Masks have windows in them; without one, only causal attention from the first token on
+    says which keys are in the window."""
+    if sliding_window is None or mask is not None or key.shape[2] <= sliding_window:
+        return None
+    if not is_causal:
+        raise NotImplementedError(
+            f"expected an attention_mask where sliding_window={sliding_window} leaves out some of the "
+            f"{key.shape[2]} keys and the {query.shape[2]} queries are not causal"
+        )
+    return int(sliding_window) - 1, -1
+
+
 def _of_keys(mask: Optional[torch.Tensor], key: torch.Tensor) -> Optional[torch.Tensor]:
     """A cache may have been given more room than there are keys."""
     if mask is not None and mask.dim() == 4 and mask.shape[-1] > key.shape[2]:
@@ -63,38 +157,126 @@ def _of_keys(mask: Optional[torch.Tensor], key: torch.Tensor) -> Optional[torch.
     return mask
 
 
-def _softcapped(
-    module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any, is_causal: Any, softcap: float
-) -> torch.Tensor:
-    """As Gemma 2 has it: the cap comes before the mask."""
-    from ._attention import attention
-
-    mask = _of_keys(mask, key)
-    mask_mod = None
+def _functions(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    mask: Optional[torch.Tensor],
+    bias: Optional[torch.Tensor],
+    softcap: Optional[float],
+) -> Tuple[Optional[Callable], Optional[Callable]]:
+    """The score is capped first, as Gemma 2 has it; then come biases, then the mask."""
+    shape = (*query.shape[:3], key.shape[2])
+    if bias is not None:
+        bias = broadcast_mask(bias, shape, "position_bias")
     if mask is not None:
-        mask = mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
-        if mask.dtype == torch.bool:
-            mask_mod = lambda b, h, i, j: mask[b, h, i, j]
+        mask = broadcast_mask(mask, shape, "attention_mask")
+    mask_mod = None
+    if mask is not None and mask.dtype == torch.bool:
+        mask_mod = lambda b, h, i, j: mask[b, h, i, j]
+    elif mask is not None and bias is not None:
+        bias, mask = bias + mask, None
+    added = bias if bias is not None else (mask if mask_mod is None else None)
 
     def score_mod(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
-        s = torch.tanh(s / softcap) * softcap
-        return s if mask is None or mask_mod is not None else s + mask[b, h, i, j]
+        if softcap is not None:
+            s = torch.tanh(s / softcap) * softcap
+        return s if added is None else s + added[b, h, i, j]
 
-    causal = _is_causal(module, query, mask, is_causal)
-    output = attention(
-        query, key, value, score_mod=score_mod, mask_mod=mask_mod, is_causal=causal, scale=scaling, enable_gqa=True
-    )
-    return output.transpose(1, 2)
+    return (None if softcap is None and added is None else score_mod), mask_mod
+
+
+def _with_sinks(output: torch.Tensor, lse: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+    """A score per head that has a share of each row's weight, and no value."""
+    if sinks.numel() != output.shape[1]:
+        raise Error(f"expected s_aux to have one sink for each of {output.shape[1]} heads, got {tuple(sinks.shape)}")
+    share = torch.sigmoid(lse - sinks.reshape(1, -1, 1).to(lse.dtype))
+    return (output * share[..., None]).to(output.dtype)
+
+
+# Models.
+
+
+def _leaves_attention(cls: type) -> bool:
+    """Whether a model's attention is left to the interface; models without attention of
+    their own consist of others, which are asked too."""
+    from transformers import PreTrainedModel
+
+    for base in cls.__mro__:
+        if base is PreTrainedModel or not issubclass(base, PreTrainedModel):
+            continue
+        try:
+            source = inspect.getsource(sys.modules[base.__module__])
+        except (KeyError, OSError, TypeError):  # made in a notebook
+            continue
+        own = re.search(r"^class \w*Attention\w*\(nn\.Module\):", source, re.MULTILINE)
+        if own and "ALL_ATTENTION_FUNCTIONS" not in source:
+            return False
+    return True
+
+
+@functools.lru_cache(maxsize=None)
+def _problem_of(cls: type) -> Optional[str]:
+    if not _leaves_attention(cls):
+        return "computes attention by itself and does not leave it to the interface of transformers"
+    if not (getattr(cls, "_supports_sdpa", False) or getattr(cls, "_supports_attention_backend", False)):
+        return "does not support other implementations of its attention, says transformers"
+    return None
+
+
+def _check_model(cls: type, name: str) -> None:
+    """Refuses models that would ignore the implementation, or part of what it needs."""
+    problem = _problem_of(cls)
+    if problem:
+        raise Error(f'{cls.__name__} {problem}: expected attn_implementation="eager", got "{name}"')
+
+
+# Registered names.
+_names: Set[str] = set()
+
+
+def _check_models_when_made() -> None:
+    """Has transformers ask us where it looks whether a model may have an implementation."""
+    from transformers import PreTrainedModel
+
+    original = getattr(PreTrainedModel, "get_correct_attn_implementation", None)
+    if original is None:
+        raise Error("expected transformers 4.56 or newer")
+    if hasattr(original, "asks_attnc"):
+        return
+
+    @functools.wraps(original)
+    def get_correct_attn_implementation(self: Any, *args: Any, **keywords: Any) -> str:
+        found = original(self, *args, **keywords)
+        if found in _names:
+            _check_model(type(self), found)
+        return found
+
+    get_correct_attn_implementation.asks_attnc = True  # type: ignore[attr-defined]
+    PreTrainedModel.get_correct_attn_implementation = get_correct_attn_implementation
+
+
+def _make_mask(*args: Any, config: Any = None, **keywords: Any) -> Any:
+    """The mask of sdpa; the implementation may have been set in the configuration of a
+    model that had been made before."""
+    from transformers import MODEL_MAPPING
+    from transformers.masking_utils import sdpa_mask
+
+    if config is not None and type(config) in MODEL_MAPPING and not torch.compiler.is_compiling():
+        classes = MODEL_MAPPING[type(config)]
+        for cls in classes if isinstance(classes, (tuple, list)) else (classes,):
+            _check_model(cls, config._attn_implementation)
+    if hasattr(config, "relative_attention_num_buckets"):
+        # Not all of these say which of their layers are causal. Where each pair has a bias, a
+        # mask costs little.
+        keywords["allow_is_causal_skip"] = False
+    return sdpa_mask(*args, config=config, **keywords)
 
 
 def register(name: str = NAME) -> None:
     """Makes attn_implementation=`name` known to transformers, with the masks of sdpa."""
-    from transformers import AttentionInterface
+    from transformers import AttentionInterface, AttentionMaskInterface
 
+    _check_models_when_made()
+    _names.add(name)
     AttentionInterface.register(name, attention_forward)
-    try:
-        from transformers import AttentionMaskInterface
-        from transformers.masking_utils import sdpa_mask
-    except ImportError:  # older versions make masks in each model
-        return
-    AttentionMaskInterface.register(name, sdpa_mask)
+    AttentionMaskInterface.register(name, _make_mask)

@@ -91,12 +91,14 @@ def test_sdpa_refuses():
         attnc.torch.scaled_dot_product_attention(q, q, q, dropout_p=0.1)
     with pytest.raises(RuntimeError, match="got both"):
         attnc.torch.scaled_dot_product_attention(q, q, q, attn_mask=torch.ones(8, 8), is_causal=True)
-    with pytest.raises(ValueError, match="broadcast"):
+    with pytest.raises(attnc.Error, match="expected attn_mask to broadcast to"):
         attnc.torch.scaled_dot_product_attention(q, q, q, attn_mask=torch.ones(8, 7))
     with pytest.raises(attnc.Error, match="boolean or floating-point"):
         attnc.torch.scaled_dot_product_attention(q, q, q, attn_mask=torch.ones(8, 8, dtype=torch.int32))
-    with pytest.raises(attnc.Error, match="equal dimensions"):
-        attnc.torch.scaled_dot_product_attention(q, q[0], q)
+    with pytest.raises(attnc.Error, match="2 dimensions or more"):
+        attnc.torch.scaled_dot_product_attention(q, q[0, 0, 0], q)
+    with pytest.raises(attnc.Error, match="shapes of query, key and value to broadcast"):
+        attnc.torch.scaled_dot_product_attention(q, q.expand(3, 2, 8, 16), q.expand(2, 2, 8, 16))
 
 
 # FlexAttention. PyTorch has no backward of it on the CPU; test_attention.py has gradients.

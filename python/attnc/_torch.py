@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Calls with tensors of PyTorch: autograd, autocast, and little time per call.
 
-There are two roads to the same compiled code. Plain tensors take an
+There are three roads to the same compiled code. Plain tensors take an
 autograd.Function, which costs the least. Tensors of a tracer, and calls under a
-dispatch mode, take the operators of _torch_ops.py.
+dispatch mode, take the operators of _torch_ops.py, and calls under the transforms
+of torch.func the functions of _transforms.py.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from ._functions import function_key
 from ._torch_ops import (
     device_of,
     forward_op,
+    is_forward_mode,
     is_reachable,
     operand,
     program_of,
+    refuse_tangents,
     run_backward,
     run_forward,
     scalar_shapes,
@@ -177,13 +180,30 @@ def _backward(ctx: Any, do: Optional[torch.Tensor], dlse: Optional[torch.Tensor]
 # Function.apply without its look for transforms of functorch, which takes time: a
 # prepared call has none (_is_observed), and its tensors have addresses.
 _apply_prepared = super(torch.autograd.Function, _Attention).apply
-# Where a graph of the gradients is wanted, its use is an error.
-_backward_of_graph = torch.autograd.function.once_differentiable(_backward)
+
+
+def _backward_of_graph(ctx: Any, do: Optional[torch.Tensor], dlse: Optional[torch.Tensor]) -> Any:
+    """Where a graph of the gradients is wanted: it leads to all inputs, and its use is an error."""
+    from ._transforms import Backward
+
+    needs = ctx.needs_input_grad
+    results: List[Optional[torch.Tensor]] = [None] * len(needs)
+    wanted = tuple(index for index, need in enumerate(needs[_SETTINGS:]) if need)
+    if wanted and not (do is None and dlse is None):
+        for index, gradient in zip(wanted, Backward.apply(ctx.variant, wanted, do, dlse, *ctx.saved_tensors)):
+            results[index + _SETTINGS] = gradient
+    return tuple(results)
 
 
 def _is_observed() -> bool:
     """Whether something else than the kernels looks at what is called."""
     return torch.compiler.is_compiling() or bool(_number_of_modes()) or _functorch_level() is not None
+
+
+@torch.compiler.assume_constant_result
+def _is_transformed() -> bool:
+    """Asked while PyTorch's compiler reads a program."""
+    return _functorch_level() is not None
 
 
 _MAX_PREPARED = 1024
@@ -251,7 +271,8 @@ def attention(
     observed = _is_observed()
     tracing = observed and torch.compiler.is_dynamo_compiling()
     call_key = None
-    if not (casts or observed) and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN:
+    plain = not (casts or observed or is_forward_mode())
+    if plain and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN:
         call_key, tensors = _key_of(query, key, value, (score_mod, mask_mod), (settings, enable_gqa))
         prepared = None if call_key is None else _find_prepared(call_key)
         if prepared is not None:
@@ -270,6 +291,9 @@ def attention(
     if tracing:
         from . import _dynamo
 
+        if _is_transformed():
+            raise Error("expected no transforms of torch.func inside of torch.compile; compile what they are applied to")
+
         return _dynamo.attention(query, key, value, settings, score_mod, mask_mod)
     type_ = _TYPE_NAMES.get(query.dtype)
     if type_ is None:
@@ -279,6 +303,11 @@ def attention(
         if not isinstance(capture, torch.Tensor):
             raise Error(f"expected captured tensors of PyTorch, got a {type(capture).__name__}")
     inputs = [query, key, value, *bound.captures]
+    if observed and _functorch_level() is not None:
+        from ._transforms import Forward
+
+        return Forward.apply(bound.variant, *inputs)
+    refuse_tangents(inputs)
     if observed or not all(type(tensor) in _PLAIN for tensor in inputs):
         return forward_op(query, key, value, bound.captures, program_of(bound.variant))
     results = _run(None, bound.variant, inputs, None, return_lse)

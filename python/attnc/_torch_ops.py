@@ -8,9 +8,32 @@ import json
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
+from torch.autograd import forward_ad
 
 from ._errors import Error
 from ._variant import Variant, variant_of
+
+NO_FORWARD_MODE = (
+    "attnc has no forward-mode derivatives (torch.func.jvp, jacfwd, linearize, hessian, dual tensors): expected "
+    "reverse mode (backward(), torch.func.grad, vjp, jacrev)"
+)
+NO_SECOND_GRADIENT = "attnc has no gradient of a gradient: expected the first one only (no create_graph, no hessian)"
+
+
+def is_forward_mode() -> bool:
+    """Whether tensors may have tangents."""
+    return forward_ad._current_level >= 0
+
+
+def refuse_tangents(tensors: Sequence[torch.Tensor]) -> None:
+    if is_forward_mode() and any(forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+        raise Error(NO_FORWARD_MODE)
+
+
+def _refuse_forward_mode() -> None:
+    """An operator does not see the tangents of its arguments."""
+    if is_forward_mode():
+        raise Error(NO_FORWARD_MODE)
 
 
 def device_of(tensor: torch.Tensor) -> str:
@@ -120,6 +143,7 @@ _programs: Dict[str, Variant] = {}
 def forward_op(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, captures: List[torch.Tensor], program: str
 ) -> Tuple[torch.Tensor, torch.Tensor]:
+    _refuse_forward_mode()
     o, lse = _empty_results(query, value)
     run_forward(_variant_of(program), [query, key, value, *captures], (o, lse))
     return o, lse
@@ -146,6 +170,7 @@ def backward_op(
     program: str,
     wanted: List[int],
 ) -> List[torch.Tensor]:
+    _refuse_forward_mode()
     results = _empty_gradients(inputs, wanted)
     out = [result.reshape(1) if result.dim() == 0 else result for result in results]
     run_backward(_variant_of(program), inputs, (o, lse), (do, dlse), tuple(wanted), out)
@@ -183,4 +208,9 @@ def _differentiate(ctx: Any, do: Any, dlse: Any) -> Any:
     return results[0], results[1], results[2], results[3:], None
 
 
+def _refuse_second_gradient(ctx: Any, *incoming: Any) -> Any:
+    raise Error(NO_SECOND_GRADIENT)
+
+
 forward_op.register_autograd(_differentiate, setup_context=_setup)
+backward_op.register_autograd(_refuse_second_gradient)

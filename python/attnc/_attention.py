@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ._errors import Error
+from ._errors import call_error
 from ._functions import function_key
 from ._trace import type_name
-from ._variant import Options, Variant, build, variant_of
+from ._variant import ALIGNMENTS, DTYPES, Options, Variant, build, variant_of
 
 Function = Optional[Callable]
 LAYOUTS = ("bhsd", "bshd")
@@ -54,27 +55,69 @@ def bind(options: Options, score_mod: Function, mask_mod: Function) -> Bound:
     return bound
 
 
+def check_kind(name: str, tensor: Any) -> None:
+    """Refuses tensors of PyTorch whose elements do not lie in one piece of memory."""
+    if getattr(tensor, "is_nested", False):
+        raise call_error(
+            f"expected {name} to be a dense tensor, got a nested one: pad its parts, or put them one behind the other "
+            "and let mask_mod compare the parts that query and key are of"
+        )
+    layout = str(getattr(tensor, "layout", "torch.strided"))
+    if layout != "torch.strided" or getattr(tensor, "is_quantized", False):
+        found = layout if layout != "torch.strided" else "a quantized one"
+        raise call_error(f"expected {name} to be a dense tensor, got {found}: use its to_dense() or dequantize()")
+
+
 def check_inputs(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
     """Refuses what no compiled code takes, in the words of the caller."""
     for name, tensor in (("query", query), ("key", key), ("value", value)):
+        check_kind(name, tensor)
         if len(tensor.shape) != 4:
-            raise Error(f"expected {name} to have 4 dimensions, got shape {tuple(tensor.shape)}")
+            raise call_error(f"expected {name} to have 4 dimensions, got shape {tuple(tensor.shape)}")
         if tensor.dtype != query.dtype:
-            raise Error(f"expected {name} to be of {type_name(query)} as query is, got {type_name(tensor)}")
+            raise call_error(f"expected {name} to be of {type_name(query)} as query is, got {type_name(tensor)}")
+    if type_name(query) not in DTYPES:
+        raise call_error(f"expected tensors of {', '.join(DTYPES[:-1])} or {DTYPES[-1]}, got {query.dtype}")
     b, h, _, d = query.shape
     if key.shape[0] != b or value.shape[0] != b:
-        raise Error(f"expected one batch size, got {b}, {key.shape[0]} and {value.shape[0]}")
+        raise call_error(f"expected one batch size, got {b}, {key.shape[0]} and {value.shape[0]}")
     if key.shape[3] != d:
-        raise Error(f"expected query and key to have one head dimension, got {d} and {key.shape[3]}")
+        raise call_error(f"expected query and key to have one head dimension, got {d} and {key.shape[3]}")
     if key.shape[1] != value.shape[1] or key.shape[2] != value.shape[2]:
-        raise Error(
+        raise call_error(
             f"expected key and value to have the same heads and length, got {tuple(key.shape)} and "
             f"{tuple(value.shape)}"
         )
     if key.shape[1] != h and not enable_gqa:
-        raise Error(f"expected {h} heads of keys, got {key.shape[1]}: enable_gqa=True shares them among query heads")
+        raise call_error(f"expected {h} heads of keys, got {key.shape[1]}: enable_gqa=True shares them among query heads")
     if key.shape[1] != h and (key.shape[1] == 0 or h % key.shape[1]):
-        raise Error(f"expected the query's {h} heads to be a multiple of the key's {key.shape[1]}")
+        raise call_error(f"expected the query's {h} heads to be a multiple of the key's {key.shape[1]}")
+
+
+def window_of(window: Any) -> Tuple[int, int]:
+    """Two integers, of Python or NumPy, in any sequence."""
+    try:
+        left, right = (-2 if isinstance(n, bool) else operator.index(n) for n in window)
+    except (TypeError, ValueError):
+        left = right = -2
+    if left < -1 or right < -1:
+        raise call_error(f"expected a window (left, right) of integers from -1 (no bound), got {window!r}")
+    return left, right
+
+
+def scale_of(scale: Any) -> float:
+    if hasattr(scale, "requires_grad"):
+        raise call_error("expected scale to be a number, got a tensor: multiply the scores by it in score_mod")
+    if not hasattr(scale, "__float__"):
+        raise call_error(f"expected scale to be a number, got {scale!r}")
+    return float(scale)
+
+
+def flag_of(is_causal: Any) -> bool:
+    # Those of NumPy, and of PyTorch's symbolic shapes, are called so too.
+    if isinstance(is_causal, int) or type(is_causal).__name__ in ("bool", "bool_", "SymBool"):
+        return bool(is_causal)
+    raise call_error(f"expected is_causal to be True or False, got {is_causal!r}")
 
 
 def _adopt(array: Any, name: str) -> Any:
@@ -86,7 +129,7 @@ def _adopt(array: Any, name: str) -> Any:
 
         return numpy.asarray(array)
     if not hasattr(array, "__dlpack__"):
-        raise Error(f"expected {name} to be a tensor of PyTorch, an array of NumPy, or one with DLPack")
+        raise call_error(f"expected {name} to be a tensor of PyTorch, an array of NumPy, or one with DLPack")
     if array.__dlpack_device__()[0] == 1:  # kDLCPU
         import numpy
 
@@ -106,7 +149,7 @@ def attention_numpy(
     arguments = [query, key, value, *bound.captures]
     for index, argument in enumerate(arguments):
         if not isinstance(argument, numpy.ndarray):
-            raise Error(f"expected NumPy arrays only, got a {type(argument).__name__} among them")
+            raise call_error(f"expected NumPy arrays only, got a {type(argument).__name__} among them")
         if argument.ndim == 0:
             argument = argument.reshape(1)
         if argument.shape[-1] > 1 and argument.strides[-1] != argument.itemsize:
@@ -176,9 +219,20 @@ def attention(
     a pair. Raises Error, and TraceError for functions that cannot be traced.
     """
     if layout not in LAYOUTS:
-        raise Error(f"expected layout 'bhsd' or 'bshd', got {layout!r}")
+        raise call_error(f"expected layout 'bhsd' or 'bshd', got {layout!r}")
     if not (hasattr(query, "data_ptr") and hasattr(key, "data_ptr") and hasattr(value, "data_ptr")):
         query, key, value = _adopt(query, "query"), _adopt(key, "key"), _adopt(value, "value")
+        kinds = [type(x).__name__ for x in (query, key, value)]
+        if len({hasattr(x, "data_ptr") for x in (query, key, value)}) > 1:
+            raise call_error(f"expected query, key and value to be of one library, got {', '.join(kinds)}")
+    if window is not None:
+        window = window_of(window)
+    if scale is not None and type(scale) is not float:
+        scale = scale_of(scale)
+    if is_causal is not False and is_causal is not True:
+        is_causal = flag_of(is_causal)
+    if causal_alignment not in ALIGNMENTS:
+        raise call_error(f"expected causal_alignment 'top_left' or 'bottom_right', got {causal_alignment!r}")
     swapped = layout == "bshd"
     if swapped:
         query, key, value = (x.swapaxes(1, 2) if len(x.shape) == 4 else x for x in (query, key, value))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import linecache
 import sys
 import types
-from typing import Optional
+from typing import Callable, Optional
 
 class Error(RuntimeError):
     """What the library says is wrong."""
@@ -35,9 +35,21 @@ def user_line() -> tuple[str, int]:
     return "<unknown>", 0
 
 
-def trace_error(message: str) -> TraceError:
-    """An error at the user's line."""
+def _at_user_line(message: str) -> str:
     path, line = user_line()
     source = linecache.getline(path, line).strip()
-    where = f"{path}:{line}: "
-    return TraceError(f"{where}{message}" + (f"\n    {source}" if source else ""))
+    return f"{path}:{line}: {message}" + (f"\n    {source}" if source else "")
+
+
+def trace_error(message: str) -> TraceError:
+    """An error at the user's line."""
+    return TraceError(_at_user_line(message))
+
+
+# Whether PyTorch's compiler reads the program: it has no frames. Set where there is PyTorch.
+is_compiling: Callable[[], bool] = lambda: False
+
+
+def call_error(message: str) -> Error:
+    """Likewise of a call that is wrong."""
+    return Error(message if is_compiling() else _at_user_line(message))

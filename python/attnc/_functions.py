@@ -85,6 +85,8 @@ def _add_value(value: Any, reached: _Reached) -> None:
         key.append((kind, value))
     elif kind is types.FunctionType:
         _add_function(value, reached)
+    elif kind.__module__ == "numpy" and hasattr(value, "item") and not hasattr(value, "__setitem__"):
+        key.append((kind, value.item()))  # a NumPy scalar is a number
     elif is_tensor(value):
         key.append((value.dtype, len(value.shape), kind))
         reached.tensors.append(value)

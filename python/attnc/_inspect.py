@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
-from ._attention import LAYOUTS, bind
+from ._attention import LAYOUTS, bind, flag_of, scale_of, window_of
 from ._capi import Executable, emit_ptx, take_tile_counts, transform
 from ._errors import Error
 from ._pipeline import Kernel, draw_svg, draw_text, read_kernels
@@ -36,6 +36,9 @@ def _variant_for(query: Any, key: Any, value: Any, options: dict) -> Tuple[Varia
         raise Error(f"expected layout 'bhsd' or 'bshd', got {layout!r}")
     for unused in ("enable_gqa", "return_lse"):
         options.pop(unused, None)
+    for name, convert in (("window", window_of), ("scale", scale_of), ("is_causal", flag_of)):
+        if options.get(name) is not None:
+            options[name] = convert(options[name])
     arrays = [x.swapaxes(1, 2) if layout == "bshd" else x for x in (query, key, value)]
     try:
         chosen = Options(type_name(query), int(query.shape[-1]), int(value.shape[-1]), **options)

@@ -10,15 +10,18 @@ of torch.func the functions of _transforms.py.
 from __future__ import annotations
 
 import threading
+from itertools import zip_longest
 from threading import get_ident
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from ._attention import aliases, bind, check_inputs
-from ._errors import Error
+from . import _errors
+from ._attention import aliases, bind, check_inputs, check_kind
+from ._errors import call_error
 from ._functions import function_key
 from ._torch_ops import (
+    check_devices,
     device_of,
     forward_op,
     is_forward_mode,
@@ -33,6 +36,7 @@ from ._torch_ops import (
 )
 from ._variant import Gradient, Options, Variant
 
+_errors.is_compiling = torch.compiler.is_dynamo_compiling
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _stride_of, _address_of = torch.Tensor.stride, torch.Tensor.data_ptr
 _TYPE_NAMES = {
@@ -122,7 +126,7 @@ class _Prepared:
                 return None
         addresses = list(map(_address_of, saved))
         addresses.append(do.data_ptr())
-        if (addresses[0] | addresses[1] | addresses[2] | addresses[-3] | addresses[-1]) & self.misaligned:
+        if 0 in addresses or (addresses[0] | addresses[1] | addresses[2] | addresses[-3] | addresses[-1]) & self.misaligned:
             return None
         results = gradient.executable.launch(plan, saved, addresses)
         for position in scalars:
@@ -220,8 +224,13 @@ def _key_of(query: Any, key: Any, value: Any, functions: Sequence[Any], options:
         if number is None:
             return None, tensors
         parts.append(number)
-    for x in tensors:
-        parts += (x.shape, x.stride(), x.dtype, x.device, x.is_neg())
+    try:
+        for x in tensors:
+            parts += (x.shape, x.stride(), x.dtype, x.device, x.is_neg())
+    except RuntimeError:  # some kinds of tensors have no shape, or no strides
+        for x, name in zip_longest(tensors, ("query", "key", "value"), fillvalue="a captured tensor"):
+            check_kind(name, x)
+        raise
     if len(tensors) > 4:
         parts.append(aliases(tensors))
     return tuple(parts), tensors
@@ -267,7 +276,8 @@ def attention(
     return_lse: bool,
 ) -> Tuple[torch.Tensor, torch.Tensor]:
     """(O, LSE); `settings` are the last fields of Options."""
-    casts = torch.is_autocast_enabled(query.device.type)
+    is_meta = query.is_meta
+    casts = not is_meta and torch.is_autocast_enabled(query.device.type)
     observed = _is_observed()
     tracing = observed and torch.compiler.is_dynamo_compiling()
     call_key = None
@@ -283,7 +293,8 @@ def attention(
                 addresses = [x.data_ptr() for x in inputs]
             except RuntimeError:  # a tensor that outlived a transform of functorch
                 addresses = None
-            if addresses and not (addresses[0] | addresses[1] | addresses[2]) & prepared.misaligned:
+            # Nothing lies at 0: zeros that are no memory.
+            if addresses and 0 not in addresses and not (addresses[0] | addresses[1] | addresses[2]) & prepared.misaligned:
                 return _run(prepared, prepared.variant, inputs, addresses, return_lse)
     if casts:
         query, key, value = _autocast((query, key, value))
@@ -292,23 +303,23 @@ def attention(
         from . import _dynamo
 
         if _is_transformed():
-            raise Error("expected no transforms of torch.func inside of torch.compile; compile what they are applied to")
+            raise call_error("expected no transforms of torch.func inside of torch.compile; compile what they are applied to")
 
         return _dynamo.attention(query, key, value, settings, score_mod, mask_mod)
-    type_ = _TYPE_NAMES.get(query.dtype)
-    if type_ is None:
-        raise Error(f"expected tensors of float64, float32, float16 or bfloat16, got {query.dtype}")
-    bound = bind(Options(type_, int(query.shape[3]), int(value.shape[3]), *settings), score_mod, mask_mod)
+    bound = bind(Options(_TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings), score_mod, mask_mod)
     for capture in bound.captures:
         if not isinstance(capture, torch.Tensor):
-            raise Error(f"expected captured tensors of PyTorch, got a {type(capture).__name__}")
+            raise call_error(f"expected captured tensors of PyTorch, got a {type(capture).__name__}")
+        check_kind("a captured tensor", capture)
     inputs = [query, key, value, *bound.captures]
     if observed and _functorch_level() is not None:
         from ._transforms import Forward
 
         return Forward.apply(bound.variant, *inputs)
     refuse_tangents(inputs)
-    if observed or not all(type(tensor) in _PLAIN for tensor in inputs):
+    if is_meta:
+        check_devices(inputs)
+    if observed or is_meta or not all(type(tensor) in _PLAIN for tensor in inputs):
         return forward_op(query, key, value, bound.captures, program_of(bound.variant))
     results = _run(None, bound.variant, inputs, None, return_lse)
     if call_key is not None:

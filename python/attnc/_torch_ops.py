@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch.autograd import forward_ad
 
-from ._errors import Error
+from ._errors import Error, call_error
 from ._variant import Variant, variant_of
 
 NO_FORWARD_MODE = (
@@ -39,8 +39,15 @@ def _refuse_forward_mode() -> None:
 def device_of(tensor: torch.Tensor) -> str:
     kind = tensor.device.type
     if kind not in ("cpu", "cuda"):
-        raise Error(f"expected tensors on the CPU or on a CUDA device, got {tensor.device}")
+        raise call_error(f"expected tensors on the CPU or on a CUDA device, got {tensor.device}")
     return kind
+
+
+def check_devices(tensors: Sequence[torch.Tensor]) -> None:
+    device = tensors[0].device
+    for tensor in tensors:
+        if tensor.device != device:
+            raise call_error(f"expected all tensors, captured ones too, on {device}, got one on {tensor.device}")
 
 
 # By shape, strides and size of an element: whether copies by TMA reach a tensor.
@@ -61,6 +68,8 @@ def is_reachable(tensor: torch.Tensor) -> bool:
 
 def usable(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor as the compiled code takes it: as it is, or a copy."""
+    if tensor._is_zerotensor():
+        tensor = torch.zeros_like(tensor)
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
     if tensor.dim() == 0:
@@ -81,9 +90,7 @@ def operand(tensor: torch.Tensor) -> torch.Tensor:
 def run_forward(variant: Variant, inputs: Sequence[torch.Tensor], out: Optional[Sequence] = None) -> List:
     query = inputs[0]
     device = device_of(query)
-    for tensor in inputs:
-        if tensor.device != query.device:
-            raise Error(f"expected all tensors, captured ones too, on {query.device}, got one on {tensor.device}")
+    check_devices(inputs)
     variant.check(query, inputs[1], inputs[3:])
     captures = map(usable, inputs[3:])
     return variant.forward(device).call([*map(operand, inputs[:3]), *captures], out)

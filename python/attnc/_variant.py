@@ -19,6 +19,7 @@ from ._trace import ELEMENT_TYPES, MAX_SIZE, Check, Trace, Traced, TracedRegion,
 
 _HEADER = "// attnc: "
 ALIGNMENTS = ("top_left", "bottom_right")
+DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,6 @@ class Options:
     deterministic: bool = False
 
     def check(self) -> None:
-        if self.dtype not in ("float64", "float32", "float16", "bfloat16"):
-            raise Error(f"expected tensors of float64, float32, float16 or bfloat16, got {self.dtype}")
         if self.causal_alignment not in ALIGNMENTS:
             raise Error(f"expected causal_alignment 'top_left' or 'bottom_right', got {self.causal_alignment!r}")
         window = self.window

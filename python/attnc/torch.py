@@ -13,9 +13,9 @@ from typing import Any, Callable, Optional, Tuple
 
 import torch
 
-from ._attention import attention
+from ._attention import attention, check_kind
 from ._blocks import mask_of_blocks
-from ._errors import Error
+from ._errors import call_error
 
 __all__ = ["flex_attention", "scaled_dot_product_attention"]
 
@@ -41,6 +41,16 @@ def _mask_of(block_mask: Any, query: torch.Tensor, key: torch.Tensor) -> Optiona
     return mask_of_blocks(block_mask, None if mask_mod is flex.noop_mask else mask_mod)
 
 
+# What PyTorch 2.11 has for kernel_options, also with fwd_ or bwd_ in front: how its kernels run.
+KERNEL_OPTIONS = frozenset(
+    {
+        "BACKEND", "BLOCKS_ARE_CONTIGUOUS", "BLOCK_M", "BLOCK_M1", "BLOCK_M2", "BLOCK_N", "BLOCK_N1", "BLOCK_N2",
+        "FORCE_USE_FLEX_ATTENTION", "PRESCALE_QK", "ROWS_GUARANTEED_SAFE", "USE_TMA", "WRITE_DQ", "kpack",
+        "matrix_instr_nonkdim", "num_stages", "num_warps", "waves_per_eu",
+    }
+)  # fmt: skip
+
+
 def flex_attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -59,11 +69,14 @@ def flex_attention(
 
     A pair counts if its block is listed in the BlockMask and, unless the block is a full
     one, its function says so. Where the blocks follow from the function, as
-    create_block_mask makes them, which is found out once for each BlockMask, by the function alone:
-    attnc finds by itself which tiles a mask leaves. `mask_mod` may be
-    given instead of a BlockMask. `kernel_options` tune kernels that are not used here
-    and are not looked at. Of `return_aux`, `max_scores` is refused.
+    create_block_mask makes them, which is found out once for each BlockMask, the function
+    alone is compiled: attnc finds by itself which tiles a mask leaves. `mask_mod` may be
+    given instead of a BlockMask. `kernel_options` tune kernels that are not used here:
+    those that are known change nothing. Of `return_aux`, `max_scores` is refused.
     """
+    for name in kernel_options or ():
+        if name.removeprefix("fwd_").removeprefix("bwd_") not in KERNEL_OPTIONS:
+            raise NotImplementedError(f"attnc does not know {name} of kernel_options")
     if block_mask is not None and mask_mod is not None:
         raise ValueError("expected block_mask or mask_mod, got both")
     if return_lse and return_aux is not None:
@@ -115,7 +128,7 @@ def broadcast_mask(mask: torch.Tensor, shape: Tuple[int, ...], name: str = "attn
     try:
         return mask.expand(shape)
     except RuntimeError:
-        raise Error(f"expected {name} to broadcast to {tuple(shape)}, got {tuple(mask.shape)}") from None
+        raise call_error(f"expected {name} to broadcast to {tuple(shape)}, got {tuple(mask.shape)}") from None
 
 
 def _flatten_mask(mask: torch.Tensor, batch: Tuple[int, ...], rows: int, columns: int) -> torch.Tensor:
@@ -130,15 +143,27 @@ def _flatten_mask(mask: torch.Tensor, batch: Tuple[int, ...], rows: int, columns
     return mask
 
 
+def _is_plain(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> bool:
+    """Whether nothing has to be broadcast."""
+    if query.is_nested or key.is_nested or value.is_nested:
+        return False
+    q, k, v = query.shape, key.shape, value.shape
+    if len(q) != 4 or len(k) != 4 or len(v) != 4:
+        return False
+    return q[0] == k[0] == v[0] and (enable_gqa or q[1] == k[1] == v[1])
+
+
 def _broadcast_inputs(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool
 ) -> Tuple[Tuple[torch.Tensor, ...], Tuple[int, ...], bool]:
     """Query, key and value with four dimensions, (..., H, L, E) with the leading ones as one;
     the dimensions in front of (L, E); and whether heads are shared."""
     inputs = query, key, value
+    for name, x in zip(("query", "key", "value"), inputs):
+        check_kind(name, x)
     dims = max(x.dim() for x in inputs)
     if min(x.dim() for x in inputs) < 2:
-        raise Error(f"expected query, key and value of 2 dimensions or more, got {[x.dim() for x in inputs]}")
+        raise call_error(f"expected query, key and value of 2 dimensions or more, got {[x.dim() for x in inputs]}")
     inputs = tuple(x[(None,) * (dims - x.dim())] for x in inputs)
     try:
         if dims < 4:
@@ -156,7 +181,7 @@ def _broadcast_inputs(
             enable_gqa = shared
     except RuntimeError:
         shapes = ", ".join(str(tuple(x.shape)) for x in inputs)
-        raise Error(f"expected the shapes of query, key and value to broadcast, got {shapes}") from None
+        raise call_error(f"expected the shapes of query, key and value to broadcast, got {shapes}") from None
     inputs = tuple(x.expand(*leading, n, *x.shape[-2:]) for x, n in zip(inputs, heads))
     if dims > 4:
         inputs = tuple(x.flatten(0, -4) for x in inputs)
@@ -184,23 +209,28 @@ def scaled_dot_product_attention(
 ) -> torch.Tensor:
     """torch.nn.functional.scaled_dot_product_attention. Dropout is refused; a mask may
     have a gradient."""
-    if dropout_p > 0:
-        raise NotImplementedError("attnc has no dropout: expected dropout_p=0")
+    if dropout_p != 0:
+        raise NotImplementedError(f"attnc has no dropout: expected dropout_p=0, got {dropout_p}")
+    if attn_mask is not None and not isinstance(attn_mask, torch.Tensor):
+        raise call_error(f"expected attn_mask to be a tensor of PyTorch, got a {type(attn_mask).__name__}")
     if attn_mask is not None and is_causal:
         raise RuntimeError("expected attn_mask or is_causal, got both")
-    (q, k, v), batch, enable_gqa = _broadcast_inputs(query, key, value, enable_gqa)
+    q, k, v, batch = query, key, value, None
+    if not _is_plain(query, key, value, enable_gqa):
+        (q, k, v), batch, enable_gqa = _broadcast_inputs(query, key, value, enable_gqa)
     settings: dict = {"is_causal": is_causal}
     alignment = None if attn_mask is None else _causal_bias(attn_mask)
     if alignment:
         settings = {"is_causal": True, "causal_alignment": alignment}
     elif attn_mask is not None:
-        mask = _flatten_mask(attn_mask, batch, q.shape[2], k.shape[2])
+        check_kind("attn_mask", attn_mask)
+        mask = attn_mask if batch is None else _flatten_mask(attn_mask, batch, q.shape[2], k.shape[2])
         mask = broadcast_mask(mask, (*q.shape[:3], k.shape[2]))
         if mask.dtype == torch.bool:
             settings["mask_mod"] = _keep(mask)
         elif mask.is_floating_point():
             settings["score_mod"] = _add(mask)
         else:
-            raise Error(f"expected a boolean or floating-point attn_mask, got {mask.dtype}")
+            raise call_error(f"expected a boolean or floating-point attn_mask, got {mask.dtype}")
     o = attention(q, k, v, scale=scale, enable_gqa=enable_gqa, **settings)
-    return o if len(batch) == 2 else o.reshape(*batch, *o.shape[-2:])
+    return o if batch is None else o.reshape(*batch, *o.shape[-2:])

@@ -155,8 +155,7 @@ def attention_numpy(
         if argument.shape[-1] > 1 and argument.strides[-1] != argument.itemsize:
             argument = numpy.ascontiguousarray(argument)
         arguments[index] = argument
-    bound.variant.check(query, key, arguments[3:])
-    executable = bound.variant.forward("cpu")
+    executable = bound.variant.for_sizes(query, key, arguments[3:]).forward("cpu")
     results = executable.call(arguments)
     return results[0], results[1]
 
@@ -242,7 +241,7 @@ def attention(
         o, lse = attend(query, key, value, settings, score_mod, mask_mod, enable_gqa, return_lse)
     else:
         check_inputs(query, key, value, enable_gqa)
-        options = Options(type_name(query), query.shape[3], value.shape[3], *settings)
+        options = Options(type_name(query), query.shape[3], value.shape[3], *settings, arrays=True)
         o, lse = attention_numpy(query, key, value, options, score_mod, mask_mod)
     if swapped:
         o = o.swapaxes(1, 2)

@@ -131,7 +131,7 @@ def attention(
         o = torch.nn.functional.scaled_dot_product_attention(query, key, value, enable_gqa=True)
         lse = o.sum(-1).to(accumulator)
         # One element each, so that tensors can be indexed by them.
-        index = torch.zeros(1, dtype=torch.int32, device=query.device)
+        index = torch.zeros(1, dtype=torch.int64, device=query.device)
         b, h, q_idx, kv_idx = [torch.ops.attnc.argument(index, number) for number in (1, 2, 3, 4)]
         results = [o, lse]
         if score_mod is not None:

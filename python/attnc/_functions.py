@@ -17,8 +17,8 @@ import types
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ._operations import call_named, has_traced
-from ._trace import Traced, is_tensor
+from ._calls import call_named, has_traced, name_of
+from ._trace import Trace, Traced, is_tensor
 
 # Modules that do not change under their users.
 _CONSTANT_MODULES = {"torch", "numpy", "math", "operator", "attnc"}
@@ -249,24 +249,36 @@ def _rebind_cell(cell: Any, done: Dict[int, Any]) -> Any:
 _index_mode: Any = None
 
 
-def _torch_mode(torch: Any) -> Any:
+def _is_numbers(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_numbers, value))
+    return isinstance(value, (int, float))
+
+
+def _torch_mode(torch: Any, trace: Trace) -> Any:
     """Hands calls of PyTorch that get traced numbers to the tracer: indexing of a
     tensor would not ask the index."""
     global _index_mode
     if _index_mode is None:
 
         class TraceMode(torch.overrides.TorchFunctionMode):
+            def __init__(self, trace: Trace) -> None:
+                super().__init__()
+                self.trace = trace
+
             def __torch_function__(self, function: Any, kinds: Any, args: Any = (), keywords: Any = None) -> Any:
                 keywords = keywords or {}
-                name = getattr(function, "__name__", "")
+                name = name_of(function)
                 if has_traced(args) or has_traced(keywords.values()):
                     return call_named(name, args, dict(keywords))
-                if name in ("tensor", "scalar_tensor") and isinstance(args[0], (int, float)):
-                    return args[0]  # a constant, not a tensor to capture
-                return function(*args, **keywords)
+                result = function(*args, **keywords)
+                if name in ("tensor", "scalar_tensor") and args and _is_numbers(args[0]):
+                    # A constant, not a tensor to capture.
+                    self.trace.constants[id(result)] = result
+                return result
 
         _index_mode = TraceMode
-    return _index_mode()
+    return _index_mode(trace)
 
 
 def call_for_trace(function: Callable, arguments: Tuple[Traced, ...]) -> Any:
@@ -275,5 +287,5 @@ def call_for_trace(function: Callable, arguments: Tuple[Traced, ...]) -> Any:
     bound = _rebind(function, {})
     with contextlib.ExitStack() as stack:
         if torch is not None and hasattr(torch, "overrides"):
-            stack.enter_context(_torch_mode(torch))
+            stack.enter_context(_torch_mode(torch, arguments[0].region.trace))
         return bound(*arguments)

@@ -53,7 +53,7 @@ def _product(a: float, b: float) -> float:
     return 0 if a == 0 or b == 0 else a * b
 
 
-def _combine(op: str, a: Bounds, b: Bounds) -> Bounds:
+def combine(op: str, a: Bounds, b: Bounds) -> Bounds:
     if op == "add":
         return a[0] + b[0], a[1] + b[1]
     if op == "sub":
@@ -71,6 +71,8 @@ def _combine(op: str, a: Bounds, b: Bounds) -> Bounds:
         return a[0], min(a[1], b[1])
     if op == "at least":
         return max(a[0], b[0]), a[1]
+    if op == "any":
+        return -math.inf, math.inf
     if op in ("div", "mod"):
         if b[0] != b[1] or b[0] <= 0:
             return -math.inf, math.inf
@@ -97,4 +99,4 @@ def evaluate(interval: list, sizes: Dict[str, int]) -> Bounds:
         low, high = evaluate(interval[1], sizes)
         least = 0 if low <= 0 <= high else min(abs(low), abs(high))
         return least, max(abs(low), abs(high))
-    return _combine(op, evaluate(interval[1], sizes), evaluate(interval[2], sizes))
+    return combine(op, evaluate(interval[1], sizes), evaluate(interval[2], sizes))

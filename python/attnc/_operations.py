@@ -1,80 +1,116 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What can be done to traced numbers: operators, functions by the names that
-PyTorch and NumPy give them, and how both hand them over."""
+"""What can be done to traced numbers, with PyTorch's types: the operators and functions
+that are made of these are in _elementwise.py, their names in _calls.py."""
 
 from __future__ import annotations
 
-import sys
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Optional, Tuple
 
 from . import _intervals as intervals
+from . import _types as types_of
 from ._errors import trace_error
-from ._trace import FLOATS, INTEGERS, Region, Traced
+from ._trace import Region, Traced, number_type
+from ._types import INTEGERS, is_float
 
 Function = Callable[..., Any]
+_BOOLEAN = ["join", ["c", 0], ["c", 1]]
 
 
-def _region_of(*values: Any) -> Region:
+def region_of(*values: Any) -> Region:
     for value in values:
         if isinstance(value, Traced):
             return value.region
     raise trace_error("expected a traced number: q_idx, kv_idx, or what is computed from them")
 
 
-def _emit(op: str, type: str, *operands: Traced, result: Optional[str] = None, interval: Any = None) -> Traced:
-    names = ", ".join(operand.name for operand in operands)
-    return operands[0].region.emit(f"{op} {names} : {type}", result or type, interval)
+def lift(x: Any) -> Traced:
+    return region_of(x).lift(x)
 
 
-# Two operands of one type: floats if one of them is, else indices.
+def emit(op: str, operands: Tuple[Traced, ...], dtype: str, interval: Any = None) -> Traced:
+    """An operation on operands of one IR type; a half is rounded, a narrow integer is not."""
+    names, type = ", ".join(operand.name for operand in operands), operands[0].ir
+    result = operands[0].region.emit(f"{op} {names} : {type}", type, dtype, interval)
+    return result.rounded(dtype) if dtype in ("float16", "bfloat16") else result
 
 
-def _unify(a: Any, b: Any) -> tuple[Traced, Traced, bool]:
-    region = _region_of(a, b)
-    a, b = region.lift(a), region.lift(b)
-    if a.type in FLOATS or b.type in FLOATS:
-        return a.to_float(), b.to_float(), True
-    return a.to_index(), b.to_index(), False
+def common_type(*values: Traced) -> str:
+    tensors = [x.kind for x in values if x.number is None]
+    numbers = [number_type(x.number) or "" for x in values if x.number is not None]
+    return types_of.result_type(tensors, numbers, values[0].region.trace.default_float)
 
 
-def _arithmetic(floats: str, integers: str, interval: str) -> Function:
-    def apply(a: Any, b: Any) -> Traced:
-        a, b, is_float = _unify(a, b)
-        if is_float:
-            return _emit(floats, a.type, a, b)
-        return _emit(integers, "index", a, b, interval=[interval, a.interval, b.interval])
+def unify(*values: Any) -> Tuple[str, Tuple[Traced, ...]]:
+    """The common type, and the values in it."""
+    region = region_of(*values)
+    lifted = [region.lift(value) for value in values]
+    dtype = common_type(*lifted)
+    # PyTorch does not round a number that meets halves.
+    halves = dtype in ("float16", "bfloat16")
+    return dtype, tuple(x.cast("float32" if halves and x.number is not None else dtype) for x in lifted)
 
+
+def floats(*values: Any) -> Tuple[str, Tuple[Traced, ...]]:
+    """Likewise, where integers count as floats."""
+    region = region_of(*values)
+    lifted = [region.lift(value) for value in values]
+    dtype = common_type(*lifted)
+    if not is_float(dtype):
+        dtype = region.trace.default_float
+    return dtype, tuple(x.cast(dtype) for x in lifted)
+
+
+def widened(*values: Traced) -> Tuple[Traced, ...]:
+    """Halves as float32, where PyTorch rounds a function of several steps once."""
+    return tuple(x.cast("float32") if x.kind in ("float16", "bfloat16") else x for x in values)
+
+
+def refuse_boolean(name: str, dtype: str) -> None:
+    if dtype == "bool":
+        raise trace_error(f"{name} of booleans is not defined in PyTorch: convert them with .int()")
+
+
+def integer(op: str, dtype: str, a: Traced, b: Traced, rule: str) -> Traced:
+    """An operation on indices, whose result wraps; `rule` is that of intervals."""
+    bounds = intervals.combine(rule, a.bounds(), b.bounds())
+    return emit(op, (a, b), "int64", [rule, a.interval, b.interval]).wrapped(dtype, bounds)
+
+
+def _arithmetic(name: str, on_floats: str, on_integers: str, rule: str, on_booleans: Optional[str]) -> Function:
+    def apply(a: Any, b: Any, alpha: Any = None) -> Traced:
+        dtype, (a, b) = unify(a, b)
+        if alpha is not None:
+            if number_type(alpha) == "float32" and not is_float(dtype):
+                raise trace_error("for integers, alpha must be one")
+            b = multiply(b, alpha)
+        if dtype == "bool":
+            if on_booleans is None:
+                refuse_boolean(name, dtype)
+            return emit(str(on_booleans), (a, b), "bool", _BOOLEAN)
+        if is_float(dtype):
+            return emit(on_floats, (a, b), dtype)
+        return integer(on_integers, dtype, a, b, rule)
+
+    apply.__name__ = name
     return apply
 
 
-add = _arithmetic("arith.addf", "arith.addi", "add")
-subtract = _arithmetic("arith.subf", "arith.subi", "sub")
-multiply = _arithmetic("arith.mulf", "arith.muli", "mul")
-minimum = _arithmetic("arith.minimumf", "arith.minsi", "min")
-maximum = _arithmetic("arith.maximumf", "arith.maxsi", "max")
+add = _arithmetic("addition", "arith.addf", "arith.addi", "add", "arith.ori")
+subtract = _arithmetic("subtraction", "arith.subf", "arith.subi", "sub", None)
+multiply = _arithmetic("multiplication", "arith.mulf", "arith.muli", "mul", "arith.andi")
+minimum = _arithmetic("minimum", "arith.minimumf", "arith.minsi", "min", "arith.andi")
+maximum = _arithmetic("maximum", "arith.maximumf", "arith.maxsi", "max", "arith.ori")
 
 
-def divide(a: Any, b: Any) -> Traced:
-    region = _region_of(a, b)
-    return _emit("arith.divf", region.trace.accumulator, region.lift(a).to_float(), region.lift(b).to_float())
-
-
-def floor_divide(a: Any, b: Any) -> Traced:
-    a, b, is_float = _unify(a, b)
-    if is_float:
-        return floor(divide(a, b))
-    _refuse_zero(b)
-    return _emit("arith.floordivsi", "index", a, b, interval=["div", a.interval, b.interval])
-
-
-def remainder(a: Any, b: Any) -> Traced:
-    """With the sign of the divisor, as Python's %."""
-    a, b, is_float = _unify(a, b)
-    if is_float:
-        return subtract(a, multiply(floor_divide(a, b), b))
-    _refuse_zero(b)
-    result = subtract(a, multiply(floor_divide(a, b), b))
-    return Traced(result.region, result.name, "index", ["mod", a.interval, b.interval])
+def divide(a: Any, b: Any, rounding_mode: Optional[str] = None) -> Traced:
+    if rounding_mode not in (None, "floor", "trunc"):
+        raise trace_error(f"expected a rounding_mode None, 'floor' or 'trunc', got {rounding_mode!r}")
+    if rounding_mode == "floor":
+        return floor_divide(a, b)
+    if rounding_mode == "trunc":
+        return _truncate_divide(a, b)
+    dtype, (a, b) = floats(a, b)
+    return emit("arith.divf", (a, b), dtype)
 
 
 def _refuse_zero(divisor: Traced) -> None:
@@ -82,49 +118,150 @@ def _refuse_zero(divisor: Traced) -> None:
         raise trace_error("division by zero")
 
 
+def _truncate_divide(a: Any, b: Any) -> Traced:
+    dtype, (a, b) = unify(a, b)
+    refuse_boolean("division", dtype)
+    if is_float(dtype):
+        return emit("math.trunc", (emit("arith.divf", (a, b), dtype),), dtype)
+    _refuse_zero(b)
+    # Of what is not negative the same as floored.
+    rule = "div" if a.bounds()[0] >= 0 and b.bounds()[0] >= 0 else "any"
+    if rule == "div":
+        return integer("arith.floordivsi", dtype, a, b, rule)
+    return integer("arith.divsi", dtype, a, b, rule)
+
+
+def _divide_with_rest(a: Traced, b: Traced, dtype: str, op: str) -> Tuple[Traced, Traced]:
+    """Of floats: the quotient rounded by `op`, and a - quotient * b, exact for quotients
+    that are. A quotient that was rounded up to an integer leaves a rest of the wrong
+    sign: both are stepped back."""
+    quotient = emit(op, (emit("arith.divf", (a, b), a.kind),), a.kind)
+    zero, one = (a.region.constant(n, a.kind) for n in (0, 1))
+    rest = emit("math.fma", (emit("arith.negf", (quotient,), a.kind), b, a), a.kind)
+    rest = where(equal(quotient, zero), a, rest)  # where b is infinite
+    sign = b if op == "math.floor" else a
+    wrong = logical_and(not_equal(rest, zero), not_equal(less(rest, zero), less(sign, zero)))
+    if op == "math.floor":
+        back, step = b, one
+    else:
+        same = equal(less(a, zero), less(b, zero))
+        back, step = where(same, b, negative(b)), where(same, one, negative(one))
+    return where(wrong, subtract(quotient, step), quotient), where(wrong, add(rest, back), rest)
+
+
+def _float_rest(a: Any, b: Any, dtype: str, op: str, part: int) -> Traced:
+    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+    return _divide_with_rest(a.cast(wide), b.cast(wide), wide, op)[part].cast(dtype)
+
+
+def floor_divide(a: Any, b: Any) -> Traced:
+    dtype, (a, b) = unify(a, b)
+    refuse_boolean("division", dtype)
+    if is_float(dtype):
+        return _float_rest(a, b, dtype, "math.floor", 0)
+    _refuse_zero(b)
+    return integer("arith.floordivsi", dtype, a, b, "div")
+
+
+def remainder(a: Any, b: Any) -> Traced:
+    """With the sign of the divisor, as Python's %."""
+    dtype, (a, b) = unify(a, b)
+    refuse_boolean("remainder", dtype)
+    if is_float(dtype):
+        return _float_rest(a, b, dtype, "math.floor", 1)
+    _refuse_zero(b)
+    quotient = emit("arith.floordivsi", (a, b), "int64", ["div", a.interval, b.interval])
+    product = emit("arith.muli", (quotient, b), "int64", intervals.ANY)
+    result = emit("arith.subi", (a, product), dtype, ["mod", a.interval, b.interval])
+    # Between 0 and the divisor.
+    return Traced(result.region, result.name, "index", dtype, result.interval)
+
+
+def fmod(a: Any, b: Any) -> Traced:
+    """With the sign of the dividend."""
+    dtype, (a, b) = unify(a, b)
+    refuse_boolean("remainder", dtype)
+    if is_float(dtype):
+        return _float_rest(a, b, dtype, "math.trunc", 1)
+    quotient = _truncate_divide(a, b)
+    product = emit("arith.muli", (quotient, b), "int64", intervals.ANY)
+    return emit("arith.subi", (a, product), dtype, intervals.ANY)
+
+
 def negative(x: Any) -> Traced:
-    x = _region_of(x).lift(x)
-    if x.type in FLOATS:
-        return _emit("arith.negf", x.type, x)
+    x = lift(x)
+    refuse_boolean("negation", x.kind)
+    if is_float(x.kind):
+        return emit("arith.negf", (x,), x.kind)
     return subtract(0, x)
 
 
 def absolute(x: Any) -> Traced:
-    x = _region_of(x).lift(x)
-    if x.type in FLOATS:
-        return _emit("math.absf", x.type, x)
-    x = x.to_index()
-    return _emit("math.absi", "index", x, interval=["abs", x.interval])
+    x = lift(x)
+    refuse_boolean("abs", x.kind)
+    if is_float(x.kind):
+        return emit("math.absf", (x,), x.kind)
+    x, (low, high) = x.to_index(), x.bounds()
+    result = emit("math.absi", (x,), "int64", ["abs", x.interval])
+    return result.wrapped(x.kind, (0, max(-low, high)))
+
+
+def _integer_power(a: Traced, exponent: int, dtype: str) -> Traced:
+    result, factor = None, a
+    while exponent:
+        if exponent & 1:
+            result = factor if result is None else multiply(result, factor)
+        exponent >>= 1
+        factor = multiply(factor, factor) if exponent else factor
+    return a.region.constant(1, dtype) if result is None else result
 
 
 def power(a: Any, b: Any) -> Traced:
-    if isinstance(b, int) and not isinstance(b, bool) and 0 <= b <= 8:
-        a = _region_of(a).lift(a)
-        if b == 0:
-            return a.region.lift(1.0 if a.type in FLOATS else 1)
-        result = a
-        for _ in range(b - 1):
-            result = multiply(result, a)
-        return result
-    region = _region_of(a, b)
-    return _emit("math.powf", region.trace.accumulator, region.lift(a).to_float(), region.lift(b).to_float())
+    region = region_of(a, b)
+    base, exponent = region.lift(a), region.lift(b)
+    dtype = common_type(base, exponent)
+    refuse_boolean("a power", dtype)
+    number = exponent.number
+    if number is not None and float(number).is_integer() and 0 <= number <= 8 and is_float(dtype):
+        wide = base.cast("float32" if dtype == "float16" else dtype)
+        return _integer_power(wide, int(number), wide.kind).cast(dtype)
+    if is_float(dtype):
+        return emit("math.powf", (base.cast(dtype), exponent.cast(dtype)), dtype)
+    if number is not None:
+        if number < 0:
+            raise trace_error("integers to negative integer powers are not allowed: convert to a float first")
+        return _integer_power(base.cast(dtype), int(number), dtype)
+    value = base.number
+    if value is None or value < 2 or value & (value - 1):
+        raise trace_error(
+            "cannot trace an integer to the power of one that is not constant, but for powers of 2: convert to a float"
+        )
+    # 2^(k n), and 0 where it is a fraction.
+    return shift_left(region.constant(1, dtype), multiply(exponent.cast(dtype), value.bit_length() - 1))
+
+
+def float_power(a: Any, b: Any) -> Traced:
+    region = region_of(a, b)
+    return power(region.lift(a).cast("float64"), region.lift(b).cast("float64") if isinstance(b, Traced) else b)
 
 
 # Comparisons and booleans.
 
 
-def _comparison(integers: str, floats: str) -> Function:
+def _comparison(integers: str, on_floats: str) -> Function:
     def apply(a: Any, b: Any) -> Traced:
-        region = _region_of(a, b)
+        region = region_of(a, b)
         a, b = region.lift(a), region.lift(b)
-        if a.type == b.type and a.type in INTEGERS:
-            return _emit(f"arith.cmpi {integers},", a.type, a, b, result="i1")
-        if a.type == b.type == "i1" and integers in ("eq", "ne"):
-            return _emit(f"arith.cmpi {integers},", "i1", a, b)
-        a, b, is_float = _unify(a, b)
-        op = f"arith.cmpf {floats}," if is_float else f"arith.cmpi {integers},"
-        result = _emit(op, a.type, a, b, result="i1")
-        if not is_float and integers not in ("eq", "ne"):
+        if a.ir == b.ir and a.kind == b.kind and a.ir in INTEGERS and a.kind != "uint8":
+            # As they were loaded.
+            return region.emit(f"arith.cmpi {integers}, {a.name}, {b.name} : {a.ir}", "i1", "bool", _BOOLEAN)
+        dtype = common_type(a, b)
+        a, b = a.cast(dtype), b.cast(dtype)
+        if dtype == "bool" and integers not in ("eq", "ne"):
+            a, b = a.to_index(), b.to_index()
+        op = f"arith.cmpf {on_floats}" if is_float(dtype) else f"arith.cmpi {integers}"
+        result = region.emit(f"{op}, {a.name}, {b.name} : {a.ir}", "i1", "bool", _BOOLEAN)
+        if a.ir == "index" and integers not in ("eq", "ne"):
             fact = (integers, a.name, b.name, a.interval, b.interval)
             result.facts, result.denials = (fact,), (intervals.negate(fact),)
         return result
@@ -142,29 +279,67 @@ greater_equal = _comparison("sge", "oge")
 
 def _bitwise(op: str) -> Function:
     def apply(a: Any, b: Any) -> Traced:
-        region = _region_of(a, b)
-        a, b = region.lift(a), region.lift(b)
-        if a.type in FLOATS or b.type in FLOATS:
+        dtype, (a, b) = unify(a, b)
+        if is_float(dtype):
             raise trace_error("expected booleans or integers, got a floating-point number")
-        if a.type == b.type == "i1":
-            result = _emit(op, "i1", a, b)
-            if op == "arith.andi":
-                result.facts = a.facts + b.facts
-            elif op == "arith.ori":
-                result.denials = a.denials + b.denials
-            return result
-        return _emit(op, "index", a.to_index(), b.to_index(), interval=["any"])
+        # Of values within the limits of a type, so is the result.
+        result = emit(op, (a, b), dtype, _BOOLEAN if dtype == "bool" else _bits_of(op, a, b))
+        if op == "arith.andi":
+            result.facts = a.facts + b.facts
+        elif op == "arith.ori":
+            result.denials = a.denials + b.denials
+        return result
 
     return apply
+
+
+def _bits_of(op: str, a: Traced, b: Traced) -> list:
+    """What is not negative stays so; a mask bounds."""
+    masks = [x.interval for x in (a, b) if x.interval[0] == "c" and x.interval[1] >= 0]
+    if op == "arith.andi" and masks:
+        return ["join", ["c", 0], masks[0]]
+    return ["at least", intervals.ANY, ["c", 0]] if a.bounds()[0] >= 0 and b.bounds()[0] >= 0 else intervals.ANY
 
 
 bitwise_and, bitwise_or, bitwise_xor = (_bitwise(f"arith.{op}") for op in ("andi", "ori", "xori"))
 
 
+def _shift_operands(a: Any, b: Any) -> Tuple[str, Traced, Traced, Traced]:
+    """The type, the operands, and whether the distance is one of the type's bits."""
+    dtype, (a, b) = unify(a, b)
+    if dtype == "bool" or is_float(dtype):
+        raise trace_error(f"cannot shift a number of type {dtype}")
+    low, high = b.bounds()
+    bits = types_of.bits(dtype)
+    if 0 <= low and high < bits:
+        return dtype, a, b, a.region.constant(True, "bool")
+    zero, end = a.region.constant(0, dtype), a.region.constant(bits - 1, dtype)
+    known = logical_and(greater_equal(b, zero), less_equal(b, end))
+    return dtype, a, where(known, b, zero if low >= 0 else end), known
+
+
+def shift_left(a: Any, b: Any) -> Traced:
+    dtype, a, b, known = _shift_operands(a, b)
+    shifted = emit("arith.shli", (a, b), "int64", intervals.ANY)
+    (low, high), (_, most) = a.bounds(), b.bounds()
+    bounds = (low * 2**most, high * 2**most) if low >= 0 and most < 64 else (float("-inf"), float("inf"))
+    result = shifted.wrapped(dtype, bounds)
+    return where(known, result, a.region.constant(0, dtype))
+
+
+def shift_right(a: Any, b: Any) -> Traced:
+    """With copies of the sign; further than there are bits, nothing else is left."""
+    dtype, a, b, known = _shift_operands(a, b)
+    interval = ["at least", intervals.ANY, ["c", 0]] if a.bounds()[0] >= 0 else intervals.ANY
+    result = emit("arith.shrsi", (a, b), dtype, interval)
+    all_of = a.region.constant(63, "int64")
+    return where(known, result, emit("arith.shrsi", (a, all_of), dtype, interval))
+
+
 def _logical(bitwise: Function) -> Function:
     def apply(a: Any, b: Any) -> Traced:
-        region = _region_of(a, b)
-        return bitwise(region.lift(a).to_bool(), region.lift(b).to_bool())
+        region = region_of(a, b)
+        return bitwise(region.lift(a).cast("bool"), region.lift(b).cast("bool"))
 
     return apply
 
@@ -173,17 +348,17 @@ logical_and, logical_or, logical_xor = (_logical(op) for op in (bitwise_and, bit
 
 
 def logical_not(x: Any) -> Traced:
-    x = _region_of(x).lift(x).to_bool()
-    result = bitwise_xor(x, True)
+    x = lift(x).cast("bool")
+    result = bitwise_xor(x, x.region.constant(True, "bool"))
     result.facts, result.denials = x.denials, x.facts
     return result
 
 
 def bitwise_not(x: Any) -> Traced:
-    x = _region_of(x).lift(x)
-    if x.type in FLOATS:
+    x = lift(x)
+    if is_float(x.kind):
         raise trace_error("expected a boolean or an integer, got a floating-point number")
-    return logical_not(x) if x.type == "i1" else subtract(-1, x)
+    return logical_not(x) if x.kind == "bool" else subtract(-1, x)
 
 
 def _with_differences(region: Region, facts: tuple) -> tuple:
@@ -197,29 +372,26 @@ def _with_differences(region: Region, facts: tuple) -> tuple:
     return tuple(found)
 
 
-def where(condition: Any, a: Any, b: Any) -> Traced:
-    """`a` where the condition holds, else `b`."""
-    region = _region_of(condition, a, b)
-    condition, a, b = region.lift(condition).to_bool(), region.lift(a), region.lift(b)
-    if not a.type == b.type == "i1":
-        a, b, _ = _unify(a, b)
+def select(condition: Traced, a: Traced, b: Traced, dtype: str) -> Traced:
+    """Of values that are of this type already."""
     interval = None
-    if a.type not in FLOATS:
+    if a.ir == "index":
+        region = condition.region
         chosen = intervals.narrow(a.name, a.interval, _with_differences(region, condition.facts))
         other = intervals.narrow(b.name, b.interval, _with_differences(region, condition.denials))
         interval = ["join", chosen, other]
-    return _emit("arith.select", a.type, condition, a, b, interval=interval)
+    elif a.ir == "i1":
+        interval = _BOOLEAN
+    text = f"arith.select {condition.name}, {a.name}, {b.name} : {a.ir}"
+    return condition.region.emit(text, a.ir, dtype, interval)
 
 
-def clamp(x: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None) -> Traced:
-    low, high = (min if min is not None else a_min), (max if max is not None else a_max)
-    region = _region_of(x, low, high)
-    result = region.lift(x)
-    if low is not None:
-        result = maximum(result, low)
-    if high is not None:
-        result = minimum(result, high)
-    return result
+def where(condition: Any, a: Any, b: Any) -> Traced:
+    """`a` where the condition holds, else `b`."""
+    region = region_of(condition, a, b)
+    condition, a, b = region.lift(condition).cast("bool"), region.lift(a), region.lift(b)
+    dtype = common_type(a, b)
+    return select(condition, a.cast(dtype), b.cast(dtype), dtype)
 
 
 # Functions of one float.
@@ -227,226 +399,27 @@ def clamp(x: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max:
 
 def _math(op: str) -> Function:
     def apply(x: Any) -> Traced:
-        x = _region_of(x).lift(x).to_float()
-        return _emit(op, x.type, x)
+        dtype, (x,) = floats(lift(x))
+        return emit(op, (x,), dtype)
 
     apply.__name__ = op.rsplit(".", 1)[-1]
     return apply
 
 
 def _rounding(op: str) -> Function:
-    apply_float = _math(op)
-
     def apply(x: Any) -> Traced:
-        x = _region_of(x).lift(x)
-        return apply_float(x) if x.type in FLOATS else x
+        x = lift(x)
+        refuse_boolean("rounding", x.kind)
+        return emit(op, (x,), x.kind) if is_float(x.kind) else x
 
     return apply
 
 
-exp, exp2, expm1, log, log2, log10, log1p, sqrt, rsqrt, tanh, sin, cos, tan, sinh, cosh, atan, erf = (
+exp, exp2, expm1, log, log2, log10, log1p, sqrt, rsqrt, tanh, sin, cos, tan, sinh, cosh, atan, erf, erfc = (
     _math(f"math.{name}")
     for name in (
         "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "tanh", "sin", "cos", "tan",
-        "sinh", "cosh", "atan", "erf",
+        "sinh", "cosh", "atan", "erf", "erfc",
     )
 )  # fmt: skip
-floor, ceil, trunc, round = (_rounding(f"math.{name}") for name in ("floor", "ceil", "trunc", "roundeven"))
-
-
-def sigmoid(x: Any) -> Traced:
-    return divide(1.0, add(exp(negative(_region_of(x).lift(x).to_float())), 1.0))
-
-
-def reciprocal(x: Any) -> Traced:
-    return divide(1.0, x)
-
-
-def square(x: Any) -> Traced:
-    return multiply(x, x)
-
-
-def relu(x: Any) -> Traced:
-    return maximum(x, 0)
-
-
-def convert(x: Any, *targets: Any, **keywords: Any) -> Traced:
-    """Tensor.to and its like: integers are 64 bits wide and floats are of the type
-    of scores, whatever width is asked for."""
-    x = _region_of(x).lift(x)
-    for target in (*targets, *keywords.values()):
-        if isinstance(target, (bool, Traced)) or target is None:
-            continue
-        name = str(getattr(target, "__name__", target)).rsplit(".", 1)[-1]
-        if name.startswith(("float", "bfloat", "half", "double")):
-            x = x.to_float()
-        elif name.startswith("bool"):
-            x = x.to_bool()
-        elif name.startswith(("int", "long")) and x.type in FLOATS:
-            # Towards zero, as a cast in PyTorch.
-            integer = _emit("arith.fptosi", f"{x.type} to i64", x, result="i64", interval=["any"])
-            x = integer.to_index()
-        elif name.startswith(("int", "long")):
-            x = x.to_index()
-        elif not isinstance(target, str) and not hasattr(target, "index"):
-            raise trace_error(f"cannot convert a traced number to {target}")
-    return x
-
-
-def _filled(value: Any) -> Function:
-    def apply(x: Any, *shape: Any, dtype: Any = None, size: Any = None, device: Any = None, **rest: Any) -> Traced:
-        region = _region_of(x)
-        wanted = size if size is not None else (shape[0] if shape and not isinstance(shape[0], int) else shape)
-        if tuple(wanted) != () or rest.get("fill_value", 0) is None:
-            raise trace_error("expected the shape (): a traced number has no dimensions")
-        number = rest["fill_value"] if value is None else value
-        return convert(region.lift(number), dtype) if dtype is not None else region.lift(number)
-
-    return apply
-
-
-def _like(value: Any) -> Function:
-    def apply(x: Any, fill: Any = None, dtype: Any = None, **rest: Any) -> Traced:
-        x = _region_of(x).lift(x)
-        number = x.region.lift(rest.get("fill_value", fill) if value is None else value)
-        if dtype is not None:
-            return convert(number, dtype)
-        return number.to_float() if x.type in FLOATS else number
-
-    return apply
-
-
-# By the names that PyTorch and NumPy have for them.
-FUNCTIONS: Dict[str, Function] = {
-    "add": add, "sub": subtract, "subtract": subtract, "mul": multiply, "multiply": multiply,
-    "div": divide, "divide": divide, "true_divide": divide, "floor_divide": floor_divide,
-    "remainder": remainder, "mod": remainder, "pow": power, "power": power, "float_power": power,
-    "neg": negative, "negative": negative, "abs": absolute, "absolute": absolute, "fabs": absolute,
-    "eq": equal, "equal": equal, "ne": not_equal, "not_equal": not_equal, "lt": less, "less": less,
-    "le": less_equal, "less_equal": less_equal, "gt": greater, "greater": greater, "ge": greater_equal,
-    "greater_equal": greater_equal, "bitwise_and": bitwise_and, "bitwise_or": bitwise_or,
-    "bitwise_xor": bitwise_xor, "bitwise_not": bitwise_not, "invert": bitwise_not, "logical_and": logical_and,
-    "logical_or": logical_or, "logical_xor": logical_xor, "logical_not": logical_not, "where": where,
-    "minimum": minimum, "maximum": maximum, "min": minimum, "max": maximum, "fmin": minimum, "fmax": maximum,
-    "clamp": clamp, "clip": clamp, "exp": exp, "exp2": exp2, "expm1": expm1, "log": log, "log2": log2,
-    "log10": log10, "log1p": log1p, "sqrt": sqrt, "rsqrt": rsqrt, "tanh": tanh, "sin": sin, "cos": cos, "tan": tan,
-    "sinh": sinh, "cosh": cosh, "atan": atan, "arctan": atan, "erf": erf, "floor": floor, "ceil": ceil,
-    "trunc": trunc, "fix": trunc, "round": round, "rint": round, "sigmoid": sigmoid, "reciprocal": reciprocal,
-    "square": square, "relu": relu, "to": convert, "type": convert, "astype": convert,
-    "int": lambda x: convert(x, "int"), "long": lambda x: convert(x, "int"), "float": lambda x: convert(x, "float"),
-    "double": lambda x: convert(x, "float"), "bool": lambda x: convert(x, "bool"), "type_as": lambda x, y: (
-        _region_of(y).lift(x).to_float() if _region_of(y).lift(y).type in FLOATS else _region_of(y).lift(x)),
-    "new_ones": _filled(1), "new_zeros": _filled(0), "new_full": _filled(None), "ones_like": _like(1),
-    "zeros_like": _like(0), "full_like": _like(None), "clone": lambda x: x, "detach": lambda x: x,
-    "contiguous": lambda x: x,
-}  # fmt: skip
-_OPERATORS = {
-    "add": add, "sub": subtract, "mul": multiply, "truediv": divide, "floordiv": floor_divide, "mod": remainder,
-    "pow": power, "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor,
-}  # fmt: skip
-
-
-def _reverse(function: Function) -> Function:
-    return lambda a, b: function(b, a)
-
-
-for _name, _function in _OPERATORS.items():
-    setattr(Traced, f"__{_name}__", lambda a, b, f=_function: f(a, b))
-    setattr(Traced, f"__r{_name}__", lambda a, b, f=_function: f(b, a))
-    FUNCTIONS.setdefault(f"__{_name}__", _function)
-    FUNCTIONS.setdefault(f"__r{_name}__", _reverse(_function))
-# What PyTorch calls some of them on its own side.
-FUNCTIONS.update(rsub=_reverse(subtract), __rpow__=_reverse(power))
-for _name, _function in {"eq": equal, "ne": not_equal, "lt": less, "le": less_equal, "gt": greater,
-                         "ge": greater_equal}.items():  # fmt: skip
-    setattr(Traced, f"__{_name}__", lambda a, b, f=_function: f(a, b))
-    FUNCTIONS[f"__{_name}__"] = _function
-for _name, _function in {"neg": negative, "abs": absolute, "invert": bitwise_not, "floor": floor, "ceil": ceil,
-                         "trunc": trunc}.items():  # fmt: skip
-    setattr(Traced, f"__{_name}__", lambda a, f=_function: f(a))
-Traced.__pos__ = lambda a: a  # type: ignore[attr-defined]
-Traced.__round__ = lambda a, digits=None: round(a)  # type: ignore[attr-defined]
-
-
-def _dtype(x: Traced) -> Any:
-    """PyTorch's where it is in use, else NumPy's."""
-    name = {"f64": "float64", "i1": "bool"}.get(x.type, "float32" if x.type in FLOATS else "int64")
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        return getattr(torch, name)
-    import numpy
-
-    return numpy.dtype(name)
-
-
-def _attribute(self: Traced, name: str) -> Any:
-    """Methods of tensors, and the few attributes that make sense."""
-    if name == "dtype":
-        return _dtype(self)
-    if name == "device":
-        return None
-    if name == "shape":
-        return ()
-    if name == "ndim":
-        return 0
-    function = FUNCTIONS.get(name)
-    if function is None or name.startswith("_"):
-        raise AttributeError(name) if name.startswith("__") else trace_error(f"cannot trace .{name} of a number")
-    return lambda *args, **keywords: function(self, *args, **keywords)
-
-
-Traced.__getattr__ = _attribute  # type: ignore[attr-defined]
-
-
-def call_named(name: str, args: tuple, keywords: dict) -> Any:
-    """A function of PyTorch or NumPy that got traced numbers."""
-    if name == "__getitem__":
-        tensor, index = args
-        if isinstance(tensor, Traced):
-            if index is Ellipsis or (isinstance(index, tuple) and not index):
-                return tensor
-            raise trace_error("cannot index a traced number")
-        indices = index if isinstance(index, tuple) else (index,)
-        return _region_of(*indices).read(tensor, indices)
-    function = FUNCTIONS.get(name)
-    if function is None:
-        raise trace_error(f"cannot trace '{name}'")
-    for unused in ("out",):
-        keywords.pop(unused, None)
-    if name in ("min", "max") and len(args) < 2:
-        raise trace_error(f"'{name}' needs two numbers here")
-    if name in ("add", "sub") and keywords.pop("alpha", 1) != 1:
-        raise trace_error(f"cannot trace '{name}' with alpha")
-    mode = keywords.pop("rounding_mode", None)
-    if name in ("div", "divide") and mode:
-        return floor_divide(*args) if mode == "floor" else convert(trunc(divide(*args)), "int")
-    return function(*args, **keywords)
-
-
-def _torch_function(cls: type, function: Any, types: Any, args: tuple = (), keywords: Optional[dict] = None) -> Any:
-    return call_named(function.__name__, args, dict(keywords or {}))
-
-
-Traced.__torch_function__ = classmethod(_torch_function)  # type: ignore[attr-defined]
-
-
-def _array_ufunc(self: Traced, ufunc: Any, method: str, *args: Any, **keywords: Any) -> Any:
-    if method != "__call__":
-        raise trace_error(f"cannot trace '{ufunc.__name__}.{method}'")
-    return call_named(ufunc.__name__, args, keywords)
-
-
-def _array_function(self: Traced, function: Any, types: Any, args: tuple, keywords: dict) -> Any:
-    return call_named(function.__name__, args, dict(keywords))
-
-
-Traced.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
-Traced.__array_function__ = _array_function  # type: ignore[attr-defined]
-
-
-def has_traced(values: Any) -> bool:
-    """Whether a traced number is among them, also within tuples."""
-    return any(isinstance(v, Traced) or (isinstance(v, (tuple, list)) and has_traced(v)) for v in values)
-
-
-__all__ = ["FUNCTIONS", "call_named", "has_traced"]
+floor, ceil, trunc, round_even = (_rounding(f"math.{name}") for name in ("floor", "ceil", "trunc", "roundeven"))

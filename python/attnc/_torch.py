@@ -254,6 +254,7 @@ def _prepare(key: Any, variant: Variant, tensors: List[Any], inputs: Sequence[to
     known = _threads.prepared
     if len(known) >= _MAX_PREPARED:
         known.clear()
+    variant = variant.for_sizes(inputs[0], inputs[1], inputs[3:])
     known[key] = _Prepared(variant, inputs, tuple(position[id(tensor)] for tensor in inputs[3:]))
 
 

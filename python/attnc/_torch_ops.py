@@ -91,7 +91,7 @@ def run_forward(variant: Variant, inputs: Sequence[torch.Tensor], out: Optional[
     query = inputs[0]
     device = device_of(query)
     check_devices(inputs)
-    variant.check(query, inputs[1], inputs[3:])
+    variant = variant.for_sizes(query, inputs[1], inputs[3:])
     captures = map(usable, inputs[3:])
     return variant.forward(device).call([*map(operand, inputs[:3]), *captures], out)
 
@@ -112,6 +112,7 @@ def run_backward(
     arguments = [*map(operand, inputs[:3]), *map(usable, inputs[3:]), operand(saved[0]), saved[1], operand(do)]
     if dlse is not None:
         arguments.append(usable(dlse))
+    variant = variant.for_sizes(inputs[0], inputs[1], inputs[3:])
     gradient = variant.gradient(device_of(inputs[0]), wanted, dlse is not None)
     if out is not None and len(gradient.computed) > len(wanted):
         for result, computed in zip(out, gradient.select(gradient.executable.call(arguments))):

@@ -15,7 +15,8 @@ from ._capi import Executable
 from ._errors import Error
 from ._functions import call_for_trace
 from ._operations import add, greater_equal, less_equal, logical_and, subtract
-from ._trace import ELEMENT_TYPES, MAX_SIZE, Check, Trace, Traced, TracedRegion, trace_region
+from ._trace import MAX_SIZE, Check, Trace, Traced, TracedRegion, trace_region
+from ._types import ELEMENT_TYPES
 
 _HEADER = "// attnc: "
 ALIGNMENTS = ("top_left", "bottom_right")
@@ -34,6 +35,7 @@ class Options:
     window: Optional[Tuple[int, int]] = None
     scale: Optional[float] = None
     deterministic: bool = False
+    arrays: bool = False  # of NumPy, whose default type is float64
 
     def check(self) -> None:
         if self.causal_alignment not in ALIGNMENTS:
@@ -78,7 +80,7 @@ def _mask_function(options: Options, mask_mod: Optional[Callable]) -> Optional[C
         offset = None
         if options.causal_alignment == "bottom_right":
             # keys less queries, which the function computes.
-            offset = Traced(i.region, "%offset", "index", intervals.ANY)
+            offset = Traced(i.region, "%offset", "index", "int64", intervals.ANY)
         keep = named(offset, i, j)
         return keep if mask_mod is None else logical_and(keep, call_for_trace(mask_mod, (b, h, i, j)))
 
@@ -102,8 +104,8 @@ def build(options: Options, score_mod: Optional[Callable], mask_mod: Optional[Ca
     behind Q, K and V. Its first line holds what a call is checked against."""
     options.check()
     element = ELEMENT_TYPES[options.dtype]
-    accumulator = "f64" if element == "f64" else "f32"
-    trace = Trace(accumulator)
+    accumulator = "float64" if element == "f64" else "float32"
+    trace = Trace(accumulator, accumulator if options.arrays else "float32")
     regions: List[Optional[TracedRegion]] = [None, None]
     if score_mod is not None:
         score = lambda *arguments: call_for_trace(score_mod, arguments)
@@ -120,8 +122,8 @@ def _module_text(
     options: Options, trace: Trace, regions: List[Optional[TracedRegion]], element: str, offset: bool
 ) -> str:
     q, v = _tensor(["?"] * 3 + [options.d], element), _tensor(["?"] * 3 + [options.dv], element)
-    lse = _tensor(["?"] * 3, trace.accumulator)
-    captures = [(f"%c{n}", capture.type) for n, capture in enumerate(trace.captures)]
+    lse = _tensor(["?"] * 3, ELEMENT_TYPES[trace.accumulator])
+    captures = [(f"%c{n}", capture.ir) for n, capture in enumerate(trace.captures)]
     arguments = "".join(f", {name}: {type}" for name, type in captures)
     lines, seen = "", list(captures)
     if offset:
@@ -141,6 +143,7 @@ def _module_text(
     header = {
         "checks": [[c.capture, c.dim, c.interval, c.where] for c in trace.checks],
         "deterministic": bool(options.deterministic),
+        "wraps": trace.wraps,
     }
     return (
         f"{_HEADER}{json.dumps(header)}\n"
@@ -170,17 +173,23 @@ class Variant:
     call is (O, LSE); a gradient takes Q, K, V, the captures, O, LSE, dO and, where it
     has one, dLSE."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, wraps: bool = False) -> None:
         self.text = text
         header = json.loads(text[len(_HEADER) : text.index("\n")])
         self.checks = [Check(*check) for check in header["checks"]]
         self.deterministic: bool = header["deterministic"]
         # Without the header, for what it says is nothing to the compiler.
         self.code = text[text.index("\n") + 1 :]
+        self._wraps: List[Tuple[str, str]] = [] if wraps else header["wraps"]
+        if wraps:
+            for line, lines in header["wraps"]:
+                self.code = self.code.replace(line, lines)
+        # The same where computed indices are negative.
+        self._wrapped: Optional[Variant] = None
         self._executables: Dict[Any, Executable] = {}
         self._forward: Dict[str, Executable] = {}
         self._gradients: Dict[Any, Gradient] = {}
-        self._checked: set = set()
+        self._checked: Dict[Any, bool] = {}
         self._lock = threading.Lock()
 
     def executable(self, device: str, gradient: Optional[str] = None, pipeline: Optional[str] = None) -> Executable:
@@ -231,32 +240,44 @@ class Variant:
         where = "GPUs" if device == "cuda" else "the CPU"
         raise Error(f"cannot compile the gradient of this attention for {where}: {problem}") from None
 
-    def check(self, q: Any, k: Any, captures: Sequence[Any]) -> None:
-        """Refuses sizes for which a capture would be read out of its bounds. What is
-        read at an index that was itself read from a tensor is the caller's business."""
+    def for_sizes(self, q: Any, k: Any, captures: Sequence[Any]) -> Variant:
+        """The variant for these sizes: where computed indices are negative for some, they
+        count from the end as in PyTorch. Refuses sizes for which a capture would be read
+        out of its bounds. What is read at an index that was itself read from a tensor is
+        the caller's business."""
         shapes = q.shape, k.shape, *(capture.shape for capture in captures)
-        if shapes in self._checked:
-            return
-        self._check_sizes(q, k, captures)
-        if len(self._checked) >= 1024:
-            self._checked.clear()
-        self._checked.add(shapes)
+        negative = self._checked.get(shapes)
+        if negative is None:
+            negative = self._check_sizes(q, k, captures)
+            if len(self._checked) >= 1024:
+                self._checked.clear()
+            self._checked[shapes] = negative
+        if not negative or not self._wraps:
+            return self
+        if self._wrapped is None:
+            with self._lock:
+                self._wrapped = self._wrapped or Variant(self.text, True)
+        return self._wrapped
 
-    def _check_sizes(self, q: Any, k: Any, captures: Sequence[Any]) -> None:
+    def _check_sizes(self, q: Any, k: Any, captures: Sequence[Any]) -> bool:
+        """Whether a computed index may be negative."""
         sizes = {"b": q.shape[0], "h": q.shape[1], "i": q.shape[2], "j": k.shape[2]}
         if any(size > MAX_SIZE for size in sizes.values()):
             raise Error(f"expected sizes up to {MAX_SIZE}, got {tuple(sizes.values())}")
+        negative = False
         if 0 in sizes.values():
-            return
+            return negative
         for check in self.checks:
             low, high = intervals.evaluate(check.interval, sizes)
             shape = tuple(captures[check.capture].shape) or (1,)
             size = shape[check.dim]
-            if (low < 0 and not math.isinf(low)) or (high >= size and not math.isinf(high)) or size == 0:
+            if (low < -size and not math.isinf(low)) or (high >= size and not math.isinf(high)) or size == 0:
                 raise Error(
                     f"{check.where}: dimension {check.dim} of a captured tensor has {size} elements, and is read from "
                     f"{low} to {high}: clamp the index, tensors are read for masked pairs too"
                 )
+            negative = negative or -size <= low < 0
+        return negative
 
 
 _variants: Dict[str, Variant] = {}

@@ -13,6 +13,8 @@ from support import dense
 Q, K, V = (torch.randn(1, 2, n, 8, generator=torch.Generator().manual_seed(n)) for n in (13, 17, 17))
 TABLE = torch.randn(64, generator=torch.Generator().manual_seed(1))
 NUMBERS = torch.tensor([5, -3, 2, 7, -1, 4, 0, 6, -2, 3, 1, 8, -4, 9, 10, 11, 12])
+MATRIX = torch.randn(17, 17, generator=torch.Generator().manual_seed(2))
+UNSIGNED = torch.zeros(17, dtype=torch.uint16)
 WINDOW = 4
 
 
@@ -224,6 +226,46 @@ def converts(s, b, h, i, j):
     return s + int(j)
 
 
+def row(s, b, h, i, j):
+    return s + MATRIX[i].sum()
+
+
+def compared_rows(b, h, i, j):
+    return MATRIX[i] == MATRIX[j]
+
+
+def out(s, b, h, i, j):
+    return torch.exp(s, out=TABLE)
+
+
+def boolean_index(s, b, h, i, j):
+    return s + TABLE[i > j]
+
+
+def unsigned(s, b, h, i, j):
+    return s + UNSIGNED[i].float()
+
+
+def keyword(s, b, h, i, j):
+    return s.clamp(lowest=3)
+
+
+def mode(s, b, h, i, j):
+    return s + torch.div(i, 2, rounding_mode="up")
+
+
+def minus_boolean(s, b, h, i, j):
+    return s + -(i > j)
+
+
+def unknown_type(s, b, h, i, j):
+    return s.to(torch.complex64)
+
+
+def members(b, h, i, j):
+    return torch.isin(j, NUMBERS)
+
+
 REFUSED = {
     branch: (1, "write `&`, `|`, `~`"), chained: (1, "chained comparisons"), conjunction: (1, "`&`"),
     largest: (1, "maximum"), by_math: (1, "not of math"), loop: (1, "ranges"), unknown: (1, "cannot trace 'cumsum'"),
@@ -232,6 +274,11 @@ REFUSED = {
     zero: (1, "division by zero"), nothing: (0, "'nothing' returns nothing"), text: (0, "'text' returns what is not"),
     number_mask: (0, "expected 'number_mask' to return a boolean"), float_index: (1, "expected an integer index"),
     raises: (1, "cannot trace .undefined_attribute"), converts: (1, "Python int"),
+    row: (1, "2 dimensions got 1 indices: read one element"), compared_rows: (1, "read one element"),
+    out: (1, "'exp' with out="), boolean_index: (1, "integer index, got one of type bool"),
+    unsigned: (1, "a captured tensor of type uint16"), keyword: (1, "cannot trace 'clamp' with these arguments"),
+    mode: (1, "rounding_mode None, 'floor' or 'trunc', got 'up'"), minus_boolean: (1, "negation of booleans"),
+    unknown_type: (1, "cannot convert a traced number to torch.complex64"), members: (1, "'isin' of a captured tensor"),
 }  # fmt: skip
 
 
@@ -285,3 +332,81 @@ def test_code_and_defaults_that_change():
     same(f)
     f.__kwdefaults__ = None
     same(f)
+
+
+F = torch.nn.functional
+# PyTorch has one derivative where the function has none.
+KINKS = {
+    "relu": lambda x: torch.relu(x), "abs": lambda x: x.abs(), "sign": lambda x: torch.sign(x) + x,
+    "clamp": lambda x: x.clamp(-1, 1), "clamp_min": lambda x: x.clamp_min(0), "hardtanh": lambda x: F.hardtanh(x),
+    "relu6": lambda x: F.relu6(x), "leaky_relu": lambda x: F.leaky_relu(x), "elu": lambda x: F.elu(x),
+    "maximum": lambda x: torch.maximum(x, x * x), "minimum": lambda x: torch.minimum(x, -x),
+    "fmax": lambda x: torch.fmax(x, 2 * x), "fmin": lambda x: torch.fmin(x, x * x), "sigmoid": lambda x: x.sigmoid(),
+    "silu": lambda x: F.silu(x), "softplus": lambda x: F.softplus(x), "logaddexp": lambda x: torch.logaddexp(x, -x),
+    "nan_to_num": lambda x: torch.nan_to_num(torch.log(x), neginf=-5.0), "hardswish": lambda x: F.hardswish(x),
+    "where": lambda x: torch.where(x > 0, torch.log(x), x), "masked_fill": lambda x: (1 / x).masked_fill(x == 0, 2.0),
+    "remainder": lambda x: x % 2.0, "fmod": lambda x: torch.fmod(x, 2.0), "logsigmoid": lambda x: F.logsigmoid(x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_derivatives_at_kinks(name):
+    """The log-sum-exp of one key is its score."""
+    points = torch.tensor([0.0, 1.0, -1.0, 2.0, 6.0, 3.0, -3.0, 0.5, -0.5, 90.0, -100.0, 25.0])
+    x, wanted = torch.zeros(1, 1, len(points), 8), points.clone().requires_grad_()
+    x[0, 0, :, 0] = points
+    key = torch.zeros(1, 1, 1, 8)
+    key[..., 0] = 1
+    x.requires_grad_()
+    _, lse = attnc.attention(x, key, key, score_mod=lambda s, *index: KINKS[name](s), scale=1.0, return_lse=True)
+    value = KINKS[name](wanted)
+    torch.testing.assert_close(lse[0, 0], value, rtol=1e-5, atol=1e-6)
+    expected = torch.autograd.grad(value.sum(), wanted)[0]
+    if name in ("where", "masked_fill", "nan_to_num"):  # 0 times infinity in PyTorch, for the side not taken
+        expected = torch.where(expected.isnan(), 1.0 if name == "where" else 0.0, expected)
+    got = torch.autograd.grad(lse.sum(), x)[0][0, 0, :, 0]
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+
+
+TOKENS = torch.tensor([3, -1, 0, -5, 4, 2, -2, 1, -4, 3, -3, 0, 4, 1, -1, 2, 0])
+
+
+@pytest.mark.parametrize("index", ["loaded", "computed", "constant", "chained"])
+def test_negative_indices_count_from_the_end(index):
+    table = torch.randn(17 if index == "computed" else 5, generator=torch.Generator().manual_seed(3))
+    square = torch.randn(2, 17, generator=torch.Generator().manual_seed(4))
+    leaf = (square if index == "chained" else table).requires_grad_()
+    places = {
+        "loaded": lambda h, i, j: table[TOKENS[j]], "computed": lambda h, i, j: table[i - j],
+        "constant": lambda h, i, j: table[-2] * (i - j), "chained": lambda h, i, j: square[h][TOKENS[j]],
+    }  # fmt: skip
+
+    def of(h, i, j):  # for all pairs at once rows are no numbers
+        return square[h, TOKENS[j]] if index == "chained" and torch.is_tensor(j) else places[index](h, i, j)
+
+    score_mod = lambda s, b, h, i, j: s + of(h, i, j)
+    o, expected = attnc.attention(Q, K, V, score_mod=score_mod), dense(Q, K, V, score_mod)[0]
+    torch.testing.assert_close(o, expected, rtol=2e-5, atol=2e-5)
+    got, wanted = (torch.autograd.grad(x.square().sum(), leaf)[0] for x in (o, expected))
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_unsigned_bytes():
+    flags = torch.tensor([0, 1, 200, 255, 3, 0, 7, 128, 127, 9, 0, 1, 2, 255, 254, 0, 6], dtype=torch.uint8)
+    same(mask_mod=lambda b, h, i, j: (flags[j] > 127) | (flags[i].bool()) | (j == 0))
+    same(score_mod=lambda s, b, h, i, j: s + (flags[i] + flags[j]) * 0.01)
+
+
+def test_float64_stays_float64():
+    near = 1.725e9 + torch.arange(17).double() * 0.25
+    same(mask_mod=lambda b, h, i, j: near[i] >= near[j])
+
+
+def test_sizes_with_negative_indices_have_code_of_their_own(compiled):
+    table = torch.randn(40)
+    f = lambda s, b, h, i, j: s + table[i - j + 15]
+    for length in (10, 17, 10, 17):
+        k = K[:, :, :length].contiguous()
+        got = attnc.attention(Q, k, k, score_mod=f)
+        torch.testing.assert_close(got, dense(Q, k, k, f)[0], rtol=2e-5, atol=2e-5)
+    assert compiled() == 2

@@ -133,7 +133,8 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
       copy.setRestrict(true);
       copy.setWritable(true);
     }
-    SmallVector<Value> results(end->getOperands());
+    llvm::SetVector<Value> results; // of which two may be one
+    results.insert_range(end->getOperands());
     end->setOperands({});
     // A join of dimensions without a use would still be a copy in memory.
     for (Value result : results)

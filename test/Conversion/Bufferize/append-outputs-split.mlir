@@ -56,3 +56,15 @@ func.func @twice(%m: index, %n: index) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
   %s = linalg.map { arith.negf } ins(%j : tensor<?x8xf32>) outs(%j : tensor<?x8xf32>)
   return %j, %s : tensor<?x8xf32>, tensor<?x8xf32>
 }
+
+// One join of dimensions that is two results.
+// CHECK-LABEL: func.func @same
+// CHECK-SAME:    %[[A:[^:]*]]: memref<?x8xf32, strided<[?, 1], offset: ?>>, %[[B:[^:]*]]: memref<?x8xf32, strided<[?, 1], offset: ?>>)
+// CHECK-DAG:     bufferization.materialize_in_destination %{{.*}} in restrict writable %[[B]]
+// CHECK:         return
+func.func @same(%n: index, %m: index, %f: f32) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
+  %e = tensor.empty(%n, %m) : tensor<?x?x8xf32>
+  %r = linalg.fill ins(%f : f32) outs(%e : tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  %j = tensor.collapse_shape %r [[0, 1], [2]] : tensor<?x?x8xf32> into tensor<?x8xf32>
+  return %j, %j : tensor<?x8xf32>, tensor<?x8xf32>
+}

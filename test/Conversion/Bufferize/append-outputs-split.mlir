@@ -59,9 +59,11 @@ func.func @twice(%m: index, %n: index) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
 
 // One join of dimensions that is two results.
 // CHECK-LABEL: func.func @same
-// CHECK-SAME:    %[[A:[^:]*]]: memref<?x8xf32, strided<[?, 1], offset: ?>>, %[[B:[^:]*]]: memref<?x8xf32, strided<[?, 1], offset: ?>>)
-// CHECK-DAG:     bufferization.materialize_in_destination %{{.*}} in restrict writable %[[B]]
-// CHECK:         return
+// CHECK:         %[[A:.*]] = memref.expand_shape
+// CHECK:         %[[B:.*]] = memref.expand_shape
+// CHECK:         %[[R:.*]] = linalg.fill
+// CHECK:         bufferization.materialize_in_destination %[[R]] in restrict writable %[[A]]
+// CHECK:         bufferization.materialize_in_destination %[[R]] in restrict writable %[[B]]
 func.func @same(%n: index, %m: index, %f: f32) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
   %e = tensor.empty(%n, %m) : tensor<?x?x8xf32>
   %r = linalg.fill ins(%f : f32) outs(%e : tensor<?x?x8xf32>) -> tensor<?x?x8xf32>

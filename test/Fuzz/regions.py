@@ -627,9 +627,11 @@ class Batch:
 
     @staticmethod
     def compare(name, dtype, got, exact, baselines):
-        """As for all results; but roundings of single operations are as many as the region has,
-        and one luckier than the other."""
-        return reference.check(name, dtype, got, exact, baselines, mean=False)[0]
+        """As for all results, but that the error of functions in a score (a few roundings, which the baseline
+        has or has not) counts as rounding: a wrong bit of an integer is a thousand times as large."""
+        problems, figures = reference.check(name, dtype, got, exact, baselines, mean=False)
+        is_rounding = figures and figures["max"] <= 4 * figures["max_gate"]
+        return [] if is_rounding else problems
 
 
 def run_batch(seed, count, options):

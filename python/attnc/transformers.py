@@ -27,6 +27,10 @@ from .torch import broadcast_mask, scaled_dot_product_attention
 
 NAME = "attnc"
 
+# Of transformers, from register() on: PyTorch's compiler does not follow imports.
+_sdpa_mask: Any = None
+_collector: Any = None
+
 # Keywords of an attention function that change nothing here: what they say is in the mask
 # already, or is about other parts of the model.
 HARMLESS = frozenset(
@@ -120,11 +124,9 @@ def _refuse(module: Any, dropout: float, output_attentions: Optional[bool], othe
 
 def _collects_weights() -> bool:
     """Whether a model is about to gather the weights that its layers return."""
-    try:
-        from transformers.utils.output_capturing import _active_collector as collector
-    except ImportError:
+    if _collector is None:
         return False
-    collected = collector.global_var if torch.compiler.is_compiling() else collector.get()
+    collected = _collector.global_var if torch.compiler.is_compiling() else _collector.get()
     return bool(collected) and any("attentions" in name for name in collected)
 
 
@@ -255,27 +257,38 @@ def _check_models_when_made() -> None:
     PreTrainedModel.get_correct_attn_implementation = get_correct_attn_implementation
 
 
-def _make_mask(*args: Any, config: Any = None, **keywords: Any) -> Any:
-    """The mask of sdpa; the implementation may have been set in the configuration of a
-    model that had been made before."""
+def _check_config(config: Any) -> None:
     from transformers import MODEL_MAPPING
-    from transformers.masking_utils import sdpa_mask
 
-    if config is not None and type(config) in MODEL_MAPPING and not torch.compiler.is_compiling():
+    if type(config) in MODEL_MAPPING:
         classes = MODEL_MAPPING[type(config)]
         for cls in classes if isinstance(classes, (tuple, list)) else (classes,):
             _check_model(cls, config._attn_implementation)
+
+
+def _make_mask(*args: Any, config: Any = None, **keywords: Any) -> Any:
+    """The mask of sdpa; the implementation may have been set in the configuration of a
+    model that had been made before."""
+    if config is not None and not torch.compiler.is_compiling():
+        _check_config(config)
     if hasattr(config, "relative_attention_num_buckets"):
         # Not all of these say which of their layers are causal. Where each pair has a bias, a
         # mask costs little.
         keywords["allow_is_causal_skip"] = False
-    return sdpa_mask(*args, config=config, **keywords)
+    return _sdpa_mask(*args, config=config, **keywords)
 
 
 def register(name: str = NAME) -> None:
     """Makes attn_implementation=`name` known to transformers, with the masks of sdpa."""
+    global _sdpa_mask, _collector
     from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
 
+    try:
+        from transformers.utils.output_capturing import _active_collector as collector
+    except ImportError:  # of older versions, whose layers are asked for weights by a keyword
+        collector = None
+    _sdpa_mask, _collector = sdpa_mask, collector
     _check_models_when_made()
     _names.add(name)
     AttentionInterface.register(name, attention_forward)

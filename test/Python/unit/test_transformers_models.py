@@ -201,3 +201,20 @@ def test_family(family, monkeypatch):
                 print(f"{family}: no {cache} cache: {error}")
                 continue
             assert torch.equal(generate(model, family, cache), tokens), cache
+
+
+@pytest.mark.parametrize("family", ["Gemma2", "Bert"])
+def test_compiled(family):
+    """In one graph."""
+    model = make(family, "attnc").eval()
+    inputs, _ = inputs_of(family, "right")
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(**inputs).logits, model(**inputs).logits, rtol=1e-10, atol=1e-10)
+
+
+def test_set_in_a_configuration_afterwards():
+    model = make("Bloom", "eager")
+    model.config._attn_implementation = "attnc"
+    with pytest.raises(attnc.Error, match="BloomModel computes attention by itself"):
+        model(**inputs_of("Bloom", "right")[0])

@@ -46,8 +46,7 @@ FUNCTIONS: Dict[str, Function] = {
     },
     "clip": e.clamp, "clamp_min": lambda x, min: e.clamp(x, min), "clamp_max": lambda x, max: e.clamp(x, None, max),
     "log_sigmoid": e.logsigmoid, "arctan2": e.atan2, "sgn": e.sign,
-    "to": e.convert, "type": e.convert, "astype": e.convert, "type_as": lambda x, other: lift(x).cast(
-        region_of(x, other).lift(other).kind),
+    "to": e.convert, "type": e.convert, "astype": e.convert, "type_as": e.convert,
     "int": e.to_type("int32"), "long": e.to_type("int64"), "short": e.to_type("int16"), "char": e.to_type("int8"),
     "byte": e.to_type("uint8"), "float": e.to_type("float32"), "double": e.to_type("float64"),
     "half": e.to_type("float16"), "bfloat16": e.to_type("bfloat16"), "bool": e.to_type("bool"),

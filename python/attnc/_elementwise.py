@@ -247,8 +247,9 @@ def logaddexp2(a: Any, b: Any) -> Traced:
 
 
 def lerp(start: Any, end: Any, weight: Any) -> Traced:
-    dtype, (start, end) = unify(start, end)
-    weight = region_of(start).lift(weight)
+    region = region_of(start, end, weight)
+    dtype, (start, end) = unify(region.lift(start), region.lift(end))
+    weight = region.lift(weight)
     start, end = widened(start, end)
     weight = weight if weight.number is not None else weight.cast(start.kind)
     difference = subtract(end, start)
@@ -341,7 +342,7 @@ def isin(elements: Any, tests: Any, *, assume_unique: bool = False, invert: bool
 
 def convert(x: Any, *targets: Any, **keywords: Any) -> Traced:
     """Tensor.to and its like."""
-    x = lift(x)
+    x = region_of(x, *targets, *keywords.values()).lift(x)
     for target in (*targets, *(value for name, value in keywords.items() if name in ("dtype", "other"))):
         if isinstance(target, Traced):
             x = x.cast(target.kind)

@@ -322,8 +322,9 @@ class Traced:
             return self._to_float(dtype)
         if types_of.is_float(self.kind):
             # Towards zero.
-            integer = self._new(f"arith.fptosi {self.name} : {self.ir} to i64", "i64", "int64", intervals.ANY)
-            return integer.to_index().wrapped(dtype, (-math.inf, math.inf))
+            type, kind = ("i64", "int64") if dtype == "int64" else ("i32", "int32")
+            integer = self._new(f"arith.fptosi {self.name} : {self.ir} to {type}", type, kind, intervals.ANY)
+            return integer.to_index().wrapped(dtype, types_of.limits(kind))
         return self.to_index().wrapped(dtype, self.bounds())
 
     def _to_float(self, dtype: str) -> Traced:

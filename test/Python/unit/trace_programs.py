@@ -99,9 +99,10 @@ class Programs:
 
     def leaf(self, kind: str) -> str:
         if kind == "float":
-            return self.random.choice([self.element(KINDS[:4]), self.element(KINDS[:4]), "score", "score", "0.75", "(i / 3)"])
+            return self.random.choice([*(self.element(KINDS[:4]) for _ in "12"), "score", "score", "0.75", "(i / 3)"])
         if kind == "bool":
-            return self.random.choice([self.element(["bool"]), "(i >= j)", "(i - j < 2)", "True", f"{self.element(KINDS[4:9])}.bool()"])
+            number = f"{self.element(KINDS[4:9])}.bool()"
+            return self.random.choice([self.element(["bool"]), "(i >= j)", "(i - j < 2)", "True", number])
         return self.random.choice([self.element(KINDS[4:9]), self.element(KINDS[4:9]), "i", "j", "h", "3", "(i - j)"])
 
     def draw(self, kind: str, depth: int) -> str:
@@ -118,7 +119,8 @@ class Programs:
             if pick < 0.6:
                 return choose(["~{}", "torch.logical_not({})", "{}.any()"]).format(part("bool"))
             if pick < 0.68:
-                return choose(["torch.isnan({})", "torch.isinf({})", "torch.isfinite({})", "{}.bool()"]).format(part("float"))
+                form = choose(["torch.isnan({})", "torch.isinf({})", "torch.isfinite({})", "{}.bool()"])
+                return form.format(part("float"))
             return choose(BOOLEAN).format(part("bool"), part("bool"))
         mixed = choose([kind, kind, "int", "bool"])
         if pick < 0.2:

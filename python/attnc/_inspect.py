@@ -41,7 +41,8 @@ def _variant_for(query: Any, key: Any, value: Any, options: dict) -> Tuple[Varia
             options[name] = convert(options[name])
     arrays = [x.swapaxes(1, 2) if layout == "bshd" else x for x in (query, key, value)]
     try:
-        chosen = Options(type_name(query), int(query.shape[-1]), int(value.shape[-1]), **options)
+        numpy = type(query).__module__ == "numpy"
+        chosen = Options(type_name(query), int(query.shape[-1]), int(value.shape[-1]), arrays=numpy, **options)
     except TypeError as error:
         raise Error(str(error)) from None
     bound = bind(chosen, *functions)
@@ -230,7 +231,8 @@ def _dependences(module: str, form: str) -> str:
 
 
 def _count_tiles(variant: Variant, arrays: List[Any], captures: List[Any]) -> Tuple[int, int]:
-    counting = Executable(variant.text, "cpu", entry="attention", pipeline="count-tiles=true")
+    code = variant.for_sizes(arrays[0], arrays[1], captures).code
+    counting = Executable(code, "cpu", entry="attention", pipeline="count-tiles=true")
     take_tile_counts()
     counting(*arrays, *captures)
     masked, full = take_tile_counts()

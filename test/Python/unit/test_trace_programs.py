@@ -3,7 +3,7 @@
 
 Scores are read off attention of one key, whose log-sum-exp is the score; several
 programs share a compilation. ATTNC_TRACE_PROGRAMS is how many there are (10000 take
-some 50 minutes), ATTNC_TRACE_SEED the first seed."""
+hours, in parts by their seeds), ATTNC_TRACE_SEED the first seed."""
 
 import os
 import random
@@ -17,7 +17,7 @@ from trace_programs import SIZES, Programs, captures, compile_program, eager
 
 J, H, S = SIZES
 MASK_SIZES = 40, 2, 37
-COUNT = int(os.environ.get("ATTNC_TRACE_PROGRAMS", 120))
+COUNT = int(os.environ.get("ATTNC_TRACE_PROGRAMS", 72))
 SEED = int(os.environ.get("ATTNC_TRACE_SEED", 0))
 BATCH = 12
 # What is refused by design, each by name.

@@ -29,7 +29,7 @@ public:
       return true;
     }
     Operation *op = value.getDefiningOp();
-    if (op == top || op->getNumRegions() != 0 || !isMemoryEffectFree(op) ||
+    if (op == top || op->getNumRegions() != 0 || !(isMemoryEffectFree(op) || isTableRead(op)) ||
         isa<vector::ContractionOp>(op))
       return false;
     if (!seen.insert(op).second)
@@ -42,6 +42,12 @@ public:
   const llvm::DenseSet<Operation *> &getOps() const { return seen; }
 
 private:
+  /// A read of elements of a tensor: nothing writes to that.
+  static bool isTableRead(Operation *op) {
+    auto gather = dyn_cast<vector::GatherOp>(op);
+    return gather && isa<TensorType>(gather.getBase().getType());
+  }
+
   static bool isLoopVariable(BlockArgument arg) {
     auto loop = dyn_cast<LoopLikeOpInterface>(arg.getOwner()->getParentOp());
     if (!loop)

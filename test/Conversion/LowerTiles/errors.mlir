@@ -116,8 +116,9 @@ func.func @square(%x: memref<16x16xf32>) {
   %pad = arith.constant 0.0 : f32
   // expected-error@+1 {{expected the dimensions of a vector to be independent, got 'vector<16x16xf32>' with two dimensions tied to each other}}
   %v = vector.transfer_read %x[%c0, %c0], %pad : memref<16x16xf32>, vector<16x16xf32>
-  %t = vector.transpose %v, [1, 0] : vector<16x16xf32> to vector<16x16xf32>
-  %s = arith.addf %v, %t : vector<16x16xf32>
+  %w = arith.mulf %v, %v : vector<16x16xf32>
+  %t = vector.transpose %w, [1, 0] : vector<16x16xf32> to vector<16x16xf32>
+  %s = arith.addf %w, %t : vector<16x16xf32>
   vector.transfer_write %s, %x[%c0, %c0] : vector<16x16xf32>, memref<16x16xf32>
   return
 }

@@ -4,6 +4,7 @@
 
 #include "Elementwise.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
 #include <cstring>
@@ -157,6 +158,18 @@ template <typename Compare> static Step compareInts(Fiber &fiber, const Instruct
   for (int64_t k = 0; k < i.count; ++k)
     r[k] = fn(a[k], b[k]);
   return Step::Next;
+}
+
+/// The predicate for numbers of one bit, which are 0 and 1 here: with a sign 1 is less.
+static arith::CmpIPredicate predicateOfBits(arith::CmpIPredicate predicate) {
+  using P = arith::CmpIPredicate;
+  switch (predicate) {
+  case P::slt: return P::ugt;
+  case P::sle: return P::uge;
+  case P::sgt: return P::ult;
+  case P::sge: return P::ule;
+  default: return predicate;
+  }
 }
 
 static Step compareInts(Fiber &fiber, const Instruction &i) {
@@ -376,7 +389,12 @@ void interpreter::registerArith(Translator &translator) {
   registerIntegers(translator);
   registerFloats(translator);
   translator.add("arith.cmpi", [](Translator &t, Operation *op) {
-    return translateComparison<arith::CmpIOp>(t, op, compareInts);
+    auto compare = cast<arith::CmpIOp>(op);
+    if (failed(translateComparison<arith::CmpIOp>(t, op, compareInts)))
+      return failure();
+    if (getElementTypeOrSelf(compare.getLhs().getType()).isInteger(1))
+      t.at(t.here() - 1).numbers = {int64_t(predicateOfBits(compare.getPredicate()))};
+    return success();
   });
   translator.add("arith.cmpf", [](Translator &t, Operation *op) {
     return translateComparison<arith::CmpFOp>(t, op, compareFloats);

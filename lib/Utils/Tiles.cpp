@@ -33,8 +33,10 @@ void attn::separateTileUses(Operation *root) {
       isSpread.insert(op->getResult(0));
   });
   // Users first: their copies are new uses of what comes before. A chain that
-  // doubles at each step ends at the limit.
-  unsigned copies = 0;
+  // doubles at each step ends at the limit; a long program has as many uses.
+  size_t copies = 0, most = 2000;
+  for (Operation *op : cheap)
+    most += 2 * std::distance(op->use_begin(), op->use_end());
   for (Operation *op : llvm::reverse(cheap)) {
     // A parallel body gets its own, too: it can capture no vector.
     auto home = op->getParentOfType<scf::ForallOp>();
@@ -48,7 +50,7 @@ void attn::separateTileUses(Operation *root) {
         uses.push_back({&use, body});
     }
     for (auto [use, body] : uses) {
-      if (++copies > 2000)
+      if (++copies > most)
         return;
       OpBuilder b(op);
       if (body == home)

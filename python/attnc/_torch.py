@@ -126,7 +126,8 @@ class _Prepared:
                 return None
         addresses = list(map(_address_of, saved))
         addresses.append(do.data_ptr())
-        if 0 in addresses or (addresses[0] | addresses[1] | addresses[2] | addresses[-3] | addresses[-1]) & self.misaligned:
+        low = addresses[0] | addresses[1] | addresses[2] | addresses[-3] | addresses[-1]
+        if 0 in addresses or low & self.misaligned:
             return None
         results = gradient.executable.launch(plan, saved, addresses)
         for position in scalars:
@@ -295,7 +296,8 @@ def attention(
             except RuntimeError:  # a tensor that outlived a transform of functorch
                 addresses = None
             # Nothing lies at 0: zeros that are no memory.
-            if addresses and 0 not in addresses and not (addresses[0] | addresses[1] | addresses[2]) & prepared.misaligned:
+            usable_addresses = addresses and 0 not in addresses
+            if usable_addresses and not (addresses[0] | addresses[1] | addresses[2]) & prepared.misaligned:
                 return _run(prepared, prepared.variant, inputs, addresses, return_lse)
     if casts:
         query, key, value = _autocast((query, key, value))
@@ -304,10 +306,13 @@ def attention(
         from . import _dynamo
 
         if _is_transformed():
-            raise call_error("expected no transforms of torch.func inside of torch.compile; compile what they are applied to")
+            raise call_error(
+                "expected no transforms of torch.func inside of torch.compile; compile what they are applied to"
+            )
 
         return _dynamo.attention(query, key, value, settings, score_mod, mask_mod)
-    bound = bind(Options(_TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings), score_mod, mask_mod)
+    options = Options(_TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings)
+    bound = bind(options, score_mod, mask_mod)
     for capture in bound.captures:
         if not isinstance(capture, torch.Tensor):
             raise call_error(f"expected captured tensors of PyTorch, got a {type(capture).__name__}")

@@ -34,7 +34,8 @@ TINY = {
     **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "hidden_dropout", "hidden_dropout_prob",
                      "attention_probs_dropout_prob", "attn_pdrop", "resid_pdrop", "embd_pdrop", "dropout_rate",
                      "classifier_dropout", "encoder_layerdrop", "decoder_layerdrop", "layerdrop", "embedding_dropout",
-                     "attn_dropout", "mlp_dropout", "feat_proj_dropout", "final_dropout", "hidden_dropout_rate", "drop_path_rate"), 0.0),
+                     "attn_dropout", "mlp_dropout", "feat_proj_dropout", "final_dropout", "hidden_dropout_rate",
+                     "drop_path_rate"), 0.0),
 }  # fmt: skip
 
 CAUSAL, MASKED, BOTH = "AutoModelForCausalLM", "AutoModelForMaskedLM", "AutoModelForSeq2SeqLM"
@@ -74,7 +75,8 @@ FAMILIES = {
     "Blenderbot": (BOTH, {}), "ProphetNet": (BOTH, {}), "PegasusX": (BOTH, {}), "NllbMoe": (BOTH, {}),
     "ViT": (IMAGE, {}), "DeiT": (IMAGE, {}), "Dinov2": (IMAGE, {}), "SiglipVision": (IMAGE, {}),
     "CLIPVision": (IMAGE, {}), "Beit": (IMAGE, dict(use_relative_position_bias=True)),
-    "Swin": (IMAGE, dict(embed_dim=32, depths=[1, 1], num_heads=[2, 2], window_size=2)), "Segformer": (IMAGE, dict(num_attention_heads=[1, 1, 2, 2], hidden_sizes=[16, 16, 32, 32], depths=[1] * 4)),
+    "Swin": (IMAGE, dict(embed_dim=32, depths=[1, 1], num_heads=[2, 2], window_size=2)),
+    "Segformer": (IMAGE, dict(num_attention_heads=[1, 1, 2, 2], hidden_sizes=[16, 16, 32, 32], depths=[1] * 4)),
     "Wav2Vec2": (SOUND, _CONV), "Hubert": (SOUND, _CONV), "WavLM": (SOUND, _CONV),
 }  # fmt: skip
 REFUSED = {

@@ -485,10 +485,12 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       length = findStreamLength(module, /*ofGradient=*/true);
     bool copies = false;
     ordersSums = order == "ordered" || order == "fixed";
-    // Whatever cannot be ordered, kernels for each sum can do.
+    // Whatever cannot be ordered, or has no room beside what else is in memory, kernels for each sum
+    // can do.
+    bool hasOther = order == "fixed" || order == "auto";
     LogicalResult result =
-        attempt(order == "fixed", [&] { return lowerGradients(module, gradients, &copies); });
-    if (failed(result) && order != "fixed")
+        attempt(hasOther, [&] { return lowerGradients(module, gradients, &copies); });
+    if (failed(result) && !hasOther)
       return failure();
     if (!gradients)
       return lowerApart(apart.release(), gradients);

@@ -79,6 +79,25 @@ def head_dims():
         yield Case("causal", dtype, sq=203, sk=203, d=d, dv=dv, pad=5)
 
 
+# Heads and tiles of 128 rows: pairs of tiles that are fewer than CTAs, as many, and more; odd lines.
+TILE_COUNTS = [(1, 2), (2, 7), (2, 9), (3, 6), (4, 5), (3, 3)]
+
+
+def tile_counts():
+    """Numbers of lines and tiles for few CTAs (by a schedule's `ctas`), in every order of tiles that there
+    is: what a CTA gets, and that it gets something, depends on these."""
+    for variant, d in [("none", 64), ("causal", 64), ("window+causal", 64), ("causal_br", 80), ("causal", 128),
+                       ("none", 128), ("documents+causal", 64), ("causal_br", 256)]:
+        for heads, tiles in TILE_COUNTS:
+            yield Case(variant, "bf16", hq=heads, hkv=heads, sq=128 * tiles, sk=128 * tiles, d=d)
+
+
+def gradient_tile_counts():
+    for variant, d in [("none", 64), ("causal_br", 64), ("causal", 128), ("window_br", 128)]:
+        for heads, tiles in [(2, 3), (3, 4)]:
+            yield Case(variant, "bf16", hq=heads, hkv=heads, sq=128 * tiles, sk=128 * tiles, d=d, grad=True)
+
+
 def types():
     """All four types, f64 against extended precision."""
     for dtype in ("f64", "f32", "bf16", "f16"):
@@ -317,7 +336,7 @@ GROUPS = {
     "shapes": shapes, "head-dims": head_dims, "types": types, "heads": heads,
     "variants": variants, "more-variants": more_variants, "masked-rows": masked_rows,
     "tails": tails, "edges": edges, "orders": orders, "tables": tables, "half": half,
-    "schedules": schedules,
+    "schedules": schedules, "tile-counts": tile_counts, "gradient-tile-counts": gradient_tile_counts,
     "gradient-shapes": with_gradients(shapes, 2**22), "gradient-head-dims": with_gradients(head_dims),
     "gradient-types": with_gradients(types), "gradient-heads": with_gradients(heads),
     "gradient-variants": with_gradients(variants), "gradient-more-variants": with_gradients(more_variants),

@@ -226,6 +226,15 @@ class Truth:
         if not self.exact:
             self.o, self.dq, self.dk, self.dv = (self.rounded(each) for each in (self.o, self.dq, self.dk, self.dv))
 
+    def is_zero(self, name):
+        """Rows of a result that are 0 whatever the numbers are, the heads of a group behind each other: those
+        without keys, and keys that no row sees. None if there are none."""
+        if self.keep is None:
+            return None
+        if name in ("o", "dq"):
+            return (~self.keep.any(-1)).repeat(self.data.call.group)
+        return ~self.keep.any(-2)
+
     def rounded(self, x):
         return x if self.exact else x.to(self.data.type).to(self.kind)
 

@@ -11,11 +11,13 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), os.path.join(HERE, "..", "..", "..", "python")]
-from support.sweep_cases import Data, Truth, draw, tensor_core  # noqa: E402
+from support.sweep_cases import CAP, Data, Truth, draw, tensor_core  # noqa: E402
 
 NAMES = ("o", "lse", "dq", "dk", "dv")
 # Half the distance between 1 and the next number.
 ROUNDOFF = {"bfloat16": 2.0**-9, "float16": 2.0**-11, "float32": 2.0**-24}
+# What a tile's tanh is off by on a GPU at most (docs/numerics.md).
+TANH = 5e-7
 # What a process keeps of a GPU's memory between calls: several share it.
 MOST_MEMORY = 3 * 2**30
 
@@ -100,9 +102,8 @@ class Judge:
                 want = want.flatten(0, -2) if name != "lse" else want.flatten()
                 if name != "lse":
                     error = got.float().sub_(want.float()).abs_()
-                    zero = (want == 0).all(-1)
-                    # Rows without keys, and keys that no row sees.
-                    if bool(zero.any()) and bool((got[:, zero] != 0).any()):
+                    zero = self.exact[unit].is_zero(name)
+                    if zero is not None and bool((got[:, zero] != 0).any()):
                         hard.append((name, f"{name}: expected zeros in a row without keys (unit {unit})"))
                 else:
                     same = got == want.float()
@@ -138,6 +139,8 @@ class Judge:
             two = 2 * roundoff * 2.0 ** math.floor(math.log2(figures["size"] + 0.3))
             gates = dict(largest=2 * base[name]["largest"] + two,
                          mean=1.5 * base[name]["mean"] + roundoff * figures["mean_size"])
+            if name == "lse" and data.call.score == "softcap":
+                gates = {which: gate + CAP * TANH for which, gate in gates.items()}
             for which, gate in gates.items():
                 if not figures[which] <= gate:
                     soft.append((name, f"{name}: {which} error {figures[which]:.3g}, expected at most {gate:.3g}"))

@@ -151,7 +151,19 @@ def _divide_with_rest(a: Traced, b: Traced, dtype: str, op: str) -> Tuple[Traced
 
 def _float_rest(a: Any, b: Any, dtype: str, op: str, part: int) -> Traced:
     wide = "float32" if dtype in ("float16", "bfloat16") else dtype
-    return _divide_with_rest(a.cast(wide), b.cast(wide), wide, op)[part].cast(dtype)
+    a, b = a.cast(wide), b.cast(wide)
+    if part == 0:
+        return _divide_with_rest(a, b, wide, op)[0].cast(dtype)
+    # A quotient with more digits than the type has leaves an exact rest that is larger than b.
+    zero = a.region.constant(0, a.kind)
+    quotient = emit(op, (emit("arith.divf", (a, b), a.kind),), a.kind)
+    rest = emit("math.fma", (emit("arith.negf", (quotient,), a.kind), b, a), a.kind)
+    rest = _divide_with_rest(where(equal(quotient, zero), a, rest), b, wide, op)[1]
+    if op == "math.trunc":  # it has the sign of that larger rest
+        wrong = logical_and(not_equal(rest, zero), not_equal(less(rest, zero), less(a, zero)))
+        size = absolute(b)
+        rest = where(wrong, add(rest, where(less(a, zero), negative(size), size)), rest)
+    return rest.cast(dtype)
 
 
 def floor_divide(a: Any, b: Any) -> Traced:

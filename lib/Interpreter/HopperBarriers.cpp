@@ -73,6 +73,24 @@ static Step reduce(Fiber &fiber, const Instruction &i) {
   return step;
 }
 
+/// All rows of the warpgroup are asked.
+static Step large(Fiber &fiber, const Instruction &i) {
+  auto op = cast<WarpLargeOp>(i.op);
+  ArrayRef<float> rows(fiber.floats(i, 0), size_t(op.getRows().getType().getNumElements()));
+  size_t columns = op.getTile() ? op.getTile().getType().getDimSize(1) : 0;
+  const float *tile = columns ? fiber.floats(i, 1) : nullptr;
+  double limit = op.getLimit().convertToDouble();
+  bool any = false;
+  for (auto [r, row] : llvm::enumerate(rows)) {
+    float maximum = row;
+    for (float x : ArrayRef(tile + r * columns, columns))
+      maximum = std::fmax(maximum, x);
+    any |= std::fabs(maximum) >= limit && std::isfinite(maximum);
+  }
+  fiber.result(i).integer = any;
+  return Step::Next;
+}
+
 /// The word of the fiber's CTA.
 static char *findReport(Fiber &fiber, const Instruction &i, unsigned operand) {
   return findElement(i.op, fiber.operand(i, operand).as<MemRef>(), fiber.block[0]);
@@ -117,6 +135,7 @@ void interpreter::registerHopperBarriers(Translator &translator) {
   translator.add("hopper.barrier.sync", meet<BarrierSyncOp>);
   translator.add("hopper.barrier.arrive", meet<BarrierArriveOp>);
   translator.add("hopper.barrier.reduce", reduce);
+  translator.add("hopper.warp.large", large);
   translator.add("hopper.cluster.sync", [](Fiber &fiber, const Instruction &i) {
     return fiber.cluster->sync(fiber, i.op);
   });

@@ -793,6 +793,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperOrderProducts());
     if (int64_t every = polynomials >= 0 ? int64_t(polynomials) : schedule.polynomials)
       nested.addPass(createHopperDivideExponentials(HopperDivideExponentialsOptions{every}));
+    nested.addPass(createHopperSubtractLargeMaxima());
     int64_t neighbours = occupancy > 0 ? int64_t(occupancy) : schedule.occupancy;
     bool isOrdered = schedule.addsSums && ordersSums;
     nested.addPass(createHopperSpecializeWarps(

@@ -253,6 +253,11 @@ bool VectorLayouts::wantOperands(Operation *op) {
   if (auto report = dyn_cast<ReportOp>(op))
     return changed | want(report.getValue(),
                           report.getValue().getType().getRank() == 1 ? kRows : kTile);
+  if (auto large = dyn_cast<WarpLargeOp>(op)) {
+    if (large.getTile())
+      changed |= want(large.getTile(), kTile);
+    return changed | want(large.getRows(), kRows);
+  }
   if (auto cast = dyn_cast<vector::ShapeCastOp>(op))
     return changed | want(cast.getSource(), wantedLayouts.lookup(cast.getResult()));
   // Elementwise, gathers, masked reads: operands are as results.

@@ -235,6 +235,7 @@ private:
   void lowerBarrierReduce(BarrierReduceOp op);
   mlir::Value reportAddress(mlir::Value reports);
   void clearReports(mlir::Region &body);
+  void lowerWarpLarge(WarpLargeOp op);
   void lowerReport(ReportOp op);
   void lowerRedo(RedoOp op);
   llvm::SmallVector<mlir::Value> reversed(mlir::OperandRange coordinates);

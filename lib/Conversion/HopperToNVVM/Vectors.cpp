@@ -2,6 +2,8 @@
 // Broadcasts, positions and reductions of tiles.
 
 #include "Lowering.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <limits>
 
 using namespace mlir;
 using namespace attn::hopper;
@@ -208,6 +210,33 @@ LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op
   }
   setParts(op.getResult(), Layout::Rows, std::move(result));
   return success();
+}
+
+/// Each thread asks its own part of a row, as soon as it has it: nobody waits for the others' parts.
+void KernelLowering::lowerWarpLarge(WarpLargeOp op) {
+  using arith::CmpFPredicate;
+  SmallVector<Value> rows(parts(op.getRows(), Layout::Rows).values);
+  if (op.getTile()) {
+    SmallVector<Value> own[2];
+    for (auto [r, value] : llvm::enumerate(elements(op.getTile(), Layout::Tile)))
+      own[rowOfRegister(r)].push_back(value);
+    for (unsigned i : {0, 1}) {
+      auto kind = vector::CombiningKind::MAXNUMF;
+      rows[i] = combine(kind, rows[i], reduceThread(kind, own[i]));
+    }
+  }
+  Value limit = constantF32(op.getLimit().convertToDouble());
+  Value infinity = constantF32(std::numeric_limits<float>::infinity());
+  SmallVector<Value> large;
+  for (Value row : rows) {
+    Value size = math::AbsFOp::create(b, row);
+    large.push_back(arith::AndIOp::create(
+        b, arith::CmpFOp::create(b, CmpFPredicate::OGE, size, limit),
+        arith::CmpFOp::create(b, CmpFPredicate::OLT, size, infinity)));
+  }
+  setScalar(op.getResult(), NVVM::VoteSyncOp::create(b, b.getI1Type(), constantI32(-1),
+                                                     arith::OrIOp::create(b, large[0], large[1]),
+                                                     NVVM::VoteSyncKind::any));
 }
 
 LogicalResult KernelLowering::lowerReduction(vector::ReductionOp op) {

@@ -274,7 +274,7 @@ private:
                                                            ? product.getRhs()
                                                            : product.getLhs());
     for (BlockArgument sum : maximum.getSums()) {
-      report(loop.getTiedLoopResult(sum));
+      report(loop.getTiedLoopResult(sum), loop.getResult(index));
       normalize(loop.getTiedLoopResult(sum), loop.getResult(index));
     }
     take(maximum, loop.getRegionIterArgs().back());
@@ -305,8 +305,8 @@ private:
         });
   }
 
-  /// Rows whose sum is out of range, or NaN; of those that are written.
-  void report(Value sum) {
+  /// Rows whose sum is out of range, or NaN, or whose maximum is large; of those that are written.
+  void report(Value sum, Value maximum) {
     Location loc = sum.getLoc();
     auto type = cast<VectorType>(sum.getType());
     vector::TransferWriteOp write = findWrite(sum.getDefiningOp(), type.getDimSize(0));
@@ -319,6 +319,9 @@ private:
       Value isSmall = compare(arith::CmpFPredicate::ULT, sum, std::ldexp(1.0, range.leastSum));
       Value isLarge = compare(arith::CmpFPredicate::UGT, sum, std::ldexp(1.0, range.mostSum));
       isBeyond = arith::OrIOp::create(rewriter, loc, isSmall, isLarge);
+      Value size = math::AbsFOp::create(rewriter, loc, maximum);
+      Value isRounded = compare(arith::CmpFPredicate::OGE, size, hopper::kLargeMaximum);
+      isBeyond = arith::OrIOp::create(rewriter, loc, isBeyond, isRounded);
       if (!write.getInBoundsValues().front()) {
         unsigned dim = write.getShapedType().getRank() - write.getVectorType().getRank();
         Value end = memref::DimOp::create(rewriter, loc, write.getBase(), dim);

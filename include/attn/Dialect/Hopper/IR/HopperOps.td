@@ -797,6 +797,26 @@ def Hopper_BarrierReduceOp : Hopper_Op<"barrier.reduce", [MemoryEffects<[MemRead
   let hasVerifier = 1;
 }
 
+def Hopper_WarpLargeOp : Hopper_Op<"warp.large", [Pure]> {
+  let summary = "Whether a row of this warp may be large";
+  let description = [{
+    Whether, for a row of the warp, the maximum of `rows` and of what `tile` has in it is finite
+    and in size `limit` or more. It may say so of rows that are not large (each thread asks its
+    own part of a row, and a warp all its threads), and warps differ: what a branch on it leaves
+    out may change rows only that are large.
+
+    ```mlir
+    %some = hopper.warp.large %m, %scores limit(4096.0) : vector<64xf32>, vector<64x128xf32>
+    ```
+  }];
+  let arguments = (ins VectorOfRankAndType<[1], [F32]>:$rows,
+                       Optional<VectorOfRankAndType<[2], [F32]>>:$tile, F64Attr:$limit);
+  let results = (outs I1:$result);
+  let assemblyFormat = [{
+    $rows (`,` $tile^)? `limit` `(` $limit `)` attr-dict `:` type($rows) (`,` type($tile)^)?
+  }];
+}
+
 def Hopper_ReportOp : Hopper_Op<"report", [MemoryEffects<[MemWrite]>]> {
   let summary = "Reports that a tile is to be computed again";
   let description = [{

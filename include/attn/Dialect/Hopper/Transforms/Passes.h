@@ -16,6 +16,10 @@ inline constexpr int64_t kProgramRows = 2 * kWarpgroupRows;
 /// Rows of a tile that lie in one warp.
 inline constexpr int64_t kWarpRows = kWarpgroupRows / 4;
 
+/// From where on the rounding of a maximum in base 2, which is the unit of exponents, is too much
+/// for weights that are not all rounded alike.
+inline constexpr double kLargeMaximum = 4096;
+
 /// On a loop that a warpgroup leaves early, and on the one in which it passes on
 /// the tiles of the iterations that are left: together they have as many
 /// iterations for each warpgroup.

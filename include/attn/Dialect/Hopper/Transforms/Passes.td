@@ -992,6 +992,49 @@ def HopperDivideExponentials : Pass<"hopper-divide-exponentials", "::mlir::func:
   ];
 }
 
+def HopperSubtractLargeMaxima : Pass<"hopper-subtract-large-maxima", "::mlir::func::FuncOp"> {
+  let summary = "Rows of large scores have their maximum subtracted before the scale";
+  let description = [{
+    `attn-use-exp2` rounds a row's maximum m to M = m k, and takes weights 2^(x k - M). They
+    are off by a factor 2^e alike, where e is what was rounded off, and so is their sum. That is
+    harmless where e is small. For scores of 10^9 and more it is not (2^e is no f32 any more),
+    nor is M itself where m is near the least f32, as in rows that have a bias of `finfo.min`
+    at all keys.
+
+    So the loop carries m, and rows with |M| of 4096 or more have the weights 2^((x - m) k):
+    the difference is exact for the scores that count. Nearly no row is of this kind, and warps
+    without one leave it out. What is computed from M behind the loop, such as a log-sum-exp, is
+    computed from m in these rows.
+
+    ```mlir
+    // Before, in a loop marked attn.fold that carries %m0.
+    %y = arith.mulf %tile_maximum, %k
+    %m = arith.maxnumf %m0, %y
+    %c = arith.subf %m0, %m                           // of 2^(old - new)
+    %x = math.fma %s, %k_tile, %minus_m_repeated      // of 2^x
+    // After.
+    %m = arith.maxnumf %m0, %tile_maximum
+    %d = arith.subf %m0, %m
+    %c = arith.mulf %d, %k
+    %M = arith.mulf %m, %k
+    %some = hopper.warp.large %m0, %s limit(4096 / k)
+    %t, %minus_r = scf.if %some {
+      %is_large = arith.cmpf oge, |%m|, 4096 / k
+      scf.yield %s - %h_repeated, -%r   // h = large ? m : 0, r = large ? 0 : M
+    } else {
+      scf.yield %s, -%M
+    }
+    %x = math.fma %t, %k_tile, %minus_r_repeated
+    ```
+
+    Kernels with running maxima need it: attention and row softmax. Programs with fixed maxima
+    (`hopper-fix-maxima`) have none that runs, and report rows whose maximum is large. A remark
+    names a use of the maximum that is of no known form; its loop stays as it is.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
 def HopperCarrySums : Pass<"hopper-carry-sums", "::mlir::func::FuncOp"> {
   let summary = "Sums over parallel tiles that are stored are carried in registers instead";
   let description = [{

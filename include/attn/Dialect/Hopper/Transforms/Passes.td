@@ -1031,8 +1031,9 @@ def HopperSubtractLargeMaxima : Pass<"hopper-subtract-large-maxima", "::mlir::fu
     (`hopper-fix-maxima`) have none that runs, and report rows whose maximum is large. A remark
     names a use of the maximum that is of no known form; its loop stays as it is.
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
-                           "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
 }
 
 def HopperCarrySums : Pass<"hopper-carry-sums", "::mlir::func::FuncOp"> {

@@ -2,7 +2,6 @@
 // Broadcasts, positions and reductions of tiles.
 
 #include "Lowering.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include <limits>
 
 using namespace mlir;
@@ -229,7 +228,7 @@ void KernelLowering::lowerWarpLarge(WarpLargeOp op) {
   Value infinity = constantF32(std::numeric_limits<float>::infinity());
   SmallVector<Value> large;
   for (Value row : rows) {
-    Value size = math::AbsFOp::create(b, row);
+    Value size = LLVM::FAbsOp::create(b, row);
     large.push_back(arith::AndIOp::create(
         b, arith::CmpFOp::create(b, CmpFPredicate::OGE, size, limit),
         arith::CmpFOp::create(b, CmpFPredicate::OLT, size, infinity)));

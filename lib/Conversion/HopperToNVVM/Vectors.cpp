@@ -228,7 +228,7 @@ void KernelLowering::lowerWarpLarge(WarpLargeOp op) {
   Value infinity = constantF32(std::numeric_limits<float>::infinity());
   SmallVector<Value> large;
   for (Value row : rows) {
-    Value size = LLVM::FAbsOp::create(b, row);
+    Value size = intrinsic("llvm.fabs", b.getF32Type(), row);
     large.push_back(arith::AndIOp::create(
         b, arith::CmpFOp::create(b, CmpFPredicate::OGE, size, limit),
         arith::CmpFOp::create(b, CmpFPredicate::OLT, size, infinity)));

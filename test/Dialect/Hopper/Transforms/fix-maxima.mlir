@@ -2,7 +2,8 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-fix-maxima{few-tiles=0 few-in-all=5}))" -split-input-file | FileCheck %s --check-prefix=FIVE
 
 // No maximum and no correction behind the first tile; sums that leave the range, or products
-// that do, are reported, but for rows beyond the end. The program as before comes behind.
+// that do, and maxima that are large are reported, but for rows beyond the end. The program as
+// before comes behind.
 // CHECK-LABEL: func.func @fixed
 // CHECK-SAME: %[[V:[a-z0-9]*]]: memref<?x64xbf16>, %[[O:[a-z0-9]*]]: memref<?x64xf32>, %{{.*}}: memref<?xf32>, %[[TILES:.*]]: index
 // CHECK: %[[WORDS:.*]] = arith.muli %{{.*}}, %[[TILES]]
@@ -44,7 +45,11 @@
 // CHECK: math.fma %[[WHOLE]], %{{.*}}, %[[LOG]]
 // CHECK: %[[SMALL:.*]] = arith.cmpf ult, %[[R]]#1, %{{.*}}
 // CHECK: %[[LARGE:.*]] = arith.cmpf ugt, %[[R]]#1, %{{.*}}
-// CHECK: %[[BEYOND:.*]] = arith.ori %[[SMALL]], %[[LARGE]]
+// CHECK: %[[OUTSIDE:.*]] = arith.ori %[[SMALL]], %[[LARGE]]
+// CHECK: %[[FAR:.*]] = math.absf %[[WHOLE]]
+// CHECK: %[[MOST:.*]] = arith.constant dense<4.096000e+03>
+// CHECK: %[[ROUNDED:.*]] = arith.cmpf oge, %[[FAR]], %[[MOST]]
+// CHECK: %[[BEYOND:.*]] = arith.ori %[[OUTSIDE]], %[[ROUNDED]]
 // CHECK: memref.dim %[[O]]
 // CHECK: %[[INSIDE:.*]] = arith.cmpi slt
 // CHECK: %[[BAD:.*]] = arith.andi %[[BEYOND]], %[[INSIDE]]

@@ -343,3 +343,11 @@ func.func @sent_to_all(%X: memref<?x64xbf16>, %m: memref<?xbf16>, %n: index, %so
   }
   return
 }
+
+// -----
+
+func.func @rows_of_another_tile(%m: vector<64xf32>, %s: vector<128x64xf32>) {
+  // expected-error @+1 {{expects a tile of 64 rows, got 'vector<128x64xf32>'}}
+  %0 = hopper.warp.large %m, %s limit(4096.0) : vector<64xf32>, vector<128x64xf32>
+  return
+}

@@ -339,6 +339,13 @@ LogicalResult RedoOp::verify() {
   return success();
 }
 
+LogicalResult WarpLargeOp::verify() {
+  int64_t rows = getRows().getType().getDimSize(0);
+  if (getTile() && getTile().getType().getDimSize(0) != rows)
+    return emitOpError() << "expects a tile of " << rows << " rows, got " << getTile().getType();
+  return success();
+}
+
 LogicalResult BarrierReduceOp::verify() { return verifyNamedBarrier(*this, getId()); }
 
 LogicalResult TileStoreOp::verify() {

@@ -815,6 +815,7 @@ def Hopper_WarpLargeOp : Hopper_Op<"warp.large", [Pure]> {
   let assemblyFormat = [{
     $rows (`,` $tile^)? `limit` `(` $limit `)` attr-dict `:` type($rows) (`,` type($tile)^)?
   }];
+  let hasVerifier = 1;
 }
 
 def Hopper_ReportOp : Hopper_Op<"report", [MemoryEffects<[MemWrite]>]> {

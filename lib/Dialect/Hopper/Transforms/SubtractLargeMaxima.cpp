@@ -70,6 +70,9 @@ public:
   void rewrite();
 
 private:
+  static Value getUsed(Maximum &maximum) {
+    return maximum.guard ? maximum.guard.getResult() : maximum.inBase2;
+  }
   bool findUses(Maximum &maximum);
   bool findUse(Operation *user, Value value, Maximum &maximum);
   bool refuse(Operation *op);
@@ -169,7 +172,12 @@ bool Carried::check() {
     for (Operation *user : next->getUsers())
       if (user != grows && user != taken)
         return refuse(user);
-  return findUses(inside) && findUses(behind);
+  if (!findUses(inside) || !findUses(behind))
+    return false;
+  for (arith::SubFOp difference : corrections)
+    if (difference.getRhs() != getUsed(inside))
+      return refuse(difference);
+  return true;
 }
 
 bool Carried::findUses(Maximum &maximum) {
@@ -200,7 +208,10 @@ bool Carried::findUses(Maximum &maximum) {
 
 bool Carried::findUse(Operation *user, Value value, Maximum &maximum) {
   bool isBehind = &maximum == &behind;
-  if (user == loop.getBody()->getTerminator() || llvm::is_contained(corrections, user))
+  if (user == loop.getBody()->getTerminator())
+    return (value == maximum.inBase2 && llvm::count(user->getOperands(), value) == 1) ||
+           refuse(user);
+  if (llvm::is_contained(corrections, user))
     return true;
   if (isa<arith::NegFOp>(user)) {
     SmallVector<Operation *> users(user->getUsers());
@@ -304,7 +315,7 @@ void Carried::rewriteRow(Operation *op, Value original, Value inBase2) {
 /// A value that was M is m from here on.
 void Carried::rewriteUses(Maximum &maximum) {
   bool isBehind = &maximum == &behind;
-  Value original = maximum.guard ? maximum.guard.getResult() : maximum.inBase2;
+  Value original = getUsed(maximum);
   b.setInsertionPointAfterValue(original);
   Value inBase2 = original;
   if (factor != 1)

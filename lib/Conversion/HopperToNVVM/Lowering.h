@@ -147,6 +147,7 @@ private:
   llvm::LogicalResult lowerReduction(mlir::vector::ReductionOp op);
   mlir::Value combine(mlir::vector::CombiningKind kind, mlir::Value a, mlir::Value b);
   mlir::Value reduceThread(mlir::vector::CombiningKind kind, llvm::ArrayRef<mlir::Value> values);
+  std::array<llvm::SmallVector<mlir::Value>, 2> elementsOfRows(mlir::Value tile);
   mlir::Value reduceLanes(mlir::vector::CombiningKind kind, mlir::Value value, int64_t lanes);
   /// The value of the lane whose number differs in the bit `distance`, by shuffles of 32 bits.
   mlir::Value shuffle(mlir::Value value, int64_t distance);

@@ -156,6 +156,14 @@ Value KernelLowering::reduceThread(vector::CombiningKind kind, ArrayRef<Value> v
   return chains.size() == 1 ? chains[0] : combine(kind, chains[0], chains[1]);
 }
 
+/// What a thread has of its two rows.
+std::array<SmallVector<Value>, 2> KernelLowering::elementsOfRows(Value tile) {
+  std::array<SmallVector<Value>, 2> rows;
+  for (auto [r, value] : llvm::enumerate(elements(tile, Layout::Tile)))
+    rows[rowOfRegister(r)].push_back(value);
+  return rows;
+}
+
 Value KernelLowering::shuffle(Value value, int64_t distance) {
   Type type = value.getType(), i32 = b.getI32Type();
   auto exchange = [&](Value word) -> Value {
@@ -196,10 +204,7 @@ LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op
                             << type.getElementType();
   if (layouts.of(op.getResult()).empty())
     return success();
-  SmallVector<Value> values = elements(op.getSource(), Layout::Tile);
-  SmallVector<Value> rows[2];
-  for (auto [r, value] : llvm::enumerate(values))
-    rows[rowOfRegister(r)].push_back(value);
+  std::array<SmallVector<Value>, 2> rows = elementsOfRows(op.getSource());
   Parts accumulator = parts(op.getAcc(), Layout::Rows), result;
   for (unsigned i : {0, 1}) {
     Value own = reduceThread(op.getKind(), rows[i]);
@@ -216,13 +221,9 @@ void KernelLowering::lowerWarpLarge(WarpLargeOp op) {
   using arith::CmpFPredicate;
   SmallVector<Value> rows(parts(op.getRows(), Layout::Rows).values);
   if (op.getTile()) {
-    SmallVector<Value> own[2];
-    for (auto [r, value] : llvm::enumerate(elements(op.getTile(), Layout::Tile)))
-      own[rowOfRegister(r)].push_back(value);
-    for (unsigned i : {0, 1}) {
-      auto kind = vector::CombiningKind::MAXNUMF;
-      rows[i] = combine(kind, rows[i], reduceThread(kind, own[i]));
-    }
+    auto kind = vector::CombiningKind::MAXNUMF;
+    for (auto [row, own] : llvm::zip_equal(rows, elementsOfRows(op.getTile())))
+      row = combine(kind, row, reduceThread(kind, own));
   }
   Value limit = constantF32(op.getLimit().convertToDouble());
   Value infinity = constantF32(std::numeric_limits<float>::infinity());

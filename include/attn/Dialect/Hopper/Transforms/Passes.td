@@ -88,8 +88,10 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
     f16 -4) if that is more: no maxima and no corrections in the other tiles, a fifth of their
     instructions. Sums become too large where scores grow by much, and too small where all are
     small. Rows whose sum is not between 2^-32 and 2^64 (in f16 2^-8 and 2^15), or with an
-    infinite product or NaN, are reported (`hopper.report`), and the same program as before,
-    behind it, computes the tiles of the CTAs that have reported again (`hopper.redo`). Where
+    infinite product or NaN, or with a maximum of 4096 or more in size (which that program does
+    not round, `hopper-subtract-large-maxima`), are reported (`hopper.report`), and the same
+    program as before, behind it, computes the tiles of the CTAs that have reported again
+    (`hopper.redo`). Where
     the logarithm of a sum is asked for, its exponent goes to the maximum: both may be large, and
     what they add up to small.
 
@@ -110,7 +112,7 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
         ...
         yield %m, (%l0 + ...), (%o0 + ...), false
       } {attn.fold}
-      hopper.report (%r#1 < 2^-32 or > 2^64) to %reports
+      hopper.report (%r#1 < 2^-32 or > 2^64, or |%r#0| >= 4096) to %reports
       hopper.report (|%r#2| = inf) to %reports
     }
     scf.forall ... {

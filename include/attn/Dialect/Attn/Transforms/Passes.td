@@ -228,6 +228,21 @@ def AttnExpand : Pass<"attn-expand"> {
     in those where the sum of its sizes is NaN or not below 2^32: few rows, whole ones, which can
     be left out of tiles (`hopper-drop-rows`).
 
+    An LSE in f32 is off by |LSE| / 2^24: beside scores of -1e9 the logarithm of the sum is lost in
+    it, and the weights exp(t - LSE) of a gradient sum to the number of keys. With `large-scores`
+    rows of |LSE| >= 256 take exp((t - m) - log l) with a maximum and a sum of their own, computed
+    in an `scf.if` where there is such a row; the LSE has to be that of all keys of the op:
+
+    ```mlir
+    %largest = linalg.generic (b,h,i) ins(%lse) ...      // max |LSE|, of the large finite ones
+    %shift, %log_sum = scf.if (%largest != 0) {
+      ...                                                // %s, %t, %m, %ms, %p, %l as below
+      scf.yield %ms_or_lse, %log_l_or_0                  // by |LSE| of the row
+    } else {
+      scf.yield %lse, %zeros
+    }
+    ```
+
     Afterwards no `attn.forward` and no `attn.softmax` is left.
 
     Before:
@@ -257,9 +272,12 @@ def AttnExpand : Pass<"attn-expand"> {
            "Gradients with an element for each pair follow from statements of their own">,
     Option<"largeRows", "large-rows", "bool", /*default=*/"false",
            "The output's gradient is replaced by 0 in rows without keys only where it is large">,
+    Option<"largeScores", "large-scores", "bool", /*default=*/"false",
+           "Weights of a gradient sum to 1 in rows of large scores, too">,
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
-                           "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+                           "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::tensor::TensorDialect"];
 }
 
 #endif

@@ -1,7 +1,20 @@
-// RUN: attn-opt %s --attn-expand=large-scores --canonicalize --mlir-print-local-scope | FileCheck %s
+// RUN: attn-opt %s --attn-expand=large-scores=branch --canonicalize --mlir-print-local-scope | FileCheck %s
+// RUN: attn-opt %s --attn-expand=large-scores=rows --canonicalize --mlir-print-local-scope | FileCheck %s --check-prefix=ROWS
+// RUN: not attn-opt %s --attn-expand=large-scores=no 2>&1 | FileCheck %s --check-prefix=ERROR
+// ERROR: error: large-scores is one of inexact, branch, rows; got 'no'
 
-// Where a row has a finite LSE of 256 or more in size, weights are exp((t - m) - log l), with m and l of a softmax
-// of its own; else m is LSE and log l is 0. The sink is one of the scores, and its weight is made alike.
+// ROWS-LABEL: func @sink
+// ROWS-NOT: scf.if
+// ROWS: math.log
+// ROWS: ^bb0(%[[T:.*]]: f32, %{{.*}}: f32, %[[M:.*]]: f32, %[[LOG:.*]]: f32, %{{.*}}: f32):
+// ROWS: math.exp
+// ROWS: %[[D:.*]] = arith.subf %[[T]], %[[M]]
+// ROWS: arith.subf %[[D]], %[[LOG]]
+// ROWS: %[[EXACT:.*]] = math.exp
+// ROWS: arith.select %{{.*}}, %[[EXACT]], %{{.*}}
+
+// Rows that have a finite LSE of 256 or more in size have weights exp((t - m) - log l), with m and l of a softmax
+// of their own, which is computed where there is such a row. The sink is one of the scores, and its weight is made alike.
 // CHECK-LABEL: func @sink
 // CHECK-SAME: %[[LSE:[a-z0-9]+]]: tensor<1x2x?xf32>, %[[SINK:[a-z0-9]+]]: tensor<2xf32>
 func.func @sink(%do: tensor<1x2x?x16xf32>, %x: tensor<1x2x?x16xf32>, %o: tensor<1x2x?x16xf32>, %lse: tensor<1x2x?xf32>, %sink: tensor<2xf32>)
@@ -28,22 +41,22 @@ func.func @sink(%do: tensor<1x2x?x16xf32>, %x: tensor<1x2x?x16xf32>, %o: tensor<
   // CHECK: linalg.generic {{.*}} ins(%{{.*}}, %{{.*}}, %[[SINK]] : {{.*}}attn.dims = ["b", "h", "i"]
   // CHECK: math.exp
   // CHECK-NEXT: arith.addf
-  // CHECK: %[[SHIFT:.*]] = linalg.generic {{.*}} ins(%[[LSE]], %{{.*}} :
-  // CHECK-NEXT: ^bb0(%[[L:.*]]: f32, %[[M:.*]]: f32, %{{.*}}: f32):
-  // CHECK: arith.select %{{.*}}, %[[M]], %[[L]]
-  // CHECK: %[[LOG:.*]] = linalg.generic {{.*}} ins(%[[LSE]], %{{.*}} :
-  // CHECK-NEXT: ^bb0(%[[L:.*]]: f32, %[[SUM:.*]]: f32, %{{.*}}: f32):
-  // CHECK: %[[OF:.*]] = math.log %[[SUM]]
-  // CHECK: arith.select %{{.*}}, %[[OF]], %[[ZERO]]
-  // CHECK: scf.yield %[[SHIFT]], %[[LOG]]
+  // CHECK: %[[LOG:.*]] = linalg.generic {{.*}}attn.dims = ["b", "h", "i"]
+  // CHECK-NEXT: ^bb0(%[[SUM:.*]]: f32, %{{.*}}: f32):
+  // CHECK-NEXT: %[[OF:.*]] = math.log %[[SUM]]
+  // CHECK-NEXT: linalg.yield %[[OF]]
+  // CHECK: scf.yield %{{.*}}, %[[LOG]]
   // CHECK: } else {
   // CHECK: scf.yield %[[LSE]], %{{.*}}
-  // CHECK: linalg.generic {{.*}} ins(%{{.*}}, %[[PARTS]]#0, %[[PARTS]]#1 : {{.*}}attn.dims = ["b", "h", "i", "j"]
-  // CHECK-NEXT: ^bb0(%[[T:.*]]: f32, %[[M:.*]]: f32, %[[L:.*]]: f32, %{{.*}}: f32):
-  // CHECK: %[[BY:.*]] = arith.subf %[[T]], %{{.*}}
-  // CHECK: %[[REST:.*]] = arith.subf %[[BY]], %[[L]]
-  // CHECK: math.exp %[[REST]]
-  // CHECK: linalg.generic {{.*}} ins(%[[SINK]], %[[PARTS]]#0, %[[PARTS]]#1, %{{.*}} : {{.*}}attn.dims = ["b", "h", "i"]
+  // CHECK: linalg.generic {{.*}} ins(%{{.*}}, %[[LSE]], %[[PARTS]]#0, %[[PARTS]]#1 : {{.*}}attn.dims = ["b", "h", "i", "j"]
+  // CHECK-NEXT: ^bb0(%[[T:.*]]: f32, %[[L:.*]]: f32, %[[M:.*]]: f32, %[[LOGSUM:.*]]: f32, %{{.*}}: f32):
+  // CHECK: %[[PLAIN:.*]] = math.exp
+  // CHECK: %[[BY:.*]] = arith.subf %[[T]], %[[M]]
+  // CHECK: %[[REST:.*]] = arith.subf %[[BY]], %[[LOGSUM]]
+  // CHECK: %[[EXACT:.*]] = math.exp %[[REST]]
+  // CHECK: %[[IS:.*]] = arith.andi
+  // CHECK: arith.select %[[IS]], %[[EXACT]], %[[PLAIN]]
+  // CHECK: linalg.generic {{.*}} ins(%[[SINK]], %[[LSE]], %[[PARTS]]#0, %[[PARTS]]#1, %{{.*}} : {{.*}}attn.dims = ["b", "h", "i"]
   %dq, %dk, %dv, %dsink = attn.backward %do, %x, %x, %x, %o, %lse
       sink(%sink : tensor<2xf32>) : tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>,
         tensor<1x2x?x16xf32>, tensor<1x2x?xf32>

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace attn {
@@ -101,6 +102,16 @@ struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
   using AttnExpandBase::AttnExpandBase;
 
   void runOnOperation() override {
+    auto large = llvm::StringSwitch<std::optional<LargeScores>>(largeScores)
+                     .Case("inexact", LargeScores::Inexact)
+                     .Case("branch", LargeScores::Branch)
+                     .Case("rows", LargeScores::Rows)
+                     .Default(std::nullopt);
+    if (!large) {
+      getOperation()->emitError() << "large-scores is one of inexact, branch, rows; got '"
+                                  << largeScores << "'";
+      return signalPassFailure();
+    }
     SmallVector<Operation *> ops;
     getOperation()->walk([&](Operation *op) {
       if (isa<ForwardOp, BackwardOp, SoftmaxOp, SoftmaxBackwardOp>(op))
@@ -109,7 +120,7 @@ struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
     for (Operation *op : ops)
       llvm::TypeSwitch<Operation *>(op)
           .Case([](ForwardOp op) { expandForward(op); })
-          .Case([&](BackwardOp op) { expandBackward(op, {tableRows, pairsApart, largeRows, largeScores}); })
+          .Case([&](BackwardOp op) { expandBackward(op, {tableRows, pairsApart, largeRows, *large}); })
           .Case([](SoftmaxOp op) { expandSoftmax(op); })
           .Case([&](SoftmaxBackwardOp op) {
             expandSoftmaxBackward(op, tableRows);

@@ -34,8 +34,9 @@ private:
   Value compareSize(OpBuilder &builder, Location loc, arith::CmpFPredicate predicate, Value lse);
   Value alive(OpBuilder &builder, Location loc, Value lse, Value value);
   Value finiteLse(OpBuilder &builder, Location loc, Value lse);
-  void buildLogSums();
+  void buildLogSums(LargeScores how);
   SmallVector<Access> normalizers(ArrayRef<Access> before);
+  Value isLarge(OpBuilder &builder, Location loc, Value lse);
   Value weight(OpBuilder &builder, Location loc, Value score, ValueRange normalizers);
   Value isDead(OpBuilder &builder, Location loc, ValueRange of);
   void buildOutputGradient(bool largeRows);
@@ -50,8 +51,8 @@ private:
   /// Whether a row may have no key (with a sink, only if that is -inf).
   bool mayBeDead;
   Value outputGradient, lse, delta; // dO and LSE with their heads split, and D
-  /// The parts of LSE that weights are made from, p = exp((t - shift) - logSum): LSE and 0, or the
-  /// maximum and the logarithm of the sum. Null: LSE alone.
+  /// The parts of LSE that weights of large rows are made from, p = exp((t - shift) - logSum): the
+  /// maximum and the logarithm of the sum. Null: all are made from LSE.
   Value shift, logSum;
   Value s, p, dt, ds;
 };
@@ -84,19 +85,33 @@ Value Backward::finiteLse(OpBuilder &builder, Location loc, Value rowLse) {
   return alive(builder, loc, rowLse, rowLse);
 }
 
-/// shift and logSum. In f32 LSE is off by up to |LSE| / 2^24: with scores of -1e9 the logarithm of the
-/// sum is lost in it, and weights exp(t - LSE) sum to the number of keys. So in rows of large |LSE|
-/// its two parts are computed again, where there is such a row at all.
-void Backward::buildLogSums() {
-  // Weights of a row sum to 1 within 2^-16 below.
+/// Whether weights exp(score - LSE) of a row need not sum to 1 within 2^-16.
+Value Backward::isLarge(OpBuilder &builder, Location loc, Value rowLse) {
   constexpr double kLarge = 256;
-  auto isLarge = [&](OpBuilder &builder, Location loc, Value rowLse) -> Value {
-    Value size = math::AbsFOp::create(builder, loc, rowLse);
-    Value atLeast = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, size,
-                                          number(builder, loc, kLarge));
-    Value finite = compareSize(builder, loc, arith::CmpFPredicate::ONE, rowLse);
-    return arith::AndIOp::create(builder, loc, atLeast, finite);
+  Value size = math::AbsFOp::create(builder, loc, rowLse);
+  Value atLeast = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, size,
+                                        number(builder, loc, kLarge));
+  Value finite = arith::CmpFOp::create(
+      builder, loc, arith::CmpFPredicate::ONE, size,
+      number(builder, loc, std::numeric_limits<double>::infinity()));
+  return arith::AndIOp::create(builder, loc, atLeast, finite);
+}
+
+/// In f32 LSE is off by up to |LSE| / 2^24: with scores of -1e9 the logarithm of the sum is lost in
+/// it, and weights exp(t - LSE) sum to the number of keys. So in rows of large |LSE| its two parts
+/// are computed again: for all rows, or in a branch where there is such a row.
+void Backward::buildLogSums(LargeScores how) {
+  auto computeAgain = [&] {
+    Value sink = op.getSink() ? split(op.getSink(), 0) : Value();
+    Softmax softmax = buildSoftmax(*this, maskedScores(scores()), rows, points, sink, heads);
+    shift = softmax.guarded;
+    logSum = emit(rows, {{softmax.sum, rows}}, rows, accumulator, std::nullopt,
+                  [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                    return math::LogOp::create(builder, loc, args[0]);
+                  });
   };
+  if (how == LargeScores::Rows)
+    return computeAgain();
   Value none = zero(b, b.getLoc(), accumulator);
   Value largest =
       emit(rows, {{lse, rows}}, {}, accumulator, 0.0,
@@ -111,18 +126,7 @@ void Backward::buildLogSums() {
                                   /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  Value sink = op.getSink() ? split(op.getSink(), 0) : Value();
-  Softmax softmax = buildSoftmax(*this, maskedScores(scores()), rows, points, sink, heads);
-  auto inLarge = [&](Value part, StatementBody compute) {
-    return emit(rows, {{lse, rows}, {part, rows}}, rows, accumulator, std::nullopt, compute);
-  };
-  shift = inLarge(softmax.guarded, [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-    return arith::SelectOp::create(builder, loc, isLarge(builder, loc, args[0]), args[1], args[0]);
-  });
-  logSum = inLarge(softmax.sum, [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-    return arith::SelectOp::create(builder, loc, isLarge(builder, loc, args[0]),
-                                   math::LogOp::create(builder, loc, args[1]), none);
-  });
+  computeAgain();
   scf::YieldOp::create(b, ValueRange{shift, logSum});
   b.setInsertionPointToStart(branch.elseBlock());
   Value zeros = emit(rows, {}, rows, accumulator, std::nullopt,
@@ -135,18 +139,24 @@ void Backward::buildLogSums() {
 /// `before`, then what weight() takes of a row.
 SmallVector<Access> Backward::normalizers(ArrayRef<Access> before) {
   SmallVector<Access> all(before);
-  all.push_back({logSum ? shift : lse, rows});
-  if (logSum)
-    all.push_back({logSum, rows});
+  for (Value ofRow : {lse, shift, logSum})
+    if (ofRow)
+      all.push_back({ofRow, rows});
   return all;
 }
 
 /// exp(score - LSE).
 Value Backward::weight(OpBuilder &builder, Location loc, Value score, ValueRange normalizers) {
-  Value d = arith::SubFOp::create(builder, loc, score, finiteLse(builder, loc, normalizers[0]));
-  if (normalizers.size() > 1)
-    d = arith::SubFOp::create(builder, loc, d, normalizers[1]);
-  return math::ExpOp::create(builder, loc, d);
+  auto subtract = [&](Value x, Value y) -> Value {
+    return arith::SubFOp::create(builder, loc, x, y);
+  };
+  Value rowLse = normalizers[0];
+  Value plain = math::ExpOp::create(builder, loc, subtract(score, finiteLse(builder, loc, rowLse)));
+  if (normalizers.size() == 1)
+    return plain;
+  Value exact = math::ExpOp::create(
+      builder, loc, subtract(subtract(score, normalizers[1]), normalizers[2]));
+  return arith::SelectOp::create(builder, loc, isLarge(builder, loc, rowLse), exact, plain);
 }
 
 /// Whether a row has no key: `of` is its LSE, then the sink if there is one, then an element of O
@@ -341,8 +351,8 @@ Value Backward::buildSinkGradient() {
 
 void Backward::build(const BackwardOptions &options) {
   lse = split(op.getLse());
-  if (options.largeScores)
-    buildLogSums();
+  if (options.largeScores != LargeScores::Inexact)
+    buildLogSums(options.largeScores);
   buildOutputGradient(options.largeRows);
   buildPoints();
   SmallVector<unsigned> keyRows = with(Dims(rows).drop_back(), {j, d});

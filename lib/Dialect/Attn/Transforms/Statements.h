@@ -175,10 +175,13 @@ mlir::Value buildCaptureGradient(Statements &s, const ScalarRegions &regions,
                                  const ScoreGradients &gradients,
                                  unsigned index, mlir::RankedTensorType type);
 
+/// `large-scores` of attn-expand.
+enum class LargeScores { Inexact, Branch, Rows };
 /// The options of attn-expand of these names.
 struct BackwardOptions {
   int64_t tableRows;
-  bool pairsApart, largeRows, largeScores;
+  bool pairsApart, largeRows;
+  LargeScores largeScores;
 };
 void expandBackward(BackwardOp op, const BackwardOptions &options);
 void expandSoftmaxBackward(SoftmaxBackwardOp op, int64_t tableRows);

@@ -216,6 +216,8 @@ for _kind in (Traced, Rows):
 def _array_ufunc(self: Traced, ufunc: Any, method: str, *args: Any, **keywords: Any) -> Any:
     if method != "__call__":
         raise trace_error(f"cannot trace '{ufunc.__name__}.{method}'")
+    # NumPy hands its own scalars over as arrays without dimensions.
+    args = tuple(x.item() if type(x).__name__ == "ndarray" and x.ndim == 0 else x for x in args)
     return call_named(ufunc.__name__, args, keywords)
 
 

@@ -246,6 +246,18 @@ def test_compile(function, backend):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+def test_compiled_results_lie_as_the_query():
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda q: attnc.attention(q, q, q, score_mod=lambda s, b, h, i, j: s * 2), backend="aot_eager")
+    for order in ((0, 1, 2, 3), (1, 0, 2, 3), (0, 2, 1, 3), (2, 1, 0, 3)):
+        q = torch.randn(3, 4, 5, 8).permute(order).detach().requires_grad_()
+        o = compiled(q)
+        assert o.stride() == q.stride()
+        (got,) = torch.autograd.grad(o.sin().sum(), q)
+        o = attnc.attention(q, q, q, scale=2 / 8**0.5)
+        torch.testing.assert_close(got, torch.autograd.grad(o.sin().sum(), q)[0], rtol=1e-4, atol=1e-5)
+
+
 def test_compile_with_dynamic_lengths(compiled):
     torch._dynamo.reset()
     f = lambda q, k, v: attnc.attention(q, k, v, score_mod=lambda s, b, h, i, j: s * 2 + j * 0.1, enable_gqa=True)

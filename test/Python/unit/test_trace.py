@@ -6,6 +6,7 @@ import math
 import re
 
 import attnc
+import numpy as np
 import pytest
 import torch
 from support import dense
@@ -384,6 +385,12 @@ def test_derivatives_at_kinks(name):
 
 
 TOKENS = torch.tensor([3, -1, 0, -5, 4, 2, -2, 1, -4, 3, -3, 0, 4, 1, -1, 2, 0])
+
+
+@pytest.mark.parametrize("number", [np.int64(3), np.float32(0.5), np.float64(2.0)], ids=repr)
+def test_numpy_scalars_stand_on_the_left(number):
+    same(score_mod=lambda s, b, h, i, j: torch.where(number > i, s, number.item() * s))
+    same(score_mod=lambda s, b, h, i, j: torch.where(number <= s, s, 0.0))
 
 
 ROWS = torch.randn(17, 2, 3, generator=torch.Generator().manual_seed(5))

@@ -44,7 +44,8 @@ FUNCTIONS: Dict[str, Function] = {
             "sign", "signbit", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "nan_to_num", "masked_fill",
             "logaddexp", "logaddexp2", "lerp", "atan2", "copysign", "hypot", "heaviside", "frac", "round", "addcmul",
             "addcdiv", "ldexp", "rsub", "isin", "new_tensor", "asin", "acos", "atanh", "asinh", "acosh", "sinc",
-            "deg2rad", "rad2deg", "logit", "xlogy", "celu", "selu", "tanhshrink", "hardshrink", "softshrink", "threshold",
+            "deg2rad", "rad2deg", "logit", "xlogy", "celu", "selu", "tanhshrink", "hardshrink", "softshrink",
+            "threshold",
         )
     },
     "clip": e.clamp, "clamp_min": lambda x, min: e.clamp(x, min), "clamp_max": lambda x, max: e.clamp(x, None, max),
@@ -105,7 +106,7 @@ def _dtype(x: Traced) -> Any:
         return getattr(torch, x.kind)
     import numpy
 
-    return numpy.kind(x.kind)
+    return numpy.dtype(x.kind)
 
 
 def _attribute(self: Traced, name: str) -> Any:
@@ -184,7 +185,9 @@ def call_named(name: str, args: tuple, keywords: dict, function: Optional[Functi
     if "other" in keywords and name not in ("to", "type_as", "where"):
         args = (*args, keywords.pop("other"))
     try:
-        return _call_of_rows(name, args, keywords) if of_rows else function(*args, **keywords)
+        if function is None or of_rows:
+            return _call_of_rows(name, args, keywords)
+        return function(*args, **keywords)
     except TypeError as error:
         if any("attnc" not in frame for frame in _files_of(error)):
             raise
@@ -210,7 +213,7 @@ def _torch_function(cls: type, function: Any, types: Any, args: tuple = (), keyw
 
 
 for _kind in (Traced, Rows):
-    _kind.__torch_function__ = classmethod(_torch_function)  # type: ignore[attr-defined]
+    setattr(_kind, "__torch_function__", classmethod(_torch_function))
 
 
 def _array_ufunc(self: Traced, ufunc: Any, method: str, *args: Any, **keywords: Any) -> Any:
@@ -226,8 +229,8 @@ def _array_function(self: Traced, function: Any, types: Any, args: tuple, keywor
 
 
 for _kind in (Traced, Rows):
-    _kind.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
-    _kind.__array_function__ = _array_function  # type: ignore[attr-defined]
+    setattr(_kind, "__array_ufunc__", _array_ufunc)
+    setattr(_kind, "__array_function__", _array_function)
 
 
 def has_traced(values: Any) -> bool:

@@ -35,6 +35,9 @@ class Rows:
     def at(self, place: Place) -> Any:
         raise NotImplementedError
 
+    def __getitem__(self, index: Any) -> Any:
+        raise NotImplementedError
+
     def places(self) -> Iterator[Place]:
         return itertools.product(*(range(size) for size in self.shape))
 

@@ -344,7 +344,9 @@ class Traced:
             if value.ir == "index":
                 low, high = value.bounds()
                 integer = "i32" if -(2**31) <= low and high < 2**31 else "i64"
-                value = self._new(f"arith.index_cast {value.name} : index to {integer}", integer, "int64", self.interval)
+                value = self._new(
+                    f"arith.index_cast {value.name} : index to {integer}", integer, "int64", self.interval
+                )
             value = self._new(f"arith.sitofp {value.name} : {value.ir} to {type}", type, self.default_of(type))
         elif value.ir != type:
             op = "arith.truncf" if value.ir == "f64" else "arith.extf"
@@ -468,4 +470,3 @@ def _place(function: Callable) -> str:
     """Where a function begins."""
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
-

@@ -232,9 +232,7 @@ class Variant:
         for computed in sets if max(wanted) > 2 else sets[:1]:
             arguments, results = ",".join(map(str, computed)), "0,1" if has_dlse else "0"
             try:
-                executable = self.executable(
-                    device, f"saved-results arguments={arguments} results={results}", pipeline
-                )
+                executable = self.executable(device, f"saved-results arguments={arguments} results={results}", pipeline)
             except Error as error:
                 problem = problem or error
                 continue

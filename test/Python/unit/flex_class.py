@@ -14,6 +14,8 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import pytest
 import torch
+from attnc import Error
+from attnc.torch import flex_attention
 from flex_forms import Feature, Form, _causal
 from flex_functions import FUNCTIONS
 from support import check
@@ -25,9 +27,6 @@ from torch.nn.attention.flex_attention import (
     or_masks,
 )
 from torch.nn.functional import scaled_dot_product_attention
-
-from attnc import Error
-from attnc.torch import flex_attention
 
 F32, BF16, F16, F64 = torch.float32, torch.bfloat16, torch.float16, torch.float64
 FORMS: Dict[str, Callable[[], None]] = {}
@@ -72,8 +71,15 @@ ALL = "f32 bf16 f16"
 PLAIN = Feature((2, 4, 4, 64, 64, 16, 16), all_blocks=True)
 
 forms("plain", BUILTIN, ALL, paged=True)
-forms("shorter than a block", BUILTIN, "f16", Feature((2, 4, 4, 24, 24, 16, 16), options={"FORCE_USE_FLEX_ATTENTION": True}))
-forms("shorter than a block of a causal mask", BUILTIN, "f16", Feature((2, 4, 4, 24, 24, 16, 16), causal=True, blocks=64))
+forms(
+    "shorter than a block",
+    BUILTIN,
+    "f16",
+    Feature((2, 4, 4, 24, 24, 16, 16), options={"FORCE_USE_FLEX_ATTENTION": True}),
+)
+forms(
+    "shorter than a block of a causal mask", BUILTIN, "f16", Feature((2, 4, 4, 24, 24, 16, 16), causal=True, blocks=64)
+)
 LENGTHS = (PLAIN, *(dataclasses.replace(PLAIN, shape=(n, 4, 4, s, s, 16, 16)) for n, s in ((4, 32), (4, 16))))
 forms("other sizes later", BUILTIN, "f16", *LENGTHS)
 COMPILED = tuple(dataclasses.replace(x, compiled=True) for x in LENGTHS[:2])
@@ -109,7 +115,12 @@ forms(
     "f16",
     paged=True,
 )  # fmt: skip
-forms("functions of all types", ("even keys", "composition", "captures of all dimensions", "jagged causal"), ALL, paged=True)
+forms(
+    "functions of all types",
+    ("even keys", "composition", "captures of all dimensions", "jagged causal"),
+    ALL,
+    paged=True,
+)
 forms("floor division", "floor division", "f64")
 forms("sum of a row", "sum of a row", "f32")
 forms("rows of a view", "rows of a view", "f16", dataclasses.replace(PLAIN, compiled=True))
@@ -124,7 +135,9 @@ forms("captures of odd lengths", "f16 factor", "bf16", Feature((2, 4, 4, 67, 67,
 forms("documents of odd lengths", "sequences in a row", "f16", Feature((2, 4, 4, 127, 127, 16, 16)))
 forms("distances of points", "distances of points", "bf16")
 forms("large heads", "identity", "f16", Feature((1, 2, 2, 64, 64, 128, 128)))
-forms("one query and key", "identity", "f32", Feature((1, 1, 1, 1, 1, 16, 16), options={"FORCE_USE_FLEX_ATTENTION": True}))
+forms(
+    "one query and key", "identity", "f32", Feature((1, 1, 1, 1, 1, 16, 16), options={"FORCE_USE_FLEX_ATTENTION": True})
+)
 forms("log-sum-exp", ("identity", "causal"), ALL)
 forms("rows without keys", "first queries", "f32")
 forms("rows without keys, compiled", "first queries", "f32", dataclasses.replace(PLAIN, compiled=True))
@@ -132,20 +145,47 @@ forms("zeros of rows without keys", "first queries", "bf16")
 forms("zeros of rows without keys, compiled", "first queries", "bf16", dataclasses.replace(PLAIN, compiled=True))
 forms("documents at an edge", "documents of batches", "f64", Feature((2, 1, 1, 64, 64, 8, 8)))
 forms("documents at an edge, compiled", "documents of batches", "f64", Feature((2, 1, 1, 64, 64, 8, 8), compiled=True))
-forms("gradients in f64", ("identity", "causal", "times two", "squared", "sine of cosine", "sine and cosine"), "f64", Feature((2, 2, 2, 11, 11, 4, 4), compiled=True))
-forms("gradients in f64 of a factor", "head factor", "f64", Feature((2, 2, 2, 11, 11, 4, 4)), Feature((2, 2, 2, 11, 11, 4, 4), compiled=True))
+forms(
+    "gradients in f64",
+    ("identity", "causal", "times two", "squared", "sine of cosine", "sine and cosine"),
+    "f64",
+    Feature((2, 2, 2, 11, 11, 4, 4), compiled=True),
+)
+forms(
+    "gradients in f64 of a factor",
+    "head factor",
+    "f64",
+    Feature((2, 2, 2, 11, 11, 4, 4)),
+    Feature((2, 2, 2, 11, 11, 4, 4), compiled=True),
+)
 forms("a factor of heads in f64", "head factor", "f64", Feature((2, 2, 2, 11, 11, 4, 4), result="output"))
 forms("learned bias of heads", "bias of a head", "f16")
 forms("many batches", "bias of all", "bf16", Feature((12, 4, 4, 32, 32, 16, 16), compiled=True))
-forms("keys of a padded batch", "padding", "f32", Feature((4, 2, 2, 12, 12, 32, 32)), Feature((4, 2, 2, 12, 12, 32, 32), compiled=True))
+forms(
+    "keys of a padded batch",
+    "padding",
+    "f32",
+    Feature((4, 2, 2, 12, 12, 32, 32)),
+    Feature((4, 2, 2, 12, 12, 32, 32), compiled=True),
+)
 forms("every second batch", "even batches", "f32", Feature((4, 2, 2, 64, 64, 16, 16), compiled=True))
 forms("dropped queries", "masked queries", "f32", *(Feature((n, 2, 2, 64, 64, 16, 16)) for n in (4, 8, 2)))
-forms("a number of the caller", "batch number", "f32", *(Feature((n, 2, 2, 32, 32, 16, 16), compiled=True) for n in (2, 3)))
+forms(
+    "a number of the caller",
+    "batch number",
+    "f32",
+    *(Feature((n, 2, 2, 32, 32, 16, 16), compiled=True) for n in (2, 3)),
+)
 forms("a log-sum-exp in pages", "identity", "f32", Feature((2, 2, 2, 32, 32, 16, 16)), paged=True)
 forms("kernel options", "identity", "f32", Feature((2, 2, 2, 64, 64, 16, 16), options={"BLOCK_M": 16}))
 forms("a compiled call with a mask", "squared", "f64", Feature((2, 2, 2, 64, 64, 4, 4), causal=True, compiled=True))
 forms("twice a score, tuned", "times two", "f16", paged=True)
-forms("captures, tuned", "captures of all dimensions", "f16", Feature((2, 4, 4, 64, 64, 16, 16), options={"num_stages": 2}))
+forms(
+    "captures, tuned",
+    "captures of all dimensions",
+    "f16",
+    Feature((2, 4, 4, 64, 64, 16, 16), options={"num_stages": 2}),
+)
 forms("precise products", "times two", "f32", Feature((2, 2, 2, 64, 64, 32, 32)))
 forms("gradients of the log-sum-exp", "identity", "f64", Feature((2, 2, 2, 11, 11, 4, 4), compiled=True, result="aux"))
 forms("gradients of the log-sum-exp, compiled", "identity", "f32", Feature((2, 2, 2, 64, 64, 16, 16), compiled=True))
@@ -231,7 +271,9 @@ def _in_pages(q: Any, k: Any, v: Any, score_mod: Callable) -> Any:
 
 for _calls in (("relative", "causal"), ("relative", "causal", "relative")):
     _name = " and ".join(_calls)
-    _add(f"calls in a row: {_name}", lambda c=_calls: _chain(c, lambda q, k, v, f: flex_attention(q, k, v, score_mod=f)))
+    _add(
+        f"calls in a row: {_name}", lambda c=_calls: _chain(c, lambda q, k, v, f: flex_attention(q, k, v, score_mod=f))
+    )
 
     def _without_gradients(calls: Tuple[str, ...] = _calls) -> None:
         q, *rest = _inputs(1, 2, 48, 16, count=1 + 2 * len(calls))
@@ -270,7 +312,10 @@ def _() -> None:
 
 @form("a block mask that is compiled")
 def _() -> None:
-    made = [f(_causal, 1, 1, 96, 96, device="cpu", BLOCK_SIZE=32) for f in (create_block_mask, torch.compile(create_block_mask, backend="aot_eager"))]
+    made = [
+        f(_causal, 1, 1, 96, 96, device="cpu", BLOCK_SIZE=32)
+        for f in (create_block_mask, torch.compile(create_block_mask, backend="aot_eager"))
+    ]
     for name in ("kv_num_blocks", "kv_indices", "q_num_blocks"):
         assert torch.equal(getattr(made[0], name), getattr(made[1], name))
     _agree(lambda *x: flex_attention(*x, block_mask=made[1]), _sdpa(mask=lambda i, j: i >= j), _inputs(1, 2, 96, 16))
@@ -281,7 +326,11 @@ def _() -> None:
     near, after = (lambda b, h, i, j: i - j <= 20), (lambda b, h, i, j: i < j)
     blocks = lambda m: create_block_mask(m, 1, 1, 96, 96, device="cpu", BLOCK_SIZE=32)
     x = _inputs(1, 2, 96, 16)
-    _agree(lambda *x: flex_attention(*x, block_mask=blocks(and_masks(_causal, near))), _sdpa(mask=lambda i, j: (i >= j) & (i - j <= 20)), x)
+    _agree(
+        lambda *x: flex_attention(*x, block_mask=blocks(and_masks(_causal, near))),
+        _sdpa(mask=lambda i, j: (i >= j) & (i - j <= 20)),
+        x,
+    )
     assert not flex_attention(*x, block_mask=blocks(and_masks(_causal, after))).any()
     _agree(lambda *x: flex_attention(*x, block_mask=blocks(or_masks(_causal, after))), _sdpa(), x)
 
@@ -329,7 +378,9 @@ def _stride_order(how: str, order: Tuple[int, ...], shape: Tuple[int, ...]) -> N
         with torch.no_grad():
             o = _in_pages(q, k, v, lambda s, b, h, i, j: s)
     else:
-        call = torch.compile(flex_attention, backend="aot_eager", fullgraph=True) if how == "compiled" else flex_attention
+        call = (
+            torch.compile(flex_attention, backend="aot_eager", fullgraph=True) if how == "compiled" else flex_attention
+        )
         o = call(q, k, v)
     places = lambda x: sorted((n for n in range(4) if x.shape[n] > 1), key=lambda n: -x.stride(n))
     assert places(o) == places(q), (o.shape, o.stride(), q.stride())
@@ -346,8 +397,14 @@ for _how, _order, _shape in itertools.product(
 @form("causal by a score, by both, by a mask")
 def _() -> None:
     blocks = create_block_mask(_causal, 1, 1, 64, 64, device="cpu", BLOCK_SIZE=32)
-    for options in ({"score_mod": _causal_score}, {"score_mod": _causal_score, "block_mask": blocks}, {"block_mask": blocks}):
-        _agree(lambda *x: flex_attention(*x, **options), _sdpa(mask=lambda i, j: i >= j), _inputs(2, 2, 64, 32, dtype=F16))
+    for options in (
+        {"score_mod": _causal_score},
+        {"score_mod": _causal_score, "block_mask": blocks},
+        {"block_mask": blocks},
+    ):
+        _agree(
+            lambda *x: flex_attention(*x, **options), _sdpa(mask=lambda i, j: i >= j), _inputs(2, 2, 64, 32, dtype=F16)
+        )
 
 
 def _merged(backend: Optional[str], length: int) -> None:
@@ -413,7 +470,12 @@ def _learned() -> Iterator[Tuple[str, str, Feature, str]]:
     }  # fmt: skip
     for (name, modes), length, dtype in itertools.product(names.items(), (37, 64, 69), ALL.split()):
         for mode in range(modes):
-            yield name, f"{length}{', compiled' * mode}", Feature((2, 4, 4, length, length, 16, 16), compiled=bool(mode)), dtype
+            yield (
+                name,
+                f"{length}{', compiled' * mode}",
+                Feature((2, 4, 4, length, length, 16, 16), compiled=bool(mode)),
+                dtype,
+            )
 
 
 for _name, _which, _feature, _dtype in _learned():

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import collections
 import functools
-import os
 import re
 import sys
 import time
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
+from attnc.torch import flex_attention
 from flex_functions import FUNCTIONS, Function, Sizes
 from support import Case, _Call, _Definition, check
 from torch.nn.attention.experimental._paged_attention import PagedAttention
@@ -28,8 +28,6 @@ from torch.nn.attention.flex_attention import (
     create_block_mask,
     noop_mask,
 )
-
-from attnc.torch import flex_attention
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -178,8 +178,16 @@ score(
     lambda scale: lambda s, b, h, i, j: s + scale,
     lambda z: {"scale": z.of(torch.bfloat16)},
 )
-score("captured integer", lambda scale: lambda s, b, h, i, j: s + scale, lambda z: {"scale": torch.tensor(3, dtype=torch.int32)})
-score("captured factor", lambda scale: lambda s, b, h, i, j: s * scale, lambda z: {"scale": torch.tensor(2, dtype=torch.int32)})
+score(
+    "captured integer",
+    lambda scale: lambda s, b, h, i, j: s + scale,
+    lambda z: {"scale": torch.tensor(3, dtype=torch.int32)},
+)
+score(
+    "captured factor",
+    lambda scale: lambda s, b, h, i, j: s * scale,
+    lambda z: {"scale": torch.tensor(2, dtype=torch.int32)},
+)
 
 
 def _changed(flag):
@@ -295,8 +303,12 @@ score(
 # Learned tensors.
 
 score("bias of pairs", lambda bias: lambda s, b, h, i, j: s + bias[i, j], lambda z: {"bias": z.normal(z.s, z.t)})
-score("bias of batches", lambda bias: lambda s, b, h, i, j: s + bias[b, i, j], lambda z: {"bias": z.normal(z.b, z.s, z.t)})
-score("bias of heads", lambda bias: lambda s, b, h, i, j: s + bias[h, i, j], lambda z: {"bias": z.normal(z.h, z.s, z.t)})
+score(
+    "bias of batches", lambda bias: lambda s, b, h, i, j: s + bias[b, i, j], lambda z: {"bias": z.normal(z.b, z.s, z.t)}
+)
+score(
+    "bias of heads", lambda bias: lambda s, b, h, i, j: s + bias[h, i, j], lambda z: {"bias": z.normal(z.h, z.s, z.t)}
+)
 score(
     "bias of all",
     lambda bias: lambda s, b, h, i, j: s + bias[b, h, i, j],
@@ -314,9 +326,7 @@ score(
     lambda bias: lambda s, b, h, i, j: s + bias[torch.abs(i - j)],
     lambda z: {"bias": z.normal(z.s + z.t)},
 )
-score(
-    "bias of sums", lambda bias: lambda s, b, h, i, j: s + bias[i + j], lambda z: {"bias": z.normal(z.s + z.t)}
-)
+score("bias of sums", lambda bias: lambda s, b, h, i, j: s + bias[i + j], lambda z: {"bias": z.normal(z.s + z.t)})
 score(
     "bias of rows by two",
     lambda bias: lambda s, b, h, i, j: s + bias[i][j],
@@ -370,7 +380,11 @@ score(
 )
 score("learned scalar", lambda x: lambda s, b, h, i, j: s + x, lambda z: {"x": z.normal()})
 score("learned temperature", lambda x: lambda s, b, h, i, j: s * x.exp(), lambda z: {"x": z.normal()})
-score("learned slopes", lambda slope: lambda s, b, h, i, j: s + slope[h] * (j - i) / 16, lambda z: {"slope": z.normal(z.h)})
+score(
+    "learned slopes",
+    lambda slope: lambda s, b, h, i, j: s + slope[h] * (j - i) / 16,
+    lambda z: {"slope": z.normal(z.h)},
+)
 score(
     "learned cap",
     lambda cap: lambda s, b, h, i, j: torch.tanh(s / cap[h]) * cap[h],
@@ -568,7 +582,9 @@ mask(
     lambda z: {
         "rows": z.documents(z.s),
         "columns": z.documents(z.t),
-        "starts": torch.searchsorted(z.documents(max(z.s, z.t)), torch.arange(int(z.documents(max(z.s, z.t)).max()) + 1)).int(),
+        "starts": torch.searchsorted(
+            z.documents(max(z.s, z.t)), torch.arange(int(z.documents(max(z.s, z.t)).max()) + 1)
+        ).int(),
     },
 )
 mask(
@@ -590,8 +606,14 @@ mask(
     lambda z: {"length": z.integers(1, z.t, z.b, dtype=torch.int64)},
 )
 mask("padded keys", lambda length: lambda b, h, i, j: j < length[b], lambda z: {"length": z.integers(1, z.t, z.b)})
-mask("masked queries", lambda drop: lambda b, h, i, j: ~drop[b, i], lambda z: {"drop": z.integers(0, 2, z.b, z.s).bool()})
-mask("dense mask", lambda keep: lambda b, h, i, j: keep[b, h, i, j], lambda z: {"keep": z.integers(0, 2, z.b, z.h, z.s, z.t).bool()})
+mask(
+    "masked queries", lambda drop: lambda b, h, i, j: ~drop[b, i], lambda z: {"drop": z.integers(0, 2, z.b, z.s).bool()}
+)
+mask(
+    "dense mask",
+    lambda keep: lambda b, h, i, j: keep[b, h, i, j],
+    lambda z: {"keep": z.integers(0, 2, z.b, z.h, z.s, z.t).bool()},
+)
 mask(
     "dense mask of no head",
     lambda keep: lambda b, h, i, j: keep[b, h.new_zeros(h.shape), i, j],
@@ -602,7 +624,11 @@ mask(
     lambda offset: lambda b, h, i, j: (i + offset[b] * 4) >= j,
     lambda z: {"offset": torch.arange(z.b, dtype=torch.float32)},
 )
-mask("offset of decoding", lambda offset: lambda b, h, i, j: i + offset >= j, lambda z: {"offset": torch.tensor(z.t // 2)})
+mask(
+    "offset of decoding",
+    lambda offset: lambda b, h, i, j: i + offset >= j,
+    lambda z: {"offset": torch.tensor(z.t // 2)},
+)
 mask(
     "compare with a captured float",
     lambda width: lambda b, h, i, j: (i - j).abs() < width,
@@ -705,16 +731,27 @@ def _tree(parent):
 mask("tree", _tree, lambda z: {"parent": torch.eye(z.s, 12, dtype=torch.bool) | (z.integers(0, 2, z.s, 12) > 0)})
 mask(
     "shared prefix",
-    lambda rows, starts, prefix: lambda b, h, i, j: ((j >= starts[rows[i]]) & (i >= j))
-    | ((j >= starts[prefix[rows[i]]]) & (j < starts[prefix[rows[i]] + 1])),
+    lambda rows, starts, prefix: (
+        lambda b, h, i, j: (
+            ((j >= starts[rows[i]]) & (i >= j)) | ((j >= starts[prefix[rows[i]]]) & (j < starts[prefix[rows[i]] + 1]))
+        )
+    ),
     lambda z: {
         "rows": (torch.arange(z.s) * 4 // z.s).int(),
         "starts": torch.tensor([z.s * n // 4 for n in range(5)], dtype=torch.int32),
         "prefix": torch.tensor([0, 0, 0, 2], dtype=torch.int32),
     },
 )
-mask("a tensor of blocks", lambda keep: lambda b, h, i, j: keep[i // 16, j // 16], lambda z: {"keep": z.integers(0, 2, z.s // 16 + 1, z.t // 16 + 1).bool()})
-mask("bits", lambda bits: lambda b, h, i, j: (bits[i] >> (j % 8)) & 1 == 1, lambda z: {"bits": z.integers(0, 256, z.s, dtype=torch.uint8)})
+mask(
+    "a tensor of blocks",
+    lambda keep: lambda b, h, i, j: keep[i // 16, j // 16],
+    lambda z: {"keep": z.integers(0, 2, z.s // 16 + 1, z.t // 16 + 1).bool()},
+)
+mask(
+    "bits",
+    lambda bits: lambda b, h, i, j: (bits[i] >> (j % 8)) & 1 == 1,
+    lambda z: {"bits": z.integers(0, 256, z.s, dtype=torch.uint8)},
+)
 
 # Functions of PyTorch, each on scores for which it is defined.
 
@@ -765,7 +802,12 @@ score("cube", lambda: lambda s, b, h, i, j: s**3)
 score("power", lambda: lambda s, b, h, i, j: (s.abs() + 0.1) ** 1.5)
 score("power of two", lambda: lambda s, b, h, i, j: s - 2.0**-h)
 score("float_power", lambda: lambda s, b, h, i, j: torch.float_power(s, 2), without=(torch.float32, *HALVES))
-score("logaddexp", lambda x: lambda s, b, h, i, j: torch.logaddexp(s, x[i]), lambda z: {"x": z.scores(z.s)}, without=(torch.float64,))
+score(
+    "logaddexp",
+    lambda x: lambda s, b, h, i, j: torch.logaddexp(s, x[i]),
+    lambda z: {"x": z.scores(z.s)},
+    without=(torch.float64,),
+)
 score("lerp", lambda: lambda s, b, h, i, j: torch.lerp(s, s * s, 0.25))
 score("atan2", lambda: lambda s, b, h, i, j: torch.atan2(s, s.abs() + 1))
 score("copysign", lambda: lambda s, b, h, i, j: torch.copysign(s.abs() + 1, s))
@@ -783,7 +825,7 @@ score("heaviside", lambda: lambda s, b, h, i, j: s * torch.heaviside(s.detach(),
 score("where, then clamp", lambda: lambda s, b, h, i, j: torch.where(s > 0, s, s * 0.1).clamp(max=2))
 score("pow of a tensor", lambda: lambda s, b, h, i, j: torch.pow(torch.sigmoid(s), h + 1))
 score("dist", lambda: lambda s, b, h, i, j: s - ((i - j) ** 2) / 64)
-score("gaussian", lambda: lambda s, b, h, i, j: s + torch.exp(-((i - j) / 8.0) ** 2), without=(torch.float64,))
+score("gaussian", lambda: lambda s, b, h, i, j: s + torch.exp(-(((i - j) / 8.0) ** 2)), without=(torch.float64,))
 
 # Types.
 
@@ -792,9 +834,15 @@ score("in float64", lambda: lambda s, b, h, i, j: torch.exp(s.double() * 0.5))
 score("rounded to half", lambda: lambda s, b, h, i, j: s + (i - j).half())
 score("rounded to bf16", lambda: lambda s, b, h, i, j: s + (h + 1).to(torch.bfloat16) * 0.5)
 score("integers in float", lambda: lambda s, b, h, i, j: s + (i - j).float() / 8)
-score("int8", lambda x: lambda s, b, h, i, j: s + x[i] * x[i], lambda z: {"x": z.integers(-8, 8, z.s, dtype=torch.int8)})
-score("int16", lambda x: lambda s, b, h, i, j: s + (x[i] >> 1), lambda z: {"x": z.integers(-8, 8, z.s, dtype=torch.int16)})
-score("uint8", lambda x: lambda s, b, h, i, j: s + (x[j] & 3), lambda z: {"x": z.integers(0, 255, z.t, dtype=torch.uint8)})
+score(
+    "int8", lambda x: lambda s, b, h, i, j: s + x[i] * x[i], lambda z: {"x": z.integers(-8, 8, z.s, dtype=torch.int8)}
+)
+score(
+    "int16", lambda x: lambda s, b, h, i, j: s + (x[i] >> 1), lambda z: {"x": z.integers(-8, 8, z.s, dtype=torch.int16)}
+)
+score(
+    "uint8", lambda x: lambda s, b, h, i, j: s + (x[j] & 3), lambda z: {"x": z.integers(0, 255, z.t, dtype=torch.uint8)}
+)
 score("booleans", lambda x: lambda s, b, h, i, j: s * x[j], lambda z: {"x": z.integers(0, 2, z.t).bool()})
 score("comparison as a number", lambda: lambda s, b, h, i, j: s + (i >= j))
 score("bits of places", lambda: lambda s, b, h, i, j: s + ((i ^ j) & 3))

@@ -35,9 +35,21 @@ SCORES = {
     "float division": lambda s, b, h, i, j: s + (s // 0.5) * 0.1 + s % 0.7 + (i - j) / 4,
     "integers to floats": lambda s, b, h, i, j: s + i * j * 0.01 + (i >= j) * 0.5 + (i - j).abs().float() * 0.1,
     "functions": lambda s, b, h, i, j: (
-        torch.exp(-s.abs()) + torch.log(1 + s * s) + torch.tanh(s) + torch.sin(s) + torch.cos(s) + torch.sigmoid(s)
-        + torch.sqrt(s * s + 1) + torch.rsqrt(s * s + 1) + torch.exp2(s * 0.1) + torch.log2(s * s + 1) + torch.erf(s)
-        + torch.log1p(s * s) + torch.expm1(s * 0.1) + torch.relu(s) + torch.square(s) * 0.1
+        torch.exp(-s.abs())
+        + torch.log(1 + s * s)
+        + torch.tanh(s)
+        + torch.sin(s)
+        + torch.cos(s)
+        + torch.sigmoid(s)
+        + torch.sqrt(s * s + 1)
+        + torch.rsqrt(s * s + 1)
+        + torch.exp2(s * 0.1)
+        + torch.log2(s * s + 1)
+        + torch.erf(s)
+        + torch.log1p(s * s)
+        + torch.expm1(s * 0.1)
+        + torch.relu(s)
+        + torch.square(s) * 0.1
     ),
     "methods": lambda s, b, h, i, j: (
         s.abs().exp().log() + s.clamp(-1, 1) + s.clamp(min=0) + s.tanh().mul(2).add(1).sub(0.5).div(3) + s.pow(2) * 0.1
@@ -289,7 +301,8 @@ REFUSED = {
     number_mask: (0, "expected 'number_mask' to return a boolean"), float_index: (1, "expected an integer index"),
     raises: (1, "cannot trace .undefined_attribute"), converts: (1, "Python int"),
     row: (1, "cannot trace .cumsum of a row"), compared_rows: (0, r"one element, got one of shape \(17,\)"),
-    long_row: (1, "a row of at most 256 elements, got 300"), unequal_rows: (1, r"of one length, got \(17,\) and \(300,\)"),
+    long_row: (1, "a row of at most 256 elements, got 300"),
+    unequal_rows: (1, r"of one length, got \(17,\) and \(300,\)"),
     row_of_a_row: (1, "the length of a row is part of the code"),
     out: (1, "'exp' with out="), boolean_index: (1, "integer index, got one of type bool"),
     unsigned: (1, "a captured tensor of type uint16"), keyword: (1, "cannot trace 'clamp' with these arguments"),

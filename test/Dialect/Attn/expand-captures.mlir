@@ -227,3 +227,38 @@ func.func @computed_beside_queries(%place: tensor<4xindex>, %x: tensor<2x4x?x16x
     -> tensor<2x4x?x16xf32>, tensor<2x2x?x16xf32>, tensor<2x2x?x16xf32> captures(tensor<3x?xf32>)
   return %dc : tensor<3x?xf32>
 }
+
+// At an index of heads and at one of keys: a table for each head of the latter alone. Its dimension
+// is an index of the sum.
+// CHECK-LABEL: func @computed_of_heads
+func.func @computed_of_heads(%x: tensor<2x4x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: tensor<2x32xf32>) -> tensor<2x32xf32> {
+  // CHECK: linalg.generic {{.*}}attn.dims = ["b", "h", "i", "j", {{("r", )?}}"n"]
+  // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel"]} {{.*}}attn.dims = ["b", "h", "n"]
+  // CHECK: attn.scatter_sum %[[SUM]] into %{{.*}} at {
+  // CHECK: ^bb0(%[[H:.*]]: index, %[[N:.*]]: index):
+  // CHECK:   %[[HALF:.*]] = arith.divui %[[H]]
+  // CHECK:   attn.yield %[[HALF]], %[[N]] : index, index
+  // CHECK: } : tensor<4x32xf32>, tensor<2x32xf32> -> tensor<2x32xf32>
+  %dq, %dk, %dv, %dc = attn.backward %x, %x, %x, %x, %x, %lse captures(%c : tensor<2x32xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<2x32xf32>):
+      %c2 = arith.constant 2 : index
+      %c32 = arith.constant 32 : index
+      %half = arith.divui %h, %c2 : index
+      %bucket = arith.remui %j, %c32 : index
+      %v = tensor.extract %t[%half, %bucket] : tensor<2x32xf32>
+      %r = arith.addf %s, %v : f32
+      attn.yield %r : f32
+    } gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<2x32xf32>, %dt: f32):
+      %c2 = arith.constant 2 : index
+      %c32 = arith.constant 32 : index
+      %half = arith.divui %h, %c2 : index
+      %bucket = arith.remui %j, %c32 : index
+      attn.accumulate %dt into %t[%half, %bucket] : f32 into tensor<2x32xf32>
+      attn.yield %dt : f32
+    } : tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>,
+        tensor<2x4x?x16xf32>, tensor<2x4x?xf32>
+    -> tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32> captures(tensor<2x32xf32>)
+  return %dc : tensor<2x32xf32>
+}

@@ -116,6 +116,8 @@ COMPUTED = {
     "i, i": ((70, 71), lambda t, b, h, i, j: t[i, i] * j),
     "b, h, i, distance": ((3, 4, 70, 16), lambda t, b, h, i, j: t[b, h, i, (i - j).clamp(-8, 7) + 8]),
     "b, h, j, distance": ((3, 4, 150, 16), lambda t, b, h, i, j: t[b, h, j, (i - j).clamp(-8, 7) + 8]),
+    "b // 2, h // 2, distance": ((2, 2, 16), lambda t, b, h, i, j: t[b // 2, h // 2, (i - j).clamp(-8, 7) + 8]),
+    "h // 2": ((2,), lambda t, b, h, i, j: t[h // 2] * j),
     "twice": ((4, 150), lambda t, b, h, i, j: t[i % 4, j] * t[h, j]),
     "outside of the mask": ((70, 150), lambda t, b, h, i, j: t[i, (i - j).clamp(0, 149)]),
 }

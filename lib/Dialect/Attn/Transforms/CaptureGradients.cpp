@@ -6,10 +6,11 @@
 // no dimension of the capture is. A dimension that is read at a constant has
 // one element that counts. Any other index is a function of the pair. Its
 // dimension is one more of the iteration space, where each pair adds to the
-// one element that its index names; that takes a whole table for each worker,
-// and none is where another dimension is that of queries or keys. There the
-// gradient is summed over what no index depends on, and attn.scatter_sum adds
-// the sums up where they belong.
+// one element that its index names; that takes a whole table for each worker.
+// There is none where another dimension is that of queries or keys, and none is
+// needed where the index depends on neither. Then the gradient is summed over
+// what no index depends on, and attn.scatter_sum adds the sums up where they
+// belong.
 
 #include "Statements.h"
 #include "mlir/Analysis/SliceAnalysis.h"
@@ -39,11 +40,11 @@ public:
   Value build(bool rounded);
 
 private:
-  /// What is known of the index at a position.
   const ScalarRegions::Index *getPlain(Value index) const;
-  bool scatters();
+  bool isOfPair(const ScalarRegions::Index &index) const;
+  llvm::SmallBitVector findScattered();
   void classify();
-  void classifyScattered();
+  void classifyScattered(const llvm::SmallBitVector &scattered);
   Value sumOverPairs();
   Value place(Value sum);
   Value scatter(Value sum);
@@ -63,8 +64,10 @@ private:
   SmallVector<OpFoldResult> offsets, sizes;
   /// Computed indices with their dimensions.
   SmallVector<std::pair<Value, unsigned>> computed;
-  /// What is scattered has these indices of the region as dimensions.
+  /// What is scattered has these indices of the region as dimensions, then those of tables
+  /// at these positions.
   SmallVector<BlockArgument> coordinates;
+  SmallVector<unsigned> tables;
 };
 } // namespace
 
@@ -105,34 +108,52 @@ static llvm::SmallBitVector getArguments(ValueRange values, Block &region) {
   return arguments;
 }
 
-/// Whether the sum is added up behind the nest: some dimension is that of
-/// queries or keys and another one is read at an index that is computed, of
-/// indices and captures alone.
-bool Contribution::scatters() {
-  Dims pair = gradients.points.take_back(2);
+bool Contribution::isOfPair(const ScalarRegions::Index &index) const {
+  Dims pair = gradients.points.take_back(std::min<size_t>(2, gradients.points.size()));
+  return llvm::any_of(index.dims, [&](unsigned dim) { return llvm::is_contained(pair, dim); });
+}
+
+/// The positions at which an index is computed whose sum is added up behind the nest. A table
+/// takes the others: those of queries and keys, where no other position has one itself.
+llvm::SmallBitVector Contribution::findScattered() {
+  Block &region = regions.gradient.front();
+  llvm::SmallBitVector computed(op.getIndices().size());
   SmallVector<const ScalarRegions::Index *> used;
-  bool isOfPair = false, isComputed = false;
-  for (Value index : op.getIndices()) {
+  bool hasOwnOfPair = false;
+  for (auto [position, index] : llvm::enumerate(op.getIndices())) {
     const ScalarRegions::Index *plain = getPlain(index);
     if (plain && !llvm::is_contained(used, plain)) {
       used.push_back(plain);
-      isOfPair |= llvm::any_of(plain->dims, [&](unsigned dim) {
-        return llvm::is_contained(pair, dim);
-      });
-    } else if (!matchPattern(index, m_Constant())) {
-      isComputed = true;
+      hasOwnOfPair |= isOfPair(*plain);
+    } else {
+      computed[position] = !matchPattern(index, m_Constant());
     }
   }
-  Block &region = regions.gradient.front();
-  llvm::SmallBitVector on = getArguments(op.getIndices(), region);
-  bool dependsOnScore = on.test(0) || on.test(region.getNumArguments() - 1);
-  return isOfPair && isComputed && !dependsOnScore;
+  llvm::SmallBitVector scattered = computed;
+  for (unsigned position : computed.set_bits()) {
+    llvm::SmallBitVector on = getArguments(op.getIndices()[position], region);
+    bool dependsOnPair = llvm::any_of(llvm::enumerate(regions.indices), [&](auto index) {
+      return on.test(index.index() + 1) && isOfPair(index.value());
+    });
+    bool dependsOnScore = on.test(0) || on.test(region.getNumArguments() - 1);
+    scattered[position] = !dependsOnScore && (hasOwnOfPair || !dependsOnPair);
+  }
+  return scattered;
 }
 
-/// The sum has the indices of the region that those of the read depend on.
-void Contribution::classifyScattered() {
+/// The sum has the indices of the region that those of the read depend on, then the tables'
+/// dimensions.
+void Contribution::classifyScattered(const llvm::SmallBitVector &scattered) {
+  ImplicitLocOpBuilder &b = s.b;
   Block &region = regions.gradient.front();
-  llvm::SmallBitVector on = getArguments(op.getIndices(), region);
+  SmallVector<Value> behind;
+  for (auto [position, index] : llvm::enumerate(op.getIndices())) {
+    if (scattered[position] || getPlain(index))
+      behind.push_back(index);
+    else if (!matchPattern(index, m_Constant()))
+      tables.push_back(position);
+  }
+  llvm::SmallBitVector on = getArguments(behind, region);
   for (auto [number, index] : llvm::enumerate(regions.indices)) {
     if (!on.test(number + 1))
       continue;
@@ -143,6 +164,12 @@ void Contribution::classifyScattered() {
       out.push_back(dim);
     }
     joined.push_back(group);
+  }
+  for (unsigned position : tables) {
+    unsigned dim = s.addDim("n", tensor::getMixedSize(b, b.getLoc(), capture, position));
+    joined.push_back({int64_t(out.size())});
+    out.push_back(dim);
+    computed.push_back({op.getIndices()[position], dim});
   }
 }
 
@@ -306,20 +333,23 @@ Value Contribution::scatter(Value sum) {
     mapping.map(coordinate, at.addArgument(b.getIndexType(), op.getLoc()));
   for (auto [number, value] : llvm::enumerate(regions.captures))
     mapping.map(region.getArgument(1 + regions.indices.size() + number), value);
+  SmallVector<Value> indices(op.getIndices());
+  for (unsigned position : tables)
+    indices[position] = at.addArgument(b.getIndexType(), op.getLoc());
   OpBuilder inner = OpBuilder::atBlockBegin(&at);
-  SetVector<Operation *> slice = getSlice(op.getIndices());
+  SetVector<Operation *> slice = getSlice(indices);
   for (Operation &computing : region)
     if (slice.contains(&computing))
       inner.clone(computing, mapping);
-  SmallVector<Value> indices = llvm::map_to_vector(
-      op.getIndices(), [&](Value index) { return mapping.lookupOrDefault(index); });
+  for (Value &index : indices)
+    index = mapping.lookupOrDefault(index);
   YieldOp::create(inner, op.getLoc(), indices);
   return scattered.getResult();
 }
 
 Value Contribution::build(bool rounded) {
-  if (scatters()) {
-    classifyScattered();
+  if (llvm::SmallBitVector scattered = findScattered(); scattered.any()) {
+    classifyScattered(scattered);
     return scatter(sumOverPairs());
   }
   classify();

@@ -3,7 +3,7 @@
 // the memory of the device.
 
 #include "Loops.h"
-#include "attn/Dialect/Attn/IR/Attn.h"
+#include "ScatterSums.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -368,75 +368,13 @@ void stateCopy(memref::CopyOp copy) {
   copy.erase();
 }
 
-/// A sum at computed indices: each element of the destination adds up what has its indices. A
-/// coordinate that is an index itself is the destination's loop; the others are reduced, in order,
-/// with all elements of theirs.
-void stateScatterSum(RewriterBase &rewriter, ScatterSumOp op) {
-  Location loc = op.getLoc();
-  Block &body = op.getAt().front();
-  SmallVector<Value> yielded(op.getIndices());
-  SmallVector<std::optional<unsigned>> loops(body.getNumArguments());
-  SmallVector<unsigned> computed;
-  for (auto [dim, index] : llvm::enumerate(yielded)) {
-    auto argument = dyn_cast<BlockArgument>(index);
-    if (argument && argument.getOwner() == &body && !loops[argument.getArgNumber()])
-      loops[argument.getArgNumber()] = dim;
-    else
-      computed.push_back(dim);
-  }
-  // Of static sizes that differ the loop has that of the values.
-  auto valuesType = cast<MemRefType>(op.getValues().getType());
-  auto destType = cast<MemRefType>(op.getDest().getType());
-  SmallVector<int64_t> shape(destType.getShape());
-  SmallVector<utils::IteratorType> iterators(yielded.size(), utils::IteratorType::parallel);
-  SmallVector<AffineExpr> at;
-  for (auto [coordinate, loop] : llvm::enumerate(loops)) {
-    if (!loop) {
-      loop = iterators.size();
-      iterators.push_back(utils::IteratorType::reduction);
-    } else if (shape[*loop] != valuesType.getDimSize(coordinate)) {
-      shape[*loop] = ShapedType::kDynamic;
-    }
-    at.push_back(rewriter.getAffineDimExpr(*loop));
-  }
-  Value dest = op.getDest();
-  if (shape != destType.getShape())
-    dest = memref::CastOp::create(
-        rewriter, loc, MemRefType::get(shape, destType.getElementType(), destType.getLayout()),
-        dest);
-  MLIRContext *context = rewriter.getContext();
-  AffineMap maps[] = {
-      AffineMap::get(iterators.size(), 0, at, context),
-      AffineMap::getMultiDimIdentityMap(iterators.size(), context).getMajorSubMap(yielded.size())};
-  auto emit = [&](OpBuilder &b, Location loc, ValueRange args) {
-    IRMapping mapping;
-    for (auto [argument, loop] : llvm::zip_equal(body.getArguments(), loops))
-      mapping.map(argument, linalg::IndexOp::create(b, loc, *loop));
-    for (Operation &inner : body.without_terminator())
-      b.clone(inner, mapping);
-    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(destType.getElementType()));
-    Value term = args[0];
-    for (unsigned dim : computed) {
-      Value element = linalg::IndexOp::create(b, loc, dim);
-      Value isHere = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                           mapping.lookupOrDefault(yielded[dim]), element);
-      term = arith::SelectOp::create(b, loc, isHere, term, zero);
-    }
-    linalg::YieldOp::create(b, loc, Value(arith::AddFOp::create(b, loc, args[1], term)));
-  };
-  linalg::GenericOp::create(rewriter, loc, op.getValues(), dest, maps, iterators, emit);
-  rewriter.eraseOp(op);
-}
-
 struct TileStatementsPass : attn::impl::HopperTileStatementsBase<TileStatementsPass> {
   void runOnOperation() override {
     for (auto copy : llvm::make_early_inc_range(getOperation().getOps<memref::CopyOp>()))
       stateCopy(copy);
     IRRewriter rewriter(&getContext());
-    for (auto sum : llvm::make_early_inc_range(getOperation().getOps<ScatterSumOp>())) {
-      rewriter.setInsertionPoint(sum);
-      stateScatterSum(rewriter, sum);
-    }
+    for (auto sum : llvm::make_early_inc_range(getOperation().getOps<ScatterSumOp>()))
+      hopper::stateScatterSum(rewriter, sum);
     SmallVector<linalg::LinalgOp> statements(getOperation().getOps<linalg::LinalgOp>());
     for (linalg::LinalgOp statement : statements) {
       if (!statement.hasPureBufferSemantics())

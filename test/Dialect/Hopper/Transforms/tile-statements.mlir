@@ -171,6 +171,34 @@ func.func @scatter(%x: memref<?x70xf32>, %t: memref<3x73xf32>) {
 
 // -----
 
+// Reads of two dimensions at what is no coordinate: of all elements in order.
+// CHECK-LABEL: func.func @scatter_at_read
+// CHECK:       %[[COPY:.*]] = memref.alloc({{.*}}) : memref<?x?xindex>
+// CHECK:       scf.forall
+// CHECK:         vector.transfer_write %{{.*}}, %[[COPY]]
+// CHECK:       %[[FLAT:.*]] = memref.collapse_shape %[[COPY]] {{\[\[}}0, 1]]
+// CHECK:       %[[SIZE:.*]] = memref.dim %arg2, %c1
+// CHECK:       scf.forall
+// CHECK:         scf.for %[[I:.*]] =
+// CHECK:           %[[ROW:.*]] = arith.divui
+// CHECK:           %[[SIZES:.*]] = vector.broadcast %[[SIZE]]
+// CHECK:           %[[FIRST:.*]] = arith.muli %[[ROW]], %[[SIZES]]
+// CHECK:           %[[AT:.*]] = arith.addi %[[FIRST]], %{{.*}}
+// CHECK:           vector.gather %[[FLAT]][%{{.*}}] [%[[AT]]]
+// CHECK:       memref.dealloc %[[COPY]]
+func.func @scatter_at_read(%x: memref<?x?xf32>, %t: memref<3x?xf32>, %p: memref<?x?xindex, strided<[?, 1]>>) {
+  attn.scatter_sum %x into %t at {
+  ^bb0(%i: index, %j: index):
+    %c8 = arith.constant 8 : index
+    %row = arith.divui %i, %c8 : index
+    %k = memref.load %p[%row, %j] : memref<?x?xindex, strided<[?, 1]>>
+    attn.yield %k, %j : index, index
+  } : memref<?x?xf32>, memref<3x?xf32>
+  return
+}
+
+// -----
+
 // Rows of a head's size: tiles of 128 of them.
 // CHECK-LABEL: func.func @tiles
 // CHECK:       scf.forall (%[[H:.*]], %[[T:.*]]) in (%{{.*}}, %{{.*}}) {

@@ -76,6 +76,7 @@ void attn::buildHostLowering(OpPassManager &pm) {
 void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
   buildTilePipeline(pm, options);
   buildBufferization(pm);
+  pm.addNestedPass<func::FuncOp>(createAttnLowerScatterSums());
   // Statements that belong to no nest.
   pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
   AttnLowerTilesOptions tiles;

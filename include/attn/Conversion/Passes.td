@@ -253,6 +253,48 @@ def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
                            "mlir::vector::VectorDialect"];
 }
 
+def AttnLowerScatterSums : Pass<"attn-lower-scatter-sums", "mlir::func::FuncOp"> {
+  let summary = "Lower sums at computed indices to loops";
+  let description = [{
+    Each `attn.scatter_sum` on memrefs becomes loops. A coordinate that is itself an index of the
+    destination is a dimension of a parallel loop: positions that differ in it add to different
+    elements. Where no coordinate is, and an index depends on one coordinate alone, the iterations
+    of the parallel loop own parts of that dimension of the destination: each runs along the
+    coordinate, and goes on where the index is in its part. The other coordinates are loops inside,
+    in order, so that each element is summed in an order that depends on sizes only.
+
+    ```mlir
+    attn.scatter_sum %x into %t at {
+    ^bb0(%i: index, %j: index):
+      %block = arith.floordivsi %i, %c8 : index
+      attn.yield %block, %j : index, index
+    } : memref<?x?xf32>, memref<16x?xf32>
+    ```
+    becomes
+    ```mlir
+    scf.forall (%j0) = (0) to (%cols) step (64) {
+      scf.for %i = %c0 to %rows step %c1 {
+        %block = arith.floordivsi %i, %c8 : index
+        %inside = arith.cmpi ult, %block, %c16 : index
+        scf.if %inside {
+          %end = ... // min(%j0 + 64, %cols)
+          scf.for %j = %j0 to %end step %c1 {
+            %value = memref.load %x[%i, %j] : memref<?x?xf32>
+            %old = memref.load %t[%block, %j] : memref<16x?xf32>
+            %new = arith.addf %old, %value : f32
+            memref.store %new, %t[%block, %j] : memref<16x?xf32>
+          }
+        }
+      }
+    }
+    ```
+
+    Refused: an `attn.scatter_sum` on tensors.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect",
+                           "mlir::scf::SCFDialect"];
+}
+
 def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
   let summary = "Turn launches of kernels into calls of the CUDA runtime";
   let description = [{

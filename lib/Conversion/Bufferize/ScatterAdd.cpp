@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How attn.scatter_add and attn.tile_add bufferize: memory changes in place.
+// How attn.scatter_add, attn.scatter_sum and attn.tile_add bufferize: memory changes in place.
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
@@ -31,6 +31,25 @@ struct ScatterAddModel
   }
 };
 
+struct ScatterSumModel
+    : DstBufferizableOpInterfaceExternalModel<ScatterSumModel, attn::ScatterSumOp> {
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options, BufferizationState &state) const {
+    auto scatter = cast<attn::ScatterSumOp>(op);
+    if (!isa<RankedTensorType>(scatter.getDest().getType()))
+      return success();
+    FailureOr<Value> values = getBuffer(rewriter, scatter.getValues(), options, state);
+    FailureOr<Value> dest = getBuffer(rewriter, scatter.getDest(), options, state);
+    if (failed(values) || failed(dest))
+      return failure();
+    auto inPlace =
+        attn::ScatterSumOp::create(rewriter, op->getLoc(), TypeRange(), *values, *dest);
+    rewriter.inlineRegionBefore(scatter.getAt(), inPlace.getAt(), inPlace.getAt().begin());
+    replaceOpWithBufferizedValues(rewriter, op, *dest);
+    return success();
+  }
+};
+
 struct TileAddModel
     : DstBufferizableOpInterfaceExternalModel<TileAddModel, attn::TileAddOp> {
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
@@ -54,6 +73,7 @@ void attn::registerBufferizableOpInterfaceExternalModels(
     DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, attn::AttnDialect *) {
     ScatterAddOp::attachInterface<ScatterAddModel>(*context);
+    ScatterSumOp::attachInterface<ScatterSumModel>(*context);
     TileAddOp::attachInterface<TileAddModel>(*context);
   });
 }

@@ -53,3 +53,24 @@ func.func @scatter_add(%v: vector<8xf32>, %i: vector<8xindex>, %t: tensor<?xf32>
   }
   return %r : tensor<?xf32>
 }
+
+// -----
+
+// The destination changes in place, and the region reads memory.
+// CHECK-LABEL: func @scatter_sum
+// CHECK-SAME: %[[PLACE:[a-z0-9]*]]: memref<?xi64
+// CHECK-NOT: memref.alloc
+// CHECK-NOT: memref.copy
+// CHECK: attn.scatter_sum %{{.*}} into %{{.*}} at {
+// CHECK:   memref.load %[[PLACE]]
+// CHECK:   attn.yield
+// CHECK: } : memref<?xf32, {{.*}}>, memref<?xf32
+func.func @scatter_sum(%place: tensor<?xi64>, %x: tensor<?xf32>, %t: tensor<?xf32> {bufferization.writable = true}) -> tensor<?xf32> {
+  %r = attn.scatter_sum %x into %t at {
+  ^bb0(%i: index):
+    %p = tensor.extract %place[%i] : tensor<?xi64>
+    %q = arith.index_cast %p : i64 to index
+    attn.yield %q : index
+  } : tensor<?xf32>, tensor<?xf32> -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}

@@ -192,3 +192,73 @@ func.func @computed(%x: tensor<2x4x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: tenso
     -> tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32> captures(tensor<4x32xf32>)
   return %dc : tensor<4x32xf32>
 }
+
+// Beside an index of queries: summed over what no index depends on, the batch and the keys, with
+// the head whole; then added up. No table has rows of its own.
+// CHECK-LABEL: func @computed_beside_queries
+// CHECK-SAME: %[[PLACE:[a-z0-9]*]]: tensor<4xindex>
+func.func @computed_beside_queries(%place: tensor<4xindex>, %x: tensor<2x4x?x16xf32>, %k: tensor<2x2x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: tensor<3x?xf32>) -> tensor<3x?xf32> {
+  // CHECK: %[[KEYS:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%{{.*}}, %{{.*}} : {{.*}}attn.dims = ["b", "h", "g", "i", "j"]
+  // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel", "parallel"]} ins(%[[KEYS]] : {{.*}}attn.dims = ["b", "h", "g", "i"]
+  // CHECK: %[[HEADS:.*]] = tensor.collapse_shape %[[SUM]] {{\[\[}}0, 1], [2]] : tensor<2x2x?xf32> into tensor<4x?xf32>
+  // CHECK: %[[ZEROS:.*]] = linalg.fill
+  // CHECK: %[[R:.*]] = attn.scatter_sum %[[HEADS]] into %[[ZEROS]] at {
+  // CHECK: ^bb0(%[[H:.*]]: index, %[[I:.*]]: index):
+  // CHECK:   %[[AT:.*]] = tensor.extract %[[PLACE]][%[[H]]]
+  // CHECK:   attn.yield %[[AT]], %[[I]] : index, index
+  // CHECK: return %[[R]]
+  %dq, %dk, %dv, %dc = attn.backward %x, %x, %k, %k, %x, %lse captures(%c, %place : tensor<3x?xf32>, tensor<4xindex>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<3x?xf32>, %p: tensor<4xindex>):
+      %at = tensor.extract %p[%h] : tensor<4xindex>
+      %v = tensor.extract %t[%at, %i] : tensor<3x?xf32>
+      %r = arith.mulf %s, %v : f32
+      attn.yield %r : f32
+    } gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<3x?xf32>, %p: tensor<4xindex>, %dt: f32):
+      %at = tensor.extract %p[%h] : tensor<4xindex>
+      %v = tensor.extract %t[%at, %i] : tensor<3x?xf32>
+      %ds = arith.mulf %dt, %v : f32
+      %g = arith.mulf %dt, %s : f32
+      attn.accumulate %g into %t[%at, %i] : f32 into tensor<3x?xf32>
+      attn.yield %ds : f32
+    } : tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x2x?x16xf32>, tensor<2x2x?x16xf32>,
+        tensor<2x4x?x16xf32>, tensor<2x4x?xf32>
+    -> tensor<2x4x?x16xf32>, tensor<2x2x?x16xf32>, tensor<2x2x?x16xf32> captures(tensor<3x?xf32>)
+  return %dc : tensor<3x?xf32>
+}
+
+// At an index of heads and at one of keys: a table for each head of the latter alone. Its dimension
+// is an index of the sum.
+// CHECK-LABEL: func @computed_of_heads
+func.func @computed_of_heads(%x: tensor<2x4x?x16xf32>, %lse: tensor<2x4x?xf32>, %c: tensor<2x32xf32>) -> tensor<2x32xf32> {
+  // CHECK: linalg.generic {{.*}}attn.dims = ["b", "h", "i", "j", {{("r", )?}}"n"]
+  // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel"]} {{.*}}attn.dims = ["b", "h", "n"]
+  // CHECK: attn.scatter_sum %[[SUM]] into %{{.*}} at {
+  // CHECK: ^bb0(%[[H:.*]]: index, %[[N:.*]]: index):
+  // CHECK:   %[[HALF:.*]] = arith.divui %[[H]]
+  // CHECK:   attn.yield %[[HALF]], %[[N]] : index, index
+  // CHECK: } : tensor<4x32xf32>, tensor<2x32xf32> -> tensor<2x32xf32>
+  %dq, %dk, %dv, %dc = attn.backward %x, %x, %x, %x, %x, %lse captures(%c : tensor<2x32xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<2x32xf32>):
+      %c2 = arith.constant 2 : index
+      %c32 = arith.constant 32 : index
+      %half = arith.divui %h, %c2 : index
+      %bucket = arith.remui %j, %c32 : index
+      %v = tensor.extract %t[%half, %bucket] : tensor<2x32xf32>
+      %r = arith.addf %s, %v : f32
+      attn.yield %r : f32
+    } gradient {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %t: tensor<2x32xf32>, %dt: f32):
+      %c2 = arith.constant 2 : index
+      %c32 = arith.constant 32 : index
+      %half = arith.divui %h, %c2 : index
+      %bucket = arith.remui %j, %c32 : index
+      attn.accumulate %dt into %t[%half, %bucket] : f32 into tensor<2x32xf32>
+      attn.yield %dt : f32
+    } : tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>,
+        tensor<2x4x?x16xf32>, tensor<2x4x?xf32>
+    -> tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32> captures(tensor<2x32xf32>)
+  return %dc : tensor<2x32xf32>
+}

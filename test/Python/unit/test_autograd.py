@@ -99,6 +99,84 @@ def test_a_capture_alone_costs_its_own_gradient(name):
         assert gradient.computed == wanted and len(gradient.executable.results) == len(wanted)
 
 
+PLACE, REST, FIRST = torch.tensor([3, 0, 2, 3, 1] * 14), torch.arange(150) % 3, torch.tensor(2)
+COMPUTED = {
+    "h // 2, i, j": ((2, 70, 150), lambda t, b, h, i, j: t[h // 2, i, j]),
+    "b % 2, i, j": ((2, 70, 150), lambda t, b, h, i, j: t[b % 2, i, j]),
+    "b // 2, h, i, j": ((2, 4, 70, 150), lambda t, b, h, i, j: t[b // 2, h, i, j]),
+    "b // 2, h // 2, j": ((2, 2, 150), lambda t, b, h, i, j: t[b // 2, h // 2, j]),
+    "h // 2, i": ((2, 70), lambda t, b, h, i, j: t[h // 2, i] * j),
+    "i + 1, j": ((75, 150), lambda t, b, h, i, j: t[i + 1, j]),
+    "i, -1 - j": ((70, 150), lambda t, b, h, i, j: t[i, -1 - j]),
+    "first + i, j": ((72, 151), lambda t, b, h, i, j: t[FIRST + i, j]),
+    "h, i, j // 2": ((4, 70, 75), lambda t, b, h, i, j: t[h, i, j // 2]),
+    "i % 4, j": ((4, 150), lambda t, b, h, i, j: t[i % 4, j]),
+    "place[i], j": ((4, 150), lambda t, b, h, i, j: t[PLACE[i], j]),
+    "h, i, rest[j]": ((4, 70, 3), lambda t, b, h, i, j: t[h, i, REST[j]]),
+    "i, i": ((70, 71), lambda t, b, h, i, j: t[i, i] * j),
+    "b, h, i, distance": ((3, 4, 70, 16), lambda t, b, h, i, j: t[b, h, i, (i - j).clamp(-8, 7) + 8]),
+    "b, h, j, distance": ((3, 4, 150, 16), lambda t, b, h, i, j: t[b, h, j, (i - j).clamp(-8, 7) + 8]),
+    "b // 2, h // 2, distance": ((2, 2, 16), lambda t, b, h, i, j: t[b // 2, h // 2, (i - j).clamp(-8, 7) + 8]),
+    "h // 2": ((2,), lambda t, b, h, i, j: t[h // 2] * j),
+    "twice": ((4, 150), lambda t, b, h, i, j: t[i % 4, j] * t[h, j]),
+    "outside of the mask": ((70, 150), lambda t, b, h, i, j: t[i, (i - j).clamp(0, 149)]),
+}
+
+
+@pytest.mark.parametrize(
+    "name, others", [(n, o) for n in COMPUTED for o in ("", "qkv")] + [("h // 2, i, j", "q"), ("place[i], j", "q")]
+)
+def test_gradients_at_computed_indices(name, others):
+    """A dimension of queries or keys, beside one that is read at a computed index."""
+    shape, read = COMPUTED[name]
+    leaves = dict(zip("qkv", inputs(torch.float64, (3, 4, 2, 70, 150, 16), grad=False)))
+    table = torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    wanted = [leaves[other] for other in others] + [table] * (others != "q")
+    for x in wanted:
+        x.requires_grad_()
+    f = lambda s, b, h, i, j: s + read(table, b, h, i, j)
+    o = attnc.attention(*leaves.values(), score_mod=f, is_causal=True, enable_gqa=True)
+    expected = dense(*leaves.values(), f, lambda b, h, i, j: i >= j)[0]
+    do = torch.randn(o.shape, generator=torch.Generator().manual_seed(1), dtype=o.dtype)
+    got = torch.autograd.grad(o, wanted, do)
+    for a, b in zip(got, torch.autograd.grad(expected, wanted, do)):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12 * b.abs().max().item())
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_several_captures_at_computed_indices(threads):
+    """Several lengths by one executable, in float32, and the same bits from any number of threads."""
+    before = attnc.get_num_threads()
+    pair, rows = torch.randn(2, 200, 200), torch.randn(3, 4, 200, 8)
+    captures = [pair.requires_grad_(), rows.requires_grad_()]
+
+    def f(s, b, h, i, j):
+        return s * rows[b, h, i, (i - j).clamp(0, 7)] + pair[h // 2, i + 1, j]
+
+    def run(length):
+        q, k, v = inputs(shape=(3, 4, 2, length, length, 16))
+        o = attnc.attention(q, k, v, score_mod=f, is_causal=True, enable_gqa=True)
+        wide = [x.detach().double().requires_grad_() for x in (q, k, v, *captures)]
+        wide_f = lambda s, b, h, i, j: (
+            s * wide[4][b, h, i, (i - j).clamp(0, 7)] + wide[3][h // 2, i + 1, j]
+        )
+        expected = dense(*wide[:3], wide_f, lambda b, h, i, j: i >= j)[0]
+        do = torch.randn(o.shape, generator=torch.Generator().manual_seed(1))
+        got = torch.autograd.grad(o, [q, k, v, *captures], do)
+        for a, b in zip(got, torch.autograd.grad(expected, wide, do.double())):
+            torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-6 * b.abs().max().item())
+        return got[3:]
+
+    try:
+        attnc.set_num_threads(2)
+        usual = [run(length) for length in (70, 133)]
+        attnc.set_num_threads(threads)
+        for some, others in zip(usual, [run(length) for length in (70, 133)]):
+            assert all(torch.equal(a, b) for a, b in zip(some, others))
+    finally:
+        attnc.set_num_threads(before)
+
+
 def test_deterministic(monkeypatch):
     """On GPUs it chooses the loop order of the gradient, and compiles nothing else anew."""
     q, k, v = inputs()

@@ -690,6 +690,51 @@ void ScatterAddOp::getEffects(
 }
 
 //===----------------------------------------------------------------------===//
+// ScatterSumOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ScatterSumOp::verify() {
+  auto dest = cast<ShapedType>(getDest().getType());
+  auto values = cast<ShapedType>(getValues().getType());
+  bool isTensor = isa<RankedTensorType>(dest);
+  if (isTensor != isa<RankedTensorType>(values))
+    return emitOpError("expected values and destination to be both tensors or both memrefs, got ")
+           << values << " and " << dest;
+  if (values.getElementType() != dest.getElementType())
+    return emitOpError("expected values of the destination's type ")
+           << dest.getElementType() << ", got " << values;
+  if (isTensor != bool(getResult()))
+    return emitOpError("expected a result exactly where the destination is a tensor");
+  if (isTensor && getResult().getType() != dest)
+    return emitOpError("expected a result of type ") << dest << ", got " << getResult().getType();
+  return success();
+}
+
+LogicalResult ScatterSumOp::verifyRegions() {
+  auto isIndex = [](Type type) { return type.isIndex(); };
+  auto dest = cast<ShapedType>(getDest().getType());
+  auto values = cast<ShapedType>(getValues().getType());
+  TypeRange arguments = getAt().front().getArgumentTypes(), yielded = getIndices().getTypes();
+  if (int64_t(arguments.size()) != values.getRank() || !llvm::all_of(arguments, isIndex))
+    return emitOpError("expected a region that takes an index for each dimension of ")
+           << values << ", got one that takes (" << arguments << ")";
+  if (int64_t(yielded.size()) != dest.getRank() || !llvm::all_of(yielded, isIndex))
+    return emitOpError("expected a region that yields an index for each dimension of ")
+           << dest << ", got one that yields (" << yielded << ")";
+  return success();
+}
+
+void ScatterSumOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+  if (!isa<MemRefType>(getDest().getType()))
+    return;
+  OpOperand &dest = getDestMutable();
+  effects.emplace_back(MemoryEffects::Read::get(), &getValuesMutable());
+  effects.emplace_back(MemoryEffects::Read::get(), &dest);
+  effects.emplace_back(MemoryEffects::Write::get(), &dest);
+}
+
+//===----------------------------------------------------------------------===//
 // FoldOp
 //===----------------------------------------------------------------------===//
 

@@ -4,11 +4,16 @@
 // A dimension of a capture that is read at an index of the region (b, h, i, j)
 // is a dimension of the iteration space: the gradient is summed over those that
 // no dimension of the capture is. A dimension that is read at a constant has
-// one element that counts. Any other index is a function of the pair: its
+// one element that counts. Any other index is a function of the pair. Its
 // dimension is one more of the iteration space, where each pair adds to the
-// one element that its index names.
+// one element that its index names; that takes a whole table for each worker.
+// There is none where another dimension is that of queries or keys, and none is
+// needed where the index depends on neither. Then the gradient is summed over
+// what no index depends on, and attn.scatter_sum adds the sums up where they
+// belong.
 
 #include "Statements.h"
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -35,9 +40,15 @@ public:
   Value build(bool rounded);
 
 private:
+  const ScalarRegions::Index *getPlain(Value index) const;
+  bool isOfPair(const ScalarRegions::Index &index) const;
+  llvm::SmallBitVector findScattered();
   void classify();
+  void classifyScattered(const llvm::SmallBitVector &scattered);
   Value sumOverPairs();
   Value place(Value sum);
+  Value scatter(Value sum);
+  Value zeros(Type element);
 
   Statements &s;
   const ScalarRegions &regions;
@@ -53,23 +64,123 @@ private:
   SmallVector<OpFoldResult> offsets, sizes;
   /// Computed indices with their dimensions.
   SmallVector<std::pair<Value, unsigned>> computed;
+  /// What is scattered has these indices of the region as dimensions, then those of tables
+  /// at these positions.
+  SmallVector<BlockArgument> coordinates;
+  SmallVector<unsigned> tables;
 };
 } // namespace
 
-void Contribution::classify() {
+/// The index of the region that `index` is, or null.
+const ScalarRegions::Index *Contribution::getPlain(Value index) const {
+  auto argument = dyn_cast<BlockArgument>(index);
+  if (!argument || argument.getOwner() != &regions.gradient.front() ||
+      argument.getArgNumber() == 0 ||
+      argument.getArgNumber() > regions.indices.size())
+    return nullptr;
+  return &regions.indices[argument.getArgNumber() - 1];
+}
+
+/// The ops of the gradient region that `values` are computed by.
+static SetVector<Operation *> getSlice(ValueRange values) {
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  options.omitUsesFromAbove = false;
+  options.omitBlockArguments = true;
+  for (Value value : values)
+    if (Operation *definition = value.getDefiningOp())
+      (void)getBackwardSlice(definition, &slice, options);
+  return slice;
+}
+
+/// The arguments of the gradient region that `values` depend on, by number.
+static llvm::SmallBitVector getArguments(ValueRange values, Block &region) {
+  llvm::SmallBitVector arguments(region.getNumArguments());
+  auto add = [&](Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (argument && argument.getOwner() == &region)
+      arguments.set(argument.getArgNumber());
+  };
+  llvm::for_each(values, add);
+  for (Operation *op : getSlice(values))
+    op->walk([&](Operation *inner) { llvm::for_each(inner->getOperands(), add); });
+  return arguments;
+}
+
+bool Contribution::isOfPair(const ScalarRegions::Index &index) const {
+  Dims pair = gradients.points.take_back(std::min<size_t>(2, gradients.points.size()));
+  return llvm::any_of(index.dims, [&](unsigned dim) { return llvm::is_contained(pair, dim); });
+}
+
+/// The positions at which an index is computed whose sum is added up behind the nest. A table
+/// takes the others: those of queries and keys, where no other position has one itself.
+llvm::SmallBitVector Contribution::findScattered() {
+  Block &region = regions.gradient.front();
+  llvm::SmallBitVector computed(op.getIndices().size());
+  SmallVector<const ScalarRegions::Index *> used;
+  bool hasOwnOfPair = false;
+  for (auto [position, index] : llvm::enumerate(op.getIndices())) {
+    const ScalarRegions::Index *plain = getPlain(index);
+    if (plain && !llvm::is_contained(used, plain)) {
+      used.push_back(plain);
+      hasOwnOfPair |= isOfPair(*plain);
+    } else {
+      computed[position] = !matchPattern(index, m_Constant());
+    }
+  }
+  llvm::SmallBitVector scattered = computed;
+  for (unsigned position : computed.set_bits()) {
+    llvm::SmallBitVector on = getArguments(op.getIndices()[position], region);
+    bool dependsOnPair = llvm::any_of(llvm::enumerate(regions.indices), [&](auto index) {
+      return on.test(index.index() + 1) && isOfPair(index.value());
+    });
+    bool dependsOnScore = on.test(0) || on.test(region.getNumArguments() - 1);
+    scattered[position] = !dependsOnScore && (hasOwnOfPair || !dependsOnPair);
+  }
+  return scattered;
+}
+
+/// The sum has the indices of the region that those of the read depend on, then the tables'
+/// dimensions.
+void Contribution::classifyScattered(const llvm::SmallBitVector &scattered) {
   ImplicitLocOpBuilder &b = s.b;
   Block &region = regions.gradient.front();
-  SmallVector<unsigned> used;
+  SmallVector<Value> behind;
+  for (auto [position, index] : llvm::enumerate(op.getIndices())) {
+    if (scattered[position] || getPlain(index))
+      behind.push_back(index);
+    else if (!matchPattern(index, m_Constant()))
+      tables.push_back(position);
+  }
+  llvm::SmallBitVector on = getArguments(behind, region);
+  for (auto [number, index] : llvm::enumerate(regions.indices)) {
+    if (!on.test(number + 1))
+      continue;
+    coordinates.push_back(region.getArgument(number + 1));
+    ReassociationIndices group;
+    for (unsigned dim : index.dims) {
+      group.push_back(out.size());
+      out.push_back(dim);
+    }
+    joined.push_back(group);
+  }
+  for (unsigned position : tables) {
+    unsigned dim = s.addDim("n", tensor::getMixedSize(b, b.getLoc(), capture, position));
+    joined.push_back({int64_t(out.size())});
+    out.push_back(dim);
+    computed.push_back({op.getIndices()[position], dim});
+  }
+}
+
+void Contribution::classify() {
+  ImplicitLocOpBuilder &b = s.b;
+  SmallVector<const ScalarRegions::Index *> used;
   for (auto [position, index] : llvm::enumerate(op.getIndices())) {
     OpFoldResult zero = b.getIndexAttr(0);
-    auto argument = dyn_cast<BlockArgument>(index);
-    const ScalarRegions::Index *plain = nullptr;
-    if (argument && argument.getOwner() == &region &&
-        argument.getArgNumber() <= regions.indices.size() &&
-        argument.getArgNumber() > 0)
-      plain = &regions.indices[argument.getArgNumber() - 1];
-    if (plain && !llvm::is_contained(used, argument.getArgNumber())) {
-      used.push_back(argument.getArgNumber());
+    const ScalarRegions::Index *plain = getPlain(index);
+    if (plain && !llvm::is_contained(used, plain)) {
+      used.push_back(plain);
       ReassociationIndices group;
       OpFoldResult size = s.getSize(plain->dims[0]);
       for (unsigned dim : plain->dims) {
@@ -194,18 +305,53 @@ Value Contribution::place(Value sum) {
               sumType.getDimSize(dim) == whole.getDimSize(dim);
   if (covers)
     return sum;
-  SmallVector<OpFoldResult> wholeSizes;
-  for (unsigned dim = 0; dim < whole.getRank(); ++dim)
-    wholeSizes.push_back(tensor::getMixedSize(b, b.getLoc(), capture, dim));
-  Value empty =
-      tensor::EmptyOp::create(b, wholeSizes, whole.getElementType());
-  Value zero = s.constant(0.0, whole.getElementType());
-  Value zeros = linalg::FillOp::create(b, zero, empty).getResult(0);
   SmallVector<OpFoldResult> strides(whole.getRank(), b.getIndexAttr(1));
-  return tensor::InsertSliceOp::create(b, sum, zeros, offsets, sizes, strides);
+  return tensor::InsertSliceOp::create(b, sum, zeros(whole.getElementType()),
+                                       offsets, sizes, strides);
+}
+
+/// A tensor of the capture's sizes.
+Value Contribution::zeros(Type element) {
+  ImplicitLocOpBuilder &b = s.b;
+  Value empty = tensor::EmptyOp::create(
+      b, tensor::getMixedSizes(b, b.getLoc(), capture), element);
+  return linalg::FillOp::create(b, s.constant(0.0, element), empty).getResult(0);
+}
+
+/// The sum added up at the indices of the read.
+Value Contribution::scatter(Value sum) {
+  ImplicitLocOpBuilder &b = s.b;
+  auto sumType = cast<RankedTensorType>(sum.getType());
+  if (joined.size() < unsigned(sumType.getRank()))
+    sum = tensor::CollapseShapeOp::create(b, sum, joined);
+  Value dest = zeros(sumType.getElementType());
+  auto scattered = ScatterSumOp::create(b, op.getLoc(), dest.getType(), sum, dest);
+  Block &region = regions.gradient.front();
+  Block &at = scattered.getAt().emplaceBlock();
+  IRMapping mapping;
+  for (BlockArgument coordinate : coordinates)
+    mapping.map(coordinate, at.addArgument(b.getIndexType(), op.getLoc()));
+  for (auto [number, value] : llvm::enumerate(regions.captures))
+    mapping.map(region.getArgument(1 + regions.indices.size() + number), value);
+  SmallVector<Value> indices(op.getIndices());
+  for (unsigned position : tables)
+    indices[position] = at.addArgument(b.getIndexType(), op.getLoc());
+  OpBuilder inner = OpBuilder::atBlockBegin(&at);
+  SetVector<Operation *> slice = getSlice(indices);
+  for (Operation &computing : region)
+    if (slice.contains(&computing))
+      inner.clone(computing, mapping);
+  for (Value &index : indices)
+    index = mapping.lookupOrDefault(index);
+  YieldOp::create(inner, op.getLoc(), indices);
+  return scattered.getResult();
 }
 
 Value Contribution::build(bool rounded) {
+  if (llvm::SmallBitVector scattered = findScattered(); scattered.any()) {
+    classifyScattered(scattered);
+    return scatter(sumOverPairs());
+  }
   classify();
   Value sum = sumOverPairs();
   if (rounded)

@@ -238,6 +238,10 @@ private:
       steps.push_back(user);
       last = writer = user;
     }
+    // A view is not what writes: it would be behind the program.
+    while (!steps.empty() && isa<memref::CollapseShapeOp>(steps.back()))
+      steps.pop_back();
+    last = !steps.empty() ? steps.back() : sum ? sum.getOperation() : program.getOperation();
     return sum || !steps.empty();
   }
 

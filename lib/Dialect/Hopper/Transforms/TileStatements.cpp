@@ -3,6 +3,7 @@
 // the memory of the device.
 
 #include "Loops.h"
+#include "ScatterSums.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -259,6 +260,8 @@ private:
     if (auto constant = dyn_cast<arith::ConstantOp>(inner))
       return Value(arith::ConstantOp::create(
           b, DenseElementsAttr::get(vectorType(constant.getType()), Attribute(constant.getValue()))));
+    if (auto load = dyn_cast<memref::LoadOp>(inner))
+      return emitLoad(load, vectorOf);
     if (!OpTrait::hasElementwiseMappableTraits(&inner) || inner.getNumResults() != 1)
       return inner.emitOpError("has no tile form, expected an elementwise op");
     OperationState state(inner.getLoc(), inner.getName());
@@ -267,6 +270,44 @@ private:
     state.addTypes(vectorType(inner.getResult(0).getType()));
     state.addAttributes(inner.getAttrs());
     return b.create(state)->getResult(0);
+  }
+
+  /// What a body reads at loops and constants; of memory with one dimension, at anything.
+  FailureOr<Value> emitLoad(memref::LoadOp load, function_ref<Value(Value)> vectorOf) {
+    MemRefType type = load.getMemRefType();
+    VectorType result = vectorType(type.getElementType());
+    Value source = withDimension(b, load.getLoc(), load.getMemRef());
+    SmallVector<Value> at;
+    SmallVector<AffineExpr> dims(row ? 2 : 1, b.getAffineConstantExpr(0));
+    bool isPlain = true;
+    for (Value index : load.getIndices()) {
+      auto loop = index.getDefiningOp<linalg::IndexOp>();
+      isPlain &= loop || index.getParentBlock() != op.getBlock() ||
+                 matchPattern(index, m_Constant());
+      if (loop && lane == loop.getDim())
+        dims.back() = b.getAffineDimExpr(at.size());
+      if (auto constant = getConstantIntValue(index))
+        at.push_back(arith::ConstantIndexOp::create(b, *constant));
+      else
+        at.push_back(loop ? indices[loop.getDim()] : index);
+    }
+    if (!isPlain && type.getRank() > 1)
+      return load.emitOpError("has no tile form, expected indices that are loops, or one index");
+    Value padding = arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
+    Value zero = arith::ConstantIndexOp::create(b, 0);
+    if (at.empty())
+      at.push_back(zero);
+    if (isPlain)
+      return Value(vector::TransferReadOp::create(
+          b, result, source, at, padding, AffineMap::get(at.size(), 0, dims, b.getContext()),
+          areInBounds(dims)));
+    // Lanes beyond the end may have any index.
+    Value index = vectorOf(load.getIndices().front());
+    Value size = vector::BroadcastOp::create(b, index.getType(),
+                                             memref::DimOp::create(b, source, 0));
+    Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, index, size);
+    Value rest = vector::BroadcastOp::create(b, result, padding);
+    return Value(vector::GatherOp::create(b, result, source, zero, index, inside, rest));
   }
 
   linalg::GenericOp op;
@@ -332,6 +373,8 @@ struct TileStatementsPass : attn::impl::HopperTileStatementsBase<TileStatementsP
     for (auto copy : llvm::make_early_inc_range(getOperation().getOps<memref::CopyOp>()))
       stateCopy(copy);
     IRRewriter rewriter(&getContext());
+    for (auto sum : llvm::make_early_inc_range(getOperation().getOps<ScatterSumOp>()))
+      hopper::stateScatterSum(rewriter, sum);
     SmallVector<linalg::LinalgOp> statements(getOperation().getOps<linalg::LinalgOp>());
     for (linalg::LinalgOp statement : statements) {
       if (!statement.hasPureBufferSemantics())

@@ -132,6 +132,46 @@ func.func @single(%X: memref<?x?xf32>, %R: memref<?x?xf32>, %n: index, %m: index
   return
 }
 
+// A view of the sum, for others: the program writes the sum where it was.
+// CHECK-LABEL: func.func @viewed
+// CHECK: %[[S:.*]] = memref.alloc
+// CHECK: scf.forall (%[[H:.*]], %[[G:.*]], %[[T:.*]], %[[U:.*]]) in
+// CHECK:   scf.for {{.*}} iter_args
+// CHECK:   vector.transfer_write %{{.*}}, %[[S]][%[[H]], %[[G]], %{{.*}}, %{{.*}}]
+// CHECK: %[[V:.*]] = memref.collapse_shape %[[S]]
+// CHECK: attn.scatter_sum %[[V]]
+func.func @viewed(%X: memref<?x?x?x?x?xf32>, %R: memref<2x?x?xf32>, %B: index, %H: index, %G: index, %n: index, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c64 = arith.constant 64 : index
+  %pad = arith.constant 0.0 : f32
+  %tiles = affine.apply affine_map<()[s0] -> (s0 ceildiv 128)>()[%n]
+  %P = memref.alloc(%B, %H, %G, %n, %m) : memref<?x?x?x?x?xf32>
+  scf.forall (%b, %h, %g, %t) in (%B, %H, %G, %tiles) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    scf.for %j = %c0 to %m step %c64 {
+      %x = vector.transfer_read %X[%b, %h, %g, %i, %j], %pad : memref<?x?x?x?x?xf32>, vector<128x64xf32>
+      vector.transfer_write %x, %P[%b, %h, %g, %i, %j] : vector<128x64xf32>, memref<?x?x?x?x?xf32>
+    }
+  }
+  %S = memref.alloc(%H, %G, %n, %m) : memref<?x?x?x?xf32>
+  linalg.fill ins(%pad : f32) outs(%S : memref<?x?x?x?xf32>)
+  linalg.generic {indexing_maps = [affine_map<(b, h, g, i, j) -> (b, h, g, i, j)>, affine_map<(b, h, g, i, j) -> (h, g, i, j)>],
+                  iterator_types = ["reduction", "parallel", "parallel", "parallel", "parallel"]}
+      ins(%P : memref<?x?x?x?x?xf32>) outs(%S : memref<?x?x?x?xf32>) {
+  ^bb0(%x: f32, %s: f32):
+    %y = arith.addf %x, %s : f32
+    linalg.yield %y : f32
+  }
+  %V = memref.collapse_shape %S [[0, 1], [2], [3]] : memref<?x?x?x?xf32> into memref<?x?x?xf32>
+  attn.scatter_sum %V into %R at {
+  ^bb0(%h: index, %i: index, %j: index):
+    %half = arith.divui %h, %c2 : index
+    attn.yield %half, %i, %j : index, index, index
+  } : memref<?x?x?xf32>, memref<2x?x?xf32>
+  return
+}
+
 // Not for each tile: a loop in front.
 // CHECK-LABEL: func.func @prepared
 // CHECK-COUNT-2: scf.for

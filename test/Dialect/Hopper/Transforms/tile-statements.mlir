@@ -92,14 +92,108 @@ func.func @skewed(%a: memref<?xf32>, %b: memref<?x?xf32>) {
 
 // -----
 
-func.func @gathers(%a: memref<?xf32>, %b: memref<?xf32>) {
+// What a body reads: at loops, and at a computed index of what has one dimension.
+// CHECK-LABEL: func.func @reads
+// CHECK:       scf.forall (%[[I:.*]], %[[J:.*]]) in (%{{.*}}, %{{.*}}) {
+// CHECK:         %[[LANE:.*]] = affine.apply affine_map<(d0) -> (d0 * 64)>(%[[J]])
+// CHECK:         %[[X:.*]] = vector.transfer_read %arg0[%[[LANE]], %[[I]]], %{{.*}} {{.*}}permutation_map = affine_map<(d0, d1) -> (d0)>} : memref<?x?xindex>, vector<64xindex>
+// CHECK:         %[[SIZE:.*]] = memref.dim %arg1, %c0
+// CHECK:         %[[SIZES:.*]] = vector.broadcast %[[SIZE]] : index to vector<64xindex>
+// CHECK:         %[[INSIDE:.*]] = arith.cmpi ult, %[[X]], %[[SIZES]]
+// CHECK:         %[[Y:.*]] = vector.gather %arg1[%c0{{.*}}] [%[[X]]], %[[INSIDE]], %{{.*}} : memref<?xf32>, vector<64xindex>, vector<64xi1>, vector<64xf32> into vector<64xf32>
+// CHECK:         vector.transfer_write %[[Y]], %arg2[%[[I]], %[[LANE]]]
+func.func @reads(%p: memref<?x?xindex>, %a: memref<?xf32>, %b: memref<?x?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} outs(%b : memref<?x?xf32>) {
+  ^bb0(%s: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %x = memref.load %p[%j, %i] : memref<?x?xindex>
+    %y = memref.load %a[%x] : memref<?xf32>
+    linalg.yield %y : f32
+  }
+  return
+}
+
+// -----
+
+func.func @gathers(%a: memref<?x?xf32>, %b: memref<?xf32>) {
   linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%b : memref<?xf32>) {
   ^bb0(%s: f32):
     %i = linalg.index 0 : index
-    // expected-error @+1 {{has no tile form, expected an elementwise op}}
-    %x = memref.load %a[%i] : memref<?xf32>
+    %k = arith.addi %i, %i : index
+    // expected-error @+1 {{has no tile form, expected indices that are loops, or one index}}
+    %x = memref.load %a[%i, %k] : memref<?x?xf32>
     linalg.yield %x : f32
   }
+  return
+}
+
+// -----
+
+func.func @allocates(%b: memref<?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%b : memref<?xf32>) {
+  ^bb0(%s: f32):
+    // expected-error @+1 {{has no tile form, expected an elementwise op}}
+    %x = memref.alloc() : memref<f32>
+    %y = memref.load %x[] : memref<f32>
+    linalg.yield %y : f32
+  }
+  return
+}
+
+// -----
+
+// A sum at computed indices: each element of the destination adds what has its indices. A
+// coordinate that is an index is its loop, with the size of the values.
+// CHECK-LABEL: func.func @scatter
+// CHECK-DAG:   %[[DEST:.*]] = memref.cast %arg1 : memref<3x73xf32> to memref<3x?xf32>
+// CHECK:       scf.forall (%[[K:.*]], %[[J:.*]]) in (3, 2) {
+// CHECK:         %[[LANE:.*]] = affine.apply affine_map<(d0) -> (d0 * 64)>(%[[J]])
+// CHECK:         %[[START:.*]] = vector.transfer_read %[[DEST]][%[[K]], %[[LANE]]]
+// CHECK:         %[[SUM:.*]] = scf.for %[[I:.*]] = %c0{{.*}} to %{{.*}} step %{{.*}} iter_args(%[[A:.*]] = %[[START]])
+// CHECK:           %[[X:.*]] = vector.transfer_read %arg0[%[[I]], %[[LANE]]]
+// CHECK:           %[[AT:.*]] = vector.broadcast %[[I]]
+// CHECK:           %[[PLACE:.*]] = arith.divui %[[AT]]
+// CHECK:           %[[HERE:.*]] = vector.broadcast %[[K]]
+// CHECK:           %[[SAME:.*]] = arith.cmpi eq, %[[PLACE]], %[[HERE]]
+// CHECK:           %[[TERM:.*]] = arith.select %[[SAME]], %[[X]]
+// CHECK:           arith.addf %[[A]], %[[TERM]]
+// CHECK:         vector.transfer_write %[[SUM]], %[[DEST]][%[[K]], %[[LANE]]]
+func.func @scatter(%x: memref<?x70xf32>, %t: memref<3x73xf32>) {
+  attn.scatter_sum %x into %t at {
+  ^bb0(%i: index, %j: index):
+    %c8 = arith.constant 8 : index
+    %k = arith.divui %i, %c8 : index
+    attn.yield %k, %j : index, index
+  } : memref<?x70xf32>, memref<3x73xf32>
+  return
+}
+
+// -----
+
+// Reads of two dimensions at what is no coordinate: of all elements in order.
+// CHECK-LABEL: func.func @scatter_at_read
+// CHECK:       %[[COPY:.*]] = memref.alloc({{.*}}) : memref<?x?xindex>
+// CHECK:       scf.forall
+// CHECK:         vector.transfer_write %{{.*}}, %[[COPY]]
+// CHECK:       %[[FLAT:.*]] = memref.collapse_shape %[[COPY]] {{\[\[}}0, 1]]
+// CHECK:       %[[SIZE:.*]] = memref.dim %arg2, %c1
+// CHECK:       scf.forall
+// CHECK:         scf.for %[[I:.*]] =
+// CHECK:           %[[ROW:.*]] = arith.divui
+// CHECK:           %[[SIZES:.*]] = vector.broadcast %[[SIZE]]
+// CHECK:           %[[FIRST:.*]] = arith.muli %[[ROW]], %[[SIZES]]
+// CHECK:           %[[AT:.*]] = arith.addi %[[FIRST]], %{{.*}}
+// CHECK:           vector.gather %[[FLAT]][%{{.*}}] [%[[AT]]]
+// CHECK:       memref.dealloc %[[COPY]]
+func.func @scatter_at_read(%x: memref<?x?xf32>, %t: memref<3x?xf32>, %p: memref<?x?xindex, strided<[?, 1]>>) {
+  attn.scatter_sum %x into %t at {
+  ^bb0(%i: index, %j: index):
+    %c8 = arith.constant 8 : index
+    %row = arith.divui %i, %c8 : index
+    %k = memref.load %p[%row, %j] : memref<?x?xindex, strided<[?, 1]>>
+    attn.yield %k, %j : index, index
+  } : memref<?x?xf32>, memref<3x?xf32>
   return
 }
 

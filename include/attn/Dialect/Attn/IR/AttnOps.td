@@ -22,7 +22,8 @@ def Attn_Dialect : Dialect {
     derived by passes.
 
     `attn.fold` (level L1) is what online-softmax fusion derives: one pass over
-    blocks of a dimension with carried state. `attn.scatter_add` (level L2) is
+    blocks of a dimension with carried state. `attn.scatter_sum` (level L1) adds up
+    what belongs at computed indices. `attn.scatter_add` (level L2) is
     the one thing that a tile program needs and upstream's dialects lack.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
@@ -468,8 +469,56 @@ def Attn_ScatterAddOp : Attn_Op<"scatter_add", [
   }];
 }
 
+def Attn_ScatterSumOp : Attn_Op<"scatter_sum", [
+    DestinationStyleOpInterface, RecursiveMemoryEffects,
+    SingleBlockImplicitTerminator<"YieldOp">,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Adds the elements of a tensor at computed indices of another";
+  let description = [{
+    For each position p of `values`:
+
+    ```
+    dest[at(p)#0, ..., at(p)#r-1] += values[p]
+    ```
+
+    `at` takes p, an index for each dimension of `values`, and yields one for each of the
+    r dimensions of `dest`. It may read tensors from outside, and has no effects. A position
+    with an index outside of `dest` (compared as unsigned numbers) adds nothing. The order of
+    the additions to an element depends on sizes only, not on threads. On tensors the result is the new tensor; on
+    memrefs the memory changes in place, and `values`, `dest` and what `at` reads are apart.
+
+    The gradient of what is read at computed indices, once it is summed over all that the
+    indices do not depend on. Of a table that is read at `[i floordiv 8, j]`:
+
+    ```mlir
+    %r = attn.scatter_sum %x into %t at {
+    ^bb0(%i: index, %j: index):
+      %c8 = arith.constant 8 : index
+      %block = arith.floordivsi %i, %c8 : index
+      attn.yield %block, %j : index, index
+    } : tensor<?x?xf32>, tensor<16x?xf32> -> tensor<16x?xf32>
+    ```
+  }];
+  let arguments = (ins AnyTypeOf<[RankedTensorOf<[AnyFloat]>, MemRefOf<[AnyFloat]>]>:$values,
+                       AnyTypeOf<[RankedTensorOf<[AnyFloat]>, MemRefOf<[AnyFloat]>]>:$dest);
+  let results = (outs Optional<RankedTensorOf<[AnyFloat]>>:$result);
+  let regions = (region SizedRegion<1>:$at);
+  let assemblyFormat = [{
+    $values `into` $dest `at` $at attr-dict `:`
+    type($values) `,` type($dest) (`->` type($result)^)?
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() { return getDestMutable(); }
+    /// What the region yields: an index of `dest` for each of its dimensions.
+    ::mlir::ValueRange getIndices() { return getAt().front().getTerminator()->getOperands(); }
+  }];
+}
+
 def Attn_YieldOp : Attn_Op<"yield", [
-    Pure, Terminator, ParentOneOf<["ForwardOp", "BackwardOp", "SoftmaxOp", "SoftmaxBackwardOp", "FoldOp"]>, ReturnLike]> {
+    Pure, Terminator, ParentOneOf<["ForwardOp", "BackwardOp", "SoftmaxOp", "SoftmaxBackwardOp", "FoldOp",
+                               "ScatterSumOp"]>, ReturnLike]> {
   let summary = "Yields the values of a region of an attn op";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";

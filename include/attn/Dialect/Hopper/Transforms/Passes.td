@@ -51,8 +51,12 @@ def HopperTileStatements : Pass<"hopper-tile-statements", "::mlir::func::FuncOp"
     }
     ```
 
-    Refuses, with an error at the op, operands that are not indexed by loops and
-    bodies with ops that are not elementwise.
+    An `attn.scatter_sum` is such a statement: each element of the destination runs over all
+    coordinates that are no index of the destination, and adds what has its indices. That is as
+    many comparisons as there are elements of these dimensions, for each of the values.
+
+    Refuses, with an error at the op, operands that are not indexed by loops, and
+    bodies with ops that are neither elementwise nor loads at loops, or at one computed index.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::gpu::GPUDialect", "mlir::linalg::LinalgDialect", "mlir::memref::MemRefDialect",

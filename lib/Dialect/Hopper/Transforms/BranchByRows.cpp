@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Of two exponentials that rows choose between, one is computed only where some row takes it.
+// Of two exponents that rows choose between, one is computed only where some row takes it.
 
 #include "Memory.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -9,7 +9,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/SetVector.h"
+#include "mlir/IR/Matchers.h"
 
 namespace attn {
 #define GEN_PASS_DEF_HOPPERBRANCHBYROWS
@@ -28,41 +28,49 @@ public:
       : select(select), program(program), b(select) {}
 
   void run() {
-    Value chooses = getRepeated(select.getCondition());
-    Operation *rare = getExponential(select.getTrueValue());
-    Operation *usual = getExponential(select.getFalseValue());
-    if (!chooses || !rare || !usual || rare == usual)
+    chooses = getRepeated(select.getCondition());
+    std::optional<Exponential> rare = match(select.getTrueValue());
+    std::optional<Exponential> usual = match(select.getFalseValue());
+    if (!chooses || !rare || !usual || rare->op == usual->op)
       return;
-    SmallVector<Operation *> ofRare = collect(rare, /*tilesOnly=*/false);
-    SmallVector<Operation *> ofUsual = collect(usual, /*tilesOnly=*/true);
     Location loc = select.getLoc();
+    SmallVector<Operation *> ofRare = collect(*rare);
     Value some = vector::ReductionOp::create(b, loc, vector::CombiningKind::OR, chooses);
     some.getDefiningOp()->setAttr(hopper::kMayHoldAttr, b.getUnitAttr());
-    auto branch = scf::IfOp::create(b, loc, select.getType(), some, /*withElseRegion=*/true);
-    select.replaceAllUsesWith(branch.getResult(0));
+    auto branch = scf::IfOp::create(b, loc, TypeRange{usual->tile.getType(), usual->rows.getType()},
+                                    some, /*withElseRegion=*/true);
+    b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(b, loc, ValueRange{usual->tile, usual->rows});
 
-    // Both where some row takes the rare one.
     Block *both = branch.thenBlock();
-    b.setInsertionPointToStart(both);
-    IRMapping copies;
-    for (Operation *op : ofUsual)
-      b.clone(*op, copies);
     for (Operation *op : ofRare)
       op->moveBefore(both, both->end());
-    Operation *condition = select.getCondition().getDefiningOp();
     b.setInsertionPointToEnd(both);
-    select->moveBefore(both, both->end());
-    select.getFalseValueMutable().assign(copies.lookup(select.getFalseValue()));
-    b.setInsertionPointToEnd(both);
-    scf::YieldOp::create(b, loc, select.getResult());
-    if (condition->hasOneUse())
-      condition->moveBefore(select);
+    Value tile = rare->tile;
+    if (rare->factor != usual->factor)
+      tile = arith::MulFOp::create(b, loc, tile, splat(tile.getType(), rare->factor / usual->factor));
+    Value repeated = repeatAgain(select.getCondition());
+    tile = arith::SelectOp::create(b, loc, repeated, tile, usual->tile);
+    Value rows = arith::SelectOp::create(b, loc, chooses, rare->rows, usual->rows);
+    scf::YieldOp::create(b, loc, ValueRange{tile, rows});
 
-    Block *one = branch.elseBlock();
-    for (Operation *op : ofUsual)
-      op->moveBefore(one, one->end());
-    b.setInsertionPointToEnd(one);
-    scf::YieldOp::create(b, loc, usual->getResult(0));
+    b.setInsertionPoint(select);
+    usual->sum.getAMutable().assign(branch.getResult(0));
+    usual->repeated.getSourceMutable().assign(branch.getResult(1));
+    SmallVector<Operation *> behind = {usual->repeated};
+    if (usual->transposed)
+      behind.push_back(usual->transposed);
+    for (Operation *op : {usual->sum.getOperation(), usual->op.getOperation()})
+      behind.push_back(op);
+    for (Operation *op : behind)
+      op->moveBefore(select);
+    select.replaceAllUsesWith(usual->op.getResult());
+    select.erase();
+    for (Operation *op : {rare->op.getOperation(), rare->sum.getOperation()})
+      op->erase();
+    for (Operation *op : {rare->transposed.getOperation(), rare->repeated.getOperation()})
+      if (op && op->use_empty())
+        op->erase();
   }
 
 private:
@@ -75,33 +83,81 @@ private:
     return source && source.getRank() == 1 ? broadcast.getSource() : Value();
   }
 
-  Operation *getExponential(Value tile) {
-    auto exponential = tile.getDefiningOp<math::Exp2Op>();
-    bool isHere = exponential && exponential->getBlock() == select->getBlock();
-    return isHere && exponential->hasOneUse() ? exponential : nullptr;
+  /// The repeated rows that choose, once more: here.
+  Value repeatAgain(Value tile) {
+    Operation *op = tile.getDefiningOp();
+    if (auto transpose = dyn_cast<vector::TransposeOp>(op)) {
+      IRMapping mapping;
+      mapping.map(transpose.getVector(), repeatAgain(transpose.getVector()));
+      return b.clone(*op, mapping)->getResult(0);
+    }
+    return b.clone(*op)->getResult(0);
   }
 
-  /// What nothing else than `root` needs: arithmetic, and reads of memory that stays as it is. With
-  /// `tilesOnly` without vectors, which may be prepared outside.
-  SmallVector<Operation *> collect(Operation *root, bool tilesOnly) {
-    SmallVector<Operation *> found = {root};
-    llvm::SmallPtrSet<Operation *, 16> all = {root};
-    for (size_t n = 0; n < found.size(); ++n)
-      for (Value operand : found[n]->getOperands()) {
-        Operation *op = operand.getDefiningOp();
-        if (op && op->getBlock() == root->getBlock() && canMove(op, tilesOnly) &&
-            llvm::all_of(op->getUsers(), [&](Operation *user) { return all.contains(user); }) &&
-            all.insert(op).second)
-          found.push_back(op);
+  /// 2^(tile * factor + rows).
+  struct Exponential {
+    math::Exp2Op op;
+    math::FmaOp sum;
+    vector::BroadcastOp repeated;
+    vector::TransposeOp transposed; // or null
+    Value tile, rows;
+    double factor;
+  };
+
+  std::optional<Exponential> match(Value value) {
+    Exponential found{value.getDefiningOp<math::Exp2Op>(), {}, {}, {}, {}, {}, 1};
+    auto isHere = [&](Operation *op) {
+      return op && op->getBlock() == select->getBlock() && op->hasOneUse();
+    };
+    if (!isHere(found.op))
+      return std::nullopt;
+    found.sum = found.op.getOperand().getDefiningOp<math::FmaOp>();
+    DenseElementsAttr factor;
+    if (!isHere(found.sum) || !matchPattern(found.sum.getB(), m_Constant(&factor)) ||
+        !factor.isSplat() || !factor.getElementType().isF32())
+      return std::nullopt;
+    found.factor = factor.getSplatValue<APFloat>().convertToDouble();
+    Value repeated = found.sum.getC();
+    if ((found.transposed = repeated.getDefiningOp<vector::TransposeOp>()))
+      repeated = found.transposed.getVector();
+    found.repeated = repeated.getDefiningOp<vector::BroadcastOp>();
+    found.rows = getRepeated(found.sum.getC());
+    found.tile = found.sum.getA();
+    bool isAlone = isHere(found.repeated) && (!found.transposed || isHere(found.transposed));
+    return found.rows && isAlone && found.factor != 0 ? std::optional(found) : std::nullopt;
+  }
+
+  /// What nothing else than an exponential needs: arithmetic, and reads of memory that stays as it
+  /// is. In order, without the exponential itself and its sum.
+  SmallVector<Operation *> collect(const Exponential &of) {
+    SmallVector<Operation *> found;
+    llvm::SmallPtrSet<Operation *, 16> all = {of.sum, of.repeated};
+    if (of.transposed)
+      all.insert(of.transposed);
+    SmallVector<Value> needed = {of.tile, of.rows};
+    for (size_t n = 0, last = 0; n < needed.size(); ++n) {
+      Operation *op = needed[n].getDefiningOp();
+      if (!op || op->getBlock() != select->getBlock() || all.contains(op) || !canMove(op))
+        continue;
+      if (!llvm::all_of(op->getUsers(), [&](Operation *user) { return all.contains(user); })) {
+        // Until all its users are found, or nothing more is.
+        if (last < found.size())
+          needed.push_back(needed[n]);
+        last = found.size();
+        continue;
       }
+      all.insert(op);
+      found.push_back(op);
+      llvm::append_range(needed, op->getOperands());
+    }
     llvm::sort(found, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
     return found;
   }
 
-  bool canMove(Operation *op, bool tilesOnly) {
+  bool canMove(Operation *op) {
     auto type = op->getNumResults() == 1 ? dyn_cast<VectorType>(op->getResult(0).getType())
                                          : VectorType();
-    if (!type || (tilesOnly && type.getRank() < 2))
+    if (!type)
       return false;
     if (auto read = dyn_cast<vector::TransferReadOp>(op)) {
       auto memory = dyn_cast<MemrefValue>(read.getBase());
@@ -111,9 +167,18 @@ private:
            isa<vector::BroadcastOp, vector::TransposeOp>(op);
   }
 
+  Value splat(Type type, double number) {
+    auto vector = cast<VectorType>(type);
+    return arith::ConstantOp::create(
+        b, select.getLoc(),
+        DenseElementsAttr::get(vector, b.getFloatAttr(vector.getElementType(), number)));
+  }
+
   arith::SelectOp select;
   scf::ForallOp program;
   OpBuilder b;
+  /// Which rows take the rare one.
+  Value chooses;
 };
 
 struct BranchByRowsPass : attn::impl::HopperBranchByRowsBase<BranchByRowsPass> {

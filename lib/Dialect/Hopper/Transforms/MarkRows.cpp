@@ -116,6 +116,15 @@ private:
     question.some.replaceAllUsesWith(some);
     question.some.erase();
     rare[question.branch] = &words;
+    // What told is needed in the branch alone.
+    Region &side = question.branch.getThenRegion();
+    for (Operation *op : llvm::reverse(question.ops)) {
+      bool isInside = llvm::all_of(op->getUsers(), [&](Operation *user) {
+        return side.isAncestor(user->getParentRegion());
+      });
+      if (isInside && !matchPattern(op, m_Constant()))
+        op->moveBefore(&side.front(), side.front().begin());
+    }
   }
 
   /// The words for the memory that a question is about, and the program that writes them, in front

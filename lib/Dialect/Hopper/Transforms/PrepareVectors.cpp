@@ -63,8 +63,7 @@ Value findBoundOutside(Value index, Region &region) {
 struct Tail {
   Value zeroed, source;
   Value end;
-  /// That chooses between the exponential and, for few rows, another one, which the tail is cut off
-  /// in its own side; or null.
+  /// The branch where few rows have another vector, whose tail is cut off there; or null.
   scf::IfOp byRows = {};
 };
 
@@ -93,37 +92,29 @@ Value findEnd(Value mask, Value first) {
   return isColumn ? end.getSource() : Value();
 }
 
-/// Whether a branch is one of hopper-branch-by-rows.
-bool isByRows(scf::IfOp branch) {
-  auto some = branch.getCondition().getDefiningOp<vector::ReductionOp>();
-  return some && some->hasAttr(hopper::kMayHoldAttr);
+/// The branch of hopper-branch-by-rows that passes on `vector`, or what rows have in its place; null
+/// where it is used elsewhere, too.
+scf::IfOp findBranchByRows(Value vector) {
+  scf::IfOp found;
+  for (Operation *user : vector.getUsers()) {
+    auto branch = dyn_cast<scf::IfOp>(user->getParentOp());
+    auto some = branch ? branch.getCondition().getDefiningOp<vector::ReductionOp>() : nullptr;
+    if (!some || !some->hasAttr(hopper::kMayHoldAttr) || (found && found != branch))
+      return {};
+    found = branch;
+  }
+  return found && found.elseYield().getOperand(1) == vector ? found : scf::IfOp();
 }
 
 /// The select that zeroes the tail of the exponential of a sum with `vector`, or the
 /// branch that leaves this select out where there is no tail.
 std::optional<Tail> findTail(Value vector, Value first) {
-  auto findExponential = [](vector::BroadcastOp repeated) {
-    auto sum = repeated ? getOnlyUser<math::FmaOp>(repeated) : math::FmaOp();
-    return sum && sum.getC() == repeated ? getOnlyUser<math::Exp2Op>(sum) : math::Exp2Op();
-  };
-  Value exponential;
-  scf::IfOp byRows;
-  if (auto repeated = getOnlyUser<vector::BroadcastOp>(vector))
-    if (math::Exp2Op found = findExponential(repeated))
-      exponential = found;
+  scf::IfOp byRows = findBranchByRows(vector);
+  Value added = byRows ? byRows.getResult(1) : vector;
+  auto repeated = getOnlyUser<vector::BroadcastOp>(added);
+  auto sum = repeated ? getOnlyUser<math::FmaOp>(repeated) : math::FmaOp();
+  auto exponential = sum && sum.getC() == repeated ? getOnlyUser<math::Exp2Op>(sum) : nullptr;
   if (!exponential)
-    for (Operation *user : vector.getUsers()) {
-      math::Exp2Op found = findExponential(dyn_cast<vector::BroadcastOp>(user));
-      if (!found)
-        return std::nullopt;
-      auto branch = dyn_cast<scf::IfOp>(found->getParentOp());
-      if (!branch || (byRows && byRows != branch) || branch.getNumResults() != 1)
-        return std::nullopt;
-      byRows = branch;
-      if (getOnlyUser<scf::YieldOp>(found) == branch.elseYield() && branch.getElseRegion().isAncestor(found->getParentRegion()))
-        exponential = branch.getResult(0);
-    }
-  if (!exponential || (byRows && !isByRows(byRows)))
     return std::nullopt;
   auto asTail = [&](arith::SelectOp select) -> std::optional<Tail> {
     Value end = findEnd(select.getCondition(), first);
@@ -135,7 +126,7 @@ std::optional<Tail> findTail(Value vector, Value first) {
   if (auto select = getOnlyUser<arith::SelectOp>(exponential))
     return asTail(select);
   // A side of the branch yields it, the other one its select.
-  auto users = llvm::to_vector(exponential.getUsers());
+  auto users = llvm::to_vector(exponential->getUsers());
   if (users.size() != 2)
     return std::nullopt;
   if (isa<arith::SelectOp>(users[0]))
@@ -341,8 +332,11 @@ private:
       tail.reset();
     if (tail) {
       tail->zeroed.replaceAllUsesWith(tail->source);
-      if (tail->byRows)
-        cutOff(tail->byRows, tail->end, start);
+      if (tail->byRows) {
+        scf::YieldOp yield = tail->byRows.thenYield();
+        b.setInsertionPoint(yield);
+        yield.setOperand(1, endAt(tail->end, yield.getOperand(1), start));
+      }
     }
     b.setInsertionPoint(forall);
     // Tiles that a table names start within the memory.
@@ -421,20 +415,6 @@ private:
     Value prepared = vector::TransferReadOp::create(b, loc, type, memory, tile, padding, last,
                                                     ArrayRef<bool>(inBounds));
     result.replaceAllUsesWith(prepared);
-  }
-
-  /// Zeroes what the side of a branch for few rows gives for columns from `end` on.
-  void cutOff(scf::IfOp branch, Value end, Value first) {
-    scf::YieldOp yield = branch.thenYield();
-    Location loc = yield.getLoc();
-    b.setInsertionPoint(yield);
-    Value tile = yield.getOperand(0);
-    auto type = cast<VectorType>(tile.getType());
-    Value isInside = hopper::createIsInside(b, loc, type.getDimSize(1), first, end);
-    Value mask = vector::BroadcastOp::create(
-        b, loc, VectorType::get(type.getShape(), b.getI1Type()), isInside);
-    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
-    yield.setOperand(0, arith::SelectOp::create(b, loc, mask, tile, zero));
   }
 
   /// -inf from element `end` on, where element 0 is at `first`: 2^-inf is 0.

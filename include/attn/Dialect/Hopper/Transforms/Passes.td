@@ -965,8 +965,8 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
     128 elements of the same memory, one for each iteration, read the copy, too: with
     hopper-fuse-programs the memory itself may then not be needed.
 
-    The exponential may be one of a branch by rows (`hopper-branch-by-rows`), whose other side then
-    zeroes these elements itself.
+    A branch by rows (`hopper-branch-by-rows`) may pass the vector on, whose other side is then -inf
+    there, too.
 
     A vector stays where it is if 128 is no multiple of its size or that no multiple of the
     rows of a warpgroup, if its places are not provably multiples of it, if no
@@ -1046,30 +1046,27 @@ def HopperSubtractLargeMaxima : Pass<"hopper-subtract-large-maxima", "::mlir::fu
 }
 
 def HopperBranchByRows : Pass<"hopper-branch-by-rows", "::mlir::func::FuncOp"> {
-  let summary = "One of two exponentials that rows choose between is left out where no row takes it";
+  let summary = "One of two exponents that rows choose between is left out where no row takes it";
   let description = [{
     A tile of weights is an exponential for the rows of large scores, and another one for all other
-    rows (`attn-expand{large-scores=rows}`). Nearly no tile has a row of large scores. So the first
-    one, with all that only it needs, is computed in a branch; and the other one in both
-    branches, for what it is made from then ends with it.
+    rows (`attn-expand{large-scores=rows}`), both of a product with a number and a sum with a value of
+    the row. Nearly no tile has a row of large scores. So there is one exponential, and a branch
+    takes the first one's exponent, with all that only it needs, where some row does.
 
     ```mlir
     // Before.
     %is_large = ... : vector<64xi1>
-    %exact = math.exp2 %x
-    %plain = math.exp2 %y
+    %exact = math.exp2 (math.fma %x, %c, (%u repeated))
+    %plain = math.exp2 (math.fma %y, %k, (%v repeated))
     %p = arith.select (%is_large repeated), %exact, %plain
     // After.
     %some = vector.reduction <or>, %is_large {hopper.may_hold}
-    %p = scf.if %some {
-      %plain = math.exp2 %y
-      %exact = math.exp2 %x
-      %q = arith.select (%is_large repeated), %exact, %plain
-      scf.yield %q
+    %z:2 = scf.if %some {
+      scf.yield (arith.select (%is_large repeated), %x * (%c / %k), %y), (arith.select %is_large, %u, %v)
     } else {
-      %plain = math.exp2 %y
-      scf.yield %plain
+      scf.yield %y, %v
     }
+    %p = math.exp2 (math.fma %z#0, %k, (%z#1 repeated))
     ```
 
     `hopper-mark-rows` answers for whole kernels whether there is a row at all. A choice stays as it

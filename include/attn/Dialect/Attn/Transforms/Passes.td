@@ -228,6 +228,11 @@ def AttnExpand : Pass<"attn-expand"> {
     in those where the sum of its sizes is NaN or not below 2^32: few rows, whole ones, which can
     be left out of tiles (`hopper-drop-rows`).
 
+    A table has no dimension of queries or keys. Where the read has one, or where its computed
+    indices depend on neither, the gradient is summed over what no index depends on, and
+    `attn.scatter_sum` adds it up behind. Refused, with an error at the `attn.accumulate`: a wanted
+    gradient of a capture that is read at an index of queries or keys and at one that is computed of the score.
+
     Afterwards no `attn.forward` and no `attn.softmax` is left.
 
     Before:

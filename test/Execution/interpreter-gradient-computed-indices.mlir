@@ -3,6 +3,7 @@
 // RUN: attn-run %s --target=interpreter --entry=heads --grad --shape 0=1x4x70x64 --shape 1=1x2x90x64 --shape 2=2x70x90 --check | FileCheck %s
 // RUN: attn-run %s --target=interpreter --entry=distances --grad --shape 0=2x2x70x64 --shape 1=2x2x90x64 --shape 2=2x2x70x16 --check | FileCheck %s
 // RUN: attn-run %s --target=interpreter --entry=placed --grad --shape 0=1x2x70x64 --shape 1=1x2x90x64 --shape 2=4x90 --shape 3=70 --shape 4=2x90 --fill 3=arange --fill 4=arange --check | FileCheck %s
+// RUN: attn-run %s --target=interpreter --entry=three --grad --shape 0=2x2x70x64 --shape 1=2x2x90x64 --shape 2=9x12x3 --check | FileCheck %s
 // CHECK: check: gradient 0: ok
 // CHECK-NEXT: check: gradient 1: ok
 // CHECK-NEXT: check: gradient 2: ok
@@ -63,4 +64,22 @@ func.func @placed(%q: tensor<?x2x?x64xbf16>, %k: tensor<?x2x?x64xbf16>, %t: tens
       attn.yield %r : f32
     } : tensor<?x2x?x64xbf16>, tensor<?x2x?x64xbf16>, tensor<?x2x?x64xbf16> -> tensor<?x2x?x64xbf16>
   return %o : tensor<?x2x?x64xbf16>
+}
+
+// Three dimensions at computed indices, and none of queries or keys: a table.
+func.func @three(%q: tensor<2x2x?x64xbf16>, %k: tensor<2x2x?x64xbf16>, %t: tensor<?x?x?xf32>) -> tensor<2x2x?x64xbf16> {
+  %o = attn.forward %q, %k, %k captures(%t : tensor<?x?x?xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %c: tensor<?x?x?xf32>):
+      %c8 = arith.constant 8 : index
+      %c3 = arith.constant 3 : index
+      %x = arith.divui %i, %c8 : index
+      %y = arith.divui %j, %c8 : index
+      %u = arith.addi %i, %j : index
+      %z = arith.remui %u, %c3 : index
+      %v = tensor.extract %c[%x, %y, %z] : tensor<?x?x?xf32>
+      %r = arith.addf %s, %v : f32
+      attn.yield %r : f32
+    } : tensor<2x2x?x64xbf16>, tensor<2x2x?x64xbf16>, tensor<2x2x?x64xbf16> -> tensor<2x2x?x64xbf16>
+  return %o : tensor<2x2x?x64xbf16>
 }

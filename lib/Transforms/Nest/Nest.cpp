@@ -403,9 +403,11 @@ LogicalResult Nest::assignRoles() {
   if (failed(checkTables(*workers)))
     return failure();
   DenseSet<unsigned> tableDims;
-  for (Operation *op : tableSums)
-    for (auto [loop, index] : matchScatterSum(cast<GenericOp>(op))->indices)
+  for (Operation *op : tableSums) {
+    ScatterSum form = *matchScatterSum(cast<GenericOp>(op));
+    for (auto [loop, index] : form.indices)
       tableDims.insert(classes->ofLoop(cast<GenericOp>(op), loop));
+  }
   emitter->tables = tableSums;
   emitter->branchesRowTails = options.parallelSums;
 

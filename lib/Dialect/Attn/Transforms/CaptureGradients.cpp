@@ -24,6 +24,60 @@
 using namespace mlir;
 using namespace attn;
 
+/// The ops of the gradient region that `values` are computed by.
+static SetVector<Operation *> getSlice(ValueRange values) {
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  options.omitUsesFromAbove = false;
+  options.omitBlockArguments = true;
+  for (Value value : values)
+    if (Operation *definition = value.getDefiningOp())
+      (void)getBackwardSlice(definition, &slice, options);
+  return slice;
+}
+
+/// The arguments of the gradient region that `values` depend on, by number.
+static llvm::SmallBitVector getArguments(ValueRange values, Block &region) {
+  llvm::SmallBitVector arguments(region.getNumArguments());
+  auto add = [&](Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (argument && argument.getOwner() == &region)
+      arguments.set(argument.getArgNumber());
+  };
+  llvm::for_each(values, add);
+  for (Operation *op : getSlice(values))
+    op->walk([&](Operation *inner) { llvm::for_each(inner->getOperands(), add); });
+  return arguments;
+}
+
+/// Whether `value` is the index `number` of the gradient region.
+static bool isIndex(Value value, Block &region, unsigned number) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  return argument && argument.getOwner() == &region && argument.getArgNumber() == number + 1;
+}
+
+LogicalResult attn::checkCaptureReads(Region &gradient, unsigned numIndices,
+                                      function_ref<bool(unsigned)> isWanted) {
+  if (gradient.empty())
+    return success();
+  Block &region = gradient.front();
+  for (auto op : region.getOps<AccumulateOp>()) {
+    auto capture = cast<BlockArgument>(op.getCapture());
+    bool hasOwnOfPair = llvm::any_of(op.getIndices(), [&](Value index) {
+      return isIndex(index, region, numIndices - 1) ||
+             (numIndices > 1 && isIndex(index, region, numIndices - 2));
+    });
+    llvm::SmallBitVector on = getArguments(op.getIndices(), region);
+    bool dependsOnScore = on.test(0) || on.test(region.getNumArguments() - 1);
+    if (hasOwnOfPair && dependsOnScore && isWanted(capture.getArgNumber() - 1 - numIndices))
+      return op.emitError("expected indices that are computed of other indices and of captures, "
+                          "where the gradient of a capture is read at one of queries or keys, got "
+                          "one that is computed of the score");
+  }
+  return success();
+}
+
 namespace {
 /// One attn.accumulate of a gradient region.
 class Contribution {
@@ -79,33 +133,6 @@ const ScalarRegions::Index *Contribution::getPlain(Value index) const {
       argument.getArgNumber() > regions.indices.size())
     return nullptr;
   return &regions.indices[argument.getArgNumber() - 1];
-}
-
-/// The ops of the gradient region that `values` are computed by.
-static SetVector<Operation *> getSlice(ValueRange values) {
-  SetVector<Operation *> slice;
-  BackwardSliceOptions options;
-  options.inclusive = true;
-  options.omitUsesFromAbove = false;
-  options.omitBlockArguments = true;
-  for (Value value : values)
-    if (Operation *definition = value.getDefiningOp())
-      (void)getBackwardSlice(definition, &slice, options);
-  return slice;
-}
-
-/// The arguments of the gradient region that `values` depend on, by number.
-static llvm::SmallBitVector getArguments(ValueRange values, Block &region) {
-  llvm::SmallBitVector arguments(region.getNumArguments());
-  auto add = [&](Value value) {
-    auto argument = dyn_cast<BlockArgument>(value);
-    if (argument && argument.getOwner() == &region)
-      arguments.set(argument.getArgNumber());
-  };
-  llvm::for_each(values, add);
-  for (Operation *op : getSlice(values))
-    op->walk([&](Operation *inner) { llvm::for_each(inner->getOperands(), add); });
-  return arguments;
 }
 
 bool Contribution::isOfPair(const ScalarRegions::Index &index) const {

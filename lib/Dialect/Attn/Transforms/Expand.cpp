@@ -101,6 +101,12 @@ namespace {
 struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
   using AttnExpandBase::AttnExpandBase;
 
+  template <typename Op> static LogicalResult checkReads(Op op, unsigned numIndices) {
+    return checkCaptureReads(op.getGradient(), numIndices, [&](unsigned index) {
+      return !op.getCaptureGradient(index).use_empty();
+    });
+  }
+
   void runOnOperation() override {
     auto large = llvm::StringSwitch<std::optional<LargeScores>>(largeScores)
                      .Case("inexact", LargeScores::Inexact)
@@ -117,6 +123,17 @@ struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
       if (isa<ForwardOp, BackwardOp, SoftmaxOp, SoftmaxBackwardOp>(op))
         ops.push_back(op);
     });
+    for (Operation *op : ops) {
+      LogicalResult isKnown =
+          llvm::TypeSwitch<Operation *, LogicalResult>(op)
+              .Case([](BackwardOp op) { return checkReads(op, op.getQuery().getType().getRank()); })
+              .Case([](SoftmaxBackwardOp op) {
+                return checkReads(op, op.getInput().getType().getRank());
+              })
+              .Default(success());
+      if (failed(isKnown))
+        return signalPassFailure();
+    }
     for (Operation *op : ops)
       llvm::TypeSwitch<Operation *>(op)
           .Case([](ForwardOp op) { expandForward(op); })

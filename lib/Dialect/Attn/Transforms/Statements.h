@@ -170,6 +170,11 @@ struct ScoreGradients {
   llvm::function_ref<std::pair<mlir::Value, mlir::Value>()> computeAgain = {};
 };
 
+/// Whether the gradients of the captures that `isWanted` says can be summed: fails, with an error,
+/// at a read that has a dimension of queries or keys and an index that is computed of the score.
+mlir::LogicalResult checkCaptureReads(mlir::Region &gradient, unsigned numIndices,
+                                      llvm::function_ref<bool(unsigned)> isWanted);
+
 /// The gradient of capture `index` as a tensor of `type`.
 mlir::Value buildCaptureGradient(Statements &s, const ScalarRegions &regions,
                                  const ScoreGradients &gradients,

@@ -228,6 +228,11 @@ def AttnExpand : Pass<"attn-expand"> {
     in those where the sum of its sizes is NaN or not below 2^32: few rows, whole ones, which can
     be left out of tiles (`hopper-drop-rows`).
 
+    A table has no dimension of queries or keys. Where the read has one, or where its computed
+    indices depend on neither, the gradient is summed over what no index depends on, and
+    `attn.scatter_sum` adds it up behind. Refused, with an error at the `attn.accumulate`: a wanted
+    gradient of a capture that is read at an index of queries or keys and at one that is computed of the score.
+
     An LSE in f32 is off by |LSE| / 2^24: beside scores of -1e9 the logarithm of the sum is lost in
     it, and the weights exp(t - LSE) of a gradient sum to the number of keys. With `large-scores`
     rows of |LSE| >= 256 take exp((t - m) - log l) with a maximum and a sum of their own; the LSE has

@@ -67,6 +67,11 @@ class _Output:
             return result
         if node.target in (torch.ops.attnc.argument, torch.ops.attnc.argument.default):
             return value(node.args[0]) if node.args[1] < 0 else numbers[node.args[1]]
+        if "autograd_function_apply" in str(node.target):
+            raise Error(
+                "cannot trace a torch.autograd.Function in score_mod or mask_mod: its backward() would be ignored; write "
+                "what it computes, or compute it before and capture the result"
+            )
         args, keywords = torch.fx.node.map_arg((node.args, node.kwargs), value)
         if node.op == "call_method":
             return getattr(args[0], node.target)(*args[1:], **keywords)
@@ -135,7 +140,8 @@ def attention(
         b, h, q_idx, kv_idx = [torch.ops.attnc.argument(index, number) for number in (1, 2, 3, 4)]
         results = [o, lse]
         if score_mod is not None:
-            score = torch.ops.attnc.argument(torch.zeros(1, dtype=accumulator, device=query.device), 0)
+            # It has a gradient where the query has one: PyTorch's compiler asks that of autograd.Functions.
+            score = torch.ops.attnc.argument(query.sum().to(accumulator).reshape(1), 0)
             results.append(_tensor(score_mod(score, b, h, q_idx, kv_idx), score))
         if mask_mod is not None:
             results.append(_tensor(mask_mod(b, h, q_idx, kv_idx), b == b))

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import types
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ._calls import call_named, has_traced, name_of
+from ._errors import trace_error
 from ._trace import Trace, Traced, is_tensor
 
 # Modules that do not change under their users.
@@ -281,6 +283,40 @@ def _torch_mode(torch: Any, trace: Trace) -> Any:
     return _index_mode(trace)
 
 
+_tracing = threading.Lock()
+_traces = 0
+_apply: Any = None
+
+
+@contextlib.contextmanager
+def _refusing_functions(torch: Any) -> Iterator[None]:
+    """While anything is traced, an autograd.Function that gets a traced number is an error: nothing of PyTorch
+    hands it over, and what it does would be differentiated instead of what it says."""
+    global _traces, _apply
+    kind = torch.autograd.Function
+
+    def apply(cls: Any, *args: Any, **keywords: Any) -> Any:
+        if has_traced(args) or has_traced(keywords.values()):
+            raise trace_error(
+                f"cannot trace the torch.autograd.Function {cls.__name__}: its backward() would be ignored; write what "
+                "it computes, or compute it before and capture the result"
+            )
+        return original.__func__(cls, *args, **keywords)
+
+    with _tracing:
+        if _traces == 0:
+            original = _apply = kind.__dict__["apply"]
+            kind.apply = classmethod(apply)
+        _traces += 1
+    try:
+        yield
+    finally:
+        with _tracing:
+            _traces -= 1
+            if _traces == 0:
+                kind.apply = _apply
+
+
 def call_for_trace(function: Callable, arguments: Tuple[Traced, ...]) -> Any:
     """Calls a user's function with traced arguments."""
     torch = sys.modules.get("torch")
@@ -288,4 +324,5 @@ def call_for_trace(function: Callable, arguments: Tuple[Traced, ...]) -> Any:
     with contextlib.ExitStack() as stack:
         if torch is not None and hasattr(torch, "overrides"):
             stack.enter_context(_torch_mode(torch, arguments[0].region.trace))
+            stack.enter_context(_refusing_functions(torch))
         return bound(*arguments)

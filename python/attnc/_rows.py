@@ -295,9 +295,17 @@ def _apply(name: str, *args: Any) -> Any:
 
 
 def _dot(a: Any, b: Any) -> Any:
+    """Products of halves are not rounded."""
     if len(a.shape) != 1 or tuple(a.shape) != tuple(b.shape):
         raise trace_error(f"expected two rows of one length, got {tuple(a.shape)} and {tuple(b.shape)}")
-    return _total(_apply("mul", a, b))
+    if a.shape[0] == 0:
+        raise trace_error("expected a row with elements, got an empty one")
+    region, kind = _region((a, b)), ""
+    products = []
+    for n in range(a.shape[0]):
+        kind, pair = o.unify(*(lift(_row_at(x, (n,), region)) for x in (a, b)))
+        products.append(o.multiply(*o.widened(*pair)))
+    return _sum(products).cast(kind)
 
 
 REDUCTIONS: Dict[str, Function] = {

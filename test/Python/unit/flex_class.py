@@ -16,7 +16,7 @@ import pytest
 import torch
 from attnc import Error
 from attnc.torch import flex_attention
-from flex_forms import Feature, Form, _causal
+from flex_forms import Feature, Form, _causal, judge
 from flex_functions import FUNCTIONS
 from support import check
 from torch.nn.attention.flex_attention import (
@@ -482,25 +482,6 @@ for _name, _which, _feature, _dtype in _learned():
     LEARNED[f"learned: {_name}, {_which}, {_dtype}"] = lambda a=(_name, (_feature,), KINDS[_dtype]): _compare(*a)
 
 
-@dataclasses.dataclass
-class Verdict:
-    what: str  # right, refused or wrong
-    why: str = ""
-
-
-def judge(check: Callable[[], None]) -> Verdict:
-    torch._dynamo.reset()
-    try:
-        check()
-    except (Error, NotImplementedError) as error:
-        return Verdict("refused", str(error).splitlines()[0])
-    except Exception as error:  # noqa: BLE001
-        text = f"{type(error).__name__}: {error}"
-        refused = isinstance(error.__cause__, Error) or "TraceError" in text
-        return Verdict("refused" if refused else "wrong", (text.splitlines() or [""])[0])
-    return Verdict("right")
-
-
 if __name__ == "__main__":
     import collections
     import sys
@@ -510,7 +491,7 @@ if __name__ == "__main__":
     counts: Dict[str, collections.Counter] = {"class": collections.Counter(), "learned": collections.Counter()}
     for kind, found in (("class", FORMS), ("learned", LEARNED)):
         for name, test in found.items():
-            start, verdict = time.time(), judge(test)
-            counts[kind][verdict.what] += 1
-            print(f"{verdict.what}\t{kind}\t{name}\t{time.time() - start:.1f}\t{verdict.why}", flush=True)
+            start, (what, why) = time.time(), judge(test)
+            counts[kind][what] += 1
+            print(f"{what}\t{kind}\t{name}\t{time.time() - start:.1f}\t{why}", flush=True)
     print(counts, file=sys.stderr)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
+from attnc import Error
 from attnc.torch import flex_attention
 from flex_functions import FUNCTIONS, Function, Sizes
 from support import Case, _Call, _Definition, check
@@ -153,7 +154,6 @@ class Form(Case):
             kernel_options=feature.options,
         )
         if feature.compiled:
-            torch._dynamo.reset()
             call = torch.compile(call, backend="aot_eager", fullgraph=True)
         if feature.result == "output":
             o, lse = call(q, k, v), None
@@ -207,22 +207,23 @@ class Form(Case):
             check(name, got[name], exact[name], [x[name] for x in baselines], kind)
 
 
-def run(function: str, feature: str, dtype: str) -> Tuple[str, str]:
+def judge(check: Callable[[], None]) -> Tuple[str, str]:
     """What became of a form: ("right" | "refused" | "wrong", why)."""
-    from attnc import Error
-
     refusals = (Error, NotImplementedError)
+    torch._dynamo.reset()
     try:
-        Form(FUNCTIONS[function], FEATURES[feature], DTYPES[dtype]).compare()
-    except refusals as error:
-        return "refused", f"{type(error).__name__}: {error}".splitlines()[0]
-    except AssertionError as error:
-        return "wrong", str(error).splitlines()[0]
+        check()
     except Exception as error:  # noqa: BLE001
-        cause = error.__cause__
-        kind = "refused" if isinstance(cause, refusals) or "TraceError" in str(error) else "wrong"
-        return kind, f"{type(error).__name__}: {error}".splitlines()[0]
+        # PyTorch's compiler wraps them.
+        if isinstance(error.__cause__, refusals):
+            error = error.__cause__
+        kind = "refused" if isinstance(error, refusals) or "TraceError" in str(error) else "wrong"
+        return kind, " ".join(f"{type(error).__name__}: {error}".split("\n")[:4])
     return "right", ""
+
+
+def run(function: str, feature: str, dtype: str) -> Tuple[str, str]:
+    return judge(lambda: Form(FUNCTIONS[function], FEATURES[feature], DTYPES[dtype]).compare())
 
 
 def forms(functions: str = "", features: str = "", dtypes: str = "") -> Iterator[Tuple[str, str, str]]:
@@ -230,6 +231,8 @@ def forms(functions: str = "", features: str = "", dtypes: str = "") -> Iterator
         for dtype, kind in DTYPES.items():
             for feature in FEATURES:
                 if kind in function.without or not re.search(functions, name):
+                    continue
+                if function.eager_only and FEATURES[feature].compiled:
                     continue
                 if re.search(features, feature) and re.fullmatch(dtypes or ".*", dtype):
                     yield name, feature, dtype

@@ -62,6 +62,8 @@ class Function:
     of_sizes: bool = False
     # Types of inputs that it is not defined for.
     without: Tuple[torch.dtype, ...] = ()  # or that it leaves for a coarser one
+    # PyTorch's compiler cannot read it: there indices have one element.
+    eager_only: bool = False
     # What the message says where it is refused as expected.
     refused: Optional[str] = None
     # It has gradients at computed indices, which are refused.
@@ -264,6 +266,7 @@ score(
     "an autograd function",
     lambda: lambda s, b, h, i, j: _KeepRight.apply(s, i <= j),
     refused="cannot trace",
+    eager_only=True,
 )
 
 
@@ -293,6 +296,7 @@ score(
     "products of rows",
     lambda a, c: lambda s, b, h, i, j: s + torch.dot(a[b, h, i], c[b, j]),
     lambda z: {"a": z.normal(z.b, z.h, z.s, 4), "c": z.normal(z.b, z.t, 4)},
+    eager_only=True,
 )
 score(
     "sums of products of rows",
@@ -717,6 +721,7 @@ mask(
         "image": (torch.arange(z.t) * 3 // z.t).int(),
         "ranges": torch.tensor([[0, z.s], [z.s // 3, z.s], [z.s // 2, z.s]], dtype=torch.int32),
     },
+    eager_only=True,
 )
 
 

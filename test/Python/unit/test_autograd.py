@@ -326,6 +326,23 @@ def test_compile(function, backend):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+def test_compile_refuses_autograd_functions():
+    class Reversed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1.0
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return -gradient
+
+    torch._dynamo.reset()
+    f = lambda q: attnc.attention(q, q, q, score_mod=lambda s, b, h, i, j: Reversed.apply(s))
+    q = torch.randn(1, 2, 8, 8, requires_grad=True)
+    with pytest.raises(Exception, match=r"cannot trace a torch.autograd.Function in score_mod or mask_mod"):
+        torch.compile(f, fullgraph=True, backend="aot_eager")(q)
+
+
 def test_compiled_results_lie_as_the_query():
     torch._dynamo.reset()
     compiled = torch.compile(

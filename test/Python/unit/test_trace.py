@@ -292,7 +292,22 @@ def members(b, h, i, j):
     return torch.isin(j, NUMBERS)
 
 
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+def own_backward(s, b, h, i, j):
+    return Reversed.apply(s)
+
+
 REFUSED = {
+    own_backward: (1, "cannot trace the torch.autograd.Function Reversed: its backward"),
     branch: (1, "write `&`, `|`, `~`"), chained: (1, "chained comparisons"), conjunction: (1, "`&`"),
     largest: (1, "maximum"), by_math: (1, "not of math"), loop: (1, "ranges"), unknown: (1, "cannot trace 'cumsum'"),
     sliced: (1, "slice|not known while tracing"), many: (1, "expected a number or a tensor with one element"),
@@ -320,6 +335,20 @@ def test_refused_with_the_line(function):
         attnc.attention(Q, K, V, **{kind: function})
     assert str(found.value).startswith(f"{__file__}:{line}: "), found.value
     assert re.search(message, str(found.value)), found.value
+
+
+def test_autograd_functions_work_again_after_a_trace():
+    x = torch.ones(3, requires_grad=True)
+
+    def score_mod(s, b, h, i, j):
+        return s * Reversed.apply(torch.ones(1))
+
+    with pytest.raises(attnc.TraceError):
+        attnc.attention(Q, K, V, score_mod=own_backward)
+    torch.testing.assert_close(
+        attnc.attention(Q, K, V, score_mod=score_mod), attnc.attention(Q, K, V), rtol=2e-5, atol=2e-5
+    )
+    assert torch.equal(torch.autograd.grad(Reversed.apply(x).sum(), x)[0], -torch.ones(3))
 
 
 def test_errors_of_the_function_itself_have_the_line():

@@ -110,6 +110,17 @@ static Step report(Fiber &fiber, const Instruction &i) {
 static Step redo(Fiber &fiber, const Instruction &i) {
   if (fiber.integer(i, 1))
     return Step::Next;
+  if (cast<RedoOp>(i.op).getAny()) {
+    const MemRef &words = fiber.operand(i, 0).as<MemRef>();
+    for (int64_t n = 0; n < words.sizes[0]; ++n) {
+      char *word = findElement(i.op, words, n);
+      if (!word)
+        return Step::Failed;
+      if (loadInteger(ElementKind::I32, word))
+        return Step::Next;
+    }
+    return Step::Finished;
+  }
   char *word = findReport(fiber, i, 0);
   if (!word)
     return Step::Failed;

@@ -53,9 +53,10 @@ void attn::buildHostLowering(OpPassManager &pm) {
   pm.addPass(memref::createExpandStridedMetadataPass());
   pm.addPass(createLowerAffinePass());
   cleanUp(pm);
-  pm.addPass(createConvertVectorToLLVMPass());
+  // Functions of the library take vectors apart: before vectors are lowered.
   pm.addPass(createConvertMathToLLVMPass());
   pm.addPass(createConvertMathToLibmPass());
+  pm.addPass(createConvertVectorToLLVMPass());
   // bf16 as integers: not every host converts it, and the library function
   // for it is younger than some C libraries.
   arith::ArithExpandOpsPassOptions expansion;

@@ -507,6 +507,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     options.tableRows = hopper::kWarpRows;
     options.pairsApart = true;
     options.largeRows = true;
+    options.largeScores = "rows";
     buildNestPipeline(nests, options);
     nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
     nests.addNestedPass<func::FuncOp>(createAttnSplitSums(AttnSplitSumsOptions{
@@ -768,11 +769,13 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       nested.addPass(createAttnDelayCorrections(AttnDelayCorrectionsOptions{most}));
     addCleanUp(nested);
     nested.addPass(createAttnOrderFactors());
+    nested.addPass(createHopperBranchByRows());
     nested.addPass(createHopperCarrySums());
     nested.addPass(createHopperTileStatements());
     nested.addPass(createHopperSinkReads());
     if (schedule.addsSums)
       nested.addPass(createHopperPrepareVectors());
+    nested.addPass(createHopperMarkRows());
     addCleanUp(nested); // bounds of loops that are the same
     nested.addPass(createHopperFusePrograms());
     addCleanUp(nested);

@@ -37,6 +37,8 @@ constexpr int64_t kFewCarriedColumns = 128;
 /// Streamed elements of a fold that carries nothing: a sum of its tiles may be carried in
 /// their place (hopper-carry-sums).
 constexpr int64_t kMappedStream = 96;
+/// Streamed elements of a fold with one product: maxima and sums of rows, for few of them.
+constexpr int64_t kRareStream = 64;
 /// What the carried sums of such a fold may have together.
 constexpr int64_t kMostCarriedColumns = 256, kMostColumns = 128;
 
@@ -75,6 +77,9 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
   int64_t rows = 0, stream = 0;
   if (products == 0) {
     rows = hopper::kProgramRows; // a fold without products of matrices
+  } else if (products == 1) {
+    rows = hopper::kWarpgroupRows;
+    stream = kRareStream;
   } else if (products == 2 && fold.getState().empty()) {
     stream = ofOneSum ? ofOneSum : kMappedStream;
   } else if (products > 2) {

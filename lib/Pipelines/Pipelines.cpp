@@ -35,7 +35,7 @@ void attn::buildNestPipeline(OpPassManager &pm,
   pm.addNestedPass<func::FuncOp>(createAttnNormalizeStatements());
   pm.addPass(createAttnProveKeys());
   pm.addPass(createAttnExpand(AttnExpandOptions{options.tableRows, options.pairsApart,
-                                                options.largeRows}));
+                                                options.largeRows, options.largeScores}));
   // Without CSE: statements that two attention ops have in common stay apart,
   // for one may need what the other one computes from them.
   pm.addPass(createCanonicalizerPass());

@@ -6,6 +6,7 @@
 #include "Kernels.h"
 #include "ScoreGradient.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace attn;
@@ -38,9 +39,15 @@ private:
   bool computeRow(Group &group, int64_t h, int64_t i, Fault &fault);
   void computeProducts(Group &group, int64_t position);
   T outputProduct(int64_t position) const;
-  bool addPairs(Group &group, int64_t position, T difference, T &scaleSum,
+  /// Both terms of a row's LSE.
+  struct LogSumExp {
+    T shift, logSum;
+    T weight(T score) const { return std::exp((score - shift) - logSum); }
+  };
+  LogSumExp splitLse(const Group &group, int64_t h, T rowLse) const;
+  bool addPairs(Group &group, int64_t position, const LogSumExp &lse, T difference, T &scaleSum,
                 Fault &fault);
-  void addSink(int64_t b, int64_t h, T lse, T difference);
+  void addSink(int64_t b, int64_t h, const LogSumExp &lse, T difference);
   std::vector<RefTensorPtr> takeResults();
 
   T narrow(const RefTensorPtr &like, T x) const {
@@ -170,22 +177,41 @@ template <typename T> T Backward<T>::outputProduct(int64_t position) const {
 }
 
 template <typename T>
-void Backward<T>::addSink(int64_t b, int64_t h, T lse, T difference) {
+void Backward<T>::addSink(int64_t b, int64_t h, const LogSumExp &lse, T difference) {
   if (sink)
-    sinkSums[b * heads + h] -=
-        std::exp(T(sink->floats[h]) - lse) * difference;
+    sinkSums[b * heads + h] -= lse.weight(T(sink->floats[h])) * difference;
+}
+
+/// LSE rounds to the scores' size: where that may matter, the maximum and the sum of the row's own
+/// scores.
+template <typename T>
+typename Backward<T>::LogSumExp Backward<T>::splitLse(const Group &group, int64_t h,
+                                                      T rowLse) const {
+  constexpr double kLarge = 256;
+  if (std::abs(double(rowLse)) < kLarge)
+    return {rowLse, T(0)};
+  T max = sink ? T(sink->floats[h]) : -std::numeric_limits<T>::infinity();
+  for (int64_t j : keyOrder)
+    if (group.rows.keep[j])
+      max = std::fmax(max, group.score[j]);
+  if (!std::isfinite(max))
+    return {rowLse, T(0)};
+  T sum = sink ? std::exp(T(sink->floats[h]) - max) : T(0);
+  for (int64_t j : keyOrder)
+    if (group.rows.keep[j])
+      sum += std::exp(group.score[j] - max);
+  return {max, std::log(sum)};
 }
 
 /// What the kept pairs of a row add; `difference` is D.
 template <typename T>
-bool Backward<T>::addPairs(Group &group, int64_t position, T difference,
+bool Backward<T>::addPairs(Group &group, int64_t position, const LogSumExp &lse, T difference,
                            T &scaleSum, Fault &fault) {
   int64_t head = group.b * keyHeads + group.keyHead;
-  T rowLse = T(lse->floats[position]);
   for (int64_t j : keyOrder) {
     if (!group.rows.keep[j])
       continue;
-    T weight = std::exp(group.score[j] - rowLse);
+    T weight = lse.weight(group.score[j]);
     T after = weight * (group.weightGradient[j] - difference), before;
     T s = group.product[j] * scale;
     if (!gradient.runPoint(group.gradient, s, j, after, before, captureSums,
@@ -219,7 +245,7 @@ bool Backward<T>::computeRow(Group &group, int64_t h, int64_t i, Fault &fault) {
   // Without a key the output is 0 whatever the inputs, so dO does not matter;
   // LSE is the sink.
   if (!llvm::is_contained(group.rows.keep, 1)) {
-    addSink(group.b, h, rowLse, -lseTerm);
+    addSink(group.b, h, LogSumExp{rowLse, T(0)}, -lseTerm);
     return true;
   }
   if (!startRow(score, group.rows.score, 1, leading, fault) ||
@@ -232,9 +258,10 @@ bool Backward<T>::computeRow(Group &group, int64_t h, int64_t i, Fault &fault) {
   if (!applyScore(score, group.rows, 3, group.score, fault))
     return false;
   T difference = outputProduct(position) - lseTerm, scaleSum = T(0);
-  addSink(group.b, h, rowLse, difference);
+  LogSumExp parts = splitLse(group, h, rowLse);
+  addSink(group.b, h, parts, difference);
   group.queryGradient.assign(depth, T(0));
-  if (!addPairs(group, position, difference, scaleSum, fault))
+  if (!addPairs(group, position, parts, difference, scaleSum, fault))
     return false;
   gradient.finishRow(group.gradient, captureSums);
   scaleSums[group.b * keyHeads + group.keyHead] += scaleSum;

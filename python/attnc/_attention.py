@@ -44,10 +44,12 @@ def bind(options: Options, score_mod: Function, mask_mod: Function) -> Bound:
     found = _known.get(key, key)
     if found is not key and found is not None:
         variant, positions = found
-        return Bound(variant, [tensors[position] for position in positions])
+        captures = [tensors[position] for position in positions]
+        if variant.is_for(captures):
+            return Bound(variant, captures)
     text, captures = build(options, score_mod, mask_mod)
     bound = Bound(variant_of(text), captures)
-    if found is key:
+    if found is not None:
         where = {id(tensor): number for number, tensor in reversed(list(enumerate(tensors)))}
         # A tensor that the function makes is another one at each call.
         reached = all(id(capture) in where for capture in captures)

@@ -10,11 +10,11 @@ without tables. That is proved once per BlockMask, by evaluating the function fo
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 
-from ._functions import call_for_trace
+from ._functions import call_for_trace, function_key
 from ._trace import Trace, trace_region
 
 ABSENT, PARTIAL, FULL = 0, 1, 2
@@ -59,11 +59,14 @@ class _Function:
         return not (states.shape[0] == 1 and self.reads_batch) and not (states.shape[1] == 1 and self.reads_head)
 
 
-def _versions(block_mask: Any, function: Optional[_Function]) -> Tuple:
-    """What changes where a tensor is written to in place."""
+def _versions(block_mask: Any, mask_mod: Optional[Callable], function: Optional[_Function]) -> Tuple:
+    """What changes where a tensor is written to in place, or the function is another one or reaches something
+    else than before."""
     lists = [block_mask.kv_num_blocks, block_mask.kv_indices, block_mask.full_kv_num_blocks, block_mask.full_kv_indices]
-    tensors = [x for x in (*lists, *(function.tensors if function else ())) if isinstance(x, torch.Tensor)]
-    return tuple((id(x), x._version) for x in tensors)
+    reached: List[Any] = []
+    key = mask_mod, function_key(mask_mod, reached)
+    tensors = [x for x in (*lists, *reached, *(function.tensors if function else ())) if isinstance(x, torch.Tensor)]
+    return key, tuple((id(x), x._version) for x in tensors)
 
 
 def _agrees(block_mask: Any, mask_mod: Callable, function: _Function, states: torch.Tensor) -> bool:
@@ -107,15 +110,16 @@ def _by_blocks(states: torch.Tensor, block_mask: Any, mask_mod: Optional[Callabl
 def mask_of_blocks(block_mask: Any, mask_mod: Optional[Callable]) -> Optional[Callable]:
     """The mask of a BlockMask, whose function is `mask_mod`, or None where it has none; None if all pairs count.
 
-    What is proved of a BlockMask stays with it until a tensor of it, or of its function, is written to.
+    What is proved of a BlockMask stays with it until its function is another one, or reaches other numbers or
+    tensors, or a tensor of it, or of its function, is written to.
     Under torch.compile nothing can be proved: there its blocks are read, unless an earlier call has
     found that they need not be."""
     known = getattr(block_mask, "_attnc_mask", None)
     if torch.compiler.is_compiling():
-        if known is not None and known[1]:
+        if known is not None and known[1] and known[2][0][0] is mask_mod:
             return mask_mod
         return _by_blocks(block_states(block_mask), block_mask, mask_mod)
-    if known is not None and known[2] == _versions(block_mask, known[3]):
+    if known is not None and known[2] == _versions(block_mask, mask_mod, known[3]):
         return known[0]
     states = block_states(block_mask)
     function = None if mask_mod is None else _Function(mask_mod)
@@ -124,5 +128,5 @@ def mask_of_blocks(block_mask: Any, mask_mod: Optional[Callable]) -> Optional[Ca
     else:
         follows = _agrees(block_mask, mask_mod, function, states)
     mask = mask_mod if follows else _by_blocks(states, block_mask, mask_mod)
-    block_mask._attnc_mask = (mask, follows, _versions(block_mask, function), function)
+    block_mask._attnc_mask = (mask, follows, _versions(block_mask, mask_mod, function), function)
     return mask

@@ -4,13 +4,15 @@ and how both hand them over."""
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any, Dict, List, Optional
 
 from . import _elementwise as e
 from . import _operations as o
 from ._errors import TraceError, trace_error
-from ._operations import Function, lift, region_of
+from ._operations import Function, lift
+from ._rows import REDUCTIONS, Rows, elementwise, read
 from ._trace import Traced
 from ._types import is_float
 
@@ -41,11 +43,15 @@ FUNCTIONS: Dict[str, Function] = {
             "logsigmoid", "hardswish", "hardsigmoid", "mish", "softsign", "hardtanh", "clamp", "fmin", "fmax",
             "sign", "signbit", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "nan_to_num", "masked_fill",
             "logaddexp", "logaddexp2", "lerp", "atan2", "copysign", "hypot", "heaviside", "frac", "round", "addcmul",
-            "addcdiv", "ldexp", "rsub", "isin", "new_tensor",
+            "addcdiv", "ldexp", "rsub", "isin", "new_tensor", "asin", "acos", "atanh", "asinh", "acosh", "sinc",
+            "deg2rad", "rad2deg", "logit", "xlogy", "celu", "selu", "tanhshrink", "hardshrink", "softshrink",
+            "threshold",
         )
     },
     "clip": e.clamp, "clamp_min": lambda x, min: e.clamp(x, min), "clamp_max": lambda x, max: e.clamp(x, None, max),
-    "log_sigmoid": e.logsigmoid, "arctan2": e.atan2, "sgn": e.sign,
+    "log_sigmoid": e.logsigmoid, "_threshold": e.threshold, "arctan2": e.atan2, "sgn": e.sign,
+    "arcsin": e.asin, "arccos": e.acos, "arctanh": e.atanh, "arcsinh": e.asinh, "arccosh": e.acosh,
+    "special_xlogy": e.xlogy, "special_logit": e.logit, "special_sinc": e.sinc,
     "to": e.convert, "type": e.convert, "astype": e.convert, "type_as": e.convert,
     "int": e.to_type("int32"), "long": e.to_type("int64"), "short": e.to_type("int16"), "char": e.to_type("int8"),
     "byte": e.to_type("uint8"), "float": e.to_type("float32"), "double": e.to_type("float64"),
@@ -89,34 +95,8 @@ for _name, _function in _UNARY.items():
 Traced.__round__ = lambda a, digits=None: e.round(a, digits or 0)  # type: ignore[attr-defined]
 
 
-class Row:
-    """A captured tensor that got less indices than it has dimensions."""
-
-    def __init__(self, tensor: Any, indices: tuple) -> None:
-        self.__dict__.update(tensor=tensor, indices=indices)
-
-    def __getitem__(self, index: Any) -> Any:
-        return read(self.tensor, (*self.indices, *(index if isinstance(index, tuple) else (index,))))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name not in ("__torch_function__", "__array_ufunc__"):
-            raise AttributeError(name)
-        _refuse_row(self)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _refuse_row(row: Row, *unused: Any, **keywords: Any) -> Any:
-    rank = len(row.__dict__["tensor"].shape)
-    raise trace_error(
-        f"a captured tensor of {rank} dimensions got {len(row.__dict__['indices'])} indices: read one element, rows "
-        "cannot be traced"
-    )
-
-
-for _name in (*_OPERATORS, *(f"r{name}" for name in _OPERATORS), *_COMPARISONS, *_UNARY, "bool", "iter", "len",
-              "float", "int", "index"):  # fmt: skip
-    setattr(Row, f"__{_name}__", _refuse_row)
+for _name in (*_OPERATORS, *(f"r{name}" for name in _OPERATORS), *_COMPARISONS, *_UNARY, "matmul"):
+    setattr(Rows, f"__{_name}__", lambda *args, name=f"__{_name}__": call_named(name, args, {}))
 
 
 def _dtype(x: Traced) -> Any:
@@ -126,7 +106,7 @@ def _dtype(x: Traced) -> Any:
         return getattr(torch, x.kind)
     import numpy
 
-    return numpy.kind(x.kind)
+    return numpy.dtype(x.kind)
 
 
 def _attribute(self: Traced, name: str) -> Any:
@@ -148,20 +128,41 @@ def _attribute(self: Traced, name: str) -> Any:
 Traced.__getattr__ = _attribute  # type: ignore[attr-defined]
 
 
-def read(tensor: Any, indices: tuple) -> Any:
-    """An element of a captured tensor, or what its other indices are still to be told."""
-    if any(isinstance(index, slice) or index is None or index is Ellipsis for index in indices):
-        raise trace_error("cannot slice with traced indices: read one element")
-    if len(indices) < len(tensor.shape):
-        return Row(tensor, indices)
-    return region_of(*indices).read(tensor, indices)
+def _attribute_of_rows(self: Rows, name: str) -> Any:
+    if name == "dtype":
+        first = self.at(next(self.places()))
+        return _dtype(first)
+    if name == "ndim":
+        return len(self.shape)
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name not in REDUCTIONS and name not in FUNCTIONS:
+        raise trace_error(f"cannot trace .{name} of a row of a captured tensor")
+    return lambda *args, **keywords: call_named(name, (self, *args), keywords)
+
+
+Rows.__getattr__ = _attribute_of_rows  # type: ignore[attr-defined]
+
+
+def _call_of_rows(name: str, args: tuple, keywords: dict) -> Any:
+    if name in _OF_SHAPES:
+        return _OF_SHAPES[name](args[0], *args[1:], **keywords)
+    if name in REDUCTIONS:
+        return REDUCTIONS[name](*args, **keywords)
+    function = FUNCTIONS.get(name)
+    if function is None:
+        raise trace_error(f"cannot trace '{name}' of a row of a captured tensor")
+    return elementwise(function, args, keywords)
+
+
+_OF_SHAPES: Dict[str, Function] = {
+    "dim": lambda x: len(x.shape), "ndimension": lambda x: len(x.shape), "numel": lambda x: math.prod(x.shape),
+    "size": lambda x, dim=None: x.shape if dim is None else x.shape[dim],
+}  # fmt: skip
 
 
 def call_named(name: str, args: tuple, keywords: dict, function: Optional[Function] = None) -> Any:
     """A function of PyTorch or NumPy that got traced numbers."""
-    for value in (*args, *keywords.values()):
-        if isinstance(value, Row):
-            _refuse_row(value)
     if name == "__getitem__":
         tensor, index = args
         if isinstance(tensor, Traced):
@@ -169,13 +170,14 @@ def call_named(name: str, args: tuple, keywords: dict, function: Optional[Functi
                 return tensor
             raise trace_error("cannot index a traced number")
         return read(tensor, index if isinstance(index, tuple) else (index,))
-    function = function or FUNCTIONS.get(name)
-    if function is None:
-        raise trace_error(f"cannot trace '{name}'")
     keywords = dict(keywords)
     if keywords.pop("out", None) is not None:
         raise trace_error(f"cannot trace '{name}' with out=")
-    if name in ("min", "max") and len(args) < 2:
+    of_rows = any(isinstance(value, Rows) for value in (*args, *keywords.values()))
+    function = function or FUNCTIONS.get(name)
+    if function is None and not of_rows:
+        raise trace_error(f"cannot trace '{name}'")
+    if name in ("min", "max") and len(args) < 2 and not of_rows:
         raise trace_error(f"'{name}' needs two numbers here")
     for long, short in (("input", 0), ("self", 0)):
         if long in keywords:
@@ -183,6 +185,8 @@ def call_named(name: str, args: tuple, keywords: dict, function: Optional[Functi
     if "other" in keywords and name not in ("to", "type_as", "where"):
         args = (*args, keywords.pop("other"))
     try:
+        if function is None or of_rows:
+            return _call_of_rows(name, args, keywords)
         return function(*args, **keywords)
     except TypeError as error:
         if any("attnc" not in frame for frame in _files_of(error)):
@@ -208,12 +212,15 @@ def _torch_function(cls: type, function: Any, types: Any, args: tuple = (), keyw
     return call_named(name_of(function), args, dict(keywords or {}))
 
 
-Traced.__torch_function__ = classmethod(_torch_function)  # type: ignore[attr-defined]
+for _kind in (Traced, Rows):
+    setattr(_kind, "__torch_function__", classmethod(_torch_function))
 
 
 def _array_ufunc(self: Traced, ufunc: Any, method: str, *args: Any, **keywords: Any) -> Any:
     if method != "__call__":
         raise trace_error(f"cannot trace '{ufunc.__name__}.{method}'")
+    # NumPy hands its own scalars over as arrays without dimensions.
+    args = tuple(x.item() if type(x).__name__ == "ndarray" and x.ndim == 0 else x for x in args)
     return call_named(ufunc.__name__, args, keywords)
 
 
@@ -221,13 +228,14 @@ def _array_function(self: Traced, function: Any, types: Any, args: tuple, keywor
     return call_named(function.__name__, args, dict(keywords))
 
 
-Traced.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
-Traced.__array_function__ = _array_function  # type: ignore[attr-defined]
+for _kind in (Traced, Rows):
+    setattr(_kind, "__array_ufunc__", _array_ufunc)
+    setattr(_kind, "__array_function__", _array_function)
 
 
 def has_traced(values: Any) -> bool:
     """Whether a traced number is among them, also within tuples."""
-    return any(isinstance(v, (Traced, Row)) or (isinstance(v, (tuple, list)) and has_traced(v)) for v in values)
+    return any(isinstance(v, (Traced, Rows)) or (isinstance(v, (tuple, list)) and has_traced(v)) for v in values)
 
 
 __all__ = ["FUNCTIONS", "TraceError", "call_named", "has_traced", "name_of"]

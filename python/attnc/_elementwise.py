@@ -13,8 +13,8 @@ from . import _types as types_of
 from ._errors import trace_error
 from ._operations import (
     Function, absolute, add, common_type, divide, emit, equal, erf, exp, expm1, floats, greater, greater_equal, less,
-    less_equal, lift, log1p, logical_and, logical_not, logical_or, maximum, minimum, multiply, negative, not_equal,
-    power, region_of, round_even, select, sqrt, subtract, tanh, trunc, unify, where, widened,
+    less_equal, lift, log, log1p, logical_and, logical_not, logical_or, maximum, minimum, multiply, negative, not_equal,
+    power, region_of, round_even, select, sin, sqrt, subtract, tanh, trunc, unify, where, widened,
 )  # fmt: skip
 from ._trace import Traced
 from ._types import is_float
@@ -39,6 +39,101 @@ def _in_float32(name: str) -> Any:
         return apply
 
     return decorate
+
+
+def _of_floats(function: Function) -> Any:
+    """Of integers, too, which count as floats; halves are computed in float32."""
+
+    def apply(x: Any, *args: Any, **keywords: Any) -> Traced:
+        dtype, (x,) = floats(lift(x))
+        return function(*widened(x), *args, **keywords).cast(dtype)
+
+    apply.__name__ = function.__name__
+    return apply
+
+
+def _odd(function: Function) -> Function:
+    """An odd function of one that is right for what is not negative."""
+
+    def apply(x: Traced) -> Traced:
+        negatives = less(x, 0.0)
+        result = function(where(negatives, negative(x), x))
+        return where(negatives, negative(result), result)
+
+    apply.__name__ = function.__name__
+    return apply
+
+
+@_of_floats
+def asin(x: Traced) -> Traced:
+    return atan2(x, sqrt(multiply(subtract(1.0, x), add(1.0, x))))
+
+
+@_of_floats
+def acos(x: Traced) -> Traced:
+    return atan2(sqrt(multiply(subtract(1.0, x), add(1.0, x))), x)
+
+
+@_of_floats
+@_odd
+def atanh(x: Traced) -> Traced:
+    return multiply(0.5, log1p(divide(multiply(2.0, x), subtract(1.0, x))))
+
+
+def _log_of_large(x: Traced, function: Function) -> Traced:
+    """log(2 x) where the square of x could overflow, else the function."""
+    large = greater(x, 1e8)
+    return where(large, add(log(x), math.log(2)), function(where(large, 1.0, x)))
+
+
+@_of_floats
+@_odd
+def asinh(x: Traced) -> Traced:
+    def small(x: Traced) -> Traced:
+        square = multiply(x, x)
+        return log1p(add(x, divide(square, add(1.0, sqrt(add(1.0, square))))))
+
+    return _log_of_large(x, small)
+
+
+@_of_floats
+def acosh(x: Traced) -> Traced:
+    def small(x: Traced) -> Traced:
+        more = subtract(x, 1.0)
+        return log1p(add(more, sqrt(multiply(more, add(more, 2.0)))))
+
+    return _log_of_large(x, small)
+
+
+@_of_floats
+def sinc(x: Traced) -> Traced:
+    zero = equal(x, 0.0)
+    angle = multiply(where(zero, 1.0, x), math.pi)
+    return where(zero, 1.0, divide(sin(angle), angle))
+
+
+@_of_floats
+def deg2rad(x: Traced) -> Traced:
+    return multiply(x, math.pi / 180)
+
+
+@_of_floats
+def rad2deg(x: Traced) -> Traced:
+    return multiply(x, 180 / math.pi)
+
+
+@_of_floats
+def logit(x: Traced, eps: Optional[float] = None) -> Traced:
+    x = x if eps is None else clamp(x, float(eps), 1.0 - float(eps))
+    return log(divide(x, subtract(1.0, x)))
+
+
+def xlogy(a: Any, b: Any) -> Traced:
+    """0 where a is, unless b is NaN."""
+    dtype, (a, b) = floats(a, b)
+    a, b = widened(a, b)
+    zero = logical_and(equal(a, 0.0), logical_not(isnan(b)))
+    return where(zero, 0.0, multiply(a, log(where(zero, 1.0, b)))).cast(dtype)
 
 
 def square(x: Any) -> Traced:
@@ -95,6 +190,37 @@ def leaky_relu(x: Traced, negative_slope: float = 0.01) -> Traced:
 @_in_float32("elu")
 def elu(x: Traced, alpha: float = 1.0) -> Traced:
     return where(greater(x, 0.0), x, multiply(expm1(x), float(alpha)))
+
+
+@_in_float32("celu")
+def celu(x: Traced, alpha: float = 1.0) -> Traced:
+    return where(greater(x, 0.0), x, multiply(expm1(divide(x, float(alpha))), float(alpha)))
+
+
+@_in_float32("selu")
+def selu(x: Traced) -> Traced:
+    scale, alpha = 1.0507009873554805, 1.6732632423543772
+    return where(greater(x, 0.0), multiply(x, scale), multiply(expm1(x), scale * alpha))
+
+
+def tanhshrink(x: Any) -> Traced:
+    return subtract(x, tanh(x))
+
+
+def hardshrink(x: Any, lambd: float = 0.5) -> Traced:
+    x = _only_floats("hardshrink", x)
+    return where(logical_and(greater_equal(x, -float(lambd)), less_equal(x, float(lambd))), 0.0, x)
+
+
+def softshrink(x: Any, lambd: float = 0.5) -> Traced:
+    x = _only_floats("softshrink", x)
+    shrunk = where(less(x, -float(lambd)), add(x, float(lambd)), 0.0)
+    return where(greater(x, float(lambd)), subtract(x, float(lambd)), shrunk)
+
+
+def threshold(x: Any, threshold: Any, value: Any, inplace: bool = False) -> Traced:
+    x = lift(x)
+    return where(less_equal(x, threshold), x.region.lift(value).cast(x.kind), x)
 
 
 @_in_float32("logsigmoid")

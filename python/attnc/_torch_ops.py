@@ -160,7 +160,10 @@ def forward_op(
 def _empty_results(query: torch.Tensor, value: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
     type = torch.float64 if query.dtype == torch.float64 else torch.float32
     b, h, s = query.shape[:3]
-    return query.new_empty((b, h, s, value.shape[3])), query.new_empty((b, h, s), dtype=type)
+    # O lies in memory as the query does.
+    order = sorted(range(3), key=lambda dim: -query.stride(dim))
+    o = torch.empty_permuted((b, h, s, value.shape[3]), (*order, 3), dtype=query.dtype, device=query.device)
+    return o, query.new_empty((b, h, s), dtype=type)
 
 
 @forward_op.register_fake

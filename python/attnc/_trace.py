@@ -72,6 +72,8 @@ class Trace:
     # Reads at computed indices that are negative for some sizes: the line, and lines
     # that count from the end then, as code for such sizes has.
     wraps: List[Tuple[str, str]] = field(default_factory=list)
+    # Sizes of captures that the code is written for: (capture, dimension, size).
+    sizes: List[Tuple[int, int, int]] = field(default_factory=list)
     # Tensors that torch.tensor() made of numbers while tracing, by their ids.
     constants: Dict[int, Any] = field(default_factory=dict)
 
@@ -85,6 +87,11 @@ class Trace:
         # A number by itself is read as the only element of a tensor.
         self.captures.append(Capture(tensor, name, max(len(tensor.shape), 1)))
         return len(self.captures) - 1
+
+    def fix_size(self, tensor: Any, dim: int) -> None:
+        found = self.capture(tensor), dim, int(tensor.shape[dim])
+        if found not in self.sizes:
+            self.sizes.append(found)
 
 
 class Region:
@@ -139,6 +146,8 @@ class Region:
                     f"expected a number or a tensor with one element, got one of shape {tuple(value.shape)}: "
                     "index captured tensors with b, h, q_idx or kv_idx"
                 )
+            if hasattr(value, "at"):  # a row of one element
+                return value.at((0,) * len(value.shape))
             if type(value).__module__ == "numpy" and not hasattr(value, "__setitem__"):
                 return self.lift(value.item())  # a NumPy scalar is a number
             known = self.trace.constants.get(id(value))
@@ -335,7 +344,9 @@ class Traced:
             if value.ir == "index":
                 low, high = value.bounds()
                 integer = "i32" if -(2**31) <= low and high < 2**31 else "i64"
-                value = self._new(f"arith.index_cast {value.name} : index to {integer}", integer, "int64", self.interval)
+                value = self._new(
+                    f"arith.index_cast {value.name} : index to {integer}", integer, "int64", self.interval
+                )
             value = self._new(f"arith.sitofp {value.name} : {value.ir} to {type}", type, self.default_of(type))
         elif value.ir != type:
             op = "arith.truncf" if value.ir == "f64" else "arith.extf"
@@ -459,4 +470,3 @@ def _place(function: Callable) -> str:
     """Where a function begins."""
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
-

@@ -144,6 +144,7 @@ def _module_text(
         "checks": [[c.capture, c.dim, c.interval, c.where] for c in trace.checks],
         "deterministic": bool(options.deterministic),
         "wraps": trace.wraps,
+        "sizes": trace.sizes,
     }
     return (
         f"{_HEADER}{json.dumps(header)}\n"
@@ -178,6 +179,8 @@ class Variant:
         header = json.loads(text[len(_HEADER) : text.index("\n")])
         self.checks = [Check(*check) for check in header["checks"]]
         self.deterministic: bool = header["deterministic"]
+        # Of captures, that the code is written for: (capture, dimension, size).
+        self.sizes: List[List[int]] = header["sizes"]
         # Without the header, for what it says is nothing to the compiler.
         self.code = text[text.index("\n") + 1 :]
         self._wraps: List[Tuple[str, str]] = [] if wraps else header["wraps"]
@@ -229,9 +232,7 @@ class Variant:
         for computed in sets if max(wanted) > 2 else sets[:1]:
             arguments, results = ",".join(map(str, computed)), "0,1" if has_dlse else "0"
             try:
-                executable = self.executable(
-                    device, f"saved-results arguments={arguments} results={results}", pipeline
-                )
+                executable = self.executable(device, f"saved-results arguments={arguments} results={results}", pipeline)
             except Error as error:
                 problem = problem or error
                 continue
@@ -259,8 +260,19 @@ class Variant:
                 self._wrapped = self._wrapped or Variant(self.text, True)
         return self._wrapped
 
+    def is_for(self, captures: Sequence[Any]) -> bool:
+        """Whether the rows that the functions read have the lengths that they had while tracing."""
+        return all(captures[capture].shape[dim] == size for capture, dim, size in self.sizes)
+
     def _check_sizes(self, q: Any, k: Any, captures: Sequence[Any]) -> bool:
         """Whether a computed index may be negative."""
+        for capture, dim, size in self.sizes:
+            found = captures[capture].shape[dim]
+            if found != size:
+                raise Error(
+                    f"expected {size} elements in dimension {dim} of captured tensor {capture}, as while tracing, got "
+                    f"{found}"
+                )
         sizes = {"b": q.shape[0], "h": q.shape[1], "i": q.shape[2], "j": k.shape[2]}
         if any(size > MAX_SIZE for size in sizes.values()):
             raise Error(f"expected sizes up to {MAX_SIZE}, got {tuple(sizes.values())}")

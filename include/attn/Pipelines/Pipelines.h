@@ -75,6 +75,11 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       llvm::cl::desc("The output's gradient is replaced by 0 in rows without keys only where "
                      "it is large"),
       llvm::cl::init(false)};
+  Option<std::string> largeScores{
+      *this, "large-scores",
+      llvm::cl::desc("How weights of a gradient sum to 1 in rows of large scores, too: branch, "
+                     "rows; or inexact"),
+      llvm::cl::init("branch")};
   Option<bool> keepPrograms{
       *this, "keep-programs",
       llvm::cl::desc("Loops over one tile stay loops"),

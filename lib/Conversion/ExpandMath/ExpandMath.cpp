@@ -7,6 +7,11 @@
 // scale 2^(n-1), so that the largest results do not overflow on the way.
 //
 // tanh by an odd minimax polynomial where |x| < 1, else by exp.
+//
+// sin and cos by reduction modulo pi/2 in f64, whose remainder has all digits of
+// f32, and polynomials of Cephes (Moshier). atan by an odd minimax polynomial.
+// log1p and expm1 of f64 by the logarithm and exponential of a rounded 1 + x and
+// exp(x), corrected by what was rounded off (Kahan).
 
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,6 +22,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include <limits>
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNEXPANDMATH
@@ -153,13 +159,13 @@ private:
   }
 };
 
-/// tanh of f32 and smaller. From 1 on, 1 - 2 / (exp(2x) + 1) takes the error of
-/// the exponential with less than half of its weight.
-class ExpandTanh : public OpRewritePattern<math::TanhOp> {
+/// A function of f32, written by `expand`; of smaller types in f32.
+template <typename Op, Value (*expand)(ImplicitLocOpBuilder &, Value)>
+class ExpandF32 : public OpRewritePattern<Op> {
 public:
-  using OpRewritePattern::OpRewritePattern;
+  using OpRewritePattern<Op>::OpRewritePattern;
 
-  LogicalResult matchAndRewrite(math::TanhOp op,
+  LogicalResult matchAndRewrite(Op op,
                                 PatternRewriter &rewriter) const override {
     Type type = op.getType(), element = getElementTypeOrSelf(type);
     if (!withElement(type, element) || element.getIntOrFloatBitWidth() > 32)
@@ -173,38 +179,173 @@ public:
     rewriter.replaceOp(op, expand(b, op.getOperand()));
     return success();
   }
+};
 
-private:
-  static Value expand(ImplicitLocOpBuilder &b, Value x) {
-    // Of (tanh(x) / x - 1) / x^2 in x^2, constant term first. Maximal relative
-    // error of the whole 4.6e-9.
-    static const double coefficients[] = {
-        -0.3333329542947359,   0.1333234452903033,   -0.053879799969506675,
-        0.021486649572868534,  -0.007946094518247394, 0.0023013558135032324,
-        -0.0003584494605875821};
-    auto number = [&](double value) {
-      return constant(b, x.getType(), b.getF32FloatAttr(value));
-    };
-    Value square = arith::MulFOp::create(b, x, x);
-    Value p = number(ArrayRef(coefficients).back());
-    for (double coefficient : llvm::reverse(ArrayRef(coefficients).drop_back()))
-      p = math::FmaOp::create(b, p, square, number(coefficient));
-    Value small =
-        math::FmaOp::create(b, arith::MulFOp::create(b, x, square), p, x);
-    Value size = math::AbsFOp::create(b, x);
-    Value grown =
-        math::ExpOp::create(b, arith::AddFOp::create(b, size, size));
-    Value rest = arith::DivFOp::create(
-        b, number(2), arith::AddFOp::create(b, grown, number(1)));
-    Value large = arith::SubFOp::create(b, number(1), rest);
-    // A NaN is not small, and stays.
-    Value isSmall = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, size,
-                                          number(1));
-    Value result = arith::SelectOp::create(b, isSmall, small, large);
-    // That of -0 too, whose polynomial is 0.
-    return math::CopySignOp::create(b, result, x);
+/// A function of f64, written by `expand`.
+template <typename Op, Value (*expand)(ImplicitLocOpBuilder &, Value)>
+class ExpandF64 : public OpRewritePattern<Op> {
+public:
+  using OpRewritePattern<Op>::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(Op op,
+                                PatternRewriter &rewriter) const override {
+    Type type = op.getType(), element = getElementTypeOrSelf(type);
+    if (!withElement(type, element) || !element.isF64())
+      return rewriter.notifyMatchFailure(op, "expected f64");
+    ImplicitLocOpBuilder b(op.getLoc(), rewriter);
+    rewriter.replaceOp(op, expand(b, op.getOperand()));
+    return success();
   }
 };
+
+/// Constants of the element type of `like`, in its form.
+auto numbersLike(ImplicitLocOpBuilder &b, Value like) {
+  return [&b, type = like.getType()](double value) {
+    return constant(b, type, b.getFloatAttr(getElementTypeOrSelf(type), value));
+  };
+}
+
+Value isEqual(ImplicitLocOpBuilder &b, Value x, Value y) {
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, x, y);
+}
+
+/// Horner's rule; the coefficient of the highest power comes first.
+Value polynomial(ImplicitLocOpBuilder &b, Value x,
+                 ArrayRef<double> coefficients) {
+  auto number = numbersLike(b, x);
+  Value p = number(coefficients.front());
+  for (double coefficient : coefficients.drop_front())
+    p = math::FmaOp::create(b, p, x, number(coefficient));
+  return p;
+}
+
+/// From 1 on, 1 - 2 / (exp(2x) + 1) takes the error of the exponential with less
+/// than half of its weight.
+Value expandTanh(ImplicitLocOpBuilder &b, Value x) {
+  // Of (tanh(x) / x - 1) / x^2 in x^2, constant term first. Maximal relative
+  // error of the whole 4.6e-9.
+  static const double coefficients[] = {
+      -0.3333329542947359,   0.1333234452903033,   -0.053879799969506675,
+      0.021486649572868534,  -0.007946094518247394, 0.0023013558135032324,
+      -0.0003584494605875821};
+  auto number = [&](double value) {
+    return constant(b, x.getType(), b.getF32FloatAttr(value));
+  };
+  Value square = arith::MulFOp::create(b, x, x);
+  Value p = number(ArrayRef(coefficients).back());
+  for (double coefficient : llvm::reverse(ArrayRef(coefficients).drop_back()))
+    p = math::FmaOp::create(b, p, square, number(coefficient));
+  Value small =
+      math::FmaOp::create(b, arith::MulFOp::create(b, x, square), p, x);
+  Value size = math::AbsFOp::create(b, x);
+  Value grown =
+      math::ExpOp::create(b, arith::AddFOp::create(b, size, size));
+  Value rest = arith::DivFOp::create(
+      b, number(2), arith::AddFOp::create(b, grown, number(1)));
+  Value large = arith::SubFOp::create(b, number(1), rest);
+  // A NaN is not small, and stays.
+  Value isSmall = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, size,
+                                        number(1));
+  Value result = arith::SelectOp::create(b, isSmall, small, large);
+  // That of -0 too, whose polynomial is 0.
+  return math::CopySignOp::create(b, result, x);
+}
+
+/// sin(x + `quarters` pi/2) of f32. The product with 2/pi is rounded by a large
+/// constant, in whose low bits the number of quarters is left.
+template <int quarters>
+Value expandSine(ImplicitLocOpBuilder &b, Value x) {
+  Type wideType = withElement(x.getType(), b.getF64Type());
+  Type longType = withElement(x.getType(), b.getI64Type());
+  Type integerType = withElement(x.getType(), b.getI32Type());
+  Value wide = arith::ExtFOp::create(b, wideType, x);
+  auto number64 = numbersLike(b, wide);
+  Value shifter = number64(6755399441055744.0);
+  Value shifted =
+      math::FmaOp::create(b, wide, number64(0.63661977236758134), shifter);
+  Value n = arith::SubFOp::create(b, shifted, shifter);
+  Value rest =
+      math::FmaOp::create(b, n, number64(-1.5707963267948966), wide);
+  rest = math::FmaOp::create(b, n, number64(-6.123233995736766e-17), rest);
+  Value r = arith::TruncFOp::create(b, x.getType(), rest);
+  auto number = numbersLike(b, r);
+  Value square = arith::MulFOp::create(b, r, r);
+  Value p = polynomial(
+      b, square, {-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1});
+  Value sine =
+      math::FmaOp::create(b, arith::MulFOp::create(b, r, square), p, r);
+  p = polynomial(b, square,
+                 {2.443315711809948e-5, -1.388731625493765e-3,
+                  4.166664568298827e-2, -0.5, 1.0});
+  auto integer = [&](int value) {
+    return constant(b, integerType, b.getI32IntegerAttr(value));
+  };
+  Value bits = arith::BitcastOp::create(b, longType, shifted);
+  Value quarter = arith::TruncIOp::create(b, integerType, bits);
+  quarter = arith::AddIOp::create(b, quarter, integer(quarters));
+  Value odd = arith::AndIOp::create(b, quarter, integer(1));
+  Value isOdd = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, odd,
+                                      integer(0));
+  Value value = arith::SelectOp::create(b, isOdd, p, sine);
+  Value half = arith::AndIOp::create(b, quarter, integer(2));
+  Value isSecond = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, half,
+                                         integer(0));
+  value = arith::SelectOp::create(b, isSecond, arith::NegFOp::create(b, value),
+                                  value);
+  if (quarters != 0)
+    return value;
+  // The polynomial of -0 is 0.
+  return arith::SelectOp::create(b, isEqual(b, x, number(0)), x, value);
+}
+
+/// By an odd minimax polynomial where a = |x| <= 1, else pi/2 - atan(1 / a).
+Value expandAtan(ImplicitLocOpBuilder &b, Value x) {
+  auto number = numbersLike(b, x);
+  Value one = number(1), size = math::AbsFOp::create(b, x);
+  Value isLarge =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, size, one);
+  Value turned = arith::DivFOp::create(b, one, size);
+  Value t = arith::SelectOp::create(b, isLarge, turned, size);
+  Value square = arith::MulFOp::create(b, t, t);
+  // Of (atan(t) / t - 1) / t^2 in t^2. Maximal relative error of the whole 2.6e-9.
+  Value p = polynomial(b, square,
+                       {-0.0017936219233625414, 0.010914606900431058,
+                        -0.03117784837410483, 0.05795759650202709,
+                        -0.08403450524040616, 0.10952185850494903,
+                        -0.14264241696090685, 0.1999854828588135,
+                        -0.3333329908918017});
+  Value small =
+      math::FmaOp::create(b, arith::MulFOp::create(b, t, square), p, t);
+  Value large = arith::SubFOp::create(b, number(1.5707963267948966), small);
+  Value result = arith::SelectOp::create(b, isLarge, large, small);
+  return math::CopySignOp::create(b, result, x);
+}
+
+Value expandLog1p(ImplicitLocOpBuilder &b, Value x) {
+  auto number = numbersLike(b, x);
+  Value one = number(1), u = arith::AddFOp::create(b, x, one);
+  Value ratio =
+      arith::DivFOp::create(b, x, arith::SubFOp::create(b, u, one));
+  Value log = math::LogOp::create(b, u);
+  Value result = arith::MulFOp::create(b, log, ratio);
+  Value infinity = number(std::numeric_limits<double>::infinity());
+  result = arith::SelectOp::create(b, isEqual(b, u, infinity), u, result);
+  return arith::SelectOp::create(b, isEqual(b, u, one), x, result);
+}
+
+Value expandExpM1(ImplicitLocOpBuilder &b, Value x) {
+  auto number = numbersLike(b, x);
+  Value one = number(1), u = math::ExpOp::create(b, x);
+  Value less = arith::SubFOp::create(b, u, one);
+  Value ratio = arith::DivFOp::create(b, x, math::LogOp::create(b, u));
+  Value result = arith::MulFOp::create(b, less, ratio);
+  // Of -1 and infinity, where the logarithm says nothing.
+  Value infinity = number(std::numeric_limits<double>::infinity());
+  Value isEnd = arith::OrIOp::create(b, isEqual(b, less, number(-1)),
+                                     isEqual(b, u, infinity));
+  result = arith::SelectOp::create(b, isEnd, less, result);
+  return arith::SelectOp::create(b, isEqual(b, u, one), x, result);
+}
 
 struct ExpandMath : attn::impl::AttnExpandMathBase<ExpandMath> {
   using AttnExpandMathBase::AttnExpandMathBase;
@@ -215,10 +356,23 @@ struct ExpandMath : attn::impl::AttnExpandMathBase<ExpandMath> {
     if (!isKept(math::ExpOp::getOperationName()))
       patterns.add<ExpandExp>(&getContext());
     if (!isKept(math::TanhOp::getOperationName()))
-      patterns.add<ExpandTanh>(&getContext());
+      patterns.add<ExpandF32<math::TanhOp, expandTanh>>(&getContext());
+    if (!isKept(math::SinOp::getOperationName()))
+      patterns.add<ExpandF32<math::SinOp, expandSine<0>>>(&getContext());
+    if (!isKept(math::CosOp::getOperationName()))
+      patterns.add<ExpandF32<math::CosOp, expandSine<1>>>(&getContext());
+    if (!isKept(math::AtanOp::getOperationName()))
+      patterns.add<ExpandF32<math::AtanOp, expandAtan>>(&getContext());
+    if (!isKept(math::Log1pOp::getOperationName()))
+      patterns.add<ExpandF64<math::Log1pOp, expandLog1p>>(&getContext());
+    if (!isKept(math::ExpM1Op::getOperationName()))
+      patterns.add<ExpandF64<math::ExpM1Op, expandExpM1>>(&getContext());
     auto isOther = [&](StringRef name) {
       return !isKept(name) && name != math::ExpOp::getOperationName() &&
              name != math::TanhOp::getOperationName() &&
+             name != math::SinOp::getOperationName() &&
+             name != math::CosOp::getOperationName() &&
+             name != math::AtanOp::getOperationName() &&
              name != math::CopySignOp::getOperationName() &&
              name != math::SqrtOp::getOperationName() &&
              // Upstream's is for one vector type of AVX2 only.

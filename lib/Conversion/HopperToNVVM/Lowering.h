@@ -239,6 +239,7 @@ private:
   void lowerWarpLarge(WarpLargeOp op);
   void lowerReport(ReportOp op);
   void lowerRedo(RedoOp op);
+  mlir::Value isAnySet(mlir::Value words);
   llvm::SmallVector<mlir::Value> reversed(mlir::OperandRange coordinates);
 
   //===--- Products.cpp ---===//

@@ -4,6 +4,7 @@
 #include "Lowering.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -43,6 +44,27 @@ void KernelLowering::lowerReport(ReportOp op) {
             "l,r,~{memory}", /*sideEffects=*/true);
 }
 
+/// Whether one of the words is not 0: each thread looks at some, then all agree.
+Value KernelLowering::isAnySet(Value words) {
+  Value memory = scalar(words);
+  Value size = memref::DimOp::create(b, memory, 0);
+  Value thread = gpu::ThreadIdOp::create(b, gpu::Dimension::x);
+  Value step = gpu::BlockDimOp::create(b, gpu::Dimension::x);
+  auto loop = scf::ForOp::create(
+      b, thread, size, step, ValueRange{constantI32(0)},
+      [&](OpBuilder &builder, Location loc, Value index, ValueRange all) {
+        Value word = memref::LoadOp::create(builder, loc, memory, index);
+        scf::YieldOp::create(builder, loc,
+                             arith::OrIOp::create(builder, loc, all[0], word).getResult());
+      });
+  Value has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, loop.getResult(0), constantI32(0));
+  auto kind = NVVM::BarrierReductionAttr::get(b.getContext(), NVVM::BarrierReduction::OR);
+  Value any = NVVM::BarrierOp::create(b, b.getI32Type(), Value(), Value(), kind,
+                                      arith::ExtUIOp::create(b, b.getI32Type(), has))
+                  .getResult(0);
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, any, constantI32(0));
+}
+
 /// Only a kernel that may have nothing to do looks.
 void KernelLowering::lowerRedo(RedoOp op) {
   Block *here = b.getInsertionBlock();
@@ -53,9 +75,17 @@ void KernelLowering::lowerRedo(RedoOp op) {
   b.setInsertionPointToEnd(here);
   cf::CondBranchOp::create(b, scalar(op.getAlways()), rest, look);
   b.setInsertionPointToEnd(look);
+  Value has;
+  if (op.getAny()) {
+    has = isAnySet(op.getReports());
+    cf::CondBranchOp::create(b, has, rest, end);
+    b.setInsertionPointToEnd(end);
+    gpu::ReturnOp::create(b);
+    return b.setInsertionPointToEnd(rest);
+  }
   Value word = inlineAsm(b.getI32Type(), reportAddress(op.getReports()), "ld.global.b32 $0, [$1];",
                          "=r,l,~{memory}", /*sideEffects=*/true);
-  Value has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, word, constantI32(0));
+  has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, word, constantI32(0));
   cf::CondBranchOp::create(b, has, rest, end);
   b.setInsertionPointToEnd(end);
   gpu::ReturnOp::create(b);

@@ -64,6 +64,65 @@ func.func @tanh_f16(%x: f16) -> f16 {
   return %y : f16
 }
 
+// A quarter is rounded off in f64; its number says which polynomial, and the sign.
+// CHECK-LABEL: func @sin_f32
+// CHECK-SAME:    %[[X:.*]]: vector<16xf32>
+// CHECK:         %[[WIDE:.*]] = arith.extf %[[X]] : vector<16xf32> to vector<16xf64>
+// CHECK:         %[[SHIFTED:.*]] = math.fma %[[WIDE]]
+// CHECK-COUNT-2: math.fma {{.*}} : vector<16xf64>
+// CHECK:         arith.truncf %{{.*}} : vector<16xf64> to vector<16xf32>
+// CHECK:         %[[BITS:.*]] = arith.bitcast %[[SHIFTED]] : vector<16xf64> to vector<16xi64>
+// CHECK:         arith.trunci %[[BITS]] : vector<16xi64> to vector<16xi32>
+// CHECK-NOT:     math.sin
+func.func @sin_f32(%x: vector<16xf32>) -> vector<16xf32> {
+  %y = math.sin %x : vector<16xf32>
+  return %y : vector<16xf32>
+}
+
+// The cosine begins one quarter later.
+// CHECK-LABEL: func @cos_f16
+// CHECK:         %[[ONE:.*]] = arith.constant 1 : i32
+// CHECK:         arith.extf %{{.*}} : f16 to f32
+// CHECK:         %[[QUARTER:.*]] = arith.trunci %{{.*}} : i64 to i32
+// CHECK:         arith.addi %[[QUARTER]], %[[ONE]] : i32
+// CHECK:         arith.truncf %{{.*}} : f32 to f16
+func.func @cos_f16(%x: f16) -> f16 {
+  %y = math.cos %x : f16
+  return %y : f16
+}
+
+// CHECK-LABEL: func @atan_f32
+// CHECK-SAME:    %[[X:.*]]: f32
+// CHECK:         %[[TURNED:.*]] = arith.divf %{{.*}}, %{{.*}} : f32
+// CHECK:         arith.select %{{.*}}, %[[TURNED]]
+// CHECK-COUNT-9: math.fma
+// CHECK:         math.copysign %{{.*}}, %[[X]]
+func.func @atan_f32(%x: f32) -> f32 {
+  %y = math.atan %x : f32
+  return %y : f32
+}
+
+// CHECK-LABEL: func @log1p_f64
+// CHECK-SAME:    %[[X:.*]]: f64
+// CHECK:         %[[U:.*]] = arith.addf %[[X]], %{{.*}} : f64
+// CHECK:         %[[LESS:.*]] = arith.subf %[[U]], %{{.*}} : f64
+// CHECK:         %[[RATIO:.*]] = arith.divf %[[X]], %[[LESS]] : f64
+// CHECK:         %[[LOG:.*]] = math.log %[[U]] : f64
+// CHECK:         arith.mulf %[[LOG]], %[[RATIO]] : f64
+func.func @log1p_f64(%x: f64) -> f64 {
+  %y = math.log1p %x : f64
+  return %y : f64
+}
+
+// CHECK-LABEL: func @expm1_f64
+// CHECK:         arith.shli
+// CHECK:         math.log %{{.*}} : f64
+// CHECK-NOT:     math.expm1
+func.func @expm1_f64(%x: f64) -> f64 {
+  %y = math.expm1 %x : f64
+  return %y : f64
+}
+
 // f64 has no polynomials upstream; the library serves.
 // CHECK-LABEL: func @others
 // CHECK-NOT:     math.log %{{.*}} : vector<16xf32>

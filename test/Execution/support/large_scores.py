@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Rows whose scores are large: biases of up to finfo.min at all keys, at some, or a little apart.
 
-    large_scores.py --attn-run BIN --target cpu --work DIR [--d 64] [--schedule OPTIONS]
+    large_scores.py --attn-run BIN --target cpu --work DIR [--d 64] [--schedule OPTIONS] [--grad]
 
 O and LSE beside numpy in float64, from scores rounded to float32, as they are defined. The largest
 error of O is at most two roundings to the tensors' type at its size plus 0.3.
+
+With --grad the gradients of Q, K, V and the biases too. Each element is a sum of products: its error is at
+most four roundings to the tensors' type of the sum of their sizes.
 """
 
 import argparse
@@ -46,15 +49,55 @@ def biases():
     return bias
 
 
-def expected(q, k, v, bias):
+def scores_of(q, k, bias):
     products = np.einsum("bhid,bhjd->bhij", q.astype(float), k.astype(float)) / np.sqrt(q.shape[-1])
-    scores = (products.astype(np.float32) + bias).astype(float)
+    return (products.astype(np.float32) + bias).astype(float)
+
+
+def expected(q, k, v, bias):
+    scores = scores_of(q, k, bias)
     maximum = scores.max(-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isinf(maximum), 0, maximum))
     total = weights.sum(-1, keepdims=True)
     output = np.einsum("bhij,bhje->bhie", weights, v.astype(float)) / np.where(total == 0, 1, total)
     with np.errstate(divide="ignore"):
-        return output, (maximum + np.log(total))[..., 0]
+        return output, (maximum + np.log(total))[..., 0], weights / np.where(total == 0, 1, total)
+
+
+def expected_gradients(tensors, output, weights, do):
+    """Gradients of O times dO, each with the sum of the sizes of its terms."""
+    q, k, v, do = (x.astype(float) for x in (tensors["q"], tensors["k"], tensors["v"], do))
+    scale = 1 / np.sqrt(q.shape[-1])
+    dead = (weights.sum(-1, keepdims=True) == 0)
+    do = np.where(dead, 0, do)
+    difference = np.einsum("bhie,bhje->bhij", do, v) - np.sum(do * output, -1, keepdims=True)
+    ds = weights * difference
+    # dO V and D are sums themselves; D is one of O, which is rounded.
+    sizes = weights * (np.einsum("bhie,bhje->bhij", np.abs(do), np.abs(v)) + np.sum(np.abs(do * output), -1, keepdims=True))
+    results = {}
+    for name, what, first, second, factor in (
+        ("dq", "bhij,bhjd->bhid", (ds, sizes), k, scale),
+        ("dk", "bhij,bhid->bhjd", (ds, sizes), q, scale),
+        ("dv", "bhij,bhid->bhjd", (weights, weights), do, 1.0),
+    ):
+        results[name] = (np.einsum(what, first[0], second) * factor, np.einsum(what, first[1], np.abs(second)) * factor)
+    results["dbias"] = (ds.sum((0, 1)), sizes.sum((0, 1)))
+    return results
+
+
+def check_gradients(path, tensors, output, weights, do):
+    failures = 0
+    for name, (wanted, size) in expected_gradients(tensors, output, weights, do).items():
+        found = np.load(path(name + ".npy")).astype(float)
+        # An underflow of the tensors' type beside it.
+        limit = 4 * 2.0**-11 * size + 2.0**-24
+        wrong = ~(np.abs(found - wanted) <= limit)
+        print(f"{name}: {wrong.sum()} of {wrong.size} elements wrong")
+        if wrong.any():
+            failures += 1
+            at = tuple(np.argwhere(wrong)[0])
+            print(f"  first at {at}: {found[at]} for {wanted[at]}, limit {limit[at]:.2e}")
+    return failures
 
 
 def main():
@@ -64,6 +107,7 @@ def main():
     parser.add_argument("--work", required=True)
     parser.add_argument("--d", type=int, default=64)
     parser.add_argument("--schedule")
+    parser.add_argument("--grad", action="store_true")
     options = parser.parse_args()
     os.makedirs(options.work, exist_ok=True)
     path = lambda name: os.path.join(options.work, name)
@@ -75,6 +119,11 @@ def main():
         np.save(path(name + ".npy"), value)
         command.append(f"--input={n}={path(name + '.npy')}")
     command += [f"--output={n}={path(name + '.npy')}" for n, name in enumerate(("o", "lse"))]
+    do = draw(QUERIES)
+    if options.grad:
+        np.save(path("do.npy"), do)
+        command += ["--grad", f"--grad-input=0={path('do.npy')}", "--grad-fill=1=0"]
+        command += [f"--grad-output={n}={path(name + '.npy')}" for n, name in enumerate(("dq", "dk", "dv", "dbias"))]
     if options.schedule:
         command.append(f"--schedule={options.schedule}")
     with open(path("case.mlir"), "w") as file:
@@ -82,7 +131,7 @@ def main():
     subprocess.run(command, check=True)
     output, lse = np.load(path("o.npy")).astype(float), np.load(path("lse.npy")).astype(float)
     with np.errstate(over="ignore", invalid="ignore"):
-        wanted, wanted_lse = expected(**tensors)
+        wanted, wanted_lse, weights = expected(**tensors)
     failures = 0
     for row in range(QUERIES):
         error = np.abs(output[:, :, row] - wanted[:, :, row]).max()
@@ -94,6 +143,8 @@ def main():
             failures += 1
             print(f"row {row} (bias {tensors['bias'][row, :2]}): error {error:.2e} of {limit:.2e}, LSE {one} for {other}")
     print(f"{QUERIES - failures} of {QUERIES} rows")
+    if options.grad:
+        failures += check_gradients(path, tensors, wanted, weights, do)
     return 1 if failures else 0
 
 

@@ -212,7 +212,9 @@ def test_the_loop_order_reaches_the_compiler():
     # Sums that are added to memory; tiles of them that others wait for; the first is who comes first.
     marks = ("cp.reduce.async.bulk", "st.release.gpu", "atom.acquire.gpu")
     assert [[mark in text for mark in marks] for text in map(emit, ("rows", "stream", "ordered"))] == [
-        [False, False, False], [True, True, True], [True, True, False]
+        [False, False, False],
+        [True, True, True],
+        [True, True, False],
     ]
     with pytest.raises(attnc.Error, match="one of auto, rows, stream, ordered, fixed; got 'split'"):
         emit("split")
@@ -324,6 +326,20 @@ def test_compile(function, backend):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+def test_compiled_results_lie_as_the_query():
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda q: attnc.attention(q, q, q, score_mod=lambda s, b, h, i, j: s * 2), backend="aot_eager"
+    )
+    for order in ((0, 1, 2, 3), (1, 0, 2, 3), (0, 2, 1, 3), (2, 1, 0, 3)):
+        q = torch.randn(3, 4, 5, 8).permute(order).detach().requires_grad_()
+        o = compiled(q)
+        assert o.stride() == q.stride()
+        (got,) = torch.autograd.grad(o.sin().sum(), q)
+        o = attnc.attention(q, q, q, scale=2 / 8**0.5)
+        torch.testing.assert_close(got, torch.autograd.grad(o.sin().sum(), q)[0], rtol=1e-4, atol=1e-5)
+
+
 def test_compile_with_dynamic_lengths(compiled):
     torch._dynamo.reset()
     f = lambda q, k, v: attnc.attention(q, k, v, score_mod=lambda s, b, h, i, j: s * 2 + j * 0.1, enable_gqa=True)
@@ -379,8 +395,6 @@ def test_operators():
     """As PyTorch checks custom operators: schema, fake kernels, autograd."""
     q, k, v = inputs()
     table = torch.randn(20, requires_grad=True)
-    bound = attnc._attention.bind(
-        attnc._variant.Options("float32", 8, 8), lambda s, b, h, i, j: s + table[i + j], None
-    )
+    bound = attnc._attention.bind(attnc._variant.Options("float32", 8, 8), lambda s, b, h, i, j: s + table[i + j], None)
     arguments = (q, k, v, bound.captures, attnc._torch_ops.program_of(bound.variant))
     torch.library.opcheck(torch.ops.attnc.forward.default, arguments)

@@ -211,6 +211,30 @@ def test_flex_blocks_follow_from_the_function(compiled):
     torch.testing.assert_close(got, sdpa(q, q, q, attn_mask=keep), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("change", ["mask_mod", "number", "tensor"])
+def test_flex_blocks_of_another_function(change):
+    """What was found out of a BlockMask is of its function as it was."""
+    shift, rows = 0, torch.arange(64)
+
+    def below(b, h, i, j):
+        return rows[i] + shift >= j
+
+    q = randn(1, 2, 64, 16)
+    mask = flex.create_block_mask(below, None, None, 64, 64, device="cpu", BLOCK_SIZE=32)
+    attnc.torch.flex_attention(q, q, q, block_mask=mask)
+    if change == "mask_mod":
+        mask.mask_mod = lambda b, h, i, j: i + 3 >= j
+    elif change == "number":
+        shift = 3
+    else:
+        rows = torch.arange(64) + 3
+    got = attnc.torch.flex_attention(q, q, q, block_mask=mask)
+    i, j = torch.arange(64)[:, None], torch.arange(64)
+    # Block (1, 0) is full, block (0, 1) absent: its pairs, which are new, do not count.
+    keep = (i + 3 >= j) & ((i >= 32) | (j < 32))
+    torch.testing.assert_close(got, sdpa(q, q, q, attn_mask=keep), rtol=2e-5, atol=2e-5)
+
+
 def test_flex_blocks_for_all_batches():
     """One list for all batches, though the function tells them apart: the list counts."""
     q = randn(2, 1, 64, 16)

@@ -6,6 +6,7 @@ import math
 import re
 
 import attnc
+import numpy as np
 import pytest
 import torch
 from support import dense
@@ -14,6 +15,7 @@ Q, K, V = (torch.randn(1, 2, n, 8, generator=torch.Generator().manual_seed(n)) f
 TABLE = torch.randn(64, generator=torch.Generator().manual_seed(1))
 NUMBERS = torch.tensor([5, -3, 2, 7, -1, 4, 0, 6, -2, 3, 1, 8, -4, 9, 10, 11, 12])
 MATRIX = torch.randn(17, 17, generator=torch.Generator().manual_seed(2))
+LONG = torch.randn(17, 300, generator=torch.Generator().manual_seed(2))
 UNSIGNED = torch.zeros(17, dtype=torch.uint16)
 WINDOW = 4
 
@@ -33,9 +35,21 @@ SCORES = {
     "float division": lambda s, b, h, i, j: s + (s // 0.5) * 0.1 + s % 0.7 + (i - j) / 4,
     "integers to floats": lambda s, b, h, i, j: s + i * j * 0.01 + (i >= j) * 0.5 + (i - j).abs().float() * 0.1,
     "functions": lambda s, b, h, i, j: (
-        torch.exp(-s.abs()) + torch.log(1 + s * s) + torch.tanh(s) + torch.sin(s) + torch.cos(s) + torch.sigmoid(s)
-        + torch.sqrt(s * s + 1) + torch.rsqrt(s * s + 1) + torch.exp2(s * 0.1) + torch.log2(s * s + 1) + torch.erf(s)
-        + torch.log1p(s * s) + torch.expm1(s * 0.1) + torch.relu(s) + torch.square(s) * 0.1
+        torch.exp(-s.abs())
+        + torch.log(1 + s * s)
+        + torch.tanh(s)
+        + torch.sin(s)
+        + torch.cos(s)
+        + torch.sigmoid(s)
+        + torch.sqrt(s * s + 1)
+        + torch.rsqrt(s * s + 1)
+        + torch.exp2(s * 0.1)
+        + torch.log2(s * s + 1)
+        + torch.erf(s)
+        + torch.log1p(s * s)
+        + torch.expm1(s * 0.1)
+        + torch.relu(s)
+        + torch.square(s) * 0.1
     ),
     "methods": lambda s, b, h, i, j: (
         s.abs().exp().log() + s.clamp(-1, 1) + s.clamp(min=0) + s.tanh().mul(2).add(1).sub(0.5).div(3) + s.pow(2) * 0.1
@@ -227,11 +241,23 @@ def converts(s, b, h, i, j):
 
 
 def row(s, b, h, i, j):
-    return s + MATRIX[i].sum()
+    return s + MATRIX[i].cumsum(0)
 
 
 def compared_rows(b, h, i, j):
     return MATRIX[i] == MATRIX[j]
+
+
+def long_row(s, b, h, i, j):
+    return s + LONG[i].sum()
+
+
+def unequal_rows(s, b, h, i, j):
+    return s + torch.dot(MATRIX[i], LONG[j])
+
+
+def row_of_a_row(s, b, h, i, j):
+    return s + LONG[i, : j + 1].sum()
 
 
 def out(s, b, h, i, j):
@@ -274,7 +300,10 @@ REFUSED = {
     zero: (1, "division by zero"), nothing: (0, "'nothing' returns nothing"), text: (0, "'text' returns what is not"),
     number_mask: (0, "expected 'number_mask' to return a boolean"), float_index: (1, "expected an integer index"),
     raises: (1, "cannot trace .undefined_attribute"), converts: (1, "Python int"),
-    row: (1, "2 dimensions got 1 indices: read one element"), compared_rows: (1, "read one element"),
+    row: (1, "cannot trace .cumsum of a row"), compared_rows: (0, r"one element, got one of shape \(17,\)"),
+    long_row: (1, "a row of at most 256 elements, got 300"),
+    unequal_rows: (1, r"of one length, got \(17,\) and \(300,\)"),
+    row_of_a_row: (1, "the length of a row is part of the code"),
     out: (1, "'exp' with out="), boolean_index: (1, "integer index, got one of type bool"),
     unsigned: (1, "a captured tensor of type uint16"), keyword: (1, "cannot trace 'clamp' with these arguments"),
     mode: (1, "rounding_mode None, 'floor' or 'trunc', got 'up'"), minus_boolean: (1, "negation of booleans"),
@@ -369,6 +398,58 @@ def test_derivatives_at_kinks(name):
 
 
 TOKENS = torch.tensor([3, -1, 0, -5, 4, 2, -2, 1, -4, 3, -3, 0, 4, 1, -1, 2, 0])
+
+
+@pytest.mark.parametrize("number", [np.int64(3), np.float32(0.5), np.float64(2.0)], ids=repr)
+def test_numpy_scalars_stand_on_the_left(number):
+    same(score_mod=lambda s, b, h, i, j: torch.where(number > i, s, number.item() * s))
+    same(score_mod=lambda s, b, h, i, j: torch.where(number <= s, s, 0.0))
+
+
+ROWS = torch.randn(17, 2, 3, generator=torch.Generator().manual_seed(5))
+WEIGHTS = torch.tensor([0.5, -1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda i, j: torch.dot(ROWS[i, 0], ROWS[j, 1]),
+        lambda i, j: ROWS[i][0] @ ROWS[j][1],
+        lambda i, j: (ROWS[i] * ROWS[j]).sum(),
+        lambda i, j: (ROWS[i] - ROWS[j, 0]).pow(2).sum(-1)[1],
+        lambda i, j: ROWS[i].mean(dim=0, keepdim=True).prod(),
+        lambda i, j: ROWS[i, :, 1].amax() + ROWS[j, ..., -1].min(),
+        lambda i, j: (WEIGHTS * ROWS[i, 1]).norm() + torch.linalg.vector_norm(ROWS[j, 0], 1),
+        lambda i, j: ROWS[i, 0, 1:].sum() * (ROWS[j, 1] > 0).sum(),
+        lambda i, j: torch.where((ROWS[i, 0] > 0).any() & (ROWS[j, 0] < 1).all(), 1.0, 0.5),
+        lambda i, j: sum(x * len(ROWS[j, 0]) for x in ROWS[i, 0]),
+    ],
+)
+def test_rows(of):
+    def score_mod(s, b, h, i, j):
+        return s + of(i, j)
+
+    def definition(s, b, h, i, j):
+        return s + torch.vmap(torch.vmap(of, in_dims=(None, 0)), in_dims=(0, None))(i.flatten(), j.flatten())
+
+    o, expected = attnc.attention(Q, K, V, score_mod=score_mod), dense(Q, K, V, definition)[0]
+    torch.testing.assert_close(o, expected, rtol=2e-5, atol=2e-5)
+
+
+def test_rows_of_other_lengths_are_traced_anew(compiled):
+    table = torch.randn(17, 3)
+
+    def score_mod(s, b, h, i, j):
+        return s + table[i].sum()
+
+    for length, programs in ((3, 1), (5, 1), (3, 0)):
+        table = torch.randn(17, length)
+        o, expected = (f(Q, K, V, score_mod=m) for f, m in (
+            (attnc.attention, score_mod),
+            (lambda *x, score_mod: dense(*x, score_mod)[0], lambda s, b, h, i, j: s + table[i].sum(-1)),
+        ))  # fmt: skip
+        torch.testing.assert_close(o, expected, rtol=2e-5, atol=2e-5)
+        assert compiled() == programs
 
 
 @pytest.mark.parametrize("index", ["loaded", "computed", "constant", "chained"])

@@ -10,7 +10,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace attn {
@@ -20,63 +22,6 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
-
-namespace {
-/// exp-sum of a score along `points` beyond `rows`, guarded against fully
-/// masked rows.
-struct Softmax {
-  Value max, guarded, p, sum;
-};
-} // namespace
-
-static Softmax buildSoftmax(Statements &s, Value score, Dims rows, Dims points,
-                            Value sink, Dims sinkDims) {
-  FloatType accumulator = s.accumulator;
-  Softmax result;
-  // max_j t, or of t and the sink, which is one more score of every row.
-  result.max =
-      s.emit(points, {{score, points}}, rows, accumulator,
-             -std::numeric_limits<double>::infinity(),
-             [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-               return arith::MaxNumFOp::create(builder, loc, args[1], args[0]);
-             });
-  if (sink)
-    result.max = s.emit(
-        rows, {{result.max, rows}, {sink, sinkDims}}, rows, accumulator,
-        std::nullopt,
-        [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-          return arith::MaxNumFOp::create(builder, loc, args[0], args[1]);
-        });
-  // A fully masked row has m = -inf; subtract 0 there, so that p = exp(-inf).
-  result.guarded = s.emit(
-      rows, {{result.max, rows}}, rows, accumulator, std::nullopt,
-      [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-        Value infinity = minusInfinity(builder, loc, accumulator);
-        Value dead = arith::CmpFOp::create(
-            builder, loc, arith::CmpFPredicate::OEQ, args[0], infinity);
-        Value zero = arith::ConstantOp::create(
-            builder, loc, builder.getZeroAttr(accumulator));
-        return arith::SelectOp::create(builder, loc, dead, zero, args[0]);
-      });
-  result.p = s.emit(
-      points, {{score, points}, {result.guarded, rows}}, points, accumulator,
-      std::nullopt,
-      [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-        Value d = arith::SubFOp::create(builder, loc, args[0], args[1]);
-        return math::ExpOp::create(builder, loc, d);
-      });
-  result.sum = s.sum(result.p, points, rows);
-  if (sink)
-    result.sum = s.emit(
-        rows, {{result.sum, rows}, {result.guarded, rows}, {sink, sinkDims}},
-        rows, accumulator, std::nullopt,
-        [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-          Value d = arith::SubFOp::create(builder, loc, args[2], args[1]);
-          Value e = math::ExpOp::create(builder, loc, d);
-          return arith::AddFOp::create(builder, loc, args[0], e);
-        });
-  return result;
-}
 
 /// a / l, or 0 where l is 0 (no key was kept), in the result's element type.
 static Value normalize(OpBuilder &builder, Location loc, Value a, Value l,
@@ -163,6 +108,16 @@ struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
   }
 
   void runOnOperation() override {
+    auto large = llvm::StringSwitch<std::optional<LargeScores>>(largeScores)
+                     .Case("inexact", LargeScores::Inexact)
+                     .Case("branch", LargeScores::Branch)
+                     .Case("rows", LargeScores::Rows)
+                     .Default(std::nullopt);
+    if (!large) {
+      getOperation()->emitError() << "large-scores is one of inexact, branch, rows; got '"
+                                  << largeScores << "'";
+      return signalPassFailure();
+    }
     SmallVector<Operation *> ops;
     getOperation()->walk([&](Operation *op) {
       if (isa<ForwardOp, BackwardOp, SoftmaxOp, SoftmaxBackwardOp>(op))
@@ -182,7 +137,7 @@ struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
     for (Operation *op : ops)
       llvm::TypeSwitch<Operation *>(op)
           .Case([](ForwardOp op) { expandForward(op); })
-          .Case([&](BackwardOp op) { expandBackward(op, tableRows, pairsApart, largeRows); })
+          .Case([&](BackwardOp op) { expandBackward(op, {tableRows, pairsApart, largeRows, *large}); })
           .Case([](SoftmaxOp op) { expandSoftmax(op); })
           .Case([&](SoftmaxBackwardOp op) {
             expandSoftmaxBackward(op, tableRows);

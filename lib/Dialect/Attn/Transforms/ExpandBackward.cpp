@@ -5,6 +5,7 @@
 #include "Statements.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <cmath>
 #include <limits>
@@ -26,13 +27,17 @@ class Backward : public AttentionStatements {
 public:
   explicit Backward(BackwardOp op)
       : AttentionStatements(op, op.getGradient()), op(op), mayBeDead(!op.getRowsHaveKeys()) {}
-  void build(int64_t tableRows, bool pairsApart, bool largeRows);
+  void build(const BackwardOptions &options);
 
 private:
   Value number(OpBuilder &builder, Location loc, double value);
   Value compareSize(OpBuilder &builder, Location loc, arith::CmpFPredicate predicate, Value lse);
   Value alive(OpBuilder &builder, Location loc, Value lse, Value value);
   Value finiteLse(OpBuilder &builder, Location loc, Value lse);
+  void buildLogSums(LargeScores how);
+  SmallVector<Access> normalizers(ArrayRef<Access> before);
+  Value isLarge(OpBuilder &builder, Location loc, Value lse);
+  Value weight(OpBuilder &builder, Location loc, Value score, ValueRange normalizers);
   Value isDead(OpBuilder &builder, Location loc, ValueRange of);
   void buildOutputGradient(bool largeRows);
   void buildPoints();
@@ -46,6 +51,9 @@ private:
   /// Whether a row may have no key (with a sink, only if that is -inf).
   bool mayBeDead;
   Value outputGradient, lse, delta; // dO and LSE with their heads split, and D
+  /// The parts of LSE that weights of large rows are made from, p = exp((t - shift) - logSum): the
+  /// maximum and the logarithm of the sum. Null: all are made from LSE.
+  Value shift, logSum;
   Value s, p, dt, ds;
 };
 } // namespace
@@ -75,6 +83,80 @@ Value Backward::alive(OpBuilder &builder, Location loc, Value rowLse,
 /// LSE, or 0 in a row without keys, so that p = exp(-inf - 0).
 Value Backward::finiteLse(OpBuilder &builder, Location loc, Value rowLse) {
   return alive(builder, loc, rowLse, rowLse);
+}
+
+/// Whether weights exp(score - LSE) of a row need not sum to 1 within 2^-16.
+Value Backward::isLarge(OpBuilder &builder, Location loc, Value rowLse) {
+  constexpr double kLarge = 256;
+  Value size = math::AbsFOp::create(builder, loc, rowLse);
+  Value atLeast = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, size,
+                                        number(builder, loc, kLarge));
+  Value finite = arith::CmpFOp::create(
+      builder, loc, arith::CmpFPredicate::ONE, size,
+      number(builder, loc, std::numeric_limits<double>::infinity()));
+  return arith::AndIOp::create(builder, loc, atLeast, finite);
+}
+
+/// In f32 LSE is off by up to |LSE| / 2^24: with scores of -1e9 the logarithm of the sum is lost in
+/// it, and weights exp(t - LSE) sum to the number of keys. So in rows of large |LSE| its two parts
+/// are computed again: for all rows, or in a branch where there is such a row.
+void Backward::buildLogSums(LargeScores how) {
+  auto computeAgain = [&] {
+    Value sink = op.getSink() ? split(op.getSink(), 0) : Value();
+    Softmax softmax = buildSoftmax(*this, maskedScores(scores()), rows, points, sink, heads);
+    shift = softmax.guarded;
+    logSum = emit(rows, {{softmax.sum, rows}}, rows, accumulator, std::nullopt,
+                  [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                    return math::LogOp::create(builder, loc, args[0]);
+                  });
+  };
+  if (how == LargeScores::Rows)
+    return computeAgain();
+  Value none = zero(b, b.getLoc(), accumulator);
+  Value largest =
+      emit(rows, {{lse, rows}}, {}, accumulator, 0.0,
+           [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+             Value size = arith::SelectOp::create(builder, loc, isLarge(builder, loc, args[0]),
+                                                  math::AbsFOp::create(builder, loc, args[0]), none);
+             return arith::MaxNumFOp::create(builder, loc, args[1], size);
+           });
+  Value anyLarge = arith::CmpFOp::create(b, arith::CmpFPredicate::ONE,
+                                         tensor::ExtractOp::create(b, largest, ValueRange()), none);
+  auto branch = scf::IfOp::create(b, TypeRange{lse.getType(), lse.getType()}, anyLarge,
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  computeAgain();
+  scf::YieldOp::create(b, ValueRange{shift, logSum});
+  b.setInsertionPointToStart(branch.elseBlock());
+  Value zeros = emit(rows, {}, rows, accumulator, std::nullopt,
+                     [&](OpBuilder &, Location, ValueRange) { return none; });
+  scf::YieldOp::create(b, ValueRange{lse, zeros});
+  shift = branch.getResult(0);
+  logSum = branch.getResult(1);
+}
+
+/// `before`, then what weight() takes of a row.
+SmallVector<Access> Backward::normalizers(ArrayRef<Access> before) {
+  SmallVector<Access> all(before);
+  for (Value ofRow : {lse, shift, logSum})
+    if (ofRow)
+      all.push_back({ofRow, rows});
+  return all;
+}
+
+/// exp(score - LSE).
+Value Backward::weight(OpBuilder &builder, Location loc, Value score, ValueRange normalizers) {
+  auto subtract = [&](Value x, Value y) -> Value {
+    return arith::SubFOp::create(builder, loc, x, y);
+  };
+  Value rowLse = normalizers[0];
+  Value plain = math::ExpOp::create(builder, loc, subtract(score, finiteLse(builder, loc, rowLse)));
+  if (normalizers.size() == 1)
+    return plain;
+  Value exact = math::ExpOp::create(
+      builder, loc, subtract(subtract(score, normalizers[1]), normalizers[2]));
+  return arith::SelectOp::create(builder, loc, isLarge(builder, loc, rowLse), exact, plain);
 }
 
 /// Whether a row has no key: `of` is its LSE, then the sink if there is one, then an element of O
@@ -189,12 +271,9 @@ void Backward::buildOutputGradient(bool largeRows) {
 void Backward::buildPoints() {
   s = scores();
   Value t = maskedScores(s);
-  p = emit(points, {{t, points}, {lse, rows}}, points, accumulator,
-           std::nullopt,
+  p = emit(points, normalizers({{t, points}}), points, accumulator, std::nullopt,
            [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-             Value shift = finiteLse(builder, loc, args[1]);
-             Value d = arith::SubFOp::create(builder, loc, args[0], shift);
-             return math::ExpOp::create(builder, loc, d);
+             return weight(builder, loc, args[0], args.drop_front().drop_back());
            });
   Value dp = contract(outputGradient, with(rows, e), value, values, points);
   dt = emit(points, {{p, points}, {dp, points}, {delta, rows}}, points,
@@ -256,23 +335,25 @@ Value Backward::buildScaleGradient() {
 /// -sum_(b,i) exp(sink - LSE) D.
 Value Backward::buildSinkGradient() {
   Value sink = split(op.getSink(), 0);
-  Value ofRows = emit(
-      rows, {{sink, heads}, {lse, rows}, {delta, rows}}, rows, accumulator,
-      std::nullopt, [&](OpBuilder &builder, Location loc, ValueRange args) {
-        Value shifted =
-            arith::SubFOp::create(builder, loc, args[0],
-                                  finiteLse(builder, loc, args[1]));
-        Value p = math::ExpOp::create(builder, loc, shifted);
-        Value term = arith::MulFOp::create(builder, loc, p, args[2]);
-        Value negated = arith::NegFOp::create(builder, loc, term);
-        return alive(builder, loc, args[1], negated);
-      });
+  SmallVector<Access> inputs = normalizers({{sink, heads}});
+  inputs.push_back({delta, rows});
+  Value ofRows =
+      emit(rows, inputs, rows, accumulator, std::nullopt,
+           [&](OpBuilder &builder, Location loc, ValueRange args) {
+             ValueRange parts = args.slice(1, inputs.size() - 2);
+             Value p = weight(builder, loc, args[0], parts);
+             Value term = arith::MulFOp::create(builder, loc, p, args[inputs.size() - 1]);
+             Value negated = arith::NegFOp::create(builder, loc, term);
+             return alive(builder, loc, parts[0], negated);
+           });
   return join(sum(ofRows, rows, heads), op.getSink().getType(), 0);
 }
 
-void Backward::build(int64_t tableRows, bool pairsApart, bool largeRows) {
+void Backward::build(const BackwardOptions &options) {
   lse = split(op.getLse());
-  buildOutputGradient(largeRows);
+  if (options.largeScores != LargeScores::Inexact)
+    buildLogSums(options.largeScores);
+  buildOutputGradient(options.largeRows);
   buildPoints();
   SmallVector<unsigned> keyRows = with(Dims(rows).drop_back(), {j, d});
   SmallVector<unsigned> valueRows = with(Dims(rows).drop_back(), {j, e});
@@ -296,8 +377,8 @@ void Backward::build(int64_t tableRows, bool pairsApart, bool largeRows) {
     buildPoints();
     return std::pair(s, dt);
   };
-  ScoreGradients gradients{s, dt, points, scaled, tableRows};
-  if (pairsApart)
+  ScoreGradients gradients{s, dt, points, scaled, options.tableRows};
+  if (options.pairsApart)
     gradients.computeAgain = computeAgain;
   for (unsigned index = 0; index < op.getCaptures().size(); ++index)
     if (Value gradient = op.getCaptureGradient(index))
@@ -308,8 +389,8 @@ void Backward::build(int64_t tableRows, bool pairsApart, bool largeRows) {
   op->erase();
 }
 
-void attn::expandBackward(BackwardOp op, int64_t tableRows, bool pairsApart, bool largeRows) {
-  Backward(op).build(tableRows, pairsApart, largeRows);
+void attn::expandBackward(BackwardOp op, const BackwardOptions &options) {
+  Backward(op).build(options);
 }
 
 void attn::expandSoftmaxBackward(SoftmaxBackwardOp op, int64_t tableRows) {

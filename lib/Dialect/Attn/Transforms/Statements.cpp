@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -117,6 +118,55 @@ Value attn::inlineRegion(OpBuilder &builder, Region &region,
       builder.clone(op, mapping);
   return mapping.lookupOrDefault(
       region.front().getTerminator()->getOperand(0));
+}
+
+Softmax attn::buildSoftmax(Statements &s, Value score, Dims rows, Dims points, Value sink,
+                           Dims sinkDims) {
+  FloatType accumulator = s.accumulator;
+  Softmax result;
+  // max_j t, or of t and the sink, which is one more score of every row.
+  result.max =
+      s.emit(points, {{score, points}}, rows, accumulator,
+             -std::numeric_limits<double>::infinity(),
+             [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+               return arith::MaxNumFOp::create(builder, loc, args[1], args[0]);
+             });
+  if (sink)
+    result.max = s.emit(
+        rows, {{result.max, rows}, {sink, sinkDims}}, rows, accumulator,
+        std::nullopt,
+        [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+          return arith::MaxNumFOp::create(builder, loc, args[0], args[1]);
+        });
+  // A fully masked row has m = -inf; subtract 0 there, so that p = exp(-inf).
+  result.guarded = s.emit(
+      rows, {{result.max, rows}}, rows, accumulator, std::nullopt,
+      [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+        Value infinity = minusInfinity(builder, loc, accumulator);
+        Value dead = arith::CmpFOp::create(
+            builder, loc, arith::CmpFPredicate::OEQ, args[0], infinity);
+        Value zero = arith::ConstantOp::create(
+            builder, loc, builder.getZeroAttr(accumulator));
+        return arith::SelectOp::create(builder, loc, dead, zero, args[0]);
+      });
+  result.p = s.emit(
+      points, {{score, points}, {result.guarded, rows}}, points, accumulator,
+      std::nullopt,
+      [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+        Value d = arith::SubFOp::create(builder, loc, args[0], args[1]);
+        return math::ExpOp::create(builder, loc, d);
+      });
+  result.sum = s.sum(result.p, points, rows);
+  if (sink)
+    result.sum = s.emit(
+        rows, {{result.sum, rows}, {result.guarded, rows}, {sink, sinkDims}},
+        rows, accumulator, std::nullopt,
+        [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+          Value d = arith::SubFOp::create(builder, loc, args[2], args[1]);
+          Value e = math::ExpOp::create(builder, loc, d);
+          return arith::AddFOp::create(builder, loc, args[0], e);
+        });
+  return result;
 }
 
 //===----------------------------------------------------------------------===//

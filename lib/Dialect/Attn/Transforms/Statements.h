@@ -62,6 +62,14 @@ mlir::Value extend(mlir::OpBuilder &builder, mlir::Location loc,
                    mlir::Value value, mlir::Type type);
 mlir::Value truncate(mlir::OpBuilder &builder, mlir::Location loc,
                      mlir::Value value, mlir::Type type);
+/// The softmax of scores over `points` along what `rows` lacks: m = max t; m, or 0 in a row whose
+/// scores are all -inf; p = exp(t - that); and l = sum p. A sink over `sinkDims` is one more score of
+/// every row, without a p of its own; null: there is none.
+struct Softmax {
+  mlir::Value max, guarded, p, sum;
+};
+Softmax buildSoftmax(Statements &s, mlir::Value score, Dims rows, Dims points, mlir::Value sink,
+                     Dims sinkDims);
 /// Clones the scalar `region` with its arguments bound to `arguments`; returns
 /// the yielded value, and in `mapping` every other. An attn.accumulate stays
 /// behind.
@@ -172,8 +180,15 @@ mlir::Value buildCaptureGradient(Statements &s, const ScalarRegions &regions,
                                  const ScoreGradients &gradients,
                                  unsigned index, mlir::RankedTensorType type);
 
-/// See `table-rows`, `pairs-apart` and `large-rows` of attn-expand.
-void expandBackward(BackwardOp op, int64_t tableRows, bool pairsApart, bool largeRows);
+/// `large-scores` of attn-expand.
+enum class LargeScores { Inexact, Branch, Rows };
+/// The options of attn-expand of these names.
+struct BackwardOptions {
+  int64_t tableRows;
+  bool pairsApart, largeRows;
+  LargeScores largeScores;
+};
+void expandBackward(BackwardOp op, const BackwardOptions &options);
 void expandSoftmaxBackward(SoftmaxBackwardOp op, int64_t tableRows);
 
 } // namespace attn

@@ -63,6 +63,9 @@ Value findBoundOutside(Value index, Region &region) {
 struct Tail {
   Value zeroed, source;
   Value end;
+  /// That chooses between the exponential and, for few rows, another one, which the tail is cut off
+  /// in its own side; or null.
+  scf::IfOp byRows = {};
 };
 
 /// The single user of `value` if it is an `Op`, which uses it once.
@@ -90,25 +93,49 @@ Value findEnd(Value mask, Value first) {
   return isColumn ? end.getSource() : Value();
 }
 
+/// Whether a branch is one of hopper-branch-by-rows.
+bool isByRows(scf::IfOp branch) {
+  auto some = branch.getCondition().getDefiningOp<vector::ReductionOp>();
+  return some && some->hasAttr(hopper::kMayHoldAttr);
+}
+
 /// The select that zeroes the tail of the exponential of a sum with `vector`, or the
 /// branch that leaves this select out where there is no tail.
 std::optional<Tail> findTail(Value vector, Value first) {
-  auto repeated = getOnlyUser<vector::BroadcastOp>(vector);
-  auto sum = repeated ? getOnlyUser<math::FmaOp>(repeated) : math::FmaOp();
-  auto exponential = sum && sum.getC() == repeated ? getOnlyUser<math::Exp2Op>(sum) : nullptr;
+  auto findExponential = [](vector::BroadcastOp repeated) {
+    auto sum = repeated ? getOnlyUser<math::FmaOp>(repeated) : math::FmaOp();
+    return sum && sum.getC() == repeated ? getOnlyUser<math::Exp2Op>(sum) : math::Exp2Op();
+  };
+  Value exponential;
+  scf::IfOp byRows;
+  if (auto repeated = getOnlyUser<vector::BroadcastOp>(vector))
+    if (math::Exp2Op found = findExponential(repeated))
+      exponential = found;
   if (!exponential)
+    for (Operation *user : vector.getUsers()) {
+      math::Exp2Op found = findExponential(dyn_cast<vector::BroadcastOp>(user));
+      if (!found)
+        return std::nullopt;
+      auto branch = dyn_cast<scf::IfOp>(found->getParentOp());
+      if (!branch || (byRows && byRows != branch) || branch.getNumResults() != 1)
+        return std::nullopt;
+      byRows = branch;
+      if (getOnlyUser<scf::YieldOp>(found) == branch.elseYield() && branch.getElseRegion().isAncestor(found->getParentRegion()))
+        exponential = branch.getResult(0);
+    }
+  if (!exponential || (byRows && !isByRows(byRows)))
     return std::nullopt;
   auto asTail = [&](arith::SelectOp select) -> std::optional<Tail> {
     Value end = findEnd(select.getCondition(), first);
     if (!end || select.getTrueValue() != exponential ||
         !matchPattern(select.getFalseValue(), m_AnyZeroFloat()))
       return std::nullopt;
-    return Tail{select, exponential, end};
+    return Tail{select, exponential, end, byRows};
   };
   if (auto select = getOnlyUser<arith::SelectOp>(exponential))
     return asTail(select);
   // A side of the branch yields it, the other one its select.
-  auto users = llvm::to_vector(exponential->getUsers());
+  auto users = llvm::to_vector(exponential.getUsers());
   if (users.size() != 2)
     return std::nullopt;
   if (isa<arith::SelectOp>(users[0]))
@@ -312,8 +339,11 @@ private:
     std::optional<Tail> tail = findTail(chain.result, start);
     if (tail && forall.getRegion().isAncestor(tail->end.getParentRegion()))
       tail.reset();
-    if (tail)
+    if (tail) {
       tail->zeroed.replaceAllUsesWith(tail->source);
+      if (tail->byRows)
+        cutOff(tail->byRows, tail->end, start);
+    }
     b.setInsertionPoint(forall);
     // Tiles that a table names start within the memory.
     OpFoldResult count =
@@ -391,6 +421,20 @@ private:
     Value prepared = vector::TransferReadOp::create(b, loc, type, memory, tile, padding, last,
                                                     ArrayRef<bool>(inBounds));
     result.replaceAllUsesWith(prepared);
+  }
+
+  /// Zeroes what the side of a branch for few rows gives for columns from `end` on.
+  void cutOff(scf::IfOp branch, Value end, Value first) {
+    scf::YieldOp yield = branch.thenYield();
+    Location loc = yield.getLoc();
+    b.setInsertionPoint(yield);
+    Value tile = yield.getOperand(0);
+    auto type = cast<VectorType>(tile.getType());
+    Value isInside = hopper::createIsInside(b, loc, type.getDimSize(1), first, end);
+    Value mask = vector::BroadcastOp::create(
+        b, loc, VectorType::get(type.getShape(), b.getI1Type()), isInside);
+    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+    yield.setOperand(0, arith::SelectOp::create(b, loc, mask, tile, zero));
   }
 
   /// -inf from element `end` on, where element 0 is at `first`: 2^-inf is 0.

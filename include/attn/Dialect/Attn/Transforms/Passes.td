@@ -233,6 +233,24 @@ def AttnExpand : Pass<"attn-expand"> {
     `attn.scatter_sum` adds it up behind. Refused, with an error at the `attn.accumulate`: a wanted
     gradient of a capture that is read at an index of queries or keys and at one that is computed of the score.
 
+    An LSE in f32 is off by |LSE| / 2^24: beside scores of -1e9 the logarithm of the sum is lost in
+    it, and the weights exp(t - LSE) of a gradient sum to the number of keys. With `large-scores`
+    rows of |LSE| >= 256 take exp((t - m) - log l) with a maximum and a sum of their own; the LSE has
+    to be that of all keys of the op. `large-scores=branch` computes them in an `scf.if` where there
+    is such a row, `large-scores=rows` for all rows:
+
+    ```mlir
+    %largest = linalg.generic (b,h,i) ins(%lse) ...      // max |LSE|, of the large finite ones
+    %shift, %log_sum = scf.if (%largest != 0) {
+      ...                                                // %s, %t, %m, %ms, %p, %l as below
+      scf.yield %ms, %log_l
+    } else {
+      scf.yield %lse, %zeros
+    }
+    %p = linalg.generic (b,h,i,j) ins(%t, %lse, %shift, %log_sum) ...  // |lse| >= 256 ?
+                                                         // exp((t - shift) - log_sum) : exp(t - lse)
+    ```
+
     Afterwards no `attn.forward` and no `attn.softmax` is left.
 
     Before:
@@ -262,9 +280,13 @@ def AttnExpand : Pass<"attn-expand"> {
            "Gradients with an element for each pair follow from statements of their own">,
     Option<"largeRows", "large-rows", "bool", /*default=*/"false",
            "The output's gradient is replaced by 0 in rows without keys only where it is large">,
+    Option<"largeScores", "large-scores", "std::string", /*default=*/"\"inexact\"",
+           "How weights of a gradient sum to 1 in rows of large scores, too: branch, rows; or "
+           "inexact">,
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
-                           "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+                           "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::tensor::TensorDialect"];
 }
 
 #endif

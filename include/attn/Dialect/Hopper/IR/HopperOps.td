@@ -840,12 +840,15 @@ def Hopper_RedoOp : Hopper_Op<"redo", [MemoryEffects<[MemRead, MemWrite]>]> {
     tiles; in front of the roles. Where `always` holds, there was no such launch, and each CTA
     goes on.
 
+    With `any`, all words of `reports` count for each CTA, whatever program has written them.
+
     ```mlir
     hopper.redo %reports always %isShort : memref<?xi32>
+    hopper.redo any %words always %no : memref<?xi32>
     ```
   }];
-  let arguments = (ins MemRefRankOf<[I32], [1]>:$reports, I1:$always);
-  let assemblyFormat = "$reports `always` $always attr-dict `:` type($reports)";
+  let arguments = (ins MemRefRankOf<[I32], [1]>:$reports, I1:$always, UnitAttr:$any);
+  let assemblyFormat = "(`any` $any^)? $reports `always` $always attr-dict `:` type($reports)";
   let hasVerifier = 1;
 }
 

@@ -24,6 +24,10 @@ inline constexpr double kLargeMaximum = 4096;
 /// the tiles of the iterations that are left: together they have as many
 /// iterations for each warpgroup.
 inline constexpr llvm::StringLiteral kTrimmedAttr = "hopper.trimmed";
+
+/// On the question whether a row of a tile takes the side of a branch that nearly none takes: it
+/// may be answered with yes where it is no.
+inline constexpr llvm::StringLiteral kMayHoldAttr = "hopper.may_hold";
 } // namespace hopper
 
 #define GEN_PASS_DECL

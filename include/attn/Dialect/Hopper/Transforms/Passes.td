@@ -965,6 +965,9 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
     128 elements of the same memory, one for each iteration, read the copy, too: with
     hopper-fuse-programs the memory itself may then not be needed.
 
+    The exponential may be one of a branch by rows (`hopper-branch-by-rows`), whose other side then
+    zeroes these elements itself.
+
     A vector stays where it is if 128 is no multiple of its size or that no multiple of the
     rows of a warpgroup, if its places are not provably multiples of it, if no
     bound of a loop around it is known in front of the forall (an end may depend on memory where it
@@ -1040,6 +1043,85 @@ def HopperSubtractLargeMaxima : Pass<"hopper-subtract-large-maxima", "::mlir::fu
   let dependentDialects = ["::attn::hopper::HopperDialect", "::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
                            "::mlir::vector::VectorDialect"];
+}
+
+def HopperBranchByRows : Pass<"hopper-branch-by-rows", "::mlir::func::FuncOp"> {
+  let summary = "One of two exponentials that rows choose between is left out where no row takes it";
+  let description = [{
+    A tile of weights is an exponential for the rows of large scores, and another one for all other
+    rows (`attn-expand{large-scores=rows}`). Nearly no tile has a row of large scores. So the first
+    one, with all that only it needs, is computed in a branch; and the other one in both
+    branches, for what it is made from then ends with it.
+
+    ```mlir
+    // Before.
+    %is_large = ... : vector<64xi1>
+    %exact = math.exp2 %x
+    %plain = math.exp2 %y
+    %p = arith.select (%is_large repeated), %exact, %plain
+    // After.
+    %some = vector.reduction <or>, %is_large {hopper.may_hold}
+    %p = scf.if %some {
+      %plain = math.exp2 %y
+      %exact = math.exp2 %x
+      %q = arith.select (%is_large repeated), %exact, %plain
+      scf.yield %q
+    } else {
+      %plain = math.exp2 %y
+      scf.yield %plain
+    }
+    ```
+
+    `hopper-mark-rows` answers for whole kernels whether there is a row at all. A choice stays as it
+    is where its condition differs within a row, or where one of the exponentials is used elsewhere.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
+def HopperMarkRows : Pass<"hopper-mark-rows", "::mlir::func::FuncOp"> {
+  let summary = "Whether rows take a rare branch is found out once for all tiles";
+  let description = [{
+    A branch of `hopper-branch-by-rows` asks the rows of each tile, though nearly none has one that
+    takes it. Where that follows by arithmetic from one read of rows of memory that nobody
+    writes, a program in front of all others finds it out for each 128 rows, and tiles load a word.
+
+    A program whose results only such branches read has nothing to do where no word is set: its CTAs
+    look at all of them first (`hopper.redo any`).
+
+    ```mlir
+    // Before.
+    scf.forall ... { vector.transfer_write %maximum, %M }
+    scf.forall (%b, %t) in ... {
+      scf.for %i ... step %c64 {
+        %l = vector.transfer_read %L[%b, %i] : memref<?x?xf32>, vector<64xf32>
+        %is_large = arith.cmpf oge, %l, %least
+        %some = vector.reduction <or>, %is_large {hopper.may_hold}
+        %p = scf.if %some { vector.transfer_read %M[%b, %i] ... } else ...
+    // After.
+    %words = memref.alloc : memref<?xi32>
+    %view = memref.reinterpret_cast %words : memref<?x?xi32>
+    scf.forall (%b, %k) in ... {
+      %l = vector.transfer_read %L[%b, 128 %k] : memref<?x?xf32>, vector<128xf32>
+      %is_large = arith.cmpf oge, %l, %least
+      memref.store (vector.reduction <or>, %is_large), %view[%b, %k]
+    }
+    scf.forall ... {
+      hopper.redo any %words always %false
+      vector.transfer_write %maximum, %M
+    }
+    scf.forall (%b, %t) in ... {
+      scf.for %i ... step %c64 {
+        %word = memref.load %view[%b, %i floordiv 128]
+        %p = scf.if (%word != 0) { vector.transfer_read %M[%b, %i] ... } else ...
+    ```
+
+    Gradients need it, for rows of large scores. Where tiles are not aligned to 128 rows, or several
+    reads decide, each tile asks its rows, and a remark says so.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "::mlir::affine::AffineDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
 def HopperCarrySums : Pass<"hopper-carry-sums", "::mlir::func::FuncOp"> {

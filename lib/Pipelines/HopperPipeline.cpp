@@ -507,7 +507,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     options.tableRows = hopper::kWarpRows;
     options.pairsApart = true;
     options.largeRows = true;
-    options.largeScores = "rows";
+    options.largeScores = largeScores ? "rows" : "inexact";
     buildNestPipeline(nests, options);
     nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
     nests.addNestedPass<func::FuncOp>(createAttnSplitSums(AttnSplitSumsOptions{

@@ -66,8 +66,6 @@ class Function:
     eager_only: bool = False
     # What the message says where it is refused as expected.
     refused: Optional[str] = None
-    # It has gradients at computed indices, which are refused.
-    computed_index: bool = False
 
 
 FUNCTIONS: Dict[str, Function] = {}
@@ -173,7 +171,6 @@ score(
     "captured index",
     lambda bias, which: lambda s, b, h, i, j: s + bias[b][h][which, i],
     lambda z: {"bias": z.scores(z.b, z.h, 4, z.s), "which": torch.tensor(0)},
-    computed_index=True,
 )
 score(
     "captured 0 in bf16",
@@ -353,7 +350,6 @@ score(
     "captured index of a learned bias",
     lambda bias, which: lambda s, b, h, i, j: s + bias[b, h, which, i],
     lambda z: {"bias": z.normal(z.b, z.h, 4, z.s), "which": torch.tensor(0)},
-    computed_index=True,
 )
 score(
     "indirect bias",
@@ -364,7 +360,6 @@ score(
     "indirect row",
     lambda bias, place: lambda s, b, h, i, j: s + bias[place[i], j],
     lambda z: {"bias": z.normal(9, z.t), "place": z.integers(0, 9, z.s)},
-    computed_index=True,
 )
 score(
     "one tensor twice",
@@ -435,25 +430,21 @@ score(
     "bias of heads by two",
     lambda bias: lambda s, b, h, i, j: s + bias[h // 2, i, j],
     lambda z: {"bias": z.normal((z.h + 1) // 2, z.s, z.t)},
-    computed_index=True,
 )
 score(
     "shifted bias",
     lambda bias: lambda s, b, h, i, j: s + bias[i + 1, j],
     lambda z: {"bias": z.normal(z.s + 1, z.t)},
-    computed_index=True,
 )
 score(
     "bias of rows of keys",
     lambda rows: lambda s, b, h, i, j: s + rows[h, i, j // 8],
     lambda z: {"rows": z.normal(z.h, z.s, (z.t + 7) // 8)},
-    computed_index=True,
 )
 score(
     "rows of a view",
     lambda rows: lambda s, b, h, i, j: s + rows[b, h, i, j // 8],
     lambda z: {"rows": z.normal(z.b, z.h, z.s, (z.t + 7) // 8)},
-    computed_index=True,
 )
 score(
     "bias of blocks",

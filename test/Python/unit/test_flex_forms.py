@@ -10,9 +10,6 @@ from flex_class import FORMS, LEARNED
 from flex_forms import DTYPES, FEATURES, forms, judge, run
 from flex_functions import FUNCTIONS
 
-# Computed indices of learned tensors, which have no gradient yet: remove it when they have one.
-COMPUTED_INDEX = "expected a static size of a dimension that is whole in each tile"
-
 ALL = os.environ.get("ATTNC_FLEX_FORMS") == "all"
 
 
@@ -28,8 +25,6 @@ def _expect(function, feature, dtype, verdict, why):
     expected = FUNCTIONS[function]
     if expected.refused:
         assert verdict == "refused" and re.search(expected.refused, why), (verdict, why)
-    elif expected.computed_index and not FEATURES[feature].page:
-        assert verdict == "refused" and COMPUTED_INDEX in why, (verdict, why)
     else:
         assert verdict == "right", (verdict, why)
 
@@ -46,7 +41,7 @@ _CLASS = {**FORMS, **LEARNED}
 def test_forms_of_pytorch(name):
     verdict, why = judge(_CLASS[name])
     function = next((f for f in FUNCTIONS.values() if f": {f.name}, " in name), None)
-    if function is not None and (function.refused or function.computed_index):
-        assert verdict == "refused" and re.search(function.refused or COMPUTED_INDEX, why), (verdict, why)
+    if function is not None and function.refused:
+        assert verdict == "refused" and re.search(function.refused, why), (verdict, why)
     else:
         assert verdict == "right", (verdict, why)

@@ -105,8 +105,9 @@ private:
 
   void answer(Question &question) {
     Words &words = getWords(question);
-    b.setInsertionPoint(question.some);
     Location loc = question.some.getLoc();
+    // As early as its place is known: the tile's products are waited for behind it.
+    setInsertionPointWhereKnown(question.some->getBlock(), question.read.getIndices());
     SmallVector<Value> place(question.read.getIndices());
     place.back() = affine::makeComposedAffineApply(
         b, loc, b.getAffineDimExpr(0).floorDiv(hopper::kProgramRows), {OpFoldResult(place.back())});
@@ -116,15 +117,30 @@ private:
     question.some.replaceAllUsesWith(some);
     question.some.erase();
     rare[question.branch] = &words;
-    // What told is needed in the branch alone.
+    // The branch alone asks the rows themselves.
     Region &side = question.branch.getThenRegion();
-    for (Operation *op : llvm::reverse(question.ops)) {
-      bool isInside = llvm::all_of(op->getUsers(), [&](Operation *user) {
-        return side.isAncestor(user->getParentRegion());
+    b.setInsertionPointToStart(&side.front());
+    IRMapping copies;
+    for (Operation *op : question.ops) {
+      if (matchPattern(op, m_Constant()))
+        continue;
+      Operation *copy = b.clone(*op, copies);
+      op->replaceUsesWithIf(copy, [&](OpOperand &use) {
+        return use.getOwner() != copy && side.isAncestor(use.getOwner()->getParentRegion());
       });
-      if (isInside && !matchPattern(op, m_Constant()))
-        op->moveBefore(&side.front(), side.front().begin());
     }
+  }
+
+  void setInsertionPointWhereKnown(Block *block, ValueRange values) {
+    Operation *last = nullptr;
+    for (Value value : values)
+      if (Operation *op = value.getDefiningOp())
+        if (Operation *here = block->findAncestorOpInBlock(*op))
+          last = last && here->isBeforeInBlock(last) ? last : here;
+    if (last)
+      b.setInsertionPointAfter(last);
+    else
+      b.setInsertionPointToStart(block);
   }
 
   /// The words for the memory that a question is about, and the program that writes them, in front

@@ -41,7 +41,11 @@ func.func @marks(%lse: memref<?x?xf32>, %q: memref<?x?xf32>, %out: memref<?x?xf3
   // CHECK: %[[AT:.*]] = affine.apply #{{.*}}(%[[J]])
   // CHECK: %[[WORD:.*]] = memref.load %[[VIEW]][%{{.*}}, %[[AT]]]
   // CHECK: %[[TAKES:.*]] = arith.cmpi ne, %[[WORD]], %{{.*}}
+  // The branch alone asks the rows themselves.
   // CHECK: scf.if %[[TAKES]]
+  // CHECK: %[[L:.*]] = vector.transfer_read %[[LSE]][%{{.*}}, %[[J]]]
+  // CHECK: %[[IS:.*]] = arith.cmpf oge, %[[L]]
+  // CHECK: arith.select %[[IS]], %{{.*}}, %[[L]]
   scf.forall (%b) in (%n) {
     scf.for %i = %c0 to %m step %c64 {
       %l = vector.transfer_read %lse[%b, %i], %zero : memref<?x?xf32>, vector<64xf32>
@@ -49,7 +53,8 @@ func.func @marks(%lse: memref<?x?xf32>, %q: memref<?x?xf32>, %out: memref<?x?xf3
       %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
       %p = scf.if %some -> (vector<64xf32>) {
         %y = vector.transfer_read %max[%b, %i], %zero : memref<?x?xf32>, vector<64xf32>
-        scf.yield %y : vector<64xf32>
+        %z = arith.select %is, %y, %l : vector<64xi1>, vector<64xf32>
+        scf.yield %z : vector<64xf32>
       } else {
         scf.yield %l : vector<64xf32>
       }

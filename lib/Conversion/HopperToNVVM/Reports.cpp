@@ -78,14 +78,11 @@ void KernelLowering::lowerRedo(RedoOp op) {
   Value has;
   if (op.getAny()) {
     has = isAnySet(op.getReports());
-    cf::CondBranchOp::create(b, has, rest, end);
-    b.setInsertionPointToEnd(end);
-    gpu::ReturnOp::create(b);
-    return b.setInsertionPointToEnd(rest);
+  } else {
+    Value word = inlineAsm(b.getI32Type(), reportAddress(op.getReports()),
+                           "ld.global.b32 $0, [$1];", "=r,l,~{memory}", /*sideEffects=*/true);
+    has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, word, constantI32(0));
   }
-  Value word = inlineAsm(b.getI32Type(), reportAddress(op.getReports()), "ld.global.b32 $0, [$1];",
-                         "=r,l,~{memory}", /*sideEffects=*/true);
-  has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, word, constantI32(0));
   cf::CondBranchOp::create(b, has, rest, end);
   b.setInsertionPointToEnd(end);
   gpu::ReturnOp::create(b);

@@ -2,6 +2,7 @@
 // Of two exponents that rows choose between, one is computed only where some row takes it.
 
 #include "Memory.h"
+#include "Vectors.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,7 +29,7 @@ public:
       : select(select), program(program), b(select) {}
 
   void run() {
-    chooses = getRepeated(select.getCondition());
+    chooses = hopper::getRepeated(select.getCondition());
     std::optional<Exponential> rare = match(select.getTrueValue());
     std::optional<Exponential> usual = match(select.getFalseValue());
     if (!chooses || !rare || !usual || rare->op == usual->op)
@@ -74,15 +75,6 @@ public:
   }
 
 private:
-  /// The vector of rows that a tile repeats; null if it repeats none.
-  static Value getRepeated(Value tile) {
-    if (auto transpose = tile.getDefiningOp<vector::TransposeOp>())
-      tile = transpose.getVector();
-    auto broadcast = tile.getDefiningOp<vector::BroadcastOp>();
-    auto source = broadcast ? dyn_cast<VectorType>(broadcast.getSourceType()) : VectorType();
-    return source && source.getRank() == 1 ? broadcast.getSource() : Value();
-  }
-
   /// The repeated rows that choose, once more: here.
   Value repeatAgain(Value tile) {
     Operation *op = tile.getDefiningOp();
@@ -121,7 +113,7 @@ private:
     if ((found.transposed = repeated.getDefiningOp<vector::TransposeOp>()))
       repeated = found.transposed.getVector();
     found.repeated = repeated.getDefiningOp<vector::BroadcastOp>();
-    found.rows = getRepeated(found.sum.getC());
+    found.rows = hopper::getRepeated(found.sum.getC());
     found.tile = found.sum.getA();
     bool isAlone = isHere(found.repeated) && (!found.transposed || isHere(found.transposed));
     return found.rows && isAlone && found.factor != 0 ? std::optional(found) : std::nullopt;

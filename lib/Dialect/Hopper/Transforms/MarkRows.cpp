@@ -4,6 +4,7 @@
 
 #include "Memory.h"
 #include "Programs.h"
+#include "Vectors.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Memory.h"
@@ -15,7 +16,6 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace attn {
@@ -41,6 +41,9 @@ struct Words {
   Value all; // of rank 1
   Value view;
   scf::ForallOp program;
+  /// What it asks, of how many rows.
+  SmallVector<Operation *> ops;
+  SmallVector<OpFoldResult> sizes;
 };
 
 class Marker {
@@ -143,15 +146,10 @@ private:
       b.setInsertionPointToStart(block);
   }
 
-  /// The words for the memory that a question is about, and the program that writes them, in front
-  /// of all others.
+  /// The words for a question, and the program that writes them, in front of all others. Those of
+  /// another kernel serve where it asks the same of the same memory.
   Words &getWords(Question &question) {
     Value memory = question.read.getBase();
-    auto [known, isNew] = all.insert({memory, nullptr});
-    if (!isNew)
-      return *known->second;
-    known->second = std::make_unique<Words>();
-    Words &words = *known->second;
     Operation *first = *function.getOps<scf::ForallOp>().begin();
     if (Operation *op = memory.getDefiningOp(); op && first->isBeforeInBlock(op))
       b.setInsertionPointAfter(op);
@@ -161,7 +159,15 @@ private:
     SmallVector<OpFoldResult> sizes;
     for (auto [dim, index] : llvm::enumerate(question.read.getIndices().drop_back()))
       sizes.push_back(findExtent(memory, dim, index));
-    sizes.push_back(findTiles(memory, question.read.getIndices().back()));
+    sizes.push_back(findRows(memory, question.read.getIndices().back()));
+    for (std::unique_ptr<Words> &known : all)
+      if (llvm::equal(known->sizes, sizes, areSame) &&
+          asksSame(known->ops, question.ops.getArrayRef()))
+        return *known;
+    Words &words = *all.emplace_back(std::make_unique<Words>());
+    words.sizes = sizes;
+    sizes.back() = affine::makeComposedFoldedAffineApply(
+        b, loc, b.getAffineDimExpr(0).ceilDiv(hopper::kProgramRows), {sizes.back()});
     SmallVector<OpFoldResult> strides(sizes.size());
     OpFoldResult count = b.getIndexAttr(1);
     AffineExpr product = b.getAffineSymbolExpr(0) * b.getAffineSymbolExpr(1);
@@ -185,8 +191,10 @@ private:
                 affine::makeComposedAffineApply(b, loc,
                                                 b.getAffineDimExpr(0) * hopper::kProgramRows,
                                                 {OpFoldResult(tile.back())}));
-    for (Operation *op : question.ops)
-      cloneWidened(op, mapping);
+    for (Operation *op : question.ops) {
+      words.ops.push_back(op);
+      hopper::cloneWidened(b, op, mapping);
+    }
     Value some = vector::ReductionOp::create(b, loc, vector::CombiningKind::OR,
                                              mapping.lookup(question.some.getVector()));
     Value number = arith::ExtUIOp::create(b, loc, word, some);
@@ -208,18 +216,59 @@ private:
     return memref::getMixedSize(b, memory.getLoc(), memory, dim);
   }
 
-  /// How many times kProgramRows rows there are.
-  OpFoldResult findTiles(Value memory, Value start) {
-    Location loc = memory.getLoc();
-    OpFoldResult rows = memref::getMixedSize(b, loc, memory,
-                                             cast<MemRefType>(memory.getType()).getRank() - 1);
+  /// How many rows there are.
+  OpFoldResult findRows(Value memory, Value start) {
     auto argument = dyn_cast<BlockArgument>(start);
     auto loop = dyn_cast_or_null<scf::ForOp>(argument ? argument.getOwner()->getParentOp() : nullptr);
     // A loop may end earlier in some tiles, and then has no bound here.
     if (loop && isDefinedHere(loop.getUpperBound()))
-      rows = getAsOpFoldResult(loop.getUpperBound());
-    return affine::makeComposedFoldedAffineApply(
-        b, loc, b.getAffineDimExpr(0).ceilDiv(hopper::kProgramRows), {rows});
+      return getAsOpFoldResult(loop.getUpperBound());
+    return memref::getMixedSize(b, memory.getLoc(), memory,
+                                cast<MemRefType>(memory.getType()).getRank() - 1);
+  }
+
+  static bool areSame(OpFoldResult x, OpFoldResult y) {
+    if (isEqualConstantIntOrValue(x, y))
+      return true;
+    auto dimOf = [](OpFoldResult value) {
+      auto known = dyn_cast<Value>(value);
+      return known ? known.getDefiningOp<memref::DimOp>() : memref::DimOp();
+    };
+    memref::DimOp first = dimOf(x), second = dimOf(y);
+    return first && second && first.getSource() == second.getSource() &&
+           first.getConstantIndex() && first.getConstantIndex() == second.getConstantIndex();
+  }
+
+  /// Whether two questions about rows, of tiles of any size, are the same.
+  static bool asksSame(ArrayRef<Operation *> one, ArrayRef<Operation *> other) {
+    if (one.size() != other.size())
+      return false;
+    DenseMap<Value, Value> same;
+    for (auto [x, y] : llvm::zip_equal(one, other)) {
+      if (x->getName() != y->getName())
+        return false;
+      SplatElementsAttr first, second;
+      auto read = dyn_cast<vector::TransferReadOp>(x);
+      if (matchPattern(x, m_Constant(&first))) {
+        if (!matchPattern(y, m_Constant(&second)) ||
+            first.getSplatValue<Attribute>() != second.getSplatValue<Attribute>())
+          return false;
+      } else if (read) {
+        auto otherRead = cast<vector::TransferReadOp>(y);
+        if (read.getBase() != otherRead.getBase() || read.getPadding() != otherRead.getPadding())
+          return false;
+      } else if (x->getAttrDictionary() != y->getAttrDictionary() ||
+                 x->getNumOperands() != y->getNumOperands() ||
+                 !llvm::all_of(llvm::zip_equal(x->getOperands(), y->getOperands()),
+                               [&](auto both) {
+                                 auto [a, b] = both;
+                                 return same.lookup(a) == b;
+                               })) {
+        return false;
+      }
+      same[x->getResult(0)] = y->getResult(0);
+    }
+    return true;
   }
 
   /// Whether a value is there where the words' program is made.
@@ -242,23 +291,11 @@ private:
                            StridedLayoutAttr::get(b.getContext(), 0, numbers(strides)));
   }
 
-  /// `op` for kProgramRows rows.
-  void cloneWidened(Operation *op, IRMapping &mapping) {
-    Operation *wide = b.clone(*op, mapping);
-    for (Value result : wide->getResults())
-      if (auto type = dyn_cast<VectorType>(result.getType()))
-        result.setType(VectorType::get(hopper::kProgramRows, type.getElementType()));
-    if (auto constant = dyn_cast<arith::ConstantOp>(wide))
-      if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue()))
-        constant.setValueAttr(splat.resizeSplat(cast<VectorType>(constant.getType())));
-  }
-
   /// Ends the CTAs of a program at once where nobody reads what it writes: the branches that do are
   /// taken by no tile.
   void skip(scf::ForallOp program) {
     Words *words = nullptr;
     Operation *reader = nullptr;
-    SmallVector<Value> written;
     bool isRead = false;
     auto check = [&](MemrefValue memory) {
       if (!memory.getDefiningOp<memref::AllocOp>() || memory.getParentBlock() != program->getBlock())
@@ -274,7 +311,6 @@ private:
         reader = reader && reader->isBeforeInBlock(ancestor) ? reader : ancestor;
         isRead = true;
       }
-      written.push_back(memory);
       return true;
     };
     WalkResult walk = program.walk([&](MemoryEffectOpInterface op) {
@@ -334,7 +370,7 @@ private:
 
   func::FuncOp function;
   OpBuilder b;
-  llvm::MapVector<Value, std::unique_ptr<Words>> all;
+  SmallVector<std::unique_ptr<Words>> all;
   DenseMap<Operation *, Words *> rare;
 };
 

@@ -4,6 +4,7 @@
 
 #include "Memory.h"
 #include "Programs.h"
+#include "Vectors.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
@@ -310,17 +311,6 @@ private:
     return found;
   }
 
-  /// `op` for as many elements as a prepared row has.
-  void cloneWidened(Operation *op, IRMapping &mapping) {
-    Operation *wide = b.clone(*op, mapping);
-    for (Value result : wide->getResults())
-      if (auto type = dyn_cast<VectorType>(result.getType()))
-        result.setType(VectorType::get(hopper::kProgramRows, type.getElementType()));
-    if (auto constant = dyn_cast<arith::ConstantOp>(wide))
-      if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue()))
-        constant.setValueAttr(splat.resizeSplat(cast<VectorType>(constant.getType())));
-  }
-
   void prepare(Chain &chain) {
     Location loc = chain.result.getLoc();
     vector::TransferReadOp first = chain.reads.front();
@@ -383,7 +373,7 @@ private:
       mapping.map(start, affine::makeComposedAffineApply(b, loc, b.getAffineDimExpr(0) * size,
                                                          {OpFoldResult(tile.back())}));
       for (Operation *op : chain.ops)
-        cloneWidened(op, mapping);
+        hopper::cloneWidened(b, op, mapping);
       Value result = mapping.lookup(chain.result);
       if (tail)
         result = endAt(tail->end, result, mapping.lookup(start));

@@ -7,6 +7,7 @@
 // M is 2^30, and M itself is none where m is the least float. So the loop carries m, and rows with
 // a large M have 2^((x - m) k).
 
+#include "Vectors.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
@@ -40,15 +41,6 @@ std::optional<double> getSplat(Value value) {
 }
 
 bool isNegativeInfinity(Value value) { return matchPattern(value, m_NegInfFloat()); }
-
-/// The rows that a tile repeats, along its columns or its rows.
-Value getRepeated(Value tile) {
-  if (auto transpose = tile.getDefiningOp<vector::TransposeOp>())
-    tile = transpose.getVector();
-  auto broadcast = tile.getDefiningOp<vector::BroadcastOp>();
-  auto source = broadcast ? dyn_cast<VectorType>(broadcast.getSourceType()) : VectorType();
-  return source && source.getRank() == 1 ? broadcast.getSource() : Value();
-}
 
 /// A maximum as it was found, or one that stands in for it where it is -inf.
 struct Maximum {
@@ -224,7 +216,7 @@ bool Carried::findUse(Operation *user, Value value, Maximum &maximum) {
       bool isTile = fma && cast<VectorType>(fma.getType()).getRank() == 2;
       std::optional<double> factor = fma ? getSplat(fma.getB()) : std::nullopt;
       if (!factor || !fma->hasOneUse() || !isa<math::Exp2Op>(*fma->user_begin()) ||
-          (isTile ? *factor != this->factor || getRepeated(fma.getC()) != user->getResult(0)
+          (isTile ? *factor != this->factor || hopper::getRepeated(fma.getC()) != user->getResult(0)
                   : fma.getC() != user->getResult(0)))
         return refuse(users[at]);
       if (isTile)
@@ -253,7 +245,7 @@ Value Carried::isLarge(Value original) {
 
 void Carried::rewriteWeights(math::FmaOp weights, Value original) {
   Location loc = weights.getLoc();
-  Value tile = weights.getA(), shift = getRepeated(weights.getC());
+  Value tile = weights.getA(), shift = hopper::getRepeated(weights.getC());
   // As the shift is repeated.
   auto repeat = [&](Value row) {
     Operation *last = weights.getC().getDefiningOp();

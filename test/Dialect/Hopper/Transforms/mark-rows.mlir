@@ -106,3 +106,43 @@ func.func @stays(%lse: memref<?xf32>, %other: memref<?xf32>, %out: memref<?xf32>
   }
   return
 }
+
+// -----
+
+// Two kernels that ask the same have the same words; another question about the same rows has its own.
+// CHECK-LABEL: func @questions
+// CHECK-COUNT-2: memref.alloc({{.*}}) : memref<?xi32>
+// CHECK-NOT: memref.alloc
+func.func @questions(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %zero = arith.constant 0.0 : f32
+  %least = arith.constant dense<256.0> : vector<64xf32>
+  %other = arith.constant dense<512.0> : vector<64xf32>
+  scf.forall (%t) in (%n) {
+    scf.for %i = %c0 to %n step %c64 {
+      %l = vector.transfer_read %lse[%i], %zero : memref<?xf32>, vector<64xf32>
+      %is = arith.cmpf oge, %l, %least : vector<64xf32>
+      %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
+      scf.if %some {
+        vector.transfer_write %l, %out[%i] : vector<64xf32>, memref<?xf32>
+      }
+    }
+  }
+  scf.forall (%t) in (%n) {
+    scf.for %i = %c0 to %n step %c64 {
+      %l = vector.transfer_read %lse[%i], %zero : memref<?xf32>, vector<64xf32>
+      %is = arith.cmpf oge, %l, %least : vector<64xf32>
+      %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
+      scf.if %some {
+        vector.transfer_write %l, %out[%i] : vector<64xf32>, memref<?xf32>
+      }
+      %large = arith.cmpf oge, %l, %other : vector<64xf32>
+      %more = vector.reduction <or>, %large {hopper.may_hold} : vector<64xi1> into i1
+      scf.if %more {
+        vector.transfer_write %l, %out[%i] : vector<64xf32>, memref<?xf32>
+      }
+    }
+  }
+  return
+}

@@ -194,6 +194,11 @@ private:
     for (Operation *op : question.ops) {
       words.ops.push_back(op);
       hopper::cloneWidened(b, op, mapping);
+      // A tile of 128 rows may end behind the memory where the smaller ones do not.
+      if (isa<vector::TransferReadOp>(op))
+        mapping.lookup(op->getResult(0))
+            .getDefiningOp<vector::TransferReadOp>()
+            .setInBoundsAttr(b.getBoolArrayAttr({false}));
     }
     Value some = vector::ReductionOp::create(b, loc, vector::CombiningKind::OR,
                                              mapping.lookup(question.some.getVector()));

@@ -146,3 +146,28 @@ func.func @questions(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {
   }
   return
 }
+
+// -----
+
+// Tiles of 64 rows end with 192 rows; one of 128 does not.
+// CHECK-LABEL: func @partial
+// CHECK: vector.transfer_read %{{.*}} : memref<192xf32>, vector<128xf32>
+func.func @partial(%lse: memref<192xf32>, %out: memref<192xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %c192 = arith.constant 192 : index
+  %zero = arith.constant 0.0 : f32
+  %least = arith.constant dense<256.0> : vector<64xf32>
+  scf.forall (%t) in (%c1) {
+    scf.for %i = %c0 to %c192 step %c64 {
+      %l = vector.transfer_read %lse[%i], %zero {in_bounds = [true]} : memref<192xf32>, vector<64xf32>
+      %is = arith.cmpf oge, %l, %least : vector<64xf32>
+      %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
+      scf.if %some {
+        vector.transfer_write %l, %out[%i] {in_bounds = [true]} : vector<64xf32>, memref<192xf32>
+      }
+    }
+  }
+  return
+}

@@ -110,21 +110,22 @@ static Step report(Fiber &fiber, const Instruction &i) {
 static Step redo(Fiber &fiber, const Instruction &i) {
   if (fiber.integer(i, 1))
     return Step::Next;
-  if (cast<RedoOp>(i.op).getAny()) {
-    const MemRef &words = fiber.operand(i, 0).as<MemRef>();
-    for (int64_t n = 0; n < words.sizes[0]; ++n) {
-      char *word = findElement(i.op, words, n);
-      if (!word)
-        return Step::Failed;
-      if (loadInteger(ElementKind::I32, word))
-        return Step::Next;
-    }
-    return Step::Finished;
-  }
   char *word = findReport(fiber, i, 0);
   if (!word)
     return Step::Failed;
   return loadInteger(ElementKind::I32, word) ? Step::Next : Step::Finished;
+}
+
+static Step runIf(Fiber &fiber, const Instruction &i) {
+  const MemRef &words = fiber.operand(i, 0).as<MemRef>();
+  bool any = false;
+  for (int64_t n = 0; n < words.sizes[0]; ++n) {
+    char *word = findElement(i.op, words, n);
+    if (!word)
+      return Step::Failed;
+    any |= loadInteger(ElementKind::I32, word) != 0;
+  }
+  return any != cast<RunIfOp>(i.op).getNone() ? Step::Next : Step::Finished;
 }
 
 static LogicalResult translateReport(Translator &translator, Operation *op) {
@@ -139,6 +140,7 @@ static LogicalResult translateReport(Translator &translator, Operation *op) {
 void interpreter::registerHopperBarriers(Translator &translator) {
   translator.add("hopper.report", translateReport);
   translator.add("hopper.redo", translateReport);
+  translator.add("hopper.run_if", runIf);
   translator.add("hopper.mbarrier", translateBarrier);
   translator.add("hopper.mbarrier.expect", arrive);
   translator.add("hopper.mbarrier.arrive", arrive);

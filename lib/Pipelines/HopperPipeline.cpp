@@ -775,7 +775,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperSinkReads());
     if (schedule.addsSums)
       nested.addPass(createHopperPrepareVectors());
-    nested.addPass(createHopperMarkRows());
+    nested.addPass(createHopperVersionPrograms());
     addCleanUp(nested); // bounds of loops that are the same
     nested.addPass(createHopperFusePrograms());
     addCleanUp(nested);

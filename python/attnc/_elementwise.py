@@ -232,7 +232,8 @@ def logsigmoid(x: Traced) -> Traced:
 @_in_float32("hardswish")
 def hardswish(x: Traced) -> Traced:
     middle = divide(multiply(x, add(x, 3.0)), 6.0)
-    return where(less_equal(x, -3.0), 0.0, where(greater_equal(x, 3.0), x, middle))
+    # No number at -inf, as in PyTorch.
+    return where(less_equal(x, -3.0), multiply(x, 0.0), where(greater_equal(x, 3.0), x, middle))
 
 
 @_in_float32("hardsigmoid")

@@ -158,12 +158,16 @@ def _float_rest(a: Any, b: Any, dtype: str, op: str, part: int) -> Traced:
     zero = a.region.constant(0, a.kind)
     quotient = emit(op, (emit("arith.divf", (a, b), a.kind),), a.kind)
     rest = emit("math.fma", (emit("arith.negf", (quotient,), a.kind), b, a), a.kind)
-    rest = _divide_with_rest(where(equal(quotient, zero), a, rest), b, wide, op)[1]
+    first = where(equal(quotient, zero), a, rest)
+    rest = _divide_with_rest(first, b, wide, op)[1]
     if op == "math.trunc":  # it has the sign of that larger rest
         wrong = logical_and(not_equal(rest, zero), not_equal(less(rest, zero), less(a, zero)))
         size = absolute(b)
         rest = where(wrong, add(rest, where(less(a, zero), negative(size), size)), rest)
-    return rest.cast(dtype)
+        return emit("math.copysign", (rest, a), a.kind).cast(dtype)
+    # Zero has the sign of a; just below it, a + b is rounded to b.
+    rest = where(logical_and(equal(quotient, a.region.constant(-1, a.kind)), equal(first, b)), b, rest)
+    return where(equal(rest, zero), emit("math.copysign", (rest, a), a.kind), rest).cast(dtype)
 
 
 def floor_divide(a: Any, b: Any) -> Traced:
@@ -195,7 +199,9 @@ def fmod(a: Any, b: Any) -> Traced:
     refuse_boolean("remainder", dtype)
     if is_float(dtype):
         return _float_rest(a, b, dtype, "math.trunc", 1)
-    quotient = _truncate_divide(a, b)
+    _refuse_zero(b)
+    # The quotient is not wrapped: it is one more than the largest number where b is -1.
+    quotient = emit("arith.divsi", (a, b), "int64", intervals.ANY)
     product = emit("arith.muli", (quotient, b), "int64", intervals.ANY)
     return emit("arith.subi", (a, product), dtype, intervals.ANY)
 

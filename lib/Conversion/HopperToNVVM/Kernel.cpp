@@ -332,6 +332,7 @@ LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
       .Case([&](WarpLargeOp op) { return lowerWarpLarge(op), success(); })
       .Case([&](ReportOp op) { return lowerReport(op), success(); })
       .Case([&](RedoOp op) { return lowerRedo(op), success(); })
+      .Case([&](RunIfOp op) { return lowerRunIf(op), success(); })
       .Case([&](WgmmaOp op) { return lowerWgmma(op), success(); })
       .Case([&](WaitOp op) { return lowerWait(op), success(); })
       .Case([&](FenceAsyncOp op) {

@@ -239,6 +239,8 @@ private:
   void lowerWarpLarge(WarpLargeOp op);
   void lowerReport(ReportOp op);
   void lowerRedo(RedoOp op);
+  void lowerRunIf(RunIfOp op);
+  void endUnless(mlir::Value runs);
   mlir::Value isAnySet(mlir::Value words);
   llvm::SmallVector<mlir::Value> reversed(mlir::OperandRange coordinates);
 

@@ -44,18 +44,26 @@ void KernelLowering::lowerReport(ReportOp op) {
             "l,r,~{memory}", /*sideEffects=*/true);
 }
 
-/// Whether one of the words is not 0: each thread looks at some, then all agree.
+/// Whether one of the words is not 0: each thread looks at some, several at a time, then all agree.
 Value KernelLowering::isAnySet(Value words) {
+  constexpr int64_t kAtATime = 8;
   Value memory = scalar(words);
   Value size = memref::DimOp::create(b, memory, 0);
+  Value last = arith::SubIOp::create(b, size, arith::ConstantIndexOp::create(b, 1));
   Value thread = gpu::ThreadIdOp::create(b, gpu::Dimension::x);
-  Value step = gpu::BlockDimOp::create(b, gpu::Dimension::x);
+  Value threads = gpu::BlockDimOp::create(b, gpu::Dimension::x);
+  Value step = arith::MulIOp::create(b, threads, arith::ConstantIndexOp::create(b, kAtATime));
   auto loop = scf::ForOp::create(
       b, thread, size, step, ValueRange{constantI32(0)},
       [&](OpBuilder &builder, Location loc, Value index, ValueRange all) {
-        Value word = memref::LoadOp::create(builder, loc, memory, index);
-        scf::YieldOp::create(builder, loc,
-                             arith::OrIOp::create(builder, loc, all[0], word).getResult());
+        Value any = all[0];
+        for (int64_t n = 0; n < kAtATime; ++n) {
+          Value at = n == 0 ? index : arith::MinUIOp::create(builder, loc, index, last);
+          any = arith::OrIOp::create(builder, loc, any,
+                                     memref::LoadOp::create(builder, loc, memory, at));
+          index = arith::AddIOp::create(builder, loc, index, threads);
+        }
+        scf::YieldOp::create(builder, loc, any);
       });
   Value has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, loop.getResult(0), constantI32(0));
   auto kind = NVVM::BarrierReductionAttr::get(b.getContext(), NVVM::BarrierReduction::OR);
@@ -63,6 +71,26 @@ Value KernelLowering::isAnySet(Value words) {
                                       arith::ExtUIOp::create(b, b.getI32Type(), has))
                   .getResult(0);
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, any, constantI32(0));
+}
+
+void KernelLowering::lowerRunIf(RunIfOp op) {
+  Value any = isAnySet(op.getWords());
+  if (op.getNone())
+    any = arith::XOrIOp::create(b, any, arith::ConstantIntOp::create(b, b.getI1Type(), 1));
+  endUnless(any);
+}
+
+/// Goes on in a new block where `runs`; else the kernel ends.
+void KernelLowering::endUnless(Value runs) {
+  Block *here = b.getInsertionBlock();
+  Region *region = here->getParent();
+  Block *end = b.createBlock(region, region->end());
+  Block *rest = b.createBlock(region, region->end());
+  b.setInsertionPointToEnd(here);
+  cf::CondBranchOp::create(b, runs, rest, end);
+  b.setInsertionPointToEnd(end);
+  gpu::ReturnOp::create(b);
+  b.setInsertionPointToEnd(rest);
 }
 
 /// Only a kernel that may have nothing to do looks.
@@ -75,14 +103,9 @@ void KernelLowering::lowerRedo(RedoOp op) {
   b.setInsertionPointToEnd(here);
   cf::CondBranchOp::create(b, scalar(op.getAlways()), rest, look);
   b.setInsertionPointToEnd(look);
-  Value has;
-  if (op.getAny()) {
-    has = isAnySet(op.getReports());
-  } else {
-    Value word = inlineAsm(b.getI32Type(), reportAddress(op.getReports()),
-                           "ld.global.b32 $0, [$1];", "=r,l,~{memory}", /*sideEffects=*/true);
-    has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, word, constantI32(0));
-  }
+  Value word = inlineAsm(b.getI32Type(), reportAddress(op.getReports()),
+                         "ld.global.b32 $0, [$1];", "=r,l,~{memory}", /*sideEffects=*/true);
+  Value has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, word, constantI32(0));
   cf::CondBranchOp::create(b, has, rest, end);
   b.setInsertionPointToEnd(end);
   gpu::ReturnOp::create(b);

@@ -333,11 +333,13 @@ static LogicalResult verifyNamedBarrier(Operation *op, Value id) {
 LogicalResult BarrierSyncOp::verify() { return verifyNamedBarrier(*this, getId()); }
 LogicalResult BarrierArriveOp::verify() { return verifyNamedBarrier(*this, getId()); }
 
-LogicalResult RedoOp::verify() {
-  if ((*this)->getParentOfType<RolesOp>())
-    return emitOpError("expects to be in front of the roles: all warpgroups of a CTA end");
+static LogicalResult verifyInFrontOfRoles(Operation *op) {
+  if (op->getParentOfType<RolesOp>())
+    return op->emitOpError("expects to be in front of the roles: all warpgroups of a CTA end");
   return success();
 }
+LogicalResult RedoOp::verify() { return verifyInFrontOfRoles(*this); }
+LogicalResult RunIfOp::verify() { return verifyInFrontOfRoles(*this); }
 
 LogicalResult WarpLargeOp::verify() {
   int64_t rows = getRows().getType().getDimSize(0);

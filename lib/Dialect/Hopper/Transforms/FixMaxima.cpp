@@ -79,7 +79,7 @@ public:
     rewriter.setInsertionPointAfter(forall);
     auto again = cast<scf::ForallOp>(rewriter.clone(*forall));
     rewriter.setInsertionPointToStart(again.getBody());
-    hopper::RedoOp::create(rewriter, forall.getLoc(), reports, isShort, /*any=*/UnitAttr());
+    hopper::RedoOp::create(rewriter, forall.getLoc(), reports, isShort);
     SmallVector<scf::ForOp> loops;
     forall.walk([&](scf::ForOp loop) {
       if (loop->hasAttr(kFoldAttr))

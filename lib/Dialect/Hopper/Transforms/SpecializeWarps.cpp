@@ -190,7 +190,10 @@ private:
     b.setInsertionPointToEnd(&body);
     auto terminator = gpu::TerminatorOp::create(b, loc);
     b.setInsertionPoint(terminator);
-    forall.walk([&](hopper::RedoOp redo) { redo->moveBefore(terminator); });
+    forall.walk([&](Operation *op) {
+      if (isa<hopper::RedoOp, hopper::RunIfOp>(op))
+        op->moveBefore(terminator);
+    });
     for (hopper::LoadOp load : loads)
       channels.push_back(hopper::ChannelOp::create(
           b, load.getLoc(), hopper::ChannelType::get(b.getContext(), load.getTile().getType()),

@@ -840,15 +840,29 @@ def Hopper_RedoOp : Hopper_Op<"redo", [MemoryEffects<[MemRead, MemWrite]>]> {
     tiles; in front of the roles. Where `always` holds, there was no such launch, and each CTA
     goes on.
 
-    With `any`, all words of `reports` count for each CTA, whatever program has written them.
-
     ```mlir
     hopper.redo %reports always %isShort : memref<?xi32>
-    hopper.redo any %words always %no : memref<?xi32>
     ```
   }];
-  let arguments = (ins MemRefRankOf<[I32], [1]>:$reports, I1:$always, UnitAttr:$any);
-  let assemblyFormat = "(`any` $any^)? $reports `always` $always attr-dict `:` type($reports)";
+  let arguments = (ins MemRefRankOf<[I32], [1]>:$reports, I1:$always);
+  let assemblyFormat = "$reports `always` $always attr-dict `:` type($reports)";
+  let hasVerifier = 1;
+}
+
+def Hopper_RunIfOp : Hopper_Op<"run_if", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Ends the CTA unless a word is set, or unless none is";
+  let description = [{
+    Of two versions of a program, which one runs is known on the device only: a program in front
+    of both has written the words. Each CTA looks at all of them, in front of the roles. It goes
+    on where some word is not 0; with `none`, where all are.
+
+    ```mlir
+    hopper.run_if any %words : memref<?xi32>
+    hopper.run_if none %words : memref<?xi32>
+    ```
+  }];
+  let arguments = (ins MemRefRankOf<[I32], [1]>:$words, UnitAttr:$none);
+  let assemblyFormat = "(`none` $none^):(`any`)? $words attr-dict `:` type($words)";
   let hasVerifier = 1;
 }
 

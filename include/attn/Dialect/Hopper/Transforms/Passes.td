@@ -1069,22 +1069,24 @@ def HopperBranchByRows : Pass<"hopper-branch-by-rows", "::mlir::func::FuncOp"> {
     %p = math.exp2 (math.fma %z#0, %k, (%z#1 repeated))
     ```
 
-    `hopper-mark-rows` answers for whole kernels whether there is a row at all. A choice stays as it
+    `hopper-version-programs` makes two kernels of one with such a branch. A choice stays as it
     is where its condition differs within a row, or where one of the exponentials is used elsewhere.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
                            "::mlir::vector::VectorDialect"];
 }
 
-def HopperMarkRows : Pass<"hopper-mark-rows", "::mlir::func::FuncOp"> {
-  let summary = "Whether rows take a rare branch is found out once for all tiles";
+def HopperVersionPrograms : Pass<"hopper-version-programs", "::mlir::func::FuncOp"> {
+  let summary = "A program with a branch for rare rows becomes two, of which the device runs one";
   let description = [{
-    A branch of `hopper-branch-by-rows` asks the rows of each tile, though nearly none has one that
-    takes it. Where that follows by arithmetic from one read of rows of memory that nobody
-    writes, a program in front of all others finds it out for each 128 rows, and tiles load a word.
+    A branch of `hopper-branch-by-rows` asks the rows of each tile, though nearly no tensor has one that
+    takes it; the branch alone keeps the loop around it from being pipelined. Where that follows by
+    arithmetic from one read of rows of memory that nobody writes, a program in front of all others
+    finds it out for each 128 rows. The program with the branch becomes two: one that takes no
+    branch, for when no word is set, and one behind it that takes each one (`hopper.run_if`).
 
-    A program whose results only such branches read has nothing to do where no word is set: its CTAs
-    look at all of them first (`hopper.redo any`).
+    What only the second version reads is computed only for it: the CTAs of a program end at once
+    where no word is set, and the first version does not write it.
 
     ```mlir
     // Before.
@@ -1094,7 +1096,7 @@ def HopperMarkRows : Pass<"hopper-mark-rows", "::mlir::func::FuncOp"> {
         %l = vector.transfer_read %L[%b, %i] : memref<?x?xf32>, vector<64xf32>
         %is_large = arith.cmpf oge, %l, %least
         %some = vector.reduction <or>, %is_large {hopper.may_hold}
-        %p = scf.if %some { vector.transfer_read %M[%b, %i] ... } else ...
+        %p = scf.if %some { vector.transfer_read %M[%b, %i] ... } else { yield %usual }
     // After.
     %words = memref.alloc : memref<?xi32>
     %view = memref.reinterpret_cast %words : memref<?x?xi32>
@@ -1103,14 +1105,18 @@ def HopperMarkRows : Pass<"hopper-mark-rows", "::mlir::func::FuncOp"> {
       %is_large = arith.cmpf oge, %l, %least
       memref.store (vector.reduction <or>, %is_large), %view[%b, %k]
     }
+    scf.forall (%b, %t) in ... {
+      hopper.run_if none %words
+      scf.for %i ... step %c64 { ... %usual ... }
+    }
     scf.forall ... {
-      hopper.redo any %words always %false
+      hopper.run_if any %words
       vector.transfer_write %maximum, %M
     }
     scf.forall (%b, %t) in ... {
-      scf.for %i ... step %c64 {
-        %word = memref.load %view[%b, %i floordiv 128]
-        %p = scf.if (%word != 0) { vector.transfer_read %M[%b, %i] ... } else ...
+      hopper.run_if any %words
+      scf.for %i ... step %c64 { vector.transfer_read %M[%b, %i] ... }
+    }
     ```
 
     Gradients need it, for rows of large scores. Where tiles are not aligned to 128 rows, or several

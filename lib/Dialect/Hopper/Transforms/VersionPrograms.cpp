@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whether a branch that few rows need is taken is found out once, for all kernels; what is computed
-// for such rows only is not, where there are none.
+// A program with a branch that few rows need becomes two: one for when no row does, which has no
+// branch, and one for when some do. Which of them runs is found out once, on the device.
 
 #include "Memory.h"
 #include "Programs.h"
@@ -19,7 +19,7 @@
 #include "llvm/ADT/SetVector.h"
 
 namespace attn {
-#define GEN_PASS_DEF_HOPPERMARKROWS
+#define GEN_PASS_DEF_HOPPERVERSIONPROGRAMS
 #include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
 } // namespace attn
 
@@ -46,23 +46,36 @@ struct Words {
   SmallVector<OpFoldResult> sizes;
 };
 
-class Marker {
+/// When a program runs: where a word is set, or where none is. Without words: always.
+struct Guard {
+  Words *words = nullptr;
+  bool none = false;
+};
+
+class Versioner {
 public:
-  explicit Marker(func::FuncOp function) : function(function), b(function) {}
+  explicit Versioner(func::FuncOp function) : function(function), b(function) {}
 
   void run() {
-    SmallVector<Question> questions;
+    llvm::MapVector<scf::ForallOp, SmallVector<Question>> questions;
+    llvm::SmallPtrSet<Operation *, 4> asks;
     function.walk([&](vector::ReductionOp some) {
       if (!some->hasAttr(hopper::kMayHoldAttr))
         return;
-      if (std::optional<Question> question = ask(some))
-        questions.push_back(std::move(*question));
-      else
-        some.emitRemark("each tile asks its rows: they follow from more than one read of rows");
+      auto program = some->getParentOfType<scf::ForallOp>();
+      std::optional<Question> question = program ? ask(some) : std::nullopt;
+      if (question) {
+        questions[program].push_back(std::move(*question));
+        return;
+      }
+      asks.insert(program);
+      some.emitRemark("each tile asks its rows: they follow from more than one read of rows");
     });
-    for (Question &question : questions)
-      answer(question);
-    for (auto program : llvm::to_vector(function.getOps<scf::ForallOp>()))
+    for (auto &[program, ofProgram] : questions)
+      if (!asks.contains(program))
+        version(program, ofProgram);
+    auto programs = llvm::to_vector(function.getOps<scf::ForallOp>());
+    for (scf::ForallOp program : llvm::reverse(programs))
       skip(program);
   }
 
@@ -106,44 +119,46 @@ private:
     return question.ops.insert(op);
   }
 
-  void answer(Question &question) {
-    Words &words = getWords(question);
-    Location loc = question.some.getLoc();
-    // As early as its place is known: the tile's products are waited for behind it.
-    setInsertionPointWhereKnown(question.some->getBlock(), question.read.getIndices());
-    SmallVector<Value> place(question.read.getIndices());
-    place.back() = affine::makeComposedAffineApply(
-        b, loc, b.getAffineDimExpr(0).floorDiv(hopper::kProgramRows), {OpFoldResult(place.back())});
-    Value word = memref::LoadOp::create(b, loc, words.view, place);
-    Value zero = arith::ConstantIntOp::create(b, loc, b.getI32Type(), 0);
-    Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, word, zero);
-    question.some.replaceAllUsesWith(some);
-    question.some.erase();
-    rare[question.branch] = &words;
-    // The branch alone asks the rows themselves.
-    Region &side = question.branch.getThenRegion();
-    b.setInsertionPointToStart(&side.front());
-    IRMapping copies;
-    for (Operation *op : question.ops) {
-      if (matchPattern(op, m_Constant()))
-        continue;
-      Operation *copy = b.clone(*op, copies);
-      op->replaceUsesWithIf(copy, [&](OpOperand &use) {
-        return use.getOwner() != copy && side.isAncestor(use.getOwner()->getParentRegion());
-      });
+  /// One that takes no branch, and a copy behind it that takes each one.
+  void version(scf::ForallOp program, MutableArrayRef<Question> questions) {
+    Words *words = nullptr;
+    for (Question &question : questions) {
+      Words *own = &getWords(question);
+      if (words && words != own) {
+        program.emitRemark("each tile asks its rows: its branches are of rows of several kinds");
+        return;
+      }
+      words = own;
     }
+    IRMapping copies;
+    b.setInsertionPointAfter(program);
+    auto rare = cast<scf::ForallOp>(b.clone(*program, copies));
+    for (Question &question : questions) {
+      Operation *branch = copies.lookup(question.branch->getResult(0)).getDefiningOp();
+      take(cast<scf::IfOp>(branch), /*rare=*/true);
+      take(question.branch, /*rare=*/false);
+    }
+    guard(program, *words, /*none=*/true);
+    guard(rare, *words, /*none=*/false);
   }
 
-  void setInsertionPointWhereKnown(Block *block, ValueRange values) {
-    Operation *last = nullptr;
-    for (Value value : values)
-      if (Operation *op = value.getDefiningOp())
-        if (Operation *here = block->findAncestorOpInBlock(*op))
-          last = last && here->isBeforeInBlock(last) ? last : here;
-    if (last)
-      b.setInsertionPointAfter(last);
-    else
-      b.setInsertionPointToStart(block);
+  /// One side of a branch, in place of it.
+  static void take(scf::IfOp branch, bool rare) {
+    Operation *some = branch.getCondition().getDefiningOp();
+    Block *side = rare ? branch.thenBlock() : branch.elseBlock();
+    Operation *yield = side->getTerminator();
+    branch->getBlock()->getOperations().splice(branch->getIterator(), side->getOperations(),
+                                               side->begin(), yield->getIterator());
+    branch->replaceAllUsesWith(yield->getOperands());
+    branch.erase();
+    some->erase();
+  }
+
+  /// The program is for when some word is set, or for when none is.
+  void guard(scf::ForallOp program, Words &words, bool none) {
+    b.setInsertionPointToStart(program.getBody());
+    hopper::RunIfOp::create(b, program.getLoc(), words.all, none);
+    guards[program] = {&words, none};
   }
 
   /// The words for a question, and the program that writes them, in front of all others. Those of
@@ -228,8 +243,32 @@ private:
     // A loop may end earlier in some tiles, and then has no bound here.
     if (loop && isDefinedHere(loop.getUpperBound()))
       return getAsOpFoldResult(loop.getUpperBound());
+    if (Value rows = findRowsOfTiles(start); rows && isDefinedHere(rows))
+      return getAsOpFoldResult(rows);
     return memref::getMixedSize(b, memory.getLoc(), memory,
                                 cast<MemRefType>(memory.getType()).getRank() - 1);
+  }
+
+  /// The n of a program over ceil(n / size) tiles of `size` rows that start at `start`.
+  static Value findRowsOfTiles(Value start) {
+    auto apply = start.getDefiningOp<affine::AffineApplyOp>();
+    auto tile = apply && apply.getAffineMap().getNumInputs() == 1
+                    ? dyn_cast<BlockArgument>(apply.getMapOperands().front())
+                    : BlockArgument();
+    auto program = tile ? dyn_cast<scf::ForallOp>(tile.getOwner()->getParentOp()) : scf::ForallOp();
+    if (!program || !program.isNormalized())
+      return {};
+    auto bound = dyn_cast<Value>(program.getMixedUpperBound()[tile.getArgNumber()]);
+    auto tiles = bound ? bound.getDefiningOp<affine::AffineApplyOp>() : affine::AffineApplyOp();
+    if (!tiles || tiles.getAffineMap().getNumInputs() != 1)
+      return {};
+    MLIRContext *context = start.getContext();
+    AffineExpr input = tiles.getAffineMap().getNumDims() ? getAffineDimExpr(0, context)
+                                                         : getAffineSymbolExpr(0, context);
+    auto count = dyn_cast<AffineBinaryOpExpr>(tiles.getAffineMap().getResult(0));
+    bool divides = count && count.getKind() == AffineExprKind::CeilDiv && count.getLHS() == input &&
+                   apply.getAffineMap().getResult(0) == getAffineDimExpr(0, context) * count.getRHS();
+    return divides ? tiles.getMapOperands().front() : Value();
   }
 
   static bool areSame(OpFoldResult x, OpFoldResult y) {
@@ -296,43 +335,39 @@ private:
                            StridedLayoutAttr::get(b.getContext(), 0, numbers(strides)));
   }
 
-  /// Ends the CTAs of a program at once where nobody reads what it writes: the branches that do are
-  /// taken by no tile.
+  /// What only programs for the rare case read is written in the rare case only: by a launch that
+  /// runs then, or not by the version for the usual case of a program with more to do.
   void skip(scf::ForallOp program) {
+    Guard own = guards.lookup(program);
+    if (own.words && !own.none)
+      return;
     Words *words = nullptr;
-    Operation *reader = nullptr;
-    bool isRead = false;
-    auto check = [&](MemrefValue memory) {
-      if (!memory.getDefiningOp<memref::AllocOp>() || memory.getParentBlock() != program->getBlock())
-        return false;
-      for (Operation *access : collectAccesses(memory)) {
-        if (program->isAncestor(access) || isa<memref::DeallocOp>(access))
-          continue;
-        Words *answer = findBranch(access);
-        if (!answer || (words && words != answer) || !isa<vector::TransferReadOp>(access))
-          return false;
-        words = answer;
-        Operation *ancestor = program->getBlock()->findAncestorOpInBlock(*access);
-        reader = reader && reader->isBeforeInBlock(ancestor) ? reader : ancestor;
-        isRead = true;
-      }
-      return true;
-    };
-    WalkResult walk = program.walk([&](MemoryEffectOpInterface op) {
+    scf::ForallOp reader;
+    SmallVector<Operation *> writes;
+    bool isRareAlone = true;
+    program.walk([&](MemoryEffectOpInterface op) {
       SmallVector<MemoryEffects::EffectInstance> effects;
       op.getEffects<MemoryEffects::Write>(effects);
       for (MemoryEffects::EffectInstance &effect : effects) {
         auto memory = dyn_cast_if_present<MemrefValue>(effect.getValue());
-        if (!memory || !check(memref::skipViewLikeOps(memory)))
-          return WalkResult::interrupt();
+        if (memory && isa<vector::TransferWriteOp>(op) &&
+            isForRare(program, memref::skipViewLikeOps(memory), words, reader))
+          writes.push_back(op);
+        else if (!isa<hopper::RunIfOp>(op))
+          isRareAlone = false;
       }
-      return WalkResult::advance();
     });
-    if (walk.wasInterrupted() || !isRead || !words->program->isBeforeInBlock(program))
+    if (writes.empty() || !words->program->isBeforeInBlock(program))
       return;
-    b.setInsertionPointToStart(program.getBody());
-    Value no = arith::ConstantIntOp::create(b, program.getLoc(), 0, 1);
-    hopper::RedoOp::create(b, program.getLoc(), words->all, no, /*any=*/b.getUnitAttr());
+    if (own.words) {
+      if (own.words == words)
+        for (Operation *write : writes)
+          write->erase();
+      return;
+    }
+    if (!isRareAlone)
+      return;
+    guard(program, *words, /*none=*/false);
     // Behind programs that the one that writes the words may become one with.
     Operation *last = program;
     for (Operation *next = program->getNextNode(); next != reader; next = next->getNextNode()) {
@@ -342,6 +377,35 @@ private:
     }
     if (last != program)
       program->moveAfter(last);
+  }
+
+  /// Whether programs for the rare case alone read what `program` writes here: those of `words`, if
+  /// there are some already. `reader` is the first one of them.
+  bool isForRare(scf::ForallOp program, MemrefValue memory, Words *&words, scf::ForallOp &reader) {
+    if (!memory.getDefiningOp<memref::AllocOp>() || memory.getParentBlock() != program->getBlock())
+      return false;
+    Words *found = words;
+    scf::ForallOp first = reader;
+    bool isRead = false;
+    for (Operation *access : collectAccesses(memory)) {
+      bool writes = isa<vector::TransferWriteOp>(access);
+      if (isa<memref::DeallocOp>(access) || (writes && program->isAncestor(access)))
+        continue;
+      auto by = access->getParentOfType<scf::ForallOp>();
+      Guard guard = guards.lookup(by);
+      if (!guard.words || (found && found != guard.words) || (guard.none && !writes))
+        return false;
+      found = guard.words;
+      if (guard.none || writes)
+        continue;
+      isRead = true;
+      first = first && first->isBeforeInBlock(by) ? first : by;
+    }
+    if (isRead) {
+      words = found;
+      reader = first;
+    }
+    return isRead;
   }
 
   /// Whether neither of two programs writes what the other one accesses.
@@ -362,25 +426,14 @@ private:
     return !accesses(program, other) && !accesses(other, program);
   }
 
-  /// The words that say whether the side of a branch is taken that an op is in; null where it is in
-  /// no such branch.
-  Words *findBranch(Operation *op) {
-    for (auto branch = op->getParentOfType<scf::IfOp>(); branch;
-         branch = branch->getParentOfType<scf::IfOp>())
-      if (auto known = rare.find(branch);
-          known != rare.end() && branch.getThenRegion().isAncestor(op->getParentRegion()))
-        return known->second;
-    return nullptr;
-  }
-
   func::FuncOp function;
   OpBuilder b;
   SmallVector<std::unique_ptr<Words>> all;
-  DenseMap<Operation *, Words *> rare;
+  DenseMap<Operation *, Guard> guards;
 };
 
-struct MarkRowsPass : attn::impl::HopperMarkRowsBase<MarkRowsPass> {
-  void runOnOperation() override { Marker(getOperation()).run(); }
+struct VersionProgramsPass : attn::impl::HopperVersionProgramsBase<VersionProgramsPass> {
+  void runOnOperation() override { Versioner(getOperation()).run(); }
 };
 
 } // namespace

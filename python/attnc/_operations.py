@@ -165,8 +165,8 @@ def _float_rest(a: Any, b: Any, dtype: str, op: str, part: int) -> Traced:
         size = absolute(b)
         rest = where(wrong, add(rest, where(less(a, zero), negative(size), size)), rest)
         return emit("math.copysign", (rest, a), a.kind).cast(dtype)
-    # Zero has the sign of a; just below it, a + b is rounded to b.
-    rest = where(logical_and(equal(quotient, a.region.constant(-1, a.kind)), equal(first, b)), b, rest)
+    # Just below zero, a + b is rounded to b; and zero has the sign of a.
+    rest = where(logical_and(equal(quotient, a.region.constant(-1, a.kind)), equal(first, b)), first, rest)
     return where(equal(rest, zero), emit("math.copysign", (rest, a), a.kind), rest).cast(dtype)
 
 

@@ -47,9 +47,9 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
     Option<"fixMaxima", "fix-maxima", "std::string", /*default=*/"\"auto\"",
            "The maximum of a row's first tile stands in for the running one, and a kernel behind "
            "computes again what that was wrong for: true (for short streams, too), false, auto">,
-    Option<"largeScores", "large-scores", "bool", /*default=*/"false",
-           "Gradients are right in rows of large scores, too: their maxima and sums are computed "
-           "again; kernels take a tenth longer or more (docs/performance.md)">,
+    Option<"largeScores", "large-scores", "bool", /*default=*/"true",
+           "Gradients are right in rows of large scores, too: where there are some, other kernels "
+           "compute their maxima and sums again">,
     Option<"divideSums", "divide-sums", "std::string", /*default=*/"\"auto\"",
            "Two sums of a gradient that one warpgroup cannot hold (more than 256 columns together) "
            "are those of two roles of one kernel, not of two kernels: true, false, auto">,

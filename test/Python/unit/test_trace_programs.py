@@ -106,7 +106,10 @@ class Rounding(torch.overrides.TorchFunctionMode):
         result = function(*args, **(keywords or {}))
         if not self.NAMES.match(getattr(function, "__name__", "")) or result.dtype not in (torch.float32, torch.float64):
             return result
-        return result * (1 + self.random.choice(self.steps) * torch.finfo(result.dtype).eps)
+        step = self.random.choice(self.steps) * torch.finfo(result.dtype).eps
+        if function.__name__ == "gelu":  # 1 + erf(x) rounds to 0
+            return result + step * args[0].abs()
+        return result * (1 + step)
 
 
 # Seeds, 0 for fused steps taken apart and no more, and what the score changes by.
@@ -197,14 +200,14 @@ def gradients(drawn, score, leaves, incoming):
 @pytest.mark.parametrize("part", range((COUNT // 3 + BATCH - 1) // BATCH))
 def test_gradients(part):
     """Those of the score and of captured floats. Halves are left out: PyTorch rounds the
-    gradients between them, attnc does not."""
+    gradients between them, attnc does not. So are angles of integers, whose squares wrap there."""
     warnings.simplefilter("ignore")
     generator = torch.Generator().manual_seed(SEED + part)
     tensors, score = captures(generator), torch.randn(J, H, S, generator=generator) * 2
     leaves = [tensors[name].requires_grad_() for name in ("t_float32", "t_float64")]
     drawn = draw(
         Programs(SEED + 7 * part + 1), tensors, score, BATCH,
-        lambda text, value: not re.search("half|float16", text) and value.isfinite().any() and "score" in text,
+        lambda text, value: not re.search("half|float16|atan2.*_u?int", text) and value.isfinite().any() and "score" in text,
     )  # fmt: skip
     incoming = torch.randn(J, H, S, generator=generator)
 
@@ -232,7 +235,10 @@ def test_gradients(part):
                 moved.append(wanted(function, score * (1 + step), value))
         for name, g, e, *others in zip(("score", "float32", "float64"), got, expected, *moved):
             spread = torch.stack([(x - e).abs() for x in others]).amax(0).nan_to_num(0, 0)
-            bad = e.isfinite() & ~((g - e).abs() <= 8 * spread + 2e-5 * (1 + e.abs()))
+            # The weight of the only key is exp(score - maximum): of a score that is computed twice.
+            weight = 2.0**-21 * torch.where(value.isfinite(), value, 0.0).abs()
+            weight = weight if name == "score" else weight.max()
+            bad = e.isfinite() & ~((g - e).abs() <= 8 * spread + 2e-5 * (1 + e.abs()) + weight * e.abs())
             if bad.any():
                 place = tuple(bad.nonzero()[0].tolist())
                 wrong.append(f"{text}\n  d {name} at {place}: expected {e[place].item()!r}, got {g[place].item()!r}")

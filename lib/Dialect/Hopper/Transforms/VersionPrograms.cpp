@@ -92,9 +92,23 @@ private:
         memory.getParentBlock() != &function.front() ||
         !read.getPermutationMap().isMinorIdentity() ||
         !hopper::isMultiple(read.getIndices().back(), size) ||
-        hopper::isWrittenIn(function, memory))
+        !isFinished(memory, some))
       return std::nullopt;
     return question;
+  }
+
+  /// Whether nobody writes the memory from `op` on.
+  bool isFinished(MemrefValue memory, Operation *op) {
+    Operation *last = findLastWriter(memory);
+    return !last || last->isBeforeInBlock(function.front().findAncestorOpInBlock(*op));
+  }
+
+  /// The last op of the function that writes the memory, or null.
+  Operation *findLastWriter(MemrefValue memory) {
+    for (Operation &op : llvm::reverse(function.front()))
+      if (hopper::isWrittenIn(&op, memory))
+        return &op;
+    return nullptr;
   }
 
   /// Arithmetic on one read and constants.
@@ -161,15 +175,14 @@ private:
     guards[program] = {&words, none};
   }
 
-  /// The words for a question, and the program that writes them, in front of all others. Those of
-  /// another kernel serve where it asks the same of the same memory.
+  /// The words for a question, and the program that writes them, in front of all others that it does
+  /// not need. Those of another kernel serve where it asks the same of the same memory.
   Words &getWords(Question &question) {
-    Value memory = question.read.getBase();
-    Operation *first = *function.getOps<scf::ForallOp>().begin();
-    if (Operation *op = memory.getDefiningOp(); op && first->isBeforeInBlock(op))
-      b.setInsertionPointAfter(op);
-    else
-      b.setInsertionPoint(first);
+    auto memory = cast<MemrefValue>(question.read.getBase());
+    b.setInsertionPoint(*function.getOps<scf::ForallOp>().begin());
+    for (Operation *op : {memory.getDefiningOp(), findLastWriter(memory)})
+      if (op && !op->isBeforeInBlock(&*b.getInsertionPoint()))
+        b.setInsertionPointAfter(op);
     Location loc = question.read.getLoc();
     SmallVector<OpFoldResult> sizes;
     for (auto [dim, index] : llvm::enumerate(question.read.getIndices().drop_back()))

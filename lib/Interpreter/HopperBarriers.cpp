@@ -91,15 +91,14 @@ static Step large(Fiber &fiber, const Instruction &i) {
   return Step::Next;
 }
 
-/// The word of the fiber's CTA.
-static char *findReport(Fiber &fiber, const Instruction &i, unsigned operand) {
-  return findElement(i.op, fiber.operand(i, operand).as<MemRef>(), fiber.block[0]);
-}
-
 static Step report(Fiber &fiber, const Instruction &i) {
   const int64_t *bits = fiber.ints(i, 0);
   int64_t count = cast<ReportOp>(i.op).getValue().getType().getNumElements();
-  char *word = findReport(fiber, i, 1);
+  auto op = cast<ReportOp>(i.op);
+  int64_t number = fiber.block[0];
+  if (op.getWarpgroups())
+    number = number * op->getParentOfType<RolesOp>().getWarpgroups().front() + fiber.warpgroup;
+  char *word = findElement(i.op, fiber.operand(i, 1).as<MemRef>(), number);
   if (!word)
     return Step::Failed;
   if (llvm::any_of(ArrayRef(bits, size_t(count)), [](int64_t bit) { return bit != 0; }))
@@ -110,7 +109,7 @@ static Step report(Fiber &fiber, const Instruction &i) {
 static Step redo(Fiber &fiber, const Instruction &i) {
   if (fiber.integer(i, 1))
     return Step::Next;
-  char *word = findReport(fiber, i, 0);
+  char *word = findElement(i.op, fiber.operand(i, 0).as<MemRef>(), fiber.block[0]);
   if (!word)
     return Step::Failed;
   return loadInteger(ElementKind::I32, word) ? Step::Next : Step::Finished;
@@ -131,8 +130,9 @@ static Step runIf(Fiber &fiber, const Instruction &i) {
 static LogicalResult translateReport(Translator &translator, Operation *op) {
   if (!translator.launch)
     return op->emitError("expects to be in a launch");
-  if (isa<ReportOp>(op))
-    translator.launch->reports.push_back(translator.slot(op->getOperand(1)));
+  if (auto report = dyn_cast<ReportOp>(op))
+    translator.launch->reports.push_back(
+        {translator.slot(report.getReports()), report.getWarpgroups()});
   translator.emit(op, isa<ReportOp>(op) ? report : redo);
   return success();
 }

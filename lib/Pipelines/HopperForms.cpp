@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/ADT/SetVector.h"
@@ -41,6 +42,32 @@ static bool variesInTile(Value value, linalg::GenericOp statement) {
                       [&](Value operand) { return variesInTile(operand, statement); });
 }
 
+/// What a value in a statement's body follows from, in that body.
+static SetVector<Operation *> getSlice(Value value, linalg::GenericOp op) {
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  options.filter = [&](Operation *each) { return each->getBlock() == op.getBody(); };
+  (void)getBackwardSlice(value, &slice, options);
+  return slice;
+}
+
+/// What a statement does for rare rows only, which a kernel of their own computes
+/// (hopper-version-programs): the first of two exponentials that it chooses from, and the choice.
+static SetVector<Operation *> findRare(linalg::GenericOp op) {
+  SetVector<Operation *> rare;
+  for (auto select : op.getBody()->getOps<arith::SelectOp>()) {
+    if (!select.getTrueValue().getDefiningOp<math::ExpOp>() ||
+        !select.getFalseValue().getDefiningOp<math::ExpOp>())
+      continue;
+    rare.insert(select);
+    for (Value value : {select.getCondition(), select.getTrueValue()})
+      rare.set_union(getSlice(value, op));
+    rare.set_subtract(getSlice(select.getFalseValue(), op));
+  }
+  return rare;
+}
+
 /// How many operations per element the longest statement along rows and columns has, of
 /// those that count.
 static unsigned countOperations(
@@ -51,8 +78,9 @@ static unsigned countOperations(
     if (op.getNumReductionLoops() > 0)
       return;
     // What a head or a batch has once costs nothing per element.
+    SetVector<Operation *> rare = findRare(op);
     unsigned count = llvm::count_if(*op.getBody(), [&](Operation &inner) {
-      return counts(inner) && llvm::any_of(inner.getOperands(), [&](Value operand) {
+      return counts(inner) && !rare.contains(&inner) && llvm::any_of(inner.getOperands(), [&](Value operand) {
                return isa<BlockArgument>(operand) || variesInTile(operand, op);
              });
     });
@@ -109,16 +137,6 @@ bool attn::readsTiles(Operation *root) {
         return isTile ? WalkResult::interrupt() : WalkResult::advance();
       })
       .wasInterrupted();
-}
-
-/// What a value in a statement's body follows from, in that body.
-static SetVector<Operation *> getSlice(Value value, linalg::GenericOp op) {
-  SetVector<Operation *> slice;
-  BackwardSliceOptions options;
-  options.inclusive = true;
-  options.filter = [&](Operation *each) { return each->getBlock() == op.getBody(); };
-  (void)getBackwardSlice(value, &slice, options);
-  return slice;
 }
 
 /// Whether a value depends on the last two loops, both.

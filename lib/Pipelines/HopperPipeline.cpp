@@ -526,13 +526,18 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/true);
     bool isShort =
         order == "fixed" && length && length->number && *length->number <= kMostRowsApart;
-    if (!isShort && canAddSums(module)) {
-      if (addsSums(module))
+    bool adds = addsSums(module);
+    bool isGradient = before->walk([](BackwardOp) { return WalkResult::interrupt(); }).wasInterrupted();
+    // Where no gradient is one pass, tiles of its scores would be whole in memory.
+    if (!isShort && canAddSums(module) && (adds || !isGradient)) {
+      if (adds)
         apart = std::move(before);
       return success();
     }
     auto functions = module.getOps<func::FuncOp>();
     auto gradient = llvm::find_if(functions, hasGradient);
+    if (gradient == functions.end() && isGradient)
+      gradient = functions.begin();
     if ((order == "stream" || order == "ordered") && gradient != functions.end())
       return (*gradient).emitError()
              << "order=" << order
@@ -775,9 +780,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperSinkReads());
     if (schedule.addsSums)
       nested.addPass(createHopperPrepareVectors());
-    nested.addPass(createHopperVersionPrograms());
     addCleanUp(nested); // bounds of loops that are the same
     nested.addPass(createHopperFusePrograms());
+    nested.addPass(createHopperVersionPrograms());
     addCleanUp(nested);
     nested.addPass(createHopperSortTiles());
     if (fixes)

@@ -5,6 +5,7 @@
 #include "HopperForms.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Nest/Passes.h"
 #include "attn/Utils/Statement.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -109,9 +110,9 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
   }
   Builder b(fold.getContext());
   if (rows)
-    fold->setAttr("attn.row_tile", b.getI64IntegerAttr(rows));
+    fold->setAttr(kRowTileAttr, b.getI64IntegerAttr(rows));
   if (stream)
-    fold->setAttr("attn.stream_tile", b.getI64IntegerAttr(stream));
+    fold->setAttr(kStreamTileAttr, b.getI64IntegerAttr(stream));
 }
 
 } // namespace

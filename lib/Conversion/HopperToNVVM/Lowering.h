@@ -234,7 +234,7 @@ private:
   mlir::LogicalResult lowerTurnPass(TurnPassOp op);
   template <typename Op> void lowerNamedBarrier(Op op);
   void lowerBarrierReduce(BarrierReduceOp op);
-  mlir::Value reportAddress(mlir::Value reports);
+  mlir::Value reportAddress(mlir::Value reports, int64_t count = 1, mlir::Value number = {});
   void clearReports(mlir::Region &body);
   void lowerWarpLarge(WarpLargeOp op);
   void lowerReport(ReportOp op);

@@ -5,31 +5,39 @@
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace attn::hopper;
 
-/// Of this CTA's word.
-Value KernelLowering::reportAddress(Value reports) {
+/// Of this CTA's word; with `count` words for each CTA, of word `number`.
+Value KernelLowering::reportAddress(Value reports, int64_t count, Value number) {
   Type i64 = b.getI64Type();
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, scalar(reports));
-  Value cta = NVVM::BlockIdXOp::create(b, b.getI32Type());
-  Value offset = arith::ShLIOp::create(b, arith::ExtUIOp::create(b, i64, cta),
+  Value word = NVVM::BlockIdXOp::create(b, b.getI32Type());
+  if (number)
+    word = arith::AddIOp::create(b, arith::MulIOp::create(b, word, constantI32(int32_t(count))), number);
+  Value offset = arith::ShLIOp::create(b, arith::ExtUIOp::create(b, i64, word),
                                        arith::ConstantIntOp::create(b, i64, 2));
   return arith::AddIOp::create(b, arith::IndexCastOp::create(b, i64, base), offset);
 }
 
+/// How many words a CTA has.
+static int64_t countWords(ReportOp op) {
+  return op.getWarpgroups() ? op->getParentOfType<RolesOp>().getWarpgroups().front() : 1;
+}
+
 /// One thread writes 0 before any other thread reports.
 void KernelLowering::clearReports(Region &body) {
-  llvm::SetVector<Value> all;
-  body.walk([&](ReportOp op) { all.insert(op.getReports()); });
+  llvm::MapVector<Value, int64_t> all;
+  body.walk([&](ReportOp op) { all[op.getReports()] = countWords(op); });
   if (all.empty())
     return;
   inFirstThread([&] {
-    for (Value reports : all)
-      inlineAsm(Type(), {reportAddress(reports), constantI32(0)}, "st.global.b32 [$0], $1;",
-                "l,r,~{memory}", /*sideEffects=*/true);
+    for (auto [reports, count] : all)
+      for (int64_t n = 0; n < count; ++n)
+        inlineAsm(Type(), {reportAddress(reports, count, constantI32(int32_t(n))), constantI32(0)},
+                  "st.global.b32 [$0], $1;", "l,r,~{memory}", /*sideEffects=*/true);
   });
   gpu::BarrierOp::create(b);
 }
@@ -40,8 +48,10 @@ void KernelLowering::lowerReport(ReportOp op) {
   auto branch = scf::IfOp::create(b, any);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  inlineAsm(Type(), {reportAddress(op.getReports()), constantI32(1)}, "st.global.b32 [$0], $1;",
-            "l,r,~{memory}", /*sideEffects=*/true);
+  Value address = reportAddress(op.getReports(), countWords(op),
+                                op.getWarpgroups() ? warpgroup : Value());
+  inlineAsm(Type(), {address, constantI32(1)}, "st.global.b32 [$0], $1;", "l,r,~{memory}",
+            /*sideEffects=*/true);
 }
 
 /// Whether one of the words is not 0: each thread looks at some, several at a time, then all agree.

@@ -2,6 +2,7 @@
 // What belongs to a nest, and the role of each of its dimensions.
 
 #include "Nest.h"
+#include "attn/Transforms/Nest/Passes.h"
 #include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -100,6 +101,13 @@ bool Nest::joins(Operation *op) {
            llvm::none_of(generic.getDpsInputs(), isMap) && !waitsForNest(op);
   auto fold = dyn_cast<FoldOp>(op);
   if (!fold || llvm::any_of(fold.getInputs(), inNest) || waitsForNest(op))
+    return false;
+  // The rows of a nest are those of its first fold, and so are its tables.
+  Attribute rows = folds.front()->getAttr(kRowTileAttr), own = fold->getAttr(kRowTileAttr);
+  bool hasTable = llvm::any_of(fold.getBody().getOps<GenericOp>(), [](GenericOp sum) {
+    return sum.getNumReductionLoops() > 1 && matchScatterSum(sum);
+  });
+  if ((rows && own && rows != own) || hasTable)
     return false;
   bool shares = llvm::any_of(fold.getInputs(), [&](Value input) {
     return llvm::is_contained(folds.front().getInputs(), input);

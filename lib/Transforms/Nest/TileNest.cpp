@@ -122,8 +122,8 @@ struct TileNestPass : attn::impl::AttnTileNestBase<TileNestPass> {
           break;
         FoldOp fold = *folds.begin();
         TileOptions own = options;
-        takeTile(fold, "attn.row_tile", own.rowTile);
-        takeTile(fold, "attn.stream_tile", own.streamTile);
+        takeTile(fold, kRowTileAttr, own.rowTile);
+        takeTile(fold, kStreamTileAttr, own.streamTile);
         if (failed(Nest(fold, own).tile()))
           return signalPassFailure();
       }

@@ -7,6 +7,11 @@
 #include "mlir/Pass/Pass.h"
 
 namespace attn {
+
+/// On a fold: how many rows its tiles have, and how many streamed elements.
+inline constexpr llvm::StringLiteral kRowTileAttr = "attn.row_tile";
+inline constexpr llvm::StringLiteral kStreamTileAttr = "attn.stream_tile";
+
 #define GEN_PASS_DECL
 #include "attn/Transforms/Nest/Passes.h.inc"
 #define GEN_PASS_REGISTRATION

@@ -333,6 +333,13 @@ static LogicalResult verifyNamedBarrier(Operation *op, Value id) {
 LogicalResult BarrierSyncOp::verify() { return verifyNamedBarrier(*this, getId()); }
 LogicalResult BarrierArriveOp::verify() { return verifyNamedBarrier(*this, getId()); }
 
+LogicalResult ReportOp::verify() {
+  auto roles = (*this)->getParentOfType<RolesOp>();
+  if (getWarpgroups() && roles && roles.getBodies().size() > 1)
+    return emitOpError("expects one role: a word for each warpgroup is one for those that compute");
+  return success();
+}
+
 static LogicalResult verifyInFrontOfRoles(Operation *op) {
   if (op->getParentOfType<RolesOp>())
     return op->emitOpError("expects to be in front of the roles: all warpgroups of a CTA end");

@@ -97,6 +97,10 @@ private:
       if (!first)
         take(op.getValues());
     });
+    forall.walk([&](hopper::ReportOp op) {
+      if (op.getWarpgroups())
+        take(op.getValue());
+    });
     forall.walk([&](vector::MultiDimReductionOp op) {
       if (findAgreement(op))
         take(op.getSource());

@@ -39,23 +39,30 @@ constexpr uint32_t kNobody = 0x7FE5A5A5;
 
 class Sum {
 public:
-  explicit Sum(hopper::AddOp addition) : addition(addition), b(addition) {}
+  /// Of the additions to one memory.
+  explicit Sum(MutableArrayRef<hopper::AddOp> additions)
+      : additions(additions), dest(additions.front().getDest()), b(additions.front()) {}
 
   /// Lets the first addition store; nothing where that cannot be.
   void run(int64_t leastBytes, bool looksAhead) {
-    if (addition.getTile().getType().getTileBytes() < leastBytes || !hasOwnTiles() || !findUses())
+    if (!llvm::all_of(additions, [&](hopper::AddOp addition) {
+          return addition.getTile().getType().getTileBytes() >= leastBytes && hasOwnTiles(addition);
+        }))
+      return;
+    if (!findUses())
       return;
     createWords();
     for (vector::TransferWriteOp zeros : fills)
       fillWords(zeros);
-    claim(looksAhead);
+    for (hopper::AddOp addition : additions)
+      claim(addition, looksAhead);
     for (vector::TransferReadOp read : reads)
       guard(read);
   }
 
 private:
   /// Whether one thread adds, and each time what has no element in common with other tiles.
-  bool hasOwnTiles() {
+  bool hasOwnTiles(hopper::AddOp addition) {
     Region *role = hopper::getRole(addition);
     if (!role || !hopper::isSingleThreaded(*role))
       return false;
@@ -68,7 +75,7 @@ private:
            hopper::isMultiple(indices[indices.size() - 2], rows);
   }
 
-  MemRefType getType() { return cast<MemRefType>(addition.getDest().getType()); }
+  MemRefType getType() { return cast<MemRefType>(dest.getType()); }
 
   /// The launch that an op is in, of those beside the allocation.
   Operation *findLaunch(Operation *op) {
@@ -81,25 +88,43 @@ private:
     return branch && launch->isAncestor(branch);
   }
 
+  /// Whether one launch adds, or two of which the device runs one (hopper-version-programs), the
+  /// first one and the last one.
+  bool findLaunches() {
+    if (additions.size() > 2)
+      return false;
+    first = findLaunch(additions.front());
+    last = findLaunch(additions.back());
+    if (additions.size() == 1 || !first || !last)
+      return first && last;
+    auto condition = [](Operation *launch) {
+      auto all = cast<gpu::LaunchOp>(launch).getBody().front().getOps<hopper::RunIfOp>();
+      return all.empty() ? hopper::RunIfOp() : *all.begin();
+    };
+    hopper::RunIfOp one = condition(first), other = condition(last);
+    if (last->isBeforeInBlock(first))
+      std::swap(first, last);
+    return one && other && one.getWords() == other.getWords() && one.getNone() != other.getNone();
+  }
+
   /// Zeros before, reads behind, and nothing else.
   bool findUses() {
-    memory = addition.getDest().getDefiningOp<memref::AllocOp>();
-    Operation *launch = memory ? findLaunch(addition) : nullptr;
-    if (!launch)
+    memory = dest.getDefiningOp<memref::AllocOp>();
+    if (!memory || !findLaunches())
       return false;
-    for (Operation *user : addition.getDest().getUsers()) {
+    for (Operation *user : dest.getUsers()) {
       Operation *other = findLaunch(user);
       if (auto write = dyn_cast<vector::TransferWriteOp>(user)) {
-        if (!other || !other->isBeforeInBlock(launch) || !isOfWord(write) ||
+        if (!other || !other->isBeforeInBlock(first) || !isOfWord(write) ||
             isConditional(write, other) ||
             !matchPattern(write.getVector(), m_AnyZeroFloat()))
           return false;
         fills.push_back(write);
       } else if (auto read = dyn_cast<vector::TransferReadOp>(user)) {
-        if (!other || !launch->isBeforeInBlock(other) || !isOfWord(read))
+        if (!other || !last->isBeforeInBlock(other) || !isOfWord(read))
           return false;
         reads.push_back(read);
-      } else if (user != addition && !isa<memref::DimOp, memref::DeallocOp>(user) &&
+      } else if (!isa<hopper::AddOp, memref::DimOp, memref::DeallocOp>(user) &&
                  !(isMemoryEffectFree(user) && user->use_empty())) {
         return false;
       }
@@ -128,10 +153,10 @@ private:
   void createWords() {
     b.setInsertionPoint(findStart());
     Arithmetic a{b, memory.getLoc(), /*isNarrow=*/false};
-    count = memref::DimOp::create(b, a.loc, addition.getDest(), getType().getRank() - 2);
+    count = memref::DimOp::create(b, a.loc, dest, getType().getRank() - 2);
     // Each in a line of its own: neighbours are looked at at the same time.
     constexpr int64_t kWordsOfLine = 32;
-    words = RowWords::create(a, addition.getDest(), b.getI32Type(), RowWords::kStep, kWordsOfLine);
+    words = RowWords::create(a, dest, b.getI32Type(), RowWords::kStep, kWordsOfLine);
   }
 
   /// The indices of the word of a row.
@@ -151,11 +176,11 @@ private:
     Value mark = arith::ConstantOp::create(
         b, a.loc, b.getF32FloatAttr(llvm::bit_cast<float>(kNobody)));
     indices.back() = a.number(0);
-    memref::StoreOp::create(b, a.loc, mark, addition.getDest(), indices);
+    memref::StoreOp::create(b, a.loc, mark, dest, indices);
     zeros.erase();
   }
 
-  void claim(bool looksAhead) {
+  void claim(hopper::AddOp addition, bool looksAhead) {
     Location loc = addition.getLoc();
     // While the tile is computed.
     Operation *before = addition.getTile().getDefiningOp();
@@ -166,7 +191,7 @@ private:
     ValueRange indices = addition.getIndices();
     Value row = a.narrow(indices[indices.size() - 2]), memory = words->getMemory();
     SmallVector<Value> word = getWord(a, indices, row);
-    Value seen = looksAhead ? lookAhead(word) : Value();
+    Value seen = looksAhead ? lookAhead(addition, word) : Value();
     b.setInsertionPoint(before); // in another block, if the loop carries what was seen
     if (!seen)
       seen = hopper::TurnPeekOp::create(b, loc, memory, word);
@@ -183,7 +208,7 @@ private:
 
   /// What the iteration before has seen of the word: nothing (0) for the first one. Null where
   /// the next iteration's word does not follow from the loop's variable by arithmetic and tables.
-  Value lookAhead(ValueRange word) {
+  Value lookAhead(hopper::AddOp addition, ValueRange word) {
     auto loop = cast<scf::ForOp>(addition->getParentOp());
     auto roles = loop->getParentOfType<hopper::RolesOp>();
     SetVector<Operation *> slice;
@@ -238,7 +263,7 @@ private:
     Value &row = first[first.size() - 2];
     row = a.min(row, a.subtract(count, a.number(1)));
     first.back() = a.number(0);
-    Value element = memref::LoadOp::create(b, a.loc, addition.getDest(), first);
+    Value element = memref::LoadOp::create(b, a.loc, dest, first);
     b.setInsertionPointAfter(read);
     Value number = arith::BitcastOp::create(b, a.loc, b.getI32Type(), element);
     Value nobody = arith::ConstantIntOp::create(b, a.loc, int32_t(kNobody), 32);
@@ -251,9 +276,11 @@ private:
     read.getVector().replaceAllUsesExcept(select, select);
   }
 
-  hopper::AddOp addition;
+  MutableArrayRef<hopper::AddOp> additions;
+  Value dest;
   OpBuilder b;
   memref::AllocOp memory;
+  Operation *first = nullptr, *last = nullptr;
   SmallVector<vector::TransferWriteOp> fills;
   SmallVector<vector::TransferReadOp> reads;
   std::optional<RowWords> words;
@@ -264,10 +291,11 @@ struct StoreFirstPass : attn::impl::HopperStoreFirstBase<StoreFirstPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    SmallVector<hopper::AddOp> additions;
-    getOperation().walk([&](hopper::AddOp addition) { additions.push_back(addition); });
-    for (hopper::AddOp addition : additions)
-      Sum(addition).run(leastBytes, looksAhead);
+    llvm::MapVector<Value, SmallVector<hopper::AddOp>> additions;
+    getOperation().walk(
+        [&](hopper::AddOp addition) { additions[addition.getDest()].push_back(addition); });
+    for (auto &[dest, all] : additions)
+      Sum(all).run(leastBytes, looksAhead);
   }
 };
 

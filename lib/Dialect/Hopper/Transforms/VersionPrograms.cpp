@@ -36,14 +36,11 @@ struct Question {
   vector::TransferReadOp read;
 };
 
-/// A word for each kProgramRows rows of a tensor: whether one is of the kind.
+/// Words that say whether some row is of the kind.
 struct Words {
   Value all; // of rank 1
-  Value view;
-  scf::ForallOp program;
-  /// What it asks, of how many rows.
-  SmallVector<Operation *> ops;
-  SmallVector<OpFoldResult> sizes;
+  scf::ForallOp program; // that writes them
+  SmallVector<Operation *> ops; // what it asks
 };
 
 /// When a program runs: where a word is set, or where none is. Without words: always.
@@ -175,64 +172,133 @@ private:
     guards[program] = {&words, none};
   }
 
-  /// The words for a question, and the program that writes them, in front of all others that it does
-  /// not need. Those of another kernel serve where it asks the same of the same memory.
+  /// The words for a question. Those of another kernel serve where it asks the same of the same
+  /// memory.
   Words &getWords(Question &question) {
+    for (std::unique_ptr<Words> &known : all)
+      if (asksSame(known->ops, question.ops.getArrayRef()))
+        return *known;
+    Words &words = *all.emplace_back(std::make_unique<Words>());
+    words.ops.assign(question.ops.begin(), question.ops.end());
+    vector::TransferReadOp rows = findRead(question);
+    if (!rows)
+      rows = createRead(question);
+    words.program = rows->getParentOfType<scf::ForallOp>();
+    Location loc = question.read.getLoc();
+    b.setInsertionPoint(words.program);
+    // For each warpgroup of its CTAs.
+    OpFoldResult count = b.getIndexAttr(hopper::kProgramRows / hopper::kWarpgroupRows);
+    AffineExpr product = b.getAffineSymbolExpr(0) * b.getAffineSymbolExpr(1);
+    for (OpFoldResult size : words.program.getMixedUpperBound())
+      count = affine::makeComposedFoldedAffineApply(b, loc, product, {count, size});
+    words.all = memref::AllocOp::create(b, loc, {count}, b.getI32Type());
+    b.setInsertionPoint(words.program.getTerminator());
+    IRMapping mapping;
+    for (Operation *op : question.ops) {
+      if (isa<vector::TransferReadOp>(op))
+        mapping.map(op->getResult(0), rows.getResult());
+      else
+        hopper::cloneWidened(b, op, mapping);
+    }
+    hopper::ReportOp::create(b, loc, mapping.lookup(question.some.getVector()), words.all,
+                             /*warpgroups=*/b.getUnitAttr());
+    return words;
+  }
+
+  /// A read of all these rows, kProgramRows at a time, by a program in front.
+  vector::TransferReadOp findRead(Question &question) {
+    auto memory = cast<MemrefValue>(question.read.getBase());
+    Operation *last = findLastWriter(memory);
+    Operation *asks = function.front().findAncestorOpInBlock(*question.some);
+    b.setInsertionPoint(asks);
+    ValueRange indices = question.read.getIndices();
+    for (auto program : function.getOps<scf::ForallOp>()) {
+      if (program == asks)
+        break;
+      auto ivs = program.getInductionVars();
+      if ((last && !last->isBeforeInBlock(program)) || !program.isNormalized() ||
+          ivs.size() != indices.size() ||
+          !llvm::all_of(llvm::enumerate(indices.drop_back()), [&](auto pair) {
+            return areSame(program.getMixedUpperBound()[pair.index()],
+                           findExtent(memory, pair.index(), pair.value()));
+          }))
+        continue;
+      for (auto read : program.getBody()->getOps<vector::TransferReadOp>())
+        if (read.getBase() == memory && !read.getMask() &&
+            read.getVectorType() == VectorType::get(hopper::kProgramRows, b.getF32Type()) &&
+            read.getPermutationMap().isMinorIdentity() &&
+            llvm::equal(read.getIndices().drop_back(), ArrayRef<Value>(ivs).drop_back()) &&
+            isTileOf(read.getIndices().back(), ivs.back()))
+          return read;
+    }
+    return {};
+  }
+
+  static bool isTileOf(Value start, Value tile) {
+    auto apply = start.getDefiningOp<affine::AffineApplyOp>();
+    AffineExpr rows = getAffineDimExpr(0, start.getContext()) * hopper::kProgramRows;
+    return apply && apply.getAffineMap() == AffineMap::get(1, 0, rows) &&
+           apply.getMapOperands().front() == tile;
+  }
+
+  /// A program over all tiles of kProgramRows rows of as many lines, behind the insertion point and
+  /// in front of the one that asks: one over the same tiles may become one with it.
+  scf::ForallOp findAlike(Question &question, ArrayRef<OpFoldResult> lines) {
+    Operation *asks = function.front().findAncestorOpInBlock(*question.some);
+    for (auto program : function.getOps<scf::ForallOp>()) {
+      if (program == asks)
+        break;
+      SmallVector<OpFoldResult> sizes = program.getMixedUpperBound();
+      if (program->isBeforeInBlock(&*b.getInsertionPoint()) || !program.isNormalized() ||
+          sizes.size() != lines.size() + 1 || !llvm::equal(ArrayRef(sizes).drop_back(), lines, areSame))
+        continue;
+      auto tiles = dyn_cast<Value>(sizes.back());
+      auto apply = tiles ? tiles.getDefiningOp<affine::AffineApplyOp>() : affine::AffineApplyOp();
+      AffineExpr count = apply ? apply.getAffineMap().getResult(0) : AffineExpr();
+      auto divided = dyn_cast_or_null<AffineBinaryOpExpr>(count);
+      if (divided && divided.getKind() == AffineExprKind::CeilDiv &&
+          divided.getRHS() == b.getAffineConstantExpr(hopper::kProgramRows) &&
+          isa<AffineDimExpr, AffineSymbolExpr>(divided.getLHS()) &&
+          apply.getMapOperands().front().getDefiningOp<memref::DimOp>())
+        return program;
+    }
+    return {};
+  }
+
+  /// One by a program of its own, in front of all others that it does not need.
+  vector::TransferReadOp createRead(Question &question) {
     auto memory = cast<MemrefValue>(question.read.getBase());
     b.setInsertionPoint(*function.getOps<scf::ForallOp>().begin());
     for (Operation *op : {memory.getDefiningOp(), findLastWriter(memory)})
       if (op && !op->isBeforeInBlock(&*b.getInsertionPoint()))
         b.setInsertionPointAfter(op);
     Location loc = question.read.getLoc();
+    ValueRange indices = question.read.getIndices();
     SmallVector<OpFoldResult> sizes;
-    for (auto [dim, index] : llvm::enumerate(question.read.getIndices().drop_back()))
+    for (auto [dim, index] : llvm::enumerate(indices.drop_back()))
       sizes.push_back(findExtent(memory, dim, index));
-    sizes.push_back(findRows(memory, question.read.getIndices().back()));
-    for (std::unique_ptr<Words> &known : all)
-      if (llvm::equal(known->sizes, sizes, areSame) &&
-          asksSame(known->ops, question.ops.getArrayRef()))
-        return *known;
-    Words &words = *all.emplace_back(std::make_unique<Words>());
-    words.sizes = sizes;
-    sizes.back() = affine::makeComposedFoldedAffineApply(
-        b, loc, b.getAffineDimExpr(0).ceilDiv(hopper::kProgramRows), {sizes.back()});
-    SmallVector<OpFoldResult> strides(sizes.size());
-    OpFoldResult count = b.getIndexAttr(1);
-    AffineExpr product = b.getAffineSymbolExpr(0) * b.getAffineSymbolExpr(1);
-    for (auto [size, stride] : llvm::reverse(llvm::zip_equal(sizes, strides))) {
-      stride = count;
-      count = affine::makeComposedFoldedAffineApply(b, loc, product, {count, size});
+    if (scf::ForallOp like = findAlike(question, sizes)) {
+      sizes = like.getMixedUpperBound();
+      b.setInsertionPoint(like);
+    } else {
+      sizes.push_back(affine::makeComposedFoldedAffineApply(
+          b, loc, b.getAffineDimExpr(0).ceilDiv(hopper::kProgramRows),
+          {memref::getMixedSize(b, loc, memory, indices.size() - 1)}));
     }
-    Type word = b.getI32Type();
-    words.all = memref::AllocOp::create(b, loc, {count}, word);
-    words.view = memref::ReinterpretCastOp::create(
-        b, loc, getViewType(sizes, strides, word), words.all, OpFoldResult(b.getIndexAttr(0)),
-        sizes, strides);
-    words.program = scf::ForallOp::create(b, loc, sizes, ValueRange(), /*mapping=*/std::nullopt);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(words.program.getBody());
-    SmallVector<Value> tile(words.program.getInductionVars());
+    auto program = scf::ForallOp::create(b, loc, sizes, ValueRange(), /*mapping=*/std::nullopt);
+    b.setInsertionPointToStart(program.getBody());
+    SmallVector<Value> tile(program.getInductionVars());
     IRMapping mapping;
-    for (auto [index, iv] : llvm::zip_equal(question.read.getIndices(), tile))
+    for (auto [index, iv] : llvm::zip_equal(indices, tile))
       mapping.map(index, iv);
-    mapping.map(question.read.getIndices().back(),
-                affine::makeComposedAffineApply(b, loc,
-                                                b.getAffineDimExpr(0) * hopper::kProgramRows,
-                                                {OpFoldResult(tile.back())}));
-    for (Operation *op : question.ops) {
-      words.ops.push_back(op);
-      hopper::cloneWidened(b, op, mapping);
-      // A tile of 128 rows may end behind the memory where the smaller ones do not.
-      if (isa<vector::TransferReadOp>(op))
-        mapping.lookup(op->getResult(0))
-            .getDefiningOp<vector::TransferReadOp>()
-            .setInBoundsAttr(b.getBoolArrayAttr({false}));
-    }
-    Value some = vector::ReductionOp::create(b, loc, vector::CombiningKind::OR,
-                                             mapping.lookup(question.some.getVector()));
-    Value number = arith::ExtUIOp::create(b, loc, word, some);
-    memref::StoreOp::create(b, loc, number, words.view, tile);
-    return words;
+    mapping.map(indices.back(), affine::makeComposedAffineApply(
+                                    b, loc, b.getAffineDimExpr(0) * hopper::kProgramRows,
+                                    {OpFoldResult(tile.back())}));
+    hopper::cloneWidened(b, question.read, mapping);
+    auto read = mapping.lookup(question.read.getResult()).getDefiningOp<vector::TransferReadOp>();
+    // A tile of 128 rows may end behind the memory where the smaller ones do not.
+    read.setInBoundsAttr(b.getBoolArrayAttr({false}));
+    return read;
   }
 
   /// How many values an index has that counts from 0: the loops around it say so as the programs do
@@ -247,41 +313,6 @@ private:
         isConstantIntValue(loop.getStep(), 1) && isDefinedHere(loop.getUpperBound()))
       return getAsOpFoldResult(loop.getUpperBound());
     return memref::getMixedSize(b, memory.getLoc(), memory, dim);
-  }
-
-  /// How many rows there are.
-  OpFoldResult findRows(Value memory, Value start) {
-    auto argument = dyn_cast<BlockArgument>(start);
-    auto loop = dyn_cast_or_null<scf::ForOp>(argument ? argument.getOwner()->getParentOp() : nullptr);
-    // A loop may end earlier in some tiles, and then has no bound here.
-    if (loop && isDefinedHere(loop.getUpperBound()))
-      return getAsOpFoldResult(loop.getUpperBound());
-    if (Value rows = findRowsOfTiles(start); rows && isDefinedHere(rows))
-      return getAsOpFoldResult(rows);
-    return memref::getMixedSize(b, memory.getLoc(), memory,
-                                cast<MemRefType>(memory.getType()).getRank() - 1);
-  }
-
-  /// The n of a program over ceil(n / size) tiles of `size` rows that start at `start`.
-  static Value findRowsOfTiles(Value start) {
-    auto apply = start.getDefiningOp<affine::AffineApplyOp>();
-    auto tile = apply && apply.getAffineMap().getNumInputs() == 1
-                    ? dyn_cast<BlockArgument>(apply.getMapOperands().front())
-                    : BlockArgument();
-    auto program = tile ? dyn_cast<scf::ForallOp>(tile.getOwner()->getParentOp()) : scf::ForallOp();
-    if (!program || !program.isNormalized())
-      return {};
-    auto bound = dyn_cast<Value>(program.getMixedUpperBound()[tile.getArgNumber()]);
-    auto tiles = bound ? bound.getDefiningOp<affine::AffineApplyOp>() : affine::AffineApplyOp();
-    if (!tiles || tiles.getAffineMap().getNumInputs() != 1)
-      return {};
-    MLIRContext *context = start.getContext();
-    AffineExpr input = tiles.getAffineMap().getNumDims() ? getAffineDimExpr(0, context)
-                                                         : getAffineSymbolExpr(0, context);
-    auto count = dyn_cast<AffineBinaryOpExpr>(tiles.getAffineMap().getResult(0));
-    bool divides = count && count.getKind() == AffineExprKind::CeilDiv && count.getLHS() == input &&
-                   apply.getAffineMap().getResult(0) == getAffineDimExpr(0, context) * count.getRHS();
-    return divides ? tiles.getMapOperands().front() : Value();
   }
 
   static bool areSame(OpFoldResult x, OpFoldResult y) {
@@ -338,16 +369,6 @@ private:
             op->isBeforeInBlock(&*b.getInsertionPoint()));
   }
 
-  MemRefType getViewType(ArrayRef<OpFoldResult> sizes, ArrayRef<OpFoldResult> strides, Type type) {
-    auto numbers = [](ArrayRef<OpFoldResult> all) {
-      return llvm::map_to_vector(all, [](OpFoldResult value) {
-        return getConstantIntValue(value).value_or(ShapedType::kDynamic);
-      });
-    };
-    return MemRefType::get(numbers(sizes), type,
-                           StridedLayoutAttr::get(b.getContext(), 0, numbers(strides)));
-  }
-
   /// What only programs for the rare case read is written in the rare case only: by a launch that
   /// runs then, or not by the version for the usual case of a program with more to do.
   void skip(scf::ForallOp program) {
@@ -370,7 +391,7 @@ private:
           isRareAlone = false;
       }
     });
-    if (writes.empty() || !words->program->isBeforeInBlock(program))
+    if (writes.empty())
       return;
     if (own.words) {
       if (own.words == words)
@@ -380,16 +401,18 @@ private:
     }
     if (!isRareAlone)
       return;
-    guard(program, *words, /*none=*/false);
-    // Behind programs that the one that writes the words may become one with.
+    // Behind all that has nothing to do with it: the program that writes the words, too.
     Operation *last = program;
     for (Operation *next = program->getNextNode(); next != reader; next = next->getNextNode()) {
       if (isa<memref::DeallocOp>(next) || !areApart(program, next))
         break;
       last = next;
     }
+    if (last != words->program && last->isBeforeInBlock(words->program))
+      return;
     if (last != program)
       program->moveAfter(last);
+    guard(program, *words, /*none=*/false);
   }
 
   /// Whether programs for the rare case alone read what `program` writes here: those of `words`, if

@@ -818,19 +818,27 @@ def Hopper_WarpLargeOp : Hopper_Op<"warp.large", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Hopper_ReportOp : Hopper_Op<"report", [MemoryEffects<[MemWrite]>]> {
+def Hopper_ReportOp : Hopper_Op<"report"> {
   let summary = "Reports that a tile is to be computed again";
   let description = [{
     Sets the word of this CTA to 1 if any element of `value` is true. A kernel with reports
     starts with 0 in the word of each CTA. `reports` has a word for each CTA of the grid.
 
+    With `warpgroups` each warpgroup of a CTA has a word of its own. All of them compute: there is
+    one role.
+
     ```mlir
     hopper.report %isBeyond to %reports : vector<64xi1>, memref<?xi32>
+    hopper.report warpgroups %isLarge to %words : vector<64xi1>, memref<?xi32>
     ```
   }];
   let arguments = (ins VectorOfRankAndType<[1, 2], [I1]>:$value,
-                       MemRefRankOf<[I32], [1]>:$reports);
-  let assemblyFormat = "$value `to` $reports attr-dict `:` type($value) `,` type($reports)";
+                       Arg<MemRefRankOf<[I32], [1]>, "", [MemWrite]>:$reports,
+                       UnitAttr:$warpgroups);
+  let assemblyFormat = [{
+    (`warpgroups` $warpgroups^)? $value `to` $reports attr-dict `:` type($value) `,` type($reports)
+  }];
+  let hasVerifier = 1;
 }
 
 def Hopper_RedoOp : Hopper_Op<"redo", [MemoryEffects<[MemRead, MemWrite]>]> {

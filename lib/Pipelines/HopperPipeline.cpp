@@ -783,6 +783,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     addCleanUp(nested); // bounds of loops that are the same
     nested.addPass(createHopperFusePrograms());
     nested.addPass(createHopperVersionPrograms());
+    nested.addPass(createAttnOrderFactors()); // of weights that are no choice any more
     addCleanUp(nested);
     nested.addPass(createHopperSortTiles());
     if (fixes)

@@ -75,11 +75,20 @@ private:
     Operation *op = value.getDefiningOp();
     if (!op || op->getBlock() != &block || op->isBeforeInBlock(contraction))
       return true;
-    if (!isMemoryEffectFree(op) || op->getNumRegions() > 0 ||
+    bool moves = isMemoryEffectFree(op) ||
+                 (isa<vector::TransferReadOp>(op) && !writesBetween(contraction, op));
+    if (!moves || op->getNumRegions() > 0 ||
         !llvm::all_of(op->getOperands(), [&](Value x) { return hoist(x, contraction); }))
       return false;
     op->moveBefore(contraction);
     return true;
+  }
+
+  static bool writesBetween(Operation *first, Operation *last) {
+    for (Operation *op = first; op != last; op = op->getNextNode())
+      if (!isMemoryEffectFree(op) && !isa<vector::TransferReadOp>(op))
+        return true;
+    return false;
   }
 
   void order(arith::MulFOp root) {

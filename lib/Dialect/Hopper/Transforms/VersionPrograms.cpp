@@ -16,6 +16,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace attn {
@@ -71,6 +72,10 @@ public:
     for (auto &[program, ofProgram] : questions)
       if (!asks.contains(program))
         version(program, ofProgram);
+    // What only the other side of a branch has read.
+    IRRewriter rewriter(b);
+    for (auto &[program, guard] : guards)
+      (void)runRegionDCE(rewriter, program->getRegions());
     auto programs = llvm::to_vector(function.getOps<scf::ForallOp>());
     for (scf::ForallOp program : llvm::reverse(programs))
       skip(program);

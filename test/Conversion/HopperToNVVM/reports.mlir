@@ -68,3 +68,48 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+// Each of two warpgroups has a word.
+// CHECK-LABEL: gpu.func @warpgroups
+gpu.module @m {
+  gpu.func @warpgroups(%x: memref<?xf32>, %words: memref<?xi32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %f0 = arith.constant 0.0 : f32
+    %zero = arith.constant dense<0.0> : vector<64xf32>
+    // CHECK-COUNT-2: "st.global.b32 [$0], $1;", "l,r,~{memory}" %{{.*}}, %c0_i32
+    // CHECK: gpu.barrier
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %a = vector.transfer_read %x[%c0], %f0 {in_bounds = [true]} : memref<?xf32>, vector<64xf32>
+        %p = arith.cmpf olt, %a, %zero : vector<64xf32>
+        // CHECK: %[[FIRST:.*]] = arith.muli %{{.*}}, %c2_i32
+        // CHECK: arith.addi %[[FIRST]], %{{.*}} : i32
+        // CHECK: "st.global.b32 [$0], $1;", "l,r,~{memory}" %{{.*}}, %c1_i32
+        hopper.report warpgroups %p to %words : vector<64xi1>, memref<?xi32>
+      }
+    gpu.return
+  }
+}
+
+// -----
+
+// All threads of a CTA look at some of the words, eight at a time, then all agree.
+// CHECK-LABEL: gpu.func @version
+gpu.module @m {
+  gpu.func @version(%words: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: griddepcontrol.wait
+    // CHECK: scf.for
+    // CHECK-COUNT-8: memref.load
+    // CHECK: nvvm.barrier {{.*}}or
+    // CHECK: cf.cond_br %{{.*}}, ^[[REST:.*]], ^[[END:.*]]
+    // CHECK: ^[[END]]:
+    // CHECK-NEXT: gpu.return
+    hopper.run_if none %words : memref<?xi32>
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+      }
+    gpu.return
+  }
+}

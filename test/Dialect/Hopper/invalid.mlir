@@ -265,6 +265,27 @@ func.func @parts() {
 
 // -----
 
+func.func @run_if(%words: memref<?xi32>) {
+  hopper.roles role "a" warpgroups(1) registers(24) (%w) {
+    // expected-error @+1 {{expects to be in front of the roles: all warpgroups of a CTA end}}
+    hopper.run_if none %words : memref<?xi32>
+  }
+  return
+}
+
+// -----
+
+func.func @report(%words: memref<?xi32>, %is: vector<64xi1>) {
+  hopper.roles role "a" warpgroups(1) registers(24) (%w) {
+  } role "b" warpgroups(1) registers(24) (%w) {
+    // expected-error @+1 {{expects one role: a word for each warpgroup is one for those that compute}}
+    hopper.report warpgroups %is to %words : vector<64xi1>, memref<?xi32>
+  }
+  return
+}
+
+// -----
+
 func.func @redo(%reports: memref<?xi32>, %always: i1) {
   hopper.roles role "a" warpgroups(1) registers(24) (%w) {
     // expected-error @+1 {{expects to be in front of the roles: all warpgroups of a CTA end}}

@@ -347,7 +347,8 @@ def AttnOrderFactors : Pass<"attn-order-factors"> {
     %ds = arith.mulf %a, %d
     ```
 
-    Products that something else uses, too, stay, as do factors with effects or regions. Rounding
+    Products that something else uses, too, stay, as do factors with effects or regions, but for
+    reads of memory that nobody writes in between. Rounding
     differs by one unit in the last place per factor.
   }];
 }

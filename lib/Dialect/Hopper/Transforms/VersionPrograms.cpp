@@ -150,8 +150,8 @@ private:
     b.setInsertionPointAfter(program);
     auto rare = cast<scf::ForallOp>(b.clone(*program, copies));
     for (Question &question : questions) {
-      Operation *branch = copies.lookup(question.branch->getResult(0)).getDefiningOp();
-      take(cast<scf::IfOp>(branch), /*rare=*/true);
+      Value some = copies.lookup(question.some.getResult());
+      take(cast<scf::IfOp>(*some.user_begin()), /*rare=*/true);
       take(question.branch, /*rare=*/false);
     }
     guard(program, *words, /*none=*/true);
@@ -161,11 +161,12 @@ private:
   /// One side of a branch, in place of it.
   static void take(scf::IfOp branch, bool rare) {
     Operation *some = branch.getCondition().getDefiningOp();
-    Block *side = rare ? branch.thenBlock() : branch.elseBlock();
-    Operation *yield = side->getTerminator();
-    branch->getBlock()->getOperations().splice(branch->getIterator(), side->getOperations(),
-                                               side->begin(), yield->getIterator());
-    branch->replaceAllUsesWith(yield->getOperands());
+    if (Block *side = rare ? branch.thenBlock() : branch.elseBlock()) {
+      Operation *yield = side->getTerminator();
+      branch->getBlock()->getOperations().splice(branch->getIterator(), side->getOperations(),
+                                                 side->begin(), yield->getIterator());
+      branch->replaceAllUsesWith(yield->getOperands());
+    }
     branch.erase();
     some->erase();
   }

@@ -1,34 +1,41 @@
-// RUN: attn-opt %s --hopper-mark-rows --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: attn-opt %s --hopper-version-programs --split-input-file --verify-diagnostics | FileCheck %s
 
-// A program in front of all others finds out for each 128 rows whether one takes the branch; tiles load the word, and what
-// only such branches read is not computed where no word is set.
+// A program in front of all others finds out for each 64 rows whether one takes the branch. One version of the program has no
+// branch; the other one, behind it, takes it, and what only that one reads is computed for it alone.
 // CHECK-LABEL: func @marks
 // CHECK-SAME: (%[[LSE:[a-z0-9]+]]: memref<?x?xf32>, %[[Q:[a-z0-9]+]]: memref<?x?xf32>
+// CHECK: %[[ALLOC:.*]] = memref.alloc(%{{.*}}, %{{.*}}) : memref<?x?xf32>
+// CHECK: %[[WORDS:.*]] = memref.alloc(%{{.*}}) : memref<?xi32>
+// CHECK: scf.forall (%[[B:.*]], %[[T:.*]]) in
+// CHECK: %[[I:.*]] = affine.apply {{.*}}(%[[T]])
+// CHECK: %[[L:.*]] = vector.transfer_read %[[LSE]][%[[B]], %[[I]]], %{{.*}} : memref<?x?xf32>, vector<128xf32>
+// CHECK: %[[IS:.*]] = arith.cmpf oge, %[[L]], %{{.*}} : vector<128xf32>
+// CHECK: hopper.report warpgroups %[[IS]] to %[[WORDS]] : vector<128xi1>, memref<?xi32>
+// A program that has nothing to do with it, then the usual version.
+// CHECK: scf.forall
+// CHECK-NOT: hopper.run_if
+// CHECK: vector.transfer_write %{{.*}}, %arg2
+// CHECK: scf.forall
+// CHECK-NEXT: hopper.run_if none %[[WORDS]] : memref<?xi32>
+// CHECK: %[[L:.*]] = vector.transfer_read %[[LSE]]
+// CHECK-NOT: scf.if
+// CHECK: vector.transfer_write %[[L]], %arg2
+// CHECK: scf.forall
+// CHECK-NEXT: hopper.run_if any %[[WORDS]] : memref<?xi32>
+// CHECK: vector.transfer_write %{{.*}}, %[[ALLOC]]
+// CHECK: scf.forall
+// CHECK-NEXT: hopper.run_if any %[[WORDS]] : memref<?xi32>
+// CHECK-NOT: scf.if
+// CHECK: %[[Y:.*]] = vector.transfer_read %[[ALLOC]]
+// CHECK: %[[Z:.*]] = arith.select %{{.*}}, %[[Y]]
+// CHECK: vector.transfer_write %[[Z]], %arg2
 func.func @marks(%lse: memref<?x?xf32>, %q: memref<?x?xf32>, %out: memref<?x?xf32>, %n: index, %m: index) {
   %c0 = arith.constant 0 : index
   %c64 = arith.constant 64 : index
   %zero = arith.constant 0.0 : f32
   %zeros = arith.constant dense<0.0> : vector<64xf32>
   %least = arith.constant dense<256.0> : vector<64xf32>
-  // CHECK: %[[ALLOC:.*]] = memref.alloc(%{{.*}}, %{{.*}}) : memref<?x?xf32>
-  // CHECK: %[[WORDS:.*]] = memref.alloc(%{{.*}}) : memref<?xi32>
-  // CHECK: %[[VIEW:.*]] = memref.reinterpret_cast %[[WORDS]] to offset: [0]
-  // CHECK: scf.forall (%[[B:.*]], %[[T:.*]]) in
-  // CHECK: %[[I:.*]] = affine.apply {{.*}}(%[[T]])
-  // CHECK: %[[L:.*]] = vector.transfer_read %[[LSE]][%[[B]], %[[I]]], %{{.*}} : memref<?x?xf32>, vector<128xf32>
-  // CHECK: %[[IS:.*]] = arith.cmpf oge, %[[L]], %{{.*}} : vector<128xf32>
-  // CHECK: %[[SOME:.*]] = vector.reduction <or>, %[[IS]]
-  // CHECK: %[[NUMBER:.*]] = arith.extui %[[SOME]] : i1 to i32
-  // CHECK: memref.store %[[NUMBER]], %[[VIEW]][%[[B]], %[[T]]]
   %max = memref.alloc(%n, %m) : memref<?x?xf32>
-  // The program that nothing else needs, moved behind one that has nothing to do with it.
-  // CHECK: scf.forall
-  // CHECK-NOT: hopper.redo
-  // CHECK: vector.transfer_write %{{.*}}, %arg2
-  // CHECK: scf.forall
-  // CHECK-NEXT: %[[NO:.*]] = arith.constant false
-  // CHECK-NEXT: hopper.redo any %[[WORDS]] always %[[NO]] : memref<?xi32>
-  // CHECK: vector.transfer_write %{{.*}}, %[[ALLOC]]
   scf.forall (%b, %t) in (%n, %m) {
     %x = vector.transfer_read %q[%b, %t], %zero : memref<?x?xf32>, vector<64xf32>
     vector.transfer_write %x, %max[%b, %t] : vector<64xf32>, memref<?x?xf32>
@@ -36,16 +43,6 @@ func.func @marks(%lse: memref<?x?xf32>, %q: memref<?x?xf32>, %out: memref<?x?xf3
   scf.forall (%b, %t) in (%n, %m) {
     vector.transfer_write %zeros, %out[%b, %t] : vector<64xf32>, memref<?x?xf32>
   }
-  // CHECK: scf.forall
-  // CHECK: scf.for %[[J:.*]] =
-  // CHECK: %[[AT:.*]] = affine.apply #{{.*}}(%[[J]])
-  // CHECK: %[[WORD:.*]] = memref.load %[[VIEW]][%{{.*}}, %[[AT]]]
-  // CHECK: %[[TAKES:.*]] = arith.cmpi ne, %[[WORD]], %{{.*}}
-  // The branch alone asks the rows themselves.
-  // CHECK: scf.if %[[TAKES]]
-  // CHECK: %[[L:.*]] = vector.transfer_read %[[LSE]][%{{.*}}, %[[J]]]
-  // CHECK: %[[IS:.*]] = arith.cmpf oge, %[[L]]
-  // CHECK: arith.select %[[IS]], %{{.*}}, %[[L]]
   scf.forall (%b) in (%n) {
     scf.for %i = %c0 to %m step %c64 {
       %l = vector.transfer_read %lse[%b, %i], %zero : memref<?x?xf32>, vector<64xf32>
@@ -66,9 +63,9 @@ func.func @marks(%lse: memref<?x?xf32>, %q: memref<?x?xf32>, %out: memref<?x?xf3
 
 // -----
 
-// What is read elsewhere, too, is computed; and rows that follow from two reads are asked by each tile.
+// Rows that follow from two reads are asked by each tile, and then there are no versions.
 // CHECK-LABEL: func @stays
-// CHECK-NOT: hopper.redo
+// CHECK-NOT: hopper.run_if
 func.func @stays(%lse: memref<?xf32>, %other: memref<?xf32>, %out: memref<?xf32>, %n: index) {
   %c0 = arith.constant 0 : index
   %c64 = arith.constant 64 : index
@@ -83,7 +80,6 @@ func.func @stays(%lse: memref<?xf32>, %other: memref<?xf32>, %out: memref<?xf32>
       %l = vector.transfer_read %lse[%i], %zero : memref<?xf32>, vector<64xf32>
       %is = arith.cmpf oge, %l, %least : vector<64xf32>
       %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
-      // CHECK: memref.load
       %p = scf.if %some -> (vector<64xf32>) {
         %y = vector.transfer_read %max[%i], %zero : memref<?xf32>, vector<64xf32>
         scf.yield %y : vector<64xf32>
@@ -93,7 +89,6 @@ func.func @stays(%lse: memref<?xf32>, %other: memref<?xf32>, %out: memref<?xf32>
       %z = vector.transfer_read %max[%i], %zero : memref<?xf32>, vector<64xf32>
       %o = vector.transfer_read %other[%i], %zero : memref<?xf32>, vector<64xf32>
       %both = arith.cmpf oge, %l, %o : vector<64xf32>
-      // CHECK: vector.reduction <or>
       // expected-remark @+1 {{each tile asks its rows: they follow from more than one read of rows}}
       %two = vector.reduction <or>, %both {hopper.may_hold} : vector<64xi1> into i1
       %r = scf.if %two -> (vector<64xf32>) {
@@ -109,10 +104,15 @@ func.func @stays(%lse: memref<?xf32>, %other: memref<?xf32>, %out: memref<?xf32>
 
 // -----
 
-// Two kernels that ask the same have the same words; another question about the same rows has its own.
+// Two programs that ask the same have the same words; one that asks two questions stays as it is.
 // CHECK-LABEL: func @questions
-// CHECK-COUNT-2: memref.alloc({{.*}}) : memref<?xi32>
-// CHECK-NOT: memref.alloc
+// CHECK: %[[WORDS:.*]] = memref.alloc({{.*}}) : memref<?xi32>
+// CHECK: hopper.report warpgroups %{{.*}} to %[[WORDS]]
+// CHECK: hopper.run_if none %[[WORDS]]
+// CHECK: hopper.run_if any %[[WORDS]]
+// CHECK: hopper.run_if none %[[WORDS]]
+// CHECK: hopper.run_if any %[[WORDS]]
+// CHECK-NOT: hopper.run_if
 func.func @questions(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {
   %c0 = arith.constant 0 : index
   %c64 = arith.constant 64 : index
@@ -137,35 +137,21 @@ func.func @questions(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {
       scf.if %some {
         vector.transfer_write %l, %out[%i] : vector<64xf32>, memref<?xf32>
       }
+    }
+  }
+  // expected-remark @+1 {{each tile asks its rows: its branches are of rows of several kinds}}
+  scf.forall (%t) in (%n) {
+    scf.for %i = %c0 to %n step %c64 {
+      %l = vector.transfer_read %lse[%i], %zero : memref<?xf32>, vector<64xf32>
+      %is = arith.cmpf oge, %l, %least : vector<64xf32>
+      %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
+      scf.if %some {
+        vector.transfer_write %l, %out[%i] : vector<64xf32>, memref<?xf32>
+      }
       %large = arith.cmpf oge, %l, %other : vector<64xf32>
       %more = vector.reduction <or>, %large {hopper.may_hold} : vector<64xi1> into i1
       scf.if %more {
         vector.transfer_write %l, %out[%i] : vector<64xf32>, memref<?xf32>
-      }
-    }
-  }
-  return
-}
-
-// -----
-
-// Tiles of 64 rows end with 192 rows; one of 128 does not.
-// CHECK-LABEL: func @partial
-// CHECK: vector.transfer_read %{{.*}} : memref<192xf32>, vector<128xf32>
-func.func @partial(%lse: memref<192xf32>, %out: memref<192xf32>) {
-  %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %c64 = arith.constant 64 : index
-  %c192 = arith.constant 192 : index
-  %zero = arith.constant 0.0 : f32
-  %least = arith.constant dense<256.0> : vector<64xf32>
-  scf.forall (%t) in (%c1) {
-    scf.for %i = %c0 to %c192 step %c64 {
-      %l = vector.transfer_read %lse[%i], %zero {in_bounds = [true]} : memref<192xf32>, vector<64xf32>
-      %is = arith.cmpf oge, %l, %least : vector<64xf32>
-      %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
-      scf.if %some {
-        vector.transfer_write %l, %out[%i] {in_bounds = [true]} : vector<64xf32>, memref<192xf32>
       }
     }
   }

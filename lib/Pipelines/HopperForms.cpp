@@ -4,6 +4,7 @@
 #include "HopperForms.h"
 #include "HopperSchedules.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Utils/Slices.h"
 #include "attn/Utils/Tiles.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -33,13 +34,14 @@ int64_t attn::findColumns(Operation *root) {
 
 /// Whether `value` depends on one of the statement's last two loops.
 static bool variesInTile(Value value, linalg::GenericOp statement) {
-  Operation *op = value.getDefiningOp();
-  if (!op || op->getBlock() != statement.getBody())
-    return false;
-  if (auto index = dyn_cast<linalg::IndexOp>(op))
-    return index.getDim() + 2 >= statement.getNumLoops();
-  return llvm::any_of(op->getOperands(),
-                      [&](Value operand) { return variesInTile(operand, statement); });
+  auto isIn = [&](Operation *op) { return op->getBlock() == statement.getBody(); };
+  return followsFrom(
+      value,
+      [&](Value each) {
+        auto index = each.getDefiningOp<linalg::IndexOp>();
+        return index && isIn(index) && index.getDim() + 2 >= statement.getNumLoops();
+      },
+      isIn);
 }
 
 /// What a value in a statement's body follows from, in that body.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "attn/Utils/Statement.h"
+#include "attn/Utils/Slices.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
 
@@ -76,17 +77,17 @@ static bool dependsOn(linalg::GenericOp op, Value value,
       return map.isFunctionOfDim(loop);
     });
   };
-  if (auto argument = dyn_cast<BlockArgument>(value))
-    return argument.getOwner() == op.getBlock() &&
-           variesWith(op.getIndexingMapsArray()[argument.getArgNumber()]);
-  Operation *definition = value.getDefiningOp();
-  if (definition->getBlock() != op.getBlock())
-    return false;
-  if (auto index = dyn_cast<linalg::IndexOp>(definition))
-    return loops.contains(index.getDim());
-  return llvm::any_of(definition->getOperands(), [&](Value operand) {
-    return dependsOn(op, operand, loops);
-  });
+  auto isIn = [&](Operation *definition) {
+    return definition->getBlock() == op.getBlock();
+  };
+  auto varies = [&](Value each) {
+    if (auto argument = dyn_cast<BlockArgument>(each))
+      return argument.getOwner() == op.getBlock() &&
+             variesWith(op.getIndexingMapsArray()[argument.getArgNumber()]);
+    auto index = each.getDefiningOp<linalg::IndexOp>();
+    return index && isIn(index) && loops.contains(index.getDim());
+  };
+  return followsFrom(value, varies, isIn);
 }
 
 std::optional<ScatterSum> attn::matchScatterSum(linalg::GenericOp op) {

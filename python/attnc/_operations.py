@@ -164,10 +164,11 @@ def _float_rest(a: Any, b: Any, dtype: str, op: str, part: int) -> Traced:
         wrong = logical_and(not_equal(rest, zero), not_equal(less(rest, zero), less(a, zero)))
         size = absolute(b)
         rest = where(wrong, add(rest, where(less(a, zero), negative(size), size)), rest)
-        return emit("math.copysign", (rest, a), a.kind).cast(dtype)
-    # Just below zero, a + b is rounded to b; and zero has the sign of a.
-    rest = where(logical_and(equal(quotient, a.region.constant(-1, a.kind)), equal(first, b)), first, rest)
-    return where(equal(rest, zero), emit("math.copysign", (rest, a), a.kind), rest).cast(dtype)
+    else:  # just below zero, a + b is rounded to b
+        rest = where(logical_and(equal(quotient, a.region.constant(-1, a.kind)), equal(first, b)), first, rest)
+    # Zero has the sign of a.
+    mirrored = negative(emit("math.fma", (quotient, b, negative(a)), a.kind))
+    return where(logical_and(equal(first, zero), less(a, zero)), mirrored, rest).cast(dtype)
 
 
 def floor_divide(a: Any, b: Any) -> Traced:

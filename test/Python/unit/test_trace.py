@@ -426,6 +426,47 @@ def test_derivatives_at_kinks(name):
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
 
 
+ENDS = {
+    "sign of fmod": lambda x: torch.copysign(torch.ones_like(x), torch.fmod(x, 2.0)) + x,
+    "sign of remainder": lambda x: torch.copysign(torch.ones_like(x), x % 2.0) + x,
+    "sum that is rounded": lambda x: x % 1e8,
+    "largest quotient": lambda x: torch.fmod((x * 0 - 128).to(torch.int8), (x * 0 - 1).to(torch.int8)) + x,
+    "hardswish": lambda x: torch.where(F.hardswish(x / 0.0).isnan(), x, 2 * x),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_ends_of_arithmetic(name):
+    """The log-sum-exp of one key is its score."""
+    points = torch.tensor([-4.0, 4.0, -0.5, 0.75, -3.0, 1.25])
+    x, wanted = torch.zeros(1, 1, len(points), 8), points.clone().requires_grad_()
+    x[0, 0, :, 0] = points
+    key = torch.zeros(1, 1, 1, 8)
+    key[..., 0] = 1
+    x.requires_grad_()
+    _, lse = attnc.attention(x, key, key, score_mod=lambda s, *index: ENDS[name](s), scale=1.0, return_lse=True)
+    value = ENDS[name](wanted)
+    torch.testing.assert_close(lse[0, 0], value, rtol=1e-5, atol=1e-6)
+    expected = torch.autograd.grad(value.sum(), wanted)[0]
+    got = torch.autograd.grad(lse.sum(), x)[0][0, 0, :, 0]
+    torch.testing.assert_close(got, expected.nan_to_num(1.0), rtol=1e-5, atol=1e-6)
+
+
+def test_remainders_of_remainders():
+    """There are many ways through few operations: what goes along all of them takes forever."""
+    divisors, numbers = torch.linspace(0.7, 1.3, 6, dtype=torch.float64).requires_grad_(), torch.arange(6) * 3
+    after = torch.tensor([1, 2, 3, 4, 4, 4])
+    q, key = torch.zeros(1, 1, 6, 8), torch.zeros(1, 1, 1, 8)
+    q[0, 0, :, 0], key[..., 0] = torch.linspace(-2, 3, 6), 1
+    score = lambda s, b, h, i, j: ((numbers[i] % (divisors[(i + 1).clamp(max=4)].abs() + 0.5)) % (s.abs() + 0.5)).float()
+    _, lse = attnc.attention(q, key, key, score_mod=score, scale=1.0, return_lse=True)
+    value = ((numbers % (divisors[after].abs() + 0.5)) % (q[0, 0, :, 0].abs() + 0.5)).float()
+    torch.testing.assert_close(lse[0, 0], value, rtol=1e-5, atol=1e-6)
+    (expected,) = torch.autograd.grad(value.sum(), divisors)
+    (got,) = torch.autograd.grad(lse.sum(), divisors)
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+
+
 TOKENS = torch.tensor([3, -1, 0, -5, 4, 2, -2, 1, -4, 3, -3, 0, 4, 1, -1, 2, 0])
 
 

@@ -5,6 +5,7 @@
 
 #include "Loops.h"
 #include "Memory.h"
+#include "Programs.h"
 #include "TileLoads.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -151,15 +152,6 @@ private:
   Operation *root;
 };
 
-/// Whether `value` follows from `variable`.
-bool dependsOn(Value value, Value variable) {
-  if (value == variable)
-    return true;
-  Operation *op = value.getDefiningOp();
-  return op && llvm::any_of(op->getOperands(),
-                            [&](Value operand) { return dependsOn(operand, variable); });
-}
-
 /// Coordinates of a tile program that a loaded tile does not depend on come last but for
 /// the rows: tiles that differ in them alone read the same memory at about the same time.
 void bringTogether(scf::ForallOp tiles, ArrayRef<hopper::LoadOp> loads) {
@@ -167,8 +159,9 @@ void bringTogether(scf::ForallOp tiles, ArrayRef<hopper::LoadOp> loads) {
   unsigned rank = tiles.getRank();
   for (unsigned d = 0; d + 1 < rank; ++d) {
     bool isRelated = llvm::any_of(loads, [&](hopper::LoadOp load) {
-      return llvm::any_of(load.getIndices(),
-                          [&](Value index) { return dependsOn(index, tiles.getInductionVar(d)); });
+      return llvm::any_of(load.getIndices(), [&](Value index) {
+        return hopper::dependsOn(index, tiles.getInductionVar(d));
+      });
     });
     (isRelated ? order : unrelated).push_back(d);
   }

@@ -2,6 +2,7 @@
 // See Programs.h.
 
 #include "Programs.h"
+#include "attn/Utils/Slices.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -145,10 +146,7 @@ AffineMap hopper::getAffineMap(Operation *op) {
 }
 
 bool hopper::dependsOn(Value value, Value other) {
-  Operation *op = value.getDefiningOp();
-  return value == other || (op && llvm::any_of(op->getOperands(), [&](Value operand) {
-                              return dependsOn(operand, other);
-                            }));
+  return followsFrom(value, [&](Value each) { return each == other; });
 }
 
 /// Whether a value is a multiple of `n`, or is `end`.

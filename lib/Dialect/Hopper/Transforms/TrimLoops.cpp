@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Each warpgroup computes the tiles that its own rows need.
 
+#include "Programs.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
@@ -21,13 +22,6 @@ using namespace attn;
 
 namespace {
 
-bool dependsOn(Value value, Value on) {
-  if (value == on)
-    return true;
-  Operation *op = value.getDefiningOp();
-  return op && llvm::any_of(op->getOperands(), [&](Value each) { return dependsOn(each, on); });
-}
-
 /// columns <= bound of the row (or <, where `isStrict`), element by element.
 struct UpperBound {
   Value rows; // one bound per row
@@ -42,7 +36,7 @@ public:
   bool analyze() {
     // The mask of such a loop leaves the state as it is where it keeps nothing.
     return loop->hasAttr(kPartialAttr) && loop->getNextNode() && findBranch() && findBound() &&
-           hasOnlyChannels() && isComputable(bound.rows) && dependsOn(bound.rows, warpgroup);
+           hasOnlyChannels() && isComputable(bound.rows) && hopper::dependsOn(bound.rows, warpgroup);
   }
 
   void run() {

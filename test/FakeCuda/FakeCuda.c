@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { invalidValue = 1, outOfMemory = 2, invalidPtx = 218, launchFailed = 719 };
-enum { maxBuffers = 256, maxParameters = 64 };
+enum { maxBuffers = 256, maxParameters = 256 };
 
 typedef struct {
   char name[256];

@@ -17,17 +17,17 @@
 // FEW: launch attention_kernel{{.*}} attribute 6: 1
 // FEW: launch attention_gradient_kernel grid 6 {{.*}} attribute 6: 1
 // FEW: launch attention_gradient_kernel_0 {{.*}} attribute 6: 1
-// FEW: launch attention_gradient_kernel_1 grid 6 {{.*}} attribute 6: 1
+// FEW: launch attention_gradient_kernel_3 grid 6 {{.*}} attribute 6: 1
 
 // MANY: launch attention_kernel{{.*}} attribute 6: 1
 // MANY: launch attention_gradient_kernel grid 516
 // MANY-NOT: attribute
 // MANY: launch attention_gradient_kernel_0 {{.*}} attribute 6: 1
-// MANY: launch attention_gradient_kernel_1 grid 516
+// MANY: launch attention_gradient_kernel_3 grid 516
 // MANY-NOT: attribute
 
 // ORDERED: launch {{.*}} attribute 2: 1 0 0{{$}}
-// ORDERED: launch attention_gradient_kernel_1 {{.*}} attribute 6: 1
+// ORDERED: launch attention_gradient_kernel_3 {{.*}} attribute 6: 1
 func.func @attention(%q: tensor<?x?x?x64xbf16>, %k: tensor<?x?x?x64xbf16>, %v: tensor<?x?x?x64xbf16>)
     -> (tensor<?x?x?x64xbf16>, tensor<?x?x?xf32>) {
   %o, %lse = attn.forward %q, %k, %v

@@ -82,7 +82,8 @@ static unsigned countOperations(
     // What a head or a batch has once costs nothing per element.
     SetVector<Operation *> rare = findRare(op);
     unsigned count = llvm::count_if(*op.getBody(), [&](Operation &inner) {
-      return counts(inner) && !rare.contains(&inner) && llvm::any_of(inner.getOperands(), [&](Value operand) {
+      return counts(inner) && !rare.contains(&inner) &&
+             llvm::any_of(inner.getOperands(), [&](Value operand) {
                return isa<BlockArgument>(operand) || variesInTile(operand, op);
              });
     });

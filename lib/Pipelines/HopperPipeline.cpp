@@ -527,7 +527,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     bool isShort =
         order == "fixed" && length && length->number && *length->number <= kMostRowsApart;
     bool adds = addsSums(module);
-    bool isGradient = before->walk([](BackwardOp) { return WalkResult::interrupt(); }).wasInterrupted();
+    WalkResult walk = before->walk([](BackwardOp) { return WalkResult::interrupt(); });
+    bool isGradient = walk.wasInterrupted();
     // Where no gradient is one pass, tiles of its scores would be whole in memory.
     if (!isShort && canAddSums(module) && (adds || !isGradient)) {
       if (adds)

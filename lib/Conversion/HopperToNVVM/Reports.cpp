@@ -16,7 +16,8 @@ Value KernelLowering::reportAddress(Value reports, int64_t count, Value number) 
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, scalar(reports));
   Value word = NVVM::BlockIdXOp::create(b, b.getI32Type());
   if (number)
-    word = arith::AddIOp::create(b, arith::MulIOp::create(b, word, constantI32(int32_t(count))), number);
+    word = arith::AddIOp::create(
+        b, arith::MulIOp::create(b, word, constantI32(int32_t(count))), number);
   Value offset = arith::ShLIOp::create(b, arith::ExtUIOp::create(b, i64, word),
                                        arith::ConstantIntOp::create(b, i64, 2));
   return arith::AddIOp::create(b, arith::IndexCastOp::create(b, i64, base), offset);

@@ -407,22 +407,27 @@ KINKS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", KINKS)
-def test_derivatives_at_kinks(name):
-    """The log-sum-exp of one key is its score."""
-    points = torch.tensor([0.0, 1.0, -1.0, 2.0, 6.0, 3.0, -3.0, 0.5, -0.5, 90.0, -100.0, 25.0])
+def at_points(function, points):
+    """A function of the score there, and its derivative: those of attnc, then PyTorch's own. The log-sum-exp of one key is
+    its score."""
     x, wanted = torch.zeros(1, 1, len(points), 8), points.clone().requires_grad_()
     x[0, 0, :, 0] = points
     key = torch.zeros(1, 1, 1, 8)
     key[..., 0] = 1
     x.requires_grad_()
-    _, lse = attnc.attention(x, key, key, score_mod=lambda s, *index: KINKS[name](s), scale=1.0, return_lse=True)
-    value = KINKS[name](wanted)
-    torch.testing.assert_close(lse[0, 0], value, rtol=1e-5, atol=1e-6)
-    expected = torch.autograd.grad(value.sum(), wanted)[0]
+    _, lse = attnc.attention(x, key, key, score_mod=lambda s, *index: function(s), scale=1.0, return_lse=True)
+    value = function(wanted)
+    got = torch.autograd.grad(lse.sum(), x)[0][0, 0, :, 0]
+    return (lse[0, 0], got), (value, torch.autograd.grad(value.sum(), wanted)[0])
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_derivatives_at_kinks(name):
+    points = torch.tensor([0.0, 1.0, -1.0, 2.0, 6.0, 3.0, -3.0, 0.5, -0.5, 90.0, -100.0, 25.0])
+    (found, got), (value, expected) = at_points(KINKS[name], points)
+    torch.testing.assert_close(found, value, rtol=1e-5, atol=1e-6)
     if name in ("where", "masked_fill", "nan_to_num"):  # 0 times infinity in PyTorch, for the side not taken
         expected = torch.where(expected.isnan(), 1.0 if name == "where" else 0.0, expected)
-    got = torch.autograd.grad(lse.sum(), x)[0][0, 0, :, 0]
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -437,18 +442,8 @@ ENDS = {
 
 @pytest.mark.parametrize("name", ENDS)
 def test_ends_of_arithmetic(name):
-    """The log-sum-exp of one key is its score."""
-    points = torch.tensor([-4.0, 4.0, -0.5, 0.75, -3.0, 1.25])
-    x, wanted = torch.zeros(1, 1, len(points), 8), points.clone().requires_grad_()
-    x[0, 0, :, 0] = points
-    key = torch.zeros(1, 1, 1, 8)
-    key[..., 0] = 1
-    x.requires_grad_()
-    _, lse = attnc.attention(x, key, key, score_mod=lambda s, *index: ENDS[name](s), scale=1.0, return_lse=True)
-    value = ENDS[name](wanted)
-    torch.testing.assert_close(lse[0, 0], value, rtol=1e-5, atol=1e-6)
-    expected = torch.autograd.grad(value.sum(), wanted)[0]
-    got = torch.autograd.grad(lse.sum(), x)[0][0, 0, :, 0]
+    (found, got), (value, expected) = at_points(ENDS[name], torch.tensor([-4.0, 4.0, -0.5, 0.75, -3.0, 1.25]))
+    torch.testing.assert_close(found, value, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(got, expected.nan_to_num(1.0), rtol=1e-5, atol=1e-6)
 
 

@@ -348,8 +348,8 @@ def AttnOrderFactors : Pass<"attn-order-factors"> {
     ```
 
     Products that something else uses, too, stay, as do factors with effects or regions, but for
-    reads of memory that nobody writes in between. Rounding
-    differs by one unit in the last place per factor.
+    reads of memory that nobody writes in between. Rounding differs by one unit in the last place per
+    factor.
   }];
 }
 

@@ -17,6 +17,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace attn {
@@ -256,7 +257,8 @@ private:
         break;
       SmallVector<OpFoldResult> sizes = program.getMixedUpperBound();
       if (program->isBeforeInBlock(&*b.getInsertionPoint()) || !program.isNormalized() ||
-          sizes.size() != lines.size() + 1 || !llvm::equal(ArrayRef(sizes).drop_back(), lines, areSame))
+          sizes.size() != lines.size() + 1 ||
+          !llvm::equal(ArrayRef(sizes).drop_back(), lines, areSame))
         continue;
       auto tiles = dyn_cast<Value>(sizes.back());
       auto apply = tiles ? tiles.getDefiningOp<affine::AffineApplyOp>() : affine::AffineApplyOp();
@@ -471,7 +473,7 @@ private:
   func::FuncOp function;
   OpBuilder b;
   SmallVector<std::unique_ptr<Words>> all;
-  DenseMap<Operation *, Guard> guards;
+  llvm::MapVector<Operation *, Guard> guards;
 };
 
 struct VersionProgramsPass : attn::impl::HopperVersionProgramsBase<VersionProgramsPass> {

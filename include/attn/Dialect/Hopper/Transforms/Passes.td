@@ -581,6 +581,9 @@ def HopperStoreFirst : Pass<"hopper-store-first", "::mlir::func::FuncOp"> {
                                               %y = arith.select (%w is not %mark), %r, %zeros
     ```
 
+    Two launches that are versions of each other (`hopper.run_if any` and `none` on the same words)
+    have the same words here, for the device runs one of them.
+
     Stays as it is: memory with other uses, or that is not allocated beside the launches; zeros
     under a condition; tiles of fewer than `least-bytes`; additions that are not directly in a
     loop, that several threads of a role make (its loop's bounds are found by all of them), of
@@ -1081,9 +1084,10 @@ def HopperVersionPrograms : Pass<"hopper-version-programs", "::mlir::func::FuncO
   let description = [{
     A branch of `hopper-branch-by-rows` asks the rows of each tile, though nearly no tensor has one that
     takes it; the branch alone keeps the loop around it from being pipelined. Where that follows by
-    arithmetic from one read of rows of memory that nobody writes, a program in front of all others
-    finds it out for each 128 rows. The program with the branch becomes two: one that takes no
-    branch, for when no word is set, and one behind it that takes each one (`hopper.run_if`).
+    arithmetic from one read of rows of memory that nobody writes any more, a program that reads these
+    rows finds it out, 64 rows a word (`hopper.report warpgroups`): one that is there for something
+    else, or one of its own. The program with the branch becomes two: one that takes no branch, for
+    when no word is set, and one behind it that takes each one (`hopper.run_if`).
 
     What only the second version reads is computed only for it: the CTAs of a program end at once
     where no word is set, and the first version does not write it.
@@ -1099,11 +1103,10 @@ def HopperVersionPrograms : Pass<"hopper-version-programs", "::mlir::func::FuncO
         %p = scf.if %some { vector.transfer_read %M[%b, %i] ... } else { yield %usual }
     // After.
     %words = memref.alloc : memref<?xi32>
-    %view = memref.reinterpret_cast %words : memref<?x?xi32>
     scf.forall (%b, %k) in ... {
       %l = vector.transfer_read %L[%b, 128 %k] : memref<?x?xf32>, vector<128xf32>
       %is_large = arith.cmpf oge, %l, %least
-      memref.store (vector.reduction <or>, %is_large), %view[%b, %k]
+      hopper.report warpgroups %is_large to %words
     }
     scf.forall (%b, %t) in ... {
       hopper.run_if none %words
@@ -1120,7 +1123,7 @@ def HopperVersionPrograms : Pass<"hopper-version-programs", "::mlir::func::FuncO
     ```
 
     Gradients need it, for rows of large scores. Where tiles are not aligned to 128 rows, or several
-    reads decide, each tile asks its rows, and a remark says so.
+    reads or branches of several kinds decide, each tile asks its rows, and a remark says so.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "::mlir::affine::AffineDialect",
                            "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",

@@ -73,24 +73,6 @@ static Step reduce(Fiber &fiber, const Instruction &i) {
   return step;
 }
 
-/// All rows of the warpgroup are asked.
-static Step large(Fiber &fiber, const Instruction &i) {
-  auto op = cast<WarpLargeOp>(i.op);
-  ArrayRef<float> rows(fiber.floats(i, 0), size_t(op.getRows().getType().getNumElements()));
-  size_t columns = op.getTile() ? op.getTile().getType().getDimSize(1) : 0;
-  const float *tile = columns ? fiber.floats(i, 1) : nullptr;
-  double limit = op.getLimit().convertToDouble();
-  bool any = false;
-  for (auto [r, row] : llvm::enumerate(rows)) {
-    float maximum = row;
-    for (float x : ArrayRef(tile + r * columns, columns))
-      maximum = std::fmax(maximum, x);
-    any |= std::fabs(maximum) >= limit && std::isfinite(maximum);
-  }
-  fiber.result(i).integer = any;
-  return Step::Next;
-}
-
 static Step report(Fiber &fiber, const Instruction &i) {
   const int64_t *bits = fiber.ints(i, 0);
   int64_t count = cast<ReportOp>(i.op).getValue().getType().getNumElements();
@@ -101,8 +83,15 @@ static Step report(Fiber &fiber, const Instruction &i) {
   char *word = findElement(i.op, fiber.operand(i, 1).as<MemRef>(), number);
   if (!word)
     return Step::Failed;
-  if (llvm::any_of(ArrayRef(bits, size_t(count)), [](int64_t bit) { return bit != 0; }))
-    storeInteger(ElementKind::I32, word, 1);
+  // A byte for each warp.
+  int64_t parts = op.getWarpgroups() ? kWarpgroupRows / kWarpRows : 1, reported = 0;
+  for (int64_t part = 0; part < parts; ++part) {
+    ArrayRef<int64_t> own(bits + part * (count / parts), size_t(count / parts));
+    if (llvm::any_of(own, [](int64_t bit) { return bit != 0; }))
+      reported |= int64_t(1) << (8 * part);
+  }
+  if (reported || op.getWarpgroups())
+    storeInteger(ElementKind::I32, word, reported);
   return Step::Next;
 }
 
@@ -130,9 +119,8 @@ static Step runIf(Fiber &fiber, const Instruction &i) {
 static LogicalResult translateReport(Translator &translator, Operation *op) {
   if (!translator.launch)
     return op->emitError("expects to be in a launch");
-  if (auto report = dyn_cast<ReportOp>(op))
-    translator.launch->reports.push_back(
-        {translator.slot(report.getReports()), report.getWarpgroups()});
+  if (auto report = dyn_cast<ReportOp>(op); report && !report.getWarpgroups())
+    translator.launch->reports.push_back(translator.slot(report.getReports()));
   translator.emit(op, isa<ReportOp>(op) ? report : redo);
   return success();
 }
@@ -148,7 +136,6 @@ void interpreter::registerHopperBarriers(Translator &translator) {
   translator.add("hopper.barrier.sync", meet<BarrierSyncOp>);
   translator.add("hopper.barrier.arrive", meet<BarrierArriveOp>);
   translator.add("hopper.barrier.reduce", reduce);
-  translator.add("hopper.warp.large", large);
   translator.add("hopper.cluster.sync", [](Fiber &fiber, const Instruction &i) {
     return fiber.cluster->sync(fiber, i.op);
   });

@@ -171,11 +171,9 @@ static std::unique_ptr<Cluster> makeCluster(Fiber &host, const LaunchInfo &launc
     for (auto [slot, value] : llvm::zip(launch.arguments, values))
       fiber.frame[slot].integer = value;
     // A CTA starts without reports.
-    int64_t warpgroups = threads / hopper::kThreadsPerWarpgroup;
-    for (auto [slot, each] : launch.reports)
-      if (each || thread == 0)
-        if (char *word = findElement(launch.op, host.frame[slot].as<MemRef>(),
-                                     each ? block[0] * warpgroups + warpgroup : block[0]))
+    for (unsigned slot : launch.reports)
+      if (thread == 0)
+        if (char *word = findElement(launch.op, host.frame[slot].as<MemRef>(), block[0]))
           storeInteger(ElementKind::I32, word, 0);
   }
   machine.statistics.ctas += uint64_t(ctas);

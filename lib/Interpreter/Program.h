@@ -55,8 +55,8 @@ struct LaunchInfo {
   llvm::SmallVector<unsigned, 12> arguments;
   llvm::SmallVector<mlir::Operation *> allocations, barriers, channels;
   mlir::Operation *roles = nullptr;
-  /// Where its CTAs report (hopper.report), by slots; whether each warpgroup has a word.
-  llvm::SmallVector<std::pair<unsigned, bool>> reports;
+  /// Where its CTAs report (hopper.report), by slots, but for words of warpgroups.
+  llvm::SmallVector<unsigned> reports;
   /// Its CTAs wait for each other: all of them run.
   bool takesTurns = false;
 };

@@ -786,6 +786,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperVersionPrograms());
     nested.addPass(createAttnOrderFactors()); // of weights that are no choice any more
     addCleanUp(nested);
+    nested.addPass(createHopperAdvanceReads());
     nested.addPass(createHopperSortTiles());
     if (fixes)
       nested.addPass(fixMaxima == "true" ? createHopperFixMaxima({/*fewTiles=*/0, /*fewInAll=*/0})
@@ -803,7 +804,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     nested.addPass(createHopperOrderProducts());
     if (int64_t every = polynomials >= 0 ? int64_t(polynomials) : schedule.polynomials)
       nested.addPass(createHopperDivideExponentials(HopperDivideExponentialsOptions{every}));
-    nested.addPass(createHopperSubtractLargeMaxima());
+    nested.addPass(createHopperScaleLargeMaxima());
     int64_t neighbours = occupancy > 0 ? int64_t(occupancy) : schedule.occupancy;
     bool isOrdered = schedule.addsSums && ordersSums;
     nested.addPass(createHopperSpecializeWarps(

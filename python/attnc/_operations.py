@@ -153,7 +153,11 @@ def _float_rest(a: Any, b: Any, dtype: str, op: str, part: int) -> Traced:
     wide = "float32" if dtype in ("float16", "bfloat16") else dtype
     a, b = a.cast(wide), b.cast(wide)
     if part == 0:
-        return _divide_with_rest(a, b, wide, op)[0].cast(dtype)
+        quotient = _divide_with_rest(a, b, wide, op)[0]
+        zero, infinity = (a.region.constant(x, a.kind) for x in (0, float("inf")))
+        # The rest of an infinity, which PyTorch subtracts first, is not a number.
+        has_no_rest = logical_and(equal(absolute(a), infinity), not_equal(b, zero))
+        return where(has_no_rest, subtract(a, a), quotient).cast(dtype)
     # A quotient with more digits than the type has leaves an exact rest that is larger than b.
     zero = a.region.constant(0, a.kind)
     quotient = emit(op, (emit("arith.divf", (a, b), a.kind),), a.kind)

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -334,7 +335,8 @@ static std::vector<std::pair<unsigned, int64_t>> takeSizes(func::FuncOp function
   return sizes;
 }
 
-std::vector<TileOrder> TileOrder::make(const Kernel &kernel, int64_t ctas) {
+/// Those of the kernel, before anything is simplified.
+std::vector<TileOrder> TileOrder::extract(const Kernel &kernel, int64_t ctas) {
   func::FuncOp original = *kernel.function;
   MLIRContext *context = original.getContext();
   OwningOpRef<ModuleOp> module = ModuleOp::create(original.getLoc());
@@ -364,31 +366,100 @@ std::vector<TileOrder> TileOrder::make(const Kernel &kernel, int64_t ctas) {
       order.ranks.push_back(isa<MemRefType>(type) ? cast<MemRefType>(type).getRank() : 0);
     Extractor(function, launch).run();
     order.dimensions = takeSizes(function);
-    PassManager cleanUp(context);
-    for (int round = 0; round < 2; ++round) {
-      cleanUp.addPass(createCSEPass());
-      cleanUp.addPass(createCanonicalizerPass());
-    }
-    if (failed(cleanUp.run(*copy)))
-      return {};
-    // What a table bounds is no arithmetic.
-    for (auto loop : collect<scf::ForOp>(function))
-      if (loop.getUpperBound().getDefiningOp<ub::PoisonOp>() && loop->use_empty())
-        loop.erase();
-    if (failed(cleanUp.run(*copy)))
-      return {};
-    llvm::raw_string_ostream(order.text) << function;
     function->remove();
     order.function = function;
-    FailureOr<Interpreter> interpreter = Interpreter::create(function);
-    if (failed(interpreter)) {
-      ADD_FAILURE() << "no arithmetic alone:\n" << order.text;
-      return {};
-    }
-    order.interpreter = std::make_unique<Interpreter>(std::move(*interpreter));
     orders.push_back(std::move(order));
   }
   return orders;
+}
+
+/// Simplifies the function and makes it one that can run; false where it cannot.
+bool TileOrder::finish() {
+  MLIRContext *context = function->getContext();
+  OwningOpRef<ModuleOp> module = ModuleOp::create(function->getLoc());
+  func::FuncOp inside = function.release();
+  module->push_back(inside);
+  PassManager cleanUp(context);
+  for (int round = 0; round < 2; ++round) {
+    cleanUp.addPass(createCSEPass());
+    cleanUp.addPass(createCanonicalizerPass());
+  }
+  if (failed(cleanUp.run(*module)))
+    return false;
+  // What a table bounds is no arithmetic.
+  for (auto loop : collect<scf::ForOp>(inside))
+    if (loop.getUpperBound().getDefiningOp<ub::PoisonOp>() && loop->use_empty())
+      loop.erase();
+  if (failed(cleanUp.run(*module)))
+    return false;
+  llvm::raw_string_ostream(text) << inside;
+  inside->remove();
+  function = inside;
+  FailureOr<Interpreter> made = Interpreter::create(inside);
+  if (failed(made)) {
+    ADD_FAILURE() << "no arithmetic alone:\n" << text;
+    return false;
+  }
+  interpreter = std::make_unique<Interpreter>(std::move(*made));
+  return true;
+}
+
+std::vector<TileOrder> TileOrder::make(const Kernel &kernel, int64_t ctas) {
+  std::vector<TileOrder> orders = extract(kernel, ctas);
+  for (TileOrder &order : orders)
+    if (!order.finish())
+      return {};
+  return orders;
+}
+
+/// The ops that marks follow from, in order.
+static SmallVector<Operation *> findArithmetic(func::FuncOp function) {
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.omitBlockArguments = false;
+  for (auto mark : collect<memref::StoreOp>(function))
+    for (Value operand : mark->getOperands())
+      (void)getBackwardSlice(operand, &slice, options);
+  return slice.takeVector();
+}
+
+std::vector<std::vector<TileOrder>> TileOrder::makeMutants(const Kernel &kernel, int64_t ctas,
+                                                           size_t every) {
+  std::vector<std::vector<TileOrder>> all;
+  for (TileOrder &order : extract(kernel, ctas)) {
+    std::vector<TileOrder> &mutants = all.emplace_back();
+    func::FuncOp original = *order.function;
+    auto findUses = [](func::FuncOp function) {
+      SmallVector<OpOperand *> uses;
+      for (Operation *op : findArithmetic(function))
+        if (!isa<memref::LoadOp, memref::StoreOp>(op))
+          for (OpOperand &operand : op->getOpOperands())
+            if (auto constant = operand.get().getDefiningOp<arith::ConstantOp>();
+                constant && !constant.getType().isInteger(1))
+              uses.push_back(&operand);
+      return uses;
+    };
+    size_t count = findUses(original).size();
+    for (size_t n = 0; n < count; n += every) {
+      TileOrder mutant;
+      mutant.function = original.clone();
+      mutant.dimensions = order.dimensions;
+      mutant.ranks = order.ranks;
+      mutant.roles = order.roles;
+      mutant.mayPad = order.mayPad;
+      OpOperand *use = findUses(*mutant.function)[n];
+      OpBuilder b(use->getOwner());
+      llvm::raw_string_ostream(mutant.mistake) << *use->getOwner();
+      auto constant = use->get().getDefiningOp<arith::ConstantOp>();
+      int64_t value = cast<IntegerAttr>(constant.getValue()).getInt() + (n / every % 2 ? -1 : 1);
+      use->set(arith::ConstantOp::create(b, constant.getLoc(),
+                                         b.getIntegerAttr(constant.getType(), value)));
+      mutant.mistake += " with " + std::to_string(value);
+      if (mutant.finish())
+        mutants.push_back(std::move(mutant));
+    }
+  }
+  return all;
 }
 
 static HostTensor makeTensor(ArrayRef<int64_t> shape) {

@@ -46,14 +46,23 @@ public:
   /// Runs the passes for `ctas` CTAs: one for each launch with several roles.
   static std::vector<TileOrder> make(const Kernel &kernel, int64_t ctas);
 
+  /// Orders with one mistake each: a constant that some op of a role or of the host takes is one
+  /// more or, for every second one, one less. Each order of `make` has its own, `every`-th of them.
+  static std::vector<std::vector<TileOrder>> makeMutants(const Kernel &kernel, int64_t ctas,
+                                                         size_t every);
+
   /// The arithmetic as text: whether two orders are one.
   const std::string &getText() const { return text; }
+  /// Of a mutant: what was changed.
+  const std::string &getMistake() const { return mistake; }
 
   /// What is wrong: roles of a CTA that differ, a CTA that has no tile, tiles that are visited
   /// never, twice, or are none. Empty if all is well.
   std::string check(const Sizes &sizes);
 
 private:
+  static std::vector<TileOrder> extract(const Kernel &kernel, int64_t ctas);
+  bool finish();
   std::string judge(llvm::ArrayRef<int64_t> log) const;
 
   mlir::OwningOpRef<mlir::func::FuncOp> function;
@@ -63,7 +72,7 @@ private:
   std::unique_ptr<Interpreter> interpreter;
   size_t roles = 0;
   bool mayPad = false; // a line may end with a tile that is empty
-  std::string text;
+  std::string text, mistake;
 };
 
 } // namespace attn

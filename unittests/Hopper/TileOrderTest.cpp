@@ -9,6 +9,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"
+#include <iostream>
 #include <set>
 
 using namespace attn;
@@ -161,6 +162,37 @@ TEST_F(TileOrders, visitEachTileOnce) {
                 << describe(variant, ctas) << "\n" << order.getText();
       }
   }
+}
+
+/// The check finds wrong constants. Those that it does not find are right for all counts: they
+/// choose between orders.
+TEST_F(TileOrders, findWrongConstants) {
+  constexpr size_t kEvery = 5;
+  constexpr int64_t kCtas = 5, kLines = 5, kTiles = 9;
+  size_t found = 0, all = 0;
+  std::string missed;
+  std::set<std::string> seen;
+  for (const Variant &variant : kVariants)
+    for (const Kernel &kernel : make(variant)) {
+      std::vector<TileOrder> orders = TileOrder::make(kernel, kCtas);
+      std::vector<std::vector<TileOrder>> mutants = TileOrder::makeMutants(kernel, kCtas, kEvery);
+      for (auto [order, ofOrder] : llvm::zip_equal(orders, mutants)) {
+        if (!seen.insert(order.getText()).second)
+          continue;
+        for (TileOrder &mutant : ofOrder) {
+          if (!seen.insert(mutant.getText()).second)
+            continue; // no other arithmetic
+          ++all;
+          if (!sweep(mutant, kLines, kTiles).empty())
+            ++found;
+          else
+            missed += describe(variant, kCtas) + ": " + mutant.getMistake() + "\n";
+        }
+      }
+    }
+  std::cout << found << " of " << all << " mistakes found\n" << missed;
+  EXPECT_GT(all, 100u);
+  EXPECT_GE(found * 10, all * 9);
 }
 
 } // namespace

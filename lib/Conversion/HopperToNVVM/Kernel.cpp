@@ -329,7 +329,6 @@ LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
       .Case<BarrierSyncOp, BarrierArriveOp>(
           [&](auto op) { return lowerNamedBarrier(op), success(); })
       .Case([&](BarrierReduceOp op) { return lowerBarrierReduce(op), success(); })
-      .Case([&](WarpLargeOp op) { return lowerWarpLarge(op), success(); })
       .Case([&](ReportOp op) { return lowerReport(op), success(); })
       .Case([&](RedoOp op) { return lowerRedo(op), success(); })
       .Case([&](RunIfOp op) { return lowerRunIf(op), success(); })

@@ -44,8 +44,8 @@ static bool takesPieces(Operation *op) {
     return !store.getTranspose() && getElementBytes(tile.getElementType()) == 2 &&
            tile.getSwizzle() >= 2 * kLanesOfRow * kPieceOfMemory;
   }
-  return isa<AllocOp, BarrierSyncOp, FenceAsyncOp, RolesOp, SlotOp, TmaStoreOp, TmaWaitOp, YieldOp>(
-      op);
+  return isa<AllocOp, BarrierSyncOp, FenceAsyncOp, RedoOp, ReportOp, RolesOp, RunIfOp, SlotOp,
+             TmaStoreOp, TmaWaitOp, YieldOp>(op);
 }
 
 int64_t attn::hopper::findPiece(gpu::GPUFuncOp function) {
@@ -253,11 +253,6 @@ bool VectorLayouts::wantOperands(Operation *op) {
   if (auto report = dyn_cast<ReportOp>(op))
     return changed | want(report.getValue(),
                           report.getValue().getType().getRank() == 1 ? kRows : kTile);
-  if (auto large = dyn_cast<WarpLargeOp>(op)) {
-    if (large.getTile())
-      changed |= want(large.getTile(), kTile);
-    return changed | want(large.getRows(), kRows);
-  }
   if (auto cast = dyn_cast<vector::ShapeCastOp>(op))
     return changed | want(cast.getSource(), wantedLayouts.lookup(cast.getResult()));
   // Elementwise, gathers, masked reads: operands are as results.

@@ -234,10 +234,11 @@ private:
   mlir::LogicalResult lowerTurnPass(TurnPassOp op);
   template <typename Op> void lowerNamedBarrier(Op op);
   void lowerBarrierReduce(BarrierReduceOp op);
-  mlir::Value reportAddress(mlir::Value reports, int64_t count = 1, mlir::Value number = {});
+  mlir::Value reportAddress(mlir::Value reports);
+  mlir::Value wordAddress(mlir::Value words, mlir::Value number);
   void clearReports(mlir::Region &body);
-  void lowerWarpLarge(WarpLargeOp op);
   void lowerReport(ReportOp op);
+  void reportWarp(ReportOp op, mlir::Value any);
   void lowerRedo(RedoOp op);
   void lowerRunIf(RunIfOp op);
   void endUnless(mlir::Value runs);

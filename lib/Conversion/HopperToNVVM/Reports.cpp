@@ -5,40 +5,39 @@
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace attn::hopper;
 
-/// Of this CTA's word; with `count` words for each CTA, of word `number`.
-Value KernelLowering::reportAddress(Value reports, int64_t count, Value number) {
+/// Of this CTA's word.
+Value KernelLowering::reportAddress(Value reports) {
+  return wordAddress(reports, NVVM::BlockIdXOp::create(b, b.getI32Type()));
+}
+
+/// Of the word of a number, i32 or index.
+Value KernelLowering::wordAddress(Value words, Value number) {
   Type i64 = b.getI64Type();
-  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, scalar(reports));
-  Value word = NVVM::BlockIdXOp::create(b, b.getI32Type());
-  if (number)
-    word = arith::AddIOp::create(
-        b, arith::MulIOp::create(b, word, constantI32(int32_t(count))), number);
-  Value offset = arith::ShLIOp::create(b, arith::ExtUIOp::create(b, i64, word),
-                                       arith::ConstantIntOp::create(b, i64, 2));
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, scalar(words));
+  Value wide = number.getType().isIndex() ? arith::IndexCastOp::create(b, i64, number).getResult()
+                                          : arith::ExtUIOp::create(b, i64, number).getResult();
+  Value offset = arith::ShLIOp::create(b, wide, arith::ConstantIntOp::create(b, i64, 2));
   return arith::AddIOp::create(b, arith::IndexCastOp::create(b, i64, base), offset);
 }
 
-/// How many words a CTA has.
-static int64_t countWords(ReportOp op) {
-  return op.getWarpgroups() ? op->getParentOfType<RolesOp>().getWarpgroups().front() : 1;
-}
-
-/// One thread writes 0 before any other thread reports.
+/// One thread writes 0 before any other thread reports for the CTA.
 void KernelLowering::clearReports(Region &body) {
-  llvm::MapVector<Value, int64_t> all;
-  body.walk([&](ReportOp op) { all[op.getReports()] = countWords(op); });
+  llvm::SetVector<Value> all;
+  body.walk([&](ReportOp op) {
+    if (!op.getWarpgroups())
+      all.insert(op.getReports());
+  });
   if (all.empty())
     return;
   inFirstThread([&] {
-    for (auto [reports, count] : all)
-      for (int64_t n = 0; n < count; ++n)
-        inlineAsm(Type(), {reportAddress(reports, count, constantI32(int32_t(n))), constantI32(0)},
-                  "st.global.b32 [$0], $1;", "l,r,~{memory}", /*sideEffects=*/true);
+    for (Value reports : all)
+      inlineAsm(Type(), {reportAddress(reports), constantI32(0)}, "st.global.b32 [$0], $1;",
+                "l,r,~{memory}", /*sideEffects=*/true);
   });
   gpu::BarrierOp::create(b);
 }
@@ -46,40 +45,64 @@ void KernelLowering::clearReports(Region &body) {
 void KernelLowering::lowerReport(ReportOp op) {
   Layout layout = op.getValue().getType().getRank() == 1 ? Layout::Rows : Layout::Tile;
   Value any = reduceThread(vector::CombiningKind::OR, elements(op.getValue(), layout));
+  if (op.getWarpgroups())
+    return reportWarp(op, any);
   auto branch = scf::IfOp::create(b, any);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  Value address = reportAddress(op.getReports(), countWords(op),
-                                op.getWarpgroups() ? warpgroup : Value());
-  inlineAsm(Type(), {address, constantI32(1)}, "st.global.b32 [$0], $1;", "l,r,~{memory}",
-            /*sideEffects=*/true);
+  inlineAsm(Type(), {reportAddress(op.getReports()), constantI32(1)}, "st.global.b32 [$0], $1;",
+            "l,r,~{memory}", /*sideEffects=*/true);
+}
+
+/// A byte of the warpgroup's word for each of its warps: none waits for another one.
+void KernelLowering::reportWarp(ReportOp op, Value any) {
+  any = NVVM::VoteSyncOp::create(b, b.getI1Type(), constantI32(-1), any, NVVM::VoteSyncKind::any);
+  auto branch = scf::IfOp::create(b, isLane0);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  int64_t count = op->getParentOfType<RolesOp>().getWarpgroups().front();
+  Value cta = NVVM::BlockIdXOp::create(b, b.getI32Type());
+  Value number = arith::AddIOp::create(
+      b, arith::MulIOp::create(b, cta, constantI32(int32_t(count))), warpgroup);
+  Value address = arith::AddIOp::create(b, wordAddress(op.getReports(), number),
+                                        arith::ExtUIOp::create(b, b.getI64Type(), warp));
+  inlineAsm(Type(), {address, arith::ExtUIOp::create(b, b.getI32Type(), any)},
+            "st.global.b8 [$0], $1;", "l,r,~{memory}", /*sideEffects=*/true);
 }
 
 /// Whether one of the words is not 0: each thread looks at some, several at a time, then all agree.
 Value KernelLowering::isAnySet(Value words) {
-  constexpr int64_t kAtATime = 8;
-  Value memory = scalar(words);
-  Value size = memref::DimOp::create(b, memory, 0);
-  Value last = arith::SubIOp::create(b, size, arith::ConstantIndexOp::create(b, 1));
+  constexpr int64_t kAtATime = 8, kOfLoad = 4;
+  Type i32 = b.getI32Type();
+  auto number = [&](int64_t n) { return arith::ConstantIndexOp::create(b, n).getResult(); };
+  Value size = memref::DimOp::create(b, scalar(words), 0);
+  Value loads = arith::DivUIOp::create(b, size, number(kOfLoad));
+  Value last = arith::SubIOp::create(b, loads, number(1));
   Value thread = gpu::ThreadIdOp::create(b, gpu::Dimension::x);
   Value threads = gpu::BlockDimOp::create(b, gpu::Dimension::x);
-  Value step = arith::MulIOp::create(b, threads, arith::ConstantIndexOp::create(b, kAtATime));
+  // What is left over by loads of four.
+  Value at = arith::AddIOp::create(b, arith::MulIOp::create(b, loads, number(kOfLoad)), thread);
+  Value isLeft = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at, size);
+  Value first = load(i32, wordAddress(words, at), isLeft, constantI32(0));
   auto loop = scf::ForOp::create(
-      b, thread, size, step, ValueRange{constantI32(0)},
-      [&](OpBuilder &builder, Location loc, Value index, ValueRange all) {
-        Value any = all[0];
-        for (int64_t n = 0; n < kAtATime; ++n) {
-          Value at = n == 0 ? index : arith::MinUIOp::create(builder, loc, index, last);
-          any = arith::OrIOp::create(builder, loc, any,
-                                     memref::LoadOp::create(builder, loc, memory, at));
-          index = arith::AddIOp::create(builder, loc, index, threads);
-        }
-        scf::YieldOp::create(builder, loc, any);
-      });
+      b, thread, loads, arith::MulIOp::create(b, threads, number(kAtATime)), first);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value index = loop.getInductionVar(), any = loop.getRegionIterArg(0);
+    for (int64_t n = 0; n < kAtATime; ++n) {
+      Value at = n == 0 ? index : arith::MinUIOp::create(b, index, last).getResult();
+      at = arith::MulIOp::create(b, at, number(kOfLoad));
+      for (Value word : loadWords(wordAddress(words, at), kOfLoad, Value(), Value()))
+        any = arith::OrIOp::create(b, any, word);
+      index = arith::AddIOp::create(b, index, threads);
+    }
+    scf::YieldOp::create(b, any);
+  }
   Value has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, loop.getResult(0), constantI32(0));
   auto kind = NVVM::BarrierReductionAttr::get(b.getContext(), NVVM::BarrierReduction::OR);
-  Value any = NVVM::BarrierOp::create(b, b.getI32Type(), Value(), Value(), kind,
-                                      arith::ExtUIOp::create(b, b.getI32Type(), has))
+  Value any = NVVM::BarrierOp::create(b, i32, Value(), Value(), kind,
+                                      arith::ExtUIOp::create(b, i32, has))
                   .getResult(0);
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, any, constantI32(0));
 }

@@ -217,28 +217,6 @@ LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op
 }
 
 /// Each thread asks its own part of a row, as soon as it has it: nobody waits for the others' parts.
-void KernelLowering::lowerWarpLarge(WarpLargeOp op) {
-  using arith::CmpFPredicate;
-  SmallVector<Value> rows(parts(op.getRows(), Layout::Rows).values);
-  if (op.getTile()) {
-    auto kind = vector::CombiningKind::MAXNUMF;
-    for (auto [row, own] : llvm::zip_equal(rows, elementsOfRows(op.getTile())))
-      row = combine(kind, row, reduceThread(kind, own));
-  }
-  Value limit = constantF32(op.getLimit().convertToDouble());
-  Value infinity = constantF32(std::numeric_limits<float>::infinity());
-  SmallVector<Value> large;
-  for (Value row : rows) {
-    Value size = intrinsic("llvm.fabs", b.getF32Type(), row);
-    large.push_back(arith::AndIOp::create(
-        b, arith::CmpFOp::create(b, CmpFPredicate::OGE, size, limit),
-        arith::CmpFOp::create(b, CmpFPredicate::OLT, size, infinity)));
-  }
-  setScalar(op.getResult(), NVVM::VoteSyncOp::create(b, b.getI1Type(), constantI32(-1),
-                                                     arith::OrIOp::create(b, large[0], large[1]),
-                                                     NVVM::VoteSyncKind::any));
-}
-
 LogicalResult KernelLowering::lowerReduction(vector::ReductionOp op) {
   if (!fitsShuffle(op.getVector().getType().getElementType()))
     return op.emitOpError("expects f32 or integers of at most 32 or of 64 bits");

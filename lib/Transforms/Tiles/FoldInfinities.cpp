@@ -18,8 +18,25 @@ namespace {
 
 bool isNegativeInfinity(Value value) { return matchPattern(value, m_NegInfFloat()); }
 
-/// IEEE maximumNumber with a number is a number.
+std::optional<APFloat> getConstant(Value value) {
+  FloatAttr number;
+  DenseElementsAttr elements;
+  if (matchPattern(value, m_Constant(&number)))
+    return number.getValue();
+  if (matchPattern(value, m_Constant(&elements)) && elements.isSplat() &&
+      isa<FloatType>(elements.getElementType()))
+    return elements.getSplatValue<APFloat>();
+  return std::nullopt;
+}
+
+/// IEEE maximumNumber with a number is a number, a multiple of a number is, and one of two.
 bool isNumber(Value value) {
+  if (auto product = value.getDefiningOp<arith::MulFOp>()) {
+    std::optional<APFloat> factor = getConstant(product.getRhs());
+    return factor && factor->isFiniteNonZero() && isNumber(product.getLhs());
+  }
+  if (auto select = value.getDefiningOp<arith::SelectOp>())
+    return isNumber(select.getTrueValue()) && isNumber(select.getFalseValue());
   auto maximum = value.getDefiningOp<arith::MaxNumFOp>();
   return maximum && (isNegativeInfinity(maximum.getLhs()) || isNegativeInfinity(maximum.getRhs()));
 }
@@ -28,16 +45,12 @@ bool isNumber(Value value) {
 bool isNumberAboveNegativeInfinity(Value value) {
   auto select = value.getDefiningOp<arith::SelectOp>();
   auto compare = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : arith::CmpFOp();
-  FloatAttr instead;
-  DenseElementsAttr elements;
   if (!compare || compare.getPredicate() != arith::CmpFPredicate::OEQ ||
       compare.getLhs() != select.getFalseValue() || !isNegativeInfinity(compare.getRhs()) ||
       !isNumber(compare.getLhs()))
     return false;
-  if (matchPattern(select.getTrueValue(), m_Constant(&instead)))
-    return instead.getValue().isFinite();
-  return matchPattern(select.getTrueValue(), m_Constant(&elements)) && elements.isSplat() &&
-         elements.getSplatValue<APFloat>().isFinite();
+  std::optional<APFloat> instead = getConstant(select.getTrueValue());
+  return instead && instead->isFinite();
 }
 
 struct FoldDifference : OpRewritePattern<arith::SubFOp> {

@@ -11,8 +11,8 @@ gpu.module @m {
     %zeros = arith.constant dense<0.0> : vector<64x64xf32>
     // CHECK: griddepcontrol.wait
     // CHECK: scf.if
-    // CHECK: %[[WORDS:.*]] = memref.extract_aligned_pointer_as_index %arg2
     // CHECK: %[[CTA:.*]] = nvvm.read.ptx.sreg.ctaid.x
+    // CHECK: %[[WORDS:.*]] = memref.extract_aligned_pointer_as_index %arg2
     // CHECK: %[[WIDE:.*]] = arith.extui %[[CTA]] : i32 to i64
     // CHECK: %[[OFFSET:.*]] = arith.shli %[[WIDE]], %c2_i64
     // CHECK: %[[BASE:.*]] = arith.index_cast %[[WORDS]] : index to i64
@@ -71,22 +71,29 @@ gpu.module @m {
 
 // -----
 
-// Each of two warpgroups has a word.
+// Each of two warpgroups has a word, and each of its warps a byte of it, written in any case.
 // CHECK-LABEL: gpu.func @warpgroups
 gpu.module @m {
   gpu.func @warpgroups(%x: memref<?xf32>, %words: memref<?xi32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %c0 = arith.constant 0 : index
     %f0 = arith.constant 0.0 : f32
     %zero = arith.constant dense<0.0> : vector<64xf32>
-    // CHECK-COUNT-2: "st.global.b32 [$0], $1;", "l,r,~{memory}" %{{.*}}, %c0_i32
-    // CHECK: gpu.barrier
+    // CHECK-NOT: st.global
+    // CHECK-NOT: gpu.barrier
     hopper.roles
       role "compute" warpgroups(2) registers(240) (%w) {
         %a = vector.transfer_read %x[%c0], %f0 {in_bounds = [true]} : memref<?xf32>, vector<64xf32>
         %p = arith.cmpf olt, %a, %zero : vector<64xf32>
+        // CHECK: %[[ANY:.*]] = nvvm.vote.sync any %{{.*}}, %{{.*}} -> i1
+        // CHECK: scf.if
         // CHECK: %[[FIRST:.*]] = arith.muli %{{.*}}, %c2_i32
-        // CHECK: arith.addi %[[FIRST]], %{{.*}} : i32
-        // CHECK: "st.global.b32 [$0], $1;", "l,r,~{memory}" %{{.*}}, %c1_i32
+        // CHECK: %[[NUMBER:.*]] = arith.addi %[[FIRST]], %{{.*}} : i32
+        // CHECK: %[[WORD:.*]] = arith.extui %[[NUMBER]] : i32 to i64
+        // CHECK: arith.shli %[[WORD]], %c2_i64
+        // CHECK: %[[BYTE:.*]] = arith.extui %{{.*}} : i32 to i64
+        // CHECK: %[[ADDRESS:.*]] = arith.addi %{{.*}}, %[[BYTE]] : i64
+        // CHECK: %[[IS:.*]] = arith.extui %[[ANY]] : i1 to i32
+        // CHECK: "st.global.b8 [$0], $1;", "l,r,~{memory}" %[[ADDRESS]], %[[IS]]
         hopper.report warpgroups %p to %words : vector<64xi1>, memref<?xi32>
       }
     gpu.return
@@ -95,13 +102,15 @@ gpu.module @m {
 
 // -----
 
-// All threads of a CTA look at some of the words, eight at a time, then all agree.
+// All threads of a CTA look at some of the words, four words by a load and eight loads at a time,
+// and at one that is left over; then all agree.
 // CHECK-LABEL: gpu.func @version
 gpu.module @m {
   gpu.func @version(%words: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // CHECK: griddepcontrol.wait
+    // CHECK: "mov.b32 $0, $3; @$2 ld.global.b32 $0, [$1];"
     // CHECK: scf.for
-    // CHECK-COUNT-8: memref.load
+    // CHECK-COUNT-8: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
     // CHECK: nvvm.barrier {{.*}}or
     // CHECK: cf.cond_br %{{.*}}, ^[[REST:.*]], ^[[END:.*]]
     // CHECK: ^[[END]]:

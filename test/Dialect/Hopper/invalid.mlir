@@ -286,6 +286,18 @@ func.func @report(%words: memref<?xi32>, %is: vector<64xi1>) {
 
 // -----
 
+func.func @report_sometimes(%words: memref<?xi32>, %is: vector<64xi1>, %some: i1) {
+  hopper.roles role "a" warpgroups(1) registers(24) (%w) {
+    scf.if %some {
+      // expected-error @+1 {{expects to be in no loop or branch: the word is written once}}
+      hopper.report warpgroups %is to %words : vector<64xi1>, memref<?xi32>
+    }
+  }
+  return
+}
+
+// -----
+
 func.func @redo(%reports: memref<?xi32>, %always: i1) {
   hopper.roles role "a" warpgroups(1) registers(24) (%w) {
     // expected-error @+1 {{expects to be in front of the roles: all warpgroups of a CTA end}}
@@ -362,13 +374,5 @@ func.func @sent_to_all(%X: memref<?x64xbf16>, %m: memref<?xbf16>, %n: index, %so
       }
     gpu.terminator
   }
-  return
-}
-
-// -----
-
-func.func @rows_of_another_tile(%m: vector<64xf32>, %s: vector<128x64xf32>) {
-  // expected-error @+1 {{expects a tile of 64 rows, got 'vector<128x64xf32>'}}
-  %0 = hopper.warp.large %m, %s limit(4096.0) : vector<64xf32>, vector<128x64xf32>
   return
 }

@@ -436,6 +436,8 @@ ENDS = {
     "sign of remainder": lambda x: torch.copysign(torch.ones_like(x), x % 2.0) + x,
     "sum that is rounded": lambda x: x % 1e8,
     "largest quotient": lambda x: torch.fmod((x * 0 - 128).to(torch.int8), (x * 0 - 1).to(torch.int8)) + x,
+    "floor of infinity": lambda x: torch.where((x / 0.0 // 2.0).isnan(), x, 2 * x),
+    "floor by zero": lambda x: torch.where((x // 0.0).isinf(), x, 2 * x),
     "hardswish": lambda x: torch.where(F.hardswish(x / 0.0).isnan(), x, 2 * x),
 }
 

@@ -36,14 +36,26 @@ def alike(text, function, score, value, sizes):
     one of a weaker type beside an element of a tensor (torch.where, comparisons)."""
     if "n_" not in text:
         return True
-    with torch.no_grad():
-        for place in random.Random(0).choices(range(value.numel()), k=12):
-            j, h, i = torch.unravel_index(torch.tensor(place), sizes)
-            own = function(*([] if score is None else [score[j, h, i]]), torch.tensor(0), h, i, j)
-            own, other = torch.as_tensor(own).to(value.dtype), value[j, h, i]
-            if not torch.allclose(own, other, rtol=1e-3, atol=1e-3, equal_nan=True):
-                return False
+    for place in random.Random(0).choices(range(value.numel()), k=12):
+        place = torch.unravel_index(torch.tensor(place), sizes)
+        own = at_element(function, score, place).to(value.dtype)
+        if not torch.allclose(own, value[place], rtol=1e-3, atol=1e-3, equal_nan=True):
+            return False
     return True
+
+
+def at_element(function, score, place):
+    """The value at (j, h, i) without vmap."""
+    j, h, i = map(torch.as_tensor, place)
+    with torch.no_grad():
+        return torch.as_tensor(function(*([] if score is None else [score[j, h, i]]), torch.tensor(0), h, i, j))
+
+
+def leave_out_quirks(text, function, score, wrong, got):
+    """Takes out of `wrong` where only vmap differs, which `alike` misses where few elements show it."""
+    for place in map(tuple, wrong.nonzero().tolist() if "n_" in text else []):
+        own = at_element(function, score, place).to(got.dtype)
+        wrong[place] = not torch.allclose(own, got[place], rtol=1e-3, atol=1e-3, equal_nan=True)
 
 
 def draw(programs, tensors, score, count, keep=lambda text, value: not value.isnan().all(), sizes=SIZES):
@@ -138,6 +150,7 @@ def differences(text, function, score, value, got):
     # An infinite score is one, or not a number.
     wrong |= (value == -float("inf")) & (got != -float("inf"))
     wrong |= (value.isnan() | (value == float("inf"))) & got.isfinite()
+    leave_out_quirks(text, function, score, wrong, got)
     if not wrong.any():
         return None
     place = tuple(wrong.nonzero()[0].tolist())
@@ -262,5 +275,7 @@ def test_masks(part):
         assert REFUSED.search(str(error)), f"{text}\n  {error}"
         return
     sure = torch.stack([x == value for x in rounded(function, None, MASK_SIZES)]).all(0)
-    wrong = ((o[0] > 0) != value.permute(1, 2, 0)) & sure.permute(1, 2, 0)
-    assert not wrong.any(), f"{text}\n  at (h, i, j) = {wrong.nonzero()[0].tolist()}"
+    got = (o[0] > 0).permute(2, 0, 1)
+    wrong = (got != value) & sure
+    leave_out_quirks(text, function, None, wrong, got)
+    assert not wrong.any(), f"{text}\n  at (j, h, i) = {wrong.nonzero()[0].tolist()}"

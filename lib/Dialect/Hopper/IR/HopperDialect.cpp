@@ -337,6 +337,8 @@ LogicalResult ReportOp::verify() {
   auto roles = (*this)->getParentOfType<RolesOp>();
   if (getWarpgroups() && roles && roles.getBodies().size() > 1)
     return emitOpError("expects one role: a word for each warpgroup is one for those that compute");
+  if (getWarpgroups() && roles && (*this)->getParentOp() != roles)
+    return emitOpError("expects to be in no loop or branch: the word is written once");
   return success();
 }
 
@@ -347,13 +349,6 @@ static LogicalResult verifyInFrontOfRoles(Operation *op) {
 }
 LogicalResult RedoOp::verify() { return verifyInFrontOfRoles(*this); }
 LogicalResult RunIfOp::verify() { return verifyInFrontOfRoles(*this); }
-
-LogicalResult WarpLargeOp::verify() {
-  int64_t rows = getRows().getType().getDimSize(0);
-  if (getTile() && getTile().getType().getDimSize(0) != rows)
-    return emitOpError() << "expects a tile of " << rows << " rows, got " << getTile().getType();
-  return success();
-}
 
 LogicalResult BarrierReduceOp::verify() { return verifyNamedBarrier(*this, getId()); }
 

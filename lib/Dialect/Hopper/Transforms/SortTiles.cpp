@@ -206,10 +206,16 @@ private:
   Value count;
 };
 
+/// Whether a program is for rare calls: sorting for it would cost all calls two launches.
+bool runsRarely(scf::ForallOp forall) {
+  return llvm::any_of(forall.getBody()->getOps<hopper::RunIfOp>(),
+                      [](hopper::RunIfOp op) { return !op.getNone(); });
+}
+
 struct SortTilesPass : attn::impl::HopperSortTilesBase<SortTilesPass> {
   void runOnOperation() override {
     for (scf::ForallOp forall : hopper::findPrograms(getOperation()))
-      if (forall.isNormalized() && forall->getNumResults() == 0)
+      if (forall.isNormalized() && forall->getNumResults() == 0 && !runsRarely(forall))
         if (memref::LoadOp length = findLength(forall))
           Sorter(forall, length).run();
   }

@@ -165,7 +165,8 @@ private:
   }
 
   void fillWords(vector::TransferWriteOp zeros) {
-    b.setInsertionPoint(zeros);
+    // Behind all reads: none waits for a store.
+    b.setInsertionPoint(zeros->getBlock()->getTerminator());
     Arithmetic a{b, zeros.getLoc(), /*isNarrow=*/false};
     SmallVector<Value> indices(zeros.getIndices());
     Value row = indices[indices.size() - 2];

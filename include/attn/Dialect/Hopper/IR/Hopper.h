@@ -53,6 +53,8 @@ constexpr int64_t getInitialRegisters(int64_t warpgroups, int64_t occupancy) {
 constexpr int64_t kNamedBarriers = 16;
 /// Rows of one warpgroup-wide matrix instruction.
 constexpr int64_t kWarpgroupRows = 64;
+/// Those of them that one warp has.
+constexpr int64_t kWarpRows = kWarpgroupRows / 4;
 /// On a math.exp2 of a tile, n: of n pairs of neighbouring columns one by a polynomial.
 constexpr llvm::StringLiteral kPolynomialAttr = "hopper.polynomial";
 

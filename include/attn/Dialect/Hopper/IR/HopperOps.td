@@ -797,35 +797,15 @@ def Hopper_BarrierReduceOp : Hopper_Op<"barrier.reduce", [MemoryEffects<[MemRead
   let hasVerifier = 1;
 }
 
-def Hopper_WarpLargeOp : Hopper_Op<"warp.large", [Pure]> {
-  let summary = "Whether a row of this warp may be large";
-  let description = [{
-    Whether, for a row of the warp, the maximum of `rows` and of what `tile` has in it is finite
-    and in size `limit` or more. It may say so of rows that are not large (each thread asks its
-    own part of a row, and a warp all its threads), and warps differ: what a branch on it leaves
-    out may change rows only that are large.
-
-    ```mlir
-    %some = hopper.warp.large %m, %scores limit(4096.0) : vector<64xf32>, vector<64x128xf32>
-    ```
-  }];
-  let arguments = (ins VectorOfRankAndType<[1], [F32]>:$rows,
-                       Optional<VectorOfRankAndType<[2], [F32]>>:$tile, F64Attr:$limit);
-  let results = (outs I1:$result);
-  let assemblyFormat = [{
-    $rows (`,` $tile^)? `limit` `(` $limit `)` attr-dict `:` type($rows) (`,` type($tile)^)?
-  }];
-  let hasVerifier = 1;
-}
-
 def Hopper_ReportOp : Hopper_Op<"report"> {
   let summary = "Reports that a tile is to be computed again";
   let description = [{
-    Sets the word of this CTA to 1 if any element of `value` is true. A kernel with reports
+    Sets the word of this CTA to 1 if any element of `value` is true. A kernel with such reports
     starts with 0 in the word of each CTA. `reports` has a word for each CTA of the grid.
 
-    With `warpgroups` each warpgroup of a CTA has a word of its own. All of them compute: there is
-    one role.
+    With `warpgroups` each warpgroup of a CTA has a word of its own, and each of its four warps a
+    byte of that: 1 if any element of its 16 rows of `value` is true, else 0. These words are
+    written here, once, in no loop or branch. All warpgroups compute: there is one role.
 
     ```mlir
     hopper.report %isBeyond to %reports : vector<64xi1>, memref<?xi32>

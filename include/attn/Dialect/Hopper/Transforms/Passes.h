@@ -13,8 +13,6 @@ namespace hopper {
 /// Rows of a tile program without products of matrices: so that several have the same
 /// tiles, and can become one.
 inline constexpr int64_t kProgramRows = 2 * kWarpgroupRows;
-/// Rows of a tile that lie in one warp.
-inline constexpr int64_t kWarpRows = kWarpgroupRows / 4;
 
 /// From where on the rounding of a maximum in base 2, which is the unit of exponents, is too much
 /// for weights that are not all rounded alike.

@@ -92,11 +92,10 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
     f16 -4) if that is more: no maxima and no corrections in the other tiles, a fifth of their
     instructions. Sums become too large where scores grow by much, and too small where all are
     small. Rows whose sum is not between 2^-32 and 2^64 (in f16 2^-8 and 2^15), or with an
-    infinite product or NaN, or with a maximum of 4096 or more in size (which that program does
-    not round, `hopper-subtract-large-maxima`), are reported (`hopper.report`), and the same
+    infinite product or NaN, or with a maximum of 4096 or more in size (of which too much is
+    rounded off, `hopper-scale-large-maxima`), are reported (`hopper.report`), and the same
     program as before, behind it, computes the tiles of the CTAs that have reported again
-    (`hopper.redo`). Where
-    the logarithm of a sum is asked for, its exponent goes to the maximum: both may be large, and
+    (`hopper.redo`). Where the logarithm of a sum is asked for, its exponent goes to the maximum: both may be large, and
     what they add up to small.
 
     ```mlir
@@ -140,6 +139,29 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
                            "mlir::scf::SCFDialect"];
 }
 
+def HopperAdvanceReads : Pass<"hopper-advance-reads", "::mlir::func::FuncOp"> {
+  let summary = "Reads of a program that only moves and adds come first";
+  let description = [{
+    In an outermost `scf.forall` without loops and branches, reads of memory that it does not
+    write move up behind the first one, with what their places are computed from. It waits for
+    memory once: a read behind a write stays there otherwise, for their addresses could be the
+    same, and one behind a sum over lanes often does. The kernel in front of a gradient reads *O*,
+    *dO* and the log-sum-exp.
+
+    ```mlir
+    // Before.                                    // After.
+    %o = vector.transfer_read %O[%i, %c0]         %o = vector.transfer_read %O[%i, %c0]
+    %d = vector.multi_reduction <add>, %o, %z     %l = vector.transfer_read %L[%i]
+    vector.transfer_write %d, %D[%i]              %d = vector.multi_reduction <add>, %o, %z
+    %l = vector.transfer_read %L[%i]              vector.transfer_write %d, %D[%i]
+    ```
+
+    Stays where it is: a read whose place follows from what another op reads, and programs with
+    loops, whose registers are short.
+  }];
+  let dependentDialects = ["mlir::vector::VectorDialect"];
+}
+
 def HopperSortTiles : Pass<"hopper-sort-tiles", "::mlir::func::FuncOp"> {
   let summary = "Tiles whose work a table tells are taken from the longest to the shortest";
   let description = [{
@@ -167,7 +189,8 @@ def HopperSortTiles : Pass<"hopper-sort-tiles", "::mlir::func::FuncOp"> {
     ```
 
     The sums take time that grows with the square of the number of entries: one
-    comparison for each two, 8,192 at a time. Other loops stay as they are.
+    comparison for each two, 8,192 at a time. Other loops stay as they are, and so do programs for
+    rare calls (`hopper.run_if any`): all calls would sort for them.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::gpu::GPUDialect", "mlir::memref::MemRefDialect",
@@ -1004,48 +1027,43 @@ def HopperDivideExponentials : Pass<"hopper-divide-exponentials", "::mlir::func:
   ];
 }
 
-def HopperSubtractLargeMaxima : Pass<"hopper-subtract-large-maxima", "::mlir::func::FuncOp"> {
-  let summary = "Rows of large scores have their maximum subtracted before the scale";
+def HopperScaleLargeMaxima : Pass<"hopper-scale-large-maxima", "::mlir::func::FuncOp"> {
+  let summary = "Rows of very large scores have a power of two as their scale";
   let description = [{
     `attn-use-exp2` rounds a row's maximum m to M = m k, and takes weights 2^(x k - M). They
     are off by a factor 2^e alike, where e is what was rounded off, and so is their sum. That is
-    harmless where e is small. For scores of 10^9 and more it is not (2^e is no f32 any more),
-    nor is M itself where m is near the least f32, as in rows that have a bias of `finfo.min`
-    at all keys.
+    harmless as long as 2^e is a float. For scores of 10^9 and more it is not, nor is M itself
+    where m is near the least f32, as in rows that have a bias of `finfo.min` at all keys.
 
-    So the loop carries m, and rows with |M| of 4096 or more have the weights 2^((x - m) k):
-    the difference is exact for the scores that count. Nearly no row is of this kind, and warps
-    without one leave it out. What is computed from M behind the loop, such as a log-sum-exp, is
-    computed from m in these rows.
+    So the loop carries m, too, and rows with |M| of 2^30 or more (2^28 if weights are f16, which
+    end at 2^16) have another scale c, a power of two near k: then m c is exact. Weights do not
+    depend on it: scores below m are an exponent of 64 or more away with k, and of 22 or more with
+    c. (With f16 it is 16, and 16 if k is log2 e or at most 1: below its resolution.)
 
     ```mlir
-    // Before, in a loop marked attn.fold that carries %m0.
+    // Before, in a loop marked attn.fold that carries %M0.
     %y = arith.mulf %tile_maximum, %k
-    %m = arith.maxnumf %m0, %y
-    %c = arith.subf %m0, %m                           // of 2^(old - new)
-    %x = math.fma %s, %k_tile, %minus_m_repeated      // of 2^x
-    // After.
+    %M = arith.maxnumf %M0, %y
+    %x = math.fma %s, %k_tile, %minus_M_repeated      // of 2^x
+    // After: it carries %m0, too.
     %m = arith.maxnumf %m0, %tile_maximum
-    %d = arith.subf %m0, %m
-    %c = arith.mulf %d, %k
-    %M = arith.mulf %m, %k
-    %some = hopper.warp.large %m0, %s limit(4096 / k)
-    %t, %minus_r = scf.if %some {
-      %is_large = arith.cmpf oge, |%m|, 4096 / k
-      scf.yield %s - %h_repeated, -%r   // h = large ? m : 0, r = large ? 0 : M
-    } else {
-      scf.yield %s, -%M
-    }
-    %x = math.fma %t, %k_tile, %minus_r_repeated
+    %is_large = arith.cmpf oge, |%m|, 2^30 / k
+    %c = arith.select %is_large, 2^ceil(log2 k), k    // for k > 1: 2^floor(log2(k ln 2))
+    %M = arith.select %is_large, %m * 2^ceil(log2 k), %m * k
+    %x = math.fma %s, %c_repeated, %minus_M_repeated
     ```
 
+    Behind the loop, a log-sum-exp M ln 2 + log l becomes m k ln 2 + (log l + e ln 2), where
+    e = M - m c is exact by one fused operation; an exponent x f - M of a single term of a row
+    becomes (x - m k / f) f in the rows of c.
+
     Kernels with running maxima need it: attention and row softmax. Programs with fixed maxima
-    (`hopper-fix-maxima`) have none that runs, and report rows whose maximum is large. A remark
-    names a use of the maximum that is of no known form; its loop stays as it is.
+    (`hopper-fix-maxima`) have none that runs, and report rows whose maximum is large. Where k is
+    1 nothing is rounded. A remark names a use of the maximum that is of no known form; its loop
+    stays as it is.
   }];
-  let dependentDialects = ["::attn::hopper::HopperDialect", "::mlir::arith::ArithDialect",
-                           "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
-                           "::mlir::vector::VectorDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
 def HopperBranchByRows : Pass<"hopper-branch-by-rows", "::mlir::func::FuncOp"> {

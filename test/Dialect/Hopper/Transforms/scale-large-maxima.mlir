@@ -1,55 +1,58 @@
-// RUN: attn-opt %s --hopper-subtract-large-maxima -split-input-file -verify-diagnostics | FileCheck %s
-// RUN: attn-opt %s --attn-delay-corrections=growth=4 --hopper-subtract-large-maxima -split-input-file | FileCheck %s --check-prefix=DELAY
+// RUN: attn-opt %s --hopper-scale-large-maxima -split-input-file -verify-diagnostics | FileCheck %s
+// RUN: attn-opt %s --attn-delay-corrections=growth=4 --hopper-scale-large-maxima -split-input-file | FileCheck %s --check-prefix=DELAY
 
-// The loop carries the maximum of scores, not 0.18 times as much. Warps with a row where that is
-// 4096 or more subtract it from the scores; then nothing is left to subtract from the exponent. A
-// log-sum-exp is computed from either.
+// The loop carries the maximum of scores, too. Rows where 0.18 times it is 2^30 or more have 2^-2
+// as their scale. A log-sum-exp takes what was rounded off back.
 
 // CHECK-LABEL: func @softmax
 // CHECK-DAG:     %[[NINF:.*]] = arith.constant dense<0xFF800000> : vector<64xf32>
-// CHECK:         scf.for {{.*}} iter_args(%[[M0:.*]] = %[[NINF]], %[[L0:.*]] = %{{.*}}, %[[O0:.*]] = %{{.*}})
+// CHECK:         %[[R:.*]]:4 = scf.for {{.*}} iter_args(%[[B0:.*]] = %[[NINF]], %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %[[M0:.*]] = %[[NINF]])
 // CHECK:           %[[S:.*]] = vector.contract
 // CHECK:           %[[X:.*]] = vector.multi_reduction <maxnumf>, %[[S]],
 // CHECK:           %[[M:.*]] = arith.maxnumf %[[M0]], %[[X]]
-// CHECK:           %[[EMPTY:.*]] = arith.cmpf oeq, %[[M]], %[[NINF]]
-// CHECK:           %[[USED:.*]] = arith.select %[[EMPTY]], %{{.*}}, %[[M]]
-// CHECK:           %[[INBASE2:.*]] = arith.mulf %[[USED]], %{{.*}}
-// CHECK:           %[[MINUS:.*]] = arith.negf %[[INBASE2]]
-// CHECK:           %[[SOME:.*]] = hopper.warp.large %[[M0]], %[[S]] limit(22755.{{.*}})
-// CHECK:           %[[T:.*]]:2 = scf.if %[[SOME]]
-// CHECK:             %[[LARGE:.*]] = arith.cmpf oge, %{{.*}}, %{{.*}}
-// CHECK:             %[[H:.*]] = arith.select %[[LARGE]], %[[USED]], %[[ZERO:.*]] :
-// CHECK:             %[[HB:.*]] = vector.broadcast %[[H]]
-// CHECK:             %[[HT:.*]] = vector.transpose %[[HB]]
-// CHECK:             %[[D:.*]] = arith.subf %[[S]], %[[HT]]
-// CHECK:             %[[R:.*]] = arith.select %[[LARGE]], %[[ZERO]], %[[MINUS]]
-// CHECK:             scf.yield %[[D]], %[[R]]
-// CHECK:           } else {
-// CHECK-NEXT:        scf.yield %[[S]], %[[MINUS]]
-// CHECK:           %[[RB:.*]] = vector.broadcast %[[T]]#1
-// CHECK:           %[[RT:.*]] = vector.transpose %[[RB]]
-// CHECK:           %[[E:.*]] = math.fma %[[T]]#0, %{{.*}}, %[[RT]]
+// CHECK:           %[[SIZE:.*]] = math.absf %[[M]]
+// CHECK:           %[[BOUND:.*]] = arith.constant dense<5.965{{.*}}E+9>
+// CHECK:           %[[LARGE:.*]] = arith.cmpf oge, %[[SIZE]], %[[BOUND]]
+// CHECK:           %[[POWER:.*]] = arith.constant dense<2.500000e-01>
+// CHECK:           %[[EXACT:.*]] = arith.mulf %[[M]], %[[POWER]]
+// CHECK:           %[[ROUNDED:.*]] = arith.mulf %[[M]],
+// CHECK:           %[[C:.*]] = arith.select %[[LARGE]], %[[POWER]], %{{.*}}
+// CHECK:           %[[INBASE2:.*]] = arith.select %[[LARGE]], %[[EXACT]], %[[ROUNDED]]
+// CHECK:           %[[EMPTY:.*]] = arith.cmpf oeq, %[[INBASE2]], %[[NINF]]
+// CHECK:           %[[USED:.*]] = arith.select %[[EMPTY]], %{{.*}}, %[[INBASE2]]
+// CHECK:           %[[MINUS:.*]] = arith.negf %[[USED]]
+// CHECK:           %[[MB:.*]] = vector.broadcast %[[MINUS]]
+// CHECK:           %[[MT:.*]] = vector.transpose %[[MB]]
+// CHECK:           %[[CB:.*]] = vector.broadcast %[[C]]
+// CHECK:           %[[CT:.*]] = vector.transpose %[[CB]]
+// CHECK:           %[[E:.*]] = math.fma %[[S]], %[[CT]], %[[MT]]
 // CHECK:           math.exp2 %[[E]]
-// CHECK:           %[[C:.*]] = arith.subf %[[M0]], %[[USED]]
-// CHECK:           %[[CK:.*]] = arith.mulf %[[C]],
-// CHECK:           math.exp2 %[[CK]]
-// CHECK:           scf.yield %[[M]],
-// CHECK:         math.log
-// CHECK:         %[[NORMAL:.*]] = math.fma
-// CHECK:         %[[EXACT:.*]] = math.fma
-// CHECK:         %[[ISLARGE:.*]] = arith.cmpf oge
-// CHECK:         arith.select %[[ISLARGE]], %[[EXACT]], %[[NORMAL]]
+// CHECK:           %[[D:.*]] = arith.subf %[[B0]], %[[USED]]
+// CHECK:           math.exp2 %[[D]]
+// CHECK:           scf.yield %[[INBASE2]], %{{.*}}, %{{.*}}, %[[M]]
+// CHECK:         math.absf %[[R]]#3
+// CHECK:         %[[C:.*]] = arith.select
+// CHECK:         %[[M:.*]] = arith.select %{{.*}}, %{{.*}}, %[[R]]#3
+// CHECK:         %[[INBASE2:.*]] = arith.select %{{.*}}, %{{.*}}, %[[R]]#0
+// CHECK:         %[[MINUS:.*]] = arith.negf %[[M]]
+// CHECK:         %[[REST:.*]] = math.fma %[[MINUS]], %[[C]], %[[INBASE2]]
+// CHECK:         %[[LOG:.*]] = math.log %[[R]]#1
+// CHECK:         %[[EXACT:.*]] = math.fma %[[REST]], %{{.*}}, %[[LOG]]
+// CHECK:         math.fma %[[M]], %{{.*}}, %[[EXACT]]
 
-// The growth of a maximum that is not taken is in the scores' unit, too: 4 / 0.18.
+// The maximum is kept while it does not grow much, in its own unit: 4 / 0.18.
 // DELAY-LABEL: func @softmax
-// DELAY:         iter_args(%[[M0:[^ ]*]] =
-// DELAY:           %[[NEXT:.*]] = arith.maxnumf %[[M0]], %{{.*}}
+// DELAY:         iter_args(%{{.*}}, %[[M0:[^ ]*]] = %{{[^ ]*}}) ->
+// DELAY:           %[[M:.*]] = arith.maxnumf %[[M0]], %{{.*}}
 // DELAY:           %[[GROWTH:.*]] = arith.constant dense<22.22{{.*}}>
 // DELAY:           %[[LIMIT:.*]] = arith.addf %[[M0]], %[[GROWTH]]
-// DELAY:           %[[GROWS:.*]] = arith.cmpf ogt, %[[NEXT]], %[[LIMIT]]
-// DELAY:           %[[TAKEN:.*]] = arith.select %[[GROWS]], %[[NEXT]], %[[M0]]
-// DELAY:           hopper.warp.large %[[M0]],
-// DELAY:           scf.yield %[[TAKEN]],
+// DELAY:           %[[GROWS:.*]] = arith.cmpf ogt, %[[M]], %[[LIMIT]]
+// DELAY:           %[[KEPT:.*]] = arith.select %[[GROWS]], %[[M]], %[[M0]]
+// DELAY:           math.absf %[[KEPT]]
+// DELAY:           arith.select
+// DELAY:           %[[INBASE2:.*]] = arith.select
+// DELAY:           arith.cmpf oeq, %[[INBASE2]],
+// DELAY:           scf.yield %[[INBASE2]], %{{.*}}, %{{.*}}, %[[KEPT]]
 func.func @softmax(%q: vector<64x64xf32>, %k: memref<?x64xf32>, %v: memref<?x64xf32>, %n: index,
                    %out: memref<64x64xf32>, %lse: memref<64xf32>) {
   %c0 = arith.constant 0 : index
@@ -106,10 +109,53 @@ func.func @softmax(%q: vector<64x64xf32>, %k: memref<?x64xf32>, %v: memref<?x64x
 
 // -----
 
+// Weights of f16 end at 2^16: the bound is 2^28 / 4.328. What the user has scaled by 3 is scaled by
+// 2, so that it stays finite. An exponent of one term of a row is exact in these rows, too.
+
+// CHECK-LABEL: func @halves
+// CHECK:         scf.for
+// CHECK:           arith.constant dense<0x4C6C9951>
+// CHECK:           arith.constant dense<2.000000e+00>
+// CHECK:         %[[SINK:.*]] = math.fma %arg3,
+// CHECK:         %[[DIFFERENCE:.*]] = math.fma %{{.*}}, %{{.*}}, %arg3
+// CHECK:         %[[EXACT:.*]] = arith.mulf %[[DIFFERENCE]],
+// CHECK:         %[[EITHER:.*]] = arith.select %{{.*}}, %[[EXACT]], %[[SINK]]
+// CHECK:         math.exp2 %[[EITHER]]
+func.func @halves(%s: vector<64x128xf32>, %n: index, %v: vector<128x64xf16>, %sink: vector<64xf32>, %out: memref<64x64xf32>, %sums: memref<64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c128 = arith.constant 128 : index
+  %ninf = arith.constant dense<0xFF800000> : vector<64xf32>
+  %k = arith.constant dense<4.328> : vector<64xf32>
+  %ks = arith.constant dense<4.328> : vector<64x128xf32>
+  %log2e = arith.constant dense<1.44269502> : vector<64xf32>
+  %o0 = arith.constant dense<0.0> : vector<64x64xf32>
+  %r:2 = scf.for %j = %c0 to %n step %c128 iter_args(%m0 = %ninf, %acc = %o0) -> (vector<64xf32>, vector<64x64xf32>) {
+    %x = vector.multi_reduction <maxnumf>, %s, %ninf [1] : vector<64x128xf32> to vector<64xf32>
+    %y = arith.mulf %x, %k : vector<64xf32>
+    %m = arith.maxnumf %m0, %y : vector<64xf32>
+    %minus = arith.negf %m : vector<64xf32>
+    %repeated = vector.broadcast %minus : vector<64xf32> to vector<128x64xf32>
+    %rows = vector.transpose %repeated, [1, 0] : vector<128x64xf32> to vector<64x128xf32>
+    %t = math.fma %s, %ks, %rows : vector<64x128xf32>
+    %p = math.exp2 %t : vector<64x128xf32>
+    %h = arith.truncf %p : vector<64x128xf32> to vector<64x128xf16>
+    %o = vector.contract {indexing_maps = [affine_map<(a, b, c) -> (a, b)>, affine_map<(a, b, c) -> (b, c)>, affine_map<(a, b, c) -> (a, c)>], iterator_types = ["parallel", "reduction", "parallel"], kind = #vector.kind<add>} %h, %v, %acc : vector<64x128xf16>, vector<128x64xf16> into vector<64x64xf32>
+    scf.yield %m, %o : vector<64xf32>, vector<64x64xf32>
+  } {attn.fold}
+  %minus = arith.negf %r#0 : vector<64xf32>
+  %of = math.fma %sink, %log2e, %minus : vector<64xf32>
+  %term = math.exp2 %of : vector<64xf32>
+  vector.transfer_write %term, %sums[%c0] : vector<64xf32>, memref<64xf32>
+  vector.transfer_write %r#1, %out[%c0, %c0] : vector<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
 // What the maximum is used for is not known: the loop stays as it is.
 
 // CHECK-LABEL: func @stored
-// CHECK-NOT:     hopper.warp.large
+// CHECK-NOT:     math.absf
 func.func @stored(%s: vector<64x128xf32>, %n: index, %out: memref<64xf32>) {
   %c0 = arith.constant 0 : index
   %c64 = arith.constant 64 : index
@@ -132,7 +178,7 @@ func.func @stored(%s: vector<64x128xf32>, %n: index, %out: memref<64xf32>) {
 // The maximum leaves the loop by another way, too, where it would still be one in base 2.
 
 // CHECK-LABEL: func @twice
-// CHECK-NOT:     hopper.warp.large
+// CHECK-NOT:     math.absf
 func.func @twice(%q: vector<64x64xf32>, %k: memref<?x64xf32>, %v: memref<?x64xf32>, %n: index,
                    %out: memref<64x64xf32>, %lse: memref<64xf32>) {
   %c0 = arith.constant 0 : index
@@ -194,7 +240,7 @@ func.func @twice(%q: vector<64x64xf32>, %k: memref<?x64xf32>, %v: memref<?x64xf3
 // What is subtracted from the old maximum is not the new one.
 
 // CHECK-LABEL: func @another
-// CHECK-NOT:     hopper.warp.large
+// CHECK-NOT:     math.absf
 func.func @another(%q: vector<64x64xf32>, %k: memref<?x64xf32>, %v: memref<?x64xf32>, %n: index,
                    %out: memref<64x64xf32>, %lse: memref<64xf32>) {
   %c0 = arith.constant 0 : index

@@ -34,10 +34,12 @@ BINARY_FLOAT = ["{} / {}", "{} / ({}.abs() + 0.5)", "torch.logaddexp({}, {})", "
                 "torch.lerp({}, {}, 0.25)", "torch.div({}, {}.abs() + 0.5, rounding_mode='floor')",
                 "torch.div({}, {}.abs() + 0.5, rounding_mode='trunc')", "{} // ({}.abs() + 0.5)",
                 "{} % ({}.abs() + 0.5)", "torch.fmod({}, {}.abs() + 0.5)", "({}.abs() + 0.5) ** {}.clamp(-2, 2)"]  # fmt: skip
-BINARY_INT = ["{} // ({} | 1)", "{} % ({} | 1)", "torch.fmod({}, {} | 1)", "torch.div({}, {} | 1, rounding_mode='trunc')",
-              "torch.div({}, {} | 1, rounding_mode='floor')", "{} // -3", "{} % 5", "{} % -4", "{} & {}", "{} | {}",
+# Divisors are odd, and not -1: PyTorch dies of the least integer divided by it.
+BINARY_INT = ["{} // (({} | 1) * 3)", "{} % (({} | 1) * 3)", "torch.fmod({}, ({} | 1) * 3)",
+              "torch.div({}, ({} | 1) * 3, rounding_mode='trunc')", "torch.div({}, ({} | 1) * 3, rounding_mode='floor')",
+              "{} // -3", "{} % 5", "{} % -4", "{} & {}", "{} | {}",
               "{} ^ {}", "{} << ({} & 3)", "{} >> ({} & 3)", "torch.bitwise_left_shift({}, {})",
-              "torch.bitwise_right_shift({}, {})", "torch.bitwise_and({}, {})", "torch.remainder({}, {} | 1)"]  # fmt: skip
+              "torch.bitwise_right_shift({}, {})", "torch.bitwise_and({}, {})", "torch.remainder({}, ({} | 1) * 3)"]  # fmt: skip
 COMPARE = ["{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} == {}", "{} != {}", "torch.eq({}, {})", "{}.gt({})"]
 BOOLEAN = ["{} & {}", "{} | {}", "{} ^ {}", "torch.logical_and({}, {})", "torch.logical_or({}, {})",
            "torch.logical_xor({}, {})", "{} + {}", "{} * {}", "{} == {}", "{} < {}"]  # fmt: skip

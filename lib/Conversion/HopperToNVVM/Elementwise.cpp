@@ -500,7 +500,15 @@ bool KernelLowering::lowerCorrection(Operation *op, Layout layout) {
       !getElementTypeOrSelf(op->getResult(0).getType()).isF32())
     return false;
   SmallVector<Value> tile = elements(op->getOperand(0), layout);
-  SmallVector<Value> factors = elements(op->getOperand(1), layout);
+  setParts(op->getResult(0), layout,
+           correct(elements(op->getOperand(1), layout), [&] { return tile; }));
+  return true;
+}
+
+/// A tile times factors, by the warps that have one that is not 1. `take` gives the tile on each
+/// side of the branch.
+Parts KernelLowering::correct(ArrayRef<Value> factors,
+                              llvm::function_ref<SmallVector<Value>()> take) {
   llvm::SetVector<Value> distinct(factors.begin(), factors.end());
   Value one = constantF32(1.0), corrects;
   for (Value factor : distinct) {
@@ -509,20 +517,17 @@ bool KernelLowering::lowerCorrection(Operation *op, Layout layout) {
   }
   Value any = NVVM::VoteSyncOp::create(b, b.getI1Type(), constantI32(-1), corrects,
                                        NVVM::VoteSyncKind::any);
-  auto branch =
-      scf::IfOp::create(b, ValueRange(tile).getTypes(), any, /*withElseRegion=*/true);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.thenBlock());
-    SmallVector<Value> products;
-    for (auto [element, factor] : llvm::zip_equal(tile, factors))
-      products.push_back(arith::MulFOp::create(b, element, factor));
-    scf::YieldOp::create(b, products);
-    b.setInsertionPointToStart(branch.elseBlock());
-    scf::YieldOp::create(b, tile);
-  }
-  setParts(op->getResult(0), layout, Parts(branch.getResults()));
-  return true;
+  SmallVector<Type> types(factors.size(), b.getF32Type());
+  auto branch = scf::IfOp::create(b, types, any, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  SmallVector<Value> products;
+  for (auto [element, factor] : llvm::zip_equal(take(), factors))
+    products.push_back(arith::MulFOp::create(b, element, factor));
+  scf::YieldOp::create(b, products);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, take());
+  return Parts(branch.getResults());
 }
 
 LogicalResult KernelLowering::lowerConstant(arith::ConstantOp op) {

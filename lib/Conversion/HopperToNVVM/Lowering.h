@@ -122,6 +122,8 @@ private:
   bool lowerExp2(mlir::Operation *op, Layout layout);
   mlir::Value exp2ByPolynomial(mlir::Value x);
   bool lowerCorrection(mlir::Operation *op, Layout layout);
+  Parts correct(llvm::ArrayRef<mlir::Value> factors,
+                llvm::function_ref<llvm::SmallVector<mlir::Value>()> take);
   llvm::LogicalResult lowerConstant(mlir::arith::ConstantOp op);
   mlir::Value emitElement(mlir::Operation *op, mlir::ValueRange operands);
   mlir::Value emitGeneric(mlir::Operation *op, mlir::ValueRange operands);
@@ -248,6 +250,7 @@ private:
   //===--- Products.cpp ---===//
   void lowerWgmma(WgmmaOp op);
   void lowerWait(WaitOp op);
+  Parts waitFor(WaitOp op, mlir::ValueRange product);
 
   mlir::gpu::GPUFuncOp function;
   const VectorLayouts &layouts;

@@ -4,6 +4,7 @@
 // registers.
 
 #include "Lowering.h"
+#include "attn/Transforms/Tiles/Passes.h"
 
 using namespace mlir;
 using namespace attn::hopper;
@@ -172,15 +173,34 @@ void KernelLowering::lowerWgmma(WgmmaOp op) {
   setParts(op.getResult(), Layout::Scalar, unpackStruct(all, registers, b));
 }
 
-/// The registers pass through the wait, so that no use moves before it.
+/// Where only a correction of a running maximum uses the product, the branch around it comes first,
+/// with a wait on each side. ptxas moves a wait up across exponentials, which are meant to run beside
+/// the product, but not into the block before a branch.
 void KernelLowering::lowerWait(WaitOp op) {
-  SmallVector<Value> operands = parts(op.getProduct(), Layout::Scalar).values;
-  int64_t registers = operands.size();
+  SmallVector<Value> product = parts(op.getProduct(), Layout::Scalar).values;
+  auto correction = op->hasOneUse() ? dyn_cast<arith::MulFOp>(*op->user_begin()) : arith::MulFOp();
+  bool isCorrected = correction && correction->hasAttr(attn::kCorrectionAttr) &&
+                     correction->getBlock() == op->getBlock() &&
+                     correction.getLhs() == op.getResult() &&
+                     map.contains({correction.getRhs(), unsigned(Layout::Tile)});
+  if (!isCorrected) {
+    setParts(op.getResult(), Layout::Tile, waitFor(op, product));
+    return;
+  }
+  setParts(correction.getResult(), Layout::Tile,
+           correct(elements(correction.getRhs(), Layout::Tile),
+                   [&] { return waitFor(op, product).values; }));
+  loweredEarly.insert(correction);
+}
+
+/// The registers pass through the wait, so that no use moves before it.
+Parts KernelLowering::waitFor(WaitOp op, ValueRange product) {
+  int64_t registers = product.size();
   auto result = LLVM::LLVMStructType::getLiteral(
       b.getContext(), SmallVector<Type>(registers, b.getF32Type()));
-  Value all = inlineAsm(result, operands,
+  Value all = inlineAsm(result, product,
                         "wgmma.wait_group.sync.aligned " + Twine(op.getPending()) + ";",
                         repeat("=f", registers) + ties(registers) + ",~{memory}",
                         /*sideEffects=*/true);
-  setParts(op.getResult(), Layout::Tile, unpackStruct(all, registers, b));
+  return unpackStruct(all, registers, b);
 }

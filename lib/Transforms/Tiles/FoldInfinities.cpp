@@ -29,20 +29,18 @@ std::optional<APFloat> getConstant(Value value) {
   return std::nullopt;
 }
 
-/// IEEE maximumNumber with a number is a number, a multiple of a number is, and one of two.
+/// IEEE maximumNumber with a number is a number.
 bool isNumber(Value value) {
-  if (auto product = value.getDefiningOp<arith::MulFOp>()) {
-    std::optional<APFloat> factor = getConstant(product.getRhs());
-    return factor && factor->isFiniteNonZero() && isNumber(product.getLhs());
-  }
-  if (auto select = value.getDefiningOp<arith::SelectOp>())
-    return isNumber(select.getTrueValue()) && isNumber(select.getFalseValue());
   auto maximum = value.getDefiningOp<arith::MaxNumFOp>();
   return maximum && (isNegativeInfinity(maximum.getLhs()) || isNegativeInfinity(maximum.getRhs()));
 }
 
-/// select(x == -inf, finite, x) of a number x.
+/// select(x == -inf, finite, x) of a number x, or a maximumNumber with a finite one.
 bool isNumberAboveNegativeInfinity(Value value) {
+  if (auto maximum = value.getDefiningOp<arith::MaxNumFOp>()) {
+    std::optional<APFloat> least = getConstant(maximum.getRhs());
+    return least && least->isFinite();
+  }
   auto select = value.getDefiningOp<arith::SelectOp>();
   auto compare = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : arith::CmpFOp();
   if (!compare || compare.getPredicate() != arith::CmpFPredicate::OEQ ||

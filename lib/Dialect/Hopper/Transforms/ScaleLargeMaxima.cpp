@@ -78,11 +78,7 @@ private:
 
   double findBound();
   Value isLarge(Value maximum);
-  /// The scale c of each row, and m c.
-  struct Scaled {
-    Value by, maximum;
-  };
-  Scaled scale(Value maximum);
+  Value scaleOf(Value maximum);
   void rewriteWeights(math::FmaOp weights, Value scale);
   void rewriteExponent(math::FmaOp exponent, Value maximum);
   void rewriteMultiple(Operation *op, Value maximum);
@@ -279,19 +275,13 @@ Value Carried::isLarge(Value maximum) {
                                splat(size.getType(), bound));
 }
 
-/// The scale c of a row is k, or a power of two. That is no more than what the user scaled by, where
-/// it is more than 1: no score that is a float becomes infinite. Both products are computed, so
-/// that the exponents wait for one select.
-Carried::Scaled Carried::scale(Value maximum) {
-  Location loc = maximum.getLoc();
+/// The scale c of a row: k, or a power of two. That is no more than what the user scaled by, where
+/// it is more than 1: no score that is a float becomes infinite.
+Value Carried::scaleOf(Value maximum) {
   int exponent = factor > 1 ? std::ilogb(float(factor * kLn2)) : -std::ilogb(1 / factor);
   Type type = maximum.getType();
-  Value large = isLarge(maximum);
-  Value power = splat(type, std::ldexp(1.0, exponent)), usual = splat(type, factor);
-  Value exact = arith::MulFOp::create(b, loc, maximum, power);
-  Value rounded = arith::MulFOp::create(b, loc, maximum, usual);
-  return {arith::SelectOp::create(b, loc, large, power, usual),
-          arith::SelectOp::create(b, loc, large, exact, rounded)};
+  return arith::SelectOp::create(b, maximum.getLoc(), isLarge(maximum),
+                                 splat(type, std::ldexp(1.0, exponent)), splat(type, factor));
 }
 
 void Carried::rewriteWeights(math::FmaOp weights, Value scale) {
@@ -337,7 +327,7 @@ void Carried::rewriteUsesBehind() {
   Location loc = loop.getLoc();
   b.setInsertionPointAfter(loop);
   Value inBase2 = loop.getResult(index), maximum = loop.getResults().back();
-  Value by = scale(maximum).by;
+  Value by = scaleOf(maximum);
   for (math::FmaOp each : weights[1])
     rewriteWeights(each, by);
   if (exponents[1].empty() && multiples.empty())
@@ -387,21 +377,31 @@ scf::ForOp Carried::rewrite() {
   Value maximum = arith::MaxNumFOp::create(b, loc, before, ofTile);
   Operation *last = next;
   if (taken) {
-    limit->setOperands(
-        {before, splat(before.getType(), *getSplat(limit.getRhs()) / factor)});
+    b.setInsertionPoint(limit);
+    Value growth = splat(before.getType(), *getSplat(limit.getRhs()) / factor);
+    limit->setOperands({before, growth});
     grows.getLhsMutable().assign(maximum);
-    b.setInsertionPointAfter(taken);
-    maximum = arith::SelectOp::create(b, loc, grows, maximum, before);
     last = taken;
+    b.setInsertionPoint(taken);
+    maximum = arith::SelectOp::create(b, loc, grows, maximum, before);
   }
-  Scaled scaled = scale(maximum);
-  last->getResult(0).replaceAllUsesWith(scaled.maximum);
-  for (Operation *op : {taken.getOperation(), next.getOperation()})
-    if (op)
-      op->erase();
+  Value scale = scaleOf(maximum);
+  Value inBase2 = arith::MulFOp::create(b, loc, maximum, scale);
+  last->getResult(0).replaceAllUsesWith(inBase2);
+  if (taken)
+    taken.erase();
+  next.erase();
+  if (inside.guard) {
+    // Any number does for rows without scores, and a maximum is one instruction.
+    b.setInsertionPoint(inside.guard);
+    double least = -double(std::numeric_limits<float>::max());
+    Value number = arith::MaxNumFOp::create(b, loc, inBase2, splat(inBase2.getType(), least));
+    inside.guard.replaceAllUsesWith(number);
+    inside.guard.erase();
+  }
   loop.getYieldedValuesMutable()->back().set(maximum);
   for (math::FmaOp each : weights[0])
-    rewriteWeights(each, scaled.by);
+    rewriteWeights(each, scale);
   for (math::FmaOp each : exponents[0])
     rewriteExponent(each, maximum);
   rewriteUsesBehind();

@@ -80,6 +80,9 @@ public:
     auto programs = llvm::to_vector(function.getOps<scf::ForallOp>());
     for (scf::ForallOp program : llvm::reverse(programs))
       skip(program);
+    programs = llvm::to_vector(function.getOps<scf::ForallOp>());
+    for (scf::ForallOp program : llvm::reverse(programs))
+      sink(program);
   }
 
 private:
@@ -421,6 +424,27 @@ private:
     if (last != program)
       program->moveAfter(last);
     guard(program, *words, /*none=*/false);
+  }
+
+  /// A program for the rare case moves behind those for the usual one: each of these begins while
+  /// the one before it ends.
+  void sink(scf::ForallOp program) {
+    Guard own = guards.lookup(program);
+    if (!own.words || own.none)
+      return;
+    Operation *last = program;
+    for (Operation *next = program->getNextNode();
+         !isa<memref::DeallocOp>(next) && !next->hasTrait<OpTrait::IsTerminator>();
+         next = next->getNextNode()) {
+      Guard other = guards.lookup(next);
+      bool isOtherCase = other.words == own.words && other.none;
+      if (!isOtherCase && !areApart(program, next))
+        break;
+      if (isa<scf::ForallOp>(next))
+        last = next;
+    }
+    if (last != program)
+      program->moveAfter(last);
   }
 
   /// Whether programs for the rare case alone read what `program` writes here: those of `words`, if

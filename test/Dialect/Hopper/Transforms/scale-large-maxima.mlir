@@ -14,12 +14,10 @@
 // CHECK:           %[[BOUND:.*]] = arith.constant dense<5.965{{.*}}E+9>
 // CHECK:           %[[LARGE:.*]] = arith.cmpf oge, %[[SIZE]], %[[BOUND]]
 // CHECK:           %[[POWER:.*]] = arith.constant dense<2.500000e-01>
-// CHECK:           %[[EXACT:.*]] = arith.mulf %[[M]], %[[POWER]]
-// CHECK:           %[[ROUNDED:.*]] = arith.mulf %[[M]],
 // CHECK:           %[[C:.*]] = arith.select %[[LARGE]], %[[POWER]], %{{.*}}
-// CHECK:           %[[INBASE2:.*]] = arith.select %[[LARGE]], %[[EXACT]], %[[ROUNDED]]
-// CHECK:           %[[EMPTY:.*]] = arith.cmpf oeq, %[[INBASE2]], %[[NINF]]
-// CHECK:           %[[USED:.*]] = arith.select %[[EMPTY]], %{{.*}}, %[[INBASE2]]
+// CHECK:           %[[INBASE2:.*]] = arith.mulf %[[M]], %[[C]]
+// CHECK:           %[[LEAST:.*]] = arith.constant dense<-3.40282347E+38>
+// CHECK:           %[[USED:.*]] = arith.maxnumf %[[INBASE2]], %[[LEAST]]
 // CHECK:           %[[MINUS:.*]] = arith.negf %[[USED]]
 // CHECK:           %[[MB:.*]] = vector.broadcast %[[MINUS]]
 // CHECK:           %[[MT:.*]] = vector.transpose %[[MB]]
@@ -42,16 +40,15 @@
 
 // The maximum is kept while it does not grow much, in its own unit: 4 / 0.18.
 // DELAY-LABEL: func @softmax
-// DELAY:         iter_args(%{{.*}}, %[[M0:[^ ]*]] = %{{[^ ]*}}) ->
+// DELAY:         iter_args(%[[B0:[^ ]*]] = %{{.*}}, %[[M0:[^ ]*]] = %{{[^ ]*}}) ->
 // DELAY:           %[[M:.*]] = arith.maxnumf %[[M0]], %{{.*}}
 // DELAY:           %[[GROWTH:.*]] = arith.constant dense<22.22{{.*}}>
 // DELAY:           %[[LIMIT:.*]] = arith.addf %[[M0]], %[[GROWTH]]
 // DELAY:           %[[GROWS:.*]] = arith.cmpf ogt, %[[M]], %[[LIMIT]]
 // DELAY:           %[[KEPT:.*]] = arith.select %[[GROWS]], %[[M]], %[[M0]]
 // DELAY:           math.absf %[[KEPT]]
-// DELAY:           arith.select
-// DELAY:           %[[INBASE2:.*]] = arith.select
-// DELAY:           arith.cmpf oeq, %[[INBASE2]],
+// DELAY:           %[[C:.*]] = arith.select
+// DELAY:           %[[INBASE2:.*]] = arith.mulf %[[KEPT]], %[[C]]
 // DELAY:           scf.yield %[[INBASE2]], %{{.*}}, %{{.*}}, %[[KEPT]]
 func.func @softmax(%q: vector<64x64xf32>, %k: memref<?x64xf32>, %v: memref<?x64xf32>, %n: index,
                    %out: memref<64x64xf32>, %lse: memref<64xf32>) {

@@ -104,13 +104,14 @@ func.func @stays(%lse: memref<?xf32>, %other: memref<?xf32>, %out: memref<?xf32>
 
 // -----
 
-// Two programs that ask the same have the same words; one that asks two questions stays as it is.
+// Two programs that ask the same have the same words, and those for the rare case come last; one
+// that asks two questions stays as it is.
 // CHECK-LABEL: func @questions
 // CHECK: %[[WORDS:.*]] = memref.alloc({{.*}}) : memref<?xi32>
 // CHECK: hopper.report warpgroups %{{.*}} to %[[WORDS]]
 // CHECK: hopper.run_if none %[[WORDS]]
-// CHECK: hopper.run_if any %[[WORDS]]
 // CHECK: hopper.run_if none %[[WORDS]]
+// CHECK: hopper.run_if any %[[WORDS]]
 // CHECK: hopper.run_if any %[[WORDS]]
 // CHECK-NOT: hopper.run_if
 func.func @questions(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {

@@ -1105,7 +1105,8 @@ def HopperVersionPrograms : Pass<"hopper-version-programs", "::mlir::func::FuncO
     arithmetic from one read of rows of memory that nobody writes any more, a program that reads these
     rows finds it out, 64 rows a word (`hopper.report warpgroups`): one that is there for something
     else, or one of its own. The program with the branch becomes two: one that takes no branch, for
-    when no word is set, and one behind it that takes each one (`hopper.run_if`).
+    when no word is set, and one that takes each one (`hopper.run_if`), behind all programs for the
+    first case that there are: each of these begins while the one before it ends.
 
     What only the second version reads is computed only for it: the CTAs of a program end at once
     where no word is set, and the first version does not write it.

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/UB/IR/UBOps.h"
@@ -423,6 +424,22 @@ static SmallVector<Operation *> findArithmetic(func::FuncOp function) {
   return slice.takeVector();
 }
 
+/// Whether an op is right with a constant that is one off, too: the number of CTAs is anybody's
+/// choice, a divisor of 0 becomes some other number, and a quotient by multiplication has bits to
+/// spare at these sizes. Bounds of loops inside of a tile are the mask's, not the order's.
+static bool isIndifferent(Operation *op) {
+  auto isLog = [](Value value) {
+    Operation *from = value.getDefiningOp();
+    while (isa_and_nonnull<arith::SubIOp, arith::ExtUIOp>(from))
+      from = from->getOperand(isa<arith::SubIOp>(from) ? 1 : 0).getDefiningOp();
+    return isa_and_nonnull<math::CountLeadingZerosOp>(from);
+  };
+  bool findsLog = llvm::any_of(op->getUsers(), llvm::IsaPred<math::CountLeadingZerosOp>);
+  return isa<arith::MaxUIOp, arith::MaxSIOp, arith::MinUIOp, affine::AffineMinOp,
+             affine::AffineMaxOp, arith::ShLIOp>(op) ||
+         findsLog || (isa<arith::SubIOp>(op) && isLog(op->getResult(0)));
+}
+
 std::vector<std::vector<TileOrder>> TileOrder::makeMutants(const Kernel &kernel, int64_t ctas,
                                                            size_t every) {
   std::vector<std::vector<TileOrder>> all;
@@ -432,7 +449,7 @@ std::vector<std::vector<TileOrder>> TileOrder::makeMutants(const Kernel &kernel,
     auto findUses = [](func::FuncOp function) {
       SmallVector<OpOperand *> uses;
       for (Operation *op : findArithmetic(function))
-        if (!isa<memref::LoadOp, memref::StoreOp>(op))
+        if (!isa<memref::LoadOp, memref::StoreOp>(op) && !isIndifferent(op))
           for (OpOperand &operand : op->getOpOperands())
             if (auto constant = operand.get().getDefiningOp<arith::ConstantOp>();
                 constant && !constant.getType().isInteger(1))

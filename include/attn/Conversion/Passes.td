@@ -161,7 +161,7 @@ def AttnExpandMath : Pass<"attn-expand-math"> {
     is too large +inf, and NaN stays. `math.tanh` on f32, a polynomial below 1 and
     1 - 2 / (exp(2x) + 1) from there on, is within 1 unit in the last place.
     `math.sin` and `math.cos` on f32 are reduced modulo pi/2 in f64, within 2 units in
-    the last place for |x| up to 10^5; `math.atan` on f32, a polynomial, and
+    the last place for |x| up to 10^5; `math.atan` and `math.atan2` on f32, a polynomial, and
     `math.log1p` and `math.expm1` on f64, by `math.log` and `math.exp`, are within 3.
     Functions of f32 are computed in f32 on smaller types. log, log1p, erf and
     others on f32 vectors take upstream's polynomials. Ops in `keep` stay.

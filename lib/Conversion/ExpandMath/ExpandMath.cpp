@@ -298,14 +298,8 @@ Value expandSine(ImplicitLocOpBuilder &b, Value x) {
   return arith::SelectOp::create(b, isEqual(b, x, number(0)), x, value);
 }
 
-/// By an odd minimax polynomial where a = |x| <= 1, else pi/2 - atan(1 / a).
-Value expandAtan(ImplicitLocOpBuilder &b, Value x) {
-  auto number = numbersLike(b, x);
-  Value one = number(1), size = math::AbsFOp::create(b, x);
-  Value isLarge =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, size, one);
-  Value turned = arith::DivFOp::create(b, one, size);
-  Value t = arith::SelectOp::create(b, isLarge, turned, size);
+/// atan(t) for 0 <= t <= 1, by an odd minimax polynomial.
+Value atanOfSmall(ImplicitLocOpBuilder &b, Value t) {
   Value square = arith::MulFOp::create(b, t, t);
   // Of (atan(t) / t - 1) / t^2 in t^2. Maximal relative error of the whole 2.6e-9.
   Value p = polynomial(b, square,
@@ -314,12 +308,74 @@ Value expandAtan(ImplicitLocOpBuilder &b, Value x) {
                         -0.08403450524040616, 0.10952185850494903,
                         -0.14264241696090685, 0.1999854828588135,
                         -0.3333329908918017});
-  Value small =
-      math::FmaOp::create(b, arith::MulFOp::create(b, t, square), p, t);
+  return math::FmaOp::create(b, arith::MulFOp::create(b, t, square), p, t);
+}
+
+/// Where a = |x| > 1, pi/2 - atan(1 / a).
+Value expandAtan(ImplicitLocOpBuilder &b, Value x) {
+  auto number = numbersLike(b, x);
+  Value one = number(1), size = math::AbsFOp::create(b, x);
+  Value isLarge =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, size, one);
+  Value turned = arith::DivFOp::create(b, one, size);
+  Value t = arith::SelectOp::create(b, isLarge, turned, size);
+  Value small = atanOfSmall(b, t);
   Value large = arith::SubFOp::create(b, number(1.5707963267948966), small);
   Value result = arith::SelectOp::create(b, isLarge, large, small);
   return math::CopySignOp::create(b, result, x);
 }
+
+/// The angle of (x, y): in the first octant, then turned by what signs and sizes say. Signs of zeros
+/// count, and infinities are as IEEE 754's atan2 has them.
+Value expandAtan2(ImplicitLocOpBuilder &b, Value y, Value x) {
+  auto number = numbersLike(b, x);
+  Value zero = number(0), one = number(1);
+  Value height = math::AbsFOp::create(b, y), width = math::AbsFOp::create(b, x);
+  // NaN where one of them is.
+  Value larger = arith::MaximumFOp::create(b, height, width);
+  Value smaller = arith::MinimumFOp::create(b, height, width);
+  Value t = arith::DivFOp::create(b, smaller, larger);
+  t = arith::SelectOp::create(b, isEqual(b, larger, zero), zero, t);
+  Value infinity = number(std::numeric_limits<double>::infinity());
+  t = arith::SelectOp::create(b, isEqual(b, smaller, infinity), one, t);
+  Value angle = atanOfSmall(b, t);
+  Value isSteep =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, height, width);
+  angle = arith::SelectOp::create(
+      b, isSteep,
+      arith::SubFOp::create(b, number(1.5707963267948966), angle), angle);
+  Value sign = math::CopySignOp::create(b, one, x);
+  Value isLeft =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, sign, zero);
+  angle = arith::SelectOp::create(
+      b, isLeft, arith::SubFOp::create(b, number(3.1415926535897931), angle),
+      angle);
+  return math::CopySignOp::create(b, angle, y);
+}
+
+class ExpandAtan2 : public OpRewritePattern<math::Atan2Op> {
+public:
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(math::Atan2Op op,
+                                PatternRewriter &rewriter) const override {
+    ImplicitLocOpBuilder b(op.getLoc(), rewriter);
+    Type wide = withElement(op.getType(), b.getF32Type());
+    unsigned width = getElementTypeOrSelf(op.getType()).getIntOrFloatBitWidth();
+    if (!wide || width > 32)
+      return failure();
+    Value y = op.getLhs(), x = op.getRhs();
+    if (width < 32) {
+      y = arith::ExtFOp::create(b, wide, y);
+      x = arith::ExtFOp::create(b, wide, x);
+    }
+    Value angle = expandAtan2(b, y, x);
+    if (width < 32)
+      angle = arith::TruncFOp::create(b, op.getType(), angle);
+    rewriter.replaceOp(op, angle);
+    return success();
+  }
+};
 
 Value expandLog1p(ImplicitLocOpBuilder &b, Value x) {
   auto number = numbersLike(b, x);
@@ -363,6 +419,8 @@ struct ExpandMath : attn::impl::AttnExpandMathBase<ExpandMath> {
       patterns.add<ExpandF32<math::CosOp, expandSine<1>>>(&getContext());
     if (!isKept(math::AtanOp::getOperationName()))
       patterns.add<ExpandF32<math::AtanOp, expandAtan>>(&getContext());
+    if (!isKept(math::Atan2Op::getOperationName()))
+      patterns.add<ExpandAtan2>(&getContext());
     if (!isKept(math::Log1pOp::getOperationName()))
       patterns.add<ExpandF64<math::Log1pOp, expandLog1p>>(&getContext());
     if (!isKept(math::ExpM1Op::getOperationName()))
@@ -373,6 +431,7 @@ struct ExpandMath : attn::impl::AttnExpandMathBase<ExpandMath> {
              name != math::SinOp::getOperationName() &&
              name != math::CosOp::getOperationName() &&
              name != math::AtanOp::getOperationName() &&
+             name != math::Atan2Op::getOperationName() &&
              name != math::CopySignOp::getOperationName() &&
              name != math::SqrtOp::getOperationName() &&
              // Upstream's is for one vector type of AVX2 only.

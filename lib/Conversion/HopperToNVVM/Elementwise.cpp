@@ -564,6 +564,20 @@ std::pair<Value, Value> KernelLowering::splitExponent(Value x) {
 }
 
 /// Functions of f32 by instructions; null if the function is none of them.
+/// The natural logarithm between 1/2 and 3/2, within 1 unit in the last place (Cephes, logf).
+Value KernelLowering::logarithmNearOne(Value x) {
+  constexpr double kCoefficients[] = {7.0376836292e-2,  -1.1514610310e-1, 1.1676998740e-1,
+                                      -1.2420140846e-1, 1.4249322787e-1,  -1.6668057665e-1,
+                                      2.0000714765e-1,  -2.4999993993e-1, 3.3333331174e-1};
+  Value f = arith::SubFOp::create(b, x, constantF32(1.0));
+  Value square = arith::MulFOp::create(b, f, f), p = constantF32(kCoefficients[0]);
+  for (double coefficient : ArrayRef(kCoefficients).drop_front())
+    p = fma(p, f, constantF32(coefficient));
+  Value cube = arith::MulFOp::create(b, f, square);
+  Value rest = fma(square, constantF32(-0.5), arith::MulFOp::create(b, cube, p));
+  return arith::AddFOp::create(b, f, rest);
+}
+
 Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
   Type f32 = b.getF32Type();
   Value x = operands.empty() ? Value() : operands[0];
@@ -575,12 +589,28 @@ Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
     auto [exponent, rest] = splitExponent(a);
     return fma(exponent, constantF32(ofTwo), times(log2(rest), ofTwo));
   };
+  // Of a row, for a log-sum-exp: the instruction's error is 2^-22 near 1.
+  auto logarithmOfRow = [&](Value a) -> Value {
+    auto [exponent, rest] = splitExponent(a);
+    Value near = logarithmNearOne(rest), other = times(log2(rest), 0.6931471805599453);
+    Value distance = arith::SubFOp::create(b, rest, constantF32(1.0));
+    Value size = intrinsic("llvm.fabs", f32, distance);
+    Value isNear = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, size, constantF32(0.5));
+    return fma(exponent, constantF32(0.6931471805599453),
+               arith::SelectOp::create(b, isNear, near, other));
+  };
+  auto isOfRows = [&] {
+    auto type = dyn_cast<VectorType>(op->getResult(0).getType());
+    return type && type.getRank() == 1;
+  };
   auto reciprocal = [&](Value a) -> Value { return NVVM::RcpApproxFtzF32Op::create(b, f32, a); };
   return TypeSwitch<Operation *, Value>(op)
       .Case([&](math::Exp2Op) { return exp2(x); })
       .Case([&](math::ExpOp) { return exp2(times(x, 1.4426950408889634)); })
       .Case([&](math::Log2Op) { return log2(x); })
-      .Case([&](math::LogOp) { return logarithm(x, 0.6931471805599453); })
+      .Case([&](math::LogOp) {
+        return isOfRows() ? logarithmOfRow(x) : logarithm(x, 0.6931471805599453);
+      })
       .Case([&](math::Log10Op) { return logarithm(x, 0.30102999566398120); })
       .Case([&](math::TanhOp) -> Value {
         // 1 - 2 / (1 + e^2x): 1 and -1 at the ends, where e^2x is inf and 0.

@@ -133,6 +133,7 @@ private:
   }
   mlir::Value emitMath(mlir::Operation *op, mlir::ValueRange operands);
   std::pair<mlir::Value, mlir::Value> splitExponent(mlir::Value x);
+  mlir::Value logarithmNearOne(mlir::Value x);
   mlir::Value intrinsic(llvm::StringRef name, mlir::Type type, mlir::ValueRange operands);
   mlir::Value constantF32(double value) { return constant(b.getF32FloatAttr(value)); }
   mlir::Value exp2(mlir::Value x) { return intrinsic("llvm.nvvm.ex2.approx.ftz", x.getType(), x); }

@@ -102,6 +102,30 @@ func.func @atan_f32(%x: f32) -> f32 {
   return %y : f32
 }
 
+// Signs of zeros count, so that the left is where x has a sign.
+// CHECK-LABEL: func @atan2_f32
+// CHECK-SAME:    %[[Y:.*]]: f32, %[[X:.*]]: f32
+// CHECK:         arith.maximumf
+// CHECK:         arith.minimumf
+// CHECK:         arith.divf
+// CHECK-COUNT-9: math.fma
+// CHECK:         %[[SIGN:.*]] = math.copysign %{{.*}}, %[[X]]
+// CHECK:         arith.cmpf olt, %[[SIGN]],
+// CHECK:         math.copysign %{{.*}}, %[[Y]]
+func.func @atan2_f32(%y: f32, %x: f32) -> f32 {
+  %z = math.atan2 %y, %x : f32
+  return %z : f32
+}
+
+// CHECK-LABEL: func @atan2_f16
+// CHECK-COUNT-2: arith.extf
+// CHECK-NOT:     math.atan2
+// CHECK:         arith.truncf %{{.*}} : vector<4xf32> to vector<4xf16>
+func.func @atan2_f16(%y: vector<4xf16>, %x: vector<4xf16>) -> vector<4xf16> {
+  %z = math.atan2 %y, %x : vector<4xf16>
+  return %z : vector<4xf16>
+}
+
 // CHECK-LABEL: func @log1p_f64
 // CHECK-SAME:    %[[X:.*]]: f64
 // CHECK:         %[[U:.*]] = arith.addf %[[X]], %{{.*}} : f64

@@ -157,3 +157,24 @@ gpu.module @c {
     gpu.return
   }
 }
+
+// A row's logarithm is a polynomial near 1: the instruction's error is 2^-22 there.
+// CHECK-LABEL: gpu.func @row
+// CHECK: %[[F:.*]] = arith.subf
+// CHECK-COUNT-9: llvm.intr.fma
+// CHECK: %[[NEAR:.*]] = arith.addf %[[F]],
+// CHECK: llvm.nvvm.lg2.approx.f
+// CHECK: %[[OTHER:.*]] = arith.mulf
+// CHECK: llvm.fabs
+// CHECK: %[[ISNEAR:.*]] = arith.cmpf olt
+// CHECK: %[[REST:.*]] = arith.select %[[ISNEAR]], %[[NEAR]], %[[OTHER]]
+// CHECK: llvm.intr.fma(%{{.*}}, %{{.*}}, %[[REST]])
+gpu.module @r {
+  gpu.func @row(%x: memref<64xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %v = vector.load %x[%c0] : memref<64xf32>, vector<64xf32>
+    %l = math.log %v : vector<64xf32>
+    vector.store %l, %x[%c0] : memref<64xf32>, vector<64xf32>
+    gpu.return
+  }
+}

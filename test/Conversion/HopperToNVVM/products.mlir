@@ -92,3 +92,31 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// Where only a correction uses a product, the branch around it comes before the wait, which is on
+// each side.
+// CHECK-LABEL: gpu.func @corrected
+// CHECK: %[[ANY:.*]] = nvvm.vote.sync any
+// CHECK-NOT: wait_group
+// CHECK: scf.if %[[ANY]]
+// CHECK-NEXT: llvm.inline_asm {{.*}}"wgmma.wait_group.sync.aligned 0;"
+// CHECK-COUNT-8: arith.mulf
+// CHECK: } else {
+// CHECK-NEXT: llvm.inline_asm {{.*}}"wgmma.wait_group.sync.aligned 0;"
+// CHECK-NOT: arith.mulf
+// CHECK: gpu.return
+gpu.module @c {
+  gpu.func @corrected(%out: memref<64x16xf32>, %factors: memref<64xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %a = hopper.alloc : !a
+    %k = hopper.alloc : !k
+    %f = vector.load %factors[%c0] : memref<64xf32>, vector<64xf32>
+    %b = vector.broadcast %f : vector<64xf32> to vector<16x64xf32>
+    %rows = vector.transpose %b, [1, 0] : vector<16x64xf32> to vector<64x16xf32>
+    %sp = hopper.wgmma %a, %k transposeB : (!a, !k) -> !hopper.pending<!s>
+    %s = hopper.wait %sp pending(0) : !hopper.pending<!s> -> !s
+    %y = arith.mulf %s, %rows {attn.correction} : !s
+    vector.store %y, %out[%c0, %c0] : memref<64x16xf32>, !s
+    gpu.return
+  }
+}

@@ -76,12 +76,14 @@ private:
   bool findUse(Operation *user, Value value, Maximum &maximum);
   bool refuse(Operation *op);
 
+  /// A maximum, or 0 for a row without scores.
+  Value orZero(Value maximum);
   double findBound();
   Value isLarge(Value maximum);
   Value scaleOf(Value maximum);
   void rewriteWeights(math::FmaOp weights, Value scale);
   void rewriteExponent(math::FmaOp exponent, Value maximum);
-  void rewriteMultiple(Operation *op, Value maximum);
+  void rewriteSum(math::FmaOp sum, Value maximum);
   void rewriteUsesBehind();
 
   Value splat(Type type, double number) {
@@ -90,10 +92,10 @@ private:
         b, loop.getLoc(),
         DenseElementsAttr::get(vector, b.getFloatAttr(vector.getElementType(), number)));
   }
-  /// k log 2, with which m is the maximum itself.
-  double natural() const {
-    double product = factor * kLn2;
-    return float(product) == 1 ? 1 : product;
+  /// k f, with which m is what M f is: 1 where f is log 2 and k is log2 e.
+  Value multiplier(Type type, double f) {
+    double product = factor * (f == double(float(kLn2)) ? kLn2 : f);
+    return splat(type, float(product) == 1 ? 1 : product);
   }
 
   scf::ForOp loop;
@@ -258,6 +260,14 @@ bool Carried::findUse(Operation *user, Value value, Maximum &maximum) {
   return true;
 }
 
+Value Carried::orZero(Value maximum) {
+  Location loc = maximum.getLoc();
+  Type type = maximum.getType();
+  Value nothing = splat(type, -std::numeric_limits<double>::infinity());
+  Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, maximum, nothing);
+  return arith::SelectOp::create(b, loc, isEmpty, splat(type, 0), maximum);
+}
+
 double Carried::findBound() {
   double bound = kTooLarge;
   for (ArrayRef<math::FmaOp> each : weights)
@@ -313,12 +323,15 @@ void Carried::rewriteExponent(math::FmaOp exponent, Value maximum) {
       either, [&](OpOperand &use) { return use.getOwner() != either.getDefiningOp(); });
 }
 
-/// M f becomes m k f: what is added to it is a logarithm of sums under m k.
-void Carried::rewriteMultiple(Operation *op, Value maximum) {
-  b.setInsertionPoint(op);
-  double f = *getSplat(op->getOperand(1));
-  op->setOperand(0, maximum);
-  op->setOperand(1, splat(maximum.getType(), f == double(float(kLn2)) ? natural() : f * factor));
+/// M f + y where y is a logarithm of sums under M: as it is, for M has what was rounded off, and
+/// m k f + y in rows where M is too large.
+void Carried::rewriteSum(math::FmaOp sum, Value maximum) {
+  b.setInsertionPointAfter(sum);
+  Value k = multiplier(maximum.getType(), *getSplat(sum.getB()));
+  Value exact = math::FmaOp::create(b, sum.getLoc(), maximum, k, sum.getC());
+  Value either =
+      arith::SelectOp::create(b, sum.getLoc(), isLarge(maximum), exact, sum.getResult());
+  sum.getResult().replaceAllUsesExcept(either, either.getDefiningOp());
 }
 
 void Carried::rewriteUsesBehind() {
@@ -334,25 +347,34 @@ void Carried::rewriteUsesBehind() {
     return;
   b.setInsertionPointAfterValue(by);
   Type type = maximum.getType();
-  Value nothing = splat(type, -std::numeric_limits<double>::infinity()), zero = splat(type, 0);
-  Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, inBase2, nothing);
-  maximum = arith::SelectOp::create(b, loc, isEmpty, zero, maximum);
+  maximum = orZero(maximum);
   for (math::FmaOp each : exponents[1])
     rewriteExponent(each, maximum);
-  if (multiples.empty())
+  SmallVector<arith::MulFOp> products;
+  for (Operation *each : multiples)
+    if (auto sum = dyn_cast<math::FmaOp>(each))
+      rewriteSum(sum, maximum);
+    else
+      products.push_back(cast<arith::MulFOp>(each));
+  if (products.empty())
     return;
-  // M - m c, by which exponents are off.
+  // A maximum apart from its sum: m k f, and logarithms of sums under m k. What they are off by,
+  // M - m c, is exact.
   b.setInsertionPointAfterValue(maximum);
-  inBase2 = arith::SelectOp::create(b, loc, isEmpty, zero, inBase2);
+  inBase2 = orZero(inBase2);
   Value minus = arith::NegFOp::create(b, loc, maximum);
   Value rest = math::FmaOp::create(b, loc, minus, by, inBase2);
   for (math::LogOp log : logarithms) {
     b.setInsertionPointAfter(log);
     Value exact = math::FmaOp::create(b, loc, rest, splat(type, kLn2), log);
-    log.getResult().replaceAllUsesExcept(exact, exact.getDefiningOp());
+    log.getResult().replaceUsesWithIf(exact, [&](OpOperand &use) {
+      return use.getOwner() != exact.getDefiningOp() && !isa<math::FmaOp>(use.getOwner());
+    });
   }
-  for (Operation *each : multiples)
-    rewriteMultiple(each, maximum);
+  for (arith::MulFOp product : products) {
+    b.setInsertionPoint(product);
+    product->setOperands({maximum, multiplier(type, *getSplat(product.getRhs()))});
+  }
 }
 
 scf::ForOp Carried::rewrite() {
@@ -402,6 +424,10 @@ scf::ForOp Carried::rewrite() {
   loop.getYieldedValuesMutable()->back().set(maximum);
   for (math::FmaOp each : weights[0])
     rewriteWeights(each, scale);
+  if (!exponents[0].empty()) {
+    b.setInsertionPointAfterValue(inBase2);
+    maximum = orZero(maximum);
+  }
   for (math::FmaOp each : exponents[0])
     rewriteExponent(each, maximum);
   rewriteUsesBehind();

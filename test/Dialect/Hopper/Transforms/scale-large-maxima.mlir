@@ -2,7 +2,7 @@
 // RUN: attn-opt %s --attn-delay-corrections=growth=4 --hopper-scale-large-maxima -split-input-file | FileCheck %s --check-prefix=DELAY
 
 // The loop carries the maximum of scores, too. Rows where 0.18 times it is 2^30 or more have 2^-2
-// as their scale. A log-sum-exp takes what was rounded off back.
+// as their scale, and a log-sum-exp from the maximum itself.
 
 // CHECK-LABEL: func @softmax
 // CHECK-DAG:     %[[NINF:.*]] = arith.constant dense<0xFF800000> : vector<64xf32>
@@ -28,15 +28,12 @@
 // CHECK:           %[[D:.*]] = arith.subf %[[B0]], %[[USED]]
 // CHECK:           math.exp2 %[[D]]
 // CHECK:           scf.yield %[[INBASE2]], %{{.*}}, %{{.*}}, %[[M]]
-// CHECK:         math.absf %[[R]]#3
-// CHECK:         %[[C:.*]] = arith.select
 // CHECK:         %[[M:.*]] = arith.select %{{.*}}, %{{.*}}, %[[R]]#3
-// CHECK:         %[[INBASE2:.*]] = arith.select %{{.*}}, %{{.*}}, %[[R]]#0
-// CHECK:         %[[MINUS:.*]] = arith.negf %[[M]]
-// CHECK:         %[[REST:.*]] = math.fma %[[MINUS]], %[[C]], %[[INBASE2]]
 // CHECK:         %[[LOG:.*]] = math.log %[[R]]#1
-// CHECK:         %[[EXACT:.*]] = math.fma %[[REST]], %{{.*}}, %[[LOG]]
-// CHECK:         math.fma %[[M]], %{{.*}}, %[[EXACT]]
+// CHECK:         %[[USUAL:.*]] = math.fma %{{.*}}, %{{.*}}, %[[LOG]]
+// CHECK:         %[[EXACT:.*]] = math.fma %[[M]], %{{.*}}, %[[LOG]]
+// CHECK:         %[[LARGE:.*]] = arith.cmpf oge
+// CHECK:         arith.select %[[LARGE]], %[[EXACT]], %[[USUAL]]
 
 // The maximum is kept while it does not grow much, in its own unit: 4 / 0.18.
 // DELAY-LABEL: func @softmax
@@ -144,6 +141,52 @@ func.func @halves(%s: vector<64x128xf32>, %n: index, %v: vector<128x64xf16>, %si
   %term = math.exp2 %of : vector<64xf32>
   vector.transfer_write %term, %sums[%c0] : vector<64xf32>, memref<64xf32>
   vector.transfer_write %r#1, %out[%c0, %c0] : vector<64x64xf32>, memref<64x64xf32>
+  return
+}
+
+// -----
+
+// The maximum and the logarithm are kept apart: one is exact, the other takes what was rounded off.
+
+// CHECK-LABEL: func @apart
+// CHECK:         %[[R:.*]]:3 = scf.for
+// CHECK:         %[[M:.*]] = arith.select %{{.*}}, %{{.*}}, %[[R]]#2
+// CHECK:         %[[INBASE2:.*]] = arith.select %{{.*}}, %{{.*}}, %[[R]]#0
+// CHECK:         %[[MINUS:.*]] = arith.negf %[[M]]
+// CHECK:         %[[REST:.*]] = math.fma %[[MINUS]], %{{.*}}, %[[INBASE2]]
+// CHECK:         %[[LOG:.*]] = math.log %[[R]]#1
+// CHECK:         %[[EXACT:.*]] = math.fma %[[REST]], %{{.*}}, %[[LOG]]
+// CHECK:         %[[ONE:.*]] = arith.constant dense<1.000000e+00>
+// CHECK:         %[[MAXIMUM:.*]] = arith.mulf %[[M]], %[[ONE]]
+// CHECK:         vector.transfer_write %[[EXACT]]
+// CHECK:         vector.transfer_write %[[MAXIMUM]]
+func.func @apart(%s: vector<64x128xf32>, %n: index, %logs: memref<64xf32>, %maxima: memref<64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c128 = arith.constant 128 : index
+  %ninf = arith.constant dense<0xFF800000> : vector<64xf32>
+  %zero = arith.constant dense<0.0> : vector<64xf32>
+  %k = arith.constant dense<1.44269502> : vector<64xf32>
+  %ks = arith.constant dense<1.44269502> : vector<64x128xf32>
+  %ln2 = arith.constant dense<0.693147182> : vector<64xf32>
+  %r:2 = scf.for %j = %c0 to %n step %c128 iter_args(%m0 = %ninf, %l0 = %zero) -> (vector<64xf32>, vector<64xf32>) {
+    %x = vector.multi_reduction <maxnumf>, %s, %ninf [1] : vector<64x128xf32> to vector<64xf32>
+    %y = arith.mulf %x, %k : vector<64xf32>
+    %m = arith.maxnumf %m0, %y : vector<64xf32>
+    %minus = arith.negf %m : vector<64xf32>
+    %repeated = vector.broadcast %minus : vector<64xf32> to vector<128x64xf32>
+    %rows = vector.transpose %repeated, [1, 0] : vector<128x64xf32> to vector<64x128xf32>
+    %t = math.fma %s, %ks, %rows : vector<64x128xf32>
+    %p = math.exp2 %t : vector<64x128xf32>
+    %d = arith.subf %m0, %m : vector<64xf32>
+    %c = math.exp2 %d : vector<64xf32>
+    %lc = arith.mulf %l0, %c : vector<64xf32>
+    %l = vector.multi_reduction <add>, %p, %lc [1] : vector<64x128xf32> to vector<64xf32>
+    scf.yield %m, %l : vector<64xf32>, vector<64xf32>
+  } {attn.fold}
+  %log = math.log %r#1 : vector<64xf32>
+  %maximum = arith.mulf %r#0, %ln2 : vector<64xf32>
+  vector.transfer_write %log, %logs[%c0] : vector<64xf32>, memref<64xf32>
+  vector.transfer_write %maximum, %maxima[%c0] : vector<64xf32>, memref<64xf32>
   return
 }
 

@@ -95,8 +95,8 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
     infinite product or NaN, or with a maximum of 4096 or more in size (of which too much is
     rounded off, `hopper-scale-large-maxima`), are reported (`hopper.report`), and the same
     program as before, behind it, computes the tiles of the CTAs that have reported again
-    (`hopper.redo`). Where the logarithm of a sum is asked for, its exponent goes to the maximum: both may be large, and
-    what they add up to small.
+    (`hopper.redo`). Where the logarithm of a sum is asked for, its exponent goes to the maximum:
+    both may be large, and what they add up to small.
 
     ```mlir
     // Before.
@@ -1049,13 +1049,13 @@ def HopperScaleLargeMaxima : Pass<"hopper-scale-large-maxima", "::mlir::func::Fu
     %m = arith.maxnumf %m0, %tile_maximum
     %is_large = arith.cmpf oge, |%m|, 2^30 / k
     %c = arith.select %is_large, 2^ceil(log2 k), k    // for k > 1: 2^floor(log2(k ln 2))
-    %M = arith.select %is_large, %m * 2^ceil(log2 k), %m * k
+    %M = arith.mulf %m, %c
     %x = math.fma %s, %c_repeated, %minus_M_repeated
     ```
 
-    Behind the loop, a log-sum-exp M ln 2 + log l becomes m k ln 2 + (log l + e ln 2), where
-    e = M - m c is exact by one fused operation; an exponent x f - M of a single term of a row
-    becomes (x - m k / f) f in the rows of c.
+    Behind the loop, a log-sum-exp M ln 2 + log l becomes m k ln 2 + log l in the rows of c, and an
+    exponent x f - M of a single term of a row (x - m k / f) f. Where M ln 2 and log l are kept
+    apart, they become m k ln 2 and log l + e ln 2: e = M - m c is exact by one fused operation.
 
     Kernels with running maxima need it: attention and row softmax. Programs with fixed maxima
     (`hopper-fix-maxima`) have none that runs, and report rows whose maximum is large. Where k is

@@ -452,9 +452,8 @@ struct OverlapTilesPass : attn::impl::HopperOverlapTilesBase<OverlapTilesPass> {
     SmallVector<scf::ForOp> loops;
     getOperation().walk([&](hopper::RolesOp roles) {
       // What most often ends at once is not worth twice the code.
-      auto isRare = [](hopper::RunIfOp op) { return !op.getNone(); };
       if (!roles->getBlock()->getOps<hopper::RedoOp>().empty() ||
-          llvm::any_of(roles->getBlock()->getOps<hopper::RunIfOp>(), isRare))
+          hopper::runsRarely(*roles->getBlock()))
         return;
       for (Region &region : roles.getBodies())
         llvm::append_range(loops, region.front().getOps<scf::ForOp>());

@@ -7,7 +7,6 @@
 // near k gives them the same weights, and m c is exact.
 
 #include "Vectors.h"
-#include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Utils/Slices.h"
@@ -102,7 +101,7 @@ private:
   unsigned index;
   OpBuilder b;
 
-  Value old, result;
+  Value old;
   arith::MaxNumFOp next;
   /// The maximum of a tile, which is `factor` times as large in base 2.
   Value ofTile;
@@ -128,7 +127,6 @@ private:
 
 bool Carried::match() {
   old = loop.getRegionIterArg(index);
-  result = loop.getResult(index);
   auto type = dyn_cast<VectorType>(old.getType());
   if (!type || type.getRank() != 1 || !type.getElementType().isF32())
     return false;
@@ -158,7 +156,7 @@ bool Carried::match() {
       !isNegativeInfinity(reduction.getAcc()) || factor == 1) // which is exact
     return false;
   inside.inBase2 = taken ? taken.getResult() : next.getResult();
-  behind.inBase2 = result;
+  behind.inBase2 = loop.getResult(index);
   return true;
 }
 

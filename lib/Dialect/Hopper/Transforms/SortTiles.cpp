@@ -206,16 +206,12 @@ private:
   Value count;
 };
 
-/// Whether a program is for rare calls: sorting for it would cost all calls two launches.
-bool runsRarely(scf::ForallOp forall) {
-  return llvm::any_of(forall.getBody()->getOps<hopper::RunIfOp>(),
-                      [](hopper::RunIfOp op) { return !op.getNone(); });
-}
-
 struct SortTilesPass : attn::impl::HopperSortTilesBase<SortTilesPass> {
   void runOnOperation() override {
     for (scf::ForallOp forall : hopper::findPrograms(getOperation()))
-      if (forall.isNormalized() && forall->getNumResults() == 0 && !runsRarely(forall))
+      // For rare calls, all calls would sort.
+      if (forall.isNormalized() && forall->getNumResults() == 0 &&
+          !hopper::runsRarely(*forall.getBody()))
         if (memref::LoadOp length = findLength(forall))
           Sorter(forall, length).run();
   }

@@ -77,9 +77,11 @@ static Step report(Fiber &fiber, const Instruction &i) {
   const int64_t *bits = fiber.ints(i, 0);
   int64_t count = cast<ReportOp>(i.op).getValue().getType().getNumElements();
   auto op = cast<ReportOp>(i.op);
-  int64_t number = fiber.block[0];
-  if (op.getWarpgroups())
-    number = number * op->getParentOfType<RolesOp>().getWarpgroups().front() + fiber.warpgroup;
+  int64_t number = op.getTile() ? fiber.integer(i, 2) : fiber.block[0];
+  if (op.getWarpgroups()) {
+    auto [first, count] = op.getWarpgroupsOfRole();
+    number = number * count + (fiber.warpgroup % fiber.cluster->countWarpgroups() - first);
+  }
   char *word = findElement(i.op, fiber.operand(i, 1).as<MemRef>(), number);
   if (!word)
     return Step::Failed;

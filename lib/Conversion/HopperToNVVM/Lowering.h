@@ -56,7 +56,7 @@ public:
 private:
   //===--- Kernel.cpp: the frame, and what the rest builds on ---===//
   void emitPrologue(mlir::Region &body);
-  void emitGridWait(int64_t blocks);
+  void emitGridWait(int64_t blocks, bool isRare);
   void emitBarrierInitialization(mlir::Region &body);
   llvm::LogicalResult lowerBlock(mlir::Block &block);
   llvm::LogicalResult lower(mlir::Operation *op);

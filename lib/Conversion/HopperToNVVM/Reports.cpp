@@ -60,10 +60,12 @@ void KernelLowering::reportWarp(ReportOp op, Value any) {
   auto branch = scf::IfOp::create(b, isLane0);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  int64_t count = op->getParentOfType<RolesOp>().getWarpgroups().front();
-  Value cta = NVVM::BlockIdXOp::create(b, b.getI32Type());
-  Value number = arith::AddIOp::create(
-      b, arith::MulIOp::create(b, cta, constantI32(int32_t(count))), warpgroup);
+  auto [first, count] = op.getWarpgroupsOfRole();
+  Type i32 = b.getI32Type();
+  Value tile = op.getTile() ? arith::IndexCastOp::create(b, i32, scalar(op.getTile())).getResult()
+                            : NVVM::BlockIdXOp::create(b, i32).getResult();
+  Value number = arith::AddIOp::create(b, arith::MulIOp::create(b, tile, constantI32(int32_t(count))),
+                                       addI32(warpgroup, int32_t(-first)));
   Value address = arith::AddIOp::create(b, wordAddress(op.getReports(), number),
                                         arith::ExtUIOp::create(b, b.getI64Type(), warp));
   inlineAsm(Type(), {address, arith::ExtUIOp::create(b, b.getI32Type(), any)},

@@ -105,6 +105,7 @@ gpu.module @m {
 // All threads of a CTA look at some of the words, four words by a load and eight loads at a time,
 // and at one that is left over; then all agree.
 // CHECK-LABEL: gpu.func @version
+// CHECK-NOT: launch_dependents
 gpu.module @m {
   gpu.func @version(%words: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // CHECK: griddepcontrol.wait
@@ -116,6 +117,53 @@ gpu.module @m {
     // CHECK: ^[[END]]:
     // CHECK-NEXT: gpu.return
     hopper.run_if none %words : memref<?xi32>
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+      }
+    gpu.return
+  }
+}
+
+// -----
+
+// A CTA of several roles with several tiles: the words are the tile's.
+// CHECK-LABEL: gpu.func @tiles
+gpu.module @m {
+  gpu.func @tiles(%x: memref<?xf32>, %words: memref<?xi32>, %n: index) kernel attributes {known_block_size = array<i32: 384, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %f0 = arith.constant 0.0 : f32
+    %zero = arith.constant dense<0.0> : vector<64xf32>
+    // CHECK-NOT: st.global
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+      }
+      role "compute" warpgroups(2) registers(240) (%w) {
+        // CHECK: scf.for %[[TILE:[a-z0-9]+]] =
+        scf.for %t = %c0 to %n step %c1 {
+          %a = vector.transfer_read %x[%t], %f0 {in_bounds = [true]} : memref<?xf32>, vector<64xf32>
+          %p = arith.cmpf olt, %a, %zero : vector<64xf32>
+          // CHECK: %[[NUMBER:.*]] = arith.index_cast %[[TILE]] : index to i32
+          // CHECK: %[[FIRST:.*]] = arith.muli %[[NUMBER]], %c2_i32
+          // CHECK: %[[OWN:.*]] = arith.addi %{{.*}}, %c-1_i32
+          // CHECK: arith.addi %[[FIRST]], %[[OWN]] : i32
+          // CHECK: "st.global.b8 [$0], $1;"
+          hopper.report warpgroups %p to %words tile %t : vector<64xi1>, memref<?xi32>
+        }
+      }
+    gpu.return
+  }
+}
+
+// -----
+
+// What is behind a kernel that ends at once in most calls is launched when that one starts.
+// CHECK-LABEL: gpu.func @rare
+gpu.module @m {
+  gpu.func @rare(%words: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: griddepcontrol.launch_dependents
+    // CHECK: griddepcontrol.wait
+    hopper.run_if any %words : memref<?xi32>
     hopper.roles
       role "compute" warpgroups(1) registers(240) (%w) {
       }

@@ -298,6 +298,16 @@ func.func @report_sometimes(%words: memref<?xi32>, %is: vector<64xi1>, %some: i1
 
 // -----
 
+func.func @report_tile(%words: memref<?xi32>, %is: vector<64xi1>, %t: index) {
+  hopper.roles role "a" warpgroups(1) registers(24) (%w) {
+    // expected-error @+1 {{expects `warpgroups` with a tile}}
+    hopper.report %is to %words tile %t : vector<64xi1>, memref<?xi32>
+  }
+  return
+}
+
+// -----
+
 func.func @redo(%reports: memref<?xi32>, %always: i1) {
   hopper.roles role "a" warpgroups(1) registers(24) (%w) {
     // expected-error @+1 {{expects to be in front of the roles: all warpgroups of a CTA end}}

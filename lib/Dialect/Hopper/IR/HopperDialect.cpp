@@ -7,6 +7,8 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/STLExtras.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace attn::hopper;
@@ -333,8 +335,20 @@ static LogicalResult verifyNamedBarrier(Operation *op, Value id) {
 LogicalResult BarrierSyncOp::verify() { return verifyNamedBarrier(*this, getId()); }
 LogicalResult BarrierArriveOp::verify() { return verifyNamedBarrier(*this, getId()); }
 
+std::pair<int64_t, int64_t> ReportOp::getWarpgroupsOfRole() {
+  auto roles = (*this)->getParentOfType<RolesOp>();
+  Region *region = (*this)->getParentRegion();
+  while (region->getParentOp() != roles)
+    region = region->getParentRegion();
+  ArrayRef<int64_t> counts = roles.getWarpgroups();
+  unsigned role = region->getRegionNumber();
+  return {std::accumulate(counts.begin(), counts.begin() + role, int64_t(0)), counts[role]};
+}
+
 LogicalResult ReportOp::verify() {
   auto roles = (*this)->getParentOfType<RolesOp>();
+  if (getTile())
+    return getWarpgroups() ? success() : emitOpError("expects `warpgroups` with a tile");
   if (getWarpgroups() && roles && roles.getBodies().size() > 1)
     return emitOpError("expects one role: a word for each warpgroup is one for those that compute");
   if (getWarpgroups() && roles && (*this)->getParentOp() != roles)

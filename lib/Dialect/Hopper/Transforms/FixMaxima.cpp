@@ -344,7 +344,8 @@ private:
       Value size = math::AbsFOp::create(rewriter, loc, sum);
       isBeyond = compare(arith::CmpFPredicate::UEQ, size, std::numeric_limits<double>::infinity());
     }
-    hopper::ReportOp::create(rewriter, loc, isBeyond, reports, /*warpgroups=*/UnitAttr());
+    hopper::ReportOp::create(rewriter, loc, isBeyond, reports, /*tile=*/Value(),
+                             /*warpgroups=*/UnitAttr());
   }
 
   /// Takes the exponent of a row's sum to the maximum, where the sum's logarithm is asked for:

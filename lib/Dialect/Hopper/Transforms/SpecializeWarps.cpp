@@ -229,7 +229,8 @@ private:
   /// Whether the warpgroups of a tile have nothing to do with each other: each may be a CTA.
   bool areApart() {
     WalkResult walk = forall.walk([](Operation *op) {
-      if (auto report = dyn_cast<hopper::ReportOp>(op); report && report.getWarpgroups())
+      if (auto report = dyn_cast<hopper::ReportOp>(op);
+          report && report.getWarpgroups() && !report.getTile())
         return WalkResult::advance();
       return isa<hopper::BarrierSyncOp, hopper::BarrierArriveOp, hopper::BarrierReduceOp,
                  hopper::ShareOp, hopper::GatherOp, hopper::ReportOp, hopper::RedoOp>(op)

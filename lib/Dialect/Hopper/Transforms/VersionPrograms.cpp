@@ -143,7 +143,7 @@ private:
   void version(scf::ForallOp program, MutableArrayRef<Question> questions) {
     Words *words = nullptr;
     for (Question &question : questions) {
-      Words *own = &getWords(question);
+      Words *own = &getWords(question, program);
       if (words && words != own) {
         program.emitRemark("each tile asks its rows: its branches are of rows of several kinds");
         return;
@@ -151,6 +151,7 @@ private:
       words = own;
     }
     IRMapping copies;
+    Value isRare = questions.front().some.getVector();
     b.setInsertionPointAfter(program);
     auto rare = cast<scf::ForallOp>(b.clone(*program, copies));
     for (Question &question : questions) {
@@ -158,7 +159,10 @@ private:
       take(cast<scf::IfOp>(*some.user_begin()), /*rare=*/true);
       take(question.branch, /*rare=*/false);
     }
-    guard(program, *words, /*none=*/true);
+    if (words->program == program)
+      report(program, isRare, *words);
+    else
+      guard(program, *words, /*none=*/true);
     guard(rare, *words, /*none=*/false);
   }
 
@@ -184,24 +188,21 @@ private:
 
   /// The words for a question. Those of another kernel serve where it asks the same of the same
   /// memory.
-  Words &getWords(Question &question) {
+  Words &getWords(Question &question, scf::ForallOp asks) {
     for (std::unique_ptr<Words> &known : all)
       if (asksSame(known->ops, question.ops.getArrayRef()))
         return *known;
     Words &words = *all.emplace_back(std::make_unique<Words>());
     words.ops.assign(question.ops.begin(), question.ops.end());
     vector::TransferReadOp rows = findRead(question);
+    if (!rows && canReport(question, asks)) {
+      createWords(words, asks, question.read);
+      return words;
+    }
     if (!rows)
       rows = createRead(question);
-    words.program = rows->getParentOfType<scf::ForallOp>();
     Location loc = question.read.getLoc();
-    b.setInsertionPoint(words.program);
-    // For each warpgroup of its CTAs.
-    OpFoldResult count = b.getIndexAttr(hopper::kProgramRows / hopper::kWarpgroupRows);
-    AffineExpr product = b.getAffineSymbolExpr(0) * b.getAffineSymbolExpr(1);
-    for (OpFoldResult size : words.program.getMixedUpperBound())
-      count = affine::makeComposedFoldedAffineApply(b, loc, product, {count, size});
-    words.all = memref::AllocOp::create(b, loc, {count}, b.getI32Type());
+    createWords(words, rows->getParentOfType<scf::ForallOp>(), rows);
     b.setInsertionPoint(words.program.getTerminator());
     IRMapping mapping;
     for (Operation *op : question.ops) {
@@ -211,42 +212,112 @@ private:
         hopper::cloneWidened(b, op, mapping);
     }
     hopper::ReportOp::create(b, loc, mapping.lookup(question.some.getVector()), words.all,
-                             /*warpgroups=*/b.getUnitAttr());
+                             /*tile=*/Value(), /*warpgroups=*/b.getUnitAttr());
     return words;
+  }
+
+  /// The program writes the words itself, and so always runs.
+  void report(scf::ForallOp program, Value isRare, Words &words) {
+    b.setInsertionPointAfterValue(isRare);
+    hopper::ReportOp::create(b, program.getLoc(), isRare, words.all, numberTile(program),
+                             /*warpgroups=*/b.getUnitAttr());
+    guards[program] = {};
+  }
+
+  /// One for each warpgroup of the tiles of `program`, which has this read of a tile's rows.
+  void createWords(Words &words, scf::ForallOp program, vector::TransferReadOp rows) {
+    words.program = program;
+    b.setInsertionPoint(program);
+    OpFoldResult count =
+        b.getIndexAttr(rows.getVectorType().getDimSize(0) / hopper::kWarpgroupRows);
+    AffineExpr product = b.getAffineSymbolExpr(0) * b.getAffineSymbolExpr(1);
+    for (OpFoldResult size : program.getMixedUpperBound())
+      count = affine::makeComposedFoldedAffineApply(b, program.getLoc(), product, {count, size});
+    words.all = memref::AllocOp::create(b, program.getLoc(), {count}, b.getI32Type());
+  }
+
+  /// The number of this tile of all.
+  Value numberTile(scf::ForallOp program) {
+    OpFoldResult number = b.getIndexAttr(0);
+    AffineExpr next = b.getAffineDimExpr(0) * b.getAffineSymbolExpr(0) + b.getAffineDimExpr(1);
+    for (auto [iv, size] :
+         llvm::zip_equal(program.getInductionVars(), program.getMixedUpperBound()))
+      number = affine::makeComposedFoldedAffineApply(b, program.getLoc(),
+                                                     AffineMap::get(2, 1, next), {number, iv, size});
+    return getValueOrCreateConstantIndexOp(b, program.getLoc(), number);
+  }
+
+  /// Whether the program that asks has all rows itself, each once, and may run whatever they are:
+  /// its version for rare rows writes all that it writes once more.
+  bool canReport(Question &question, scf::ForallOp asks) {
+    vector::TransferReadOp read = question.read;
+    int64_t size = read.getVectorType().getDimSize(0);
+    int64_t length = cast<MemRefType>(read.getBase().getType()).getShape().back();
+    OpFoldResult tiles = asks.getMixedUpperBound().back();
+    return read->getBlock() == asks.getBody() &&
+           question.some.getVector().getDefiningOp()->getBlock() == asks.getBody() &&
+           size % hopper::kWarpgroupRows == 0 && readsAllRows(asks, read, read) &&
+           (isConstantIntValue(tiles, llvm::divideCeil(length, size)) ||
+            isCountOfTiles(tiles, size)) &&
+           hasOnlyResults(asks);
+  }
+
+  /// Whether what a program writes does not depend on what was there.
+  static bool hasOnlyResults(scf::ForallOp program) {
+    if (!getEffectsRecursively(program))
+      return false;
+    WalkResult walk = program.walk([&](MemoryEffectOpInterface op) {
+      SmallVector<MemoryEffects::EffectInstance> effects;
+      op.getEffects(effects);
+      bool isResult = llvm::all_of(effects, [&](MemoryEffects::EffectInstance &effect) {
+        auto memory = dyn_cast_if_present<MemrefValue>(effect.getValue());
+        if (isa<MemoryEffects::Write>(effect.getEffect()))
+          return memory && isa<vector::TransferWriteOp, memref::StoreOp>(op);
+        return memory && isa<MemoryEffects::Read>(effect.getEffect()) &&
+               !hopper::isWrittenIn(program, memory);
+      });
+      return isResult ? WalkResult::advance() : WalkResult::interrupt();
+    });
+    return !walk.wasInterrupted();
   }
 
   /// A read of all these rows, kProgramRows at a time, by a program in front.
   vector::TransferReadOp findRead(Question &question) {
-    auto memory = cast<MemrefValue>(question.read.getBase());
-    Operation *last = findLastWriter(memory);
+    Operation *last = findLastWriter(cast<MemrefValue>(question.read.getBase()));
     Operation *asks = function.front().findAncestorOpInBlock(*question.some);
     b.setInsertionPoint(asks);
-    ValueRange indices = question.read.getIndices();
     for (auto program : function.getOps<scf::ForallOp>()) {
       if (program == asks)
         break;
-      auto ivs = program.getInductionVars();
-      if ((last && !last->isBeforeInBlock(program)) || !program.isNormalized() ||
-          ivs.size() != indices.size() ||
-          !llvm::all_of(llvm::enumerate(indices.drop_back()), [&](auto pair) {
-            return areSame(program.getMixedUpperBound()[pair.index()],
-                           findExtent(memory, pair.index(), pair.value()));
-          }))
+      if (last && !last->isBeforeInBlock(program))
         continue;
       for (auto read : program.getBody()->getOps<vector::TransferReadOp>())
-        if (read.getBase() == memory && !read.getMask() &&
-            read.getVectorType() == VectorType::get(hopper::kProgramRows, b.getF32Type()) &&
-            read.getPermutationMap().isMinorIdentity() &&
-            llvm::equal(read.getIndices().drop_back(), ArrayRef<Value>(ivs).drop_back()) &&
-            isTileOf(read.getIndices().back(), ivs.back()))
+        if (read.getVectorType() == VectorType::get(hopper::kProgramRows, b.getF32Type()) &&
+            readsAllRows(program, read, question.read))
           return read;
     }
     return {};
   }
 
-  static bool isTileOf(Value start, Value tile) {
+  /// Whether `read`, of a tile of a program, reads all rows that `asked` does, each once.
+  bool readsAllRows(scf::ForallOp program, vector::TransferReadOp read,
+                    vector::TransferReadOp asked) {
+    auto memory = cast<MemrefValue>(asked.getBase());
+    ValueRange indices = asked.getIndices();
+    SmallVector<Value> ivs(program.getInductionVars());
+    return program.isNormalized() && ivs.size() == indices.size() && read.getBase() == memory &&
+           !read.getMask() && read.getPermutationMap().isMinorIdentity() &&
+           llvm::equal(read.getIndices().drop_back(), ArrayRef(ivs).drop_back()) &&
+           isTileOf(read.getIndices().back(), ivs.back(), read.getVectorType().getDimSize(0)) &&
+           llvm::all_of(llvm::enumerate(indices.drop_back()), [&](auto pair) {
+             return areSame(program.getMixedUpperBound()[pair.index()],
+                            findExtent(memory, pair.index(), pair.value()));
+           });
+  }
+
+  static bool isTileOf(Value start, Value tile, int64_t size) {
     auto apply = start.getDefiningOp<affine::AffineApplyOp>();
-    AffineExpr rows = getAffineDimExpr(0, start.getContext()) * hopper::kProgramRows;
+    AffineExpr rows = getAffineDimExpr(0, start.getContext()) * size;
     return apply && apply.getAffineMap() == AffineMap::get(1, 0, rows) &&
            apply.getMapOperands().front() == tile;
   }
@@ -263,17 +334,22 @@ private:
           sizes.size() != lines.size() + 1 ||
           !llvm::equal(ArrayRef(sizes).drop_back(), lines, areSame))
         continue;
-      auto tiles = dyn_cast<Value>(sizes.back());
-      auto apply = tiles ? tiles.getDefiningOp<affine::AffineApplyOp>() : affine::AffineApplyOp();
-      AffineExpr count = apply ? apply.getAffineMap().getResult(0) : AffineExpr();
-      auto divided = dyn_cast_or_null<AffineBinaryOpExpr>(count);
-      if (divided && divided.getKind() == AffineExprKind::CeilDiv &&
-          divided.getRHS() == b.getAffineConstantExpr(hopper::kProgramRows) &&
-          isa<AffineDimExpr, AffineSymbolExpr>(divided.getLHS()) &&
-          apply.getMapOperands().front().getDefiningOp<memref::DimOp>())
+      if (isCountOfTiles(sizes.back(), hopper::kProgramRows))
         return program;
     }
     return {};
+  }
+
+  /// Whether these are tiles of so many rows of all rows of a memory.
+  bool isCountOfTiles(OpFoldResult count, int64_t rows) {
+    auto tiles = dyn_cast<Value>(count);
+    auto apply = tiles ? tiles.getDefiningOp<affine::AffineApplyOp>() : affine::AffineApplyOp();
+    AffineExpr all = apply ? apply.getAffineMap().getResult(0) : AffineExpr();
+    auto divided = dyn_cast_or_null<AffineBinaryOpExpr>(all);
+    return divided && divided.getKind() == AffineExprKind::CeilDiv &&
+           divided.getRHS() == b.getAffineConstantExpr(rows) &&
+           isa<AffineDimExpr, AffineSymbolExpr>(divided.getLHS()) &&
+           apply.getMapOperands().front().getDefiningOp<memref::DimOp>();
   }
 
   /// One by a program of its own, in front of all others that it does not need.

@@ -158,3 +158,84 @@ func.func @questions(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {
   }
   return
 }
+
+// -----
+
+// A program with all rows, whose results do not depend on what was in memory, tells itself: its usual version always
+// runs, and that for rare rows writes the same once more.
+// CHECK-LABEL: func @tells_itself
+// CHECK-SAME: (%[[LSE:[a-z0-9]+]]: memref<?x?xf32>, %[[Q:[a-z0-9]+]]: memref<?x?xf32>
+// CHECK: %[[WORDS:.*]] = memref.alloc(%{{.*}}) : memref<?xi32>
+// CHECK: scf.forall (%[[B:.*]], %[[T:.*]]) in (%{{.*}}, %[[TILES:.*]]) {
+// CHECK-NOT: hopper.run_if
+// CHECK: %[[L:.*]] = vector.transfer_read %[[LSE]]
+// CHECK: %[[IS:.*]] = arith.cmpf oge, %[[L]]
+// CHECK: %[[TILE:.*]] = affine.apply {{.*}}(%[[B]], %[[T]])[%{{.*}}]
+// CHECK: hopper.report warpgroups %[[IS]] to %[[WORDS]] tile %[[TILE]] : vector<128xi1>, memref<?xi32>
+// CHECK: %[[X:.*]] = vector.transfer_read %[[Q]]
+// CHECK: vector.transfer_write %[[X]], %arg2
+// CHECK: scf.forall
+// CHECK-NEXT: hopper.run_if any %[[WORDS]]
+// CHECK: arith.select
+// CHECK: vector.transfer_write %{{.*}}, %arg2
+// CHECK-NOT: scf.forall
+func.func @tells_itself(%lse: memref<?x?xf32>, %q: memref<?x?xf32>, %out: memref<?x?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %least = arith.constant dense<256.0> : vector<128xf32>
+  %n = memref.dim %lse, %c0 : memref<?x?xf32>
+  %m = memref.dim %lse, %c1 : memref<?x?xf32>
+  %tiles = affine.apply affine_map<()[s0] -> (s0 ceildiv 128)>()[%m]
+  scf.forall (%b, %t) in (%n, %tiles) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %l = vector.transfer_read %lse[%b, %i], %zero : memref<?x?xf32>, vector<128xf32>
+    %is = arith.cmpf oge, %l, %least : vector<128xf32>
+    %x = vector.transfer_read %q[%b, %i], %zero : memref<?x?xf32>, vector<128xf32>
+    %some = vector.reduction <or>, %is {hopper.may_hold} : vector<128xi1> into i1
+    %p = scf.if %some -> (vector<128xf32>) {
+      %y = arith.select %is, %l, %x : vector<128xi1>, vector<128xf32>
+      scf.yield %y : vector<128xf32>
+    } else {
+      scf.yield %x : vector<128xf32>
+    }
+    vector.transfer_write %p, %out[%b, %i] : vector<128xf32>, memref<?x?xf32>
+  }
+  return
+}
+
+// -----
+
+// One that reads what it writes must not run twice: a program in front tells.
+// CHECK-LABEL: func @reads_what_it_writes
+// CHECK: scf.forall
+// CHECK: hopper.report warpgroups
+// CHECK-NOT: tile
+// CHECK: scf.forall
+// CHECK-NEXT: hopper.run_if none
+// CHECK: scf.forall
+// CHECK-NEXT: hopper.run_if any
+func.func @reads_what_it_writes(%lse: memref<?x?xf32>, %q: memref<?x?xf32>, %out: memref<?x?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %least = arith.constant dense<256.0> : vector<128xf32>
+  %n = memref.dim %lse, %c0 : memref<?x?xf32>
+  %m = memref.dim %lse, %c1 : memref<?x?xf32>
+  %tiles = affine.apply affine_map<()[s0] -> (s0 ceildiv 128)>()[%m]
+  scf.forall (%b, %t) in (%n, %tiles) {
+    %i = affine.apply affine_map<(d0) -> (d0 * 128)>(%t)
+    %l = vector.transfer_read %lse[%b, %i], %zero : memref<?x?xf32>, vector<128xf32>
+    %is = arith.cmpf oge, %l, %least : vector<128xf32>
+    %x = vector.transfer_read %out[%b, %i], %zero : memref<?x?xf32>, vector<128xf32>
+    %some = vector.reduction <or>, %is {hopper.may_hold} : vector<128xi1> into i1
+    %p = scf.if %some -> (vector<128xf32>) {
+      %y = arith.select %is, %l, %x : vector<128xi1>, vector<128xf32>
+      scf.yield %y : vector<128xf32>
+    } else {
+      scf.yield %x : vector<128xf32>
+    }
+    vector.transfer_write %p, %out[%b, %i] : vector<128xf32>, memref<?x?xf32>
+  }
+  return
+}

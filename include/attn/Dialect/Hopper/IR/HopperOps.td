@@ -807,16 +807,25 @@ def Hopper_ReportOp : Hopper_Op<"report"> {
     byte of that: 1 if any element of its 16 rows of `value` is true, else 0. These words are
     written here, once, in no loop or branch. All warpgroups compute: there is one role.
 
+    With `tile` the words are those of a tile of this number, not of a CTA: word `w + n tile` for
+    warpgroup `w` of the `n` of a role. A CTA may have many tiles, and roles.
+
     ```mlir
     hopper.report %isBeyond to %reports : vector<64xi1>, memref<?xi32>
     hopper.report warpgroups %isLarge to %words : vector<64xi1>, memref<?xi32>
+    hopper.report warpgroups %isLarge to %words tile %t : vector<128xi1>, memref<?xi32>
     ```
   }];
   let arguments = (ins VectorOfRankAndType<[1, 2], [I1]>:$value,
                        Arg<MemRefRankOf<[I32], [1]>, "", [MemWrite]>:$reports,
-                       UnitAttr:$warpgroups);
+                       Optional<Index>:$tile, UnitAttr:$warpgroups);
   let assemblyFormat = [{
-    (`warpgroups` $warpgroups^)? $value `to` $reports attr-dict `:` type($value) `,` type($reports)
+    (`warpgroups` $warpgroups^)? $value `to` $reports (`tile` $tile^)? attr-dict
+    `:` type($value) `,` type($reports)
+  }];
+  let extraClassDeclaration = [{
+    /// The first warpgroup of the role that this op is in, and how many there are.
+    std::pair<int64_t, int64_t> getWarpgroupsOfRole();
   }];
   let hasVerifier = 1;
 }

@@ -798,6 +798,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     addCleanUp(nested);
     nested.addPass(createHopperFormProducts());
     nested.addPass(createCSEPass()); // tiles that products have in common
+    nested.addPass(createHopperReuseTiles());
     if (copiesTiles || schedule.addsSums)
       nested.addPass(createHopperLoadTiles(HopperLoadTilesOptions{copiesTiles}));
     nested.addPass(createHopperGuardReads());

@@ -97,8 +97,8 @@ void KernelLowering::emitPrologue(Region &body) {
   auto hasRoles = [](RolesOp op) {
     return op.getBodies().size() > 1 ? WalkResult::interrupt() : WalkResult::advance();
   };
-  bool isRare = llvm::any_of(body.getOps<RunIfOp>(), [](RunIfOp op) { return !op.getNone(); });
-  emitGridWait(body.walk(hasRoles).wasInterrupted() ? kAllBlocks : kFewBlocks, isRare);
+  emitGridWait(body.walk(hasRoles).wasInterrupted() ? kAllBlocks : kFewBlocks,
+               runsRarely(body.front()));
   clearReports(body);
 }
 

@@ -335,12 +335,13 @@ static LogicalResult verifyNamedBarrier(Operation *op, Value id) {
 LogicalResult BarrierSyncOp::verify() { return verifyNamedBarrier(*this, getId()); }
 LogicalResult BarrierArriveOp::verify() { return verifyNamedBarrier(*this, getId()); }
 
+bool attn::hopper::runsRarely(Block &body) {
+  return llvm::any_of(body.getOps<RunIfOp>(), [](RunIfOp op) { return !op.getNone(); });
+}
+
 std::pair<int64_t, int64_t> ReportOp::getWarpgroupsOfRole() {
-  auto roles = (*this)->getParentOfType<RolesOp>();
-  Region *region = (*this)->getParentRegion();
-  while (region->getParentOp() != roles)
-    region = region->getParentRegion();
-  ArrayRef<int64_t> counts = roles.getWarpgroups();
+  Region *region = getRole(*this);
+  ArrayRef<int64_t> counts = cast<RolesOp>(region->getParentOp()).getWarpgroups();
   unsigned role = region->getRegionNumber();
   return {std::accumulate(counts.begin(), counts.begin() + role, int64_t(0)), counts[role]};
 }

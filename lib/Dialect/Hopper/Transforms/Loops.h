@@ -64,12 +64,6 @@ inline llvm::SmallVector<mlir::scf::ForOp> getInnermostLoops(mlir::Operation *ro
   return loops;
 }
 
-/// Whether a program, or a launch of one, is for rare calls: with this body it ends at once in
-/// others.
-inline bool runsRarely(mlir::Block &body) {
-  return llvm::any_of(body.getOps<RunIfOp>(), [](RunIfOp op) { return !op.getNone(); });
-}
-
 } // namespace attn::hopper
 
 #endif

@@ -70,6 +70,10 @@ mlir::FailureOr<mlir::Value> findLender(mlir::Operation *alloc, mlir::IntegerAtt
 /// what threads do together.
 bool isSingleThreaded(mlir::Region &region);
 
+/// Whether a program, or a launch of one, is for rare calls: with this body it ends at once in
+/// others.
+bool runsRarely(mlir::Block &body);
+
 /// Bytes of one element; float types of 16 and 32 bits.
 int64_t getElementBytes(mlir::Type type);
 

@@ -269,6 +269,31 @@ def HopperFormProducts : Pass<"hopper-form-products", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
 }
 
+def HopperReuseTiles : Pass<"hopper-reuse-tiles", "::mlir::func::FuncOp"> {
+  let summary = "A tile that products have in shared memory is read there";
+  let description = [{
+    A `vector.transfer_read` of 64 rows of 16-bit elements, at the top of a tile program, of what a
+    `hopper.load` beside it copies for a product, becomes a `hopper.tile.load` of these rows. Threads
+    would read 4 bytes of each of 8 rows at a time. It goes in front of the first op that needs it with
+    another value: reads of global memory are under way before it waits for the copy.
+
+    ```mlir
+    // Before.
+    %o = vector.transfer_read %dO[%i1, %c0], %zero : memref<?x?xbf16>, vector<64x256xbf16>
+    %t = hopper.load %dO[%i0, %c0] : memref<?x?xbf16> -> !hopper.smem<128x256xbf16, swizzle = 128>
+    // After, where %i1 is %i0 + 64 %warpgroup.
+    %t = hopper.load %dO[%i0, %c0] : memref<?x?xbf16> -> !hopper.smem<128x256xbf16, swizzle = 128>
+    %r = hopper.rows %t[64 * %warpgroup]
+    %o = hopper.tile.load %r : !hopper.smem<64x256xbf16, ...> -> vector<64x256xbf16>
+    ```
+
+    The gradient of queries at head dimensions above 128 needs it, which sums *dO O* itself. Stays as it
+    is: a read in a loop (hopper-load-tiles), of memory that the program writes, with a mask, another
+    padding than zeros, or dimensions in another order.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect"];
+}
+
 def HopperLoadTiles : Pass<"hopper-load-tiles", "::mlir::func::FuncOp"> {
   let summary = "Tiles and vectors that are read to registers come through shared memory";
   let description = [{

@@ -39,7 +39,6 @@ public:
     parents[x] = y;
   }
 
-private:
   /// Splats fit any dimension, one value serves unrelated ones.
   static bool isShared(Value value) {
     Operation *op = value.getDefiningOp();
@@ -50,6 +49,8 @@ private:
     auto broadcast = dyn_cast<vector::BroadcastOp>(op);
     return broadcast && !isa<VectorType>(broadcast.getSource().getType());
   }
+
+private:
   llvm::DenseMap<std::pair<Value, unsigned>, unsigned> ids;
   SmallVector<unsigned> parents;
 };
@@ -67,13 +68,14 @@ void uniteAll(Dimensions &dims, Value a, Value c) {
 /// Ops without a rule of their own: same rank means elementwise, anything else
 /// puts all dimensions into one class, which can only refuse more.
 void uniteUnknown(Dimensions &dims, Operation *op) {
+  // None of those that nothing is united with may come first.
   SmallVector<Value> vectors;
-  for (Value v : op->getOperands())
-    if (rankOf(v) > 0)
+  auto collect = [&](Value v) {
+    if (rankOf(v) > 0 && !Dimensions::isShared(v))
       vectors.push_back(v);
-  for (Value v : op->getResults())
-    if (rankOf(v) > 0)
-      vectors.push_back(v);
+  };
+  llvm::for_each(op->getOperands(), collect);
+  llvm::for_each(op->getResults(), collect);
   for (Value v : vectors) {
     Value first = vectors.front();
     if (cast<VectorType>(v.getType()).getShape() ==
@@ -412,17 +414,24 @@ findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition) {
         if (!uniforms.isUniform(read.getIndices()[dim.getPosition()]))
           along.push_back({read.getResult(), unsigned(d)});
   });
-  for (int64_t d = 0; d < rankOf(keep); ++d)
-    along.push_back({keep, unsigned(d)});
   llvm::DenseSet<unsigned> classes;
   for (auto [value, d] : along)
     classes.insert(dims.find(value, d));
+  // The mask's own, which are those of what it selects: it may be one value for all.
+  auto addAll = [&](Value value) {
+    for (int64_t d = 0; d < rankOf(value); ++d)
+      classes.insert(dims.find(value, d));
+  };
+  addAll(keep);
+  for (Operation *user : keep.getUsers())
+    if (loop->isAncestor(user))
+      llvm::for_each(user->getResults(), addAll);
 
   // A state that keeps the tile's lanes is a reduction without an op for it.
   for (Value yielded : loop.getYieldedValues())
     for (int64_t d = 0; d < rankOf(yielded); ++d)
       for (auto [value, e] : along)
-        if (value != keep && dims.find(value, e) == dims.find(yielded, d))
+        if (dims.find(value, e) == dims.find(yielded, d))
           return NeutralityFailure{
               loop, "expected a state without lanes along the loop's tile, got "
                     "a carried vector that keeps them"};

@@ -302,3 +302,25 @@ func.func @scalable(%X: tensor<?x?xf32>, %i0: index, %S: index, %init: vector<8x
   } {attn.fold}
   return %s : vector<8xf32>
 }
+
+// -----
+
+// One value for all pairs decides which of two sums gets a term: no tile is empty for both.
+func.func @two_sums(%X: tensor<?x?xf32>, %i0: index, %S: index, %flag: i1, %init: vector<8xf32>) -> (vector<8xf32>, vector<8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %pad = arith.constant 0.0 : f32
+  %zeros = arith.constant dense<0.0> : vector<8x4xf32>
+  %all = vector.broadcast %flag : i1 to vector<8x4xi1>
+  // expected-note @below {{in this loop}}
+  %s:2 = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %init, %b = %init) -> (vector<8xf32>, vector<8xf32>) {
+    %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
+    %m = arith.select %all, %zeros, %x : vector<8x4xi1>, vector<8x4xf32>
+    %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
+    %n = arith.select %all, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
+    // expected-remark @below {{mask is not projected: expected 0 where the mask is false, got a value that is not known}}
+    %b1 = vector.multi_reduction <add>, %n, %b [1] : vector<8x4xf32> to vector<8xf32>
+    scf.yield %a1, %b1 : vector<8xf32>, vector<8xf32>
+  } {attn.fold}
+  return %s#0, %s#1 : vector<8xf32>, vector<8xf32>
+}

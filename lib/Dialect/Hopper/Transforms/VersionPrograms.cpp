@@ -272,7 +272,7 @@ private:
       bool isResult = llvm::all_of(effects, [&](MemoryEffects::EffectInstance &effect) {
         auto memory = dyn_cast_if_present<MemrefValue>(effect.getValue());
         if (isa<MemoryEffects::Write>(effect.getEffect()))
-          return memory && isa<vector::TransferWriteOp, memref::StoreOp>(op);
+          return memory && isWrite(op);
         return memory && isa<MemoryEffects::Read>(effect.getEffect()) &&
                !hopper::isWrittenIn(program, memory);
       });
@@ -456,6 +456,18 @@ private:
             op->isBeforeInBlock(&*b.getInsertionPoint()));
   }
 
+  /// Whether the program reads memory that `write` writes.
+  static bool readsBack(scf::ForallOp program, Operation *write) {
+    Value memory = isa<memref::StoreOp>(write) ? cast<memref::StoreOp>(write).getMemRef()
+                                               : cast<vector::TransferWriteOp>(write).getBase();
+    return llvm::any_of(collectAccesses(memref::skipViewLikeOps(cast<MemrefValue>(memory))),
+                        [&](Operation *access) {
+                          return program->isAncestor(access) && !isWrite(access);
+                        });
+  }
+
+  static bool isWrite(Operation *op) { return isa<vector::TransferWriteOp, memref::StoreOp>(op); }
+
   /// What only programs for the rare case read is written in the rare case only: by a launch that
   /// runs then, or not by the version for the usual case of a program with more to do.
   void skip(scf::ForallOp program) {
@@ -471,7 +483,7 @@ private:
       op.getEffects<MemoryEffects::Write>(effects);
       for (MemoryEffects::EffectInstance &effect : effects) {
         auto memory = dyn_cast_if_present<MemrefValue>(effect.getValue());
-        if (memory && isa<vector::TransferWriteOp>(op) &&
+        if (memory && isWrite(op) &&
             isForRare(program, memref::skipViewLikeOps(memory), words, reader))
           writes.push_back(op);
         else if (!isa<hopper::RunIfOp>(op))
@@ -483,7 +495,8 @@ private:
     if (own.words) {
       if (own.words == words)
         for (Operation *write : writes)
-          write->erase();
+          if (!readsBack(program, write))
+            write->erase();
       return;
     }
     if (!isRareAlone)
@@ -532,8 +545,8 @@ private:
     scf::ForallOp first = reader;
     bool isRead = false;
     for (Operation *access : collectAccesses(memory)) {
-      bool writes = isa<vector::TransferWriteOp>(access);
-      if (isa<memref::DeallocOp>(access) || (writes && program->isAncestor(access)))
+      bool writes = isWrite(access);
+      if (isa<memref::DeallocOp>(access) || program->isAncestor(access))
         continue;
       auto by = access->getParentOfType<scf::ForallOp>();
       Guard guard = guards.lookup(by);

@@ -239,3 +239,47 @@ func.func @reads_what_it_writes(%lse: memref<?x?xf32>, %q: memref<?x?xf32>, %out
   }
   return
 }
+
+// -----
+
+// A table that only the version for rare rows reads, which its program stores and reads back, is made for that one only.
+// CHECK-LABEL: func @table
+// CHECK: hopper.report
+// CHECK: scf.forall
+// CHECK-NEXT: hopper.run_if none
+// CHECK: scf.forall
+// CHECK-NEXT: hopper.run_if any
+// CHECK: memref.store
+// CHECK: memref.load
+// CHECK: scf.forall
+// CHECK-NEXT: hopper.run_if any
+// CHECK: memref.load
+func.func @table(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %zero = arith.constant 0.0 : f32
+  %least = arith.constant dense<256.0> : vector<64xf32>
+  %table = memref.alloc(%n) : memref<?xf32>
+  scf.forall (%t) in (%n) {
+    memref.store %zero, %table[%t] : memref<?xf32>
+    %back = memref.load %table[%t] : memref<?xf32>
+    %more = arith.addf %back, %back : f32
+    memref.store %more, %table[%t] : memref<?xf32>
+  }
+  scf.forall (%t) in (%n) {
+    scf.for %i = %c0 to %n step %c64 {
+      %l = vector.transfer_read %lse[%i], %zero : memref<?xf32>, vector<64xf32>
+      %is = arith.cmpf oge, %l, %least : vector<64xf32>
+      %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
+      %p = scf.if %some -> (vector<64xf32>) {
+        %x = memref.load %table[%t] : memref<?xf32>
+        %y = vector.broadcast %x : f32 to vector<64xf32>
+        scf.yield %y : vector<64xf32>
+      } else {
+        scf.yield %l : vector<64xf32>
+      }
+      vector.transfer_write %p, %out[%i] : vector<64xf32>, memref<?xf32>
+    }
+  }
+  return
+}

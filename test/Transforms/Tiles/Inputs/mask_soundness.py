@@ -42,7 +42,7 @@ class Case:
         self.uniform = [rng.randint(-6, 20) for _ in range(2)]
         self.flag = rng.random() < 0.5
         self.static = rng.random() < 0.3
-        self.negated = rng.random() < 0.3
+        self.negated, self.both = rng.random() < 0.3, False
         self.lines, self.n, self.indent = [], 0, "    "
 
     def new(self):
@@ -407,14 +407,16 @@ def emit_tile(c, p):
     if c.negated:
         one = c.emit(f"arith.constant dense<true> : {c.vec('i1')}")
         keep = c.emit(f"arith.xori {keep}, {one} : {c.vec('i1')}")
-    arms = lambda v: f"{v}, {x}" if c.negated else f"{x}, {v}"
-    sel = lambda v: c.emit(f"arith.select {keep}, {arms(v)} : {c.vec('i1')}, {c.vec('f32')}")
-    return sel(zero), sel(ninf)
+    arms = lambda v, kept: f"{v}, {x}" if kept == c.negated else f"{x}, {v}"
+    sel = lambda v, kept=True: c.emit(f"arith.select {keep}, {arms(v, kept)} : {c.vec('i1')}, {c.vec('f32')}")
+    return sel(zero), sel(ninf), sel(zero, False) if c.both else None
 
 
 def emit_fold(c, p, s, m, n, dim):
-    zs, xs = emit_tile(c, p)
+    zs, xs, others = emit_tile(c, p)
     t = f"{c.vec('f32')} to vector<{n}xf32>"
+    if c.both:
+        s = c.emit(f"vector.multi_reduction <add>, {others}, {s} [{dim}] : {t}")
     return (c.emit(f"vector.multi_reduction <add>, {zs}, {s} [{dim}] : {t}"),
             c.emit(f"vector.multi_reduction <maxnumf>, {xs}, {m} [{dim}] : {t}"))
 
@@ -498,11 +500,12 @@ def expect(c, p):
             keeps = 0
             for i in range(i0, i0 + c.ti):
                 for j in range(j0, j0 + c.tj):
-                    if bev(p, i, j, c):
-                        keeps += 1
-                        at = i if rowfold else j
-                        if at < N:
-                            s[at] += x(i, j)
+                    kept = bev(p, i, j, c)
+                    keeps += kept
+                    at = i if rowfold else j
+                    if at < N and (kept or c.both):
+                        s[at] += x(i, j)
+                        if kept:
                             m[at] = max(m[at], x(i, j))
             some += keeps > 0
             every += keeps == c.ti * c.tj
@@ -557,6 +560,11 @@ def main():
     for n in range(1, count):
         c = Case(rng, f"case{n}")
         p, exact = choose_mask(rng, c)
+        # A second sum, of what the mask drops: no tile is empty for both.
+        c.both = rng.random() < 0.2
+        if c.both and rng.random() < 0.5:
+            p = ("flag",)
+        exact = exact and not c.both
         if not exact and rng.random() < 0.3:
             c.uniform[0] = wrap((1 << 63) + rng.randint(-9, 9), "index")
         cases.append((c, p, exact))

@@ -45,7 +45,7 @@ while waiting:
     page = waiting.pop()
     if page not in seen:
         seen.add(page)
-        waiting += [p for p in links.get(page, ())]
+        waiting += links.get(page, ())
 for page in links:
     if page not in seen and os.path.basename(page) != "README.md":
         print(f"{os.path.relpath(page, root)}: not reachable from docs/index.md")

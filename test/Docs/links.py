@@ -6,8 +6,8 @@ import os
 import re
 import sys
 
-root = sys.argv[1]
-pages = [os.path.join(root, "README.md")]
+root = os.path.abspath(sys.argv[1])
+pages = [os.path.join(root, name) for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 for folder, _, files in os.walk(os.path.join(root, "docs")):
     pages += [os.path.join(folder, name) for name in sorted(files) if name.endswith(".md")]
 
@@ -47,7 +47,7 @@ while waiting:
         seen.add(page)
         waiting += links.get(page, ())
 for page in links:
-    if page not in seen and os.path.basename(page) != "README.md":
+    if page not in seen and os.path.dirname(page) != os.path.normpath(root):
         print(f"{os.path.relpath(page, root)}: not reachable from docs/index.md")
         status = 1
 sys.exit(status)

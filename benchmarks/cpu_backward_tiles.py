@@ -20,7 +20,7 @@ import tempfile
 from common import ROOT, Sgemm, module, parse_arguments
 
 sys.path.insert(0, os.path.join(ROOT, "test", "Execution", "support"))
-from backward_tiles import Program  # noqa: E402
+from backward_tiles import Program
 
 HEADS, LENGTH = 8, 2048
 TARGETS = {"fused": 0.75, "distributed": 0.6}

@@ -179,7 +179,7 @@ def call_named(name: str, args: tuple, keywords: dict, function: Optional[Functi
         raise trace_error(f"cannot trace '{name}'")
     if name in ("min", "max") and len(args) < 2 and not of_rows:
         raise trace_error(f"'{name}' needs two numbers here")
-    for long, short in (("input", 0), ("self", 0)):
+    for long in ("input", "self"):
         if long in keywords:
             args = (keywords.pop(long), *args)
     if "other" in keywords and name not in ("to", "type_as", "where"):

@@ -45,9 +45,9 @@ class Kernel:
 class _Node:
     line: str
     order: int
-    children: List["_Node"] = field(default_factory=list)
+    children: List[_Node] = field(default_factory=list)
 
-    def walk(self) -> Iterator["_Node"]:
+    def walk(self) -> Iterator[_Node]:
         for child in self.children:
             yield child
             yield from child.walk()

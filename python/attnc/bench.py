@@ -24,7 +24,6 @@ import json
 import os
 import statistics
 import sys
-import time
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 

@@ -216,7 +216,7 @@ def _leaves_attention(cls: type) -> bool:
     return True
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _problem_of(cls: type) -> Optional[str]:
     if not _leaves_attention(cls):
         return "computes attention by itself and does not leave it to the interface of transformers"

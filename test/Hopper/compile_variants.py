@@ -161,7 +161,8 @@ def check(case, options):
             done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
             if done.returncode:
                 problems.append(f"{usual}: exit status {done.returncode}: " + first_error(done.stderr))
-        known = max([options.spills, (GRADIENT_SPILLS if max(case.d, case.dv) < 256 else 288) if case.grad else 0] + [KNOWN_SPILLS.get(part, 0) for part in case.variant.split("+")])
+        known = max([options.spills, (GRADIENT_SPILLS if max(case.d, case.dv) < 256 else 288) if case.grad else 0] +
+                    [KNOWN_SPILLS.get(part, 0) for part in case.variant.split("+")])
         problems += assemble(done.stdout, folder, options, known)
     if not problems:
         shutil.rmtree(folder)

@@ -206,7 +206,7 @@ def allows(verdict, vector, depth):
     if verdict == "true":
         return depth > len(vector)
     for distance, (low, high) in zip(vector, INTERVAL.findall(verdict)):
-        if low != "-inf" and distance < int(low) or high != "+inf" and distance > int(high):
+        if (low != "-inf" and distance < int(low)) or (high != "+inf" and distance > int(high)):
             return False
     return True
 

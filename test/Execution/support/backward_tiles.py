@@ -272,7 +272,7 @@ class Program:
         return lines + ["  " + line for line in body] + ["}"]
 
     def keys_nest(self):
-        ti, tj, f = self.ti, self.tj, "f32"
+        tj, f = self.tj, "f32"
         dk, dv = self.of_key(self.d, element=f), self.of_key(self.dv, element=f)
         jd, je = self.vec(tj, self.d), self.vec(tj, self.dv)
         parts = [self.tensor(1, 1, "?", n, element=f) for n in (self.d, self.dv)]

@@ -92,7 +92,6 @@ class Judge:
 
     def compare(self):
         """Largest and mean errors, from the exact results; what must be exactly 0 or infinite."""
-        torch = self.torch
         self.exact = [Truth(self.data, unit) for unit in range(len(self.data.units))]
         self.figures, hard = {}, []
         for name in NAMES:
@@ -118,7 +117,7 @@ class Judge:
 
     def judge(self, before, multiply):
         """Problems with a baseline."""
-        torch, data = self.torch, self.data
+        data = self.data
         hard = [(name, text) for name, text in before if "zeros" in text]
         few = data.call.group * len(data.units) * min(data.call.s, data.call.t) < 512
         base = {name: dict(largest=0.0, mean=0.0) for name in NAMES}

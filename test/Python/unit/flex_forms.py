@@ -116,7 +116,7 @@ def _paged(k: Any, v: Any, score_mod: Any, blocks: Any, page: int) -> Tuple:
 
 class Form(Case):
     def __init__(self, function: Function, feature: Feature, dtype: torch.dtype) -> None:
-        b, hq, hkv, s, t, d, dv = feature.shape
+        b, hq, _, s, t, _, _ = feature.shape
         self.function, self.feature = function, feature
         generator = torch.Generator().manual_seed(1)
         self.sizes = Sizes(b, hq, s, t, dtype, generator)
@@ -213,7 +213,7 @@ def judge(check: Callable[[], None]) -> Tuple[str, str]:
     torch._dynamo.reset()
     try:
         check()
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         # PyTorch's compiler wraps them.
         if isinstance(error.__cause__, refusals):
             error = error.__cause__

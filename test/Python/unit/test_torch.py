@@ -256,7 +256,7 @@ def test_flex_keys_of_one_batch():
 def test_flex_results_and_refusals():
     q = randn(1, 2, 32, 16)
     assert isinstance(attnc.torch.flex_attention(q, q, q, kernel_options={"BLOCK_M": 64}), torch.Tensor)
-    o, aux = attnc.torch.flex_attention(q, q, q, return_aux=flex.AuxRequest(lse=True))
+    _, aux = attnc.torch.flex_attention(q, q, q, return_aux=flex.AuxRequest(lse=True))
     assert aux.lse.shape == (1, 2, 32) and aux.max_scores is None
     with pytest.raises(NotImplementedError, match="largest"):
         attnc.torch.flex_attention(q, q, q, return_aux=flex.AuxRequest(max_scores=True))

@@ -17,8 +17,8 @@ from trace_programs import SIZES, Programs, captures, compile_program, eager
 
 J, H, S = SIZES
 MASK_SIZES = 40, 2, 37
-COUNT = int(os.environ.get("ATTNC_TRACE_PROGRAMS", 72))
-SEED = int(os.environ.get("ATTNC_TRACE_SEED", 0))
+COUNT = int(os.environ.get("ATTNC_TRACE_PROGRAMS", "72"))
+SEED = int(os.environ.get("ATTNC_TRACE_SEED", "0"))
 BATCH = 12
 # What is refused by design, each by name.
 REFUSED = re.compile(

@@ -107,7 +107,7 @@ def generate():
 
 def parse(text):
     """The blocks of each function, outer first: (argument names, ops)."""
-    functions, stack, waiting = {}, [], False
+    functions, stack = {}, []
     for line in text.splitlines():
         if found := re.search(r'sym_name = "(\w+)"', line):
             blocks = functions[found.group(1)] = []

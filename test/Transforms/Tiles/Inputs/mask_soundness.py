@@ -14,7 +14,6 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 
 N = 24  # padded length of every state vector
 SIZE = 19  # rows and columns of the data behind the slices
@@ -578,7 +577,7 @@ def main():
     tools = next(d for d in os.environ["PATH"].split(os.pathsep) if os.path.exists(os.path.join(d, "mlir-runner")))
     lib = os.path.join(tools, "..", "lib", "libmlir_c_runner_utils.so")
     out = run(["mlir-runner", "-O0", "-e", "main", "--entry-point-result=void", "--shared-libs=" + lib], text).split("\n")
-    total = visited = full = saved = 0
+    total = visited = full = 0
     failures = 0
     for n, (c, p, exact) in enumerate(cases):
         sums, maxima = ([float(v) for v in line.strip("( )").split(",")] for line in out[4 * n:4 * n + 2])

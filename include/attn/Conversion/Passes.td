@@ -224,7 +224,8 @@ def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
 
     Scratch is `memref.alloca`, 64 bytes aligned, at the top of the innermost
     `scf.forall` or function. Different function arguments are taken as
-    different memory. A `maxnumf` reduction over nothing but NaN gives -inf, and
+    different memory. Each elementwise op rounds for itself: a score that two loops compute is the same
+    number in both. A `maxnumf` reduction over nothing but NaN gives -inf, and
     `minnumf` +inf.
 
     ```mlir
@@ -245,8 +246,6 @@ def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", "0",
            "Bits of a vector register: 128, 256 or 512; 0 takes the host's">,
-    Option<"fuseMultiplyAdd", "fuse-multiply-add", "bool", "true",
-           "Allow elementwise products to be fused with sums (rounded once)">,
   ];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",

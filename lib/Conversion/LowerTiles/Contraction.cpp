@@ -240,9 +240,7 @@ private:
     if (matchPattern(kernel.op.getAcc(), m_AnyZeroFloat()))
       return sum;
     Value start = nest.evalWide(kernel.op.getAcc());
-    auto flags = context.fuseMultiplyAdd ? arith::FastMathFlags::contract
-                                         : arith::FastMathFlags::none;
-    return arith::AddFOp::create(nest.builder(), nest.loc, start, sum, flags);
+    return arith::AddFOp::create(nest.builder(), nest.loc, start, sum);
   }
 
   Context &context;

@@ -159,7 +159,6 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
     Context context;
     context.vectorBits = bits;
     context.vectorRegisters = bits == 512 ? 32 : 16;
-    context.fuseMultiplyAdd = fuseMultiplyAdd;
     if (failed(checkStructure(root)) || failed(context.classes.buildSeparating(root)))
       return signalPassFailure();
     SmallVector<Operation *> tileOps;

@@ -244,14 +244,5 @@ Value Nest::computeElementwise(Operation *op, bool vector) {
   Type element = tileType(op->getResult(0)).getElementType();
   clone->getResult(0).setType(vector ? wide(element) : element);
   b.insert(clone);
-  if (context.fuseMultiplyAdd &&
-      isa<arith::MulFOp, arith::AddFOp, arith::SubFOp>(clone)) {
-    auto flags = cast<arith::ArithFastMathInterface>(clone)
-                     .getFastMathFlagsAttr()
-                     .getValue();
-    clone->setAttr("fastmath", arith::FastMathFlagsAttr::get(
-                                   op->getContext(),
-                                   flags | arith::FastMathFlags::contract));
-  }
   return clone->getResult(0);
 }

@@ -47,7 +47,6 @@ struct Context {
   llvm::DenseMap<mlir::Operation *, LaneSource> laneSources;
   int64_t vectorBits = 512;
   int64_t vectorRegisters = 32;
-  bool fuseMultiplyAdd = true;
 };
 
 class Nest {

@@ -415,3 +415,34 @@ def test_operators():
     bound = attnc._attention.bind(attnc._variant.Options("float32", 8, 8), lambda s, b, h, i, j: s + table[i + j], None)
     arguments = (q, k, v, bound.captures, attnc._torch_ops.program_of(bound.variant))
     torch.library.opcheck(torch.ops.attnc.forward.default, arguments)
+
+
+@pytest.mark.parametrize("size", [1, 10**6, 2**31 - 1, 1 - 2**31])
+def test_score_that_is_a_product(size):
+    """Of one key the weight is 1, whatever its score is: the gradient takes the score's own maximum, which is rounded, and
+    must not take it from a product that is not."""
+    q, k = torch.zeros(1, 1, 5, 8), torch.zeros(1, 1, 1, 8)
+    q[..., 0], k[..., 0] = torch.linspace(-3, 3, 5), 1
+    factor = torch.tensor([size], dtype=torch.int32)
+    score_mod = lambda s, b, h, i, j: factor[0] / (s.abs() + 0.5) * (s - 3 * s)
+    _, lse = attnc.attention(q.requires_grad_(), k, k, score_mod=score_mod, scale=1.0, return_lse=True)
+    lse.sum().backward()
+    s = q.detach()[..., 0].requires_grad_()
+    score_mod(s, 0, 0, 0, 0).sum().backward()
+    torch.testing.assert_close(q.grad[..., 0], s.grad, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("which", ["b", "h", "i", "j"])
+def test_captured_number_under_a_condition(which):
+    """Of two terms of a score one has a gradient where the other has none."""
+    q, k = torch.randn(2, 2, 5, 8, requires_grad=True), torch.randn(2, 2, 3, 8)
+    number = torch.randn(1, requires_grad=True)
+    score_mod = lambda s, b, h, i, j: torch.where(dict(b=b, h=h, i=i, j=j)[which] >= 1, number[0], s * 2)
+    _, lse = attnc.attention(q, k, k, score_mod=score_mod, scale=1.0, return_lse=True)
+    weights = torch.randn_like(lse)
+    found = torch.autograd.grad(lse, (q, number), weights)
+    b, h, i, j = torch.meshgrid(*map(torch.arange, (2, 2, 5, 3)), indexing="ij")
+    scores = score_mod(q @ k.mT, b, h, i, j)
+    expected = torch.autograd.grad(torch.logsumexp(scores, -1), (q, number), weights)
+    for got, want in zip(found, expected):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)

@@ -25,21 +25,22 @@ namespace {
 /// The statements of one attn.backward.
 class Backward : public AttentionStatements {
 public:
-  explicit Backward(BackwardOp op)
-      : AttentionStatements(op, op.getGradient()), op(op), mayBeDead(!op.getRowsHaveKeys()) {}
-  void build(const BackwardOptions &options);
+  Backward(BackwardOp op, const BackwardOptions &options)
+      : AttentionStatements(op, op.getGradient()), op(op), options(options),
+        mayBeDead(!op.getRowsHaveKeys()) {}
+  void build();
 
 private:
   Value number(OpBuilder &builder, Location loc, double value);
   Value compareSize(OpBuilder &builder, Location loc, arith::CmpFPredicate predicate, Value lse);
   Value alive(OpBuilder &builder, Location loc, Value lse, Value value);
   Value finiteLse(OpBuilder &builder, Location loc, Value lse);
-  void buildLogSums(LargeScores how);
+  void buildLogSums();
   SmallVector<Access> normalizers(ArrayRef<Access> before);
   Value isLarge(OpBuilder &builder, Location loc, Value lse);
   Value weight(OpBuilder &builder, Location loc, Value score, ValueRange normalizers);
   Value isDead(OpBuilder &builder, Location loc, ValueRange of);
-  void buildOutputGradient(bool largeRows);
+  void buildOutputGradient();
   void buildPoints();
   Value contract(Value x, Dims xDims, Value y, Dims yDims, Dims out);
   Value gradientOf(Value sum, Dims dims, bool isQuery, Type type,
@@ -48,6 +49,7 @@ private:
   Value buildSinkGradient();
 
   BackwardOp op;
+  const BackwardOptions &options;
   /// Whether a row may have no key (with a sink, only if that is -inf).
   bool mayBeDead;
   Value outputGradient, lse, delta; // dO and LSE with their heads split, and D
@@ -100,7 +102,7 @@ Value Backward::isLarge(OpBuilder &builder, Location loc, Value rowLse) {
 /// In f32 LSE is off by up to |LSE| / 2^24: with scores of -1e9 the logarithm of the sum is lost in
 /// it, and weights exp(t - LSE) sum to the number of keys. So in rows of large |LSE| its two parts
 /// are computed again: for all rows, or in a branch where there is such a row.
-void Backward::buildLogSums(LargeScores how) {
+void Backward::buildLogSums() {
   auto computeAgain = [&] {
     Value sink = op.getSink() ? split(op.getSink(), 0) : Value();
     Softmax softmax = buildSoftmax(*this, maskedScores(scores()), rows, points, sink, heads);
@@ -110,7 +112,7 @@ void Backward::buildLogSums(LargeScores how) {
                     return math::LogOp::create(builder, loc, args[0]);
                   });
   };
-  if (how == LargeScores::Rows)
+  if (options.largeScores == LargeScores::Rows)
     return computeAgain();
   Value none = zero(b, b.getLoc(), accumulator);
   Value largest =
@@ -150,13 +152,24 @@ Value Backward::weight(OpBuilder &builder, Location loc, Value score, ValueRange
   auto subtract = [&](Value x, Value y) -> Value {
     return arith::SubFOp::create(builder, loc, x, y);
   };
-  Value rowLse = normalizers[0];
-  Value plain = math::ExpOp::create(builder, loc, subtract(score, finiteLse(builder, loc, rowLse)));
+  auto weightOf = [&](Value exponent) -> Value {
+    return math::ExpOp::create(builder, loc, exponent);
+  };
+  auto choose = [&](Value exact, Value plain) -> Value {
+    return arith::SelectOp::create(builder, loc, isLarge(builder, loc, normalizers[0]), exact, plain);
+  };
+  Value plain = subtract(score, finiteLse(builder, loc, normalizers[0]));
   if (normalizers.size() == 1)
-    return plain;
-  Value exact = math::ExpOp::create(
-      builder, loc, subtract(subtract(score, normalizers[1]), normalizers[2]));
-  return arith::SelectOp::create(builder, loc, isLarge(builder, loc, rowLse), exact, plain);
+    return weightOf(plain);
+  auto subtractParts = [&](Value score) {
+    return subtract(subtract(score, normalizers[1]), normalizers[2]);
+  };
+  if (options.largeScores == LargeScores::Rows) // a choice that leaves one side for each call
+    return choose(weightOf(subtractParts(score)), weightOf(plain));
+  // The maximum is that of rounded scores: a product must not be one op with the difference.
+  Value rounded = arith::AddFOp::create(builder, loc, score,
+                                        zero(builder, loc, getElementTypeOrSelf(score)));
+  return weightOf(choose(subtractParts(rounded), plain));
 }
 
 /// Whether a row has no key: `of` is its LSE, then the sink if there is one, then an element of O
@@ -187,11 +200,11 @@ Value Backward::isDead(OpBuilder &builder, Location loc, ValueRange of) {
 
 /// dO and D = sum_e dO O - dLSE.
 ///
-/// In a row without keys dO is 0, whatever it holds. With `largeRows` only where it is too large to
+/// In a row without keys dO is 0, whatever it holds. With the option `largeRows` only where it is too large to
 /// be multiplied by the zeros of such a row: infinite, NaN, or so that a sum of products with
 /// values could be. That is rare, and the same for a whole row, which lets the tiles read dO
 /// itself. Where D is 0, its sum is that of |dO|, which tells.
-void Backward::buildOutputGradient(bool largeRows) {
+void Backward::buildOutputGradient() {
   constexpr double kLarge = 0x1p32;
   outputGradient = split(op.getOutputGradient());
   SmallVector<unsigned> out = with(rows, e);
@@ -209,8 +222,8 @@ void Backward::buildOutputGradient(bool largeRows) {
     return arith::SelectOp::create(builder, loc, isDropped,
                                    zero(builder, loc, value.getType()), value);
   };
-  bool marksRows = mayBeDead && largeRows;
-  if (mayBeDead && !largeRows) {
+  bool marksRows = mayBeDead && options.largeRows;
+  if (mayBeDead && !options.largeRows) {
     SmallVector<Access> inputs = join({{given, out}}, ofRow);
     if (op.getSink())
       inputs.push_back({output, out});
@@ -349,11 +362,11 @@ Value Backward::buildSinkGradient() {
   return join(sum(ofRows, rows, heads), op.getSink().getType(), 0);
 }
 
-void Backward::build(const BackwardOptions &options) {
+void Backward::build() {
   lse = split(op.getLse());
   if (options.largeScores != LargeScores::Inexact)
-    buildLogSums(options.largeScores);
-  buildOutputGradient(options.largeRows);
+    buildLogSums();
+  buildOutputGradient();
   buildPoints();
   SmallVector<unsigned> keyRows = with(Dims(rows).drop_back(), {j, d});
   SmallVector<unsigned> valueRows = with(Dims(rows).drop_back(), {j, e});
@@ -390,7 +403,7 @@ void Backward::build(const BackwardOptions &options) {
 }
 
 void attn::expandBackward(BackwardOp op, const BackwardOptions &options) {
-  Backward(op).build(options);
+  Backward(op, options).build();
 }
 
 void attn::expandSoftmaxBackward(SoftmaxBackwardOp op, int64_t tableRows) {

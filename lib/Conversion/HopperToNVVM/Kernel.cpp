@@ -97,14 +97,14 @@ void KernelLowering::emitPrologue(Region &body) {
   auto hasRoles = [](RolesOp op) {
     return op.getBodies().size() > 1 ? WalkResult::interrupt() : WalkResult::advance();
   };
-  emitGridWait(body.walk(hasRoles).wasInterrupted() ? kAllBlocks : kFewBlocks,
-               runsRarely(body.front()));
+  isRare = runsRarely(body.front());
+  emitGridWait(body.walk(hasRoles).wasInterrupted() ? kAllBlocks : kFewBlocks);
   clearReports(body);
 }
 
 /// With up to `blocks` of them, the kernel is launched while those before it in the stream end, and
 /// waits here until they have. Not by NVVM's op: LLVM would move accesses to memory in front of it.
-void KernelLowering::emitGridWait(int64_t blocks, bool isRare) {
+void KernelLowering::emitGridWait(int64_t blocks) {
   // What is behind a kernel that ends at once in most calls need not wait for its start.
   if (isRare)
     inlineAsm(Type(), {}, "griddepcontrol.launch_dependents;", "~{memory}", /*sideEffects=*/true);

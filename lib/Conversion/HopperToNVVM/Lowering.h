@@ -56,7 +56,7 @@ public:
 private:
   //===--- Kernel.cpp: the frame, and what the rest builds on ---===//
   void emitPrologue(mlir::Region &body);
-  void emitGridWait(int64_t blocks, bool isRare);
+  void emitGridWait(int64_t blocks);
   void emitBarrierInitialization(mlir::Region &body);
   llvm::LogicalResult lowerBlock(mlir::Block &block);
   llvm::LogicalResult lower(mlir::Operation *op);
@@ -275,6 +275,7 @@ private:
   mlir::Value sharedBase;                  // address
   mlir::Value clusterSize;                 // CTAs, i32; null where they have nothing in common
   bool singleThread = false;               ///< the region is run by one thread
+  bool isRare = false;                     ///< the kernel ends at once in most calls
 };
 
 } // namespace attn::hopper

@@ -157,15 +157,22 @@ gpu.module @m {
 
 // -----
 
-// What is behind a kernel that ends at once in most calls is launched when that one starts.
+// What is behind a kernel that ends at once in most calls is launched when that one starts. Its products round for
+// themselves.
 // CHECK-LABEL: gpu.func @rare
 gpu.module @m {
-  gpu.func @rare(%words: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @rare(%words: memref<?xi32>, %x: memref<?xf32>, %y: memref<?xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %f0 = arith.constant 0.0 : f32
     // CHECK: griddepcontrol.launch_dependents
     // CHECK: griddepcontrol.wait
     hopper.run_if any %words : memref<?xi32>
     hopper.roles
       role "compute" warpgroups(1) registers(240) (%w) {
+        %a = vector.transfer_read %x[%c0], %f0 {in_bounds = [true]} : memref<?xf32>, vector<64xf32>
+        // CHECK: arith.mulf %{{.*}}, %{{.*}} : f32
+        %b = arith.mulf %a, %a : vector<64xf32>
+        vector.transfer_write %b, %y[%c0] {in_bounds = [true]} : vector<64xf32>, memref<?xf32>
       }
     gpu.return
   }

@@ -222,3 +222,17 @@ def test_time_of_the_host():
     print("microseconds of the host per call:", {name: round(x, 1) for name, x in spent.items()})
     assert spent["attnc, causal: forward"] < 25 and spent["attnc, score_mod: forward"] < 30
     assert spent["attnc, causal: backward"] < 25 and spent["attnc, score_mod: backward"] < 35
+
+
+@pytest.mark.parametrize("size", [1, 10**6, 2**31 - 1, 1 - 2**31])
+def test_score_that_is_a_product(size):
+    """Of one key the weight is 1, whatever its score is: kernels for rows of large scores compute the same scores."""
+    q, k = (torch.zeros(1, 1, n, 64, device="cuda", dtype=torch.bfloat16) for n in (5, 1))
+    q[..., 0], k[..., 0] = torch.linspace(-3, 3, 5), 1
+    factor = torch.tensor([size], dtype=torch.int32, device="cuda")
+    score_mod = lambda s, b, h, i, j: factor[0] / (s.abs() + 0.5) * (s - 3 * s)
+    _, lse = attnc.attention(q.requires_grad_(), k, k, score_mod=score_mod, scale=1.0, return_lse=True)
+    lse.sum().backward()
+    s = q.detach()[..., 0].float().requires_grad_()
+    score_mod(s, 0, 0, 0, 0).sum().backward()
+    torch.testing.assert_close(q.grad[..., 0].float(), s.grad, rtol=2**-7, atol=2**-7)

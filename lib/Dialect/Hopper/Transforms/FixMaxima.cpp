@@ -36,13 +36,13 @@ namespace {
 /// 2^16, and below 2^-14 there are fewer bits than 11.
 struct Range {
   /// What the exponents are measured from, at least: a row may have only masked or small scores in
-  /// its first tile.
+  /// its first tile. Not far from where scores are: an exponent rounds relative to its size.
   double leastMaximum;
   /// Between which a row's sum of exponentials is trusted. The products that they weight are then
   /// in range, too, or infinite, which is seen.
   int leastSum, mostSum;
 };
-constexpr Range kRangeOfBF16 = {-24, -32, 64}, kRangeOfF16 = {-4, -8, 15};
+constexpr Range kRangeOfBF16 = {-8, -32, 64}, kRangeOfF16 = {-4, -8, 15};
 
 /// In a short stream the first tile is a large part, and of few tiles a second launch (2 us).
 struct Few {

@@ -23,7 +23,7 @@
 // CHECK: %[[M:.*]] = scf.if %[[FIRST]]
 // CHECK: vector.multi_reduction <maxnumf>
 // CHECK: %[[NEXT:.*]] = arith.maxnumf %[[M0]]
-// CHECK: %[[LEAST:.*]] = arith.constant dense<-2.400000e+01>
+// CHECK: %[[LEAST:.*]] = arith.constant dense<-8.000000e+00>
 // CHECK: %[[START:.*]] = arith.maxnumf %[[NEXT]], %[[LEAST]]
 // CHECK: scf.yield %[[START]]
 // CHECK: } else {

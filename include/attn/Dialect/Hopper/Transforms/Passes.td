@@ -88,7 +88,7 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
   let description = [{
     Exponentials are taken of differences from a running maximum so that they are in range;
     any other number does as well that keeps them there. In outermost `scf.forall` with such a
-    loop (`attn.fold`) over products, each row keeps the maximum of its first tile, or -24 (in
+    loop (`attn.fold`) over products, each row keeps the maximum of its first tile, or -8 (in
     f16 -4) if that is more: no maxima and no corrections in the other tiles, a fifth of their
     instructions. Sums become too large where scores grow by much, and too small where all are
     small. Rows whose sum is not between 2^-32 and 2^64 (in f16 2^-8 and 2^15), or with an
@@ -111,7 +111,7 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
     %reports = memref.alloc(%tiles) : memref<?xi32>
     scf.forall ... { // in no tile if streams are short
       %r:4 = scf.for ... iter_args(%m0 = -inf, %l0 = 0, %o0 = 0, %first = true) {
-        %m = scf.if %first { yield (the largest of %m0, %tile_maximum, -24) } else { yield %m0 }
+        %m = scf.if %first { yield (the largest of %m0, %tile_maximum, -8) } else { yield %m0 }
         ...
         yield %m, (%l0 + ...), (%o0 + ...), false
       } {attn.fold}

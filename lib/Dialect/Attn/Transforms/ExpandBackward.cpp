@@ -161,15 +161,11 @@ Value Backward::weight(OpBuilder &builder, Location loc, Value score, ValueRange
   Value plain = subtract(score, finiteLse(builder, loc, normalizers[0]));
   if (normalizers.size() == 1)
     return weightOf(plain);
-  auto subtractParts = [&](Value score) {
-    return subtract(subtract(score, normalizers[1]), normalizers[2]);
-  };
-  if (options.largeScores == LargeScores::Rows) // a choice that leaves one side for each call
-    return choose(weightOf(subtractParts(score)), weightOf(plain));
-  // The maximum is that of rounded scores: a product must not be one op with the difference.
-  Value rounded = arith::AddFOp::create(builder, loc, score,
-                                        zero(builder, loc, getElementTypeOrSelf(score)));
-  return weightOf(choose(subtractParts(rounded), plain));
+  Value exact = subtract(subtract(score, normalizers[1]), normalizers[2]);
+  // Where rows have kernels of their own, whole weights are a choice that leaves one side in each.
+  if (options.largeScores == LargeScores::Rows)
+    return choose(weightOf(exact), weightOf(plain));
+  return weightOf(choose(exact, plain));
 }
 
 /// Whether a row has no key: `of` is its LSE, then the sink if there is one, then an element of O
@@ -200,7 +196,7 @@ Value Backward::isDead(OpBuilder &builder, Location loc, ValueRange of) {
 
 /// dO and D = sum_e dO O - dLSE.
 ///
-/// In a row without keys dO is 0, whatever it holds. With the option `largeRows` only where it is too large to
+/// In a row without keys dO is 0, whatever it holds. With `largeRows` only where it is too large to
 /// be multiplied by the zeros of such a row: infinite, NaN, or so that a sum of products with
 /// values could be. That is rare, and the same for a whole row, which lets the tiles read dO
 /// itself. Where D is 0, its sum is that of |dO|, which tells.

@@ -257,8 +257,9 @@ private:
     return read->getBlock() == asks.getBody() &&
            question.some.getVector().getDefiningOp()->getBlock() == asks.getBody() &&
            size % hopper::kWarpgroupRows == 0 && readsAllRows(asks, read, read) &&
-           (isConstantIntValue(tiles, llvm::divideCeil(length, size)) ||
-            isCountOfTiles(tiles, size)) &&
+           (ShapedType::isDynamic(length)
+                ? isCountOfTiles(tiles, size)
+                : isConstantIntValue(tiles, int64_t(llvm::divideCeil(length, size)))) &&
            hasOnlyResults(asks);
   }
 

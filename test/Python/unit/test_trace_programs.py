@@ -114,14 +114,20 @@ class Rounding(torch.overrides.TorchFunctionMode):
         self.random, self.steps = random.Random(seed // 2), ([-4, 4] if seed % 2 else [4, -4]) if seed else [0]
 
     def __torch_function__(self, function, kinds, args=(), keywords=None):
-        if getattr(function, "__name__", "") == "addcmul":  # without a fused step, and what that may leave of nothing
+        name = getattr(function, "__name__", "")
+        if name == "addcmul":  # without a fused step, and what that may leave of nothing
             step = self.random.choice(self.steps) * 2.0**-23
             return args[0] * (1 + step) + keywords["value"] * args[1] * args[2]
         result = function(*args, **(keywords or {}))
-        if not self.NAMES.match(getattr(function, "__name__", "")) or result.dtype not in (torch.float32, torch.float64):
+        if not self.NAMES.match(name) or result.dtype not in (torch.float32, torch.float64):
             return result
+        if keywords and "alpha" in keywords:  # the same
+            step = self.random.choice(self.steps) * torch.finfo(result.dtype).eps
+            first, second = reversed(args) if name == "rsub" else args
+            product = keywords["alpha"] * second
+            return first * (1 + step) + (product if name.startswith("add") else -product)
         step = self.random.choice(self.steps) * torch.finfo(result.dtype).eps
-        if function.__name__ == "gelu":  # 1 + erf(x) rounds to 0
+        if name == "gelu":  # 1 + erf(x) rounds to 0
             return result + step * args[0].abs()
         return result * (1 + step)
 

@@ -13,7 +13,9 @@ using namespace attn::tiles;
 bool attn::tiles::isContiguousAlong(VectorTransferOpInterface transfer,
                                     int memoryDim) {
   auto type = cast<MemRefType>(transfer.getShapedType());
-  return memoryDim == type.getRank() - 1 && type.isLastDimUnitStride();
+  // An i1 has a byte of memory, and a bit of a vector that is loaded.
+  return memoryDim == type.getRank() - 1 && type.isLastDimUnitStride() &&
+         !type.getElementType().isInteger(1);
 }
 
 int attn::tiles::contiguousClass(DimClasses &classes,

@@ -137,7 +137,7 @@ private:
   int64_t width = 1;
 };
 
-/// True where lane positions of a transfer are consecutive in memory.
+/// True where lane positions of a transfer are consecutive in memory, as in a vector.
 bool isContiguousAlong(mlir::VectorTransferOpInterface transfer, int memoryDim);
 
 /// The class along which a transfer walks memory contiguously, or -1.

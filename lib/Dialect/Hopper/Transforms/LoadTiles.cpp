@@ -35,7 +35,7 @@ public:
   /// time.
   bool isLoadable(vector::TransferReadOp read) {
     scf::ForallOp warpgroups = findLoop(read);
-    return warpgroups && hasTile(read) && hasZeros(read) &&
+    return warpgroups && hopper::hasTile(read) && hopper::hasZeros(read) &&
            (read.getPermutationMap().isMinorIdentity() || isTransposed(read)) &&
            isArgument(read.getBase()) && hasKnownAddress(read, warpgroups);
   }
@@ -67,7 +67,7 @@ public:
            !memory.isDynamicDim(memory.getRank() - 1) &&
            memory.getShape().back() % type.getDimSize(0) == 0 && bytes % kRowBytes == 0 &&
            !read.hasOutOfBoundsDim() && read.getPermutationMap().isMinorIdentity() &&
-           hasZeros(read) && llvm::all_of(read.getIndices(), [&](Value index) {
+           hopper::hasZeros(read) && llvm::all_of(read.getIndices(), [&](Value index) {
              return isComputable(index, warpgroups);
            });
   }
@@ -81,19 +81,6 @@ private:
     auto loop = dyn_cast<scf::ForOp>(read->getParentOp());
     bool hasProducts = loop && !loop.getBody()->getOps<hopper::MmaOp>().empty();
     return hasProducts ? hopper::getWarpgroupLoop(read) : nullptr;
-  }
-
-  static bool hasTile(vector::TransferReadOp read) {
-    VectorType type = read.getVectorType();
-    Type element = type.getElementType();
-    return type.getRank() == 2 && type.getDimSize(0) == hopper::kWarpgroupRows &&
-           (element.isBF16() || element.isF16());
-  }
-
-  /// Zeros beyond the memref, as TMA has them.
-  static bool hasZeros(vector::TransferReadOp read) {
-    bool isInside = llvm::all_of(read.getInBoundsValues(), [](bool inside) { return inside; });
-    return !read.getMask() && (isInside || matchPattern(read.getPadding(), m_AnyZeroFloat()));
   }
 
   /// Memory from outside that nobody writes.

@@ -2,13 +2,10 @@
 // A tile that products read from shared memory is not read from global memory once more.
 
 #include "Memory.h"
-#include "Programs.h"
 #include "TileLoads.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Matchers.h"
 
 namespace attn {
 #define GEN_PASS_DEF_HOPPERREUSETILES
@@ -26,16 +23,6 @@ static bool areSame(Value one, Value other) {
   auto second = other.getDefiningOp<affine::AffineApplyOp>();
   return first && second && first.getAffineMap() == second.getAffineMap() &&
          first.getMapOperands() == second.getMapOperands();
-}
-
-/// Whether shared memory can hold what is read: zeros beyond the memory.
-static bool isTile(vector::TransferReadOp read) {
-  VectorType type = read.getVectorType();
-  Type element = type.getElementType();
-  return type.getRank() == 2 && type.getDimSize(0) == hopper::kWarpgroupRows &&
-         (element.isBF16() || element.isF16()) && !read.getMask() &&
-         read.getPermutationMap().isMinorIdentity() &&
-         (!read.hasOutOfBoundsDim() || matchPattern(read.getPadding(), m_AnyZeroFloat()));
 }
 
 /// Moves what only converts the value to the first op that needs it with another one, and gives what
@@ -92,7 +79,8 @@ struct ReuseTilesPass : attn::impl::HopperReuseTilesBase<ReuseTilesPass> {
     getOperation().walk([&](vector::TransferReadOp read) { reads.push_back(read); });
     for (vector::TransferReadOp read : reads) {
       scf::ForallOp warpgroups = hopper::getWarpgroupLoop(read);
-      if (!warpgroups || read->getParentOp() != warpgroups || !isTile(read))
+      if (!warpgroups || read->getParentOp() != warpgroups || !hopper::hasTile(read) ||
+          !hopper::hasZeros(read) || !read.getPermutationMap().isMinorIdentity())
         continue;
       auto program = warpgroups->getParentOfType<scf::ForallOp>();
       if (program && !hopper::isWrittenIn(program, cast<MemrefValue>(read.getBase())))

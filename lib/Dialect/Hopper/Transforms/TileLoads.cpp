@@ -4,6 +4,7 @@
 #include "Loops.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace attn;
@@ -17,6 +18,18 @@ hopper::SmemType hopper::getTileType(VectorType type) {
 scf::ForallOp hopper::getWarpgroupLoop(Operation *op) {
   auto forall = op->getParentOfType<scf::ForallOp>();
   return forall && isOfWarpgroups(forall) ? forall : nullptr;
+}
+
+bool hopper::hasTile(vector::TransferReadOp read) {
+  VectorType type = read.getVectorType();
+  Type element = type.getElementType();
+  return type.getRank() == 2 && type.getDimSize(0) == kWarpgroupRows &&
+         (element.isBF16() || element.isF16());
+}
+
+bool hopper::hasZeros(vector::TransferReadOp read) {
+  return !read.getMask() &&
+         (!read.hasOutOfBoundsDim() || matchPattern(read.getPadding(), m_AnyZeroFloat()));
 }
 
 AffineMap hopper::getFirst(Value index, scf::ForallOp loop, int64_t size) {

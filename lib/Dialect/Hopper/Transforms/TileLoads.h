@@ -14,6 +14,12 @@ namespace attn::hopper {
 /// a row, or 128 bytes.
 SmemType getTileType(mlir::VectorType type);
 
+/// Whether `read` reads the rows of a warpgroup, of 16-bit floats.
+bool hasTile(mlir::vector::TransferReadOp read);
+
+/// Whether it reads zeros beyond the memref, as TMA does.
+bool hasZeros(mlir::vector::TransferReadOp read);
+
 /// The loop over warpgroups around `op`, if there is one.
 mlir::scf::ForallOp getWarpgroupLoop(mlir::Operation *op);
 

@@ -121,7 +121,7 @@ class Rounding(torch.overrides.TorchFunctionMode):
         result = function(*args, **(keywords or {}))
         if not self.NAMES.match(name) or result.dtype not in (torch.float32, torch.float64):
             return result
-        if keywords and "alpha" in keywords:  # the same
+        if name.strip("_") in ("add", "sub", "rsub") and keywords and "alpha" in keywords:  # the same
             step = self.random.choice(self.steps) * torch.finfo(result.dtype).eps
             first, second = reversed(args) if name == "rsub" else args
             product = keywords["alpha"] * second

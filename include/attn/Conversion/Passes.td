@@ -147,7 +147,8 @@ def AttnMoveHalvesAsIntegers : Pass<"attn-move-halves-as-integers"> {
     ```
 
     Data (`llvm.mlir.global`) stay as they are. Refused: an op that computes with a struct or an
-    array of such floats.
+    array of such floats; an op that computes a number (not a vector) of bf16: LLVM 22 rounds it,
+    and loses its sign where nothing else of it is read.
   }];
   let dependentDialects = ["mlir::LLVM::LLVMDialect"];
 }
@@ -164,7 +165,8 @@ def AttnExpandMath : Pass<"attn-expand-math"> {
     the last place for |x| up to 10^5; `math.atan` and `math.atan2` on f32, a polynomial, and
     `math.log1p` and `math.expm1` on f64, by `math.log` and `math.exp`, are within 3.
     Functions of f32 are computed in f32 on smaller types. log, log1p, erf and
-    others on f32 vectors take upstream's polynomials. Ops in `keep` stay.
+    others on f32 vectors take upstream's polynomials. Ops in `keep` stay. `arith.truncf` of
+    f64 to bf16 rounds to f32 first, as PyTorch does.
 
     ```mlir
     %y = math.exp %x : vector<16xf32>

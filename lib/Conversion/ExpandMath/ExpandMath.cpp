@@ -403,11 +403,28 @@ Value expandExpM1(ImplicitLocOpBuilder &b, Value x) {
   return arith::SelectOp::create(b, isEqual(b, u, one), x, result);
 }
 
+/// f64 to bf16 rounds to f32 first, as `static_cast<BFloat16>(double)` of PyTorch does.
+class RoundTwice : public OpRewritePattern<arith::TruncFOp> {
+public:
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::TruncFOp op, PatternRewriter &rewriter) const override {
+    Type type = op.getIn().getType();
+    if (!getElementTypeOrSelf(type).isF64() || !getElementTypeOrSelf(op.getType()).isBF16())
+      return failure();
+    Value single = arith::TruncFOp::create(rewriter, op.getLoc(),
+                                           withElement(type, rewriter.getF32Type()), op.getIn());
+    rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, op.getType(), single);
+    return success();
+  }
+};
+
 struct ExpandMath : attn::impl::AttnExpandMathBase<ExpandMath> {
   using AttnExpandMathBase::AttnExpandMathBase;
 
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
+    patterns.add<RoundTwice>(&getContext());
     auto isKept = [&](StringRef name) { return llvm::is_contained(keep, name); };
     if (!isKept(math::ExpOp::getOperationName()))
       patterns.add<ExpandExp>(&getContext());

@@ -86,6 +86,9 @@ private:
         continue;
       if (!LLVM::isCompatibleFloatingPointType(getElementTypeOrSelf(result)))
         return refuse(result.getType());
+      if (isa<BFloat16Type>(result.getType()))
+        return op->emitOpError() << "computes a number of type " << result.getType()
+                                 << "; expected f32 and a rounding by integers";
       auto [bits, back] = cast(result, /*isNothing=*/true);
       result.replaceAllUsesExcept(back, bits);
     }

@@ -163,3 +163,11 @@ func.func @kept(%x: f128) -> f128 {
   %y = math.exp %x : f128
   return %y : f128
 }
+
+// CHECK-LABEL: func @round_twice
+// CHECK:         %[[SINGLE:.*]] = arith.truncf %{{.*}} : f64 to f32
+// CHECK:         arith.truncf %[[SINGLE]] : f32 to bf16
+func.func @round_twice(%x: f64) -> bf16 {
+  %y = arith.truncf %x : f64 to bf16
+  return %y : bf16
+}

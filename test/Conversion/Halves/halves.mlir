@@ -33,30 +33,30 @@ llvm.func @gathers(%p: vector<8x!llvm.ptr>, %mask: vector<8xi1>, %rest: vector<8
 // What computes does so with floats; arguments of blocks, arrays and calls move.
 // CHECK-LABEL: llvm.func @computes
 // CHECK-SAME:    %[[A:[^ ]*]]: f32, %{{.*}}: !llvm.array<2 x vector<4xi16>>, %[[C:[^ ]*]]: i1) -> i16
-// CHECK:         %[[H:.*]] = llvm.fptrunc %[[A]] : f32 to bf16
-// CHECK:         %[[BITS:.*]] = llvm.bitcast %[[H]] : bf16 to i16
+// CHECK:         %[[H:.*]] = llvm.fptrunc %[[A]] : f32 to f16
+// CHECK:         %[[BITS:.*]] = llvm.bitcast %[[H]] : f16 to i16
 // CHECK:         llvm.cond_br %[[C]], ^[[NEXT:.*]](%[[BITS]] : i16)
 // CHECK:       ^[[NEXT]](%[[B:.*]]: i16):
-// CHECK:         %[[F:.*]] = llvm.bitcast %[[B]] : i16 to bf16
-// CHECK:         %[[SUM:.*]] = llvm.fadd %[[F]], %[[F]] : bf16
-// CHECK:         %[[RESULT:.*]] = llvm.bitcast %[[SUM]] : bf16 to i16
+// CHECK:         %[[F:.*]] = llvm.bitcast %[[B]] : i16 to f16
+// CHECK:         %[[SUM:.*]] = llvm.fadd %[[F]], %[[F]] : f16
+// CHECK:         %[[RESULT:.*]] = llvm.bitcast %[[SUM]] : f16 to i16
 // CHECK:         llvm.extractvalue %{{.*}}[1] : !llvm.array<2 x vector<4xi16>>
 // CHECK:         llvm.call @take(%{{.*}}) : (vector<4xi16>) -> ()
 // CHECK:         llvm.return %[[RESULT]] : i16
 // CHECK:       llvm.func @take(vector<4xi16>)
-llvm.func @computes(%a: f32, %array: !llvm.array<2 x vector<4xbf16>>, %c: i1) -> bf16 {
-  %h = llvm.fptrunc %a : f32 to bf16
-  llvm.cond_br %c, ^next(%h : bf16), ^last
-^next(%b: bf16):
-  %sum = llvm.fadd %b, %b : bf16
-  %v = llvm.extractvalue %array[1] : !llvm.array<2 x vector<4xbf16>>
-  llvm.call @take(%v) : (vector<4xbf16>) -> ()
-  llvm.return %sum : bf16
+llvm.func @computes(%a: f32, %array: !llvm.array<2 x vector<4xf16>>, %c: i1) -> f16 {
+  %h = llvm.fptrunc %a : f32 to f16
+  llvm.cond_br %c, ^next(%h : f16), ^last
+^next(%b: f16):
+  %sum = llvm.fadd %b, %b : f16
+  %v = llvm.extractvalue %array[1] : !llvm.array<2 x vector<4xf16>>
+  llvm.call @take(%v) : (vector<4xf16>) -> ()
+  llvm.return %sum : f16
 ^last:
-  %one = llvm.mlir.constant(1.0 : bf16) : bf16
-  llvm.return %one : bf16
+  %one = llvm.mlir.constant(1.0 : f16) : f16
+  llvm.return %one : f16
 }
-llvm.func @take(vector<4xbf16>)
+llvm.func @take(vector<4xf16>)
 
 // -----
 
@@ -77,4 +77,12 @@ llvm.func @refused(%x: !llvm.struct<(bf16, i32)>) {
   // expected-error@+1 {{'llvm.inline_asm' op computes with '!llvm.struct<(bf16, i32)>'; expected a number or a vector}}
   llvm.inline_asm has_side_effects "", "r" %x : (!llvm.struct<(bf16, i32)>) -> ()
   llvm.return
+}
+
+// -----
+
+llvm.func @refused_number(%x: f32) -> bf16 {
+  // expected-error@+1 {{'llvm.fptrunc' op computes a number of type 'bf16'; expected f32 and a rounding by integers}}
+  %y = llvm.fptrunc %x : f32 to bf16
+  llvm.return %y : bf16
 }

@@ -360,21 +360,75 @@ SmallVector<std::pair<Value, unsigned>> getReducedDims(Operation *op) {
   return reduced;
 }
 
-/// Whether the loop reads the carried tensor that `write` changes a part of: a
-/// state, whose terms are what counts. What is only written starts as zeros.
-bool updatesState(vector::TransferWriteOp write, scf::ForOp loop) {
-  auto rootOf = [](Value tensor) {
+/// A state in memory: the loop reads the carried tensor that a write changes a part of. What is
+/// only written starts as zeros.
+class State {
+public:
+  State(vector::TransferWriteOp write, scf::ForOp loop, Flow &flow)
+      : loop(loop), flow(flow), root(rootOf(write.getBase())) {}
+
+  bool isRead() {
+    WalkResult walk = loop.getBody()->walk([&](vector::TransferReadOp read) {
+      return rootOf(read.getBase()) == root ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    return walk.wasInterrupted();
+  }
+
+  /// The next state stays as it is where the mask is false: it follows from states by terms that
+  /// are neutral, whatever dimension these run along.
+  std::optional<NeutralityFailure> check(Value next) {
+    Operation *op = next.getDefiningOp();
+    if (!op || !loop->isAncestor(op) || !visited.insert(next).second)
+      return std::nullopt;
+    if (flow.get(next) != Neutral::Unknown || op->hasTrait<OpTrait::ConstantLike>())
+      return std::nullopt;
+    if (auto contract = dyn_cast<vector::ContractionOp>(op))
+      return checkSum(op, contract.getAcc());
+    if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op))
+      return checkSum(op, reduction.getAcc());
+    if (auto reduction = dyn_cast<vector::ReductionOp>(op))
+      return checkSum(op, reduction.getAcc());
+    if (isa<vector::TransferReadOp>(op)) {
+      if (carries(op->getOperand(0)))
+        return std::nullopt;
+      return NeutralityFailure{
+          op, "expected a state that follows from its last value and from terms, got a read"};
+    }
+    for (Value operand : op->getOperands())
+      if (auto failure = check(operand))
+        return failure;
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        for (Value yielded : block.getTerminator()->getOperands())
+          if (auto failure = check(yielded))
+            return failure;
+    return std::nullopt;
+  }
+
+private:
+  static Value rootOf(Value tensor) {
     while (auto slice = tensor.getDefiningOp<tensor::ExtractSliceOp>())
       tensor = slice.getSource();
     return tensor;
-  };
-  Value root = rootOf(write.getBase());
-  WalkResult walk = loop.getBody()->walk([&](vector::TransferReadOp read) {
-    return rootOf(read.getBase()) == root ? WalkResult::interrupt()
-                                          : WalkResult::advance();
-  });
-  return walk.wasInterrupted();
-}
+  }
+
+  /// Whether a loop carries the tensor.
+  bool carries(Value tensor) {
+    auto argument = dyn_cast<BlockArgument>(rootOf(tensor));
+    return argument && isa<scf::ForOp>(argument.getOwner()->getParentOp());
+  }
+
+  std::optional<NeutralityFailure> checkSum(Operation *op, Value start) {
+    if (std::optional<std::string> reason = checkTerms(op, flow))
+      return NeutralityFailure{op, *reason};
+    return start ? check(start) : std::nullopt;
+  }
+
+  scf::ForOp loop;
+  Flow &flow;
+  Value root;
+  llvm::DenseSet<Value> visited;
+};
 
 } // namespace
 
@@ -442,9 +496,14 @@ findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition) {
     flow.visit(op);
     if (auto write = dyn_cast<vector::TransferWriteOp>(op)) {
       Neutral written = flow.get(write.getValueToStore());
-      if (written == Neutral::Zero || updatesState(write, loop))
+      if (written == Neutral::Zero)
         return WalkResult::advance();
-      failure = NeutralityFailure{op, describe("0 to be stored", written)};
+      State state(write, loop, flow);
+      failure = state.isRead()
+                    ? state.check(write.getValueToStore())
+                    : NeutralityFailure{op, describe("0 to be stored", written)};
+      if (!failure)
+        return WalkResult::advance();
       return WalkResult::interrupt();
     }
     if (isa<ScatterAddOp, TileAddOp>(op)) {

@@ -324,3 +324,60 @@ func.func @two_sums(%X: tensor<?x?xf32>, %i0: index, %S: index, %flag: i1, %init
   } {attn.fold}
   return %s#0, %s#1 : vector<8xf32>, vector<8xf32>
 }
+
+// -----
+
+// A state in memory: what a select leaves of a row is a term of the maximum along the columns.
+func.func @term_of_a_state(%X: tensor<?x?xf32>, %j0: index, %R: index, %init: tensor<32xf32>) -> tensor<32xf32> {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %pad = arith.constant 0.0 : f32
+  %zeros = arith.constant dense<0.0> : vector<4xf32>
+  %twos = arith.constant dense<2.0> : vector<4xf32>
+  %bound = arith.constant dense<9> : vector<4xindex>
+  // expected-note @below {{in this loop}}
+  %s = scf.for %i0 = %c0 to %R step %c4 iter_args(%a = %init) -> (tensor<32xf32>) {
+    %m = vector.transfer_read %a[%i0], %pad : tensor<32xf32>, vector<4xf32>
+    %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<4x8xf32>
+    %is = vector.step : vector<4xindex>
+    %ib = vector.broadcast %i0 : index to vector<4xindex>
+    %i = arith.addi %is, %ib : vector<4xindex>
+    %early = arith.cmpi slt, %i, %bound : vector<4xindex>
+    %add = arith.select %early, %twos, %zeros : vector<4xi1>, vector<4xf32>
+    %addt = vector.broadcast %add : vector<4xf32> to vector<8x4xf32>
+    %addx = vector.transpose %addt, [1, 0] : vector<8x4xf32> to vector<4x8xf32>
+    %y = arith.addf %x, %addx : vector<4x8xf32>
+    // expected-remark @below {{mask is not projected: expected -inf where the mask is false, got a value that is not known}}
+    %n = vector.multi_reduction <maxnumf>, %y, %m [1] : vector<4x8xf32> to vector<4xf32>
+    %w = vector.transfer_write %n, %a[%i0] : vector<4xf32>, tensor<32xf32>
+    scf.yield %w : tensor<32xf32>
+  } {attn.fold}
+  return %s : tensor<32xf32>
+}
+
+// -----
+
+// A state that takes what is read, masked or not.
+func.func @state_that_is_read(%X: tensor<?xf32>, %R: index, %init: tensor<32xf32>) -> tensor<32xf32> {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %pad = arith.constant 0.0 : f32
+  %zeros = arith.constant dense<0.0> : vector<4xf32>
+  %bound = arith.constant dense<9> : vector<4xindex>
+  // expected-note @below {{in this loop}}
+  %s = scf.for %i0 = %c0 to %R step %c4 iter_args(%a = %init) -> (tensor<32xf32>) {
+    %m = vector.transfer_read %a[%i0], %pad : tensor<32xf32>, vector<4xf32>
+    // expected-remark @below {{mask is not projected: expected a state that follows from its last value and from terms, got a read}}
+    %x = vector.transfer_read %X[%i0], %pad : tensor<?xf32>, vector<4xf32>
+    %is = vector.step : vector<4xindex>
+    %ib = vector.broadcast %i0 : index to vector<4xindex>
+    %i = arith.addi %is, %ib : vector<4xindex>
+    %early = arith.cmpi slt, %i, %bound : vector<4xindex>
+    %t = arith.select %early, %x, %zeros : vector<4xi1>, vector<4xf32>
+    %y = arith.addf %t, %m : vector<4xf32>
+    %n = arith.addf %y, %x : vector<4xf32>
+    %w = vector.transfer_write %n, %a[%i0] : vector<4xf32>, tensor<32xf32>
+    scf.yield %w : tensor<32xf32>
+  } {attn.fold}
+  return %s : tensor<32xf32>
+}

@@ -41,7 +41,7 @@ class Case:
         self.uniform = [rng.randint(-6, 20) for _ in range(2)]
         self.flag = rng.random() < 0.5
         self.static = rng.random() < 0.3
-        self.negated, self.both = rng.random() < 0.3, False
+        self.negated, self.both, self.aside = rng.random() < 0.3, False, None
         self.lines, self.n, self.indent = [], 0, "    "
 
     def new(self):
@@ -143,12 +143,23 @@ def emit_loaded(c, name, size, base, along_rows):
     return spread(c, v, along_rows)
 
 
-def spread(c, v, along_rows):
+def spread(c, v, along_rows, t="index"):
     """A vector along rows (columns) as a tile."""
     if not along_rows:
-        return c.emit(f"vector.broadcast {v} : vector<{c.tj}xindex> to {c.vec('index')}")
-    v = c.emit(f"vector.broadcast {v} : vector<{c.ti}xindex> to vector<{c.tj}x{c.ti}xindex>")
-    return c.emit(f"vector.transpose {v}, [1, 0] : vector<{c.tj}x{c.ti}xindex> to {c.vec('index')}")
+        return c.emit(f"vector.broadcast {v} : vector<{c.tj}x{t}> to {c.vec(t)}")
+    v = c.emit(f"vector.broadcast {v} : vector<{c.ti}x{t}> to vector<{c.tj}x{c.ti}x{t}>")
+    return c.emit(f"vector.transpose {v}, [1, 0] : vector<{c.tj}x{c.ti}x{t}> to {c.vec(t)}")
+
+
+def emit_aside(c):
+    """What a select that is no mask adds to the rows (columns) of a tile: 2 or 0."""
+    key, pred, bound = c.aside
+    n = c.ti if key == "i" else c.tj
+    bound = c.emit(f"arith.constant dense<{bound}> : vector<{n}xindex>")
+    condition = c.emit(f"arith.cmpi {pred}, {c.axis[key]}, {bound} : vector<{n}xindex>")
+    two, zero = (c.emit(f"arith.constant dense<{v}> : vector<{n}xf32>") for v in (2.0, 0.0))
+    chosen = c.emit(f"arith.select {condition}, {two}, {zero} : vector<{n}xi1>, vector<{n}xf32>")
+    return spread(c, chosen, key == "i", "f32")
 
 
 def em(e, c, t="index"):
@@ -401,6 +412,8 @@ def emit_tile(c, p):
                 c.cast[key, t] = c.emit(f"arith.index_cast {c.cast[key, 'index']} : {c.vec('index')} to {c.vec(t)}")
     keep = bem(p, c)
     x = c.emit(f"vector.transfer_read %x[%i0, %j0], %pad : tensor<?x?xf32>, {c.vec('f32')}")
+    if c.aside:
+        x = c.emit(f"arith.addf {x}, {emit_aside(c)} : {c.vec('f32')}")
     zero = splat(c, "%pad", "f32")
     ninf = c.emit(f"arith.constant dense<0xFF800000> : {c.vec('f32')}")
     if c.negated:
@@ -490,7 +503,12 @@ def emit_case(c, p):
 
 def expect(c, p):
     """Results and tile counts by the definition."""
-    x = lambda i, j: data(i, j) if i < c.rows and j < c.cols else 0.0
+    def x(i, j):
+        value = data(i, j) if i < c.rows and j < c.cols else 0.0
+        if c.aside and CMP[c.aside[1]](i if c.aside[0] == "i" else j, c.aside[2]):
+            value += 2.0
+        return value
+
     rowfold = c.order != "columns"
     s, m = [0.0] * N, [float("-inf")] * N
     some = every = 0
@@ -563,7 +581,10 @@ def main():
         c.both = rng.random() < 0.2
         if c.both and rng.random() < 0.5:
             p = ("flag",)
-        exact = exact and not c.both
+        # A select along rows or columns alone, of what it adds to the terms.
+        if rng.random() < 0.25:
+            c.aside = rng.choice("ij"), rng.choice(["slt", "sge", "eq", "ne"]), rng.randint(0, SIZE)
+        exact = exact and not c.both and not c.aside
         if not exact and rng.random() < 0.3:
             c.uniform[0] = wrap((1 << 63) + rng.randint(-9, 9), "index")
         cases.append((c, p, exact))
@@ -594,7 +615,7 @@ def main():
             wrong |= partial + whole != tiles
         if wrong:
             failures += 1
-            print(f"case {n}: {c.order} rows {c.rows} cols {c.cols} tile {c.ti}x{c.tj} uniform {c.uniform} flag {c.flag}\n"
+            print(f"case {n}: {c.order} rows {c.rows} cols {c.cols} tile {c.ti}x{c.tj} uniform {c.uniform} flag {c.flag} aside {c.aside}\n"
                   f"  mask {p}\n  got  {sums} {maxima} partial {partial} full {whole}\n"
                   f"  want {s} {m} non-empty {some} full {every} of {tiles}{' exactly' if exact else ''}")
     print(f"{count} cases, {failures} wrong; {visited} of {total} tiles visited, {full} full")

@@ -75,14 +75,12 @@ typedef struct attnc_options {
    * "saved-results arguments=0,1,2 results=0", or "" for the defaults. */
   const char *gradient;
 } attnc_options;
-#define ATTNC_OPTIONS_INIT                                                     \
-  { sizeof(attnc_options), ATTNC_TARGET_CPU, NULL, NULL, NULL, NULL }
+#define ATTNC_OPTIONS_INIT {sizeof(attnc_options), ATTNC_TARGET_CPU, NULL, NULL, NULL, NULL}
 
 typedef struct attnc_executable attnc_executable;
 
 /* Compiles MLIR, as text of `length` bytes. */
-ATTNC_API attnc_error *attnc_compile(const char *ir, size_t length,
-                                     const attnc_options *options,
+ATTNC_API attnc_error *attnc_compile(const char *ir, size_t length, const attnc_options *options,
                                      attnc_executable **result);
 ATTNC_API void attnc_executable_destroy(attnc_executable *executable);
 
@@ -97,10 +95,8 @@ typedef struct attnc_value {
 ATTNC_API size_t attnc_num_arguments(const attnc_executable *executable);
 ATTNC_API size_t attnc_num_results(const attnc_executable *executable);
 /* `index` must be less than the number. */
-ATTNC_API attnc_value attnc_argument(const attnc_executable *executable,
-                                     size_t index);
-ATTNC_API attnc_value attnc_result(const attnc_executable *executable,
-                                   size_t index);
+ATTNC_API attnc_value attnc_argument(const attnc_executable *executable, size_t index);
+ATTNC_API attnc_value attnc_result(const attnc_executable *executable, size_t index);
 
 /* A tensor: the address of its first element, sizes, and strides in elements;
  * NULL strides say that it is dense in row-major order. The innermost stride is
@@ -115,15 +111,13 @@ typedef struct attnc_tensor {
 /* The sizes of the results for these arguments, whose `data` is read of scalars
  * only: all dimensions of all results, one after the other. */
 ATTNC_API attnc_error *attnc_result_shapes(const attnc_executable *executable,
-                                           const attnc_tensor *arguments,
-                                           int64_t *sizes);
+                                           const attnc_tensor *arguments, int64_t *sizes);
 
 /* How many bytes of device memory a call of these sizes and strides needs as workspace.
  * `data` is read of scalars only. */
-ATTNC_API attnc_error *
-attnc_workspace_bytes(const attnc_executable *executable,
-                      const attnc_tensor *arguments,
-                      const attnc_tensor *results, size_t *bytes);
+ATTNC_API attnc_error *attnc_workspace_bytes(const attnc_executable *executable,
+                                             const attnc_tensor *arguments,
+                                             const attnc_tensor *results, size_t *bytes);
 
 /* Calls the function. On the GPU the call is put on `stream` (a CUstream or
  * cudaStream_t of the current context) and returns before it has run; memory,
@@ -131,8 +125,7 @@ attnc_workspace_bytes(const attnc_executable *executable,
  * done, and workspace and stream are not looked at. Results start at multiples of 16
  * bytes and overlap neither each other nor arguments: they may hold something else
  * before they are final. */
-ATTNC_API attnc_error *attnc_run(const attnc_executable *executable,
-                                 const attnc_tensor *arguments,
+ATTNC_API attnc_error *attnc_run(const attnc_executable *executable, const attnc_tensor *arguments,
                                  const attnc_tensor *results, void *workspace,
                                  size_t workspace_bytes, void *stream);
 
@@ -166,14 +159,12 @@ ATTNC_API void attnc_text_destroy(attnc_text *text);
 /* Runs passes on MLIR: `pipeline` is text such as
  * "builtin.module(attn-tile-pipeline)", as attn-opt takes it. `said` gets what
  * the passes remarked, also where the result is an error. */
-ATTNC_API attnc_error *attnc_transform(const char *ir, size_t length,
-                                       const char *pipeline,
+ATTNC_API attnc_error *attnc_transform(const char *ir, size_t length, const char *pipeline,
                                        attnc_text **result, attnc_text **said);
 
 /* The PTX that a function, or its gradient, is compiled to; needs no GPU. The
  * target among the options is not looked at. */
-ATTNC_API attnc_error *attnc_emit_ptx(const char *ir, size_t length,
-                                      const attnc_options *options,
+ATTNC_API attnc_error *attnc_emit_ptx(const char *ir, size_t length, const attnc_options *options,
                                       attnc_text **result);
 
 #ifdef __cplusplus

@@ -42,8 +42,7 @@ struct Search {
 
 class GraphBuilder {
 public:
-  GraphBuilder(DependenceGraph &graph, Operation *scope)
-      : graph(graph), parts(graph, scope) {}
+  GraphBuilder(DependenceGraph &graph, Operation *scope) : graph(graph), parts(graph, scope) {}
 
   void run() {
     for (unsigned s = 0; s < graph.getStatements().size(); ++s)
@@ -58,9 +57,8 @@ private:
   void addValueDependences(unsigned sink);
   void resolve(Value value, Definition path, Search &search);
   void addMemoryDependences(const Access &source, const Access &sink);
-  void addMemoryDependence(const Access &source, const Access &sink,
-                           unsigned depth, ArrayRef<unsigned> shared,
-                           DistanceVector vector, bool exact);
+  void addMemoryDependence(const Access &source, const Access &sink, unsigned depth,
+                           ArrayRef<unsigned> shared, DistanceVector vector, bool exact);
 
   DependenceGraph &graph;
   AffineStatements parts;
@@ -79,11 +77,9 @@ void GraphBuilder::resolve(Value value, Definition path, Search &search) {
   search.seen.push_back({value, path});
 
   if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto loop =
-        dyn_cast<affine::AffineForOp>(argument.getOwner()->getParentOp());
+    auto loop = dyn_cast<affine::AffineForOp>(argument.getOwner()->getParentOp());
     // A value that travels around loops meets itself again: nothing new.
-    if (!loop || argument == loop.getInductionVar() ||
-        llvm::is_contained(search.path, argument))
+    if (!loop || argument == loop.getInductionVar() || llvm::is_contained(search.path, argument))
       return;
     unsigned number = argument.getArgNumber() - 1;
     search.path.push_back(argument);
@@ -111,9 +107,7 @@ void GraphBuilder::resolve(Value value, Definition path, Search &search) {
 void GraphBuilder::addValueDependences(unsigned sink) {
   SmallVector<Value> operands;
   for (Operation *member : graph.getStatements()[sink].members)
-    member->walk([&](Operation *inner) {
-      llvm::append_range(operands, inner->getOperands());
-    });
+    member->walk([&](Operation *inner) { llvm::append_range(operands, inner->getOperands()); });
   for (Value operand : operands) {
     Search search;
     resolve(operand, {}, search);
@@ -129,17 +123,15 @@ void GraphBuilder::addValueDependences(unsigned sink) {
           dependence.vector.push_back(Distance::unknown());
           continue;
         }
-        const auto *carried =
-            llvm::find_if(definition.carried, [&](const auto &entry) {
-              return entry.first == graph.getLoops()[loop].op;
-            });
+        const auto *carried = llvm::find_if(definition.carried, [&](const auto &entry) {
+          return entry.first == graph.getLoops()[loop].op;
+        });
         if (carried == definition.carried.end()) {
           dependence.vector.push_back(Distance::exact(0));
           continue;
         }
         dependence.carrier = loop;
-        dependence.vector.push_back(
-            Distance::exact(carried->second * graph.getLoops()[loop].step));
+        dependence.vector.push_back(Distance::exact(carried->second * graph.getLoops()[loop].step));
       }
       graph.addDependence(std::move(dependence));
     }
@@ -163,10 +155,9 @@ static unsigned getFirstLivingDepth(Value base, const DependenceGraph &graph,
   return first;
 }
 
-void GraphBuilder::addMemoryDependence(const Access &source, const Access &sink,
-                                       unsigned depth,
-                                       ArrayRef<unsigned> shared,
-                                       DistanceVector vector, bool exact) {
+void GraphBuilder::addMemoryDependence(const Access &source, const Access &sink, unsigned depth,
+                                       ArrayRef<unsigned> shared, DistanceVector vector,
+                                       bool exact) {
   Dependence dependence;
   dependence.source = source.statement;
   dependence.sink = sink.statement;
@@ -177,10 +168,9 @@ void GraphBuilder::addMemoryDependence(const Access &source, const Access &sink,
   dependence.throughMemory = true;
   dependence.exact = exact;
   dependence.via = source.base ? source.name : sink.name;
-  for (auto [kind, holds] :
-       {std::make_pair(DependenceKind::RAW, source.writes && sink.reads),
-        std::make_pair(DependenceKind::WAR, source.reads && sink.writes),
-        std::make_pair(DependenceKind::WAW, source.writes && sink.writes)})
+  for (auto [kind, holds] : {std::make_pair(DependenceKind::RAW, source.writes && sink.reads),
+                             std::make_pair(DependenceKind::WAR, source.reads && sink.writes),
+                             std::make_pair(DependenceKind::WAW, source.writes && sink.writes)})
     if (holds) {
       dependence.kind = kind;
       graph.addDependence(dependence);
@@ -197,24 +187,21 @@ static Distance getDistance(const affine::DependenceComponent &component) {
   return distance;
 }
 
-void GraphBuilder::addMemoryDependences(const Access &source,
-                                        const Access &sink) {
+void GraphBuilder::addMemoryDependences(const Access &source, const Access &sink) {
   if (!source.writes && !sink.writes)
     return;
   if (source.base && sink.base && source.base != sink.base)
     return;
   auto shared = graph.getSharedLoops(source.statement, sink.statement);
-  bool decidable = source.affine && sink.affine &&
-                   source.memref == sink.memref && source.base;
-  for (unsigned depth =
-           std::max(getFirstLivingDepth(source.base, graph, shared),
-                    getFirstLivingDepth(sink.base, graph, shared));
+  bool decidable = source.affine && sink.affine && source.memref == sink.memref && source.base;
+  for (unsigned depth = std::max(getFirstLivingDepth(source.base, graph, shared),
+                                 getFirstLivingDepth(sink.base, graph, shared));
        depth <= shared.size(); ++depth) {
     if (decidable) {
       affine::MemRefAccess from(source.op), to(sink.op);
       SmallVector<affine::DependenceComponent, 2> components;
-      affine::DependenceResult result = affine::checkMemrefAccessDependence(
-          from, to, depth + 1, nullptr, &components);
+      affine::DependenceResult result =
+          affine::checkMemrefAccessDependence(from, to, depth + 1, nullptr, &components);
       if (affine::noDependence(result))
         continue;
       if (affine::hasDependence(result)) {
@@ -222,8 +209,7 @@ void GraphBuilder::addMemoryDependences(const Access &source,
         for (unsigned k = 0; k < shared.size(); ++k)
           vector.push_back(k < components.size() ? getDistance(components[k])
                                                  : Distance::unknown());
-        addMemoryDependence(source, sink, depth, shared, std::move(vector),
-                            true);
+        addMemoryDependence(source, sink, depth, shared, std::move(vector), true);
         continue;
       }
     }
@@ -232,10 +218,9 @@ void GraphBuilder::addMemoryDependences(const Access &source,
       continue;
     DistanceVector vector;
     for (unsigned k = 0; k < shared.size(); ++k)
-      vector.push_back(
-          k < depth    ? Distance::exact(0)
-          : k == depth ? Distance::positive(graph.getLoops()[shared[k]].step)
-                       : Distance::unknown());
+      vector.push_back(k < depth    ? Distance::exact(0)
+                       : k == depth ? Distance::positive(graph.getLoops()[shared[k]].step)
+                                    : Distance::unknown());
     addMemoryDependence(source, sink, depth, shared, std::move(vector), false);
   }
 }
@@ -253,8 +238,7 @@ DependenceGraph attn::buildAffineDependences(Operation *scope) {
 /// The distances of dependences from `from` to `to` on the loop at position
 /// `depth` of both, with the loops outside of it in the same iteration. None
 /// where the accesses never meet.
-static std::optional<Distance> getCrossDistance(Operation *from, Operation *to,
-                                                unsigned depth) {
+static std::optional<Distance> getCrossDistance(Operation *from, Operation *to, unsigned depth) {
   using presburger::BoundType;
   using presburger::IntegerRelation;
   using presburger::VarKind;
@@ -267,8 +251,7 @@ static std::optional<Distance> getCrossDistance(Operation *from, Operation *to,
   sink.inverse();
   sink.mergeAndCompose(source);
   IntegerRelation &meets = sink;
-  unsigned numSource = meets.getNumDomainVars(),
-           numSink = meets.getNumRangeVars();
+  unsigned numSource = meets.getNumDomainVars(), numSink = meets.getNumRangeVars();
   if (depth >= numSource || depth >= numSink)
     return Distance::unknown();
   meets.convertVarKind(VarKind::Domain, 0, numSource, VarKind::Range, 0);
@@ -314,8 +297,7 @@ std::vector<Dependence> attn::getFusionDependences(const DependenceGraph &graph,
       cross.vector = {Distance::unknown()};
     } else {
       auto distance = getCrossDistance(graph.getStatements()[known.source].op,
-                                       graph.getStatements()[known.sink].op,
-                                       known.loops.size());
+                                       graph.getStatements()[known.sink].op, known.loops.size());
       if (!distance)
         continue;
       cross.vector = {*distance};
@@ -329,8 +311,7 @@ std::vector<Dependence> attn::getFusionDependences(const DependenceGraph &graph,
 // Access pairs
 //===----------------------------------------------------------------------===//
 
-void attn::printAccessPairs(const DependenceGraph &graph, Operation *scope,
-                            llvm::raw_ostream &os) {
+void attn::printAccessPairs(const DependenceGraph &graph, Operation *scope, llvm::raw_ostream &os) {
   SmallVector<Operation *> accesses;
   scope->walk([&](Operation *op) {
     if (isa<affine::AffineReadOpInterface, affine::AffineWriteOpInterface>(op))
@@ -356,16 +337,14 @@ void attn::printAccessPairs(const DependenceGraph &graph, Operation *scope,
         continue;
       auto shared = graph.getSharedLoops(*source, *sink);
       for (unsigned depth = 0; depth <= shared.size(); ++depth) {
-        auto carrier = depth < shared.size()
-                           ? std::optional<unsigned>(shared[depth])
-                           : std::nullopt;
+        auto carrier =
+            depth < shared.size() ? std::optional<unsigned>(shared[depth]) : std::nullopt;
         const Dependence *found = nullptr;
         for (const Dependence &dependence : graph.getDependences())
           if (dependence.source == *source && dependence.sink == *sink &&
               dependence.throughMemory && dependence.carrier == carrier)
             found = &dependence;
-        os << "dependence from " << i << " to " << j << " at depth "
-           << depth + 1 << " = ";
+        os << "dependence from " << i << " to " << j << " at depth " << depth + 1 << " = ";
         print(found, carrier.has_value());
         os << "\n";
       }

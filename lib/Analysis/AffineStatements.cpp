@@ -40,11 +40,9 @@ std::string AffineStatements::getName(Value memref) {
   if (auto named = dyn_cast<NameLoc>(memref.getLoc()))
     return named.getName().str();
   if (auto argument = dyn_cast<BlockArgument>(memref)) {
-    auto function =
-        dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
+    auto function = dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
     if (function)
-      if (auto attr = function.getArgAttrOfType<StringAttr>(
-              argument.getArgNumber(), "attn.name"))
+      if (auto attr = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "attn.name"))
         return attr.getValue().str();
     return "arg" + std::to_string(argument.getArgNumber());
   }
@@ -53,8 +51,7 @@ std::string AffineStatements::getName(Value memref) {
     return attr.getValue().str();
   if (auto global = dyn_cast<memref::GetGlobalOp>(def))
     return global.getName().str();
-  unsigned number =
-      allocations.insert({memref, allocations.size()}).first->second;
+  unsigned number = allocations.insert({memref, allocations.size()}).first->second;
   return "mem" + std::to_string(number);
 }
 
@@ -64,16 +61,13 @@ Value AffineStatements::getBase(Value memref) {
       Operation *parent = argument.getOwner()->getParentOp();
       // Arguments of a function are memories of their own; a memref that a
       // loop carries may be any.
-      return isa<FunctionOpInterface>(parent) &&
-                     argument.getOwner()->isEntryBlock()
-                 ? memref
-                 : Value();
+      return isa<FunctionOpInterface>(parent) && argument.getOwner()->isEntryBlock() ? memref
+                                                                                     : Value();
     }
     Operation *def = memref.getDefiningOp();
     if (auto global = dyn_cast<memref::GetGlobalOp>(def))
       return globals.insert({global.getName(), memref}).first->second;
-    if (auto view = dyn_cast<ViewLikeOpInterface>(def);
-        view && view.getViewDest() == memref) {
+    if (auto view = dyn_cast<ViewLikeOpInterface>(def); view && view.getViewDest() == memref) {
       memref = view.getViewSource();
       continue;
     }
@@ -85,8 +79,8 @@ Value AffineStatements::getBase(Value memref) {
 }
 
 /// Prints an affine expression with the names of loops for dimensions.
-static void printExpr(llvm::raw_ostream &os, AffineExpr expr,
-                      ArrayRef<std::string> names, bool nested = false) {
+static void printExpr(llvm::raw_ostream &os, AffineExpr expr, ArrayRef<std::string> names,
+                      bool nested = false) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
     os << constant.getValue();
     return;
@@ -132,8 +126,7 @@ static void printExpr(llvm::raw_ostream &os, AffineExpr expr,
 }
 
 /// "m[i, j + 1]".
-static std::string formatAccess(const DependenceGraph &graph, Operation *op,
-                                StringRef name) {
+static std::string formatAccess(const DependenceGraph &graph, Operation *op, StringRef name) {
   AffineMap map;
   SmallVector<Value> operands;
   if (auto read = dyn_cast<affine::AffineReadOpInterface>(op)) {
@@ -155,8 +148,7 @@ static std::string formatAccess(const DependenceGraph &graph, Operation *op,
   std::string text;
   llvm::raw_string_ostream os(text);
   os << name << "[";
-  llvm::interleaveComma(map.getResults(), os,
-                        [&](AffineExpr e) { printExpr(os, e, names); });
+  llvm::interleaveComma(map.getResults(), os, [&](AffineExpr e) { printExpr(os, e, names); });
   os << "]";
   return text;
 }
@@ -167,12 +159,10 @@ static std::string formatAccess(const DependenceGraph &graph, Operation *op,
 
 /// Ops that are no statements: they name values, memories or loops only.
 static bool isSilent(Operation *op) {
-  if (op->hasTrait<OpTrait::IsTerminator>() ||
-      op->hasTrait<OpTrait::ConstantLike>())
+  if (op->hasTrait<OpTrait::IsTerminator>() || op->hasTrait<OpTrait::ConstantLike>())
     return true;
-  if (isa<affine::AffineApplyOp, affine::AffineMinOp, affine::AffineMaxOp,
-          memref::AllocOp, memref::AllocaOp, memref::GetGlobalOp,
-          memref::DimOp>(op))
+  if (isa<affine::AffineApplyOp, affine::AffineMinOp, affine::AffineMaxOp, memref::AllocOp,
+          memref::AllocaOp, memref::GetGlobalOp, memref::DimOp>(op))
     return true;
   return isa<ViewLikeOpInterface>(op) && isMemoryEffectFree(op);
 }
@@ -180,8 +170,7 @@ static bool isSilent(Operation *op) {
 /// A computation on values, without memory and regions.
 static bool isComputation(Operation *op) {
   return op->getNumRegions() == 0 && !isSilent(op) && isMemoryEffectFree(op) &&
-         !isa<affine::AffineReadOpInterface, affine::AffineWriteOpInterface>(
-             op);
+         !isa<affine::AffineReadOpInterface, affine::AffineWriteOpInterface>(op);
 }
 
 /// The op that `op` is computed for: its only user, if that is a computation
@@ -234,8 +223,7 @@ matchCombiner(Operation *root, ArrayRef<Operation *> members,
   return std::nullopt;
 }
 
-AffineStatements::AffineStatements(DependenceGraph &graph, Operation *scope)
-    : graph(graph) {
+AffineStatements::AffineStatements(DependenceGraph &graph, Operation *scope) : graph(graph) {
   if (auto loop = dyn_cast<affine::AffineForOp>(scope)) {
     collectLoop(loop);
     return;
@@ -248,8 +236,7 @@ AffineStatements::AffineStatements(DependenceGraph &graph, Operation *scope)
 void AffineStatements::collectLoop(affine::AffineForOp loop) {
   // The verifier lets a step be 0; distances along such a loop are plain.
   int64_t step = std::max<int64_t>(1, loop.getStepAsInt());
-  unsigned id = graph.addLoop(
-      {nameLoop(loop), loop, step, loop->hasAttr("attn.merge")});
+  unsigned id = graph.addLoop({nameLoop(loop), loop, step, loop->hasAttr("attn.merge")});
   enclosing.push_back(id);
   collect(*loop.getBody());
   enclosing.pop_back();
@@ -277,8 +264,7 @@ void AffineStatements::collect(Block &block) {
       collectLoop(loop);
       continue;
     }
-    if (auto branch = dyn_cast<affine::AffineIfOp>(op);
-        branch && op.getNumResults() == 0) {
+    if (auto branch = dyn_cast<affine::AffineIfOp>(op); branch && op.getNumResults() == 0) {
       for (Region &region : op.getRegions())
         for (Block &inner : region)
           collect(inner);
@@ -304,8 +290,7 @@ void AffineStatements::collect(Block &block) {
 unsigned AffineStatements::add(Statement statement) {
   statement.domain = enclosing;
   addIndices(statement);
-  SmallVector<Operation *> members(statement.members.begin(),
-                                   statement.members.end());
+  SmallVector<Operation *> members(statement.members.begin(), statement.members.end());
   unsigned id = graph.addStatement(std::move(statement));
   for (Operation *member : members)
     statementOf[member] = id;
@@ -316,9 +301,7 @@ unsigned AffineStatements::add(Statement statement) {
 void AffineStatements::addIndices(Statement &statement) {
   SmallVector<Value> worklist;
   for (Operation *member : statement.members)
-    member->walk([&](Operation *inner) {
-      llvm::append_range(worklist, inner->getOperands());
-    });
+    member->walk([&](Operation *inner) { llvm::append_range(worklist, inner->getOperands()); });
   llvm::DenseSet<Value> seen;
   while (!worklist.empty()) {
     Value value = worklist.pop_back_val();
@@ -350,8 +333,7 @@ void AffineStatements::addAccessStatement(Operation *op) {
   Statement statement;
   statement.op = op;
   statement.members = {op};
-  statement.label =
-      (read ? "load " : "store ") + formatAccess(graph, op, access.name);
+  statement.label = (read ? "load " : "store ") + formatAccess(graph, op, access.name);
   statement.writes = access.writes;
   access.statement = add(std::move(statement));
   accesses.push_back(std::move(access));
@@ -368,22 +350,17 @@ void AffineStatements::addComputation(ArrayRef<Operation *> members) {
   // The old value is loaded, or carried by the loop from this very statement.
   auto isCarried = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
-    auto loop =
-        argument
-            ? dyn_cast<affine::AffineForOp>(argument.getOwner()->getParentOp())
-            : affine::AffineForOp();
+    auto loop = argument ? dyn_cast<affine::AffineForOp>(argument.getOwner()->getParentOp())
+                         : affine::AffineForOp();
     return loop && argument != loop.getInductionVar() &&
-           loop.getYieldedValues()[argument.getArgNumber() - 1]
-                   .getDefiningOp() == members.back();
+           loop.getYieldedValues()[argument.getArgNumber() - 1].getDefiningOp() == members.back();
   };
-  auto isOld = [&](Value value) {
-    return isUpdated(value, members.back()) || isCarried(value);
-  };
+  auto isOld = [&](Value value) { return isUpdated(value, members.back()) || isCarried(value); };
   if (auto match = matchCombiner(members.back(), members, isOld)) {
     auto found = statementOf.find(match->second.getDefiningOp());
     if (isCarried(match->second))
-      statement.combiner = Combiner{
-          match->first, unsigned(graph.getStatements().size()), true, true};
+      statement.combiner =
+          Combiner{match->first, unsigned(graph.getStatements().size()), true, true};
     else if (found != statementOf.end())
       statement.combiner = Combiner{match->first, found->second, true, true};
   }

@@ -40,12 +40,11 @@ void DependenceGraph::addDependence(Dependence dependence) {
   // Two paths may give the same fact: several operands of one statement that
   // come from one other, an accumulator that is also a carried state.
   for (Dependence &other : dependences) {
-    if (std::tie(other.source, other.sink, other.kind, other.loops,
-                 other.vector, other.carrier, other.separated,
-                 other.throughMemory) !=
-        std::tie(dependence.source, dependence.sink, dependence.kind,
-                 dependence.loops, dependence.vector, dependence.carrier,
-                 dependence.separated, dependence.throughMemory))
+    if (std::tie(other.source, other.sink, other.kind, other.loops, other.vector, other.carrier,
+                 other.separated, other.throughMemory) !=
+        std::tie(dependence.source, dependence.sink, dependence.kind, dependence.loops,
+                 dependence.vector, dependence.carrier, dependence.separated,
+                 dependence.throughMemory))
       continue;
     other.reduction |= dependence.reduction;
     other.exact |= dependence.exact;
@@ -58,8 +57,7 @@ void DependenceGraph::finalize() {
   llvm::stable_sort(dependences, [](const Dependence &a, const Dependence &b) {
     // Within one iteration first, then by the depth of the carrier.
     auto depth = [](const Dependence &d) {
-      return d.carrier ? int(llvm::find(d.loops, *d.carrier) - d.loops.begin())
-                       : -1;
+      return d.carrier ? int(llvm::find(d.loops, *d.carrier) - d.loops.begin()) : -1;
     };
     return std::make_tuple(a.source, a.sink, int(a.kind), depth(a)) <
            std::make_tuple(b.source, b.sink, int(b.kind), depth(b));
@@ -97,8 +95,7 @@ bool DependenceGraph::isInLoop(unsigned statement, unsigned loop) const {
   return llvm::is_contained(statements[statement].domain, loop);
 }
 
-llvm::SmallVector<unsigned, 4>
-DependenceGraph::getSharedLoops(unsigned a, unsigned b) const {
+llvm::SmallVector<unsigned, 4> DependenceGraph::getSharedLoops(unsigned a, unsigned b) const {
   llvm::SmallVector<unsigned, 4> shared;
   for (unsigned loop : statements[a].domain)
     if (isInLoop(b, loop))
@@ -106,8 +103,7 @@ DependenceGraph::getSharedLoops(unsigned a, unsigned b) const {
   return shared;
 }
 
-std::optional<unsigned>
-DependenceGraph::findLoop(const mlir::Operation *op) const {
+std::optional<unsigned> DependenceGraph::findLoop(const mlir::Operation *op) const {
   for (auto [index, loop] : llvm::enumerate(loops))
     if (loop.op == op)
       return index;
@@ -121,17 +117,15 @@ std::optional<unsigned> DependenceGraph::findLoop(llvm::StringRef name) const {
   return std::nullopt;
 }
 
-std::optional<unsigned>
-DependenceGraph::findStatement(llvm::StringRef name) const {
+std::optional<unsigned> DependenceGraph::findStatement(llvm::StringRef name) const {
   unsigned number;
-  if (!name.consume_front("S") || name.getAsInteger(10, number) ||
-      number == 0 || number > statements.size())
+  if (!name.consume_front("S") || name.getAsInteger(10, number) || number == 0 ||
+      number > statements.size())
     return std::nullopt;
   return number - 1;
 }
 
-std::optional<unsigned>
-DependenceGraph::findStatement(const mlir::Operation *member) const {
+std::optional<unsigned> DependenceGraph::findStatement(const mlir::Operation *member) const {
   for (auto [index, statement] : llvm::enumerate(statements))
     if (llvm::is_contained(statement.members, member))
       return index;
@@ -142,8 +136,7 @@ DependenceGraph::findStatement(const mlir::Operation *member) const {
 // Questions
 //===----------------------------------------------------------------------===//
 
-llvm::SmallVector<const Dependence *>
-DependenceGraph::getCarriedBy(unsigned loop) const {
+llvm::SmallVector<const Dependence *> DependenceGraph::getCarriedBy(unsigned loop) const {
   llvm::SmallVector<const Dependence *> result;
   for (const Dependence &dependence : dependences)
     if (dependence.carrier == loop)
@@ -151,8 +144,7 @@ DependenceGraph::getCarriedBy(unsigned loop) const {
   return result;
 }
 
-std::optional<Violation>
-DependenceGraph::findOrderViolation(llvm::ArrayRef<unsigned> order) const {
+std::optional<Violation> DependenceGraph::findOrderViolation(llvm::ArrayRef<unsigned> order) const {
   auto rank = [&](unsigned loop) { return llvm::find(order, loop); };
   std::optional<Violation> first;
   for (const Dependence &dependence : dependences) {
@@ -177,8 +169,7 @@ DependenceGraph::findOrderViolation(llvm::ArrayRef<unsigned> order) const {
   return first;
 }
 
-bool DependenceGraph::isCarriedOutside(const Dependence &dependence,
-                                       unsigned loop) const {
+bool DependenceGraph::isCarriedOutside(const Dependence &dependence, unsigned loop) const {
   if (!dependence.carrier || *dependence.carrier == loop)
     return false;
   for (unsigned shared : dependence.loops) {
@@ -190,19 +181,16 @@ bool DependenceGraph::isCarriedOutside(const Dependence &dependence,
   return false;
 }
 
-std::optional<Violation>
-DependenceGraph::findHoistViolation(unsigned statement, unsigned loop,
-                                    llvm::ArrayRef<unsigned> moved) const {
+std::optional<Violation> DependenceGraph::findHoistViolation(unsigned statement, unsigned loop,
+                                                             llvm::ArrayRef<unsigned> moved) const {
   const Dependence *best = nullptr;
   auto weight = [&](const Dependence &d) {
     // Prefer what the loop carries into the statement: the value it would miss.
-    return (d.sink == statement ? 4 : 0) +
-           (d.kind == DependenceKind::RAW ? 2 : 0) +
+    return (d.sink == statement ? 4 : 0) + (d.kind == DependenceKind::RAW ? 2 : 0) +
            (d.carrier == loop ? 1 : 0);
   };
   for (const Dependence &dependence : dependences) {
-    bool in = dependence.sink == statement,
-         out = dependence.source == statement;
+    bool in = dependence.sink == statement, out = dependence.source == statement;
     if (!in && !out)
       continue;
     unsigned other = in ? dependence.source : dependence.sink;
@@ -223,12 +211,12 @@ DependenceGraph::findHoistViolation(unsigned statement, unsigned loop,
   return Violation{best, {}, {}};
 }
 
-std::optional<Violation>
-DependenceGraph::findSinkViolation(unsigned statement, unsigned loop) const {
+std::optional<Violation> DependenceGraph::findSinkViolation(unsigned statement,
+                                                            unsigned loop) const {
   // What an enclosing loop carries holds wherever in one iteration both stand.
   for (const Dependence &dependence : dependences)
-    if (dependence.source == statement && dependence.throughMemory &&
-        !dependence.carrier && isInLoop(dependence.sink, loop))
+    if (dependence.source == statement && dependence.throughMemory && !dependence.carrier &&
+        isInLoop(dependence.sink, loop))
       return Violation{&dependence, {}, {}};
   return std::nullopt;
 }
@@ -250,10 +238,9 @@ std::optional<Violation> DependenceGraph::findDistributionViolation(
   return std::nullopt;
 }
 
-const Dependence *
-DependenceGraph::findSeparation(llvm::ArrayRef<unsigned> first,
-                                llvm::ArrayRef<unsigned> second,
-                                unsigned loop) const {
+const Dependence *DependenceGraph::findSeparation(llvm::ArrayRef<unsigned> first,
+                                                  llvm::ArrayRef<unsigned> second,
+                                                  unsigned loop) const {
   for (const Dependence &dependence : dependences)
     if (llvm::is_contained(first, dependence.source) &&
         llvm::is_contained(second, dependence.sink) &&

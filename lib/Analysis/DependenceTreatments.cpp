@@ -21,13 +21,10 @@ struct ComponentFacts {
   std::string observer;     ///< Who reads its running value, if anyone does.
 };
 
-ComponentFacts analyze(const DependenceGraph &graph, unsigned loop,
-                       const Component &component) {
+ComponentFacts analyze(const DependenceGraph &graph, unsigned loop, const Component &component) {
   ComponentFacts facts;
   auto statements = graph.getStatements();
-  auto in = [&](unsigned s) {
-    return llvm::is_contained(component.statements, s);
-  };
+  auto in = [&](unsigned s) { return llvm::is_contained(component.statements, s); };
   unsigned reads = 0, writes = 0;
   for (unsigned member : component.statements) {
     const Statement &statement = statements[member];
@@ -36,22 +33,22 @@ ComponentFacts analyze(const DependenceGraph &graph, unsigned loop,
       continue;
     }
     if (!statement.combiner || !in(statement.combiner->state)) {
-      facts.notReduction = DependenceGraph::nameOf(member) +
-                           " is not one associative operation on the old value";
+      facts.notReduction =
+          DependenceGraph::nameOf(member) + " is not one associative operation on the old value";
       facts.combining = nullptr;
       break;
     }
     if (facts.combining) {
-      facts.notReduction = "several statements of " +
-                           graph.formatSet(component.statements) + " combine";
+      facts.notReduction =
+          "several statements of " + graph.formatSet(component.statements) + " combine";
       facts.combining = nullptr;
       break;
     }
     facts.combining = &statement;
   }
   if (facts.combining && (reads > 1 || writes > 1)) {
-    facts.notReduction = graph.formatSet(component.statements) +
-                         " has other accesses than one read and one write";
+    facts.notReduction =
+        graph.formatSet(component.statements) + " has other accesses than one read and one write";
     facts.combining = nullptr;
   }
   if (!facts.combining && facts.notReduction.empty())
@@ -59,10 +56,9 @@ ComponentFacts analyze(const DependenceGraph &graph, unsigned loop,
                          " combines a term with the old value";
 
   for (const Dependence &dependence : graph.getDependences())
-    if (dependence.kind == DependenceKind::RAW && in(dependence.source) &&
-        !in(dependence.sink) && llvm::is_contained(dependence.loops, loop)) {
-      facts.observer = DependenceGraph::nameOf(dependence.sink) +
-                       " reads the running value of " +
+    if (dependence.kind == DependenceKind::RAW && in(dependence.source) && !in(dependence.sink) &&
+        llvm::is_contained(dependence.loops, loop)) {
+      facts.observer = DependenceGraph::nameOf(dependence.sink) + " reads the running value of " +
                        DependenceGraph::nameOf(dependence.source);
       break;
     }
@@ -70,16 +66,14 @@ ComponentFacts analyze(const DependenceGraph &graph, unsigned loop,
 }
 
 /// The statements of `loop` as separate nests, in a legal order.
-llvm::SmallVector<llvm::SmallVector<unsigned>>
-separate(const DependenceGraph &graph, unsigned loop) {
+llvm::SmallVector<llvm::SmallVector<unsigned>> separate(const DependenceGraph &graph,
+                                                        unsigned loop) {
   llvm::SmallVector<std::pair<unsigned, unsigned>> edges;
   for (const Dependence &dependence : graph.getDependences())
-    if (graph.isInLoop(dependence.source, loop) &&
-        graph.isInLoop(dependence.sink, loop))
+    if (graph.isInLoop(dependence.source, loop) && graph.isInLoop(dependence.sink, loop))
       edges.push_back({dependence.source, dependence.sink});
   llvm::SmallVector<llvm::SmallVector<unsigned>> groups;
-  for (auto &group :
-       stronglyConnectedComponents(graph.getStatements().size(), edges))
+  for (auto &group : stronglyConnectedComponents(graph.getStatements().size(), edges))
     if (graph.isInLoop(group.front(), loop))
       groups.push_back(group);
   return topologicalOrder(groups, edges);
@@ -92,8 +86,7 @@ joinParallel(const DependenceGraph &graph, unsigned loop,
   auto carries = [&](llvm::ArrayRef<unsigned> group) {
     return llvm::any_of(graph.getDependences(), [&](const Dependence &d) {
       return (d.carrier == loop || llvm::is_contained(d.separated, loop)) &&
-             llvm::is_contained(group, d.source) &&
-             llvm::is_contained(group, d.sink);
+             llvm::is_contained(group, d.source) && llvm::is_contained(group, d.sink);
     });
   };
   llvm::SmallVector<llvm::SmallVector<unsigned>> result;
@@ -142,24 +135,20 @@ static Treatment distribution(const DependenceGraph &graph, unsigned loop,
   std::string name = graph.getLoops()[loop].name;
   if (nests.size() < 2)
     return {"distribution", false,
-            "all statements of " + name + " are in " +
-                graph.formatSet(component.statements)};
+            "all statements of " + name + " are in " + graph.formatSet(component.statements)};
   std::string list;
   for (const auto &nest : nests)
     list += (list.empty() ? "" : ", ") + graph.formatSet(nest);
   std::string reason = "no cycle joins the nests " + list + "; the nest of " +
-                       graph.formatSet(component.statements) +
-                       " still carries " + name;
+                       graph.formatSet(component.statements) + " still carries " + name;
   std::string expanded = formatExpanded(graph, loop, nests);
   if (!expanded.empty())
-    reason +=
-        "; the values of " + expanded + " have to be kept for every " + name;
+    reason += "; the values of " + expanded + " have to be kept for every " + name;
   return {"distribution", true, reason};
 }
 
-llvm::SmallVector<Treatment>
-DependenceGraph::getTreatments(unsigned loop,
-                               const Component &component) const {
+llvm::SmallVector<Treatment> DependenceGraph::getTreatments(unsigned loop,
+                                                            const Component &component) const {
   const std::string &name = loops[loop].name;
   std::string set = formatSet(component.statements);
   ComponentFacts facts = analyze(*this, loop, component);
@@ -168,14 +157,11 @@ DependenceGraph::getTreatments(unsigned loop,
   llvm::SmallVector<unsigned> free;
   for (unsigned other = 0; other < loops.size(); ++other)
     if (other != loop && isParallel(other) &&
-        llvm::any_of(component.statements,
-                     [&](unsigned s) { return isInLoop(s, other); }))
+        llvm::any_of(component.statements, [&](unsigned s) { return isInLoop(s, other); }))
       free.push_back(other);
-  result.push_back(
-      {"owner-computes", true,
-       "one worker runs " + name + " in order" +
-           (free.empty() ? std::string()
-                         : "; workers divide " + formatLoops(free))});
+  result.push_back({"owner-computes", true,
+                    "one worker runs " + name + " in order" +
+                        (free.empty() ? std::string() : "; workers divide " + formatLoops(free))});
 
   llvm::SmallVector<unsigned> outside;
   for (unsigned s = 0; s < statements.size(); ++s)
@@ -199,30 +185,25 @@ DependenceGraph::getTreatments(unsigned loop,
 
   bool observed = !facts.observer.empty();
   bool reduction = facts.combining && facts.combining->combiner->associative;
-  std::string combiner =
-      facts.combining ? facts.combining->combiner->name : std::string();
+  std::string combiner = facts.combining ? facts.combining->combiner->name : std::string();
   std::string whyNot = !facts.combining ? facts.notReduction
-                       : !reduction
-                           ? combiner + " is not associative"
-                           : facts.observer + ", which reordering changes";
+                       : !reduction     ? combiner + " is not associative"
+                                        : facts.observer + ", which reordering changes";
   bool reorderable = reduction && !observed;
 
   bool atomics = reorderable && facts.combining->combiner->commutative;
-  result.push_back(
-      {"atomics", atomics,
-       atomics ? combiner + " is associative and commutative, and nobody reads "
-                            "the running value"
-       : reorderable ? combiner + " is not commutative"
-                     : whyNot});
+  result.push_back({"atomics", atomics,
+                    atomics       ? combiner + " is associative and commutative, and nobody reads "
+                                               "the running value"
+                    : reorderable ? combiner + " is not commutative"
+                                  : whyNot});
 
   bool merge = loops[loop].hasMerge;
   std::string mergeReason =
-      reorderable
-          ? "partial results of parts of " + name + " combine by " + combiner
-      : merge ? "two states of disjoint parts can be merged"
-              : whyNot + (facts.combining && !observed
-                              ? ""
-                              : ", and there is no merge of two states");
+      reorderable ? "partial results of parts of " + name + " combine by " + combiner
+      : merge
+          ? "two states of disjoint parts can be merged"
+          : whyNot + (facts.combining && !observed ? "" : ", and there is no merge of two states");
   result.push_back({"partial-and-merge", reorderable || merge, mergeReason});
   result.push_back({"grid-phases", reorderable,
                     reorderable ? "all workers finish " + set +
@@ -232,8 +213,7 @@ DependenceGraph::getTreatments(unsigned loop,
   result.push_back({"cluster-reduction", reorderable || merge,
                     reorderable || merge
                         ? "the workers of a cluster " +
-                              std::string(reorderable ? "combine by " + combiner
-                                                      : "merge states") +
+                              std::string(reorderable ? "combine by " + combiner : "merge states") +
                               " as a tree"
                         : mergeReason});
   result.push_back(distribution(*this, loop, component));

@@ -36,14 +36,11 @@ bool attn::isLexicographicallyNonNegative(llvm::ArrayRef<Distance> vector) {
   return true;
 }
 
-DistanceVector attn::permute(llvm::ArrayRef<Distance> vector,
-                             llvm::ArrayRef<unsigned> order) {
-  return llvm::map_to_vector<4>(order,
-                                [&](unsigned index) { return vector[index]; });
+DistanceVector attn::permute(llvm::ArrayRef<Distance> vector, llvm::ArrayRef<unsigned> order) {
+  return llvm::map_to_vector<4>(order, [&](unsigned index) { return vector[index]; });
 }
 
-std::string attn::formatVector(llvm::ArrayRef<Distance> vector,
-                               llvm::ArrayRef<int64_t> steps) {
+std::string attn::formatVector(llvm::ArrayRef<Distance> vector, llvm::ArrayRef<int64_t> steps) {
   std::string result = "(";
   for (unsigned index = 0; index < vector.size(); ++index) {
     result += index ? ", " : "";
@@ -58,8 +55,8 @@ using Adjacency = llvm::SmallVector<llvm::SmallVector<unsigned>>;
 /// Tarjan's algorithm with an explicit stack of (node, next successor).
 struct Tarjan {
   explicit Tarjan(const Adjacency &successors)
-      : successors(successors), index(successors.size(), 0),
-        low(successors.size(), 0), onStack(successors.size(), false) {}
+      : successors(successors), index(successors.size(), 0), low(successors.size(), 0),
+        onStack(successors.size(), false) {}
 
   void visit(unsigned root) {
     if (index[root])
@@ -116,17 +113,15 @@ private:
 } // namespace
 
 llvm::SmallVector<llvm::SmallVector<unsigned>>
-attn::stronglyConnectedComponents(
-    unsigned numNodes, llvm::ArrayRef<std::pair<unsigned, unsigned>> edges) {
+attn::stronglyConnectedComponents(unsigned numNodes,
+                                  llvm::ArrayRef<std::pair<unsigned, unsigned>> edges) {
   Adjacency successors(numNodes);
   for (auto [from, to] : edges)
     successors[from].push_back(to);
   Tarjan tarjan(successors);
   for (unsigned node = 0; node < numNodes; ++node)
     tarjan.visit(node);
-  llvm::sort(tarjan.components, [](const auto &a, const auto &b) {
-    return a.front() < b.front();
-  });
+  llvm::sort(tarjan.components, [](const auto &a, const auto &b) { return a.front() < b.front(); });
   return tarjan.components;
 }
 
@@ -144,8 +139,8 @@ attn::topologicalOrder(llvm::ArrayRef<llvm::SmallVector<unsigned>> groups,
 
   llvm::SmallVector<std::set<unsigned>> predecessors(groups.size());
   for (auto [from, to] : edges)
-    if (from < numNodes && to < numNodes && groupOf[from] != ~0u &&
-        groupOf[to] != ~0u && groupOf[from] != groupOf[to])
+    if (from < numNodes && to < numNodes && groupOf[from] != ~0u && groupOf[to] != ~0u &&
+        groupOf[from] != groupOf[to])
       predecessors[groupOf[to]].insert(groupOf[from]);
 
   llvm::SmallVector<llvm::SmallVector<unsigned>> result;
@@ -153,8 +148,7 @@ attn::topologicalOrder(llvm::ArrayRef<llvm::SmallVector<unsigned>> groups,
   while (result.size() < groups.size()) {
     // The groups are sorted by first member, so the first ready one is next.
     unsigned ready = 0;
-    while (done[ready] || llvm::any_of(predecessors[ready],
-                                       [&](unsigned p) { return !done[p]; }))
+    while (done[ready] || llvm::any_of(predecessors[ready], [&](unsigned p) { return !done[p]; }))
       ++ready;
     done[ready] = true;
     result.push_back(groups[ready]);

@@ -20,9 +20,7 @@ public:
   unsigned node(mlir::Value tensor, unsigned dim) {
     return node(tensor.getAsOpaquePointer(), dim, nullptr);
   }
-  unsigned node(mlir::Operation *space, unsigned dim) {
-    return node(space, dim, space);
-  }
+  unsigned node(mlir::Operation *space, unsigned dim) { return node(space, dim, space); }
 
   unsigned find(unsigned x) {
     while (parents[x] != x)

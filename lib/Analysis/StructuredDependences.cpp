@@ -20,8 +20,7 @@ using namespace attn::detail;
 
 void NestBuilder::resolve(Value value, Definition path) {
   for (auto &[other, how] : seen)
-    if (other == value && how.carriedBy == path.carriedBy &&
-        how.aligned == path.aligned)
+    if (other == value && how.carriedBy == path.carriedBy && how.aligned == path.aligned)
       return;
   seen.push_back({value, path});
   if (auto argument = dyn_cast<BlockArgument>(value)) {
@@ -45,8 +44,7 @@ void NestBuilder::resolve(Value value, Definition path) {
     path.statement = statement->second;
     path.result = result;
     found.push_back(path);
-  } else if (auto fold = dyn_cast<FoldOp>(def);
-             fold && llvm::is_contained(folds, fold)) {
+  } else if (auto fold = dyn_cast<FoldOp>(def); fold && llvm::is_contained(folds, fold)) {
     resolve(fold.getYield()->getOperand(result), path);
   } else {
     // The size of a tensor does not wait for its content.
@@ -58,8 +56,7 @@ void NestBuilder::resolve(Value value, Definition path) {
   }
 }
 
-void NestBuilder::addDependence(const Definition &from, unsigned sink,
-                                AffineMap map) {
+void NestBuilder::addDependence(const Definition &from, unsigned sink, AffineMap map) {
   Dependence dependence;
   dependence.source = from.statement;
   dependence.sink = sink;
@@ -67,8 +64,7 @@ void NestBuilder::addDependence(const Definition &from, unsigned sink,
   auto isStream = [&](unsigned loop) {
     // The fold that both are in runs them together.
     for (Operation *fold : source.folds)
-      if (llvm::is_contained(reader.folds, fold) &&
-          loopOf(streamNode(fold)) == loop)
+      if (llvm::is_contained(reader.folds, fold) && loopOf(streamNode(fold)) == loop)
         return true;
     return false;
   };
@@ -85,9 +81,7 @@ void NestBuilder::addDependence(const Definition &from, unsigned sink,
     return false;
   };
   for (unsigned loop : graph.getSharedLoops(from.statement, sink)) {
-    auto carries = [&](Operation *fold) {
-      return loopOf(streamNode(fold)) == loop;
-    };
+    auto carries = [&](Operation *fold) { return loopOf(streamNode(fold)) == loop; };
     bool carried = llvm::any_of(from.carriedBy, carries);
     if (!carried && !isStream(loop) && !runsTogether(loop)) {
       dependence.separated.push_back(loop);
@@ -95,8 +89,7 @@ void NestBuilder::addDependence(const Definition &from, unsigned sink,
     }
     dependence.loops.push_back(loop);
     if (dependence.carrier) {
-      dependence.vector.push_back(carried ? Distance::unknown()
-                                          : Distance::exact(0));
+      dependence.vector.push_back(carried ? Distance::unknown() : Distance::exact(0));
     } else {
       dependence.vector.push_back(Distance::exact(carried ? 1 : 0));
       if (carried)
@@ -123,12 +116,9 @@ void NestBuilder::addDependences(unsigned sink) {
   auto linalgOp = dyn_cast<linalg::LinalgOp>(part.op);
   for (auto [number, operand] : llvm::enumerate(part.op->getOpOperands())) {
     // An output that the body does not read gives its shape only.
-    if (linalgOp && linalgOp.isDpsInit(&operand) &&
-        !linalgOp.payloadUsesValueFromOperand(&operand))
+    if (linalgOp && linalgOp.isDpsInit(&operand) && !linalgOp.payloadUsesValueFromOperand(&operand))
       continue;
-    search(operand.get(),
-           number < part.operandMaps.size() ? part.operandMaps[number]
-                                            : AffineMap(),
+    search(operand.get(), number < part.operandMaps.size() ? part.operandMaps[number] : AffineMap(),
            true);
   }
   // What the body captures is read at indices that no map shows.
@@ -185,12 +175,10 @@ void NestBuilder::findCombiner(unsigned statement) {
       found.clear();
       seen.clear();
       resolve(operand.get(), {});
-      old = found.size() == 1 && found[0].statement == statement &&
-            !found[0].carriedBy.empty();
+      old = found.size() == 1 && found[0].statement == statement && !found[0].carriedBy.empty();
     }
     if (old) {
-      graph.setCombiner(statement, Combiner{getCombinerName(root).str(),
-                                            statement, true, true});
+      graph.setCombiner(statement, Combiner{getCombinerName(root).str(), statement, true, true});
       return;
     }
   }
@@ -223,9 +211,8 @@ void NestBuilder::run(Block &block) {
     for (unsigned stream : part.streams)
       statement.domain.push_back(loopOf(stream));
     llvm::sort(statement.domain);
-    statement.domain.erase(
-        std::unique(statement.domain.begin(), statement.domain.end()),
-        statement.domain.end());
+    statement.domain.erase(std::unique(statement.domain.begin(), statement.domain.end()),
+                           statement.domain.end());
     graph.addStatement(std::move(statement));
   }
   for (unsigned statement = 0; statement < parts.size(); ++statement) {

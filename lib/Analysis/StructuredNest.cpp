@@ -15,8 +15,8 @@ using namespace attn::detail;
 /// Ops whose result has no content: accumulators before they are filled.
 static bool isEmptyTensor(Value value) {
   Operation *def = value.getDefiningOp();
-  return def && (isa<tensor::EmptyOp, linalg::FillOp>(def) ||
-                 def->hasTrait<OpTrait::ConstantLike>());
+  return def &&
+         (isa<tensor::EmptyOp, linalg::FillOp>(def) || def->hasTrait<OpTrait::ConstantLike>());
 }
 
 static bool touchesTensors(Operation *op) {
@@ -27,17 +27,16 @@ static bool touchesTensors(Operation *op) {
 
 /// Ops that hand on, make or measure tensors but compute nothing.
 static bool isSilent(Operation *op) {
-  return isa<tensor::EmptyOp, tensor::CastOp, tensor::DimOp, tensor::ExtractOp,
-             linalg::FillOp>(op) ||
-         op->hasTrait<OpTrait::ConstantLike>() ||
-         op->hasTrait<OpTrait::IsTerminator>();
+  return isa<tensor::EmptyOp, tensor::CastOp, tensor::DimOp, tensor::ExtractOp, linalg::FillOp>(
+             op) ||
+         op->hasTrait<OpTrait::ConstantLike>() || op->hasTrait<OpTrait::IsTerminator>();
 }
 
 bool attn::hasStructuredStatements(Block &block) {
   return llvm::any_of(block, [](Operation &op) {
     auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
-    return isa<FoldOp>(op) || (linalgOp && linalgOp.hasPureTensorSemantics() &&
-                               !isa<linalg::FillOp>(op));
+    return isa<FoldOp>(op) ||
+           (linalgOp && linalgOp.hasPureTensorSemantics() && !isa<linalg::FillOp>(op));
   });
 }
 
@@ -68,8 +67,7 @@ void NestBuilder::addStatement(TensorStatement statement) {
   // Every dimension has a node, also one that no map shows.
   for (unsigned dim = 0; dim < statement.numDims; ++dim)
     classes.node(op, dim);
-  for (auto [operand, map] :
-       llvm::zip(op->getOperands(), statement.operandMaps))
+  for (auto [operand, map] : llvm::zip(op->getOperands(), statement.operandMaps))
     if (!isEmptyTensor(operand))
       unite(operand, map);
   for (auto [result, map] : llvm::zip(op->getResults(), statement.resultMaps))
@@ -123,9 +121,8 @@ void NestBuilder::collect(Block &block) {
     TensorStatement statement;
     statement.op = &op;
     auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
-    auto type = op.getNumResults() == 1
-                    ? dyn_cast<RankedTensorType>(op.getResult(0).getType())
-                    : RankedTensorType();
+    auto type = op.getNumResults() == 1 ? dyn_cast<RankedTensorType>(op.getResult(0).getType())
+                                        : RankedTensorType();
     if (linalgOp && linalgOp.hasPureTensorSemantics()) {
       statement.numDims = linalgOp.getNumLoops();
       statement.operandMaps = linalgOp.getIndexingMapsArray();
@@ -134,11 +131,10 @@ void NestBuilder::collect(Block &block) {
       linalgOp.getReductionDims(statement.reductions);
     } else if (type && OpTrait::hasElementwiseMappableTraits(&op)) {
       statement.numDims = type.getRank();
-      auto identity =
-          AffineMap::getMultiDimIdentityMap(type.getRank(), op.getContext());
+      auto identity = AffineMap::getMultiDimIdentityMap(type.getRank(), op.getContext());
       for (Value operand : op.getOperands())
-        statement.operandMaps.push_back(
-            isa<RankedTensorType>(operand.getType()) ? identity : AffineMap());
+        statement.operandMaps.push_back(isa<RankedTensorType>(operand.getType()) ? identity
+                                                                                 : AffineMap());
       statement.resultMaps.push_back(identity);
     }
     addStatement(std::move(statement));
@@ -151,8 +147,7 @@ void NestBuilder::collect(Block &block) {
 
 /// Names that the IR gives to classes.
 static void readNames(Operation *op, unsigned dim, std::string &name) {
-  if (auto loop = op->getAttrOfType<StringAttr>("attn.loop");
-      loop && isa<FoldOp>(op))
+  if (auto loop = op->getAttrOfType<StringAttr>("attn.loop"); loop && isa<FoldOp>(op))
     name = loop.getValue().str();
   auto dims = op->getAttrOfType<ArrayAttr>("attn.dims");
   if (dims && dim < dims.size())
@@ -191,8 +186,7 @@ void NestBuilder::addLoops() {
   for (unsigned cls : order) {
     std::string name = names[cls];
     while (name.empty()) {
-      unsigned letter = next % (sizeof(letters) - 1),
-               round = next / (sizeof(letters) - 1);
+      unsigned letter = next % (sizeof(letters) - 1), round = next / (sizeof(letters) - 1);
       ++next;
       std::string candidate(1, letters[letter]);
       if (round)
@@ -210,13 +204,11 @@ void NestBuilder::addLoops() {
   }
 }
 
-SmallVector<std::optional<unsigned>> NestBuilder::indexLoops(unsigned statement,
-                                                             AffineMap map) {
+SmallVector<std::optional<unsigned>> NestBuilder::indexLoops(unsigned statement, AffineMap map) {
   SmallVector<std::optional<unsigned>> result;
   for (AffineExpr expr : map.getResults()) {
     if (auto dim = dyn_cast<AffineDimExpr>(expr))
-      result.push_back(
-          loopOf(classes.node(parts[statement].op, dim.getPosition())));
+      result.push_back(loopOf(classes.node(parts[statement].op, dim.getPosition())));
     else
       result.push_back(std::nullopt);
   }

@@ -44,17 +44,13 @@ private:
 
   void addLoops();
   unsigned streamNode(mlir::Operation *fold) { return classes.node(fold, 0u); }
-  unsigned loopOf(unsigned node) {
-    return loopOfClass.lookup(classes.find(node));
-  }
+  unsigned loopOf(unsigned node) { return loopOfClass.lookup(classes.find(node)); }
   /// The loops of a tensor's dimensions as `statement` indexes it.
-  llvm::SmallVector<std::optional<unsigned>> indexLoops(unsigned statement,
-                                                        mlir::AffineMap map);
+  llvm::SmallVector<std::optional<unsigned>> indexLoops(unsigned statement, mlir::AffineMap map);
 
   void resolve(mlir::Value value, Definition path);
   void addDependences(unsigned sink);
-  void addDependence(const Definition &from, unsigned sink,
-                     mlir::AffineMap map);
+  void addDependence(const Definition &from, unsigned sink, mlir::AffineMap map);
   void addReductions(unsigned statement);
   void findCombiner(unsigned statement);
 

@@ -22,17 +22,12 @@ struct attnc_executable {
 };
 
 static_assert(sizeof(attnc_tensor) == sizeof(TensorReference));
-static_assert(ATTNC_F64 == int(ElementKind::F64) &&
-              ATTNC_BF16 == int(ElementKind::BF16) &&
+static_assert(ATTNC_F64 == int(ElementKind::F64) && ATTNC_BF16 == int(ElementKind::BF16) &&
               ATTNC_I64 == int(ElementKind::I64));
 
-static attnc_error *fail(std::string message) {
-  return new attnc_error{std::move(message)};
-}
+static attnc_error *fail(std::string message) { return new attnc_error{std::move(message)}; }
 
-static attnc_error *take(Error error) {
-  return error ? fail(toString(std::move(error))) : nullptr;
-}
+static attnc_error *take(Error error) { return error ? fail(toString(std::move(error))) : nullptr; }
 
 static const TensorReference *refer(const attnc_tensor *tensors) {
   return reinterpret_cast<const TensorReference *>(tensors);
@@ -51,12 +46,11 @@ void attnc_error_destroy(attnc_error *error) { delete error; }
 static Expected<ExecutableOptions> readOptions(const attnc_options *given) {
   constexpr size_t first = offsetof(attnc_options, gradient);
   if (given->size < first)
-    return createStringError("options of size " + Twine(given->size) +
-                             ", expected at least " + Twine(first));
+    return createStringError("options of size " + Twine(given->size) + ", expected at least " +
+                             Twine(first));
   attnc_options options = ATTNC_OPTIONS_INIT;
   std::memcpy(&options, given, std::min(given->size, sizeof(options)));
-  if (options.target != ATTNC_TARGET_CPU &&
-      options.target != ATTNC_TARGET_CUDA)
+  if (options.target != ATTNC_TARGET_CPU && options.target != ATTNC_TARGET_CUDA)
     return createStringError("unknown target " + Twine(int(options.target)));
   ExecutableOptions chosen;
   chosen.cuda = options.target == ATTNC_TARGET_CUDA;
@@ -69,8 +63,7 @@ static Expected<ExecutableOptions> readOptions(const attnc_options *given) {
   return chosen;
 }
 
-attnc_error *attnc_compile(const char *ir, size_t length,
-                           const attnc_options *options,
+attnc_error *attnc_compile(const char *ir, size_t length, const attnc_options *options,
                            attnc_executable **result) {
   if (!ir || !options || !result)
     return fail("attnc_compile: expected IR, options and a result, got NULL");
@@ -85,9 +78,7 @@ attnc_error *attnc_compile(const char *ir, size_t length,
   return nullptr;
 }
 
-void attnc_executable_destroy(attnc_executable *executable) {
-  delete executable;
-}
+void attnc_executable_destroy(attnc_executable *executable) { delete executable; }
 
 size_t attnc_num_arguments(const attnc_executable *executable) {
   return executable->executable->getSignature().arguments.size();
@@ -98,8 +89,7 @@ size_t attnc_num_results(const attnc_executable *executable) {
 }
 
 static attnc_value describe(const ValueSignature &value) {
-  return {static_cast<attnc_type>(value.kind),
-          value.isTensor ? int32_t(value.shape.size()) : -1,
+  return {static_cast<attnc_type>(value.kind), value.isTensor ? int32_t(value.shape.size()) : -1,
           value.shape.data()};
 }
 
@@ -111,30 +101,26 @@ attnc_value attnc_result(const attnc_executable *executable, size_t index) {
   return describe(executable->executable->getSignature().results[index]);
 }
 
-attnc_error *attnc_result_shapes(const attnc_executable *executable,
-                                 const attnc_tensor *arguments,
+attnc_error *attnc_result_shapes(const attnc_executable *executable, const attnc_tensor *arguments,
                                  int64_t *sizes) {
-  return take(
-      executable->executable->computeResultShapes(refer(arguments), sizes));
+  return take(executable->executable->computeResultShapes(refer(arguments), sizes));
 }
 
 attnc_error *attnc_workspace_bytes(const attnc_executable *executable,
-                                   const attnc_tensor *arguments,
-                                   const attnc_tensor *results, size_t *bytes) {
-  auto needed = executable->executable->getWorkspaceBytes(refer(arguments),
-                                                          refer(results));
+                                   const attnc_tensor *arguments, const attnc_tensor *results,
+                                   size_t *bytes) {
+  auto needed = executable->executable->getWorkspaceBytes(refer(arguments), refer(results));
   if (!needed)
     return take(needed.takeError());
   *bytes = *needed;
   return nullptr;
 }
 
-attnc_error *attnc_run(const attnc_executable *executable,
-                       const attnc_tensor *arguments,
-                       const attnc_tensor *results, void *workspace,
-                       size_t workspace_bytes, void *stream) {
-  return take(executable->executable->run(refer(arguments), refer(results),
-                                          workspace, workspace_bytes, stream));
+attnc_error *attnc_run(const attnc_executable *executable, const attnc_tensor *arguments,
+                       const attnc_tensor *results, void *workspace, size_t workspace_bytes,
+                       void *stream) {
+  return take(executable->executable->run(refer(arguments), refer(results), workspace,
+                                          workspace_bytes, stream));
 }
 
 attnc_error *attnc_get_counts(attnc_counts *counts) {
@@ -148,9 +134,7 @@ attnc_error *attnc_get_counts(attnc_counts *counts) {
   return nullptr;
 }
 
-void attnc_set_num_threads(unsigned threads) {
-  ThreadPool::shared().setNumThreads(threads);
-}
+void attnc_set_num_threads(unsigned threads) { ThreadPool::shared().setNumThreads(threads); }
 
 unsigned attnc_num_threads(void) { return ThreadPool::shared().getNumThreads(); }
 
@@ -161,19 +145,14 @@ void attnc_take_tile_counts(int64_t *masked, int64_t *full) {
   *full = counts.full;
 }
 
-const char *attnc_text_data(const attnc_text *text) {
-  return text ? text->text.c_str() : "";
-}
+const char *attnc_text_data(const attnc_text *text) { return text ? text->text.c_str() : ""; }
 
-size_t attnc_text_length(const attnc_text *text) {
-  return text ? text->text.size() : 0;
-}
+size_t attnc_text_length(const attnc_text *text) { return text ? text->text.size() : 0; }
 
 void attnc_text_destroy(attnc_text *text) { delete text; }
 
-attnc_error *attnc_transform(const char *ir, size_t length,
-                             const char *pipeline, attnc_text **result,
-                             attnc_text **said) {
+attnc_error *attnc_transform(const char *ir, size_t length, const char *pipeline,
+                             attnc_text **result, attnc_text **said) {
   if (!ir || !pipeline || !result || !said)
     return fail("attnc_transform: expected IR, a pipeline and results, got NULL");
   *result = nullptr;
@@ -185,8 +164,7 @@ attnc_error *attnc_transform(const char *ir, size_t length,
   return nullptr;
 }
 
-attnc_error *attnc_emit_ptx(const char *ir, size_t length,
-                            const attnc_options *options,
+attnc_error *attnc_emit_ptx(const char *ir, size_t length, const attnc_options *options,
                             attnc_text **result) {
   if (!ir || !options || !result)
     return fail("attnc_emit_ptx: expected IR, options and a result, got NULL");

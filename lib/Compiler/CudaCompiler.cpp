@@ -6,11 +6,11 @@
 #include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Transforms/Host/Passes.h"
-#include "llvm/Support/xxhash.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/Support/xxhash.h"
 #include <chrono>
 
 using namespace llvm;
@@ -22,8 +22,7 @@ static double now() {
 }
 
 static bool hasLaunches(mlir::ModuleOp module) {
-  return module
-      .walk([](mlir::gpu::LaunchOp) { return mlir::WalkResult::interrupt(); })
+  return module.walk([](mlir::gpu::LaunchOp) { return mlir::WalkResult::interrupt(); })
       .wasInterrupted();
 }
 
@@ -35,10 +34,10 @@ std::string attn::getScheduleFor(const cuda::DeviceInfo &device, StringRef sched
              : ("ctas=" + Twine(device.multiprocessors) + " " + schedule).str();
 }
 
-Expected<CudaProgram> attn::compileCudaProgram(
-    mlir::ModuleOp module, const PipelineOptions &options,
-    const DiskCache &cache, CudaCompileTimes &times,
-    function_ref<Error(mlir::PassManager &)> configure) {
+Expected<CudaProgram> attn::compileCudaProgram(mlir::ModuleOp module,
+                                               const PipelineOptions &options,
+                                               const DiskCache &cache, CudaCompileTimes &times,
+                                               function_ref<Error(mlir::PassManager &)> configure) {
   double start = now();
   std::string key = makeProgramKey("program", module, options);
   DiskCache::Lock lock; // until the program is stored
@@ -85,10 +84,8 @@ static void addWarnings(StringRef log, std::vector<std::string> &warnings) {
 }
 
 /// Machine code of the PTX. The cache holds the log too.
-static Expected<std::string> makeCubin(const CudaProgram &program,
-                                       const cuda::DeviceInfo &device,
-                                       const DiskCache &cache,
-                                       CudaCompileTimes &times) {
+static Expected<std::string> makeCubin(const CudaProgram &program, const cuda::DeviceInfo &device,
+                                       const DiskCache &cache, CudaCompileTimes &times) {
   StringRef ptx = program.ptx;
   std::string key, logKey;
   DiskCache::Lock lock;
@@ -118,10 +115,10 @@ static Expected<std::string> makeCubin(const CudaProgram &program,
   return std::move(cubin->image);
 }
 
-Expected<std::unique_ptr<CudaExecutable>>
-attn::loadCudaProgram(const CudaProgram &program,
-                      const cuda::DeviceInfo &device, const DiskCache &cache,
-                      CudaCompileTimes &times) {
+Expected<std::unique_ptr<CudaExecutable>> attn::loadCudaProgram(const CudaProgram &program,
+                                                                const cuda::DeviceInfo &device,
+                                                                const DiskCache &cache,
+                                                                CudaCompileTimes &times) {
   double start = now();
   times.cubinsCached = true;
   std::string image;
@@ -137,8 +134,7 @@ attn::loadCudaProgram(const CudaProgram &program,
   DiskCache::Lock lock;
   if (times.driverCompiles)
     lock = cache.lock(DiskCache::makeKey(
-        {"driver", cuda::describePtxCompiler(device),
-         std::to_string(xxh3_64bits(program.ptx))}));
+        {"driver", cuda::describePtxCompiler(device), std::to_string(xxh3_64bits(program.ptx))}));
   auto executable = CudaExecutable::load(program, device, image);
   times.load += now() - compiled;
   if (executable)

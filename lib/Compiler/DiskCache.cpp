@@ -124,8 +124,7 @@ DiskCache::Lock DiskCache::lock(StringRef key) const {
   sys::path::append(path, key);
   result.path = (path + ".lock").str();
   // Not fcntl, whose locks threads of a process share.
-  int descriptor =
-      ::open(result.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  int descriptor = ::open(result.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor < 0)
     return result;
   auto deadline = std::chrono::steady_clock::now() + patience;
@@ -141,8 +140,7 @@ DiskCache::Lock DiskCache::lock(StringRef key) const {
   return result;
 }
 
-std::optional<std::string> DiskCache::loadOrLock(StringRef key,
-                                                 Lock &lock) const {
+std::optional<std::string> DiskCache::loadOrLock(StringRef key, Lock &lock) const {
   if (auto bytes = load(key))
     return bytes;
   lock = this->lock(key);

@@ -26,9 +26,7 @@ using mlir::func::FuncOp;
 
 static std::atomic<uint64_t> compiledCount, fromDiskCount, fromMemoryCount;
 
-CompileCounts Executable::getCounts() {
-  return {compiledCount, fromDiskCount, fromMemoryCount};
-}
+CompileCounts Executable::getCounts() { return {compiledCount, fromDiskCount, fromMemoryCount}; }
 
 //===----------------------------------------------------------------------===//
 // Calls
@@ -69,8 +67,7 @@ public:
     } else {
       words.append(rank, 1);
       for (size_t dim = rank; dim-- > 1;)
-        words[words.size() - rank + dim - 1] =
-            words[words.size() - rank + dim] * tensor.shape[dim];
+        words[words.size() - rank + dim - 1] = words[words.size() - rank + dim] * tensor.shape[dim];
     }
     // The code takes this for granted, whatever the caller says of a dimension
     // with one element.
@@ -87,8 +84,7 @@ private:
 };
 } // namespace
 
-Error Executable::computeResultShapes(const TensorReference *arguments,
-                                      int64_t *sizes) const {
+Error Executable::computeResultShapes(const TensorReference *arguments, int64_t *sizes) const {
   if (Error error = checkValues(signature, arguments, nullptr))
     return error;
   size_t count = 0;
@@ -111,8 +107,7 @@ Error Executable::computeResultShapes(const TensorReference *arguments,
 
 /// Of the main function.
 static void addAll(CallSlots &slots, const Signature &signature, bool takesCall,
-                   const TensorReference *arguments,
-                   const TensorReference *results) {
+                   const TensorReference *arguments, const TensorReference *results) {
   if (takesCall)
     slots.addSlot(nullptr);
   for (auto [index, value] : enumerate(signature.arguments))
@@ -121,9 +116,8 @@ static void addAll(CallSlots &slots, const Signature &signature, bool takesCall,
     slots.add(value, results[index]);
 }
 
-Expected<size_t>
-Executable::getWorkspaceBytes(const TensorReference *arguments,
-                              const TensorReference *results) const {
+Expected<size_t> Executable::getWorkspaceBytes(const TensorReference *arguments,
+                                               const TensorReference *results) const {
   if (Error error = checkValues(signature, arguments, results))
     return std::move(error);
   CallSlots slots(signature);
@@ -131,9 +125,8 @@ Executable::getWorkspaceBytes(const TensorReference *arguments,
   return measure(slots.data());
 }
 
-Error Executable::run(const TensorReference *arguments,
-                      const TensorReference *results, void *workspace,
-                      size_t workspaceBytes, void *stream) const {
+Error Executable::run(const TensorReference *arguments, const TensorReference *results,
+                      void *workspace, size_t workspaceBytes, void *stream) const {
   if (Error error = checkValues(signature, arguments, results))
     return error;
   CallSlots slots(signature);
@@ -148,9 +141,10 @@ Error Executable::run(const TensorReference *arguments,
 namespace {
 class CpuFunction : public Executable {
 public:
-  static Expected<std::shared_ptr<const Executable>>
-  create(mlir::ModuleOp module, FuncOp entry, Signature signature,
-         const PipelineOptions &options, const DiskCache &cache);
+  static Expected<std::shared_ptr<const Executable>> create(mlir::ModuleOp module, FuncOp entry,
+                                                            Signature signature,
+                                                            const PipelineOptions &options,
+                                                            const DiskCache &cache);
 
 private:
   Error start(void **slots, void *, size_t, void *) const override {
@@ -169,9 +163,10 @@ private:
 
 class CudaFunction : public Executable {
 public:
-  static Expected<std::shared_ptr<const Executable>>
-  create(mlir::ModuleOp module, FuncOp entry, Signature signature,
-         const PipelineOptions &options, const DiskCache &cache);
+  static Expected<std::shared_ptr<const Executable>> create(mlir::ModuleOp module, FuncOp entry,
+                                                            Signature signature,
+                                                            const PipelineOptions &options,
+                                                            const DiskCache &cache);
 
 private:
   /// The program in one CUDA context.
@@ -183,8 +178,7 @@ private:
   Expected<const Loaded *> getLoaded() const;
   Expected<std::unique_ptr<Loaded>> load(const cuda::DeviceInfo &device) const;
 
-  Error start(void **slots, void *workspace, size_t workspaceBytes,
-              void *stream) const override;
+  Error start(void **slots, void *workspace, size_t workspaceBytes, void *stream) const override;
   Expected<size_t> measure(void **slots) const override;
   Error callShape(void **slots) const override;
 
@@ -203,8 +197,7 @@ static void addFrontPasses(mlir::PassManager &manager) {
 
 /// Code for this machine's CPU, from the cache where it was compiled before.
 static Expected<std::unique_ptr<CpuExecutable>>
-compileForCpu(mlir::ModuleOp module, const PipelineOptions &options,
-              const DiskCache &cache) {
+compileForCpu(mlir::ModuleOp module, const PipelineOptions &options, const DiskCache &cache) {
   auto host = CpuExecutable::describeHost();
   if (!host)
     return host.takeError();
@@ -229,9 +222,10 @@ compileForCpu(mlir::ModuleOp module, const PipelineOptions &options,
   return CpuExecutable::load(std::move(object->code));
 }
 
-Expected<std::shared_ptr<const Executable>>
-CpuFunction::create(mlir::ModuleOp module, FuncOp entry, Signature signature,
-                    const PipelineOptions &options, const DiskCache &cache) {
+Expected<std::shared_ptr<const Executable>> CpuFunction::create(mlir::ModuleOp module, FuncOp entry,
+                                                                Signature signature,
+                                                                const PipelineOptions &options,
+                                                                const DiskCache &cache) {
   auto result = std::make_shared<CpuFunction>();
   std::string name = entry.getName().str();
   bool hasShape = !signature.results.empty();
@@ -253,9 +247,10 @@ CpuFunction::create(mlir::ModuleOp module, FuncOp entry, Signature signature,
   return result;
 }
 
-Expected<std::shared_ptr<const Executable>>
-CudaFunction::create(mlir::ModuleOp module, FuncOp entry, Signature signature,
-                     const PipelineOptions &options, const DiskCache &cache) {
+Expected<std::shared_ptr<const Executable>> CudaFunction::create(mlir::ModuleOp module,
+                                                                 FuncOp entry, Signature signature,
+                                                                 const PipelineOptions &options,
+                                                                 const DiskCache &cache) {
   auto result = std::make_shared<CudaFunction>();
   result->takesCall = true;
   result->name = entry.getName().str();
@@ -268,9 +263,8 @@ CudaFunction::create(mlir::ModuleOp module, FuncOp entry, Signature signature,
   here.copyOptionValuesFrom(options);
   here.schedule = getScheduleFor(**device, options.schedule);
   CudaCompileTimes times;
-  auto program =
-      compileCudaProgram(module, here, cache, times,
-                         [](mlir::PassManager &) { return Error::success(); });
+  auto program = compileCudaProgram(module, here, cache, times,
+                                    [](mlir::PassManager &) { return Error::success(); });
   if (!program)
     return program.takeError();
   ++(times.programCached ? fromDiskCount : compiledCount);
@@ -307,8 +301,7 @@ Expected<const CudaFunction::Loaded *> CudaFunction::getLoaded() const {
   if (!driver)
     return driver.takeError();
   cuda::Context now = nullptr;
-  if (Error error = (*driver)->check((*driver)->contextGetCurrent(&now),
-                                     "cuCtxGetCurrent"))
+  if (Error error = (*driver)->check((*driver)->contextGetCurrent(&now), "cuCtxGetCurrent"))
     return std::move(error);
   std::lock_guard<std::mutex> lock(mutex);
   auto find = [&]() -> const Loaded * {
@@ -340,9 +333,9 @@ Error CudaFunction::start(void **slots, void *workspace, size_t workspaceBytes,
   auto known = getLoaded();
   if (!known)
     return known.takeError();
-  return (*known)->executable->run(
-      (*known)->function, slots, static_cast<cuda::Stream>(stream),
-      cuda::Address(reinterpret_cast<uintptr_t>(workspace)), workspaceBytes);
+  return (*known)->executable->run((*known)->function, slots, static_cast<cuda::Stream>(stream),
+                                   cuda::Address(reinterpret_cast<uintptr_t>(workspace)),
+                                   workspaceBytes);
 }
 
 Expected<size_t> CudaFunction::measure(void **slots) const {
@@ -376,19 +369,16 @@ static Expected<FuncOp> selectEntry(mlir::ModuleOp module, StringRef name) {
         (name.empty() && candidates.size() == 1))
       entry = function;
   if (!entry)
-    return createStringError(
-        name.empty() ? Twine("expected a function 'main', or only one")
-                     : "no function '" + name + "'");
+    return createStringError(name.empty() ? Twine("expected a function 'main', or only one")
+                                          : "no function '" + name + "'");
   for (auto function : module.getOps<FuncOp>())
-    function.setVisibility(function == entry
-                               ? mlir::SymbolTable::Visibility::Public
-                               : mlir::SymbolTable::Visibility::Private);
+    function.setVisibility(function == entry ? mlir::SymbolTable::Visibility::Public
+                                             : mlir::SymbolTable::Visibility::Private);
   return entry;
 }
 
 /// The gradient of the entry, by attn-differentiate with these options.
-static Expected<FuncOp> differentiate(mlir::ModuleOp module, FuncOp entry,
-                                      StringRef options) {
+static Expected<FuncOp> differentiate(mlir::ModuleOp module, FuncOp entry, StringRef options) {
   std::unique_ptr<mlir::Pass> pass = createAttnDifferentiate();
   std::string problem;
   std::string text = ("function=" + entry.getName() + " " + options).str();
@@ -401,8 +391,7 @@ static Expected<FuncOp> differentiate(mlir::ModuleOp module, FuncOp entry,
   mlir::PassManager manager(module.getContext());
   manager.addPass(std::move(pass));
   if (failed(manager.run(module)))
-    return createStringError("differentiating '" + entry.getName() +
-                             "' failed");
+    return createStringError("differentiating '" + entry.getName() + "' failed");
   return selectEntry(module, name);
 }
 
@@ -444,14 +433,11 @@ private:
 } // namespace
 
 void Parsed::note(mlir::Diagnostic &diagnostic) {
-  if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error ||
-      !said.empty())
+  if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error || !said.empty())
     return;
   raw_string_ostream os(said);
-  if (auto at =
-          diagnostic.getLocation()->findInstanceOf<mlir::FileLineColLoc>())
-    os << at.getFilename().getValue() << ":" << at.getLine() << ":"
-       << at.getColumn() << ": ";
+  if (auto at = diagnostic.getLocation()->findInstanceOf<mlir::FileLineColLoc>())
+    os << at.getFilename().getValue() << ":" << at.getLine() << ":" << at.getColumn() << ": ";
   os << diagnostic;
 }
 
@@ -473,27 +459,24 @@ Error Parsed::parse(StringRef text, const ExecutableOptions &options) {
   return Error::success();
 }
 
-static Expected<std::shared_ptr<const Executable>>
-compileEntry(Parsed &parsed, const ExecutableOptions &options) {
+static Expected<std::shared_ptr<const Executable>> compileEntry(Parsed &parsed,
+                                                                const ExecutableOptions &options) {
   auto signature = makeSignature(parsed.entry);
   if (!signature)
     return signature.takeError();
   auto create = options.cuda ? CudaFunction::create : CpuFunction::create;
-  return create(*parsed.module, parsed.entry, std::move(*signature),
-                parsed.pipeline, options.cache);
+  return create(*parsed.module, parsed.entry, std::move(*signature), parsed.pipeline,
+                options.cache);
 }
 
-Expected<std::shared_ptr<const Executable>>
-Executable::compile(StringRef text, const ExecutableOptions &options) {
+Expected<std::shared_ptr<const Executable>> Executable::compile(StringRef text,
+                                                                const ExecutableOptions &options) {
   // For the whole process: CUDA may be gone before static objects are.
   static std::mutex mutex;
-  static auto &known =
-      *new std::map<std::string, std::shared_ptr<const Executable>>;
-  std::string gradient =
-      options.gradient ? "gradient " + *options.gradient : "";
-  std::string key =
-      DiskCache::makeKey({options.cuda ? "cuda" : "cpu", options.entry,
-                          options.pipeline, gradient, text});
+  static auto &known = *new std::map<std::string, std::shared_ptr<const Executable>>;
+  std::string gradient = options.gradient ? "gradient " + *options.gradient : "";
+  std::string key = DiskCache::makeKey(
+      {options.cuda ? "cuda" : "cpu", options.entry, options.pipeline, gradient, text});
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (auto found = known.find(key); found != known.end()) {
@@ -511,15 +494,13 @@ Executable::compile(StringRef text, const ExecutableOptions &options) {
   return known.try_emplace(key, std::move(*executable)).first->second;
 }
 
-Expected<std::string> Executable::emitPtx(StringRef text,
-                                          const ExecutableOptions &options) {
+Expected<std::string> Executable::emitPtx(StringRef text, const ExecutableOptions &options) {
   Parsed parsed;
   if (Error error = parsed.parse(text, options))
     return parsed.explain(std::move(error));
   CudaCompileTimes times;
-  auto program =
-      compileCudaProgram(*parsed.module, parsed.pipeline, options.cache, times,
-                         [](mlir::PassManager &) { return Error::success(); });
+  auto program = compileCudaProgram(*parsed.module, parsed.pipeline, options.cache, times,
+                                    [](mlir::PassManager &) { return Error::success(); });
   if (!program)
     return parsed.explain(program.takeError());
   return program->ptx;

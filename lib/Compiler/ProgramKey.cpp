@@ -21,8 +21,7 @@ static const std::string &describeCompiler() {
       return std::string();
     // A static program is named as it was called; ask the system instead.
     std::string path = sys::fs::getMainExecutable(nullptr, nullptr);
-    if (StringRef(info.dli_fname).ends_with(".so") ||
-        StringRef(info.dli_fname).contains(".so."))
+    if (StringRef(info.dli_fname).ends_with(".so") || StringRef(info.dli_fname).contains(".so."))
       path = info.dli_fname;
     if (sys::fs::status(path, status))
       return std::string();

@@ -14,8 +14,7 @@ llvm::Expected<Signature> makeSignature(mlir::func::FuncOp function);
 
 /// Refuses sizes and strides that the code was not compiled for, before it runs.
 /// `results` may be null.
-llvm::Error checkValues(const Signature &signature,
-                        const TensorReference *arguments,
+llvm::Error checkValues(const Signature &signature, const TensorReference *arguments,
                         const TensorReference *results);
 
 } // namespace attn

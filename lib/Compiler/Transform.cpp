@@ -15,20 +15,15 @@ using namespace llvm;
 using namespace attn;
 
 static void print(const mlir::Diagnostic &diagnostic, raw_ostream &os) {
-  static constexpr const char *severities[] = {"note", "warning", "error",
-                                               "remark"};
-  if (auto at =
-          diagnostic.getLocation()->findInstanceOf<mlir::FileLineColLoc>())
-    os << at.getFilename().getValue() << ":" << at.getLine() << ":"
-       << at.getColumn() << ": ";
-  os << severities[unsigned(diagnostic.getSeverity())] << ": " << diagnostic
-     << "\n";
+  static constexpr const char *severities[] = {"note", "warning", "error", "remark"};
+  if (auto at = diagnostic.getLocation()->findInstanceOf<mlir::FileLineColLoc>())
+    os << at.getFilename().getValue() << ":" << at.getLine() << ":" << at.getColumn() << ": ";
+  os << severities[unsigned(diagnostic.getSeverity())] << ": " << diagnostic << "\n";
   for (const mlir::Diagnostic &note : diagnostic.getNotes())
     print(note, os);
 }
 
-Expected<std::string> attn::transformText(StringRef text, StringRef pipeline,
-                                          std::string &said) {
+Expected<std::string> attn::transformText(StringRef text, StringRef pipeline, std::string &said) {
   static std::once_flag registered;
   std::call_once(registered, registerPasses);
   mlir::DialectRegistry registry;
@@ -36,11 +31,10 @@ Expected<std::string> attn::transformText(StringRef text, StringRef pipeline,
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   context.printOpOnDiagnostic(false);
   raw_string_ostream os(said);
-  mlir::ScopedDiagnosticHandler handler(
-      &context, [&](mlir::Diagnostic &diagnostic) {
-        print(diagnostic, os);
-        return mlir::success();
-      });
+  mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {
+    print(diagnostic, os);
+    return mlir::success();
+  });
   auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context, "ir");
   if (!module)
     return createStringError("cannot parse the IR");

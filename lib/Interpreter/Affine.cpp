@@ -30,10 +30,14 @@ static std::optional<int64_t> evaluate(AffineExpr expr, unsigned dims, ArrayRef<
   if (*right == 0)
     return std::nullopt;
   switch (expr.getKind()) {
-  case AffineExprKind::Mod: return llvm::mod(*left, *right);
-  case AffineExprKind::FloorDiv: return llvm::divideFloorSigned(*left, *right);
-  case AffineExprKind::CeilDiv: return llvm::divideCeilSigned(*left, *right);
-  default: llvm_unreachable("a kind of affine expression");
+  case AffineExprKind::Mod:
+    return llvm::mod(*left, *right);
+  case AffineExprKind::FloorDiv:
+    return llvm::divideFloorSigned(*left, *right);
+  case AffineExprKind::CeilDiv:
+    return llvm::divideCeilSigned(*left, *right);
+  default:
+    llvm_unreachable("a kind of affine expression");
   }
 }
 

@@ -2,8 +2,8 @@
 // arith: integers exactly in their width, floats in f32 and rounded to their
 // type.
 
-#include "Elementwise.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "Elementwise.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
@@ -69,12 +69,8 @@ static float divFloats(float a, float b) { return a / b; }
 static float remFloats(float a, float b) { return std::fmod(a, b); }
 static float negFloat(float a) { return -a; }
 static float sameFloat(float a) { return a; }
-static float maxNumber(float a, float b) {
-  return a != a ? b : b != b ? a : a > b ? a : b;
-}
-static float minNumber(float a, float b) {
-  return a != a ? b : b != b ? a : a < b ? a : b;
-}
+static float maxNumber(float a, float b) { return a != a ? b : b != b ? a : a > b ? a : b; }
+static float minNumber(float a, float b) { return a != a ? b : b != b ? a : a < b ? a : b; }
 static float maximum(float a, float b) { return a != a ? a : b != b ? b : a > b ? a : b; }
 static float minimum(float a, float b) { return a != a ? a : b != b ? b : a < b ? a : b; }
 
@@ -152,7 +148,8 @@ template <Shift shift> static Step shiftInts(Fiber &fiber, const Instruction &i)
 // Comparisons and selections
 //===----------------------------------------------------------------------===//
 
-template <typename Compare> static Step compareInts(Fiber &fiber, const Instruction &i, Compare fn) {
+template <typename Compare>
+static Step compareInts(Fiber &fiber, const Instruction &i, Compare fn) {
   const int64_t *a = fiber.ints(i, 0), *b = fiber.ints(i, 1);
   int64_t *r = fiber.newInts(i);
   for (int64_t k = 0; k < i.count; ++k)
@@ -164,28 +161,43 @@ template <typename Compare> static Step compareInts(Fiber &fiber, const Instruct
 static arith::CmpIPredicate predicateOfBits(arith::CmpIPredicate predicate) {
   using P = arith::CmpIPredicate;
   switch (predicate) {
-  case P::slt: return P::ugt;
-  case P::sle: return P::uge;
-  case P::sgt: return P::ult;
-  case P::sge: return P::ule;
-  default: return predicate;
+  case P::slt:
+    return P::ugt;
+  case P::sle:
+    return P::uge;
+  case P::sgt:
+    return P::ult;
+  case P::sge:
+    return P::ule;
+  default:
+    return predicate;
   }
 }
 
 static Step compareInts(Fiber &fiber, const Instruction &i) {
   using P = arith::CmpIPredicate;
   switch (P(i.numbers[0])) {
-  case P::eq: return compareInts(fiber, i, [](int64_t a, int64_t b) { return a == b; });
-  case P::ne: return compareInts(fiber, i, [](int64_t a, int64_t b) { return a != b; });
-  case P::slt: return compareInts(fiber, i, [](int64_t a, int64_t b) { return a < b; });
-  case P::sle: return compareInts(fiber, i, [](int64_t a, int64_t b) { return a <= b; });
-  case P::sgt: return compareInts(fiber, i, [](int64_t a, int64_t b) { return a > b; });
-  case P::sge: return compareInts(fiber, i, [](int64_t a, int64_t b) { return a >= b; });
+  case P::eq:
+    return compareInts(fiber, i, [](int64_t a, int64_t b) { return a == b; });
+  case P::ne:
+    return compareInts(fiber, i, [](int64_t a, int64_t b) { return a != b; });
+  case P::slt:
+    return compareInts(fiber, i, [](int64_t a, int64_t b) { return a < b; });
+  case P::sle:
+    return compareInts(fiber, i, [](int64_t a, int64_t b) { return a <= b; });
+  case P::sgt:
+    return compareInts(fiber, i, [](int64_t a, int64_t b) { return a > b; });
+  case P::sge:
+    return compareInts(fiber, i, [](int64_t a, int64_t b) { return a >= b; });
   // Sign extension keeps the order of numbers without a sign.
-  case P::ult: return compareInts(fiber, i, [](uint64_t a, uint64_t b) { return a < b; });
-  case P::ule: return compareInts(fiber, i, [](uint64_t a, uint64_t b) { return a <= b; });
-  case P::ugt: return compareInts(fiber, i, [](uint64_t a, uint64_t b) { return a > b; });
-  case P::uge: return compareInts(fiber, i, [](uint64_t a, uint64_t b) { return a >= b; });
+  case P::ult:
+    return compareInts(fiber, i, [](uint64_t a, uint64_t b) { return a < b; });
+  case P::ule:
+    return compareInts(fiber, i, [](uint64_t a, uint64_t b) { return a <= b; });
+  case P::ugt:
+    return compareInts(fiber, i, [](uint64_t a, uint64_t b) { return a > b; });
+  case P::uge:
+    return compareInts(fiber, i, [](uint64_t a, uint64_t b) { return a >= b; });
   }
   llvm_unreachable("a predicate of cmpi");
 }
@@ -202,22 +214,38 @@ static Step compareFloats(Fiber &fiber, const Instruction &i, Compare fn) {
 static Step compareFloats(Fiber &fiber, const Instruction &i) {
   using P = arith::CmpFPredicate;
   switch (P(i.numbers[0])) {
-  case P::AlwaysFalse: return compareFloats(fiber, i, [](float, float) { return false; });
-  case P::AlwaysTrue: return compareFloats(fiber, i, [](float, float) { return true; });
-  case P::OEQ: return compareFloats(fiber, i, [](float a, float b) { return a == b; });
-  case P::OGT: return compareFloats(fiber, i, [](float a, float b) { return a > b; });
-  case P::OGE: return compareFloats(fiber, i, [](float a, float b) { return a >= b; });
-  case P::OLT: return compareFloats(fiber, i, [](float a, float b) { return a < b; });
-  case P::OLE: return compareFloats(fiber, i, [](float a, float b) { return a <= b; });
-  case P::ONE: return compareFloats(fiber, i, [](float a, float b) { return a < b || a > b; });
-  case P::ORD: return compareFloats(fiber, i, [](float a, float b) { return a == a && b == b; });
-  case P::UEQ: return compareFloats(fiber, i, [](float a, float b) { return !(a < b || a > b); });
-  case P::UGT: return compareFloats(fiber, i, [](float a, float b) { return !(a <= b); });
-  case P::UGE: return compareFloats(fiber, i, [](float a, float b) { return !(a < b); });
-  case P::ULT: return compareFloats(fiber, i, [](float a, float b) { return !(a >= b); });
-  case P::ULE: return compareFloats(fiber, i, [](float a, float b) { return !(a > b); });
-  case P::UNE: return compareFloats(fiber, i, [](float a, float b) { return a != b; });
-  case P::UNO: return compareFloats(fiber, i, [](float a, float b) { return a != a || b != b; });
+  case P::AlwaysFalse:
+    return compareFloats(fiber, i, [](float, float) { return false; });
+  case P::AlwaysTrue:
+    return compareFloats(fiber, i, [](float, float) { return true; });
+  case P::OEQ:
+    return compareFloats(fiber, i, [](float a, float b) { return a == b; });
+  case P::OGT:
+    return compareFloats(fiber, i, [](float a, float b) { return a > b; });
+  case P::OGE:
+    return compareFloats(fiber, i, [](float a, float b) { return a >= b; });
+  case P::OLT:
+    return compareFloats(fiber, i, [](float a, float b) { return a < b; });
+  case P::OLE:
+    return compareFloats(fiber, i, [](float a, float b) { return a <= b; });
+  case P::ONE:
+    return compareFloats(fiber, i, [](float a, float b) { return a < b || a > b; });
+  case P::ORD:
+    return compareFloats(fiber, i, [](float a, float b) { return a == a && b == b; });
+  case P::UEQ:
+    return compareFloats(fiber, i, [](float a, float b) { return !(a < b || a > b); });
+  case P::UGT:
+    return compareFloats(fiber, i, [](float a, float b) { return !(a <= b); });
+  case P::UGE:
+    return compareFloats(fiber, i, [](float a, float b) { return !(a < b); });
+  case P::ULT:
+    return compareFloats(fiber, i, [](float a, float b) { return !(a >= b); });
+  case P::ULE:
+    return compareFloats(fiber, i, [](float a, float b) { return !(a > b); });
+  case P::UNE:
+    return compareFloats(fiber, i, [](float a, float b) { return a != b; });
+  case P::UNO:
+    return compareFloats(fiber, i, [](float a, float b) { return a != a || b != b; });
   }
   llvm_unreachable("a predicate of cmpf");
 }
@@ -267,7 +295,7 @@ template <bool isSigned> static Step castInts(Fiber &fiber, const Instruction &i
   const int64_t *a = fiber.ints(i, 0);
   int64_t *r = fiber.newInts(i);
   for (int64_t k = 0; k < i.count; ++k) {
-    int64_t extended = !isSigned                   ? int64_t(bits(from, a[k]))
+    int64_t extended = !isSigned                 ? int64_t(bits(from, a[k]))
                        : from == ElementKind::I1 ? -a[k]
                                                  : a[k];
     r[k] = wrap(i.kind, extended);

@@ -22,8 +22,8 @@ static LogicalResult checkPhase(Fiber &fiber, MBarrier &barrier, Operation *op, 
   diagnostic << what << " phase " << barrier.phase << " of mbarrier " << barrier.index
              << " here, but may count for phase " << barrier.phase - 1 << ": "
              << fiber.cluster->nameOf(fiber.warpgroup) << " cannot know that it is complete";
-  diagnostic.attachNote(barrier.op->getLoc()) << "the mbarrier, of " << barrier.count
-                                              << (barrier.count == 1 ? " arrival" : " arrivals");
+  diagnostic.attachNote(barrier.op->getLoc())
+      << "the mbarrier, of " << barrier.count << (barrier.count == 1 ? " arrival" : " arrivals");
   return diagnostic;
 }
 
@@ -140,8 +140,8 @@ LogicalResult Cluster::completePhase(MBarrier &barrier, Operation *op) {
 static Step reportOvertaken(Fiber &fiber, MBarrier &barrier, Operation *op, int64_t parity) {
   int64_t known = int64_t(fiber.clock[barrier.component]) - 1;
   InFlightDiagnostic diagnostic = fiber.cluster->error(op);
-  diagnostic << "waits for parity " << parity << " of mbarrier " << barrier.index
-             << " when phase " << barrier.phase - 1 << " is complete already";
+  diagnostic << "waits for parity " << parity << " of mbarrier " << barrier.index << " when phase "
+             << barrier.phase - 1 << " is complete already";
   if (known < 0)
     diagnostic << "; " << fiber.cluster->nameOf(fiber.warpgroup) << " knows of none";
   else

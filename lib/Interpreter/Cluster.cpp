@@ -176,8 +176,8 @@ LogicalResult Cluster::access(Fiber &fiber, const SmemView &view, hopper::SmemTy
   // after the write is ordered after it too. A read replaces older reads of the
   // same warpgroup.
   llvm::erase_if(slot.accesses, [&](const SmemMemory::Access &access) {
-    bool covered = begin <= access.begin && access.end <= end && left <= access.left &&
-                   access.right <= right;
+    bool covered =
+        begin <= access.begin && access.end <= end && left <= access.left && access.right <= right;
     if (write)
       return covered;
     return covered && !access.write && access.event->ended &&

@@ -244,7 +244,8 @@ static Step readThreadId(Fiber &fiber, const Instruction &instruction) {
   return Step::Next;
 }
 
-template <typename OpTy> static void addDimension(Translator &translator, Instruction::Handler handler) {
+template <typename OpTy>
+static void addDimension(Translator &translator, Instruction::Handler handler) {
   translator.add(OpTy::getOperationName(), [handler](Translator &translator, Operation *op) {
     if (!translator.launch)
       return LogicalResult(op->emitError("expects to be within a launch"));

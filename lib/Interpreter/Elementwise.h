@@ -17,11 +17,16 @@ inline void roundAll(const Instruction &i, float *values) {
 /// The low bits of the kind's width; sign-extended, but i1 is 0 or 1.
 inline int64_t wrap(ElementKind kind, int64_t value) {
   switch (kind) {
-  case ElementKind::I1: return value & 1;
-  case ElementKind::I8: return int8_t(value);
-  case ElementKind::I16: return int16_t(value);
-  case ElementKind::I32: return int32_t(value);
-  default: return value;
+  case ElementKind::I1:
+    return value & 1;
+  case ElementKind::I8:
+    return int8_t(value);
+  case ElementKind::I16:
+    return int16_t(value);
+  case ElementKind::I32:
+    return int32_t(value);
+  default:
+    return value;
   }
 }
 

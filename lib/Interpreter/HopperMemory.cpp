@@ -199,8 +199,8 @@ static bool readMarks(Fiber &fiber, const Instruction &i, TmaLoad &load) {
   const auto &marks = fiber.operand(i, op.getMarksMutable()[0].getOperandNumber()).as<MemRef>();
   const auto &groups = fiber.operand(i, op.getGroupsMutable()[0].getOperandNumber()).as<MemRef>();
   SmallVector<int64_t> place(ArrayRef<int64_t>(load.coordinates).drop_back());
-  int64_t first = place.back(), end = std::min(op.getTile().getType().getRows(),
-                                               marks.sizes.back() - first);
+  int64_t first = place.back(),
+          end = std::min(op.getTile().getType().getRows(), marks.sizes.back() - first);
   auto isMarked = [&](const MemRef &memref, int64_t number) -> std::optional<bool> {
     place.back() = number;
     const char *mark = findElement(i.op, memref, place);

@@ -10,19 +10,26 @@ using namespace attn::interpreter;
 
 static StringRef nameOf(InterpreterOrder order) {
   switch (order) {
-  case InterpreterOrder::Random: return "random";
-  case InterpreterOrder::RoundRobin: return "round-robin";
-  case InterpreterOrder::Ahead: return "ahead";
-  case InterpreterOrder::Behind: return "behind";
+  case InterpreterOrder::Random:
+    return "random";
+  case InterpreterOrder::RoundRobin:
+    return "round-robin";
+  case InterpreterOrder::Ahead:
+    return "ahead";
+  case InterpreterOrder::Behind:
+    return "behind";
   }
   llvm_unreachable("an order");
 }
 
 static StringRef nameOf(InterpreterTiming timing) {
   switch (timing) {
-  case InterpreterTiming::Early: return "early";
-  case InterpreterTiming::Late: return "late";
-  case InterpreterTiming::Random: return "random";
+  case InterpreterTiming::Early:
+    return "early";
+  case InterpreterTiming::Late:
+    return "late";
+  case InterpreterTiming::Random:
+    return "random";
   }
   llvm_unreachable("a timing");
 }
@@ -36,10 +43,10 @@ std::string attn::describe(const InterpreterOptions &options) {
 InterpreterOptions attn::getInterleaving(unsigned number, uint64_t seed) {
   using O = InterpreterOrder;
   using T = InterpreterTiming;
-  static const std::pair<O, T> fixed[] = {
-      {O::Random, T::Random},     {O::Ahead, T::Late},   {O::Behind, T::Early},
-      {O::RoundRobin, T::Late},   {O::Behind, T::Late},  {O::Ahead, T::Early},
-      {O::RoundRobin, T::Early}};
+  static const std::pair<O, T> fixed[] = {{O::Random, T::Random},   {O::Ahead, T::Late},
+                                          {O::Behind, T::Early},    {O::RoundRobin, T::Late},
+                                          {O::Behind, T::Late},     {O::Ahead, T::Early},
+                                          {O::RoundRobin, T::Early}};
   InterpreterOptions options;
   options.seed = seed + number;
   if (number < std::size(fixed))

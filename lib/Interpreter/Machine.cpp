@@ -75,10 +75,14 @@ static Fiber *chooseFiber(Cluster &cluster, Machine &machine) {
   if (ready.empty())
     return nullptr;
   switch (machine.options.order) {
-  case InterpreterOrder::Random: return ready[machine.pick(ready.size())];
-  case InterpreterOrder::Ahead: return ready.front();
-  case InterpreterOrder::Behind: return ready.back();
-  case InterpreterOrder::RoundRobin: break;
+  case InterpreterOrder::Random:
+    return ready[machine.pick(ready.size())];
+  case InterpreterOrder::Ahead:
+    return ready.front();
+  case InterpreterOrder::Behind:
+    return ready.back();
+  case InterpreterOrder::RoundRobin:
+    break;
   }
   for (Fiber *fiber : ready)
     if (fiber->warpgroup > cluster.last)
@@ -102,13 +106,17 @@ static Step advance(Cluster &cluster, Machine &machine) {
     return succeeded(cluster.checkFinished()) ? Step::Finished : Step::Failed;
   }
   switch (machine.resume(*fiber)) {
-  case Step::Blocked: fiber->blockedAt = cluster.version; return Step::Next;
-  case Step::Failed: return Step::Failed;
+  case Step::Blocked:
+    fiber->blockedAt = cluster.version;
+    return Step::Next;
+  case Step::Failed:
+    return Step::Failed;
   case Step::Finished:
     fiber->finished = true;
     cluster.changed();
     return succeeded(cluster.checkFinished(*fiber)) ? Step::Next : Step::Failed;
-  default: return Step::Next;
+  default:
+    return Step::Next;
   }
 }
 
@@ -123,13 +131,13 @@ static LogicalResult checkSharedMemory(const LaunchInfo &launch, std::optional<i
     bytes += more;
     if (bytes <= limit)
       return success();
-    return op->emitError() << "the launch has " << limit
-                           << " bytes of shared memory; with this, " << bytes << " are needed";
+    return op->emitError() << "the launch has " << limit << " bytes of shared memory; with this, "
+                           << bytes << " are needed";
   };
   for (Operation *op : launch.allocations)
-    if (failed(check(op, int64_t(llvm::alignTo(
-                             uint64_t(cast<hopper::AllocOp>(op).getMemory().getType().getBytes()),
-                             1024)))))
+    if (failed(check(
+            op, int64_t(llvm::alignTo(
+                    uint64_t(cast<hopper::AllocOp>(op).getMemory().getType().getBytes()), 1024)))))
       return failure();
   for (Operation *op : launch.barriers)
     if (failed(check(op, 8 * cast<hopper::MBarrierOp>(op).getBarriers().getType().getDepth())))
@@ -188,7 +196,8 @@ static size_t chooseCluster(size_t count, Machine &machine) {
 }
 
 LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const int64_t grid[3],
-                                 int64_t ctas, int64_t threads, std::optional<int64_t> sharedMemory) {
+                                 int64_t ctas, int64_t threads,
+                                 std::optional<int64_t> sharedMemory) {
   if (threads <= 0 || threads > 1024 || threads % hopper::kThreadsPerWarpgroup)
     return launch.op->emitError() << "a block has a multiple of 128 threads, at most 1024, got "
                                   << threads;
@@ -196,8 +205,8 @@ LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const in
     return launch.op->emitError() << "a grid of " << grid[0] << " x " << grid[1] << " x "
                                   << grid[2];
   if (ctas < 1 || ctas > hopper::kCtasPerCluster || grid[0] % ctas)
-    return launch.op->emitError() << "a grid of " << grid[0] << " x " << grid[1] << " x "
-                                  << grid[2] << " in clusters of " << ctas;
+    return launch.op->emitError() << "a grid of " << grid[0] << " x " << grid[1] << " x " << grid[2]
+                                  << " in clusters of " << ctas;
   if (failed(checkSharedMemory(launch, sharedMemory)))
     return failure();
   int64_t total = grid[0] * grid[1] * grid[2] / ctas, next = 0;
@@ -208,8 +217,7 @@ LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const in
   std::vector<std::unique_ptr<Cluster>> active;
   while (next < total || !active.empty()) {
     while (next < total && int64_t(active.size()) < window)
-      active.push_back(makeCluster(host, launch, grid, ctas,
-                                   threads, next++, *this));
+      active.push_back(makeCluster(host, launch, grid, ctas, threads, next++, *this));
     SmallVector<size_t> ready;
     for (auto [number, cluster] : llvm::enumerate(active))
       if (!cluster->isStuck || cluster->seenTurns != turns)
@@ -223,10 +231,16 @@ LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const in
     cluster.seenTurns = turns;
     cluster.isStuck = false;
     switch (advance(cluster, *this)) {
-    case Step::Failed: return failure();
-    case Step::Finished: active.erase(active.begin() + int64_t(chosen)); break;
-    case Step::Blocked: cluster.isStuck = true; break;
-    default: break;
+    case Step::Failed:
+      return failure();
+    case Step::Finished:
+      active.erase(active.begin() + int64_t(chosen));
+      break;
+    case Step::Blocked:
+      cluster.isStuck = true;
+      break;
+    default:
+      break;
     }
   }
   return success();

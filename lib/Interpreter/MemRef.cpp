@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // memref: views of global memory, and single elements.
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "Elementwise.h"
 #include "GlobalMemory.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -23,8 +23,7 @@ char *interpreter::findElement(Operation *op, const MemRef &memref, ArrayRef<int
     element += index * memref.strides[dim];
   }
   if (element < 0 || element >= memref.extent) {
-    op->emitError() << "element " << element << " is outside of an allocation of "
-                    << memref.extent;
+    op->emitError() << "element " << element << " is outside of an allocation of " << memref.extent;
     return nullptr;
   }
   return memref.at(element);
@@ -183,8 +182,7 @@ static Step subview(Fiber &fiber, const Instruction &i) {
     int64_t last = offsets[dim] + (sizes[dim] - 1) * steps[dim];
     if (sizes[dim] < 0 || (sizes[dim] > 0 && (offsets[dim] < 0 || last >= source.sizes[dim]))) {
       i.op->emitError() << "elements " << offsets[dim] << " to " << last
-                        << " are outside of dimension " << dim << " of size "
-                        << source.sizes[dim];
+                        << " are outside of dimension " << dim << " of size " << source.sizes[dim];
       return Step::Failed;
     }
     result->offset += offsets[dim] * source.strides[dim];

@@ -129,8 +129,7 @@ static Step sameValue(Fiber &fiber, const Instruction &i) {
 
 /// numbers: the strides of the indexed dimensions, then static positions with
 /// kDynamic for those that are operands, from operand numbers.front() on.
-static bool findPart(Fiber &fiber, const Instruction &i, ArrayRef<int64_t> shape,
-                     int64_t &offset) {
+static bool findPart(Fiber &fiber, const Instruction &i, ArrayRef<int64_t> shape, int64_t &offset) {
   size_t operand = size_t(i.numbers.front());
   offset = 0;
   ArrayRef<int64_t> positions = ArrayRef(i.numbers).drop_front();
@@ -306,8 +305,12 @@ static bool reduceFloats(const Reduction &reduction, const float *from, float *t
   using K = vector::CombiningKind;
   const Walk &walk = reduction.walk;
   switch (reduction.kind) {
-  case K::ADD: reduceRuns(walk, from, to, [](float a, float b) { return a + b; }); return true;
-  case K::MUL: reduceRuns(walk, from, to, [](float a, float b) { return a * b; }); return true;
+  case K::ADD:
+    reduceRuns(walk, from, to, [](float a, float b) { return a + b; });
+    return true;
+  case K::MUL:
+    reduceRuns(walk, from, to, [](float a, float b) { return a * b; });
+    return true;
   case K::MAXNUMF:
     reduceRuns(walk, from, to, [](float a, float b) { return a != a || a < b ? b : a; });
     return true;
@@ -320,7 +323,8 @@ static bool reduceFloats(const Reduction &reduction, const float *from, float *t
   case K::MINIMUMF:
     reduceRuns(walk, from, to, [](float a, float b) { return b != b || a > b ? b : a; });
     return true;
-  default: return false;
+  default:
+    return false;
   }
 }
 
@@ -329,14 +333,29 @@ static bool reduceInts(const Reduction &reduction, const int64_t *from, int64_t 
   const Walk &walk = reduction.walk;
   using I = int64_t;
   switch (reduction.kind) {
-  case K::ADD: reduceRuns(walk, from, to, [](I a, I b) { return I(uint64_t(a) + uint64_t(b)); }); return true;
-  case K::MUL: reduceRuns(walk, from, to, [](I a, I b) { return I(uint64_t(a) * uint64_t(b)); }); return true;
-  case K::MAXSI: reduceRuns(walk, from, to, [](I a, I b) { return std::max(a, b); }); return true;
-  case K::MINSI: reduceRuns(walk, from, to, [](I a, I b) { return std::min(a, b); }); return true;
-  case K::AND: reduceRuns(walk, from, to, [](I a, I b) { return a & b; }); return true;
-  case K::OR: reduceRuns(walk, from, to, [](I a, I b) { return a | b; }); return true;
-  case K::XOR: reduceRuns(walk, from, to, [](I a, I b) { return a ^ b; }); return true;
-  default: return false;
+  case K::ADD:
+    reduceRuns(walk, from, to, [](I a, I b) { return I(uint64_t(a) + uint64_t(b)); });
+    return true;
+  case K::MUL:
+    reduceRuns(walk, from, to, [](I a, I b) { return I(uint64_t(a) * uint64_t(b)); });
+    return true;
+  case K::MAXSI:
+    reduceRuns(walk, from, to, [](I a, I b) { return std::max(a, b); });
+    return true;
+  case K::MINSI:
+    reduceRuns(walk, from, to, [](I a, I b) { return std::min(a, b); });
+    return true;
+  case K::AND:
+    reduceRuns(walk, from, to, [](I a, I b) { return a & b; });
+    return true;
+  case K::OR:
+    reduceRuns(walk, from, to, [](I a, I b) { return a | b; });
+    return true;
+  case K::XOR:
+    reduceRuns(walk, from, to, [](I a, I b) { return a ^ b; });
+    return true;
+  default:
+    return false;
   }
 }
 

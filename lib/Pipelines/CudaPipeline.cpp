@@ -25,9 +25,9 @@ static void addKernelLowering(OpPassManager &kernels) {
   kernels.addPass(createLowerAffinePass());
   kernels.addPass(createCSEPass());
   attn::AttnExpandMathOptions math; // but for what the device has
-  math.keep = {"math.absf",  "math.ceil", "math.copysign",  "math.exp",  "math.exp2",
-               "math.floor", "math.fma",  "math.log",       "math.log10", "math.log2",
-               "math.roundeven", "math.rsqrt", "math.sqrt", "math.tanh", "math.trunc"};
+  math.keep = {"math.absf",      "math.ceil",  "math.copysign", "math.exp",   "math.exp2",
+               "math.floor",     "math.fma",   "math.log",      "math.log10", "math.log2",
+               "math.roundeven", "math.rsqrt", "math.sqrt",     "math.tanh",  "math.trunc"};
   kernels.addPass(attn::createAttnExpandMath(math));
   kernels.addPass(attn::createConvertHopperToNVVM());
   kernels.addPass(memref::createExpandStridedMetadataPass());

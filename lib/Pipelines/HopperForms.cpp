@@ -111,9 +111,9 @@ bool attn::keepsFmaUnitsBusy(Operation *root) {
 static bool readsInTile(Operation *root, llvm::function_ref<bool(Type)> counts) {
   WalkResult walk = root->walk([&](tensor::ExtractOp extract) {
     auto op = dyn_cast<linalg::GenericOp>(extract->getParentOp());
-    bool reads = op && op.getNumReductionLoops() == 0 && counts(extract.getType()) &&
-                 llvm::any_of(extract.getIndices(),
-                              [&](Value index) { return variesInTile(index, op); });
+    bool reads =
+        op && op.getNumReductionLoops() == 0 && counts(extract.getType()) &&
+        llvm::any_of(extract.getIndices(), [&](Value index) { return variesInTile(index, op); });
     return reads ? WalkResult::interrupt() : WalkResult::advance();
   });
   return walk.wasInterrupted();

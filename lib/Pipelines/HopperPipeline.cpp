@@ -14,6 +14,7 @@
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -22,7 +23,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -485,8 +485,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       length = findStreamLength(module, /*ofGradient=*/true);
     bool copies = false;
     ordersSums = order == "ordered" || order == "fixed";
-    // Whatever cannot be ordered, or has no room beside what else is in memory, kernels for each sum
-    // can do.
+    // Whatever cannot be ordered, or has no room beside what else is in memory, kernels for each
+    // sum can do.
     bool hasOther = order == "fixed" || order == "auto";
     LogicalResult result =
         attempt(hasOther, [&] { return lowerGradients(module, gradients, &copies); });
@@ -510,8 +510,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     options.largeScores = largeScores ? "rows" : "inexact";
     buildNestPipeline(nests, options);
     nests.addNestedPass<func::FuncOp>(createAttnMergeSums());
-    nests.addNestedPass<func::FuncOp>(createAttnSplitSums(AttnSplitSumsOptions{
-        dividesSums ? kMostDividedColumns : kMostSumColumns}));
+    nests.addNestedPass<func::FuncOp>(createAttnSplitSums(
+        AttnSplitSumsOptions{dividesSums ? kMostDividedColumns : kMostSumColumns}));
     return runPipeline(nests, module);
   }
 
@@ -687,8 +687,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/false);
     bool fixes = mayFix && fixesMaxima(module, columns);
     auto fits = [&](const Schedule &row, bool isShort) {
-      return columns <= row.columns && !(heavy && row.isTight) &&
-             (isPlain || row.pipelines) && row.isFor(mask) && (isShort || row.length == 0) &&
+      return columns <= row.columns && !(heavy && row.isTight) && (isPlain || row.pipelines) &&
+             row.isFor(mask) && (isShort || row.length == 0) &&
              row.maxima != (fixes ? Schedule::Running : Schedule::Fixed);
     };
     const Schedule *many = llvm::find_if(
@@ -818,8 +818,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     // Whose turn it is says who is the first one; where there are no turns, starts at different
     // places come first.
     if (isOrdered) {
-      nested.addPass(createHopperStoreFirst(
-          HopperStoreFirstOptions{/*looksAhead=*/false, /*leastBytes=*/0}));
+      nested.addPass(
+          createHopperStoreFirst(HopperStoreFirstOptions{/*looksAhead=*/false, /*leastBytes=*/0}));
       nested.addPass(createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas}));
     } else if (schedule.addsSums && schedule.storesFirst) {
       nested.addPass(

@@ -27,8 +27,8 @@ struct TileSizes {
   int64_t streamOfHeavy; // where there is more to compute between the products
 };
 constexpr TileSizes kTileSizes[] = {
-    {1, 64, 128, 128, 96}, {1, 128, 128, 96, 80}, {1, 192, 128, 64, 64},
-    {1, 256, 128, 64, 32}, {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48}, {2, 512, 64, 64, 64},
+    {1, 64, 128, 128, 96}, {1, 128, 128, 96, 80}, {1, 192, 128, 64, 64}, {1, 256, 128, 64, 32},
+    {2, 128, 128, 96, 64}, {2, 256, 128, 64, 48}, {2, 512, 64, 64, 64},
 };
 /// Streamed elements of a fold that also adds to memory: the rows of a product, of one
 /// warpgroup's part of it where its carried sums have at most `kFewCarriedColumns`, no
@@ -58,9 +58,8 @@ unsigned countProducts(FoldOp fold) {
 
 /// Whether more than one statement reads a product: the derivative of a score, too.
 bool keepsProducts(FoldOp fold) {
-  return llvm::any_of(fold.getBody().getOps<GenericOp>(), [](GenericOp op) {
-    return isMatrixProduct(op) && !op->hasOneUse();
-  });
+  return llvm::any_of(fold.getBody().getOps<GenericOp>(),
+                      [](GenericOp op) { return isMatrixProduct(op) && !op->hasOneUse(); });
 }
 
 /// Whether a fold also maps sums: products that it does not carry.

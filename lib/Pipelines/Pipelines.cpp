@@ -18,15 +18,13 @@ static void addCleanUp(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
 }
-static void addCleanUpOfTiles(OpPassManager &pm,
-                              const attn::PipelineOptions &options) {
+static void addCleanUpOfTiles(OpPassManager &pm, const attn::PipelineOptions &options) {
   if (options.keepPrograms)
     pm.addNestedPass<func::FuncOp>(attn::createHopperMapPrograms());
   addCleanUp(pm);
 }
 
-void attn::buildNestPipeline(OpPassManager &pm,
-                             const PipelineOptions &options) {
+void attn::buildNestPipeline(OpPassManager &pm, const PipelineOptions &options) {
   // First: what later passes know of integers holds where each operation has a result.
   pm.addPass(createAttnDefineIntegers());
   pm.addPass(createCanonicalizerPass());
@@ -51,8 +49,7 @@ void attn::buildNestPipeline(OpPassManager &pm,
   addCleanUp(pm);
 }
 
-void attn::buildTilePipeline(OpPassManager &pm,
-                             const PipelineOptions &options) {
+void attn::buildTilePipeline(OpPassManager &pm, const PipelineOptions &options) {
   buildNestPipeline(pm, options);
   buildTileStage(pm, options);
 }
@@ -83,23 +80,18 @@ void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
 
 void attn::registerPipelines() {
   PassPipelineRegistration<PipelineOptions>(
-      "attn-nest-pipeline",
-      "Expand attention and fuse cascades of reductions (L0 to L1)",
+      "attn-nest-pipeline", "Expand attention and fuse cascades of reductions (L0 to L1)",
       buildNestPipeline);
   PassPipelineRegistration<PipelineOptions>(
-      "attn-tile-pipeline",
-      "Tile programs with loops bounded by their masks (L0 or L1 to L2)",
+      "attn-tile-pipeline", "Tile programs with loops bounded by their masks (L0 or L1 to L2)",
       buildTilePipeline);
   PassPipelineRegistration<PipelineOptions>(
-      "attn-cpu-pipeline",
-      "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
+      "attn-cpu-pipeline", "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
       buildCpuPipeline);
-  PassPipelineRegistration<>(
-      "attn-cuda-codegen",
-      "PTX for sm_90a from the hopper protocol form (L3 to L4)",
-      buildCudaCodegenPipeline);
-  PassPipelineRegistration<>(
-      "attn-cuda-host",
-      "Host code in the LLVM dialect from launches of PTX kernels (L4)",
-      buildCudaHostPipeline);
+  PassPipelineRegistration<>("attn-cuda-codegen",
+                             "PTX for sm_90a from the hopper protocol form (L3 to L4)",
+                             buildCudaCodegenPipeline);
+  PassPipelineRegistration<>("attn-cuda-host",
+                             "Host code in the LLVM dialect from launches of PTX kernels (L4)",
+                             buildCudaHostPipeline);
 }

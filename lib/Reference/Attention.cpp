@@ -14,8 +14,7 @@ using namespace attn;
 
 /// The maximum over the kept elements; NaN where one of them is.
 template <typename T>
-static T rowMaximum(const std::vector<T> &row,
-                    const std::vector<uint8_t> &keep) {
+static T rowMaximum(const std::vector<T> &row, const std::vector<uint8_t> &keep) {
   T maximum = -std::numeric_limits<T>::infinity();
   for (size_t j = 0; j < row.size(); ++j)
     if (keep[j] && !(row[j] <= maximum))
@@ -31,9 +30,8 @@ namespace {
 template <typename T> class Forward {
 public:
   Forward(ForwardOp op, Lookup lookup, Precision precision, unsigned order)
-      : op(op), lookup(lookup), precision(precision), order(order),
-        query(lookup(op.getQuery())), key(lookup(op.getKey())),
-        value(lookup(op.getValue())) {}
+      : op(op), lookup(lookup), precision(precision), order(order), query(lookup(op.getQuery())),
+        key(lookup(op.getKey())), value(lookup(op.getValue())) {}
 
   llvm::Expected<std::vector<RefTensorPtr>> run();
 
@@ -41,8 +39,8 @@ private:
   llvm::Error checkShapes();
   void copyKeysAndValues();
   void computeRows(int64_t chunk, FirstFault &faults);
-  bool computeRow(int64_t b, int64_t h, int64_t i, RowState &state,
-                  std::vector<T> &row, std::vector<T> &sum, Fault &fault);
+  bool computeRow(int64_t b, int64_t h, int64_t i, RowState &state, std::vector<T> &row,
+                  std::vector<T> &sum, Fault &fault);
 
   ForwardOp op;
   Lookup lookup;
@@ -67,22 +65,16 @@ template <typename T> llvm::Error Forward<T>::checkShapes() {
   keyHeads = key->shape[1];
   keys = key->shape[2];
   valueDepth = value->shape[3];
-  if (key->shape[0] != batch || value->shape[0] != batch ||
-      value->shape[1] != keyHeads || value->shape[2] != keys ||
-      key->shape[3] != depth)
-    return makeError(op, "expected shapes that agree, got " +
-                             formatShape(query->shape) + ", " +
-                             formatShape(key->shape) + " and " +
-                             formatShape(value->shape));
+  if (key->shape[0] != batch || value->shape[0] != batch || value->shape[1] != keyHeads ||
+      value->shape[2] != keys || key->shape[3] != depth)
+    return makeError(op, "expected shapes that agree, got " + formatShape(query->shape) + ", " +
+                             formatShape(key->shape) + " and " + formatShape(value->shape));
   if (keyHeads == 0 ? heads != 0 : heads % keyHeads != 0)
-    return makeError(
-        op, "expected query heads to be a multiple of key heads, got " +
-                llvm::Twine(heads) + " and " + llvm::Twine(keyHeads));
+    return makeError(op, "expected query heads to be a multiple of key heads, got " +
+                             llvm::Twine(heads) + " and " + llvm::Twine(keyHeads));
   if (sink && sink->shape[0] != heads)
-    return makeError(op,
-                     "expected sink to have one element per query head, got " +
-                         llvm::Twine(sink->shape[0]) + " for " +
-                         llvm::Twine(heads) + " heads");
+    return makeError(op, "expected sink to have one element per query head, got " +
+                             llvm::Twine(sink->shape[0]) + " for " + llvm::Twine(heads) + " heads");
   return llvm::Error::success();
 }
 
@@ -99,15 +91,14 @@ template <typename T> void Forward<T>::copyKeysAndValues() {
 }
 
 template <typename T>
-bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state,
-                            std::vector<T> &row, std::vector<T> &sum,
-                            Fault &fault) {
+bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state, std::vector<T> &row,
+                            std::vector<T> &sum, Fault &fault) {
   int64_t position = (b * heads + h) * rows + i;
   int64_t keyHead = b * keyHeads + (keys ? h / (heads / keyHeads) : 0);
   int64_t leading[] = {b, h, i};
-  if (keys && (!startRow(mask, state.mask, 0, leading, fault) ||
-               !startRow(score, state.score, 1, leading, fault) ||
-               !fillMask(mask, state, 3, keys, fault)))
+  if (keys &&
+      (!startRow(mask, state.mask, 0, leading, fault) ||
+       !startRow(score, state.score, 1, leading, fault) || !fillMask(mask, state, 3, keys, fault)))
     return false;
   if (keys == 0)
     state.keep.clear();
@@ -120,8 +111,7 @@ bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state,
     if (!llvm::is_contained(ArrayRef(state.keep).slice(j0, length), 1))
       continue;
     for (int64_t d : depthOrder)
-      addScaled(row.data() + j0,
-                &keysTransposed[(keyHead * depth + d) * keys + j0],
+      addScaled(row.data() + j0, &keysTransposed[(keyHead * depth + d) * keys + j0],
                 T(query->floats[position * depth + d]), length);
   }
   for (T &element : row)
@@ -143,23 +133,19 @@ bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state,
     total += weight;
     if (roundsWeights(precision, order))
       weight = T(roundTo(value->kind, double(weight)));
-    addScaled(sum.data(), &values[(keyHead * keys + j) * valueDepth], weight,
-              valueDepth);
+    addScaled(sum.data(), &values[(keyHead * keys + j) * valueDepth], weight, valueDepth);
   }
   for (int64_t e = 0; e < valueDepth; ++e) {
     double element = double(total == T(0) ? T(0) : sum[e] / total);
     output->floats[position * valueDepth + e] =
-        precision == Precision::SameType ? roundTo(output->kind, element)
-                                         : element;
+        precision == Precision::SameType ? roundTo(output->kind, element) : element;
   }
   if (lse)
-    lse->floats[position] =
-        double(total == T(0) ? -infinity : safe + std::log(total));
+    lse->floats[position] = double(total == T(0) ? -infinity : safe + std::log(total));
   return true;
 }
 
-template <typename T>
-void Forward<T>::computeRows(int64_t chunk, FirstFault &faults) {
+template <typename T> void Forward<T>::computeRows(int64_t chunk, FirstFault &faults) {
   if (faults.any())
     return;
   RowState state{score.makeSlots(), mask.makeSlots(), {}};
@@ -167,42 +153,38 @@ void Forward<T>::computeRows(int64_t chunk, FirstFault &faults) {
   Fault fault;
   int64_t end = std::min((chunk + 1) * rowsPerChunk, batch * heads * rows);
   for (int64_t index = chunk * rowsPerChunk; index < end; ++index) {
-    int64_t i = index % rows, h = index / rows % heads,
-            b = index / rows / heads;
+    int64_t i = index % rows, h = index / rows % heads, b = index / rows / heads;
     if (!computeRow(b, h, i, state, row, sum, fault))
       return faults.report(fault);
   }
 }
 
-template <typename T>
-llvm::Expected<std::vector<RefTensorPtr>> Forward<T>::run() {
+template <typename T> llvm::Expected<std::vector<RefTensorPtr>> Forward<T>::run() {
   if (op.getSink())
     sink = lookup(op.getSink());
   if (llvm::Error error = checkShapes())
     return std::move(error);
-  double exactScale = op.getScaleOperand()
-                          ? lookup(op.getScaleOperand())->floats[0]
-                          : *op.getStaticScale();
+  double exactScale =
+      op.getScaleOperand() ? lookup(op.getScaleOperand())->floats[0] : *op.getStaticScale();
   scale = T(exactScale);
-  auto scoreOr =
-      ScalarRegion::create(op.getScore(), {true, false, false, false, true},
-                           op.getCaptures(), lookup, precision);
+  auto scoreOr = ScalarRegion::create(op.getScore(), {true, false, false, false, true},
+                                      op.getCaptures(), lookup, precision);
   if (!scoreOr)
     return scoreOr.takeError();
   score = std::move(*scoreOr);
-  auto maskOr = ScalarRegion::create(op.getMask(), {false, false, false, true},
-                                     op.getCaptures(), lookup, precision);
+  auto maskOr = ScalarRegion::create(op.getMask(), {false, false, false, true}, op.getCaptures(),
+                                     lookup, precision);
   if (!maskOr)
     return maskOr.takeError();
   mask = std::move(*maskOr);
 
-  output = std::make_shared<RefTensor>(
-      query->kind, ArrayRef<int64_t>{batch, heads, rows, valueDepth});
+  output =
+      std::make_shared<RefTensor>(query->kind, ArrayRef<int64_t>{batch, heads, rows, valueDepth});
   std::vector<RefTensorPtr> results = {output};
   if (op.getLse()) {
-    lse = std::make_shared<RefTensor>(
-        query->kind == ElementKind::F64 ? ElementKind::F64 : ElementKind::F32,
-        ArrayRef<int64_t>{batch, heads, rows});
+    lse = std::make_shared<RefTensor>(query->kind == ElementKind::F64 ? ElementKind::F64
+                                                                      : ElementKind::F32,
+                                      ArrayRef<int64_t>{batch, heads, rows});
     results.push_back(lse);
   }
   copyKeysAndValues();
@@ -217,8 +199,7 @@ llvm::Expected<std::vector<RefTensorPtr>> Forward<T>::run() {
 }
 
 llvm::Expected<std::vector<RefTensorPtr>>
-attn::evaluateForward(ForwardOp op, Lookup lookup, Precision precision,
-                      unsigned order) {
+attn::evaluateForward(ForwardOp op, Lookup lookup, Precision precision, unsigned order) {
   bool wide = op.getQuery().getType().getElementType().isF64();
   if (precision == Precision::SameType)
     return wide ? Forward<double>(op, lookup, precision, order).run()
@@ -232,20 +213,18 @@ attn::evaluateForward(ForwardOp op, Lookup lookup, Precision precision,
 //===----------------------------------------------------------------------===//
 
 template <typename T>
-static llvm::Expected<RefTensorPtr> runSoftmax(SoftmaxOp op, Lookup lookup,
-                                               Precision precision) {
+static llvm::Expected<RefTensorPtr> runSoftmax(SoftmaxOp op, Lookup lookup, Precision precision) {
   RefTensorPtr input = lookup(op.getInput());
   unsigned numLeading = input->shape.size() - 1;
   SmallVector<bool> maskVarying(numLeading, false);
   maskVarying.push_back(true);
   SmallVector<bool> scoreVarying = {true};
   llvm::append_range(scoreVarying, maskVarying);
-  auto score = ScalarRegion::create(op.getScore(), scoreVarying,
-                                    op.getCaptures(), lookup, precision);
+  auto score =
+      ScalarRegion::create(op.getScore(), scoreVarying, op.getCaptures(), lookup, precision);
   if (!score)
     return score.takeError();
-  auto mask = ScalarRegion::create(op.getMask(), maskVarying, op.getCaptures(),
-                                   lookup, precision);
+  auto mask = ScalarRegion::create(op.getMask(), maskVarying, op.getCaptures(), lookup, precision);
   if (!mask)
     return mask.takeError();
   auto output = std::make_shared<RefTensor>(input->kind, input->shape);
@@ -272,9 +251,8 @@ static llvm::Expected<RefTensorPtr> runSoftmax(SoftmaxOp op, Lookup lookup,
     }
     for (int64_t j = 0; j < length; ++j) {
       double element = double(total == T(0) ? T(0) : row[j] / total);
-      output->floats[index * length + j] = precision == Precision::SameType
-                                               ? roundTo(output->kind, element)
-                                               : element;
+      output->floats[index * length + j] =
+          precision == Precision::SameType ? roundTo(output->kind, element) : element;
     }
   };
   forEachParallel(length ? input->size() / length : 0, computeRow);

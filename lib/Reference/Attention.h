@@ -15,17 +15,13 @@ namespace attn {
 /// Finds the tensor or scalar that a value holds.
 using Lookup = llvm::function_ref<RefTensorPtr(mlir::Value)>;
 
+llvm::Expected<std::vector<RefTensorPtr>> evaluateForward(ForwardOp op, Lookup lookup,
+                                                          Precision precision, unsigned order);
+llvm::Expected<std::vector<RefTensorPtr>> evaluateBackward(BackwardOp op, Lookup lookup,
+                                                           Precision precision, unsigned order);
+llvm::Expected<RefTensorPtr> evaluateSoftmax(SoftmaxOp op, Lookup lookup, Precision precision);
 llvm::Expected<std::vector<RefTensorPtr>>
-evaluateForward(ForwardOp op, Lookup lookup, Precision precision,
-                unsigned order);
-llvm::Expected<std::vector<RefTensorPtr>>
-evaluateBackward(BackwardOp op, Lookup lookup, Precision precision,
-                 unsigned order);
-llvm::Expected<RefTensorPtr> evaluateSoftmax(SoftmaxOp op, Lookup lookup,
-                                             Precision precision);
-llvm::Expected<std::vector<RefTensorPtr>>
-evaluateSoftmaxBackward(SoftmaxBackwardOp op, Lookup lookup,
-                        Precision precision);
+evaluateSoftmaxBackward(SoftmaxBackwardOp op, Lookup lookup, Precision precision);
 
 /// An error at an op: its location, its name, and what it did.
 llvm::Error makeError(mlir::Operation *op, const llvm::Twine &message);

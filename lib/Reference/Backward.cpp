@@ -15,11 +15,9 @@ namespace {
 template <typename T> class Backward {
 public:
   Backward(BackwardOp op, Lookup lookup, Precision precision, unsigned order)
-      : op(op), lookup(lookup), precision(precision), order(order),
-        query(lookup(op.getQuery())), key(lookup(op.getKey())),
-        value(lookup(op.getValue())), output(lookup(op.getOutput())),
-        lse(lookup(op.getLse())),
-        outputGradient(lookup(op.getOutputGradient())),
+      : op(op), lookup(lookup), precision(precision), order(order), query(lookup(op.getQuery())),
+        key(lookup(op.getKey())), value(lookup(op.getValue())), output(lookup(op.getOutput())),
+        lse(lookup(op.getLse())), outputGradient(lookup(op.getOutputGradient())),
         captureSums(op.getCaptures(), lookup) {}
 
   llvm::Expected<std::vector<RefTensorPtr>> run();
@@ -51,21 +49,18 @@ private:
   std::vector<RefTensorPtr> takeResults();
 
   T narrow(const RefTensorPtr &like, T x) const {
-    return roundsWeights(precision, order) ? T(roundTo(like->kind, double(x)))
-                                           : x;
+    return roundsWeights(precision, order) ? T(roundTo(like->kind, double(x))) : x;
   }
   void store(std::shared_ptr<RefTensor> &target, int64_t position, T x) {
-    target->floats[position] = precision == Precision::SameType
-                                   ? roundTo(target->kind, double(x))
-                                   : double(x);
+    target->floats[position] =
+        precision == Precision::SameType ? roundTo(target->kind, double(x)) : double(x);
   }
 
   BackwardOp op;
   Lookup lookup;
   Precision precision;
   unsigned order;
-  RefTensorPtr query, key, value, output, lse, outputGradient, lseGradient,
-      sink;
+  RefTensorPtr query, key, value, output, lse, outputGradient, lseGradient, sink;
   std::shared_ptr<RefTensor> queryGradient, keyGradient, valueGradient;
   ScalarRegion score, mask;
   ScoreGradient<T> gradient;
@@ -88,11 +83,9 @@ template <typename T> llvm::Error Backward<T>::checkShapes() {
   keys = key->shape[2];
   valueDepth = value->shape[3];
   using Shape = SmallVector<int64_t, 4>;
-  Shape outputShape = {batch, heads, rows, valueDepth},
-        rowShape = {batch, heads, rows};
+  Shape outputShape = {batch, heads, rows, valueDepth}, rowShape = {batch, heads, rows};
   for (auto [what, tensor, shape] :
-       {std::tuple<StringRef, RefTensorPtr, Shape>{
-            "key", key, {batch, keyHeads, keys, depth}},
+       {std::tuple<StringRef, RefTensorPtr, Shape>{"key", key, {batch, keyHeads, keys, depth}},
         {"value", value, {batch, keyHeads, keys, valueDepth}},
         {"output", output, outputShape},
         {"output gradient", outputGradient, outputShape},
@@ -100,28 +93,25 @@ template <typename T> llvm::Error Backward<T>::checkShapes() {
         {"LSE gradient", lseGradient, rowShape},
         {"sink", sink, {heads}}})
     if (tensor && tensor->shape != shape)
-      return makeError(op, "expected " + what + " of " + formatShape(shape) +
-                               ", got " + formatShape(tensor->shape));
+      return makeError(op, "expected " + what + " of " + formatShape(shape) + ", got " +
+                               formatShape(tensor->shape));
   if (keyHeads == 0 ? heads != 0 : heads % keyHeads != 0)
-    return makeError(
-        op, "expected query heads to be a multiple of key heads, got " +
-                llvm::Twine(heads) + " and " + llvm::Twine(keyHeads));
+    return makeError(op, "expected query heads to be a multiple of key heads, got " +
+                             llvm::Twine(heads) + " and " + llvm::Twine(keyHeads));
   return llvm::Error::success();
 }
 
 template <typename T> llvm::Error Backward<T>::createRegions() {
-  auto scoreOr =
-      ScalarRegion::create(op.getScore(), {true, false, false, false, true},
-                           op.getCaptures(), lookup, precision);
+  auto scoreOr = ScalarRegion::create(op.getScore(), {true, false, false, false, true},
+                                      op.getCaptures(), lookup, precision);
   if (!scoreOr)
     return scoreOr.takeError();
-  auto maskOr = ScalarRegion::create(op.getMask(), {false, false, false, true},
-                                     op.getCaptures(), lookup, precision);
+  auto maskOr = ScalarRegion::create(op.getMask(), {false, false, false, true}, op.getCaptures(),
+                                     lookup, precision);
   if (!maskOr)
     return maskOr.takeError();
-  auto gradientOr =
-      ScoreGradient<T>::create(op.getScore(), op.getGradient(), 4,
-                               op.getCaptures(), lookup, precision);
+  auto gradientOr = ScoreGradient<T>::create(op.getScore(), op.getGradient(), 4, op.getCaptures(),
+                                             lookup, precision);
   if (!gradientOr)
     return gradientOr.takeError();
   score = std::move(*scoreOr);
@@ -131,8 +121,7 @@ template <typename T> llvm::Error Backward<T>::createRegions() {
 }
 
 /// [b, kh, j, d] to [b, kh, d, j].
-template <typename T>
-static std::vector<T> transposed(const RefTensor &tensor) {
+template <typename T> static std::vector<T> transposed(const RefTensor &tensor) {
   std::vector<T> result(tensor.floats.size());
   int64_t keys = tensor.shape[2], depth = tensor.shape[3];
   forEachParallel(tensor.shape[0] * tensor.shape[1], [&](int64_t head) {
@@ -146,8 +135,7 @@ static std::vector<T> transposed(const RefTensor &tensor) {
 }
 
 /// q k^T and dO V^T of a row.
-template <typename T>
-void Backward<T>::computeProducts(Group &group, int64_t position) {
+template <typename T> void Backward<T>::computeProducts(Group &group, int64_t position) {
   int64_t head = group.b * keyHeads + group.keyHead;
   group.product.assign(keys, T(0));
   group.weightGradient.assign(keys, T(0));
@@ -157,8 +145,7 @@ void Backward<T>::computeProducts(Group &group, int64_t position) {
     if (!llvm::is_contained(ArrayRef(group.rows.keep).slice(j0, length), 1))
       continue;
     for (int64_t d : depthOrder)
-      addScaled(group.product.data() + j0,
-                &keysTransposed[(head * depth + d) * keys + j0],
+      addScaled(group.product.data() + j0, &keysTransposed[(head * depth + d) * keys + j0],
                 queries[position * depth + d], length);
     for (int64_t e : valueOrder)
       addScaled(group.weightGradient.data() + j0,
@@ -171,8 +158,8 @@ void Backward<T>::computeProducts(Group &group, int64_t position) {
 template <typename T> T Backward<T>::outputProduct(int64_t position) const {
   T sum = T(0);
   for (int64_t e : valueOrder)
-    sum += outputGradients[position * valueDepth + e] *
-           T(output->floats[position * valueDepth + e]);
+    sum +=
+        outputGradients[position * valueDepth + e] * T(output->floats[position * valueDepth + e]);
   return sum;
 }
 
@@ -214,18 +201,15 @@ bool Backward<T>::addPairs(Group &group, int64_t position, const LogSumExp &lse,
     T weight = lse.weight(group.score[j]);
     T after = weight * (group.weightGradient[j] - difference), before;
     T s = group.product[j] * scale;
-    if (!gradient.runPoint(group.gradient, s, j, after, before, captureSums,
-                           fault))
+    if (!gradient.runPoint(group.gradient, s, j, after, before, captureSums, fault))
       return false;
     scaleSum += before * group.product[j];
     weight = narrow(value, weight);
     before = narrow(key, before);
-    addScaled(&group.valueGradient[j * valueDepth],
-              &outputGradients[position * valueDepth], weight, valueDepth);
-    addScaled(&group.keyGradient[j * depth], &queries[position * depth], before,
-              depth);
-    addScaled(group.queryGradient.data(),
-              &keyRows[(head * keys + j) * depth], before, depth);
+    addScaled(&group.valueGradient[j * valueDepth], &outputGradients[position * valueDepth], weight,
+              valueDepth);
+    addScaled(&group.keyGradient[j * depth], &queries[position * depth], before, depth);
+    addScaled(group.queryGradient.data(), &keyRows[(head * keys + j) * depth], before, depth);
   }
   return true;
 }
@@ -270,8 +254,7 @@ bool Backward<T>::computeRow(Group &group, int64_t h, int64_t i, Fault &fault) {
   return true;
 }
 
-template <typename T>
-void Backward<T>::computeGroup(int64_t index, FirstFault &faults) {
+template <typename T> void Backward<T>::computeGroup(int64_t index, FirstFault &faults) {
   Group group{index / keyHeads, index % keyHeads, {}, {}, {}, {}, {}, {}, {}, {}};
   group.rows.score = score.makeSlots();
   group.rows.mask = mask.makeSlots();
@@ -293,12 +276,9 @@ void Backward<T>::computeGroup(int64_t index, FirstFault &faults) {
     store(valueGradient, index * keys * valueDepth + n, group.valueGradient[n]);
 }
 
-template <typename T>
-std::vector<RefTensorPtr> Backward<T>::takeResults() {
-  std::vector<RefTensorPtr> results = {queryGradient, keyGradient,
-                                       valueGradient};
-  ElementKind wide =
-      query->kind == ElementKind::F64 ? ElementKind::F64 : ElementKind::F32;
+template <typename T> std::vector<RefTensorPtr> Backward<T>::takeResults() {
+  std::vector<RefTensorPtr> results = {queryGradient, keyGradient, valueGradient};
+  ElementKind wide = query->kind == ElementKind::F64 ? ElementKind::F64 : ElementKind::F32;
   if (op.getScaleGradient()) {
     T sum = T(0);
     for (T part : scaleSums)
@@ -321,8 +301,7 @@ std::vector<RefTensorPtr> Backward<T>::takeResults() {
   return results;
 }
 
-template <typename T>
-llvm::Expected<std::vector<RefTensorPtr>> Backward<T>::run() {
+template <typename T> llvm::Expected<std::vector<RefTensorPtr>> Backward<T>::run() {
   if (op.getSink())
     sink = lookup(op.getSink());
   if (op.getLseGradient())
@@ -331,8 +310,7 @@ llvm::Expected<std::vector<RefTensorPtr>> Backward<T>::run() {
     return std::move(error);
   if (llvm::Error error = createRegions())
     return std::move(error);
-  scale = T(op.getScaleOperand() ? lookup(op.getScaleOperand())->floats[0]
-                                 : *op.getStaticScale());
+  scale = T(op.getScaleOperand() ? lookup(op.getScaleOperand())->floats[0] : *op.getStaticScale());
   queryGradient = std::make_shared<RefTensor>(query->kind, query->shape);
   keyGradient = std::make_shared<RefTensor>(key->kind, key->shape);
   valueGradient = std::make_shared<RefTensor>(value->kind, value->shape);
@@ -340,8 +318,7 @@ llvm::Expected<std::vector<RefTensorPtr>> Backward<T>::run() {
   valuesTransposed = transposed<T>(*value);
   queries.assign(query->floats.begin(), query->floats.end());
   keyRows.assign(key->floats.begin(), key->floats.end());
-  outputGradients.assign(outputGradient->floats.begin(),
-                         outputGradient->floats.end());
+  outputGradients.assign(outputGradient->floats.begin(), outputGradient->floats.end());
   sinkSums.assign(batch * heads, T(0));
   scaleSums.assign(batch * keyHeads, T(0));
   depthOrder = sumOrder(depth, order);
@@ -362,8 +339,7 @@ llvm::Expected<std::vector<RefTensorPtr>> Backward<T>::run() {
 }
 
 llvm::Expected<std::vector<RefTensorPtr>>
-attn::evaluateBackward(BackwardOp op, Lookup lookup, Precision precision,
-                       unsigned order) {
+attn::evaluateBackward(BackwardOp op, Lookup lookup, Precision precision, unsigned order) {
   bool wide = op.getQuery().getType().getElementType().isF64();
   if (precision == Precision::SameType)
     return wide ? Backward<double>(op, lookup, precision, order).run()

@@ -28,9 +28,7 @@ struct Interval {
             std::numeric_limits<int64_t>::max() >> (64 - width)};
   }
   bool isPoint() const { return low == high; }
-  bool within(Interval other) const {
-    return low >= other.low && high <= other.high;
-  }
+  bool within(Interval other) const { return low >= other.low && high <= other.high; }
   Interval join(Interval other) const {
     return {std::min(low, other.low), std::max(high, other.high)};
   }
@@ -41,8 +39,7 @@ class RegionReads {
 public:
   RegionReads(Block &block, unsigned firstIndex, ArrayRef<int64_t> extents,
               llvm::DenseMap<Value, RefTensorPtr> captures)
-      : block(block), firstIndex(firstIndex), extents(extents),
-        captures(std::move(captures)) {}
+      : block(block), firstIndex(firstIndex), extents(extents), captures(std::move(captures)) {}
 
   llvm::Error check();
 
@@ -78,19 +75,14 @@ private:
 /// Boxes after which a read counts as not disproved.
 static constexpr int64_t maxBoxes = 200000;
 
-static Interval compareRange(arith::CmpIPredicate predicate, Interval a,
-                             Interval b) {
+static Interval compareRange(arith::CmpIPredicate predicate, Interval a, Interval b) {
   using Predicate = arith::CmpIPredicate;
-  auto truth = [](bool always, bool never) {
-    return Interval{never ? 0 : -1, always ? -1 : 0};
-  };
+  auto truth = [](bool always, bool never) { return Interval{never ? 0 : -1, always ? -1 : 0}; };
   switch (predicate) {
   case Predicate::eq:
-    return truth(a.isPoint() && b.isPoint() && a.low == b.low,
-                 a.high < b.low || b.high < a.low);
+    return truth(a.isPoint() && b.isPoint() && a.low == b.low, a.high < b.low || b.high < a.low);
   case Predicate::ne:
-    return truth(a.high < b.low || b.high < a.low,
-                 a.isPoint() && b.isPoint() && a.low == b.low);
+    return truth(a.high < b.low || b.high < a.low, a.isPoint() && b.isPoint() && a.low == b.low);
   case Predicate::ult:
   case Predicate::ule:
   case Predicate::ugt:
@@ -118,10 +110,8 @@ static Interval compareRange(arith::CmpIPredicate predicate, Interval a,
 
 /// The smallest and largest of f over the corners of two ranges, or everything
 /// where one of them overflows.
-template <typename Function>
-static Interval corners(Interval a, Interval b, Function compute) {
-  Interval result = {std::numeric_limits<int64_t>::max(),
-                     std::numeric_limits<int64_t>::min()};
+template <typename Function> static Interval corners(Interval a, Interval b, Function compute) {
+  Interval result = {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
   for (int64_t x : {a.low, a.high})
     for (int64_t y : {b.low, b.high}) {
       int64_t value;
@@ -133,10 +123,8 @@ static Interval corners(Interval a, Interval b, Function compute) {
 }
 
 Interval RegionReads::evaluateArithmetic(Operation *op, unsigned width) {
-  Interval a =
-      op->getNumOperands() > 0 ? at(op->getOperand(0)) : Interval::all();
-  Interval b =
-      op->getNumOperands() > 1 ? at(op->getOperand(1)) : Interval::all();
+  Interval a = op->getNumOperands() > 0 ? at(op->getOperand(0)) : Interval::all();
+  Interval b = op->getNumOperands() > 1 ? at(op->getOperand(1)) : Interval::all();
   auto quotient = [](auto round) {
     return [round](int64_t x, int64_t y, int64_t &value) {
       if (y <= 0)
@@ -146,15 +134,9 @@ Interval RegionReads::evaluateArithmetic(Operation *op, unsigned width) {
     };
   };
   return llvm::TypeSwitch<Operation *, Interval>(op)
-      .Case([&](arith::AddIOp) {
-        return corners(a, b, llvm::AddOverflow<int64_t>);
-      })
-      .Case([&](arith::SubIOp) {
-        return corners(a, b, llvm::SubOverflow<int64_t>);
-      })
-      .Case([&](arith::MulIOp) {
-        return corners(a, b, llvm::MulOverflow<int64_t>);
-      })
+      .Case([&](arith::AddIOp) { return corners(a, b, llvm::AddOverflow<int64_t>); })
+      .Case([&](arith::SubIOp) { return corners(a, b, llvm::SubOverflow<int64_t>); })
+      .Case([&](arith::MulIOp) { return corners(a, b, llvm::MulOverflow<int64_t>); })
       .Case([&](arith::MinSIOp) {
         return Interval{std::min(a.low, b.low), std::min(a.high, b.high)};
       })
@@ -162,18 +144,15 @@ Interval RegionReads::evaluateArithmetic(Operation *op, unsigned width) {
         return Interval{std::max(a.low, b.low), std::max(a.high, b.high)};
       })
       .Case([&](arith::DivSIOp) {
-        return corners(a, b,
-                       quotient([](int64_t x, int64_t y) { return x / y; }));
+        return corners(a, b, quotient([](int64_t x, int64_t y) { return x / y; }));
       })
       .Case([&](arith::FloorDivSIOp) {
-        return corners(a, b, quotient([](int64_t x, int64_t y) {
-                         return llvm::divideFloorSigned(x, y);
-                       }));
+        return corners(
+            a, b, quotient([](int64_t x, int64_t y) { return llvm::divideFloorSigned(x, y); }));
       })
       .Case([&](arith::CeilDivSIOp) {
-        return corners(a, b, quotient([](int64_t x, int64_t y) {
-                         return llvm::divideCeilSigned(x, y);
-                       }));
+        return corners(a, b,
+                       quotient([](int64_t x, int64_t y) { return llvm::divideCeilSigned(x, y); }));
       })
       .Case<arith::RemSIOp, arith::RemUIOp>([&](Operation *) {
         if (b.low <= 0 || (a.low < 0 && isa<arith::RemUIOp>(op)))
@@ -186,9 +165,7 @@ Interval RegionReads::evaluateArithmetic(Operation *op, unsigned width) {
         if (a.isPoint() && b.isPoint())
           return Interval{a.low & b.low, a.low & b.low};
         if (a.low >= 0 || b.low >= 0)
-          return Interval{0, a.low < 0   ? b.high
-                             : b.low < 0 ? a.high
-                                         : std::min(a.high, b.high)};
+          return Interval{0, a.low < 0 ? b.high : b.low < 0 ? a.high : std::min(a.high, b.high)};
         return Interval::all(width);
       })
       .Case([&](arith::OrIOp) {
@@ -203,22 +180,18 @@ Interval RegionReads::evaluateArithmetic(Operation *op, unsigned width) {
           return Interval{a.low ^ b.low, a.low ^ b.low};
         return Interval::all(width);
       })
-      .Case([&](arith::CmpIOp compare) {
-        return compareRange(compare.getPredicate(), a, b);
-      })
+      .Case([&](arith::CmpIOp compare) { return compareRange(compare.getPredicate(), a, b); })
       .Case([&](arith::SelectOp) {
         Interval c = at(op->getOperand(2));
         return a.low == -1 && a.high == -1 ? b : a.isPoint() ? c : b.join(c);
       })
-      .Case<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>(
-          [&](Operation *) { return a; })
+      .Case<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>([&](Operation *) { return a; })
       .Case<arith::IndexCastUIOp, arith::ExtUIOp>([&](Operation *) {
         Type type = op->getOperand(0).getType();
         unsigned from = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
         if (a.low >= 0)
           return a;
-        return from >= 63 ? Interval::all()
-                          : Interval{0, (int64_t(1) << from) - 1};
+        return from >= 63 ? Interval::all() : Interval{0, (int64_t(1) << from) - 1};
       })
       .Default([&](Operation *) { return Interval::all(width); });
 }
@@ -270,8 +243,7 @@ Interval RegionReads::evaluateOp(Operation *op) {
   if (auto dim = dyn_cast<tensor::DimOp>(op)) {
     RefTensorPtr tensor = captures.lookup(dim.getSource());
     Interval index = at(dim.getIndex());
-    if (!tensor || !index.isPoint() || index.low < 0 ||
-        index.low >= int64_t(tensor->shape.size()))
+    if (!tensor || !index.isPoint() || index.low < 0 || index.low >= int64_t(tensor->shape.size()))
       return Interval::all();
     return {tensor->shape[index.low], tensor->shape[index.low]};
   }
@@ -296,8 +268,7 @@ void RegionReads::evaluate(ArrayRef<Interval> box, Operation *last) {
   }
 }
 
-RegionReads::Verdict RegionReads::checkBox(const Access &access,
-                                           ArrayRef<Interval> box) {
+RegionReads::Verdict RegionReads::checkBox(const Access &access, ArrayRef<Interval> box) {
   evaluate(box, access.op);
   RefTensorPtr tensor = captures.lookup(access.tensor);
   Verdict verdict = Verdict::Inside;
@@ -308,10 +279,8 @@ RegionReads::Verdict RegionReads::checkBox(const Access &access,
       continue;
     if (index.high < 0 || index.low >= size) {
       // Outside for every point of the box.
-      outside = access.verb.str() + " outside of its capture of " +
-                formatShape(tensor->shape) + ": index " +
-                std::to_string(index.low) + " in dimension " +
-                std::to_string(dim);
+      outside = access.verb.str() + " outside of its capture of " + formatShape(tensor->shape) +
+                ": index " + std::to_string(index.low) + " in dimension " + std::to_string(dim);
       return Verdict::Outside;
     }
     verdict = Verdict::Unknown;
@@ -354,8 +323,7 @@ llvm::Error RegionReads::checkAccess(const Access &access) {
         longest = dim;
     if (longest == box.size())
       continue; // depends on the score or on what is not known here
-    int64_t middle =
-        box[longest].low + (box[longest].high - box[longest].low) / 2;
+    int64_t middle = box[longest].low + (box[longest].high - box[longest].low) / 2;
     SmallVector<Interval, 4> upper = box;
     upper[longest].low = middle + 1;
     box[longest].high = middle;
@@ -385,17 +353,14 @@ llvm::Error RegionReads::check() {
 /// The sizes that the index arguments of an op's regions run over, and the
 /// regions with the number of arguments before the indices. False where the op
 /// has none, or its operands are not known.
-static bool
-describeRegions(Operation *op, llvm::function_ref<RefTensorPtr(Value)> known,
-                SmallVectorImpl<int64_t> &extents,
-                SmallVectorImpl<std::pair<Region *, unsigned>> &regions,
-                ValueRange &captures) {
+static bool describeRegions(Operation *op, llvm::function_ref<RefTensorPtr(Value)> known,
+                            SmallVectorImpl<int64_t> &extents,
+                            SmallVectorImpl<std::pair<Region *, unsigned>> &regions,
+                            ValueRange &captures) {
   auto addPairs = [&](auto attention) {
-    RefTensorPtr query = known(attention.getQuery()),
-                 key = known(attention.getKey());
+    RefTensorPtr query = known(attention.getQuery()), key = known(attention.getKey());
     if (query && key)
-      extents.assign({query->shape[0], query->shape[1], query->shape[2],
-                      key->shape[2]});
+      extents.assign({query->shape[0], query->shape[1], query->shape[2], key->shape[2]});
   };
   auto addElements = [&](auto softmax) {
     if (RefTensorPtr input = known(softmax.getInput()))
@@ -419,8 +384,7 @@ describeRegions(Operation *op, llvm::function_ref<RefTensorPtr(Value)> known,
   return !extents.empty();
 }
 
-llvm::Error attn::checkCaptureReads(func::FuncOp function,
-                                    ArrayRef<RefTensorPtr> arguments) {
+llvm::Error attn::checkCaptureReads(func::FuncOp function, ArrayRef<RefTensorPtr> arguments) {
   auto known = [&](Value value) -> RefTensorPtr {
     auto argument = dyn_cast<BlockArgument>(value);
     bool ours = argument && argument.getOwner() == &function.getBody().front();
@@ -438,9 +402,8 @@ llvm::Error attn::checkCaptureReads(func::FuncOp function,
         continue;
       Block &block = region->front();
       llvm::DenseMap<Value, RefTensorPtr> values;
-      for (auto [argument, capture] : llvm::zip(
-               block.getArguments().drop_front(firstIndex + extents.size()),
-               captures))
+      for (auto [argument, capture] :
+           llvm::zip(block.getArguments().drop_front(firstIndex + extents.size()), captures))
         values[argument] = known(capture);
       error = RegionReads(block, firstIndex, extents, values).check();
     }

@@ -58,16 +58,15 @@ Agreement attn::compare(const RefTensor &result, const RefTensor &exact,
                         ArrayRef<RefTensorPtr> baselines) {
   Agreement agreement;
   if (ArrayRef<int64_t>(result.shape) != ArrayRef<int64_t>(exact.shape)) {
-    agreement.reason = "expected shape " + formatShape(exact.shape) + ", got " +
-                       formatShape(result.shape);
+    agreement.reason =
+        "expected shape " + formatShape(exact.shape) + ", got " + formatShape(result.shape);
     return agreement;
   }
   if (!isFloat(result.kind)) {
     for (int64_t i = 0; i < result.size(); ++i)
       if (result.integers[i] != exact.integers[i]) {
-        agreement.reason = "expected " + std::to_string(exact.integers[i]) +
-                           " at " + position(exact.shape, i) + ", got " +
-                           std::to_string(result.integers[i]);
+        agreement.reason = "expected " + std::to_string(exact.integers[i]) + " at " +
+                           position(exact.shape, i) + ", got " + std::to_string(result.integers[i]);
         return agreement;
       }
     agreement.passed = true;
@@ -97,21 +96,17 @@ Agreement attn::compare(const RefTensor &result, const RefTensor &exact,
   agreement.baselineMeanError = baselineErrors.mean();
   agreement.maxAllowed = 2 * baselineErrors.largest + 2 * rounding;
   agreement.meanAllowed =
-      1.5 * baselineErrors.mean() +
-      (errors.count ? roundingSum / double(errors.count) : 0);
+      1.5 * baselineErrors.mean() + (errors.count ? roundingSum / double(errors.count) : 0);
   if (errors.bad >= 0)
     agreement.reason = "expected " + number(exact.floats[errors.bad]) + " at " +
                        position(exact.shape, errors.bad) + ", got " +
                        number(result.floats[errors.bad]);
   else if (!(agreement.maxError <= agreement.maxAllowed))
-    agreement.reason = "expected errors of at most " +
-                       number(agreement.maxAllowed) + ", got " +
+    agreement.reason = "expected errors of at most " + number(agreement.maxAllowed) + ", got " +
                        number(agreement.maxError);
-  else if (errors.count >= 16 &&
-           !(agreement.meanError <= agreement.meanAllowed))
-    agreement.reason = "expected a mean error of at most " +
-                       number(agreement.meanAllowed) + ", got " +
-                       number(agreement.meanError);
+  else if (errors.count >= 16 && !(agreement.meanError <= agreement.meanAllowed))
+    agreement.reason = "expected a mean error of at most " + number(agreement.meanAllowed) +
+                       ", got " + number(agreement.meanError);
   agreement.passed = agreement.reason.empty();
   return agreement;
 }

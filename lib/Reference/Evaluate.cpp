@@ -20,9 +20,7 @@ class Evaluator {
 public:
   Evaluator(Precision precision, unsigned order, unsigned depth)
       : precision(precision), order(order), depth(depth) {
-    environment.tensor = [this](Value value) {
-      return values.lookup(value).get();
-    };
+    environment.tensor = [this](Value value) { return values.lookup(value).get(); };
     environment.scalar = [this](Value value) -> const Slot * {
       RefTensorPtr tensor = values.lookup(value);
       if (!tensor || !tensor->shape.empty() || isa<ShapedType>(value.getType()))
@@ -35,8 +33,8 @@ public:
     };
   }
 
-  llvm::Expected<std::vector<RefTensorPtr>>
-  run(func::FuncOp function, ArrayRef<RefTensorPtr> arguments);
+  llvm::Expected<std::vector<RefTensorPtr>> run(func::FuncOp function,
+                                                ArrayRef<RefTensorPtr> arguments);
 
 private:
   llvm::Error evaluateOp(Operation *op);
@@ -55,8 +53,7 @@ private:
       return *getConstantIntValue(size);
     });
   }
-  llvm::Error set(Operation *op,
-                  llvm::Expected<std::vector<RefTensorPtr>> results) {
+  llvm::Error set(Operation *op, llvm::Expected<std::vector<RefTensorPtr>> results) {
     if (!results)
       return results.takeError();
     for (auto [value, result] : llvm::zip(op->getResults(), *results))
@@ -73,14 +70,13 @@ private:
 } // namespace
 
 /// The same elements in another shape, if their number agrees.
-static llvm::Error reshape(Operation *op, const RefTensor &source,
-                           ArrayRef<int64_t> shape, RefTensorPtr &result) {
+static llvm::Error reshape(Operation *op, const RefTensor &source, ArrayRef<int64_t> shape,
+                           RefTensorPtr &result) {
   llvm::Expected<int64_t> count = countElements(shape);
   if (!count)
     return makeError(op, llvm::toString(count.takeError()));
   if (*count != source.size())
-    return makeError(op, "expected as many elements as in " +
-                             formatShape(source.shape) + ", got " +
+    return makeError(op, "expected as many elements as in " + formatShape(source.shape) + ", got " +
                              formatShape(shape));
   auto copy = std::make_shared<RefTensor>(source);
   copy->shape.assign(shape.begin(), shape.end());
@@ -98,16 +94,14 @@ llvm::Error Evaluator::evaluateConstant(arith::ConstantOp op) {
     return makeError(op, "is not interpreted by the reference");
   auto tensor = std::make_shared<RefTensor>(*kind, type.getShape());
   if (isFloat(*kind)) {
-    for (auto [to, from] :
-         llvm::zip(tensor->floats, elements.getValues<APFloat>())) {
+    for (auto [to, from] : llvm::zip(tensor->floats, elements.getValues<APFloat>())) {
       APFloat value = from;
       bool lost;
       value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
       to = value.convertToDouble();
     }
   } else {
-    for (auto [to, from] :
-         llvm::zip(tensor->integers, elements.getValues<APInt>()))
+    for (auto [to, from] : llvm::zip(tensor->integers, elements.getValues<APInt>()))
       to = from.getSExtValue();
   }
   values[op.getResult()] = tensor;
@@ -120,11 +114,10 @@ llvm::Error Evaluator::evaluateScalar(Operation *op) {
     return makeError(op, llvm::toString(program.takeError()));
   std::vector<Slot> slots = program->makeSlots();
   Fault fault;
-  if (!program->runRow(slots.data(), fault) ||
-      !program->runPoint(slots.data(), fault))
+  if (!program->runRow(slots.data(), fault) || !program->runPoint(slots.data(), fault))
     return makeError(fault.op, fault.message);
-  auto result = std::make_shared<RefTensor>(
-      *getElementKind(op->getResult(0).getType()), ArrayRef<int64_t>());
+  auto result =
+      std::make_shared<RefTensor>(*getElementKind(op->getResult(0).getType()), ArrayRef<int64_t>());
   if (isFloat(result->kind))
     result->floats[0] = slots[program->result(0)].f;
   else
@@ -143,9 +136,8 @@ llvm::Error Evaluator::evaluateElementwise(Operation *op) {
     operands.push_back(values.lookup(operand));
     if (isa<RankedTensorType>(operand.getType())) {
       if (shaped && shaped->shape != operands.back()->shape)
-        return makeError(op, "expected operands of one shape, got " +
-                                 formatShape(shaped->shape) + " and " +
-                                 formatShape(operands.back()->shape));
+        return makeError(op, "expected operands of one shape, got " + formatShape(shaped->shape) +
+                                 " and " + formatShape(operands.back()->shape));
       shaped = operands.back();
     }
   }
@@ -199,9 +191,8 @@ llvm::Error Evaluator::evaluateElements(Operation *op) {
     for (auto [dim, value] : llvm::enumerate(insert.getIndices())) {
       int64_t index = values.lookup(value)->integers[0];
       if (index < 0 || index >= result->shape[dim])
-        return makeError(op, "writes outside of a tensor of " +
-                                 formatShape(result->shape) + ": index " +
-                                 llvm::Twine(index) + " in dimension " +
+        return makeError(op, "writes outside of a tensor of " + formatShape(result->shape) +
+                                 ": index " + llvm::Twine(index) + " in dimension " +
                                  llvm::Twine(dim));
       position = position * result->shape[dim] + index;
     }
@@ -225,14 +216,12 @@ llvm::Error Evaluator::evaluateElements(Operation *op) {
 llvm::Error Evaluator::evaluateShapeOp(Operation *op, bool &known) {
   known = true;
   if (auto empty = dyn_cast<tensor::EmptyOp>(op)) {
-    std::optional<ElementKind> kind =
-        getElementKind(empty.getType().getElementType());
+    std::optional<ElementKind> kind = getElementKind(empty.getType().getElementType());
     SmallVector<int64_t> shape = sizes(empty.getMixedSizes());
     llvm::Expected<int64_t> count = countElements(shape);
     if (!kind || !count)
-      return makeError(
-          op, kind ? llvm::toString(count.takeError())
-                   : "has an element type that the reference does not know");
+      return makeError(op, kind ? llvm::toString(count.takeError())
+                                : "has an element type that the reference does not know");
     values[empty.getResult()] = std::make_shared<RefTensor>(*kind, shape);
     return llvm::Error::success();
   }
@@ -242,14 +231,13 @@ llvm::Error Evaluator::evaluateShapeOp(Operation *op, bool &known) {
     if (type)
       for (auto [size, expected] : llvm::zip(source->shape, type.getShape()))
         if (!ShapedType::isDynamic(expected) && size != expected)
-          return makeError(op, "expected size " + llvm::Twine(expected) +
-                                   ", got " + llvm::Twine(size));
+          return makeError(op,
+                           "expected size " + llvm::Twine(expected) + ", got " + llvm::Twine(size));
     values[cast.getResult()] = source;
     return llvm::Error::success();
   }
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
-    return reshape(op, *values.lookup(expand.getSrc()),
-                   sizes(expand.getMixedOutputShape()),
+    return reshape(op, *values.lookup(expand.getSrc()), sizes(expand.getMixedOutputShape()),
                    values[expand.getResult()]);
   if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
     RefTensorPtr source = values.lookup(collapse.getSrc());
@@ -268,8 +256,7 @@ llvm::Error Evaluator::evaluateShapeOp(Operation *op, bool &known) {
 }
 
 llvm::Error Evaluator::evaluateCall(func::CallOp op) {
-  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
-      op, op.getCalleeAttr());
+  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, op.getCalleeAttr());
   if (!callee || callee.isDeclaration() || depth > 64)
     return makeError(op, "is not interpreted by the reference");
   SmallVector<RefTensorPtr> arguments;
@@ -316,12 +303,10 @@ llvm::Error Evaluator::evaluateOp(Operation *op) {
   return makeError(op, "is not interpreted by the reference");
 }
 
-llvm::Expected<std::vector<RefTensorPtr>>
-Evaluator::run(func::FuncOp function, ArrayRef<RefTensorPtr> arguments) {
+llvm::Expected<std::vector<RefTensorPtr>> Evaluator::run(func::FuncOp function,
+                                                         ArrayRef<RefTensorPtr> arguments) {
   if (!function.getBody().hasOneBlock())
-    return makeError(
-        function,
-        "is not interpreted by the reference: it has more than one block");
+    return makeError(function, "is not interpreted by the reference: it has more than one block");
   for (auto [argument, value] : llvm::zip(function.getArguments(), arguments))
     values[argument] = value;
   Block &body = function.getBody().front();
@@ -343,8 +328,8 @@ Evaluator::run(func::FuncOp function, ArrayRef<RefTensorPtr> arguments) {
   return results;
 }
 
-llvm::Expected<std::vector<RefTensorPtr>>
-attn::evaluate(func::FuncOp function, ArrayRef<RefTensorPtr> arguments,
-               Precision precision, unsigned order) {
+llvm::Expected<std::vector<RefTensorPtr>> attn::evaluate(func::FuncOp function,
+                                                         ArrayRef<RefTensorPtr> arguments,
+                                                         Precision precision, unsigned order) {
   return Evaluator(precision, order, 0).run(function, arguments);
 }

@@ -10,12 +10,9 @@
 namespace attn {
 
 /// target[0..length) += factor * source[0..length)
-void addScaled(float *target, const float *source, float factor,
-               int64_t length);
-void addScaled(double *target, const double *source, double factor,
-               int64_t length);
-void addScaled(long double *target, const long double *source,
-               long double factor, int64_t length);
+void addScaled(float *target, const float *source, float factor, int64_t length);
+void addScaled(double *target, const double *source, double factor, int64_t length);
+void addScaled(long double *target, const long double *source, long double factor, int64_t length);
 
 } // namespace attn
 

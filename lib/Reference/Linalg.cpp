@@ -23,8 +23,7 @@ public:
   StructuredOp(linalg::LinalgOp op, Lookup lookup, Precision precision)
       : op(op), lookup(lookup), precision(precision) {}
 
-  llvm::Expected<std::vector<RefTensorPtr>>
-  run(const ScalarProgram::Environment &environment);
+  llvm::Expected<std::vector<RefTensorPtr>> run(const ScalarProgram::Environment &environment);
 
 private:
   llvm::Error findBounds();
@@ -40,8 +39,8 @@ private:
 } // namespace
 
 /// `expr` as a sum of loop indices times factors, plus a constant.
-static bool linearize(AffineExpr expr, int64_t factor,
-                      MutableArrayRef<int64_t> steps, int64_t &start) {
+static bool linearize(AffineExpr expr, int64_t factor, MutableArrayRef<int64_t> steps,
+                      int64_t &start) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
     start += factor * constant.getValue();
     return true;
@@ -59,24 +58,21 @@ static bool linearize(AffineExpr expr, int64_t factor,
   if (expr.getKind() != AffineExprKind::Mul)
     return false;
   auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS());
-  return constant &&
-         linearize(binary.getLHS(), factor * constant.getValue(), steps, start);
+  return constant && linearize(binary.getLHS(), factor * constant.getValue(), steps, start);
 }
 
 llvm::Error StructuredOp::findBounds() {
   bounds.assign(op.getNumLoops(), -1);
   for (OpOperand &operand : op->getOpOperands()) {
     RefTensorPtr tensor = lookup(operand.get());
-    for (auto [dim, expr] :
-         llvm::enumerate(op.getMatchingIndexingMap(&operand).getResults())) {
+    for (auto [dim, expr] : llvm::enumerate(op.getMatchingIndexingMap(&operand).getResults())) {
       auto loop = dyn_cast<AffineDimExpr>(expr);
       if (!loop)
         continue;
       int64_t &bound = bounds[loop.getPosition()];
       if (bound >= 0 && bound != tensor->shape[dim])
-        return makeError(op, "expected operands that agree in size, got " +
-                                 llvm::Twine(bound) + " and " +
-                                 llvm::Twine(tensor->shape[dim]));
+        return makeError(op, "expected operands that agree in size, got " + llvm::Twine(bound) +
+                                 " and " + llvm::Twine(tensor->shape[dim]));
       bound = tensor->shape[dim];
     }
   }
@@ -85,8 +81,7 @@ llvm::Error StructuredOp::findBounds() {
   return llvm::Error::success();
 }
 
-llvm::Error StructuredOp::addAccess(OpOperand &operand,
-                                    std::shared_ptr<RefTensor> output) {
+llvm::Error StructuredOp::addAccess(OpOperand &operand, std::shared_ptr<RefTensor> output) {
   Access access;
   access.tensor = output ? output : lookup(operand.get());
   access.output = output.get();
@@ -97,9 +92,8 @@ llvm::Error StructuredOp::addAccess(OpOperand &operand,
     SmallVector<int64_t> steps(bounds.size(), 0);
     int64_t first = 0;
     if (!linearize(map.getResult(dim), 1, steps, first))
-      return makeError(
-          op, "is not interpreted by the reference: its indexing maps are "
-              "not linear");
+      return makeError(op, "is not interpreted by the reference: its indexing maps are "
+                           "not linear");
     int64_t low = first, high = first;
     for (auto [loop, step] : llvm::enumerate(steps)) {
       (step < 0 ? low : high) += step * (bounds[loop] - 1);
@@ -107,8 +101,7 @@ llvm::Error StructuredOp::addAccess(OpOperand &operand,
     }
     bool runs = !llvm::is_contained(bounds, 0);
     if (runs && (low < 0 || high >= access.tensor->shape[dim]))
-      return makeError(op, "reads outside of a tensor of " +
-                               formatShape(access.tensor->shape));
+      return makeError(op, "reads outside of a tensor of " + formatShape(access.tensor->shape));
     access.start += first * stride;
     stride *= access.tensor->shape[dim];
   }
@@ -135,8 +128,7 @@ llvm::Error StructuredOp::runLoops(const ScalarProgram &program) {
     }
     for (auto [loop, value] : llvm::enumerate(index))
       slots[program.extra(loop)].i = value;
-    if (!program.runRow(slots.data(), fault) ||
-        !program.runPoint(slots.data(), fault))
+    if (!program.runRow(slots.data(), fault) || !program.runPoint(slots.data(), fault))
       return makeError(fault.op, fault.message);
     for (unsigned number = numInputs; number < accesses.size(); ++number) {
       Access &access = accesses[number];
@@ -179,8 +171,7 @@ StructuredOp::run(const ScalarProgram::Environment &environment) {
   }
   Block *body = op.getBlock();
   SmallVector<bool> varying(body->getNumArguments(), true);
-  auto program = ScalarProgram::compile(*body, varying, precision, environment,
-                                        bounds.size());
+  auto program = ScalarProgram::compile(*body, varying, precision, environment, bounds.size());
   if (!program)
     return makeError(op, llvm::toString(program.takeError()));
   if (llvm::Error error = runLoops(*program))
@@ -190,8 +181,7 @@ StructuredOp::run(const ScalarProgram::Environment &environment) {
 
 llvm::Expected<std::vector<RefTensorPtr>>
 attn::evaluateLinalg(linalg::LinalgOp op, Lookup lookup,
-                     const ScalarProgram::Environment &environment,
-                     Precision precision) {
+                     const ScalarProgram::Environment &environment, Precision precision) {
   return StructuredOp(op, lookup, precision).run(environment);
 }
 

@@ -14,12 +14,11 @@ namespace attn {
 /// one point after the other.
 llvm::Expected<std::vector<RefTensorPtr>>
 evaluateLinalg(mlir::linalg::LinalgOp op, Lookup lookup,
-               const ScalarProgram::Environment &environment,
-               Precision precision);
+               const ScalarProgram::Environment &environment, Precision precision);
 
 /// linalg.softmax: exp(x - max x) / sum exp(x - max x) along its dimension.
-llvm::Expected<std::vector<RefTensorPtr>>
-evaluateNamedSoftmax(mlir::linalg::SoftmaxOp op, Lookup lookup, Precision precision);
+llvm::Expected<std::vector<RefTensorPtr>> evaluateNamedSoftmax(mlir::linalg::SoftmaxOp op,
+                                                               Lookup lookup, Precision precision);
 
 } // namespace attn
 

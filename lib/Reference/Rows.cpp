@@ -15,16 +15,14 @@ llvm::Error attn::makeError(Operation *op, const llvm::Twine &message) {
   std::string text;
   llvm::raw_string_ostream os(text);
   if (auto loc = op->getLoc()->findInstanceOf<FileLineColLoc>())
-    os << loc.getFilename().getValue() << ":" << loc.getLine() << ":"
-       << loc.getColumn() << ": ";
+    os << loc.getFilename().getValue() << ":" << loc.getLine() << ":" << loc.getColumn() << ": ";
   os << "'" << op->getName() << "' " << message;
   return llvm::createStringError(text);
 }
 
-llvm::Expected<ScalarRegion>
-ScalarRegion::create(Region &region, ArrayRef<bool> varying,
-                     ValueRange captures, Lookup lookup, Precision precision,
-                     unsigned trailing) {
+llvm::Expected<ScalarRegion> ScalarRegion::create(Region &region, ArrayRef<bool> varying,
+                                                  ValueRange captures, Lookup lookup,
+                                                  Precision precision, unsigned trailing) {
   ScalarRegion result;
   if (region.empty())
     return result;
@@ -46,22 +44,18 @@ ScalarRegion::create(Region &region, ArrayRef<bool> varying,
     result.scalars[argument] = slot;
   }
   ScalarProgram::Environment environment;
-  environment.tensor = [&](Value value) {
-    return result.tensors.lookup(value);
-  };
+  environment.tensor = [&](Value value) { return result.tensors.lookup(value); };
   environment.scalar = [&](Value value) -> const Slot * {
     auto it = result.scalars.find(value);
     return it == result.scalars.end() ? nullptr : &it->second;
   };
-  auto program =
-      ScalarProgram::compile(block, varying, precision, environment,
-                                         /*extra=*/0, trailing);
+  auto program = ScalarProgram::compile(block, varying, precision, environment,
+                                        /*extra=*/0, trailing);
   if (!program)
     return program.takeError();
   result.program = std::move(*program);
   return result;
 }
-
 
 void FirstFault::report(const Fault &newFault) {
   std::lock_guard<std::mutex> lock(mutex);
@@ -71,12 +65,10 @@ void FirstFault::report(const Fault &newFault) {
 }
 
 llvm::Error FirstFault::take() const {
-  return fault.op ? makeError(fault.op, fault.message)
-                  : llvm::Error::success();
+  return fault.op ? makeError(fault.op, fault.message) : llvm::Error::success();
 }
 
-void attn::forEachParallel(int64_t count,
-                           llvm::function_ref<void(int64_t)> body) {
+void attn::forEachParallel(int64_t count, llvm::function_ref<void(int64_t)> body) {
   ThreadPool::shared().parallelFor(
       count,
       [](int64_t index, void *context) {
@@ -85,8 +77,8 @@ void attn::forEachParallel(int64_t count,
       &body);
 }
 
-bool attn::startRow(const ScalarRegion &region, std::vector<Slot> &slots,
-                    unsigned first, ArrayRef<int64_t> indices, Fault &fault) {
+bool attn::startRow(const ScalarRegion &region, std::vector<Slot> &slots, unsigned first,
+                    ArrayRef<int64_t> indices, Fault &fault) {
   if (!region)
     return true;
   for (auto [position, index] : llvm::enumerate(indices))
@@ -94,8 +86,8 @@ bool attn::startRow(const ScalarRegion &region, std::vector<Slot> &slots,
   return region->runRow(slots.data(), fault);
 }
 
-bool attn::fillMask(const ScalarRegion &mask, RowState &state,
-                    unsigned numLeading, int64_t length, Fault &fault) {
+bool attn::fillMask(const ScalarRegion &mask, RowState &state, unsigned numLeading, int64_t length,
+                    Fault &fault) {
   state.keep.assign(length, 1);
   if (!mask)
     return true;
@@ -110,8 +102,7 @@ bool attn::fillMask(const ScalarRegion &mask, RowState &state,
   return true;
 }
 
-SmallVector<int64_t, 4> attn::leadingIndices(int64_t row,
-                                             ArrayRef<int64_t> shape) {
+SmallVector<int64_t, 4> attn::leadingIndices(int64_t row, ArrayRef<int64_t> shape) {
   SmallVector<int64_t, 4> leading(shape.size() - 1);
   for (unsigned dim = leading.size(); dim-- > 0; row /= shape[dim])
     leading[dim] = row % shape[dim];

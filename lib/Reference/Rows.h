@@ -17,10 +17,9 @@ class ScalarRegion {
 public:
   /// `varying` has one entry per argument before the captures: does it change
   /// along a row? `trailing` more varying arguments follow the captures.
-  static llvm::Expected<ScalarRegion>
-  create(mlir::Region &region, llvm::ArrayRef<bool> varying,
-         mlir::ValueRange captures, Lookup lookup, Precision precision,
-         unsigned trailing = 0);
+  static llvm::Expected<ScalarRegion> create(mlir::Region &region, llvm::ArrayRef<bool> varying,
+                                             mlir::ValueRange captures, Lookup lookup,
+                                             Precision precision, unsigned trailing = 0);
 
   explicit operator bool() const { return program.has_value(); }
   const ScalarProgram &operator*() const { return *program; }
@@ -60,12 +59,12 @@ struct RowState {
 
 /// Sets the indices of a row and runs what is fixed along it. `first` is the
 /// position of the first index among the program's arguments.
-bool startRow(const ScalarRegion &region, std::vector<Slot> &slots,
-              unsigned first, llvm::ArrayRef<int64_t> indices, Fault &fault);
+bool startRow(const ScalarRegion &region, std::vector<Slot> &slots, unsigned first,
+              llvm::ArrayRef<int64_t> indices, Fault &fault);
 
 /// Which keys of the row are kept.
-bool fillMask(const ScalarRegion &mask, RowState &state, unsigned numLeading,
-              int64_t length, Fault &fault);
+bool fillMask(const ScalarRegion &mask, RowState &state, unsigned numLeading, int64_t length,
+              Fault &fault);
 
 /// Applies the score region to the kept elements of a row.
 template <typename T>
@@ -89,8 +88,7 @@ bool applyScore(const ScalarRegion &score, RowState &state, unsigned numLeading,
 }
 
 /// The indices of a row of a tensor: all but the innermost.
-llvm::SmallVector<int64_t, 4> leadingIndices(int64_t row,
-                                             llvm::ArrayRef<int64_t> shape);
+llvm::SmallVector<int64_t, 4> leadingIndices(int64_t row, llvm::ArrayRef<int64_t> shape);
 
 /// The numbers 0..count-1 in the order-th order: 0 is increasing, others are
 /// shuffled.

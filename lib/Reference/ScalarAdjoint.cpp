@@ -11,8 +11,7 @@ using namespace attn;
 
 /// Of min and max: everything to the operand that was chosen, `aFirst` if that
 /// is the first; half to each of two equals.
-static void choose(double a, double b, bool aFirst, bool ignoresNaN,
-                   double *derivatives) {
+static void choose(double a, double b, bool aFirst, bool ignoresNaN, double *derivatives) {
   bool aIsNaN = std::isnan(a), bIsNaN = std::isnan(b);
   double first = a == b ? 0.5 : aFirst ? 1 : 0;
   if (aIsNaN != bIsNaN)
@@ -30,13 +29,12 @@ static void power(double a, double b, double *derivatives) {
 /// The partial derivatives of a float instruction by its float operands.
 void ScalarProgram::partials(const Instruction &instruction, const Slot *slots,
                              double *derivatives) {
-  double a = slots[instruction.operands[0]].f,
-         b = slots[instruction.operands[1]].f;
+  double a = slots[instruction.operands[0]].f, b = slots[instruction.operands[1]].f;
   double &da = derivatives[0], &db = derivatives[1];
   switch (instruction.code) {
-#define CASE(CODE, ...)                                                        \
-  case Opcode::CODE:                                                           \
-    __VA_ARGS__;                                                               \
+#define CASE(CODE, ...)                                                                            \
+  case Opcode::CODE:                                                                               \
+    __VA_ARGS__;                                                                                   \
     return;
     CASE(AddF, da = db = 1)
     CASE(SubF, da = 1; db = -1)
@@ -81,9 +79,8 @@ void ScalarProgram::partials(const Instruction &instruction, const Slot *slots,
   }
 }
 
-void ScalarProgram::reverse(const std::vector<Instruction> &code,
-                            const Slot *slots, double *adjoints,
-                            ReadAdjoint read) {
+void ScalarProgram::reverse(const std::vector<Instruction> &code, const Slot *slots,
+                            double *adjoints, ReadAdjoint read) {
   for (const Instruction &instruction : llvm::reverse(code)) {
     // A branch that was not taken gets exactly nothing, whatever its slope.
     double adjoint = std::exchange(adjoints[instruction.target], 0.0);

@@ -27,29 +27,25 @@ static int64_t signExtend(uint64_t value, unsigned width) {
   return int64_t(value << (64 - width)) >> (64 - width);
 }
 static uint64_t zeroExtend(int64_t value, unsigned width) {
-  return width == 64 ? uint64_t(value)
-                     : uint64_t(value) & ((uint64_t(1) << width) - 1);
+  return width == 64 ? uint64_t(value) : uint64_t(value) & ((uint64_t(1) << width) - 1);
 }
 
-bool ScalarProgram::run(const std::vector<Instruction> &code, Slot *slots,
-                        Fault &fault) {
+bool ScalarProgram::run(const std::vector<Instruction> &code, Slot *slots, Fault &fault) {
   for (const Instruction &instruction : code)
     if (!step(instruction, slots, fault))
       return false;
   return true;
 }
 
-bool ScalarProgram::locate(llvm::ArrayRef<int64_t> shape,
-                           llvm::ArrayRef<unsigned> indices, const Slot *slots,
-                           mlir::Operation *op, llvm::StringRef verb,
+bool ScalarProgram::locate(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<unsigned> indices,
+                           const Slot *slots, mlir::Operation *op, llvm::StringRef verb,
                            int64_t &position, Fault &fault) {
   position = 0;
   for (auto [dim, slot] : llvm::enumerate(indices)) {
     int64_t index = slots[slot].i, size = shape[dim];
     if (uint64_t(index) >= uint64_t(size)) {
       fault.op = op;
-      fault.message = (verb + " outside of a tensor of " +
-                       formatShape(shape) + ": index " +
+      fault.message = (verb + " outside of a tensor of " + formatShape(shape) + ": index " +
                        llvm::Twine(index) + " in dimension " + llvm::Twine(dim))
                           .str();
       return false;
@@ -59,12 +55,10 @@ bool ScalarProgram::locate(llvm::ArrayRef<int64_t> shape,
   return true;
 }
 
-bool ScalarProgram::extract(const Instruction &instruction, Slot *slots,
-                            Fault &fault) {
+bool ScalarProgram::extract(const Instruction &instruction, Slot *slots, Fault &fault) {
   const RefTensor &tensor = *instruction.tensor;
   int64_t position;
-  if (!locate(tensor.shape, instruction.indices, slots, instruction.op, "reads",
-              position, fault))
+  if (!locate(tensor.shape, instruction.indices, slots, instruction.op, "reads", position, fault))
     return false;
   if (isFloat(tensor.kind))
     slots[instruction.target].f = tensor.floats[position];
@@ -74,12 +68,10 @@ bool ScalarProgram::extract(const Instruction &instruction, Slot *slots,
 }
 
 int64_t ScalarProgram::divide(const Instruction &instruction, const Slot *slots) {
-  int64_t a = slots[instruction.operands[0]].i,
-          b = slots[instruction.operands[1]].i;
+  int64_t a = slots[instruction.operands[0]].i, b = slots[instruction.operands[1]].i;
   unsigned width = instruction.width;
   uint64_t ua = zeroExtend(a, width), ub = zeroExtend(b, width);
-  bool isRemainder = instruction.code == Opcode::RemSI ||
-                     instruction.code == Opcode::RemUI ||
+  bool isRemainder = instruction.code == Opcode::RemSI || instruction.code == Opcode::RemUI ||
                      instruction.code == Opcode::FloorMod;
   if (b == 0) // so that a = q b + r
     return isRemainder ? a : 0;
@@ -120,8 +112,7 @@ static int64_t toInteger(double value, unsigned width, bool isSigned) {
   return isSigned ? int64_t(value) : int64_t(uint64_t(value));
 }
 
-static bool compareIntegers(uint8_t predicate, int64_t a, int64_t b,
-                            unsigned width) {
+static bool compareIntegers(uint8_t predicate, int64_t a, int64_t b, unsigned width) {
   uint64_t ua = zeroExtend(a, width), ub = zeroExtend(b, width);
   switch (mlir::arith::CmpIPredicate(predicate)) {
   case mlir::arith::CmpIPredicate::eq:
@@ -188,11 +179,9 @@ static bool compareFloats(uint8_t predicate, double a, double b) {
   return false;
 }
 
-int64_t ScalarProgram::integerOp(const Instruction &instruction,
-                                 const Slot *slots) {
+int64_t ScalarProgram::integerOp(const Instruction &instruction, const Slot *slots) {
   unsigned width = instruction.width;
-  int64_t a = slots[instruction.operands[0]].i,
-          b = slots[instruction.operands[1]].i;
+  int64_t a = slots[instruction.operands[0]].i, b = slots[instruction.operands[1]].i;
   uint64_t ua = uint64_t(a), ub = uint64_t(b);
   bool inRange = zeroExtend(b, width) < width;
   switch (instruction.code) {
@@ -238,13 +227,11 @@ static double minimum(double a, double b) {
   return a < b ? a : b;
 }
 
-double ScalarProgram::floatOp(const Instruction &instruction,
-                              const Slot *slots) {
-  double a = slots[instruction.operands[0]].f,
-         b = slots[instruction.operands[1]].f;
+double ScalarProgram::floatOp(const Instruction &instruction, const Slot *slots) {
+  double a = slots[instruction.operands[0]].f, b = slots[instruction.operands[1]].f;
   switch (instruction.code) {
-#define CASE(CODE, VALUE)                                                      \
-  case Opcode::CODE:                                                           \
+#define CASE(CODE, VALUE)                                                                          \
+  case Opcode::CODE:                                                                               \
     return VALUE;
     CASE(AddF, a + b)
     CASE(SubF, a - b)
@@ -294,11 +281,9 @@ double ScalarProgram::floatOp(const Instruction &instruction,
   }
 }
 
-bool ScalarProgram::step(const Instruction &instruction, Slot *slots,
-                         Fault &fault) {
+bool ScalarProgram::step(const Instruction &instruction, Slot *slots, Fault &fault) {
   Slot &target = slots[instruction.target];
-  const Slot &a = slots[instruction.operands[0]],
-             &b = slots[instruction.operands[1]];
+  const Slot &a = slots[instruction.operands[0]], &b = slots[instruction.operands[1]];
   unsigned width = instruction.width;
   switch (instruction.code) {
   case Opcode::Extract:
@@ -308,8 +293,7 @@ bool ScalarProgram::step(const Instruction &instruction, Slot *slots,
     target = a.i ? b : slots[instruction.operands[2]];
     return true;
   case Opcode::CmpI:
-    target.i =
-        -int64_t(compareIntegers(instruction.predicate, a.i, b.i, width));
+    target.i = -int64_t(compareIntegers(instruction.predicate, a.i, b.i, width));
     return true;
   case Opcode::CmpF:
     target.i = -int64_t(compareFloats(instruction.predicate, a.f, b.f));

@@ -112,8 +112,7 @@ struct ScalarProgram::Compiler {
   }
 
   /// Affine expressions become integer instructions.
-  unsigned expression(AffineExpr expr, ValueRange operands, unsigned numDims,
-                      Operation *op) {
+  unsigned expression(AffineExpr expr, ValueRange operands, unsigned numDims, Operation *op) {
     if (auto constant = dyn_cast<AffineConstantExpr>(expr))
       return addConstant(constant.getValue());
     if (auto dim = dyn_cast<AffineDimExpr>(expr))
@@ -144,9 +143,8 @@ struct ScalarProgram::Compiler {
     return emit(code, op, {a, b}, ElementKind::I64);
   }
 
-  unsigned emit(Opcode code, Operation *op, ArrayRef<unsigned> operands,
-                ElementKind kind, const RefTensor *tensor = nullptr,
-                ArrayRef<unsigned> indices = {}) {
+  unsigned emit(Opcode code, Operation *op, ArrayRef<unsigned> operands, ElementKind kind,
+                const RefTensor *tensor = nullptr, ArrayRef<unsigned> indices = {}) {
     Instruction instruction = {};
     instruction.code = code;
     instruction.op = op;
@@ -176,8 +174,7 @@ struct ScalarProgram::Compiler {
 
   llvm::Error addAccumulation(AccumulateOp op) {
     Accumulation accumulation;
-    accumulation.argument =
-        cast<BlockArgument>(op.getCapture()).getArgNumber();
+    accumulation.argument = cast<BlockArgument>(op.getCapture()).getArgNumber();
     accumulation.op = op;
     std::optional<unsigned> value = slotOf(op.getValue());
     if (!value)
@@ -202,8 +199,7 @@ struct ScalarProgram::Compiler {
         return fail(op);
     } else if (auto index = dyn_cast<linalg::IndexOp>(op)) {
       known = program.firstExtra + index.getDim();
-    } else if (op->hasTrait<OpTrait::ConstantLike>() &&
-               op->getNumResults() == 1) {
+    } else if (op->hasTrait<OpTrait::ConstantLike>() && op->getNumResults() == 1) {
       Attribute value;
       if (!matchPattern(op, m_Constant(&value)) || !(known = constant(value)))
         return fail(op);
@@ -218,8 +214,7 @@ struct ScalarProgram::Compiler {
   llvm::Error addInstruction(Operation *op) {
     if (op->getNumResults() != 1)
       return fail(op);
-    std::optional<ElementKind> kind =
-        getElementKind(getElementTypeOrSelf(op->getResult(0)));
+    std::optional<ElementKind> kind = getElementKind(getElementTypeOrSelf(op->getResult(0)));
     if (!kind)
       return fail(op);
     if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
@@ -234,8 +229,7 @@ struct ScalarProgram::Compiler {
         return fail(op);
       unsigned target = emit(Opcode::Extract, op, {}, *kind, tensor, indices);
       if (auto argument = dyn_cast<BlockArgument>(extract.getTensor()))
-        (varies[target] ? program.point : program.row).back().argument =
-            argument.getArgNumber();
+        (varies[target] ? program.point : program.row).back().argument = argument.getArgNumber();
       slots[op->getResult(0)] = target;
       return llvm::Error::success();
     }
@@ -258,10 +252,9 @@ struct ScalarProgram::Compiler {
       code = Opcode::SelectF;
     // Conversions and comparisons need the operand's width.
     unsigned target = emit(code, op, operands, *kind);
-    Instruction &instruction =
-        (varies[target] ? program.point : program.row).back();
-    if (code == Opcode::CmpI || code == Opcode::ExtUI ||
-        code == Opcode::UIToFP || code == Opcode::IndexCastUI) {
+    Instruction &instruction = (varies[target] ? program.point : program.row).back();
+    if (code == Opcode::CmpI || code == Opcode::ExtUI || code == Opcode::UIToFP ||
+        code == Opcode::IndexCastUI) {
       Type from = getElementTypeOrSelf(op->getOperand(0));
       instruction.width = from.isIndex() ? 64 : from.getIntOrFloatBitWidth();
     }
@@ -270,10 +263,10 @@ struct ScalarProgram::Compiler {
   }
 };
 
-llvm::Expected<ScalarProgram>
-ScalarProgram::compile(Block &block, ArrayRef<bool> varying,
-                       Precision precision, const Environment &environment,
-                       unsigned extra, unsigned trailing) {
+llvm::Expected<ScalarProgram> ScalarProgram::compile(Block &block, ArrayRef<bool> varying,
+                                                     Precision precision,
+                                                     const Environment &environment, unsigned extra,
+                                                     unsigned trailing) {
   Compiler compiler(precision, environment);
   for (auto [argument, varies] : llvm::zip(block.getArguments(), varying)) {
     unsigned slot = compiler.addSlot(varies);
@@ -301,9 +294,8 @@ ScalarProgram::compile(Block &block, ArrayRef<bool> varying,
   return std::move(compiler.program);
 }
 
-llvm::Expected<ScalarProgram>
-ScalarProgram::compile(Operation *op, Precision precision,
-                       const Environment &environment) {
+llvm::Expected<ScalarProgram> ScalarProgram::compile(Operation *op, Precision precision,
+                                                     const Environment &environment) {
   Compiler compiler(precision, environment);
   if (llvm::Error error = compiler.add(op))
     return std::move(error);

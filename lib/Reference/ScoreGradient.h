@@ -43,9 +43,7 @@ public:
       sum.touched.clear();
     }
   }
-  llvm::ArrayRef<int64_t> shape(unsigned capture) const {
-    return sums[capture].shape;
-  }
+  llvm::ArrayRef<int64_t> shape(unsigned capture) const { return sums[capture].shape; }
   /// Appends the gradients, in the captures' types where `precision` asks.
   void appendTo(std::vector<RefTensorPtr> &results, Precision precision) const {
     for (const Sum &sum : sums) {
@@ -53,8 +51,7 @@ public:
         continue;
       auto tensor = std::make_shared<RefTensor>(sum.kind, sum.shape);
       for (auto [to, from] : llvm::zip(tensor->floats, sum.total))
-        to = precision == Precision::SameType ? roundTo(sum.kind, double(from))
-                                              : double(from);
+        to = precision == Precision::SameType ? roundTo(sum.kind, double(from)) : double(from);
       results.push_back(tensor);
     }
   }
@@ -75,17 +72,17 @@ private:
 template <typename T> class ScoreGradient {
 public:
   ScoreGradient() = default;
-  static llvm::Expected<ScoreGradient>
-  create(mlir::Region &score, mlir::Region &gradient, unsigned numIndices,
-         mlir::ValueRange captures, Lookup lookup, Precision precision) {
+  static llvm::Expected<ScoreGradient> create(mlir::Region &score, mlir::Region &gradient,
+                                              unsigned numIndices, mlir::ValueRange captures,
+                                              Lookup lookup, Precision precision) {
     ScoreGradient result;
     result.numIndices = numIndices;
     result.derive = precision == Precision::Exact;
     llvm::SmallVector<bool> varying(1 + numIndices, false);
     varying.front() = varying.back() = true;
-    auto region = ScalarRegion::create(result.derive ? score : gradient, varying,
-                                       captures, lookup, precision,
-                                       /*trailing=*/result.derive ? 0 : 1);
+    auto region =
+        ScalarRegion::create(result.derive ? score : gradient, varying, captures, lookup, precision,
+                             /*trailing=*/result.derive ? 0 : 1);
     if (!region)
       return region.takeError();
     result.region = std::move(*region);
@@ -103,8 +100,7 @@ public:
     return state;
   }
 
-  bool startRow(State &state, llvm::ArrayRef<int64_t> leading,
-                Fault &fault) const {
+  bool startRow(State &state, llvm::ArrayRef<int64_t> leading, Fault &fault) const {
     return attn::startRow(region, state.slots, 1, leading, fault);
   }
 
@@ -138,9 +134,8 @@ public:
       double *adjoints = state.adjoints.data();
       region->reverseRow(state.slots.data(), adjoints, reader(sums));
       for (auto [value, slot] : region->getOuterScalars())
-        sums.add(llvm::cast<mlir::BlockArgument>(value).getArgNumber() -
-                     firstCapture(),
-                 0, T(adjoints[slot]));
+        sums.add(llvm::cast<mlir::BlockArgument>(value).getArgNumber() - firstCapture(), 0,
+                 T(adjoints[slot]));
       state.adjoints.assign(state.adjoints.size(), 0);
     }
     sums.finishRow();
@@ -157,9 +152,8 @@ private:
     for (const auto &accumulation : region->getAccumulations()) {
       unsigned capture = accumulation.argument - firstCapture();
       int64_t position;
-      if (!ScalarProgram::locate(sums.shape(capture), accumulation.indices,
-                                 slots, accumulation.op, "adds", position,
-                                 fault))
+      if (!ScalarProgram::locate(sums.shape(capture), accumulation.indices, slots, accumulation.op,
+                                 "adds", position, fault))
         return false;
       sums.add(capture, position, T(slots[accumulation.value].f));
     }

@@ -10,9 +10,8 @@ namespace {
 template <typename T> class SoftmaxBackward {
 public:
   SoftmaxBackward(SoftmaxBackwardOp op, Lookup lookup, Precision precision)
-      : op(op), lookup(lookup), precision(precision),
-        input(lookup(op.getInput())), output(lookup(op.getOutput())),
-        outputGradient(lookup(op.getOutputGradient())),
+      : op(op), lookup(lookup), precision(precision), input(lookup(op.getInput())),
+        output(lookup(op.getOutput())), outputGradient(lookup(op.getOutputGradient())),
         captureSums(op.getCaptures(), lookup) {}
 
   llvm::Expected<std::vector<RefTensorPtr>> run();
@@ -36,13 +35,11 @@ template <typename T> llvm::Error SoftmaxBackward<T>::createRegions() {
   unsigned rank = input->shape.size();
   SmallVector<bool> varying(rank, false);
   varying.back() = true;
-  auto maskOr = ScalarRegion::create(op.getMask(), varying, op.getCaptures(),
-                                     lookup, precision);
+  auto maskOr = ScalarRegion::create(op.getMask(), varying, op.getCaptures(), lookup, precision);
   if (!maskOr)
     return maskOr.takeError();
-  auto gradientOr =
-      ScoreGradient<T>::create(op.getScore(), op.getGradient(), rank,
-                               op.getCaptures(), lookup, precision);
+  auto gradientOr = ScoreGradient<T>::create(op.getScore(), op.getGradient(), rank,
+                                             op.getCaptures(), lookup, precision);
   if (!gradientOr)
     return gradientOr.takeError();
   mask = std::move(*maskOr);
@@ -50,8 +47,7 @@ template <typename T> llvm::Error SoftmaxBackward<T>::createRegions() {
   return llvm::Error::success();
 }
 
-template <typename T>
-bool SoftmaxBackward<T>::computeRow(int64_t row, Fault &fault) {
+template <typename T> bool SoftmaxBackward<T>::computeRow(int64_t row, Fault &fault) {
   int64_t length = input->shape.back(), first = row * length;
   SmallVector<int64_t, 4> leading = leadingIndices(row, input->shape);
   RowState state{{}, mask.makeSlots(), {}};
@@ -67,28 +63,24 @@ bool SoftmaxBackward<T>::computeRow(int64_t row, Fault &fault) {
   for (int64_t j = 0; j < length; ++j) {
     if (!state.keep[j])
       continue;
-    T after = T(output->floats[first + j]) *
-              (T(outputGradient->floats[first + j]) - sum);
+    T after = T(output->floats[first + j]) * (T(outputGradient->floats[first + j]) - sum);
     T before;
-    if (!gradient.runPoint(gradientState, T(input->floats[first + j]), j, after,
-                           before, captureSums, fault))
+    if (!gradient.runPoint(gradientState, T(input->floats[first + j]), j, after, before,
+                           captureSums, fault))
       return false;
-    inputGradient->floats[first + j] =
-        precision == Precision::SameType
-            ? roundTo(inputGradient->kind, double(before))
-            : double(before);
+    inputGradient->floats[first + j] = precision == Precision::SameType
+                                           ? roundTo(inputGradient->kind, double(before))
+                                           : double(before);
   }
   gradient.finishRow(gradientState, captureSums);
   return true;
 }
 
-template <typename T>
-llvm::Expected<std::vector<RefTensorPtr>> SoftmaxBackward<T>::run() {
+template <typename T> llvm::Expected<std::vector<RefTensorPtr>> SoftmaxBackward<T>::run() {
   if (input->shape != output->shape || input->shape != outputGradient->shape)
     return makeError(op, "expected tensors of one shape, got " +
-                             formatShape(outputGradient->shape) + ", " +
-                             formatShape(input->shape) + " and " +
-                             formatShape(output->shape));
+                             formatShape(outputGradient->shape) + ", " + formatShape(input->shape) +
+                             " and " + formatShape(output->shape));
   if (llvm::Error error = createRegions())
     return std::move(error);
   inputGradient = std::make_shared<RefTensor>(input->kind, input->shape);
@@ -104,8 +96,7 @@ llvm::Expected<std::vector<RefTensorPtr>> SoftmaxBackward<T>::run() {
 }
 
 llvm::Expected<std::vector<RefTensorPtr>>
-attn::evaluateSoftmaxBackward(SoftmaxBackwardOp op, Lookup lookup,
-                              Precision precision) {
+attn::evaluateSoftmaxBackward(SoftmaxBackwardOp op, Lookup lookup, Precision precision) {
   bool wide = op.getInput().getType().getElementType().isF64();
   if (precision == Precision::SameType)
     return wide ? SoftmaxBackward<double>(op, lookup, precision).run()

@@ -33,9 +33,7 @@ namespace {
 class Timer {
 public:
   explicit Timer(double &seconds) : seconds(seconds) {}
-  ~Timer() {
-    seconds += std::chrono::duration<double>(Clock::now() - start).count();
-  }
+  ~Timer() { seconds += std::chrono::duration<double>(Clock::now() - start).count(); }
 
 private:
   using Clock = std::chrono::steady_clock;
@@ -49,21 +47,18 @@ private:
 static void addPackedWrappers(Module &module) {
   SmallVector<Function *> interfaces;
   for (Function &function : module)
-    if (!function.isDeclaration() &&
-        function.getName().starts_with(interfacePrefix))
+    if (!function.isDeclaration() && function.getName().starts_with(interfacePrefix))
       interfaces.push_back(&function);
   IRBuilder<> builder(module.getContext());
   Type *pointer = builder.getPtrTy();
   auto *type = FunctionType::get(builder.getVoidTy(), {pointer}, false);
   for (Function *function : interfaces) {
     StringRef name = function->getName().drop_front(interfacePrefix.size());
-    auto *wrapper = Function::Create(type, GlobalValue::ExternalLinkage,
-                                     packedPrefix + name, module);
-    builder.SetInsertPoint(
-        BasicBlock::Create(module.getContext(), "", wrapper));
+    auto *wrapper =
+        Function::Create(type, GlobalValue::ExternalLinkage, packedPrefix + name, module);
+    builder.SetInsertPoint(BasicBlock::Create(module.getContext(), "", wrapper));
     auto slot = [&](unsigned index) {
-      Value *at =
-          builder.CreateConstGEP1_64(pointer, wrapper->getArg(0), index);
+      Value *at = builder.CreateConstGEP1_64(pointer, wrapper->getArg(0), index);
       return builder.CreateLoad(pointer, at);
     };
     SmallVector<Value *> arguments;
@@ -89,8 +84,7 @@ static void setTarget(Module &module, TargetMachine &machine) {
   }
 }
 
-static void optimize(Module &module, TargetMachine &machine,
-                     const CpuCompileOptions &options) {
+static void optimize(Module &module, TargetMachine &machine, const CpuCompileOptions &options) {
   PipelineTuningOptions tuning;
   tuning.LoopVectorization = options.vectorizeLoops;
   tuning.SLPVectorization = options.vectorizeLoops;
@@ -104,13 +98,11 @@ static void optimize(Module &module, TargetMachine &machine,
   passes.registerFunctionAnalyses(functions);
   passes.registerLoopAnalyses(loops);
   passes.crossRegisterProxies(loops, functions, components, modules);
-  static const OptimizationLevel levels[] = {
-      OptimizationLevel::O0, OptimizationLevel::O1, OptimizationLevel::O2,
-      OptimizationLevel::O3};
+  static const OptimizationLevel levels[] = {OptimizationLevel::O0, OptimizationLevel::O1,
+                                             OptimizationLevel::O2, OptimizationLevel::O3};
   OptimizationLevel level = levels[std::min(options.optLevel, 3u)];
-  ModulePassManager manager = options.optLevel == 0
-                                  ? passes.buildO0DefaultPipeline(level)
-                                  : passes.buildPerModuleDefaultPipeline(level);
+  ModulePassManager manager = options.optLevel == 0 ? passes.buildO0DefaultPipeline(level)
+                                                    : passes.buildPerModuleDefaultPipeline(level);
   manager.run(module, modules);
 }
 
@@ -130,13 +122,11 @@ static Expected<orc::JITTargetMachineBuilder>
 makeTargetMachineBuilder(const CpuCompileOptions &options) {
   initializeNativeTarget();
   orc::JITTargetMachineBuilder generic{Triple(sys::getProcessTriple())};
-  auto builder = options.genericCpu
-                     ? Expected<orc::JITTargetMachineBuilder>(std::move(generic))
-                     : orc::JITTargetMachineBuilder::detectHost();
+  auto builder = options.genericCpu ? Expected<orc::JITTargetMachineBuilder>(std::move(generic))
+                                    : orc::JITTargetMachineBuilder::detectHost();
   if (!builder)
     return builder.takeError();
-  builder->setCodeGenOptLevel(
-      static_cast<CodeGenOptLevel>(std::min(options.optLevel, 3u)));
+  builder->setCodeGenOptLevel(static_cast<CodeGenOptLevel>(std::min(options.optLevel, 3u)));
   // What LLJIT's linker expects.
   builder->setRelocationModel(Reloc::PIC_);
   builder->setCodeModel(CodeModel::Small);
@@ -151,9 +141,8 @@ Expected<std::string> CpuExecutable::describeHost() {
          builder->getFeatures().getString();
 }
 
-Expected<CpuObject>
-CpuExecutable::compileObject(mlir::ModuleOp module,
-                             const CpuCompileOptions &options) {
+Expected<CpuObject> CpuExecutable::compileObject(mlir::ModuleOp module,
+                                                 const CpuCompileOptions &options) {
   CpuObject result;
   mlir::registerBuiltinDialectTranslation(*module.getContext());
   mlir::registerLLVMDialectTranslation(*module.getContext());
@@ -190,23 +179,21 @@ CpuExecutable::compileObject(mlir::ModuleOp module,
   return result;
 }
 
-Expected<std::unique_ptr<CpuExecutable>>
-CpuExecutable::load(std::unique_ptr<MemoryBuffer> code) {
+Expected<std::unique_ptr<CpuExecutable>> CpuExecutable::load(std::unique_ptr<MemoryBuffer> code) {
   initializeNativeTarget();
   std::unique_ptr<CpuExecutable> result(new CpuExecutable);
   // The default platform compiles a module of its own for initialisers and
   // thread-local storage, which our code has none of.
-  auto jit = orc::LLJITBuilder()
-                 .setJITTargetMachineBuilder(
-                     orc::JITTargetMachineBuilder(Triple(sys::getProcessTriple())))
-                 .setPlatformSetUp(orc::setUpInactivePlatform)
-                 .create();
+  auto jit =
+      orc::LLJITBuilder()
+          .setJITTargetMachineBuilder(orc::JITTargetMachineBuilder(Triple(sys::getProcessTriple())))
+          .setPlatformSetUp(orc::setUpInactivePlatform)
+          .create();
   if (!jit)
     return jit.takeError();
   result->jit = std::move(*jit);
   orc::JITDylib &library = result->jit->getMainJITDylib();
-  if (Error error =
-          library.define(orc::absoluteSymbols(getRuntimeSymbols(*result->jit))))
+  if (Error error = library.define(orc::absoluteSymbols(getRuntimeSymbols(*result->jit))))
     return std::move(error);
   auto process = orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
       result->jit->getDataLayout().getGlobalPrefix());
@@ -218,9 +205,8 @@ CpuExecutable::load(std::unique_ptr<MemoryBuffer> code) {
   return result;
 }
 
-Expected<std::unique_ptr<CpuExecutable>>
-CpuExecutable::compile(mlir::ModuleOp module,
-                       const CpuCompileOptions &options) {
+Expected<std::unique_ptr<CpuExecutable>> CpuExecutable::compile(mlir::ModuleOp module,
+                                                                const CpuCompileOptions &options) {
   auto object = compileObject(module, options);
   if (!object)
     return object.takeError();
@@ -235,8 +221,7 @@ CpuExecutable::compile(mlir::ModuleOp module,
     // Looking one symbol up links the module; doing it now keeps its errors
     // and its time in compile().
     for (auto function : module.getOps<mlir::LLVM::LLVMFuncOp>())
-      if (function.getName().starts_with(interfacePrefix) &&
-          !function.isExternal()) {
+      if (function.getName().starts_with(interfacePrefix) && !function.isExternal()) {
         if (auto address = result->jit->lookup(function.getName()); !address)
           return address.takeError();
         break;

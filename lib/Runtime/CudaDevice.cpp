@@ -10,28 +10,26 @@
 using namespace llvm;
 using namespace attn::cuda;
 
-static Expected<std::unique_ptr<DeviceInfo>> describe(const Driver &driver,
-                                                      Device device) {
+static Expected<std::unique_ptr<DeviceInfo>> describe(const Driver &driver, Device device) {
   auto info = std::make_unique<DeviceInfo>();
   info->driver = &driver;
   info->device = device;
   char name[256] = "";
-  if (Error error = driver.check(
-          driver.deviceGetName(name, sizeof(name), device), "cuDeviceGetName"))
+  if (Error error =
+          driver.check(driver.deviceGetName(name, sizeof(name), device), "cuDeviceGetName"))
     return std::move(error);
   info->name = name;
   int major = 0, minor = 0;
-  for (auto [attribute, value] :
-       {std::pair(capabilityMajor, &major), {capabilityMinor, &minor},
-        {multiprocessorCount, &info->multiprocessors},
-        {maxSharedBytesOptIn, &info->maxSharedBytes}})
-    if (Error error =
-            driver.check(driver.deviceGetAttribute(value, attribute, device),
-                         "cuDeviceGetAttribute"))
+  for (auto [attribute, value] : {std::pair(capabilityMajor, &major),
+                                  {capabilityMinor, &minor},
+                                  {multiprocessorCount, &info->multiprocessors},
+                                  {maxSharedBytesOptIn, &info->maxSharedBytes}})
+    if (Error error = driver.check(driver.deviceGetAttribute(value, attribute, device),
+                                   "cuDeviceGetAttribute"))
       return std::move(error);
   info->capability = major * 10 + minor;
-  if (Error error = driver.check(driver.driverGetVersion(&info->driverVersion),
-                                 "cuDriverGetVersion"))
+  if (Error error =
+          driver.check(driver.driverGetVersion(&info->driverVersion), "cuDriverGetVersion"))
     return std::move(error);
   if (info->capability != 90)
     return createStringError("no sm_90 device: found " + info->name + " (sm_" +
@@ -42,8 +40,7 @@ static Expected<std::unique_ptr<DeviceInfo>> describe(const Driver &driver,
 /// Makes the primary context of the first device the calling thread's.
 static Error useFirstDevice(const Driver &driver) {
   int count = 0;
-  if (Error error =
-          driver.check(driver.deviceGetCount(&count), "cuDeviceGetCount"))
+  if (Error error = driver.check(driver.deviceGetCount(&count), "cuDeviceGetCount"))
     return error;
   if (count == 0)
     return createStringError("no sm_90 device: found no device");
@@ -51,8 +48,8 @@ static Error useFirstDevice(const Driver &driver) {
   if (Error error = driver.check(driver.deviceGet(&device, 0), "cuDeviceGet"))
     return error;
   Context context = nullptr; // retained for the whole process
-  if (Error error = driver.check(driver.primaryContextRetain(&context, device),
-                                 "cuDevicePrimaryCtxRetain"))
+  if (Error error =
+          driver.check(driver.primaryContextRetain(&context, device), "cuDevicePrimaryCtxRetain"))
     return error;
   return driver.check(driver.contextSetCurrent(context), "cuCtxSetCurrent");
 }
@@ -63,15 +60,13 @@ Expected<const DeviceInfo *> DeviceInfo::current() {
     return opened.takeError();
   const Driver &driver = **opened;
   Context context = nullptr;
-  if (Error error = driver.check(driver.contextGetCurrent(&context),
-                                 "cuCtxGetCurrent"))
+  if (Error error = driver.check(driver.contextGetCurrent(&context), "cuCtxGetCurrent"))
     return std::move(error);
   if (!context)
     if (Error error = useFirstDevice(driver))
       return std::move(error);
   Device device = 0;
-  if (Error error =
-          driver.check(driver.contextGetDevice(&device), "cuCtxGetDevice"))
+  if (Error error = driver.check(driver.contextGetDevice(&device), "cuCtxGetDevice"))
     return std::move(error);
   // Kept for the whole process, as the contexts are.
   static std::mutex mutex;
@@ -89,8 +84,7 @@ Expected<const DeviceInfo *> DeviceInfo::current() {
 
 Expected<Context> DeviceInfo::getContext() const {
   Context context = nullptr;
-  if (Error error = driver->check(driver->contextGetCurrent(&context),
-                                  "cuCtxGetCurrent"))
+  if (Error error = driver->check(driver->contextGetCurrent(&context), "cuCtxGetCurrent"))
     return std::move(error);
   return context;
 }
@@ -109,9 +103,9 @@ Buffer::~Buffer() {
 
 Expected<Buffer> Buffer::allocate(const DeviceInfo &device, size_t bytes) {
   Buffer result;
-  if (Error error = device.driver->check(
-          device.driver->memAlloc(&result.start, std::max<size_t>(bytes, 1)),
-          "cannot allocate " + Twine(bytes) + " bytes on " + device.name))
+  if (Error error =
+          device.driver->check(device.driver->memAlloc(&result.start, std::max<size_t>(bytes, 1)),
+                               "cannot allocate " + Twine(bytes) + " bytes on " + device.name))
     return std::move(error);
   result.device = &device;
   result.bytes = bytes;

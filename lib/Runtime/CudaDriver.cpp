@@ -22,11 +22,10 @@ static std::string open(Driver &driver) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return std::string("no CUDA driver: ") + dlerror();
-#define ATTN_CUDA_LOOKUP(MEMBER, NAME, ARGUMENTS)                              \
-  driver.MEMBER = reinterpret_cast<Result(*) ARGUMENTS>(dlsym(library, NAME)); \
-  if (!driver.MEMBER)                                                          \
-    return std::string("the CUDA driver ") + path +                            \
-           " is too old: it has no " NAME;
+#define ATTN_CUDA_LOOKUP(MEMBER, NAME, ARGUMENTS)                                                  \
+  driver.MEMBER = reinterpret_cast<Result(*) ARGUMENTS>(dlsym(library, NAME));                     \
+  if (!driver.MEMBER)                                                                              \
+    return std::string("the CUDA driver ") + path + " is too old: it has no " NAME;
   ATTN_CUDA_FUNCTIONS(ATTN_CUDA_LOOKUP)
 #undef ATTN_CUDA_LOOKUP
   if (Result result = driver.init(0))
@@ -49,8 +48,7 @@ std::string Driver::describe(Result result) const {
   const char *name = nullptr, *text = nullptr;
   getErrorName(result, &name);
   getErrorString(result, &text);
-  return (Twine(text ? text : "unknown error") + " (" +
-          (name ? Twine(name) : Twine(result)) + ")")
+  return (Twine(text ? text : "unknown error") + " (" + (name ? Twine(name) : Twine(result)) + ")")
       .str();
 }
 

@@ -12,8 +12,7 @@ CudaExecutable::~CudaExecutable() {
     device->driver->moduleUnload(module);
 }
 
-Error CudaExecutable::loadKernels(const CudaProgram &program,
-                                  const std::string &image) {
+Error CudaExecutable::loadKernels(const CudaProgram &program, const std::string &image) {
   if (image.empty())
     return Error::success();
   const cuda::Driver &driver = *device->driver;
@@ -21,40 +20,34 @@ Error CudaExecutable::loadKernels(const CudaProgram &program,
   auto number = [](uintptr_t n) { return reinterpret_cast<void *>(n); };
   int options[] = {cuda::infoLog,       cuda::infoLogBytes, cuda::errorLog,
                    cuda::errorLogBytes, cuda::logVerbose,   cuda::splitCompile};
-  void *values[] = {said.data(), number(said.size()), errors.data(), number(errors.size()),
-                    number(1),   number(0)};
+  void *values[] = {said.data(),           number(said.size()), errors.data(),
+                    number(errors.size()), number(1),           number(0)};
   cuda::Result result = driver.moduleLoadData(&module, image.c_str(), 6, options, values);
   // An older driver does not know the last one.
   if (result == cuda::invalidValue)
     result = driver.moduleLoadData(&module, image.c_str(), 5, options, values);
   if (result != 0)
-    return createStringError("cannot compile or load the kernels: " +
-                             driver.describe(result) + "\n" +
-                             StringRef(errors.c_str()).rtrim().str());
+    return createStringError("cannot compile or load the kernels: " + driver.describe(result) +
+                             "\n" + StringRef(errors.c_str()).rtrim().str());
   log = said.c_str();
   for (const std::string &kernel : program.kernels) {
     cuda::Function function = nullptr;
-    if (Error error = driver.check(
-            driver.moduleGetFunction(&function, module, kernel.c_str()),
-            "cannot find kernel '" + kernel + "'"))
+    if (Error error = driver.check(driver.moduleGetFunction(&function, module, kernel.c_str()),
+                                   "cannot find kernel '" + kernel + "'"))
       return error;
     CudaKernelInfo info;
     info.name = kernel;
-    for (auto [attribute, value] :
-         {std::pair(cuda::numRegisters, &info.registers),
-          {cuda::localBytes, &info.spilledBytes},
-          {cuda::staticSharedBytes, &info.staticSharedBytes}})
-      if (Error error = driver.check(
-              driver.functionGetAttribute(value, attribute, function),
-              "cuFuncGetAttribute"))
+    for (auto [attribute, value] : {std::pair(cuda::numRegisters, &info.registers),
+                                    {cuda::localBytes, &info.spilledBytes},
+                                    {cuda::staticSharedBytes, &info.staticSharedBytes}})
+      if (Error error = driver.check(driver.functionGetAttribute(value, attribute, function),
+                                     "cuFuncGetAttribute"))
         return error;
     // How much a launch takes is known when it happens; allow all there is.
     int dynamic = device->maxSharedBytes - info.staticSharedBytes;
     if (Error error = driver.check(
-            driver.functionSetAttribute(function, cuda::maxDynamicSharedBytes,
-                                        dynamic),
-            "cannot give kernel '" + kernel + "' " + Twine(dynamic) +
-                " bytes of shared memory"))
+            driver.functionSetAttribute(function, cuda::maxDynamicSharedBytes, dynamic),
+            "cannot give kernel '" + kernel + "' " + Twine(dynamic) + " bytes of shared memory"))
       return error;
     kernels.push_back(function);
     infos.push_back(info);
@@ -62,17 +55,16 @@ Error CudaExecutable::loadKernels(const CudaProgram &program,
   return Error::success();
 }
 
-Expected<std::unique_ptr<CudaExecutable>>
-CudaExecutable::load(const CudaProgram &program, const cuda::DeviceInfo &device,
-                     const std::string &image) {
+Expected<std::unique_ptr<CudaExecutable>> CudaExecutable::load(const CudaProgram &program,
+                                                               const cuda::DeviceInfo &device,
+                                                               const std::string &image) {
   std::unique_ptr<CudaExecutable> result(new CudaExecutable);
   result->device = &device;
   auto context = device.getContext();
   if (!context)
     return context.takeError();
   result->context = *context;
-  auto host = CpuExecutable::load(
-      MemoryBuffer::getMemBufferCopy(program.hostObject, "host code"));
+  auto host = CpuExecutable::load(MemoryBuffer::getMemBufferCopy(program.hostObject, "host code"));
   if (!host)
     return host.takeError();
   result->host = std::move(*host);
@@ -87,8 +79,7 @@ CudaExecutable::load(const CudaProgram &program, const cuda::DeviceInfo &device,
     return zeros.takeError();
   result->zeros = std::move(*zeros);
   if (Error error = device.driver->check(
-          device.driver->memsetBytes(result->zeros.address(), 0, 256),
-          "cuMemsetD8"))
+          device.driver->memsetBytes(result->zeros.address(), 0, 256), "cuMemsetD8"))
     return std::move(error);
   return result;
 }
@@ -101,8 +92,7 @@ Error CudaExecutable::run(Packed function, void **slots, cuda::Stream stream,
   if (*now != context)
     return createStringError("a program was called in another CUDA context "
                              "than it was loaded in");
-  cuda::Call call(*device->driver, kernels, stream, workspace, workspaceBytes,
-                  zeros.address());
+  cuda::Call call(*device->driver, kernels, stream, workspace, workspaceBytes, zeros.address());
   void *context = &call;
   slots[0] = &context;
   function(slots);

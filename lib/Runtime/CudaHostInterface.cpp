@@ -36,8 +36,7 @@ Address Call::allocate(int64_t bytes) {
   used += alignTo(std::max<uint64_t>(uint64_t(bytes), 1), workspaceAlignment);
   peak = std::max(peak, used);
   if (driver && used > capacity)
-    fail("expected a workspace of at least " + Twine(used) + " bytes, got " +
-         Twine(capacity));
+    fail("expected a workspace of at least " + Twine(used) + " bytes, got " + Twine(capacity));
   return base + start;
 }
 
@@ -64,8 +63,7 @@ void Call::free(Address address) {
     used = allocations.pop_back_val().first;
 }
 
-void Call::launch(int32_t kernel, const int64_t *dims, int32_t sharedBytes,
-                  void **parameters) {
+void Call::launch(int32_t kernel, const int64_t *dims, int32_t sharedBytes, void **parameters) {
   if (!driver || !problem.empty())
     return;
   LaunchConfig config = {};
@@ -76,11 +74,11 @@ void Call::launch(int32_t kernel, const int64_t *dims, int32_t sharedBytes,
     if (dims[i] == 0)
       return;
     if (dims[i] < 0 || dims[i] > largest)
-      return fail("a grid of " + Twine(dims[0]) + " x " + Twine(dims[1]) +
-                  " x " + Twine(dims[2]) + " blocks is too large");
+      return fail("a grid of " + Twine(dims[0]) + " x " + Twine(dims[1]) + " x " + Twine(dims[2]) +
+                  " blocks is too large");
     if (dims[3 + i] < 1 || dims[3 + i] > 1024)
-      return fail("a block of " + Twine(dims[3]) + " x " + Twine(dims[4]) +
-                  " x " + Twine(dims[5]) + " threads");
+      return fail("a block of " + Twine(dims[3]) + " x " + Twine(dims[4]) + " x " + Twine(dims[5]) +
+                  " threads");
     config.grid[i] = unsigned(dims[i]);
     config.block[i] = unsigned(dims[3 + i]);
   }
@@ -105,13 +103,11 @@ void Call::launch(int32_t kernel, const int64_t *dims, int32_t sharedBytes,
     early.id = launchProgrammaticStreamSerialization;
     early.programmaticStreamSerializationAllowed = 1;
   }
-  Result result =
-      driver->launchKernelEx(&config, kernels[kernel], parameters, nullptr);
+  Result result = driver->launchKernelEx(&config, kernels[kernel], parameters, nullptr);
   if (result != 0)
-    fail("the launch of kernel " + Twine(kernel) + " with " + Twine(dims[0]) +
-         " x " + Twine(dims[1]) + " x " + Twine(dims[2]) + " blocks of " +
-         Twine(dims[3] * dims[4] * dims[5]) + " threads and " +
-         Twine(sharedBytes) +
+    fail("the launch of kernel " + Twine(kernel) + " with " + Twine(dims[0]) + " x " +
+         Twine(dims[1]) + " x " + Twine(dims[2]) + " blocks of " +
+         Twine(dims[3] * dims[4] * dims[5]) + " threads and " + Twine(sharedBytes) +
          " bytes of shared memory failed: " + driver->describe(result));
 }
 
@@ -125,9 +121,8 @@ struct MapShape {
 } // namespace
 
 /// Empty if the driver can encode the tensor, else why it cannot.
-static std::string describeShape(MapShape &shape, int32_t rank,
-                                 unsigned elementBytes, const int64_t *sizes,
-                                 const int64_t *strides) {
+static std::string describeShape(MapShape &shape, int32_t rank, unsigned elementBytes,
+                                 const int64_t *sizes, const int64_t *strides) {
   bool empty = false;
   for (int32_t i = 0; i < rank; ++i)
     empty |= sizes[i] == 0;
@@ -135,8 +130,7 @@ static std::string describeShape(MapShape &shape, int32_t rank,
     int32_t from = rank - 1 - i;
     uint64_t size = empty ? 1 : uint64_t(sizes[from]);
     if (size > uint64_t(1) << 32)
-      return ("dimension " + Twine(from) + " has " + Twine(size) +
-              " elements, more than 2^32")
+      return ("dimension " + Twine(from) + " has " + Twine(size) + " elements, more than 2^32")
           .str();
     shape.sizes[i] = size;
     if (i == 0)
@@ -153,18 +147,16 @@ static std::string describeShape(MapShape &shape, int32_t rank,
   return "";
 }
 
-void Call::encode(TensorMap *map, int32_t argument, int32_t type, int32_t rank,
-                  int64_t address, const int64_t *sizes, const int64_t *strides,
-                  int32_t boxRows, int32_t boxColumns, int32_t swizzle) {
+void Call::encode(TensorMap *map, int32_t argument, int32_t type, int32_t rank, int64_t address,
+                  const int64_t *sizes, const int64_t *strides, int32_t boxRows, int32_t boxColumns,
+                  int32_t swizzle) {
   if (!driver || !problem.empty())
     return;
   auto who = [&] {
-    return argument < 0 ? std::string("a workspace")
-                        : "argument " + std::to_string(argument);
+    return argument < 0 ? std::string("a workspace") : "argument " + std::to_string(argument);
   };
   MapShape shape;
-  std::string reason =
-      describeShape(shape, rank, type == 2 ? 4 : 2, sizes, strides);
+  std::string reason = describeShape(shape, rank, type == 2 ? 4 : 2, sizes, strides);
   bool empty = std::any_of(sizes, sizes + rank, [](int64_t n) { return n == 0; });
   if (empty)
     address = int64_t(zeros);
@@ -177,26 +169,23 @@ void Call::encode(TensorMap *map, int32_t argument, int32_t type, int32_t rank,
   int swizzleMode = swizzle == 128 ? 3 : swizzle == 64 ? 2 : swizzle == 32 ? 1 : 0;
   static constexpr int types[] = {mapF16, mapBF16, mapF32};
   Result result = driver->tensorMapEncodeTiled(
-      map, types[type], uint32_t(rank), reinterpret_cast<void *>(address),
-      shape.sizes, shape.strides, shape.box, shape.elementStrides,
+      map, types[type], uint32_t(rank), reinterpret_cast<void *>(address), shape.sizes,
+      shape.strides, shape.box, shape.elementStrides,
       /*interleave=*/0, swizzleMode, /*l2Promotion=*/3, /*fill=*/0);
   if (result != 0)
-    fail("copies by TMA cannot reach " + who() + ": " +
-         driver->describe(result));
+    fail("copies by TMA cannot reach " + who() + ": " + driver->describe(result));
 }
 
-void attnCudaLaunch(void *call, int32_t kernel, const int64_t *dims,
-                    int32_t sharedBytes, void **parameters) {
+void attnCudaLaunch(void *call, int32_t kernel, const int64_t *dims, int32_t sharedBytes,
+                    void **parameters) {
   static_cast<Call *>(call)->launch(kernel, dims, sharedBytes, parameters);
 }
 
-void attnCudaTensorMap(void *call, void *map, int32_t argument, int32_t type,
-                       int32_t rank, int64_t address, const int64_t *sizes,
-                       const int64_t *strides, int32_t boxRows,
-                       int32_t boxColumns, int32_t swizzle) {
-  static_cast<Call *>(call)->encode(static_cast<TensorMap *>(map), argument,
-                                    type, rank, address, sizes, strides, boxRows,
-                                    boxColumns, swizzle);
+void attnCudaTensorMap(void *call, void *map, int32_t argument, int32_t type, int32_t rank,
+                       int64_t address, const int64_t *sizes, const int64_t *strides,
+                       int32_t boxRows, int32_t boxColumns, int32_t swizzle) {
+  static_cast<Call *>(call)->encode(static_cast<TensorMap *>(map), argument, type, rank, address,
+                                    sizes, strides, boxRows, boxColumns, swizzle);
 }
 
 void *attnCudaAllocate(void *call, int64_t bytes) {

@@ -20,52 +20,43 @@ static StringRef chosenPtxas() {
 }
 
 static Error fail(StringRef name, StringRef reason, StringRef log) {
-  return createStringError("cannot compile the PTX of '" + name +
-                           "': " + reason + (log.empty() ? "" : "\n") +
-                           log.rtrim());
+  return createStringError("cannot compile the PTX of '" + name + "': " + reason +
+                           (log.empty() ? "" : "\n") + log.rtrim());
 }
 
-static Expected<Cubin> compileByPtxas(StringRef ptxas, StringRef ptx,
-                                      StringRef name) {
+static Expected<Cubin> compileByPtxas(StringRef ptxas, StringRef ptx, StringRef name) {
   SmallString<64> source, target, output;
   int descriptor;
-  if (std::error_code code =
-          sys::fs::createTemporaryFile("attnc", "ptx", descriptor, source))
+  if (std::error_code code = sys::fs::createTemporaryFile("attnc", "ptx", descriptor, source))
     return fail(name, "cannot write a temporary file", code.message());
   FileRemover removeSource(source);
   raw_fd_ostream(descriptor, /*shouldClose=*/true) << ptx;
-  if (std::error_code code =
-          sys::fs::createTemporaryFile("attnc", "cubin", target))
+  if (std::error_code code = sys::fs::createTemporaryFile("attnc", "cubin", target))
     return fail(name, "cannot write a temporary file", code.message());
   FileRemover removeTarget(target);
-  if (std::error_code code =
-          sys::fs::createTemporaryFile("attnc", "log", output))
+  if (std::error_code code = sys::fs::createTemporaryFile("attnc", "log", output))
     return fail(name, "cannot write a temporary file", code.message());
   FileRemover removeOutput(output);
   std::string message;
-  std::optional<StringRef> redirects[] = {std::nullopt, output.str(),
-                                          output.str()};
-  int status = sys::ExecuteAndWait(
-      ptxas, {ptxas, "-arch=sm_90a", "-O3", "-v", source, "-o", target},
-      std::nullopt, redirects, 0, 0, &message);
+  std::optional<StringRef> redirects[] = {std::nullopt, output.str(), output.str()};
+  int status =
+      sys::ExecuteAndWait(ptxas, {ptxas, "-arch=sm_90a", "-O3", "-v", source, "-o", target},
+                          std::nullopt, redirects, 0, 0, &message);
   auto log = MemoryBuffer::getFile(output);
   StringRef said = log ? (*log)->getBuffer() : StringRef();
   if (status != 0)
     return fail(name,
-                message.empty()
-                    ? (ptxas + " failed").str()
-                    : ("cannot run " + ptxas + ": " + message).str(),
+                message.empty() ? (ptxas + " failed").str()
+                                : ("cannot run " + ptxas + ": " + message).str(),
                 said);
   auto image = MemoryBuffer::getFile(target, /*IsText=*/false,
                                      /*RequiresNullTerminator=*/false);
   if (!image)
-    return fail(name, "cannot read what ptxas wrote",
-                image.getError().message());
+    return fail(name, "cannot read what ptxas wrote", image.getError().message());
   return Cubin{(*image)->getBuffer().str(), said.str()};
 }
 
-Expected<Cubin> attn::cuda::compilePtx(const DeviceInfo &device, StringRef ptx,
-                                       StringRef name) {
+Expected<Cubin> attn::cuda::compilePtx(const DeviceInfo &device, StringRef ptx, StringRef name) {
   StringRef ptxas = chosenPtxas();
   // The driver compiles what it loads, and has a cache of its own. Its linker
   // gives machine code that could be kept here, but compiles for calls between

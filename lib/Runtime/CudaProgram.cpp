@@ -25,12 +25,10 @@ static void append(std::string &ptx, StringRef text, StringSet<> &declared) {
   }
 }
 
-Expected<CudaProgram> CudaProgram::create(mlir::ModuleOp module,
-                                          CpuCompileTimes &times) {
+Expected<CudaProgram> CudaProgram::create(mlir::ModuleOp module, CpuCompileTimes &times) {
   CudaProgram program;
   StringSet<> binaries, declared;
-  for (auto binary :
-       make_early_inc_range(module.getOps<mlir::gpu::BinaryOp>())) {
+  for (auto binary : make_early_inc_range(module.getOps<mlir::gpu::BinaryOp>())) {
     auto object = cast<mlir::gpu::ObjectAttr>(binary.getObjects()[0]);
     binaries.insert(binary.getName());
     // The object may hold the final zero of a C string.
@@ -43,14 +41,12 @@ Expected<CudaProgram> CudaProgram::create(mlir::ModuleOp module,
                              "attn.kernels");
   for (auto kernel : kernels.getAsRange<mlir::SymbolRefAttr>()) {
     if (!binaries.contains(kernel.getRootReference().getValue()))
-      return createStringError("no PTX for kernel '" +
-                               kernel.getLeafReference().getValue() + "'");
+      return createStringError("no PTX for kernel '" + kernel.getLeafReference().getValue() + "'");
     program.kernels.push_back(kernel.getLeafReference().getValue().str());
   }
   for (auto function : module.getOps<mlir::LLVM::LLVMFuncOp>())
     if (function.getName().starts_with("_mlir_ciface_"))
-      program.functions.push_back(
-          function.getName().drop_front(strlen("_mlir_ciface_")).str());
+      program.functions.push_back(function.getName().drop_front(strlen("_mlir_ciface_")).str());
   module->removeAttr("attn.kernels");
   module->removeAttr("gpu.container_module");
   CpuCompileOptions options;

@@ -35,8 +35,7 @@ unsigned attn::elementSize(ElementKind kind) {
 bool attn::isFloat(ElementKind kind) { return kind <= ElementKind::BF16; }
 
 StringRef attn::elementName(ElementKind kind) {
-  static const char *const names[] = {"f64", "f32", "f16", "bf16", "i1",
-                                      "i8",  "i16", "i32", "i64"};
+  static const char *const names[] = {"f64", "f32", "f16", "bf16", "i1", "i8", "i16", "i32", "i64"};
   return names[unsigned(kind)];
 }
 
@@ -135,8 +134,8 @@ Expected<GuardedMemory> GuardedMemory::allocate(size_t bytes) {
   size_t usable = alignTo(bytes, page);
   GuardedMemory result;
   result.mapped = usable + 2 * page;
-  void *mapping = mmap(nullptr, result.mapped, PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *mapping =
+      mmap(nullptr, result.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED)
     return createStringError("out of memory: cannot allocate %zu bytes", bytes);
   result.mapping = static_cast<char *>(mapping);
@@ -168,12 +167,10 @@ Expected<int64_t> attn::countElements(ArrayRef<int64_t> shape) {
 }
 
 std::string attn::formatShape(ArrayRef<int64_t> shape) {
-  return join(
-      map_range(shape, [](int64_t size) { return std::to_string(size); }), "x");
+  return join(map_range(shape, [](int64_t size) { return std::to_string(size); }), "x");
 }
 
-Expected<HostTensor> HostTensor::create(ElementKind kind,
-                                        ArrayRef<int64_t> shape,
+Expected<HostTensor> HostTensor::create(ElementKind kind, ArrayRef<int64_t> shape,
                                         TensorPlacement placement) {
   // Strides are set before anything is allocated: padding makes the memory
   // larger than the number of elements says.
@@ -262,8 +259,7 @@ Expected<HostTensor> HostTensor::copy(TensorPlacement placement) const {
 
 SmallVector<int64_t, 16> HostTensor::getDescriptor() const {
   SmallVector<int64_t, 16> words = {int64_t(reinterpret_cast<intptr_t>(base)),
-                                    int64_t(reinterpret_cast<intptr_t>(base)),
-                                    offset};
+                                    int64_t(reinterpret_cast<intptr_t>(base)), offset};
   append_range(words, shape);
   append_range(words, strides);
   return words;

@@ -82,8 +82,7 @@ Error NpyFile::parseHeader(StringRef header) {
     if (key == "descr" && !haveType) {
       haveType = true;
       if (!reader.readString(type))
-        return fail(
-            "expected an array of plain numbers, got a structured type");
+        return fail("expected an array of plain numbers, got a structured type");
     } else if (key == "fortran_order" && !haveOrder) {
       haveOrder = true;
       if (!reader.readBool(fortran))
@@ -121,13 +120,11 @@ Expected<NpyFile> NpyFile::open(StringRef path) {
   auto buffer = MemoryBuffer::getFile(path, /*IsText=*/false,
                                       /*RequiresNullTerminator=*/false);
   if (!buffer)
-    return createStringError("cannot open '" + path +
-                             "': " + buffer.getError().message());
+    return createStringError("cannot open '" + path + "': " + buffer.getError().message());
   return parse(std::move(*buffer), path);
 }
 
-Expected<NpyFile> NpyFile::parse(std::unique_ptr<MemoryBuffer> buffer,
-                                 StringRef name) {
+Expected<NpyFile> NpyFile::parse(std::unique_ptr<MemoryBuffer> buffer, StringRef name) {
   NpyFile file;
   file.name = name.str();
   file.buffer = std::move(buffer);
@@ -156,9 +153,8 @@ Expected<NpyFile> NpyFile::parse(std::unique_ptr<MemoryBuffer> buffer,
     return file.fail(toString(count.takeError()));
   uint64_t expected = uint64_t(*count) * file.size;
   if (bytes.size() != expected)
-    return file.fail("expected " + Twine(expected) +
-                     " bytes of elements, got " + Twine(bytes.size()) +
-                     (bytes.size() < expected ? " (truncated)" : ""));
+    return file.fail("expected " + Twine(expected) + " bytes of elements, got " +
+                     Twine(bytes.size()) + (bytes.size() < expected ? " (truncated)" : ""));
   file.data = bytes.data();
   return file;
 }
@@ -166,8 +162,7 @@ Expected<NpyFile> NpyFile::parse(std::unique_ptr<MemoryBuffer> buffer,
 std::string NpyFile::getTypeName() const { return kind + std::to_string(size); }
 
 /// The element at `data` as an integer; false where it does not fit.
-static bool readInteger(char kind, unsigned size, const char *data,
-                        int64_t &value) {
+static bool readInteger(char kind, unsigned size, const char *data, int64_t &value) {
   using namespace support::endian;
   bool isSigned = kind == 'i';
   switch (size) {
@@ -175,12 +170,10 @@ static bool readInteger(char kind, unsigned size, const char *data,
     value = isSigned ? int64_t(int8_t(*data)) : int64_t(uint8_t(*data));
     return true;
   case 2:
-    value =
-        isSigned ? int64_t(int16_t(read16le(data))) : int64_t(read16le(data));
+    value = isSigned ? int64_t(int16_t(read16le(data))) : int64_t(read16le(data));
     return true;
   case 4:
-    value =
-        isSigned ? int64_t(int32_t(read32le(data))) : int64_t(read32le(data));
+    value = isSigned ? int64_t(int32_t(read32le(data))) : int64_t(read32le(data));
     return true;
   default:
     value = int64_t(read64le(data));
@@ -203,23 +196,20 @@ static double readFloat(unsigned size, const char *data) {
 Error NpyFile::checkKind(ElementKind to) const {
   if (attn::isFloat(to) == (kind == 'f'))
     return Error::success();
-  return fail("expected elements for " + elementName(to) + ", got '" +
-              getTypeName() + "'");
+  return fail("expected elements for " + elementName(to) + ", got '" + getTypeName() + "'");
 }
 
 Error NpyFile::copyTo(const HostTensor &tensor) const {
   ElementKind to = tensor.getKind();
   if (ArrayRef<int64_t>(shape) != tensor.getShape() &&
       !(tensor.getShape().empty() && ArrayRef<int64_t>(shape) == ArrayRef<int64_t>{1}))
-    return fail("expected shape " + formatShape(tensor.getShape()) + ", got " +
-                formatShape(shape));
+    return fail("expected shape " + formatShape(tensor.getShape()) + ", got " + formatShape(shape));
   if (Error error = checkKind(to))
     return error;
   const char *from = data;
   unsigned step = elementSize(to);
   bool fits = true;
-  bool same = (to == ElementKind::F32 && size == 4) ||
-              (to == ElementKind::F64 && size == 8);
+  bool same = (to == ElementKind::F32 && size == 4) || (to == ElementKind::F64 && size == 8);
   tensor.forEachRow([&](char *row, int64_t length) {
     if (kind == 'f' && same) {
       std::memcpy(row, from, size_t(length) * size);
@@ -238,8 +228,8 @@ Error NpyFile::copyTo(const HostTensor &tensor) const {
     }
   });
   if (!fits)
-    return fail("expected values that fit " + elementName(to) +
-                ", got larger ones of '" + getTypeName() + "'");
+    return fail("expected values that fit " + elementName(to) + ", got larger ones of '" +
+                getTypeName() + "'");
   return Error::success();
 }
 
@@ -250,10 +240,9 @@ Error attn::writeNpy(StringRef path, const HostTensor &tensor) {
   std::string tuple;
   for (int64_t size : tensor.getShape())
     tuple += std::to_string(size) + ",";
-  std::string header =
-      ("{'descr': '" + Twine(names[unsigned(kind)]) +
-       "', 'fortran_order': False, 'shape': (" + tuple + "), }")
-          .str();
+  std::string header = ("{'descr': '" + Twine(names[unsigned(kind)]) +
+                        "', 'fortran_order': False, 'shape': (" + tuple + "), }")
+                           .str();
   // The elements start on a multiple of 64 bytes.
   size_t before = magic.size() + 4;
   header.append(63 - (before + header.size()) % 64, ' ');
@@ -263,8 +252,8 @@ Error attn::writeNpy(StringRef path, const HostTensor &tensor) {
   raw_fd_ostream os(path, code);
   if (code)
     return createStringError("cannot write '" + path + "': " + code.message());
-  os << magic << '\x01' << '\x00' << char(header.size() & 0xff)
-     << char(header.size() >> 8) << header;
+  os << magic << '\x01' << '\x00' << char(header.size() & 0xff) << char(header.size() >> 8)
+     << header;
   tensor.forEachRow([&](char *row, int64_t length) {
     if (kind != ElementKind::BF16) {
       os.write(row, size_t(length) * elementSize(kind));

@@ -20,8 +20,7 @@ struct UnrankedMemRef {
   int64_t *descriptor;
 
   char *data(int64_t elementSize) const {
-    return reinterpret_cast<char *>(descriptor[1]) +
-           descriptor[2] * elementSize;
+    return reinterpret_cast<char *>(descriptor[1]) + descriptor[2] * elementSize;
   }
   int64_t size(int64_t dim) const { return descriptor[3 + dim]; }
   int64_t stride(int64_t dim) const { return descriptor[3 + rank + dim]; }
@@ -29,8 +28,7 @@ struct UnrankedMemRef {
 } // namespace
 
 /// What memref.copy calls where either side is strided.
-static void memrefCopy(int64_t elementSize, UnrankedMemRef *source,
-                       UnrankedMemRef *target) {
+static void memrefCopy(int64_t elementSize, UnrankedMemRef *source, UnrankedMemRef *target) {
   int64_t rank = source->rank;
   for (int64_t dim = 0; dim < rank; ++dim)
     if (source->size(dim) == 0)
@@ -59,8 +57,7 @@ orc::SymbolMap attn::getRuntimeSymbols(orc::LLJIT &jit) {
   orc::SymbolMap symbols;
   auto add = [&](StringRef name, auto *function) {
     symbols[jit.mangleAndIntern(name)] = {orc::ExecutorAddr::fromPtr(function),
-                                          JITSymbolFlags::Exported |
-                                              JITSymbolFlags::Callable};
+                                          JITSymbolFlags::Exported | JITSymbolFlags::Callable};
   };
   add("attnRuntimeParallelFor", &attnRuntimeParallelFor);
   add("attnRuntimeCountTile", &attnRuntimeCountTile);
@@ -81,8 +78,8 @@ orc::SymbolMap attn::getRuntimeSymbols(orc::LLJIT &jit) {
   // Of the overloads for float and double, the C functions.
   using F64 = double (*)(double);
   using F32 = float (*)(float);
-#define ADD_UNARY(NAME)                                                        \
-  add(#NAME, F64(&::NAME));                                                    \
+#define ADD_UNARY(NAME)                                                                            \
+  add(#NAME, F64(&::NAME));                                                                        \
   add(#NAME "f", F32(&::NAME##f));
   ADD_UNARY(acos)
   ADD_UNARY(acosh)
@@ -116,8 +113,8 @@ orc::SymbolMap attn::getRuntimeSymbols(orc::LLJIT &jit) {
 #undef ADD_UNARY
   using F64F64 = double (*)(double, double);
   using F32F32 = float (*)(float, float);
-#define ADD_BINARY(NAME)                                                       \
-  add(#NAME, F64F64(&::NAME));                                                 \
+#define ADD_BINARY(NAME)                                                                           \
+  add(#NAME, F64F64(&::NAME));                                                                     \
   add(#NAME "f", F32F32(&::NAME##f));
   ADD_BINARY(atan2)
   ADD_BINARY(copysign)

@@ -51,8 +51,8 @@ void ShapeRules::addStructured(Operation *op) {
   auto structured = cast<linalg::LinalgOp>(op);
   SmallVector<std::pair<Value, unsigned>> loops(structured.getNumLoops());
   for (OpOperand &operand : op->getOpOperands())
-    for (auto [dim, expr] : llvm::enumerate(
-             structured.getMatchingIndexingMap(&operand).getResults()))
+    for (auto [dim, expr] :
+         llvm::enumerate(structured.getMatchingIndexingMap(&operand).getResults()))
       if (auto loop = dyn_cast<AffineDimExpr>(expr)) {
         auto &[value, valueDim] = loops[loop.getPosition()];
         if (value)
@@ -117,8 +117,7 @@ void ShapeRules::addRules(Operation *op) {
         if (auto source = value.getDefiningOp<tensor::DimOp>())
           if (std::optional<int64_t> index = source.getConstantIndex())
             join(source.getSource(), *index, empty.getResult(), dim);
-  } else if (OpTrait::hasElementwiseMappableTraits(op) &&
-             op->getNumResults() == 1) {
+  } else if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1) {
     for (Value operand : op->getOperands())
       joinShapes(operand, op->getResult(0));
   }
@@ -127,30 +126,26 @@ void ShapeRules::addRules(Operation *op) {
 std::string ShapeRules::describe(Value tensor) {
   std::string role;
   for (OpOperand &use : tensor.getUses())
-    llvm::TypeSwitch<Operation *>(use.getOwner())
-        .Case<ForwardOp, BackwardOp>([&](auto op) {
-          if (tensor == op.getQuery())
-            role = "query";
-          else if (tensor == op.getKey())
-            role = "key";
-          else if (tensor == op.getValue())
-            role = "value";
-          else if (tensor == op.getSink())
-            role = "sink";
-        });
+    llvm::TypeSwitch<Operation *>(use.getOwner()).Case<ForwardOp, BackwardOp>([&](auto op) {
+      if (tensor == op.getQuery())
+        role = "query";
+      else if (tensor == op.getKey())
+        role = "key";
+      else if (tensor == op.getValue())
+        role = "value";
+      else if (tensor == op.getSink())
+        role = "sink";
+    });
   std::string position;
   if (auto argument = dyn_cast<BlockArgument>(tensor))
     position = "argument " + std::to_string(argument.getArgNumber());
   else
-    position = ("a result of '" +
-                tensor.getDefiningOp()->getName().getStringRef() + "'")
-                   .str();
+    position = ("a result of '" + tensor.getDefiningOp()->getName().getStringRef() + "'").str();
   return role.empty() ? position : role + " (" + position + ")";
 }
 
 llvm::Error ShapeRules::addFact(Value tensor, unsigned dim, int64_t size) {
-  auto [it, inserted] =
-      facts.try_emplace(root(node(tensor, dim)), Fact{size, tensor, dim});
+  auto [it, inserted] = facts.try_emplace(root(node(tensor, dim)), Fact{size, tensor, dim});
   const Fact &known = it->second;
   if (inserted || known.size == size)
     return llvm::Error::success();
@@ -175,13 +170,12 @@ SmallVector<std::pair<Value, Value>> ShapeRules::getGroupedHeads() {
 llvm::Error ShapeRules::checkHeads() {
   for (auto [q, k] : getGroupedHeads()) {
     std::optional<int64_t> heads = getSize(q, 1), keyHeads = getSize(k, 1);
-    if (heads && keyHeads &&
-        (*keyHeads == 0 ? *heads != 0 : *heads % *keyHeads != 0))
-      return llvm::createStringError(
-          "expected %s dimension 1 to be a multiple "
-          "of %s dimension 1, got %lld and %lld",
-          describe(q).c_str(), describe(k).c_str(),
-          static_cast<long long>(*heads), static_cast<long long>(*keyHeads));
+    if (heads && keyHeads && (*keyHeads == 0 ? *heads != 0 : *heads % *keyHeads != 0))
+      return llvm::createStringError("expected %s dimension 1 to be a multiple "
+                                     "of %s dimension 1, got %lld and %lld",
+                                     describe(q).c_str(), describe(k).c_str(),
+                                     static_cast<long long>(*heads),
+                                     static_cast<long long>(*keyHeads));
   }
   return llvm::Error::success();
 }
@@ -198,9 +192,8 @@ llvm::Error ShapeRules::solve(MutableArrayRef<Shape> shapes) {
         shape[dim] = fixed;
       if (!ShapedType::isDynamic(fixed) && shape[dim] != fixed)
         return llvm::createStringError(
-            "expected %s dimension %u to be %lld, got %lld",
-            describe(argument).c_str(), unsigned(dim),
-            static_cast<long long>(fixed), static_cast<long long>(shape[dim]));
+            "expected %s dimension %u to be %lld, got %lld", describe(argument).c_str(),
+            unsigned(dim), static_cast<long long>(fixed), static_cast<long long>(shape[dim]));
       if (shape[dim] != unknown)
         if (llvm::Error error = addFact(argument, dim, shape[dim]))
           return error;
@@ -220,10 +213,9 @@ llvm::Error ShapeRules::solve(MutableArrayRef<Shape> shapes) {
         continue;
       std::optional<int64_t> known = getSize(argument, dim);
       if (!known)
-        return llvm::createStringError(
-            "the size of %s dimension %u is not known; expected "
-            "an input file or a shape for it",
-            describe(argument).c_str(), unsigned(dim));
+        return llvm::createStringError("the size of %s dimension %u is not known; expected "
+                                       "an input file or a shape for it",
+                                       describe(argument).c_str(), unsigned(dim));
       size = *known;
     }
   return checkHeads();

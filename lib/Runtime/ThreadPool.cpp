@@ -21,8 +21,7 @@ static void forgetThreadsOfParent() {
 }
 
 ThreadPool &ThreadPool::shared() {
-  static const int registered =
-      pthread_atfork(nullptr, nullptr, forgetThreadsOfParent);
+  static const int registered = pthread_atfork(nullptr, nullptr, forgetThreadsOfParent);
   (void)registered;
   if (ThreadPool *pool = sharedPool.load(std::memory_order_acquire))
     return *pool;
@@ -62,8 +61,7 @@ void ThreadPool::stop() {
 
 void ThreadPool::takeIndices() {
   insideBody = true;
-  for (int64_t index;
-       (index = next.fetch_add(1, std::memory_order_relaxed)) < count;)
+  for (int64_t index; (index = next.fetch_add(1, std::memory_order_relaxed)) < count;)
     body(index, context);
   insideBody = false;
 }
@@ -112,17 +110,14 @@ void ThreadPool::parallelFor(int64_t total, Body newBody, void *newContext) {
 
 static std::atomic<int64_t> tileCounts[2];
 
-TileCounts attn::getTileCounts() {
-  return {tileCounts[0].load(), tileCounts[1].load()};
-}
+TileCounts attn::getTileCounts() { return {tileCounts[0].load(), tileCounts[1].load()}; }
 
 void attn::resetTileCounts() {
   tileCounts[0] = 0;
   tileCounts[1] = 0;
 }
 
-extern "C" void attnRuntimeParallelFor(int64_t count,
-                                       void (*body)(int64_t, void *),
+extern "C" void attnRuntimeParallelFor(int64_t count, void (*body)(int64_t, void *),
                                        void *context) {
   ThreadPool::shared().parallelFor(count, body, context);
 }

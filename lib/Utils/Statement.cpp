@@ -8,9 +8,8 @@
 using namespace mlir;
 using namespace attn;
 
-Value attn::buildStatement(ImplicitLocOpBuilder &b, unsigned domain,
-                           ArrayRef<Access> inputs, Access out,
-                           StatementBody body) {
+Value attn::buildStatement(ImplicitLocOpBuilder &b, unsigned domain, ArrayRef<Access> inputs,
+                           Access out, StatementBody body) {
   auto projection = [&](ArrayRef<unsigned> loops) {
     SmallVector<AffineExpr> exprs;
     for (unsigned loop : loops)
@@ -24,13 +23,11 @@ Value attn::buildStatement(ImplicitLocOpBuilder &b, unsigned domain,
     maps.push_back(projection(input.loops));
   }
   maps.push_back(projection(out.loops));
-  SmallVector<utils::IteratorType> iterators(domain,
-                                             utils::IteratorType::reduction);
+  SmallVector<utils::IteratorType> iterators(domain, utils::IteratorType::reduction);
   for (unsigned loop : out.loops)
     iterators[loop] = utils::IteratorType::parallel;
   return linalg::GenericOp::create(
-             b, TypeRange(out.tensor.getType()), operands,
-             ValueRange(out.tensor), maps, iterators,
+             b, TypeRange(out.tensor.getType()), operands, ValueRange(out.tensor), maps, iterators,
              [&](OpBuilder &builder, Location loc, ValueRange args) {
                linalg::YieldOp::create(builder, loc, body(builder, loc, args));
              })
@@ -43,12 +40,10 @@ Value attn::minusInfinity(OpBuilder &b, Location loc, Type type) {
   return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, infinity));
 }
 
-std::optional<Reduction> attn::matchReduction(linalg::GenericOp op,
-                                              unsigned index) {
+std::optional<Reduction> attn::matchReduction(linalg::GenericOp op, unsigned index) {
   Block *body = op.getBlock();
   Value yielded = body->getTerminator()->getOperand(index);
-  BlockArgument old =
-      body->getArgument(op.getNumDpsInputs() + index);
+  BlockArgument old = body->getArgument(op.getNumDpsInputs() + index);
   Operation *combiner = yielded.getDefiningOp();
   if (!combiner || combiner->getNumOperands() != 2 || !old.hasOneUse() ||
       *old.user_begin() != combiner)
@@ -73,13 +68,9 @@ std::optional<Reduction> attn::matchReduction(linalg::GenericOp op,
 static bool dependsOn(linalg::GenericOp op, Value value,
                       const llvm::SmallDenseSet<unsigned, 4> &loops) {
   auto variesWith = [&](AffineMap map) {
-    return llvm::any_of(loops, [&](unsigned loop) {
-      return map.isFunctionOfDim(loop);
-    });
+    return llvm::any_of(loops, [&](unsigned loop) { return map.isFunctionOfDim(loop); });
   };
-  auto isIn = [&](Operation *definition) {
-    return definition->getBlock() == op.getBlock();
-  };
+  auto isIn = [&](Operation *definition) { return definition->getBlock() == op.getBlock(); };
   auto varies = [&](Value each) {
     if (auto argument = dyn_cast<BlockArgument>(each))
       return argument.getOwner() == op.getBlock() &&
@@ -117,8 +108,7 @@ std::optional<ScatterSum> attn::matchScatterSum(linalg::GenericOp op) {
     auto compare = condition.getDefiningOp<arith::CmpIOp>();
     bool isIndex = false;
     for (unsigned side : {0, 1}) {
-      if (!compare || isIndex ||
-          compare.getPredicate() != arith::CmpIPredicate::eq)
+      if (!compare || isIndex || compare.getPredicate() != arith::CmpIPredicate::eq)
         break;
       auto here = compare->getOperand(side).getDefiningOp<linalg::IndexOp>();
       // A dimension of the table is one that no input has.
@@ -126,8 +116,7 @@ std::optional<ScatterSum> attn::matchScatterSum(linalg::GenericOp op) {
             return op.getMatchingIndexingMap(in).isFunctionOfDim(here.getDim());
           }))
         continue;
-      isIndex = op.getIteratorTypesArray()[here.getDim()] ==
-                    utils::IteratorType::parallel &&
+      isIndex = op.getIteratorTypesArray()[here.getDim()] == utils::IteratorType::parallel &&
                 loops.insert(here.getDim()).second;
       if (isIndex)
         sum.indices.push_back({here.getDim(), compare->getOperand(1 - side)});
@@ -161,10 +150,8 @@ bool attn::isNeutralFill(Value tensor, Reduction::Monoid monoid) {
   return constant == getNeutralElement(b, monoid, constant.getType());
 }
 
-FloatAttr attn::getNeutralElement(Builder &b, Reduction::Monoid monoid,
-                                  Type type) {
-  const llvm::fltSemantics &semantics =
-      cast<FloatType>(type).getFloatSemantics();
+FloatAttr attn::getNeutralElement(Builder &b, Reduction::Monoid monoid, Type type) {
+  const llvm::fltSemantics &semantics = cast<FloatType>(type).getFloatSemantics();
   switch (monoid) {
   case Reduction::Monoid::Add:
     return b.getFloatAttr(type, APFloat::getZero(semantics));

@@ -2,8 +2,8 @@
 // Union-find over the dimensions of vectors, and the choice of lanes.
 
 #include "attn/Utils/TileClasses.h"
-#include "attn/Utils/Tiles.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -137,9 +137,7 @@ LogicalResult DimClasses::checkTypes(Operation *op) {
     for (Block &block : region)
       for (Type type : block.getArgumentTypes())
         if (isa<VectorType>(type) && !isa<scf::ForOp>(op))
-          return op->emitOpError(
-                     "expected no vector among block arguments, got ")
-                 << type;
+          return op->emitOpError("expected no vector among block arguments, got ") << type;
   return success();
 }
 
@@ -147,8 +145,7 @@ void DimClasses::tieControlFlow(Operation *op) {
   if (auto loop = dyn_cast<scf::ForOp>(op)) {
     auto yields = loop.getYieldedValues();
     for (auto [arg, init, yield, result] :
-         llvm::zip_equal(loop.getRegionIterArgs(), loop.getInitArgs(), yields,
-                         loop.getResults())) {
+         llvm::zip_equal(loop.getRegionIterArgs(), loop.getInitArgs(), yields, loop.getResults())) {
       if (!tileType(arg))
         continue;
       uniteAll(arg, init);
@@ -161,16 +158,14 @@ void DimClasses::tieControlFlow(Operation *op) {
   for (Region &region : branch->getRegions())
     if (!region.empty())
       for (auto [result, yield] :
-           llvm::zip_equal(branch.getResults(),
-                           region.front().getTerminator()->getOperands()))
+           llvm::zip_equal(branch.getResults(), region.front().getTerminator()->getOperands()))
         if (tileType(result))
           uniteAll(result, yield);
 }
 
 LogicalResult DimClasses::tie(Operation *op) {
   auto isTile = [](Type type) { return isa<VectorType>(type); };
-  if (llvm::none_of(op->getOperandTypes(), isTile) &&
-      llvm::none_of(op->getResultTypes(), isTile))
+  if (llvm::none_of(op->getOperandTypes(), isTile) && llvm::none_of(op->getResultTypes(), isTile))
     return success();
   if (isa<scf::ForOp, scf::IfOp>(op)) {
     tieControlFlow(op);
@@ -181,8 +176,7 @@ LogicalResult DimClasses::tie(Operation *op) {
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     nodes(constant);
     if (!isa<SplatElementsAttr>(constant.getValue()))
-      return op->emitOpError("expected a splat constant, got ")
-             << constant.getValue();
+      return op->emitOpError("expected a splat constant, got ") << constant.getValue();
     return success();
   }
   if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1) {
@@ -198,9 +192,7 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
   if (auto broadcast = dyn_cast<vector::BroadcastOp>(op)) {
     nodes(broadcast);
     auto source = dyn_cast<VectorType>(broadcast.getSourceType());
-    int64_t lead =
-        source ? broadcast.getResultVectorType().getRank() - source.getRank()
-               : 0;
+    int64_t lead = source ? broadcast.getResultVectorType().getRank() - source.getRank() : 0;
     for (int64_t dim = 0; source && dim < source.getRank(); ++dim)
       unite(broadcast.getSource(), dim, broadcast, lead + dim);
     return success();
@@ -218,18 +210,15 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
           result.push_back(dim);
       return result;
     };
-    SmallVector<unsigned> from = significant(cast.getSource()),
-                          to = significant(cast.getResult());
+    SmallVector<unsigned> from = significant(cast.getSource()), to = significant(cast.getResult());
     auto sizes = [](Value value) {
       SmallVector<int64_t> shape(tileType(value).getShape());
       llvm::erase(shape, 1);
       return shape;
     };
     if (sizes(cast.getSource()) != sizes(cast.getResult()))
-      return op->emitOpError(
-                 "expected a cast that adds or removes unit dimensions, got ")
-             << cast.getSource().getType() << " to "
-             << cast.getResult().getType();
+      return op->emitOpError("expected a cast that adds or removes unit dimensions, got ")
+             << cast.getSource().getType() << " to " << cast.getResult().getType();
     for (auto [a, b] : llvm::zip_equal(from, to))
       unite(cast.getSource(), a, cast.getResult(), b);
     return success();
@@ -237,8 +226,7 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
   if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
     nodes(reduction.getSource());
     unsigned kept = 0;
-    for (int64_t dim = 0; dim < reduction.getSourceVectorType().getRank();
-         ++dim) {
+    for (int64_t dim = 0; dim < reduction.getSourceVectorType().getRank(); ++dim) {
       if (reduction.isReducedDim(dim))
         continue;
       unite(reduction.getSource(), dim, reduction.getAcc(), kept);
@@ -248,8 +236,8 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
   }
   if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
     Type left = getElementTypeOrSelf(contract.getLhsType());
-    for (Type type : {getElementTypeOrSelf(contract.getRhsType()),
-                      getElementTypeOrSelf(contract.getAccType())})
+    for (Type type :
+         {getElementTypeOrSelf(contract.getRhsType()), getElementTypeOrSelf(contract.getAccType())})
       if (type != left)
         return op->emitOpError("expected operands and accumulator of one "
                                "element type, got ")
@@ -260,8 +248,7 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
     maps.push_back(maps.back());
     DenseMap<int, std::pair<Value, unsigned>> first;
     for (auto [value, map] : llvm::zip_equal(values, maps))
-      for (unsigned dim = 0; tileType(value) && dim < map.getNumResults();
-           ++dim) {
+      for (unsigned dim = 0; tileType(value) && dim < map.getNumResults(); ++dim) {
         auto [it, isNew] = first.try_emplace(memoryDim(map, dim), value, dim);
         if (isNew)
           nodes(value);
@@ -274,8 +261,7 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
     if (!isa<MemRefType>(gather.getBase().getType()))
       return op->emitOpError("expected a memref to gather from, got ")
              << gather.getBase().getType();
-    for (Value operand :
-         {gather.getIndices(), gather.getMask(), gather.getPassThru()})
+    for (Value operand : {gather.getIndices(), gather.getMask(), gather.getPassThru()})
       uniteAll(operand, gather.getResult());
     return success();
   }
@@ -285,8 +271,7 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
   }
   if (auto scatter = dyn_cast<attn::ScatterAddOp>(op)) {
     if (!isa<MemRefType>(scatter.getTable().getType()))
-      return op->emitOpError("expected a memref to add to, got ")
-             << scatter.getTable().getType();
+      return op->emitOpError("expected a memref to add to, got ") << scatter.getTable().getType();
     nodes(scatter.getValues());
     for (Value index : scatter.getIndices())
       uniteAll(index, scatter.getValues());
@@ -312,8 +297,7 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
   if (auto extract = dyn_cast<vector::ExtractOp>(op)) {
     nodes(extract.getSource());
     if (isa<VectorType>(extract.getType()))
-      return op->emitOpError("expected the extraction of one element, got ")
-             << extract.getType();
+      return op->emitOpError("expected the extraction of one element, got ") << extract.getType();
     return success();
   }
   if (isa<vector::StepOp, vector::CreateMaskOp>(op)) {
@@ -326,8 +310,7 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
         nodes(operand);
     return success();
   }
-  return op->emitOpError("expected an op that tiles can be made of, got '")
-         << op->getName() << "'";
+  return op->emitOpError("expected an op that tiles can be made of, got '") << op->getName() << "'";
 }
 
 void DimClasses::score(Operation *op) {
@@ -359,8 +342,7 @@ void DimClasses::score(Operation *op) {
   AffineMap map = transfer.getPermutationMap();
   SmallVector<int> classes = dims(transfer.getVector());
   for (unsigned dim = 0; dim < map.getNumResults(); ++dim)
-    if (memoryDim(map, dim) == transfer.getShapedType().getRank() - 1 &&
-        classes[dim] >= 0)
+    if (memoryDim(map, dim) == transfer.getShapedType().getRank() - 1 && classes[dim] >= 0)
       ++contiguous[classes[dim]];
 }
 
@@ -372,8 +354,7 @@ int64_t DimClasses::scoreOf(int cls) {
 int DimClasses::lane(ArrayRef<int> classes) {
   int best = -1;
   for (int cls : classes)
-    if (best < 0 || std::make_pair(scoreOf(cls), cls) >=
-                        std::make_pair(scoreOf(best), best))
+    if (best < 0 || std::make_pair(scoreOf(cls), cls) >= std::make_pair(scoreOf(best), best))
       best = cls;
   return best;
 }

@@ -21,10 +21,8 @@ void attn::separateTileUses(Operation *root) {
     bool spreads = isa<vector::BroadcastOp>(op);
     if (auto transpose = dyn_cast<vector::TransposeOp>(op))
       spreads = isSpread.contains(transpose.getVector());
-    bool isLine = type.getRank() == 1 &&
-                  OpTrait::hasElementwiseMappableTraits(op) &&
-                  llvm::all_of(op->getOperands(),
-                               [&](Value v) { return isCheap.contains(v); });
+    bool isLine = type.getRank() == 1 && OpTrait::hasElementwiseMappableTraits(op) &&
+                  llvm::all_of(op->getOperands(), [&](Value v) { return isCheap.contains(v); });
     if (!isLeaf && !spreads && !isLine)
       return;
     cheap.push_back(op);

@@ -9,15 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *ir =
-    "func.func @f(%q: tensor<?x?x?x8xf32>, %k: tensor<?x?x?x8xf32>,\n"
-    "             %v: tensor<?x?x?x4xf32>)\n"
-    "    -> (tensor<?x?x?x4xf32>, tensor<?x?x?xf32>) {\n"
-    "  %o, %l = attn.forward %q, %k, %v : tensor<?x?x?x8xf32>,\n"
-    "      tensor<?x?x?x8xf32>, tensor<?x?x?x4xf32>\n"
-    "      -> tensor<?x?x?x4xf32>, tensor<?x?x?xf32>\n"
-    "  return %o, %l : tensor<?x?x?x4xf32>, tensor<?x?x?xf32>\n"
-    "}\n";
+static const char *ir = "func.func @f(%q: tensor<?x?x?x8xf32>, %k: tensor<?x?x?x8xf32>,\n"
+                        "             %v: tensor<?x?x?x4xf32>)\n"
+                        "    -> (tensor<?x?x?x4xf32>, tensor<?x?x?xf32>) {\n"
+                        "  %o, %l = attn.forward %q, %k, %v : tensor<?x?x?x8xf32>,\n"
+                        "      tensor<?x?x?x8xf32>, tensor<?x?x?x4xf32>\n"
+                        "      -> tensor<?x?x?x4xf32>, tensor<?x?x?xf32>\n"
+                        "  return %o, %l : tensor<?x?x?x4xf32>, tensor<?x?x?xf32>\n"
+                        "}\n";
 
 static const char *kernel =
     "func.func @fill(%x: memref<?xf32, strided<[1]>>, %f: f32) {\n"
@@ -74,10 +73,9 @@ static int runCpu(void) {
   float q[8] = {1}, k[2][8] = {{0}}, v[2][6] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
   k[1][0] = sqrtf(8) * logf(3);
   float o[4], l;
-  int64_t qShape[] = {1, 1, 1, 8}, kShape[] = {1, 1, 2, 8},
-          vShape[] = {1, 1, 2, 4}, vStrides[] = {12, 12, 6, 1};
-  attnc_tensor arguments[] = {
-      {q, qShape, NULL}, {k, kShape, NULL}, {v, vShape, vStrides}};
+  int64_t qShape[] = {1, 1, 1, 8}, kShape[] = {1, 1, 2, 8}, vShape[] = {1, 1, 2, 4},
+          vStrides[] = {12, 12, 6, 1};
+  attnc_tensor arguments[] = {{q, qShape, NULL}, {k, kShape, NULL}, {v, vShape, vStrides}};
   int64_t sizes[7];
   if (failed(attnc_result_shapes(f, arguments, sizes)))
     return 1;
@@ -89,8 +87,7 @@ static int runCpu(void) {
       failed(attnc_run(f, arguments, results, NULL, bytes, NULL)))
     return 1;
   /* Weights 1/4 and 3/4, sum of exponentials 4. */
-  printf("workspace %d, output %.4f %.4f, lse %.4f\n", (int)bytes, o[0], o[3],
-         l);
+  printf("workspace %d, output %.4f %.4f, lse %.4f\n", (int)bytes, o[0], o[3], l);
   /* The same text again gives the same code; the first can go. */
   attnc_executable *again = compile(ir, ATTNC_TARGET_CPU);
   attnc_executable_destroy(f);
@@ -121,17 +118,16 @@ static int runGradient(void) {
   float o[4] = {4, 5, 6, 7}, l = 1.3862944f, dO[4] = {1, 0, 2, 0};
   float dQ[8], dV[8];
   k[8] = sqrtf(8) * logf(3);
-  int64_t qShape[] = {1, 1, 1, 8}, kShape[] = {1, 1, 2, 8},
-          vShape[] = {1, 1, 2, 4}, oShape[] = {1, 1, 1, 4}, lShape[] = {1, 1, 1};
-  attnc_tensor arguments[] = {{q, qShape, NULL}, {k, kShape, NULL},
-                              {v, vShape, NULL}, {o, oShape, NULL},
-                              {&l, lShape, NULL}, {dO, oShape, NULL}};
+  int64_t qShape[] = {1, 1, 1, 8}, kShape[] = {1, 1, 2, 8}, vShape[] = {1, 1, 2, 4},
+          oShape[] = {1, 1, 1, 4}, lShape[] = {1, 1, 1};
+  attnc_tensor arguments[] = {{q, qShape, NULL}, {k, kShape, NULL},  {v, vShape, NULL},
+                              {o, oShape, NULL}, {&l, lShape, NULL}, {dO, oShape, NULL}};
   attnc_tensor results[] = {{dQ, qShape, NULL}, {dV, vShape, NULL}};
   attnc_set_num_threads(1);
   if (failed(attnc_run(gradient, arguments, results, NULL, 0, NULL)))
     return 1;
-  printf("threads %u, dQ %.4f, dV %.4f %.4f %.4f\n", attnc_num_threads(), dQ[0],
-         dV[0], dV[2], dV[4]);
+  printf("threads %u, dQ %.4f, dV %.4f %.4f %.4f\n", attnc_num_threads(), dQ[0], dV[0], dV[2],
+         dV[4]);
   attnc_executable_destroy(gradient);
   options.gradient = "argument=0";
   failed(attnc_compile(ir, strlen(ir), &options, &gradient));
@@ -143,12 +139,11 @@ static int runGradient(void) {
   failed(attnc_compile(ir, strlen(ir), &options, &gradient));
   attnc_counts counts = {sizeof(attnc_counts), 0, 0, 0};
   failed(attnc_get_counts(&counts));
-  printf("compiled %d, from memory %d\n", (int)counts.compiled,
-         (int)counts.from_memory);
+  printf("compiled %d, from memory %d\n", (int)counts.compiled, (int)counts.from_memory);
   attnc_text *text = NULL, *said = NULL;
   failed(attnc_transform(ir, strlen(ir), "builtin.module(attn-expand)", &text, &said));
   printf("expanded: %d\n", strstr(attnc_text_data(text), "linalg.generic") != NULL &&
-                                attnc_text_length(text) == strlen(attnc_text_data(text)));
+                               attnc_text_length(text) == strlen(attnc_text_data(text)));
   attnc_text_destroy(text);
   attnc_text_destroy(said);
   failed(attnc_transform(ir, strlen(ir), "builtin.module(no-pass)", &text, &said));
@@ -169,14 +164,12 @@ static int runCuda(void) {
     return 1;
   printf("workspace %d\n", (int)bytes);
   failed(attnc_run(fill, arguments, NULL, (void *)8192, bytes - 1, NULL));
-  int result = failed(
-      attnc_run(fill, arguments, NULL, (void *)8192, bytes, (void *)64));
+  int result = failed(attnc_run(fill, arguments, NULL, (void *)8192, bytes, (void *)64));
   attnc_executable_destroy(fill);
   return result;
 }
 
 int main(int argc, char **argv) {
   printf("API version %d\n", attnc_api_version());
-  return argc > 1 && strcmp(argv[1], "cuda") == 0 ? runCuda()
-                                                  : runCpu() || runGradient();
+  return argc > 1 && strcmp(argv[1], "cuda") == 0 ? runCuda() : runCpu() || runGradient();
 }

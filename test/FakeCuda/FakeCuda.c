@@ -83,15 +83,13 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
                              : 132;
   return 0 * device;
 }
-int cuDevicePrimaryCtxRetain(void **result, int device) {
-  return *result = &context, 0 * device;
-}
+int cuDevicePrimaryCtxRetain(void **result, int device) { return *result = &context, 0 * device; }
 int cuCtxGetCurrent(void **result) { return *result = current, 0; }
 int cuCtxSetCurrent(void *to) { return current = to, 0; }
 int cuCtxGetDevice(int *device) { return *device = 0, 0; }
 
-int cuModuleLoadDataEx(char **module, const void *image, unsigned count,
-                       int *options, void **values) {
+int cuModuleLoadDataEx(char **module, const void *image, unsigned count, int *options,
+                       void **values) {
   if (fails("cuModuleLoadDataEx")) {
     for (unsigned i = 0; i < count; ++i)
       if (options[i] == 5)
@@ -153,18 +151,15 @@ typedef struct {
   unsigned numAttributes;
 } Config;
 
-int cuLaunchKernelEx(const Config *c, Kernel *kernel, void **parameters,
-                     void **extra) {
+int cuLaunchKernelEx(const Config *c, Kernel *kernel, void **parameters, void **extra) {
   (void)extra;
   if (fails("cuLaunchKernelEx"))
     return launchFailed;
-  LOG("launch %s grid %u %u %u block %u %u %u shared %u", kernel->name,
-      c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2],
-      c->shared);
+  LOG("launch %s grid %u %u %u block %u %u %u shared %u", kernel->name, c->grid[0], c->grid[1],
+      c->grid[2], c->block[0], c->block[1], c->block[2], c->shared);
   for (unsigned i = 0; i < c->numAttributes; ++i)
-    LOG(" attribute %d: %u %u %u", c->attributes[i].id,
-        c->attributes[i].cluster[0], c->attributes[i].cluster[1],
-        c->attributes[i].cluster[2]);
+    LOG(" attribute %d: %u %u %u", c->attributes[i].id, c->attributes[i].cluster[0],
+        c->attributes[i].cluster[1], c->attributes[i].cluster[2]);
   for (int i = 0; i < kernel->count; ++i) {
     char text[64] = "";
     uint64_t value = 0;
@@ -176,11 +171,10 @@ int cuLaunchKernelEx(const Config *c, Kernel *kernel, void **parameters,
   return 0;
 }
 
-int cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank,
-                           void *address, const uint64_t *sizes,
-                           const uint64_t *strides, const uint32_t *box,
-                           const uint32_t *elementStrides, int interleave,
-                           int swizzle, int promotion, int fill) {
+int cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank, void *address,
+                           const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
+                           const uint32_t *elementStrides, int interleave, int swizzle,
+                           int promotion, int fill) {
   char text[64];
   if (fails("cuTensorMapEncodeTiled") || (uintptr_t)map % 64)
     return invalidValue;
@@ -195,8 +189,7 @@ int cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank,
   LOG(" box");
   for (uint32_t i = 0; i < rank; ++i)
     LOG(" %u/%u", box[i], elementStrides[i]);
-  LOG(" interleave %d swizzle %d promotion %d fill %d\n", interleave, swizzle,
-      promotion, fill);
+  LOG(" interleave %d swizzle %d promotion %d fill %d\n", interleave, swizzle, promotion, fill);
   return 0;
 }
 
@@ -219,19 +212,13 @@ int cuMemcpyDtoH_v2(void *target, uint64_t source, size_t bytes) {
 int cuMemsetD8_v2(uint64_t target, unsigned char value, size_t bytes) {
   return memset((void *)(uintptr_t)target, value, bytes), 0;
 }
-int cuStreamCreate(void **stream, unsigned flags) {
-  return *stream = &numMaps, 0 * flags;
-}
+int cuStreamCreate(void **stream, unsigned flags) { return *stream = &numMaps, 0 * flags; }
 int cuStreamDestroy_v2(void *stream) { return stream ? 0 : invalidValue; }
 int cuStreamSynchronize(void *stream) {
   return fails("cuStreamSynchronize") ? launchFailed : stream ? 0 : invalidValue;
 }
-int cuEventCreate(void **event, unsigned flags) {
-  return *event = &numBuffers, 0 * flags;
-}
-int cuEventRecord(void *event, void *stream) {
-  return event && stream ? 0 : invalidValue;
-}
+int cuEventCreate(void **event, unsigned flags) { return *event = &numBuffers, 0 * flags; }
+int cuEventRecord(void *event, void *stream) { return event && stream ? 0 : invalidValue; }
 int cuEventSynchronize(void *event) { return event ? 0 : invalidValue; }
 int cuEventElapsedTime(float *milliseconds, void *start, void *end) {
   return *milliseconds = 2, start && end ? 0 : invalidValue;

@@ -30,26 +30,20 @@ struct TestBuildMask : PassWrapper<TestBuildMask, OperationPass<>> {
       // The last argument of the function is the captured length or table.
       Value last = op->getBlock()->getArguments().back();
       if (name == "causal")
-        buildMask(op, {}, [](MaskBuilder &mask, ValueRange) {
-          return mask.causal();
-        });
+        buildMask(op, {}, [](MaskBuilder &mask, ValueRange) { return mask.causal(); });
       else if (name == "bottom-right")
         buildMask(op, buildBottomRightOffset(builder, op),
-                  [](MaskBuilder &mask, ValueRange captures) {
-                    return mask.causal(captures[0]);
-                  });
+                  [](MaskBuilder &mask, ValueRange captures) { return mask.causal(captures[0]); });
       else if (name == "window")
         buildMask(op, {}, [](MaskBuilder &mask, ValueRange) {
           return mask.both(mask.window(8, std::nullopt), mask.window({}, 4));
         });
       else if (name == "prefix")
-        buildMask(op, last, [](MaskBuilder &mask, ValueRange captures) {
-          return mask.prefix(captures[0]);
-        });
+        buildMask(op, last,
+                  [](MaskBuilder &mask, ValueRange captures) { return mask.prefix(captures[0]); });
       else if (name == "document")
         buildMask(op, last, [](MaskBuilder &mask, ValueRange captures) {
-          return mask.both(mask.document(captures[0], captures[0]),
-                           mask.causal());
+          return mask.both(mask.document(captures[0], captures[0]), mask.causal());
         });
     });
   }

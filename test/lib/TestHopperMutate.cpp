@@ -33,10 +33,9 @@ private:
   }
   void addAttribute(Operation *op, StringRef name, int64_t from, int64_t to) {
     std::string attribute = name.str();
-    all.push_back({op, attribute + " " + std::to_string(from) + " becomes " + std::to_string(to),
-                   [op, attribute, to] {
-                     op->setAttr(attribute, Builder(op).getI64IntegerAttr(to));
-                   }});
+    all.push_back(
+        {op, attribute + " " + std::to_string(from) + " becomes " + std::to_string(to),
+         [op, attribute, to] { op->setAttr(attribute, Builder(op).getI64IntegerAttr(to)); }});
   }
   void addConstant(OpOperand &operand, int64_t to, const std::string &text);
   void addBarriers(Operation *op);
@@ -52,8 +51,8 @@ void Mutations::addConstant(OpOperand &operand, int64_t to, const std::string &t
                    OpBuilder builder(operand.getOwner());
                    Type type = operand.get().getType();
                    Location loc = operand.getOwner()->getLoc();
-                   operand.set(arith::ConstantOp::create(builder, loc,
-                                                         builder.getIntegerAttr(type, to)));
+                   operand.set(
+                       arith::ConstantOp::create(builder, loc, builder.getIntegerAttr(type, to)));
                  }});
 }
 
@@ -90,7 +89,8 @@ void Mutations::addBarriers(Operation *op) {
     all.push_back({op, "waits for the other parity", [wait]() mutable {
                      OpBuilder builder(wait);
                      Value one = arith::ConstantIntOp::create(builder, wait.getLoc(), 1, 32);
-                     Value other = arith::XOrIOp::create(builder, wait.getLoc(), wait.getPhase(), one);
+                     Value other =
+                         arith::XOrIOp::create(builder, wait.getLoc(), wait.getPhase(), one);
                      wait.getPhaseMutable().set(other);
                    }});
   if (isa<BarrierSyncOp, BarrierArriveOp>(op)) {
@@ -105,8 +105,7 @@ void Mutations::addBarriers(Operation *op) {
 void Mutations::addCluster(Operation *op) {
   for (StringRef name : {"cluster", "multicast"})
     if (op->getInherentAttr(name).value_or(Attribute()))
-      all.push_back({op, "loses '" + name.str() + "'",
-                     [op, name] { op->removeAttr(name); }});
+      all.push_back({op, "loses '" + name.str() + "'", [op, name] { op->removeAttr(name); }});
 }
 
 /// Where a ring's counters start, and where they wrap.
@@ -120,7 +119,10 @@ void Mutations::addRing(Operation *op) {
         continue;
       bool phase = init.get().getType().isInteger(32);
       int64_t start = value.getSExtValue();
-      addConstant(init, phase ? start ^ 1 : start == 0 ? 1 : start - 1,
+      addConstant(init,
+                  phase        ? start ^ 1
+                  : start == 0 ? 1
+                               : start - 1,
                   (phase ? "a phase's start " : "a counter's start ") + std::to_string(start));
     }
   if (auto compare = dyn_cast<arith::CmpIOp>(op))

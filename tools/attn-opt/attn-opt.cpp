@@ -20,6 +20,6 @@ int main(int argc, char **argv) {
   attn::test::registerTestBuildMask();
   attn::test::registerTestHopperMutate();
 #endif
-  return mlir::asMainReturnCode(mlir::MlirOptMain(
-      argc, argv, "attnc: passes and pipelines over attention IR\n", registry));
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, "attnc: passes and pipelines over attention IR\n", registry));
 }

@@ -9,22 +9,21 @@
 using namespace llvm;
 using namespace attn;
 
-Expected<SmallVector<ValueType>>
-attn::getValueTypes(mlir::TypeRange types, StringRef what, bool memrefs) {
+Expected<SmallVector<ValueType>> attn::getValueTypes(mlir::TypeRange types, StringRef what,
+                                                     bool memrefs) {
   SmallVector<ValueType> result;
   for (auto [index, type] : enumerate(types)) {
     auto tensor = dyn_cast<mlir::ShapedType>(type);
-    bool accepted = isa<mlir::RankedTensorType>(type) ||
-                    (memrefs && isa<mlir::MemRefType>(type)) || !tensor;
+    bool accepted =
+        isa<mlir::RankedTensorType>(type) || (memrefs && isa<mlir::MemRefType>(type)) || !tensor;
     std::optional<ElementKind> kind =
         getElementKind(tensor ? tensor.getElementType() : mlir::Type(type));
     if (!kind || !accepted) {
       std::string text;
-      raw_string_ostream(text)
-          << "expected " << what << " " << index
-          << " to be a ranked tensor or a scalar of f64, f32, f16, bf16, "
-             "i1 to i64 or index, got "
-          << type;
+      raw_string_ostream(text) << "expected " << what << " " << index
+                               << " to be a ranked tensor or a scalar of f64, f32, f16, bf16, "
+                                  "i1 to i64 or index, got "
+                               << type;
       return createStringError(text);
     }
     result.push_back({*kind, bool(tensor)});
@@ -33,8 +32,7 @@ attn::getValueTypes(mlir::TypeRange types, StringRef what, bool memrefs) {
 }
 
 /// "2x8x?x64", as many numbers as the type has dimensions.
-static Expected<ShapeRules::Shape> parseShape(StringRef text, unsigned position,
-                                              size_t rank) {
+static Expected<ShapeRules::Shape> parseShape(StringRef text, unsigned position, size_t rank) {
   ShapeRules::Shape shape;
   SmallVector<StringRef> parts;
   if (text != "scalar")
@@ -45,30 +43,26 @@ static Expected<ShapeRules::Shape> parseShape(StringRef text, unsigned position,
       size = ShapeRules::unknown;
     else if (part.getAsInteger(10, size) || size < 0)
       return createStringError("expected --shape " + Twine(position) +
-                               "=AxBx..., each a number or ?, got '" + text +
-                               "'");
+                               "=AxBx..., each a number or ?, got '" + text + "'");
     shape.push_back(size);
   }
   if (shape.size() != rank)
-    return createStringError("expected argument " + Twine(position) +
-                             " to have " + Twine(rank) + " dimensions, got " +
-                             Twine(shape.size()) + " in '" + text + "'");
+    return createStringError("expected argument " + Twine(position) + " to have " + Twine(rank) +
+                             " dimensions, got " + Twine(shape.size()) + " in '" + text + "'");
   return shape;
 }
 
-Error attn::checkPositions(
-    StringRef option, ArrayRef<std::pair<unsigned, std::string>> entries,
-    size_t count, StringRef what, StringRef function) {
+Error attn::checkPositions(StringRef option, ArrayRef<std::pair<unsigned, std::string>> entries,
+                           size_t count, StringRef what, StringRef function) {
   for (const auto &[position, text] : entries)
     if (position >= count)
-      return createStringError("--" + option + " " + Twine(position) + ": '" +
-                               function + "' has " + Twine(count) + " " + what);
+      return createStringError("--" + option + " " + Twine(position) + ": '" + function + "' has " +
+                               Twine(count) + " " + what);
   return Error::success();
 }
 
-Expected<Arguments> Arguments::plan(mlir::func::FuncOp function,
-                                    const Options &options, ShapeRules &rules,
-                                    bool memrefs) {
+Expected<Arguments> Arguments::plan(mlir::func::FuncOp function, const Options &options,
+                                    ShapeRules &rules, bool memrefs) {
   Arguments result;
   auto types = getValueTypes(function.getArgumentTypes(), "argument", memrefs);
   if (!types)
@@ -76,20 +70,16 @@ Expected<Arguments> Arguments::plan(mlir::func::FuncOp function,
   result.types = std::move(*types);
   size_t count = result.types.size();
   StringRef name = function.getName();
-  if (Error error =
-          checkPositions("input", options.inputs, count, "arguments", name))
+  if (Error error = checkPositions("input", options.inputs, count, "arguments", name))
     return std::move(error);
-  if (Error error =
-          checkPositions("shape", options.shapes, count, "arguments", name))
+  if (Error error = checkPositions("shape", options.shapes, count, "arguments", name))
     return std::move(error);
-  if (Error error =
-          checkPositions("fill", options.fills, count, "arguments", name))
+  if (Error error = checkPositions("fill", options.fills, count, "arguments", name))
     return std::move(error);
   bool inPlace = memrefs && function.getNumResults() == 0;
-  if (Error error = checkPositions(
-          "output", options.outputs,
-          inPlace ? count : function.getNumResults(),
-          inPlace ? "arguments" : "results", name))
+  if (Error error =
+          checkPositions("output", options.outputs, inPlace ? count : function.getNumResults(),
+                         inPlace ? "arguments" : "results", name))
     return std::move(error);
   for (auto [index, type] : enumerate(function.getArgumentTypes())) {
     auto tensor = dyn_cast<mlir::ShapedType>(type);
@@ -108,12 +98,10 @@ Expected<Arguments> Arguments::plan(mlir::func::FuncOp function,
         return file.takeError();
       ArrayRef<int64_t> given = file->getShape();
       // A scalar may come as an array of one element.
-      bool scalar =
-          !tensor && given.size() <= 1 && (given.empty() || given[0] == 1);
+      bool scalar = !tensor && given.size() <= 1 && (given.empty() || given[0] == 1);
       if (!scalar && given.size() != rank)
-        return createStringError(*path + ": expected " + Twine(rank) +
-                                 " dimensions for argument " + Twine(index) +
-                                 ", got " + Twine(given.size()));
+        return createStringError(*path + ": expected " + Twine(rank) + " dimensions for argument " +
+                                 Twine(index) + ", got " + Twine(given.size()));
       if (Error error = file->checkKind(result.types[index].kind))
         return std::move(error);
       if (tensor)
@@ -163,8 +151,7 @@ private:
 };
 } // namespace
 
-template <typename Next>
-static void fillWith(const HostTensor &tensor, Next next) {
+template <typename Next> static void fillWith(const HostTensor &tensor, Next next) {
   unsigned step = elementSize(tensor.getKind());
   tensor.forEachRow([&](char *row, int64_t length) {
     for (int64_t i = 0; i < length; ++i, row += step)
@@ -172,9 +159,8 @@ static void fillWith(const HostTensor &tensor, Next next) {
   });
 }
 
-Error attn::fillTensor(const HostTensor &tensor, StringRef how,
-                       const Options &options, uint64_t stream,
-                       const Twine &option) {
+Error attn::fillTensor(const HostTensor &tensor, StringRef how, const Options &options,
+                       uint64_t stream, const Twine &option) {
   Random random(options.seed * 1000003 + stream);
   if (how == "normal") {
     fillWith(tensor, [&] { return options.inputScale * random.normal(); });
@@ -189,8 +175,7 @@ Error attn::fillTensor(const HostTensor &tensor, StringRef how,
   if (range.consume_front("uniform:")) {
     auto [lowText, highText] = range.split(':');
     double low, high;
-    if (!lowText.getAsDouble(low) && !highText.getAsDouble(high) &&
-        low <= high) {
+    if (!lowText.getAsDouble(low) && !highText.getAsDouble(high) && low <= high) {
       fillWith(tensor, [&] { return low + (high - low) * random.uniform(); });
       return Error::success();
     }
@@ -209,8 +194,8 @@ Error attn::fillTensor(const HostTensor &tensor, StringRef how,
     fillWith(tensor, [&] { return value; });
     return Error::success();
   }
-  return createStringError("expected " + option + "=VALUE, arange, normal or uniform:LOW:HIGH, got '" +
-                           how + "'");
+  return createStringError("expected " + option +
+                           "=VALUE, arange, normal or uniform:LOW:HIGH, got '" + how + "'");
 }
 
 Error Arguments::create(const Options &options) {
@@ -228,8 +213,8 @@ Error Arguments::create(const Options &options) {
     } else {
       const std::string *how = findEntry(options.fills, index);
       StringRef standard = attn::isFloat(type.kind) ? "normal" : "0";
-      if (Error error = fillTensor(*tensor, how ? StringRef(*how) : standard,
-                                   options, index, "--fill " + Twine(index)))
+      if (Error error = fillTensor(*tensor, how ? StringRef(*how) : standard, options, index,
+                                   "--fill " + Twine(index)))
         return error;
     }
     values.push_back(std::move(*tensor));

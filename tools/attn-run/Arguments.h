@@ -20,21 +20,18 @@ struct ValueType {
 /// The kinds of a function's arguments or results, or which of them the runner
 /// cannot pass: tensors and scalars, and memrefs where the target takes them.
 llvm::Expected<llvm::SmallVector<ValueType>>
-getValueTypes(mlir::TypeRange types, llvm::StringRef what,
-              bool memrefs = false);
+getValueTypes(mlir::TypeRange types, llvm::StringRef what, bool memrefs = false);
 
 /// Errors where an entry of an option names a position that there is not;
 /// `what` there are `count` of in `function`.
-llvm::Error
-checkPositions(llvm::StringRef option,
-               llvm::ArrayRef<std::pair<unsigned, std::string>> entries,
-               size_t count, llvm::StringRef what, llvm::StringRef function);
+llvm::Error checkPositions(llvm::StringRef option,
+                           llvm::ArrayRef<std::pair<unsigned, std::string>> entries, size_t count,
+                           llvm::StringRef what, llvm::StringRef function);
 
 /// Fills by a description, see --fill; `option` stands in messages, `stream`
 /// numbers the random sequence.
-llvm::Error fillTensor(const HostTensor &tensor, llvm::StringRef how,
-                       const Options &options, uint64_t stream,
-                       const llvm::Twine &option);
+llvm::Error fillTensor(const HostTensor &tensor, llvm::StringRef how, const Options &options,
+                       uint64_t stream, const llvm::Twine &option);
 
 /// A value to call a function with; a scalar is a tensor of rank 0.
 struct Operand {
@@ -45,9 +42,8 @@ struct Operand {
 class Arguments {
 public:
   /// Reads the headers of the files, and settles all shapes.
-  static llvm::Expected<Arguments>
-  plan(mlir::func::FuncOp function, const Options &options, ShapeRules &rules,
-       bool memrefs);
+  static llvm::Expected<Arguments> plan(mlir::func::FuncOp function, const Options &options,
+                                        ShapeRules &rules, bool memrefs);
 
   /// Allocates and fills.
   llvm::Error create(const Options &options);

@@ -7,8 +7,8 @@
 using namespace llvm;
 using namespace attn;
 
-Error Call::createResults(ArrayRef<ValueType> resultTypes,
-                          ArrayRef<ShapeRules::Shape> shapes, bool guard) {
+Error Call::createResults(ArrayRef<ValueType> resultTypes, ArrayRef<ShapeRules::Shape> shapes,
+                          bool guard) {
   types.assign(resultTypes.begin(), resultTypes.end());
   for (auto [type, shape] : zip_equal(types, shapes)) {
     TensorPlacement placement;
@@ -18,16 +18,14 @@ Error Call::createResults(ArrayRef<ValueType> resultTypes,
       return tensor.takeError();
     ElementKind kind = type.kind;
     tensor->forEachRow([&](char *row, int64_t length) {
-      std::memset(row, attn::isFloat(kind) ? 0xff : 0x7f,
-                  size_t(length) * elementSize(kind));
+      std::memset(row, attn::isFloat(kind) ? 0xff : 0x7f, size_t(length) * elementSize(kind));
     });
     results.push_back(std::move(*tensor));
   }
   return Error::success();
 }
 
-Error Call::copyArguments(ArrayRef<Operand> arguments, int64_t pad,
-                          bool guard) {
+Error Call::copyArguments(ArrayRef<Operand> arguments, int64_t pad, bool guard) {
   for (const Operand &argument : arguments) {
     TensorPlacement placement;
     placement.pad = argument.type.isTensor ? pad : 0;
@@ -69,14 +67,12 @@ void Slots::addOperand(const Operand &operand) {
   if (operand.type.isTensor)
     addTensor(value.getDescriptor());
   else
-    addScalar(value.getBase() +
-              value.getOffset() * elementSize(value.getKind()));
+    addScalar(value.getBase() + value.getOffset() * elementSize(value.getKind()));
 }
 
 Expected<std::vector<ShapeRules::Shape>>
 attn::computeResultShapes(CpuExecutable::Packed shapeFunction, bool withContext,
-                          mlir::func::FuncOp function,
-                          ArrayRef<Operand> arguments) {
+                          mlir::func::FuncOp function, ArrayRef<Operand> arguments) {
   SmallVector<unsigned> ranks;
   size_t numSizes = 0;
   for (mlir::Type type : function.getResultTypes()) {

@@ -27,11 +27,9 @@ protected:
   /// Allocates the results and fills them with NaN (integers: the largest
   /// value): an element that is not written must not look like a right one.
   llvm::Error createResults(llvm::ArrayRef<ValueType> resultTypes,
-                            llvm::ArrayRef<ShapeRules::Shape> shapes,
-                            bool guard);
+                            llvm::ArrayRef<ShapeRules::Shape> shapes, bool guard);
   /// The results are the arguments after the run: copies of them.
-  llvm::Error copyArguments(llvm::ArrayRef<Operand> arguments, int64_t pad,
-                            bool guard);
+  llvm::Error copyArguments(llvm::ArrayRef<Operand> arguments, int64_t pad, bool guard);
 
   std::vector<HostTensor> results;
   llvm::SmallVector<ValueType> types;
@@ -61,8 +59,7 @@ private:
 /// function does not use.
 llvm::Expected<std::vector<ShapeRules::Shape>>
 computeResultShapes(CpuExecutable::Packed shapeFunction, bool withContext,
-                    mlir::func::FuncOp function,
-                    llvm::ArrayRef<Operand> arguments);
+                    mlir::func::FuncOp function, llvm::ArrayRef<Operand> arguments);
 
 } // namespace attn
 

@@ -32,10 +32,8 @@ struct Evaluation {
 };
 } // namespace
 
-static Expected<Evaluation> evaluateBoth(mlir::func::FuncOp entry,
-                                         const RefTensors &inputs,
-                                         const GradientCall *gradient,
-                                         const RefTensors &incoming,
+static Expected<Evaluation> evaluateBoth(mlir::func::FuncOp entry, const RefTensors &inputs,
+                                         const GradientCall *gradient, const RefTensors &incoming,
                                          Precision precision, unsigned order) {
   Evaluation evaluation;
   auto results = evaluate(entry, inputs, precision, order);
@@ -57,22 +55,18 @@ static Expected<Evaluation> evaluateBoth(mlir::func::FuncOp entry,
 }
 
 /// Compares each result of a call with its exact value and all baselines'.
-static void compareAll(const Call &call, const RefTensors &exact,
-                       ArrayRef<Evaluation> baselines,
-                       RefTensors Evaluation::*which,
-                       std::vector<Agreement> &agreements) {
+static void compareAll(const Call &call, const RefTensors &exact, ArrayRef<Evaluation> baselines,
+                       RefTensors Evaluation::*which, std::vector<Agreement> &agreements) {
   for (unsigned index = 0; index < exact.size(); ++index) {
     RefTensors ofResult;
     for (const Evaluation &baseline : baselines)
       ofResult.push_back((baseline.*which)[index]);
-    agreements.push_back(compare(RefTensor::from(call.getResult(index)),
-                                 *exact[index], ofResult));
+    agreements.push_back(compare(RefTensor::from(call.getResult(index)), *exact[index], ofResult));
   }
 }
 
-Error attn::checkResults(mlir::func::FuncOp entry, ArrayRef<Operand> arguments,
-                         const Call &call, const GradientCall *gradient,
-                         std::vector<Agreement> &results,
+Error attn::checkResults(mlir::func::FuncOp entry, ArrayRef<Operand> arguments, const Call &call,
+                         const GradientCall *gradient, std::vector<Agreement> &results,
                          std::vector<Agreement> &gradients) {
   auto toRef = [](const HostTensor &tensor) {
     return std::make_shared<RefTensor>(RefTensor::from(tensor));
@@ -83,23 +77,19 @@ Error attn::checkResults(mlir::func::FuncOp entry, ArrayRef<Operand> arguments,
   if (gradient)
     for (const HostTensor &tensor : gradient->incoming)
       incoming.push_back(toRef(tensor));
-  auto exact =
-      evaluateBoth(entry, inputs, gradient, incoming, Precision::Exact, 0);
+  auto exact = evaluateBoth(entry, inputs, gradient, incoming, Precision::Exact, 0);
   if (!exact)
     return exact.takeError();
-  unsigned count = std::max(countBaselines(exact->results),
-                            countBaselines(exact->gradients));
+  unsigned count = std::max(countBaselines(exact->results), countBaselines(exact->gradients));
   std::vector<Evaluation> baselines;
   for (unsigned order = 0; order < count; ++order) {
-    auto baseline = evaluateBoth(entry, inputs, gradient, incoming,
-                                 Precision::SameType, order);
+    auto baseline = evaluateBoth(entry, inputs, gradient, incoming, Precision::SameType, order);
     if (!baseline)
       return baseline.takeError();
     baselines.push_back(std::move(*baseline));
   }
   compareAll(call, exact->results, baselines, &Evaluation::results, results);
   if (gradient)
-    compareAll(gradient->call, exact->gradients, baselines,
-               &Evaluation::gradients, gradients);
+    compareAll(gradient->call, exact->gradients, baselines, &Evaluation::gradients, gradients);
   return Error::success();
 }

@@ -21,8 +21,7 @@ struct GradientCall {
 };
 
 /// Whether captures are read within their bounds, before anything runs.
-llvm::Error checkReads(mlir::func::FuncOp entry,
-                       llvm::ArrayRef<Operand> arguments);
+llvm::Error checkReads(mlir::func::FuncOp entry, llvm::ArrayRef<Operand> arguments);
 
 /// Compares the results of the entry and of its gradient, if there is one.
 ///
@@ -30,11 +29,9 @@ llvm::Error checkReads(mlir::func::FuncOp entry,
 /// results of its own forward, not those of the code under test, and each
 /// baseline those of its own forward. Errors of the forward thus count in the
 /// gradients, on both sides of the gate.
-llvm::Error checkResults(mlir::func::FuncOp entry,
-                         llvm::ArrayRef<Operand> arguments, const Call &call,
-                         const GradientCall *gradient,
-                         std::vector<Agreement> &results,
-                         std::vector<Agreement> &gradients);
+llvm::Error checkResults(mlir::func::FuncOp entry, llvm::ArrayRef<Operand> arguments,
+                         const Call &call, const GradientCall *gradient,
+                         std::vector<Agreement> &results, std::vector<Agreement> &gradients);
 
 } // namespace attn
 

@@ -14,11 +14,9 @@ using namespace llvm;
 using namespace attn;
 using mlir::func::FuncOp;
 
-void attn::setPipelineOptions(PipelineOptions &pipeline,
-                              const Options &options) {
+void attn::setPipelineOptions(PipelineOptions &pipeline, const Options &options) {
   // Counting costs time, so not where only times are asked for.
-  pipeline.countTiles =
-      options.explain || (options.json && options.repetitions == 0);
+  pipeline.countTiles = options.explain || (options.json && options.repetitions == 0);
   pipeline.explain = options.explain;
   if (!options.loopOrder.empty())
     pipeline.order = options.loopOrder;
@@ -41,8 +39,7 @@ std::string attn::getGpuOrder(const Options &options) {
 
 Error attn::configurePassManager(mlir::PassManager &manager) {
   if (failed(mlir::applyPassManagerCLOptions(manager)))
-    return createStringError(
-        "the options for the pass manager do not fit together");
+    return createStringError("the options for the pass manager do not fit together");
   mlir::applyDefaultTimingPassManagerCLOptions(manager);
   return Error::success();
 }
@@ -51,8 +48,7 @@ Error attn::configurePassManager(mlir::PassManager &manager) {
 /// of the forward: O and LSE, or the softmax.
 static bool returnsWhatGradientsRead(FuncOp function) {
   auto isReturned = [](mlir::Value value) {
-    return value && any_of(value.getUsers(),
-                           llvm::IsaPred<mlir::func::ReturnOp>);
+    return value && any_of(value.getUsers(), llvm::IsaPred<mlir::func::ReturnOp>);
   };
   bool returned = true;
   function.walk([&](mlir::Operation *op) {
@@ -64,9 +60,7 @@ static bool returnsWhatGradientsRead(FuncOp function) {
   return returned;
 }
 
-Expected<FuncOp> attn::differentiate(FuncOp entry,
-                                     const Diagnostics &diagnostics,
-                                     bool &saved) {
+Expected<FuncOp> attn::differentiate(FuncOp entry, const Diagnostics &diagnostics, bool &saved) {
   saved = returnsWhatGradientsRead(entry);
   auto module = entry->getParentOfType<mlir::ModuleOp>();
   mlir::PassManager manager(entry.getContext());
@@ -77,18 +71,16 @@ Expected<FuncOp> attn::differentiate(FuncOp entry,
   pass.savedResults = saved;
   manager.addPass(attn::createAttnDifferentiate(pass));
   if (failed(manager.run(module)))
-    return diagnostics.failure("differentiating '" + entry.getName() +
-                               "' failed");
+    return diagnostics.failure("differentiating '" + entry.getName() + "' failed");
   return module.lookupSymbol<FuncOp>((entry.getName() + "_gradient").str());
 }
 
-mlir::OwningOpRef<mlir::ModuleOp>
-attn::cloneWithEntries(mlir::ModuleOp module, ArrayRef<FuncOp> entries) {
+mlir::OwningOpRef<mlir::ModuleOp> attn::cloneWithEntries(mlir::ModuleOp module,
+                                                         ArrayRef<FuncOp> entries) {
   mlir::OwningOpRef<mlir::ModuleOp> copy = module.clone();
   for (auto function : copy->getOps<FuncOp>()) {
-    bool isEntry = any_of(entries, [&](FuncOp entry) {
-      return entry.getName() == function.getName();
-    });
+    bool isEntry =
+        any_of(entries, [&](FuncOp entry) { return entry.getName() == function.getName(); });
     function.setVisibility(isEntry ? mlir::SymbolTable::Visibility::Public
                                    : mlir::SymbolTable::Visibility::Private);
   }
@@ -96,9 +88,8 @@ attn::cloneWithEntries(mlir::ModuleOp module, ArrayRef<FuncOp> entries) {
 }
 
 Expected<std::unique_ptr<CpuExecutable>>
-attn::compileFunctions(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
-                       const Options &options, const Diagnostics &diagnostics,
-                       Report &report) {
+attn::compileFunctions(mlir::ModuleOp module, ArrayRef<FuncOp> entries, const Options &options,
+                       const Diagnostics &diagnostics, Report &report) {
   double start = now();
   // Only what is called is compiled.
   mlir::OwningOpRef<mlir::ModuleOp> copy = cloneWithEntries(module, entries);

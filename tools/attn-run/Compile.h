@@ -29,23 +29,19 @@ std::string getGpuOrder(const Options &options);
 llvm::Error configurePassManager(mlir::PassManager &manager);
 
 /// A copy of the module in which `entries` alone are public.
-mlir::OwningOpRef<mlir::ModuleOp>
-cloneWithEntries(mlir::ModuleOp module,
-                 llvm::ArrayRef<mlir::func::FuncOp> entries);
+mlir::OwningOpRef<mlir::ModuleOp> cloneWithEntries(mlir::ModuleOp module,
+                                                   llvm::ArrayRef<mlir::func::FuncOp> entries);
 
 /// Adds the gradient function of `entry` to its module and returns it. It takes
 /// the entry's results as arguments (`saved`) where they hold what it needs.
 llvm::Expected<mlir::func::FuncOp> differentiate(mlir::func::FuncOp entry,
-                                                 const Diagnostics &diagnostics,
-                                                 bool &saved);
+                                                 const Diagnostics &diagnostics, bool &saved);
 
 /// Compiles a copy of the module with `entries` as its public functions; fills
 /// in the report's times.
 llvm::Expected<std::unique_ptr<CpuExecutable>>
-compileFunctions(mlir::ModuleOp module,
-                 llvm::ArrayRef<mlir::func::FuncOp> entries,
-                 const Options &options, const Diagnostics &diagnostics,
-                 Report &report);
+compileFunctions(mlir::ModuleOp module, llvm::ArrayRef<mlir::func::FuncOp> entries,
+                 const Options &options, const Diagnostics &diagnostics, Report &report);
 
 } // namespace attn
 

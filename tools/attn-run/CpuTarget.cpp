@@ -15,9 +15,8 @@ namespace {
 class CpuCall : public Call {
 public:
   static Expected<std::unique_ptr<Call>>
-  prepare(CpuExecutable &executable, FuncOp function,
-          ArrayRef<Operand> arguments, ArrayRef<ValueType> types,
-          ArrayRef<ShapeRules::Shape> shapes, const Options &options);
+  prepare(CpuExecutable &executable, FuncOp function, ArrayRef<Operand> arguments,
+          ArrayRef<ValueType> types, ArrayRef<ShapeRules::Shape> shapes, const Options &options);
 
   Error run() override {
     function(slots.data());
@@ -49,42 +48,35 @@ private:
 
 class CpuTarget : public Target {
 public:
-  Error compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
-                const Options &options, const Diagnostics &diagnostics,
-                Report &report) override {
-    auto compiled =
-        compileFunctions(module, entries, options, diagnostics, report);
+  Error compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries, const Options &options,
+                const Diagnostics &diagnostics, Report &report) override {
+    auto compiled = compileFunctions(module, entries, options, diagnostics, report);
     if (!compiled)
       return compiled.takeError();
     executable = std::move(*compiled);
     return Error::success();
   }
 
-  Expected<std::unique_ptr<Call>> prepare(FuncOp function,
-                                          ArrayRef<Operand> arguments,
+  Expected<std::unique_ptr<Call>> prepare(FuncOp function, ArrayRef<Operand> arguments,
                                           const Options &options) override {
     auto types = getValueTypes(function.getResultTypes(), "result");
     if (!types)
       return types.takeError();
-    auto shapeFunction = executable->lookupPacked(
-        (function.getName() + "_shape").str());
+    auto shapeFunction = executable->lookupPacked((function.getName() + "_shape").str());
     if (!shapeFunction) // a function without tensor results has none
       consumeError(shapeFunction.takeError());
-    auto shapes =
-        computeResultShapes(shapeFunction ? *shapeFunction : nullptr,
-                            /*withContext=*/false, function, arguments);
+    auto shapes = computeResultShapes(shapeFunction ? *shapeFunction : nullptr,
+                                      /*withContext=*/false, function, arguments);
     if (!shapes)
       return shapes.takeError();
-    return CpuCall::prepare(*executable, function, arguments, *types, *shapes,
-                            options);
+    return CpuCall::prepare(*executable, function, arguments, *types, *shapes, options);
   }
 
-  Expected<std::unique_ptr<Call>>
-  prepareInto(FuncOp function, ArrayRef<Operand> arguments,
-              ArrayRef<ValueType> types, ArrayRef<ShapeRules::Shape> shapes,
-              const Options &options) override {
-    return CpuCall::prepare(*executable, function, arguments, types, shapes,
-                            options);
+  Expected<std::unique_ptr<Call>> prepareInto(FuncOp function, ArrayRef<Operand> arguments,
+                                              ArrayRef<ValueType> types,
+                                              ArrayRef<ShapeRules::Shape> shapes,
+                                              const Options &options) override {
+    return CpuCall::prepare(*executable, function, arguments, types, shapes, options);
   }
 
 private:
@@ -113,8 +105,7 @@ static SmallVector<size_t> layOut(ArrayRef<ValueType> types) {
 void CpuCall::bind(ArrayRef<Operand> arguments) {
   SmallVector<size_t> offsets = layOut(types);
   scalars.assign(divideCeil(offsets.back(), 8) + 1, 0);
-  size_t numScalars =
-      count_if(types, [](ValueType type) { return !type.isTensor; });
+  size_t numScalars = count_if(types, [](ValueType type) { return !type.isTensor; });
   // Several scalar results are a struct in front of the arguments.
   if (numScalars > 1)
     slots.addPointer(scalars.data());
@@ -136,12 +127,12 @@ void CpuCall::storeScalars() {
                   elementSize(type.kind));
 }
 
-Expected<std::unique_ptr<Call>>
-CpuCall::prepare(CpuExecutable &executable, FuncOp function,
-                 ArrayRef<Operand> arguments, ArrayRef<ValueType> types,
-                 ArrayRef<ShapeRules::Shape> shapes, const Options &options) {
-  std::unique_ptr<CpuCall> call(
-      new CpuCall(arguments.size() + types.size() + 1));
+Expected<std::unique_ptr<Call>> CpuCall::prepare(CpuExecutable &executable, FuncOp function,
+                                                 ArrayRef<Operand> arguments,
+                                                 ArrayRef<ValueType> types,
+                                                 ArrayRef<ShapeRules::Shape> shapes,
+                                                 const Options &options) {
+  std::unique_ptr<CpuCall> call(new CpuCall(arguments.size() + types.size() + 1));
   auto packed = executable.lookupPacked(function.getName());
   if (!packed)
     return packed.takeError();
@@ -152,6 +143,4 @@ CpuCall::prepare(CpuExecutable &executable, FuncOp function,
   return call;
 }
 
-std::unique_ptr<Target> attn::createCpuTarget() {
-  return std::make_unique<CpuTarget>();
-}
+std::unique_ptr<Target> attn::createCpuTarget() { return std::make_unique<CpuTarget>(); }

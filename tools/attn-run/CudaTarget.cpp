@@ -16,8 +16,7 @@ namespace {
 /// A copy of a host tensor on the device, laid out as that one.
 class DeviceTensor {
 public:
-  static Expected<DeviceTensor> create(const cuda::DeviceInfo &device,
-                                       const HostTensor &host);
+  static Expected<DeviceTensor> create(const cuda::DeviceInfo &device, const HostTensor &host);
   Error copyBack(const cuda::DeviceInfo &device) const;
   /// Of a memref that starts at the tensor's first element.
   SmallVector<int64_t, 16> getDescriptor() const;
@@ -34,8 +33,7 @@ public:
   ~CudaCall() override;
 
   /// Results of their own, after the arguments.
-  Error addResults(ArrayRef<ValueType> resultTypes,
-                   ArrayRef<ShapeRules::Shape> shapes,
+  Error addResults(ArrayRef<ValueType> resultTypes, ArrayRef<ShapeRules::Shape> shapes,
                    const Options &options) {
     return createResults(resultTypes, shapes, options.guard);
   }
@@ -49,12 +47,9 @@ public:
 
 private:
   Error launch() {
-    return executable.run(function, slots.data(), stream, workspace.address(),
-                          workspace.size());
+    return executable.run(function, slots.data(), stream, workspace.address(), workspace.size());
   }
-  Error check(cuda::Result result, const char *what) {
-    return driver().check(result, what);
-  }
+  Error check(cuda::Result result, const char *what) { return driver().check(result, what); }
   const cuda::Driver &driver() { return *executable.getDevice().driver; }
 
   CudaExecutable &executable;
@@ -74,16 +69,14 @@ public:
   /// Without a device, compile() prints the PTX.
   explicit CudaTarget(const cuda::DeviceInfo *device) : device(device) {}
 
-  Error compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
-                const Options &options, const Diagnostics &diagnostics,
-                Report &report) override;
-  Expected<std::unique_ptr<Call>> prepare(FuncOp function,
-                                          ArrayRef<Operand> arguments,
+  Error compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries, const Options &options,
+                const Diagnostics &diagnostics, Report &report) override;
+  Expected<std::unique_ptr<Call>> prepare(FuncOp function, ArrayRef<Operand> arguments,
                                           const Options &options) override;
-  Expected<std::unique_ptr<Call>>
-  prepareInto(FuncOp function, ArrayRef<Operand> arguments,
-              ArrayRef<ValueType> types, ArrayRef<ShapeRules::Shape> shapes,
-              const Options &options) override;
+  Expected<std::unique_ptr<Call>> prepareInto(FuncOp function, ArrayRef<Operand> arguments,
+                                              ArrayRef<ValueType> types,
+                                              ArrayRef<ShapeRules::Shape> shapes,
+                                              const Options &options) override;
 
 private:
   const cuda::DeviceInfo *device;
@@ -106,8 +99,7 @@ Expected<DeviceTensor> DeviceTensor::create(const cuda::DeviceInfo &device,
     return buffer.takeError();
   result.buffer = std::move(*buffer);
   if (Error error = device.driver->check(
-          device.driver->copyToDevice(result.buffer.address(), host.getBase(),
-                                      bytes),
+          device.driver->copyToDevice(result.buffer.address(), host.getBase(), bytes),
           "cuMemcpyHtoD"))
     return std::move(error);
   return result;
@@ -115,15 +107,14 @@ Expected<DeviceTensor> DeviceTensor::create(const cuda::DeviceInfo &device,
 
 Error DeviceTensor::copyBack(const cuda::DeviceInfo &device) const {
   return device.driver->check(
-      device.driver->copyToHost(host->getBase(), buffer.address(),
-                                host->getAllocatedBytes()),
+      device.driver->copyToHost(host->getBase(), buffer.address(), host->getAllocatedBytes()),
       "cuMemcpyDtoH");
 }
 
 SmallVector<int64_t, 16> DeviceTensor::getDescriptor() const {
   SmallVector<int64_t, 16> words = host->getDescriptor();
-  words[0] = words[1] = int64_t(buffer.address()) +
-                        host->getOffset() * elementSize(host->getKind());
+  words[0] = words[1] =
+      int64_t(buffer.address()) + host->getOffset() * elementSize(host->getKind());
   words[2] = 0;
   return words;
 }
@@ -137,14 +128,12 @@ CudaCall::~CudaCall() {
     driver().streamDestroy(stream);
 }
 
-Error CudaCall::shareArguments(ArrayRef<Operand> arguments,
-                               const Options &options) {
+Error CudaCall::shareArguments(ArrayRef<Operand> arguments, const Options &options) {
   shared = true;
   return copyArguments(arguments, options.stridePad, options.guard);
 }
 
-Error CudaCall::addTensor(const HostTensor &host,
-                          std::vector<DeviceTensor> &tensors) {
+Error CudaCall::addTensor(const HostTensor &host, std::vector<DeviceTensor> &tensors) {
   auto tensor = DeviceTensor::create(executable.getDevice(), host);
   if (!tensor)
     return tensor.takeError();
@@ -164,8 +153,7 @@ Error CudaCall::bind(FuncOp entry, ArrayRef<Operand> arguments) {
     if (!argument.type.isTensor)
       slots.addOperand(argument);
     else if (Error error =
-                 shared ? addTensor(results[index], outputs)
-                        : addTensor(*argument.value, inputs))
+                 shared ? addTensor(results[index], outputs) : addTensor(*argument.value, inputs))
       return error;
   }
   if (!shared)
@@ -190,8 +178,7 @@ Error CudaCall::bind(FuncOp entry, ArrayRef<Operand> arguments) {
 Error CudaCall::run() {
   if (Error error = launch())
     return error;
-  if (Error error = check(driver().streamSynchronize(stream),
-                          "the kernels failed"))
+  if (Error error = check(driver().streamSynchronize(stream), "the kernels failed"))
     return error;
   for (const DeviceTensor &output : outputs)
     if (Error error = output.copyBack(executable.getDevice()))
@@ -211,8 +198,7 @@ Expected<std::vector<double>> CudaCall::time(unsigned repetitions) {
   while (now() - begin < 0.2) {
     if (Error error = launch())
       return std::move(error);
-    if (Error error = check(driver().streamSynchronize(stream),
-                            "the kernels failed"))
+    if (Error error = check(driver().streamSynchronize(stream), "the kernels failed"))
       return std::move(error);
   }
   for (unsigned repetition = 0; repetition < repetitions; ++repetition) {
@@ -227,9 +213,8 @@ Expected<std::vector<double>> CudaCall::time(unsigned repetitions) {
     if (Error error = check(driver().eventSynchronize(end), "the kernels failed"))
       return std::move(error);
     float milliseconds = 0;
-    if (Error error = check(
-            driver().eventElapsedTime(&milliseconds, start, end),
-            "cuEventElapsedTime"))
+    if (Error error =
+            check(driver().eventElapsedTime(&milliseconds, start, end), "cuEventElapsedTime"))
       return std::move(error);
     times.push_back(milliseconds * 1e-3);
   }
@@ -242,8 +227,7 @@ Expected<std::vector<double>> CudaCall::time(unsigned repetitions) {
 // The target
 //===----------------------------------------------------------------------===//
 
-Error CudaTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
-                          const Options &options,
+Error CudaTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries, const Options &options,
                           const Diagnostics &diagnostics, Report &result) {
   report = &result;
   report->cuda.emplace();
@@ -257,10 +241,9 @@ Error CudaTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
   // What is only loaded says nothing about how it was made.
   DiskCache cache = options.explain ? DiskCache() : DiskCache::standard();
   CudaCompileTimes &times = report->cuda->times;
-  auto program = compileCudaProgram(
-      *copy, pipeline, cache, times, [&](mlir::PassManager &manager) {
-        return configurePassManager(manager);
-      });
+  auto program = compileCudaProgram(*copy, pipeline, cache, times, [&](mlir::PassManager &manager) {
+    return configurePassManager(manager);
+  });
   if (!program) {
     std::string reason = toString(program.takeError());
     return diagnostics.failure(reason);
@@ -275,17 +258,14 @@ Error CudaTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
   executable = std::move(*loaded);
   report->cuda->device = device->name;
   report->cuda->driverVersion = device->driverVersion;
-  report->cuda->kernels.assign(executable->getKernels().begin(),
-                               executable->getKernels().end());
+  report->cuda->kernels.assign(executable->getKernels().begin(), executable->getKernels().end());
   return Error::success();
 }
 
-Expected<std::unique_ptr<Call>>
-CudaTarget::prepare(FuncOp function, ArrayRef<Operand> arguments,
-                    const Options &options) {
+Expected<std::unique_ptr<Call>> CudaTarget::prepare(FuncOp function, ArrayRef<Operand> arguments,
+                                                    const Options &options) {
   if (function.getNumResults() == 0) {
-    auto call =
-        std::make_unique<CudaCall>(*executable, *report, arguments.size() + 1);
+    auto call = std::make_unique<CudaCall>(*executable, *report, arguments.size() + 1);
     if (Error error = call->shareArguments(arguments, options))
       return std::move(error);
     if (Error error = call->bind(function, arguments))
@@ -298,20 +278,16 @@ CudaTarget::prepare(FuncOp function, ArrayRef<Operand> arguments,
   auto shapeFunction = executable->lookup((function.getName() + "_shape").str());
   if (!shapeFunction)
     return shapeFunction.takeError();
-  auto shapes = computeResultShapes(*shapeFunction, /*withContext=*/true,
-                                    function, arguments);
+  auto shapes = computeResultShapes(*shapeFunction, /*withContext=*/true, function, arguments);
   if (!shapes)
     return shapes.takeError();
   return prepareInto(function, arguments, *types, *shapes, options);
 }
 
 Expected<std::unique_ptr<Call>>
-CudaTarget::prepareInto(FuncOp function, ArrayRef<Operand> arguments,
-                        ArrayRef<ValueType> types,
-                        ArrayRef<ShapeRules::Shape> shapes,
-                        const Options &options) {
-  auto call = std::make_unique<CudaCall>(
-      *executable, *report, arguments.size() + types.size() + 1);
+CudaTarget::prepareInto(FuncOp function, ArrayRef<Operand> arguments, ArrayRef<ValueType> types,
+                        ArrayRef<ShapeRules::Shape> shapes, const Options &options) {
+  auto call = std::make_unique<CudaCall>(*executable, *report, arguments.size() + types.size() + 1);
   if (Error error = call->addResults(types, shapes, options))
     return std::move(error);
   if (Error error = call->bind(function, arguments))
@@ -319,8 +295,7 @@ CudaTarget::prepareInto(FuncOp function, ArrayRef<Operand> arguments,
   return call;
 }
 
-Expected<std::unique_ptr<Target>>
-attn::createCudaTarget(const Options &options) {
+Expected<std::unique_ptr<Target>> attn::createCudaTarget(const Options &options) {
   if (!options.emit.empty())
     return std::make_unique<CudaTarget>(nullptr);
   auto device = cuda::DeviceInfo::current();

@@ -30,8 +30,7 @@ public:
       }
       if (silent)
         return;
-      bool isError =
-          diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error;
+      bool isError = diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error;
       if (!isError || !failed)
         emitDiagnostic(diagnostic);
       failed |= isError;

@@ -6,8 +6,7 @@
 using namespace llvm;
 using namespace attn;
 
-Expected<GradientInputs> GradientInputs::plan(mlir::func::FuncOp entry,
-                                              mlir::func::FuncOp gradient,
+Expected<GradientInputs> GradientInputs::plan(mlir::func::FuncOp entry, mlir::func::FuncOp gradient,
                                               const Options &options) {
   GradientInputs result;
   auto types = getValueTypes(entry.getResultTypes(), "result");
@@ -18,23 +17,18 @@ Expected<GradientInputs> GradientInputs::plan(mlir::func::FuncOp entry,
       result.positions.push_back(position);
       result.types.push_back(type);
     }
-  for (auto [name, entries] :
-       {std::pair<StringRef, ArrayRef<std::pair<unsigned, std::string>>>{
-            "grad-input", options.gradInputs},
-        {"grad-fill", options.gradFills}}) {
-    if (Error error = checkPositions(name, entries, types->size(), "results",
-                                     entry.getName()))
+  for (auto [name, entries] : {std::pair<StringRef, ArrayRef<std::pair<unsigned, std::string>>>{
+                                   "grad-input", options.gradInputs},
+                               {"grad-fill", options.gradFills}}) {
+    if (Error error = checkPositions(name, entries, types->size(), "results", entry.getName()))
       return std::move(error);
     for (const auto &given : entries)
       if (!is_contained(result.positions, given.first))
-        return createStringError("--" + name + " " + Twine(given.first) +
-                                 ": result " + Twine(given.first) +
-                                 " is not a float tensor");
+        return createStringError("--" + name + " " + Twine(given.first) + ": result " +
+                                 Twine(given.first) + " is not a float tensor");
   }
-  if (Error error =
-          checkPositions("grad-output", options.gradOutputs,
-                         gradient.getNumResults(), "results",
-                         gradient.getName()))
+  if (Error error = checkPositions("grad-output", options.gradOutputs, gradient.getNumResults(),
+                                   "results", gradient.getName()))
     return std::move(error);
   for (auto [position, type] : zip(result.positions, result.types)) {
     result.files.emplace_back();
@@ -57,15 +51,13 @@ Error GradientInputs::createIncoming(const HostTensor &result, unsigned index,
   placement.pad = options.stridePad;
   placement.tight = options.guard;
   unsigned position = positions[index];
-  auto tensor =
-      HostTensor::create(types[index].kind, result.getShape(), placement);
+  auto tensor = HostTensor::create(types[index].kind, result.getShape(), placement);
   if (!tensor)
     return tensor.takeError();
   if (std::optional<NpyFile> &file = files[index]) {
     if (file->getShape() != result.getShape())
-      return createStringError("expected the incoming gradient of result " +
-                               Twine(position) + " to have its shape " +
-                               formatShape(result.getShape()) + ", got " +
+      return createStringError("expected the incoming gradient of result " + Twine(position) +
+                               " to have its shape " + formatShape(result.getShape()) + ", got " +
                                formatShape(file->getShape()));
     if (Error error = file->copyTo(*tensor))
       return error;
@@ -73,18 +65,15 @@ Error GradientInputs::createIncoming(const HostTensor &result, unsigned index,
   } else {
     const std::string *how = findEntry(options.gradFills, position);
     // Random sequences of their own, apart from the arguments'.
-    if (Error error =
-            fillTensor(*tensor, how ? StringRef(*how) : StringRef("normal"),
-                       options, 500000 + position,
-                       "--grad-fill " + Twine(position)))
+    if (Error error = fillTensor(*tensor, how ? StringRef(*how) : StringRef("normal"), options,
+                                 500000 + position, "--grad-fill " + Twine(position)))
       return error;
   }
   incoming.push_back(std::move(*tensor));
   return Error::success();
 }
 
-Error GradientInputs::create(const Call &forward, bool saved,
-                             const Options &options) {
+Error GradientInputs::create(const Call &forward, bool saved, const Options &options) {
   copies.reserve(positions.size());
   for (auto [index, position] : enumerate(positions)) {
     const HostTensor &result = forward.getResult(position);

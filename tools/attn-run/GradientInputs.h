@@ -12,8 +12,7 @@ namespace attn {
 class GradientInputs {
 public:
   /// Checks the options and reads the headers of the files.
-  static llvm::Expected<GradientInputs> plan(mlir::func::FuncOp entry,
-                                             mlir::func::FuncOp gradient,
+  static llvm::Expected<GradientInputs> plan(mlir::func::FuncOp entry, mlir::func::FuncOp gradient,
                                              const Options &options);
 
   /// Allocates and fills. `forward` has run; its results are taken as they lie
@@ -27,8 +26,7 @@ public:
   llvm::ArrayRef<unsigned> getPositions() const { return positions; }
 
 private:
-  llvm::Error createIncoming(const HostTensor &result, unsigned index,
-                             const Options &options);
+  llvm::Error createIncoming(const HostTensor &result, unsigned index, const Options &options);
 
   llvm::SmallVector<unsigned> positions;
   llvm::SmallVector<ValueType> types;

@@ -111,9 +111,9 @@ Error InterpreterCall::compareResults(const InterpreterOptions &interleaving,
     if (first.size() <= index)
       first.push_back(std::move(bytes));
     else if (first[index] != bytes)
-      return createStringError("result " + Twine(index) + " depends on the interleaving: " +
-                               describe(interleavings.front()) + " and " +
-                               describe(interleaving) + " differ");
+      return createStringError("result " + Twine(index) +
+                               " depends on the interleaving: " + describe(interleavings.front()) +
+                               " and " + describe(interleaving) + " differ");
   }
   return Error::success();
 }
@@ -158,8 +158,7 @@ Error InterpreterTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries
       return error;
     manager.addPass(mlir::createSymbolDCEPass());
     // The schedule's own order comes last and counts.
-    std::string schedule =
-        "order=" + getGpuOrder(options) + " " + options.schedule;
+    std::string schedule = "order=" + getGpuOrder(options) + " " + options.schedule;
     if (Error error = addLowerToHopper(manager, schedule))
       return error;
     if (failed(manager.run(*program)))
@@ -176,9 +175,8 @@ Error InterpreterTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries
   return Error::success();
 }
 
-Expected<std::unique_ptr<Call>> InterpreterTarget::prepare(FuncOp function,
-                                                           ArrayRef<Operand> arguments,
-                                                           const Options &options) {
+Expected<std::unique_ptr<Call>>
+InterpreterTarget::prepare(FuncOp function, ArrayRef<Operand> arguments, const Options &options) {
   auto types = getValueTypes(function.getResultTypes(), "result");
   if (!types)
     return types.takeError();
@@ -194,10 +192,11 @@ Expected<std::unique_ptr<Call>> InterpreterTarget::prepare(FuncOp function,
   return prepareInto(function, arguments, *types, *shapes, options);
 }
 
-Expected<std::unique_ptr<Call>>
-InterpreterTarget::prepareInto(FuncOp function, ArrayRef<Operand> arguments,
-                               ArrayRef<ValueType> types, ArrayRef<ShapeRules::Shape> shapes,
-                               const Options &options) {
+Expected<std::unique_ptr<Call>> InterpreterTarget::prepareInto(FuncOp function,
+                                                               ArrayRef<Operand> arguments,
+                                                               ArrayRef<ValueType> types,
+                                                               ArrayRef<ShapeRules::Shape> shapes,
+                                                               const Options &options) {
   auto call = std::make_unique<InterpreterCall>(interpreters.find(function.getName())->second,
                                                 interleavings, *diagnostics, *report);
   if (Error error = call->bind(arguments, types, shapes, options))
@@ -219,7 +218,8 @@ static Expected<std::optional<InterpreterOrder>> parseOrder(StringRef text) {
                    .Default(std::nullopt);
   if (!order && !text.empty())
     return createStringError("expected --interpreter-order random, round-robin, ahead or behind, "
-                             "got '" + text + "'");
+                             "got '" +
+                             text + "'");
   return order;
 }
 

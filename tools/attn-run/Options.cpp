@@ -12,15 +12,13 @@
 using namespace llvm;
 using namespace attn;
 
-static Error
-takeApart(StringRef option, ArrayRef<std::string> texts,
-          SmallVectorImpl<std::pair<unsigned, std::string>> &entries) {
+static Error takeApart(StringRef option, ArrayRef<std::string> texts,
+                       SmallVectorImpl<std::pair<unsigned, std::string>> &entries) {
   for (StringRef text : texts) {
     auto [number, rest] = text.split('=');
     unsigned position;
     if (number.getAsInteger(10, position) || rest.empty())
-      return createStringError("expected --" + option + " N=..., got '" + text +
-                               "'");
+      return createStringError("expected --" + option + " N=..., got '" + text + "'");
     entries.push_back({position, rest.str()});
   }
   return Error::success();
@@ -28,11 +26,9 @@ takeApart(StringRef option, ArrayRef<std::string> texts,
 
 Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   static cl::OptionCategory category("attn-run options");
-  cl::opt<std::string> file(cl::Positional, cl::Required, cl::desc("FILE.mlir"),
-                            cl::cat(category));
-  cl::opt<std::string> entry(
-      "entry", cl::desc("Function to run (default: main, or the only one)"),
-      cl::cat(category));
+  cl::opt<std::string> file(cl::Positional, cl::Required, cl::desc("FILE.mlir"), cl::cat(category));
+  cl::opt<std::string> entry("entry", cl::desc("Function to run (default: main, or the only one)"),
+                             cl::cat(category));
   cl::opt<std::string> target("target", cl::init("auto"), cl::cat(category),
                               cl::desc("auto (cuda where there is a GPU and "
                                        "the function compiles for it, else "
@@ -46,31 +42,24 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
       cl::desc("For a function that takes its outputs as memrefs: the function "
                "of tensors that it computes. Gives the shapes of the results, "
                "the reference of --check and the work of --bench"));
-  cl::list<std::string> inputs("input", cl::cat(category),
-                               cl::value_desc("N=file.npy"),
+  cl::list<std::string> inputs("input", cl::cat(category), cl::value_desc("N=file.npy"),
                                cl::desc("Read argument N from a file"));
-  cl::list<std::string> outputs("output", cl::cat(category),
-                                cl::value_desc("N=file.npy"),
+  cl::list<std::string> outputs("output", cl::cat(category), cl::value_desc("N=file.npy"),
                                 cl::desc("Write result N to a file"));
-  cl::list<std::string> shapes(
-      "shape", cl::cat(category), cl::value_desc("N=2x8x?x64"),
-      cl::desc("Shape of argument N; ? follows from other arguments"));
-  cl::list<std::string> fills("fill", cl::cat(category),
-                              cl::value_desc("N=how"),
+  cl::list<std::string> shapes("shape", cl::cat(category), cl::value_desc("N=2x8x?x64"),
+                               cl::desc("Shape of argument N; ? follows from other arguments"));
+  cl::list<std::string> fills("fill", cl::cat(category), cl::value_desc("N=how"),
                               cl::desc("Fill argument N: a value, arange, "
                                        "normal or uniform:LOW:HIGH (default: "
                                        "normal for floats, 0 for integers)"));
-  cl::opt<bool> grad(
-      "grad", cl::cat(category),
-      cl::desc("Run the entry, then its gradient: one result per float "
-               "argument, from one incoming gradient per float tensor result"));
-  cl::list<std::string> gradInputs(
-      "grad-input", cl::cat(category), cl::value_desc("N=file.npy"),
-      cl::desc("Read the incoming gradient of result N from a file"));
-  cl::list<std::string> gradFills(
-      "grad-fill", cl::cat(category), cl::value_desc("N=how"),
-      cl::desc("Fill the incoming gradient of result N, as --fill does "
-               "(default: normal)"));
+  cl::opt<bool> grad("grad", cl::cat(category),
+                     cl::desc("Run the entry, then its gradient: one result per float "
+                              "argument, from one incoming gradient per float tensor result"));
+  cl::list<std::string> gradInputs("grad-input", cl::cat(category), cl::value_desc("N=file.npy"),
+                                   cl::desc("Read the incoming gradient of result N from a file"));
+  cl::list<std::string> gradFills("grad-fill", cl::cat(category), cl::value_desc("N=how"),
+                                  cl::desc("Fill the incoming gradient of result N, as --fill does "
+                                           "(default: normal)"));
   cl::list<std::string> gradOutputs(
       "grad-output", cl::cat(category), cl::value_desc("N=file.npy"),
       cl::desc("Write the gradient of the float argument N, counting float "
@@ -79,29 +68,23 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
                          cl::desc("Seed of random arguments"));
   cl::opt<double> scale("scale-input", cl::init(1.0), cl::cat(category),
                         cl::desc("Factor on normal random arguments"));
-  cl::opt<int64_t> stridePad(
-      "stride-pad", cl::init(0), cl::cat(category),
-      cl::desc("Elements, holding NaN, before each tensor argument and "
-               "after each run of each of its dimensions"));
+  cl::opt<int64_t> stridePad("stride-pad", cl::init(0), cl::cat(category),
+                             cl::desc("Elements, holding NaN, before each tensor argument and "
+                                      "after each run of each of its dimensions"));
   cl::opt<bool> guard("guard", cl::cat(category),
                       cl::desc("Let every tensor end at an inaccessible page"));
-  cl::opt<bool> check(
-      "check", cl::cat(category),
-      cl::desc("Compare results (with --grad, gradients too) with a float64 "
-               "reference; exit status 1 if too far"));
+  cl::opt<bool> check("check", cl::cat(category),
+                      cl::desc("Compare results (with --grad, gradients too) with a float64 "
+                               "reference; exit status 1 if too far"));
   cl::opt<std::string> bench(
-      "bench", cl::ValueOptional, cl::cat(category),
-      cl::value_desc("repetitions"),
+      "bench", cl::ValueOptional, cl::cat(category), cl::value_desc("repetitions"),
       cl::desc("Time the entry (with --grad, its gradient too): the median over "
                "repetitions (default 10)"));
-  cl::opt<bool> json("json", cl::cat(category),
-                     cl::desc("Print one JSON object"));
-  cl::opt<bool> explain(
-      "explain", cl::cat(category),
-      cl::desc("Print what was decided and how many tiles were visited"));
-  cl::opt<unsigned> threads(
-      "threads", cl::init(0), cl::cat(category),
-      cl::desc("Number of threads (default: one per hardware thread)"));
+  cl::opt<bool> json("json", cl::cat(category), cl::desc("Print one JSON object"));
+  cl::opt<bool> explain("explain", cl::cat(category),
+                        cl::desc("Print what was decided and how many tiles were visited"));
+  cl::opt<unsigned> threads("threads", cl::init(0), cl::cat(category),
+                            cl::desc("Number of threads (default: one per hardware thread)"));
   cl::opt<bool> deterministic(
       "deterministic", cl::init(true), cl::cat(category),
       cl::desc("Results are the same bits from run to run and for any number "
@@ -115,15 +98,15 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   cl::opt<std::string> schedule(
       "schedule", cl::cat(category),
       cl::desc("Options of attn-lower-to-hopper, for cuda and interpreter: "
-               "'rows=128 keys=176 stages=2 ctas=132 pipeline=true overlap=false ping-pong=false output=pieces'; "
+               "'rows=128 keys=176 stages=2 ctas=132 pipeline=true overlap=false ping-pong=false "
+               "output=pieces'; "
                "what is not given is chosen"));
   cl::opt<unsigned> rowTile("row-tile", cl::init(0), cl::cat(category),
                             cl::desc("Rows (queries) per tile"));
   cl::opt<unsigned> streamTile("stream-tile", cl::init(0), cl::cat(category),
                                cl::desc("Keys per tile"));
-  cl::opt<unsigned> parts(
-      "parts", cl::init(0), cl::cat(category),
-      cl::desc("Parts of the keys, for --loop-order=split"));
+  cl::opt<unsigned> parts("parts", cl::init(0), cl::cat(category),
+                          cl::desc("Parts of the keys, for --loop-order=split"));
   cl::opt<unsigned> interleavings(
       "interleavings", cl::init(1), cl::cat(category),
       cl::desc("With --target=interpreter: how many orders of execution to try "
@@ -183,31 +166,24 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   if (bench.getNumOccurrences()) {
     options.repetitions = 10;
     if (!bench.empty() &&
-        (StringRef(bench).getAsInteger(10, options.repetitions) ||
-         options.repetitions == 0))
-      return createStringError("expected --bench=REPETITIONS, got '" + bench +
-                               "'");
+        (StringRef(bench).getAsInteger(10, options.repetitions) || options.repetitions == 0))
+      return createStringError("expected --bench=REPETITIONS, got '" + bench + "'");
   }
   if (!emit.empty() && emit != "ptx")
     return createStringError("expected --emit=ptx, got '" + emit + "'");
   if (stridePad < 0 || stridePad > (1 << 20))
-    return createStringError(
-        "expected --stride-pad from 0 to 1048576, got %lld",
-        static_cast<long long>(stridePad));
+    return createStringError("expected --stride-pad from 0 to 1048576, got %lld",
+                             static_cast<long long>(stridePad));
   if (threads > 1024)
-    return createStringError("expected --threads of at most 1024, got %u",
-                             unsigned(threads));
+    return createStringError("expected --threads of at most 1024, got %u", unsigned(threads));
   if (interleavings == 0 || interleavings > 100000)
     return createStringError("expected --interleavings from 1 to 100000, got %u",
                              unsigned(interleavings));
   if (optLevel > 3)
-    return createStringError("expected -O0 to -O3, got -O%u",
-                             unsigned(optLevel));
-  if (!order.empty() && order != "auto" && order != "rows" &&
-      order != "stream" && order != "split")
-    return createStringError(
-        "expected --loop-order auto, rows, stream or split, got '" + order +
-        "'");
+    return createStringError("expected -O0 to -O3, got -O%u", unsigned(optLevel));
+  if (!order.empty() && order != "auto" && order != "rows" && order != "stream" && order != "split")
+    return createStringError("expected --loop-order auto, rows, stream or split, got '" + order +
+                             "'");
   if (rowTile > 4096 || streamTile > 4096 || parts > 4096)
     return createStringError("expected tiles and parts of at most 4096");
   if (Error error = takeApart("input", inputs, options.inputs))
@@ -224,19 +200,17 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
     return std::move(error);
   if (Error error = takeApart("grad-output", gradOutputs, options.gradOutputs))
     return std::move(error);
-  for (auto [name, entries] :
-       {std::pair<StringRef, ArrayRef<std::pair<unsigned, std::string>>>{
-            "grad-input", options.gradInputs},
-        {"grad-fill", options.gradFills},
-        {"grad-output", options.gradOutputs}})
+  for (auto [name, entries] : {std::pair<StringRef, ArrayRef<std::pair<unsigned, std::string>>>{
+                                   "grad-input", options.gradInputs},
+                               {"grad-fill", options.gradFills},
+                               {"grad-output", options.gradOutputs}})
     if (!entries.empty() && !grad)
       return createStringError("--" + name + " needs --grad");
   return options;
 }
 
-const std::string *
-attn::findEntry(ArrayRef<std::pair<unsigned, std::string>> entries,
-                unsigned position) {
+const std::string *attn::findEntry(ArrayRef<std::pair<unsigned, std::string>> entries,
+                                   unsigned position) {
   for (const auto &[at, text] : reverse(entries))
     if (at == position)
       return &text;

@@ -13,16 +13,15 @@
 namespace attn {
 
 struct Options {
-  std::string file, entry, target, loopOrder, schedule, emit, reference,
-      interpreterOrder, interpreterTiming;
+  std::string file, entry, target, loopOrder, schedule, emit, reference, interpreterOrder,
+      interpreterTiming;
   /// By position: the text after "N=".
-  llvm::SmallVector<std::pair<unsigned, std::string>> inputs, outputs, shapes,
-      fills, gradInputs, gradFills, gradOutputs;
+  llvm::SmallVector<std::pair<unsigned, std::string>> inputs, outputs, shapes, fills, gradInputs,
+      gradFills, gradOutputs;
   uint64_t seed = 0;
   double inputScale = 1;
   int64_t stridePad = 0;
-  bool guard = false, check = false, explain = false, json = false,
-       printLLVM = false, grad = false;
+  bool guard = false, check = false, explain = false, json = false, printLLVM = false, grad = false;
   /// Repetitions to time, 0 for none.
   unsigned repetitions = 0;
   unsigned threads = 0, optLevel = 2;
@@ -39,9 +38,8 @@ struct Options {
 llvm::Expected<Options> parseCommandLine(int argc, char **argv);
 
 /// The last entry for a position, or null.
-const std::string *
-findEntry(llvm::ArrayRef<std::pair<unsigned, std::string>> entries,
-          unsigned position);
+const std::string *findEntry(llvm::ArrayRef<std::pair<unsigned, std::string>> entries,
+                             unsigned position);
 
 } // namespace attn
 

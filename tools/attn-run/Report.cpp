@@ -28,13 +28,10 @@ static double medianOf(std::vector<double> sorted) {
     return 0;
   std::sort(sorted.begin(), sorted.end());
   size_t middle = sorted.size() / 2;
-  return sorted.size() % 2 ? sorted[middle]
-                           : (sorted[middle - 1] + sorted[middle]) / 2;
+  return sorted.size() % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
-double FunctionReport::median() const {
-  return runs.empty() ? firstRun : medianOf(runs);
-}
+double FunctionReport::median() const { return runs.empty() ? firstRun : medianOf(runs); }
 
 static std::string seconds(double value) {
   std::string text;
@@ -50,68 +47,55 @@ static std::string seconds(double value) {
 
 static void printAgreement(raw_ostream &os, StringRef what, unsigned index,
                            const Agreement &agreement) {
-  os << "check: " << what << " " << index << ": "
-     << (agreement.passed ? "ok" : "FAILED");
-  os << format(
-      ", max error %.3g (allowed %.3g), mean error %.3g (allowed %.3g)\n",
-      agreement.maxError, agreement.maxAllowed, agreement.meanError,
-      agreement.meanAllowed);
+  os << "check: " << what << " " << index << ": " << (agreement.passed ? "ok" : "FAILED");
+  os << format(", max error %.3g (allowed %.3g), mean error %.3g (allowed %.3g)\n",
+               agreement.maxError, agreement.maxAllowed, agreement.meanError,
+               agreement.meanAllowed);
 }
 
 /// The line of --bench; `what` stands before the colon.
-static void printRate(raw_ostream &os, StringRef what,
-                      const FunctionReport &function) {
+static void printRate(raw_ostream &os, StringRef what, const FunctionReport &function) {
   double median = function.median();
-  os << what << ": " << seconds(median) << " (median of "
-     << function.runs.size() << ")";
+  os << what << ": " << seconds(median) << " (median of " << function.runs.size() << ")";
   double rate = function.flops / median;
   if (rate >= 1e13)
     os << format(", %.1f TFLOP/s", rate * 1e-12);
   else if (rate > 0)
     os << format(", %.1f GFLOP/s", rate * 1e-9);
-  os << format(", %.1f GB/s\n",
-               double(function.inputBytes + function.outputBytes) / median *
-                   1e-9);
+  os << format(", %.1f GB/s\n", double(function.inputBytes + function.outputBytes) / median * 1e-9);
 }
 
-static void printTiles(raw_ostream &os, StringRef what,
-                       const FunctionReport &function) {
+static void printTiles(raw_ostream &os, StringRef what, const FunctionReport &function) {
   if (!function.tiles)
     return;
   const TileCounts &tiles = *function.tiles;
   os << what << ": " << tiles.masked + tiles.full;
   if (function.allTiles)
     os << " of " << function.allTiles;
-  os << " visited, " << tiles.masked << " with mask arithmetic, " << tiles.full
-     << " without\n";
+  os << " visited, " << tiles.masked << " with mask arithmetic, " << tiles.full << " without\n";
 }
 
 void Report::printMemory() const {
-  outs() << format("memory: inputs %.1f MB, outputs %.1f MB",
-                   double(forward.inputBytes) * 1e-6,
+  outs() << format("memory: inputs %.1f MB, outputs %.1f MB", double(forward.inputBytes) * 1e-6,
                    double(forward.outputBytes) * 1e-6);
   // The gradient's inputs hold the forward's inputs, and its results if saved.
   if (gradient)
     outs() << format(", gradient's inputs %.1f MB, gradients %.1f MB",
-                     double(gradient->inputBytes) * 1e-6,
-                     double(gradient->outputBytes) * 1e-6);
-  outs() << format(", peak %.1f MB above the baseline\n",
-                   double(peakRss - baselineRss) * 1e-6);
+                     double(gradient->inputBytes) * 1e-6, double(gradient->outputBytes) * 1e-6);
+  outs() << format(", peak %.1f MB above the baseline\n", double(peakRss - baselineRss) * 1e-6);
 }
 
 double Report::compile() const {
   if (cuda)
-    return parse + passes + cuda->times.passes + cuda->times.host +
-           cuda->times.ptx + cuda->times.load;
-  return parse + passes + codegen.translate + codegen.optimize +
-         codegen.codegen;
+    return parse + passes + cuda->times.passes + cuda->times.host + cuda->times.ptx +
+           cuda->times.load;
+  return parse + passes + codegen.translate + codegen.optimize + codegen.codegen;
 }
 
 void Report::printCudaText() const {
   raw_ostream &os = outs();
   for (const CudaKernelInfo &kernel : cuda->kernels) {
-    os << "kernel '" << kernel.name << "': " << kernel.registers
-       << " registers";
+    os << "kernel '" << kernel.name << "': " << kernel.registers << " registers";
     if (kernel.spilledBytes)
       os << ", " << kernel.spilledBytes << " bytes of local memory";
     os << "\n";
@@ -121,16 +105,14 @@ void Report::printCudaText() const {
   if (cuda->workspaceBytes)
     os << "workspace: " << cuda->workspaceBytes << " bytes\n";
   const CudaCompileTimes &times = cuda->times;
-  os << format("compile: %.2f s", compile()) << " (parse " << seconds(parse)
-     << ", passes " << seconds(passes + times.passes)
-     << (times.programCached ? " (cached)" : "") << ", host code "
+  os << format("compile: %.2f s", compile()) << " (parse " << seconds(parse) << ", passes "
+     << seconds(passes + times.passes) << (times.programCached ? " (cached)" : "") << ", host code "
      << seconds(times.host);
   if (times.driverCompiles)
     os << ", PTX to machine code and load " << seconds(times.load) << ")\n";
   else
-    os << ", PTX to machine code " << seconds(times.ptx)
-       << (times.cubinsCached ? " (cached)" : "") << ", load "
-       << seconds(times.load) << ")\n";
+    os << ", PTX to machine code " << seconds(times.ptx) << (times.cubinsCached ? " (cached)" : "")
+       << ", load " << seconds(times.load) << ")\n";
 }
 
 /// "8 interleavings, each of 1 launch, 6 blocks, 72 products, 54 copies".
@@ -157,28 +139,24 @@ void Report::printText(const Options &options) const {
   else if (interpreter)
     os << "the interpreter (" << describeRuns(*interpreter) << ")";
   else
-    os << "cpu (" << cpu << ", " << threads
-       << (threads == 1 ? " thread" : " threads") << ")";
+    os << "cpu (" << cpu << ", " << threads << (threads == 1 ? " thread" : " threads") << ")";
   os << ": " << seconds(forward.median()) << "\n";
   if (gradient)
-    os << "ran '" << gradient->name << "': " << seconds(gradient->median())
-       << "\n";
+    os << "ran '" << gradient->name << "': " << seconds(gradient->median()) << "\n";
   if (options.repetitions) {
     if (cuda) {
       printCudaText();
     } else {
       os << format("compile: %.2f s", compile());
-      os << " (parse " << seconds(parse) << ", passes " << seconds(passes)
-         << ", translate " << seconds(codegen.translate) << ", optimize "
-         << seconds(codegen.optimize) << ", codegen "
+      os << " (parse " << seconds(parse) << ", passes " << seconds(passes) << ", translate "
+         << seconds(codegen.translate) << ", optimize " << seconds(codegen.optimize) << ", codegen "
          << seconds(codegen.codegen) << ")\n";
     }
     printRate(os, "run", forward);
     if (gradient)
       printRate(os, "gradient run", *gradient);
     if (cuda)
-      os << "host time of a call: " << seconds(medianOf(cuda->hostSeconds))
-         << "\n";
+      os << "host time of a call: " << seconds(medianOf(cuda->hostSeconds)) << "\n";
   }
   if (options.explain) {
     printTiles(os, "tiles", forward);
@@ -195,8 +173,7 @@ void Report::printText(const Options &options) const {
       printAgreement(os, "gradient", index, agreement);
 }
 
-static void printAgreements(json::OStream &json,
-                            ArrayRef<Agreement> agreements) {
+static void printAgreements(json::OStream &json, ArrayRef<Agreement> agreements) {
   json.attributeArray("check", [&] {
     for (const Agreement &agreement : agreements)
       json.object([&] {
@@ -219,13 +196,11 @@ static void printFunction(json::OStream &json, const FunctionReport &function) {
   json.attribute("repetitions", int64_t(function.runs.size()));
   json.attribute("median_s", median);
   if (!function.runs.empty())
-    json.attribute("min_s", *std::min_element(function.runs.begin(),
-                                              function.runs.end()));
+    json.attribute("min_s", *std::min_element(function.runs.begin(), function.runs.end()));
   json.attribute("flops", function.flops);
   json.attribute("gflops_per_s", function.flops / median * 1e-9);
   json.attribute("gbytes_per_s",
-                 double(function.inputBytes + function.outputBytes) / median *
-                     1e-9);
+                 double(function.inputBytes + function.outputBytes) / median * 1e-9);
   json.attribute("input_bytes", int64_t(function.inputBytes));
   json.attribute("output_bytes", int64_t(function.outputBytes));
   if (function.tiles)

@@ -16,25 +16,22 @@ public:
 
   /// Compiles a copy of the module with `entries` as its public functions, and
   /// fills in the report.
-  virtual llvm::Error compile(mlir::ModuleOp module,
-                              llvm::ArrayRef<mlir::func::FuncOp> entries,
-                              const Options &options,
-                              const Diagnostics &diagnostics,
+  virtual llvm::Error compile(mlir::ModuleOp module, llvm::ArrayRef<mlir::func::FuncOp> entries,
+                              const Options &options, const Diagnostics &diagnostics,
                               Report &report) = 0;
 
   /// A call of a compiled function. Its results come after the arguments, or,
   /// where a function has none but takes memrefs, are its arguments themselves
   /// after the run.
-  virtual llvm::Expected<std::unique_ptr<Call>>
-  prepare(mlir::func::FuncOp function, llvm::ArrayRef<Operand> arguments,
-          const Options &options) = 0;
+  virtual llvm::Expected<std::unique_ptr<Call>> prepare(mlir::func::FuncOp function,
+                                                        llvm::ArrayRef<Operand> arguments,
+                                                        const Options &options) = 0;
 
   /// A call of a function whose last arguments are memrefs that it writes
   /// results of these types and shapes to.
   virtual llvm::Expected<std::unique_ptr<Call>>
   prepareInto(mlir::func::FuncOp function, llvm::ArrayRef<Operand> arguments,
-              llvm::ArrayRef<ValueType> types,
-              llvm::ArrayRef<ShapeRules::Shape> shapes,
+              llvm::ArrayRef<ValueType> types, llvm::ArrayRef<ShapeRules::Shape> shapes,
               const Options &options) = 0;
 };
 

@@ -11,9 +11,8 @@ using mlir::func::FuncOp;
 
 /// Visits each attn.forward with batch times heads, rows and keys, where they
 /// are known.
-static void forEachForward(
-    FuncOp function, ShapeRules &rules,
-    function_ref<void(ForwardOp, int64_t, int64_t, int64_t)> visit) {
+static void forEachForward(FuncOp function, ShapeRules &rules,
+                           function_ref<void(ForwardOp, int64_t, int64_t, int64_t)> visit) {
   function.walk([&](ForwardOp op) {
     std::optional<int64_t> batch = rules.getSize(op.getQuery(), 0),
                            heads = rules.getSize(op.getQuery(), 1),
@@ -27,25 +26,20 @@ static void forEachForward(
 int64_t attn::countAllTiles(FuncOp function, ShapeRules &rules, int64_t rowTile,
                             int64_t streamTile) {
   int64_t tiles = 0;
-  forEachForward(function, rules,
-                 [&](ForwardOp, int64_t heads, int64_t rows, int64_t keys) {
-                   tiles += heads * divideCeil(rows, rowTile) *
-                            divideCeil(keys, streamTile);
-                 });
+  forEachForward(function, rules, [&](ForwardOp, int64_t heads, int64_t rows, int64_t keys) {
+    tiles += heads * divideCeil(rows, rowTile) * divideCeil(keys, streamTile);
+  });
   return tiles;
 }
 
 /// `ofDepth` contractions over D and `ofValueDepth` over Dv.
-static double countFlops(FuncOp function, ShapeRules &rules, int ofDepth,
-                         int ofValueDepth) {
+static double countFlops(FuncOp function, ShapeRules &rules, int ofDepth, int ofValueDepth) {
   double flops = 0;
-  forEachForward(
-      function, rules,
-      [&](ForwardOp op, int64_t heads, int64_t rows, int64_t keys) {
-        flops += 2.0 * double(heads) * double(rows) * double(keys) *
-                 double(ofDepth * op.getQuery().getType().getDimSize(3) +
-                        ofValueDepth * op.getValue().getType().getDimSize(3));
-      });
+  forEachForward(function, rules, [&](ForwardOp op, int64_t heads, int64_t rows, int64_t keys) {
+    flops += 2.0 * double(heads) * double(rows) * double(keys) *
+             double(ofDepth * op.getQuery().getType().getDimSize(3) +
+                    ofValueDepth * op.getValue().getType().getDimSize(3));
+  });
   return flops;
 }
 

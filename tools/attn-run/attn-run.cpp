@@ -23,8 +23,7 @@ namespace {
 /// One run of the tool; each step needs those before it.
 class Session {
 public:
-  explicit Session(const Options &options)
-      : options(options), diagnostics(sources, &context) {}
+  explicit Session(const Options &options) : options(options), diagnostics(sources, &context) {}
 
   Error run();
   /// The compiler has already said what is wrong.
@@ -34,18 +33,16 @@ private:
   Error checkTarget();
   Expected<mlir::OwningOpRef<mlir::ModuleOp>> parse(StringRef path);
   Error loadModules();
-  Expected<FuncOp> findFunction(mlir::ModuleOp module, StringRef name,
-                                StringRef path);
+  Expected<FuncOp> findFunction(mlir::ModuleOp module, StringRef name, StringRef path);
   Error findEntry();
   Error checkReference();
   void describeWork();
   Error addGradient();
   Error compileAny();
   Error execute();
-  Expected<std::unique_ptr<Call>> prepare(FuncOp function,
-                                          ArrayRef<Operand> operands);
+  Expected<std::unique_ptr<Call>> prepare(FuncOp function, ArrayRef<Operand> operands);
   Expected<std::unique_ptr<Call>> callFunction(FuncOp function, ArrayRef<Operand> operands,
-                              FunctionReport &functionReport);
+                                               FunctionReport &functionReport);
   Error callGradient(const Call &call);
   Error compareWithReference(const Call &call, const GradientCall *gradientCall);
 
@@ -70,8 +67,8 @@ private:
 Error Session::checkTarget() {
   StringRef name = options.target;
   if (name != "cpu" && name != "auto" && name != "cuda" && name != "interpreter")
-    return createStringError(
-        "expected --target auto, cpu, cuda or interpreter, got '" + name + "'");
+    return createStringError("expected --target auto, cpu, cuda or interpreter, got '" + name +
+                             "'");
   if (!options.emit.empty() && name == "cpu")
     return createStringError("--emit=ptx is not for --target=cpu");
   return Error::success();
@@ -80,8 +77,7 @@ Error Session::checkTarget() {
 Expected<mlir::OwningOpRef<mlir::ModuleOp>> Session::parse(StringRef path) {
   auto buffer = MemoryBuffer::getFileOrSTDIN(path);
   if (!buffer)
-    return createStringError("cannot open '" + path +
-                             "': " + buffer.getError().message());
+    return createStringError("cannot open '" + path + "': " + buffer.getError().message());
   // The first buffer of a source manager is the one that gets parsed.
   SourceMgr own;
   SourceMgr &manager = sources.getNumBuffers() == 0 ? sources : own;
@@ -92,8 +88,7 @@ Expected<mlir::OwningOpRef<mlir::ModuleOp>> Session::parse(StringRef path) {
   return parsed;
 }
 
-Expected<FuncOp> Session::findFunction(mlir::ModuleOp module, StringRef name,
-                                       StringRef path) {
+Expected<FuncOp> Session::findFunction(mlir::ModuleOp module, StringRef name, StringRef path) {
   std::string names;
   SmallVector<FuncOp> candidates;
   for (auto function : module.getOps<FuncOp>())
@@ -105,12 +100,10 @@ Expected<FuncOp> Session::findFunction(mlir::ModuleOp module, StringRef name,
   StringRef wanted = name.empty() ? "main" : name;
   FuncOp found;
   for (FuncOp function : candidates)
-    if (function.getName() == wanted ||
-        (name.empty() && candidates.size() == 1))
+    if (function.getName() == wanted || (name.empty() && candidates.size() == 1))
       found = function;
   if (!found)
-    return createStringError("no function '" + wanted + "' to run: '" + path +
-                             "' " + has);
+    return createStringError("no function '" + wanted + "' to run: '" + path + "' " + has);
   return found;
 }
 
@@ -155,24 +148,20 @@ Error Session::checkReference() {
   auto wanted = getValueTypes(expected, "value", /*memrefs=*/true);
   auto given = getValueTypes(code.getArgumentTypes(), "argument", true);
   if (!wanted)
-    return joinErrors(wanted.takeError(),
-                      given ? Error::success() : given.takeError());
+    return joinErrors(wanted.takeError(), given ? Error::success() : given.takeError());
   if (!given)
     return given.takeError();
   if (expected.size() != given->size())
-    return createStringError(
-        "expected '" + code.getName() + "' to take " + Twine(expected.size()) +
-        " arguments, those and the results of --reference '" +
-        entry.getName() + "', got " + Twine(given->size()));
+    return createStringError("expected '" + code.getName() + "' to take " + Twine(expected.size()) +
+                             " arguments, those and the results of --reference '" +
+                             entry.getName() + "', got " + Twine(given->size()));
   for (auto [index, type] : enumerate(expected)) {
     auto want = dyn_cast<mlir::ShapedType>(type);
     auto have = dyn_cast<mlir::ShapedType>(code.getArgumentTypes()[index]);
     if ((*wanted)[index].kind != (*given)[index].kind || !want != !have ||
         (want && want.getRank() != have.getRank()))
-      return createStringError("argument " + Twine(index) + " of '" +
-                               code.getName() +
-                               "' does not fit --reference '" +
-                               entry.getName() + "'");
+      return createStringError("argument " + Twine(index) + " of '" + code.getName() +
+                               "' does not fit --reference '" + entry.getName() + "'");
   }
   return Error::success();
 }
@@ -181,8 +170,7 @@ void Session::describeWork() {
   PipelineOptions pipeline;
   setPipelineOptions(pipeline, options);
   report.forward.name = code.getName().str();
-  report.forward.allTiles =
-      countAllTiles(entry, *rules, pipeline.rowTile, pipeline.streamTile);
+  report.forward.allTiles = countAllTiles(entry, *rules, pipeline.rowTile, pipeline.streamTile);
   report.forward.flops = countForwardFlops(entry, *rules);
   if (gradient) {
     report.gradient.emplace();
@@ -211,8 +199,7 @@ Error Session::compileAny() {
     return compileFor(createInterpreterTarget(options));
   auto gpu = createCudaTarget(options);
   if (!gpu) {
-    diagnostics.remarks.push_back("remark: on the cpu: " +
-                                  toString(gpu.takeError()));
+    diagnostics.remarks.push_back("remark: on the cpu: " + toString(gpu.takeError()));
     return compileFor(createCpuTarget());
   }
   diagnostics.silent = true;
@@ -221,13 +208,11 @@ Error Session::compileAny() {
   if (!error)
     return Error::success();
   report.cuda.reset();
-  errs() << "attn-run: running on the cpu: " << toString(std::move(error))
-         << "\n";
+  errs() << "attn-run: running on the cpu: " << toString(std::move(error)) << "\n";
   return compileFor(createCpuTarget());
 }
 
-Expected<std::vector<ShapeRules::Shape>> attn::getResultShapes(FuncOp function,
-                                                               ShapeRules &rules) {
+Expected<std::vector<ShapeRules::Shape>> attn::getResultShapes(FuncOp function, ShapeRules &rules) {
   std::vector<ShapeRules::Shape> shapes;
   auto terminator = function.getBody().back().getTerminator();
   for (auto [index, value] : enumerate(terminator->getOperands())) {
@@ -236,17 +221,15 @@ Expected<std::vector<ShapeRules::Shape>> attn::getResultShapes(FuncOp function,
       for (int64_t dim = 0; dim < tensor.getRank(); ++dim) {
         std::optional<int64_t> size = rules.getSize(value, dim);
         if (!size)
-          return createStringError("the size of result " + Twine(index) +
-                                   " dimension " + Twine(dim) +
-                                   " of '" + function.getName() + "' is not known");
+          return createStringError("the size of result " + Twine(index) + " dimension " +
+                                   Twine(dim) + " of '" + function.getName() + "' is not known");
         shape.push_back(*size);
       }
   }
   return shapes;
 }
 
-Expected<std::unique_ptr<Call>> Session::prepare(FuncOp function,
-                                                 ArrayRef<Operand> operands) {
+Expected<std::unique_ptr<Call>> Session::prepare(FuncOp function, ArrayRef<Operand> operands) {
   if (function != code || code == entry)
     return target->prepare(function, operands, options);
   // The reference says what the last arguments are.
@@ -273,9 +256,8 @@ Error Session::addGradient() {
 }
 
 /// Runs a function once, then as often as its time is to be taken.
-Expected<std::unique_ptr<Call>>
-Session::callFunction(FuncOp function, ArrayRef<Operand> operands,
-                      FunctionReport &functionReport) {
+Expected<std::unique_ptr<Call>> Session::callFunction(FuncOp function, ArrayRef<Operand> operands,
+                                                      FunctionReport &functionReport) {
   auto call = prepare(function, operands);
   if (!call)
     return call.takeError();
@@ -299,22 +281,19 @@ Session::callFunction(FuncOp function, ArrayRef<Operand> operands,
   return call;
 }
 
-static Error writeResults(ArrayRef<std::pair<unsigned, std::string>> outputs,
-                          const Call &call) {
+static Error writeResults(ArrayRef<std::pair<unsigned, std::string>> outputs, const Call &call) {
   for (const auto &[position, path] : outputs)
     if (Error error = writeNpy(path, call.getResult(position)))
       return error;
   return Error::success();
 }
 
-Error Session::compareWithReference(const Call &call,
-                                    const GradientCall *gradientCall) {
+Error Session::compareWithReference(const Call &call, const GradientCall *gradientCall) {
   if (!options.check)
     return Error::success();
   std::vector<Agreement> ofGradients;
-  Error error =
-      checkResults(entry, arguments->getOperands(), call, gradientCall,
-                   report.forward.checks, ofGradients);
+  Error error = checkResults(entry, arguments->getOperands(), call, gradientCall,
+                             report.forward.checks, ofGradients);
   if (report.gradient)
     report.gradient->checks = std::move(ofGradients);
   return error;
@@ -349,17 +328,15 @@ Error Session::execute() {
     return call.takeError();
   if (Error error = writeResults(options.outputs, **call))
     return error;
-  return gradient ? callGradient(**call)
-                  : compareWithReference(**call, nullptr);
+  return gradient ? callGradient(**call) : compareWithReference(**call, nullptr);
 }
 
 /// The first disagreement with the reference.
 static Error firstFailure(const FunctionReport &report, StringRef what) {
   for (auto [index, agreement] : enumerate(report.checks))
     if (!agreement.passed)
-      return createStringError(
-          what + " " + Twine(index) +
-          " differs from the reference: " + agreement.reason);
+      return createStringError(what + " " + Twine(index) +
+                               " differs from the reference: " + agreement.reason);
   return Error::success();
 }
 
@@ -380,8 +357,7 @@ Error Session::run() {
   if (!planned)
     return planned.takeError();
   arguments = std::move(*planned);
-  bool inPlace = memrefs && any_of(entry.getArgumentTypes(),
-                                   llvm::IsaPred<mlir::MemRefType>);
+  bool inPlace = memrefs && any_of(entry.getArgumentTypes(), llvm::IsaPred<mlir::MemRefType>);
   if (inPlace && (options.check || options.grad))
     return createStringError("--check and --grad of a function of memrefs need "
                              "--reference");
@@ -404,8 +380,7 @@ Error Session::run() {
   report.print(options);
   if (Error error = firstFailure(report.forward, "result"))
     return error;
-  return gradient ? firstFailure(*report.gradient, "gradient")
-                  : Error::success();
+  return gradient ? firstFailure(*report.gradient, "gradient") : Error::success();
 }
 
 int main(int argc, char **argv) {

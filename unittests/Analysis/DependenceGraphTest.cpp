@@ -20,8 +20,8 @@ struct Nest {
       graph.addStatement(statement);
     }
   }
-  void add(unsigned source, unsigned sink, DependenceKind kind,
-           std::pair<int64_t, int64_t> vector, bool memory = true) {
+  void add(unsigned source, unsigned sink, DependenceKind kind, std::pair<int64_t, int64_t> vector,
+           bool memory = true) {
     Dependence d;
     d.source = source;
     d.sink = sink;
@@ -52,8 +52,7 @@ TEST(DependenceGraph, InterchangeNamesTheDependence) {
   EXPECT_FALSE(nest.graph.isParallel(0));
   EXPECT_TRUE(nest.graph.isParallel(1));
   ASSERT_EQ(nest.graph.getComponents().size(), 1u);
-  EXPECT_EQ(nest.graph.formatLoops(nest.graph.getComponents()[0].carriers),
-            "i");
+  EXPECT_EQ(nest.graph.formatLoops(nest.graph.getComponents()[0].carriers), "i");
 }
 
 TEST(DependenceGraph, LoopsOutsideOfTheOrderStayBehind) {

@@ -23,8 +23,7 @@ TEST(Distance, CountsIterations) {
   EXPECT_EQ(Distance::exact(6).str(3), "2");
   // Not a whole number of iterations: only the direction is left.
   EXPECT_EQ(Distance::exact(4).str(3), "+");
-  EXPECT_EQ(formatVector({Distance::exact(4), Distance::exact(-4)}, {2, 4}),
-            "(2, -1)");
+  EXPECT_EQ(formatVector({Distance::exact(4), Distance::exact(-4)}, {2, 4}), "(2, -1)");
   EXPECT_EQ(formatVector({}), "()");
 }
 
@@ -37,19 +36,15 @@ TEST(DistanceVector, LexicographicSign) {
   EXPECT_TRUE(isLexicographicallyNonNegative(exact(1, -1)));
   EXPECT_FALSE(isLexicographicallyNonNegative(exact(-1, 1)));
   EXPECT_FALSE(isLexicographicallyNonNegative(exact(0, -1)));
-  EXPECT_TRUE(isLexicographicallyNonNegative(
-      {Distance::positive(), Distance::unknown()}));
-  EXPECT_FALSE(isLexicographicallyNonNegative(
-      {Distance::unknown(), Distance::positive()}));
+  EXPECT_TRUE(isLexicographicallyNonNegative({Distance::positive(), Distance::unknown()}));
+  EXPECT_FALSE(isLexicographicallyNonNegative({Distance::unknown(), Distance::positive()}));
   // The first entry may be zero, and then the second decides.
-  EXPECT_FALSE(
-      isLexicographicallyNonNegative({Distance{0, 3}, Distance::exact(-1)}));
+  EXPECT_FALSE(isLexicographicallyNonNegative({Distance{0, 3}, Distance::exact(-1)}));
   EXPECT_TRUE(isLexicographicallyNonNegative({Distance{0, 3}, Distance{0, 1}}));
 }
 
 TEST(DistanceVector, Permute) {
-  DistanceVector vector = {Distance::exact(1), Distance::exact(-1),
-                           Distance::exact(0)};
+  DistanceVector vector = {Distance::exact(1), Distance::exact(-1), Distance::exact(0)};
   EXPECT_EQ(formatVector(permute(vector, {1, 2, 0})), "(-1, 0, 1)");
 }
 
@@ -62,9 +57,8 @@ TEST(Components, Tarjan) {
   std::reverse(edges.begin(), edges.end());
   EXPECT_EQ(stronglyConnectedComponents(5, edges), (Groups{{0, 1, 2}, {3, 4}}));
   // A cycle inside of a larger one is the same component; self edges are none.
-  EXPECT_EQ(
-      stronglyConnectedComponents(4, {{0, 1}, {1, 2}, {2, 0}, {1, 0}, {3, 3}}),
-      (Groups{{0, 1, 2}, {3}}));
+  EXPECT_EQ(stronglyConnectedComponents(4, {{0, 1}, {1, 2}, {2, 0}, {1, 0}, {3, 3}}),
+            (Groups{{0, 1, 2}, {3}}));
 }
 
 TEST(Components, LongChainNeedsNoDeepStack) {

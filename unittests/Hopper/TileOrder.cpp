@@ -498,7 +498,9 @@ std::string TileOrder::check(const Sizes &sizes) {
     bool isOfKeys = tensor == 1 || tensor == 2;
     int64_t ofHeads = isOfKeys ? sizes.keyHeads : sizes.keyHeads * sizes.group;
     int64_t ofRows = isOfKeys ? sizes.keys : sizes.queries;
-    int64_t value = dimension == 0 ? sizes.batch : dimension == 1 && ranks[argument] > 2 ? ofHeads : ofRows;
+    int64_t value = dimension == 0                          ? sizes.batch
+                    : dimension == 1 && ranks[argument] > 2 ? ofHeads
+                                                            : ofRows;
     HostTensor &number = numbers.at(n);
     storeInteger(ElementKind::I64, number.getBase() + 8 * number.getOffset(), value);
     arguments.push_back(&number);

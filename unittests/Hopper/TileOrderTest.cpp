@@ -39,9 +39,11 @@ const Mask kMasks[] = {
     {"right", "%a = arith.addi %i, %c64 : index\n%keep = arith.cmpi sle, %j, %a : index"},
     {"prefix", "%a = arith.cmpi slt, %j, %c200 : index\n%x = arith.cmpi sge, %i, %j : index\n"
                "%keep = arith.ori %a, %x : i1"},
-    {"documents", "%a = tensor.extract %documents[%b, %i] : tensor<?x?xi32>\n"
-                  "%x = tensor.extract %documents[%b, %j] : tensor<?x?xi32>\n"
-                  "%keep = arith.cmpi eq, %a, %x : i32", true},
+    {"documents",
+     "%a = tensor.extract %documents[%b, %i] : tensor<?x?xi32>\n"
+     "%x = tensor.extract %documents[%b, %j] : tensor<?x?xi32>\n"
+     "%keep = arith.cmpi eq, %a, %x : i32",
+     true},
 };
 
 std::string makeModule(const Mask &mask, int64_t columns) {
@@ -77,27 +79,27 @@ struct Variant {
 };
 /// All orders that there are.
 const Variant kVariants[] = {
-    {"none", 128, "fix-maxima=true", false},    // every n-th tile
-    {"none", 128, "cluster=2", false},          // of a cluster
-    {"causal", 64, "", false},                  // pairs, two CTAs beside each other
-    {"causal_br", 128, "", false},              // pairs, the last ones longest
-    {"left_br", 128, "", false},                // the first ones longest
+    {"none", 128, "fix-maxima=true", false}, // every n-th tile
+    {"none", 128, "cluster=2", false},       // of a cluster
+    {"causal", 64, "", false},               // pairs, two CTAs beside each other
+    {"causal_br", 128, "", false},           // pairs, the last ones longest
+    {"left_br", 128, "", false},             // the first ones longest
     {"left", 128, "", false},
     {"right", 256, "", false},
     {"prefix", 128, "", false},
-    {"window", 64, "", false},                  // a band
+    {"window", 64, "", false}, // a band
     {"window", 128, "", false},
     {"window_br", 128, "", false},
-    {"documents", 64, "", false},               // sorted
-    {"documents", 128, "", false},              // in groups
-    {"none", 128, "order=stream", true},        // starts at different places
-    {"none", 128, "order=ordered", true},       // dealt
-    {"causal", 64, "order=ordered", true},      // dealt, growing
+    {"documents", 64, "", false},          // sorted
+    {"documents", 128, "", false},         // in groups
+    {"none", 128, "order=stream", true},   // starts at different places
+    {"none", 128, "order=ordered", true},  // dealt
+    {"causal", 64, "order=ordered", true}, // dealt, growing
     {"causal_br", 128, "order=ordered", true},
     {"causal_br", 128, "order=stream", true},
     {"window_br", 128, "order=stream", true},
     {"documents", 128, "order=stream", true},
-    {"causal_br", 128, "order=rows", true},     // both nests
+    {"causal_br", 128, "order=rows", true}, // both nests
     {"window_br", 128, "order=rows", true},
     {"left", 128, "order=rows", true},
 };
@@ -157,14 +159,15 @@ TEST_F(TileOrders, visitEachTileOnce) {
         std::vector<TileOrder> orders = TileOrder::make(kernel, ctas);
         for (TileOrder &order : orders)
           if (seen.insert(order.getText()).second)
-            ASSERT_EQ(sweep(order, kMostLines, kMostTiles), "")
-                << describe(variant, ctas) << "\n" << order.getText();
+            ASSERT_EQ(sweep(order, kMostLines, kMostTiles), "") << describe(variant, ctas) << "\n"
+                                                                << order.getText();
       }
   }
 }
 
-/// The check finds constants that are one off. Those that it does not find give each tile once, too:
-/// most choose between orders by how many tiles there are, the others are never more than these counts.
+/// The check finds constants that are one off. Those that it does not find give each tile once,
+/// too: most choose between orders by how many tiles there are, the others are never more than
+/// these counts.
 TEST_F(TileOrders, findWrongConstants) {
   constexpr size_t kEvery = 5;
   constexpr int64_t kCtas = 5, kLines = 5, kTiles = 9;

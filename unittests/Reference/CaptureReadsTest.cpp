@@ -21,13 +21,10 @@ static std::string check(const std::string &text, int64_t length,
       } : tensor<?x?xf32>
       return %y : tensor<?x?xf32>
     })");
-  auto table = std::make_shared<RefTensor>(ElementKind::F32,
-                                           llvm::ArrayRef<int64_t>{length});
-  auto x = std::make_shared<RefTensor>(ElementKind::F32,
-                                       llvm::ArrayRef<int64_t>{100, 100});
+  auto table = std::make_shared<RefTensor>(ElementKind::F32, llvm::ArrayRef<int64_t>{length});
+  auto x = std::make_shared<RefTensor>(ElementKind::F32, llvm::ArrayRef<int64_t>{100, 100});
   int64_t count = ids.size();
-  llvm::Error error = checkCaptureReads(
-      *function, {x, table, integers({count}, std::move(ids))});
+  llvm::Error error = checkCaptureReads(*function, {x, table, integers({count}, std::move(ids))});
   if (!error)
     return "ok";
   std::string message = llvm::toString(std::move(error));
@@ -37,9 +34,8 @@ static std::string check(const std::string &text, int64_t length,
 TEST(CaptureReads, Affine) {
   std::string sum = "%n = arith.addi %i, %j : index";
   EXPECT_EQ(check(sum, 199), "ok");
-  EXPECT_EQ(check(sum, 198),
-            "reads outside of its capture of 198: index 198 in dimension 0 "
-            "(at indices 99, 99)");
+  EXPECT_EQ(check(sum, 198), "reads outside of its capture of 198: index 198 in dimension 0 "
+                             "(at indices 99, 99)");
 }
 
 TEST(CaptureReads, Clamped) {
@@ -59,9 +55,8 @@ TEST(CaptureReads, Selected) {
         %keep = arith.cmpi sge, %i, %j : index
         %n = arith.select %keep, %d, %c0 : index)";
   EXPECT_EQ(check(select, 100), "ok");
-  EXPECT_EQ(check(select, 99),
-            "reads outside of its capture of 99: index 99 in dimension 0 "
-            "(at indices 99, 0)");
+  EXPECT_EQ(check(select, 99), "reads outside of its capture of 99: index 99 in dimension 0 "
+                               "(at indices 99, 0)");
 }
 
 // The index comes from a table whose contents are known.
@@ -101,23 +96,19 @@ TEST(CaptureReads, Accumulations) {
       } : tensor<4x5xf32> -> captures(tensor<?xf32>)
       return %dt : tensor<?xf32>
     })");
-  auto x = std::make_shared<RefTensor>(ElementKind::F32,
-                                       llvm::ArrayRef<int64_t>{4, 5});
+  auto x = std::make_shared<RefTensor>(ElementKind::F32, llvm::ArrayRef<int64_t>{4, 5});
   auto table = [](int64_t length) {
-    return std::make_shared<RefTensor>(ElementKind::F32,
-                                       llvm::ArrayRef<int64_t>{length});
+    return std::make_shared<RefTensor>(ElementKind::F32, llvm::ArrayRef<int64_t>{length});
   };
   EXPECT_FALSE(bool(checkCaptureReads(*function, {x, x, x, table(5)})));
-  std::string message =
-      llvm::toString(checkCaptureReads(*function, {x, x, x, table(4)}));
+  std::string message = llvm::toString(checkCaptureReads(*function, {x, x, x, table(4)}));
   EXPECT_NE(message.find("'attn.accumulate' adds outside of its capture of 4: "
                          "index 4 in dimension 0 (at indices 0, 4)"),
             std::string::npos)
       << message;
-  auto results =
-      evaluate(*function, {x, x, x, table(4)}, Precision::SameType);
+  auto results = evaluate(*function, {x, x, x, table(4)}, Precision::SameType);
   ASSERT_FALSE(bool(results));
-  EXPECT_NE(llvm::toString(results.takeError())
-                .find("'attn.accumulate' adds outside of a tensor of 4"),
-            std::string::npos);
+  EXPECT_NE(
+      llvm::toString(results.takeError()).find("'attn.accumulate' adds outside of a tensor of 4"),
+      std::string::npos);
 }

@@ -20,8 +20,7 @@ TEST(Compare, WithinTwiceTheBaseline) {
 TEST(Compare, MeanError) {
   std::vector<double> zeros(100, 1.0), one = zeros, shifted(100, 1.015);
   one[0] = 1.01;
-  Agreement agreement = compare(*floats({100}, shifted), *floats({100}, zeros),
-                                floats({100}, one));
+  Agreement agreement = compare(*floats({100}, shifted), *floats({100}, zeros), floats({100}, one));
   EXPECT_FALSE(agreement.passed);
   EXPECT_NE(agreement.reason.find("expected a mean error"), std::string::npos);
 }
@@ -30,25 +29,20 @@ TEST(Compare, MeanError) {
 TEST(Compare, InfinitiesAndNaN) {
   double inf = INFINITY, nan = NAN;
   RefTensorPtr exact = floats({2, 2}, {1, -inf, nan, 2});
-  EXPECT_TRUE(
-      compare(*floats({2, 2}, {1, -inf, nan, 2}), *exact, exact).passed);
+  EXPECT_TRUE(compare(*floats({2, 2}, {1, -inf, nan, 2}), *exact, exact).passed);
   EXPECT_EQ(compare(*floats({2, 2}, {1, -100, nan, 2}), *exact, exact).reason,
             "expected -inf at [0, 1], got -100");
-  EXPECT_EQ(
-      compare(*floats({2, 2}, {1, -inf, nan, nan}), *exact, exact).reason,
-      "expected 2 at [1, 1], got nan");
+  EXPECT_EQ(compare(*floats({2, 2}, {1, -inf, nan, nan}), *exact, exact).reason,
+            "expected 2 at [1, 1], got nan");
 }
 
 TEST(Compare, Integers) {
   RefTensorPtr exact = integers({2}, {3, 4});
   EXPECT_TRUE(compare(*exact, *exact, exact).passed);
-  EXPECT_EQ(compare(*integers({2}, {3, 5}), *exact, exact).reason,
-            "expected 4 at [1], got 5");
+  EXPECT_EQ(compare(*integers({2}, {3, 5}), *exact, exact).reason, "expected 4 at [1], got 5");
 }
 
 TEST(Compare, Shapes) {
-  EXPECT_EQ(
-      compare(*floats({1}, {1}), *floats({2}, {1, 1}), floats({2}, {1, 1}))
-          .reason,
-      "expected shape 2, got 1");
+  EXPECT_EQ(compare(*floats({1}, {1}), *floats({2}, {1, 1}), floats({2}, {1, 1})).reason,
+            "expected shape 2, got 1");
 }

@@ -22,8 +22,7 @@ struct Variant {
 };
 } // namespace
 
-static constexpr int64_t batch = 2, heads = 4, keyHeads = 2, depth = 2,
-                         valueDepth = 3;
+static constexpr int64_t batch = 2, heads = 4, keyHeads = 2, depth = 2, valueDepth = 3;
 
 static RefTensorPtr random(llvm::ArrayRef<int64_t> shape, unsigned seed) {
   std::mt19937_64 engine(seed);
@@ -37,8 +36,7 @@ static RefTensorPtr random(llvm::ArrayRef<int64_t> shape, unsigned seed) {
 /// @forward and @backward of a variant, all tensors f64. Every gradient but
 /// those of Q, K and V is asked for by `gradientTypes`.
 static std::string moduleOf(const Variant &variant) {
-  std::string q = "tensor<?x?x?x2xf64>", v = "tensor<?x?x?x3xf64>",
-              l = "tensor<?x?x?xf64>";
+  std::string q = "tensor<?x?x?x2xf64>", v = "tensor<?x?x?x3xf64>", l = "tensor<?x?x?xf64>";
   std::string inputs = "%q: " + q + ", %k: " + q + ", %v: " + v;
   std::string operands;
   if (variant.scale) {
@@ -53,10 +51,9 @@ static std::string moduleOf(const Variant &variant) {
   if (!variant.captures.empty())
     operands += " captures(" + variant.captures + ")";
   std::string head = "%b: index, %h: index, %i: index, %j: index";
-  auto region = [&](std::string name, std::string before, std::string after,
-                    std::string body) {
-    return " " + name + " {\n^bb0(" + before + head + variant.arguments + after +
-           "):\n" + body + "\n}";
+  auto region = [&](std::string name, std::string before, std::string after, std::string body) {
+    return " " + name + " {\n^bb0(" + before + head + variant.arguments + after + "):\n" + body +
+           "\n}";
   };
   std::string forward = operands, backward = operands;
   if (!variant.score.empty()) {
@@ -86,21 +83,18 @@ static std::string moduleOf(const Variant &variant) {
   if (!variant.gradientTypes.empty()) {
     more += " captures(" + variant.gradientTypes + ")";
     types += ", " + variant.gradientTypes;
-    gradients +=
-        1 + llvm::StringRef(variant.gradientTypes).count(", ");
+    gradients += 1 + llvm::StringRef(variant.gradientTypes).count(", ");
   }
   std::string names;
   for (unsigned n = 0; n < gradients; ++n)
     names += (n ? ", %r" : "%r") + std::to_string(n);
   return "func.func @forward(" + inputs + ") -> (" + v + ", " + l + ") {\n" +
-         "%o, %l = attn.forward %q, %k, %v" + forward + " : " + q + ", " + q +
-         ", " + v + " -> " + v + ", " + l + "\nreturn %o, %l : " + v + ", " + l +
-         "\n}\nfunc.func @backward(" + inputs + ", %o: " + v + ", %l: " + l +
-         ", %do: " + v + ", %dl: " + l + ") -> (" + types + ") {\n" + names +
-         " = attn.backward %do, %q, %k, %v, %o, %l lse_gradient(%dl : " + l +
-         ")" + backward + " : " + v + ", " + q + ", " + q + ", " + v + ", " + v +
-         ", " + l + " -> " + q + ", " + q + ", " + v + more + "\nreturn " +
-         names + " : " + types + "\n}\n";
+         "%o, %l = attn.forward %q, %k, %v" + forward + " : " + q + ", " + q + ", " + v + " -> " +
+         v + ", " + l + "\nreturn %o, %l : " + v + ", " + l + "\n}\nfunc.func @backward(" + inputs +
+         ", %o: " + v + ", %l: " + l + ", %do: " + v + ", %dl: " + l + ") -> (" + types + ") {\n" +
+         names + " = attn.backward %do, %q, %k, %v, %o, %l lse_gradient(%dl : " + l + ")" +
+         backward + " : " + v + ", " + q + ", " + q + ", " + v + ", " + v + ", " + l + " -> " + q +
+         ", " + q + ", " + v + more + "\nreturn " + names + " : " + types + "\n}\n";
 }
 
 namespace {
@@ -135,8 +129,7 @@ public:
   double loss(llvm::ArrayRef<RefTensorPtr> values) {
     auto results = forward(values);
     double sum = 0;
-    for (auto [x, weight] :
-         llvm::zip(results[0]->floats, outputGradient->floats))
+    for (auto [x, weight] : llvm::zip(results[0]->floats, outputGradient->floats))
       sum += x * weight;
     for (auto [x, weight] : llvm::zip(results[1]->floats, lseGradient->floats))
       if (std::isfinite(x))
@@ -151,8 +144,7 @@ public:
   std::vector<RefTensorPtr> saved;
 
 private:
-  std::vector<RefTensorPtr> run(llvm::StringRef name,
-                                llvm::ArrayRef<RefTensorPtr> values,
+  std::vector<RefTensorPtr> run(llvm::StringRef name, llvm::ArrayRef<RefTensorPtr> values,
                                 Precision precision = Precision::Exact) {
     auto results = evaluate(functions[name], values, precision);
     if (results)
@@ -192,8 +184,7 @@ static void check(const Variant &variant) {
     EXPECT_EQ(gradient.shape, problem.arguments[argument]->shape);
     for (int64_t element = 0; element < gradient.size(); ++element) {
       double expected = difference(problem, argument, element);
-      EXPECT_NEAR(gradient.floats[element], expected,
-                  1e-6 * std::max(1.0, std::fabs(expected)))
+      EXPECT_NEAR(gradient.floats[element], expected, 1e-6 * std::max(1.0, std::fabs(expected)))
           << "argument " << argument << ", element " << element;
     }
   }
@@ -245,8 +236,7 @@ TEST(Gradient, ScaleAndSink) {
 }
 
 TEST(Gradient, Biases) {
-  check(biased("tensor<?x?x?x?xf64>", "%b, %h, %i, %j",
-               random({batch, heads, 3, 4}, 7)));
+  check(biased("tensor<?x?x?x?xf64>", "%b, %h, %i, %j", random({batch, heads, 3, 4}, 7)));
   check(biased("tensor<?xf64>", "%j", random({4}, 8)));
   check(biased("tensor<?x?xf64>", "%h, %i", random({heads, 3}, 9)));
   Variant causalBias = biased("tensor<?xf64>", "%j", random({4}, 8));
@@ -312,22 +302,42 @@ TEST(Gradient, Softcap) { check(softcap()); }
 // Every float op that the interpreter knows, away from its singular points.
 TEST(Gradient, ScalarOps) {
   Variant variant = softcap();
-  for (const char *op :
-       {"math.acos %u", "math.asin %u", "math.atan %s", "math.cbrt %p",
-        "math.cos %s", "math.cosh %s", "math.erf %s", "math.exp %s",
-        "math.exp2 %s", "math.expm1 %s", "math.log %p", "math.log10 %p",
-        "math.log1p %p", "math.log2 %p", "math.rsqrt %p", "math.sin %s",
-        "math.sinh %s", "math.sqrt %p", "math.tan %u", "math.absf %s",
-        "arith.negf %s", "math.atan2 %s, %cap", "math.copysign %s, %cap",
-        "arith.divf %cap, %p", "arith.remf %s, %cap", "math.powf %p, %cap",
-        "arith.maximumf %s, %cap", "arith.minnumf %s, %cap",
-        "math.fma %s, %cap, %p"}) {
+  for (const char *op : {"math.acos %u",
+                         "math.asin %u",
+                         "math.atan %s",
+                         "math.cbrt %p",
+                         "math.cos %s",
+                         "math.cosh %s",
+                         "math.erf %s",
+                         "math.exp %s",
+                         "math.exp2 %s",
+                         "math.expm1 %s",
+                         "math.log %p",
+                         "math.log10 %p",
+                         "math.log1p %p",
+                         "math.log2 %p",
+                         "math.rsqrt %p",
+                         "math.sin %s",
+                         "math.sinh %s",
+                         "math.sqrt %p",
+                         "math.tan %u",
+                         "math.absf %s",
+                         "arith.negf %s",
+                         "math.atan2 %s, %cap",
+                         "math.copysign %s, %cap",
+                         "arith.divf %cap, %p",
+                         "arith.remf %s, %cap",
+                         "math.powf %p, %cap",
+                         "arith.maximumf %s, %cap",
+                         "arith.minnumf %s, %cap",
+                         "math.fma %s, %cap, %p"}) {
     variant.score = std::string(R"(
       %half = arith.constant 0.5 : f64
       %t = math.tanh %s : f64
       %u = arith.mulf %t, %half : f64
       %p = math.exp %s : f64
-      %x = )") + op + R"( : f64
+      %x = )") + op +
+                    R"( : f64
       %y = arith.mulf %x, %cap : f64
       %z = arith.addf %y, %s : f64
       attn.yield %z : f64)";
@@ -423,13 +433,11 @@ TEST(Gradient, Orders) {
   llvm::append_range(values, problem.forward(problem.arguments));
   values.push_back(problem.outputGradient);
   values.push_back(problem.lseGradient);
-  auto first = evaluate(problem.functions["backward"], values,
-                        Precision::SameType);
+  auto first = evaluate(problem.functions["backward"], values, Precision::SameType);
   ASSERT_TRUE(bool(first));
   bool differs = false;
   for (unsigned order = 1; order < 4; ++order) {
-    auto other = evaluate(problem.functions["backward"], values,
-                          Precision::SameType, order);
+    auto other = evaluate(problem.functions["backward"], values, Precision::SameType, order);
     ASSERT_TRUE(bool(other));
     for (unsigned n = 0; n < first->size(); ++n) {
       differs |= (*other)[n]->floats != (*first)[n]->floats;
@@ -446,30 +454,34 @@ TEST(Gradient, Softmax) {
       ^bb0(%s: f64, %i: index, %j: index, %c: f64):
         %r = arith.mulf %s, %c : f64
         attn.yield %r : f64
-      })", gradient = R"( gradient {
+      })",
+              gradient = R"( gradient {
       ^bb0(%s: f64, %i: index, %j: index, %c: f64, %dt: f64):
         %ds = arith.mulf %dt, %c : f64
         %dc = arith.mulf %dt, %s : f64
         attn.accumulate %dc into %c : f64 into f64
         attn.yield %ds : f64
-      })", mask = R"( mask {
+      })",
+              mask = R"( mask {
       ^bb0(%i: index, %j: index, %c: f64):
         %keep = arith.cmpi sgt, %i, %j : index
         attn.yield %keep : i1
       })";
   ParsedFunction functions(
       "func.func @f(%x: tensor<3x4xf64>, %w: f64) -> tensor<3x4xf64> {\n"
-      "%y = attn.softmax %x" + regions + mask + " : tensor<3x4xf64>\n"
+      "%y = attn.softmax %x" +
+      regions + mask +
+      " : tensor<3x4xf64>\n"
       "return %y : tensor<3x4xf64>\n}\n"
       "func.func @g(%x: tensor<3x4xf64>, %w: f64, %y: tensor<3x4xf64>, %dy: tensor<3x4xf64>)\n"
       "    -> (tensor<3x4xf64>, tensor<f64>) {\n"
-      "%dx, %dw = attn.softmax_backward %dy, %x, %y" + regions + gradient + mask +
+      "%dx, %dw = attn.softmax_backward %dy, %x, %y" +
+      regions + gradient + mask +
       " : tensor<3x4xf64> -> captures(tensor<f64>)\n"
       "return %dx, %dw : tensor<3x4xf64>, tensor<f64>\n}\n");
   RefTensorPtr x = random({3, 4}, 1), dy = random({3, 4}, 2);
   auto forward = [&](RefTensorPtr x, double w) {
-    auto y = evaluate(functions["f"], {x, floats({}, {w}, ElementKind::F64)},
-                      Precision::Exact);
+    auto y = evaluate(functions["f"], {x, floats({}, {w}, ElementKind::F64)}, Precision::Exact);
     return llvm::cantFail(std::move(y))[0];
   };
   auto loss = [&](RefTensorPtr x, double w) {
@@ -481,18 +493,14 @@ TEST(Gradient, Softmax) {
   };
   for (Precision precision : {Precision::Exact, Precision::SameType}) {
     auto got = llvm::cantFail(evaluate(
-        functions["g"],
-        {x, floats({}, {0.7}, ElementKind::F64), forward(x, 0.7), dy},
-        precision));
+        functions["g"], {x, floats({}, {0.7}, ElementKind::F64), forward(x, 0.7), dy}, precision));
     const double h = 1e-5;
     for (unsigned n = 0; n < 12; ++n) {
       auto up = std::make_shared<RefTensor>(*x), down = std::make_shared<RefTensor>(*x);
       up->floats[n] += h;
       down->floats[n] -= h;
-      EXPECT_NEAR(got[0]->floats[n], (loss(up, 0.7) - loss(down, 0.7)) / (2 * h),
-                  1e-8);
+      EXPECT_NEAR(got[0]->floats[n], (loss(up, 0.7) - loss(down, 0.7)) / (2 * h), 1e-8);
     }
-    EXPECT_NEAR(got[1]->floats[0], (loss(x, 0.7 + h) - loss(x, 0.7 - h)) / (2 * h),
-                1e-8);
+    EXPECT_NEAR(got[1]->floats[0], (loss(x, 0.7 + h) - loss(x, 0.7 - h)) / (2 * h), 1e-8);
   }
 }

@@ -23,16 +23,13 @@ namespace attn {
 class ParsedFunction {
 public:
   explicit ParsedFunction(llvm::StringRef text) {
-    context.loadDialect<AttnDialect, mlir::affine::AffineDialect,
-                        mlir::arith::ArithDialect, mlir::func::FuncDialect,
-                        mlir::linalg::LinalgDialect, mlir::math::MathDialect,
-                        mlir::tensor::TensorDialect>();
+    context.loadDialect<AttnDialect, mlir::affine::AffineDialect, mlir::arith::ArithDialect,
+                        mlir::func::FuncDialect, mlir::linalg::LinalgDialect,
+                        mlir::math::MathDialect, mlir::tensor::TensorDialect>();
     module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
     EXPECT_TRUE(bool(module));
   }
-  mlir::func::FuncOp operator*() {
-    return *module->getOps<mlir::func::FuncOp>().begin();
-  }
+  mlir::func::FuncOp operator*() { return *module->getOps<mlir::func::FuncOp>().begin(); }
 
   mlir::func::FuncOp operator[](llvm::StringRef name) {
     return module->lookupSymbol<mlir::func::FuncOp>(name);
@@ -43,8 +40,7 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 
-inline RefTensorPtr floats(llvm::ArrayRef<int64_t> shape,
-                           std::vector<double> values,
+inline RefTensorPtr floats(llvm::ArrayRef<int64_t> shape, std::vector<double> values,
                            ElementKind kind = ElementKind::F32) {
   auto tensor = std::make_shared<RefTensor>(kind, shape);
   EXPECT_EQ(tensor->floats.size(), values.size());
@@ -52,8 +48,7 @@ inline RefTensorPtr floats(llvm::ArrayRef<int64_t> shape,
   return tensor;
 }
 
-inline RefTensorPtr integers(llvm::ArrayRef<int64_t> shape,
-                             std::vector<int64_t> values,
+inline RefTensorPtr integers(llvm::ArrayRef<int64_t> shape, std::vector<int64_t> values,
                              ElementKind kind = ElementKind::I64) {
   auto tensor = std::make_shared<RefTensor>(kind, shape);
   EXPECT_EQ(tensor->integers.size(), values.size());

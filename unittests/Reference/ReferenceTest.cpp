@@ -7,8 +7,7 @@
 using namespace attn;
 using llvm::toString;
 
-static std::vector<RefTensorPtr> run(ParsedFunction &function,
-                                     std::vector<RefTensorPtr> arguments,
+static std::vector<RefTensorPtr> run(ParsedFunction &function, std::vector<RefTensorPtr> arguments,
                                      Precision precision = Precision::Exact) {
   auto results = evaluate(*function, arguments, precision);
   if (!results) {
@@ -27,8 +26,7 @@ TEST(Reference, Forward) {
           tensor<1x1x2x2xf32> -> tensor<1x1x1x2xf32>, tensor<1x1x1xf32>
       return %o, %l : tensor<1x1x1x2xf32>, tensor<1x1x1xf32>
     })");
-  auto results = run(function, {floats({1, 1, 1, 1}, {1}),
-                                floats({1, 1, 2, 1}, {0, std::log(3)}),
+  auto results = run(function, {floats({1, 1, 1, 1}, {1}), floats({1, 1, 2, 1}, {0, std::log(3)}),
                                 floats({1, 1, 2, 2}, {4, 8, 0, 16})});
   EXPECT_NEAR(results[0]->floats[0], 1, 1e-15);
   EXPECT_NEAR(results[0]->floats[1], 14, 1e-14);
@@ -49,10 +47,9 @@ TEST(Reference, CausalAndMaskedRows) {
       return %o, %l : tensor<1x1x2x1xf32>, tensor<1x1x2xf32>
     })");
   // Values of masked pairs do not matter, whatever they are.
-  auto results =
-      run(function, {floats({1, 1, 2, 4}, {1, 1, 1, 1, 1, 1, 1, 1}),
-                     floats({1, 1, 2, 4}, {1, 1, 1, 1, NAN, 0, 0, 0}),
-                     floats({1, 1, 2, 1}, {7, NAN})});
+  auto results = run(function, {floats({1, 1, 2, 4}, {1, 1, 1, 1, 1, 1, 1, 1}),
+                                floats({1, 1, 2, 4}, {1, 1, 1, 1, NAN, 0, 0, 0}),
+                                floats({1, 1, 2, 1}, {7, NAN})});
   EXPECT_EQ(results[0]->floats[0], 0);
   EXPECT_EQ(results[1]->floats[0], -INFINITY);
   EXPECT_EQ(results[0]->floats[1], 7);
@@ -69,15 +66,13 @@ TEST(Reference, SinkAndGroups) {
           -> tensor<1x2x1x1xf32>, tensor<1x2x1xf32>
       return %o, %l : tensor<1x2x1x1xf32>, tensor<1x2x1xf32>
     })");
-  auto results =
-      run(function, {floats({1, 2, 1, 1}, {0, 0}), floats({1, 1, 1, 1}, {0}),
-                     floats({1, 1, 1, 1}, {4}), floats({2}, {0, std::log(3)})});
+  auto results = run(function, {floats({1, 2, 1, 1}, {0, 0}), floats({1, 1, 1, 1}, {0}),
+                                floats({1, 1, 1, 1}, {4}), floats({2}, {0, std::log(3)})});
   EXPECT_NEAR(results[0]->floats[0], 2, 1e-15);
   EXPECT_NEAR(results[0]->floats[1], 1, 1e-15);
   EXPECT_NEAR(results[1]->floats[1], std::log(4), 1e-15);
-  results =
-      run(function, {floats({1, 2, 1, 1}, {0, 0}), floats({1, 1, 0, 1}, {}),
-                     floats({1, 1, 0, 1}, {}), floats({2}, {0.5, -1})});
+  results = run(function, {floats({1, 2, 1, 1}, {0, 0}), floats({1, 1, 0, 1}, {}),
+                           floats({1, 1, 0, 1}, {}), floats({2}, {0.5, -1})});
   EXPECT_EQ(results[0]->floats[1], 0);
   EXPECT_EQ(results[1]->floats[0], 0.5);
   EXPECT_EQ(results[1]->floats[1], -1);
@@ -100,9 +95,8 @@ TEST(Reference, ScoreRegion) {
       } : tensor<2x2xf32>
       return %y : tensor<2x2xf32>
     })");
-  auto results =
-      run(function, {floats({2, 2}, {0, 0, 5, 6}),
-                     floats({2}, {0, std::log(3)}), integers({}, {1})});
+  auto results = run(
+      function, {floats({2, 2}, {0, 0, 5, 6}), floats({2}, {0, std::log(3)}), integers({}, {1})});
   EXPECT_NEAR(results[0]->floats[0], 0.25, 1e-15);
   EXPECT_NEAR(results[0]->floats[1], 0.75, 1e-15);
   EXPECT_EQ(results[0]->floats[2], 0);
@@ -119,9 +113,8 @@ TEST(Reference, ReadOutOfBounds) {
       } : tensor<2x3xf32>
       return %y : tensor<2x3xf32>
     })");
-  auto results = evaluate(
-      *function, {floats({2, 3}, {0, 0, 0, 0, 0, 0}), floats({2}, {0, 0})},
-      Precision::Exact);
+  auto results = evaluate(*function, {floats({2, 3}, {0, 0, 0, 0, 0, 0}), floats({2}, {0, 0})},
+                          Precision::Exact);
   ASSERT_FALSE(bool(results));
   EXPECT_NE(toString(results.takeError())
                 .find("'tensor.extract' reads outside of a tensor of 2: index "
@@ -136,8 +129,7 @@ TEST(Reference, SameType) {
       %c = arith.addf %a, %b : f32
       return %c : f32
     })");
-  std::vector<RefTensorPtr> arguments = {floats({}, {1}),
-                                         floats({}, {0x1p-30})};
+  std::vector<RefTensorPtr> arguments = {floats({}, {1}), floats({}, {0x1p-30})};
   EXPECT_EQ(run(function, arguments)[0]->floats[0], 1 + 0x1p-30);
   EXPECT_EQ(run(function, arguments, Precision::SameType)[0]->floats[0], 1);
 }
@@ -168,8 +160,7 @@ TEST(Reference, Linalg) {
       %s = arith.negf %r : tensor<?x?xf32>
       return %s : tensor<?x?xf32>
     })");
-  auto results =
-      run(function, {floats({2, 2}, {1, 2, 3, 4}), floats({2, 1}, {10, 1})});
+  auto results = run(function, {floats({2, 2}, {1, 2, 3, 4}), floats({2, 1}, {10, 1})});
   EXPECT_EQ(results[0]->floats, std::vector<double>({-12, -35}));
 }
 
@@ -187,8 +178,7 @@ TEST(Reference, Elements) {
   EXPECT_EQ(results[0]->floats, std::vector<double>({1, 4, 3}));
   EXPECT_EQ(results[1]->floats, std::vector<double>({4}));
   EXPECT_FALSE(bool(llvm::expectedToOptional(
-      evaluate(*function, {floats({3}, {1, 2, 3}), integers({}, {3})},
-               Precision::Exact))));
+      evaluate(*function, {floats({3}, {1, 2, 3}), integers({}, {3})}, Precision::Exact))));
 }
 
 TEST(Reference, Refuses) {
@@ -197,10 +187,8 @@ TEST(Reference, Refuses) {
       %r = tensor.extract_slice %a[0] [4] [1] : tensor<4xf32> to tensor<4xf32>
       return %r : tensor<4xf32>
     })");
-  auto results =
-      evaluate(*function, {floats({4}, {0, 0, 0, 0})}, Precision::Exact);
+  auto results = evaluate(*function, {floats({4}, {0, 0, 0, 0})}, Precision::Exact);
   ASSERT_FALSE(bool(results));
-  EXPECT_NE(
-      toString(results.takeError()).find("'tensor.extract_slice' is not interpreted"),
-      std::string::npos);
+  EXPECT_NE(toString(results.takeError()).find("'tensor.extract_slice' is not interpreted"),
+            std::string::npos);
 }

@@ -18,8 +18,7 @@ static uint16_t expected(float value, const llvm::fltSemantics &semantics) {
 // Every 16-bit pattern survives the way to float and back.
 TEST(FloatConvert, RoundTrip) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    float half = halfToFloat(uint16_t(bits)),
-          bfloat = bfloatToFloat(uint16_t(bits));
+    float half = halfToFloat(uint16_t(bits)), bfloat = bfloatToFloat(uint16_t(bits));
     if (!std::isnan(half))
       EXPECT_EQ(floatToHalf(half), bits);
     else
@@ -38,9 +37,7 @@ TEST(FloatConvert, Rounding) {
     float value = floatFromBits(i % 3 ? bits : bits & 0xfffff000u);
     if (std::isnan(value))
       continue;
-    EXPECT_EQ(floatToHalf(value), expected(value, llvm::APFloat::IEEEhalf()))
-        << value;
-    EXPECT_EQ(floatToBfloat(value), expected(value, llvm::APFloat::BFloat()))
-        << value;
+    EXPECT_EQ(floatToHalf(value), expected(value, llvm::APFloat::IEEEhalf())) << value;
+    EXPECT_EQ(floatToBfloat(value), expected(value, llvm::APFloat::BFloat())) << value;
   }
 }

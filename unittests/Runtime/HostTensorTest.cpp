@@ -55,8 +55,7 @@ TEST(HostTensor, TooLarge) {
             "memory");
   auto negative = countElements({2, -1});
   ASSERT_FALSE(bool(negative));
-  EXPECT_EQ(toString(negative.takeError()),
-            "expected sizes of at least 0, got -1");
+  EXPECT_EQ(toString(negative.takeError()), "expected sizes of at least 0, got -1");
 }
 
 // The byte behind the tensor cannot be read.

@@ -9,8 +9,7 @@ using namespace llvm;
 using namespace attn;
 
 /// A file of this header and these elements.
-static std::string makeFile(StringRef header, StringRef elements,
-                            char version = 1) {
+static std::string makeFile(StringRef header, StringRef elements, char version = 1) {
   std::string file = "\x93NUMPY";
   file += version;
   file += '\0';
@@ -31,26 +30,23 @@ static std::string messageOf(StringRef bytes) {
   return file ? "no error" : toString(file.takeError());
 }
 
-static const char goodHeader[] =
-    "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n";
+static const char goodHeader[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n";
 
 static std::string twoByThree() {
   float values[] = {0, 1, 2, 3, 4, 5};
-  return makeFile(goodHeader,
-                  StringRef(reinterpret_cast<char *>(values), sizeof(values)));
+  return makeFile(goodHeader, StringRef(reinterpret_cast<char *>(values), sizeof(values)));
 }
 
 TEST(Npy, Reads) {
   for (char version : {1, 2, 3}) {
     float values[] = {0, 1, 2, 3, 4, 5};
-    auto file = parse(makeFile(
-        goodHeader, StringRef(reinterpret_cast<char *>(values), sizeof(values)),
-        version));
+    auto file = parse(
+        makeFile(goodHeader, StringRef(reinterpret_cast<char *>(values), sizeof(values)), version));
     ASSERT_TRUE(bool(file));
     EXPECT_EQ(file->getShape(), ArrayRef<int64_t>({2, 3}));
     EXPECT_EQ(file->getTypeName(), "f4");
-    for (ElementKind kind : {ElementKind::F64, ElementKind::F32,
-                             ElementKind::F16, ElementKind::BF16}) {
+    for (ElementKind kind :
+         {ElementKind::F64, ElementKind::F32, ElementKind::F16, ElementKind::BF16}) {
       TensorPlacement placement;
       placement.pad = 2;
       auto tensor = HostTensor::create(kind, {2, 3}, placement);
@@ -70,8 +66,7 @@ TEST(Npy, Truncated) {
   std::string whole = twoByThree();
   EXPECT_EQ(messageOf(whole), "no error");
   for (size_t length = 0; length < whole.size(); ++length)
-    EXPECT_NE(messageOf(StringRef(whole).take_front(length)), "no error")
-        << length;
+    EXPECT_NE(messageOf(StringRef(whole).take_front(length)), "no error") << length;
   EXPECT_EQ(messageOf(StringRef(whole).drop_back(4)),
             "x.npy: expected 24 bytes of elements, got 20 (truncated)");
 }
@@ -94,20 +89,16 @@ TEST(Npy, Mutated) {
 TEST(Npy, Refuses) {
   auto header = [](StringRef text) { return messageOf(makeFile(text, "")); };
   EXPECT_EQ(messageOf("PK\x03\x04"), "x.npy: not a .npy file");
-  EXPECT_EQ(messageOf(makeFile("", "", 4)),
-            "x.npy: expected .npy version 1, 2 or 3, got 4");
+  EXPECT_EQ(messageOf(makeFile("", "", 4)), "x.npy: expected .npy version 1, 2 or 3, got 4");
   EXPECT_EQ(header("{'descr': '<f4'}"), "x.npy: malformed .npy header");
-  EXPECT_EQ(
-      header("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }"),
-      "x.npy: expected C order, got Fortran order");
+  EXPECT_EQ(header("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }"),
+            "x.npy: expected C order, got Fortran order");
   EXPECT_EQ(header("{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }"),
             "x.npy: expected little-endian numbers, got '>f4'");
   EXPECT_EQ(header("{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }"),
             "x.npy: expected float, integer or bool elements, got '<c8'");
-  EXPECT_EQ(
-      header(
-          "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }"),
-      "x.npy: expected an array of plain numbers, got a structured type");
+  EXPECT_EQ(header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }"),
+            "x.npy: expected an array of plain numbers, got a structured type");
   EXPECT_EQ(header("{'descr': '<f4', 'fortran_order': False, 'shape': "
                    "(99999999999, 99999999999)}"),
             "x.npy: a tensor of 99999999999x99999999999 elements does not fit "
@@ -116,9 +107,8 @@ TEST(Npy, Refuses) {
 
 TEST(Npy, Conversions) {
   int64_t values[] = {1, -2};
-  auto file = parse(
-      makeFile("{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }",
-               StringRef(reinterpret_cast<char *>(values), sizeof(values))));
+  auto file = parse(makeFile("{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }",
+                             StringRef(reinterpret_cast<char *>(values), sizeof(values))));
   ASSERT_TRUE(bool(file));
   auto narrow = HostTensor::create(ElementKind::I32, {2});
   ASSERT_FALSE(bool(file->copyTo(*narrow)));
@@ -127,8 +117,7 @@ TEST(Npy, Conversions) {
   EXPECT_EQ(toString(file->copyTo(*bits)),
             "x.npy: expected values that fit i1, got larger ones of 'i8'");
   auto floats = HostTensor::create(ElementKind::F32, {2});
-  EXPECT_EQ(toString(file->copyTo(*floats)),
-            "x.npy: expected elements for f32, got 'i8'");
+  EXPECT_EQ(toString(file->copyTo(*floats)), "x.npy: expected elements for f32, got 'i8'");
   auto longer = HostTensor::create(ElementKind::I64, {3});
   EXPECT_EQ(toString(file->copyTo(*longer)), "x.npy: expected shape 3, got 2");
 }
@@ -136,9 +125,8 @@ TEST(Npy, Conversions) {
 TEST(Npy, Writes) {
   SmallString<128> path;
   ASSERT_FALSE(sys::fs::createTemporaryFile("attn", "npy", path));
-  for (ElementKind kind :
-       {ElementKind::F64, ElementKind::F32, ElementKind::F16, ElementKind::BF16,
-        ElementKind::I8, ElementKind::I64}) {
+  for (ElementKind kind : {ElementKind::F64, ElementKind::F32, ElementKind::F16, ElementKind::BF16,
+                           ElementKind::I8, ElementKind::I64}) {
     TensorPlacement placement;
     placement.pad = 1;
     auto tensor = HostTensor::create(kind, {2, 3}, placement);

@@ -50,11 +50,7 @@ TEST(ThreadPool, Nested) {
       [](int64_t, void *context) {
         auto *state = static_cast<State *>(context);
         state->pool.parallelFor(
-            10,
-            [](int64_t, void *context) {
-              ++static_cast<State *>(context)->inner;
-            },
-            state);
+            10, [](int64_t, void *context) { ++static_cast<State *>(context)->inner; }, state);
       },
       &state);
   EXPECT_EQ(state.inner.load(), 100);
@@ -65,9 +61,7 @@ TEST(ThreadPool, Resizing) {
   pool.setNumThreads(4);
   EXPECT_EQ(pool.getNumThreads(), 4u);
   std::atomic<int> visits{0};
-  auto body = [](int64_t, void *context) {
-    ++*static_cast<std::atomic<int> *>(context);
-  };
+  auto body = [](int64_t, void *context) { ++*static_cast<std::atomic<int> *>(context); };
   pool.parallelFor(50, body, &visits);
   pool.setNumThreads(1);
   pool.parallelFor(50, body, &visits);

@@ -39,8 +39,7 @@ std::vector<Dependence> getFusionDependences(const DependenceGraph &graph,
 
 /// Prints, for every ordered pair of affine accesses and every depth, what
 /// the graph says, in the words of upstream's dependence test; for comparison.
-void printAccessPairs(const DependenceGraph &graph, mlir::Operation *scope,
-                      llvm::raw_ostream &os);
+void printAccessPairs(const DependenceGraph &graph, mlir::Operation *scope, llvm::raw_ostream &os);
 
 } // namespace attn
 

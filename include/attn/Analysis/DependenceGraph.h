@@ -44,13 +44,13 @@ struct Combiner {
 
 /// A statement: numbered S1, S2, ... by its position in program order.
 struct Statement {
-  mlir::Operation *op = nullptr; ///< Its last op: where diagnostics point.
+  mlir::Operation *op = nullptr;                   ///< Its last op: where diagnostics point.
   llvm::SmallVector<mlir::Operation *, 2> members; ///< All its ops.
   std::string label;                               ///< "load m[i]".
-  llvm::SmallVector<unsigned> domain;  ///< Its loops, outermost first.
-  llvm::SmallVector<unsigned> indices; ///< The loops whose variable it uses.
-  bool computes = false; ///< Touches no memory: scalars or tensors only.
-  bool writes = false;   ///< Writes memory, or may.
+  llvm::SmallVector<unsigned> domain;              ///< Its loops, outermost first.
+  llvm::SmallVector<unsigned> indices;             ///< The loops whose variable it uses.
+  bool computes = false;                           ///< Touches no memory: scalars or tensors only.
+  bool writes = false;                             ///< Writes memory, or may.
   std::optional<Combiner> combiner;
 };
 
@@ -66,8 +66,8 @@ struct Dependence {
   llvm::SmallVector<unsigned, 2> separated;
   bool throughMemory = false; ///< Else through an SSA value.
   bool reduction = false;     ///< Accumulates with an associative combiner.
-  bool exact = true; ///< False: assumed, because the analysis cannot tell.
-  std::string via;   ///< The memory or value, for printing.
+  bool exact = true;          ///< False: assumed, because the analysis cannot tell.
+  std::string via;            ///< The memory or value, for printing.
 };
 
 /// A strongly connected component that depends on itself.
@@ -127,44 +127,38 @@ public:
   /// The first dependence that stops the shared loops of its statements from
   /// running in the order of `order` (outermost first); a loop that is not
   /// in `order` stays behind those that are, in its present order.
-  std::optional<Violation>
-  findOrderViolation(llvm::ArrayRef<unsigned> order) const;
+  std::optional<Violation> findOrderViolation(llvm::ArrayRef<unsigned> order) const;
 
   /// The dependence that stops `statement` from running before `loop` instead
   /// of in it. `moved` are statements that leave the loop before it does.
-  std::optional<Violation>
-  findHoistViolation(unsigned statement, unsigned loop,
-                     llvm::ArrayRef<unsigned> moved = {}) const;
+  std::optional<Violation> findHoistViolation(unsigned statement, unsigned loop,
+                                              llvm::ArrayRef<unsigned> moved = {}) const;
 
   /// The dependence that stops a read from moving down in the body of `loop`,
   /// past what follows it there.
-  std::optional<Violation> findSinkViolation(unsigned statement,
-                                             unsigned loop) const;
+  std::optional<Violation> findSinkViolation(unsigned statement, unsigned loop) const;
 
   /// The dependence that stops `loop` from being split into one loop per
   /// group, in the order given. A statement may be in several groups: then
   /// each of their loops runs it again.
-  std::optional<Violation> findDistributionViolation(
-      unsigned loop, llvm::ArrayRef<llvm::SmallVector<unsigned>> groups) const;
+  std::optional<Violation>
+  findDistributionViolation(unsigned loop,
+                            llvm::ArrayRef<llvm::SmallVector<unsigned>> groups) const;
 
   /// The dependence that stops the statements of `first` and those of `second`
   /// behind them from sharing `loop`: it needs the whole loop of its source.
-  const Dependence *findSeparation(llvm::ArrayRef<unsigned> first,
-                                   llvm::ArrayRef<unsigned> second,
+  const Dependence *findSeparation(llvm::ArrayRef<unsigned> first, llvm::ArrayRef<unsigned> second,
                                    unsigned loop) const;
 
   /// What can be done with `loop`, which carries `component`, when it is wanted
   /// parallel: every treatment with the reason why it is legal or not.
-  llvm::SmallVector<Treatment> getTreatments(unsigned loop,
-                                             const Component &component) const;
+  llvm::SmallVector<Treatment> getTreatments(unsigned loop, const Component &component) const;
 
   //===--- Printing -------------------------------------------------------===//
   void print(llvm::raw_ostream &os, llvm::StringRef title) const;
   void printDot(llvm::raw_ostream &os, llvm::StringRef title) const;
 
-  static std::string nameOf(unsigned statement) {
-    return "S" + std::to_string(statement + 1);
-  }
+  static std::string nameOf(unsigned statement) { return "S" + std::to_string(statement + 1); }
   std::string formatSet(llvm::ArrayRef<unsigned> statementSet) const;
   std::string formatLoops(llvm::ArrayRef<unsigned> loopSet) const;
   std::string formatVector(const Dependence &dependence) const;

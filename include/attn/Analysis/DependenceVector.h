@@ -46,17 +46,15 @@ using DistanceVector = llvm::SmallVector<Distance, 4>;
 bool isLexicographicallyNonNegative(llvm::ArrayRef<Distance> vector);
 
 /// Reorders a vector: entry k of the result is entry `order[k]` of `vector`.
-DistanceVector permute(llvm::ArrayRef<Distance> vector,
-                       llvm::ArrayRef<unsigned> order);
+DistanceVector permute(llvm::ArrayRef<Distance> vector, llvm::ArrayRef<unsigned> order);
 
 /// Prints "(0, +, -1)". `steps` is empty or has one step per entry.
-std::string formatVector(llvm::ArrayRef<Distance> vector,
-                         llvm::ArrayRef<int64_t> steps = {});
+std::string formatVector(llvm::ArrayRef<Distance> vector, llvm::ArrayRef<int64_t> steps = {});
 
 /// The strongly connected components of a graph over 0..numNodes-1: members
 /// increasing, components by their smallest member. Tarjan (1972), iterative.
-llvm::SmallVector<llvm::SmallVector<unsigned>> stronglyConnectedComponents(
-    unsigned numNodes, llvm::ArrayRef<std::pair<unsigned, unsigned>> edges);
+llvm::SmallVector<llvm::SmallVector<unsigned>>
+stronglyConnectedComponents(unsigned numNodes, llvm::ArrayRef<std::pair<unsigned, unsigned>> edges);
 
 /// Orders groups of nodes so that every edge between groups runs forward, the
 /// group with the smaller first member first where both orders are possible.

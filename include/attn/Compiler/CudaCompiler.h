@@ -39,14 +39,15 @@ std::string getScheduleFor(const cuda::DeviceInfo &device, llvm::StringRef sched
 /// does. `configure` sees the pass manager before it runs; errors of passes come
 /// as diagnostics of the context besides.
 llvm::Expected<CudaProgram>
-compileCudaProgram(mlir::ModuleOp module, const PipelineOptions &options,
-                   const DiskCache &cache, CudaCompileTimes &times,
+compileCudaProgram(mlir::ModuleOp module, const PipelineOptions &options, const DiskCache &cache,
+                   CudaCompileTimes &times,
                    llvm::function_ref<llvm::Error(mlir::PassManager &)> configure);
 
 /// Brings a program to a device.
-llvm::Expected<std::unique_ptr<CudaExecutable>>
-loadCudaProgram(const CudaProgram &program, const cuda::DeviceInfo &device,
-                const DiskCache &cache, CudaCompileTimes &times);
+llvm::Expected<std::unique_ptr<CudaExecutable>> loadCudaProgram(const CudaProgram &program,
+                                                                const cuda::DeviceInfo &device,
+                                                                const DiskCache &cache,
+                                                                CudaCompileTimes &times);
 
 } // namespace attn
 

@@ -73,19 +73,17 @@ public:
   const Signature &getSignature() const { return signature; }
 
   /// Writes all sizes of all results.
-  llvm::Error computeResultShapes(const TensorReference *arguments,
-                                  int64_t *sizes) const;
+  llvm::Error computeResultShapes(const TensorReference *arguments, int64_t *sizes) const;
   llvm::Expected<size_t> getWorkspaceBytes(const TensorReference *arguments,
                                            const TensorReference *results) const;
-  llvm::Error run(const TensorReference *arguments,
-                  const TensorReference *results, void *workspace,
+  llvm::Error run(const TensorReference *arguments, const TensorReference *results, void *workspace,
                   size_t workspaceBytes, void *stream) const;
 
 protected:
   using Packed = void (*)(void **);
   /// The pointers of a call, see CpuExecutable::Packed; slot 0 is free.
-  virtual llvm::Error start(void **slots, void *workspace,
-                            size_t workspaceBytes, void *stream) const = 0;
+  virtual llvm::Error start(void **slots, void *workspace, size_t workspaceBytes,
+                            void *stream) const = 0;
   virtual llvm::Expected<size_t> measure(void **slots) const = 0;
   /// Calls the shape function.
   virtual llvm::Error callShape(void **slots) const = 0;
@@ -97,8 +95,7 @@ protected:
 
 /// Runs a pipeline of passes, as text, on a module. What it says, errors and
 /// remarks, is appended to `said`, one line each.
-llvm::Expected<std::string> transformText(llvm::StringRef text,
-                                          llvm::StringRef pipeline,
+llvm::Expected<std::string> transformText(llvm::StringRef text, llvm::StringRef pipeline,
                                           std::string &said);
 
 } // namespace attn

@@ -14,8 +14,7 @@ namespace attn {
 mlir::MemRefType boundaryMemRefType(mlir::RankedTensorType type);
 
 /// Lets one-shot bufferization handle attn.scatter_add.
-void registerBufferizableOpInterfaceExternalModels(
-    mlir::DialectRegistry &registry);
+void registerBufferizableOpInterfaceExternalModels(mlir::DialectRegistry &registry);
 
 #define GEN_PASS_DECL
 #include "attn/Conversion/Passes.h.inc"

@@ -14,47 +14,37 @@ namespace attn {
 
 /// What a user may choose; the defaults are the compiler's own choice.
 struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
-  Option<int64_t> rowTile{*this, "row-tile",
-                          llvm::cl::desc("Rows (queries) per tile"),
+  Option<int64_t> rowTile{*this, "row-tile", llvm::cl::desc("Rows (queries) per tile"),
                           llvm::cl::init(64)};
-  Option<int64_t> rowMultiple{
-      *this, "row-multiple",
-      llvm::cl::desc("Tiles that fewer rows get are a multiple of this"),
-      llvm::cl::init(16)};
-  Option<int64_t> streamTile{
-      *this, "stream-tile",
-      llvm::cl::desc("Elements (keys) of the streamed dimension per tile"),
-      llvm::cl::init(128)};
-  Option<std::string> order{
-      *this, "order",
-      llvm::cl::desc("Loop order: auto, rows, stream or split"),
-      llvm::cl::init("auto")};
-  Option<int64_t> parts{
-      *this, "parts",
-      llvm::cl::desc("Parts of the streamed dimension, for order=split"),
-      llvm::cl::init(4)};
+  Option<int64_t> rowMultiple{*this, "row-multiple",
+                              llvm::cl::desc("Tiles that fewer rows get are a multiple of this"),
+                              llvm::cl::init(16)};
+  Option<int64_t> streamTile{*this, "stream-tile",
+                             llvm::cl::desc("Elements (keys) of the streamed dimension per tile"),
+                             llvm::cl::init(128)};
+  Option<std::string> order{*this, "order",
+                            llvm::cl::desc("Loop order: auto, rows, stream or split"),
+                            llvm::cl::init("auto")};
+  Option<int64_t> parts{*this, "parts",
+                        llvm::cl::desc("Parts of the streamed dimension, for order=split"),
+                        llvm::cl::init(4)};
   Option<int64_t> threads{*this, "threads",
                           llvm::cl::desc("Threads that the cost model counts on; the "
                                          "program runs on any number"),
                           llvm::cl::init(8)};
-  Option<int64_t> vectorBits{
-      *this, "vector-bits",
-      llvm::cl::desc("Bits of a CPU's vector register: 128, 256 or 512; 0 "
-                     "takes the host's"),
-      llvm::cl::init(0)};
-  Option<bool> explain{
-      *this, "explain",
-      llvm::cl::desc("Remark what each loop order would cost"),
-      llvm::cl::init(false)};
-  Option<std::string> schedule{
-      *this, "schedule",
-      llvm::cl::desc("Options of attn-lower-to-hopper for GPUs, such as "
-                     "'rows=128 keys=176'"),
-      llvm::cl::init("")};
-  Option<bool> rowsFirst{
-      *this, "rows-first",
-      llvm::cl::desc("Rows are the first dimension of every tile"),
-      llvm::cl::init(false)};
+  Option<int64_t> vectorBits{*this, "vector-bits",
+                             llvm::cl::desc("Bits of a CPU's vector register: 128, 256 or 512; 0 "
+                                            "takes the host's"),
+                             llvm::cl::init(0)};
+  Option<bool> explain{*this, "explain", llvm::cl::desc("Remark what each loop order would cost"),
+                       llvm::cl::init(false)};
+  Option<std::string> schedule{*this, "schedule",
+                               llvm::cl::desc("Options of attn-lower-to-hopper for GPUs, such as "
+                                              "'rows=128 keys=176'"),
+                               llvm::cl::init("")};
+  Option<bool> rowsFirst{*this, "rows-first",
+                         llvm::cl::desc("Rows are the first dimension of every tile"),
+                         llvm::cl::init(false)};
   Option<bool> parallelSums{
       *this, "parallel-sums",
       llvm::cl::desc("Sums along two dimensions in one pass, in which parallel tiles "
@@ -80,10 +70,9 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       llvm::cl::desc("How weights of a gradient sum to 1 in rows of large scores, too: branch, "
                      "rows; or inexact"),
       llvm::cl::init("branch")};
-  Option<bool> keepPrograms{
-      *this, "keep-programs",
-      llvm::cl::desc("Loops over one tile stay loops"),
-      llvm::cl::init(false)};
+  Option<bool> keepPrograms{*this, "keep-programs",
+                            llvm::cl::desc("Loops over one tile stay loops"),
+                            llvm::cl::init(false)};
   Option<bool> branchMasks{
       *this, "branch-masks",
       llvm::cl::desc("One loop with a branch around the mask instead of a loop "

@@ -35,9 +35,7 @@ struct RefTensor {
   /// The elements of a tensor in host memory.
   static RefTensor from(const HostTensor &tensor);
 
-  int64_t size() const {
-    return int64_t(isFloat(kind) ? floats.size() : integers.size());
-  }
+  int64_t size() const { return int64_t(isFloat(kind) ? floats.size() : integers.size()); }
 };
 
 using RefTensorPtr = std::shared_ptr<const RefTensor>;

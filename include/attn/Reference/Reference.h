@@ -23,16 +23,15 @@ namespace attn {
 /// `order` is another order for the sums of attention ops where it is not 0,
 /// and odd ones do not round the weights to the tensors' type: each is as good
 /// a baseline as the first.
-llvm::Expected<std::vector<RefTensorPtr>>
-evaluate(mlir::func::FuncOp function, llvm::ArrayRef<RefTensorPtr> arguments,
-         Precision precision, unsigned order = 0);
+llvm::Expected<std::vector<RefTensorPtr>> evaluate(mlir::func::FuncOp function,
+                                                   llvm::ArrayRef<RefTensorPtr> arguments,
+                                                   Precision precision, unsigned order = 0);
 
 /// Checks that every read of a captured tensor, and every addition to its
-/// gradient, in the regions of all attention ops of the function, is in bounds for these arguments: by
-/// intervals of the index arithmetic where that suffices, by trying all indices
-/// where it does not. The error names the op and the index.
-llvm::Error checkCaptureReads(mlir::func::FuncOp function,
-                              llvm::ArrayRef<RefTensorPtr> arguments);
+/// gradient, in the regions of all attention ops of the function, is in bounds for these arguments:
+/// by intervals of the index arithmetic where that suffices, by trying all indices where it does
+/// not. The error names the op and the index.
+llvm::Error checkCaptureReads(mlir::func::FuncOp function, llvm::ArrayRef<RefTensorPtr> arguments);
 
 /// How a result compares with the reference.
 struct Agreement {

@@ -49,8 +49,8 @@ public:
 
   /// The two halves of compile(). An object can be kept, and loaded by another
   /// process on a machine that its code runs on.
-  static llvm::Expected<CpuObject>
-  compileObject(mlir::ModuleOp module, const CpuCompileOptions &options = {});
+  static llvm::Expected<CpuObject> compileObject(mlir::ModuleOp module,
+                                                 const CpuCompileOptions &options = {});
   static llvm::Expected<std::unique_ptr<CpuExecutable>>
   load(std::unique_ptr<llvm::MemoryBuffer> code);
 

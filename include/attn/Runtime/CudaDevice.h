@@ -34,8 +34,7 @@ public:
   ~Buffer();
 
   /// At least one byte, aligned to 256.
-  static llvm::Expected<Buffer> allocate(const DeviceInfo &device,
-                                         size_t bytes);
+  static llvm::Expected<Buffer> allocate(const DeviceInfo &device, size_t bytes);
 
   Address address() const { return start; }
   size_t size() const { return bytes; }

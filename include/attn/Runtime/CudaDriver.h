@@ -14,9 +14,9 @@
 
 namespace attn::cuda {
 
-using Result = int;    // CUresult; 0 is success
+using Result = int; // CUresult; 0 is success
 constexpr Result invalidValue = 1;
-using Device = int;    // CUdevice
+using Device = int;       // CUdevice
 using Address = uint64_t; // CUdeviceptr
 using Context = struct ContextTag *;
 using Module = struct ModuleTag *;
@@ -86,55 +86,44 @@ enum JitOption {
 enum TensorMapType { mapF16 = 6, mapF32 = 7, mapBF16 = 9 };
 
 /// Name of the member, name in the library, arguments.
-#define ATTN_CUDA_FUNCTIONS(X)                                                 \
-  X(init, "cuInit", (unsigned flags))                                          \
-  X(driverGetVersion, "cuDriverGetVersion", (int *version))                    \
-  X(getErrorName, "cuGetErrorName", (Result error, const char **text))         \
-  X(getErrorString, "cuGetErrorString", (Result error, const char **text))     \
-  X(deviceGetCount, "cuDeviceGetCount", (int *count))                          \
-  X(deviceGet, "cuDeviceGet", (Device * device, int ordinal))                  \
-  X(deviceGetName, "cuDeviceGetName", (char *name, int bytes, Device device))  \
-  X(deviceGetAttribute, "cuDeviceGetAttribute",                                \
-    (int *value, int attribute, Device device))                                \
-  X(primaryContextRetain, "cuDevicePrimaryCtxRetain",                          \
-    (Context * context, Device device))                                        \
-  X(contextGetCurrent, "cuCtxGetCurrent", (Context * context))                 \
-  X(contextSetCurrent, "cuCtxSetCurrent", (Context context))                   \
-  X(contextGetDevice, "cuCtxGetDevice", (Device * device))                     \
-  X(moduleLoadData, "cuModuleLoadDataEx",                                      \
-    (Module * module, const void *image, unsigned count, int *options,         \
-     void **values))                                                           \
-  X(moduleUnload, "cuModuleUnload", (Module module))                           \
-  X(moduleGetFunction, "cuModuleGetFunction",                                  \
-    (Function * function, Module module, const char *name))                    \
-  X(functionGetAttribute, "cuFuncGetAttribute",                                \
-    (int *value, int attribute, Function function))                            \
-  X(functionSetAttribute, "cuFuncSetAttribute",                                \
-    (Function function, int attribute, int value))                             \
-  X(launchKernelEx, "cuLaunchKernelEx",                                        \
-    (const LaunchConfig *config, Function function, void **parameters,         \
-     void **extra))                                                            \
-  X(tensorMapEncodeTiled, "cuTensorMapEncodeTiled",                            \
-    (TensorMap * map, int type, uint32_t rank, void *address,                  \
-     const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,      \
-     const uint32_t *elementStrides, int interleave, int swizzle,              \
-     int l2Promotion, int fill))                                               \
-  X(memAlloc, "cuMemAlloc_v2", (Address * address, size_t bytes))              \
-  X(memFree, "cuMemFree_v2", (Address address))                                \
-  X(copyToDevice, "cuMemcpyHtoD_v2",                                           \
-    (Address target, const void *source, size_t bytes))                        \
-  X(copyToHost, "cuMemcpyDtoH_v2",                                             \
-    (void *target, Address source, size_t bytes))                              \
-  X(memsetBytes, "cuMemsetD8_v2",                                              \
-    (Address target, unsigned char value, size_t bytes))                       \
-  X(streamCreate, "cuStreamCreate", (Stream * stream, unsigned flags))         \
-  X(streamDestroy, "cuStreamDestroy_v2", (Stream stream))                      \
-  X(streamSynchronize, "cuStreamSynchronize", (Stream stream))                 \
-  X(eventCreate, "cuEventCreate", (Event * event, unsigned flags))             \
-  X(eventRecord, "cuEventRecord", (Event event, Stream stream))                \
-  X(eventSynchronize, "cuEventSynchronize", (Event event))                     \
-  X(eventElapsedTime, "cuEventElapsedTime",                                    \
-    (float *milliseconds, Event start, Event end))                             \
+#define ATTN_CUDA_FUNCTIONS(X)                                                                     \
+  X(init, "cuInit", (unsigned flags))                                                              \
+  X(driverGetVersion, "cuDriverGetVersion", (int *version))                                        \
+  X(getErrorName, "cuGetErrorName", (Result error, const char **text))                             \
+  X(getErrorString, "cuGetErrorString", (Result error, const char **text))                         \
+  X(deviceGetCount, "cuDeviceGetCount", (int *count))                                              \
+  X(deviceGet, "cuDeviceGet", (Device * device, int ordinal))                                      \
+  X(deviceGetName, "cuDeviceGetName", (char *name, int bytes, Device device))                      \
+  X(deviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, Device device))        \
+  X(primaryContextRetain, "cuDevicePrimaryCtxRetain", (Context * context, Device device))          \
+  X(contextGetCurrent, "cuCtxGetCurrent", (Context * context))                                     \
+  X(contextSetCurrent, "cuCtxSetCurrent", (Context context))                                       \
+  X(contextGetDevice, "cuCtxGetDevice", (Device * device))                                         \
+  X(moduleLoadData, "cuModuleLoadDataEx",                                                          \
+    (Module * module, const void *image, unsigned count, int *options, void **values))             \
+  X(moduleUnload, "cuModuleUnload", (Module module))                                               \
+  X(moduleGetFunction, "cuModuleGetFunction",                                                      \
+    (Function * function, Module module, const char *name))                                        \
+  X(functionGetAttribute, "cuFuncGetAttribute", (int *value, int attribute, Function function))    \
+  X(functionSetAttribute, "cuFuncSetAttribute", (Function function, int attribute, int value))     \
+  X(launchKernelEx, "cuLaunchKernelEx",                                                            \
+    (const LaunchConfig *config, Function function, void **parameters, void **extra))              \
+  X(tensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                \
+    (TensorMap * map, int type, uint32_t rank, void *address, const uint64_t *sizes,               \
+     const uint64_t *strides, const uint32_t *box, const uint32_t *elementStrides, int interleave, \
+     int swizzle, int l2Promotion, int fill))                                                      \
+  X(memAlloc, "cuMemAlloc_v2", (Address * address, size_t bytes))                                  \
+  X(memFree, "cuMemFree_v2", (Address address))                                                    \
+  X(copyToDevice, "cuMemcpyHtoD_v2", (Address target, const void *source, size_t bytes))           \
+  X(copyToHost, "cuMemcpyDtoH_v2", (void *target, Address source, size_t bytes))                   \
+  X(memsetBytes, "cuMemsetD8_v2", (Address target, unsigned char value, size_t bytes))             \
+  X(streamCreate, "cuStreamCreate", (Stream * stream, unsigned flags))                             \
+  X(streamDestroy, "cuStreamDestroy_v2", (Stream stream))                                          \
+  X(streamSynchronize, "cuStreamSynchronize", (Stream stream))                                     \
+  X(eventCreate, "cuEventCreate", (Event * event, unsigned flags))                                 \
+  X(eventRecord, "cuEventRecord", (Event event, Stream stream))                                    \
+  X(eventSynchronize, "cuEventSynchronize", (Event event))                                         \
+  X(eventElapsedTime, "cuEventElapsedTime", (float *milliseconds, Event start, Event end))         \
   X(eventDestroy, "cuEventDestroy_v2", (Event event))
 
 struct Driver {

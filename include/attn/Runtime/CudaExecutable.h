@@ -23,18 +23,15 @@ public:
   /// Loads into the calling thread's context, which is one of `device`. `image`
   /// is the program's PTX, or machine code of it.
   static llvm::Expected<std::unique_ptr<CudaExecutable>>
-  load(const CudaProgram &program, const cuda::DeviceInfo &device,
-       const std::string &image);
+  load(const CudaProgram &program, const cuda::DeviceInfo &device, const std::string &image);
 
   using Packed = CpuExecutable::Packed;
-  llvm::Expected<Packed> lookup(llvm::StringRef function) {
-    return host->lookupPacked(function);
-  }
+  llvm::Expected<Packed> lookup(llvm::StringRef function) { return host->lookupPacked(function); }
 
   /// Starts a function on a stream. `slots` are as CpuExecutable::Packed's, but
   /// for a first one, which this fills in. Memrefs are of device memory.
-  llvm::Error run(Packed function, void **slots, cuda::Stream stream,
-                  cuda::Address workspace, size_t workspaceBytes);
+  llvm::Error run(Packed function, void **slots, cuda::Stream stream, cuda::Address workspace,
+                  size_t workspaceBytes);
 
   /// Runs the host code of a function without launching anything; addresses may
   /// be null. Gives the bytes of workspace that a call of these sizes takes.
@@ -49,8 +46,7 @@ public:
 
 private:
   CudaExecutable() = default;
-  llvm::Error loadKernels(const CudaProgram &program,
-                          const std::string &image);
+  llvm::Error loadKernels(const CudaProgram &program, const std::string &image);
 
   const cuda::DeviceInfo *device = nullptr;
   cuda::Context context = nullptr;

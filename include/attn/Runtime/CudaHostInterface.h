@@ -22,16 +22,15 @@ public:
   /// A call that only finds out how much workspace it takes.
   Call() = default;
   /// A call that launches. `zeros` is 256 bytes of zeros on the device.
-  Call(const Driver &driver, llvm::ArrayRef<Function> kernels, Stream stream,
-       Address workspace, size_t workspaceBytes, Address zeros)
+  Call(const Driver &driver, llvm::ArrayRef<Function> kernels, Stream stream, Address workspace,
+       size_t workspaceBytes, Address zeros)
       : driver(&driver), kernels(kernels), stream(stream), workspace(workspace),
         capacity(workspaceBytes), zeros(zeros) {}
 
-  void launch(int32_t kernel, const int64_t *dims, int32_t sharedBytes,
-              void **parameters);
-  void encode(TensorMap *map, int32_t argument, int32_t type, int32_t rank,
-              int64_t address, const int64_t *sizes, const int64_t *strides,
-              int32_t boxRows, int32_t boxColumns, int32_t swizzle);
+  void launch(int32_t kernel, const int64_t *dims, int32_t sharedBytes, void **parameters);
+  void encode(TensorMap *map, int32_t argument, int32_t type, int32_t rank, int64_t address,
+              const int64_t *sizes, const int64_t *strides, int32_t boxRows, int32_t boxColumns,
+              int32_t swizzle);
   Address allocate(int64_t bytes);
   Address allocateWithin(int64_t bytes, int32_t argument, Address start, int64_t room);
   void free(Address address);
@@ -66,8 +65,8 @@ extern "C" {
 /// the kernel, which waits by itself for those before it in the stream, may be
 /// launched while these run (0: it does not wait); an empty grid launches nothing.
 /// `parameters` are as cuLaunchKernel's.
-void attnCudaLaunch(void *call, int32_t kernel, const int64_t *dims,
-                    int32_t sharedBytes, void **parameters);
+void attnCudaLaunch(void *call, int32_t kernel, const int64_t *dims, int32_t sharedBytes,
+                    void **parameters);
 
 /// Writes the tensor map (128 bytes, aligned to 64) of a tensor whose sizes and
 /// strides are given in elements, outermost dimension first, with a unit
@@ -76,10 +75,9 @@ void attnCudaLaunch(void *call, int32_t kernel, const int64_t *dims,
 /// bytes, 0 for none. Boxes have `boxColumns` of the last dimension and
 /// `boxRows` of the one before. What is outside of the tensor reads as 0. All
 /// of a tensor without elements is outside, but for one zero.
-void attnCudaTensorMap(void *call, void *map, int32_t argument, int32_t type,
-                       int32_t rank, int64_t address, const int64_t *sizes,
-                       const int64_t *strides, int32_t boxRows,
-                       int32_t boxColumns, int32_t swizzle);
+void attnCudaTensorMap(void *call, void *map, int32_t argument, int32_t type, int32_t rank,
+                       int64_t address, const int64_t *sizes, const int64_t *strides,
+                       int32_t boxRows, int32_t boxColumns, int32_t swizzle);
 
 /// Workspace of the call, aligned to 256 bytes. What is freed in reverse order
 /// is used again; the rest stays until the call ends.

@@ -25,8 +25,7 @@ struct CudaProgram {
 
   /// From a module after attn-lower-launches and the lowering of the rest of
   /// the host code to the LLVM dialect. Removes the module's gpu.binary ops.
-  static llvm::Expected<CudaProgram> create(mlir::ModuleOp module,
-                                            CpuCompileTimes &times);
+  static llvm::Expected<CudaProgram> create(mlir::ModuleOp module, CpuCompileTimes &times);
 
   std::string serialize() const;
   /// Nothing where the bytes are not those of a program.

@@ -22,9 +22,7 @@ inline float floatFromBits(uint32_t bits) {
   return value;
 }
 
-inline float bfloatToFloat(uint16_t value) {
-  return floatFromBits(uint32_t(value) << 16);
-}
+inline float bfloatToFloat(uint16_t value) { return floatFromBits(uint32_t(value) << 16); }
 
 /// Rounds to nearest even; a NaN stays a (quiet) NaN.
 inline uint16_t floatToBfloat(float value) {

@@ -60,8 +60,7 @@ struct TensorPlacement {
 
 class HostTensor {
 public:
-  static llvm::Expected<HostTensor> create(ElementKind kind,
-                                           llvm::ArrayRef<int64_t> shape,
+  static llvm::Expected<HostTensor> create(ElementKind kind, llvm::ArrayRef<int64_t> shape,
                                            TensorPlacement placement = {});
 
   /// The same elements, placed otherwise.
@@ -77,9 +76,7 @@ public:
   size_t getAllocatedBytes() const { return memory.size(); }
   int64_t getNumElements() const;
   /// Bytes of the logical tensor.
-  size_t getBytes() const {
-    return size_t(getNumElements()) * elementSize(kind);
-  }
+  size_t getBytes() const { return size_t(getNumElements()) * elementSize(kind); }
 
   /// Calls `visit` with a pointer to each run of elements of the innermost
   /// dimension and its length, in row-major order.

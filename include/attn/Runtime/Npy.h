@@ -19,8 +19,8 @@ class NpyFile {
 public:
   static llvm::Expected<NpyFile> open(llvm::StringRef path);
   /// The same from bytes in memory; `name` stands in messages.
-  static llvm::Expected<NpyFile>
-  parse(std::unique_ptr<llvm::MemoryBuffer> buffer, llvm::StringRef name);
+  static llvm::Expected<NpyFile> parse(std::unique_ptr<llvm::MemoryBuffer> buffer,
+                                       llvm::StringRef name);
 
   llvm::ArrayRef<int64_t> getShape() const { return shape; }
   /// NumPy's name of the element type without the byte order: "f4", "i8", "b1".

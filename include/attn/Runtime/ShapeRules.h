@@ -37,9 +37,7 @@ public:
   std::optional<int64_t> getSize(mlir::Value tensor, unsigned dim);
 
   /// A number that dimensions have in common where they must be equal.
-  unsigned getClass(mlir::Value tensor, unsigned dim) {
-    return root(node(tensor, dim));
-  }
+  unsigned getClass(mlir::Value tensor, unsigned dim) { return root(node(tensor, dim)); }
 
   /// Query and key of each op whose query heads are a multiple of its key heads.
   llvm::SmallVector<std::pair<mlir::Value, mlir::Value>> getGroupedHeads();

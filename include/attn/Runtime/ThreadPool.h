@@ -70,8 +70,7 @@ void resetTileCounts();
 extern "C" {
 /// The symbols that compiled code calls; see ThreadPool and TileCounts. `kind`
 /// is 0 for a tile with mask arithmetic, 1 for one without.
-void attnRuntimeParallelFor(int64_t count,
-                            void (*body)(int64_t index, void *context),
+void attnRuntimeParallelFor(int64_t count, void (*body)(int64_t index, void *context),
                             void *context);
 void attnRuntimeCountTile(int32_t kind);
 }

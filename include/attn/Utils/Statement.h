@@ -12,8 +12,8 @@
 namespace attn {
 
 /// Emits the statement's scalar: takes the inputs and the output's old value.
-using StatementBody = llvm::function_ref<mlir::Value(
-    mlir::OpBuilder &, mlir::Location, mlir::ValueRange)>;
+using StatementBody =
+    llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::ValueRange)>;
 
 /// A tensor and the loops that index its dimensions.
 struct Access {
@@ -25,12 +25,10 @@ struct Access {
 /// (whose old values the body receives last). Loops that index no dimension of
 /// `out` are reduced.
 mlir::Value buildStatement(mlir::ImplicitLocOpBuilder &b, unsigned domain,
-                           llvm::ArrayRef<Access> inputs, Access out,
-                           StatementBody body);
+                           llvm::ArrayRef<Access> inputs, Access out, StatementBody body);
 
 /// The constant -inf of a float type.
-mlir::Value minusInfinity(mlir::OpBuilder &b, mlir::Location loc,
-                          mlir::Type type);
+mlir::Value minusInfinity(mlir::OpBuilder &b, mlir::Location loc, mlir::Type type);
 
 /// How a reduction combines: `combiner` joins the running value with `term`.
 struct Reduction {
@@ -43,8 +41,7 @@ struct Reduction {
 /// The reduction that result `index` of `op` computes: its body combines the
 /// output's old value once, by an associative and commutative op, with a term
 /// that does not depend on it. Nothing otherwise.
-std::optional<Reduction> matchReduction(mlir::linalg::GenericOp op,
-                                        unsigned index);
+std::optional<Reduction> matchReduction(mlir::linalg::GenericOp op, unsigned index);
 
 /// A sum at computed indices: of the terms `value` where all of `conditions`
 /// hold, each counts for the one element that `indices` name (the loop over a
@@ -67,8 +64,7 @@ mlir::Value getFillValue(mlir::Value tensor);
 bool isNeutralFill(mlir::Value tensor, Reduction::Monoid monoid);
 
 /// The neutral element of `monoid` in a float type.
-mlir::FloatAttr getNeutralElement(mlir::Builder &b, Reduction::Monoid monoid,
-                                  mlir::Type type);
+mlir::FloatAttr getNeutralElement(mlir::Builder &b, Reduction::Monoid monoid, mlir::Type type);
 
 /// The loop that indexes dimension `dim` in `map`; nothing where the access is
 /// not a projection there.

@@ -25,8 +25,7 @@ MemRefType attn::boundaryMemRefType(RankedTensorType type) {
     return MemRefType::get({}, type.getElementType());
   SmallVector<int64_t> strides(rank, ShapedType::kDynamic);
   strides.back() = 1;
-  auto layout =
-      StridedLayoutAttr::get(type.getContext(), ShapedType::kDynamic, strides);
+  auto layout = StridedLayoutAttr::get(type.getContext(), ShapedType::kDynamic, strides);
   return MemRefType::get(type.getShape(), type.getElementType(), layout);
 }
 
@@ -88,27 +87,23 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
       return;
     OpBuilder b(empty);
     SmallVector<OpFoldResult> sizes = empty.getMixedSizes();
-    auto type = memref::ExpandShapeOp::computeExpandedType(
-        cast<MemRefType>(destination.getType()),
-        collapse.getSrcType().getShape(), collapse.getReassociationIndices());
+    auto type = memref::ExpandShapeOp::computeExpandedType(cast<MemRefType>(destination.getType()),
+                                                           collapse.getSrcType().getShape(),
+                                                           collapse.getReassociationIndices());
     if (failed(type))
       return;
-    destination = memref::ExpandShapeOp::create(
-        b, collapse.getLoc(), *type, destination,
-        collapse.getReassociationIndices(), sizes);
+    destination = memref::ExpandShapeOp::create(b, collapse.getLoc(), *type, destination,
+                                                collapse.getReassociationIndices(), sizes);
     result = collapse.getSrc();
   }
 
   LogicalResult convert(func::FuncOp func) {
-    func->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
-                  UnitAttr::get(&getContext()));
+    func->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
     if (llvm::none_of(func.getResultTypes(), llvm::IsaPred<TensorType>))
       return success();
     for (Type type : func.getResultTypes())
       if (!isa<RankedTensorType>(type))
-        return func.emitError(
-                   "expected results that are all ranked tensors, got ")
-               << type;
+        return func.emitError("expected results that are all ranked tensors, got ") << type;
     if (!SymbolTable::symbolKnownUseEmpty(func, getOperation()))
       return func.emitError("expected a public function with results not to be "
                             "called in its "
@@ -121,15 +116,13 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
     Operation *end = func.getBody().front().getTerminator();
     OpBuilder b(end);
     for (Value result : end->getOperands()) {
-      MemRefType type =
-          attn::boundaryMemRefType(cast<RankedTensorType>(result.getType()));
-      if (failed(func.insertArgument(func.getNumArguments(), type, {},
-                                     func.getLoc())))
+      MemRefType type = attn::boundaryMemRefType(cast<RankedTensorType>(result.getType()));
+      if (failed(func.insertArgument(func.getNumArguments(), type, {}, func.getLoc())))
         return failure();
       Value destination = func.getArguments().back();
       splitDestination(result, destination);
-      auto copy = bufferization::MaterializeInDestinationOp::create(
-          b, end->getLoc(), result, destination);
+      auto copy =
+          bufferization::MaterializeInDestinationOp::create(b, end->getLoc(), result, destination);
       copy.setRestrict(true);
       copy.setWritable(true);
     }
@@ -141,8 +134,7 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
       if (auto collapse = result.getDefiningOp<tensor::CollapseShapeOp>();
           collapse && collapse->use_empty())
         collapse.erase();
-    func.setFunctionType(
-        FunctionType::get(func.getContext(), func.getArgumentTypes(), {}));
+    func.setFunctionType(FunctionType::get(func.getContext(), func.getArgumentTypes(), {}));
     func.setAllResultAttrs(ArrayRef<DictionaryAttr>{});
     return success();
   }

@@ -20,22 +20,18 @@ struct Bufferize : attn::impl::AttnBufferizeBase<Bufferize> {
   void runOnOperation() override {
     bufferization::OneShotBufferizationOptions options;
     options.bufferizeFunctionBoundaries = true;
-    options.setFunctionBoundaryTypeConversion(
-        bufferization::LayoutMapOption::InferLayoutMap);
+    options.setFunctionBoundaryTypeConversion(bufferization::LayoutMapOption::InferLayoutMap);
     options.functionArgTypeConverterFn =
         [](bufferization::TensorLikeType type, Attribute, func::FuncOp,
-           const bufferization::BufferizationOptions &)
-        -> bufferization::BufferLikeType {
+           const bufferization::BufferizationOptions &) -> bufferization::BufferLikeType {
       if (auto ranked = dyn_cast<RankedTensorType>(type))
-        return cast<bufferization::BufferLikeType>(
-            attn::boundaryMemRefType(ranked));
+        return cast<bufferization::BufferLikeType>(attn::boundaryMemRefType(ranked));
       auto unranked = cast<UnrankedTensorType>(type);
       return cast<bufferization::BufferLikeType>(
           Type(UnrankedMemRefType::get(unranked.getElementType(), nullptr)));
     };
     bufferization::BufferizationState state;
-    if (failed(bufferization::runOneShotModuleBufferize(getOperation(), options,
-                                                        state)))
+    if (failed(bufferization::runOneShotModuleBufferize(getOperation(), options, state)))
       return signalPassFailure();
     bufferization::removeBufferizationAttributesInModule(getOperation());
   }

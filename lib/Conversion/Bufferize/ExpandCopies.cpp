@@ -35,13 +35,10 @@ struct ExpandCopies : attn::impl::AttnExpandCopiesBase<ExpandCopies> {
       step[dim] = arith::ConstantIndexOp::create(b, loc, 1);
       end.push_back(memref::DimOp::create(b, loc, copy.getSource(), dim));
     }
-    scf::buildLoopNest(
-        b, loc, begin, end, step,
-        [&](OpBuilder &inner, Location l, ValueRange at) {
-          Value element =
-              memref::LoadOp::create(inner, l, copy.getSource(), at);
-          memref::StoreOp::create(inner, l, element, copy.getTarget(), at);
-        });
+    scf::buildLoopNest(b, loc, begin, end, step, [&](OpBuilder &inner, Location l, ValueRange at) {
+      Value element = memref::LoadOp::create(inner, l, copy.getSource(), at);
+      memref::StoreOp::create(inner, l, element, copy.getTarget(), at);
+    });
   }
 };
 } // namespace

@@ -14,16 +14,13 @@ namespace attn {
 using namespace mlir;
 
 namespace {
-struct ResolveExpansions
-    : attn::impl::AttnResolveExpansionsBase<ResolveExpansions> {
+struct ResolveExpansions : attn::impl::AttnResolveExpansionsBase<ResolveExpansions> {
   void runOnOperation() override {
     SmallVector<memref::ExpandShapeOp> ops;
     getOperation()->walk([&](memref::ExpandShapeOp op) {
       MemRefType type = op.getResultType();
       for (const ReassociationIndices &group : op.getReassociationIndices())
-        if (llvm::count_if(group, [&](int64_t dim) {
-              return type.isDynamicDim(dim);
-            }) > 1) {
+        if (llvm::count_if(group, [&](int64_t dim) { return type.isDynamicDim(dim); }) > 1) {
           ops.push_back(op);
           break;
         }
@@ -36,38 +33,32 @@ struct ResolveExpansions
     OpBuilder b(op);
     Location loc = op.getLoc();
     MemRefType type = op.getResultType();
-    auto metadata =
-        memref::ExtractStridedMetadataOp::create(b, loc, op.getSrc());
+    auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, op.getSrc());
     auto [typeStrides, typeOffset] = type.getStridesAndOffset();
     SmallVector<OpFoldResult> sizes = op.getMixedOutputShape();
     SmallVector<OpFoldResult> strides(sizes.size());
-    for (auto [source, group] :
-         llvm::enumerate(op.getReassociationIndices())) {
+    for (auto [source, group] : llvm::enumerate(op.getReassociationIndices())) {
       Value stride = metadata.getStrides()[source];
       for (int64_t dim : llvm::reverse(group)) {
         // What the type says stays static; the rest is computed.
-        strides[dim] = ShapedType::isDynamic(typeStrides[dim])
-                           ? OpFoldResult(stride)
-                           : b.getIndexAttr(typeStrides[dim]);
+        strides[dim] = ShapedType::isDynamic(typeStrides[dim]) ? OpFoldResult(stride)
+                                                               : b.getIndexAttr(typeStrides[dim]);
         if (dim != group.front())
-          stride = arith::MulIOp::create(
-              b, loc, stride,
-              getValueOrCreateConstantIndexOp(b, loc, sizes[dim]));
+          stride = arith::MulIOp::create(b, loc, stride,
+                                         getValueOrCreateConstantIndexOp(b, loc, sizes[dim]));
       }
     }
-    OpFoldResult offset = ShapedType::isDynamic(typeOffset)
-                              ? OpFoldResult(metadata.getOffset())
-                              : b.getIndexAttr(typeOffset);
-    auto cast = memref::ReinterpretCastOp::create(
-        b, loc, type, metadata.getBaseBuffer(), offset, sizes, strides);
+    OpFoldResult offset = ShapedType::isDynamic(typeOffset) ? OpFoldResult(metadata.getOffset())
+                                                            : b.getIndexAttr(typeOffset);
+    auto cast = memref::ReinterpretCastOp::create(b, loc, type, metadata.getBaseBuffer(), offset,
+                                                  sizes, strides);
     // Sizes that are equal are then seen to be.
     for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
       if (auto dim = dyn_cast<memref::DimOp>(user))
         if (std::optional<int64_t> position = dim.getConstantIndex()) {
           OpBuilder::InsertionGuard guard(b);
           b.setInsertionPoint(dim);
-          dim.replaceAllUsesWith(
-              getValueOrCreateConstantIndexOp(b, loc, sizes[*position]));
+          dim.replaceAllUsesWith(getValueOrCreateConstantIndexOp(b, loc, sizes[*position]));
           dim.erase();
         }
     op.replaceAllUsesWith(cast.getResult());

@@ -11,21 +11,17 @@ using namespace mlir::bufferization;
 
 namespace {
 struct ScatterAddModel
-    : DstBufferizableOpInterfaceExternalModel<ScatterAddModel,
-                                              attn::ScatterAddOp> {
+    : DstBufferizableOpInterfaceExternalModel<ScatterAddModel, attn::ScatterAddOp> {
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
-                          const BufferizationOptions &options,
-                          BufferizationState &state) const {
+                          const BufferizationOptions &options, BufferizationState &state) const {
     auto scatter = cast<attn::ScatterAddOp>(op);
     if (!isa<RankedTensorType>(scatter.getTable().getType()))
       return success();
-    FailureOr<Value> table =
-        getBuffer(rewriter, scatter.getTable(), options, state);
+    FailureOr<Value> table = getBuffer(rewriter, scatter.getTable(), options, state);
     if (failed(table))
       return failure();
-    attn::ScatterAddOp::create(rewriter, op->getLoc(), TypeRange(),
-                               scatter.getValues(), scatter.getIndices(),
-                               *table);
+    attn::ScatterAddOp::create(rewriter, op->getLoc(), TypeRange(), scatter.getValues(),
+                               scatter.getIndices(), *table);
     replaceOpWithBufferizedValues(rewriter, op, *table);
     return success();
   }
@@ -42,35 +38,31 @@ struct ScatterSumModel
     FailureOr<Value> dest = getBuffer(rewriter, scatter.getDest(), options, state);
     if (failed(values) || failed(dest))
       return failure();
-    auto inPlace =
-        attn::ScatterSumOp::create(rewriter, op->getLoc(), TypeRange(), *values, *dest);
+    auto inPlace = attn::ScatterSumOp::create(rewriter, op->getLoc(), TypeRange(), *values, *dest);
     rewriter.inlineRegionBefore(scatter.getAt(), inPlace.getAt(), inPlace.getAt().begin());
     replaceOpWithBufferizedValues(rewriter, op, *dest);
     return success();
   }
 };
 
-struct TileAddModel
-    : DstBufferizableOpInterfaceExternalModel<TileAddModel, attn::TileAddOp> {
+struct TileAddModel : DstBufferizableOpInterfaceExternalModel<TileAddModel, attn::TileAddOp> {
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
-                          const BufferizationOptions &options,
-                          BufferizationState &state) const {
+                          const BufferizationOptions &options, BufferizationState &state) const {
     auto add = cast<attn::TileAddOp>(op);
     if (!isa<RankedTensorType>(add.getDest().getType()))
       return success();
     FailureOr<Value> dest = getBuffer(rewriter, add.getDest(), options, state);
     if (failed(dest))
       return failure();
-    attn::TileAddOp::create(rewriter, op->getLoc(), TypeRange(),
-                            add.getValues(), *dest, add.getIndices());
+    attn::TileAddOp::create(rewriter, op->getLoc(), TypeRange(), add.getValues(), *dest,
+                            add.getIndices());
     replaceOpWithBufferizedValues(rewriter, op, *dest);
     return success();
   }
 };
 } // namespace
 
-void attn::registerBufferizableOpInterfaceExternalModels(
-    DialectRegistry &registry) {
+void attn::registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, attn::AttnDialect *) {
     ScatterAddOp::attachInterface<ScatterAddModel>(*context);
     ScatterSumOp::attachInterface<ScatterSumModel>(*context);

@@ -63,13 +63,8 @@ const double coefficients64[] = {1.0,
                                  2.7557623733578877e-06,
                                  2.763244168477436e-07,
                                  2.499419081233358e-08};
-const ExpTable table32 = {-87.4,
-                          88.8,
-                          12582912.0 + 126.0,
-                          0.693359375,
-                          -2.12194440054690583e-4,
-                          23,
-                          coefficients32};
+const ExpTable table32 = {
+    -87.4, 88.8, 12582912.0 + 126.0, 0.693359375, -2.12194440054690583e-4, 23, coefficients32};
 const ExpTable table64 = {-708.5,
                           709.9,
                           6755399441055744.0 + 1022.0,
@@ -81,8 +76,7 @@ const ExpTable table64 = {-708.5,
 /// `scalar` in the form of `type`, which is a scalar or a vector.
 Value constant(ImplicitLocOpBuilder &b, Type type, TypedAttr scalar) {
   if (auto vector = dyn_cast<VectorType>(type))
-    return arith::ConstantOp::create(
-        b, DenseElementsAttr::get(vector, Attribute(scalar)));
+    return arith::ConstantOp::create(b, DenseElementsAttr::get(vector, Attribute(scalar)));
   return arith::ConstantOp::create(b, scalar);
 }
 
@@ -98,16 +92,14 @@ template <typename Op> void computeInF32(Op op, PatternRewriter &rewriter) {
   ImplicitLocOpBuilder b(op.getLoc(), rewriter);
   Type wide = withElement(op.getType(), b.getF32Type());
   Value x = arith::ExtFOp::create(b, wide, op.getOperand());
-  rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, op.getType(),
-                                               Op::create(b, x).getResult());
+  rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, op.getType(), Op::create(b, x).getResult());
 }
 
 class ExpandExp : public OpRewritePattern<math::ExpOp> {
 public:
   using OpRewritePattern::OpRewritePattern;
 
-  LogicalResult matchAndRewrite(math::ExpOp op,
-                                PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(math::ExpOp op, PatternRewriter &rewriter) const override {
     Type type = op.getType(), element = getElementTypeOrSelf(type);
     if (!withElement(type, element))
       return rewriter.notifyMatchFailure(op, "expected a scalar or a vector");
@@ -118,17 +110,14 @@ public:
       return success();
     }
     ImplicitLocOpBuilder b(op.getLoc(), rewriter);
-    rewriter.replaceOp(
-        op, expand(b, op.getOperand(), element.isF32() ? table32 : table64));
+    rewriter.replaceOp(op, expand(b, op.getOperand(), element.isF32() ? table32 : table64));
     return success();
   }
 
 private:
   static Value expand(ImplicitLocOpBuilder &b, Value x, const ExpTable &table) {
     Type type = x.getType(), element = getElementTypeOrSelf(type);
-    auto number = [&](double value) {
-      return constant(b, type, b.getFloatAttr(element, value));
-    };
+    auto number = [&](double value) { return constant(b, type, b.getFloatAttr(element, value)); };
     // Bounds that let NaN through, in the form of one machine instruction.
     auto bound = [&](Value limit, arith::CmpFPredicate beyond) {
       Value out = arith::CmpFOp::create(b, beyond, limit, x);
@@ -137,8 +126,7 @@ private:
     bound(number(table.lowest), arith::CmpFPredicate::OGT);
     bound(number(table.highest), arith::CmpFPredicate::OLT);
     Value shifter = number(table.shifter);
-    Value shifted =
-        math::FmaOp::create(b, x, number(1.4426950408889634), shifter);
+    Value shifted = math::FmaOp::create(b, x, number(1.4426950408889634), shifter);
     Value n = arith::SubFOp::create(b, shifted, shifter);
     Value r = math::FmaOp::create(b, n, number(-table.ln2High), x);
     r = math::FmaOp::create(b, n, number(-table.ln2Low), r);
@@ -149,10 +137,9 @@ private:
     if (auto vector = dyn_cast<VectorType>(type))
       integer = vector.clone(integer);
     Value bits = arith::BitcastOp::create(b, integer, shifted);
-    Value places =
-        constant(b, integer,
-                 cast<TypedAttr>(b.getIntegerAttr(getElementTypeOrSelf(integer),
-                                                  table.mantissaBits)));
+    Value places = constant(
+        b, integer,
+        cast<TypedAttr>(b.getIntegerAttr(getElementTypeOrSelf(integer), table.mantissaBits)));
     bits = arith::ShLIOp::create(b, bits, places);
     Value scale = arith::BitcastOp::create(b, type, bits);
     return arith::MulFOp::create(b, p, scale);
@@ -165,12 +152,10 @@ class ExpandF32 : public OpRewritePattern<Op> {
 public:
   using OpRewritePattern<Op>::OpRewritePattern;
 
-  LogicalResult matchAndRewrite(Op op,
-                                PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     Type type = op.getType(), element = getElementTypeOrSelf(type);
     if (!withElement(type, element) || element.getIntOrFloatBitWidth() > 32)
-      return rewriter.notifyMatchFailure(
-          op, "expected a scalar or a vector of at most 32 bits");
+      return rewriter.notifyMatchFailure(op, "expected a scalar or a vector of at most 32 bits");
     if (!element.isF32()) {
       computeInF32(op, rewriter);
       return success();
@@ -187,8 +172,7 @@ class ExpandF64 : public OpRewritePattern<Op> {
 public:
   using OpRewritePattern<Op>::OpRewritePattern;
 
-  LogicalResult matchAndRewrite(Op op,
-                                PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     Type type = op.getType(), element = getElementTypeOrSelf(type);
     if (!withElement(type, element) || !element.isF64())
       return rewriter.notifyMatchFailure(op, "expected f64");
@@ -210,8 +194,7 @@ Value isEqual(ImplicitLocOpBuilder &b, Value x, Value y) {
 }
 
 /// Horner's rule; the coefficient of the highest power comes first.
-Value polynomial(ImplicitLocOpBuilder &b, Value x,
-                 ArrayRef<double> coefficients) {
+Value polynomial(ImplicitLocOpBuilder &b, Value x, ArrayRef<double> coefficients) {
   auto number = numbersLike(b, x);
   Value p = number(coefficients.front());
   for (double coefficient : coefficients.drop_front())
@@ -225,27 +208,20 @@ Value expandTanh(ImplicitLocOpBuilder &b, Value x) {
   // Of (tanh(x) / x - 1) / x^2 in x^2, constant term first. Maximal relative
   // error of the whole 4.6e-9.
   static const double coefficients[] = {
-      -0.3333329542947359,   0.1333234452903033,   -0.053879799969506675,
-      0.021486649572868534,  -0.007946094518247394, 0.0023013558135032324,
-      -0.0003584494605875821};
-  auto number = [&](double value) {
-    return constant(b, x.getType(), b.getF32FloatAttr(value));
-  };
+      -0.3333329542947359,   0.1333234452903033,    -0.053879799969506675, 0.021486649572868534,
+      -0.007946094518247394, 0.0023013558135032324, -0.0003584494605875821};
+  auto number = [&](double value) { return constant(b, x.getType(), b.getF32FloatAttr(value)); };
   Value square = arith::MulFOp::create(b, x, x);
   Value p = number(ArrayRef(coefficients).back());
   for (double coefficient : llvm::reverse(ArrayRef(coefficients).drop_back()))
     p = math::FmaOp::create(b, p, square, number(coefficient));
-  Value small =
-      math::FmaOp::create(b, arith::MulFOp::create(b, x, square), p, x);
+  Value small = math::FmaOp::create(b, arith::MulFOp::create(b, x, square), p, x);
   Value size = math::AbsFOp::create(b, x);
-  Value grown =
-      math::ExpOp::create(b, arith::AddFOp::create(b, size, size));
-  Value rest = arith::DivFOp::create(
-      b, number(2), arith::AddFOp::create(b, grown, number(1)));
+  Value grown = math::ExpOp::create(b, arith::AddFOp::create(b, size, size));
+  Value rest = arith::DivFOp::create(b, number(2), arith::AddFOp::create(b, grown, number(1)));
   Value large = arith::SubFOp::create(b, number(1), rest);
   // A NaN is not small, and stays.
-  Value isSmall = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, size,
-                                        number(1));
+  Value isSmall = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, size, number(1));
   Value result = arith::SelectOp::create(b, isSmall, small, large);
   // That of -0 too, whose polynomial is 0.
   return math::CopySignOp::create(b, result, x);
@@ -253,45 +229,34 @@ Value expandTanh(ImplicitLocOpBuilder &b, Value x) {
 
 /// sin(x + `quarters` pi/2) of f32. The product with 2/pi is rounded by a large
 /// constant, in whose low bits the number of quarters is left.
-template <int quarters>
-Value expandSine(ImplicitLocOpBuilder &b, Value x) {
+template <int quarters> Value expandSine(ImplicitLocOpBuilder &b, Value x) {
   Type wideType = withElement(x.getType(), b.getF64Type());
   Type longType = withElement(x.getType(), b.getI64Type());
   Type integerType = withElement(x.getType(), b.getI32Type());
   Value wide = arith::ExtFOp::create(b, wideType, x);
   auto number64 = numbersLike(b, wide);
   Value shifter = number64(6755399441055744.0);
-  Value shifted =
-      math::FmaOp::create(b, wide, number64(0.63661977236758134), shifter);
+  Value shifted = math::FmaOp::create(b, wide, number64(0.63661977236758134), shifter);
   Value n = arith::SubFOp::create(b, shifted, shifter);
-  Value rest =
-      math::FmaOp::create(b, n, number64(-1.5707963267948966), wide);
+  Value rest = math::FmaOp::create(b, n, number64(-1.5707963267948966), wide);
   rest = math::FmaOp::create(b, n, number64(-6.123233995736766e-17), rest);
   Value r = arith::TruncFOp::create(b, x.getType(), rest);
   auto number = numbersLike(b, r);
   Value square = arith::MulFOp::create(b, r, r);
-  Value p = polynomial(
-      b, square, {-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1});
-  Value sine =
-      math::FmaOp::create(b, arith::MulFOp::create(b, r, square), p, r);
+  Value p = polynomial(b, square, {-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1});
+  Value sine = math::FmaOp::create(b, arith::MulFOp::create(b, r, square), p, r);
   p = polynomial(b, square,
-                 {2.443315711809948e-5, -1.388731625493765e-3,
-                  4.166664568298827e-2, -0.5, 1.0});
-  auto integer = [&](int value) {
-    return constant(b, integerType, b.getI32IntegerAttr(value));
-  };
+                 {2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2, -0.5, 1.0});
+  auto integer = [&](int value) { return constant(b, integerType, b.getI32IntegerAttr(value)); };
   Value bits = arith::BitcastOp::create(b, longType, shifted);
   Value quarter = arith::TruncIOp::create(b, integerType, bits);
   quarter = arith::AddIOp::create(b, quarter, integer(quarters));
   Value odd = arith::AndIOp::create(b, quarter, integer(1));
-  Value isOdd = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, odd,
-                                      integer(0));
+  Value isOdd = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, odd, integer(0));
   Value value = arith::SelectOp::create(b, isOdd, p, sine);
   Value half = arith::AndIOp::create(b, quarter, integer(2));
-  Value isSecond = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, half,
-                                         integer(0));
-  value = arith::SelectOp::create(b, isSecond, arith::NegFOp::create(b, value),
-                                  value);
+  Value isSecond = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, half, integer(0));
+  value = arith::SelectOp::create(b, isSecond, arith::NegFOp::create(b, value), value);
   if (quarters != 0)
     return value;
   // The polynomial of -0 is 0.
@@ -303,11 +268,9 @@ Value atanOfSmall(ImplicitLocOpBuilder &b, Value t) {
   Value square = arith::MulFOp::create(b, t, t);
   // Of (atan(t) / t - 1) / t^2 in t^2. Maximal relative error of the whole 2.6e-9.
   Value p = polynomial(b, square,
-                       {-0.0017936219233625414, 0.010914606900431058,
-                        -0.03117784837410483, 0.05795759650202709,
-                        -0.08403450524040616, 0.10952185850494903,
-                        -0.14264241696090685, 0.1999854828588135,
-                        -0.3333329908918017});
+                       {-0.0017936219233625414, 0.010914606900431058, -0.03117784837410483,
+                        0.05795759650202709, -0.08403450524040616, 0.10952185850494903,
+                        -0.14264241696090685, 0.1999854828588135, -0.3333329908918017});
   return math::FmaOp::create(b, arith::MulFOp::create(b, t, square), p, t);
 }
 
@@ -315,8 +278,7 @@ Value atanOfSmall(ImplicitLocOpBuilder &b, Value t) {
 Value expandAtan(ImplicitLocOpBuilder &b, Value x) {
   auto number = numbersLike(b, x);
   Value one = number(1), size = math::AbsFOp::create(b, x);
-  Value isLarge =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, size, one);
+  Value isLarge = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, size, one);
   Value turned = arith::DivFOp::create(b, one, size);
   Value t = arith::SelectOp::create(b, isLarge, turned, size);
   Value small = atanOfSmall(b, t);
@@ -325,8 +287,8 @@ Value expandAtan(ImplicitLocOpBuilder &b, Value x) {
   return math::CopySignOp::create(b, result, x);
 }
 
-/// The angle of (x, y): in the first octant, then turned by what signs and sizes say. Signs of zeros
-/// count, and infinities are as IEEE 754's atan2 has them.
+/// The angle of (x, y): in the first octant, then turned by what signs and sizes say. Signs of
+/// zeros count, and infinities are as IEEE 754's atan2 has them.
 Value expandAtan2(ImplicitLocOpBuilder &b, Value y, Value x) {
   auto number = numbersLike(b, x);
   Value zero = number(0), one = number(1);
@@ -339,17 +301,13 @@ Value expandAtan2(ImplicitLocOpBuilder &b, Value y, Value x) {
   Value infinity = number(std::numeric_limits<double>::infinity());
   t = arith::SelectOp::create(b, isEqual(b, smaller, infinity), one, t);
   Value angle = atanOfSmall(b, t);
-  Value isSteep =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, height, width);
+  Value isSteep = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, height, width);
   angle = arith::SelectOp::create(
-      b, isSteep,
-      arith::SubFOp::create(b, number(1.5707963267948966), angle), angle);
+      b, isSteep, arith::SubFOp::create(b, number(1.5707963267948966), angle), angle);
   Value sign = math::CopySignOp::create(b, one, x);
-  Value isLeft =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, sign, zero);
+  Value isLeft = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, sign, zero);
   angle = arith::SelectOp::create(
-      b, isLeft, arith::SubFOp::create(b, number(3.1415926535897931), angle),
-      angle);
+      b, isLeft, arith::SubFOp::create(b, number(3.1415926535897931), angle), angle);
   return math::CopySignOp::create(b, angle, y);
 }
 
@@ -357,8 +315,7 @@ class ExpandAtan2 : public OpRewritePattern<math::Atan2Op> {
 public:
   using OpRewritePattern::OpRewritePattern;
 
-  LogicalResult matchAndRewrite(math::Atan2Op op,
-                                PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(math::Atan2Op op, PatternRewriter &rewriter) const override {
     ImplicitLocOpBuilder b(op.getLoc(), rewriter);
     Type wide = withElement(op.getType(), b.getF32Type());
     unsigned width = getElementTypeOrSelf(op.getType()).getIntOrFloatBitWidth();
@@ -380,8 +337,7 @@ public:
 Value expandLog1p(ImplicitLocOpBuilder &b, Value x) {
   auto number = numbersLike(b, x);
   Value one = number(1), u = arith::AddFOp::create(b, x, one);
-  Value ratio =
-      arith::DivFOp::create(b, x, arith::SubFOp::create(b, u, one));
+  Value ratio = arith::DivFOp::create(b, x, arith::SubFOp::create(b, u, one));
   Value log = math::LogOp::create(b, u);
   Value result = arith::MulFOp::create(b, log, ratio);
   Value infinity = number(std::numeric_limits<double>::infinity());
@@ -397,8 +353,7 @@ Value expandExpM1(ImplicitLocOpBuilder &b, Value x) {
   Value result = arith::MulFOp::create(b, less, ratio);
   // Of -1 and infinity, where the logarithm says nothing.
   Value infinity = number(std::numeric_limits<double>::infinity());
-  Value isEnd = arith::OrIOp::create(b, isEqual(b, less, number(-1)),
-                                     isEqual(b, u, infinity));
+  Value isEnd = arith::OrIOp::create(b, isEqual(b, less, number(-1)), isEqual(b, u, infinity));
   result = arith::SelectOp::create(b, isEnd, less, result);
   return arith::SelectOp::create(b, isEqual(b, u, one), x, result);
 }
@@ -444,18 +399,14 @@ struct ExpandMath : attn::impl::AttnExpandMathBase<ExpandMath> {
       patterns.add<ExpandF64<math::ExpM1Op, expandExpM1>>(&getContext());
     auto isOther = [&](StringRef name) {
       return !isKept(name) && name != math::ExpOp::getOperationName() &&
-             name != math::TanhOp::getOperationName() &&
-             name != math::SinOp::getOperationName() &&
-             name != math::CosOp::getOperationName() &&
-             name != math::AtanOp::getOperationName() &&
+             name != math::TanhOp::getOperationName() && name != math::SinOp::getOperationName() &&
+             name != math::CosOp::getOperationName() && name != math::AtanOp::getOperationName() &&
              name != math::Atan2Op::getOperationName() &&
              name != math::CopySignOp::getOperationName() &&
              name != math::SqrtOp::getOperationName() &&
              // Upstream's is for one vector type of AVX2 only.
-             name != math::RsqrtOp::getOperationName() &&
-             name != math::FmaOp::getOperationName() &&
-             name != math::FloorOp::getOperationName() &&
-             name != math::CeilOp::getOperationName();
+             name != math::RsqrtOp::getOperationName() && name != math::FmaOp::getOperationName() &&
+             name != math::FloorOp::getOperationName() && name != math::CeilOp::getOperationName();
     };
     populateMathF32ExpansionPatterns(patterns, isOther);
     populateMathPolynomialApproximationPatterns(patterns, isOther);

@@ -3,8 +3,8 @@
 
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/IR/BuiltinDialect.h"
 #include "mlir/IR/AttrTypeSubElements.h"
+#include "mlir/IR/BuiltinDialect.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNMOVEHALVESASINTEGERS

@@ -21,8 +21,8 @@ void KernelLowering::lowerExpect(MBarrierExpectOp op) {
   inLeader([&] {
     Value pointer = sharedPointer(address), bytes = constantI32(op.getBytes());
     if (!perWarp) {
-      NVVM::MBarrierArriveExpectTxOp::create(b, Type(), pointer, bytes,
-                                             NVVM::MemScopeKind::CTA, false, Value());
+      NVVM::MBarrierArriveExpectTxOp::create(b, Type(), pointer, bytes, NVVM::MemScopeKind::CTA,
+                                             false, Value());
       return;
     }
     NVVM::MBarrierExpectTxOp::create(b, pointer, bytes);
@@ -159,17 +159,15 @@ std::pair<Value, Value> KernelLowering::marksAt(Value memref, ValueRange leading
   Value source = scalar(memref);
   SmallVector<int64_t> known;
   int64_t offset;
-  bool isStrided =
-      succeeded(cast<MemRefType>(memref.getType()).getStridesAndOffset(known, offset));
+  bool isStrided = succeeded(cast<MemRefType>(memref.getType()).getStridesAndOffset(known, offset));
   auto metadata = memref::ExtractStridedMetadataOp::create(b, source);
   SmallVector<Value> strides(metadata.getStrides());
   if (isStrided && !ShapedType::isDynamic(known.back()))
     strides.back() = constantIndex(known.back());
-  Value position = isStrided && !ShapedType::isDynamic(offset) ? constantIndex(offset)
-                                                               : metadata.getOffset();
+  Value position =
+      isStrided && !ShapedType::isDynamic(offset) ? constantIndex(offset) : metadata.getOffset();
   for (auto [index, stride] : llvm::zip_equal(leading, ValueRange(strides).drop_back()))
-    position = arith::AddIOp::create(b, position,
-                                     arith::MulIOp::create(b, scalar(index), stride));
+    position = arith::AddIOp::create(b, position, arith::MulIOp::create(b, scalar(index), stride));
   auto inBytes = [&](Value elements) -> Value {
     return arith::MulIOp::create(b, elements, constantIndex(2));
   };
@@ -185,8 +183,8 @@ void KernelLowering::copyRows(TmaLoadOp op, ArrayRef<Value> coordinates, Value b
   SmemType tile = op.getTile().getType();
   ValueRange leading = op.getCoordinates().drop_back(2);
   auto marks = marksAt(op.getMarks(), leading), groups = marksAt(op.getGroups(), leading);
-  Value rows = toI32(
-      memref::ExtractStridedMetadataOp::create(b, scalar(op.getMarks())).getSizes().back());
+  Value rows =
+      toI32(memref::ExtractStridedMetadataOp::create(b, scalar(op.getMarks())).getSizes().back());
   auto loop = scf::ForOp::create(b, constantI32(0), constantI32(tile.getRows()), constantI32(1));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
@@ -204,10 +202,9 @@ void KernelLowering::copyRows(TmaLoadOp op, ArrayRef<Value> coordinates, Value b
   Value isDropped = isMarked(marks, row, isMarked(groups, group, isInside));
   SmallVector<Value> box(coordinates);
   box[1] = arith::SelectOp::create(b, isDropped, rows, row);
-  Value offset =
-      arith::MulIOp::create(b, loop.getInductionVar(), constantI32(tile.getSwizzle()));
-  copySlabs(op, scalar(op.getRowMap()), box,
-            arith::AddIOp::create(b, scalar(op.getTile()), offset), barrier, /*mask=*/Value());
+  Value offset = arith::MulIOp::create(b, loop.getInductionVar(), constantI32(tile.getSwizzle()));
+  copySlabs(op, scalar(op.getRowMap()), box, arith::AddIOp::create(b, scalar(op.getTile()), offset),
+            barrier, /*mask=*/Value());
 }
 
 void KernelLowering::lowerTmaLoad(TmaLoadOp op) {
@@ -242,9 +239,8 @@ template <typename Op> void KernelLowering::lowerTmaStore(Op op) {
                                                 NVVM::TMAReduxKind::ADD, NVVM::TMAStoreMode::TILE,
                                                 box, Value());
       else
-        NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(b, scalar(op.getMap()), pointer, box,
-                                                           Value(), NVVM::TMAStoreMode::TILE,
-                                                           Value());
+        NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(
+            b, scalar(op.getMap()), pointer, box, Value(), NVVM::TMAStoreMode::TILE, Value());
     }
     NVVM::CpAsyncBulkCommitGroupOp::create(b);
   });
@@ -296,14 +292,14 @@ LogicalResult KernelLowering::lowerTurnClaim(TurnClaimOp op) {
   FailureOr<Value> address = turnAddress(op, op.getTurns(), op.getIndices());
   if (failed(address))
     return failure();
-  Value first = inlineAsm(
-      b.getI32Type(), {*address, scalar(op.getSeen())},
-      "{ .reg .pred p; .reg .b32 word; mov.b32 $0, 0; setp.gt.s32 p, $2, 0; @p bra DONE; "
-      "atom.acquire.gpu.global.cas.b32 word, [$1], 0, -1; "
-      "setp.ne.s32 p, word, 0; @p bra TEST; mov.b32 $0, 1; bra DONE; "
-      "AGAIN: ld.acquire.gpu.global.b32 word, [$1]; "
-      "TEST: setp.lt.s32 p, word, 1; @p bra AGAIN; fence.proxy.async.global; DONE: }",
-      "=&r,l,r,~{memory}", /*sideEffects=*/true);
+  Value first =
+      inlineAsm(b.getI32Type(), {*address, scalar(op.getSeen())},
+                "{ .reg .pred p; .reg .b32 word; mov.b32 $0, 0; setp.gt.s32 p, $2, 0; @p bra DONE; "
+                "atom.acquire.gpu.global.cas.b32 word, [$1], 0, -1; "
+                "setp.ne.s32 p, word, 0; @p bra TEST; mov.b32 $0, 1; bra DONE; "
+                "AGAIN: ld.acquire.gpu.global.b32 word, [$1]; "
+                "TEST: setp.lt.s32 p, word, 1; @p bra AGAIN; fence.proxy.async.global; DONE: }",
+                "=&r,l,r,~{memory}", /*sideEffects=*/true);
   setScalar(op.getFirst(),
             arith::CmpIOp::create(b, arith::CmpIPredicate::ne, first, constantI32(0)));
   return success();
@@ -313,8 +309,8 @@ LogicalResult KernelLowering::lowerTurnPass(TurnPassOp op) {
   FailureOr<Value> address = turnAddress(op, op.getTurns(), op.getIndices());
   if (failed(address))
     return failure();
-  inlineAsm(Type(), {*address, scalar(op.getNumber())},
-            "st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}", /*sideEffects=*/true);
+  inlineAsm(Type(), {*address, scalar(op.getNumber())}, "st.release.gpu.global.b32 [$0], $1;",
+            "l,r,~{memory}", /*sideEffects=*/true);
   return success();
 }
 
@@ -340,8 +336,7 @@ void KernelLowering::lowerBarrierReduce(BarrierReduceOp op) {
   // NVVM's op has reductions at barrier 0 only.
   Value result = inlineAsm(b.getI32Type(), {bit, id, threads},
                            Twine("{ .reg .pred p, q; setp.ne.u32 p, $1, 0; bar.red.") +
-                               (all ? "and" : "or") +
-                               ".pred q, $2, $3, p; selp.u32 $0, 1, 0, q; }",
+                               (all ? "and" : "or") + ".pred q, $2, $3, p; selp.u32 $0, 1, 0, q; }",
                            "=r,r,r,r,~{memory}", /*sideEffects=*/true);
   setScalar(op.getResult(),
             arith::CmpIOp::create(b, arith::CmpIPredicate::ne, result, constantI32(0)));

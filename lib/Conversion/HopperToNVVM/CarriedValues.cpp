@@ -81,8 +81,7 @@ void CarriedValues::findNarrow(gpu::GPUFuncOp function) {
       for (auto [argument, init, yielded, result] :
            llvm::zip_equal(loop.getRegionIterArgs(), loop.getInitArgs(), loop.getYieldedValues(),
                            loop.getResults())) {
-        if (!narrow.contains(argument) ||
-            (isSmall(init) && isSmall(yielded)))
+        if (!narrow.contains(argument) || (isSmall(init) && isSmall(yielded)))
           continue;
         narrow.erase(argument);
         narrow.erase(result);

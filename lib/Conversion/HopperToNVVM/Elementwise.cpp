@@ -20,9 +20,9 @@ bool KernelLowering::lowerSmallComparison(Operation *op) {
   if (!compare || !compare.getLhs().getType().isIndex() || !carried.isSmall(compare.getLhs()) ||
       !carried.isSmall(compare.getRhs()))
     return false;
-  setScalar(compare, arith::CmpIOp::create(b, compare.getPredicate(),
-                                           toI32(scalar(compare.getLhs())),
-                                           toI32(scalar(compare.getRhs()))));
+  setScalar(compare,
+            arith::CmpIOp::create(b, compare.getPredicate(), toI32(scalar(compare.getLhs())),
+                                  toI32(scalar(compare.getRhs()))));
   return true;
 }
 
@@ -32,9 +32,8 @@ LogicalResult KernelLowering::lowerElementwise(Operation *op) {
   for (Layout layout : layouts.of(op->getResult(0))) {
     if (lowerIndexSum(op, layout) || lowerColumnBound(op, layout) ||
         lowerBoundsOfBoth(op, layout) || lowerSelectByBits(op, layout) ||
-        lowerIndexComparison(op, layout) ||
-        lowerPackedTruncation(op, layout) || lowerTanh(op, layout) || lowerExp2(op, layout) ||
-        lowerCorrection(op, layout))
+        lowerIndexComparison(op, layout) || lowerPackedTruncation(op, layout) ||
+        lowerTanh(op, layout) || lowerExp2(op, layout) || lowerCorrection(op, layout))
       continue;
     if (failed(lowerElementwise(op, layout)))
       return failure();
@@ -104,8 +103,7 @@ bool KernelLowering::lowerIndexSum(Operation *op, Layout layout) {
 /// that LLVM does not know, which would compare 64 bits.
 Value KernelLowering::saturatedDifference(Value x, Value y) {
   Value wide = arith::SubIOp::create(b, x, y);
-  return inlineAsm(b.getI32Type(),
-                   arith::IndexCastOp::create(b, b.getI64Type(), wide).getResult(),
+  return inlineAsm(b.getI32Type(), arith::IndexCastOp::create(b, b.getI64Type(), wide).getResult(),
                    "cvt.sat.s32.s64 $0, $1;", "=r,l", /*sideEffects=*/false);
 }
 
@@ -155,8 +153,9 @@ static bool partPaysAsBits(Value condition) {
 }
 
 /// Bounds on the column, each a word of bits for the columns of a row: those of an accumulator are
-/// 0, 1, 8, 9, 16, ... after the thread's first one, so that the first n of them are within a bound.
-/// Seven tests of bits are one instruction (R2P), and bounds from both sides are an `and` of words.
+/// 0, 1, 8, 9, 16, ... after the thread's first one, so that the first n of them are within a
+/// bound. Seven tests of bits are one instruction (R2P), and bounds from both sides are an `and` of
+/// words.
 bool KernelLowering::lowerColumnBound(Operation *op, Layout layout) {
   using Predicate = arith::CmpIPredicate;
   constexpr int64_t kFewest = 16; // columns: for less a comparison each is as good
@@ -176,9 +175,8 @@ bool KernelLowering::lowerColumnBound(Operation *op, Layout layout) {
   for (unsigned row : {0, 1})
     for (int64_t column = 0; column < columns; ++column) {
       unsigned e = registerAt(row, column), first = registerAt(row, 0);
-      if (std::abs(sign) != 1 || x.values[e] != x.values[first] ||
-          y.values[e] != y.values[first] || std::abs(offset(e)) >= kBound ||
-          offset(e) != offset(first) + sign * columnOffset(column))
+      if (std::abs(sign) != 1 || x.values[e] != x.values[first] || y.values[e] != y.values[first] ||
+          std::abs(offset(e)) >= kBound || offset(e) != offset(first) + sign * columnOffset(column))
         return false;
     }
   // As column <= limit, or as its negation.
@@ -194,11 +192,10 @@ bool KernelLowering::lowerColumnBound(Operation *op, Layout layout) {
     if (!difference)
       difference = saturatedDifference(x.values[first], y.values[first]);
     int64_t constant = -sign * offset(first) - (isStrict != isNegated ? 1 : 0);
-    Value limit =
-        sign > 0 ? inlineAsm(b.getI32Type(), {constantI32(constant), difference},
-                             "sub.sat.s32 $0, $1, $2;", "=r,r,r", /*sideEffects=*/false)
-                 : inlineAsm(b.getI32Type(), {difference, constantI32(constant)},
-                             "add.sat.s32 $0, $1, $2;", "=r,r,r", /*sideEffects=*/false);
+    Value limit = sign > 0 ? inlineAsm(b.getI32Type(), {constantI32(constant), difference},
+                                       "sub.sat.s32 $0, $1, $2;", "=r,r,r", /*sideEffects=*/false)
+                           : inlineAsm(b.getI32Type(), {difference, constantI32(constant)},
+                                       "add.sat.s32 $0, $1, $2;", "=r,r,r", /*sideEffects=*/false);
     // Columns 8 j up to the limit, and columns 8 j + 1.
     limit = arith::MaxSIOp::create(b, limit, constantI32(-1));
     auto count = [&](Value most) -> Value {
@@ -646,8 +643,7 @@ Value KernelLowering::emitIntrinsic(Operation *op, ValueRange operands) {
       .Case([&](math::CopySignOp) { return intrinsic("llvm.copysign", type, operands); })
       .Case([&](math::AbsIOp) -> Value {
         Value zero = constant(b.getIntegerAttr(type, 0));
-        return arith::MaxSIOp::create(b, operands[0],
-                                      arith::SubIOp::create(b, zero, operands[0]));
+        return arith::MaxSIOp::create(b, operands[0], arith::SubIOp::create(b, zero, operands[0]));
       })
       .Case([&](math::FloorOp) { return intrinsic("llvm.floor", type, operands); })
       .Case([&](math::CeilOp) { return intrinsic("llvm.ceil", type, operands); })
@@ -659,9 +655,9 @@ Value KernelLowering::emitIntrinsic(Operation *op, ValueRange operands) {
 /// The same op on one element.
 Value KernelLowering::emitGeneric(Operation *op, ValueRange operands) {
   Type type = getElementTypeOrSelf(op->getResult(0).getType());
-  Operation *scalar = Operation::create(
-      b.getLoc(), op->getName(), type, operands,
-      NamedAttrList(op->getDiscardableAttrDictionary()), op->getPropertiesStorage(), {}, 0);
+  Operation *scalar = Operation::create(b.getLoc(), op->getName(), type, operands,
+                                        NamedAttrList(op->getDiscardableAttrDictionary()),
+                                        op->getPropertiesStorage(), {}, 0);
   b.insert(scalar);
   // For rare rows scores are computed in two kernels, and have to be the same numbers.
   if (!isRare && isa<arith::AddFOp, arith::SubFOp, arith::MulFOp>(op)) {

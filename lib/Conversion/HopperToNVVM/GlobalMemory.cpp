@@ -11,12 +11,12 @@ using namespace attn::hopper;
 /// Where a thread's elements are. Offsets of rows and columns add up.
 struct KernelLowering::Access {
   Type element;
-  Value base;                            // address of this thread's first element, i64
-  SmallVector<Value> rowOffsets;         // bytes, i64; empty: the rows do not matter
-  SmallVector<Value> columnOffsets;      // the same for the columns
+  Value base;                                 // address of this thread's first element, i64
+  SmallVector<Value> rowOffsets;              // bytes, i64; empty: the rows do not matter
+  SmallVector<Value> columnOffsets;           // the same for the columns
   SmallVector<Value> rowInside, columnInside; // i1; empty: all are inside
-  bool isContiguous = false;             // columns follow each other in memory
-  int64_t aligned = 1;                   // and rows start at multiples of so many elements
+  bool isContiguous = false;                  // columns follow each other in memory
+  int64_t aligned = 1;                        // and rows start at multiples of so many elements
   // Of a tile, the same in all threads:
   Value alignment;  // its address and the bytes from row to row, ored, i64
   Value hasColumns; // whether all columns are inside, i1; null: they are
@@ -49,9 +49,10 @@ static int64_t findAlignment(Value memref, OpFoldResult lastIndex, int64_t most)
   return aligned;
 }
 
-FailureOr<KernelLowering::Access>
-KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, VectorType type,
-                           AffineMap map, ArrayRef<bool> inBounds, Layout layout) {
+FailureOr<KernelLowering::Access> KernelLowering::makeAccess(Operation *op, Value memref,
+                                                             ValueRange indices, VectorType type,
+                                                             AffineMap map, ArrayRef<bool> inBounds,
+                                                             Layout layout) {
   auto memrefType = cast<MemRefType>(memref.getType());
   SmallVector<int64_t> staticStrides;
   int64_t staticOffset;
@@ -94,8 +95,8 @@ KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, Vect
     Value first = arith::AddIOp::create(b, tileStart, isRow ? firstRow : firstColumn);
     starts[m] = first;
     if (isRow)
-      tile = arith::OrIOp::create(b, tile,
-                                  arith::MulIOp::create(b, strides[m], constantIndex(bytes)));
+      tile =
+          arith::OrIOp::create(b, tile, arith::MulIOp::create(b, strides[m], constantIndex(bytes)));
     int64_t count = isRow ? 2 : type.getShape().back() / 4;
     access.isContiguous |= !isRow && staticStrides[m] == 1;
     auto &offsets = isRow ? access.rowOffsets : access.columnOffsets;
@@ -120,9 +121,9 @@ KernelLowering::makeAccess(Operation *op, Value memref, ValueRange indices, Vect
           arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
                                 constantI32(isRow ? rowOffset(e) : columnOffset(e, piece)), room));
     if (!isRow)
-      access.hasColumns = arith::CmpIOp::create(
-          b, arith::CmpIPredicate::sge, arith::SubIOp::create(b, size, tileStart),
-          constantIndex(type.getShape().back()));
+      access.hasColumns = arith::CmpIOp::create(b, arith::CmpIPredicate::sge,
+                                                arith::SubIOp::create(b, size, tileStart),
+                                                constantIndex(type.getShape().back()));
   }
   if (access.isContiguous)
     access.aligned = findAlignment(memref, indices.back(), piece);
@@ -188,7 +189,8 @@ static Value fromOperand(Value value, Type type, ImplicitLocOpBuilder &b) {
 
 static Value globalPointer(Value address, ImplicitLocOpBuilder &b) {
   return LLVM::IntToPtrOp::create(
-      b, LLVM::LLVMPointerType::get(b.getContext(), unsigned(NVVM::NVVMMemorySpace::Global)), address);
+      b, LLVM::LLVMPointerType::get(b.getContext(), unsigned(NVVM::NVVMMemorySpace::Global)),
+      address);
 }
 
 /// `other` where the predicate is false; nothing is read then.
@@ -199,10 +201,10 @@ Value KernelLowering::load(Type type, Value address, Value predicate, Value othe
   }
   auto [constraint, width] = registerOf(type);
   StringRef move = width == "b8" ? "b16" : width;
-  Value result = inlineAsm(
-      operandType(type, b), {address, predicate, toOperand(other, b)},
-      "mov." + move + " $0, $3; @$2 ld.global." + width + " $0, [$1];",
-      "=&" + constraint + ",l,b," + constraint + ",~{memory}", /*sideEffects=*/true);
+  Value result =
+      inlineAsm(operandType(type, b), {address, predicate, toOperand(other, b)},
+                "mov." + move + " $0, $3; @$2 ld.global." + width + " $0, [$1];",
+                "=&" + constraint + ",l,b," + constraint + ",~{memory}", /*sideEffects=*/true);
   return fromOperand(result, type, b);
 }
 
@@ -284,8 +286,8 @@ static Value both(Value a, Value c, ImplicitLocOpBuilder &b) {
 }
 
 /// The address of element r, sharing the sums of a row.
-static Value addressOf(Value base, Value row, Value column,
-                       DenseMap<Value, Value> &rows, ImplicitLocOpBuilder &b) {
+static Value addressOf(Value base, Value row, Value column, DenseMap<Value, Value> &rows,
+                       ImplicitLocOpBuilder &b) {
   Value address = base;
   if (row) {
     Value &known = rows[row];
@@ -345,8 +347,8 @@ Parts KernelLowering::readPieces(const Access &access, VectorType type, Layout l
   for (Value offset : access.rowOffsets)
     bits = arith::OrIOp::create(b, bits, offset);
   bits = arith::AndIOp::create(b, bits, constant(b.getI64IntegerAttr(size * bytes - 1)));
-  Value isAligned = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, bits,
-                                          constant(b.getI64IntegerAttr(0)));
+  Value isAligned =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, bits, constant(b.getI64IntegerAttr(0)));
   Type held = bytes == 4 ? access.element : VectorType::get(2, access.element);
   SmallVector<Type> types(elementsPerThread(type, layout) * bytes / 4, held);
   auto branch = scf::IfOp::create(b, types, isAligned, /*withElseRegion=*/true);
@@ -440,9 +442,9 @@ constexpr int64_t kBytesOfRows = 16, kColumnsOfRows = kLanesOfRow * kBytesOfRows
 /// Word n of the thread t of a row becomes word t of the thread n.
 void KernelLowering::transposeInRow(MutableArrayRef<Value> words) {
   for (int64_t distance = 1; distance < kLanesOfRow; distance *= 2) {
-    Value isUpper = arith::CmpIOp::create(
-        b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, lane, constantI32(distance)),
-        constantI32(0));
+    Value isUpper = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                                          arith::AndIOp::create(b, lane, constantI32(distance)),
+                                          constantI32(0));
     for (int64_t low = 0; low < kLanesOfRow; ++low) {
       if (low & distance)
         continue;
@@ -463,8 +465,8 @@ void KernelLowering::writeRows(const Access &access, const Parts &tile) {
   int64_t wordsOfRow = tile.values.size() / 2;
   Value ofRow = arith::AndIOp::create(b, lane, constantI32(kLanesOfRow - 1));
   Value further = arith::MulIOp::create(b, ofRow, constantI32(kBytesOfRows - 4));
-  Value whole = arith::AddIOp::create(b, access.base,
-                                      arith::ExtUIOp::create(b, b.getI64Type(), further));
+  Value whole =
+      arith::AddIOp::create(b, access.base, arith::ExtUIOp::create(b, b.getI64Type(), further));
   DenseMap<Value, Value> rows, rowsOfWhole;
   for (int64_t row = 0; row < 2; ++row)
     for (int64_t n = 0, count; n < wordsOfRow; n += count) {
@@ -525,8 +527,8 @@ void KernelLowering::writeElements(const Access &access, Value value, Layout lay
       piece != kPieceOfAccumulator || type.getDimSize(1) < kColumnsOfRows)
     return writeByThread();
   // The same in all threads, which exchange what they write.
-  Value low = arith::AndIOp::create(b, access.alignment,
-                                    constant(b.getI64IntegerAttr(kBytesOfRows - 1)));
+  Value low =
+      arith::AndIOp::create(b, access.alignment, constant(b.getI64IntegerAttr(kBytesOfRows - 1)));
   Value isAligned =
       arith::CmpIOp::create(b, arith::CmpIPredicate::eq, low, constant(b.getI64IntegerAttr(0)));
   auto branch =
@@ -540,9 +542,8 @@ void KernelLowering::writeElements(const Access &access, Value value, Layout lay
 
 LogicalResult KernelLowering::lowerRead(vector::TransferReadOp op) {
   for (Layout layout : layouts.of(op.getVector())) {
-    FailureOr<Access> access =
-        makeAccess(op, op.getBase(), op.getIndices(), op.getVectorType(), op.getPermutationMap(),
-                   op.getInBoundsValues(), layout);
+    FailureOr<Access> access = makeAccess(op, op.getBase(), op.getIndices(), op.getVectorType(),
+                                          op.getPermutationMap(), op.getInBoundsValues(), layout);
     if (failed(access))
       return failure();
     SmallVector<Value> mask;
@@ -557,9 +558,8 @@ LogicalResult KernelLowering::lowerRead(vector::TransferReadOp op) {
 LogicalResult KernelLowering::lowerWrite(vector::TransferWriteOp op) {
   // A value that is needed both ways is written once.
   Layout layout = layouts.of(op.getValueToStore()).front();
-  FailureOr<Access> access =
-      makeAccess(op, op.getBase(), op.getIndices(), op.getVectorType(), op.getPermutationMap(),
-                 op.getInBoundsValues(), layout);
+  FailureOr<Access> access = makeAccess(op, op.getBase(), op.getIndices(), op.getVectorType(),
+                                        op.getPermutationMap(), op.getInBoundsValues(), layout);
   if (failed(access))
     return failure();
   SmallVector<Value> mask;
@@ -668,8 +668,8 @@ LogicalResult KernelLowering::lowerGather(vector::GatherOp op) {
       else if (!index.getType().isInteger(64))
         wide = arith::ExtSIOp::create(b, b.getI64Type(), index);
       Value scaled = arith::MulIOp::create(b, wide, constant(b.getI64IntegerAttr(bytes)));
-      values.push_back(load(access->element, arith::AddIOp::create(b, access->base, scaled), bit,
-                            instead));
+      values.push_back(
+          load(access->element, arith::AddIOp::create(b, access->base, scaled), bit, instead));
     }
     setParts(op.getResult(), layout, isPacked(type, layout) ? pack(values) : Parts(values));
   }

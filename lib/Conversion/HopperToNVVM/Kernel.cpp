@@ -58,9 +58,9 @@ void KernelLowering::emitPrologue(Region &body) {
   Value thread = NVVM::ThreadIdXOp::create(b, i32, LLVM::ConstantRangeAttr());
   lane = masked(thread, 31);
   // By a shuffle, so that what depends on it is known to be uniform in a warp.
-  Value warpOfCta = NVVM::ShflOp::create(b, i32, constantI32(-1), shifted(thread, 5),
-                                         constantI32(0), constantI32(31), NVVM::ShflKind::idx,
-                                         UnitAttr());
+  Value warpOfCta =
+      NVVM::ShflOp::create(b, i32, constantI32(-1), shifted(thread, 5), constantI32(0),
+                           constantI32(31), NVVM::ShflKind::idx, UnitAttr());
   warpgroup = shifted(warpOfCta, 2);
   warp = masked(warpOfCta, 3);
   auto equal = [&](Value x, int64_t to) -> Value {
@@ -71,8 +71,8 @@ void KernelLowering::emitPrologue(Region &body) {
   auto index = [&](Value x) -> Value {
     return arith::IndexCastUIOp::create(b, b.getIndexType(), x);
   };
-  Value row = arith::AddIOp::create(b, arith::MulIOp::create(b, warp, constantI32(16)),
-                                    shifted(lane, 2));
+  Value row =
+      arith::AddIOp::create(b, arith::MulIOp::create(b, warp, constantI32(16)), shifted(lane, 2));
   firstRow = index(row);
   firstColumn = index(arith::MulIOp::create(b, masked(lane, 3), constantI32(piece)));
   auto needsCluster = [](Operation *op) {
@@ -180,7 +180,8 @@ void KernelLowering::flattenTypes(Value value, SmallVectorImpl<Type> &to) const 
   }
   for (Layout layout : layouts.of(value)) {
     bool packed = isPacked(vector, layout);
-    Type part = packed ? Type(VectorType::get(2, vector.getElementType())) : vector.getElementType();
+    Type part =
+        packed ? Type(VectorType::get(2, vector.getElementType())) : vector.getElementType();
     to.append(elementsPerThread(vector, layout) / (packed ? 2 : 1), part);
   }
 }
@@ -258,7 +259,8 @@ Value KernelLowering::addI32(Value value, int64_t constant) {
 }
 
 Value KernelLowering::sharedPointer(Value address, int64_t offset) {
-  auto pointer = LLVM::LLVMPointerType::get(b.getContext(), unsigned(NVVM::NVVMMemorySpace::Shared));
+  auto pointer =
+      LLVM::LLVMPointerType::get(b.getContext(), unsigned(NVVM::NVVMMemorySpace::Shared));
   return LLVM::IntToPtrOp::create(b, pointer, addI32(address, offset));
 }
 
@@ -274,8 +276,7 @@ Value KernelLowering::inlineAsm(Type result, ValueRange operands, const Twine &t
 
 void KernelLowering::inFirstThread(function_ref<void()> emit) {
   Value isFirst = arith::AndIOp::create(
-      b, isLeader,
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warpgroup, constantI32(0)));
+      b, isLeader, arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warpgroup, constantI32(0)));
   auto branch = scf::IfOp::create(b, isFirst);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());

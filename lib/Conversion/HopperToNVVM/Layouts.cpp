@@ -55,9 +55,8 @@ int64_t attn::hopper::findPiece(gpu::GPUFuncOp function) {
            vector.getShape().back() % (kLanesOfRow * kPieceOfMemory) == 0;
   };
   WalkResult walk = function.walk([&](Operation *op) {
-    bool needsAccumulator =
-        isa<vector::ExtractStridedSliceOp>(op) ||
-        (isa_and_nonnull<HopperDialect>(op->getDialect()) && !takesPieces(op));
+    bool needsAccumulator = isa<vector::ExtractStridedSliceOp>(op) ||
+                            (isa_and_nonnull<HopperDialect>(op->getDialect()) && !takesPieces(op));
     return needsAccumulator || !llvm::all_of(op->getOperandTypes(), hasPieces) ||
                    !llvm::all_of(op->getResultTypes(), hasPieces)
                ? WalkResult::interrupt()
@@ -202,9 +201,8 @@ bool VectorLayouts::wantLoop(Operation *op) {
     }
   } else if (auto branch = dyn_cast<scf::IfOp>(op)) {
     if (branch.getNumResults())
-      for (auto [result, a, b] :
-           llvm::zip_equal(op->getResults(), branch.thenYield().getOperands(),
-                           branch.elseYield().getOperands())) {
+      for (auto [result, a, b] : llvm::zip_equal(op->getResults(), branch.thenYield().getOperands(),
+                                                 branch.elseYield().getOperands())) {
         changed |= want(a, wantedLayouts.lookup(result));
         changed |= want(b, wantedLayouts.lookup(result));
       }
@@ -237,8 +235,8 @@ bool VectorLayouts::wantOperands(Operation *op) {
       return changed;
     if (source.getShape() == broadcast.getType().getShape())
       return changed | want(broadcast.getSource(), wantedLayouts.lookup(broadcast.getResult()));
-    return changed | want(broadcast.getSource(),
-                          source.getRank() == 1 ? kColumns : possibleSet(source));
+    return changed |
+           want(broadcast.getSource(), source.getRank() == 1 ? kColumns : possibleSet(source));
   }
   if (auto transpose = dyn_cast<vector::TransposeOp>(op)) {
     auto broadcast = transpose.getVector().getDefiningOp<vector::BroadcastOp>();
@@ -251,8 +249,8 @@ bool VectorLayouts::wantOperands(Operation *op) {
   if (auto reduction = dyn_cast<vector::ReductionOp>(op))
     return changed | want(reduction.getVector(), kColumns);
   if (auto report = dyn_cast<ReportOp>(op))
-    return changed | want(report.getValue(),
-                          report.getValue().getType().getRank() == 1 ? kRows : kTile);
+    return changed |
+           want(report.getValue(), report.getValue().getType().getRank() == 1 ? kRows : kTile);
   if (auto cast = dyn_cast<vector::ShapeCastOp>(op))
     return changed | want(cast.getSource(), wantedLayouts.lookup(cast.getResult()));
   // Elementwise, gathers, masked reads: operands are as results.
@@ -312,8 +310,7 @@ LogicalResult VectorLayouts::verify(gpu::GPUFuncOp function) const {
                WalkResult::interrupt();
       if (unsigned missing = wantedLayouts.lookup(result) & ~available(result))
         return op->emitOpError() << "has a value per " << (missing & kColumns ? "row" : "column")
-                                 << ", used as one per "
-                                 << (missing & kColumns ? "column" : "row"),
+                                 << ", used as one per " << (missing & kColumns ? "column" : "row"),
                WalkResult::interrupt();
     }
     return WalkResult::advance();

@@ -49,8 +49,7 @@ llvm::DenseSet<mlir::Operation *> findSyncedArrivals(mlir::gpu::GPUFuncOp functi
 
 class KernelLowering {
 public:
-  KernelLowering(mlir::gpu::GPUFuncOp function, const VectorLayouts &layouts,
-                 SharedMemory memory);
+  KernelLowering(mlir::gpu::GPUFuncOp function, const VectorLayouts &layouts, SharedMemory memory);
   llvm::LogicalResult run();
 
 private:
@@ -270,12 +269,12 @@ private:
 
   /// Of this thread, i32 where not said otherwise.
   mlir::Value warpgroup, warp /* in its warpgroup */, lane;
-  mlir::Value isLane0, isLeader;           // i1
-  mlir::Value firstRow, firstColumn;       // index: of a tile
-  mlir::Value sharedBase;                  // address
-  mlir::Value clusterSize;                 // CTAs, i32; null where they have nothing in common
-  bool singleThread = false;               ///< the region is run by one thread
-  bool isRare = false;                     ///< the kernel ends at once in most calls
+  mlir::Value isLane0, isLeader;     // i1
+  mlir::Value firstRow, firstColumn; // index: of a tile
+  mlir::Value sharedBase;            // address
+  mlir::Value clusterSize;           // CTAs, i32; null where they have nothing in common
+  bool singleThread = false;         ///< the region is run by one thread
+  bool isRare = false;               ///< the kernel ends at once in most calls
 };
 
 } // namespace attn::hopper

@@ -14,8 +14,8 @@ namespace {
 /// the low word is the address in units of 16 bytes, with the leading offset
 /// above; the high word is constant.
 struct SmemOperand {
-  bool alongK;      // K is along the columns of the tile ("K-major")
-  int64_t low;      // to be added to the address
+  bool alongK; // K is along the columns of the tile ("K-major")
+  int64_t low; // to be added to the address
   int64_t high;
   SmallVector<int64_t> steps; // of the address, in units, for each 16 of k
 
@@ -30,9 +30,8 @@ struct SmemOperand {
     high = (stride >> 4) | mode << 30;
     int64_t perSlab = swizzle / 32;
     for (int64_t s = 0; s < kSteps; ++s)
-      steps.push_back((alongK ? s / perSlab * tile.getSlabBytes() + s % perSlab * 32
-                              : s * 16 * swizzle) >>
-                      4);
+      steps.push_back(
+          (alongK ? s / perSlab * tile.getSlabBytes() + s % perSlab * 32 : s * 16 * swizzle) >> 4);
   }
 };
 
@@ -111,9 +110,9 @@ void KernelLowering::lowerWgmma(WgmmaOp op) {
   SmallVector<Value> operands;
   Value accumulator = op.getAccumulator();
   if (accumulator)
-    operands = parts(accumulator, isa<PendingType>(accumulator.getType()) ? Layout::Scalar
-                                                                           : Layout::Tile)
-                   .values;
+    operands =
+        parts(accumulator, isa<PendingType>(accumulator.getType()) ? Layout::Scalar : Layout::Tile)
+            .values;
   int64_t firstOperand = registers + operands.size();
   // Without an accumulator the outputs are written before all inputs are read.
   std::string constraints = repeat(accumulator ? "=f" : "=&f", registers);
@@ -166,16 +165,16 @@ void KernelLowering::lowerWgmma(WgmmaOp op) {
                        op.getTransposeB() ? "0" : "1");
     }
   }
-  auto result = LLVM::LLVMStructType::getLiteral(
-      b.getContext(), SmallVector<Type>(registers, b.getF32Type()));
+  auto result = LLVM::LLVMStructType::getLiteral(b.getContext(),
+                                                 SmallVector<Type>(registers, b.getF32Type()));
   Value all = inlineAsm(result, operands, text.finish(), constraints + ",~{memory}",
                         /*sideEffects=*/true);
   setParts(op.getResult(), Layout::Scalar, unpackStruct(all, registers, b));
 }
 
 /// Where only a correction of a running maximum uses the product, the branch around it comes first,
-/// with a wait on each side. ptxas moves a wait up across exponentials, which are meant to run beside
-/// the product, but not into the block before a branch.
+/// with a wait on each side. ptxas moves a wait up across exponentials, which are meant to run
+/// beside the product, but not into the block before a branch.
 void KernelLowering::lowerWait(WaitOp op) {
   SmallVector<Value> product = parts(op.getProduct(), Layout::Scalar).values;
   auto correction = op->hasOneUse() ? dyn_cast<arith::MulFOp>(*op->user_begin()) : arith::MulFOp();
@@ -196,11 +195,11 @@ void KernelLowering::lowerWait(WaitOp op) {
 /// The registers pass through the wait, so that no use moves before it.
 Parts KernelLowering::waitFor(WaitOp op, ValueRange product) {
   int64_t registers = product.size();
-  auto result = LLVM::LLVMStructType::getLiteral(
-      b.getContext(), SmallVector<Type>(registers, b.getF32Type()));
-  Value all = inlineAsm(result, product,
-                        "wgmma.wait_group.sync.aligned " + Twine(op.getPending()) + ";",
-                        repeat("=f", registers) + ties(registers) + ",~{memory}",
-                        /*sideEffects=*/true);
+  auto result = LLVM::LLVMStructType::getLiteral(b.getContext(),
+                                                 SmallVector<Type>(registers, b.getF32Type()));
+  Value all =
+      inlineAsm(result, product, "wgmma.wait_group.sync.aligned " + Twine(op.getPending()) + ";",
+                repeat("=f", registers) + ties(registers) + ",~{memory}",
+                /*sideEffects=*/true);
   return unpackStruct(all, registers, b);
 }

@@ -64,8 +64,9 @@ void KernelLowering::reportWarp(ReportOp op, Value any) {
   Type i32 = b.getI32Type();
   Value tile = op.getTile() ? arith::IndexCastOp::create(b, i32, scalar(op.getTile())).getResult()
                             : NVVM::BlockIdXOp::create(b, i32).getResult();
-  Value number = arith::AddIOp::create(b, arith::MulIOp::create(b, tile, constantI32(int32_t(count))),
-                                       addI32(warpgroup, int32_t(-first)));
+  Value number =
+      arith::AddIOp::create(b, arith::MulIOp::create(b, tile, constantI32(int32_t(count))),
+                            addI32(warpgroup, int32_t(-first)));
   Value address = arith::AddIOp::create(b, wordAddress(op.getReports(), number),
                                         arith::ExtUIOp::create(b, b.getI64Type(), warp));
   inlineAsm(Type(), {address, arith::ExtUIOp::create(b, b.getI32Type(), any)},
@@ -86,8 +87,8 @@ Value KernelLowering::isAnySet(Value words) {
   Value at = arith::AddIOp::create(b, arith::MulIOp::create(b, loads, number(kOfLoad)), thread);
   Value isLeft = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at, size);
   Value first = load(i32, wordAddress(words, at), isLeft, constantI32(0));
-  auto loop = scf::ForOp::create(
-      b, thread, loads, arith::MulIOp::create(b, threads, number(kAtATime)), first);
+  auto loop = scf::ForOp::create(b, thread, loads,
+                                 arith::MulIOp::create(b, threads, number(kAtATime)), first);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
@@ -103,9 +104,9 @@ Value KernelLowering::isAnySet(Value words) {
   }
   Value has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, loop.getResult(0), constantI32(0));
   auto kind = NVVM::BarrierReductionAttr::get(b.getContext(), NVVM::BarrierReduction::OR);
-  Value any = NVVM::BarrierOp::create(b, i32, Value(), Value(), kind,
-                                      arith::ExtUIOp::create(b, i32, has))
-                  .getResult(0);
+  Value any =
+      NVVM::BarrierOp::create(b, i32, Value(), Value(), kind, arith::ExtUIOp::create(b, i32, has))
+          .getResult(0);
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, any, constantI32(0));
 }
 
@@ -139,8 +140,8 @@ void KernelLowering::lowerRedo(RedoOp op) {
   b.setInsertionPointToEnd(here);
   cf::CondBranchOp::create(b, scalar(op.getAlways()), rest, look);
   b.setInsertionPointToEnd(look);
-  Value word = inlineAsm(b.getI32Type(), reportAddress(op.getReports()),
-                         "ld.global.b32 $0, [$1];", "=r,l,~{memory}", /*sideEffects=*/true);
+  Value word = inlineAsm(b.getI32Type(), reportAddress(op.getReports()), "ld.global.b32 $0, [$1];",
+                         "=r,l,~{memory}", /*sideEffects=*/true);
   Value has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, word, constantI32(0));
   cf::CondBranchOp::create(b, has, rest, end);
   b.setInsertionPointToEnd(end);

@@ -35,8 +35,8 @@ struct AttnShareKernels : attn::impl::AttnShareKernelsBase<AttnShareKernels> {
     }
     getOperation().walk([&](gpu::LaunchFuncOp launch) {
       if (StringAttr name = renamed.lookup(launch.getKernelModuleName()))
-        launch.setKernelAttr(SymbolRefAttr::get(
-            name, {FlatSymbolRefAttr::get(launch.getKernelName())}));
+        launch.setKernelAttr(
+            SymbolRefAttr::get(name, {FlatSymbolRefAttr::get(launch.getKernelName())}));
     });
   }
 };

@@ -107,7 +107,9 @@ KernelLowering::Matrices KernelLowering::placeMatrices(Value tile, SmemType type
   auto bits = [&](Value x, int64_t shift, int64_t mask) -> Value {
     return arith::AndIOp::create(b, arith::ShRUIOp::create(b, x, constant(shift)), constant(mask));
   };
-  auto times = [&](Value x, int64_t y) -> Value { return arith::MulIOp::create(b, x, constant(y)); };
+  auto times = [&](Value x, int64_t y) -> Value {
+    return arith::MulIOp::create(b, x, constant(y));
+  };
   auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
   Value below = bits(lane, 3, 1), right = bits(lane, 4, 1), inBlock = bits(lane, 0, 7);
   // Row in the tile without the constant of the block, and 16-byte chunk.
@@ -216,8 +218,7 @@ void KernelLowering::storeRegisters(TileStoreOp op) {
   auto type = VectorType::get(kRegistersOfAccess, b.getF32Type());
   for (size_t r = 0; r < values.size(); r += kRegistersOfAccess)
     LLVM::StoreOp::create(
-        b,
-        vector::FromElementsOp::create(b, type, ArrayRef(values).slice(r, kRegistersOfAccess)),
+        b, vector::FromElementsOp::create(b, type, ArrayRef(values).slice(r, kRegistersOfAccess)),
         pointerToRegisters(op.getTile(), r), /*alignment=*/16);
 }
 
@@ -271,7 +272,9 @@ void KernelLowering::storeWords(TileStoreOp op) {
   bool takesTurns = swizzle == 128 && type.getColumns() % type.getSlabColumns() == 0;
   auto constant = [&](int64_t value) { return constantI32(value); };
   auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
-  auto times = [&](Value x, int64_t y) -> Value { return arith::MulIOp::create(b, x, constant(y)); };
+  auto times = [&](Value x, int64_t y) -> Value {
+    return arith::MulIOp::create(b, x, constant(y));
+  };
   auto pointer = [&](Value row, Value columnBytes, int64_t moreRows, int64_t moreBytes,
                      Value permutation) -> Value {
     // Bytes of columns beyond the thread's first are multiples of 32, or of 8 rows.

@@ -9,8 +9,7 @@ using namespace attn::hopper;
 
 /// One lane of each row starts with the sum, the others with 0.
 void KernelLowering::splitPartialSum(MutableArrayRef<Value> inits) {
-  Value isFirst =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, firstColumn, constantIndex(0));
+  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, firstColumn, constantIndex(0));
   for (Value &init : inits)
     init = arith::SelectOp::create(b, isFirst, init, constantF32(0.0));
 }
@@ -142,9 +141,9 @@ LogicalResult KernelLowering::lowerRole(RolesOp op, unsigned role, int64_t first
   while (end < op.getBodies().size() && op.getWarpgroups()[end] == 0)
     ++end;
   for (unsigned own = role; own < end; ++own)
-    setScalar(op.getBodies()[own].getArgument(0),
-              arith::IndexCastUIOp::create(b, b.getIndexType(),
-                                           addI32(warpgroup, -firstWarpgroup)));
+    setScalar(
+        op.getBodies()[own].getArgument(0),
+        arith::IndexCastUIOp::create(b, b.getIndexType(), addI32(warpgroup, -firstWarpgroup)));
   Region &body = op.getBodies()[role];
   if (end == role + 1 && !isSingleThreaded(body))
     return lowerBlock(body.front());
@@ -184,8 +183,7 @@ LogicalResult KernelLowering::lowerRoles(RolesOp op) {
     b.setLoc(op.getLoc());
     Block *otherwise = nullptr;
     if (end < op.getNumWarpgroups()) {
-      Value mine =
-          arith::CmpIOp::create(b, arith::CmpIPredicate::ult, warpgroup, constantI32(end));
+      Value mine = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, warpgroup, constantI32(end));
       auto branch = scf::IfOp::create(b, TypeRange(), mine, /*withElseRegion=*/true);
       b.setInsertionPointToStart(branch.thenBlock());
       otherwise = branch.elseBlock();

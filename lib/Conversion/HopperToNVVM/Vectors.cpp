@@ -216,7 +216,8 @@ LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op
   return success();
 }
 
-/// Each thread asks its own part of a row, as soon as it has it: nobody waits for the others' parts.
+/// Each thread asks its own part of a row, as soon as it has it: nobody waits for the others'
+/// parts.
 LogicalResult KernelLowering::lowerReduction(vector::ReductionOp op) {
   if (!fitsShuffle(op.getVector().getType().getElementType()))
     return op.emitOpError("expects f32 or integers of at most 32 or of 64 bits");

@@ -46,37 +46,28 @@ private:
   void lowerTensorMap(TensorMapOp map);
   void lowerReaches(TmaReachesOp op);
   /// The position of the launch's kernel in `kernels`, and its parameters.
-  FailureOr<SmallVector<attn::PtxParameter>> findKernel(gpu::LaunchFuncOp launch,
-                                                        int32_t &index);
+  FailureOr<SmallVector<attn::PtxParameter>> findKernel(gpu::LaunchFuncOp launch, int32_t &index);
   /// The values that a kernel operand is passed as.
-  FailureOr<SmallVector<Value>> expand(OpBuilder &b, gpu::LaunchFuncOp launch,
-                                       Value operand);
+  FailureOr<SmallVector<Value>> expand(OpBuilder &b, gpu::LaunchFuncOp launch, Value operand);
 
   func::FuncOp runtime(StringRef name, TypeRange inputs, TypeRange results);
   void call(OpBuilder &b, Location loc, StringRef name, ValueRange arguments);
   /// Memory in the frame of the function that `b` is in.
-  Value allocate(OpBuilder &b, Location loc, Type type, int64_t count,
-                 unsigned alignment = 0);
-  void store(OpBuilder &b, Location loc, Value value, Value base, Type element,
-             int32_t position);
+  Value allocate(OpBuilder &b, Location loc, Type type, int64_t count, unsigned alignment = 0);
+  void store(OpBuilder &b, Location loc, Value value, Value base, Type element, int32_t position);
   /// An array of i64 in the frame.
   Value makeArray(OpBuilder &b, Location loc, ValueRange values);
 
   std::pair<Value, Value> getRoom(OpBuilder &b, Location loc, Value memref);
 
-  Value context(Operation *op) {
-    return op->getParentOfType<func::FuncOp>().getArgument(0);
-  }
-  LLVM::LLVMPointerType pointer() {
-    return LLVM::LLVMPointerType::get(&getContext());
-  }
+  Value context(Operation *op) { return op->getParentOfType<func::FuncOp>().getArgument(0); }
+  LLVM::LLVMPointerType pointer() { return LLVM::LLVMPointerType::get(&getContext()); }
 
   SmallVector<Attribute> kernels;
 };
 
 bool isDeviceOp(Operation *op) {
-  return isa<gpu::LaunchFuncOp, memref::AllocOp, memref::DeallocOp, TensorMapOp,
-             TmaReachesOp>(op);
+  return isa<gpu::LaunchFuncOp, memref::AllocOp, memref::DeallocOp, TensorMapOp, TmaReachesOp>(op);
 }
 
 Value toI64(OpBuilder &b, Location loc, Value value) {
@@ -121,8 +112,7 @@ LogicalResult LowerLaunches::checkHostOps(func::FuncOp function) {
     }
     // Ops with regions are as good as what is in them, unless they say more.
     auto effects = dyn_cast<MemoryEffectOpInterface>(op);
-    if (effects ? effects.hasNoEffect()
-                : op->hasTrait<OpTrait::HasRecursiveMemoryEffects>())
+    if (effects ? effects.hasNoEffect() : op->hasTrait<OpTrait::HasRecursiveMemoryEffects>())
       return WalkResult::advance();
     op->emitOpError("did not become part of a kernel, and the host cannot "
                     "reach the memory of the device");
@@ -135,8 +125,7 @@ void LowerLaunches::addContexts(ArrayRef<func::FuncOp> functions) {
   for (func::FuncOp function : functions) {
     (void)function.insertArgument(0, pointer(), {}, function.getLoc());
     if (function.isPublic())
-      function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
-                        UnitAttr::get(&getContext()));
+      function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
     function.walk([&](func::CallOp call) {
       auto callee = getOperation().lookupSymbol<func::FuncOp>(call.getCallee());
       if (callee && !callee.isDeclaration())
@@ -149,29 +138,25 @@ void LowerLaunches::addContexts(ArrayRef<func::FuncOp> functions) {
 // Pieces of host code
 //===----------------------------------------------------------------------===//
 
-func::FuncOp LowerLaunches::runtime(StringRef name, TypeRange inputs,
-                                    TypeRange results) {
+func::FuncOp LowerLaunches::runtime(StringRef name, TypeRange inputs, TypeRange results) {
   if (auto known = getOperation().lookupSymbol<func::FuncOp>(name))
     return known;
   OpBuilder b = OpBuilder::atBlockBegin(getOperation().getBody());
-  auto function = func::FuncOp::create(b, getOperation().getLoc(), name,
-                                       b.getFunctionType(inputs, results));
+  auto function =
+      func::FuncOp::create(b, getOperation().getLoc(), name, b.getFunctionType(inputs, results));
   function.setPrivate();
   return function;
 }
 
-void LowerLaunches::call(OpBuilder &b, Location loc, StringRef name,
-                         ValueRange arguments) {
-  func::CallOp::create(b, loc, runtime(name, arguments.getTypes(), {}),
-                       arguments);
+void LowerLaunches::call(OpBuilder &b, Location loc, StringRef name, ValueRange arguments) {
+  func::CallOp::create(b, loc, runtime(name, arguments.getTypes(), {}), arguments);
 }
 
-Value LowerLaunches::allocate(OpBuilder &b, Location loc, Type type,
-                              int64_t count, unsigned alignment) {
+Value LowerLaunches::allocate(OpBuilder &b, Location loc, Type type, int64_t count,
+                              unsigned alignment) {
   // In the entry block, so that a surrounding loop does not grow the stack.
   OpBuilder::InsertionGuard guard(b);
-  auto function =
-      b.getInsertionBlock()->getParentOp()->getParentOfType<func::FuncOp>();
+  auto function = b.getInsertionBlock()->getParentOp()->getParentOfType<func::FuncOp>();
   if (!function)
     function = cast<func::FuncOp>(b.getInsertionBlock()->getParentOp());
   b.setInsertionPointToStart(&function.getBody().front());
@@ -179,19 +164,17 @@ Value LowerLaunches::allocate(OpBuilder &b, Location loc, Type type,
   return LLVM::AllocaOp::create(b, loc, pointer(), type, size, alignment);
 }
 
-void LowerLaunches::store(OpBuilder &b, Location loc, Value value, Value base,
-                          Type element, int32_t position) {
-  Value address = LLVM::GEPOp::create(b, loc, pointer(), element, base,
-                                      ArrayRef<LLVM::GEPArg>{position});
+void LowerLaunches::store(OpBuilder &b, Location loc, Value value, Value base, Type element,
+                          int32_t position) {
+  Value address =
+      LLVM::GEPOp::create(b, loc, pointer(), element, base, ArrayRef<LLVM::GEPArg>{position});
   LLVM::StoreOp::create(b, loc, value, address);
 }
 
 Value LowerLaunches::makeArray(OpBuilder &b, Location loc, ValueRange values) {
-  Value array = allocate(b, loc, b.getI64Type(),
-                         std::max<int64_t>(values.size(), 1));
+  Value array = allocate(b, loc, b.getI64Type(), std::max<int64_t>(values.size(), 1));
   for (auto [position, value] : llvm::enumerate(values))
-    store(b, loc, toI64(b, loc, value), array, b.getI64Type(),
-          int32_t(position));
+    store(b, loc, toI64(b, loc, value), array, b.getI64Type(), int32_t(position));
   return array;
 }
 
@@ -219,8 +202,8 @@ std::pair<Value, Value> LowerLaunches::getRoom(OpBuilder &b, Location loc, Value
   auto isEqual = [&](Value x, Value y) -> Value {
     return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y);
   };
-  Value isDense = arith::AndIOp::create(b, loc, isEqual(add(last, index(1)), count),
-                                        isEqual(least, index(0)));
+  Value isDense =
+      arith::AndIOp::create(b, loc, isEqual(add(last, index(1)), count), isEqual(least, index(0)));
   Value room = arith::SelectOp::create(b, loc, isDense, multiply(count, bytes), index(0));
   Value start = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, memref);
   start = add(start, multiply(metadata.getOffset(), bytes));
@@ -235,14 +218,12 @@ LogicalResult LowerLaunches::lowerAlloc(memref::AllocOp alloc) {
            << type;
   OpBuilder b(alloc);
   Location loc = alloc.getLoc();
-  uint64_t elementBytes =
-      DataLayout::closest(alloc).getTypeSize(type.getElementType());
+  uint64_t elementBytes = DataLayout::closest(alloc).getTypeSize(type.getElementType());
   Value bytes = arith::ConstantIndexOp::create(b, loc, int64_t(elementBytes));
   auto dynamic = alloc.getDynamicSizes().begin();
   for (int64_t size : type.getShape()) {
-    Value factor = ShapedType::isDynamic(size)
-                       ? *dynamic++
-                       : arith::ConstantIndexOp::create(b, loc, size);
+    Value factor =
+        ShapedType::isDynamic(size) ? *dynamic++ : arith::ConstantIndexOp::create(b, loc, size);
     bytes = arith::MulIOp::create(b, loc, bytes, factor);
   }
   Value bytes64 = toI64(b, loc, bytes);
@@ -261,21 +242,16 @@ LogicalResult LowerLaunches::lowerAlloc(memref::AllocOp alloc) {
   Value data = func::CallOp::create(b, loc, function, arguments).getResult(0);
   // A memref of bytes from the pointer, and a view of it.
   LLVMTypeConverter converter(&getContext());
-  auto byteType =
-      MemRefType::get({ShapedType::kDynamic}, IntegerType::get(&getContext(), 8));
-  auto descriptor =
-      MemRefDescriptor::poison(b, loc, converter.convertType(byteType));
+  auto byteType = MemRefType::get({ShapedType::kDynamic}, IntegerType::get(&getContext(), 8));
+  auto descriptor = MemRefDescriptor::poison(b, loc, converter.convertType(byteType));
   descriptor.setAllocatedPtr(b, loc, data);
   descriptor.setAlignedPtr(b, loc, data);
   descriptor.setConstantOffset(b, loc, 0);
   descriptor.setSize(b, loc, 0, bytes64);
   descriptor.setConstantStride(b, loc, 0, 1);
-  Value raw = UnrealizedConversionCastOp::create(b, loc, byteType,
-                                                 Value(descriptor))
-                  .getResult(0);
+  Value raw = UnrealizedConversionCastOp::create(b, loc, byteType, Value(descriptor)).getResult(0);
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-  Value view = memref::ViewOp::create(b, loc, type, raw, zero,
-                                      alloc.getDynamicSizes());
+  Value view = memref::ViewOp::create(b, loc, type, raw, zero, alloc.getDynamicSizes());
   alloc.replaceAllUsesWith(view);
   alloc.erase();
   return success();
@@ -283,12 +259,10 @@ LogicalResult LowerLaunches::lowerAlloc(memref::AllocOp alloc) {
 
 LogicalResult LowerLaunches::lowerDealloc(memref::DeallocOp dealloc) {
   if (!isa<MemRefType>(dealloc.getMemref().getType()))
-    return dealloc.emitOpError("expected a ranked memref, got ")
-           << dealloc.getMemref().getType();
+    return dealloc.emitOpError("expected a ranked memref, got ") << dealloc.getMemref().getType();
   OpBuilder b(dealloc);
   Location loc = dealloc.getLoc();
-  Value address =
-      memref::ExtractAlignedPointerAsIndexOp::create(b, loc, dealloc.getMemref());
+  Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, dealloc.getMemref());
   call(b, loc, "attnCudaFree", {context(dealloc), toI64(b, loc, address)});
   dealloc.erase();
   return success();
@@ -308,19 +282,16 @@ void LowerLaunches::lowerTensorMap(TensorMapOp map) {
   Value source = map.getSource();
   auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, source);
   Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, source);
-  Value bytes =
-      arith::ConstantIndexOp::create(b, loc, attn::hopper::getElementBytes(element));
+  Value bytes = arith::ConstantIndexOp::create(b, loc, attn::hopper::getElementBytes(element));
   Value offset = arith::MulIOp::create(b, loc, metadata.getOffset(), bytes);
   Value first = arith::AddIOp::create(b, loc, address, offset);
   Value slot = allocate(b, loc, b.getI8Type(), tensorMapBytes, tensorMapBytes);
   int64_t rank = cast<MemRefType>(source.getType()).getRank();
   call(b, loc, "attnCudaTensorMap",
-       {context(map), slot, constant(b, loc, findArgument(source)),
-        constant(b, loc, kind), constant(b, loc, int32_t(rank)),
-        toI64(b, loc, first), makeArray(b, loc, metadata.getSizes()),
-        makeArray(b, loc, metadata.getStrides()),
-        constant(b, loc, int32_t(tile.getRows())),
-        constant(b, loc, int32_t(tile.getSlabColumns())),
+       {context(map), slot, constant(b, loc, findArgument(source)), constant(b, loc, kind),
+        constant(b, loc, int32_t(rank)), toI64(b, loc, first),
+        makeArray(b, loc, metadata.getSizes()), makeArray(b, loc, metadata.getStrides()),
+        constant(b, loc, int32_t(tile.getRows())), constant(b, loc, int32_t(tile.getSlabColumns())),
         constant(b, loc, int32_t(tile.getSwizzle()))});
   // Launches look through the cast.
   auto cast = UnrealizedConversionCastOp::create(b, loc, map.getType(), slot);
@@ -331,9 +302,7 @@ void LowerLaunches::lowerTensorMap(TensorMapOp map) {
 /// What Call::encode demands.
 void LowerLaunches::lowerReaches(TmaReachesOp op) {
   ImplicitLocOpBuilder b(op.getLoc(), op);
-  auto index = [&](int64_t value) -> Value {
-    return arith::ConstantIndexOp::create(b, value);
-  };
+  auto index = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(b, value); };
   Value source = op.getSource();
   auto type = cast<MemRefType>(source.getType());
   Value bytes = index(attn::hopper::getElementBytes(type.getElementType()));
@@ -344,22 +313,19 @@ void LowerLaunches::lowerReaches(TmaReachesOp op) {
   Value inRange = arith::ConstantIntOp::create(b, 1, 1);
   for (int64_t dim = 0; dim + 1 < type.getRank(); ++dim) {
     Value stride = arith::MulIOp::create(b, metadata.getStrides()[dim], bytes);
-    Value isOne = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                        metadata.getSizes()[dim], index(1));
+    Value isOne =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::eq, metadata.getSizes()[dim], index(1));
     stride = arith::SelectOp::create(b, isOne, index(16), stride);
     bits = arith::OrIOp::create(b, bits, stride);
     // From 1 to 2^40 - 1.
-    Value isUsual =
-        arith::CmpIOp::create(b, arith::CmpIPredicate::ult,
-                              arith::SubIOp::create(b, stride, index(1)),
-                              index((int64_t(1) << 40) - 1));
+    Value isUsual = arith::CmpIOp::create(b, arith::CmpIPredicate::ult,
+                                          arith::SubIOp::create(b, stride, index(1)),
+                                          index((int64_t(1) << 40) - 1));
     inRange = arith::AndIOp::create(b, inRange, isUsual);
   }
   Value rest = arith::AndIOp::create(b, bits, index(15));
-  Value isAligned =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, rest, index(0));
-  op.replaceAllUsesWith(
-      arith::AndIOp::create(b, isAligned, inRange).getResult());
+  Value isAligned = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, rest, index(0));
+  op.replaceAllUsesWith(arith::AndIOp::create(b, isAligned, inRange).getResult());
   op.erase();
 }
 
@@ -367,10 +333,9 @@ void LowerLaunches::lowerReaches(TmaReachesOp op) {
 // Launches
 //===----------------------------------------------------------------------===//
 
-FailureOr<SmallVector<attn::PtxParameter>>
-LowerLaunches::findKernel(gpu::LaunchFuncOp launch, int32_t &index) {
-  auto binary = getOperation().lookupSymbol<gpu::BinaryOp>(
-      launch.getKernelModuleName());
+FailureOr<SmallVector<attn::PtxParameter>> LowerLaunches::findKernel(gpu::LaunchFuncOp launch,
+                                                                     int32_t &index) {
+  auto binary = getOperation().lookupSymbol<gpu::BinaryOp>(launch.getKernelModuleName());
   gpu::ObjectAttr object;
   if (binary && binary.getObjects().size() == 1)
     object = cast<gpu::ObjectAttr>(binary.getObjects()[0]);
@@ -378,8 +343,7 @@ LowerLaunches::findKernel(gpu::LaunchFuncOp launch, int32_t &index) {
     return launch.emitOpError("expected '")
            << launch.getKernelModuleName().getValue()
            << "' to be a gpu.binary with PTX (gpu-module-to-binary{format=isa})";
-  auto parameters = attn::findPtxKernel(object.getObject().getValue(),
-                                        launch.getKernelName());
+  auto parameters = attn::findPtxKernel(object.getObject().getValue(), launch.getKernelName());
   if (!parameters)
     return launch.emitOpError("expected the PTX of '")
            << launch.getKernelModuleName().getValue() << "' to have an entry '"
@@ -391,15 +355,14 @@ LowerLaunches::findKernel(gpu::LaunchFuncOp launch, int32_t &index) {
   return *parameters;
 }
 
-FailureOr<SmallVector<Value>>
-LowerLaunches::expand(OpBuilder &b, gpu::LaunchFuncOp launch, Value operand) {
+FailureOr<SmallVector<Value>> LowerLaunches::expand(OpBuilder &b, gpu::LaunchFuncOp launch,
+                                                    Value operand) {
   Location loc = launch.getLoc();
   Type type = operand.getType();
   if (isa<TensorMapType>(type)) {
     auto cast = operand.getDefiningOp<UnrealizedConversionCastOp>();
     if (!cast)
-      return launch.emitOpError(
-          "expected a tensor map to come from hopper.tensor_map directly");
+      return launch.emitOpError("expected a tensor map to come from hopper.tensor_map directly");
     return SmallVector<Value>{cast.getOperand(0)};
   }
   if (isa<IndexType, IntegerType, FloatType>(type))
@@ -415,8 +378,7 @@ LowerLaunches::expand(OpBuilder &b, gpu::LaunchFuncOp launch, Value operand) {
 }
 
 LogicalResult LowerLaunches::lowerLaunch(gpu::LaunchFuncOp launch) {
-  if (launch.getAsyncToken() || !launch.getAsyncDependencies().empty() ||
-      launch.getAsyncObject())
+  if (launch.getAsyncToken() || !launch.getAsyncDependencies().empty() || launch.getAsyncObject())
     return launch.emitOpError("expected a launch without tokens or streams of "
                               "its own: the caller gives the stream");
   int32_t index;
@@ -434,8 +396,7 @@ LogicalResult LowerLaunches::lowerLaunch(gpu::LaunchFuncOp launch) {
   }
   if (values.size() != parameters->size())
     return launch.emitOpError("passes ")
-           << values.size() << " values, but the kernel takes "
-           << parameters->size();
+           << values.size() << " values, but the kernel takes " << parameters->size();
 
   Value slots = allocate(b, loc, pointer(), std::max<int64_t>(values.size(), 1));
   for (auto [position, pair] : llvm::enumerate(llvm::zip(values, *parameters))) {
@@ -443,22 +404,21 @@ LogicalResult LowerLaunches::lowerLaunch(gpu::LaunchFuncOp launch) {
     Value slot = value;
     if (parameter.isStruct != isa<LLVM::LLVMPointerType>(value.getType()))
       return launch.emitOpError("passes ")
-             << value.getType() << " as parameter " << position
-             << ", but the kernel takes " << parameter.bytes << " bytes";
+             << value.getType() << " as parameter " << position << ", but the kernel takes "
+             << parameter.bytes << " bytes";
     if (parameter.isStruct) {
       if (parameter.bytes != tensorMapBytes)
         return launch.emitOpError("passes a tensor map as parameter ")
-               << position << ", but the kernel takes " << parameter.bytes
-               << " bytes";
+               << position << ", but the kernel takes " << parameter.bytes << " bytes";
     } else {
       if (value.getType().isIndex())
-        value = arith::IndexCastOp::create(
-            b, loc, b.getIntegerType(unsigned(parameter.bytes) * 8), value);
+        value = arith::IndexCastOp::create(b, loc, b.getIntegerType(unsigned(parameter.bytes) * 8),
+                                           value);
       unsigned bits = value.getType().getIntOrFloatBitWidth();
       if (std::max(bits, 8u) != parameter.bytes * 8)
         return launch.emitOpError("passes ")
-               << value.getType() << " as parameter " << position
-               << ", but the kernel takes " << parameter.bytes << " bytes";
+               << value.getType() << " as parameter " << position << ", but the kernel takes "
+               << parameter.bytes << " bytes";
       if (bits == 1)
         value = arith::ExtUIOp::create(b, loc, b.getI8Type(), value);
       slot = allocate(b, loc, value.getType(), 1);
@@ -472,20 +432,18 @@ LogicalResult LowerLaunches::lowerLaunch(gpu::LaunchFuncOp launch) {
                              launch.getGridSizeZ(),  launch.getBlockSizeX(),
                              launch.getBlockSizeY(), launch.getBlockSizeZ()};
   if (launch.hasClusterSize())
-    dims.append({launch.getClusterSizeX(), launch.getClusterSizeY(),
-                 launch.getClusterSizeZ()});
+    dims.append({launch.getClusterSizeX(), launch.getClusterSizeY(), launch.getClusterSizeZ()});
   else
     dims.append(3, one);
   auto early = launch->getAttrOfType<IntegerAttr>(attn::hopper::kEarlyAttr);
-  for (int64_t number : {int64_t(launch->hasAttr(attn::hopper::kCooperativeAttr)),
-                         early ? early.getInt() : 0})
+  for (int64_t number :
+       {int64_t(launch->hasAttr(attn::hopper::kCooperativeAttr)), early ? early.getInt() : 0})
     dims.push_back(arith::ConstantIndexOp::create(b, loc, number));
   Value shared = launch.getDynamicSharedMemorySize();
   if (!shared)
     shared = constant(b, loc, 0);
   call(b, loc, "attnCudaLaunch",
-       {context(launch), constant(b, loc, index), makeArray(b, loc, dims),
-        shared, slots});
+       {context(launch), constant(b, loc, index), makeArray(b, loc, dims), shared, slots});
   launch.erase();
   return success();
 }
@@ -538,6 +496,5 @@ void LowerLaunches::runOnOperation() {
   for (func::FuncOp function : functions)
     if (failed(lower(function)))
       return signalPassFailure();
-  getOperation()->setAttr("attn.kernels",
-                          ArrayAttr::get(&getContext(), kernels));
+  getOperation()->setAttr("attn.kernels", ArrayAttr::get(&getContext(), kernels));
 }

@@ -18,8 +18,7 @@ static std::optional<PtxParameter> parseParameter(StringRef text) {
   for (StringRef word : ArrayRef(words).drop_front().drop_back()) {
     StringRef digits = word;
     if (digits.consume_front(".") && !digits.empty() &&
-        StringRef("busf").contains(digits.front()) &&
-        !digits.drop_front().getAsInteger(10, bits))
+        StringRef("busf").contains(digits.front()) && !digits.drop_front().getAsInteger(10, bits))
       break;
   }
   if (bits == 0 || bits % 8)
@@ -33,8 +32,7 @@ static std::optional<PtxParameter> parseParameter(StringRef text) {
   return PtxParameter{elements * (bits / 8), true};
 }
 
-std::optional<SmallVector<PtxParameter>>
-attn::findPtxKernel(StringRef ptx, StringRef kernel) {
+std::optional<SmallVector<PtxParameter>> attn::findPtxKernel(StringRef ptx, StringRef kernel) {
   std::string head = (".entry " + kernel + "(").str();
   size_t start = ptx.find(head);
   if (start == StringRef::npos)

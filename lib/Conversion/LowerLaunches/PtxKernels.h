@@ -20,8 +20,8 @@ struct PtxParameter {
 /// The parameters of the entry `kernel`, or nothing where the text has no such
 /// entry or one that cannot be read. Source: PTX ISA, "Kernel Function
 /// Parameters".
-std::optional<llvm::SmallVector<PtxParameter>>
-findPtxKernel(llvm::StringRef ptx, llvm::StringRef kernel);
+std::optional<llvm::SmallVector<PtxParameter>> findPtxKernel(llvm::StringRef ptx,
+                                                             llvm::StringRef kernel);
 
 } // namespace attn
 

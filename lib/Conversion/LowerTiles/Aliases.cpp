@@ -18,8 +18,7 @@ static Value memoryRoot(Value memref) {
 static bool isDistinctObject(Value root) {
   if (auto arg = dyn_cast<BlockArgument>(root))
     return isa<FunctionOpInterface>(arg.getOwner()->getParentOp());
-  return root.getDefiningOp<memref::AllocOp>() ||
-         root.getDefiningOp<memref::AllocaOp>();
+  return root.getDefiningOp<memref::AllocOp>() || root.getDefiningOp<memref::AllocaOp>();
 }
 
 bool attn::tiles::mayAlias(Value a, Value b) {
@@ -28,8 +27,7 @@ bool attn::tiles::mayAlias(Value a, Value b) {
   return a == b || !isDistinctObject(a) || !isDistinctObject(b);
 }
 
-void attn::tiles::forEachWrite(Operation *op,
-                               llvm::function_ref<void(Value)> fn) {
+void attn::tiles::forEachWrite(Operation *op, llvm::function_ref<void(Value)> fn) {
   if (isMemoryEffectFree(op))
     return;
   auto effects = getEffectsRecursively(op);
@@ -40,20 +38,17 @@ void attn::tiles::forEachWrite(Operation *op,
       fn(effect.getValue());
 }
 
-bool attn::tiles::mayChangeBefore(vector::TransferReadOp read,
-                                  Operation *user) {
+bool attn::tiles::mayChangeBefore(vector::TransferReadOp read, Operation *user) {
   Operation *last = read->getBlock()->findAncestorOpInBlock(*user);
   if (!last)
     return true;
   // An op with regions may run the user after any of its writes.
   bool isNested = last != user;
   bool changes = false;
-  for (Operation *op = read->getNextNode(); op && !changes;
-       op = op->getNextNode()) {
+  for (Operation *op = read->getNextNode(); op && !changes; op = op->getNextNode()) {
     if (op != last || isNested)
-      forEachWrite(op, [&](Value memref) {
-        changes |= !memref || mayAlias(read.getBase(), memref);
-      });
+      forEachWrite(op,
+                   [&](Value memref) { changes |= !memref || mayAlias(read.getBase(), memref); });
     if (op == last)
       break;
   }

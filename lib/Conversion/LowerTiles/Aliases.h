@@ -14,8 +14,7 @@ namespace attn::tiles {
 bool mayAlias(mlir::Value a, mlir::Value b);
 
 /// Calls `fn` with each memref that `op` may write, or with null for any.
-void forEachWrite(mlir::Operation *op,
-                  llvm::function_ref<void(mlir::Value)> fn);
+void forEachWrite(mlir::Operation *op, llvm::function_ref<void(mlir::Value)> fn);
 
 /// Whether the memory of `read` may have changed when `user`, in the block of
 /// the read or in a region of a later op of that block, reads it again.

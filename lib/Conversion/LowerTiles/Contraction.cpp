@@ -27,10 +27,8 @@ Kernel attn::tiles::matchKernel(DimClasses &classes, vector::ContractionOp op) {
   kernel.laneClass = classes.lane(domain);
   if (kernel.laneClass < 0 || domain.size() > 2)
     return none;
-  bool inLhs =
-      llvm::is_contained(classes.domain(op.getLhs()), kernel.laneClass);
-  bool inRhs =
-      llvm::is_contained(classes.domain(op.getRhs()), kernel.laneClass);
+  bool inLhs = llvm::is_contained(classes.domain(op.getLhs()), kernel.laneClass);
+  bool inRhs = llvm::is_contained(classes.domain(op.getRhs()), kernel.laneClass);
   if (inLhs == inRhs)
     return none;
   kernel.lanes = inLhs ? op.getLhs() : op.getRhs();
@@ -40,8 +38,8 @@ Kernel attn::tiles::matchKernel(DimClasses &classes, vector::ContractionOp op) {
       kernel.rowClass = cls;
   SmallVector<int> rows = classes.domain(kernel.rows);
   SmallVector<int> lanes = classes.domain(kernel.lanes);
-  if (kernel.rowClass >= 0 && (!llvm::is_contained(rows, kernel.rowClass) ||
-                               llvm::is_contained(lanes, kernel.rowClass)))
+  if (kernel.rowClass >= 0 &&
+      (!llvm::is_contained(rows, kernel.rowClass) || llvm::is_contained(lanes, kernel.rowClass)))
     return none;
   llvm::erase(rows, kernel.rowClass);
   llvm::erase(lanes, kernel.laneClass);
@@ -53,8 +51,7 @@ Kernel attn::tiles::matchKernel(DimClasses &classes, vector::ContractionOp op) {
   return kernel;
 }
 
-vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes,
-                                                    Value value) {
+vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes, Value value) {
   while (auto transpose = value.getDefiningOp<vector::TransposeOp>())
     value = transpose.getVector();
   auto read = value.getDefiningOp<vector::TransferReadOp>();
@@ -68,8 +65,7 @@ vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes,
   return read;
 }
 
-LaneSource attn::tiles::findLaneSource(DimClasses &classes,
-                                       const Kernel &kernel) {
+LaneSource attn::tiles::findLaneSource(DimClasses &classes, const Kernel &kernel) {
   LaneSource source{LaneSource::Own, kernel.lanes, kernel.laneClass};
   vector::TransferReadOp read = matchDirectRead(classes, kernel.lanes);
   if (read && contiguousClass(classes, read) == kernel.laneClass &&
@@ -87,16 +83,15 @@ public:
       : context(context), group(group), kernel(group.kernel) {}
 
   void run() {
-    rows = group.rowsView ? context.views.lookup(group.rowsView)
-                          : context.buffers.lookup(kernel.rows);
+    rows =
+        group.rowsView ? context.views.lookup(group.rowsView) : context.buffers.lookup(kernel.rows);
     LaneSource source = context.laneSources.lookup(kernel.op);
     if (group.lanesView)
       lanesFrom = context.views.lookup(group.lanesView);
     else if (source.kind == LaneSource::Copy)
       lanesFrom = context.copies.lookup({source.value, source.lane});
     Nest nest(context, group.position);
-    Type element =
-        cast<VectorType>(kernel.op.getResult().getType()).getElementType();
+    Type element = cast<VectorType>(kernel.op.getResult().getType()).getElementType();
     int64_t width = laneCountFor(element, context.vectorBits);
     int64_t extent = context.classes.extent(kernel.laneClass);
     auto [vectors, block] = blocking(extent, width);
@@ -104,8 +99,7 @@ public:
       bool loop = run.count > 1;
       Value base = nest.constant(run.begin);
       if (loop)
-        base = nest.open(-1, 0, run.count * run.vectors * run.width,
-                         run.vectors * run.width)
+        base = nest.open(-1, 0, run.count * run.vectors * run.width, run.vectors * run.width)
                    .getInductionVar();
       SmallVector<Value> lanes;
       for (int64_t k = 0; k < run.vectors; ++k) {
@@ -127,11 +121,9 @@ private:
                                         std::max<int64_t>(extent / width, 1));
     int64_t most = (context.vectorRegisters - 1 - vectors) / vectors;
     most = std::min<int64_t>(most, 12);
-    int64_t rows =
-        kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
+    int64_t rows = kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
     // A divisor of the rows needs no second kernel for what is left.
-    for (int64_t block = most; block >= std::max<int64_t>(most * 2 / 3, 1);
-         --block)
+    for (int64_t block = most; block >= std::max<int64_t>(most * 2 / 3, 1); --block)
       if (rows % block == 0)
         return {vectors, block};
     return {vectors, most};
@@ -149,10 +141,8 @@ private:
     return vector::LoadOp::create(b, nest.loc, vector, lanesFrom.memref, at);
   }
 
-  void rowBlocks(Nest &nest, ArrayRef<Value> lanes, int64_t width,
-                 int64_t block) {
-    int64_t extent =
-        kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
+  void rowBlocks(Nest &nest, ArrayRef<Value> lanes, int64_t width, int64_t block) {
+    int64_t extent = kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
     int64_t whole = extent / block * block;
     if (whole > block) {
       Value base = nest.open(-1, 0, whole, block).getInductionVar();
@@ -165,8 +155,8 @@ private:
       registerBlock(nest, lanes, width, nest.constant(whole), extent - whole);
   }
 
-  void registerBlock(Nest &nest, ArrayRef<Value> lanes, int64_t width,
-                     Value rowBase, int64_t rowCount) {
+  void registerBlock(Nest &nest, ArrayRef<Value> lanes, int64_t width, Value rowBase,
+                     int64_t rowCount) {
     SmallVector<Value> rowIndices, accs;
     for (int64_t row = 0; row < rowCount; ++row) {
       nest.builder();
@@ -175,10 +165,9 @@ private:
         nest.bind(kernel.rowClass, rowIndices.back());
       for (Value lane : lanes) {
         nest.selectLanes(kernel.laneClass, lane, width);
-        Type type =
-            nest.wide(getElementTypeOrSelf(kernel.op.getAcc().getType()));
-        accs.push_back(arith::ConstantOp::create(
-            nest.builder(), nest.loc, nest.builder().getZeroAttr(type)));
+        Type type = nest.wide(getElementTypeOrSelf(kernel.op.getAcc().getType()));
+        accs.push_back(
+            arith::ConstantOp::create(nest.builder(), nest.loc, nest.builder().getZeroAttr(type)));
       }
     }
     SmallVector<int> sum;
@@ -195,31 +184,25 @@ private:
         SmallVector<Value> at;
         for (int cls : rows.layout)
           at.push_back(cls == kernel.rowClass ? index : nest.indexOf(cls));
-        Value scalar =
-            nest.splat(memref::LoadOp::create(b, nest.loc, rows.memref, at));
+        Value scalar = nest.splat(memref::LoadOp::create(b, nest.loc, rows.memref, at));
         for (auto [k, vector] : llvm::enumerate(vectors))
-          next.push_back(vector::FMAOp::create(
-              b, nest.loc, scalar, vector, carried[row * lanes.size() + k]));
+          next.push_back(
+              vector::FMAOp::create(b, nest.loc, scalar, vector, carried[row * lanes.size() + k]));
       }
       return next;
     };
-    int64_t block =
-        sum.empty() ? 0 : productSumBlock(context.classes.extent(sum.front()));
+    int64_t block = sum.empty() ? 0 : productSumBlock(context.classes.extent(sum.front()));
     if (block == 0) {
       accs = nest.loops(sum, accs, multiplyAdd);
     } else {
-      scf::ForOp outer =
-          nest.open(-1, 0, context.classes.extent(sum.front()), block, accs);
+      scf::ForOp outer = nest.open(-1, 0, context.classes.extent(sum.front()), block, accs);
       scf::ForOp inner = nest.open(-1, 0, block, 1, accs);
       nest.builder();
-      nest.bind(sum.front(),
-                nest.add(outer.getInductionVar(), inner.getInductionVar()));
+      nest.bind(sum.front(), nest.add(outer.getInductionVar(), inner.getInductionVar()));
       nest.close(multiplyAdd(SmallVector<Value>(inner.getRegionIterArgs())));
       SmallVector<Value> totals;
-      for (auto [total, part] :
-           llvm::zip_equal(outer.getRegionIterArgs(), inner.getResults()))
-        totals.push_back(
-            arith::AddFOp::create(nest.builder(), nest.loc, total, part));
+      for (auto [total, part] : llvm::zip_equal(outer.getRegionIterArgs(), inner.getResults()))
+        totals.push_back(arith::AddFOp::create(nest.builder(), nest.loc, total, part));
       nest.close(totals);
       accs = SmallVector<Value>(outer.getResults());
     }

@@ -10,8 +10,7 @@ using namespace mlir;
 using namespace attn::tiles;
 
 SmallVector<Value> attn::tiles::innerOperands(const Sink &sink) {
-  if (sink.kind == Sink::Store || sink.kind == Sink::Copy ||
-      sink.kind == Sink::Write)
+  if (sink.kind == Sink::Store || sink.kind == Sink::Copy || sink.kind == Sink::Write)
     return {sink.value};
   if (auto contract = dyn_cast<vector::ContractionOp>(sink.op))
     return {contract.getLhs(), contract.getRhs()};
@@ -30,8 +29,7 @@ SmallVector<Value> attn::tiles::outerOperands(const Sink &sink) {
   return {};
 }
 
-SmallVector<int> attn::tiles::reducedClasses(DimClasses &classes,
-                                             const Sink &sink) {
+SmallVector<int> attn::tiles::reducedClasses(DimClasses &classes, const Sink &sink) {
   SmallVector<int> result;
   if (sink.kind != Sink::Reduce)
     return result;
@@ -56,8 +54,7 @@ int64_t attn::tiles::productSumBlock(int64_t extent) {
   return 0;
 }
 
-SmallVector<LaneRun> attn::tiles::laneRuns(int64_t extent, int64_t width,
-                                           int64_t vectors) {
+SmallVector<LaneRun> attn::tiles::laneRuns(int64_t extent, int64_t width, int64_t vectors) {
   SmallVector<LaneRun> runs;
   int64_t step = width * vectors, begin = extent / step * step;
   if (begin > 0)
@@ -94,12 +91,10 @@ TypedAttr neutral(vector::CombiningKind kind, Type type) {
       return b.getFloatAttr(type, APFloat::getInf(semantics));
     case CombiningKind::MAXNUMF:
     case CombiningKind::MAXIMUMF:
-      return b.getFloatAttr(type,
-                            APFloat::getInf(semantics, /*Negative=*/true));
+      return b.getFloatAttr(type, APFloat::getInf(semantics, /*Negative=*/true));
     default:
       // -0.0, so that a sum of -0.0 stays what it is.
-      return b.getFloatAttr(type,
-                            APFloat::getZero(semantics, /*Negative=*/true));
+      return b.getFloatAttr(type, APFloat::getZero(semantics, /*Negative=*/true));
     }
   }
   unsigned bits = attn::getBits(type);
@@ -120,12 +115,11 @@ TypedAttr neutral(vector::CombiningKind kind, Type type) {
 
 /// One step of a reduction. A running maxnumf or minnumf never holds NaN, so
 /// one comparison keeps it; that is the x86 instruction.
-Value combine(OpBuilder &b, Location loc, vector::CombiningKind kind,
-              Value value, Value acc) {
+Value combine(OpBuilder &b, Location loc, vector::CombiningKind kind, Value value, Value acc) {
   using vector::CombiningKind;
   if (kind == CombiningKind::MAXNUMF || kind == CombiningKind::MINNUMF) {
-    auto predicate = kind == CombiningKind::MAXNUMF ? arith::CmpFPredicate::OGT
-                                                    : arith::CmpFPredicate::OLT;
+    auto predicate =
+        kind == CombiningKind::MAXNUMF ? arith::CmpFPredicate::OGT : arith::CmpFPredicate::OLT;
     Value better = arith::CmpFOp::create(b, loc, predicate, value, acc);
     return arith::SelectOp::create(b, loc, better, value, acc);
   }
@@ -143,12 +137,10 @@ public:
           reduced.push_back(cls);
     for (int cls : group.domain)
       if (cls != lane)
-        (llvm::is_contained(reduced, cls) ? innerRows : outerRows)
-            .push_back(cls);
+        (llvm::is_contained(reduced, cls) ? innerRows : outerRows).push_back(cls);
     for (const Sink &sink : group.sinks)
       for (Value operand : innerOperands(sink)) {
-        int64_t count = laneCountFor(getElementTypeOrSelf(operand.getType()),
-                                     context.vectorBits);
+        int64_t count = laneCountFor(getElementTypeOrSelf(operand.getType()), context.vectorBits);
         // i1 and index values follow the width of the data they select.
         bool isData = isa<FloatType>(getElementTypeOrSelf(operand.getType()));
         if (isData || !haveWidth)
@@ -189,8 +181,7 @@ private:
       return combine(b, nest.loc, kind, operands[0], acc);
     if (!isFloatSum(sink))
       return combine(b, nest.loc, kind,
-                     combine(b, nest.loc, vector::CombiningKind::MUL,
-                             operands[0], operands[1]),
+                     combine(b, nest.loc, vector::CombiningKind::MUL, operands[0], operands[1]),
                      acc);
     if (isa<VectorType>(acc.getType()))
       return vector::FMAOp::create(b, nest.loc, operands[0], operands[1], acc);
@@ -207,8 +198,7 @@ private:
   }
 
   /// The body of the innermost loop: one point per slot.
-  SmallVector<Value> step(ArrayRef<std::pair<Value, int64_t>> slots,
-                          ValueRange accs) {
+  SmallVector<Value> step(ArrayRef<std::pair<Value, int64_t>> slots, ValueRange accs) {
     SmallVector<SmallVector<Operands>> values;
     SmallVector<Value> next;
     for (auto [base, slotWidth] : slots) {
@@ -229,13 +219,10 @@ private:
   }
 
   /// Makes a slot the current point without rebinding the level of its base.
-  void select(Value base, int64_t slotWidth) {
-    nest.selectLanes(lane, base, slotWidth);
-  }
+  void select(Value base, int64_t slotWidth) { nest.selectLanes(lane, base, slotWidth); }
 
   /// Slots of a run inside its loop: base index and width of each vector.
-  SmallVector<std::pair<Value, int64_t>> slotsOf(const LaneRun &run,
-                                                 Value base) {
+  SmallVector<std::pair<Value, int64_t>> slotsOf(const LaneRun &run, Value base) {
     SmallVector<std::pair<Value, int64_t>> slots;
     for (int64_t k = 0; k < run.vectors; ++k) {
       nest.builder();
@@ -264,17 +251,16 @@ private:
         return value;
       // A NaN here would stay; maxnumf takes the other operand instead.
       OpBuilder &b = nest.builder();
-      Value none = nest.splat(arith::ConstantOp::create(
-          b, nest.loc, neutral(kindOf(sink), element)));
+      Value none =
+          nest.splat(arith::ConstantOp::create(b, nest.loc, neutral(kindOf(sink), element)));
       return vector::makeArithReduction(b, nest.loc, kindOf(sink), value, none);
     }
-    return nest.splat(arith::ConstantOp::create(
-        nest.builder(), nest.loc, neutral(kindOf(sink), element)));
+    return nest.splat(
+        arith::ConstantOp::create(nest.builder(), nest.loc, neutral(kindOf(sink), element)));
   }
 
   bool isFloatSum(const Sink &sink) {
-    return sink.kind == Sink::Reduce &&
-           kindOf(sink) == vector::CombiningKind::ADD &&
+    return sink.kind == Sink::Reduce && kindOf(sink) == vector::CombiningKind::ADD &&
            isa<FloatType>(getElementTypeOrSelf(sink.value.getType()));
   }
 
@@ -283,10 +269,8 @@ private:
   /// and Stability of Numerical Algorithms, section 4.2). Those of products are
   /// as long as in the kernel of a contraction, so that equal terms have equal
   /// sums, which cancel.
-  SmallVector<Value> reduceRows(ArrayRef<std::pair<Value, int64_t>> slots,
-                                ValueRange inits) {
-    int64_t extent =
-        innerRows.size() == 1 ? context.classes.extent(innerRows.front()) : 0;
+  SmallVector<Value> reduceRows(ArrayRef<std::pair<Value, int64_t>> slots, ValueRange inits) {
+    int64_t extent = innerRows.size() == 1 ? context.classes.extent(innerRows.front()) : 0;
     int64_t block = extent >= 32 && extent % 16 == 0 ? 16 : 0;
     SmallVector<const Sink *> reductions;
     for (const Sink &sink : group.sinks)
@@ -295,33 +279,26 @@ private:
         if (isa<vector::ContractionOp>(sink.op))
           block = productSumBlock(extent);
       }
-    if (block == 0 || llvm::none_of(reductions, [&](const Sink *sink) {
-          return isFloatSum(*sink);
-        }))
-      return nest.loops(innerRows, inits, [&](ValueRange carried) {
-        return step(slots, carried);
-      });
-    auto isSum = [&](unsigned acc) {
-      return isFloatSum(*reductions[acc % reductions.size()]);
-    };
+    if (block == 0 ||
+        llvm::none_of(reductions, [&](const Sink *sink) { return isFloatSum(*sink); }))
+      return nest.loops(innerRows, inits, [&](ValueRange carried) { return step(slots, carried); });
+    auto isSum = [&](unsigned acc) { return isFloatSum(*reductions[acc % reductions.size()]); };
     scf::ForOp outer = nest.open(-1, 0, extent, block, inits);
     SmallVector<Value> totals(outer.getRegionIterArgs());
     SmallVector<Value> starts(totals);
     for (unsigned acc = 0; acc < starts.size(); ++acc)
       if (isSum(acc))
-        starts[acc] = arith::ConstantOp::create(
-            nest.builder(), nest.loc,
-            nest.builder().getZeroAttr(totals[acc].getType()));
+        starts[acc] = arith::ConstantOp::create(nest.builder(), nest.loc,
+                                                nest.builder().getZeroAttr(totals[acc].getType()));
     scf::ForOp inner = nest.open(-1, 0, block, 1, starts);
     nest.builder();
-    nest.bind(innerRows.front(),
-              nest.add(outer.getInductionVar(), inner.getInductionVar()));
+    nest.bind(innerRows.front(), nest.add(outer.getInductionVar(), inner.getInductionVar()));
     nest.close(step(slots, SmallVector<Value>(inner.getRegionIterArgs())));
     SmallVector<Value> next(inner.getResults());
     for (unsigned acc = 0; acc < next.size(); ++acc)
       if (isSum(acc))
-        next[acc] = combine(nest.builder(), nest.loc,
-                            vector::CombiningKind::ADD, next[acc], totals[acc]);
+        next[acc] =
+            combine(nest.builder(), nest.loc, vector::CombiningKind::ADD, next[acc], totals[acc]);
     nest.close(next);
     return SmallVector<Value>(outer.getResults());
   }
@@ -335,8 +312,7 @@ private:
       bool loop = lane >= 0 && run.count > 1;
       Value base = nest.constant(run.begin);
       if (loop)
-        base = nest.open(-1, 0, run.count * run.vectors * run.width,
-                         run.vectors * run.width)
+        base = nest.open(-1, 0, run.count * run.vectors * run.width, run.vectors * run.width)
                    .getInductionVar();
       SmallVector<std::pair<Value, int64_t>> slots{{base, 1}};
       if (lane >= 0)
@@ -368,8 +344,7 @@ private:
 
   /// The lanes are reduced too: vector accumulators, folded once at the end.
   void reduceAcrossLanes() {
-    SmallVector<LaneRun> runs =
-        laneRuns(context.classes.extent(lane), width, 4);
+    SmallVector<LaneRun> runs = laneRuns(context.classes.extent(lane), width, 4);
     nest.loops(outerRows, {}, [&](ValueRange) -> SmallVector<Value> {
       SmallVector<Value> inits;
       for (const LaneRun &run : runs)
@@ -377,28 +352,23 @@ private:
           for (const Sink &sink : group.sinks)
             if (sink.kind == Sink::Reduce)
               inits.push_back(neutralVector(sink, run.width));
-      SmallVector<Value> accs =
-          nest.loops(innerRows, inits, [&](ValueRange carried) {
-            SmallVector<Value> next;
-            unsigned perSlot =
-                llvm::count_if(group.sinks, [](const Sink &sink) {
-                  return sink.kind == Sink::Reduce;
-                });
-            for (const LaneRun &run : runs) {
-              ValueRange mine =
-                  carried.slice(next.size(), run.vectors * perSlot);
-              llvm::append_range(next, runOnce(run, mine));
-            }
-            return next;
-          });
+      SmallVector<Value> accs = nest.loops(innerRows, inits, [&](ValueRange carried) {
+        SmallVector<Value> next;
+        unsigned perSlot =
+            llvm::count_if(group.sinks, [](const Sink &sink) { return sink.kind == Sink::Reduce; });
+        for (const LaneRun &run : runs) {
+          ValueRange mine = carried.slice(next.size(), run.vectors * perSlot);
+          llvm::append_range(next, runOnce(run, mine));
+        }
+        return next;
+      });
       fold(accs);
       return {};
     });
   }
 
   Value neutralVector(const Sink &sink, int64_t slotWidth) {
-    auto scalar =
-        neutral(kindOf(sink), getElementTypeOrSelf(sink.value.getType()));
+    auto scalar = neutral(kindOf(sink), getElementTypeOrSelf(sink.value.getType()));
     auto type = VectorType::get({slotWidth}, scalar.getType());
     return arith::ConstantOp::create(nest.builder(), nest.loc,
                                      DenseElementsAttr::get(type, scalar));
@@ -407,11 +377,10 @@ private:
   SmallVector<Value> runOnce(const LaneRun &run, ValueRange carried) {
     if (run.count == 1)
       return step(slotsOf(run, nest.constant(run.begin)), carried);
-    scf::ForOp loop = nest.open(-1, 0, run.count * run.vectors * run.width,
-                                run.vectors * run.width, carried);
+    scf::ForOp loop =
+        nest.open(-1, 0, run.count * run.vectors * run.width, run.vectors * run.width, carried);
     SmallVector<Value> next =
-        step(slotsOf(run, loop.getInductionVar()),
-             SmallVector<Value>(loop.getRegionIterArgs()));
+        step(slotsOf(run, loop.getInductionVar()), SmallVector<Value>(loop.getRegionIterArgs()));
     nest.close(next);
     return SmallVector<Value>(loop.getResults());
   }
@@ -438,14 +407,10 @@ private:
         auto flags = arith::FastMathFlags::none;
         if (isa<FloatType>(cast<VectorType>(type).getElementType()))
           flags = arith::FastMathFlags::reassoc;
-        if (kind == vector::CombiningKind::MAXNUMF ||
-            kind == vector::CombiningKind::MINNUMF)
+        if (kind == vector::CombiningKind::MAXNUMF || kind == vector::CombiningKind::MINNUMF)
           flags = flags | arith::FastMathFlags::nnan; // see combine
-        Value part =
-            vector::ReductionOp::create(b, nest.loc, kind, vector, flags);
-        total = total
-                    ? vector::makeArithReduction(b, nest.loc, kind, part, total)
-                    : part;
+        Value part = vector::ReductionOp::create(b, nest.loc, kind, vector, flags);
+        total = total ? vector::makeArithReduction(b, nest.loc, kind, part, total) : part;
       }
       finish(*sink, total);
     }
@@ -468,8 +433,7 @@ void attn::tiles::emitLoops(Context &context, Group &group) {
     auto extract = cast<vector::ExtractOp>(sink.op);
     Nest nest(context, group.position);
     SmallVector<int> classes = context.classes.dims(extract.getSource());
-    for (auto [cls, position] :
-         llvm::zip_equal(classes, extract.getMixedPosition())) {
+    for (auto [cls, position] : llvm::zip_equal(classes, extract.getMixedPosition())) {
       auto fixed = getConstantIntValue(position);
       Value index = fixed ? nest.constant(*fixed) : cast<Value>(position);
       if (cls >= 0)

@@ -37,8 +37,7 @@ Kernel matchKernel(DimClasses &classes, mlir::vector::ContractionOp op);
 
 /// The read of an operand of a kernel, where its elements can be taken from
 /// memory as they are; else null.
-mlir::vector::TransferReadOp matchDirectRead(DimClasses &classes,
-                                             mlir::Value operand);
+mlir::vector::TransferReadOp matchDirectRead(DimClasses &classes, mlir::Value operand);
 
 /// Where the lanes operand comes from. Has to be asked before any code is
 /// written: the answer depends on what is written to memory.
@@ -59,9 +58,7 @@ struct Group {
   llvm::SmallVector<mlir::Value> views;
   /// The class to vectorise, where it is not that of the domain.
   int lane = -1;
-  int laneOf(DimClasses &classes) const {
-    return lane >= 0 ? lane : classes.lane(domain);
-  }
+  int laneOf(DimClasses &classes) const { return lane >= 0 ? lane : classes.lane(domain); }
   /// Not joined by other sinks.
   bool closed = false;
   /// Lower-dimensional groups to be computed just before this one.
@@ -81,8 +78,7 @@ llvm::SmallVector<int> reducedClasses(DimClasses &classes, const Sink &sink);
 enum : int { alongLanes = -1, byElement = -2 };
 
 /// How a nest with lanes `lane` has to walk the memory of a transfer.
-int memoryWalk(DimClasses &classes, mlir::VectorTransferOpInterface transfer,
-               int lane);
+int memoryWalk(DimClasses &classes, mlir::VectorTransferOpInterface transfer, int lane);
 
 /// The same for the nest of a sink, by the first read of its whole domain that
 /// it evaluates, or by its write. A buffer counts as memory.
@@ -90,8 +86,7 @@ int memoryWalk(DimClasses &classes, const Sink &sink, int lane,
                const llvm::DenseMap<mlir::Value, Buffer> &buffers);
 
 /// Gives scratch for a tile, with the classes in the order of `layout`.
-using AllocateFn =
-    llvm::function_ref<Buffer(mlir::Value, llvm::ArrayRef<int> layout)>;
+using AllocateFn = llvm::function_ref<Buffer(mlir::Value, llvm::ArrayRef<int> layout)>;
 
 /// Writes the code of a group. Scalars produced replace the results of the ops.
 void emitLoops(Context &context, Group &group);
@@ -108,16 +103,15 @@ void emitScatter(Context &context, Group &group, mlir::Value scratch);
 
 /// Makes what a read would load usable as a memref, in the order of dimensions
 /// that it has in memory.
-Buffer emitView(Context &context, mlir::vector::TransferReadOp read,
-                mlir::Operation *position, AllocateFn allocate);
+Buffer emitView(Context &context, mlir::vector::TransferReadOp read, mlir::Operation *position,
+                AllocateFn allocate);
 
 /// Positions of a class as runs of equal vectors: `count` loop steps of
 /// `vectors` vectors of `width` elements from `begin` on.
 struct LaneRun {
   int64_t begin, count, vectors, width;
 };
-llvm::SmallVector<LaneRun> laneRuns(int64_t extent, int64_t width,
-                                    int64_t vectors);
+llvm::SmallVector<LaneRun> laneRuns(int64_t extent, int64_t width, int64_t vectors);
 
 /// Terms of a sum of products that are added up before they join the rest, or 0
 /// for all: rounding errors grow with the length of a running sum, and totals

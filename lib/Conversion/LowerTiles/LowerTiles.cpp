@@ -24,8 +24,7 @@ namespace {
 bool isTile(Type type) { return isa<VectorType>(type); }
 
 bool isTileOp(Operation *op) {
-  return llvm::any_of(op->getOperandTypes(), isTile) ||
-         llvm::any_of(op->getResultTypes(), isTile);
+  return llvm::any_of(op->getOperandTypes(), isTile) || llvm::any_of(op->getResultTypes(), isTile);
 }
 
 /// Drops the tile results of a loop or branch; its body no longer needs them.
@@ -58,9 +57,9 @@ void rebuildFor(scf::ForOp loop) {
       inits.push_back(init);
   rebuild(loop, [&](ArrayRef<Value>) -> Operation * {
     OpBuilder b(loop);
-    auto fresh = scf::ForOp::create(
-        b, loop.getLoc(), loop.getLowerBound(), loop.getUpperBound(),
-        loop.getStep(), inits, /*bodyBuilder=*/nullptr, loop.getUnsignedCmp());
+    auto fresh =
+        scf::ForOp::create(b, loop.getLoc(), loop.getLowerBound(), loop.getUpperBound(),
+                           loop.getStep(), inits, /*bodyBuilder=*/nullptr, loop.getUnsignedCmp());
     Block *body = fresh.getBody();
     if (inits.empty())
       body->getTerminator()->erase();
@@ -77,10 +76,9 @@ void rebuildFor(scf::ForOp loop) {
 void rebuildIf(scf::IfOp branch) {
   rebuild(branch, [&](ArrayRef<Value> kept) -> Operation * {
     OpBuilder b(branch);
-    auto fresh =
-        scf::IfOp::create(b, branch.getLoc(), TypeRange(ValueRange(kept)),
-                          branch.getCondition(), /*addThenBlock=*/false,
-                          /*addElseBlock=*/false);
+    auto fresh = scf::IfOp::create(b, branch.getLoc(), TypeRange(ValueRange(kept)),
+                                   branch.getCondition(), /*addThenBlock=*/false,
+                                   /*addElseBlock=*/false);
     fresh.getThenRegion().takeBody(branch.getThenRegion());
     fresh.getElseRegion().takeBody(branch.getElseRegion());
     return fresh;
@@ -113,11 +111,9 @@ void removeTiles(ArrayRef<Operation *> tileOps) {
 LogicalResult checkStructure(Operation *root) {
   WalkResult walk = root->walk([&](Operation *op) {
     for (Region &region : op->getRegions()) {
-      bool hasTiles = llvm::any_of(region.getOps(),
-                                   [](Operation &o) { return isTileOp(&o); });
+      bool hasTiles = llvm::any_of(region.getOps(), [](Operation &o) { return isTileOp(&o); });
       if (hasTiles && !region.hasOneBlock()) {
-        op->emitOpError(
-            "expected structured control flow around tiles, got a region of ")
+        op->emitOpError("expected structured control flow around tiles, got a region of ")
             << region.getBlocks().size() << " blocks";
         return WalkResult::interrupt();
       }
@@ -141,15 +137,13 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
     Operation *root = getOperation();
     int64_t bits = vectorBits ? int64_t(vectorBits) : hostVectorBits();
     if (bits != 128 && bits != 256 && bits != 512) {
-      emitError(root->getLoc())
-          << "expected vector-bits 128, 256 or 512, got " << bits;
+      emitError(root->getLoc()) << "expected vector-bits 128, 256 or 512, got " << bits;
       return signalPassFailure();
     }
     if (getOperation().isExternal())
       return;
     bool hasTiles = root->walk([](Operation *op) {
-                          return isTileOp(op) ? WalkResult::interrupt()
-                                              : WalkResult::advance();
+                          return isTileOp(op) ? WalkResult::interrupt() : WalkResult::advance();
                         })
                         .wasInterrupted() ||
                     llvm::any_of(getOperation().getArgumentTypes(), isTile);

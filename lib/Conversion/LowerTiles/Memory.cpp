@@ -10,21 +10,18 @@
 using namespace mlir;
 using namespace attn::tiles;
 
-bool attn::tiles::isContiguousAlong(VectorTransferOpInterface transfer,
-                                    int memoryDim) {
+bool attn::tiles::isContiguousAlong(VectorTransferOpInterface transfer, int memoryDim) {
   auto type = cast<MemRefType>(transfer.getShapedType());
   // An i1 has a byte of memory, and a bit of a vector that is loaded.
   return memoryDim == type.getRank() - 1 && type.isLastDimUnitStride() &&
          !type.getElementType().isInteger(1);
 }
 
-int attn::tiles::contiguousClass(DimClasses &classes,
-                                 VectorTransferOpInterface transfer) {
+int attn::tiles::contiguousClass(DimClasses &classes, VectorTransferOpInterface transfer) {
   AffineMap map = transfer.getPermutationMap();
   SmallVector<int> dims = classes.dims(transfer.getVector());
   for (unsigned dim = 0; dim < map.getNumResults(); ++dim)
-    if (memoryDim(map, dim) >= 0 &&
-        isContiguousAlong(transfer, memoryDim(map, dim)))
+    if (memoryDim(map, dim) >= 0 && isContiguousAlong(transfer, memoryDim(map, dim)))
       return dims[dim];
   return -1;
 }
@@ -34,8 +31,7 @@ Value Nest::perLane(Type element, llvm::function_ref<Value(Value)> scalar) {
   SmallVector<Value> lanes;
   for (int64_t lane = 0; lane < width; ++lane)
     lanes.push_back(scalar(constant(lane)));
-  return vector::FromElementsOp::create(
-      b, loc, VectorType::get({width}, element), lanes);
+  return vector::FromElementsOp::create(b, loc, VectorType::get({width}, element), lanes);
 }
 
 Value Nest::load(const Buffer &buffer, Type element, bool vector) {
@@ -47,8 +43,8 @@ Value Nest::load(const Buffer &buffer, Type element, bool vector) {
   if (!vector) {
     result = memref::LoadOp::create(b, loc, buffer.memref, indices);
   } else if (buffer.layout.back() == laneClass) {
-    result = vector::LoadOp::create(b, loc, VectorType::get({width}, stored),
-                                    buffer.memref, indices);
+    result =
+        vector::LoadOp::create(b, loc, VectorType::get({width}, stored), buffer.memref, indices);
   } else {
     auto *position = llvm::find(buffer.layout, laneClass);
     size_t dim = position - buffer.layout.begin();
@@ -60,8 +56,7 @@ Value Nest::load(const Buffer &buffer, Type element, bool vector) {
   }
   if (stored == element)
     return result;
-  Value zero =
-      arith::ConstantOp::create(b, loc, b.getZeroAttr(result.getType()));
+  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(result.getType()));
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, result, zero);
 }
 
@@ -69,9 +64,8 @@ void Nest::store(const Buffer &buffer, Value value) {
   builder();
   Type stored = cast<MemRefType>(buffer.memref.getType()).getElementType();
   if (getElementTypeOrSelf(value.getType()) != stored)
-    value = arith::ExtUIOp::create(
-        b, loc, isa<VectorType>(value.getType()) ? wide(stored) : stored,
-        value);
+    value = arith::ExtUIOp::create(b, loc, isa<VectorType>(value.getType()) ? wide(stored) : stored,
+                                   value);
   SmallVector<Value> indices;
   for (int cls : buffer.layout)
     indices.push_back(indexOf(cls));
@@ -94,8 +88,7 @@ void Nest::store(const Buffer &buffer, Value value) {
 
 /// The indices of a transfer at the current point; `laneDim` is the memref
 /// dimension that the lanes walk along, -1 where there is none.
-SmallVector<Value> Nest::address(VectorTransferOpInterface transfer,
-                                 int &laneDim) {
+SmallVector<Value> Nest::address(VectorTransferOpInterface transfer, int &laneDim) {
   SmallVector<Value> indices(transfer.getIndices());
   AffineMap map = transfer.getPermutationMap();
   SmallVector<int> classes = context.classes.dims(transfer.getVector());
@@ -113,8 +106,7 @@ SmallVector<Value> Nest::address(VectorTransferOpInterface transfer,
 
 /// Whether the point lies in the memref, or null where that is known. Without
 /// the lane dimension if `skipLane`.
-Value Nest::inBounds(VectorTransferOpInterface transfer, ValueRange indices,
-                     bool skipLane) {
+Value Nest::inBounds(VectorTransferOpInterface transfer, ValueRange indices, bool skipLane) {
   AffineMap map = transfer.getPermutationMap();
   SmallVector<int> classes = context.classes.dims(transfer.getVector());
   Value all;
@@ -124,16 +116,14 @@ Value Nest::inBounds(VectorTransferOpInterface transfer, ValueRange indices,
         (skipLane && classes[dim] >= 0 && classes[dim] == laneClass))
       continue;
     Value size = memref::DimOp::create(b, loc, transfer.getBase(), where);
-    Value term = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
-                                       indices[where], size);
+    Value term = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, indices[where], size);
     all = all ? arith::AndIOp::create(b, loc, all, term).getResult() : term;
   }
   return all;
 }
 
 /// The number of lanes inside the memref, or null where all are.
-Value Nest::laneCount(VectorTransferOpInterface transfer, ValueRange indices,
-                      int laneDim) {
+Value Nest::laneCount(VectorTransferOpInterface transfer, ValueRange indices, int laneDim) {
   SmallVector<int> classes = context.classes.dims(transfer.getVector());
   for (auto [dim, cls] : llvm::enumerate(classes))
     if (cls >= 0 && cls == laneClass && transfer.isDimInBounds(dim))
@@ -156,12 +146,9 @@ Value Nest::loadTransfer(vector::TransferReadOp read, bool vector) {
     auto guarded = scf::IfOp::create(
         b, loc, ok,
         [&](OpBuilder &then, Location l) {
-          scf::YieldOp::create(
-              then, l, memref::LoadOp::create(then, l, base, at).getResult());
+          scf::YieldOp::create(then, l, memref::LoadOp::create(then, l, base, at).getResult());
         },
-        [&](OpBuilder &otherwise, Location l) {
-          scf::YieldOp::create(otherwise, l, padding);
-        });
+        [&](OpBuilder &otherwise, Location l) { scf::YieldOp::create(otherwise, l, padding); });
     return guarded.getResult(0);
   };
   if (!vector)
@@ -209,10 +196,8 @@ void Nest::storeTransfer(vector::TransferWriteOp write, Value value) {
     if (!vector) {
       memref::StoreOp::create(b, loc, value, write.getBase(), indices);
     } else if (count) {
-      Value mask =
-          vector::CreateMaskOp::create(b, loc, wide(b.getI1Type()), count);
-      vector::MaskedStoreOp::create(b, loc, write.getBase(), indices, mask,
-                                    value);
+      Value mask = vector::CreateMaskOp::create(b, loc, wide(b.getI1Type()), count);
+      vector::MaskedStoreOp::create(b, loc, write.getBase(), indices, mask, value);
     } else {
       vector::StoreOp::create(b, loc, value, write.getBase(), indices);
     }
@@ -243,9 +228,7 @@ Value Nest::loadGather(vector::GatherOp gather, bool vector) {
             at = arith::IndexCastOp::create(then, l, then.getIndexType(), at);
           indices.back() = arith::AddIOp::create(then, l, indices.back(), at);
           scf::YieldOp::create(
-              then, l,
-              memref::LoadOp::create(then, l, gather.getBase(), indices)
-                  .getResult());
+              then, l, memref::LoadOp::create(then, l, gather.getBase(), indices).getResult());
         },
         [&](OpBuilder &otherwise, Location l) {
           scf::YieldOp::create(otherwise, l, otherwiseValue);
@@ -258,9 +241,8 @@ Value Nest::loadGather(vector::GatherOp gather, bool vector) {
   mask = broadcastTo(mask, wide(b.getI1Type()));
   rest = broadcastTo(rest, wide(element));
   if (type.isLastDimUnitStride())
-    return vector::GatherOp::create(b, loc, cast<VectorType>(wide(element)),
-                                    gather.getBase(), gather.getOffsets(),
-                                    index, mask, rest);
+    return vector::GatherOp::create(b, loc, cast<VectorType>(wide(element)), gather.getBase(),
+                                    gather.getOffsets(), index, mask, rest);
   SmallVector<Value> lanes;
   for (int64_t lane = 0; lane < width; ++lane) {
     Value parts[] = {vector::ExtractOp::create(b, loc, index, lane),
@@ -268,6 +250,5 @@ Value Nest::loadGather(vector::GatherOp gather, bool vector) {
                      vector::ExtractOp::create(b, loc, rest, lane)};
     lanes.push_back(scalar(parts[0], parts[1], parts[2]));
   }
-  return vector::FromElementsOp::create(
-      b, loc, VectorType::get({width}, element), lanes);
+  return vector::FromElementsOp::create(b, loc, VectorType::get({width}, element), lanes);
 }

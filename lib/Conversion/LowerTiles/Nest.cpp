@@ -12,9 +12,8 @@ bool attn::tiles::isLazy(Operation *op) {
   if (op->getNumResults() != 1 || !tileType(op->getResult(0)))
     return false;
   return OpTrait::hasElementwiseMappableTraits(op) ||
-         isa<arith::ConstantOp, vector::BroadcastOp, vector::TransposeOp,
-             vector::ShapeCastOp, vector::StepOp, vector::CreateMaskOp,
-             vector::TransferReadOp, vector::GatherOp>(op);
+         isa<arith::ConstantOp, vector::BroadcastOp, vector::TransposeOp, vector::ShapeCastOp,
+             vector::StepOp, vector::CreateMaskOp, vector::TransferReadOp, vector::GatherOp>(op);
 }
 
 Nest::Nest(Context &context, Operation *position)
@@ -72,16 +71,12 @@ Value Nest::broadcastTo(Value value, Type type) {
   return vector::BroadcastOp::create(b, loc, type, value);
 }
 
-Value Nest::splat(Value scalar) {
-  return broadcastTo(scalar, wide(scalar.getType()));
-}
+Value Nest::splat(Value scalar) { return broadcastTo(scalar, wide(scalar.getType())); }
 
-scf::ForOp Nest::open(int cls, int64_t begin, int64_t end, int64_t step,
-                      ValueRange inits) {
+scf::ForOp Nest::open(int cls, int64_t begin, int64_t end, int64_t step, ValueRange inits) {
   Value bounds[] = {constant(begin), constant(end), constant(step)};
   builder();
-  auto loop =
-      scf::ForOp::create(b, loc, bounds[0], bounds[1], bounds[2], inits);
+  auto loop = scf::ForOp::create(b, loc, bounds[0], bounds[1], bounds[2], inits);
   levels.back().anchor = loop;
   levels.push_back({loop.getBody(), nullptr, {}});
   if (cls >= 0)
@@ -101,15 +96,13 @@ void Nest::close(ValueRange values) {
   outer.anchor = levels.size() == 1 ? next : nullptr;
 }
 
-SmallVector<Value>
-Nest::loops(ArrayRef<int> classes, ValueRange inits,
-            llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
+SmallVector<Value> Nest::loops(ArrayRef<int> classes, ValueRange inits,
+                               llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
   if (classes.empty())
     return body(inits);
   int64_t extent = context.classes.extent(classes.front());
   scf::ForOp loop = open(classes.front(), 0, extent, 1, inits);
-  close(loops(classes.drop_front(),
-              SmallVector<Value>(loop.getRegionIterArgs()), body));
+  close(loops(classes.drop_front(), SmallVector<Value>(loop.getRegionIterArgs()), body));
   return SmallVector<Value>(loop.getResults());
 }
 
@@ -125,9 +118,7 @@ void Nest::selectLanes(int cls, Value base, int64_t newWidth) {
   points[cls].index = base;
 }
 
-void Nest::bind(int cls, Value index) {
-  points[cls] = {index, int(levels.size()) - 1};
-}
+void Nest::bind(int cls, Value index) { points[cls] = {index, int(levels.size()) - 1}; }
 
 Value Nest::evalWide(Value value) {
   Value result = eval(value);
@@ -181,13 +172,11 @@ Value Nest::compute(Value value, bool vector) {
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     insertAt(0);
     TypedAttr scalar =
-        cast<TypedAttr>(cast<SplatElementsAttr>(constant.getValue())
-                            .getSplatValue<Attribute>());
+        cast<TypedAttr>(cast<SplatElementsAttr>(constant.getValue()).getSplatValue<Attribute>());
     if (!vector)
       return arith::ConstantOp::create(b, loc, scalar);
     auto type = cast<VectorType>(wide(element));
-    return arith::ConstantOp::create(b, loc,
-                                     DenseElementsAttr::get(type, scalar));
+    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, scalar));
   }
   if (isa<vector::StepOp>(op)) {
     insertAt(level);
@@ -206,8 +195,7 @@ Value Nest::computeStep(int cls, Type element, bool vector) {
     return base;
   auto type = cast<VectorType>(wide(element));
   auto steps = llvm::to_vector(llvm::seq<int64_t>(0, width));
-  Value lanes = arith::ConstantOp::create(
-      b, loc, DenseElementsAttr::get(type, ArrayRef(steps)));
+  Value lanes = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, ArrayRef(steps)));
   return arith::AddIOp::create(b, loc, lanes, broadcastTo(base, type));
 }
 
@@ -217,9 +205,8 @@ Value Nest::computeMask(vector::CreateMaskOp op, bool vector) {
   for (auto [cls, bound] : llvm::zip_equal(classes, op.getOperands())) {
     bool lanes = vector && cls == laneClass;
     Value position = computeStep(cls, b.getIndexType(), lanes);
-    Value term =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, position,
-                              broadcastTo(bound, position.getType()));
+    Value term = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, position,
+                                       broadcastTo(bound, position.getType()));
     term = vector ? broadcastTo(term, wide(b.getI1Type())) : term;
     all = all ? arith::AndIOp::create(b, loc, all, term).getResult() : term;
   }
@@ -235,8 +222,7 @@ Value Nest::computeElementwise(Operation *op, bool vector) {
   insertAt(levelOf(context.classes.domain(op->getResult(0))));
   if (vector)
     for (Value &operand : operands)
-      operand =
-          broadcastTo(operand, wide(getElementTypeOrSelf(operand.getType())));
+      operand = broadcastTo(operand, wide(getElementTypeOrSelf(operand.getType())));
   if (isa<vector::FMAOp>(op) && !vector)
     return math::FmaOp::create(b, loc, operands[0], operands[1], operands[2]);
   Operation *clone = op->cloneWithoutRegions();

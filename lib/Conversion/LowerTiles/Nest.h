@@ -69,8 +69,7 @@ public:
   /// gives straight-line code. `inits` are carried through all loops.
   llvm::SmallVector<mlir::Value>
   loops(llvm::ArrayRef<int> classes, mlir::ValueRange inits,
-        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange)>
-            body);
+        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange)> body);
 
   /// Makes `cls` the lane class, `width` positions from `base` on.
   void setLanes(int cls, mlir::Value base, int64_t width);
@@ -120,14 +119,12 @@ private:
   mlir::Value loadTransfer(mlir::vector::TransferReadOp read, bool vector);
   mlir::Value loadGather(mlir::vector::GatherOp gather, bool vector);
   mlir::Value broadcastTo(mlir::Value value, mlir::Type type);
-  mlir::Value perLane(mlir::Type element,
-                      llvm::function_ref<mlir::Value(mlir::Value)> scalar);
-  llvm::SmallVector<mlir::Value>
-  address(mlir::VectorTransferOpInterface transfer, int &laneDim);
-  mlir::Value inBounds(mlir::VectorTransferOpInterface transfer,
-                       mlir::ValueRange indices, bool skipLane);
-  mlir::Value laneCount(mlir::VectorTransferOpInterface transfer,
-                        mlir::ValueRange indices, int laneDim);
+  mlir::Value perLane(mlir::Type element, llvm::function_ref<mlir::Value(mlir::Value)> scalar);
+  llvm::SmallVector<mlir::Value> address(mlir::VectorTransferOpInterface transfer, int &laneDim);
+  mlir::Value inBounds(mlir::VectorTransferOpInterface transfer, mlir::ValueRange indices,
+                       bool skipLane);
+  mlir::Value laneCount(mlir::VectorTransferOpInterface transfer, mlir::ValueRange indices,
+                        int laneDim);
 
   Context &context;
   mlir::OpBuilder b;
@@ -141,8 +138,7 @@ private:
 bool isContiguousAlong(mlir::VectorTransferOpInterface transfer, int memoryDim);
 
 /// The class along which a transfer walks memory contiguously, or -1.
-int contiguousClass(DimClasses &classes,
-                    mlir::VectorTransferOpInterface transfer);
+int contiguousClass(DimClasses &classes, mlir::VectorTransferOpInterface transfer);
 
 /// True for ops whose results are computed where they are used.
 bool isLazy(mlir::Operation *op);

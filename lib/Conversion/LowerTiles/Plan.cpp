@@ -11,14 +11,13 @@ using namespace attn::tiles;
 
 namespace {
 bool sameSet(ArrayRef<int> a, ArrayRef<int> b) {
-  return a.size() == b.size() &&
-         llvm::all_of(a, [&](int x) { return llvm::is_contained(b, x); });
+  return a.size() == b.size() && llvm::all_of(a, [&](int x) { return llvm::is_contained(b, x); });
 }
 
 bool isExpensive(Operation *op) {
   return isa<math::MathDialect>(op->getDialect()) ||
-         isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::DivUIOp,
-             arith::RemSIOp, arith::RemUIOp>(op);
+         isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp,
+             arith::RemUIOp>(op);
 }
 
 /// Same element of the same memref at the same point.
@@ -64,8 +63,8 @@ void BlockLowering::addSink(Sink sink, Operation *op) {
   llvm::append_range(operands, outerOperands(sink));
   SmallVector<int> reduced = reducedClasses(context.classes, sink);
   bool alone = sink.kind == Sink::Extract || sink.kind == Sink::Write ||
-               memoryWalk(context.classes, sink, context.classes.lane(domain),
-                          context.buffers) != alongLanes;
+               memoryWalk(context.classes, sink, context.classes.lane(domain), context.buffers) !=
+                   alongLanes;
   bool joins = openGroup && !alone && sameSet(openGroup->domain, domain);
   for (Value operand : operands)
     joins = joins && !dependsOn(operand, *openGroup);
@@ -125,19 +124,15 @@ void BlockLowering::keepReadsBefore(Operation *write) {
       base = gather.getBase();
     if (!base || isKept(op.getResult(0)))
       continue;
-    bool aliases = llvm::any_of(written, [&](Value memref) {
-      return !memref || mayAlias(base, memref);
-    });
+    bool aliases =
+        llvm::any_of(written, [&](Value memref) { return !memref || mayAlias(base, memref); });
     if (!aliases)
       continue;
     // An update in place reads each element just before it is written.
     bool inPlace = llvm::all_of(op.getUsers(),
-                                [&](Operation *user) {
-                                  return user == write || isLazy(user);
-                                }) &&
+                                [&](Operation *user) { return user == write || isLazy(user); }) &&
                    readsWhatItWrites(&op, write);
-    if (usedAfter(op.getResult(0), write) &&
-        !(inPlace && onlyFeeds(op.getResult(0), write)))
+    if (usedAfter(op.getResult(0), write) && !(inPlace && onlyFeeds(op.getResult(0), write)))
       keep(op.getResult(0), write);
   }
   closeGroup();
@@ -145,8 +140,8 @@ void BlockLowering::keepReadsBefore(Operation *write) {
 
 bool BlockLowering::onlyFeeds(Value value, Operation *op) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
-    return user == op || (isLazy(user) && user->getBlock() == &block &&
-                          onlyFeeds(user->getResult(0), op));
+    return user == op ||
+           (isLazy(user) && user->getBlock() == &block && onlyFeeds(user->getResult(0), op));
   });
 }
 
@@ -210,16 +205,13 @@ void BlockLowering::gatherContraction(vector::ContractionOp op) {
 }
 
 /// The tiles from outside that the regions of `op` use with their own lanes.
-void BlockLowering::visitCaptures(Operation *op,
-                                  llvm::function_ref<void(Value)> fn) {
+void BlockLowering::visitCaptures(Operation *op, llvm::function_ref<void(Value)> fn) {
   for (Region &region : op->getRegions())
     region.walk([&](Operation *nested) {
       auto source = context.laneSources.find(nested);
       for (Value operand : nested->getOperands())
-        if (tileType(operand) &&
-            !op->isAncestor(operand.getParentRegion()->getParentOp()) &&
-            (source == context.laneSources.end() ||
-             source->second.value != operand ||
+        if (tileType(operand) && !op->isAncestor(operand.getParentRegion()->getParentOp()) &&
+            (source == context.laneSources.end() || source->second.value != operand ||
              source->second.kind == LaneSource::Own))
           fn(operand);
     });
@@ -247,11 +239,9 @@ bool BlockLowering::staysLazyInRegion(Value value) {
     Operation *op = next.getDefiningOp();
     if (!tileType(next) || isKept(next))
       continue;
-    if (!op || isa<vector::TransferReadOp, vector::GatherOp>(op) ||
-        isExpensive(op))
+    if (!op || isa<vector::TransferReadOp, vector::GatherOp>(op) || isExpensive(op))
       return false;
-    ops += !isa<arith::ConstantOp, vector::BroadcastOp, vector::TransposeOp,
-                vector::StepOp>(op);
+    ops += !isa<arith::ConstantOp, vector::BroadcastOp, vector::TransposeOp, vector::StepOp>(op);
     if (ops > 4)
       return false;
     llvm::append_range(stack, op->getOperands());
@@ -291,8 +281,7 @@ void BlockLowering::gatherScatter(attn::ScatterAddOp op) {
     if (!staysLazyInRegion(index))
       keep(index, op);
   closeGroup();
-  newGroup(Group::Scatter, op)->domain =
-      context.classes.domain(op.getValues());
+  newGroup(Group::Scatter, op)->domain = context.classes.domain(op.getValues());
 }
 
 void BlockLowering::gather() {
@@ -325,8 +314,8 @@ int64_t BlockLowering::cost(Value value, SmallPtrSetImpl<Operation *> &seen) {
   if (!tileType(value) || isKept(value) || !op || !seen.insert(op).second)
     return 0;
   int64_t total = 1;
-  if (isa<arith::ConstantOp, vector::BroadcastOp, vector::TransposeOp,
-          vector::ShapeCastOp, vector::StepOp>(op))
+  if (isa<arith::ConstantOp, vector::BroadcastOp, vector::TransposeOp, vector::ShapeCastOp,
+          vector::StepOp>(op))
     total = 0;
   else if (isa<vector::GatherOp>(op) || isExpensive(op))
     total = 8;
@@ -339,8 +328,7 @@ void BlockLowering::shareAt(Value value, unsigned item) {
   Group &group = *items[item];
   keptBy[value] = item;
   SmallVector<int> domain = context.classes.domain(value);
-  if (group.kind == Group::Loops && !group.closed &&
-      sameSet(domain, group.domain)) {
+  if (group.kind == Group::Loops && !group.closed && sameSet(domain, group.domain)) {
     group.sinks.push_back({Sink::Store, value, nullptr, {}});
     return;
   }
@@ -369,8 +357,7 @@ bool BlockLowering::isAvailable(Value value, unsigned item) {
   auto kept = keptBy.find(value);
   if (kept == keptBy.end() || kept->second > item)
     return false;
-  return kept->second < item || item == items.size() ||
-         !isComputedIn(value, *items[item]);
+  return kept->second < item || item == items.size() || !isComputedIn(value, *items[item]);
 }
 
 void BlockLowering::visit(Value value, unsigned item) {
@@ -394,8 +381,7 @@ void BlockLowering::visit(Value value, unsigned item) {
   if (isa<vector::TransferReadOp>(op) && !transposes && item < items.size() &&
       items[item]->kind != Group::Region) {
     int lane = context.classes.lane(items[item]->domain);
-    if (memoryWalk(context.classes, cast<VectorTransferOpInterface>(op),
-                   lane) != alongLanes) {
+    if (memoryWalk(context.classes, cast<VectorTransferOpInterface>(op), lane) != alongLanes) {
       addPrelude(value, item);
       return;
     }
@@ -404,8 +390,7 @@ void BlockLowering::visit(Value value, unsigned item) {
     visit(operand, item);
 }
 
-void BlockLowering::forEachOperand(unsigned item,
-                                   llvm::function_ref<void(Value)> fn) {
+void BlockLowering::forEachOperand(unsigned item, llvm::function_ref<void(Value)> fn) {
   if (item == items.size()) {
     for (const Handover &handover : handovers)
       fn(block.getTerminator()->getOperand(handover.index));

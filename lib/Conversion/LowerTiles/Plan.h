@@ -17,8 +17,7 @@ namespace attn::tiles {
 class Scratch {
 public:
   explicit Scratch(mlir::Block &entry) : entry(&entry) {}
-  mlir::Value acquire(mlir::Location loc, llvm::ArrayRef<int64_t> shape,
-                      mlir::Type element);
+  mlir::Value acquire(mlir::Location loc, llvm::ArrayRef<int64_t> shape, mlir::Type element);
   void release(mlir::Value memref);
 
 private:
@@ -39,8 +38,7 @@ class BlockLowering {
 public:
   BlockLowering(Context &context, Scratch &scratch, mlir::Block &block,
                 llvm::ArrayRef<Handover> handovers)
-      : context(context), scratch(scratch), block(block), handovers(handovers) {
-  }
+      : context(context), scratch(scratch), block(block), handovers(handovers) {}
   void run();
 
 private:
@@ -72,10 +70,8 @@ private:
   bool isAvailable(mlir::Value value, unsigned item);
   void forEachOperand(unsigned item, llvm::function_ref<void(mlir::Value)> fn);
   void visit(mlir::Value value, unsigned item);
-  void visitCaptures(mlir::Operation *op,
-                     llvm::function_ref<void(mlir::Value)> fn);
-  int64_t cost(mlir::Value value,
-               llvm::SmallPtrSetImpl<mlir::Operation *> &seen);
+  void visitCaptures(mlir::Operation *op, llvm::function_ref<void(mlir::Value)> fn);
+  int64_t cost(mlir::Value value, llvm::SmallPtrSetImpl<mlir::Operation *> &seen);
   bool staysLazyInRegion(mlir::Value value);
   // Lifetimes.
   void findLastUses();
@@ -89,8 +85,7 @@ private:
   void emitFor(mlir::scf::ForOp loop);
   void emitIf(mlir::scf::IfOp branch);
   void emitHandovers();
-  void storeTo(mlir::Value value, const Buffer &buffer,
-               mlir::Operation *position);
+  void storeTo(mlir::Value value, const Buffer &buffer, mlir::Operation *position);
   Buffer allocate(mlir::Value value);
   Buffer allocateAs(mlir::Value value, llvm::ArrayRef<int> layout);
   llvm::SmallVector<int> layoutOf(mlir::Value value);
@@ -102,8 +97,7 @@ private:
   bool canTakeOver(mlir::Value init, mlir::Value result, mlir::Operation *op);
   bool isHandedOn(mlir::Value value, mlir::Value yielded);
   void takeOver(mlir::Value init, mlir::Value result);
-  void collectBuffers(mlir::Value value,
-                      llvm::SmallVectorImpl<mlir::Value> &memrefs);
+  void collectBuffers(mlir::Value value, llvm::SmallVectorImpl<mlir::Value> &memrefs);
   void releaseDead(unsigned item);
 
   Context &context;

@@ -27,9 +27,7 @@ Value Scratch::acquire(Location loc, ArrayRef<int64_t> shape, Type element) {
   return memory;
 }
 
-void Scratch::release(Value memref) {
-  free[memref.getType()].push_back(memref);
-}
+void Scratch::release(Value memref) { free[memref.getType()].push_back(memref); }
 
 void BlockLowering::touch(Value value, unsigned item) {
   if (!tileType(value))
@@ -48,14 +46,12 @@ void BlockLowering::touch(Value value, unsigned item) {
 void BlockLowering::findLastUses() {
   for (unsigned item = 0; item <= items.size(); ++item) {
     forEachOperand(item, [&](Value operand) { touch(operand, item); });
-    for (Value read :
-         item < items.size() ? ArrayRef(items[item]->views) : ArrayRef<Value>())
+    for (Value read : item < items.size() ? ArrayRef(items[item]->views) : ArrayRef<Value>())
       touch(read, item);
     // A prelude's value is there for its item, and computed for it.
     if (item < items.size())
       for (const auto &prelude : items[item]->preludes)
-        for (Value operand :
-             prelude->sinks.front().value.getDefiningOp()->getOperands())
+        for (Value operand : prelude->sinks.front().value.getDefiningOp()->getOperands())
           touch(operand, item);
   }
 }
@@ -124,8 +120,7 @@ Buffer BlockLowering::allocate(Value value) {
 Buffer BlockLowering::allocateAs(Value value, ArrayRef<int> layout) {
   Buffer buffer = newBuffer(value, layout);
   auto last = lastUse.find(value);
-  ownedUntil[buffer.memref] =
-      last == lastUse.end() ? current : std::max(current, last->second);
+  ownedUntil[buffer.memref] = last == lastUse.end() ? current : std::max(current, last->second);
   return buffer;
 }
 
@@ -145,18 +140,15 @@ Buffer BlockLowering::takeDying(Value value, const Group &group) {
   for (Value candidate : stored) {
     auto last = lastUse.find(candidate);
     auto buffer = context.buffers.find(candidate);
-    if (last == lastUse.end() || last->second != current ||
-        buffer == context.buffers.end())
+    if (last == lastUse.end() || last->second != current || buffer == context.buffers.end())
       continue;
     auto owned = ownedUntil.find(buffer->second.memref);
     if (owned == ownedUntil.end() || owned->second != current ||
-        cast<MemRefType>(buffer->second.memref.getType()).getElementType() !=
-            element ||
+        cast<MemRefType>(buffer->second.memref.getType()).getElementType() != element ||
         context.classes.lane(context.classes.domain(value)) !=
             (buffer->second.layout.empty() ? -1 : buffer->second.layout.back()))
       continue;
-    SmallVector<int> wanted = context.classes.domain(value),
-                     have = buffer->second.layout;
+    SmallVector<int> wanted = context.classes.domain(value), have = buffer->second.layout;
     llvm::sort(wanted);
     llvm::sort(have);
     if (wanted != have)
@@ -173,9 +165,8 @@ void BlockLowering::releaseDead(unsigned item) {
     if (last <= item)
       dead.push_back(memref);
   // Allocation order, so that reuse does not depend on addresses.
-  llvm::sort(dead, [](Value a, Value b) {
-    return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
-  });
+  llvm::sort(
+      dead, [](Value a, Value b) { return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp()); });
   for (Value memref : dead) {
     ownedUntil.erase(memref);
     scratch.release(memref);
@@ -185,14 +176,11 @@ void BlockLowering::releaseDead(unsigned item) {
 void BlockLowering::emitGroup(Group &group) {
   for (auto &prelude : group.preludes)
     emitGroup(*prelude);
-  auto allocator = [&](Value value, ArrayRef<int> layout) {
-    return allocateAs(value, layout);
-  };
+  auto allocator = [&](Value value, ArrayRef<int> layout) { return allocateAs(value, layout); };
   if (group.kind == Group::View) {
     Value read = group.views.front();
     context.views[read] =
-        emitView(context, read.getDefiningOp<vector::TransferReadOp>(),
-                 group.position, allocator);
+        emitView(context, read.getDefiningOp<vector::TransferReadOp>(), group.position, allocator);
     return;
   }
   if (group.kind == Group::Contraction) {
@@ -206,16 +194,14 @@ void BlockLowering::emitGroup(Group &group) {
     auto op = cast<attn::ScatterAddOp>(group.position);
     Value sums;
     if (MemRefType type = scatterScratchType(context.classes, op))
-      sums = scratch.acquire(op.getLoc(), type.getShape(),
-                             type.getElementType());
+      sums = scratch.acquire(op.getLoc(), type.getShape(), type.getElementType());
     emitScatter(context, group, sums);
     if (sums)
       scratch.release(sums);
     return;
   }
   for (Sink &sink : group.sinks) {
-    if (!tileType(sink.value) || sink.kind == Sink::Write ||
-        sink.kind == Sink::Extract)
+    if (!tileType(sink.value) || sink.kind == Sink::Write || sink.kind == Sink::Extract)
       continue;
     if (sink.kind == Sink::Store)
       sink.target = takeDying(sink.value, group);
@@ -224,8 +210,8 @@ void BlockLowering::emitGroup(Group &group) {
     if (!sink.target)
       sink.target = allocate(sink.value);
   }
-  int walk = memoryWalk(context.classes, group.sinks.front(),
-                        group.laneOf(context.classes), context.buffers);
+  int walk = memoryWalk(context.classes, group.sinks.front(), group.laneOf(context.classes),
+                        context.buffers);
   if (walk != alongLanes && group.sinks.size() == 1)
     emitTransposition(context, group, walk);
   else
@@ -243,14 +229,13 @@ void BlockLowering::setBuffer(Value value, Buffer buffer) {
   stored.push_back(value);
 }
 
-void BlockLowering::storeTo(Value value, const Buffer &buffer,
-                            Operation *position) {
+void BlockLowering::storeTo(Value value, const Buffer &buffer, Operation *position) {
   Group group;
   group.position = position;
   group.domain = context.classes.domain(value);
   group.sinks.push_back({Sink::Store, value, nullptr, buffer});
-  int walk = memoryWalk(context.classes, group.sinks.front(),
-                        group.laneOf(context.classes), context.buffers);
+  int walk = memoryWalk(context.classes, group.sinks.front(), group.laneOf(context.classes),
+                        context.buffers);
   if (walk != alongLanes)
     emitTransposition(context, group, walk);
   else
@@ -298,8 +283,7 @@ bool BlockLowering::canTakeOver(Value init, Value result, Operation *op) {
   Value memref = context.buffers[init].memref;
   for (const Handover &handover : handovers)
     if (handover.buffer.memref == memref)
-      return isHandedOn(result,
-                        block.getTerminator()->getOperand(handover.index));
+      return isHandedOn(result, block.getTerminator()->getOperand(handover.index));
   return ownedUntil.count(memref);
 }
 
@@ -380,8 +364,7 @@ void BlockLowering::emitRegionOp(Operation *op) {
 }
 
 /// The memrefs that computing `value` reads.
-void BlockLowering::collectBuffers(Value value,
-                                   SmallVectorImpl<Value> &memrefs) {
+void BlockLowering::collectBuffers(Value value, SmallVectorImpl<Value> &memrefs) {
   auto buffer = context.buffers.find(value);
   if (buffer != context.buffers.end()) {
     memrefs.push_back(buffer->second.memref);
@@ -401,8 +384,7 @@ void BlockLowering::emitHandovers() {
   for (const Handover &handover : handovers) {
     Value value = end->getOperand(handover.index);
     auto buffer = context.buffers.find(value);
-    if (buffer == context.buffers.end() ||
-        buffer->second.memref != handover.buffer.memref)
+    if (buffer == context.buffers.end() || buffer->second.memref != handover.buffer.memref)
       moves.push_back({value, &handover});
   }
   // What reads a buffer that another move overwrites is computed first.
@@ -413,8 +395,7 @@ void BlockLowering::emitHandovers() {
     SmallVector<Value> memrefs;
     collectBuffers(value, memrefs);
     bool clashes = llvm::any_of(moves, [&](auto &other) {
-      return other.second != handover &&
-             llvm::is_contained(memrefs, other.second->buffer.memref);
+      return other.second != handover && llvm::is_contained(memrefs, other.second->buffer.memref);
     });
     if (!clashes)
       continue;
@@ -426,8 +407,7 @@ void BlockLowering::emitHandovers() {
   for (auto &move : moves) {
     Value value = move.first;
     const Handover *handover = move.second;
-    auto *early = llvm::find_if(
-        late, [&](auto &entry) { return entry.second == handover; });
+    auto *early = llvm::find_if(late, [&](auto &entry) { return entry.second == handover; });
     auto saved = context.buffers.find(value);
     std::optional<Buffer> before;
     if (saved != context.buffers.end())

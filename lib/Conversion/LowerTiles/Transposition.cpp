@@ -12,12 +12,10 @@ using namespace attn::tiles;
 
 namespace {
 int findWalk(DimClasses &classes, Value value, int lane, size_t rank,
-             const DenseMap<Value, Buffer> &buffers,
-             SmallPtrSetImpl<Operation *> &seen) {
+             const DenseMap<Value, Buffer> &buffers, SmallPtrSetImpl<Operation *> &seen) {
   if (auto kept = buffers.find(value); kept != buffers.end()) {
     const SmallVector<int> &layout = kept->second.layout;
-    return layout.size() == rank && llvm::is_contained(layout, lane) &&
-                   layout.back() != lane
+    return layout.size() == rank && llvm::is_contained(layout, lane) && layout.back() != lane
                ? layout.back()
                : int(alongLanes);
   }
@@ -30,16 +28,14 @@ int findWalk(DimClasses &classes, Value value, int lane, size_t rank,
                : alongLanes;
   for (Value operand : op->getOperands())
     if (tileType(operand))
-      if (int walk = findWalk(classes, operand, lane, rank, buffers, seen);
-          walk != alongLanes)
+      if (int walk = findWalk(classes, operand, lane, rank, buffers, seen); walk != alongLanes)
         return walk;
   return alongLanes;
 }
 
 /// Transposes W vectors of W elements, W a power of two: each round interleaves
 /// vector i with vector i + W/2.
-SmallVector<Value> transposeBlock(OpBuilder &b, Location loc,
-                                  SmallVector<Value> rows) {
+SmallVector<Value> transposeBlock(OpBuilder &b, Location loc, SmallVector<Value> rows) {
   int64_t size = rows.size();
   SmallVector<int64_t> low, high;
   for (int64_t k = 0; k < size / 2; ++k) {
@@ -49,10 +45,8 @@ SmallVector<Value> transposeBlock(OpBuilder &b, Location loc,
   for (int64_t round = 1; round < size; round *= 2) {
     SmallVector<Value> next;
     for (int64_t k = 0; k < size / 2; ++k) {
-      next.push_back(
-          vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], low));
-      next.push_back(
-          vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], high));
+      next.push_back(vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], low));
+      next.push_back(vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], high));
     }
     rows = std::move(next);
   }
@@ -62,8 +56,7 @@ SmallVector<Value> transposeBlock(OpBuilder &b, Location loc,
 class TransposingEmitter {
 public:
   TransposingEmitter(Context &context, Group &group, int walk)
-      : context(context), group(group), sink(group.sinks.front()),
-        nest(context, group.position) {
+      : context(context), group(group), sink(group.sinks.front()), nest(context, group.position) {
     int lane = group.laneOf(context.classes);
     // A write evaluates scratch; the others read memory.
     from = sink.kind == Sink::Write ? lane : walk;
@@ -71,8 +64,7 @@ public:
     for (int cls : group.domain)
       if (cls != from && cls != to)
         rest.push_back(cls);
-    width = laneCountFor(getElementTypeOrSelf(sink.value.getType()),
-                         context.vectorBits);
+    width = laneCountFor(getElementTypeOrSelf(sink.value.getType()), context.vectorBits);
   }
 
   void run() {
@@ -83,10 +75,8 @@ public:
       });
       return;
     }
-    int64_t extentFrom = context.classes.extent(from),
-            extentTo = context.classes.extent(to);
-    int64_t wholeFrom = extentFrom / width * width,
-            wholeTo = extentTo / width * width;
+    int64_t extentFrom = context.classes.extent(from), extentTo = context.classes.extent(to);
+    int64_t wholeFrom = extentFrom / width * width, wholeTo = extentTo / width * width;
     nest.loops(rest, {}, [&](ValueRange) -> SmallVector<Value> {
       if (wholeFrom && wholeTo)
         blocks(wholeFrom, wholeTo);
@@ -125,8 +115,7 @@ private:
     nest.close();
   }
 
-  void elements(int64_t beginTo, int64_t endTo, int64_t beginFrom,
-                int64_t endFrom) {
+  void elements(int64_t beginTo, int64_t endTo, int64_t beginFrom, int64_t endFrom) {
     if (beginTo == endTo || beginFrom == endFrom)
       return;
     nest.clearLanes();
@@ -147,8 +136,7 @@ private:
 };
 } // namespace
 
-int attn::tiles::memoryWalk(DimClasses &classes,
-                            VectorTransferOpInterface transfer, int lane) {
+int attn::tiles::memoryWalk(DimClasses &classes, VectorTransferOpInterface transfer, int lane) {
   AffineMap map = transfer.getPermutationMap();
   SmallVector<int> dims = classes.dims(transfer.getVector());
   for (unsigned dim = 0; dim < map.getNumResults(); ++dim) {
@@ -170,8 +158,7 @@ int attn::tiles::memoryWalk(DimClasses &classes, const Sink &sink, int lane,
   if (sink.kind == Sink::Write)
     return memoryWalk(classes, cast<VectorTransferOpInterface>(sink.op), lane);
   SmallPtrSet<Operation *, 16> seen;
-  return findWalk(classes, sink.value, lane, classes.domain(sink.value).size(),
-                  buffers, seen);
+  return findWalk(classes, sink.value, lane, classes.domain(sink.value).size(), buffers, seen);
 }
 
 void attn::tiles::emitTransposition(Context &context, Group &group, int walk) {

@@ -14,8 +14,8 @@ using namespace attn::tiles;
 namespace {
 class ViewEmitter {
 public:
-  ViewEmitter(Context &context, vector::TransferReadOp read,
-              Operation *position, AllocateFn allocate)
+  ViewEmitter(Context &context, vector::TransferReadOp read, Operation *position,
+              AllocateFn allocate)
       : context(context), read(read), b(position), loc(read.getLoc()),
         type(cast<MemRefType>(read.getBase().getType())), allocate(allocate),
         shape(type.getRank(), 1), layout(type.getRank(), -1) {}
@@ -56,11 +56,9 @@ private:
         continue;
       int where = memoryDim(map, dim);
       Value size = memref::DimOp::create(b, loc, read.getBase(), where);
-      Value last = arith::AddIOp::create(
-          b, loc, read.getIndices()[where],
-          arith::ConstantIndexOp::create(b, loc, shape[where]));
-      all = both(all, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle,
-                                            last, size));
+      Value last = arith::AddIOp::create(b, loc, read.getIndices()[where],
+                                         arith::ConstantIndexOp::create(b, loc, shape[where]));
+      all = both(all, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, last, size));
     }
     return all;
   }
@@ -77,29 +75,23 @@ private:
         continue;
       Value stride;
       if (strides[dim] == ShapedType::kDynamic)
-        stride =
-            memref::ExtractStridedMetadataOp::create(b, loc, read.getBase())
-                .getStrides()[dim];
+        stride = memref::ExtractStridedMetadataOp::create(b, loc, read.getBase()).getStrides()[dim];
       else
         stride = arith::ConstantIndexOp::create(b, loc, strides[dim]);
       Value length = arith::ConstantIndexOp::create(b, loc, shape[inner]);
-      all = both(all, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                            stride, length));
+      all = both(all, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, stride, length));
     }
     return all;
   }
 
   Value makeView() {
-    SmallVector<OpFoldResult> offsets(read.getIndices().begin(),
-                                      read.getIndices().end());
+    SmallVector<OpFoldResult> offsets(read.getIndices().begin(), read.getIndices().end());
     SmallVector<OpFoldResult> sizes, strides(shape.size(), b.getIndexAttr(1));
     for (int64_t size : shape)
       sizes.push_back(b.getIndexAttr(size));
-    auto viewType =
-        cast<MemRefType>(memref::SubViewOp::inferRankReducedResultType(
-            tileShape, type, offsets, sizes, strides));
-    return memref::SubViewOp::create(b, loc, viewType, read.getBase(), offsets,
-                                     sizes, strides);
+    auto viewType = cast<MemRefType>(
+        memref::SubViewOp::inferRankReducedResultType(tileShape, type, offsets, sizes, strides));
+    return memref::SubViewOp::create(b, loc, viewType, read.getBase(), offsets, sizes, strides);
   }
 
   Value choose(Value isUsable, Value view) {
@@ -110,13 +102,11 @@ private:
       anyStrides.back() = 1;
     auto common =
         MemRefType::get(tileShape, type.getElementType(),
-                        StridedLayoutAttr::get(
-                            b.getContext(), ShapedType::kDynamic, anyStrides));
+                        StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic, anyStrides));
     auto choice = scf::IfOp::create(b, loc, TypeRange{common}, isUsable,
                                     /*withElseRegion=*/true);
     // A subview outside of its memref would be wrong even if not used.
-    view.getDefiningOp()->moveBefore(choice.thenBlock(),
-                                     choice.thenBlock()->begin());
+    view.getDefiningOp()->moveBefore(choice.thenBlock(), choice.thenBlock()->begin());
     b.setInsertionPointToEnd(choice.thenBlock());
     scf::YieldOp::create(b, loc, castTo(view, common));
     b.setInsertionPointToStart(choice.elseBlock());
@@ -126,9 +116,8 @@ private:
   }
 
   Value castTo(Value memref, MemRefType wanted) {
-    return memref.getType() == wanted
-               ? memref
-               : memref::CastOp::create(b, loc, wanted, memref).getResult();
+    return memref.getType() == wanted ? memref
+                                      : memref::CastOp::create(b, loc, wanted, memref).getResult();
   }
 
   /// Copies as it lies in memory, also what is kept in another order.
@@ -156,7 +145,7 @@ private:
 };
 } // namespace
 
-Buffer attn::tiles::emitView(Context &context, vector::TransferReadOp read,
-                             Operation *position, AllocateFn allocate) {
+Buffer attn::tiles::emitView(Context &context, vector::TransferReadOp read, Operation *position,
+                             AllocateFn allocate) {
   return ViewEmitter(context, read, position, allocate).run();
 }

@@ -24,8 +24,7 @@ using namespace mlir;
 
 /// Makes `shape`, a copy of a function, return the sizes of its tensor results.
 static void returnSizes(func::FuncOp shape) {
-  func::ReturnOp terminator =
-      cast<func::ReturnOp>(shape.getBody().front().getTerminator());
+  func::ReturnOp terminator = cast<func::ReturnOp>(shape.getBody().front().getTerminator());
   OpBuilder builder(terminator);
   Location loc = terminator.getLoc();
   SmallVector<Value> sizes;
@@ -70,31 +69,25 @@ namespace {
 /// structured ops only.
 struct DimOfElementwise : OpRewritePattern<tensor::DimOp> {
   using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(tensor::DimOp dim,
-                                PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(tensor::DimOp dim, PatternRewriter &rewriter) const override {
     Operation *source = dim.getSource().getDefiningOp();
     if (!source || !OpTrait::hasElementwiseMappableTraits(source))
       return failure();
     for (Value operand : source->getOperands())
       if (isa<RankedTensorType>(operand.getType())) {
-        rewriter.replaceOpWithNewOp<tensor::DimOp>(dim, operand,
-                                                   dim.getIndex());
+        rewriter.replaceOpWithNewOp<tensor::DimOp>(dim, operand, dim.getIndex());
         return success();
       }
     return failure();
   }
 };
 
-struct EmitShapeFunctionPass
-    : attn::impl::AttnEmitShapeFunctionBase<EmitShapeFunctionPass> {
+struct EmitShapeFunctionPass : attn::impl::AttnEmitShapeFunctionBase<EmitShapeFunctionPass> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
-    for (auto function :
-         llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
-      if (function.isPublic() && !function.isDeclaration() &&
-          function.getBody().hasOneBlock() &&
-          llvm::any_of(function.getResultTypes(),
-                       llvm::IsaPred<RankedTensorType>) &&
+    for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
+      if (function.isPublic() && !function.isDeclaration() && function.getBody().hasOneBlock() &&
+          llvm::any_of(function.getResultTypes(), llvm::IsaPred<RankedTensorType>) &&
           failed(emit(function, symbols)))
         return signalPassFailure();
   }
@@ -118,8 +111,7 @@ struct EmitShapeFunctionPass
     affine::AffineApplyOp::getCanonicalizationPatterns(patterns, context);
     patterns.add<DimOfElementwise>(context);
     if (failed(applyPatternsGreedily(shape, std::move(patterns))))
-      return function.emitError(
-          "computing result sizes did not come to an end");
+      return function.emitError("computing result sizes did not come to an end");
     if (Operation *obstacle = findObstacle(shape.getBody().front())) {
       InFlightDiagnostic diagnostic =
           function.emitError("expected result sizes that follow from the "

@@ -24,16 +24,14 @@ struct FuseLoopsPass : attn::impl::AttnFuseLoopsBase<FuseLoopsPass> {
 
 private:
   bool wrong = false;
-  LogicalResult tryFuse(affine::AffineForOp first, affine::AffineForOp second,
-                        Operation *scope);
+  LogicalResult tryFuse(affine::AffineForOp first, affine::AffineForOp second, Operation *scope);
   void fuseIn(Block &block, Operation *scope);
 };
 } // namespace
 
 static bool haveSameBounds(affine::AffineForOp a, affine::AffineForOp b) {
   return a.getLowerBoundMap() == b.getLowerBoundMap() &&
-         a.getUpperBoundMap() == b.getUpperBoundMap() &&
-         a.getStep() == b.getStep() &&
+         a.getUpperBoundMap() == b.getUpperBoundMap() && a.getStep() == b.getStep() &&
          llvm::equal(a.getLowerBoundOperands(), b.getLowerBoundOperands()) &&
          llvm::equal(a.getUpperBoundOperands(), b.getUpperBoundOperands()) &&
          a.getNumIterOperands() == 0 && b.getNumIterOperands() == 0;
@@ -51,8 +49,7 @@ static affine::AffineForOp getNeighbour(affine::AffineForOp loop) {
   return {};
 }
 
-LogicalResult FuseLoopsPass::tryFuse(affine::AffineForOp first,
-                                     affine::AffineForOp second,
+LogicalResult FuseLoopsPass::tryFuse(affine::AffineForOp first, affine::AffineForOp second,
                                      Operation *scope) {
   DependenceGraph graph = buildAffineDependences(scope);
   std::vector<Dependence> cross = getFusionDependences(graph, first, second);
@@ -79,9 +76,9 @@ LogicalResult FuseLoopsPass::tryFuse(affine::AffineForOp first,
   }
   second.getInductionVar().replaceAllUsesWith(first.getInductionVar());
   Block *body = first.getBody();
-  body->getOperations().splice(
-      body->getTerminator()->getIterator(), second.getBody()->getOperations(),
-      second.getBody()->begin(), std::prev(second.getBody()->end()));
+  body->getOperations().splice(body->getTerminator()->getIterator(),
+                               second.getBody()->getOperations(), second.getBody()->begin(),
+                               std::prev(second.getBody()->end()));
   second.erase();
   return success();
 }

@@ -18,8 +18,7 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-struct HoistInvariantsPass
-    : attn::impl::AttnHoistInvariantsBase<HoistInvariantsPass> {
+struct HoistInvariantsPass : attn::impl::AttnHoistInvariantsBase<HoistInvariantsPass> {
   using AttnHoistInvariantsBase::AttnHoistInvariantsBase;
   void runOnOperation() override;
 
@@ -31,9 +30,8 @@ private:
 /// Why `statement` may not run before `loop` instead of in it; empty if it may.
 /// `place` is the statement, or the loop in `loop` that it has left already;
 /// `moved` are statements that leave the loop before it does.
-static std::string getObstacle(const DependenceGraph &graph, unsigned statement,
-                               unsigned loop, Operation *place,
-                               ArrayRef<unsigned> moved) {
+static std::string getObstacle(const DependenceGraph &graph, unsigned statement, unsigned loop,
+                               Operation *place, ArrayRef<unsigned> moved) {
   const Statement &what = graph.getStatements()[statement];
   const Loop &from = graph.getLoops()[loop];
   // The reason that would still hold if the statement were of another kind is
@@ -57,10 +55,9 @@ static std::string getObstacle(const DependenceGraph &graph, unsigned statement,
   // A computation may run for nothing; a read may be of an element that is
   // not there.
   auto trips = affine::getConstantTripCount(op);
-  bool mustRun =
-      !what.computes || llvm::any_of(what.members, [](Operation *member) {
-        return !isSpeculatable(member);
-      });
+  bool mustRun = !what.computes || llvm::any_of(what.members, [](Operation *member) {
+    return !isSpeculatable(member);
+  });
   if (mustRun && (!trips || *trips == 0))
     return "loop " + from.name + " may run zero times";
   if (mustRun && place->getParentOp() != op)
@@ -102,8 +99,7 @@ static bool hoistFrom(affine::AffineForOp loop, Operation *scope) {
   return !moved.empty();
 }
 
-LogicalResult HoistInvariantsPass::hoistRequested(FunctionOpInterface function,
-                                                  bool &found) {
+LogicalResult HoistInvariantsPass::hoistRequested(FunctionOpInterface function, bool &found) {
   DependenceGraph graph = buildAffineDependences(function);
   SmallVector<unsigned> moved;
   LogicalResult result = success();
@@ -113,17 +109,15 @@ LogicalResult HoistInvariantsPass::hoistRequested(FunctionOpInterface function,
       continue;
     const Statement &what = graph.getStatements()[*statement];
     // The loop of that name around the statement.
-    auto *position = llvm::find_if(what.domain, [&](unsigned l) {
-      return graph.getLoops()[l].name == loop;
-    });
+    auto *position =
+        llvm::find_if(what.domain, [&](unsigned l) { return graph.getLoops()[l].name == loop; });
     if (position == what.domain.end())
       continue;
     found = true;
     // It leaves the loops in between as well, innermost first.
     std::string obstacle;
     Operation *place = what.op;
-    for (const unsigned *l = what.domain.end();
-         l != position && obstacle.empty();) {
+    for (const unsigned *l = what.domain.end(); l != position && obstacle.empty();) {
       obstacle = getObstacle(graph, *statement, *--l, place, moved);
       place = graph.getLoops()[*l].op;
     }
@@ -138,9 +132,8 @@ LogicalResult HoistInvariantsPass::hoistRequested(FunctionOpInterface function,
     return failure();
   for (unsigned statement : moved) {
     const Statement &what = graph.getStatements()[statement];
-    auto *position = llvm::find_if(what.domain, [&](unsigned l) {
-      return graph.getLoops()[l].name == loop;
-    });
+    auto *position =
+        llvm::find_if(what.domain, [&](unsigned l) { return graph.getLoops()[l].name == loop; });
     moveBefore(what, cast<affine::AffineForOp>(graph.getLoops()[*position].op));
   }
   return success();
@@ -148,8 +141,7 @@ LogicalResult HoistInvariantsPass::hoistRequested(FunctionOpInterface function,
 
 void HoistInvariantsPass::runOnOperation() {
   if (statements.empty() != loop.empty()) {
-    getOperation()->emitError(
-        "expected statements and loop together, got only one of them");
+    getOperation()->emitError("expected statements and loop together, got only one of them");
     return signalPassFailure();
   }
   bool found = false, wrong = false;
@@ -160,14 +152,12 @@ void HoistInvariantsPass::runOnOperation() {
     }
     // Innermost loops first, so that what leaves one can leave the next.
     SmallVector<affine::AffineForOp> loops;
-    function->walk<WalkOrder::PostOrder>(
-        [&](affine::AffineForOp op) { loops.push_back(op); });
+    function->walk<WalkOrder::PostOrder>([&](affine::AffineForOp op) { loops.push_back(op); });
     for (affine::AffineForOp op : loops)
       hoistFrom(op, function);
   });
   if (!statements.empty() && !found) {
-    getOperation()->emitError("expected a loop ")
-        << loop << " around the statements, got none";
+    getOperation()->emitError("expected a loop ") << loop << " around the statements, got none";
     wrong = true;
   }
   if (wrong)

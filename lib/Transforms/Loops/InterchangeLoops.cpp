@@ -26,14 +26,12 @@ struct Request {
   std::string goal;               ///< "cannot interchange loops i and j"
 };
 
-struct InterchangeLoopsPass
-    : attn::impl::AttnInterchangeLoopsBase<InterchangeLoopsPass> {
+struct InterchangeLoopsPass : attn::impl::AttnInterchangeLoopsBase<InterchangeLoopsPass> {
   using AttnInterchangeLoopsBase::AttnInterchangeLoopsBase;
   void runOnOperation() override;
 
 private:
-  std::optional<Request> find(const DependenceGraph &graph,
-                              affine::AffineForOp root);
+  std::optional<Request> find(const DependenceGraph &graph, affine::AffineForOp root);
   LogicalResult interchange(const DependenceGraph &graph, Request request);
 };
 } // namespace
@@ -43,24 +41,22 @@ std::optional<Request> InterchangeLoopsPass::find(const DependenceGraph &graph,
                                                   affine::AffineForOp root) {
   Request request;
   SmallVector<affine::AffineForOp> named(order.size());
-  WalkResult walk =
-      root->walk<WalkOrder::PreOrder>([&](affine::AffineForOp op) {
-        auto loop = graph.findLoop(op);
-        if (!loop)
-          return WalkResult::advance();
-        const std::string &name = graph.getLoops()[*loop].name;
-        auto position = llvm::find(order, name);
-        if (position == order.end())
-          return WalkResult::advance();
-        affine::AffineForOp &slot = named[position - order.begin()];
-        if (slot || (!request.chain.empty() &&
-                     !request.chain.back()->isProperAncestor(op)))
-          return WalkResult::interrupt();
-        slot = op;
-        request.chain.push_back(op);
-        request.names.push_back(name);
-        return WalkResult::advance();
-      });
+  WalkResult walk = root->walk<WalkOrder::PreOrder>([&](affine::AffineForOp op) {
+    auto loop = graph.findLoop(op);
+    if (!loop)
+      return WalkResult::advance();
+    const std::string &name = graph.getLoops()[*loop].name;
+    auto position = llvm::find(order, name);
+    if (position == order.end())
+      return WalkResult::advance();
+    affine::AffineForOp &slot = named[position - order.begin()];
+    if (slot || (!request.chain.empty() && !request.chain.back()->isProperAncestor(op)))
+      return WalkResult::interrupt();
+    slot = op;
+    request.chain.push_back(op);
+    request.names.push_back(name);
+    return WalkResult::advance();
+  });
   if (walk.wasInterrupted() || request.chain.size() != order.size())
     return std::nullopt;
   request.order = named;
@@ -72,15 +68,11 @@ std::optional<Request> InterchangeLoopsPass::find(const DependenceGraph &graph,
   };
   while (!request.chain.empty() && request.chain.back() == request.order.back())
     drop(request.chain.size() - 1);
-  while (!request.chain.empty() &&
-         request.chain.front() == request.order.front())
+  while (!request.chain.empty() && request.chain.front() == request.order.front())
     drop(0);
   request.goal = "cannot interchange loops ";
   for (auto [index, name] : llvm::enumerate(request.names))
-    request.goal += (index == 0                          ? ""
-                     : index + 1 == request.names.size() ? " and "
-                                                         : ", ") +
-                    name;
+    request.goal += (index == 0 ? "" : index + 1 == request.names.size() ? " and " : ", ") + name;
   return request;
 }
 
@@ -90,24 +82,20 @@ static LogicalResult checkShape(Request &request) {
     affine::AffineForOp loop = request.chain[index];
     auto error = [&]() { return loop->emitError(request.goal) << ": "; };
     if (loop.getNumIterOperands() != 0)
-      return error() << "loop " << request.names[index]
-                     << " carries values in iter_args";
+      return error() << "loop " << request.names[index] << " carries values in iter_args";
     if (index > 0 && loop->getParentOp() != request.chain[index - 1])
-      return error() << "loop " << request.names[index]
-                     << " is not directly inside loop "
+      return error() << "loop " << request.names[index] << " is not directly inside loop "
                      << request.names[index - 1];
     for (unsigned outer = 0; outer < index; ++outer)
       for (Value operand : loop->getOperands())
-        if (request.chain[outer].getRegion().isAncestor(
-                operand.getParentRegion()))
-          return error() << "the bounds of loop " << request.names[index]
-                         << " depend on loop " << request.names[outer];
+        if (request.chain[outer].getRegion().isAncestor(operand.getParentRegion()))
+          return error() << "the bounds of loop " << request.names[index] << " depend on loop "
+                         << request.names[outer];
   }
   return success();
 }
 
-static LogicalResult checkOrder(const DependenceGraph &graph,
-                                const Request &request) {
+static LogicalResult checkOrder(const DependenceGraph &graph, const Request &request) {
   // The loops around the nest keep their place in front.
   SmallVector<unsigned> order;
   for (Operation *parent = request.chain.front()->getParentOp(); parent;
@@ -119,8 +107,7 @@ static LogicalResult checkOrder(const DependenceGraph &graph,
   auto violation = graph.findOrderViolation(order);
   if (!violation)
     return success();
-  const Statement &source =
-      graph.getStatements()[violation->dependence->source];
+  const Statement &source = graph.getStatements()[violation->dependence->source];
   const Statement &sink = graph.getStatements()[violation->dependence->sink];
   InFlightDiagnostic diagnostic = request.chain.front()->emitError(request.goal)
                                   << ": " << graph.describe(*violation);
@@ -129,20 +116,18 @@ static LogicalResult checkOrder(const DependenceGraph &graph,
   return diagnostic;
 }
 
-LogicalResult InterchangeLoopsPass::interchange(const DependenceGraph &graph,
-                                                Request request) {
+LogicalResult InterchangeLoopsPass::interchange(const DependenceGraph &graph, Request request) {
   if (request.chain.empty())
     return success();
   if (failed(checkShape(request)) || failed(checkOrder(graph, request)))
     return failure();
   // Innermost first: what leaves an inner pair is beside it in the next. Each
   // step changes the IR, so each asks a new graph.
-  Operation *scope =
-      request.chain.front()->getParentOfType<FunctionOpInterface>();
+  Operation *scope = request.chain.front()->getParentOfType<FunctionOpInterface>();
   for (unsigned index = request.chain.size() - 1; index > 0; --index) {
     DependenceGraph current = buildAffineDependences(scope);
-    if (failed(attn::detail::makePerfect(current, request.chain[index - 1],
-                                         request.chain[index], request.goal)))
+    if (failed(attn::detail::makePerfect(current, request.chain[index - 1], request.chain[index],
+                                         request.goal)))
       return failure();
   }
   // Statements that moved inwards have longer vectors now.
@@ -150,16 +135,14 @@ LogicalResult InterchangeLoopsPass::interchange(const DependenceGraph &graph,
     return failure();
   SmallVector<unsigned> permutation;
   for (affine::AffineForOp loop : request.chain)
-    permutation.push_back(llvm::find(request.order, loop) -
-                          request.order.begin());
+    permutation.push_back(llvm::find(request.order, loop) - request.order.begin());
   affine::permuteLoops(request.chain, permutation);
   return success();
 }
 
 void InterchangeLoopsPass::runOnOperation() {
   if (order.size() < 2) {
-    getOperation()->emitError("expected an order of at least two loops, got ")
-        << order.size();
+    getOperation()->emitError("expected an order of at least two loops, got ") << order.size();
     return signalPassFailure();
   }
   unsigned found = 0;

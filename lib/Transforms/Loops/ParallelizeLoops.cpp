@@ -17,8 +17,7 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-struct ParallelizeLoopsPass
-    : attn::impl::AttnParallelizeLoopsBase<ParallelizeLoopsPass> {
+struct ParallelizeLoopsPass : attn::impl::AttnParallelizeLoopsBase<ParallelizeLoopsPass> {
   using AttnParallelizeLoopsBase::AttnParallelizeLoopsBase;
   void runOnOperation() override;
 };
@@ -29,12 +28,10 @@ static void refuse(const DependenceGraph &graph, unsigned loop) {
   const Loop &what = graph.getLoops()[loop];
   const Dependence *first = nullptr;
   for (const Dependence *dependence : graph.getCarriedBy(loop))
-    if (!first || (dependence->kind == DependenceKind::RAW &&
-                   first->kind != DependenceKind::RAW))
+    if (!first || (dependence->kind == DependenceKind::RAW && first->kind != DependenceKind::RAW))
       first = dependence;
   InFlightDiagnostic diagnostic = what.op->emitError("cannot run loop ")
-                                  << what.name
-                                  << " in parallel: " << graph.describe(*first)
+                                  << what.name << " in parallel: " << graph.describe(*first)
                                   << " is carried by " << what.name;
   for (const Component &component : graph.getComponents()) {
     if (!llvm::is_contained(component.carriers, loop))
@@ -43,10 +40,8 @@ static void refuse(const DependenceGraph &graph, unsigned loop) {
     for (const Treatment &treatment : graph.getTreatments(loop, component))
       if (treatment.legal)
         legal += (legal.empty() ? "" : ", ") + treatment.name.str();
-    diagnostic.attachNote(
-        graph.getStatements()[component.statements.front()].op->getLoc())
-        << "legal treatments of " << graph.formatSet(component.statements)
-        << ": " << legal;
+    diagnostic.attachNote(graph.getStatements()[component.statements.front()].op->getLoc())
+        << "legal treatments of " << graph.formatSet(component.statements) << ": " << legal;
   }
 }
 
@@ -83,8 +78,7 @@ void ParallelizeLoopsPass::runOnOperation() {
     }
   });
   if (!loops.empty() && !found) {
-    getOperation()->emitError(
-        "expected loops to make parallel, got none named ")
+    getOperation()->emitError("expected loops to make parallel, got none named ")
         << llvm::join(loops, ", ");
     wrong = true;
   }

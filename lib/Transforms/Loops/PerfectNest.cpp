@@ -26,8 +26,7 @@ static bool isRepeatable(Operation *op) {
 
 /// Adds the ops of `body` that `op` uses, directly or not, to `group`; an op
 /// before its users. The first one that may not be repeated comes back.
-static Operation *addUsed(Operation *op, Block *body,
-                          llvm::SetVector<Operation *> &group) {
+static Operation *addUsed(Operation *op, Block *body, llvm::SetVector<Operation *> &group) {
   Operation *wrong = nullptr;
   SmallVector<Operation *> used;
   op->walk([&](Operation *inner) {
@@ -62,14 +61,12 @@ static SmallVector<unsigned> getStatements(const DependenceGraph &graph,
 }
 
 /// Divides the body. Reads and computations go to the groups that use them.
-static LogicalResult divide(affine::AffineForOp outer,
-                            affine::AffineForOp inner, StringRef goal,
+static LogicalResult divide(affine::AffineForOp outer, affine::AffineForOp inner, StringRef goal,
                             Split &split) {
   Block *body = outer.getBody();
   bool behind = false;
   for (Operation &op : body->without_terminator()) {
-    llvm::SetVector<Operation *> *group =
-        behind ? &split.behind : &split.before;
+    llvm::SetVector<Operation *> *group = behind ? &split.behind : &split.before;
     if (&op == inner) {
       group = &split.middle;
       behind = true;
@@ -86,17 +83,15 @@ static LogicalResult divide(affine::AffineForOp outer,
 
 /// Moves the ops of `group` into a copy of `outer` that stands where `outer`
 /// does, or behind it.
-static void splitOff(affine::AffineForOp outer,
-                     const llvm::SetVector<Operation *> &group, bool behind) {
+static void splitOff(affine::AffineForOp outer, const llvm::SetVector<Operation *> &group,
+                     bool behind) {
   if (group.empty())
     return;
   OpBuilder builder(outer);
   if (behind)
     builder.setInsertionPointAfter(outer);
-  auto copy = cast<affine::AffineForOp>(
-      builder.cloneWithoutRegions(*outer.getOperation()));
-  Block *body = builder.createBlock(&copy.getRegion(), {},
-                                    builder.getIndexType(), outer.getLoc());
+  auto copy = cast<affine::AffineForOp>(builder.cloneWithoutRegions(*outer.getOperation()));
+  Block *body = builder.createBlock(&copy.getRegion(), {}, builder.getIndexType(), outer.getLoc());
   affine::AffineYieldOp::create(builder, outer.getLoc());
   IRMapping mapping;
   mapping.map(outer.getInductionVar(), copy.getInductionVar());
@@ -106,10 +101,8 @@ static void splitOff(affine::AffineForOp outer,
       builder.clone(op, mapping);
 }
 
-LogicalResult attn::detail::makePerfect(const DependenceGraph &graph,
-                                        affine::AffineForOp outer,
-                                        affine::AffineForOp inner,
-                                        StringRef goal) {
+LogicalResult attn::detail::makePerfect(const DependenceGraph &graph, affine::AffineForOp outer,
+                                        affine::AffineForOp inner, StringRef goal) {
   Split split;
   if (failed(divide(outer, inner, goal, split)))
     return failure();
@@ -123,16 +116,14 @@ LogicalResult attn::detail::makePerfect(const DependenceGraph &graph,
   for (unsigned statement : getStatements(graph, sunk))
     if (auto violation = graph.findSinkViolation(statement, *loop))
       return graph.getStatements()[statement].op->emitError(goal)
-             << ": " << DependenceGraph::nameOf(statement)
-             << " cannot move into the inner loop, "
+             << ": " << DependenceGraph::nameOf(statement) << " cannot move into the inner loop, "
              << graph.describe(*violation->dependence);
 
   SmallVector<Operation *> before(split.before.begin(), split.before.end()),
       behind(split.behind.begin(), split.behind.end()), middle(sunk);
   middle.push_back(inner);
-  SmallVector<SmallVector<unsigned>> groups = {getStatements(graph, before),
-                                               getStatements(graph, middle),
-                                               getStatements(graph, behind)};
+  SmallVector<SmallVector<unsigned>> groups = {
+      getStatements(graph, before), getStatements(graph, middle), getStatements(graph, behind)};
   if (!before.empty() || !behind.empty()) {
     // A read that runs behind its place must not see a write in between.
     for (unsigned index : {1u, 2u})
@@ -140,24 +131,20 @@ LogicalResult attn::detail::makePerfect(const DependenceGraph &graph,
         if (!graph.getStatements()[statement].writes &&
             !graph.isInLoop(statement, *graph.findLoop(inner)))
           if (auto violation = graph.findSinkViolation(statement, *loop);
-              violation &&
-              graph.getStatements()[statement].op->isBeforeInBlock(inner))
+              violation && graph.getStatements()[statement].op->isBeforeInBlock(inner))
             return graph.getStatements()[statement].op->emitError(goal)
-                   << ": " << DependenceGraph::nameOf(statement)
-                   << " cannot run in a later loop, "
+                   << ": " << DependenceGraph::nameOf(statement) << " cannot run in a later loop, "
                    << graph.describe(*violation->dependence);
     if (auto violation = graph.findDistributionViolation(*loop, groups))
-      return graph.getStatements()[violation->dependence->source].op->emitError(
-                 goal)
-             << ": loop " << graph.getLoops()[*loop].name
-             << " cannot be split, " << graph.describe(*violation->dependence);
+      return graph.getStatements()[violation->dependence->source].op->emitError(goal)
+             << ": loop " << graph.getLoops()[*loop].name << " cannot be split, "
+             << graph.describe(*violation->dependence);
   }
 
   splitOff(outer, split.before, /*behind=*/false);
   splitOff(outer, split.behind, /*behind=*/true);
   Operation *front = &inner.getBody()->front();
-  for (Operation &op :
-       llvm::make_early_inc_range(outer.getBody()->without_terminator())) {
+  for (Operation &op : llvm::make_early_inc_range(outer.getBody()->without_terminator())) {
     if (split.middle.contains(&op))
       op.moveBefore(front);
   }

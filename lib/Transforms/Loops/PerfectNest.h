@@ -15,10 +15,8 @@ namespace attn::detail {
 /// (built from the present IR; not valid for it afterwards) and emits an error
 /// at the statement in the way where a dependence forbids it. `goal` starts
 /// the message: "cannot interchange loops i and j".
-mlir::LogicalResult makePerfect(const DependenceGraph &graph,
-                                mlir::affine::AffineForOp outer,
-                                mlir::affine::AffineForOp inner,
-                                llvm::StringRef goal);
+mlir::LogicalResult makePerfect(const DependenceGraph &graph, mlir::affine::AffineForOp outer,
+                                mlir::affine::AffineForOp inner, llvm::StringRef goal);
 
 } // namespace attn::detail
 

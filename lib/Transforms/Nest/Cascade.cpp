@@ -19,13 +19,11 @@ std::optional<unsigned> Cascade::loopOf(GenericOp op) const {
 
 bool Cascade::reduces(GenericOp op) const {
   std::optional<unsigned> loop = loopOf(op);
-  return loop && op.getIteratorTypesArray()[*loop] ==
-                     utils::IteratorType::reduction;
+  return loop && op.getIteratorTypesArray()[*loop] == utils::IteratorType::reduction;
 }
 
 /// The dimensions of a statement's loops or of an operand.
-static DenseSet<unsigned> dimsOf(const DimClasses &classes, GenericOp op,
-                                 OpOperand *operand) {
+static DenseSet<unsigned> dimsOf(const DimClasses &classes, GenericOp op, OpOperand *operand) {
   DenseSet<unsigned> dims;
   AffineMap map = op.getMatchingIndexingMap(operand);
   for (unsigned index = 0; index < map.getNumResults(); ++index)
@@ -45,14 +43,11 @@ bool Cascade::isNoLarger(GenericOp op) const {
       if (auto source = input.getDefiningOp<GenericOp>(); isMember(source))
         slice.insert(source);
   SmallVector<Operation *> sorted(slice.takeVector());
-  llvm::sort(sorted, [](Operation *a, Operation *b) {
-    return a->isBeforeInBlock(b);
-  });
+  llvm::sort(sorted, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   DenseSet<Operation *> larger;
   for (Operation *at : sorted) {
     auto statement = cast<GenericOp>(at);
-    DenseSet<unsigned> out =
-        dimsOf(classes, statement, statement.getDpsInitOperand(0));
+    DenseSet<unsigned> out = dimsOf(classes, statement, statement.getDpsInitOperand(0));
     bool fits = false;
     for (OpOperand *input : statement.getDpsInputOperands()) {
       DenseSet<unsigned> dims = dimsOf(classes, statement, input);
@@ -73,9 +68,8 @@ bool Cascade::isNoLarger(GenericOp op) const {
 /// a dimension that the state has, which then could not be tiled.
 bool Cascade::isPreparation(GenericOp op) {
   if (op->getNumResults() != 1 || reduces(op) ||
-      llvm::any_of(op.getDpsInputs(), [&](Value input) {
-        return isMember(input.getDefiningOp<GenericOp>());
-      }) ||
+      llvm::any_of(op.getDpsInputs(),
+                   [&](Value input) { return isMember(input.getDefiningOp<GenericOp>()); }) ||
       !isNoLarger(op))
     return false;
   DenseSet<unsigned> out = dimsOf(classes, op, op.getDpsInitOperand(0));
@@ -90,10 +84,9 @@ bool Cascade::isPreparation(GenericOp op) {
   DenseSet<unsigned> state, streamed = getStreamedDims();
   for (Operation *member : readers) {
     auto reader = cast<GenericOp>(member);
-    if (reduces(reader) ||
-        (member != op && llvm::any_of(reader->getUsers(), [&](Operation *user) {
-           return isOutside(user);
-         })))
+    if (reduces(reader) || (member != op && llvm::any_of(reader->getUsers(), [&](Operation *user) {
+                              return isOutside(user);
+                            })))
       for (unsigned d : dimsOf(classes, reader, reader.getDpsInitOperand(0)))
         state.insert(d);
   }
@@ -101,18 +94,15 @@ bool Cascade::isPreparation(GenericOp op) {
   for (auto [loop, kind] : llvm::enumerate(op.getIteratorTypesArray()))
     if (kind == utils::IteratorType::reduction)
       summed.insert(classes.ofLoop(op, loop));
-  bool readsAllOnce =
-      !summed.empty() &&
-      llvm::all_of(op.getIndexingMapsArray(), [&](AffineMap map) {
-        return map.isProjectedPermutation();
-      }) &&
-      llvm::all_of(op.getDpsInputOperands(), [&](OpOperand *input) {
-        return op.getMatchingIndexingMap(input).getNumResults() ==
-               op.getNumLoops();
-      });
+  bool readsAllOnce = !summed.empty() &&
+                      llvm::all_of(op.getIndexingMapsArray(),
+                                   [&](AffineMap map) { return map.isProjectedPermutation(); }) &&
+                      llvm::all_of(op.getDpsInputOperands(), [&](OpOperand *input) {
+                        return op.getMatchingIndexingMap(input).getNumResults() == op.getNumLoops();
+                      });
   return readsAllOnce || llvm::any_of(state, [&](unsigned d) {
-    return summed.contains(d) || (!out.contains(d) && !streamed.contains(d));
-  });
+           return summed.contains(d) || (!out.contains(d) && !streamed.contains(d));
+         });
 }
 
 /// The dimensions along which a statement, which does not reduce the cascade's
@@ -128,8 +118,7 @@ DenseSet<unsigned> Cascade::getOtherReduced(GenericOp op) const {
     AffineMap map = op.getMatchingIndexingMap(input);
     for (unsigned index = 0; index < map.getNumResults(); ++index)
       if (std::optional<unsigned> loop = getLoop(map, index);
-          loop && op.getIteratorTypesArray()[*loop] ==
-                      utils::IteratorType::reduction)
+          loop && op.getIteratorTypesArray()[*loop] == utils::IteratorType::reduction)
         reduced.insert(classes.ofLoop(op, *loop));
   }
   return reduced;
@@ -159,8 +148,7 @@ std::optional<unsigned> Cascade::getRowDim(GenericOp op) const {
       continue;
     for (auto [loop, kind] : llvm::enumerate(source.getIteratorTypesArray()))
       if (unsigned d = classes.ofLoop(source, loop);
-          kind == utils::IteratorType::parallel && d != dim &&
-          !streamed.contains(d))
+          kind == utils::IteratorType::parallel && d != dim && !streamed.contains(d))
         row = d;
     if (row)
       break;
@@ -180,8 +168,7 @@ void Cascade::collect(GenericOp root, Reach reach) {
     for (GenericOp op : all)
       if (op != root && isMember(op) && predicate(op))
         memberSet.erase(op);
-    members = llvm::filter_to_vector(
-        all, [&](GenericOp op) { return isMember(op); });
+    members = llvm::filter_to_vector(all, [&](GenericOp op) { return isMember(op); });
   };
   drop([&](GenericOp op) { return isPreparation(op); });
   // A sum of such sums (over a group of heads) comes after either. So does one
@@ -190,15 +177,13 @@ void Cascade::collect(GenericOp root, Reach reach) {
   DenseSet<Operation *> sums;
   for (GenericOp op : members) {
     DenseSet<unsigned> reduced = getOtherReduced(op);
-    bool readsSum = false, after = llvm::any_of(reduced, [&](unsigned d) {
-      return d != getRowDim(op);
-    });
+    bool readsSum = false,
+         after = llvm::any_of(reduced, [&](unsigned d) { return d != getRowDim(op); });
     for (Value input : op.getDpsInputs()) {
       Operation *source = input.getDefiningOp();
       readsSum |= sums.contains(source);
-      after |=
-          isAfter(source) || (sums.contains(source) &&
-                              (!reduced.empty() || kept == OtherSums::Partial));
+      after |= isAfter(source) ||
+               (sums.contains(source) && (!reduced.empty() || kept == OtherSums::Partial));
     }
     if (after)
       afterwards.insert(op);
@@ -208,9 +193,7 @@ void Cascade::collect(GenericOp root, Reach reach) {
         otherSums.push_back(op);
     }
   }
-  drop([&](GenericOp op) {
-    return isAfter(op) || (!keepsSums() && sums.contains(op));
-  });
+  drop([&](GenericOp op) { return isAfter(op) || (!keepsSums() && sums.contains(op)); });
   // What is connected with the root.
   SetVector<Operation *> reached;
   reached.insert(root);
@@ -245,10 +228,9 @@ bool Cascade::isLoneSum() const {
            unsigned inner = map.getNumResults() - 1, at = 0;
            while (getLoop(map, at) != loopOf(op))
              ++at;
-           int64_t size =
-               cast<RankedTensorType>(input->get().getType()).getDimSize(inner);
-           return at == inner || (at + 1 < inner && size <= longestWholeTile &&
-                                  !ShapedType::isDynamic(size));
+           int64_t size = cast<RankedTensorType>(input->get().getType()).getDimSize(inner);
+           return at == inner ||
+                  (at + 1 < inner && size <= longestWholeTile && !ShapedType::isDynamic(size));
          });
 }
 
@@ -271,8 +253,7 @@ bool Cascade::isMappedProduct(GenericOp root) {
   if (members.size() < 2 || isNoLarger(root))
     return false;
   SmallVector<int64_t> ranges = root.getStaticLoopRanges();
-  for (auto [size, kind] :
-       llvm::zip_equal(ranges, root.getIteratorTypesArray()))
+  for (auto [size, kind] : llvm::zip_equal(ranges, root.getIteratorTypesArray()))
     if (kind == utils::IteratorType::reduction &&
         (ShapedType::isDynamic(size) || size > longestWholeTile))
       return false;
@@ -292,17 +273,15 @@ bool Cascade::isCandidate(Gain gain) {
       auto source = input->get().getDefiningOp<GenericOp>();
       if (!isMember(source) || reduces(source))
         return false;
-      if (isNoLarger(source)
-              ? gain == Gain::Product || source.getNumReductionLoops() > 0
-              : !readsWhole(source))
+      if (isNoLarger(source) ? gain == Gain::Product || source.getNumReductionLoops() > 0
+                             : !readsWhole(source))
         return false;
       // Summed over two dimensions at once, it cannot be tiled along one.
       unsigned reduced = 0;
       AffineMap map = op.getMatchingIndexingMap(input);
       for (unsigned index = 0; index < map.getNumResults(); ++index)
         if (std::optional<unsigned> loop = getLoop(map, index))
-          reduced += op.getIteratorTypesArray()[*loop] ==
-                     utils::IteratorType::reduction;
+          reduced += op.getIteratorTypesArray()[*loop] == utils::IteratorType::reduction;
       return reduced == 1;
     });
   });
@@ -326,10 +305,8 @@ bool Cascade::feedsMember(Value value, DenseSet<Operation *> &visited) const {
   return false;
 }
 
-LogicalResult Cascade::refuse(GenericOp op, const Twine &why,
-                              Operation *reason, GenericOp source) {
-  InFlightDiagnostic remark = emitRemark(op.getLoc())
-                              << "not fused into one pass: " << why;
+LogicalResult Cascade::refuse(GenericOp op, const Twine &why, Operation *reason, GenericOp source) {
+  InFlightDiagnostic remark = emitRemark(op.getLoc()) << "not fused into one pass: " << why;
   if (source)
     remark.attachNote(source.getLoc())
         << "the reduction at the source of the dependence (RAW, carried by "
@@ -356,8 +333,9 @@ LogicalResult Cascade::proveStatementsBetween() {
     });
     auto generic = dyn_cast<GenericOp>(op);
     if (depends && isMember(generic) && other)
-      return refuse(generic, "it depends on another statement through '" +
-                                 other->getName().getStringRef() + "', which is no statement",
+      return refuse(generic,
+                    "it depends on another statement through '" + other->getName().getStringRef() +
+                        "', which is no statement",
                     other, {});
     if (depends || isMember(generic))
       through[&op] = other || generic ? other : &op;
@@ -380,9 +358,7 @@ LogicalResult Cascade::prove() {
       continue;
     std::optional<Reduction> reduction = matchReduction(op, 0);
     if (!reduction)
-      return refuse(op,
-                    "its reduction is not a sum, product, maximum or minimum",
-                    nullptr, {});
+      return refuse(op, "its reduction is not a sum, product, maximum or minimum", nullptr, {});
     carried.push_back({op, *reduction, {}, {}, op.getDpsInits()[0]});
   }
   // Values that are only factors leave the sums first; what remains must be
@@ -416,8 +392,8 @@ bool Cascade::hasDimensionsOf(GenericOp state, GenericOp pivot) {
   for (int64_t index = 0; index < rank(pivot); ++index) {
     unsigned matches = 0;
     for (int64_t mine = 0; mine < rank(state); ++mine)
-      matches += classes.ofValue(state.getResult(0), mine) ==
-                 classes.ofValue(pivot.getResult(0), index);
+      matches +=
+          classes.ofValue(state.getResult(0), mine) == classes.ofValue(pivot.getResult(0), index);
     if (matches != 1)
       return false;
   }
@@ -427,8 +403,7 @@ bool Cascade::hasDimensionsOf(GenericOp state, GenericOp pivot) {
 /// Checks every reduction of the cascade against one pivot: as a running
 /// maximum that terms shift with, or as a factor of terms.
 LogicalResult Cascade::provePivot(Value pivot, bool asShift, bool report) {
-  Homogeneity homogeneity(
-      pivot, asShift ? Degree::shift(1) : Degree::power(1), factored);
+  Homogeneity homogeneity(pivot, asShift ? Degree::shift(1) : Degree::power(1), factored);
   auto source = pivot.getDefiningOp<GenericOp>();
   StringRef name = asShift ? "running maximum" : "running value";
   SmallVector<std::pair<Carried *, double>> dependents;
@@ -443,8 +418,7 @@ LogicalResult Cascade::provePivot(Value pivot, bool asShift, bool report) {
       return report ? refuse(state.op, why, reason, source) : failure();
     };
     if (degree.kind == Degree::Kind::Unknown)
-      return fail("its terms are not homogeneous in the " + name +
-                      " that they depend on",
+      return fail("its terms are not homogeneous in the " + name + " that they depend on",
                   degree.reason);
     bool sum = state.reduction.monoid == Reduction::Monoid::Add;
     if (asShift && (!(degree == Degree::scale(-1)) || !sum)) {
@@ -455,15 +429,13 @@ LogicalResult Cascade::provePivot(Value pivot, bool asShift, bool report) {
                   nullptr);
     }
     if (asShift && running.contains(result))
-      return fail("it is itself a running value that others depend on",
-                  nullptr);
+      return fail("it is itself a running value that others depend on", nullptr);
     if (!asShift && (degree.kind != Degree::Kind::Power || !sum))
       return fail("its terms are no power of the running value that they "
                   "depend on",
                   nullptr);
     if (!hasDimensionsOf(state.op, source))
-      return fail("its state lacks a dimension of the " + name +
-                      " that its terms depend on",
+      return fail("its state lacks a dimension of the " + name + " that its terms depend on",
                   nullptr);
     dependents.push_back({&state, degree.k});
   }
@@ -482,9 +454,8 @@ LogicalResult Cascade::provePivot(Value pivot, bool asShift, bool report) {
 /// dimension that is left out computes its terms again.
 bool Cascade::isOutside(Operation *user) const {
   auto reader = dyn_cast<GenericOp>(user);
-  return !reader || reader->getBlock() != &block || !spans(reader) ||
-         classes.isCrossing(reader) || isAfter(reader) ||
-         (keepsSums() && !isMember(reader));
+  return !reader || reader->getBlock() != &block || !spans(reader) || classes.isCrossing(reader) ||
+         isAfter(reader) || (keepsSums() && !isMember(reader));
 }
 
 /// Statements whose result is used outside of the cascade.
@@ -492,8 +463,7 @@ LogicalResult Cascade::findMaps() {
   for (GenericOp op : members) {
     if (reduces(op))
       continue;
-    if (llvm::any_of(op->getUsers(),
-                     [&](Operation *user) { return isOutside(user); }))
+    if (llvm::any_of(op->getUsers(), [&](Operation *user) { return isOutside(user); }))
       mapped.push_back(op);
   }
   return success(!carried.empty() || !mapped.empty());
@@ -516,8 +486,7 @@ llvm::SetVector<Operation *> Cascade::getSlice(GenericOp op) {
   return slice;
 }
 
-SmallVector<GenericOp>
-Cascade::ordered(const llvm::SetVector<Operation *> &slice) {
+SmallVector<GenericOp> Cascade::ordered(const llvm::SetVector<Operation *> &slice) {
   SmallVector<GenericOp> result;
   for (auto op : block.getOps<GenericOp>())
     if (slice.contains(op))
@@ -526,9 +495,8 @@ Cascade::ordered(const llvm::SetVector<Operation *> &slice) {
 }
 
 /// Tensors from outside that the statements read along the dimension.
-LogicalResult
-Cascade::findStreams(ArrayRef<GenericOp> statements,
-                     llvm::MapVector<Value, int64_t> &streams) {
+LogicalResult Cascade::findStreams(ArrayRef<GenericOp> statements,
+                                   llvm::MapVector<Value, int64_t> &streams) {
   for (GenericOp op : statements) {
     // A statement between reductions does not run over the dimension.
     std::optional<unsigned> loop = loopOf(op);
@@ -544,8 +512,9 @@ Cascade::findStreams(ArrayRef<GenericOp> statements,
           continue;
         auto [entry, fresh] = streams.insert({operand.get(), index});
         if (!getLoop(map, index) || (!fresh && entry->second != index))
-          return refuse(op, "it reads a tensor along the dimension in more "
-                            "than one way",
+          return refuse(op,
+                        "it reads a tensor along the dimension in more "
+                        "than one way",
                         nullptr, {});
       }
     }

@@ -41,11 +41,9 @@ public:
   /// any order.
   enum class OtherSums { Left, Finished, Partial };
 
-  Cascade(mlir::Block &block, const DimClasses &classes,
-          mlir::linalg::GenericOp root, unsigned loop, Reach reach,
-          OtherSums kept)
-      : block(block), classes(classes), dim(classes.ofLoop(root, loop)),
-        kept(kept) {
+  Cascade(mlir::Block &block, const DimClasses &classes, mlir::linalg::GenericOp root,
+          unsigned loop, Reach reach, OtherSums kept)
+      : block(block), classes(classes), dim(classes.ofLoop(root, loop)), kept(kept) {
     collect(root, reach);
   }
 
@@ -72,8 +70,7 @@ public:
   llvm::ArrayRef<mlir::linalg::GenericOp> getMembers() const { return members; }
   /// The statements that reduce the dimension.
   llvm::SmallVector<mlir::linalg::GenericOp> getReductions() {
-    return llvm::filter_to_vector(members,
-                                  [&](mlir::linalg::GenericOp op) { return reduces(op); });
+    return llvm::filter_to_vector(members, [&](mlir::linalg::GenericOp op) { return reduces(op); });
   }
   /// Replaces the cascade by a fold, and a second one for mapped results.
   mlir::LogicalResult fuse();
@@ -82,9 +79,7 @@ private:
   std::optional<unsigned> loopOf(mlir::linalg::GenericOp op) const;
   bool spans(mlir::linalg::GenericOp op) const { return loopOf(op).has_value(); }
   bool reduces(mlir::linalg::GenericOp op) const;
-  bool isMember(mlir::linalg::GenericOp op) const {
-    return op && memberSet.contains(op);
-  }
+  bool isMember(mlir::linalg::GenericOp op) const { return op && memberSet.contains(op); }
   void collect(mlir::linalg::GenericOp root, Reach reach);
   bool isPreparation(mlir::linalg::GenericOp op);
   bool isLoneSum() const;
@@ -97,17 +92,17 @@ private:
   bool isAfter(mlir::Operation *op) const { return afterwards.contains(op); }
   bool feedsMember(mlir::Value value, llvm::DenseSet<mlir::Operation *> &visited) const;
   mlir::LogicalResult proveStatementsBetween();
-  mlir::LogicalResult refuse(mlir::linalg::GenericOp op, const llvm::Twine &why, mlir::Operation *reason,
-                       mlir::linalg::GenericOp source);
-  bool hasDimensionsOf(mlir::linalg::GenericOp state,
-                       mlir::linalg::GenericOp pivot);
+  mlir::LogicalResult refuse(mlir::linalg::GenericOp op, const llvm::Twine &why,
+                             mlir::Operation *reason, mlir::linalg::GenericOp source);
+  bool hasDimensionsOf(mlir::linalg::GenericOp state, mlir::linalg::GenericOp pivot);
   mlir::LogicalResult provePivot(mlir::Value pivot, bool asShift, bool report);
   mlir::LogicalResult findMaps();
   mlir::LogicalResult findStreams(llvm::ArrayRef<mlir::linalg::GenericOp> statements,
-                            llvm::MapVector<mlir::Value, int64_t> &streams);
+                                  llvm::MapVector<mlir::Value, int64_t> &streams);
   bool needsReduced(const llvm::SetVector<mlir::Operation *> &slice) const;
   void sliceOf(mlir::linalg::GenericOp op, llvm::SetVector<mlir::Operation *> &slice);
-  llvm::SmallVector<mlir::linalg::GenericOp> ordered(const llvm::SetVector<mlir::Operation *> &slice);
+  llvm::SmallVector<mlir::linalg::GenericOp>
+  ordered(const llvm::SetVector<mlir::Operation *> &slice);
   FoldOp createFold(mlir::ImplicitLocOpBuilder &b,
                     llvm::ArrayRef<mlir::linalg::GenericOp> statements,
                     const llvm::MapVector<mlir::Value, int64_t> &streams,
@@ -116,13 +111,15 @@ private:
   void cloneStatement(mlir::ImplicitLocOpBuilder &b, mlir::linalg::GenericOp op, FoldOp fold,
                       mlir::IRMapping &mapping);
   mlir::Value correction(mlir::ImplicitLocOpBuilder &b, mlir::Value from, mlir::Value to);
-  mlir::Value scaleBy(mlir::ImplicitLocOpBuilder &b, mlir::linalg::GenericOp like, mlir::Value state,
-                mlir::linalg::GenericOp pivotOp, mlir::Value factor,
-                llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::Value)> apply);
+  mlir::Value scaleBy(
+      mlir::ImplicitLocOpBuilder &b, mlir::linalg::GenericOp like, mlir::Value state,
+      mlir::linalg::GenericOp pivotOp, mlir::Value factor,
+      llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::Value)>
+          apply);
   mlir::Value guard(mlir::ImplicitLocOpBuilder &b, mlir::Value pivot);
   void buildMerge(mlir::ImplicitLocOpBuilder &b, FoldOp fold);
   mlir::Value combine(mlir::ImplicitLocOpBuilder &b, const Carried &state, mlir::Value left,
-                mlir::Value right);
+                      mlir::Value right);
   void startNeutral(mlir::ImplicitLocOpBuilder &b, Carried &state);
 
   mlir::Block &block;
@@ -130,23 +127,22 @@ private:
   unsigned dim;
   OtherSums kept;
   bool keepsSums() const { return kept != OtherSums::Left; }
-  llvm::SmallVector<mlir::linalg::GenericOp> members;   // in program order
+  llvm::SmallVector<mlir::linalg::GenericOp> members; // in program order
   llvm::DenseSet<mlir::Operation *> memberSet;
   llvm::SmallVector<mlir::linalg::GenericOp> otherSums;
-  llvm::DenseSet<mlir::Operation *> afterwards; // need results of all of it
-  llvm::SmallVector<Carried> carried;     // its reductions, in order
-  llvm::SmallVector<mlir::linalg::GenericOp> mapped;    // statements whose whole result is needed
-  llvm::DenseSet<mlir::Value> factored;         // pivots that leave the sums
-  llvm::DenseSet<mlir::Value> guardedFactors;   // of them, those compared with zero
-  llvm::DenseSet<mlir::Value> running;          // pivots whose running value is used
+  llvm::DenseSet<mlir::Operation *> afterwards;      // need results of all of it
+  llvm::SmallVector<Carried> carried;                // its reductions, in order
+  llvm::SmallVector<mlir::linalg::GenericOp> mapped; // statements whose whole result is needed
+  llvm::DenseSet<mlir::Value> factored;              // pivots that leave the sums
+  llvm::DenseSet<mlir::Value> guardedFactors;        // of them, those compared with zero
+  llvm::DenseSet<mlir::Value> running;               // pivots whose running value is used
 };
 
 /// Whether a statement is the guard m == -inf ? 0 : m.
 bool isGuard(mlir::linalg::GenericOp op);
 
 /// The size of a tensor's dimension without keeping the tensor alive.
-mlir::OpFoldResult sizeOf(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor,
-                          unsigned index);
+mlir::OpFoldResult sizeOf(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, unsigned index);
 
 } // namespace attn
 

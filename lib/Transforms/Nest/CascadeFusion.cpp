@@ -33,24 +33,20 @@ Value Cascade::guard(ImplicitLocOpBuilder &b, Value pivot) {
     sizes.push_back(sizeOf(b, pivot, index));
   Value out = tensor::EmptyOp::create(b, sizes, type.getElementType());
   SmallVector<unsigned> all = llvm::to_vector(llvm::seq<unsigned>(type.getRank()));
-  return buildStatement(
-      b, type.getRank(), {{pivot, all}}, {out, all},
-      [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-        Value infinity = minusInfinity(builder, loc, args[0].getType());
-        Value dead = arith::CmpFOp::create(
-            builder, loc, arith::CmpFPredicate::OEQ, args[0], infinity);
-        Value zero = arith::ConstantOp::create(
-            builder, loc, builder.getZeroAttr(args[0].getType()));
-        return arith::SelectOp::create(builder, loc, dead, zero, args[0]);
-      });
+  return buildStatement(b, type.getRank(), {{pivot, all}}, {out, all},
+                        [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                          Value infinity = minusInfinity(builder, loc, args[0].getType());
+                          Value dead = arith::CmpFOp::create(
+                              builder, loc, arith::CmpFPredicate::OEQ, args[0], infinity);
+                          Value zero = arith::ConstantOp::create(
+                              builder, loc, builder.getZeroAttr(args[0].getType()));
+                          return arith::SelectOp::create(builder, loc, dead, zero, args[0]);
+                        });
 }
 
 /// Whether a statement is such a guard, written by whoever wrote the cascade.
 bool attn::isGuard(GenericOp op) {
-  auto select = op.getBlock()
-                    ->getTerminator()
-                    ->getOperand(0)
-                    .getDefiningOp<arith::SelectOp>();
+  auto select = op.getBlock()->getTerminator()->getOperand(0).getDefiningOp<arith::SelectOp>();
   if (!select || op.getNumDpsInputs() != 1 || op.getNumReductionLoops() != 0 ||
       select.getFalseValue() != op.getBlock()->getArgument(0))
     return false;
@@ -69,39 +65,35 @@ Value Cascade::correction(ImplicitLocOpBuilder &b, Value from, Value to) {
     sizes.push_back(sizeOf(b, to, index));
   Value out = tensor::EmptyOp::create(b, sizes, type.getElementType());
   SmallVector<unsigned> all = llvm::to_vector(llvm::seq<unsigned>(type.getRank()));
-  return buildStatement(
-      b, type.getRank(), {{from, all}, {to, all}}, {out, all},
-      [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-        Value d = arith::SubFOp::create(builder, loc, args[0], args[1]);
-        return math::ExpOp::create(builder, loc, d);
-      });
+  return buildStatement(b, type.getRank(), {{from, all}, {to, all}}, {out, all},
+                        [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                          Value d = arith::SubFOp::create(builder, loc, args[0], args[1]);
+                          return math::ExpOp::create(builder, loc, d);
+                        });
 }
 
 /// `state` combined pointwise with `factor`, which has the shape of the result
 /// of `pivotOp` and is broadcast along the dimensions that `like` has beyond.
-Value Cascade::scaleBy(
-    ImplicitLocOpBuilder &b, GenericOp like, Value state, GenericOp pivotOp,
-    Value factor,
-    function_ref<Value(OpBuilder &, Location, Value, Value)> apply) {
+Value Cascade::scaleBy(ImplicitLocOpBuilder &b, GenericOp like, Value state, GenericOp pivotOp,
+                       Value factor,
+                       function_ref<Value(OpBuilder &, Location, Value, Value)> apply) {
   auto type = cast<RankedTensorType>(state.getType());
   SmallVector<unsigned> all = llvm::to_vector(llvm::seq<unsigned>(type.getRank()));
   SmallVector<unsigned> dims;
   unsigned pivotRank = cast<RankedTensorType>(factor.getType()).getRank();
   for (unsigned index = 0; index < pivotRank; ++index)
     for (unsigned mine = 0; mine < type.getRank(); ++mine)
-      if (classes.ofValue(like.getResult(0), mine) ==
-          classes.ofValue(pivotOp.getResult(0), index))
+      if (classes.ofValue(like.getResult(0), mine) == classes.ofValue(pivotOp.getResult(0), index))
         dims.push_back(mine);
   assert(dims.size() == pivotRank && "checked when the cascade was proved");
   SmallVector<OpFoldResult> sizes;
   for (unsigned index : all)
     sizes.push_back(sizeOf(b, state, index));
   Value out = tensor::EmptyOp::create(b, sizes, type.getElementType());
-  return buildStatement(
-      b, type.getRank(), {{state, all}, {factor, dims}}, {out, all},
-      [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-        return apply(builder, loc, args[0], args[1]);
-      });
+  return buildStatement(b, type.getRank(), {{state, all}, {factor, dims}}, {out, all},
+                        [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                          return apply(builder, loc, args[0], args[1]);
+                        });
 }
 
 static Value multiply(OpBuilder &b, Location loc, Value x, Value y) {
@@ -109,21 +101,19 @@ static Value multiply(OpBuilder &b, Location loc, Value x, Value y) {
 }
 
 /// x r^k.
-static Value timesPower(OpBuilder &b, Location loc, Value x, Value r,
-                        double k) {
+static Value timesPower(OpBuilder &b, Location loc, Value x, Value r, double k) {
   if (k == -1)
     return arith::DivFOp::create(b, loc, x, r);
   if (k == -0.5)
     return multiply(b, loc, x, math::RsqrtOp::create(b, loc, r));
-  Value power =
-      arith::ConstantOp::create(b, loc, b.getFloatAttr(r.getType(), k));
+  Value power = arith::ConstantOp::create(b, loc, b.getFloatAttr(r.getType(), k));
   return multiply(b, loc, x, math::PowFOp::create(b, loc, r, power));
 }
 
 /// Clones a statement into the fold's body: blocks for streamed inputs, block
 /// sizes for its own tensors, the block's offset on the dimension's index.
-void Cascade::cloneStatement(ImplicitLocOpBuilder &b, GenericOp op,
-                             FoldOp fold, IRMapping &mapping) {
+void Cascade::cloneStatement(ImplicitLocOpBuilder &b, GenericOp op, FoldOp fold,
+                             IRMapping &mapping) {
   b.setLoc(op.getLoc());
   Value init = op.getDpsInits()[0];
   std::optional<unsigned> loop = loopOf(op);
@@ -133,8 +123,7 @@ void Cascade::cloneStatement(ImplicitLocOpBuilder &b, GenericOp op,
     SmallVector<OpFoldResult> sizes;
     for (unsigned index = 0; index < type.getRank(); ++index) {
       if (loop && map.getResult(index).isFunctionOfDim(*loop)) {
-        Value size = tensor::DimOp::create(b, fold.getBlocks()[0],
-                                           fold.getStreamDims()[0]);
+        Value size = tensor::DimOp::create(b, fold.getBlocks()[0], fold.getStreamDims()[0]);
         sizes.push_back(size);
       } else {
         sizes.push_back(sizeOf(b, init, index));
@@ -158,20 +147,17 @@ void Cascade::cloneStatement(ImplicitLocOpBuilder &b, GenericOp op,
   // also be read whole (as the query, where it is the key too).
   for (OpOperand *input : op.getDpsInputOperands())
     for (auto [stream, block] : llvm::zip(fold.getInputs(), fold.getBlocks()))
-      if (loop && stream == input->get() &&
-          op.getMatchingIndexingMap(input).isFunctionOfDim(*loop))
+      if (loop && stream == input->get() && op.getMatchingIndexingMap(input).isFunctionOfDim(*loop))
         clone->setOperand(input->getOperandNumber(), block);
   // Sums that were taken out of the cascade count as one.
   for (OpOperand *input : op.getDpsInputOperands())
     if (factored.contains(input->get())) {
-      BlockArgument argument =
-          clone.getBlock()->getArgument(input->getOperandNumber());
+      BlockArgument argument = clone.getBlock()->getArgument(input->getOperandNumber());
       if (llvm::any_of(argument.getUsers(), llvm::IsaPred<arith::CmpFOp>))
         guardedFactors.insert(input->get());
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(clone.getBlock());
-      Value one = arith::ConstantOp::create(
-          b, b.getFloatAttr(argument.getType(), 1.0));
+      Value one = arith::ConstantOp::create(b, b.getFloatAttr(argument.getType(), 1.0));
       argument.replaceAllUsesWith(one);
     }
   if (!loop)
@@ -186,11 +172,10 @@ void Cascade::cloneStatement(ImplicitLocOpBuilder &b, GenericOp op,
   });
 }
 
-FoldOp Cascade::createFold(ImplicitLocOpBuilder &b,
-                           ArrayRef<GenericOp> statements,
+FoldOp Cascade::createFold(ImplicitLocOpBuilder &b, ArrayRef<GenericOp> statements,
                            const llvm::MapVector<Value, int64_t> &streams,
-                           MutableArrayRef<Carried> carried,
-                           ArrayRef<GenericOp> mapped, IRMapping mapping) {
+                           MutableArrayRef<Carried> carried, ArrayRef<GenericOp> mapped,
+                           IRMapping mapping) {
   SmallVector<Value> inputs, inits;
   SmallVector<int64_t> dims, mapDims;
   for (auto [tensor, index] : streams) {
@@ -211,12 +196,10 @@ FoldOp Cascade::createFold(ImplicitLocOpBuilder &b,
       if (map.getResult(index).isFunctionOfDim(*loopOf(op)))
         mapDims.push_back(index);
   }
-  auto fold = FoldOp::create(b, types, extent, inputs, inits,
-                             b.getDenseI64ArrayAttr(dims),
+  auto fold = FoldOp::create(b, types, extent, inputs, inits, b.getDenseI64ArrayAttr(dims),
                              b.getDenseI64ArrayAttr(mapDims));
   if (auto names = statements[0]->getAttrOfType<ArrayAttr>("attn.dims"))
-    if (std::optional<unsigned> loop = loopOf(statements[0]);
-        loop && *loop < names.size())
+    if (std::optional<unsigned> loop = loopOf(statements[0]); loop && *loop < names.size())
       fold->setAttr("attn.loop", names[*loop]);
   Block *body = new Block;
   fold.getBody().push_back(body);
@@ -237,8 +220,7 @@ FoldOp Cascade::createFold(ImplicitLocOpBuilder &b,
   DenseMap<Value, Value> oldPivot, subtrahend, corrections;
   SmallVector<Value> yields(carried.size());
   for (GenericOp op : statements) {
-    auto state = llvm::find_if(
-        carried, [&](const Carried &other) { return other.op == op; });
+    auto state = llvm::find_if(carried, [&](const Carried &other) { return other.op == op; });
     if (state == carried.end()) {
       cloneStatement(b, op, fold, mapping);
       if (isGuard(op) && running.contains(op.getDpsInputs()[0]))
@@ -264,8 +246,7 @@ FoldOp Cascade::createFold(ImplicitLocOpBuilder &b,
       continue;
     oldPivot[op.getResult(0)] = fold.getState()[index];
     bool guarded = llvm::all_of(statements, [&](GenericOp reader) {
-      return isGuard(reader) ||
-             !llvm::is_contained(reader->getOperands(), op.getResult(0));
+      return isGuard(reader) || !llvm::is_contained(reader->getOperands(), op.getResult(0));
     });
     if (guarded)
       continue;
@@ -302,16 +283,13 @@ void Cascade::buildMerge(ImplicitLocOpBuilder &b, FoldOp fold) {
   DenseMap<Value, Value> guarded;
   for (auto [index, state] : llvm::enumerate(carried)) {
     position[state.op.getResult(0)] = index;
-    Value sides[2] = {merge->getArgument(index),
-                      merge->getArgument(count + index)};
+    Value sides[2] = {merge->getArgument(index), merge->getArgument(count + index)};
     for (Value pivot : state.pivots) {
       unsigned at = position[pivot];
       for (unsigned side = 0; side < 2; ++side) {
-        Value factor = correction(b, merge->getArgument(side * count + at),
-                                  guarded[pivot]);
-        sides[side] = scaleBy(b, state.op, sides[side],
-                              pivot.getDefiningOp<GenericOp>(), factor,
-                              multiply);
+        Value factor = correction(b, merge->getArgument(side * count + at), guarded[pivot]);
+        sides[side] =
+            scaleBy(b, state.op, sides[side], pivot.getDefiningOp<GenericOp>(), factor, multiply);
       }
     }
     results[index] = combine(b, state, sides[0], sides[1]);
@@ -322,17 +300,15 @@ void Cascade::buildMerge(ImplicitLocOpBuilder &b, FoldOp fold) {
 }
 
 /// `a` and `b` joined pointwise by the state's combiner.
-Value Cascade::combine(ImplicitLocOpBuilder &b, const Carried &state, Value left,
-                       Value right) {
+Value Cascade::combine(ImplicitLocOpBuilder &b, const Carried &state, Value left, Value right) {
   unsigned rank = cast<RankedTensorType>(left.getType()).getRank();
   SmallVector<unsigned> all = llvm::to_vector(llvm::seq(rank));
-  return buildStatement(
-      b, rank, {{right, all}}, {left, all},
-      [&](OpBuilder &builder, Location loc, ValueRange args) {
-        Operation *clone = builder.clone(*state.reduction.combiner);
-        clone->setOperands({args[1], args[0]});
-        return clone->getResult(0);
-      });
+  return buildStatement(b, rank, {{right, all}}, {left, all},
+                        [&](OpBuilder &builder, Location loc, ValueRange args) {
+                          Operation *clone = builder.clone(*state.reduction.combiner);
+                          clone->setOperands({args[1], args[0]});
+                          return clone->getResult(0);
+                        });
 }
 
 /// A state that is corrected, or starts from what the cascade computes, starts
@@ -340,12 +316,11 @@ Value Cascade::combine(ImplicitLocOpBuilder &b, const Carried &state, Value left
 void Cascade::startNeutral(ImplicitLocOpBuilder &b, Carried &state) {
   Value init = state.op.getDpsInits()[0];
   auto source = init.getDefiningOp<GenericOp>();
-  bool dependent =
-      source && llvm::any_of(source->getOperands(), [&](Value operand) {
-        return llvm::any_of(carried, [&](const Carried &other) {
-          return operand == GenericOp(other.op).getResult(0);
-        });
-      });
+  bool dependent = source && llvm::any_of(source->getOperands(), [&](Value operand) {
+                     return llvm::any_of(carried, [&](const Carried &other) {
+                       return operand == GenericOp(other.op).getResult(0);
+                     });
+                   });
   if (isNeutralFill(init, state.reduction.monoid) ||
       (state.pivots.empty() && state.factors.empty() && !dependent))
     return;
@@ -401,12 +376,13 @@ LogicalResult Cascade::fuse() {
              (reduces(source) || llvm::is_contained(statements, source));
     });
     DenseSet<Operation *> visited;
-    bool toMember = llvm::any_of(op->getUses(), [&](OpOperand &use) {
-      auto reader = dyn_cast<GenericOp>(use.getOwner());
-      return slice.contains(use.getOwner()) && !reader.isDpsInit(&use);
-    }) || llvm::any_of(op->getResults(), [&](Value result) {
-      return feedsMember(result, visited);
-    });
+    bool toMember =
+        llvm::any_of(op->getUses(),
+                     [&](OpOperand &use) {
+                       auto reader = dyn_cast<GenericOp>(use.getOwner());
+                       return slice.contains(use.getOwner()) && !reader.isDpsInit(&use);
+                     }) ||
+        llvm::any_of(op->getResults(), [&](Value result) { return feedsMember(result, visited); });
     if (fromPivot && toMember)
       statements.push_back(op);
   }
@@ -421,8 +397,7 @@ LogicalResult Cascade::fuse() {
   for (Carried &state : carried)
     startNeutral(b, state);
   FoldOp fold = createFold(b, statements, streams, carried,
-                           together ? ArrayRef(mapped) : ArrayRef<GenericOp>(),
-                           {});
+                           together ? ArrayRef(mapped) : ArrayRef<GenericOp>(), {});
   if (!carried.empty())
     buildMerge(b, fold);
   // Final values, with the factors that were taken out of the sums.
@@ -439,16 +414,13 @@ LogicalResult Cascade::fuse() {
         ++at;
       value = scaleBy(
           b, state.op, value, pivotOp, fold.getResult(at),
-          [&, pivot = pivot](OpBuilder &builder, Location loc, Value x,
-                             Value r) -> Value {
+          [&, pivot = pivot](OpBuilder &builder, Location loc, Value x, Value r) -> Value {
             Value scaled = timesPower(builder, loc, x, r, k);
             if (!guardedFactors.contains(pivot))
               return scaled;
             // The cascade put 0 where the sum is 0; so does its last step.
-            Value zero = arith::ConstantOp::create(
-                builder, loc, builder.getZeroAttr(r.getType()));
-            Value empty = arith::CmpFOp::create(
-                builder, loc, arith::CmpFPredicate::OEQ, r, zero);
+            Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(r.getType()));
+            Value empty = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ, r, zero);
             return arith::SelectOp::create(builder, loc, empty, zero, scaled);
           });
     }
@@ -457,8 +429,8 @@ LogicalResult Cascade::fuse() {
     finals.map(state.op.getResult(0), value);
     state.op.getResult(0).replaceUsesWithIf(value, [&](OpOperand &use) {
       auto reader = dyn_cast<GenericOp>(use.getOwner());
-      bool inCascade = reader && reader->getBlock() == &block &&
-                       llvm::is_contained(statements, reader);
+      bool inCascade =
+          reader && reader->getBlock() == &block && llvm::is_contained(statements, reader);
       // Statements shared with the outside (a guarded maximum that the
       // log-sum-exp reads) see the final value; the fold has its own copies.
       return !inCascade || !spans(reader);
@@ -470,8 +442,7 @@ LogicalResult Cascade::fuse() {
     factored.clear();
     running.clear();
     b.setInsertionPoint(block.getTerminator());
-    FoldOp map =
-        createFold(b, ordered(mapSlice), mapStreams, {}, mapped, finals);
+    FoldOp map = createFold(b, ordered(mapSlice), mapStreams, {}, mapped, finals);
     maps = map.getResults();
   }
   // Other folds, too, but for those that this one reads.
@@ -484,8 +455,8 @@ LogicalResult Cascade::fuse() {
   for (auto [op, map] : llvm::zip(mapped, maps))
     GenericOp(op).getResult(0).replaceUsesWithIf(map, [&, map = map](OpOperand &use) {
       Operation *reader = block.findAncestorOpInBlock(*use.getOwner());
-      return reader && reader != fold && reader != map.getDefiningOp() && !sources.contains(reader) &&
-             isOutside(reader);
+      return reader && reader != fold && reader != map.getDefiningOp() &&
+             !sources.contains(reader) && isOutside(reader);
     });
   // What is left of the cascade has no reader; erase it last use first.
   for (GenericOp op : llvm::reverse(members))

@@ -35,20 +35,16 @@ llvm::SmallVector<OrderCost> attn::estimateOrders(const NestSize &s) {
     double rounds = std::ceil(parallelism / s.threads);
     double busy = rounds > 0 ? parallelism / rounds : 1;
     busy = std::max(busy, 1.0);
-    double seconds =
-        std::max(bytes / std::min(bandwidth, bandwidthPerThread * busy),
-                 flops / (flopsPerThread * busy));
+    double seconds = std::max(bytes / std::min(bandwidth, bandwidthPerThread * busy),
+                              flops / (flopsPerThread * busy));
     return OrderCost{order, bytes, parallelism, seconds, {}};
   };
   double rowsBytes =
-      s.workers * (s.rows * (s.rowBytes + s.outBytes) +
-                   rowTiles * s.streamed * s.streamBytes);
+      s.workers * (s.rows * (s.rowBytes + s.outBytes) + rowTiles * s.streamed * s.streamBytes);
   double streamBytes =
-      s.workers *
-      (s.streamed * s.streamBytes + s.rows * (s.outBytes + 2 * s.stateBytes) +
-       streamTiles * s.rows * (s.rowBytes + 2 * s.stateBytes));
-  double splitBytes =
-      rowsBytes + s.workers * s.rows * s.parts * 2 * s.stateBytes;
+      s.workers * (s.streamed * s.streamBytes + s.rows * (s.outBytes + 2 * s.stateBytes) +
+                   streamTiles * s.rows * (s.rowBytes + 2 * s.stateBytes));
+  double splitBytes = rowsBytes + s.workers * s.rows * s.parts * 2 * s.stateBytes;
   double rowWorkers = s.rowsInWorker ? 1 : rowTiles;
   return {cost(Order::Rows, rowsBytes, s.workers * rowWorkers),
           cost(Order::Stream, streamBytes, s.workers),

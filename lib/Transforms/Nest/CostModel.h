@@ -34,9 +34,9 @@ struct NestSize {
 
 struct OrderCost {
   Order order;
-  double bytes;       ///< moved past the tile level
-  double parallelism; ///< tiles that can run at once
-  double seconds;     ///< estimate on the machine of the model
+  double bytes;        ///< moved past the tile level
+  double parallelism;  ///< tiles that can run at once
+  double seconds;      ///< estimate on the machine of the model
   std::string illegal; ///< why the order cannot be taken; empty where it can
 };
 

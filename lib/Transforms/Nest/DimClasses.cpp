@@ -46,14 +46,12 @@ bool DimClasses::hasConflict() const {
 void DimClasses::uniteThroughInputs(ArrayRef<Operation *> ops) {
   if (hasConflict())
     return;
-  llvm::MapVector<Value, SmallVector<std::pair<linalg::GenericOp, AffineMap>>>
-      readers;
+  llvm::MapVector<Value, SmallVector<std::pair<linalg::GenericOp, AffineMap>>> readers;
   for (Operation *op : ops)
     if (auto generic = dyn_cast<linalg::GenericOp>(op))
       for (OpOperand *input : generic.getDpsInputOperands())
         if (!values.contains(input->get()))
-          readers[input->get()].push_back(
-              {generic, generic.getMatchingIndexingMap(input)});
+          readers[input->get()].push_back({generic, generic.getMatchingIndexingMap(input)});
   for (auto &[tensor, accesses] : readers)
     for (unsigned a = 0; a < accesses.size(); ++a)
       for (unsigned b = a + 1; b < accesses.size(); ++b) {
@@ -116,8 +114,7 @@ void DimClasses::uniteValues(Value a, Value b) {
   auto x = values.find(a), y = values.find(b);
   if (x == values.end() || y == values.end())
     return;
-  for (int64_t dim = 0, e = cast<RankedTensorType>(a.getType()).getRank();
-       dim < e; ++dim)
+  for (int64_t dim = 0, e = cast<RankedTensorType>(a.getType()).getRank(); dim < e; ++dim)
     unite(x->second + dim, y->second + dim);
 }
 
@@ -162,8 +159,7 @@ void DimClasses::uniteFold(FoldOp fold) {
       uniteValues(fold.getResult(index), fold.getState()[index]);
       uniteValues(fold.getResult(index), fold.getInits()[index]);
     } else {
-      unite(loops[fold], values[fold.getResult(index)] +
-                             fold.getMapDims()[index - carried]);
+      unite(loops[fold], values[fold.getResult(index)] + fold.getMapDims()[index - carried]);
     }
   }
   for (auto [input, dim] : llvm::zip(fold.getInputs(), fold.getStreamDims()))
@@ -175,9 +171,7 @@ unsigned DimClasses::ofLoop(linalg::GenericOp op, unsigned loop) const {
   return find(loops.lookup(op) + loop);
 }
 
-unsigned DimClasses::ofStream(FoldOp fold) const {
-  return find(loops.lookup(fold));
-}
+unsigned DimClasses::ofStream(FoldOp fold) const { return find(loops.lookup(fold)); }
 
 std::optional<unsigned> DimClasses::ofValue(Value value, unsigned dim) const {
   auto known = values.find(value);

@@ -37,9 +37,7 @@ public:
   /// Whether a statement reads a tensor of another one along dimensions that it
   /// would make one (the sum of a tensor of queries and one of keys, which are
   /// the same tokens): it shares no iteration space with that statement.
-  bool isCrossing(mlir::linalg::GenericOp op) const {
-    return crossing.contains(op);
-  }
+  bool isCrossing(mlir::linalg::GenericOp op) const { return crossing.contains(op); }
 
 private:
   unsigned find(unsigned node) const;

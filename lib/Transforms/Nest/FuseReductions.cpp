@@ -35,15 +35,13 @@ using Gain = Cascade::Gain;
 void absorbIntoStart(Block &block) {
   SmallVector<GenericOp> ops(block.getOps<GenericOp>());
   for (GenericOp op : ops) {
-    if (op.getNumReductionLoops() != 0 || op->getNumResults() != 1 ||
-        op.getNumDpsInputs() != 2 || !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity())
+    if (op.getNumReductionLoops() != 0 || op->getNumResults() != 1 || op.getNumDpsInputs() != 2 ||
+        !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity())
       continue;
-    Operation *combiner =
-        op.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
+    Operation *combiner = op.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
     if (!isa_and_nonnull<arith::MaxNumFOp, arith::MaximumFOp>(combiner) ||
-        !llvm::all_of(combiner->getOperands(), [&](Value operand) {
-          return isa<BlockArgument>(operand);
-        }))
+        !llvm::all_of(combiner->getOperands(),
+                      [&](Value operand) { return isa<BlockArgument>(operand); }))
       continue;
     for (unsigned side : {0, 1}) {
       auto source = op.getDpsInputs()[side].getDefiningOp<GenericOp>();
@@ -55,8 +53,7 @@ void absorbIntoStart(Block &block) {
       std::optional<Reduction> reduction = matchReduction(source, 0);
       Operation *definition = other.getDefiningOp();
       if (!reduction || reduction->monoid != Reduction::Monoid::Max ||
-          (definition && definition->getBlock() == &block &&
-           !definition->isBeforeInBlock(source)))
+          (definition && definition->getBlock() == &block && !definition->isBeforeInBlock(source)))
         continue;
       // The same statement, applied to the start value.
       IRMapping mapping;
@@ -73,14 +70,11 @@ void absorbIntoStart(Block &block) {
   }
 }
 
-struct FuseReductionsPass
-    : attn::impl::AttnFuseReductionsBase<FuseReductionsPass> {
+struct FuseReductionsPass : attn::impl::AttnFuseReductionsBase<FuseReductionsPass> {
   using AttnFuseReductionsBase::AttnFuseReductionsBase;
   void runOnOperation() override {
-    if (sums != "auto" && sums != "apart" && sums != "together" &&
-        sums != "parallel") {
-      getOperation().emitError(
-          "expected sums to be auto, apart, together or parallel, got ")
+    if (sums != "auto" && sums != "apart" && sums != "together" && sums != "parallel") {
+      getOperation().emitError("expected sums to be auto, apart, together or parallel, got ")
           << StringRef(sums);
       return signalPassFailure();
     }
@@ -90,9 +84,8 @@ struct FuseReductionsPass
       return signalPassFailure();
     for (Block &block : getOperation().getBody()) {
       // Order among statements on memory is not that of their operands.
-      if (llvm::any_of(
-              block.getOps<linalg::LinalgOp>(),
-              [](linalg::LinalgOp op) { return !op.hasPureTensorSemantics(); }))
+      if (llvm::any_of(block.getOps<linalg::LinalgOp>(),
+                       [](linalg::LinalgOp op) { return !op.hasPureTensorSemantics(); }))
         continue;
       absorbIntoStart(block);
       while (fuseOne(block))
@@ -124,21 +117,17 @@ struct FuseReductionsPass
       });
     };
     auto withGain = [&](Gain gain) {
-      return anyOf(
-          [&](GenericOp op) { return fuseAt(block, classes, op, gain); });
+      return anyOf([&](GenericOp op) { return fuseAt(block, classes, op, gain); });
     };
-    return withGain(Gain::Product) || anyOf([&](GenericOp op) {
-             return mapProduct(block, classes, op);
-           }) ||
-           withGain(Gain::Stored) || withGain(Gain::Returned) ||
-           withGain(Gain::Tiles);
+    return withGain(Gain::Product) ||
+           anyOf([&](GenericOp op) { return mapProduct(block, classes, op); }) ||
+           withGain(Gain::Stored) || withGain(Gain::Returned) || withGain(Gain::Tiles);
   }
 
   /// Fuses over the last dimension of the product `op`, of which no cascade is
   /// left that reduces it.
   bool mapProduct(Block &block, const DimClasses &classes, GenericOp op) {
-    if (op.getNumReductionLoops() == 0 || op->getNumResults() != 1 ||
-        refused.contains(op))
+    if (op.getNumReductionLoops() == 0 || op->getNumResults() != 1 || refused.contains(op))
       return false;
     AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
     if (map.getNumResults() == 0)
@@ -146,20 +135,17 @@ struct FuseReductionsPass
     std::optional<unsigned> last = getLoop(map, map.getNumResults() - 1);
     if (!last)
       return false;
-    Cascade cascade(block, classes, op, *last, Cascade::Reach::Tensors,
-                    Cascade::OtherSums::Left);
+    Cascade cascade(block, classes, op, *last, Cascade::Reach::Tensors, Cascade::OtherSums::Left);
     if (!cascade.isMappedProduct(op) ||
-        llvm::any_of(cascade.getReductions(), [&](GenericOp member) {
-          return refused.contains(member);
-        }))
+        llvm::any_of(cascade.getReductions(),
+                     [&](GenericOp member) { return refused.contains(member); }))
       return false;
     refused.insert(op);
     return fuse(cascade, /*quietly=*/true);
   }
 
   /// Fuses over a dimension that `op` reduces.
-  bool fuseAt(Block &block, const DimClasses &classes, GenericOp op,
-              Gain gain) {
+  bool fuseAt(Block &block, const DimClasses &classes, GenericOp op, Gain gain) {
     for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
       if (op.getIteratorTypesArray()[loop] != utils::IteratorType::reduction ||
           refused.contains(op))
@@ -174,8 +160,7 @@ struct FuseReductionsPass
       if (!cascade.getOtherSums().empty()) {
         if (sums == "parallel") {
           // The larger sums are carried, the others added to memory.
-          if (getColumns(cascade.getReductions()) <
-              getColumns(cascade.getOtherSums()))
+          if (getColumns(cascade.getReductions()) < getColumns(cascade.getOtherSums()))
             continue;
           Cascade whole = make(Cascade::Reach::Returns, OtherSums::Partial);
           if (fuse(whole, /*quietly=*/false))
@@ -189,10 +174,8 @@ struct FuseReductionsPass
       // A part that needs a finished value of the rest is a pass of its own.
       Cascade part = make(Cascade::Reach::Tensors, OtherSums::Left);
       bool divisible =
-          part.getMembers().size() < cascade.getMembers().size() &&
-          part.isCandidate(gain);
-      if (fuse(cascade, /*quietly=*/divisible) ||
-          (divisible && fuse(part, /*quietly=*/false)))
+          part.getMembers().size() < cascade.getMembers().size() && part.isCandidate(gain);
+      if (fuse(cascade, /*quietly=*/divisible) || (divisible && fuse(part, /*quietly=*/false)))
         return true;
       for (GenericOp member : (divisible ? part : cascade).getReductions())
         refused.insert(member);
@@ -205,9 +188,7 @@ struct FuseReductionsPass
     int64_t columns = 0;
     for (GenericOp op : ops) {
       int64_t product = 1;
-      for (int64_t size : cast<RankedTensorType>(op->getResult(0).getType())
-                              .getShape()
-                              .take_back())
+      for (int64_t size : cast<RankedTensorType>(op->getResult(0).getType()).getShape().take_back())
         product *= ShapedType::isDynamic(size) ? 1 : size;
       columns += product;
     }
@@ -227,8 +208,7 @@ struct FuseReductionsPass
   bool fuse(Cascade &cascade, bool quietly) {
     if (!quietly)
       return succeeded(cascade.prove()) && succeeded(cascade.fuse());
-    ScopedDiagnosticHandler handler(&getContext(),
-                                    [](Diagnostic &) { return success(); });
+    ScopedDiagnosticHandler handler(&getContext(), [](Diagnostic &) { return success(); });
     return succeeded(cascade.prove()) && succeeded(cascade.fuse());
   }
 
@@ -236,33 +216,26 @@ struct FuseReductionsPass
   /// a loop of its own, and one pass can have only one of the two loops
   /// outside. Apart, each computes the shared values for itself, and its tiles
   /// are parallel; together, only what neither sums over is.
-  bool keepsTogether(Cascade &cascade, const DimClasses &classes, GenericOp op,
-                     unsigned loop) {
-    SumCosts costs =
-        estimateSums(cascade, classes, op, loop, threads, assumedSize);
-    bool together = sums == "together" ||
-                    (sums == "auto" && costs.together < costs.apart);
+  bool keepsTogether(Cascade &cascade, const DimClasses &classes, GenericOp op, unsigned loop) {
+    SumCosts costs = estimateSums(cascade, classes, op, loop, threads, assumedSize);
+    bool together = sums == "together" || (sums == "auto" && costs.together < costs.apart);
     if (explain) {
-      InFlightDiagnostic remark =
-          emitRemark(op.getLoc())
-          << "sums along two dimensions "
-          << (together ? "in one pass" : "in two passes")
-          << (sums == "auto" ? " (cheapest)" : " (requested)");
+      InFlightDiagnostic remark = emitRemark(op.getLoc())
+                                  << "sums along two dimensions "
+                                  << (together ? "in one pass" : "in two passes")
+                                  << (sums == "auto" ? " (cheapest)" : " (requested)");
       for (GenericOp other : cascade.getOtherSums())
         remark.attachNote(other.getLoc())
             << "this one sums the same values along another dimension: both "
                "carry a RAW dependence on themselves";
-      auto note = [&](StringRef name, double flops, double parallelism,
-                      double seconds) {
+      auto note = [&](StringRef name, double flops, double parallelism, double seconds) {
         remark.attachNote() << llvm::formatv("{0}: {1:f1} GFLOP, {2} tiles in "
                                              "parallel, {3:f3} ms estimated",
-                                             name, flops / 1e9,
-                                             int64_t(parallelism),
-                                             seconds * 1e3)
+                                             name, flops / 1e9, int64_t(parallelism), seconds * 1e3)
                                    .str();
       };
-      note("apart (distribution: the shared values are computed twice)",
-           costs.flopsApart, costs.tilesApart, costs.apart);
+      note("apart (distribution: the shared values are computed twice)", costs.flopsApart,
+           costs.tilesApart, costs.apart);
       note("together (the inner sum in registers, the outer one in memory, in "
            "order)",
            costs.flopsTogether, costs.tilesTogether, costs.together);

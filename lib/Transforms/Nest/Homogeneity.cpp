@@ -15,9 +15,7 @@ bool Degree::operator==(const Degree &other) const {
   return kind == other.kind && std::abs(k - other.k) < 1e-6;
 }
 
-Homogeneity::Homogeneity(Value pivot, Degree degree,
-                         const DenseSet<Value> &fixed)
-    : fixed(fixed) {
+Homogeneity::Homogeneity(Value pivot, Degree degree, const DenseSet<Value> &fixed) : fixed(fixed) {
   degrees[pivot] = degree;
 }
 
@@ -38,8 +36,8 @@ Degree Homogeneity::ofStatement(Value tensor) {
   } else if (std::optional<Reduction> reduction = matchReduction(op, index)) {
     degree = ofScalar(reduction->term, op);
     bool sum = reduction->monoid == Reduction::Monoid::Add;
-    bool extremum = reduction->monoid == Reduction::Monoid::Max ||
-                    reduction->monoid == Reduction::Monoid::Min;
+    bool extremum =
+        reduction->monoid == Reduction::Monoid::Max || reduction->monoid == Reduction::Monoid::Min;
     bool distributes = degree.kind == Kind::Invariant ||
                        (degree.kind == Kind::Scale && (sum || extremum)) ||
                        (degree.kind == Kind::Power && (sum || extremum)) ||
@@ -73,8 +71,7 @@ static bool isConstant(Value value, bool negativeInfinity) {
   if (!matchPattern(value, m_Constant(&constant)))
     return false;
   const APFloat &number = constant.getValue();
-  return negativeInfinity ? number.isInfinity() && number.isNegative()
-                          : number.isZero();
+  return negativeInfinity ? number.isInfinity() && number.isNegative() : number.isZero();
 }
 
 Degree Homogeneity::ofSelect(Operation *select, linalg::GenericOp op) {
@@ -87,9 +84,8 @@ Degree Homogeneity::ofSelect(Operation *select, linalg::GenericOp op) {
   // The guard of a row without a kept key: x == -inf ? 0 : x shifts with x
   // wherever a sum can be different from zero.
   if (auto compare = condition.getDefiningOp<arith::CmpFOp>())
-    if (compare.getPredicate() == arith::CmpFPredicate::OEQ &&
-        compare.getLhs() == ifFalse && isConstant(compare.getRhs(), true) &&
-        isConstant(ifTrue, false) && b.kind == Kind::Shift)
+    if (compare.getPredicate() == arith::CmpFPredicate::OEQ && compare.getLhs() == ifFalse &&
+        isConstant(compare.getRhs(), true) && isConstant(ifTrue, false) && b.kind == Kind::Shift)
       return b;
   Degree c = ofScalar(condition, op);
   if (c.kind != Kind::Invariant)
@@ -122,13 +118,11 @@ Degree Homogeneity::ofOp(Operation *scalar, linalg::GenericOp op) {
   }
   if (invariant)
     return {};
-  bool shifts = llvm::all_of(in, [](const Degree &d) {
-    return d.kind == Kind::Shift || d.kind == Kind::Invariant;
-  });
+  bool shifts = llvm::all_of(
+      in, [](const Degree &d) { return d.kind == Kind::Shift || d.kind == Kind::Invariant; });
   auto factors = [&](Kind kind) {
-    return llvm::all_of(in, [&](const Degree &d) {
-      return d.kind == kind || d.kind == Kind::Invariant;
-    });
+    return llvm::all_of(
+        in, [&](const Degree &d) { return d.kind == kind || d.kind == Kind::Invariant; });
   };
   auto multiply = [&](double sign) {
     if (factors(Kind::Scale))
@@ -170,8 +164,7 @@ Degree Homogeneity::ofOp(Operation *scalar, linalg::GenericOp op) {
     return {in[0].kind, -in[0].k / 2, nullptr};
   // Positive factors do not change whether a value is zero.
   if (auto compare = dyn_cast<arith::CmpFOp>(scalar))
-    if (!shifts && (isConstant(compare.getRhs(), false) ||
-                    isConstant(compare.getLhs(), false)))
+    if (!shifts && (isConstant(compare.getRhs(), false) || isConstant(compare.getLhs(), false)))
       return {};
   return Degree::unknown(scalar);
 }

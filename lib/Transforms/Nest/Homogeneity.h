@@ -32,17 +32,14 @@ struct Degree {
   static Degree unknown(mlir::Operation *op) { return {Kind::Unknown, 0, op}; }
 
 private:
-  static Degree make(Kind kind, double k) {
-    return k == 0 ? Degree{} : Degree{kind, k, nullptr};
-  }
+  static Degree make(Kind kind, double k) { return k == 0 ? Degree{} : Degree{kind, k, nullptr}; }
 };
 
 class Homogeneity {
 public:
   /// Degrees in `pivot`, whose own degree is `degree`. Tensors in `fixed` count
   /// as invariant: their influence is accounted for elsewhere.
-  Homogeneity(mlir::Value pivot, Degree degree,
-              const llvm::DenseSet<mlir::Value> &fixed);
+  Homogeneity(mlir::Value pivot, Degree degree, const llvm::DenseSet<mlir::Value> &fixed);
 
   /// The degree of a tensor: the pivot, the result of a statement, or anything
   /// else, which is invariant.

@@ -69,7 +69,8 @@ std::optional<Total> matchTotal(OpResult partial) {
   GenericOp sum = getSum(fold, 0);
   auto statements = fold.getBody().getOps<GenericOp>();
   if (!sum || !llvm::hasSingleElement(statements) || sum.getNumDpsInputs() != 1 ||
-      sum.getDpsInputs()[0] != fold.getBlocks()[0] || !isa<BlockArgument>(matchReduction(sum, 0)->term) ||
+      sum.getDpsInputs()[0] != fold.getBlocks()[0] ||
+      !isa<BlockArgument>(matchReduction(sum, 0)->term) ||
       !isNeutralFill(fold.getInits()[0], Reduction::Monoid::Add))
     return std::nullopt;
   // The state is the streamed tensor without the dimension, in the same order.

@@ -48,9 +48,8 @@ bool Nest::waitsForNest(Operation *op) {
 void Nest::findTables(FoldOp first) {
   for (auto [position, init] : llvm::enumerate(first.getInits())) {
     auto op = first.getYield()->getOperand(position).getDefiningOp<GenericOp>();
-    if (op && op->getBlock() == &first.getBody().front() &&
-        op.getNumReductionLoops() == 2 && matchScatterSum(op) &&
-        op.getDpsInits()[0] == first.getState()[position] &&
+    if (op && op->getBlock() == &first.getBody().front() && op.getNumReductionLoops() == 2 &&
+        matchScatterSum(op) && op.getDpsInits()[0] == first.getState()[position] &&
         isNeutralFill(init, Reduction::Monoid::Add)) {
       tables.push_back(position);
       tableSums.insert(op);
@@ -66,11 +65,9 @@ LogicalResult Nest::checkTables(ArrayRef<unsigned> workers) {
     ScatterSum form = *matchScatterSum(sum);
     for (unsigned loop = 0; loop < sum.getNumLoops(); ++loop) {
       unsigned dim = classes->ofLoop(sum, loop);
-      bool isIndex = llvm::any_of(
-          form.indices, [&](auto index) { return index.first == loop; });
+      bool isIndex = llvm::any_of(form.indices, [&](auto index) { return index.first == loop; });
       bool isWorker = llvm::is_contained(workers, dim) && dim != rowDim;
-      bool expected = sum.getIteratorTypesArray()[loop] ==
-                              utils::IteratorType::reduction
+      bool expected = sum.getIteratorTypesArray()[loop] == utils::IteratorType::reduction
                           ? dim == streamDim || dim == rowDim
                           : isIndex != isWorker;
       if (!expected)
@@ -92,12 +89,10 @@ bool Nest::joins(Operation *op) {
   auto isMap = [&](Value value) {
     auto fold = value.getDefiningOp<FoldOp>();
     unsigned result = fold ? cast<OpResult>(value).getResultNumber() : 0;
-    return fold && (result >= fold.getInits().size() ||
-                    (fold == folds.front() && isTable(result)));
+    return fold && (result >= fold.getInits().size() || (fold == folds.front() && isTable(result)));
   };
   if (auto generic = dyn_cast<GenericOp>(op))
-    return generic.getNumReductionLoops() == 0 &&
-           llvm::any_of(generic.getDpsInputs(), inNest) &&
+    return generic.getNumReductionLoops() == 0 && llvm::any_of(generic.getDpsInputs(), inNest) &&
            llvm::none_of(generic.getDpsInputs(), isMap) && !waitsForNest(op);
   auto fold = dyn_cast<FoldOp>(op);
   if (!fold || llvm::any_of(fold.getInputs(), inNest) || waitsForNest(op))
@@ -113,9 +108,8 @@ bool Nest::joins(Operation *op) {
     return llvm::is_contained(folds.front().getInputs(), input);
   });
   bool reads = false;
-  fold.getBody().walk([&](Operation *inner) {
-    reads |= llvm::any_of(inner->getOperands(), inNest);
-  });
+  fold.getBody().walk(
+      [&](Operation *inner) { reads |= llvm::any_of(inner->getOperands(), inNest); });
   return shares && reads;
 }
 
@@ -135,8 +129,7 @@ bool Nest::isPrologue(GenericOp op) const {
 void Nest::collect(FoldOp first) {
   ops.insert(first);
   folds.push_back(first);
-  for (Operation &op : llvm::make_range(std::next(first->getIterator()),
-                                        block.end()))
+  for (Operation &op : llvm::make_range(std::next(first->getIterator()), block.end()))
     if (joins(&op)) {
       ops.insert(&op);
       if (auto fold = dyn_cast<FoldOp>(op))
@@ -145,14 +138,11 @@ void Nest::collect(FoldOp first) {
   Operation *last = ops.back();
   for (Operation &op : llvm::reverse(block)) {
     auto generic = dyn_cast<GenericOp>(op);
-    if (generic && !ops.contains(generic) && generic->isBeforeInBlock(last) &&
-        isPrologue(generic))
+    if (generic && !ops.contains(generic) && generic->isBeforeInBlock(last) && isPrologue(generic))
       ops.insert(generic);
   }
   SmallVector<Operation *> sorted(ops.begin(), ops.end());
-  llvm::sort(sorted, [](Operation *a, Operation *b) {
-    return a->isBeforeInBlock(b);
-  });
+  llvm::sort(sorted, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   ops.clear();
   ops.insert(sorted.begin(), sorted.end());
 }
@@ -186,8 +176,7 @@ OpFoldResult Nest::sizeOfClass(unsigned dim) {
           return b.getIndexAttr(type.getDimSize(d));
         if (auto argument = dyn_cast<BlockArgument>(root))
           if (auto fold = dyn_cast<FoldOp>(argument.getOwner()->getParentOp()))
-            for (auto [block, input] :
-                 llvm::zip(fold.getBlocks(), fold.getInputs()))
+            for (auto [block, input] : llvm::zip(fold.getBlocks(), fold.getInputs()))
               if (block == root)
                 return tensor::getMixedSize(b, b.getLoc(), input, d);
       }
@@ -204,12 +193,9 @@ OpFoldResult Nest::sizeOfClass(unsigned dim) {
     if (classes->ofStream(fold) == dim)
       return fold.getExtent();
     for (auto init : fold.getInits())
-      for (int64_t d = 0, e = cast<RankedTensorType>(init.getType()).getRank();
-           d < e; ++d)
+      for (int64_t d = 0, e = cast<RankedTensorType>(init.getType()).getRank(); d < e; ++d)
         if (auto known = classes->ofValue(
-                fold.getResult(llvm::find(fold.getInits(), init) -
-                               fold.getInits().begin()),
-                d);
+                fold.getResult(llvm::find(fold.getInits(), init) - fold.getInits().begin()), d);
             known == dim) {
           Value root = init;
           while (auto dest = root.getDefiningOp<DestinationStyleOpInterface>())
@@ -235,16 +221,15 @@ static int64_t tileFor(int64_t wanted, OpFoldResult size, int64_t multiple = 16)
 /// streamed dimension, of which each term belongs to one row. Those of a head's
 /// size are taken in one tile, like the products of matrices that sum over one:
 /// in the same order, so that their difference is exact where terms are equal.
-static bool isInnerProduct(FoldOp fold, const DimClasses &classes,
-                           ArrayRef<unsigned> workers, unsigned streamDim) {
+static bool isInnerProduct(FoldOp fold, const DimClasses &classes, ArrayRef<unsigned> workers,
+                           unsigned streamDim) {
   bool isProduct = !fold.getState().empty();
   for (Value yielded : fold.getYield()->getOperands().take_front(fold.getState().size())) {
     auto sum = yielded.getDefiningOp<GenericOp>();
     std::optional<Reduction> reduction;
     if (sum && sum.getNumReductionLoops() == 1 && sum->getNumResults() == 1)
       reduction = matchReduction(sum, 0);
-    isProduct = isProduct && reduction &&
-                reduction->monoid == Reduction::Monoid::Add &&
+    isProduct = isProduct && reduction && reduction->monoid == Reduction::Monoid::Add &&
                 reduction->term.getDefiningOp<arith::MulFOp>();
   }
   for (auto op : fold.getBody().getOps<GenericOp>())
@@ -259,8 +244,7 @@ static bool isInnerProduct(FoldOp fold, const DimClasses &classes,
 /// their two innermost dimensions: these, as classes. Rows that are vectors then
 /// fill the registers, and what is streamed needs no tile.
 static std::optional<std::pair<unsigned, unsigned>>
-getSummedMatrix(FoldOp fold, const DimClasses &classes,
-                ArrayRef<unsigned> workers) {
+getSummedMatrix(FoldOp fold, const DimClasses &classes, ArrayRef<unsigned> workers) {
   std::optional<std::pair<unsigned, unsigned>> found;
   auto statements = fold.getBody().getOps<GenericOp>();
   if (!llvm::hasSingleElement(statements))
@@ -281,10 +265,8 @@ getSummedMatrix(FoldOp fold, const DimClasses &classes,
     std::optional<unsigned> column = getLoop(map, type.getRank() - 1);
     if (!row || !column)
       return std::nullopt;
-    std::pair<unsigned, unsigned> matrix(classes.ofLoop(op, *row),
-                                         classes.ofLoop(op, *column));
-    if ((found && *found != matrix) ||
-        !llvm::is_contained(workers, matrix.first) ||
+    std::pair<unsigned, unsigned> matrix(classes.ofLoop(op, *row), classes.ofLoop(op, *column));
+    if ((found && *found != matrix) || !llvm::is_contained(workers, matrix.first) ||
         !llvm::is_contained(workers, matrix.second))
       return std::nullopt;
     found = matrix;
@@ -296,8 +278,7 @@ LogicalResult Nest::assignRoles() {
   classes = std::make_unique<DimClasses>(ops.getArrayRef());
   emitter = std::make_unique<TileEmitter>(b, *classes);
   for (Operation *op : ops)
-    if (auto generic = dyn_cast<GenericOp>(op);
-        generic && classes->isCrossing(generic))
+    if (auto generic = dyn_cast<GenericOp>(op); generic && classes->isCrossing(generic))
       return generic.emitError("expected each dimension of the nest to be read "
                                "as one dimension of a statement");
   FoldOp first = folds.front();
@@ -325,22 +306,20 @@ LogicalResult Nest::assignRoles() {
   auto restrict = [&](ArrayRef<unsigned> span) {
     if (!workers)
       workers.emplace(span.begin(), span.end());
-    llvm::erase_if(*workers, [&](unsigned dim) {
-      return dim == streamDim || !llvm::is_contained(span, dim);
-    });
+    llvm::erase_if(
+        *workers, [&](unsigned dim) { return dim == streamDim || !llvm::is_contained(span, dim); });
   };
   findRowSums();
   for (FoldOp fold : folds) {
     for (auto op : fold.getBody().getOps<GenericOp>())
-      if (auto [streams, span] = visit(op); streams && !followsRowSum(op) && !tableSums.contains(op))
+      if (auto [streams, span] = visit(op);
+          streams && !followsRowSum(op) && !tableSums.contains(op))
         restrict(span);
     for (auto [position, state] : llvm::enumerate(fold.getState())) {
       if (fold == first && isTable(position))
         continue;
       SmallVector<unsigned> span;
-      for (int64_t d = 0,
-                   e = cast<RankedTensorType>(state.getType()).getRank();
-           d < e; ++d)
+      for (int64_t d = 0, e = cast<RankedTensorType>(state.getType()).getRank(); d < e; ++d)
         span.push_back(*classes->ofValue(state, d));
       restrict(span);
     }
@@ -352,14 +331,11 @@ LogicalResult Nest::assignRoles() {
     return first.emitError("expected a statement over the streamed dimension");
   for (FoldOp fold : folds)
     for (auto [position, state] : llvm::enumerate(fold.getState()))
-      for (int64_t d = 0,
-                   e = cast<RankedTensorType>(state.getType()).getRank();
-           d < e; ++d)
+      for (int64_t d = 0, e = cast<RankedTensorType>(state.getType()).getRank(); d < e; ++d)
         if (unsigned dim = *classes->ofValue(state, d);
             dim == streamDim || !llvm::is_contained(order, dim))
           return emitError(fold.getLoc())
-                 << "expected a statement over dimension " << d
-                 << " of carried value #" << position
+                 << "expected a statement over dimension " << d << " of carried value #" << position
                  << ", which is not the streamed one";
 
   // What sums over no worker is no sum over rows.
@@ -371,8 +347,8 @@ LogicalResult Nest::assignRoles() {
         return true;
     return false;
   };
-  SmallVector<Operation *> others = llvm::filter_to_vector(
-      rowSums, [&](Operation *op) { return !reducesWorker(op); });
+  SmallVector<Operation *> others =
+      llvm::filter_to_vector(rowSums, [&](Operation *op) { return !reducesWorker(op); });
   for (Operation *op : others)
     restrict(visit(cast<GenericOp>(op)).second);
   if (!others.empty())
@@ -392,8 +368,7 @@ LogicalResult Nest::assignRoles() {
         }
   for (unsigned dim : order)
     if (llvm::is_contained(*workers, dim) &&
-        (!rowDim || !streamedDims.contains(dim) ||
-         streamedDims.contains(*rowDim)))
+        (!rowDim || !streamedDims.contains(dim) || streamedDims.contains(*rowDim)))
       rowDim = dim;
   // Where rows are first, columns are those of matrix instructions.
   auto isWide = [&](unsigned column) {
@@ -401,8 +376,7 @@ LogicalResult Nest::assignRoles() {
     return !options.rowsFirst || (size && *size % 8 == 0);
   };
   if (auto matrix = getSummedMatrix(first, *classes, *workers);
-      matrix && isWide(matrix->second) && folds.size() == 1 &&
-      rowSums.empty() && tables.empty()) {
+      matrix && isWide(matrix->second) && folds.size() == 1 && rowSums.empty() && tables.empty()) {
     sumsMatrices = true;
     rowDim = matrix->first;
     llvm::erase(*workers, matrix->second);
@@ -420,8 +394,7 @@ LogicalResult Nest::assignRoles() {
   emitter->branchesRowTails = options.parallelSums;
 
   for (Operation *op : rowSums)
-    for (auto [loop, kind] :
-         llvm::enumerate(cast<GenericOp>(op).getIteratorTypesArray()))
+    for (auto [loop, kind] : llvm::enumerate(cast<GenericOp>(op).getIteratorTypesArray()))
       if (unsigned dim = classes->ofLoop(cast<GenericOp>(op), loop);
           kind == utils::IteratorType::reduction && dim != rowDim &&
           llvm::is_contained(*workers, dim))
@@ -447,17 +420,12 @@ LogicalResult Nest::assignRoles() {
     std::optional<int64_t> known = getConstantIntValue(info.size);
     if (dim == streamDim) {
       info.role = Role::Stream;
-      bool isWhole = known && *known > 0 && *known <= longestWholeTile &&
-                     folds.size() == 1 &&
+      bool isWhole = known && *known > 0 && *known <= longestWholeTile && folds.size() == 1 &&
                      isInnerProduct(first, *classes, *workers, streamDim);
       // Tiles of rank 2 where rows are first, with columns as a matrix
       // instruction's.
-      int64_t whole = !isWhole            ? 0
-                      : options.rowsFirst ? llvm::alignTo(*known, 8)
-                                          : *known;
-      info.tile = sumsMatrices ? 1
-                  : isWhole    ? whole
-                               : tileFor(options.streamTile, info.size);
+      int64_t whole = !isWhole ? 0 : options.rowsFirst ? llvm::alignTo(*known, 8) : *known;
+      info.tile = sumsMatrices ? 1 : isWhole ? whole : tileFor(options.streamTile, info.size);
       info.exact = info.tile == 1 || (known && *known % info.tile == 0);
       info.isSingle = sumsMatrices && options.rowsFirst;
     } else if (dim == rowDim) {
@@ -472,9 +440,8 @@ LogicalResult Nest::assignRoles() {
     } else if (llvm::is_contained(loops, dim)) {
       info.role = Role::Loop;
     } else if (known && options.rowsFirst && *known != 1 && *known % 8 != 0) {
-      return first.emitError(
-                 "expected a multiple of 8 as the size of a dimension that is "
-                 "whole in each tile (a head size), got ")
+      return first.emitError("expected a multiple of 8 as the size of a dimension that is "
+                             "whole in each tile (a head size), got ")
              << *known;
     } else if (known) {
       info.role = Role::Full;
@@ -497,9 +464,7 @@ SmallVector<unsigned> Nest::findLoops(ArrayRef<unsigned> workers) {
   ValueRange yielded = fold.getYield()->getOperands();
   ValueRange mapped = yielded.drop_front(fold.getState().size());
   if (folds.size() > 1 || fold.getState().empty() ||
-      llvm::any_of(mapped, [&](Value value) {
-        return !rowSums.contains(value.getDefiningOp());
-      }))
+      llvm::any_of(mapped, [&](Value value) { return !rowSums.contains(value.getDefiningOp()); }))
     return {};
   std::optional<llvm::SetVector<unsigned>> common;
   auto keep = [&](GenericOp op, utils::IteratorType kind) {
@@ -554,8 +519,7 @@ void Nest::findRowSums(ArrayRef<Operation *> but) {
       AffineMap map = op.getMatchingIndexingMap(input);
       for (unsigned d = 0; d < map.getNumResults(); ++d)
         if (std::optional<unsigned> loop = getLoop(map, d))
-          sums |= op.getIteratorTypesArray()[*loop] ==
-                      utils::IteratorType::reduction &&
+          sums |= op.getIteratorTypesArray()[*loop] == utils::IteratorType::reduction &&
                   classes->ofLoop(op, *loop) != streamDim;
     }
     if (follows)
@@ -567,15 +531,13 @@ void Nest::findRowSums(ArrayRef<Operation *> but) {
 
 bool Nest::addsRowSums() const {
   FoldOp fold = folds.front();
-  ValueRange mapped =
-      fold.getYield()->getOperands().drop_front(fold.getState().size());
+  ValueRange mapped = fold.getYield()->getOperands().drop_front(fold.getState().size());
   return afterRows.empty() && llvm::all_of(rowSums, [&](Operation *op) {
            auto sum = cast<GenericOp>(op);
            std::optional<Reduction> reduction = matchReduction(sum, 0);
            return reduction && reduction->monoid == Reduction::Monoid::Add &&
                   isNeutralFill(sum.getDpsInits()[0], Reduction::Monoid::Add) &&
-                  llvm::is_contained(mapped, sum->getResult(0)) &&
-                  sum->hasOneUse();
+                  llvm::is_contained(mapped, sum->getResult(0)) && sum->hasOneUse();
          });
 }
 
@@ -590,23 +552,19 @@ LogicalResult Nest::findOutputs() {
         continue;
       Output output;
       output.result = result;
-      for (int64_t d = 0,
-                   e = cast<RankedTensorType>(result.getType()).getRank();
-           d < e; ++d) {
+      for (int64_t d = 0, e = cast<RankedTensorType>(result.getType()).getRank(); d < e; ++d) {
         output.dims.push_back(*classes->ofValue(result, d));
         // What no statement computes has no tile.
         if (!emitter->dims.contains(output.dims.back()))
-          return emitError(op->getLoc())
-                 << "expected a statement over dimension " << d
-                 << " of result #" << result.getResultNumber();
+          return emitError(op->getLoc()) << "expected a statement over dimension " << d
+                                         << " of result #" << result.getResultNumber();
       }
       outputs.push_back(output);
       unsigned position = result.getResultNumber();
       unsigned states = folds.front().getState().size();
       if (op == folds.front() && position >= states)
         mappedOutputs.push_back(
-            {unsigned(outputs.size() - 1),
-             folds.front().getYield()->getOperand(position)});
+            {unsigned(outputs.size() - 1), folds.front().getYield()->getOperand(position)});
     }
   return success();
 }
@@ -630,8 +588,7 @@ NestSize Nest::measure() {
   };
   auto spanOf = [&](Value tensor) {
     SmallVector<unsigned> span;
-    for (int64_t d = 0, e = cast<RankedTensorType>(tensor.getType()).getRank();
-         d < e; ++d)
+    for (int64_t d = 0, e = cast<RankedTensorType>(tensor.getType()).getRank(); d < e; ++d)
       span.push_back(*classes->ofValue(tensor, d));
     return span;
   };
@@ -667,8 +624,7 @@ NestSize Nest::measure() {
       if (overStream)
         size.pointFlops += flops * (op.getNumReductionLoops() ? 2 : 1);
       for (OpOperand *input : op.getDpsInputOperands()) {
-        if (!seen.insert(input->get()).second ||
-            emitter->tiles.contains(input->get()) ||
+        if (!seen.insert(input->get()).second || emitter->tiles.contains(input->get()) ||
             classes->ofValue(input->get(), 0))
           continue;
         SmallVector<unsigned> span;

@@ -28,8 +28,7 @@ struct TileOptions {
 /// A fold, what prepares its start values and what finishes its results.
 class Nest {
 public:
-  Nest(FoldOp first, const TileOptions &options)
-      : block(*first->getBlock()), options(options) {
+  Nest(FoldOp first, const TileOptions &options) : block(*first->getBlock()), options(options) {
     findTables(first);
     collect(first);
   }
@@ -51,9 +50,9 @@ private:
 
   /// The tensors that worker loops fill, as region arguments of the forall.
   struct Output {
-    mlir::Value result;                  // the tensor of the nest
-    llvm::SmallVector<unsigned> dims;    // its dimensions' classes
-    mlir::Value slice;                   // the worker's part, while emitting
+    mlir::Value result;               // the tensor of the nest
+    llvm::SmallVector<unsigned> dims; // its dimensions' classes
+    mlir::Value slice;                // the worker's part, while emitting
     llvm::SmallVector<mlir::OpFoldResult> offsets, sizes;
   };
 
@@ -62,11 +61,10 @@ private:
   mlir::LogicalResult tileRows();
   mlir::LogicalResult tileStream();
   mlir::LogicalResult tileSplit();
-  mlir::scf::ForallOp createForall(llvm::ArrayRef<mlir::Value> outs, llvm::ArrayRef<Output> outputs,
-                             bool withRows, int64_t parts,
-                             llvm::function_ref<mlir::LogicalResult(llvm::SmallVector<Output> &,
-                                                        mlir::Value part)>
-                                 body);
+  mlir::scf::ForallOp createForall(
+      llvm::ArrayRef<mlir::Value> outs, llvm::ArrayRef<Output> outputs, bool withRows,
+      int64_t parts,
+      llvm::function_ref<mlir::LogicalResult(llvm::SmallVector<Output> &, mlir::Value part)> body);
   mlir::FailureOr<llvm::SmallVector<mlir::Value>>
   emitRowTile(llvm::SmallVectorImpl<Output> &outputs);
   mlir::LogicalResult emitPrologue();
@@ -80,21 +78,19 @@ private:
   mlir::Value insertTable(const Output &output, mlir::Value table);
   // Streamed tiles outside.
   llvm::SmallVector<unsigned> dimsOf(mlir::Value tensor, bool ofWorker);
-  mlir::Value writeTile(const Tile &tile, mlir::Value tensor,
-                        llvm::ArrayRef<unsigned> dims);
+  mlir::Value writeTile(const Tile &tile, mlir::Value tensor, llvm::ArrayRef<unsigned> dims);
   mlir::FailureOr<mlir::scf::ForOp>
   createRowLoop(mlir::ValueRange inits,
-                llvm::function_ref<mlir::LogicalResult(
-                    mlir::ValueRange, llvm::SmallVectorImpl<mlir::Value> &)>
+                llvm::function_ref<mlir::LogicalResult(mlir::ValueRange,
+                                                       llvm::SmallVectorImpl<mlir::Value> &)>
                     body);
-  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
-  emitRowStates(mlir::ValueRange memory);
-  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
-  emitRows(mlir::ValueRange memory, mlir::ValueRange sums);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>> emitRowStates(mlir::ValueRange memory);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>> emitRows(mlir::ValueRange memory,
+                                                           mlir::ValueRange sums);
   mlir::LogicalResult emitStreamTile(mlir::ValueRange memory,
                                      llvm::SmallVectorImpl<mlir::Value> &next);
-  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
-  emitStreamLoop(mlir::ValueRange memory, mlir::Value from, mlir::Value to);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>> emitStreamLoop(mlir::ValueRange memory,
+                                                                 mlir::Value from, mlir::Value to);
   void insertParts(llvm::ArrayRef<Output> parts, mlir::ValueRange tensors,
                    llvm::SmallVectorImpl<mlir::Value> &next);
   mlir::LogicalResult finishRows(llvm::ArrayRef<mlir::Value> states,
@@ -102,13 +98,11 @@ private:
   mlir::LogicalResult emitAfterRows(FoldOp fold);
   mlir::Value vectorOf(mlir::Value result);
   llvm::SmallVector<mlir::OpFoldResult> unitStrides(const Output &output) {
-    return llvm::SmallVector<mlir::OpFoldResult>(output.offsets.size(),
-                                                 b.getIndexAttr(1));
+    return llvm::SmallVector<mlir::OpFoldResult>(output.offsets.size(), b.getIndexAttr(1));
   }
   mlir::LogicalResult emitEpilogue(llvm::SmallVectorImpl<Output> &outputs);
-  mlir::FailureOr<llvm::SmallVector<mlir::Value>> emitFold(FoldOp fold,
-                                         llvm::SmallVectorImpl<Output> &outputs,
-                                         mlir::Value from, mlir::Value to);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+  emitFold(FoldOp fold, llvm::SmallVectorImpl<Output> &outputs, mlir::Value from, mlir::Value to);
   mlir::LogicalResult emitBody(FoldOp fold);
   mlir::FailureOr<llvm::SmallVector<mlir::Value>>
   emitLoops(FoldOp fold, llvm::SmallVectorImpl<Output> &outputs, mlir::Value from, mlir::Value to,
@@ -116,47 +110,40 @@ private:
   mlir::FailureOr<llvm::SmallVector<mlir::Value>>
   emitStreamedTiles(FoldOp fold, llvm::SmallVectorImpl<Output> &outputs, mlir::Value from,
                     mlir::Value to, llvm::ArrayRef<mlir::Value> starts);
-  llvm::SmallVector<Output *> mapsOf(FoldOp fold,
-                                     llvm::MutableArrayRef<Output> outputs);
+  llvm::SmallVector<Output *> mapsOf(FoldOp fold, llvm::MutableArrayRef<Output> outputs);
   llvm::SmallVector<Tile> startTiles(FoldOp fold);
   void bindStates(FoldOp fold, mlir::ValueRange states);
   Tile stateTile(mlir::Value state, mlir::Value vector);
-  mlir::LogicalResult emitMerge(FoldOp fold, llvm::ArrayRef<mlir::Value> a, llvm::ArrayRef<mlir::Value> b,
-                          llvm::SmallVectorImpl<mlir::Value> &merged);
+  mlir::LogicalResult emitMerge(FoldOp fold, llvm::ArrayRef<mlir::Value> a,
+                                llvm::ArrayRef<mlir::Value> b,
+                                llvm::SmallVectorImpl<mlir::Value> &merged);
   llvm::SmallVector<mlir::Value> outputTensors();
   void replaceResults(mlir::ValueRange results);
   void replaceResult(const Output &output, mlir::Value value);
   void locate(Output &output);
   void slicePart(Output &output, mlir::Value tensor);
   // Parts of the streamed dimension.
-  void slicePiece(Output &state, mlir::Value workspace, mlir::Value part,
-                  bool ofWorker);
-  void insertPiece(mlir::scf::ForallOp forall, mlir::Value piece,
-                   mlir::Value tensor, const Output &output);
+  void slicePiece(Output &state, mlir::Value workspace, mlir::Value part, bool ofWorker);
+  void insertPiece(mlir::scf::ForallOp forall, mlir::Value piece, mlir::Value tensor,
+                   const Output &output);
   mlir::LogicalResult emitRowsOfPart(mlir::scf::ForallOp forall,
-                                     llvm::MutableArrayRef<Output> states,
-                                     mlir::Value part, mlir::Value from,
-                                     mlir::Value to);
+                                     llvm::MutableArrayRef<Output> states, mlir::Value part,
+                                     mlir::Value from, mlir::Value to);
   mlir::LogicalResult emitStreamOfPart(mlir::scf::ForallOp forall,
-                                       llvm::MutableArrayRef<Output> states,
-                                       mlir::Value part, mlir::Value from,
-                                       mlir::Value to);
-  mlir::scf::ForallOp createParts(llvm::MutableArrayRef<Output> states,
-                                  bool rowsOutside);
-  mlir::LogicalResult mergeParts(llvm::ArrayRef<Output> states,
-                                 mlir::ValueRange workspace);
-  mlir::scf::ForOp createLoop(mlir::Value from, mlir::Value to, int64_t step, mlir::ValueRange inits,
-                        llvm::function_ref<mlir::LogicalResult(mlir::Value, mlir::ValueRange,
-                                                   llvm::SmallVectorImpl<mlir::Value> &)>
-                            body,
-                        mlir::LogicalResult &status);
+                                       llvm::MutableArrayRef<Output> states, mlir::Value part,
+                                       mlir::Value from, mlir::Value to);
+  mlir::scf::ForallOp createParts(llvm::MutableArrayRef<Output> states, bool rowsOutside);
+  mlir::LogicalResult mergeParts(llvm::ArrayRef<Output> states, mlir::ValueRange workspace);
+  mlir::scf::ForOp
+  createLoop(mlir::Value from, mlir::Value to, int64_t step, mlir::ValueRange inits,
+             llvm::function_ref<mlir::LogicalResult(mlir::Value, mlir::ValueRange,
+                                                    llvm::SmallVectorImpl<mlir::Value> &)>
+                 body,
+             mlir::LogicalResult &status);
   mlir::Value sizeValue(unsigned dim) {
-    return mlir::getValueOrCreateConstantIndexOp(b, b.getLoc(),
-                                                 emitter->dims[dim].size);
+    return mlir::getValueOrCreateConstantIndexOp(b, b.getLoc(), emitter->dims[dim].size);
   }
-  mlir::Value index(int64_t value) {
-    return mlir::arith::ConstantIndexOp::create(b, value);
-  }
+  mlir::Value index(int64_t value) { return mlir::arith::ConstantIndexOp::create(b, value); }
 
   mlir::Block &block;
   const TileOptions &options;
@@ -165,7 +152,7 @@ private:
   llvm::SmallVector<Output> outputs;
   std::unique_ptr<DimClasses> classes;
   mlir::ImplicitLocOpBuilder b{mlir::UnknownLoc::get(block.getParentOp()->getContext()),
-                         block.getParentOp()->getContext()};
+                               block.getParentOp()->getContext()};
   std::unique_ptr<TileEmitter> emitter;
   std::optional<unsigned> rowDim;
   unsigned streamDim = 0;
@@ -179,14 +166,11 @@ private:
   /// state is a table in memory that one worker owns.
   llvm::SmallVector<unsigned> tables;
   llvm::SetVector<mlir::Operation *> tableSums;
-  bool isTable(unsigned result) const {
-    return llvm::is_contained(tables, result);
-  }
+  bool isTable(unsigned result) const { return llvm::is_contained(tables, result); }
   /// The table that an output is, by the number of the fold's result.
   std::optional<unsigned> tableOf(const Output &output) {
     auto result = mlir::dyn_cast<mlir::OpResult>(output.result);
-    if (result && result.getOwner() == folds.front() &&
-        isTable(result.getResultNumber()))
+    if (result && result.getOwner() == folds.front() && isTable(result.getResultNumber()))
       return result.getResultNumber();
     return std::nullopt;
   }
@@ -203,9 +187,8 @@ private:
   };
   llvm::SmallVector<MappedOutput> mappedOutputs;
   bool isMapped(unsigned output) const {
-    return llvm::any_of(mappedOutputs, [&](const MappedOutput &mapped) {
-      return mapped.output == output;
-    });
+    return llvm::any_of(mappedOutputs,
+                        [&](const MappedOutput &mapped) { return mapped.output == output; });
   }
 };
 

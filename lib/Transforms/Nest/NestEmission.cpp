@@ -28,25 +28,18 @@ SmallVector<Value> Nest::outputTensors() {
     SmallVector<OpFoldResult> sizes;
     for (auto [d, dim] : llvm::enumerate(output.dims)) {
       if (type.isDynamicDim(d))
-        sizes.push_back(getValueOrCreateConstantIndexOp(
-            b, b.getLoc(), emitter->dims[dim].size));
+        sizes.push_back(getValueOrCreateConstantIndexOp(b, b.getLoc(), emitter->dims[dim].size));
       else
         sizes.push_back(b.getIndexAttr(type.getDimSize(d)));
     }
-    tensors.push_back(
-        tensor::EmptyOp::create(b, sizes, type.getElementType()));
-    bool isAddedTo = llvm::any_of(
-        mappedOutputs, [&, at = position](const MappedOutput &mapped) {
-          return mapped.output == at &&
-                 rowSums.contains(mapped.yielded.getDefiningOp());
-        });
+    tensors.push_back(tensor::EmptyOp::create(b, sizes, type.getElementType()));
+    bool isAddedTo = llvm::any_of(mappedOutputs, [&, at = position](const MappedOutput &mapped) {
+      return mapped.output == at && rowSums.contains(mapped.yielded.getDefiningOp());
+    });
     isAddedTo |= options.parallelSums && tableOf(output);
-    if ((selects && isMapped(position) && !folds.front().getState().empty()) ||
-        isAddedTo) {
-      Value zero = arith::ConstantOp::create(
-          b, b.getZeroAttr(type.getElementType()));
-      tensors.back() =
-          linalg::FillOp::create(b, zero, tensors.back()).getResult(0);
+    if ((selects && isMapped(position) && !folds.front().getState().empty()) || isAddedTo) {
+      Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
+      tensors.back() = linalg::FillOp::create(b, zero, tensors.back()).getResult(0);
     }
   }
   return tensors;
@@ -59,8 +52,8 @@ void Nest::locate(Output &output) {
   for (unsigned dim : output.dims) {
     TileDim &info = emitter->dims[dim];
     OpFoldResult zero = b.getIndexAttr(0);
-    output.offsets.push_back(
-        info.base && info.role != Role::Stream ? OpFoldResult(info.base) : zero);
+    output.offsets.push_back(info.base && info.role != Role::Stream ? OpFoldResult(info.base)
+                                                                    : zero);
     if (info.role == Role::Loop && !info.base) {
       output.sizes.push_back(info.size);
     } else if (info.isScalar()) {
@@ -68,10 +61,10 @@ void Nest::locate(Output &output) {
     } else if (info.role == Role::Row && info.base && !info.exact) {
       AffineExpr d0, d1;
       bindDims(b.getContext(), d0, d1);
-      AffineMap map = AffineMap::get(
-          2, 0, {b.getAffineConstantExpr(info.tile), d1 - d0}, b.getContext());
-      output.sizes.push_back(affine::makeComposedFoldedAffineMin(
-          b, b.getLoc(), map, {info.base, sizeValue(dim)}));
+      AffineMap map =
+          AffineMap::get(2, 0, {b.getAffineConstantExpr(info.tile), d1 - d0}, b.getContext());
+      output.sizes.push_back(
+          affine::makeComposedFoldedAffineMin(b, b.getLoc(), map, {info.base, sizeValue(dim)}));
     } else if (info.role == Role::Row && info.base) {
       output.sizes.push_back(b.getIndexAttr(info.tile));
     } else if (info.length) {
@@ -85,16 +78,15 @@ void Nest::locate(Output &output) {
 /// The part of `tensor` that the current worker (and row tile) writes.
 void Nest::slicePart(Output &output, Value tensor) {
   locate(output);
-  output.slice = tensor::ExtractSliceOp::create(
-      b, tensor, output.offsets, output.sizes, unitStrides(output));
+  output.slice =
+      tensor::ExtractSliceOp::create(b, tensor, output.offsets, output.sizes, unitStrides(output));
 }
 
 /// A parallel loop over workers, row tiles (with `withRows`) and `parts`, whose
 /// body fills `outputs`' slices of `outs`.
-scf::ForallOp Nest::createForall(
-    ArrayRef<Value> outs, ArrayRef<Output> outputs, bool withRows,
-    int64_t parts,
-    function_ref<LogicalResult(SmallVector<Output> &, Value part)> body) {
+scf::ForallOp
+Nest::createForall(ArrayRef<Value> outs, ArrayRef<Output> outputs, bool withRows, int64_t parts,
+                   function_ref<LogicalResult(SmallVector<Output> &, Value part)> body) {
   SmallVector<OpFoldResult> bounds;
   SmallVector<unsigned> loopDims;
   for (auto &[dim, info] : emitter->dims)
@@ -105,8 +97,8 @@ scf::ForallOp Nest::createForall(
   if (withRows && rowDim) {
     TileDim &row = emitter->dims[*rowDim];
     AffineExpr d0 = b.getAffineDimExpr(0);
-    bounds.push_back(affine::makeComposedFoldedAffineApply(
-        b, b.getLoc(), d0.ceilDiv(row.tile), {row.size}));
+    bounds.push_back(
+        affine::makeComposedFoldedAffineApply(b, b.getLoc(), d0.ceilDiv(row.tile), {row.size}));
     loopDims.push_back(*rowDim);
   }
   if (parts)
@@ -122,8 +114,7 @@ scf::ForallOp Nest::createForall(
       continue;
     }
     AffineExpr d0 = b.getAffineDimExpr(0);
-    info.base = affine::AffineApplyOp::create(
-        b, AffineMap::get(1, 0, d0 * info.tile), iv);
+    info.base = affine::AffineApplyOp::create(b, AffineMap::get(1, 0, d0 * info.tile), iv);
   }
   SmallVector<Output> local(outputs.begin(), outputs.end());
   for (auto [output, tensor] : llvm::zip(local, forall.getRegionIterArgs()))
@@ -133,27 +124,25 @@ scf::ForallOp Nest::createForall(
   b.setInsertionPointToStart(forall.getTerminator().getBody());
   for (auto [output, tensor] : llvm::zip(local, forall.getRegionIterArgs())) {
     SmallVector<OpFoldResult> strides(output.offsets.size(), b.getIndexAttr(1));
-    tensor::ParallelInsertSliceOp::create(b, output.slice, tensor,
-                                          output.offsets, output.sizes, strides);
+    tensor::ParallelInsertSliceOp::create(b, output.slice, tensor, output.offsets, output.sizes,
+                                          strides);
   }
   for (unsigned dim : loopDims)
     emitter->dims[dim].base = {};
   return forall;
 }
 
-scf::ForOp Nest::createLoop(
-    Value from, Value to, int64_t step, ValueRange inits,
-    function_ref<LogicalResult(Value, ValueRange, SmallVectorImpl<Value> &)>
-        body,
-    LogicalResult &status) {
+scf::ForOp
+Nest::createLoop(Value from, Value to, int64_t step, ValueRange inits,
+                 function_ref<LogicalResult(Value, ValueRange, SmallVectorImpl<Value> &)> body,
+                 LogicalResult &status) {
   auto loop = scf::ForOp::create(b, from, to, index(step), inits);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   SmallVector<Value> next;
   status = body(loop.getInductionVar(), loop.getRegionIterArgs(), next);
   if (failed(status))
-    next.assign(loop.getRegionIterArgs().begin(),
-                loop.getRegionIterArgs().end());
+    next.assign(loop.getRegionIterArgs().begin(), loop.getRegionIterArgs().end());
   if (!inits.empty())
     scf::YieldOp::create(b, next);
   return loop;
@@ -180,8 +169,7 @@ Tile Nest::stateTile(Value state, Value vector) {
 /// A fold's carried results, as the vectors `states`.
 void Nest::bindStates(FoldOp fold, ValueRange states) {
   for (auto [position, state] : llvm::enumerate(states))
-    emitter->tiles[fold.getResult(position)] =
-        stateTile(fold.getState()[position], state);
+    emitter->tiles[fold.getResult(position)] = stateTile(fold.getState()[position], state);
 }
 
 /// The sizes of a worker's part of a state of the first fold.
@@ -195,8 +183,8 @@ SmallVector<OpFoldResult> Nest::sizesOfState(Value state) {
 /// A worker's memory for a state of the first fold.
 Value Nest::emptyState(Value state) {
   SmallVector<OpFoldResult> sizes = sizesOfState(state);
-  return tensor::EmptyOp::create(
-      b, sizes, cast<RankedTensorType>(state.getType()).getElementType());
+  return tensor::EmptyOp::create(b, sizes,
+                                 cast<RankedTensorType>(state.getType()).getElementType());
 }
 
 Value Nest::zeroTable(Value memory) {
@@ -212,16 +200,15 @@ Value Nest::sliceTable(const Output &output, Value state) {
   dispatchIndexOpFoldResults(sizesOfState(state), dynamic, shape);
   auto type = cast<RankedTensorType>(state.getType());
   SmallVector<OpFoldResult> offsets(output.dims.size(), b.getIndexAttr(0));
-  return tensor::ExtractSliceOp::create(
-      b, RankedTensorType::get(shape, type.getElementType()), output.slice,
-      offsets, output.sizes, unitStrides(output));
+  return tensor::ExtractSliceOp::create(b, RankedTensorType::get(shape, type.getElementType()),
+                                        output.slice, offsets, output.sizes, unitStrides(output));
 }
 
 /// A worker's `table` as its part of the output.
 Value Nest::insertTable(const Output &output, Value table) {
   SmallVector<OpFoldResult> offsets(output.dims.size(), b.getIndexAttr(0));
-  return tensor::InsertSliceOp::create(b, table, output.slice, offsets,
-                                       output.sizes, unitStrides(output));
+  return tensor::InsertSliceOp::create(b, table, output.slice, offsets, output.sizes,
+                                       unitStrides(output));
 }
 
 /// The tiles that a fold starts from.
@@ -240,8 +227,7 @@ SmallVector<Tile> Nest::startTiles(FoldOp fold) {
       tile.value = fill;
     } else {
       SmallVector<std::optional<unsigned>> access;
-      for (int64_t d = 0, e = cast<RankedTensorType>(init.getType()).getRank();
-           d < e; ++d)
+      for (int64_t d = 0, e = cast<RankedTensorType>(init.getType()).getRank(); d < e; ++d)
         access.push_back(classes->ofValue(state, d));
       tile = emitter->read(init, access);
     }
@@ -278,14 +264,12 @@ LogicalResult Nest::emitAfterRows(FoldOp fold) {
 /// The current tile of a statement's result, as a vector of its whole span.
 Value Nest::vectorOf(Value result) {
   Type element = cast<RankedTensorType>(result.getType()).getElementType();
-  return emitter->toVector(emitter->tiles.lookup(result),
-                           emitter->spanOf(result), element);
+  return emitter->toVector(emitter->tiles.lookup(result), emitter->spanOf(result), element);
 }
 
 /// The loops of a fold; final state vectors.
-FailureOr<SmallVector<Value>>
-Nest::emitFold(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from,
-               Value to) {
+FailureOr<SmallVector<Value>> Nest::emitFold(FoldOp fold, SmallVectorImpl<Output> &outputs,
+                                             Value from, Value to) {
   SmallVector<Value> inits;
   for (const Tile &tile : startTiles(fold))
     inits.push_back(tile.value);
@@ -297,9 +281,9 @@ Nest::emitFold(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from,
 }
 
 /// The loops over the indices of `loops`, and in them that over streamed tiles.
-FailureOr<SmallVector<Value>>
-Nest::emitLoops(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from, Value to,
-                ArrayRef<Value> inits, ArrayRef<unsigned> loops) {
+FailureOr<SmallVector<Value>> Nest::emitLoops(FoldOp fold, SmallVectorImpl<Output> &outputs,
+                                              Value from, Value to, ArrayRef<Value> inits,
+                                              ArrayRef<unsigned> loops) {
   if (loops.empty())
     return emitStreamedTiles(fold, outputs, from, to, inits);
   TileDim &info = emitter->dims[loops.front()];
@@ -314,15 +298,12 @@ Nest::emitLoops(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from, Value
     }
   scf::ForOp loop = createLoop(
       index(0), sizeValue(loops.front()), 1, all,
-      [&](Value iv, ValueRange args,
-          SmallVectorImpl<Value> &next) -> LogicalResult {
+      [&](Value iv, ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
         info.base = iv;
-        for (auto [output, tensor] :
-             llvm::zip_equal(maps, args.drop_front(inits.size())))
+        for (auto [output, tensor] : llvm::zip_equal(maps, args.drop_front(inits.size())))
           output->slice = tensor;
         FailureOr<SmallVector<Value>> states =
-            emitLoops(fold, outputs, from, to,
-                      SmallVector<Value>(args.take_front(inits.size())),
+            emitLoops(fold, outputs, from, to, SmallVector<Value>(args.take_front(inits.size())),
                       loops.drop_front());
         if (failed(states))
           return failure();
@@ -337,28 +318,25 @@ Nest::emitLoops(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from, Value
     return failure();
   moveLoopInvariantCode(cast<LoopLikeOpInterface>(loop.getOperation()));
   b.setInsertionPointAfter(loop);
-  for (auto [output, result] :
-       llvm::zip_equal(maps, loop.getResults().drop_front(inits.size())))
+  for (auto [output, result] : llvm::zip_equal(maps, loop.getResults().drop_front(inits.size())))
     output->slice = result;
   return SmallVector<Value>(loop.getResults().take_front(inits.size()));
 }
 
 /// The outputs that a fold maps, in its order; null where nothing reads one.
-SmallVector<Nest::Output *> Nest::mapsOf(FoldOp fold,
-                                         MutableArrayRef<Output> outputs) {
+SmallVector<Nest::Output *> Nest::mapsOf(FoldOp fold, MutableArrayRef<Output> outputs) {
   SmallVector<Output *> maps;
   for (Value result : fold.getResults().drop_front(fold.getState().size())) {
-    auto output = llvm::find_if(
-        outputs, [&](Output &other) { return other.result == result; });
+    auto output = llvm::find_if(outputs, [&](Output &other) { return other.result == result; });
     maps.push_back(output == outputs.end() ? nullptr : &*output);
   }
   return maps;
 }
 
 /// The loop over streamed tiles [from, to).
-FailureOr<SmallVector<Value>>
-Nest::emitStreamedTiles(FoldOp fold, SmallVectorImpl<Output> &outputs, Value from, Value to,
-                        ArrayRef<Value> starts) {
+FailureOr<SmallVector<Value>> Nest::emitStreamedTiles(FoldOp fold, SmallVectorImpl<Output> &outputs,
+                                                      Value from, Value to,
+                                                      ArrayRef<Value> starts) {
   SmallVector<Value> inits(starts);
   unsigned carried = inits.size();
   SmallVector<Output *> maps = mapsOf(fold, outputs);
@@ -370,33 +348,29 @@ Nest::emitStreamedTiles(FoldOp fold, SmallVectorImpl<Output> &outputs, Value fro
   auto outer = emitter->tiles;
   scf::ForOp loop = createLoop(
       from, to, stream.tile, inits,
-      [&](Value iv, ValueRange args,
-          SmallVectorImpl<Value> &next) -> LogicalResult {
+      [&](Value iv, ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
         stream.base = iv;
         for (auto [state, argument] : llvm::zip(fold.getState(), args))
           emitter->tiles[state] = stateTile(state, argument);
         if (failed(emitBody(fold)))
           return failure();
         unsigned tensors = carried;
-        for (auto [position, yielded] :
-             llvm::enumerate(fold.getYield()->getOperands())) {
+        for (auto [position, yielded] : llvm::enumerate(fold.getYield()->getOperands())) {
           Tile tile = emitter->tiles.lookup(yielded);
           if (!tile.value)
             return fold.emitError("expected a statement's result as yielded "
                                   "value #")
                    << position;
-          Type element =
-              cast<RankedTensorType>(yielded.getType()).getElementType();
+          Type element = cast<RankedTensorType>(yielded.getType()).getElementType();
           if (position < carried)
-            next.push_back(emitter->toVector(
-                tile, emitter->spanOf(fold.getState()[position]), element));
+            next.push_back(
+                emitter->toVector(tile, emitter->spanOf(fold.getState()[position]), element));
           else if (Output *output = maps[position - carried]) {
             Value tensor = args[tensors++];
             FailureOr<Value> changed =
                 rowSums.contains(yielded.getDefiningOp())
                     ? emitter->add(tile, tensor, output->dims)
-                    : FailureOr<Value>(
-                          emitter->write(tile, tensor, output->dims));
+                    : FailureOr<Value>(emitter->write(tile, tensor, output->dims));
             if (failed(changed))
               return failure();
             next.push_back(*changed);
@@ -433,8 +407,7 @@ LogicalResult Nest::emitEpilogue(SmallVectorImpl<Output> &outputs) {
       continue;
     }
     auto fold = cast<FoldOp>(op);
-    FailureOr<SmallVector<Value>> states =
-        emitFold(fold, outputs, index(0), sizeValue(streamDim));
+    FailureOr<SmallVector<Value>> states = emitFold(fold, outputs, index(0), sizeValue(streamDim));
     if (failed(states))
       return failure();
     bindStates(fold, *states);
@@ -442,8 +415,7 @@ LogicalResult Nest::emitEpilogue(SmallVectorImpl<Output> &outputs) {
   for (Output &output : outputs)
     if (auto known = emitter->tiles.find(output.result);
         known != emitter->tiles.end() && !tableOf(output))
-      output.slice =
-          emitter->write(known->second, output.slice, output.dims);
+      output.slice = emitter->write(known->second, output.slice, output.dims);
   return success();
 }
 

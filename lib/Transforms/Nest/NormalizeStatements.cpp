@@ -38,8 +38,7 @@ bool keepsDimension(linalg::GenericOp op) {
   });
 }
 
-struct NormalizeStatementsPass
-    : attn::impl::AttnNormalizeStatementsBase<NormalizeStatementsPass> {
+struct NormalizeStatementsPass : attn::impl::AttnNormalizeStatementsBase<NormalizeStatementsPass> {
   void runOnOperation() override {
     if (failed(decompose()) || failed(generalize()))
       return signalPassFailure();
@@ -99,7 +98,8 @@ private:
           b, fill.getLoc(),
           b.getFloatAttr(fill.getInputs()[0].getType(),
                          APFloat::getInf(value.getSemantics(), isa<arith::MaxNumFOp>(combiner))));
-      Value filled = linalg::FillOp::create(b, fill.getLoc(), start, fill.getOutputs()[0]).getResult(0);
+      Value filled =
+          linalg::FillOp::create(b, fill.getLoc(), start, fill.getOutputs()[0]).getResult(0);
       op.getDpsInitsMutable()[number].set(filled);
     }
   }

@@ -13,13 +13,11 @@ using linalg::GenericOp;
 using Role = TileDim::Role;
 
 /// The whole nest for the current row tile; the first fold's final states.
-FailureOr<SmallVector<Value>>
-Nest::emitRowTile(SmallVectorImpl<Output> &outputs) {
+FailureOr<SmallVector<Value>> Nest::emitRowTile(SmallVectorImpl<Output> &outputs) {
   FoldOp fold = folds.front();
   if (failed(emitPrologue()))
     return failure();
-  FailureOr<SmallVector<Value>> states =
-      emitFold(fold, outputs, index(0), sizeValue(streamDim));
+  FailureOr<SmallVector<Value>> states = emitFold(fold, outputs, index(0), sizeValue(streamDim));
   if (failed(states))
     return failure();
   bindStates(fold, *states);
@@ -40,14 +38,12 @@ LogicalResult Nest::emitRowsInWorker(SmallVectorImpl<Output> &outputs) {
     }
   for (unsigned table : tables)
     inits.push_back(zeroTable(emptyState(fold.getState()[table])));
-  auto rows = createRowLoop(
-      inits,
-      [&](ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
+  auto rows =
+      createRowLoop(inits, [&](ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
         SmallVector<Output> parts;
         for (auto [output, tensor] : llvm::zip(ofRows, args))
           parts.push_back(partOfSlice(*output, tensor));
-        for (auto [table, tensor] :
-             llvm::zip(tables, args.drop_front(parts.size()))) {
+        for (auto [table, tensor] : llvm::zip(tables, args.drop_front(parts.size()))) {
           Value state = fold.getState()[table];
           emitter->tiles[state] = stateTile(state, tensor);
         }
@@ -66,8 +62,7 @@ LogicalResult Nest::emitRowsInWorker(SmallVectorImpl<Output> &outputs) {
   ValueRange final = rows->getResults().drop_front(ofRows.size());
   for (Output &output : outputs)
     if (std::optional<unsigned> table = tableOf(output))
-      output.slice = insertTable(
-          output, final[llvm::find(tables, *table) - tables.begin()]);
+      output.slice = insertTable(output, final[llvm::find(tables, *table) - tables.begin()]);
   return success();
 }
 
@@ -91,18 +86,16 @@ LogicalResult Nest::emitSharingRowTile(SmallVectorImpl<Output> &outputs) {
 LogicalResult Nest::tileRows() {
   SmallVector<Value> outs = outputTensors();
   bool ownsTables = !tables.empty() && !options.parallelSums;
-  scf::ForallOp forall =
-      createForall(outs, outputs, /*withRows=*/!ownsTables, /*parts=*/0,
-                   [&](SmallVector<Output> &local, Value) -> LogicalResult {
-                     if (ownsTables)
-                       return emitRowsInWorker(local);
-                     if (!tables.empty())
-                       return emitSharingRowTile(local);
-                     return emitRowTile(local);
-                   });
+  scf::ForallOp forall = createForall(outs, outputs, /*withRows=*/!ownsTables, /*parts=*/0,
+                                      [&](SmallVector<Output> &local, Value) -> LogicalResult {
+                                        if (ownsTables)
+                                          return emitRowsInWorker(local);
+                                        if (!tables.empty())
+                                          return emitSharingRowTile(local);
+                                        return emitRowTile(local);
+                                      });
   if (!forall)
     return failure();
   replaceResults(forall.getResults());
   return success();
 }
-

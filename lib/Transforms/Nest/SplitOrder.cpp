@@ -12,27 +12,22 @@ using linalg::GenericOp;
 using Role = TileDim::Role;
 
 /// Two states of disjoint parts, by the fold's merge region.
-LogicalResult Nest::emitMerge(FoldOp fold, ArrayRef<Value> left,
-                              ArrayRef<Value> right,
+LogicalResult Nest::emitMerge(FoldOp fold, ArrayRef<Value> left, ArrayRef<Value> right,
                               SmallVectorImpl<Value> &merged) {
   Block &merge = fold.getMerge().front();
   unsigned count = left.size();
   for (unsigned position = 0; position < count; ++position) {
     Value state = fold.getState()[position];
-    emitter->tiles[merge.getArgument(position)] =
-        stateTile(state, left[position]);
-    emitter->tiles[merge.getArgument(count + position)] =
-        stateTile(state, right[position]);
+    emitter->tiles[merge.getArgument(position)] = stateTile(state, left[position]);
+    emitter->tiles[merge.getArgument(count + position)] = stateTile(state, right[position]);
   }
   for (auto op : merge.getOps<GenericOp>())
     if (failed(emitter->emit(op)))
       return failure();
-  for (auto [position, yielded] :
-       llvm::enumerate(merge.getTerminator()->getOperands())) {
+  for (auto [position, yielded] : llvm::enumerate(merge.getTerminator()->getOperands())) {
     Type element = cast<RankedTensorType>(yielded.getType()).getElementType();
-    merged.push_back(
-        emitter->toVector(emitter->tiles.lookup(yielded),
-                         emitter->spanOf(fold.getState()[position]), element));
+    merged.push_back(emitter->toVector(emitter->tiles.lookup(yielded),
+                                       emitter->spanOf(fold.getState()[position]), element));
   }
   return success();
 }
@@ -40,47 +35,39 @@ LogicalResult Nest::emitMerge(FoldOp fold, ArrayRef<Value> left,
 /// The current worker's (and row tile's) piece of a state's workspace, which has
 /// a leading dimension of parts that the piece lacks; `ofWorker`: also without
 /// the dimensions of which a worker has one index.
-void Nest::slicePiece(Output &state, Value workspace, Value part,
-                      bool ofWorker) {
+void Nest::slicePiece(Output &state, Value workspace, Value part, bool ofWorker) {
   locate(state);
   SmallVector<int64_t> shape;
   for (auto [dim, size] : llvm::zip(state.dims, state.sizes))
     if (!ofWorker || !emitter->dims[dim].isScalar())
-      shape.push_back(
-          getConstantIntValue(size).value_or(ShapedType::kDynamic));
+      shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
   state.offsets.insert(state.offsets.begin(), part);
   state.sizes.insert(state.sizes.begin(), b.getIndexAttr(1));
   Type element = cast<RankedTensorType>(workspace.getType()).getElementType();
-  state.slice = tensor::ExtractSliceOp::create(
-      b, RankedTensorType::get(shape, element), workspace, state.offsets,
-      state.sizes, unitStrides(state));
+  state.slice = tensor::ExtractSliceOp::create(b, RankedTensorType::get(shape, element), workspace,
+                                               state.offsets, state.sizes, unitStrides(state));
 }
 
 /// Puts `piece` back where `output` was sliced from, when the workers are done.
-void Nest::insertPiece(scf::ForallOp forall, Value piece, Value tensor,
-                       const Output &output) {
+void Nest::insertPiece(scf::ForallOp forall, Value piece, Value tensor, const Output &output) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(forall.getTerminator().getBody());
-  tensor::ParallelInsertSliceOp::create(b, piece, tensor, output.offsets,
-                                        output.sizes, unitStrides(output));
+  tensor::ParallelInsertSliceOp::create(b, piece, tensor, output.offsets, output.sizes,
+                                        unitStrides(output));
 }
 
 /// One part, rows outside: the final states of the worker's row tile.
-LogicalResult Nest::emitRowsOfPart(scf::ForallOp forall,
-                                   MutableArrayRef<Output> states, Value part,
+LogicalResult Nest::emitRowsOfPart(scf::ForallOp forall, MutableArrayRef<Output> states, Value part,
                                    Value from, Value to) {
   if (failed(emitPrologue()))
     return failure();
   SmallVector<Output> none;
-  FailureOr<SmallVector<Value>> final =
-      emitFold(folds.front(), none, from, to);
+  FailureOr<SmallVector<Value>> final = emitFold(folds.front(), none, from, to);
   if (failed(final))
     return failure();
-  for (auto [state, tensor, vector] :
-       llvm::zip(states, forall.getRegionIterArgs(), *final)) {
+  for (auto [state, tensor, vector] : llvm::zip(states, forall.getRegionIterArgs(), *final)) {
     slicePiece(state, tensor, part, /*ofWorker=*/false);
-    Value written = emitter->write(stateTile(state.result, vector),
-                                   state.slice, state.dims);
+    Value written = emitter->write(stateTile(state.result, vector), state.slice, state.dims);
     insertPiece(forall, written, tensor, state);
   }
   return success();
@@ -88,9 +75,8 @@ LogicalResult Nest::emitRowsOfPart(scf::ForallOp forall,
 
 /// One part, streamed tiles outside: the states of all rows, and the part of
 /// what the fold maps.
-LogicalResult Nest::emitStreamOfPart(scf::ForallOp forall,
-                                     MutableArrayRef<Output> states, Value part,
-                                     Value from, Value to) {
+LogicalResult Nest::emitStreamOfPart(scf::ForallOp forall, MutableArrayRef<Output> states,
+                                     Value part, Value from, Value to) {
   TileDim &stream = emitter->dims[streamDim];
   SmallVector<Value> memory;
   for (auto [state, tensor] : llvm::zip(states, forall.getRegionIterArgs())) {
@@ -103,15 +89,13 @@ LogicalResult Nest::emitStreamOfPart(scf::ForallOp forall,
   Value length = arith::SubIOp::create(b, to, from);
   SmallVector<Output> maps;
   for (auto [mapped, tensor] :
-       llvm::zip(mappedOutputs,
-                 forall.getRegionIterArgs().drop_front(states.size()))) {
+       llvm::zip(mappedOutputs, forall.getRegionIterArgs().drop_front(states.size()))) {
     Output &map = maps.emplace_back(outputs[mapped.output]);
     locate(map);
     unsigned at = llvm::find(map.dims, streamDim) - map.dims.begin();
     map.offsets[at] = from;
     map.sizes[at] = length;
-    map.slice = tensor::ExtractSliceOp::create(b, tensor, map.offsets,
-                                               map.sizes, unitStrides(map));
+    map.slice = tensor::ExtractSliceOp::create(b, tensor, map.offsets, map.sizes, unitStrides(map));
     results->push_back(map.slice);
   }
   stream.origin = from;
@@ -122,22 +106,19 @@ LogicalResult Nest::emitStreamOfPart(scf::ForallOp forall,
     return failure();
   SmallVector<Output> pieces(states.begin(), states.end());
   llvm::append_range(pieces, maps);
-  for (auto [piece, tensor, result] :
-       llvm::zip(pieces, forall.getRegionIterArgs(), *results))
+  for (auto [piece, tensor, result] : llvm::zip(pieces, forall.getRegionIterArgs(), *results))
     insertPiece(forall, result, tensor, piece);
   return success();
 }
 
 /// The parts, in parallel; the tensors are the states' workspace and then what
 /// the fold maps.
-scf::ForallOp Nest::createParts(MutableArrayRef<Output> states,
-                                bool rowsOutside) {
+scf::ForallOp Nest::createParts(MutableArrayRef<Output> states, bool rowsOutside) {
   TileDim &stream = emitter->dims[streamDim];
   // A whole number of tiles per part.
   AffineExpr d0 = b.getAffineDimExpr(0);
   OpFoldResult chunk = affine::makeComposedFoldedAffineApply(
-      b, b.getLoc(),
-      d0.ceilDiv(options.parts * stream.tile) * stream.tile, {stream.size});
+      b, b.getLoc(), d0.ceilDiv(options.parts * stream.tile) * stream.tile, {stream.size});
   Value chunkValue = getValueOrCreateConstantIndexOp(b, b.getLoc(), chunk);
   Value end = sizeValue(streamDim);
   SmallVector<Value> tensors;
@@ -146,24 +127,23 @@ scf::ForallOp Nest::createParts(MutableArrayRef<Output> states,
     for (unsigned dim : state.dims)
       sizes.push_back(emitter->dims[dim].size);
     Type type = state.result.getType();
-    tensors.push_back(tensor::EmptyOp::create(
-        b, sizes, cast<RankedTensorType>(type).getElementType()));
+    tensors.push_back(
+        tensor::EmptyOp::create(b, sizes, cast<RankedTensorType>(type).getElementType()));
   }
   SmallVector<Value> outs = outputTensors();
   for (const MappedOutput &mapped : mappedOutputs)
     tensors.push_back(outs[mapped.output]);
-  return createForall(
-      tensors, {}, /*withRows=*/rowsOutside, options.parts,
-      [&](SmallVector<Output> &, Value part) -> LogicalResult {
-        auto self = cast<scf::ForallOp>(b.getInsertionBlock()->getParentOp());
-        // The last parts may be empty.
-        Value begin = arith::MulIOp::create(b, part, chunkValue);
-        Value from = arith::MinUIOp::create(b, begin, end);
-        Value next = arith::AddIOp::create(b, from, chunkValue);
-        Value to = arith::MinUIOp::create(b, next, end);
-        return rowsOutside ? emitRowsOfPart(self, states, part, from, to)
-                           : emitStreamOfPart(self, states, part, from, to);
-      });
+  return createForall(tensors, {}, /*withRows=*/rowsOutside, options.parts,
+                      [&](SmallVector<Output> &, Value part) -> LogicalResult {
+                        auto self = cast<scf::ForallOp>(b.getInsertionBlock()->getParentOp());
+                        // The last parts may be empty.
+                        Value begin = arith::MulIOp::create(b, part, chunkValue);
+                        Value from = arith::MinUIOp::create(b, begin, end);
+                        Value next = arith::AddIOp::create(b, from, chunkValue);
+                        Value to = arith::MinUIOp::create(b, next, end);
+                        return rowsOutside ? emitRowsOfPart(self, states, part, from, to)
+                                           : emitStreamOfPart(self, states, part, from, to);
+                      });
 }
 
 /// The states of all parts merged for the current row tile, in order.
@@ -219,8 +199,8 @@ LogicalResult Nest::tileSplit() {
     return failure();
   emitter->tiles.clear();
   b.setInsertionPointAfter(parts);
-  for (auto [mapped, result] : llvm::zip(
-           mappedOutputs, parts.getResults().drop_front(states.size())))
+  for (auto [mapped, result] :
+       llvm::zip(mappedOutputs, parts.getResults().drop_front(states.size())))
     replaceResult(outputs[mapped.output], result);
   SmallVector<Output> ofRows;
   for (auto [position, output] : llvm::enumerate(outputs))
@@ -229,14 +209,13 @@ LogicalResult Nest::tileSplit() {
   outputs = ofRows;
   mappedOutputs.clear();
 
-  scf::ForallOp forall = createForall(
-      outputTensors(), outputs, /*withRows=*/true, /*parts=*/0,
-      [&](SmallVector<Output> &local, Value) -> LogicalResult {
-        if (failed(emitPrologue()) ||
-            failed(mergeParts(states, parts.getResults())))
-          return failure();
-        return emitEpilogue(local);
-      });
+  scf::ForallOp forall =
+      createForall(outputTensors(), outputs, /*withRows=*/true, /*parts=*/0,
+                   [&](SmallVector<Output> &local, Value) -> LogicalResult {
+                     if (failed(emitPrologue()) || failed(mergeParts(states, parts.getResults())))
+                       return failure();
+                     return emitEpilogue(local);
+                   });
   if (!forall)
     return failure();
   replaceResults(forall.getResults());

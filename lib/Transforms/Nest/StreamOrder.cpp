@@ -40,10 +40,8 @@ private:
 /// memory has one index.
 SmallVector<unsigned> Nest::dimsOf(Value tensor, bool ofWorker) {
   SmallVector<unsigned> dims;
-  for (int64_t d = 0, e = cast<RankedTensorType>(tensor.getType()).getRank();
-       d < e; ++d)
-    if (unsigned dim = *classes->ofValue(tensor, d);
-        !ofWorker || !emitter->dims[dim].isScalar())
+  for (int64_t d = 0, e = cast<RankedTensorType>(tensor.getType()).getRank(); d < e; ++d)
+    if (unsigned dim = *classes->ofValue(tensor, d); !ofWorker || !emitter->dims[dim].isScalar())
       dims.push_back(dim);
   return dims;
 }
@@ -57,14 +55,14 @@ Value Nest::writeTile(const Tile &tile, Value tensor, ArrayRef<unsigned> dims) {
   part.dims.assign(dims.begin(), dims.end());
   slicePart(part, tensor);
   Value written = emitter->write(tile, part.slice, part.dims);
-  return tensor::InsertSliceOp::create(b, written, tensor, part.offsets,
-                                       part.sizes, unitStrides(part));
+  return tensor::InsertSliceOp::create(b, written, tensor, part.offsets, part.sizes,
+                                       unitStrides(part));
 }
 
 /// A loop over row tiles that carries `inits`.
-FailureOr<scf::ForOp> Nest::createRowLoop(
-    ValueRange inits,
-    function_ref<LogicalResult(ValueRange, SmallVectorImpl<Value> &)> body) {
+FailureOr<scf::ForOp>
+Nest::createRowLoop(ValueRange inits,
+                    function_ref<LogicalResult(ValueRange, SmallVectorImpl<Value> &)> body) {
   TileDim &row = emitter->dims[*rowDim];
   LogicalResult status = success();
   auto outer = emitter->tiles;
@@ -86,17 +84,14 @@ FailureOr<scf::ForOp> Nest::createRowLoop(
 /// Writes the start values of all rows to `memory`, a tensor per state.
 FailureOr<SmallVector<Value>> Nest::emitRowStates(ValueRange memory) {
   FoldOp fold = folds.front();
-  auto start = createRowLoop(
-      memory,
-      [&](ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
+  auto start =
+      createRowLoop(memory, [&](ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
         if (failed(emitPrologue()))
           return failure();
         for (auto [position, tile] : llvm::enumerate(startTiles(fold)))
-          next.push_back(isTable(position)
-                             ? args[position]
-                             : writeTile(tile, args[position],
-                                         dimsOf(fold.getState()[position],
-                                                true)));
+          next.push_back(isTable(position) ? args[position]
+                                           : writeTile(tile, args[position],
+                                                       dimsOf(fold.getState()[position], true)));
         return success();
       });
   if (failed(start))
@@ -109,15 +104,13 @@ FailureOr<SmallVector<Value>> Nest::emitRowStates(ValueRange memory) {
 
 /// The row loop of one streamed tile. `memory` holds the states and then the
 /// outputs that the fold maps; `sums` are the sums over the rows. Returns both.
-FailureOr<SmallVector<Value>> Nest::emitRows(ValueRange memory,
-                                             ValueRange sums) {
+FailureOr<SmallVector<Value>> Nest::emitRows(ValueRange memory, ValueRange sums) {
   FoldOp fold = folds.front();
   unsigned states = fold.getState().size();
   SmallVector<Value> inits(memory);
   llvm::append_range(inits, sums);
-  auto rows = createRowLoop(
-      inits,
-      [&](ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
+  auto rows =
+      createRowLoop(inits, [&](ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
         for (auto [state, tensor] : llvm::zip(fold.getState(), args)) {
           if (isTable(state.getArgNumber() - fold.getState()[0].getArgNumber())) {
             emitter->tiles[state] = stateTile(state, tensor);
@@ -127,13 +120,11 @@ FailureOr<SmallVector<Value>> Nest::emitRows(ValueRange memory,
           SmallVector<std::optional<unsigned>> access(dims.begin(), dims.end());
           emitter->tiles[state] = emitter->read(tensor, access);
         }
-        for (auto [op, sum] :
-             llvm::zip(rowSums, args.drop_front(memory.size())))
+        for (auto [op, sum] : llvm::zip(rowSums, args.drop_front(memory.size())))
           emitter->starts[op] = stateTile(op->getResult(0), sum);
         if (failed(emitBody(fold)))
           return failure();
-        for (auto [position, tensor] :
-             llvm::enumerate(args.take_front(memory.size()))) {
+        for (auto [position, tensor] : llvm::enumerate(args.take_front(memory.size()))) {
           bool isState = position < states;
           Value yielded = isState ? fold.getYield()->getOperand(position)
                                   : mappedOutputs[position - states].yielded;
@@ -145,10 +136,9 @@ FailureOr<SmallVector<Value>> Nest::emitRows(ValueRange memory,
             next.push_back(tensor);
             continue;
           }
-          next.push_back(writeTile(
-              emitter->tiles.lookup(yielded), tensor,
-              isState ? dimsOf(fold.getState()[position], true)
-                      : dimsOf(yielded, false)));
+          next.push_back(writeTile(emitter->tiles.lookup(yielded), tensor,
+                                   isState ? dimsOf(fold.getState()[position], true)
+                                           : dimsOf(yielded, false)));
         }
         for (Operation *op : rowSums)
           next.push_back(vectorOf(op->getResult(0)));
@@ -164,8 +154,7 @@ FailureOr<SmallVector<Value>> Nest::emitRows(ValueRange memory,
 }
 
 /// One streamed tile: all rows of it, then what their sums finish.
-LogicalResult Nest::emitStreamTile(ValueRange memory,
-                                   SmallVectorImpl<Value> &next) {
+LogicalResult Nest::emitStreamTile(ValueRange memory, SmallVectorImpl<Value> &next) {
   FoldOp fold = folds.front();
   unsigned states = fold.getState().size();
   SmallVector<Value> sums;
@@ -173,43 +162,38 @@ LogicalResult Nest::emitStreamTile(ValueRange memory,
     FailureOr<Tile> start = emitter->startOf(cast<GenericOp>(op));
     if (failed(start))
       return failure();
-    Type element =
-        cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
-    sums.push_back(emitter->toVector(
-        *start, emitter->spanOf(op->getResult(0)), element));
+    Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
+    sums.push_back(emitter->toVector(*start, emitter->spanOf(op->getResult(0)), element));
   }
   FailureOr<SmallVector<Value>> rows = emitRows(memory, sums);
   if (failed(rows))
     return failure();
-  for (auto [op, sum] :
-       llvm::zip(rowSums, ArrayRef<Value>(*rows).drop_front(memory.size())))
+  for (auto [op, sum] : llvm::zip(rowSums, ArrayRef<Value>(*rows).drop_front(memory.size())))
     emitter->tiles[op->getResult(0)] = stateTile(op->getResult(0), sum);
   if (failed(emitAfterRows(fold)))
     return failure();
   next.assign(rows->begin(), rows->begin() + memory.size());
   for (auto [position, output] : llvm::enumerate(mappedOutputs))
     if (followsRowSum(output.yielded.getDefiningOp()))
-      next[states + position] =
-          writeTile(emitter->tiles.lookup(output.yielded),
-                    next[states + position], dimsOf(output.yielded, false));
+      next[states + position] = writeTile(emitter->tiles.lookup(output.yielded),
+                                          next[states + position], dimsOf(output.yielded, false));
   return success();
 }
 
 /// The loop over the streamed tiles of [from, to).
-FailureOr<SmallVector<Value>> Nest::emitStreamLoop(ValueRange memory,
-                                                   Value from, Value to) {
+FailureOr<SmallVector<Value>> Nest::emitStreamLoop(ValueRange memory, Value from, Value to) {
   TileDim &stream = emitter->dims[streamDim];
   LogicalResult status = success();
-  scf::ForOp loop =
-      createLoop(from, to, stream.tile, memory,
-                 [&](Value iv, ValueRange args, SmallVectorImpl<Value> &next) {
-                   stream.base = iv;
-                   auto tiles = emitter->tiles;
-                   LogicalResult done = emitStreamTile(args, next);
-                   emitter->tiles = tiles;
-                   return done;
-                 },
-                 status);
+  scf::ForOp loop = createLoop(
+      from, to, stream.tile, memory,
+      [&](Value iv, ValueRange args, SmallVectorImpl<Value> &next) {
+        stream.base = iv;
+        auto tiles = emitter->tiles;
+        LogicalResult done = emitStreamTile(args, next);
+        emitter->tiles = tiles;
+        return done;
+      },
+      status);
   stream.base = {};
   if (failed(status))
     return failure();
@@ -226,31 +210,26 @@ Nest::Output Nest::partOfSlice(const Output &output, Value tensor) {
 }
 
 /// Each tensor with its row tile's part put back.
-void Nest::insertParts(ArrayRef<Output> parts, ValueRange tensors,
-                       SmallVectorImpl<Value> &next) {
+void Nest::insertParts(ArrayRef<Output> parts, ValueRange tensors, SmallVectorImpl<Value> &next) {
   for (auto [part, tensor] : llvm::zip(parts, tensors))
-    next.push_back(tensor::InsertSliceOp::create(b, part.slice, tensor,
-                                                 part.offsets, part.sizes,
+    next.push_back(tensor::InsertSliceOp::create(b, part.slice, tensor, part.offsets, part.sizes,
                                                  unitStrides(part)));
 }
 
 /// Finishes all rows from their final `states`; fills the outputs' slices.
-LogicalResult Nest::finishRows(ArrayRef<Value> states,
-                               MutableArrayRef<Output *> local) {
+LogicalResult Nest::finishRows(ArrayRef<Value> states, MutableArrayRef<Output *> local) {
   FoldOp fold = folds.front();
   SmallVector<Value> slices;
   for (Output *output : local)
     slices.push_back(output->slice);
-  auto finish = createRowLoop(
-      slices,
-      [&](ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
+  auto finish =
+      createRowLoop(slices, [&](ValueRange args, SmallVectorImpl<Value> &next) -> LogicalResult {
         for (auto [position, tensor] : llvm::enumerate(states)) {
           if (isTable(position))
             continue;
           SmallVector<unsigned> dims = dimsOf(fold.getState()[position], true);
           SmallVector<std::optional<unsigned>> access(dims.begin(), dims.end());
-          emitter->tiles[fold.getResult(position)] =
-              emitter->read(tensor, access);
+          emitter->tiles[fold.getResult(position)] = emitter->read(tensor, access);
         }
         // The worker's slice is whole along rows: take this tile's part.
         SmallVector<Output> parts;
@@ -271,31 +250,31 @@ LogicalResult Nest::finishRows(ArrayRef<Value> states,
 /// One worker does all streamed tiles in order.
 LogicalResult Nest::tileStream() {
   FoldOp fold = folds.front();
-  scf::ForallOp forall = createForall(
-      outputTensors(), outputs, /*withRows=*/false, /*parts=*/0,
-      [&](SmallVector<Output> &local, Value) -> LogicalResult {
-        SmallVector<Value> memory;
-        for (Value state : fold.getState())
-          memory.push_back(emptyState(state));
-        FailureOr<SmallVector<Value>> states = emitRowStates(memory);
-        if (failed(states))
-          return failure();
-        for (const MappedOutput &mapped : mappedOutputs)
-          states->push_back(local[mapped.output].slice);
-        states = emitStreamLoop(*states, index(0), sizeValue(streamDim));
-        if (failed(states))
-          return failure();
-        for (auto [position, mapped] : llvm::enumerate(mappedOutputs))
-          local[mapped.output].slice = (*states)[memory.size() + position];
-        SmallVector<Output *> ofRows;
-        for (auto [position, output] : llvm::enumerate(local))
-          if (std::optional<unsigned> table = tableOf(output))
-            output.slice = insertTable(output, (*states)[*table]);
-          else if (!isMapped(position))
-            ofRows.push_back(&output);
-        states->truncate(memory.size());
-        return finishRows(*states, ofRows);
-      });
+  scf::ForallOp forall =
+      createForall(outputTensors(), outputs, /*withRows=*/false, /*parts=*/0,
+                   [&](SmallVector<Output> &local, Value) -> LogicalResult {
+                     SmallVector<Value> memory;
+                     for (Value state : fold.getState())
+                       memory.push_back(emptyState(state));
+                     FailureOr<SmallVector<Value>> states = emitRowStates(memory);
+                     if (failed(states))
+                       return failure();
+                     for (const MappedOutput &mapped : mappedOutputs)
+                       states->push_back(local[mapped.output].slice);
+                     states = emitStreamLoop(*states, index(0), sizeValue(streamDim));
+                     if (failed(states))
+                       return failure();
+                     for (auto [position, mapped] : llvm::enumerate(mappedOutputs))
+                       local[mapped.output].slice = (*states)[memory.size() + position];
+                     SmallVector<Output *> ofRows;
+                     for (auto [position, output] : llvm::enumerate(local))
+                       if (std::optional<unsigned> table = tableOf(output))
+                         output.slice = insertTable(output, (*states)[*table]);
+                       else if (!isMapped(position))
+                         ofRows.push_back(&output);
+                     states->truncate(memory.size());
+                     return finishRows(*states, ofRows);
+                   });
   if (!forall)
     return failure();
   replaceResults(forall.getResults());

@@ -7,9 +7,8 @@ using namespace mlir;
 using namespace attn;
 using linalg::GenericOp;
 
-SumCosts attn::estimateSums(Cascade &cascade, const DimClasses &classes,
-                      GenericOp root, unsigned loop, int64_t threads,
-                      int64_t assumedSize) {
+SumCosts attn::estimateSums(Cascade &cascade, const DimClasses &classes, GenericOp root,
+                            unsigned loop, int64_t threads, int64_t assumedSize) {
   constexpr double flopsPerThread = 50e9, rowTile = 64;
   DenseSet<unsigned> summed = {classes.ofLoop(root, loop)};
   auto sizeOf = [&](GenericOp op, unsigned at) -> double {
@@ -33,9 +32,8 @@ SumCosts attn::estimateSums(Cascade &cascade, const DimClasses &classes,
     double flops = op.getNumReductionLoops() ? 2 : 1;
     std::optional<ScatterSum> scatter = matchScatterSum(op);
     for (unsigned at = 0; at < op.getNumLoops(); ++at)
-      if (!scatter || llvm::none_of(scatter->indices, [&](auto index) {
-            return index.first == at;
-          }))
+      if (!scatter ||
+          llvm::none_of(scatter->indices, [&](auto index) { return index.first == at; }))
         flops *= sizeOf(op, at);
     return flops;
   };

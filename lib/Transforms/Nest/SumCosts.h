@@ -20,9 +20,8 @@ struct SumCosts {
 /// The costs of a cascade along loop `loop` of `root` that has other sums.
 /// Counts on a dynamic dimension that is summed over to have `assumedSize`
 /// elements, and on any other to have 8, as the loop orders' model does.
-SumCosts estimateSums(Cascade &cascade, const DimClasses &classes,
-                      mlir::linalg::GenericOp root, unsigned loop,
-                      int64_t threads, int64_t assumedSize);
+SumCosts estimateSums(Cascade &cascade, const DimClasses &classes, mlir::linalg::GenericOp root,
+                      unsigned loop, int64_t threads, int64_t assumedSize);
 
 } // namespace attn
 

@@ -31,19 +31,15 @@ VectorType TileEmitter::vectorType(ArrayRef<unsigned> span, Type elementType) {
 
 SmallVector<unsigned, 2> TileEmitter::spanOf(Value tensor) {
   SmallVector<unsigned, 2> span;
-  for (int64_t d = 0, e = cast<RankedTensorType>(tensor.getType()).getRank();
-       d < e; ++d)
+  for (int64_t d = 0, e = cast<RankedTensorType>(tensor.getType()).getRank(); d < e; ++d)
     if (auto dim = classes.ofValue(tensor, d); dim && !dims[*dim].isScalar())
       span.push_back(*dim);
   return sorted(span);
 }
 
-Value TileEmitter::constant(TypedAttr attr) {
-  return arith::ConstantOp::create(b, attr);
-}
+Value TileEmitter::constant(TypedAttr attr) { return arith::ConstantOp::create(b, attr); }
 
-Value TileEmitter::toVector(const Tile &tile, ArrayRef<unsigned> target,
-                            Type elementType) {
+Value TileEmitter::toVector(const Tile &tile, ArrayRef<unsigned> target, Type elementType) {
   if (ArrayRef<unsigned>(tile.dims) == target)
     return tile.value;
   VectorType type = vectorType(target, elementType);
@@ -57,8 +53,7 @@ Value TileEmitter::toVector(const Tile &tile, ArrayRef<unsigned> target,
   llvm::append_range(order, tile.dims);
   Value vector = tile.value;
   if (order.size() != tile.dims.size())
-    vector = vector::BroadcastOp::create(b, vectorType(order, elementType),
-                                         vector);
+    vector = vector::BroadcastOp::create(b, vectorType(order, elementType), vector);
   if (ArrayRef<unsigned>(order) == target)
     return vector;
   SmallVector<int64_t> permutation;
@@ -85,8 +80,7 @@ Tile TileEmitter::indexTile(unsigned dim) {
   return tile;
 }
 
-Tile TileEmitter::read(Value tensor,
-                       ArrayRef<std::optional<unsigned>> dimClasses,
+Tile TileEmitter::read(Value tensor, ArrayRef<std::optional<unsigned>> dimClasses,
                        ArrayRef<Value> fixed) {
   auto type = cast<RankedTensorType>(tensor.getType());
   Tile tile;
@@ -94,8 +88,7 @@ Tile TileEmitter::read(Value tensor,
   SmallVector<unsigned> positions;
   for (auto [position, dim] : llvm::enumerate(dimClasses)) {
     if (!dim) {
-      indices.push_back(fixed.empty() ? constant(b.getIndexAttr(0))
-                                      : fixed[position]);
+      indices.push_back(fixed.empty() ? constant(b.getIndexAttr(0)) : fixed[position]);
       continue;
     }
     TileDim &info = dims[*dim];
@@ -118,14 +111,12 @@ Tile TileEmitter::read(Value tensor,
   SmallVector<AffineExpr> exprs;
   SmallVector<bool> inBounds;
   for (unsigned dim : order) {
-    unsigned position =
-        positions[llvm::find(tile.dims, dim) - tile.dims.begin()];
+    unsigned position = positions[llvm::find(tile.dims, dim) - tile.dims.begin()];
     exprs.push_back(b.getAffineDimExpr(position));
     const TileDim &info = dims[dim];
     // A capture may be shorter than the dimension that indexes it.
     std::optional<int64_t> size = getConstantIntValue(info.size);
-    inBounds.push_back(info.exact && size &&
-                       !type.isDynamicDim(position) &&
+    inBounds.push_back(info.exact && size && !type.isDynamicDim(position) &&
                        type.getDimSize(position) >= *size);
   }
   tile.dims = order;
@@ -153,25 +144,20 @@ SmallVector<Value> TileEmitter::indicesOf(ArrayRef<unsigned> dimClasses) {
   return indices;
 }
 
-FailureOr<Value> TileEmitter::add(const Tile &tile, Value tensor,
-                                  ArrayRef<unsigned> dimClasses) {
+FailureOr<Value> TileEmitter::add(const Tile &tile, Value tensor, ArrayRef<unsigned> dimClasses) {
   auto type = cast<RankedTensorType>(tensor.getType());
-  SmallVector<unsigned> span = llvm::filter_to_vector(
-      dimClasses, [&](unsigned dim) { return !dims[dim].isScalar(); });
+  SmallVector<unsigned> span =
+      llvm::filter_to_vector(dimClasses, [&](unsigned dim) { return !dims[dim].isScalar(); });
   SmallVector<unsigned, 2> order = sorted(span);
   if (span.empty() || dimClasses.take_back(span.size()) != ArrayRef(span) ||
       ArrayRef<unsigned>(order) != ArrayRef(span))
     return emitError(b.getLoc())
-           << "expected a sum over rows whose tile has the last dimensions of "
-           << type;
+           << "expected a sum over rows whose tile has the last dimensions of " << type;
   Value vector = toVector(tile, order, type.getElementType());
-  return TileAddOp::create(b, TypeRange(type), vector, tensor,
-                           indicesOf(dimClasses))
-      .getResult();
+  return TileAddOp::create(b, TypeRange(type), vector, tensor, indicesOf(dimClasses)).getResult();
 }
 
-Value TileEmitter::write(const Tile &tile, Value tensor,
-                         ArrayRef<unsigned> dimClasses) {
+Value TileEmitter::write(const Tile &tile, Value tensor, ArrayRef<unsigned> dimClasses) {
   auto type = cast<RankedTensorType>(tensor.getType());
   SmallVector<Value> indices = indicesOf(dimClasses);
   SmallVector<AffineExpr> exprs;
@@ -197,9 +183,9 @@ Value TileEmitter::write(const Tile &tile, Value tensor,
   Value vector = toVector(tile, order, type.getElementType());
   if (order.empty())
     return tensor::InsertOp::create(b, vector, tensor, indices);
-  return vector::TransferWriteOp::create(
-             b, vector, tensor, indices,
-             AffineMap::get(type.getRank(), 0, map, b.getContext()), bounds)
+  return vector::TransferWriteOp::create(b, vector, tensor, indices,
+                                         AffineMap::get(type.getRank(), 0, map, b.getContext()),
+                                         bounds)
       ->getResult(0);
 }
 
@@ -224,8 +210,8 @@ FailureOr<Tile> TileEmitter::argument(Body &body, BlockArgument argument) {
       access.push_back(std::nullopt);
     else
       return op.emitError("expected operand #")
-             << operand.getOperandNumber()
-             << " to be indexed by loops, got " << AffineMapAttr::get(map);
+             << operand.getOperandNumber() << " to be indexed by loops, got "
+             << AffineMapAttr::get(map);
   }
   if (Value source = sources.lookup(tensor))
     tensor = source;
@@ -239,9 +225,8 @@ FailureOr<Tile> TileEmitter::argument(Body &body, BlockArgument argument) {
 LogicalResult TileEmitter::checkOutside(Operation *reader, Value tensor) {
   if (!isa<FoldOp, linalg::GenericOp>(tensor.getParentBlock()->getParentOp()))
     return success();
-  return emitError(reader->getLoc(),
-                   "expected tensors that are read to come from a statement, a "
-                   "streamed input or from outside of the fold");
+  return emitError(reader->getLoc(), "expected tensors that are read to come from a statement, a "
+                                     "streamed input or from outside of the fold");
 }
 
 FailureOr<Tile> TileEmitter::index(Body &body, linalg::IndexOp op) {
@@ -258,8 +243,7 @@ FailureOr<Tile> TileEmitter::index(Body &body, linalg::IndexOp op) {
   return tile;
 }
 
-FailureOr<Tile> TileEmitter::gather(Operation *op, Value tensor,
-                                    ArrayRef<Tile> indices) {
+FailureOr<Tile> TileEmitter::gather(Operation *op, Value tensor, ArrayRef<Tile> indices) {
   auto type = cast<RankedTensorType>(tensor.getType());
   SmallVector<unsigned> span;
   unsigned varying = 0;
@@ -275,24 +259,21 @@ FailureOr<Tile> TileEmitter::gather(Operation *op, Value tensor,
   SmallVector<Value> base;
   bool flat = varying > 1 || indices.back().dims.empty();
   for (auto [dim, index] : llvm::enumerate(indices)) {
-    Value size = tensor::getMixedSize(b, b.getLoc(), tensor, dim)
-                         .dyn_cast<Value>();
+    Value size = tensor::getMixedSize(b, b.getLoc(), tensor, dim).dyn_cast<Value>();
     if (!size)
       size = constant(b.getIndexAttr(type.getDimSize(dim)));
     Value sizes = vector::BroadcastOp::create(b, indexType, size);
     Value lanes = toVector(index, order, b.getIndexType());
-    Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, lanes,
-                                         sizes);
+    Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, lanes, sizes);
     if (!index.dims.empty())
       mask = mask ? arith::AndIOp::create(b, mask, inside).getResult() : inside;
     if (flat) {
-      linear = linear ? arith::AddIOp::create(
-                            b, arith::MulIOp::create(b, linear, sizes), lanes)
-                            .getResult()
-                      : lanes;
+      linear =
+          linear
+              ? arith::AddIOp::create(b, arith::MulIOp::create(b, linear, sizes), lanes).getResult()
+              : lanes;
     } else {
-      base.push_back(index.dims.empty() ? index.value
-                                        : constant(b.getIndexAttr(0)));
+      base.push_back(index.dims.empty() ? index.value : constant(b.getIndexAttr(0)));
       linear = lanes;
     }
   }
@@ -303,16 +284,14 @@ FailureOr<Tile> TileEmitter::gather(Operation *op, Value tensor,
       b.setInsertionPoint(outside);
       tensor = tensor::CollapseShapeOp::create(
           b, tensor,
-          ArrayRef<ReassociationIndices>{
-              llvm::to_vector<2>(llvm::seq<int64_t>(type.getRank()))});
+          ArrayRef<ReassociationIndices>{llvm::to_vector<2>(llvm::seq<int64_t>(type.getRank()))});
     }
   }
   Tile tile;
   tile.dims = order;
   VectorType resultType = vectorType(order, type.getElementType());
   Value rest = constant(cast<TypedAttr>(b.getZeroAttr(resultType)));
-  tile.value = vector::GatherOp::create(b, resultType, tensor, base, linear,
-                                        mask, rest);
+  tile.value = vector::GatherOp::create(b, resultType, tensor, base, linear, mask, rest);
   return tile;
 }
 
@@ -330,8 +309,7 @@ FailureOr<Tile> TileEmitter::size(Body &body, tensor::DimOp op) {
   if (failed(tile) || failed(checkOutside(op, tensor)))
     return failure();
   if (!tile->dims.empty())
-    return op.emitOpError(
-        "has no tile form: its dimension differs in the tile");
+    return op.emitOpError("has no tile form: its dimension differs in the tile");
   tile->value = tensor::DimOp::create(b, tensor, tile->value);
   return tile;
 }
@@ -379,24 +357,19 @@ static Tail propagate(Operation *op, ArrayRef<Tile> in, unsigned which) {
   auto is = [&](unsigned operand, Tail tail) {
     // A constant is the same beyond the end.
     return in[operand].tails[which] == tail ||
-           (tail == Tail::Zero &&
-            matchPattern(op->getOperand(operand), m_AnyZeroFloat())) ||
+           (tail == Tail::Zero && matchPattern(op->getOperand(operand), m_AnyZeroFloat())) ||
            (tail == Tail::NegativeInfinity &&
             matchPattern(op->getOperand(operand), m_NegInfFloat()));
   };
   auto isZero = [&](unsigned operand) { return is(operand, Tail::Zero); };
-  auto isInfinite = [&](unsigned operand) {
-    return is(operand, Tail::NegativeInfinity);
-  };
+  auto isInfinite = [&](unsigned operand) { return is(operand, Tail::NegativeInfinity); };
   auto isFinite = [&](unsigned operand) {
     APFloat constant(0.0f);
     return isZero(operand) || in[operand].tails[which] == Tail::Finite ||
            (matchPattern(op->getOperand(operand), m_ConstantFloat(&constant)) &&
             constant.isFinite());
   };
-  auto ifFinite = [](bool finite) {
-    return finite ? Tail::Finite : Tail::Unknown;
-  };
+  auto ifFinite = [](bool finite) { return finite ? Tail::Finite : Tail::Unknown; };
   if (isa<arith::ExtFOp>(op))
     return in[0].tails[which];
   if (isa<arith::TruncFOp>(op)) // what is finite may be too large
@@ -410,23 +383,20 @@ static Tail propagate(Operation *op, ArrayRef<Tile> in, unsigned which) {
   if (isa<math::SinOp, math::CosOp>(op))
     return ifFinite(isFinite(0));
   if (isa<arith::SubFOp>(op))
-    return isInfinite(0)              ? Tail::NegativeInfinity
+    return isInfinite(0)            ? Tail::NegativeInfinity
            : isZero(0) && isZero(1) ? Tail::Zero
-                                      : ifFinite(isFinite(0) && isFinite(1));
+                                    : ifFinite(isFinite(0) && isFinite(1));
   if (isa<arith::AddFOp>(op))
-    return isInfinite(0) || isInfinite(1)
-               ? Tail::NegativeInfinity
-           : isZero(0) && isZero(1)
-               ? Tail::Zero
-               : ifFinite(isFinite(0) && isFinite(1));
+    return isInfinite(0) || isInfinite(1) ? Tail::NegativeInfinity
+           : isZero(0) && isZero(1)       ? Tail::Zero
+                                          : ifFinite(isFinite(0) && isFinite(1));
   if (isa<arith::MulFOp>(op))
     return !isFinite(0) || !isFinite(1) ? Tail::Unknown
            : isZero(0) || isZero(1)     ? Tail::Zero
                                         : Tail::Finite;
   if (isa<arith::DivFOp>(op)) {
     APFloat divisor(0.0f);
-    if (!matchPattern(op->getOperand(1), m_ConstantFloat(&divisor)) ||
-        !divisor.isFiniteNonZero())
+    if (!matchPattern(op->getOperand(1), m_ConstantFloat(&divisor)) || !divisor.isFiniteNonZero())
       return Tail::Unknown;
     return isZero(0) ? Tail::Zero : ifFinite(isFinite(0));
   }
@@ -518,8 +488,7 @@ std::optional<unsigned> TileEmitter::tailDim(unsigned which) {
 
 /// `term` with the monoid's neutral element in the lanes beyond the end of the
 /// streamed dimension or the rows.
-Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid,
-                           unsigned which) {
+Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid, unsigned which) {
   std::optional<unsigned> dim = tailDim(which);
   if (!dim || dims[*dim].exact || !llvm::is_contained(term.dims, *dim))
     return term;
@@ -529,25 +498,20 @@ Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid,
   if (wanted != Tail::Unknown && term.tails[which] == wanted)
     return term;
   Tile index = indexTile(*dim), inside;
-  Value size =
-      getValueOrCreateConstantIndexOp(b, b.getLoc(), dims[*dim].size);
+  Value size = getValueOrCreateConstantIndexOp(b, b.getLoc(), dims[*dim].size);
   Value end = vector::BroadcastOp::create(b, index.value.getType(), size);
   inside.dims = index.dims;
-  inside.value = arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
-                                       index.value, end);
+  inside.value = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, index.value, end);
   Value keep = toVector(inside, term.dims, b.getI1Type());
   auto type = cast<VectorType>(term.value.getType());
-  APFloat neutral =
-      getNeutralElement(b, monoid, type.getElementType()).getValue();
+  APFloat neutral = getNeutralElement(b, monoid, type.getElementType()).getValue();
   Value rest = constant(DenseElementsAttr::get(type, neutral));
   Value kept = term.value;
   if (which == 1 && branchesRowTails) {
-    Value end = arith::AddIOp::create(
-        b, dims[*dim].base, constant(b.getIndexAttr(dims[*dim].tile)));
-    Value isWhole =
-        arith::CmpIOp::create(b, arith::CmpIPredicate::sle, end, size);
-    auto branch =
-        scf::IfOp::create(b, TypeRange(type), isWhole, /*withElseRegion=*/true);
+    Value end =
+        arith::AddIOp::create(b, dims[*dim].base, constant(b.getIndexAttr(dims[*dim].tile)));
+    Value isWhole = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, end, size);
+    auto branch = scf::IfOp::create(b, TypeRange(type), isWhole, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(branch.thenBlock());
     scf::YieldOp::create(b, kept);
@@ -565,8 +529,7 @@ Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid,
     if (auto broadcast = masked.getDefiningOp<vector::BroadcastOp>())
       masked = broadcast.getSource();
     FloatAttr splat;
-    if (matchPattern(masked, m_Constant(&splat)) &&
-        splat.getValue() == neutral) {
+    if (matchPattern(masked, m_Constant(&splat)) && splat.getValue() == neutral) {
       keep = arith::AndIOp::create(b, select.getCondition(), keep);
       kept = select.getTrueValue();
     }
@@ -577,8 +540,7 @@ Tile TileEmitter::withTail(const Tile &term, Reduction::Monoid monoid,
   return result;
 }
 
-Tile TileEmitter::withTails(const Tile &term, Reduction::Monoid monoid,
-                            std::array<bool, 2> which) {
+Tile TileEmitter::withTails(const Tile &term, Reduction::Monoid monoid, std::array<bool, 2> which) {
   Tile result = term;
   for (unsigned at : {0, 1})
     if (which[at])
@@ -591,8 +553,8 @@ std::array<bool, 2> TileEmitter::reducedTails(GenericOp op) {
   std::array<bool, 2> reduced = {false, false};
   for (auto [loop, kind] : llvm::enumerate(op.getIteratorTypesArray()))
     for (unsigned which : {0, 1})
-      reduced[which] |= kind == utils::IteratorType::reduction &&
-                        classes.ofLoop(op, loop) == tailDim(which);
+      reduced[which] |=
+          kind == utils::IteratorType::reduction && classes.ofLoop(op, loop) == tailDim(which);
   return reduced;
 }
 
@@ -606,8 +568,8 @@ Tile TileEmitter::settleTails(GenericOp op, const Tile &tile) {
   std::array<bool, 2> summed = {false, false};
   for (Operation *user : op->getUsers()) {
     auto reader = dyn_cast<GenericOp>(user);
-    if (!reader || reader->getBlock() != op->getBlock() ||
-        reader->getNumResults() != 1 || reader.getNumReductionLoops() == 0)
+    if (!reader || reader->getBlock() != op->getBlock() || reader->getNumResults() != 1 ||
+        reader.getNumReductionLoops() == 0)
       continue;
     std::optional<Reduction> reduction = matchReduction(reader, 0);
     if (!reduction || reduction->monoid != Reduction::Monoid::Add)
@@ -632,8 +594,7 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
   std::array<bool, 2> overTails = reducedTails(op);
   for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
     unsigned dim = classes.ofLoop(op, loop);
-    bool isReduced = op.getIteratorTypesArray()[loop] ==
-                     utils::IteratorType::reduction;
+    bool isReduced = op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction;
     if (dims[dim].isScalar())
       continue;
     (isReduced ? reduced : outSpan).push_back(dim);
@@ -657,12 +618,10 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
     SmallVector<unsigned> all(lhs->dims.begin(), lhs->dims.end());
     llvm::append_range(all, rhs->dims);
     SmallVector<unsigned, 2> domain = sorted(all);
-    bool contracts = (domain.size() > lhs->dims.size()) ==
-                         (domain.size() > rhs->dims.size()) &&
+    bool contracts = (domain.size() > lhs->dims.size()) == (domain.size() > rhs->dims.size()) &&
                      domain.size() == reduced.size() + outSpan.size();
     for (unsigned dim : reduced)
-      contracts &= llvm::is_contained(lhs->dims, dim) &&
-                   llvm::is_contained(rhs->dims, dim);
+      contracts &= llvm::is_contained(lhs->dims, dim) && llvm::is_contained(rhs->dims, dim);
     if (contracts) {
       // 0 x 0 in the tail; 0 alone would not do beside an infinity.
       rhs = withTails(*rhs, Reduction::Monoid::Add, overTails);
@@ -670,30 +629,25 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
       auto map = [&](ArrayRef<unsigned> span) {
         SmallVector<AffineExpr> exprs;
         for (unsigned dim : span)
-          exprs.push_back(
-              b.getAffineDimExpr(llvm::find(domain, dim) - domain.begin()));
+          exprs.push_back(b.getAffineDimExpr(llvm::find(domain, dim) - domain.begin()));
         return AffineMap::get(domain.size(), 0, exprs, b.getContext());
       };
       SmallVector<vector::IteratorType> iterators;
       for (unsigned dim : domain)
-        iterators.push_back(llvm::is_contained(reduced, dim)
-                                ? vector::IteratorType::reduction
-                                : vector::IteratorType::parallel);
+        iterators.push_back(llvm::is_contained(reduced, dim) ? vector::IteratorType::reduction
+                                                             : vector::IteratorType::parallel);
       SmallVector<Attribute> iteratorAttrs;
       for (vector::IteratorType type : iterators)
-        iteratorAttrs.push_back(
-            vector::IteratorTypeAttr::get(b.getContext(), type));
+        iteratorAttrs.push_back(vector::IteratorTypeAttr::get(b.getContext(), type));
       Value accumulator = toVector(*start, result.dims, element);
       result.value = vector::ContractionOp::create(
           b, lhs->value, rhs->value, accumulator,
-          b.getAffineMapArrayAttr(
-              {map(lhs->dims), map(rhs->dims), map(result.dims)}),
+          b.getAffineMapArrayAttr({map(lhs->dims), map(rhs->dims), map(result.dims)}),
           b.getArrayAttr(iteratorAttrs));
       // Zeros in, zeros out.
       for (unsigned which : {0, 1})
         if (!overTails[which] && isFilledWithZero(*start) &&
-            (lhs->tails[which] == Tail::Zero ||
-             rhs->tails[which] == Tail::Zero))
+            (lhs->tails[which] == Tail::Zero || rhs->tails[which] == Tail::Zero))
           result.tails[which] = Tail::Zero;
       return result;
     }
@@ -713,9 +667,7 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
     // before the row maximum.
     auto input = dyn_cast<BlockArgument>(reduction.term);
     if (input && input.getOwner() == op.getBlock())
-      if (auto known =
-              tiles.find(op->getOperand(input.getArgNumber()));
-          known != tiles.end())
+      if (auto known = tiles.find(op->getOperand(input.getArgNumber())); known != tiles.end())
         known->second = spread;
   }
   if (reduced.empty()) { // one term for each element
@@ -739,8 +691,7 @@ FailureOr<Tile> TileEmitter::reduce(Body &body, const Reduction &reduction) {
   for (unsigned dim : domain)
     mask.push_back(llvm::is_contained(reduced, dim));
   Value accumulator = toVector(*start, result.dims, element);
-  result.value = vector::MultiDimReductionOp::create(b, spread.value,
-                                                     accumulator, mask, kind);
+  result.value = vector::MultiDimReductionOp::create(b, spread.value, accumulator, mask, kind);
   return result;
 }
 
@@ -758,8 +709,7 @@ FailureOr<Tile> TileEmitter::scatter(Body &body, const ScatterSum &sum) {
   for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
     if (unsigned dim = classes.ofLoop(op, loop);
         !dims[dim].isScalar() &&
-        llvm::none_of(sum.indices,
-                      [&](auto index) { return index.first == loop; }))
+        llvm::none_of(sum.indices, [&](auto index) { return index.first == loop; }))
       span.push_back(dim);
   SmallVector<unsigned, 2> domain = sorted(span);
   FailureOr<Tile> terms = value(body, sum.value);
@@ -794,8 +744,8 @@ FailureOr<Tile> TileEmitter::scatter(Body &body, const ScatterSum &sum) {
         indices.push_back(*at);
       }
   Tile result = tiles.lookup(op.getDpsInits()[0]);
-  result.value = ScatterAddOp::create(b, TypeRange(result.value.getType()),
-                                      counted.value, indices, result.value)
+  result.value = ScatterAddOp::create(b, TypeRange(result.value.getType()), counted.value, indices,
+                                      result.value)
                      .getResult();
   return result;
 }
@@ -805,8 +755,7 @@ LogicalResult TileEmitter::emit(GenericOp op) {
   Body body;
   body.op = op;
   if (op->getNumResults() != 1)
-    return op.emitError("expected a statement with one result, got ")
-           << op->getNumResults();
+    return op.emitError("expected a statement with one result, got ") << op->getNumResults();
   FailureOr<Tile> result = failure();
   if (tables.contains(op)) {
     result = scatter(body, *matchScatterSum(op));

@@ -58,8 +58,7 @@ struct Tile {
 
 class TileEmitter {
 public:
-  TileEmitter(mlir::ImplicitLocOpBuilder &b, const DimClasses &classes)
-      : b(b), classes(classes) {}
+  TileEmitter(mlir::ImplicitLocOpBuilder &b, const DimClasses &classes) : b(b), classes(classes) {}
 
   /// Dimensions in canonical order, by class.
   llvm::MapVector<unsigned, TileDim> dims;
@@ -85,21 +84,17 @@ public:
   /// What a reduction starts from.
   mlir::FailureOr<Tile> startOf(mlir::linalg::GenericOp op);
   /// The vector of `tile` spanning exactly `target`.
-  mlir::Value toVector(const Tile &tile, llvm::ArrayRef<unsigned> target,
-                       mlir::Type elementType);
-  mlir::VectorType vectorType(llvm::ArrayRef<unsigned> span,
-                              mlir::Type elementType);
+  mlir::Value toVector(const Tile &tile, llvm::ArrayRef<unsigned> target, mlir::Type elementType);
+  mlir::VectorType vectorType(llvm::ArrayRef<unsigned> span, mlir::Type elementType);
   /// The classes of a tensor's dimensions that are not scalar, canonical order.
   llvm::SmallVector<unsigned, 2> spanOf(mlir::Value tensor);
   /// Reads the tile of `tensor` whose dimension d runs over class `dimClasses[d]`
   /// (nothing: `fixed[d]`, or index 0 where there is no `fixed`).
-  Tile read(mlir::Value tensor,
-            llvm::ArrayRef<std::optional<unsigned>> dimClasses,
+  Tile read(mlir::Value tensor, llvm::ArrayRef<std::optional<unsigned>> dimClasses,
             llvm::ArrayRef<mlir::Value> fixed = {});
   /// Writes `tile` to `tensor`, whose first element is the tile's in every
   /// dimension but the streamed one; returns the new tensor.
-  mlir::Value write(const Tile &tile, mlir::Value tensor,
-                    llvm::ArrayRef<unsigned> dimClasses);
+  mlir::Value write(const Tile &tile, mlir::Value tensor, llvm::ArrayRef<unsigned> dimClasses);
   /// Adds `tile` to `tensor`, as `write` would write it, where others may add
   /// too; the tile has the tensor's last dimensions.
   mlir::FailureOr<mlir::Value> add(const Tile &tile, mlir::Value tensor,
@@ -125,8 +120,7 @@ private:
   mlir::FailureOr<Tile> scatter(Body &body, const ScatterSum &sum);
   std::optional<unsigned> tailDim(unsigned which);
   std::array<bool, 2> reducedTails(mlir::linalg::GenericOp op);
-  Tile withTails(const Tile &term, Reduction::Monoid monoid,
-                 std::array<bool, 2> which);
+  Tile withTails(const Tile &term, Reduction::Monoid monoid, std::array<bool, 2> which);
   Tile withTail(const Tile &term, Reduction::Monoid monoid, unsigned which);
   Tile settleTails(mlir::linalg::GenericOp op, const Tile &tile);
   Tile indexTile(unsigned dim);

@@ -54,10 +54,9 @@ FailureOr<Order> Nest::pickOrder() {
     costs[2].illegal = "the fold has no merge region, because a start value "
                        "that is not neutral would be counted once per part";
   if (!rowSums.empty() && !(options.parallelSums && addsRowSums())) {
-    costs[0].illegal =
-        "the fold also sums over the rows (RAW, carried by the row loop), "
-        "which therefore is inside; fused with sums=apart, each sum has a "
-        "nest of its own";
+    costs[0].illegal = "the fold also sums over the rows (RAW, carried by the row loop), "
+                       "which therefore is inside; fused with sums=apart, each sum has a "
+                       "nest of its own";
   }
   if (!tables.empty())
     costs[2].illegal = "the fold sums at computed indices into a table that one "
@@ -70,8 +69,7 @@ FailureOr<Order> Nest::pickOrder() {
   if (options.explain) {
     InFlightDiagnostic remark = emitRemark(fold.getLoc())
                                 << "loop order " << stringifyOrder(order)
-                                << (options.order ? " (requested)"
-                                                  : " (cheapest)");
+                                << (options.order ? " (requested)" : " (cheapest)");
     for (const OrderCost &cost : costs) {
       Diagnostic &note = remark.attachNote();
       note << stringifyOrder(cost.order) << ": ";
@@ -80,8 +78,7 @@ FailureOr<Order> Nest::pickOrder() {
       else
         note << llvm::formatv("{0:f1} MB moved, {1} tiles in parallel, {2:f3} "
                               "ms estimated",
-                              cost.bytes / 1e6, int64_t(cost.parallelism),
-                              cost.seconds * 1e3)
+                              cost.bytes / 1e6, int64_t(cost.parallelism), cost.seconds * 1e3)
                     .str();
     }
   }
@@ -99,20 +96,20 @@ struct TileNestPass : attn::impl::AttnTileNestBase<TileNestPass> {
   }
 
   void runOnOperation() override {
-    TileOptions options{rowTile,   rowMultiple, streamTile,   parts,
-                        threads,   assumedSize, std::nullopt, explain,
-                        rowsFirst, parallelSums};
+    TileOptions options{rowTile,     rowMultiple,  streamTile, parts,     threads,
+                        assumedSize, std::nullopt, explain,    rowsFirst, parallelSums};
     for (Order known : {Order::Rows, Order::Stream, Order::Split})
       if (order == stringifyOrder(known))
         options.order = known;
     if (!options.order && order != "auto") {
-      getOperation().emitError(
-          "expected order to be auto, rows, stream or split, got ")
+      getOperation().emitError("expected order to be auto, rows, stream or split, got ")
           << StringRef(order);
       return signalPassFailure();
     }
-    if (rowTile < 1 || rowMultiple < 1 || streamTile < 1 || parts < 1 || threads < 1 || assumedSize < 1) {
-      getOperation().emitError("expected tiles, parts, threads and the assumed size to be at least 1");
+    if (rowTile < 1 || rowMultiple < 1 || streamTile < 1 || parts < 1 || threads < 1 ||
+        assumedSize < 1) {
+      getOperation().emitError(
+          "expected tiles, parts, threads and the assumed size to be at least 1");
       return signalPassFailure();
     }
     for (Block &block : getOperation().getBody()) {

@@ -17,20 +17,18 @@ Value Projector::emitAffine(ArrayRef<AffineExpr> exprs, bool isMin) {
   for (AffineExpr e : exprs)
     if (!llvm::is_contained(results, e))
       results.push_back(e);
-  SmallVector<AffineExpr> replacements(
-      uniforms.getNumSymbols(), getAffineConstantExpr(0, loop.getContext()));
+  SmallVector<AffineExpr> replacements(uniforms.getNumSymbols(),
+                                       getAffineConstantExpr(0, loop.getContext()));
   SmallVector<OpFoldResult> operands;
   for (unsigned s = 0; s < replacements.size(); ++s) {
-    if (llvm::none_of(results,
-                      [&](AffineExpr e) { return e.isFunctionOfSymbol(s); }))
+    if (llvm::none_of(results, [&](AffineExpr e) { return e.isFunctionOfSymbol(s); }))
       continue;
     replacements[s] = getAffineDimExpr(operands.size(), loop.getContext());
     operands.push_back(uniforms.emitSymbol(b, s));
   }
   for (AffineExpr &e : results)
     e = e.replaceSymbols(replacements);
-  AffineMap map =
-      AffineMap::get(operands.size(), 0, results, loop.getContext());
+  AffineMap map = AffineMap::get(operands.size(), 0, results, loop.getContext());
   OpFoldResult value;
   if (results.size() == 1)
     value = affine::makeComposedFoldedAffineApply(b, loc, map, operands);
@@ -41,30 +39,21 @@ Value Projector::emitAffine(ArrayRef<AffineExpr> exprs, bool isMin) {
   return getValueOrCreateConstantIndexOp(b, loc, value);
 }
 
-Value Projector::emitMax(ArrayRef<AffineExpr> exprs) {
-  return emitAffine(exprs, /*isMin=*/false);
-}
+Value Projector::emitMax(ArrayRef<AffineExpr> exprs) { return emitAffine(exprs, /*isMin=*/false); }
 
-Value Projector::emitMin(ArrayRef<AffineExpr> exprs) {
-  return emitAffine(exprs, /*isMin=*/true);
-}
+Value Projector::emitMin(ArrayRef<AffineExpr> exprs) { return emitAffine(exprs, /*isMin=*/true); }
 
-AffineExpr Projector::symbolOf(Value value) {
-  return uniforms.getSymbolOfBound(value);
-}
+AffineExpr Projector::symbolOf(Value value) { return uniforms.getSymbolOfBound(value); }
 
 Value Projector::emitConditions(const Interval &interval) {
   Value all;
-  auto conjoin = [&](Value flag) {
-    all = all ? arith::AndIOp::create(b, loc, all, flag) : flag;
-  };
+  auto conjoin = [&](Value flag) { all = all ? arith::AndIOp::create(b, loc, all, flag) : flag; };
   for (Value flag : interval.flags)
     conjoin(flag);
   if (!interval.conditions.empty()) {
     Value most = emitMax(interval.conditions);
     Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-    conjoin(
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, most, zero));
+    conjoin(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, most, zero));
   }
   return all;
 }
@@ -84,9 +73,9 @@ Projector::Range Projector::emit(const Interval &interval) {
     range.hi = emitMin(exprs);
   }
   if (Value condition = emitConditions(interval))
-    range.hi = arith::SelectOp::create(
-        b, loc, condition, range.hi ? range.hi : loop.getUpperBound(),
-        range.lo ? range.lo : loop.getLowerBound());
+    range.hi =
+        arith::SelectOp::create(b, loc, condition, range.hi ? range.hi : loop.getUpperBound(),
+                                range.lo ? range.lo : loop.getLowerBound());
   return range;
 }
 
@@ -106,8 +95,7 @@ Interval Projector::unite(const Interval &a, const Interval &c) {
     return c;
   if (c.empty || a.isWhole())
     return a;
-  bool plain = a.conditions.empty() && c.conditions.empty() &&
-               a.flags.empty() && c.flags.empty();
+  bool plain = a.conditions.empty() && c.conditions.empty() && a.flags.empty() && c.flags.empty();
   auto emitEnd = [&](Value x, Value y, bool isMin) -> Value {
     return isMin ? b.createOrFold<arith::MinSIOp>(loc, x, y)
                  : b.createOrFold<arith::MaxSIOp>(loc, x, y);
@@ -133,12 +121,10 @@ Interval Projector::unite(const Interval &a, const Interval &c) {
   Value hiC = emitEnd(rc.lo, rc.hi, /*isMin=*/false);
   Value meet = emitEnd(ra.lo, rc.lo, /*isMin=*/false);
   Value part = emitEnd(hiA, hiC, /*isMin=*/true);
-  Value touch =
-      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, meet, part);
+  Value touch = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, meet, part);
   Value lengthA = arith::SubIOp::create(b, loc, hiA, ra.lo);
   Value lengthC = arith::SubIOp::create(b, loc, hiC, rc.lo);
-  Value longer = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge,
-                                       lengthA, lengthC);
+  Value longer = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, lengthA, lengthC);
   Value lo = arith::SelectOp::create(b, loc, longer, ra.lo, rc.lo);
   Value hi = arith::SelectOp::create(b, loc, longer, hiA, hiC);
   Value unionLo = emitEnd(ra.lo, rc.lo, /*isMin=*/true);
@@ -160,17 +146,14 @@ SmallVector<Projector::Range> Projector::emitPieces(ArrayRef<Interval> pieces) {
   SmallVector<Range> ranges;
   // Pieces that end together, such as the rows that see a key: one range from
   // the least start. A piece whose condition fails starts at the end.
-  if (llvm::all_of(pieces, [&](const Interval &i) {
-        return i.upper == pieces.front().upper;
-      })) {
+  if (llvm::all_of(pieces, [&](const Interval &i) { return i.upper == pieces.front().upper; })) {
     Range range;
     for (const Interval &piece : pieces) {
       Interval plain;
       plain.lower = piece.lower;
       Value lo = emitWithLoopBounds(plain).lo;
       if (Value condition = emitConditions(piece))
-        lo = arith::SelectOp::create(b, loc, condition, lo,
-                                     loop.getUpperBound());
+        lo = arith::SelectOp::create(b, loc, condition, lo, loop.getUpperBound());
       range.lo = range.lo ? arith::MinSIOp::create(b, loc, range.lo, lo) : lo;
     }
     Interval end;
@@ -243,8 +226,7 @@ Projector::Range Projector::emitHull(ArrayRef<Range> pieces) {
   for (const Range &piece : pieces) {
     Value lo = piece.lo ? piece.lo : loop.getLowerBound();
     Value hi = piece.hi ? piece.hi : loop.getUpperBound();
-    Value some =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, lo, hi);
+    Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, lo, hi);
     lo = b.createOrFold<arith::SelectOp>(loc, some, lo, loop.getUpperBound());
     hi = b.createOrFold<arith::SelectOp>(loc, some, hi, loop.getLowerBound());
     hull.lo = hull.lo ? b.createOrFold<arith::MinSIOp>(loc, hull.lo, lo) : lo;

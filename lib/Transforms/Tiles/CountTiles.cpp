@@ -42,21 +42,18 @@ void count(scf::ForOp loop) {
 struct CountTilesPass : attn::impl::AttnCountTilesBase<CountTilesPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    auto type = FunctionType::get(
-        &getContext(), IntegerType::get(&getContext(), 32), TypeRange());
+    auto type = FunctionType::get(&getContext(), IntegerType::get(&getContext(), 32), TypeRange());
     Operation *known = module.lookupSymbol(kCounter);
     auto counter = dyn_cast_or_null<func::FuncOp>(known);
     if (known && (!counter || counter.getFunctionType() != type)) {
-      known->emitError("expected @")
-          << kCounter << " to be a function of type " << type;
+      known->emitError("expected @") << kCounter << " to be a function of type " << type;
       return signalPassFailure();
     }
     SmallVector<scf::ForOp> loops;
     module.walk([&](scf::ForOp loop) {
       bool isInnermost = true;
-      loop.getBody()->walk([&](scf::ForOp inner) {
-        isInnermost &= !inner->hasAttr(attn::kFoldAttr);
-      });
+      loop.getBody()->walk(
+          [&](scf::ForOp inner) { isInnermost &= !inner->hasAttr(attn::kFoldAttr); });
       if (loop->hasAttr(attn::kFoldAttr) && isInnermost)
         loops.push_back(loop);
     });

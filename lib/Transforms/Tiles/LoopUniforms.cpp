@@ -25,8 +25,7 @@ bool LoopUniforms::isUniform(Value value) {
     return known->second;
   Operation *op = value.getDefiningOp();
   bool result = op && op->getNumRegions() == 0 && isMemoryEffectFree(op) &&
-                llvm::all_of(op->getOperands(),
-                             [&](Value operand) { return isUniform(operand); });
+                llvm::all_of(op->getOperands(), [&](Value operand) { return isUniform(operand); });
   uniform[value] = result;
   return result;
 }
@@ -68,15 +67,14 @@ bool LoopUniforms::mayBeHuge(Value value) {
       return false;
   if (auto cast = value.getDefiningOp<arith::IndexCastOp>())
     return mayBeHuge(cast.getIn());
-  if (isa_and_nonnull<tensor::DimOp, memref::DimOp, affine::AffineApplyOp,
-                      affine::AffineMinOp, affine::AffineMaxOp,
-                      arith::ConstantOp, vector::StepOp>(value.getDefiningOp()))
+  if (isa_and_nonnull<tensor::DimOp, memref::DimOp, affine::AffineApplyOp, affine::AffineMinOp,
+                      affine::AffineMaxOp, arith::ConstantOp, vector::StepOp>(
+          value.getDefiningOp()))
     return false;
   return !isExtent(value);
 }
 
-Value reduceElements(OpBuilder &b, Location loc, vector::CombiningKind kind,
-                     Value value) {
+Value reduceElements(OpBuilder &b, Location loc, vector::CombiningKind kind, Value value) {
   auto type = cast<VectorType>(value.getType());
   if (type.getRank() > 1) {
     Type element = type.getElementType();
@@ -89,13 +87,12 @@ Value reduceElements(OpBuilder &b, Location loc, vector::CombiningKind kind,
     else if (kind == vector::CombiningKind::AND)
       start = APInt::getAllOnes(width);
     auto row = VectorType::get(type.getShape().take_back(), element);
-    Value init =
-        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(row, start));
+    Value init = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(row, start));
     SmallVector<int64_t> reduced;
     for (int64_t d = 0; d + 1 < type.getRank(); ++d)
       reduced.push_back(d);
-    value = vector::MultiDimReductionOp::create(
-        b, loc, row, kind, value, init, b.getDenseI64ArrayAttr(reduced));
+    value = vector::MultiDimReductionOp::create(b, loc, row, kind, value, init,
+                                                b.getDenseI64ArrayAttr(reduced));
   }
   return vector::ReductionOp::create(b, loc, kind, value);
 }
@@ -108,9 +105,8 @@ Value LoopUniforms::emitSymbol(OpBuilder &b, unsigned number) {
   Value value = hoist(b, source);
   if (symbols[number].reading != Reading::Scalar) {
     value = reduceElements(b, loc,
-                           symbols[number].reading == Reading::Min
-                               ? vector::CombiningKind::MINSI
-                               : vector::CombiningKind::MAXSI,
+                           symbols[number].reading == Reading::Min ? vector::CombiningKind::MINSI
+                                                                   : vector::CombiningKind::MAXSI,
                            value);
   }
   if (!value.getType().isIndex())
@@ -125,8 +121,6 @@ Value LoopUniforms::emitSymbol(OpBuilder &b, unsigned number) {
   return value;
 }
 
-Span LoopUniforms::getSpan(unsigned symbol) const {
-  return tiles::getSpan(symbols[symbol].value);
-}
+Span LoopUniforms::getSpan(unsigned symbol) const { return tiles::getSpan(symbols[symbol].value); }
 
 } // namespace attn::tiles

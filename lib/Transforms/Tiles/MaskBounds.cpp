@@ -17,10 +17,9 @@ namespace attn::tiles {
 constexpr unsigned kMaxDisjuncts = 16;
 constexpr unsigned kMaxConstraints = 48;
 
-Projector::Projector(LoopUniforms &uniforms, ArrayRef<int64_t> shape,
-                     OpBuilder &b)
-    : uniforms(uniforms), loop(uniforms.getLoop()), shape(shape), b(b),
-      loc(loop.getLoc()), step(*getConstantIntValue(loop.getStep())) {
+Projector::Projector(LoopUniforms &uniforms, ArrayRef<int64_t> shape, OpBuilder &b)
+    : uniforms(uniforms), loop(uniforms.getLoop()), shape(shape), b(b), loc(loop.getLoc()),
+      step(*getConstantIntValue(loop.getStep())) {
   auto boundOf = [&](Value value) {
     if (std::optional<int64_t> constant = getConstantIntValue(value))
       if (*constant >= -kMaxConstant && *constant <= kMaxConstant)
@@ -42,9 +41,7 @@ static std::optional<int64_t> constantOf(AffineExpr e) {
 }
 
 static bool isSmall(const HalfSpace &h) {
-  auto small = [](int64_t c) {
-    return c >= -kMaxCoefficient && c <= kMaxCoefficient;
-  };
+  auto small = [](int64_t c) { return c >= -kMaxCoefficient && c <= kMaxCoefficient; };
   bool result = small(h.iv) && llvm::all_of(h.lanes, small);
   h.uniform.walk([&](AffineExpr part) {
     if (std::optional<int64_t> c = constantOf(part))
@@ -68,9 +65,8 @@ AffineExpr Projector::extreme(const Linear &e, bool least) {
     bool leastOfTerm = (t.coefficient > 0) == least;
     AffineExpr value;
     if (t.kind == Term::Loaded)
-      value = uniforms.getSymbol(t.vector, leastOfTerm
-                                               ? LoopUniforms::Reading::Min
-                                               : LoopUniforms::Reading::Max);
+      value = uniforms.getSymbol(t.vector, leastOfTerm ? LoopUniforms::Reading::Min
+                                                       : LoopUniforms::Reading::Max);
     else
       value = extreme(*t.a, leastOfTerm).floorDiv(t.divisor);
     result = result + value * t.coefficient;
@@ -80,8 +76,7 @@ AffineExpr Projector::extreme(const Linear &e, bool least) {
 
 /// k * floor(x / c) + r <= 0 is x <= c * floor(-r / k) + c - 1 for k > 0 and
 /// x >= c * ceil(r / -k) for k < 0, if r is replaced by a uniform bound.
-std::optional<HalfSpace> Projector::solveQuotient(const Linear &e,
-                                                  unsigned number, Mode mode) {
+std::optional<HalfSpace> Projector::solveQuotient(const Linear &e, unsigned number, Mode mode) {
   const Term &term = e.terms[number];
   Linear rest = e;
   rest.terms.erase(rest.terms.begin() + number);
@@ -127,10 +122,10 @@ std::optional<HalfSpace> Projector::bound(const Linear &e, Mode mode) {
       t.coefficient *= k;
       rest.terms.push_back(t);
     }
-    bool fits = isSmall({rest.iv, rest.lanes, rest.uniform}) &&
-                llvm::all_of(rest.terms, [](const Term &t) {
-                  return std::abs(t.coefficient) <= kMaxCoefficient;
-                });
+    bool fits =
+        isSmall({rest.iv, rest.lanes, rest.uniform}) && llvm::all_of(rest.terms, [](const Term &t) {
+          return std::abs(t.coefficient) <= kMaxCoefficient;
+        });
     return fits ? bound(rest, mode) : std::nullopt;
   }
   Linear terms = e;
@@ -151,18 +146,16 @@ HalfSpace Projector::allLanes(HalfSpace h) {
 
 /// Adds `h` unless a constraint with the same variables and symbols is there
 /// already; the tighter constant stays.
-static void addConstraint(SmallVectorImpl<HalfSpace> &system, HalfSpace h,
-                          unsigned numSymbols) {
-  bool noVariables =
-      h.iv == 0 && llvm::all_of(h.lanes, [](int64_t c) { return c == 0; });
+static void addConstraint(SmallVectorImpl<HalfSpace> &system, HalfSpace h, unsigned numSymbols) {
+  bool noVariables = h.iv == 0 && llvm::all_of(h.lanes, [](int64_t c) { return c == 0; });
   std::optional<int64_t> value = constantOf(h.uniform);
   if ((noVariables && value && *value <= 0) || !isSmall(h))
     return;
   for (HalfSpace &other : system) {
     if (other.iv != h.iv || other.lanes != h.lanes)
       continue;
-    std::optional<int64_t> excess = constantOf(
-        simplifyAffineExpr(h.uniform - other.uniform, 0, numSymbols));
+    std::optional<int64_t> excess =
+        constantOf(simplifyAffineExpr(h.uniform - other.uniform, 0, numSymbols));
     if (!excess)
       continue;
     if (*excess > 0)
@@ -210,8 +203,7 @@ void Projector::eliminateLanes(SmallVectorImpl<HalfSpace> &system) {
 }
 
 void Projector::restrictBy(Interval &interval, const HalfSpace &h) {
-  auto addBound = [&](SmallVectorImpl<AffineExpr> &bounds, AffineExpr e,
-                      bool greatest) {
+  auto addBound = [&](SmallVectorImpl<AffineExpr> &bounds, AffineExpr e, bool greatest) {
     for (AffineExpr &other : bounds)
       if (std::optional<int64_t> excess = constantOf(simplify(e - other))) {
         if ((*excess > 0) == greatest)
@@ -255,15 +247,13 @@ void Projector::restrictBy(Interval &interval, const HalfSpace &h) {
 }
 
 /// MAY: some lane is as wanted; MUST: all are.
-void Projector::restrictByFlag(Interval &interval, const Predicate &p,
-                               Mode mode) {
+void Projector::restrictByFlag(Interval &interval, const Predicate &p, Mode mode) {
   Value flag = uniforms.hoist(b, p.condition);
   if (isa<VectorType>(flag.getType())) {
     // Some lane is false if not all are true.
     bool any = (mode == Mode::May) != p.negated;
-    flag = reduceElements(
-        b, loc, any ? vector::CombiningKind::OR : vector::CombiningKind::AND,
-        flag);
+    flag =
+        reduceElements(b, loc, any ? vector::CombiningKind::OR : vector::CombiningKind::AND, flag);
   }
   if (p.negated) {
     Value one = arith::ConstantIntOp::create(b, loc, 1, 1);
@@ -397,21 +387,19 @@ Interval Projector::must(const Predicate &p) {
   return result;
 }
 
-bool Projector::impliesInBounds(const Predicate &p, const Linear &index,
-                                int64_t size, const Linear &extent) {
+bool Projector::impliesInBounds(const Predicate &p, const Linear &index, int64_t size,
+                                const Linear &extent) {
   if (p.kind == Predicate::And)
     return llvm::any_of(p.children, [&](const Predicate &child) {
       return impliesInBounds(child, index, size, extent);
     });
-  if (p.kind != Predicate::Atom || !index.terms.empty() ||
-      !extent.terms.empty() || extent.iv != 0)
+  if (p.kind != Predicate::Atom || !index.terms.empty() || !extent.terms.empty() || extent.iv != 0)
     return false;
   std::optional<HalfSpace> h = bound(p.e, Mode::Must);
   if (!h || h->iv != index.iv)
     return false;
   AffineExpr end = index.uniform + size - extent.uniform;
-  std::optional<int64_t> excess =
-      constantOf(simplify(end - allLanes(*h).uniform));
+  std::optional<int64_t> excess = constantOf(simplify(end - allLanes(*h).uniform));
   return excess && *excess <= 0;
 }
 

@@ -32,8 +32,7 @@ struct Interval {
   llvm::SmallVector<mlir::Value, 1> flags;
 
   bool isWhole() const {
-    return !empty && lower.empty() && upper.empty() && conditions.empty() &&
-           flags.empty();
+    return !empty && lower.empty() && upper.empty() && conditions.empty() && flags.empty();
   }
 };
 
@@ -41,8 +40,7 @@ struct Interval {
 /// the loop.
 class Projector {
 public:
-  Projector(LoopUniforms &uniforms, llvm::ArrayRef<int64_t> shape,
-            mlir::OpBuilder &b);
+  Projector(LoopUniforms &uniforms, llvm::ArrayRef<int64_t> shape, mlir::OpBuilder &b);
 
   /// Contains only tiles on which the formula holds for all lanes.
   Interval must(const Predicate &p);
@@ -65,8 +63,7 @@ public:
 
   /// True if `index + size <= extent` in every iteration whose tile start
   /// satisfies one of the atoms that `p` implies on all lanes.
-  bool impliesInBounds(const Predicate &p, const Linear &index, int64_t size,
-                       const Linear &extent);
+  bool impliesInBounds(const Predicate &p, const Linear &index, int64_t size, const Linear &extent);
 
   mlir::Value emitMax(llvm::ArrayRef<mlir::AffineExpr> exprs);
   mlir::Value emitMin(llvm::ArrayRef<mlir::AffineExpr> exprs);
@@ -80,8 +77,7 @@ private:
   llvm::SmallVector<Range> emitPieces(llvm::ArrayRef<Interval> pieces);
   mlir::Value emitAreSmall(llvm::ArrayRef<mlir::Value> values);
   std::optional<HalfSpace> bound(const Linear &e, Mode mode);
-  std::optional<HalfSpace> solveQuotient(const Linear &e, unsigned term,
-                                         Mode mode);
+  std::optional<HalfSpace> solveQuotient(const Linear &e, unsigned term, Mode mode);
   mlir::AffineExpr extreme(const Linear &e, bool least);
   void restrictBy(Interval &interval, const HalfSpace &h);
   void restrictByFlag(Interval &interval, const Predicate &p, Mode mode);

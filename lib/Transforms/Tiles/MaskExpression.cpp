@@ -23,8 +23,7 @@ Linear PredicateReader::constant(int64_t value) {
   return e;
 }
 
-std::optional<int64_t>
-PredicateReader::getConstant(const std::optional<Linear> &a) {
+std::optional<int64_t> PredicateReader::getConstant(const std::optional<Linear> &a) {
   if (!a || a->iv != 0 || !a->terms.empty() ||
       llvm::any_of(a->lanes, [](int64_t c) { return c != 0; }))
     return std::nullopt;
@@ -39,13 +38,11 @@ AffineExpr PredicateReader::simplify(AffineExpr e) {
 
 /// True if all coefficients and constants are far from overflow.
 static bool fits(const Linear &e) {
-  auto small = [](int64_t c) {
-    return c >= -kMaxCoefficient && c <= kMaxCoefficient;
-  };
-  bool result = small(e.iv) && llvm::all_of(e.lanes, small) &&
-                llvm::all_of(e.terms, [&](const Term &t) {
-                  return small(t.coefficient) && small(t.divisor);
-                });
+  auto small = [](int64_t c) { return c >= -kMaxCoefficient && c <= kMaxCoefficient; };
+  bool result =
+      small(e.iv) && llvm::all_of(e.lanes, small) && llvm::all_of(e.terms, [&](const Term &t) {
+        return small(t.coefficient) && small(t.divisor);
+      });
   e.uniform.walk([&](AffineExpr part) {
     if (auto c = dyn_cast<AffineConstantExpr>(part))
       result &= c.getValue() >= -kMaxConstant && c.getValue() <= kMaxConstant;
@@ -53,8 +50,7 @@ static bool fits(const Linear &e) {
   return result && e.terms.size() <= 4;
 }
 
-std::optional<Linear> PredicateReader::scale(std::optional<Linear> a,
-                                             int64_t factor) {
+std::optional<Linear> PredicateReader::scale(std::optional<Linear> a, int64_t factor) {
   if (!a || factor < -kMaxCoefficient || factor > kMaxCoefficient)
     return std::nullopt;
   if (factor == 0)
@@ -69,8 +65,7 @@ std::optional<Linear> PredicateReader::scale(std::optional<Linear> a,
 }
 
 std::optional<Linear> PredicateReader::add(const std::optional<Linear> &a,
-                                           const std::optional<Linear> &b,
-                                           int64_t factor) {
+                                           const std::optional<Linear> &b, int64_t factor) {
   std::optional<Linear> sum = scale(b, factor);
   if (!a || !sum)
     return std::nullopt;
@@ -81,8 +76,7 @@ std::optional<Linear> PredicateReader::add(const std::optional<Linear> &a,
   for (const Term &term : a->terms) {
     // x - x is common: an equality written as two inequalities.
     auto same = llvm::find_if(sum->terms, [&](const Term &other) {
-      return term.kind == Term::Loaded && other.kind == Term::Loaded &&
-             term.vector == other.vector;
+      return term.kind == Term::Loaded && other.kind == Term::Loaded && term.vector == other.vector;
     });
     if (same == sum->terms.end())
       sum->terms.push_back(term);
@@ -92,8 +86,7 @@ std::optional<Linear> PredicateReader::add(const std::optional<Linear> &a,
   return fits(*sum) ? sum : std::nullopt;
 }
 
-std::optional<Linear> PredicateReader::extreme(Term::Kind kind,
-                                               const std::optional<Linear> &a,
+std::optional<Linear> PredicateReader::extreme(Term::Kind kind, const std::optional<Linear> &a,
                                                const std::optional<Linear> &b) {
   if (!a || !b)
     return std::nullopt;
@@ -106,16 +99,15 @@ std::optional<Linear> PredicateReader::extreme(Term::Kind kind,
   return e;
 }
 
-std::optional<Linear> PredicateReader::floorDiv(const std::optional<Linear> &a,
-                                                int64_t by) {
+std::optional<Linear> PredicateReader::floorDiv(const std::optional<Linear> &a, int64_t by) {
   if (!a || by <= 0 || by > kMaxCoefficient)
     return std::nullopt;
   for (const Term &term : a->terms)
     if (term.kind == Term::Min || term.kind == Term::Max)
       return std::nullopt;
   Linear e = constant(0);
-  bool isUniform = a->iv == 0 && a->terms.empty() &&
-                   llvm::all_of(a->lanes, [](int64_t c) { return c == 0; });
+  bool isUniform =
+      a->iv == 0 && a->terms.empty() && llvm::all_of(a->lanes, [](int64_t c) { return c == 0; });
   if (isUniform) {
     e.uniform = simplify(a->uniform.floorDiv(by));
     return e;
@@ -183,8 +175,8 @@ std::optional<Linear> PredicateReader::sumOf(Operation *op, std::optional<Linear
   return e;
 }
 
-std::optional<PredicateReader::DimMap>
-PredicateReader::dimsOfSource(Operation *op, const DimMap &dims) {
+std::optional<PredicateReader::DimMap> PredicateReader::dimsOfSource(Operation *op,
+                                                                     const DimMap &dims) {
   auto source = dyn_cast<VectorType>(op->getOperand(0).getType());
   if (!source)
     return DimMap();
@@ -213,16 +205,14 @@ PredicateReader::dimsOfSource(Operation *op, const DimMap &dims) {
   for (int64_t d = 0; d < source.getRank(); ++d) {
     if (source.getDimSize(d) == 1)
       continue;
-    if (next == kept.size() ||
-        result.getDimSize(kept[next]) != source.getDimSize(d))
+    if (next == kept.size() || result.getDimSize(kept[next]) != source.getDimSize(d))
       return std::nullopt;
     map[d] = dims[kept[next++]];
   }
   return next == kept.size() ? std::optional(map) : std::nullopt;
 }
 
-std::optional<Linear> PredicateReader::readDivision(Operation *op,
-                                                    const DimMap &dims) {
+std::optional<Linear> PredicateReader::readDivision(Operation *op, const DimMap &dims) {
   std::optional<int64_t> by = getConstant(readInt(op->getOperand(1), dims));
   if (!by)
     return std::nullopt;
@@ -252,8 +242,7 @@ std::optional<Linear> PredicateReader::readDivision(Operation *op,
   return floorDiv(a, *by);
 }
 
-std::optional<Linear> PredicateReader::readAffine(AffineExpr expr,
-                                                  unsigned numDims,
+std::optional<Linear> PredicateReader::readAffine(AffineExpr expr, unsigned numDims,
                                                   ValueRange operands) {
   if (auto c = dyn_cast<AffineConstantExpr>(expr))
     return constant(c.getValue());
@@ -283,8 +272,7 @@ std::optional<Linear> PredicateReader::readAffine(AffineExpr expr,
   }
 }
 
-std::optional<Linear> PredicateReader::readArith(Operation *op,
-                                                 const DimMap &dims) {
+std::optional<Linear> PredicateReader::readArith(Operation *op, const DimMap &dims) {
   auto operand = [&](unsigned i) { return readInt(op->getOperand(i), dims); };
   if (isa<arith::AddIOp>(op))
     return sumOf(op, add(operand(0), operand(1)));
@@ -312,9 +300,8 @@ std::optional<Linear> PredicateReader::readArith(Operation *op,
     std::optional<Linear> a = operand(0);
     return isNonNegative(a) ? a : std::nullopt;
   }
-  if (isa<arith::FloorDivSIOp, arith::CeilDivSIOp, arith::DivSIOp,
-          arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::ShLIOp,
-          arith::ShRSIOp, arith::ShRUIOp, arith::AndIOp>(op))
+  if (isa<arith::FloorDivSIOp, arith::CeilDivSIOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp,
+          arith::RemUIOp, arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp, arith::AndIOp>(op))
     return readDivision(op, dims);
   if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
     if (!uniforms.isUniform(apply.getResult()))
@@ -326,8 +313,7 @@ std::optional<Linear> PredicateReader::readArith(Operation *op,
 /// The first element and the common difference of a constant 1-D vector.
 static std::optional<std::pair<int64_t, int64_t>> getProgression(Value value) {
   DenseIntElementsAttr elements;
-  if (!matchPattern(value, m_Constant(&elements)) ||
-      elements.getType().getRank() != 1)
+  if (!matchPattern(value, m_Constant(&elements)) || elements.getType().getRank() != 1)
     return std::nullopt;
   SmallVector<int64_t> values;
   for (const APInt &v : elements.getValues<APInt>()) {
@@ -342,8 +328,7 @@ static std::optional<std::pair<int64_t, int64_t>> getProgression(Value value) {
   return std::pair(values[0], difference);
 }
 
-std::optional<Linear> PredicateReader::readInt(Value value,
-                                               const DimMap &dims) {
+std::optional<Linear> PredicateReader::readInt(Value value, const DimMap &dims) {
   if (--budget < 0)
     return std::nullopt;
   if (value == uniforms.getLoop().getInductionVar()) {
@@ -370,8 +355,7 @@ std::optional<Linear> PredicateReader::readInt(Value value,
     e = constant(0);
     if (dims[0] >= 0)
       e->lanes[dims[0]] = 1;
-  } else if (isa_and_nonnull<vector::BroadcastOp, vector::TransposeOp,
-                             vector::ShapeCastOp>(op)) {
+  } else if (isa_and_nonnull<vector::BroadcastOp, vector::TransposeOp, vector::ShapeCastOp>(op)) {
     if (std::optional<DimMap> source = dimsOfSource(op, dims))
       e = readInt(op->getOperand(0), *source);
   } else if (op) {

@@ -15,8 +15,8 @@ namespace attn::tiles {
 SmallVector<scf::ForOp> collectFoldLoops(Operation *root) {
   SmallVector<scf::ForOp> loops;
   root->walk([&](scf::ForOp loop) {
-    bool isDone = loop->hasAttr(kFullAttr) || loop->hasAttr(kPartialAttr) ||
-                  loop->hasAttr(kTabulatedAttr);
+    bool isDone =
+        loop->hasAttr(kFullAttr) || loop->hasAttr(kPartialAttr) || loop->hasAttr(kTabulatedAttr);
     if (loop->hasAttr(kFoldAttr) && !isDone)
       loops.push_back(loop);
   });
@@ -43,15 +43,13 @@ SmallVector<Condition> collectMasks(scf::ForOp loop) {
 }
 
 void refuse(Operation *at, scf::ForOp loop, const Twine &reason) {
-  InFlightDiagnostic remark = at->emitRemark("mask is not projected: ")
-                              << reason;
+  InFlightDiagnostic remark = at->emitRemark("mask is not projected: ") << reason;
   if (at != loop)
     remark.attachNote(loop.getLoc()) << "in this loop";
 }
 
 FailureOr<SmallVector<Mask>> readMasks(scf::ForOp loop, LoopUniforms &uniforms,
-                                       ArrayRef<Condition> conditions,
-                                       bool all) {
+                                       ArrayRef<Condition> conditions, bool all) {
   std::optional<int64_t> step = getConstantIntValue(loop.getStep());
   if (!loop.getInductionVar().getType().isIndex() || !step || *step <= 0 ||
       *step > kMaxCoefficient || loop.getUnsignedCmp()) {
@@ -85,9 +83,8 @@ FailureOr<SmallVector<Mask>> readMasks(scf::ForOp loop, LoopUniforms &uniforms,
   return masks;
 }
 
-Projector::Range
-emitHull(LoopUniforms &uniforms, ArrayRef<Mask> masks, OpBuilder &b,
-         SmallVectorImpl<SmallVector<Projector::Range>> *guards) {
+Projector::Range emitHull(LoopUniforms &uniforms, ArrayRef<Mask> masks, OpBuilder &b,
+                          SmallVectorImpl<SmallVector<Projector::Range>> *guards) {
   Projector::Range hull;
   Location loc = uniforms.getLoop().getLoc();
   for (const Mask &mask : masks) {
@@ -126,8 +123,7 @@ void removeMasks(Block *block, ArrayRef<Mask> masks, IRMapping &mapping) {
       return true;
     });
     for (arith::SelectOp select : selects) {
-      select.replaceAllUsesWith(keeps ? select.getTrueValue()
-                                      : select.getFalseValue());
+      select.replaceAllUsesWith(keeps ? select.getTrueValue() : select.getFalseValue());
       select.erase();
     }
   }
@@ -166,10 +162,8 @@ void branchAroundMasks(scf::ForOp loop, Value full, ArrayRef<Mask> masks,
 
 /// The extent of dimension `position` of what is read at `start`: the tensor's
 /// own if static, else that of the loop if it steps through the dimension.
-static std::optional<Linear> readExtent(PredicateReader &reader,
-                                        scf::ForOp loop,
-                                        vector::TransferReadOp read,
-                                        unsigned position) {
+static std::optional<Linear> readExtent(PredicateReader &reader, scf::ForOp loop,
+                                        vector::TransferReadOp read, unsigned position) {
   int64_t extent = read.getShapedType().getDimSize(position);
   if (ShapedType::isDynamic(extent)) {
     if (read.getIndices()[position] != loop.getInductionVar())
@@ -181,8 +175,7 @@ static std::optional<Linear> readExtent(PredicateReader &reader,
   return e;
 }
 
-void setInBounds(LoopUniforms &uniforms, ArrayRef<Mask> masks,
-                 IRMapping &mapping, OpBuilder &b) {
+void setInBounds(LoopUniforms &uniforms, ArrayRef<Mask> masks, IRMapping &mapping, OpBuilder &b) {
   scf::ForOp loop = uniforms.getLoop();
   loop.getBody()->walk([&](vector::TransferReadOp read) {
     SmallVector<bool> inBounds = read.getInBoundsValues();
@@ -194,20 +187,16 @@ void setInBounds(LoopUniforms &uniforms, ArrayRef<Mask> masks,
       for (const Mask &mask : masks) {
         PredicateReader reader(uniforms, mask.getShape());
         Projector projector(uniforms, mask.getShape(), b);
-        std::optional<Linear> index =
-            reader.readScalar(read.getIndices()[dim.getPosition()]);
-        std::optional<Linear> extent =
-            readExtent(reader, loop, read, dim.getPosition());
+        std::optional<Linear> index = reader.readScalar(read.getIndices()[dim.getPosition()]);
+        std::optional<Linear> extent = readExtent(reader, loop, read, dim.getPosition());
         if (index && extent && index->iv != 0)
           inBounds[d] =
-              inBounds[d] ||
-              projector.impliesInBounds(mask.predicate, *index, size, *extent);
+              inBounds[d] || projector.impliesInBounds(mask.predicate, *index, size, *extent);
       }
     }
     // The copy may have been mapped away with a mask that it served.
     if (Value copy = mapping.lookupOrNull(read.getResult()))
-      copy.getDefiningOp<vector::TransferReadOp>().setInBoundsAttr(
-          b.getBoolArrayAttr(inBounds));
+      copy.getDefiningOp<vector::TransferReadOp>().setInBoundsAttr(b.getBoolArrayAttr(inBounds));
   });
 }
 

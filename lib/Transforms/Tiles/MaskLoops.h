@@ -28,36 +28,32 @@ llvm::SmallVector<mlir::scf::ForOp> collectFoldLoops(mlir::Operation *root);
 llvm::SmallVector<Condition> collectMasks(mlir::scf::ForOp loop);
 
 /// Says at `at` why the loop stays as it is.
-void refuse(mlir::Operation *at, mlir::scf::ForOp loop,
-            const llvm::Twine &reason);
+void refuse(mlir::Operation *at, mlir::scf::ForOp loop, const llvm::Twine &reason);
 
 /// Reads those conditions of which something is known, or of all if `all`.
 /// Refuses, with a remark, loops of another form and masks whose empty tiles
 /// may not be skipped.
-mlir::FailureOr<llvm::SmallVector<Mask>>
-readMasks(mlir::scf::ForOp loop, LoopUniforms &uniforms,
-          llvm::ArrayRef<Condition> conditions, bool all);
+mlir::FailureOr<llvm::SmallVector<Mask>> readMasks(mlir::scf::ForOp loop, LoopUniforms &uniforms,
+                                                   llvm::ArrayRef<Condition> conditions, bool all);
 
 /// The least range of tiles outside of which some mask is false everywhere;
 /// `guards` receives the pieces of masks whose range has gaps.
-Projector::Range
-emitHull(LoopUniforms &uniforms, llvm::ArrayRef<Mask> masks, mlir::OpBuilder &b,
-         llvm::SmallVectorImpl<llvm::SmallVector<Projector::Range>> *guards);
+Projector::Range emitHull(LoopUniforms &uniforms, llvm::ArrayRef<Mask> masks, mlir::OpBuilder &b,
+                          llvm::SmallVectorImpl<llvm::SmallVector<Projector::Range>> *guards);
 
 /// Lets the masks keep everything in `block`, a copy of the loop body according
 /// to `mapping`, and drops what only they used.
-void removeMasks(mlir::Block *block, llvm::ArrayRef<Mask> masks,
-                 mlir::IRMapping &mapping);
+void removeMasks(mlir::Block *block, llvm::ArrayRef<Mask> masks, mlir::IRMapping &mapping);
 
 /// Puts the selects of `masks` in `loop`, a copy of the loop that they were read
 /// from, under a branch that iterations with `full` do not take.
-void branchAroundMasks(mlir::scf::ForOp loop, mlir::Value full,
-                       llvm::ArrayRef<Mask> masks, const mlir::IRMapping &mapping);
+void branchAroundMasks(mlir::scf::ForOp loop, mlir::Value full, llvm::ArrayRef<Mask> masks,
+                       const mlir::IRMapping &mapping);
 
 /// In a copy of the body for full tiles, reads stay inside of their tensor
 /// where a mask atom says that the whole tile lies below the extent.
-void setInBounds(LoopUniforms &uniforms, llvm::ArrayRef<Mask> masks,
-                 mlir::IRMapping &mapping, mlir::OpBuilder &b);
+void setInBounds(LoopUniforms &uniforms, llvm::ArrayRef<Mask> masks, mlir::IRMapping &mapping,
+                 mlir::OpBuilder &b);
 
 } // namespace attn::tiles
 

@@ -16,15 +16,13 @@ using namespace mlir;
 namespace attn::tiles {
 
 bool Predicate::hasUnknown() const {
-  return kind == Unknown || llvm::any_of(children, [](const Predicate &p) {
-           return p.hasUnknown();
-         });
+  return kind == Unknown ||
+         llvm::any_of(children, [](const Predicate &p) { return p.hasUnknown(); });
 }
 
 bool Predicate::hasKnown() const {
   return kind == Atom || kind == Bool ||
-         llvm::any_of(children,
-                      [](const Predicate &p) { return p.hasKnown(); });
+         llvm::any_of(children, [](const Predicate &p) { return p.hasKnown(); });
 }
 
 static Predicate leaf(Predicate::Kind kind) {
@@ -34,10 +32,8 @@ static Predicate leaf(Predicate::Kind kind) {
 }
 
 static Predicate combine(Predicate::Kind kind, Predicate a, Predicate b) {
-  Predicate::Kind neutral =
-      kind == Predicate::And ? Predicate::True : Predicate::False;
-  Predicate::Kind absorbing =
-      kind == Predicate::And ? Predicate::False : Predicate::True;
+  Predicate::Kind neutral = kind == Predicate::And ? Predicate::True : Predicate::False;
+  Predicate::Kind absorbing = kind == Predicate::And ? Predicate::False : Predicate::True;
   if (a.kind == neutral || b.kind == absorbing)
     return b;
   if (b.kind == neutral || a.kind == absorbing)
@@ -53,10 +49,8 @@ static Predicate combine(Predicate::Kind kind, Predicate a, Predicate b) {
   return p;
 }
 
-PredicateReader::PredicateReader(LoopUniforms &uniforms,
-                                 ArrayRef<int64_t> shape)
-    : uniforms(uniforms), shape(shape),
-      context(uniforms.getLoop().getContext()) {}
+PredicateReader::PredicateReader(LoopUniforms &uniforms, ArrayRef<int64_t> shape)
+    : uniforms(uniforms), shape(shape), context(uniforms.getLoop().getContext()) {}
 
 Predicate PredicateReader::read(Value keep, bool negated) {
   budget = 1024;
@@ -85,8 +79,8 @@ Predicate PredicateReader::atom(Linear e, int depth) {
       return leaf(Predicate::Unknown);
     // min(a, b) <= x if one of them is; max(a, b) <= x if both are.
     bool either = (term.kind == Term::Min) == (term.coefficient > 0);
-    return combine(either ? Predicate::Or : Predicate::And,
-                   atom(*withA, depth + 1), atom(*withB, depth + 1));
+    return combine(either ? Predicate::Or : Predicate::And, atom(*withA, depth + 1),
+                   atom(*withB, depth + 1));
   }
   if (std::optional<int64_t> value = getConstant(e))
     return leaf(*value <= 0 ? Predicate::True : Predicate::False);
@@ -100,15 +94,13 @@ Predicate PredicateReader::atom(Linear e, int depth) {
   return p;
 }
 
-Predicate PredicateReader::atMost(const std::optional<Linear> &a,
-                                  const std::optional<Linear> &b,
+Predicate PredicateReader::atMost(const std::optional<Linear> &a, const std::optional<Linear> &b,
                                   int64_t slack) {
   std::optional<Linear> e = add(add(a, b, -1), constant(slack));
   return e ? atom(*e) : leaf(Predicate::Unknown);
 }
 
-Predicate PredicateReader::readCompare(Value value, const DimMap &dims,
-                                       bool negated) {
+Predicate PredicateReader::readCompare(Value value, const DimMap &dims, bool negated) {
   auto cmp = value.getDefiningOp<arith::CmpIOp>();
   Type type = getElementTypeOrSelf(cmp.getLhs().getType());
   if (!type.isIndex() && type.getIntOrFloatBitWidth() < 8)
@@ -119,8 +111,7 @@ Predicate PredicateReader::readCompare(Value value, const DimMap &dims,
   std::optional<Linear> a = readInt(cmp.getLhs(), dims);
   std::optional<Linear> b = readInt(cmp.getRhs(), dims);
   using P = arith::CmpIPredicate;
-  bool isUnsigned =
-      kind == P::ult || kind == P::ule || kind == P::ugt || kind == P::uge;
+  bool isUnsigned = kind == P::ult || kind == P::ule || kind == P::ugt || kind == P::uge;
   if (!a || !b || (isUnsigned && !(isNonNegative(a) && isNonNegative(b))))
     return leaf(Predicate::Unknown);
   switch (kind) {
@@ -144,8 +135,7 @@ Predicate PredicateReader::readCompare(Value value, const DimMap &dims,
   llvm_unreachable("all comparisons are handled");
 }
 
-Predicate PredicateReader::readCreateMask(Value value, const DimMap &dims,
-                                          bool negated) {
+Predicate PredicateReader::readCreateMask(Value value, const DimMap &dims, bool negated) {
   auto mask = value.getDefiningOp<vector::CreateMaskOp>();
   if (dims.size() != mask.getOperands().size())
     return leaf(Predicate::Unknown); // of rank zero
@@ -166,18 +156,15 @@ static bool isAllOnes(Value value) {
   return matchPattern(value, m_ConstantInt(&constant)) && constant.isAllOnes();
 }
 
-Predicate PredicateReader::readBool(Value value, const DimMap &dims,
-                                    bool negated) {
+Predicate PredicateReader::readBool(Value value, const DimMap &dims, bool negated) {
   if (--budget < 0)
     return leaf(Predicate::Unknown);
   APInt constant;
   if (matchPattern(value, m_ConstantInt(&constant)))
-    return leaf(constant.isAllOnes() != negated ? Predicate::True
-                                                : Predicate::False);
+    return leaf(constant.isAllOnes() != negated ? Predicate::True : Predicate::False);
   Operation *op = value.getDefiningOp();
   Predicate result = leaf(Predicate::Unknown);
-  if (isa_and_nonnull<vector::BroadcastOp, vector::TransposeOp,
-                      vector::ShapeCastOp>(op)) {
+  if (isa_and_nonnull<vector::BroadcastOp, vector::TransposeOp, vector::ShapeCastOp>(op)) {
     if (std::optional<DimMap> source = dimsOfSource(op, dims))
       result = readBool(op->getOperand(0), *source, negated);
   } else if (isa_and_nonnull<arith::CmpIOp>(op)) {
@@ -195,10 +182,8 @@ Predicate PredicateReader::readBool(Value value, const DimMap &dims,
         return readBool(op->getOperand(1 - i), dims, !negated);
     Value a = op->getOperand(0), b = op->getOperand(1);
     return combine(Predicate::Or,
-                   combine(Predicate::And, readBool(a, dims, false),
-                           readBool(b, dims, !negated)),
-                   combine(Predicate::And, readBool(a, dims, true),
-                           readBool(b, dims, negated)));
+                   combine(Predicate::And, readBool(a, dims, false), readBool(b, dims, !negated)),
+                   combine(Predicate::And, readBool(a, dims, true), readBool(b, dims, negated)));
   } else if (auto select = dyn_cast_or_null<arith::SelectOp>(op)) {
     DimMap conditionDims = dims;
     if (!isa<VectorType>(select.getCondition().getType()))

@@ -74,8 +74,8 @@ private:
 
 /// The reduction of all elements of an integer vector: row upon row, then the
 /// row of results, so that no op sees the whole tile as one long vector.
-mlir::Value reduceElements(mlir::OpBuilder &b, mlir::Location loc,
-                           mlir::vector::CombiningKind kind, mlir::Value value);
+mlir::Value reduceElements(mlir::OpBuilder &b, mlir::Location loc, mlir::vector::CombiningKind kind,
+                           mlir::Value value);
 
 struct Linear;
 
@@ -144,10 +144,9 @@ private:
   std::optional<DimMap> dimsOfSource(mlir::Operation *op, const DimMap &dims);
 
   Predicate atom(Linear e, int depth = 0);
-  Predicate atMost(const std::optional<Linear> &a,
-                   const std::optional<Linear> &b, int64_t slack);
-  std::optional<Linear> add(const std::optional<Linear> &a,
-                            const std::optional<Linear> &b, int64_t scale = 1);
+  Predicate atMost(const std::optional<Linear> &a, const std::optional<Linear> &b, int64_t slack);
+  std::optional<Linear> add(const std::optional<Linear> &a, const std::optional<Linear> &b,
+                            int64_t scale = 1);
   std::optional<Linear> scale(std::optional<Linear> a, int64_t factor);
   std::optional<Linear> extreme(Term::Kind kind, const std::optional<Linear> &a,
                                 const std::optional<Linear> &b);

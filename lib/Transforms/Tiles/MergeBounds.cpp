@@ -77,11 +77,20 @@ std::optional<Bound> read(CmpIPredicate predicate, Source x, Source y) {
   if (x.kind != Source::Column) {
     std::swap(x, y);
     switch (predicate) {
-    case CmpIPredicate::slt: predicate = CmpIPredicate::sgt; break;
-    case CmpIPredicate::sle: predicate = CmpIPredicate::sge; break;
-    case CmpIPredicate::sgt: predicate = CmpIPredicate::slt; break;
-    case CmpIPredicate::sge: predicate = CmpIPredicate::sle; break;
-    default: return std::nullopt;
+    case CmpIPredicate::slt:
+      predicate = CmpIPredicate::sgt;
+      break;
+    case CmpIPredicate::sle:
+      predicate = CmpIPredicate::sge;
+      break;
+    case CmpIPredicate::sgt:
+      predicate = CmpIPredicate::slt;
+      break;
+    case CmpIPredicate::sge:
+      predicate = CmpIPredicate::sle;
+      break;
+    default:
+      return std::nullopt;
     }
   }
   if (x.kind != Source::Column || y.kind == Source::Column)
@@ -90,11 +99,20 @@ std::optional<Bound> read(CmpIPredicate predicate, Source x, Source y) {
   (y.kind == Source::Row ? bound.row : bound.scalar) = y.value;
   bound.offset = y.offset;
   switch (predicate) {
-  case CmpIPredicate::slt: bound.isUpper = true; bound.offset -= 1; return bound;
-  case CmpIPredicate::sle: bound.isUpper = true; return bound;
-  case CmpIPredicate::sgt: bound.offset += 1; return bound;
-  case CmpIPredicate::sge: return bound;
-  default: return std::nullopt;
+  case CmpIPredicate::slt:
+    bound.isUpper = true;
+    bound.offset -= 1;
+    return bound;
+  case CmpIPredicate::sle:
+    bound.isUpper = true;
+    return bound;
+  case CmpIPredicate::sgt:
+    bound.offset += 1;
+    return bound;
+  case CmpIPredicate::sge:
+    return bound;
+  default:
+    return std::nullopt;
   }
 }
 
@@ -119,11 +137,20 @@ std::optional<Bound> readDifference(arith::CmpIOp cmp) {
     return std::nullopt;
   Bound bound{column->value, false, row->value, limit->value, -1, -limit->offset};
   switch (cmp.getPredicate()) {
-  case CmpIPredicate::slt: bound.offset += 1; return bound;
-  case CmpIPredicate::sle: return bound;
-  case CmpIPredicate::sgt: bound.isUpper = true; bound.offset -= 1; return bound;
-  case CmpIPredicate::sge: bound.isUpper = true; return bound;
-  default: return std::nullopt;
+  case CmpIPredicate::slt:
+    bound.offset += 1;
+    return bound;
+  case CmpIPredicate::sle:
+    return bound;
+  case CmpIPredicate::sgt:
+    bound.isUpper = true;
+    bound.offset -= 1;
+    return bound;
+  case CmpIPredicate::sge:
+    bound.isUpper = true;
+    return bound;
+  default:
+    return std::nullopt;
   }
 }
 
@@ -163,8 +190,8 @@ public:
       SmallVector<Bound> same;
       SmallVector<Value> conditionsOfSame;
       llvm::erase_if(bounds, [&](auto &entry) {
-        bool is = isSameColumn(entry.first.column, first.column) &&
-                  entry.first.isUpper == first.isUpper;
+        bool is =
+            isSameColumn(entry.first.column, first.column) && entry.first.isUpper == first.isUpper;
         if (is) {
           same.push_back(entry.first);
           conditionsOfSame.push_back(entry.second);

@@ -7,8 +7,8 @@
 // from data that the mask hides.
 
 #include "NeutralTerms.h"
-#include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -78,8 +78,7 @@ void uniteUnknown(Dimensions &dims, Operation *op) {
   llvm::for_each(op->getResults(), collect);
   for (Value v : vectors) {
     Value first = vectors.front();
-    if (cast<VectorType>(v.getType()).getShape() ==
-        cast<VectorType>(first.getType()).getShape()) {
+    if (cast<VectorType>(v.getType()).getShape() == cast<VectorType>(first.getType()).getShape()) {
       uniteAll(dims, v, first);
       continue;
     }
@@ -110,8 +109,7 @@ void uniteShapeCast(Dimensions &dims, vector::ShapeCastOp op) {
 void uniteContract(Dimensions &dims, vector::ContractionOp op) {
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   Value values[] = {op.getLhs(), op.getRhs(), op.getAcc()};
-  SmallVector<std::optional<std::pair<Value, unsigned>>> seen(
-      maps[0].getNumDims());
+  SmallVector<std::optional<std::pair<Value, unsigned>>> seen(maps[0].getNumDims());
   for (auto [map, value] : llvm::zip_equal(maps, values))
     for (auto [d, e] : llvm::enumerate(map.getResults())) {
       auto &first = seen[cast<AffineDimExpr>(e).getPosition()];
@@ -151,14 +149,13 @@ void uniteDims(Dimensions &dims, Operation *op) {
     uniteReduction(dims, reduction);
   } else if (auto loop = dyn_cast<scf::ForOp>(op)) {
     for (auto [arg, init, yielded, result] :
-         llvm::zip_equal(loop.getRegionIterArgs(), loop.getInitArgs(),
-                         loop.getYieldedValues(), loop.getResults())) {
+         llvm::zip_equal(loop.getRegionIterArgs(), loop.getInitArgs(), loop.getYieldedValues(),
+                         loop.getResults())) {
       uniteAll(dims, arg, init);
       uniteAll(dims, arg, yielded);
       uniteAll(dims, arg, result);
     }
-  } else if (!isa<vector::TransferReadOp, vector::TransferWriteOp, TileAddOp,
-                  scf::YieldOp>(op)) {
+  } else if (!isa<vector::TransferReadOp, vector::TransferWriteOp, TileAddOp, scf::YieldOp>(op)) {
     uniteUnknown(dims, op);
   }
 }
@@ -178,8 +175,7 @@ Neutral classify(Value value) {
     return Neutral::Zero;
   if (scalar.isInfinity() && scalar.isNegative())
     return Neutral::NegInf;
-  return scalar.isFiniteNonZero() && !scalar.isNegative() ? Neutral::Positive
-                                                          : Neutral::Unknown;
+  return scalar.isFiniteNonZero() && !scalar.isNegative() ? Neutral::Positive : Neutral::Unknown;
 }
 
 /// The abstract values of one body if the condition keeps nothing.
@@ -257,8 +253,8 @@ private:
         return condition.keeps ? other : get(select.getTrueValue());
       return get(select.getTrueValue()) == other ? other : Neutral::Unknown;
     }
-    if (isa<vector::BroadcastOp, vector::TransposeOp, vector::ShapeCastOp,
-            arith::ExtFOp, arith::TruncFOp>(op))
+    if (isa<vector::BroadcastOp, vector::TransposeOp, vector::ShapeCastOp, arith::ExtFOp,
+            arith::TruncFOp>(op))
       return in(0);
     if (isa<arith::AddFOp>(op))
       return add(in(0), in(1));
@@ -267,18 +263,15 @@ private:
     if (isa<arith::SubFOp>(op)) {
       if (in(0) == Neutral::NegInf && in(1) != Neutral::NegInf)
         return Neutral::NegInf;
-      return in(0) == Neutral::Zero && in(1) == Neutral::Zero
-                 ? Neutral::Zero
-                 : Neutral::Unknown;
+      return in(0) == Neutral::Zero && in(1) == Neutral::Zero ? Neutral::Zero : Neutral::Unknown;
     }
     if (isa<arith::MulFOp>(op))
       return multiply(in(0), in(1));
     if (isa<arith::DivFOp>(op)) {
       if (in(0) == Neutral::Zero)
         return Neutral::Zero;
-      return in(0) == Neutral::NegInf && in(1) == Neutral::Positive
-                 ? Neutral::NegInf
-                 : Neutral::Unknown;
+      return in(0) == Neutral::NegInf && in(1) == Neutral::Positive ? Neutral::NegInf
+                                                                    : Neutral::Unknown;
     }
     if (isa<arith::NegFOp>(op))
       return in(0) == Neutral::Zero ? Neutral::Zero : Neutral::Unknown;
@@ -310,8 +303,7 @@ std::optional<std::string> checkTerms(Operation *op, Flow &flow) {
   if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
     if (contract.getKind() != vector::CombiningKind::ADD)
       return "expected a contraction that adds";
-    Neutral lhs = flow.get(contract.getLhs()),
-            rhs = flow.get(contract.getRhs());
+    Neutral lhs = flow.get(contract.getLhs()), rhs = flow.get(contract.getRhs());
     if (lhs == Neutral::Zero || rhs == Neutral::Zero)
       return std::nullopt;
     return describe("a factor 0", lhs);
@@ -329,11 +321,9 @@ std::optional<std::string> checkTerms(Operation *op, Flow &flow) {
   switch (kind) {
   case vector::CombiningKind::MAXNUMF:
   case vector::CombiningKind::MAXIMUMF:
-    return got == Neutral::NegInf ? std::nullopt
-                                  : std::optional(describe("-inf", got));
+    return got == Neutral::NegInf ? std::nullopt : std::optional(describe("-inf", got));
   case vector::CombiningKind::ADD:
-    return got == Neutral::Zero ? std::nullopt
-                                : std::optional(describe("0", got));
+    return got == Neutral::Zero ? std::nullopt : std::optional(describe("0", got));
   default:
     return "expected a maximum or a sum, got a reduction whose neutral element "
            "is not tracked";
@@ -344,9 +334,8 @@ SmallVector<std::pair<Value, unsigned>> getReducedDims(Operation *op) {
   SmallVector<std::pair<Value, unsigned>> reduced;
   if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
     AffineMap result = contract.getIndexingMapsArray()[2];
-    for (auto [map, value] :
-         llvm::zip(contract.getIndexingMapsArray(),
-                   SmallVector<Value>{contract.getLhs(), contract.getRhs()}))
+    for (auto [map, value] : llvm::zip(contract.getIndexingMapsArray(),
+                                       SmallVector<Value>{contract.getLhs(), contract.getRhs()}))
       for (auto [d, e] : llvm::enumerate(map.getResults()))
         if (!llvm::is_contained(result.getResults(), e))
           reduced.push_back({value, unsigned(d)});
@@ -451,8 +440,8 @@ std::optional<Condition> getMaskCondition(Operation *op) {
   return std::nullopt;
 }
 
-std::optional<NeutralityFailure>
-findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition) {
+std::optional<NeutralityFailure> findNonNeutralTerms(LoopUniforms &uniforms,
+                                                     const Condition &condition) {
   Value keep = condition.value;
   scf::ForOp loop = uniforms.getLoop();
   Dimensions dims;
@@ -486,9 +475,9 @@ findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition) {
     for (int64_t d = 0; d < rankOf(yielded); ++d)
       for (auto [value, e] : along)
         if (dims.find(value, e) == dims.find(yielded, d))
-          return NeutralityFailure{
-              loop, "expected a state without lanes along the loop's tile, got "
-                    "a carried vector that keeps them"};
+          return NeutralityFailure{loop,
+                                   "expected a state without lanes along the loop's tile, got "
+                                   "a carried vector that keeps them"};
 
   Flow flow(condition);
   std::optional<NeutralityFailure> failure;
@@ -499,9 +488,8 @@ findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition) {
       if (written == Neutral::Zero)
         return WalkResult::advance();
       State state(write, loop, flow);
-      failure = state.isRead()
-                    ? state.check(write.getValueToStore())
-                    : NeutralityFailure{op, describe("0 to be stored", written)};
+      failure = state.isRead() ? state.check(write.getValueToStore())
+                               : NeutralityFailure{op, describe("0 to be stored", written)};
       if (!failure)
         return WalkResult::advance();
       return WalkResult::interrupt();

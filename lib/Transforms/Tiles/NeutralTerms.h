@@ -31,8 +31,8 @@ struct Condition {
 /// through, see neutral terms only: -inf into a maximum, 0 into a sum or a
 /// contraction. By the contract of attn.fold such an iteration leaves the state
 /// as it is.
-std::optional<NeutralityFailure>
-findNonNeutralTerms(LoopUniforms &uniforms, const Condition &condition);
+std::optional<NeutralityFailure> findNonNeutralTerms(LoopUniforms &uniforms,
+                                                     const Condition &condition);
 
 /// Whether `value`, which may follow from the condition's own selects in the branches around
 /// masks of its block, is 0 where the condition does not keep.

@@ -30,8 +30,7 @@ struct Split {
 };
 
 bool isProvablyEmpty(Value lo, Value hi) {
-  std::optional<int64_t> l = getConstantIntValue(lo),
-                         h = getConstantIntValue(hi);
+  std::optional<int64_t> l = getConstantIntValue(lo), h = getConstantIntValue(hi);
   return lo == hi || (l && h && *l >= *h);
 }
 
@@ -77,22 +76,19 @@ void orderSplit(scf::ForOp loop, Split &split, OpBuilder &b) {
     return;
   if (!split.fullLo) {
     split.fullLo = split.lo;
-    split.fullHi =
-        split.fullHi ? emitMax(b, loc, split.lo, split.fullHi) : split.hi;
+    split.fullHi = split.fullHi ? emitMax(b, loc, split.lo, split.fullHi) : split.hi;
     return;
   }
-  split.fullLo =
-      emitMin(b, loc, emitMax(b, loc, split.lo, split.fullLo), split.hi);
+  split.fullLo = emitMin(b, loc, emitMax(b, loc, split.lo, split.fullLo), split.hi);
   if (!split.fullHi) {
     split.fullHi = split.hi;
     return;
   }
-  split.fullHi =
-      emitMax(b, loc, split.fullLo, emitMin(b, loc, split.fullHi, split.hi));
+  split.fullHi = emitMax(b, loc, split.fullLo, emitMin(b, loc, split.fullHi, split.hi));
 }
 
-scf::ForOp cloneLoop(scf::ForOp loop, Value lo, Value hi, ValueRange inits,
-                     OpBuilder &b, IRMapping &mapping) {
+scf::ForOp cloneLoop(scf::ForOp loop, Value lo, Value hi, ValueRange inits, OpBuilder &b,
+                     IRMapping &mapping) {
   auto copy = cast<scf::ForOp>(b.clone(*loop, mapping));
   copy.setLowerBound(lo);
   copy.setUpperBound(hi);
@@ -101,8 +97,7 @@ scf::ForOp cloneLoop(scf::ForOp loop, Value lo, Value hi, ValueRange inits,
 }
 
 /// Moves the body under a test that the tile lies in one of the pieces.
-void guardBody(scf::ForOp loop,
-               ArrayRef<SmallVector<Projector::Range>> guards) {
+void guardBody(scf::ForOp loop, ArrayRef<SmallVector<Projector::Range>> guards) {
   if (guards.empty())
     return;
   Block *body = loop.getBody();
@@ -114,11 +109,9 @@ void guardBody(scf::ForOp loop,
     for (Projector::Range piece : pieces) {
       Value inside = arith::ConstantIntOp::create(b, loc, 1, 1);
       if (piece.lo)
-        inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, iv,
-                                       piece.lo);
+        inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, iv, piece.lo);
       if (piece.hi) {
-        Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
-                                            iv, piece.hi);
+        Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, iv, piece.hi);
         inside = b.createOrFold<arith::AndIOp>(loc, inside, below);
       }
       any = any ? arith::OrIOp::create(b, loc, any, inside) : inside;
@@ -133,8 +126,7 @@ void guardBody(scf::ForOp loop,
   Block *work = guard.thenBlock();
   if (!hasResults)
     work->getTerminator()->erase();
-  work->getOperations().splice(work->end(), body->getOperations(),
-                               std::next(guard->getIterator()),
+  work->getOperations().splice(work->end(), body->getOperations(), std::next(guard->getIterator()),
                                yield->getIterator());
   b.setInsertionPointToEnd(work);
   scf::YieldOp::create(b, loc, yield.getOperands());
@@ -155,8 +147,8 @@ Value emitIsFull(scf::ForOp loop, const Split &split) {
   return arith::AndIOp::create(b, loc, above, below);
 }
 
-void replaceLoop(scf::ForOp loop, Split &split, LoopUniforms &uniforms,
-                 ArrayRef<Mask> masks, bool masksRemain, bool branch, OpBuilder &b) {
+void replaceLoop(scf::ForOp loop, Split &split, LoopUniforms &uniforms, ArrayRef<Mask> masks,
+                 bool masksRemain, bool branch, OpBuilder &b) {
   SmallVector<Value> state(loop.getInitArgs());
   auto append = [&](Value lo, Value hi, bool isFull) {
     if (isProvablyEmpty(lo, hi))
@@ -171,8 +163,7 @@ void replaceLoop(scf::ForOp loop, Split &split, LoopUniforms &uniforms,
     }
     if (branch && split.hasFull)
       branchAroundMasks(copy, emitIsFull(copy, split), masks, mapping);
-    copy->setAttr(isFull && !masksRemain ? attn::kFullAttr : attn::kPartialAttr,
-                  b.getUnitAttr());
+    copy->setAttr(isFull && !masksRemain ? attn::kFullAttr : attn::kPartialAttr, b.getUnitAttr());
     state.assign(copy.getResults().begin(), copy.getResults().end());
   };
   if (!split.hasFull || branch) {
@@ -199,8 +190,7 @@ void project(scf::ForOp loop, bool branch) {
     return;
   ArrayRef<Mask> masks = *read;
   if (masks.empty())
-    return refuse(loop, loop,
-                  "expected a comparison that bounds the loop, got none");
+    return refuse(loop, loop, "expected a comparison that bounds the loop, got none");
   Split split = computeSplit(uniforms, masks, b);
   if (!split.lo && !split.hi && !split.hasFull && split.guards.empty())
     return refuse(loop, loop, "no tile is provably empty or full");

@@ -59,8 +59,7 @@ RunningMaximum::RunningMaximum(scf::ForOp loop, unsigned index)
 
 bool RunningMaximum::prove() {
   auto type = dyn_cast<VectorType>(old.getType());
-  if (!next || !type || type.getRank() != 1 ||
-      (next.getLhs() != old && next.getRhs() != old))
+  if (!next || !type || type.getRank() != 1 || (next.getLhs() != old && next.getRhs() != old))
     return false;
   degrees[old] = make(true, 1, 0);
   degrees[next] = make(true, 0, 1);
@@ -122,8 +121,7 @@ bool RunningMaximum::check(Operation *op) {
          llvm::zip_equal(loop.getRegionIterArgs(), loop.getYieldedValues())) {
       Known degree = find(yielded);
       Known start = find(argument);
-      if (!degree || !start || degree->before != 0 ||
-          !Degree::isClose(degree->now, start->before))
+      if (!degree || !start || degree->before != 0 || !Degree::isClose(degree->now, start->before))
         return refuse(op, "what the loop carries is no sum under its maximum");
     }
     return true;
@@ -179,9 +177,7 @@ Known RunningMaximum::ofOp(Operation *op, Value value) {
       .Case([&](arith::SubFOp) { return add(of(0), of(1), -1); })
       .Case([&](arith::MulFOp) { return multiply(of(0), of(1), operand(0), operand(1)); })
       .Case([&](arith::DivFOp) { return multiply(of(0), of(1), operand(0), operand(1), -1); })
-      .Case([&](math::FmaOp) {
-        return add(multiply(of(0), of(1), operand(0), operand(1)), of(2));
-      })
+      .Case([&](math::FmaOp) { return add(multiply(of(0), of(1), operand(0), operand(1)), of(2)); })
       .Case([&](math::Exp2Op) -> Known {
         if (!of(0) || !(of(0)->isShift || of(0)->isInvariant()))
           return std::nullopt;
@@ -233,8 +229,8 @@ Known RunningMaximum::ofSelect(arith::SelectOp select) {
   auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
   std::optional<double> limit = compare ? getConstant(compare.getRhs()) : std::nullopt;
   if (compare && compare.getPredicate() == arith::CmpFPredicate::OEQ &&
-      compare.getLhs() == select.getFalseValue() && limit && std::isinf(*limit) &&
-      right->isShift && left->isInvariant())
+      compare.getLhs() == select.getFalseValue() && limit && std::isinf(*limit) && right->isShift &&
+      left->isInvariant())
     return right;
   // 0 times as much is 0.
   if (getConstant(select.getTrueValue()) == 0.0 && !right->isShift)

@@ -34,8 +34,7 @@ public:
       return false;
     if (!seen.insert(op).second)
       return true;
-    return llvm::all_of(op->getOperands(),
-                        [&](Value operand) { return add(operand); });
+    return llvm::all_of(op->getOperands(), [&](Value operand) { return add(operand); });
   }
 
   const llvm::SetVector<Value> &getVariables() const { return variables; }
@@ -68,13 +67,12 @@ std::optional<Dimension> getDimension(Value iv) {
     if (!iv.getType().isIndex())
       return std::nullopt;
     return Dimension{iv, getAsOpFoldResult(loop.getLowerBound()),
-                     getAsOpFoldResult(loop.getUpperBound()),
-                     getAsOpFoldResult(loop.getStep())};
+                     getAsOpFoldResult(loop.getUpperBound()), getAsOpFoldResult(loop.getStep())};
   }
   if (auto loop = dyn_cast<scf::ForallOp>(parent)) {
     unsigned n = arg.getArgNumber();
-    return Dimension{iv, loop.getMixedLowerBound()[n],
-                     loop.getMixedUpperBound()[n], loop.getMixedStep()[n]};
+    return Dimension{iv, loop.getMixedLowerBound()[n], loop.getMixedUpperBound()[n],
+                     loop.getMixedStep()[n]};
   }
   return std::nullopt;
 }
@@ -88,8 +86,7 @@ bool planAt(Operation *top, Plan &plan) {
       return false;
   plan.top = top;
   plan.dims.clear();
-  bool isConstant = bounds.add(plan.loop.getLowerBound()) &&
-                    bounds.add(plan.loop.getUpperBound());
+  bool isConstant = bounds.add(plan.loop.getLowerBound()) && bounds.add(plan.loop.getUpperBound());
   for (Value iv : slice.getVariables()) {
     if (iv == plan.loop.getInductionVar())
       continue;
@@ -109,9 +106,8 @@ bool planAt(Operation *top, Plan &plan) {
       ++depth;
     return std::pair(depth, cast<BlockArgument>(dim.iv).getArgNumber());
   };
-  llvm::sort(plan.dims, [&](const Dimension &x, const Dimension &y) {
-    return depth(x) < depth(y);
-  });
+  llvm::sort(plan.dims,
+             [&](const Dimension &x, const Dimension &y) { return depth(x) < depth(y); });
   return isConstant && bounds.getVariables().empty();
 }
 
@@ -120,12 +116,10 @@ bool planAt(Operation *top, Plan &plan) {
 bool attn::tiles::findPlace(Plan &plan) {
   SmallVector<Operation *> candidates = {plan.loop};
   for (Operation *op = plan.loop->getParentOp();
-       isa_and_nonnull<scf::ForOp, scf::ForallOp, scf::IfOp>(op);
-       op = op->getParentOp())
+       isa_and_nonnull<scf::ForOp, scf::ForallOp, scf::IfOp>(op); op = op->getParentOp())
     if (!isa<scf::IfOp>(op))
       candidates.push_back(op);
-  return llvm::any_of(llvm::reverse(candidates),
-                      [&](Operation *top) { return planAt(top, plan); });
+  return llvm::any_of(llvm::reverse(candidates), [&](Operation *top) { return planAt(top, plan); });
 }
 
 SmallVector<Value> attn::tiles::findVariables(Operation *top, Value value) {
@@ -139,13 +133,12 @@ bool attn::tiles::readsTile(Operation *top, Value value) {
   slice.add(value);
   return llvm::any_of(slice.getOps(), [](Operation *op) {
     auto read = dyn_cast<vector::TransferReadOp>(op);
-    return read && llvm::count_if(read.getPermutationMap().getResults(),
-                                  llvm::IsaPred<AffineDimExpr>) > 1;
+    return read &&
+           llvm::count_if(read.getPermutationMap().getResults(), llvm::IsaPred<AffineDimExpr>) > 1;
   });
 }
 
-Value attn::tiles::cloneSlice(OpBuilder &b, Operation *top, Value value,
-                              IRMapping &mapping) {
+Value attn::tiles::cloneSlice(OpBuilder &b, Operation *top, Value value, IRMapping &mapping) {
   if (Value known = mapping.lookupOrNull(value))
     return known;
   Operation *op = value.getDefiningOp();

@@ -29,16 +29,15 @@ struct Plan {
 bool findPlace(Plan &plan);
 
 /// The variables of loops from `top` on that `value` follows from.
-llvm::SmallVector<mlir::Value> findVariables(mlir::Operation *top,
-                                             mlir::Value value);
+llvm::SmallVector<mlir::Value> findVariables(mlir::Operation *top, mlir::Value value);
 
 /// Whether a tile in memory, of two dimensions, is read to compute `value`.
 bool readsTile(mlir::Operation *top, mlir::Value value);
 
 /// Clones the ops inside of `top` that compute `value` and are not in `mapping`
 /// yet. The value must have been found by findPlace.
-mlir::Value cloneSlice(mlir::OpBuilder &b, mlir::Operation *top,
-                       mlir::Value value, mlir::IRMapping &mapping);
+mlir::Value cloneSlice(mlir::OpBuilder &b, mlir::Operation *top, mlir::Value value,
+                       mlir::IRMapping &mapping);
 
 } // namespace attn::tiles
 

@@ -55,8 +55,7 @@ std::optional<Equality> matchEquality(Value value, LoopUniforms &uniforms) {
   if (!cmp || cmp.getPredicate() != arith::CmpIPredicate::eq)
     return std::nullopt;
   auto source = [](Value v) {
-    while (isa_and_nonnull<vector::BroadcastOp, vector::TransposeOp>(
-               v.getDefiningOp()) &&
+    while (isa_and_nonnull<vector::BroadcastOp, vector::TransposeOp>(v.getDefiningOp()) &&
            isa<VectorType>(v.getDefiningOp()->getOperand(0).getType()))
       v = v.getDefiningOp()->getOperand(0);
     return v;
@@ -68,8 +67,7 @@ std::optional<Equality> matchEquality(Value value, LoopUniforms &uniforms) {
     auto type = dyn_cast<VectorType>(v.getType());
     return type && type.getRank() == 1 && !type.isScalable();
   };
-  if (!uniforms.isUniform(a) || uniforms.isUniform(c) || !isPlain(a) ||
-      !isPlain(c))
+  if (!uniforms.isUniform(a) || uniforms.isUniform(c) || !isPlain(a) || !isPlain(c))
     return std::nullopt;
   Equality equality;
   equality.rows = a;
@@ -80,8 +78,7 @@ std::optional<Equality> matchEquality(Value value, LoopUniforms &uniforms) {
 class TableBuilder {
 public:
   TableBuilder(Plan &plan, LoopUniforms &uniforms)
-      : plan(plan), loop(plan.loop), b(plan.top), loc(loop.getLoc()),
-        uniforms(uniforms) {}
+      : plan(plan), loop(plan.loop), b(plan.top), loc(loop.getLoc()), uniforms(uniforms) {}
 
   void build() {
     buildTable();
@@ -89,12 +86,9 @@ public:
   }
 
 private:
-  Value index(int64_t value) {
-    return arith::ConstantIndexOp::create(b, loc, value);
-  }
+  Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
 
-  OpFoldResult ceilDivide(OpFoldResult lower, OpFoldResult upper,
-                          OpFoldResult step) {
+  OpFoldResult ceilDivide(OpFoldResult lower, OpFoldResult upper, OpFoldResult step) {
     AffineExpr l, u, s;
     bindDims(b.getContext(), l, u);
     bindSymbols(b.getContext(), s);
@@ -115,14 +109,13 @@ private:
 
   void buildTable() {
     for (const Dimension &dim : plan.dims)
-      counts.push_back(ceilDivide(outside(dim.lower), outside(dim.upper),
-                                  outside(dim.step)));
+      counts.push_back(ceilDivide(outside(dim.lower), outside(dim.upper), outside(dim.step)));
     if (counts.empty())
       counts.push_back(b.getIndexAttr(1));
-    lower = getValueOrCreateConstantIndexOp(
-        b, loc, outside(getAsOpFoldResult(loop.getLowerBound())));
-    upper = getValueOrCreateConstantIndexOp(
-        b, loc, outside(getAsOpFoldResult(loop.getUpperBound())));
+    lower =
+        getValueOrCreateConstantIndexOp(b, loc, outside(getAsOpFoldResult(loop.getLowerBound())));
+    upper =
+        getValueOrCreateConstantIndexOp(b, loc, outside(getAsOpFoldResult(loop.getUpperBound())));
     capacity = ceilDivide(getAsOpFoldResult(lower), getAsOpFoldResult(upper),
                           getAsOpFoldResult(loop.getStep()));
     collectEqualities();
@@ -134,9 +127,8 @@ private:
     Value empty = tensor::EmptyOp::create(b, loc, counts, i32);
     sizes.push_back(capacity);
     Value emptyList = tensor::EmptyOp::create(b, loc, sizes, i32);
-    auto forall =
-        scf::ForallOp::create(b, loc, counts, ValueRange{emptyList, empty},
-                              /*mapping=*/std::nullopt);
+    auto forall = scf::ForallOp::create(b, loc, counts, ValueRange{emptyList, empty},
+                                        /*mapping=*/std::nullopt);
     buildRow(forall);
     list = forall.getResult(0);
     lengths = forall.getResult(1);
@@ -167,9 +159,8 @@ private:
     Type element = getElementTypeOrSelf(equality.columns.getType());
     Value empty = tensor::EmptyOp::create(b, loc, sizes, element);
     Value emptyToo = tensor::EmptyOp::create(b, loc, sizes, element);
-    auto forall =
-        scf::ForallOp::create(b, loc, sizes, ValueRange{empty, emptyToo},
-                              /*mapping=*/std::nullopt);
+    auto forall = scf::ForallOp::create(b, loc, sizes, ValueRange{empty, emptyToo},
+                                        /*mapping=*/std::nullopt);
     equality.lows = forall.getResult(0);
     equality.highs = forall.getResult(1);
     OpBuilder::InsertionGuard guard(b);
@@ -184,21 +175,16 @@ private:
     SmallVector<OpFoldResult> ones(offsets.size(), b.getIndexAttr(1));
     SmallVector<Value> cells;
     for (auto [kind, table] :
-         llvm::zip_equal(std::array{vector::CombiningKind::MINSI,
-                                    vector::CombiningKind::MAXSI},
+         llvm::zip_equal(std::array{vector::CombiningKind::MINSI, vector::CombiningKind::MAXSI},
                          forall.getRegionIterArgs())) {
-      Value cell = tensor::ExtractSliceOp::create(
-          b, loc, RankedTensorType::get({}, element), table, offsets, ones,
-          ones);
+      Value cell = tensor::ExtractSliceOp::create(b, loc, RankedTensorType::get({}, element), table,
+                                                  offsets, ones, ones);
       Value extreme = vector::ReductionOp::create(b, loc, kind, columns);
-      cells.push_back(
-          tensor::InsertOp::create(b, loc, extreme, cell, ValueRange()));
+      cells.push_back(tensor::InsertOp::create(b, loc, extreme, cell, ValueRange()));
     }
     b.setInsertionPointToStart(forall.getTerminator().getBody());
-    for (auto [cell, table] :
-         llvm::zip_equal(cells, forall.getRegionIterArgs()))
-      tensor::ParallelInsertSliceOp::create(b, loc, cell, table, offsets, ones,
-                                            ones);
+    for (auto [cell, table] : llvm::zip_equal(cells, forall.getRegionIterArgs()))
+      tensor::ParallelInsertSliceOp::create(b, loc, cell, table, offsets, ones, ones);
   }
 
   /// The variable of a loop at a place of the table.
@@ -218,9 +204,8 @@ private:
     bindDims(b.getContext(), l, t);
     return getValueOrCreateConstantIndexOp(
         b, loc,
-        affine::makeComposedFoldedAffineApply(
-            b, loc, l + t * *getConstantIntValue(loop.getStep()),
-            {getAsOpFoldResult(lower), OpFoldResult(tile)}));
+        affine::makeComposedFoldedAffineApply(b, loc, l + t * *getConstantIntValue(loop.getStep()),
+                                              {getAsOpFoldResult(lower), OpFoldResult(tile)}));
   }
 
   /// One row: the tiles of one iteration of the enclosing loops.
@@ -242,30 +227,27 @@ private:
     listSizes.push_back(capacity);
     Type i32 = b.getI32Type();
     std::optional<int64_t> fixed = getConstantIntValue(capacity);
-    auto rowType =
-        RankedTensorType::get({fixed ? *fixed : ShapedType::kDynamic}, i32);
+    auto rowType = RankedTensorType::get({fixed ? *fixed : ShapedType::kDynamic}, i32);
     auto cellType = RankedTensorType::get({}, i32);
-    Value row = tensor::ExtractSliceOp::create(
-        b, loc, rowType, forall.getRegionIterArgs()[0], listOffsets, listSizes,
-        listOnes);
-    Value cell = tensor::ExtractSliceOp::create(
-        b, loc, cellType, forall.getRegionIterArgs()[1], offsets, ones, ones);
+    Value row = tensor::ExtractSliceOp::create(b, loc, rowType, forall.getRegionIterArgs()[0],
+                                               listOffsets, listSizes, listOnes);
+    Value cell = tensor::ExtractSliceOp::create(b, loc, cellType, forall.getRegionIterArgs()[1],
+                                                offsets, ones, ones);
     scf::ForOp tiles = buildTiles(row, forall.getInductionVars(), mapping);
     Value length = arith::IndexCastOp::create(b, loc, i32, tiles.getResult(0));
     cell = tensor::InsertOp::create(b, loc, length, cell, ValueRange());
     b.setInsertionPointToStart(forall.getTerminator().getBody());
-    tensor::ParallelInsertSliceOp::create(b, loc, tiles.getResult(1),
-                                          forall.getRegionIterArgs()[0],
+    tensor::ParallelInsertSliceOp::create(b, loc, tiles.getResult(1), forall.getRegionIterArgs()[0],
                                           listOffsets, listSizes, listOnes);
-    tensor::ParallelInsertSliceOp::create(
-        b, loc, cell, forall.getRegionIterArgs()[1], offsets, ones, ones);
+    tensor::ParallelInsertSliceOp::create(b, loc, cell, forall.getRegionIterArgs()[1], offsets,
+                                          ones, ones);
   }
 
   /// The loop over the tiles that the readable part of the masks leaves.
   scf::ForOp buildTiles(Value row, ValueRange places, IRMapping &mapping) {
-    auto tiles = scf::ForOp::create(
-        b, loc, lower, upper, cloneSlice(b, plan.top, loop.getStep(), mapping),
-        ValueRange{index(0), row});
+    auto tiles =
+        scf::ForOp::create(b, loc, lower, upper, cloneSlice(b, plan.top, loop.getStep(), mapping),
+                           ValueRange{index(0), row});
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(tiles.getBody());
     mapping.map(loop.getInductionVar(), tiles.getInductionVar());
@@ -294,8 +276,8 @@ private:
     }
     SmallVector<Condition> keeps;
     for (const Mask &mask : plan.masks)
-      keeps.push_back({cloneSlice(b, plan.top, mask.condition.value, mapping),
-                       mask.condition.keeps});
+      keeps.push_back(
+          {cloneSlice(b, plan.top, mask.condition.value, mapping), mask.condition.keeps});
     ValueRange state = emitEntry(tiles, keeps);
     scf::YieldOp::create(b, loc, state);
     if (known) {
@@ -324,25 +306,19 @@ private:
   Value both(Value x, Value y) {
     return !x ? y : !y ? x : arith::AndIOp::create(b, loc, x, y).getResult();
   }
-  Value either(Value x, Value y) {
-    return arith::OrIOp::create(b, loc, x, y);
-  }
+  Value either(Value x, Value y) { return arith::OrIOp::create(b, loc, x, y); }
   /// What is the same for all tiles, once per tile where there are several.
   Value like(Value tiles, Value value) {
     auto type = dyn_cast<VectorType>(tiles.getType());
-    return type ? vector::BroadcastOp::create(
-                      b, loc, type.clone(value.getType()), value)
-                      .getResult()
-                : value;
+    return type
+               ? vector::BroadcastOp::create(b, loc, type.clone(value.getType()), value).getResult()
+               : value;
   }
 
-  Value number(int32_t value) {
-    return arith::ConstantIntOp::create(b, loc, value, 32);
-  }
+  Value number(int32_t value) { return arith::ConstantIntOp::create(b, loc, value, 32); }
 
   /// Where a tile's extremes are in their tables.
-  SmallVector<Value> placeOf(const Equality &equality, ValueRange places,
-                             Value tile) {
+  SmallVector<Value> placeOf(const Equality &equality, ValueRange places, Value tile) {
     SmallVector<Value> place;
     for (unsigned n : equality.dims)
       place.push_back(places[n]);
@@ -354,30 +330,26 @@ private:
   struct Several {
     Value numbers, lows, highs;
   };
-  Several readSeveral(const Equality &equality, ValueRange places, Value first,
-                      int64_t count) {
+  Several readSeveral(const Equality &equality, ValueRange places, Value first, int64_t count) {
     Type element = equality.lowRow.getType();
     unsigned bits = attn::getBits(element);
     auto limit = [&](APInt value) -> Value {
-      return arith::ConstantOp::create(b, loc,
-                                       b.getIntegerAttr(element, value));
+      return arith::ConstantOp::create(b, loc, b.getIntegerAttr(element, value));
     };
     SmallVector<Value> at = placeOf(equality, places, first);
     auto read = [&](Value table, Value padding) -> Value {
       SmallVector<bool> maybeOutside = {false};
-      return vector::TransferReadOp::create(b, loc,
-                                            VectorType::get({count}, element),
-                                            table, at, padding, maybeOutside);
+      return vector::TransferReadOp::create(b, loc, VectorType::get({count}, element), table, at,
+                                            padding, maybeOutside);
     };
     Several several;
     // Beyond the last tile nothing meets.
     several.lows = read(equality.lows, limit(APInt::getSignedMaxValue(bits)));
     several.highs = read(equality.highs, limit(APInt::getSignedMinValue(bits)));
-    Value steps = vector::StepOp::create(
-        b, loc, VectorType::get({count}, b.getIndexType()));
-    several.numbers = arith::IndexCastOp::create(
-        b, loc, VectorType::get({count}, b.getI32Type()),
-        arith::AddIOp::create(b, loc, steps, like(steps, first)));
+    Value steps = vector::StepOp::create(b, loc, VectorType::get({count}, b.getIndexType()));
+    several.numbers =
+        arith::IndexCastOp::create(b, loc, VectorType::get({count}, b.getI32Type()),
+                                   arith::AddIOp::create(b, loc, steps, like(steps, first)));
     return several;
   }
 
@@ -442,23 +414,19 @@ private:
     };
     Value sureLow = saturate(sureRange.lo), sureEnd = saturate(sureRange.hi);
     Value first = tileOf(tiles.getLowerBound());
-    Value span = arith::SubIOp::create(b, loc, tiles.getUpperBound(),
-                                       tiles.getLowerBound());
-    Value count = arith::CeilDivUIOp::create(
-        b, loc, arith::MaxSIOp::create(b, loc, span, index(0)), index(step));
+    Value span = arith::SubIOp::create(b, loc, tiles.getUpperBound(), tiles.getLowerBound());
+    Value count = arith::CeilDivUIOp::create(b, loc, arith::MaxSIOp::create(b, loc, span, index(0)),
+                                             index(step));
     Value end = narrow(arith::AddIOp::create(b, loc, first, count));
-    auto chunks =
-        scf::ForOp::create(b, loc, index(0), count, index(kChunk),
-                           ValueRange{number(1), tiles.getInitArgs()[1]});
+    auto chunks = scf::ForOp::create(b, loc, index(0), count, index(kChunk),
+                                     ValueRange{number(1), tiles.getInitArgs()[1]});
     {
       OpBuilder::InsertionGuard inside(b);
       b.setInsertionPointToStart(chunks.getBody());
       Value chunk = chunks.getInductionVar();
       Several several =
-          readSeveral(equality, places,
-                      arith::AddIOp::create(b, loc, first, chunk), kChunk);
-      Value numbers = several.numbers, lows = several.lows,
-            highs = several.highs;
+          readSeveral(equality, places, arith::AddIOp::create(b, loc, first, chunk), kChunk);
+      Value numbers = several.numbers, lows = several.lows, highs = several.highs;
       auto repeat = [&](Value value) { return like(numbers, value); };
       Value starts = arith::AddIOp::create(
           b, loc, arith::MulIOp::create(b, loc, numbers, repeat(number(step))),
@@ -473,26 +441,23 @@ private:
       if (rowsInside)
         some = both(some, repeat(rowsInside));
       if (columnsEnd) {
-        Value ends = arith::AddIOp::create(
-            b, loc, starts, repeat(number(read.getVectorType().getDimSize(0))));
+        Value ends = arith::AddIOp::create(b, loc, starts,
+                                           repeat(number(read.getVectorType().getDimSize(0))));
         some = both(some, compare(Comparison::sle, ends, repeat(columnsEnd)));
       }
       Value isListed = both(possible, either(sure, some));
       Value isBehind = compare(Comparison::sge, numbers, repeat(end));
       Value bits = arith::ExtUIOp::create(b, loc, numbers.getType(), sure);
-      Value entries = arith::AddIOp::create(
-          b, loc, arith::AddIOp::create(b, loc, numbers, numbers), bits);
-      Value holds = arith::SelectOp::create(b, loc, either(isListed, isBehind),
-                                            repeat(number(1)),
+      Value entries =
+          arith::AddIOp::create(b, loc, arith::AddIOp::create(b, loc, numbers, numbers), bits);
+      Value holds = arith::SelectOp::create(b, loc, either(isListed, isBehind), repeat(number(1)),
                                             repeat(number(0)));
       constexpr auto kind = vector::CombiningKind::MINSI;
       Value own = vector::ReductionOp::create(b, loc, kind, holds);
-      Value all = vector::makeArithReduction(b, loc, kind, own,
-                                             chunks.getRegionIterArg(0));
+      Value all = vector::makeArithReduction(b, loc, kind, own, chunks.getRegionIterArg(0));
       SmallVector<bool> maybeOutside = {false};
-      Value row = vector::TransferWriteOp::create(
-                      b, loc, entries, chunks.getRegionIterArg(1),
-                      ValueRange{chunk}, maybeOutside)
+      Value row = vector::TransferWriteOp::create(b, loc, entries, chunks.getRegionIterArg(1),
+                                                  ValueRange{chunk}, maybeOutside)
                       .getResult();
       scf::YieldOp::create(b, loc, ValueRange{all, row});
     }
@@ -507,45 +472,38 @@ private:
 
   /// From the first tile whose range meets that of the rows to the last one:
   /// all ranges at once, in vectors.
-  void restrictByExtremes(scf::ForOp tiles, const Equality &equality,
-                          ValueRange places) {
+  void restrictByExtremes(scf::ForOp tiles, const Equality &equality, ValueRange places) {
     constexpr int64_t kChunk = 128;
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(tiles);
     Value none = number(std::numeric_limits<int32_t>::max()), zero = number(0);
-    auto loop = scf::ForOp::create(
-        b, loc, index(0), getValueOrCreateConstantIndexOp(b, loc, capacity),
-        index(kChunk), ValueRange{none, zero});
+    auto loop =
+        scf::ForOp::create(b, loc, index(0), getValueOrCreateConstantIndexOp(b, loc, capacity),
+                           index(kChunk), ValueRange{none, zero});
     {
       OpBuilder::InsertionGuard inside(b);
       b.setInsertionPointToStart(loop.getBody());
-      Several several =
-          readSeveral(equality, places, loop.getInductionVar(), kChunk);
+      Several several = readSeveral(equality, places, loop.getInductionVar(), kChunk);
       Value numbers = several.numbers;
       Value meets = emitMeets(equality, several.lows, several.highs);
-      Value next =
-          arith::AddIOp::create(b, loc, numbers, like(numbers, number(1)));
-      auto extreme = [&](vector::CombiningKind kind, Value value,
-                         Value otherwise, Value before) -> Value {
-        Value chosen = arith::SelectOp::create(b, loc, meets, value,
-                                               like(numbers, otherwise));
+      Value next = arith::AddIOp::create(b, loc, numbers, like(numbers, number(1)));
+      auto extreme = [&](vector::CombiningKind kind, Value value, Value otherwise,
+                         Value before) -> Value {
+        Value chosen = arith::SelectOp::create(b, loc, meets, value, like(numbers, otherwise));
         Value own = vector::ReductionOp::create(b, loc, kind, chosen);
         return vector::makeArithReduction(b, loc, kind, own, before);
       };
-      Value first = extreme(vector::CombiningKind::MINSI, numbers, none,
-                            loop.getRegionIterArg(0));
-      Value end = extreme(vector::CombiningKind::MAXSI, next, zero,
-                          loop.getRegionIterArg(1));
+      Value first = extreme(vector::CombiningKind::MINSI, numbers, none, loop.getRegionIterArg(0));
+      Value end = extreme(vector::CombiningKind::MAXSI, next, zero, loop.getRegionIterArg(1));
       scf::YieldOp::create(b, loc, ValueRange{first, end});
     }
     auto start = [&](Value tile) {
-      return startOf(
-          arith::IndexCastOp::create(b, loc, b.getIndexType(), tile));
+      return startOf(arith::IndexCastOp::create(b, loc, b.getIndexType(), tile));
     };
-    tiles.setLowerBound(arith::MaxSIOp::create(b, loc, tiles.getLowerBound(),
-                                               start(loop.getResult(0))));
-    tiles.setUpperBound(arith::MinSIOp::create(b, loc, tiles.getUpperBound(),
-                                               start(loop.getResult(1))));
+    tiles.setLowerBound(
+        arith::MaxSIOp::create(b, loc, tiles.getLowerBound(), start(loop.getResult(0))));
+    tiles.setUpperBound(
+        arith::MinSIOp::create(b, loc, tiles.getUpperBound(), start(loop.getResult(1))));
   }
 
   /// Equality of loaded values is impossible where their ranges are disjoint.
@@ -564,19 +522,15 @@ private:
         equality.highRow = extreme(r, Kind::MAXSI);
       }
       if (equality.lows) {
-        SmallVector<Value> at =
-            placeOf(equality, places, tileOf(tiles.getInductionVar()));
-        equality.lowColumn =
-            tensor::ExtractOp::create(b, loc, equality.lows, at);
-        equality.highColumn =
-            tensor::ExtractOp::create(b, loc, equality.highs, at);
+        SmallVector<Value> at = placeOf(equality, places, tileOf(tiles.getInductionVar()));
+        equality.lowColumn = tensor::ExtractOp::create(b, loc, equality.lows, at);
+        equality.highColumn = tensor::ExtractOp::create(b, loc, equality.highs, at);
       } else {
         Value c = cloneSlice(b, plan.top, equality.columns, mapping);
         equality.lowColumn = extreme(c, Kind::MINSI);
         equality.highColumn = extreme(c, Kind::MAXSI);
       }
-      possible = both(possible, emitMeets(equality, equality.lowColumn,
-                                          equality.highColumn));
+      possible = both(possible, emitMeets(equality, equality.lowColumn, equality.highColumn));
     }
     return possible;
   }
@@ -585,8 +539,7 @@ private:
   /// and the tile lies where the rest of the masks holds everywhere. Null if
   /// that cannot be told so, or without tables of extremes; else `range` is
   /// where such tiles start.
-  Value emitPosttest(scf::ForOp tiles, IRMapping &mapping,
-                     Projector::Range &range) {
+  Value emitPosttest(scf::ForOp tiles, IRMapping &mapping, Projector::Range &range) {
     if (equalities.empty() || !plan.extremes)
       return {};
     LoopUniforms tileUniforms(tiles);
@@ -602,8 +555,8 @@ private:
         if (mask.condition.keeps && matchEquality(term, uniforms))
           continue;
         Value copy = cloneSlice(b, plan.top, term, mapping);
-        Predicate predicate = PredicateReader(tileUniforms, mask.getShape())
-                                  .read(copy, !mask.condition.keeps);
+        Predicate predicate =
+            PredicateReader(tileUniforms, mask.getShape()).read(copy, !mask.condition.keeps);
         if (predicate.hasUnknown())
           return {};
         Projector projector(tileUniforms, mask.getShape(), before);
@@ -615,8 +568,7 @@ private:
     }
     Value all, start = tiles.getInductionVar();
     for (const Equality &equality : equalities)
-      all = both(all, emitIsOne(equality, equality.lowColumn,
-                                equality.highColumn));
+      all = both(all, emitIsOne(equality, equality.lowColumn, equality.highColumn));
     if (range.lo)
       all = both(all, compare(Comparison::sge, start, range.lo));
     if (range.hi)
@@ -633,8 +585,7 @@ private:
     if (equalities.size() != 1)
       return {};
     const Equality &equality = equalities.front();
-    Value some =
-        emitShares(equality, equality.lowColumn, equality.highColumn);
+    Value some = emitShares(equality, equality.lowColumn, equality.highColumn);
     // Padding is a number of neither.
     for (Value vector : {equality.rows, equality.columns})
       if (Value inside = emitIsInside(vector, mapping))
@@ -650,15 +601,13 @@ private:
       return {};
     Value start = cloneSlice(b, plan.top, getStartOfRead(read), mapping);
     Value size = emitEndOfRead(read, mapping);
-    Value end = arith::AddIOp::create(
-        b, loc, start, index(read.getVectorType().getDimSize(0)));
+    Value end = arith::AddIOp::create(b, loc, start, index(read.getVectorType().getDimSize(0)));
     return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, end, size);
   }
 
   /// The dimension of memory along which a vector is read.
   static unsigned getDimOfRead(vector::TransferReadOp read) {
-    return cast<AffineDimExpr>(read.getPermutationMap().getResult(0))
-        .getPosition();
+    return cast<AffineDimExpr>(read.getPermutationMap().getResult(0)).getPosition();
   }
 
   static Value getStartOfRead(vector::TransferReadOp read) {
@@ -706,8 +655,7 @@ private:
       for (auto [keep, keeps] : keeps) {
         if (!keeps) {
           Value all = arith::ConstantOp::create(
-              b, loc,
-              DenseElementsAttr::get(cast<VectorType>(keep.getType()), true));
+              b, loc, DenseElementsAttr::get(cast<VectorType>(keep.getType()), true));
           keep = arith::XOrIOp::create(b, loc, keep, all);
         }
         Value part = reduceElements(b, loc, kind, keep);
@@ -723,8 +671,7 @@ private:
     b.setInsertionPointToStart(branch.elseBlock());
     scf::YieldOp::create(b, loc, ValueRange{count, row});
     b.setInsertionPointToStart(branch.thenBlock());
-    Value full = arith::ExtUIOp::create(b, loc, b.getI32Type(),
-                                        reduce(vector::CombiningKind::AND));
+    Value full = arith::ExtUIOp::create(b, loc, b.getI32Type(), reduce(vector::CombiningKind::AND));
     scf::YieldOp::create(b, loc, append(tiles, full));
     return branch.getResults();
   }
@@ -735,13 +682,11 @@ private:
     SmallVector<Mask> masks;
     for (const Condition &keep : keeps) {
       Mask mask{keep, {}};
-      mask.predicate = PredicateReader(tileUniforms, mask.getShape())
-                           .read(keep.value, !keep.keeps);
+      mask.predicate = PredicateReader(tileUniforms, mask.getShape()).read(keep.value, !keep.keeps);
       masks.push_back(std::move(mask));
     }
     OpBuilder before(tiles);
-    Projector::Range hull =
-        emitHull(tileUniforms, masks, before, /*guards=*/nullptr);
+    Projector::Range hull = emitHull(tileUniforms, masks, before, /*guards=*/nullptr);
     if (hull.lo)
       tiles.setLowerBound(hull.lo);
     if (hull.hi)
@@ -766,8 +711,7 @@ private:
       position.push_back(index(0));
     Value length = tensor::ExtractOp::create(b, loc, lengths, position);
     length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
-    auto run = scf::ForOp::create(b, loc, index(0), length, index(1),
-                                  loop.getInitArgs());
+    auto run = scf::ForOp::create(b, loc, index(0), length, index(1), loop.getInitArgs());
     run->setAttrs(loop->getDiscardableAttrDictionary());
     run->setAttr(attn::kTabulatedAttr, b.getUnitAttr());
     if (run.getBody()->mightHaveTerminator())
@@ -777,8 +721,7 @@ private:
     Value entry = tensor::ExtractOp::create(b, loc, list, position);
     Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
     Value flag = arith::AndIOp::create(b, loc, entry, one);
-    Value full =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, flag, one);
+    Value full = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, flag, one);
     Value tile = arith::ShRSIOp::create(b, loc, entry, one);
     tile = arith::IndexCastOp::create(b, loc, b.getIndexType(), tile);
     Value start = startOf(tile);
@@ -829,12 +772,10 @@ private:
 /// Whether a table costs as much as the loop that it would shorten: the mask is
 /// computed from tiles in memory, and no product is left out with a tile.
 bool savesNothing(scf::ForOp loop, const Plan &plan) {
-  WalkResult product = loop.walk(
-      [](vector::ContractionOp) { return WalkResult::interrupt(); });
-  return !product.wasInterrupted() &&
-         llvm::any_of(plan.masks, [&](const Mask &mask) {
-           return readsTile(plan.top, mask.condition.value);
-         });
+  WalkResult product = loop.walk([](vector::ContractionOp) { return WalkResult::interrupt(); });
+  return !product.wasInterrupted() && llvm::any_of(plan.masks, [&](const Mask &mask) {
+    return readsTile(plan.top, mask.condition.value);
+  });
 }
 
 void tabulate(scf::ForOp loop, bool branch, bool extremes) {
@@ -843,9 +784,7 @@ void tabulate(scf::ForOp loop, bool branch, bool extremes) {
   bool wanted = llvm::any_of(conditions, [&](const Condition &c) {
     auto type = cast<VectorType>(c.value.getType());
     return !type.isScalable() && type.getRank() > 0 &&
-           PredicateReader(uniforms, type.getShape())
-               .read(c.value)
-               .hasUnknown();
+           PredicateReader(uniforms, type.getShape()).read(c.value).hasUnknown();
   });
   if (!wanted)
     return;
@@ -866,8 +805,7 @@ void tabulate(scf::ForOp loop, bool branch, bool extremes) {
   TableBuilder(plan, uniforms).build();
 }
 
-struct TabulateMasksPass
-    : attn::impl::AttnTabulateMasksBase<TabulateMasksPass> {
+struct TabulateMasksPass : attn::impl::AttnTabulateMasksBase<TabulateMasksPass> {
   using Base::Base;
 
   void runOnOperation() override {

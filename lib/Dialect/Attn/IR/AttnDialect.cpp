@@ -17,16 +17,15 @@ using namespace attn;
 #include "attn/Dialect/Attn/IR/AttnDialect.cpp.inc"
 
 /// Prints or parses ` scale 0.125` (attribute) or ` scale(%s : f32)` (operand).
-static ParseResult
-parseScale(OpAsmParser &parser,
-           std::optional<OpAsmParser::UnresolvedOperand> &operand, Type &type,
-           FloatAttr &attr) {
+static ParseResult parseScale(OpAsmParser &parser,
+                              std::optional<OpAsmParser::UnresolvedOperand> &operand, Type &type,
+                              FloatAttr &attr) {
   if (failed(parser.parseOptionalKeyword("scale")))
     return success();
   if (succeeded(parser.parseOptionalLParen())) {
     operand.emplace();
-    return failure(parser.parseOperand(*operand) ||
-                   parser.parseColonType(type) || parser.parseRParen());
+    return failure(parser.parseOperand(*operand) || parser.parseColonType(type) ||
+                   parser.parseRParen());
   }
   double value;
   if (parser.parseFloat(value))
@@ -35,8 +34,8 @@ parseScale(OpAsmParser &parser,
   return success();
 }
 
-static void printScale(OpAsmPrinter &printer, Operation *, Value operand,
-                       Type type, FloatAttr attr) {
+static void printScale(OpAsmPrinter &printer, Operation *, Value operand, Type type,
+                       FloatAttr attr) {
   if (operand)
     printer << "scale(" << operand << " : " << type << ")";
   else if (attr) {
@@ -47,27 +46,22 @@ static void printScale(OpAsmPrinter &printer, Operation *, Value operand,
 
 /// Prints or parses the types of attn.scatter_add; those of the indices have the
 /// shape of the values.
-static ParseResult
-parseScatterTypes(OpAsmParser &parser, Type &values,
-                  SmallVectorImpl<Type> &indices,
-                  ArrayRef<OpAsmParser::UnresolvedOperand> operands,
-                  Type &table, Type &result) {
+static ParseResult parseScatterTypes(OpAsmParser &parser, Type &values,
+                                     SmallVectorImpl<Type> &indices,
+                                     ArrayRef<OpAsmParser::UnresolvedOperand> operands, Type &table,
+                                     Type &result) {
   SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseType(values) || parser.parseComma() ||
-      parser.parseType(table))
+  if (parser.parseType(values) || parser.parseComma() || parser.parseType(table))
     return failure();
   auto vector = dyn_cast<VectorType>(values);
   if (!vector)
     return parser.emitError(loc, "expected a vector of values, got ") << values;
-  indices.assign(operands.size(),
-                 vector.clone(parser.getBuilder().getIndexType()));
-  return succeeded(parser.parseOptionalArrow()) ? parser.parseType(result)
-                                                : success();
+  indices.assign(operands.size(), vector.clone(parser.getBuilder().getIndexType()));
+  return succeeded(parser.parseOptionalArrow()) ? parser.parseType(result) : success();
 }
 
-static void printScatterTypes(OpAsmPrinter &printer, Operation *, Type values,
-                              TypeRange, OperandRange, Type table,
-                              Type result) {
+static void printScatterTypes(OpAsmPrinter &printer, Operation *, Type values, TypeRange,
+                              OperandRange, Type table, Type result) {
   printer << values << ", " << table;
   if (result)
     printer << " -> " << result;
@@ -86,8 +80,7 @@ static ParseResult parseIsolatedRegion(OpAsmParser &parser, Region &region) {
   return success();
 }
 
-static void printIsolatedRegion(OpAsmPrinter &printer, Operation *,
-                                Region &region) {
+static void printIsolatedRegion(OpAsmPrinter &printer, Operation *, Region &region) {
   printer.printRegion(region);
 }
 
@@ -112,9 +105,8 @@ static FloatType accumulatorType(Type elementType) {
 
 /// Checks that `region`, where present, takes `expected` and then the captures,
 /// and yields one `result`.
-static LogicalResult verifyScalarRegion(Operation *op, Region &region,
-                                        StringRef name, ArrayRef<Type> leading,
-                                        TypeRange captures, Type result,
+static LogicalResult verifyScalarRegion(Operation *op, Region &region, StringRef name,
+                                        ArrayRef<Type> leading, TypeRange captures, Type result,
                                         TypeRange trailing = {}) {
   if (region.empty())
     return success();
@@ -124,26 +116,22 @@ static LogicalResult verifyScalarRegion(Operation *op, Region &region,
   TypeRange actual = region.front().getArgumentTypes();
   if (actual.size() != expected.size())
     return op->emitOpError("expected the ")
-           << name << " region to take " << expected.size()
-           << " arguments, got " << actual.size();
+           << name << " region to take " << expected.size() << " arguments, got " << actual.size();
   for (auto [index, pair] : llvm::enumerate(llvm::zip(expected, actual)))
     if (std::get<0>(pair) != std::get<1>(pair))
       return op->emitOpError("expected argument #")
-             << index << " of the " << name << " region to be "
-             << std::get<0>(pair) << ", got " << std::get<1>(pair);
+             << index << " of the " << name << " region to be " << std::get<0>(pair) << ", got "
+             << std::get<1>(pair);
   Operation *yield = region.front().getTerminator();
   if (yield->getOperandTypes() != TypeRange(result))
     return yield->emitOpError("expected the ")
-           << name << " region to yield one " << result << ", got "
-           << yield->getOperandTypes();
+           << name << " region to yield one " << result << ", got " << yield->getOperandTypes();
   // A region is a scalar function: an op with memory effects or regions of
   // its own has no tile form.
   WalkResult walk = region.walk([&](Operation *inner) {
     bool accumulates = isa<AccumulateOp>(inner) && !trailing.empty();
-    if (!(isMemoryEffectFree(inner) || accumulates) ||
-        inner->getNumRegions() != 0) {
-      inner->emitOpError("is not allowed in a ")
-          << name << " region, expected a pure scalar op";
+    if (!(isMemoryEffectFree(inner) || accumulates) || inner->getNumRegions() != 0) {
+      inner->emitOpError("is not allowed in a ") << name << " region, expected a pure scalar op";
       return WalkResult::interrupt();
     }
     // An index that is a constant outside of the captured tensor.
@@ -154,8 +142,7 @@ static LogicalResult verifyScalarRegion(Operation *op, Region &region,
         if (!matchPattern(index, m_Constant(&constant)))
           continue;
         int64_t value = constant.getInt();
-        if (value < 0 ||
-            (!type.isDynamicDim(dim) && value >= type.getDimSize(dim))) {
+        if (value < 0 || (!type.isDynamicDim(dim) && value >= type.getDimSize(dim))) {
           extract.emitOpError("reads outside of its capture: index ")
               << value << " in dimension " << dim << " of " << type;
           return WalkResult::interrupt();
@@ -190,16 +177,14 @@ template <typename OpTy> static Value captureGradient(OpTy op, unsigned index) {
   auto captures = op.getCaptures();
   if (!isFloatCapture(captures[index]))
     return {};
-  return op.getCaptureGradients()[llvm::count_if(captures.take_front(index),
-                                                 isFloatCapture)];
+  return op.getCaptureGradients()[llvm::count_if(captures.take_front(index), isFloatCapture)];
 }
 
 template <typename OpTy> static LogicalResult verifyCaptureGradients(OpTy op) {
   auto floats = llvm::filter_to_vector(op.getCaptures(), isFloatCapture);
   if (floats.size() != op.getCaptureGradients().size())
     return op.emitOpError("expected a gradient for each of the ")
-           << floats.size() << " float captures, got "
-           << op.getCaptureGradients().size();
+           << floats.size() << " float captures, got " << op.getCaptureGradients().size();
   for (auto [index, capture] : llvm::enumerate(floats)) {
     Type expected = capture.getType();
     if (!isa<RankedTensorType>(expected))
@@ -224,18 +209,16 @@ static void reifyCaptureGradients(OpTy op, OpBuilder &builder,
 
 /// The score, gradient and mask regions of a backward op over `indices`.
 template <typename OpTy>
-static LogicalResult verifyBackwardRegions(OpTy op, FloatType accumulator,
-                                           ArrayRef<Type> indices) {
+static LogicalResult verifyBackwardRegions(OpTy op, FloatType accumulator, ArrayRef<Type> indices) {
   if (op.getScore().empty() != op.getGradient().empty())
     return op.emitOpError("expected score and gradient regions together, got only ")
            << (op.getScore().empty() ? "gradient" : "score");
   SmallVector<Type> leading = {accumulator};
   llvm::append_range(leading, indices);
   TypeRange captures = op.getCaptures().getTypes();
-  if (failed(verifyScalarRegion(op, op.getScore(), "score", leading, captures,
-                                accumulator)) ||
-      failed(verifyScalarRegion(op, op.getGradient(), "gradient", leading,
-                                captures, accumulator, {accumulator})))
+  if (failed(verifyScalarRegion(op, op.getScore(), "score", leading, captures, accumulator)) ||
+      failed(verifyScalarRegion(op, op.getGradient(), "gradient", leading, captures, accumulator,
+                                {accumulator})))
     return failure();
   return verifyScalarRegion(op, op.getMask(), "mask", indices, captures,
                             IntegerType::get(op.getContext(), 1));
@@ -245,8 +228,7 @@ namespace {
 /// A mask region that yields the constant true keeps every pair.
 template <typename OpTy> struct DropTrueMask : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
-  LogicalResult matchAndRewrite(OpTy op,
-                                PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(OpTy op, PatternRewriter &rewriter) const override {
     if (op.getMask().empty())
       return failure();
     Value kept = op.getMask().front().getTerminator()->getOperand(0);
@@ -260,8 +242,7 @@ template <typename OpTy> struct DropTrueMask : OpRewritePattern<OpTy> {
 /// A score region that yields its score is the identity.
 template <typename OpTy> struct DropIdentityScore : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
-  LogicalResult matchAndRewrite(OpTy op,
-                                PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(OpTy op, PatternRewriter &rewriter) const override {
     if (op.getScore().empty())
       return failure();
     Block &body = op.getScore().front();
@@ -275,16 +256,14 @@ template <typename OpTy> struct DropIdentityScore : OpRewritePattern<OpTy> {
 /// A capture that neither region reads, or that is captured twice.
 template <typename OpTy> struct DropUnusedCaptures : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
-  LogicalResult matchAndRewrite(OpTy op,
-                                PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(OpTy op, PatternRewriter &rewriter) const override {
     unsigned count = op.getCaptures().size();
     for (unsigned index = 0; index < count; ++index) {
       SmallVector<BlockArgument> uses;
       for (Region *region : {&op.getScore(), &op.getMask()})
         if (!region->empty()) {
           Block &block = region->front();
-          uses.push_back(
-              block.getArgument(block.getNumArguments() - count + index));
+          uses.push_back(block.getArgument(block.getNumArguments() - count + index));
         }
       if (llvm::any_of(uses, [](BlockArgument a) { return !a.use_empty(); }))
         continue;
@@ -302,11 +281,9 @@ template <typename OpTy> struct DropUnusedCaptures : OpRewritePattern<OpTy> {
 /// A scale operand that is constant becomes the attribute.
 struct FoldConstantScale : OpRewritePattern<ForwardOp> {
   using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(ForwardOp op,
-                                PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(ForwardOp op, PatternRewriter &rewriter) const override {
     FloatAttr constant;
-    if (!op.getScaleOperand() ||
-        !matchPattern(op.getScaleOperand(), m_Constant(&constant)))
+    if (!op.getScaleOperand() || !matchPattern(op.getScaleOperand(), m_Constant(&constant)))
       return failure();
     rewriter.modifyOpInPlace(op, [&] {
       op.setScaleAttr(rewriter.getF64FloatAttr(constant.getValueAsDouble()));
@@ -331,15 +308,13 @@ std::optional<double> ForwardOp::getStaticScale() { return staticScale(*this); }
 /// forward, `lse` null where there is none.
 template <typename OpTy>
 static LogicalResult verifyAttention(OpTy op, RankedTensorType o, RankedTensorType l) {
-  auto q = op.getQuery().getType(), k = op.getKey().getType(),
-       v = op.getValue().getType();
+  auto q = op.getQuery().getType(), k = op.getKey().getType(), v = op.getValue().getType();
   Type element = q.getElementType();
   for (auto [name, type] :
        {std::pair<StringRef, RankedTensorType>{"key", k}, {"value", v}, {"output", o}})
     if (type.getElementType() != element)
-      return op.emitOpError("expected ")
-             << name << " to have the query's element type " << element
-             << ", got " << type.getElementType();
+      return op.emitOpError("expected ") << name << " to have the query's element type " << element
+                                         << ", got " << type.getElementType();
   for (auto [name, type] :
        {std::pair<StringRef, RankedTensorType>{"query", q}, {"key", k}, {"value", v}})
     if (type.isDynamicDim(3) || type.getDimSize(3) == 0)
@@ -376,8 +351,7 @@ static LogicalResult verifyAttention(OpTy op, RankedTensorType o, RankedTensorTy
   if (op.getScaleOperand() && op.getScale())
     return op.emitOpError("expected scale as an attribute or as an operand, got both");
   if (op.getScale() && !std::isfinite(op.getScaleAttr().getValueAsDouble()))
-    return op.emitOpError("expected a finite scale, got ")
-           << op.getScaleAttr().getValueAsDouble();
+    return op.emitOpError("expected a finite scale, got ") << op.getScaleAttr().getValueAsDouble();
   if (op.getScaleOperand() && op.getScaleOperand().getType() != accumulator)
     return op.emitOpError("expected scale to be ")
            << accumulator << ", got " << op.getScaleOperand().getType();
@@ -410,17 +384,16 @@ LogicalResult ForwardOp::verifyRegions() {
   Type index = IndexType::get(getContext());
   FloatType accumulator = getAccumulatorType();
   if (failed(verifyScalarRegion(*this, getScore(), "score",
-                                {accumulator, index, index, index, index},
-                                getCaptures().getTypes(), accumulator)))
+                                {accumulator, index, index, index, index}, getCaptures().getTypes(),
+                                accumulator)))
     return failure();
   return verifyScalarRegion(*this, getMask(), "mask", {index, index, index, index},
                             getCaptures().getTypes(), IntegerType::get(getContext(), 1));
 }
 
-void ForwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
-                                            MLIRContext *context) {
-  patterns.add<DropTrueMask<ForwardOp>, DropIdentityScore<ForwardOp>,
-               DropUnusedCaptures<ForwardOp>, FoldConstantScale>(context);
+void ForwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<DropTrueMask<ForwardOp>, DropIdentityScore<ForwardOp>, DropUnusedCaptures<ForwardOp>,
+               FoldConstantScale>(context);
 }
 
 LogicalResult ForwardOp::reifyResultShapes(OpBuilder &builder,
@@ -428,8 +401,7 @@ LogicalResult ForwardOp::reifyResultShapes(OpBuilder &builder,
   auto dim = [&](Value tensor, int64_t index) {
     return tensor::getMixedSize(builder, getLoc(), tensor, index);
   };
-  SmallVector<OpFoldResult> rows = {dim(getQuery(), 0), dim(getQuery(), 1),
-                                    dim(getQuery(), 2)};
+  SmallVector<OpFoldResult> rows = {dim(getQuery(), 0), dim(getQuery(), 1), dim(getQuery(), 2)};
   shapes.push_back(rows);
   shapes.back().push_back(dim(getValue(), 3));
   if (getLse())
@@ -445,13 +417,9 @@ FloatType BackwardOp::getAccumulatorType() {
   return accumulatorType(getQuery().getType().getElementType());
 }
 
-std::optional<double> BackwardOp::getStaticScale() {
-  return staticScale(*this);
-}
+std::optional<double> BackwardOp::getStaticScale() { return staticScale(*this); }
 
-Value BackwardOp::getCaptureGradient(unsigned index) {
-  return captureGradient(*this, index);
-}
+Value BackwardOp::getCaptureGradient(unsigned index) { return captureGradient(*this, index); }
 
 LogicalResult BackwardOp::verify() {
   if (failed(verifyAttention(*this, getOutput().getType(), getLse().getType())))
@@ -459,20 +427,15 @@ LogicalResult BackwardOp::verify() {
   auto same = [&](StringRef what, Type actual, Type expected) -> LogicalResult {
     if (actual == expected)
       return success();
-    return emitOpError("expected ")
-           << what << " to be " << expected << ", got " << actual;
+    return emitOpError("expected ") << what << " to be " << expected << ", got " << actual;
   };
-  if (failed(same("the output's gradient", getOutputGradient().getType(),
-                  getOutput().getType())) ||
-      failed(same("the query's gradient", getQueryGradient().getType(),
-                  getQuery().getType())) ||
-      failed(same("the key's gradient", getKeyGradient().getType(),
-                  getKey().getType())) ||
-      failed(same("the value's gradient", getValueGradient().getType(),
-                  getValue().getType())))
+  if (failed(same("the output's gradient", getOutputGradient().getType(), getOutput().getType())) ||
+      failed(same("the query's gradient", getQueryGradient().getType(), getQuery().getType())) ||
+      failed(same("the key's gradient", getKeyGradient().getType(), getKey().getType())) ||
+      failed(same("the value's gradient", getValueGradient().getType(), getValue().getType())))
     return failure();
-  if (getLseGradient() && failed(same("LSE's gradient", getLseGradient().getType(),
-                                      getLse().getType())))
+  if (getLseGradient() &&
+      failed(same("LSE's gradient", getLseGradient().getType(), getLse().getType())))
     return failure();
   if (getScaleGradient()) {
     if (!getScaleOperand())
@@ -484,8 +447,7 @@ LogicalResult BackwardOp::verify() {
   if (getSinkGradient()) {
     if (!getSink())
       return emitOpError("expected a gradient of the sink only where there is a sink");
-    if (failed(same("the sink's gradient", getSinkGradient().getType(),
-                    getSink().getType())))
+    if (failed(same("the sink's gradient", getSinkGradient().getType(), getSink().getType())))
       return failure();
   }
   return verifyCaptureGradients(*this);
@@ -497,16 +459,13 @@ LogicalResult BackwardOp::verifyRegions() {
   return verifyBackwardRegions(*this, accumulator, {index, index, index, index});
 }
 
-void BackwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
-                                             MLIRContext *context) {
+void BackwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
   patterns.add<DropTrueMask<BackwardOp>>(context);
 }
 
 LogicalResult BackwardOp::reifyResultShapes(OpBuilder &builder,
                                             ReifiedRankedShapedTypeDims &shapes) {
-  auto add = [&](Value like) {
-    shapes.push_back(tensor::getMixedSizes(builder, getLoc(), like));
-  };
+  auto add = [&](Value like) { shapes.push_back(tensor::getMixedSizes(builder, getLoc(), like)); };
   for (Value like : {Value(getQuery()), Value(getKey()), Value(getValue())})
     add(like);
   if (getScaleGradient())
@@ -536,17 +495,17 @@ LogicalResult SoftmaxOp::verifyRegions() {
   FloatType accumulator = getAccumulatorType();
   SmallVector<Type> scoreTypes = {accumulator};
   llvm::append_range(scoreTypes, indices);
-  if (failed(verifyScalarRegion(*this, getScore(), "score", scoreTypes,
-                                getCaptures().getTypes(), accumulator)))
+  if (failed(verifyScalarRegion(*this, getScore(), "score", scoreTypes, getCaptures().getTypes(),
+                                accumulator)))
     return failure();
   return verifyScalarRegion(*this, getMask(), "mask", indices, getCaptures().getTypes(),
                             IntegerType::get(getContext(), 1));
 }
 
-void SoftmaxOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
-                                            MLIRContext *context) {
-  patterns.add<DropTrueMask<SoftmaxOp>, DropIdentityScore<SoftmaxOp>,
-               DropUnusedCaptures<SoftmaxOp>>(context);
+void SoftmaxOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
+  patterns
+      .add<DropTrueMask<SoftmaxOp>, DropIdentityScore<SoftmaxOp>, DropUnusedCaptures<SoftmaxOp>>(
+          context);
 }
 
 LogicalResult SoftmaxOp::reifyResultShapes(OpBuilder &builder,
@@ -583,9 +542,8 @@ void SoftmaxBackwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
   patterns.add<DropTrueMask<SoftmaxBackwardOp>>(context);
 }
 
-LogicalResult
-SoftmaxBackwardOp::reifyResultShapes(OpBuilder &builder,
-                                     ReifiedRankedShapedTypeDims &shapes) {
+LogicalResult SoftmaxBackwardOp::reifyResultShapes(OpBuilder &builder,
+                                                   ReifiedRankedShapedTypeDims &shapes) {
   shapes.push_back(tensor::getMixedSizes(builder, getLoc(), getInput()));
   reifyCaptureGradients(*this, builder, shapes);
   return success();
@@ -627,24 +585,19 @@ LogicalResult TileAddOp::verify() {
   if (int64_t(getIndices().size()) != dest.getRank())
     return emitOpError("expected an index for each dimension of ")
            << dest << ", got " << getIndices().size();
-  if (values.getElementType() != dest.getElementType() ||
-      values.getRank() > dest.getRank())
+  if (values.getElementType() != dest.getElementType() || values.getRank() > dest.getRank())
     return emitOpError("expected a tile of ")
-           << dest.getElementType() << " of at most rank " << dest.getRank()
-           << ", got " << values;
+           << dest.getElementType() << " of at most rank " << dest.getRank() << ", got " << values;
   bool isTensor = isa<RankedTensorType>(dest);
   if (isTensor != bool(getResult()))
-    return emitOpError(
-        "expected a result exactly where the destination is a tensor");
+    return emitOpError("expected a result exactly where the destination is a tensor");
   if (isTensor && getResult().getType() != dest)
-    return emitOpError("expected a result of type ")
-           << dest << ", got " << getResult().getType();
+    return emitOpError("expected a result of type ") << dest << ", got " << getResult().getType();
   return success();
 }
 
 void TileAddOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
-        &effects) {
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   if (!isa<MemRefType>(getDest().getType()))
     return;
   OpOperand &dest = getDestMutable();
@@ -674,14 +627,12 @@ LogicalResult ScatterAddOp::verify() {
   if (isTensor != bool(getResult()))
     return emitOpError("expected a result exactly where the table is a tensor");
   if (isTensor && getResult().getType() != table)
-    return emitOpError("expected a result of type ")
-           << table << ", got " << getResult().getType();
+    return emitOpError("expected a result of type ") << table << ", got " << getResult().getType();
   return success();
 }
 
 void ScatterAddOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
-        &effects) {
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   if (!isa<MemRefType>(getTable().getType()))
     return;
   OpOperand &table = getTableMutable();
@@ -745,8 +696,7 @@ LogicalResult FoldOp::verify() {
   for (auto [input, dim] : llvm::zip(getInputs(), getStreamDims())) {
     auto type = cast<RankedTensorType>(input.getType());
     if (dim < 0 || dim >= type.getRank())
-      return emitOpError("expected a streamed dimension of ")
-             << type << ", got " << dim;
+      return emitOpError("expected a streamed dimension of ") << type << ", got " << dim;
   }
   if (getInits().size() + getMapDims().size() != getResults().size())
     return emitOpError("expected one result per carried value and per mapped dimension, got ")
@@ -755,8 +705,8 @@ LogicalResult FoldOp::verify() {
   for (auto [index, init] : llvm::enumerate(getInits()))
     if (init.getType() != getResult(index).getType())
       return emitOpError("expected result #")
-             << index << " to have the type of its initial value " << init.getType()
-             << ", got " << getResult(index).getType();
+             << index << " to have the type of its initial value " << init.getType() << ", got "
+             << getResult(index).getType();
   return success();
 }
 
@@ -771,8 +721,7 @@ LogicalResult FoldOp::verifyRegions() {
                    StringRef name) -> LogicalResult {
     if (block.getArgumentTypes() != arguments)
       return emitOpError("expected the ")
-             << name << " to take (" << arguments << "), got ("
-             << block.getArgumentTypes() << ")";
+             << name << " to take (" << arguments << "), got (" << block.getArgumentTypes() << ")";
     auto yield = dyn_cast<YieldOp>(block.getTerminator());
     if (!yield || yield.getOperandTypes() != yielded)
       return emitOpError("expected the ")
@@ -800,8 +749,7 @@ LogicalResult FoldOp::verifyRegions() {
   return check(getMerge().front(), twice, getInits().getTypes(), "merge region");
 }
 
-LogicalResult FoldOp::reifyResultShapes(OpBuilder &builder,
-                                        ReifiedRankedShapedTypeDims &shapes) {
+LogicalResult FoldOp::reifyResultShapes(OpBuilder &builder, ReifiedRankedShapedTypeDims &shapes) {
   for (Value init : getInits())
     shapes.push_back(tensor::getMixedSizes(builder, getLoc(), init));
   // A mapped result is as long as the streamed dimension along its own; its

@@ -21,19 +21,17 @@ Value MaskBuilder::shifted(Value offset, int64_t constant) {
 }
 
 Value MaskBuilder::causal(Value offset) {
-  return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, key,
-                               shifted(offset, 0));
+  return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, key, shifted(offset, 0));
 }
 
-Value MaskBuilder::window(std::optional<int64_t> left,
-                          std::optional<int64_t> right, Value offset) {
+Value MaskBuilder::window(std::optional<int64_t> left, std::optional<int64_t> right, Value offset) {
   Value result;
   if (left)
     result = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, key,
                                    shifted(offset, -*left));
   if (right) {
-    Value below = arith::CmpIOp::create(
-        builder, loc, arith::CmpIPredicate::sle, key, shifted(offset, *right));
+    Value below = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, key,
+                                        shifted(offset, *right));
     result = result ? both(result, below) : below;
   }
   if (!result)
@@ -42,26 +40,20 @@ Value MaskBuilder::window(std::optional<int64_t> left,
 }
 
 Value MaskBuilder::prefix(Value length) {
-  Value inside = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt,
-                                       key, length);
+  Value inside = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, key, length);
   return arith::OrIOp::create(builder, loc, inside, causal());
 }
 
 Value MaskBuilder::document(Value queryDocuments, Value keyDocuments) {
-  Value a = tensor::ExtractOp::create(builder, loc, queryDocuments,
-                                      ValueRange{batch, query});
-  Value b = tensor::ExtractOp::create(builder, loc, keyDocuments,
-                                      ValueRange{batch, key});
+  Value a = tensor::ExtractOp::create(builder, loc, queryDocuments, ValueRange{batch, query});
+  Value b = tensor::ExtractOp::create(builder, loc, keyDocuments, ValueRange{batch, key});
   return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, a, b);
 }
 
-Value MaskBuilder::both(Value a, Value b) {
-  return arith::AndIOp::create(builder, loc, a, b);
-}
+Value MaskBuilder::both(Value a, Value b) { return arith::AndIOp::create(builder, loc, a, b); }
 
-void attn::buildMask(
-    ForwardOp op, ValueRange captures,
-    function_ref<Value(MaskBuilder &, ValueRange)> body) {
+void attn::buildMask(ForwardOp op, ValueRange captures,
+                     function_ref<Value(MaskBuilder &, ValueRange)> body) {
   assert(op.getMask().empty() && "the op has a mask already");
   OpBuilder builder(op.getContext());
   Location loc = op.getLoc();

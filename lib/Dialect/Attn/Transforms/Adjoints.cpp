@@ -16,9 +16,7 @@ static Type withElement(Type type, Type element) {
   return shaped ? Type(shaped.clone(element)) : element;
 }
 
-bool attn::carriesGradient(Type type) {
-  return isa<FloatType>(getElementTypeOrSelf(type));
-}
+bool attn::carriesGradient(Type type) { return isa<FloatType>(getElementTypeOrSelf(type)); }
 
 Type attn::getAdjointType(Type type) {
   if (getElementTypeOrSelf(type).isF64())
@@ -28,13 +26,11 @@ Type attn::getAdjointType(Type type) {
 
 bool attn::hasAdjointType(Type type) {
   Type element = getElementTypeOrSelf(type);
-  return !isa<FloatType>(element) || element.isF64() ||
-         element.getIntOrFloatBitWidth() <= 32;
+  return !isa<FloatType>(element) || element.isF64() || element.getIntOrFloatBitWidth() <= 32;
 }
 
 /// A tensor of `type` filled with `scalar`, with the dynamic sizes of `like`.
-static Value fill(ImplicitLocOpBuilder &b, Value scalar, RankedTensorType type,
-                  Value like) {
+static Value fill(ImplicitLocOpBuilder &b, Value scalar, RankedTensorType type, Value like) {
   SmallVector<Value> sizes;
   for (int64_t dim = 0; dim < type.getRank(); ++dim)
     if (type.isDynamicDim(dim))
@@ -43,10 +39,8 @@ static Value fill(ImplicitLocOpBuilder &b, Value scalar, RankedTensorType type,
   return linalg::FillOp::create(b, scalar, empty).getResult(0);
 }
 
-Value attn::zeroTensor(ImplicitLocOpBuilder &b, RankedTensorType type,
-                       Value like) {
-  Value zero =
-      arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
+Value attn::zeroTensor(ImplicitLocOpBuilder &b, RankedTensorType type, Value like) {
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
   return fill(b, zero, type, like);
 }
 
@@ -62,8 +56,7 @@ Value attn::constantLike(ImplicitLocOpBuilder &b, double value, Value like) {
     return arith::ConstantOp::create(b, scalar);
   if (shaped.hasStaticShape())
     return arith::ConstantOp::create(b, DenseElementsAttr::get(shaped, scalar));
-  return fill(b, arith::ConstantOp::create(b, scalar),
-              cast<RankedTensorType>(type), like);
+  return fill(b, arith::ConstantOp::create(b, scalar), cast<RankedTensorType>(type), like);
 }
 
 /// `value` with the element type of `type`, moved in or out of a tensor without
@@ -82,16 +75,15 @@ static Value convert(ImplicitLocOpBuilder &b, Value value, Type type) {
       value = arith::TruncFOp::create(b, target, value);
   }
   if (wrap && !isa<RankedTensorType>(value.getType()))
-    value = tensor::FromElementsOp::create(b, RankedTensorType::get({}, to),
-                                           ValueRange(value));
+    value = tensor::FromElementsOp::create(b, RankedTensorType::get({}, to), ValueRange(value));
   return value;
 }
 
 bool Adjoints::readsActive(Operation *op) const {
   return op
       ->walk([&](Operation *inner) {
-        bool reads = llvm::any_of(inner->getOperands(),
-                                  [&](Value value) { return isActive(value); });
+        bool reads =
+            llvm::any_of(inner->getOperands(), [&](Value value) { return isActive(value); });
         return reads ? WalkResult::interrupt() : WalkResult::advance();
       })
       .wasInterrupted();
@@ -113,15 +105,12 @@ void Adjoints::add(Value value, Value contribution, bool guarded) {
     return;
   Type type = getAdjointType(value.getType());
   Value sum = convert(b, it->second.value, type);
-  it->second.value =
-      arith::AddFOp::create(b, sum, convert(b, contribution, type));
+  it->second.value = arith::AddFOp::create(b, sum, convert(b, contribution, type));
   // Where one use is not behind a select, the value is taken.
   it->second.guarded &= guarded;
 }
 
-Value Adjoints::get(Value value) {
-  return getAs(value, getAdjointType(value.getType()));
-}
+Value Adjoints::get(Value value) { return getAs(value, getAdjointType(value.getType())); }
 
 Value Adjoints::getAs(Value value, Type type) {
   auto it = sums.find(value);

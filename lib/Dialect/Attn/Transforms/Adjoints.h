@@ -21,12 +21,11 @@ mlir::Type getAdjointType(mlir::Type type);
 bool hasAdjointType(mlir::Type type);
 
 /// The number `value`, in the type (float or integer) and sizes of `like`.
-mlir::Value constantLike(mlir::ImplicitLocOpBuilder &b, double value,
-                         mlir::Value like);
+mlir::Value constantLike(mlir::ImplicitLocOpBuilder &b, double value, mlir::Value like);
 
 /// A tensor of zeros of `type`, with the dynamic sizes of `like`.
-mlir::Value zeroTensor(mlir::ImplicitLocOpBuilder &b,
-                       mlir::RankedTensorType type, mlir::Value like = {});
+mlir::Value zeroTensor(mlir::ImplicitLocOpBuilder &b, mlir::RankedTensorType type,
+                       mlir::Value like = {});
 
 class Adjoints {
 public:

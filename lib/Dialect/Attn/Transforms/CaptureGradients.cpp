@@ -82,11 +82,9 @@ namespace {
 /// One attn.accumulate of a gradient region.
 class Contribution {
 public:
-  Contribution(Statements &s, const ScalarRegions &regions,
-               const ScoreGradients &gradients, AccumulateOp op, Value capture,
-               RankedTensorType type)
-      : s(s), regions(regions), gradients(gradients), op(op), capture(capture),
-        type(type) {}
+  Contribution(Statements &s, const ScalarRegions &regions, const ScoreGradients &gradients,
+               AccumulateOp op, Value capture, RankedTensorType type)
+      : s(s), regions(regions), gradients(gradients), op(op), capture(capture), type(type) {}
 
   /// The gradient that this accumulation alone gives, in its accumulator type
   /// and the capture's shape.
@@ -129,8 +127,7 @@ private:
 const ScalarRegions::Index *Contribution::getPlain(Value index) const {
   auto argument = dyn_cast<BlockArgument>(index);
   if (!argument || argument.getOwner() != &regions.gradient.front() ||
-      argument.getArgNumber() == 0 ||
-      argument.getArgNumber() > regions.indices.size())
+      argument.getArgNumber() == 0 || argument.getArgNumber() > regions.indices.size())
     return nullptr;
   return &regions.indices[argument.getArgNumber() - 1];
 }
@@ -217,8 +214,8 @@ void Contribution::classify() {
       if (plain->dims.size() == 2) {
         AffineExpr x, y;
         bindSymbols(b.getContext(), x, y);
-        size = affine::makeComposedFoldedAffineApply(
-            b, b.getLoc(), x * y, {size, s.getSize(plain->dims[1])});
+        size = affine::makeComposedFoldedAffineApply(b, b.getLoc(), x * y,
+                                                     {size, s.getSize(plain->dims[1])});
       }
       joined.push_back(group);
       offsets.push_back(zero);
@@ -230,8 +227,7 @@ void Contribution::classify() {
       sizes.push_back(b.getIndexAttr(1));
       continue;
     }
-    OpFoldResult size =
-        tensor::getMixedSize(b, b.getLoc(), capture, position);
+    OpFoldResult size = tensor::getMixedSize(b, b.getLoc(), capture, position);
     unsigned dim = s.addDim("n", size);
     joined.push_back({int64_t(out.size())});
     out.push_back(dim);
@@ -252,8 +248,7 @@ Value Contribution::sumOverPairs() {
   bool keepsKeys = llvm::is_contained(out, keys);
   bool alongKeys = !keepsKeys;
   bool keepsRows = !rest.empty() && llvm::is_contained(out, rest.back());
-  bool alongRows = !rest.empty() && !keepsRows &&
-                   (keepsKeys || !computed.empty());
+  bool alongRows = !rest.empty() && !keepsRows && (keepsKeys || !computed.empty());
   // A table for each so many rows, if there may be more: one more index of one
   // larger table.
   std::optional<unsigned> rowBlock;
@@ -261,8 +256,7 @@ Value Contribution::sumOverPairs() {
     std::optional<int64_t> known = getConstantIntValue(rows);
     return known && *known <= gradients.tableRows;
   };
-  if (gradients.tableRows > 0 && alongRows && alongKeys &&
-      !isFew(s.getSize(rest.back()))) {
+  if (gradients.tableRows > 0 && alongRows && alongKeys && !isFew(s.getSize(rest.back()))) {
     OpFoldResult blocks = affine::makeComposedFoldedAffineApply(
         s.b, s.b.getLoc(), s.b.getAffineDimExpr(0).ceilDiv(gradients.tableRows),
         {s.getSize(rest.back())});
@@ -275,45 +269,39 @@ Value Contribution::sumOverPairs() {
     if (!(alongKeys && dim == keys) && !(alongRows && dim == rest.back()))
       kept.push_back(dim);
   bool isApart = keepsKeys && keepsRows && gradients.computeAgain;
-  auto [score, dt] = isApart ? gradients.computeAgain()
-                             : std::pair(gradients.score, gradients.dt);
+  auto [score, dt] = isApart ? gradients.computeAgain() : std::pair(gradients.score, gradients.dt);
   bool reduces = kept.size() < domain.size();
   // In the capture's order at once where nothing is summed later.
   if (kept.size() == out.size())
     kept = out;
   Type accumulator = op.getValue().getType();
   Value ofPairs = s.emit(
-      domain, {{score, gradients.points}, {dt, gradients.points}}, kept,
-      accumulator, reduces ? std::optional(0.0) : std::nullopt,
+      domain, {{score, gradients.points}, {dt, gradients.points}}, kept, accumulator,
+      reduces ? std::optional(0.0) : std::nullopt,
       [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
         Value score = gradients.prepare(builder, loc, args[0]);
         IRMapping mapping;
         regions.applyGradient(builder, loc, domain, score, args[1], mapping);
-        Value zero = arith::ConstantOp::create(
-            builder, loc, builder.getZeroAttr(accumulator));
+        Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(accumulator));
         Value term = mapping.lookupOrDefault(op.getValue());
         // A derivative may be infinite where the pair is masked.
         term = regions.select(builder, loc, domain, term, zero);
         auto indexOf = [&](unsigned dim) -> Value {
-          return linalg::IndexOp::create(
-              builder, loc, llvm::find(domain, dim) - domain.begin());
+          return linalg::IndexOp::create(builder, loc, llvm::find(domain, dim) - domain.begin());
         };
         auto keepWhere = [&](Value index, unsigned dim) {
-          Value same = arith::CmpIOp::create(
-              builder, loc, arith::CmpIPredicate::eq, index, indexOf(dim));
+          Value same =
+              arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, index, indexOf(dim));
           term = arith::SelectOp::create(builder, loc, same, term, zero);
         };
         if (rowBlock) {
-          Value size =
-              arith::ConstantIndexOp::create(builder, loc, gradients.tableRows);
-          Value block =
-              arith::DivUIOp::create(builder, loc, indexOf(rest.back()), size);
+          Value size = arith::ConstantIndexOp::create(builder, loc, gradients.tableRows);
+          Value block = arith::DivUIOp::create(builder, loc, indexOf(rest.back()), size);
           keepWhere(block, *rowBlock);
         }
         for (auto [index, dim] : computed)
           keepWhere(mapping.lookupOrDefault(index), dim);
-        return reduces ? arith::AddFOp::create(builder, loc, args[2], term)
-                       : term;
+        return reduces ? arith::AddFOp::create(builder, loc, args[2], term) : term;
       });
   return s.sum(ofPairs, kept, out, /*atOnce=*/isApart);
 }
@@ -328,20 +316,18 @@ Value Contribution::place(Value sum) {
   RankedTensorType whole = type.clone(sumType.getElementType());
   bool covers = sumType.getRank() == whole.getRank();
   for (unsigned dim = 0; covers && dim < whole.getRank(); ++dim)
-    covers &= !whole.isDynamicDim(dim) &&
-              sumType.getDimSize(dim) == whole.getDimSize(dim);
+    covers &= !whole.isDynamicDim(dim) && sumType.getDimSize(dim) == whole.getDimSize(dim);
   if (covers)
     return sum;
   SmallVector<OpFoldResult> strides(whole.getRank(), b.getIndexAttr(1));
-  return tensor::InsertSliceOp::create(b, sum, zeros(whole.getElementType()),
-                                       offsets, sizes, strides);
+  return tensor::InsertSliceOp::create(b, sum, zeros(whole.getElementType()), offsets, sizes,
+                                       strides);
 }
 
 /// A tensor of the capture's sizes.
 Value Contribution::zeros(Type element) {
   ImplicitLocOpBuilder &b = s.b;
-  Value empty = tensor::EmptyOp::create(
-      b, tensor::getMixedSizes(b, b.getLoc(), capture), element);
+  Value empty = tensor::EmptyOp::create(b, tensor::getMixedSizes(b, b.getLoc(), capture), element);
   return linalg::FillOp::create(b, s.constant(0.0, element), empty).getResult(0);
 }
 
@@ -387,32 +373,29 @@ Value Contribution::build(bool rounded) {
 }
 
 /// An elementwise statement on whole tensors of one shape.
-static Value combine(ImplicitLocOpBuilder &b, ArrayRef<Value> inputs,
-                     Type element, StatementBody body) {
+static Value combine(ImplicitLocOpBuilder &b, ArrayRef<Value> inputs, Type element,
+                     StatementBody body) {
   auto type = cast<RankedTensorType>(inputs[0].getType());
-  SmallVector<unsigned> all =
-      llvm::to_vector(llvm::seq<unsigned>(type.getRank()));
+  SmallVector<unsigned> all = llvm::to_vector(llvm::seq<unsigned>(type.getRank()));
   SmallVector<Access> accesses;
   for (Value input : inputs)
     accesses.push_back({input, all});
-  Value out = tensor::EmptyOp::create(
-      b, tensor::getMixedSizes(b, b.getLoc(), inputs[0]), element);
+  Value out = tensor::EmptyOp::create(b, tensor::getMixedSizes(b, b.getLoc(), inputs[0]), element);
   return buildStatement(b, type.getRank(), accesses, {out, all}, body);
 }
 
 Value attn::buildCaptureGradient(Statements &s, const ScalarRegions &regions,
-                                 const ScoreGradients &gradients,
-                                 unsigned index, RankedTensorType type) {
+                                 const ScoreGradients &gradients, unsigned index,
+                                 RankedTensorType type) {
   ImplicitLocOpBuilder &b = s.b;
   Value capture = regions.captures[index];
   Value total;
   if (!regions.gradient.empty()) {
     Block &region = regions.gradient.front();
-    BlockArgument argument =
-        region.getArgument(1 + regions.indices.size() + index);
-    auto reads = llvm::filter_to_vector(
-        region.getOps<AccumulateOp>(),
-        [&](AccumulateOp op) { return op.getCapture() == argument; });
+    BlockArgument argument = region.getArgument(1 + regions.indices.size() + index);
+    auto reads = llvm::filter_to_vector(region.getOps<AccumulateOp>(), [&](AccumulateOp op) {
+      return op.getCapture() == argument;
+    });
     for (AccumulateOp op : reads) {
       Value part = Contribution(s, regions, gradients, op, capture, type)
                        .build(/*rounded=*/reads.size() == 1);
@@ -420,11 +403,10 @@ Value attn::buildCaptureGradient(Statements &s, const ScalarRegions &regions,
         total = part;
         continue;
       }
-      total = combine(
-          b, {total, part}, getElementTypeOrSelf(total),
-          [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-            return arith::AddFOp::create(builder, loc, args[0], args[1]);
-          });
+      total = combine(b, {total, part}, getElementTypeOrSelf(total),
+                      [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                        return arith::AddFOp::create(builder, loc, args[0], args[1]);
+                      });
     }
   }
   if (!total) {
@@ -432,16 +414,13 @@ Value attn::buildCaptureGradient(Statements &s, const ScalarRegions &regions,
     for (unsigned dim = 0; dim < type.getRank(); ++dim)
       sizes.push_back(tensor::getMixedSize(b, b.getLoc(), capture, dim));
     Value empty = tensor::EmptyOp::create(b, sizes, type.getElementType());
-    total = linalg::FillOp::create(b, s.constant(0.0, type.getElementType()),
-                                   empty)
-                .getResult(0);
+    total = linalg::FillOp::create(b, s.constant(0.0, type.getElementType()), empty).getResult(0);
   }
   Type element = type.getElementType();
   if (getElementTypeOrSelf(total) != element)
-    total = combine(b, {total}, element,
-                    [&](OpBuilder &builder, Location loc, ValueRange args) {
-                      return truncate(builder, loc, args[0], element);
-                    });
+    total = combine(b, {total}, element, [&](OpBuilder &builder, Location loc, ValueRange args) {
+      return truncate(builder, loc, args[0], element);
+    });
   if (total.getType() != type)
     total = tensor::CastOp::create(b, type, total);
   return total;

@@ -42,8 +42,7 @@ static bool isImpliedBy(Value condition, function_ref<bool(Value)> holds) {
   if (holds(condition))
     return true;
   auto either = condition.getDefiningOp<arith::OrIOp>();
-  return either &&
-         (isImpliedBy(either.getLhs(), holds) || isImpliedBy(either.getRhs(), holds));
+  return either && (isImpliedBy(either.getLhs(), holds) || isImpliedBy(either.getRhs(), holds));
 }
 
 namespace {

@@ -59,25 +59,22 @@ SmallVector<Type> getCaptureGradientTypes(ValueRange captures) {
 //===----------------------------------------------------------------------===//
 
 /// A float that the score reads from a captured tensor.
-LogicalResult accumulateExtract(ImplicitLocOpBuilder &b,
-                                tensor::ExtractOp extract, Adjoints &adjoints) {
+LogicalResult accumulateExtract(ImplicitLocOpBuilder &b, tensor::ExtractOp extract,
+                                Adjoints &adjoints) {
   auto capture = dyn_cast<BlockArgument>(extract.getTensor());
   if (!capture)
     return refuse(extract.getTensor().getDefiningOp());
-  AccumulateOp::create(b, adjoints.get(extract.getResult()), capture,
-                       extract.getIndices());
+  AccumulateOp::create(b, adjoints.get(extract.getResult()), capture, extract.getIndices());
   return success();
 }
 
 /// Fills `gradient` with the derivative of `score`: its ops, then their
 /// reverse.
-LogicalResult buildScoreGradient(Region &score, unsigned captureCount,
-                                 Region &gradient) {
+LogicalResult buildScoreGradient(Region &score, unsigned captureCount, Region &gradient) {
   IRMapping mapping;
   score.cloneInto(&gradient, mapping);
   Block &block = gradient.front();
-  ArrayRef<BlockArgument> captures =
-      block.getArguments().take_back(captureCount);
+  ArrayRef<BlockArgument> captures = block.getArguments().take_back(captureCount);
   Operation *yield = block.getTerminator();
   ImplicitLocOpBuilder b(yield->getLoc(), yield);
   Adjoints adjoints(b);
@@ -95,8 +92,7 @@ LogicalResult buildScoreGradient(Region &score, unsigned captureCount,
       captures, [](Value value) { return isa<FloatType>(value.getType()); }));
   adjoints.add(y, block.addArgument(x.getType(), x.getLoc()));
   for (Operation *op : llvm::reverse(ops)) {
-    if (llvm::none_of(op->getResults(),
-                      [&](Value value) { return adjoints.has(value); }))
+    if (llvm::none_of(op->getResults(), [&](Value value) { return adjoints.has(value); }))
       continue;
     b.setLoc(op->getLoc());
     auto extract = dyn_cast<tensor::ExtractOp>(op);
@@ -135,8 +131,7 @@ LogicalResult buildRegions(Forward forward, Backward backward) {
 /// The reverse of the ops of one block.
 class Reverse {
 public:
-  Reverse(ImplicitLocOpBuilder &b, Adjoints &adjoints)
-      : b(b), adjoints(adjoints) {}
+  Reverse(ImplicitLocOpBuilder &b, Adjoints &adjoints) : b(b), adjoints(adjoints) {}
 
   /// Adds the contributions of `op`, some result of which has an adjoint.
   LogicalResult differentiate(Operation *op);
@@ -152,8 +147,7 @@ private:
   LogicalResult differentiate(tensor::FromElementsOp op);
   LogicalResult differentiate(linalg::TransposeOp op);
 
-  template <typename Backward>
-  void addCaptureGradients(ValueRange captures, Backward backward) {
+  template <typename Backward> void addCaptureGradients(ValueRange captures, Backward backward) {
     for (auto [index, capture] : llvm::enumerate(captures))
       if (Value gradient = backward.getCaptureGradient(index))
         adjoints.add(capture, gradient);
@@ -164,8 +158,7 @@ private:
   }
   /// Adds `contribution` in the static shape that `value` has.
   void addCast(Value value, Value contribution) {
-    auto type =
-        withElementOf(contribution, cast<RankedTensorType>(value.getType()));
+    auto type = withElementOf(contribution, cast<RankedTensorType>(value.getType()));
     if (contribution.getType() != type)
       contribution = tensor::CastOp::create(b, type, contribution);
     adjoints.add(value, contribution, guarded);
@@ -181,9 +174,8 @@ LogicalResult Reverse::differentiate(Operation *op) {
   b.setLoc(op->getLoc());
   guarded = adjoints.isGuarded(op->getResult(0));
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<ForwardOp, SoftmaxOp, tensor::CastOp, tensor::CollapseShapeOp,
-            tensor::ExpandShapeOp, tensor::ExtractOp, tensor::ExtractSliceOp,
-            tensor::FromElementsOp, linalg::TransposeOp>(
+      .Case<ForwardOp, SoftmaxOp, tensor::CastOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp,
+            tensor::ExtractOp, tensor::ExtractSliceOp, tensor::FromElementsOp, linalg::TransposeOp>(
           [&](auto known) { return differentiate(known); })
       .Default([&](Operation *other) {
         if (failed(differentiateElementwise(b, other, adjoints)))
@@ -196,12 +188,10 @@ LogicalResult Reverse::differentiate(Operation *op) {
 ForwardOp addLse(ForwardOp op) {
   ImplicitLocOpBuilder b(op.getLoc(), op);
   RankedTensorType query = op.getQuery().getType();
-  auto lse = RankedTensorType::get(query.getShape().drop_back(),
-                                   op.getAccumulatorType());
+  auto lse = RankedTensorType::get(query.getShape().drop_back(), op.getAccumulatorType());
   auto replacement =
-      ForwardOp::create(b, op.getOutput().getType(), lse, op.getQuery(),
-                        op.getKey(), op.getValue(), op.getScaleOperand(),
-                        op.getSink(), op.getCaptures(), op.getScaleAttr());
+      ForwardOp::create(b, op.getOutput().getType(), lse, op.getQuery(), op.getKey(), op.getValue(),
+                        op.getScaleOperand(), op.getSink(), op.getCaptures(), op.getScaleAttr());
   replacement.getScore().takeBody(op.getScore());
   replacement.getMask().takeBody(op.getMask());
   replacement->setDiscardableAttrs(op->getDiscardableAttrDictionary());
@@ -229,12 +219,11 @@ LogicalResult Reverse::differentiate(ForwardOp op) {
     scaleType = getGradientType(scale.getType());
   if (sink && adjoints.isActive(sink))
     sinkType = sink.getType();
-  auto backward = BackwardOp::create(
-      b, op.getQuery().getType(), op.getKey().getType(),
-      op.getValue().getType(), scaleType, sinkType,
-      getCaptureGradientTypes(op.getCaptures()), outputGradient, op.getQuery(),
-      op.getKey(), op.getValue(), output, op.getLse(), lseGradient, scale, sink,
-      op.getCaptures(), op.getScaleAttr());
+  auto backward = BackwardOp::create(b, op.getQuery().getType(), op.getKey().getType(),
+                                     op.getValue().getType(), scaleType, sinkType,
+                                     getCaptureGradientTypes(op.getCaptures()), outputGradient,
+                                     op.getQuery(), op.getKey(), op.getValue(), output, op.getLse(),
+                                     lseGradient, scale, sink, op.getCaptures(), op.getScaleAttr());
   if (failed(buildRegions(op, backward)))
     return failure();
   adjoints.add(op.getQuery(), backward.getQueryGradient());
@@ -249,10 +238,10 @@ LogicalResult Reverse::differentiate(ForwardOp op) {
 }
 
 LogicalResult Reverse::differentiate(SoftmaxOp op) {
-  auto backward = SoftmaxBackwardOp::create(
-      b, op.getInput().getType(), getCaptureGradientTypes(op.getCaptures()),
-      adjoints.getAs(op.getOutput(), op.getType()), op.getInput(),
-      op.getOutput(), op.getCaptures());
+  auto backward = SoftmaxBackwardOp::create(b, op.getInput().getType(),
+                                            getCaptureGradientTypes(op.getCaptures()),
+                                            adjoints.getAs(op.getOutput(), op.getType()),
+                                            op.getInput(), op.getOutput(), op.getCaptures());
   if (failed(buildRegions(op, backward)))
     return failure();
   adjoints.add(op.getInput(), backward.getInputGradient());
@@ -261,8 +250,7 @@ LogicalResult Reverse::differentiate(SoftmaxOp op) {
 }
 
 LogicalResult Reverse::differentiate(tensor::CastOp op) {
-  if (!isa<RankedTensorType>(op.getSource().getType()) ||
-      !isa<RankedTensorType>(op.getType()))
+  if (!isa<RankedTensorType>(op.getSource().getType()) || !isa<RankedTensorType>(op.getType()))
     return refuse(op);
   addCast(op.getSource(), adjoints.get(op.getResult()));
   return success();
@@ -270,18 +258,16 @@ LogicalResult Reverse::differentiate(tensor::CastOp op) {
 
 LogicalResult Reverse::differentiate(tensor::CollapseShapeOp op) {
   Value adjoint = adjoints.get(op.getResult());
-  SmallVector<OpFoldResult> sizes =
-      tensor::getMixedSizes(b, b.getLoc(), op.getSrc());
-  Value expanded = tensor::ExpandShapeOp::create(
-      b, withElementOf(adjoint, op.getSrcType()), adjoint,
-      op.getReassociationIndices(), sizes);
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, b.getLoc(), op.getSrc());
+  Value expanded = tensor::ExpandShapeOp::create(b, withElementOf(adjoint, op.getSrcType()),
+                                                 adjoint, op.getReassociationIndices(), sizes);
   adjoints.add(op.getSrc(), expanded, guarded);
   return success();
 }
 
 LogicalResult Reverse::differentiate(tensor::ExpandShapeOp op) {
-  Value collapsed = tensor::CollapseShapeOp::create(
-      b, adjoints.get(op.getResult()), op.getReassociationIndices());
+  Value collapsed = tensor::CollapseShapeOp::create(b, adjoints.get(op.getResult()),
+                                                    op.getReassociationIndices());
   addCast(op.getSrc(), collapsed);
   return success();
 }
@@ -291,13 +277,12 @@ LogicalResult Reverse::differentiate(tensor::ExpandShapeOp op) {
 LogicalResult Reverse::differentiate(tensor::ExtractOp op) {
   Value adjoint = adjoints.get(op.getResult());
   if (op.getIndices().empty()) {
-    Value tensor = tensor::FromElementsOp::create(
-        b, RankedTensorType::get({}, adjoint.getType()), ValueRange(adjoint));
+    Value tensor = tensor::FromElementsOp::create(b, RankedTensorType::get({}, adjoint.getType()),
+                                                  ValueRange(adjoint));
     adjoints.add(op.getTensor(), tensor, guarded);
     return success();
   }
-  auto type =
-      withElementOf(adjoint, cast<RankedTensorType>(op.getTensor().getType()));
+  auto type = withElementOf(adjoint, cast<RankedTensorType>(op.getTensor().getType()));
   Value zeros = zeroTensor(b, type, op.getTensor());
   Value inserted = tensor::InsertOp::create(b, adjoint, zeros, op.getIndices());
   adjoints.add(op.getTensor(), inserted, /*guarded=*/true);
@@ -307,11 +292,9 @@ LogicalResult Reverse::differentiate(tensor::ExtractOp op) {
 /// All zeros, but for the slice; see above.
 LogicalResult Reverse::differentiate(tensor::ExtractSliceOp op) {
   Value adjoint = adjoints.get(op.getResult());
-  Value zeros =
-      zeroTensor(b, withElementOf(adjoint, op.getSourceType()), op.getSource());
-  Value inserted =
-      tensor::InsertSliceOp::create(b, adjoint, zeros, op.getMixedOffsets(),
-                                    op.getMixedSizes(), op.getMixedStrides());
+  Value zeros = zeroTensor(b, withElementOf(adjoint, op.getSourceType()), op.getSource());
+  Value inserted = tensor::InsertSliceOp::create(b, adjoint, zeros, op.getMixedOffsets(),
+                                                 op.getMixedSizes(), op.getMixedStrides());
   adjoints.add(op.getSource(), inserted, /*guarded=*/true);
   return success();
 }
@@ -339,10 +322,8 @@ LogicalResult Reverse::differentiate(linalg::TransposeOp op) {
   SmallVector<int64_t> inverse(op.getPermutation().size());
   for (auto [to, from] : llvm::enumerate(op.getPermutation()))
     inverse[from] = to;
-  auto type =
-      withElementOf(adjoint, cast<RankedTensorType>(op.getInput().getType()));
-  SmallVector<OpFoldResult> sizes =
-      tensor::getMixedSizes(b, b.getLoc(), op.getInput());
+  auto type = withElementOf(adjoint, cast<RankedTensorType>(op.getInput().getType()));
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, b.getLoc(), op.getInput());
   Value empty = tensor::EmptyOp::create(b, sizes, type.getElementType());
   auto transposed = linalg::TransposeOp::create(b, adjoint, empty, inverse);
   addCast(op.getInput(), transposed->getResult(0));
@@ -353,14 +334,11 @@ LogicalResult Reverse::differentiate(linalg::TransposeOp op) {
 // Functions
 //===----------------------------------------------------------------------===//
 
-bool isFloatTensor(Type type) {
-  return isa<RankedTensorType>(type) && carriesGradient(type);
-}
+bool isFloatTensor(Type type) { return isa<RankedTensorType>(type) && carriesGradient(type); }
 
 /// Whether there is anything to differentiate.
 bool isDifferentiable(func::FuncOp function) {
-  return !function.isDeclaration() &&
-         llvm::any_of(function.getArgumentTypes(), carriesGradient) &&
+  return !function.isDeclaration() && llvm::any_of(function.getArgumentTypes(), carriesGradient) &&
          llvm::any_of(function.getResultTypes(), isFloatTensor);
 }
 
@@ -370,12 +348,9 @@ LogicalResult checkFunction(func::FuncOp function) {
                               "blocks");
   for (auto [index, type] : llvm::enumerate(function.getArgumentTypes()))
     if (!hasAdjointType(type) ||
-        (carriesGradient(type) && !isFloatTensor(type) &&
-         !isa<FloatType>(type)))
+        (carriesGradient(type) && !isFloatTensor(type) && !isa<FloatType>(type)))
       return function.emitError("expected float argument #")
-             << index
-             << " to be a scalar or a ranked tensor, of f64 or narrower, got "
-             << type;
+             << index << " to be a scalar or a ranked tensor, of f64 or narrower, got " << type;
   for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
     if (carriesGradient(type) && !isFloatTensor(type))
       return function.emitError("expected float result #")
@@ -391,13 +366,10 @@ struct GradientSignature {
 };
 
 LogicalResult checkPositions(func::FuncOp function, ArrayRef<int64_t> positions,
-                             ArrayRef<Type> types, StringRef role,
-                             function_ref<bool(Type)> fits) {
+                             ArrayRef<Type> types, StringRef role, function_ref<bool(Type)> fits) {
   for (int64_t position : positions)
-    if (position < 0 || position >= int64_t(types.size()) ||
-        !fits(types[position]))
-      return function.emitError("expected positions of float ")
-             << role << ", got " << position;
+    if (position < 0 || position >= int64_t(types.size()) || !fits(types[position]))
+      return function.emitError("expected positions of float ") << role << ", got " << position;
   return success();
 }
 
@@ -409,9 +381,8 @@ bool isWanted(ArrayRef<int64_t> positions, int64_t position) {
 class FunctionGradient {
 public:
   FunctionGradient(func::FuncOp gradient, const GradientSignature &signature)
-      : gradient(gradient), block(gradient.getBody().front()),
-        terminator(block.getTerminator()), b(gradient.getLoc(), terminator),
-        adjoints(b), signature(signature) {}
+      : gradient(gradient), block(gradient.getBody().front()), terminator(block.getTerminator()),
+        b(gradient.getLoc(), terminator), adjoints(b), signature(signature) {}
 
   LogicalResult build();
 
@@ -437,10 +408,9 @@ private:
 
 /// Marks what depends on the float arguments.
 LogicalResult FunctionGradient::findActive() {
-  llvm::append_range(
-      inputs, llvm::make_filter_range(block.getArguments(), [](Value value) {
-        return carriesGradient(value.getType());
-      }));
+  llvm::append_range(inputs, llvm::make_filter_range(block.getArguments(), [](Value value) {
+                       return carriesGradient(value.getType());
+                     }));
   for (Value input : inputs)
     adjoints.activate(input);
   for (Operation &op : block.without_terminator()) {
@@ -472,8 +442,8 @@ SmallVector<Value> FunctionGradient::addArguments() {
 LogicalResult FunctionGradient::reverse() {
   Reverse rules(b, adjoints);
   for (Operation *op : llvm::reverse(ops)) {
-    bool contributes = llvm::any_of(
-        op->getResults(), [&](Value value) { return adjoints.has(value); });
+    bool contributes =
+        llvm::any_of(op->getResults(), [&](Value value) { return adjoints.has(value); });
     if (contributes && failed(rules.differentiate(op)))
       return failure();
   }
@@ -502,8 +472,7 @@ void FunctionGradient::returnGradients() {
   useSaved();
   terminator->setOperands(results);
   eraseDeadOps(block);
-  gradient.setType(FunctionType::get(gradient.getContext(),
-                                     block.getArgumentTypes(),
+  gradient.setType(FunctionType::get(gradient.getContext(), block.getArgumentTypes(),
                                      ValueRange(results).getTypes()));
 }
 
@@ -520,15 +489,12 @@ LogicalResult FunctionGradient::build() {
   return success();
 }
 
-LogicalResult addGradientFunction(func::FuncOp function,
-                                  const GradientSignature &signature) {
+LogicalResult addGradientFunction(func::FuncOp function, const GradientSignature &signature) {
   if (failed(checkFunction(function)) ||
-      failed(checkPositions(function, signature.arguments,
-                            function.getArgumentTypes(), "arguments",
+      failed(checkPositions(function, signature.arguments, function.getArgumentTypes(), "arguments",
                             carriesGradient)) ||
-      failed(checkPositions(function, signature.results,
-                            function.getResultTypes(), "tensor results",
-                            isFloatTensor)))
+      failed(checkPositions(function, signature.results, function.getResultTypes(),
+                            "tensor results", isFloatTensor)))
     return failure();
   std::string name = (function.getName() + "_gradient").str();
   if (SymbolTable::lookupSymbolIn(function->getParentOp(), name))
@@ -546,8 +512,7 @@ LogicalResult addGradientFunction(func::FuncOp function,
   return failure();
 }
 
-struct DifferentiatePass
-    : attn::impl::AttnDifferentiateBase<DifferentiatePass> {
+struct DifferentiatePass : attn::impl::AttnDifferentiateBase<DifferentiatePass> {
   using AttnDifferentiateBase::AttnDifferentiateBase;
 
   void runOnOperation() override {

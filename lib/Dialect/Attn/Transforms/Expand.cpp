@@ -24,12 +24,9 @@ using namespace mlir;
 using namespace attn;
 
 /// a / l, or 0 where l is 0 (no key was kept), in the result's element type.
-static Value normalize(OpBuilder &builder, Location loc, Value a, Value l,
-                       Type type) {
-  Value zero = arith::ConstantOp::create(builder, loc,
-                                         builder.getZeroAttr(l.getType()));
-  Value empty = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ,
-                                      l, zero);
+static Value normalize(OpBuilder &builder, Location loc, Value a, Value l, Type type) {
+  Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(l.getType()));
+  Value empty = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ, l, zero);
   Value quotient = arith::DivFOp::create(builder, loc, a, l);
   Value safe = arith::SelectOp::create(builder, loc, empty, zero, quotient);
   return truncate(builder, loc, safe, type);
@@ -45,24 +42,21 @@ static void expandForward(ForwardOp op) {
   Value sink = op.getSink() ? s.split(op.getSink(), 0) : Value();
   Softmax softmax = buildSoftmax(s, t, s.rows, s.points, sink, s.heads);
   SmallVector<unsigned> out = with(s.rows, s.e);
-  Value sum = s.emit(with(s.points, s.e),
-                     {{softmax.p, s.points}, {s.value, s.values}}, out,
+  Value sum = s.emit(with(s.points, s.e), {{softmax.p, s.points}, {s.value, s.values}}, out,
                      accumulator, 0.0, multiplyAdd);
-  Value o = s.emit(out, {{sum, out}, {softmax.sum, s.rows}}, out, element,
-                   std::nullopt,
+  Value o = s.emit(out, {{sum, out}, {softmax.sum, s.rows}}, out, element, std::nullopt,
                    [&](OpBuilder &builder, Location loc, ValueRange args) {
                      return normalize(builder, loc, args[0], args[1], element);
                    });
   SmallVector<Value> results = {s.join(o, op.getOutput().getType())};
   if (op.getLse()) {
-    Value lse = s.emit(
-        s.rows, {{softmax.guarded, s.rows}, {softmax.sum, s.rows}}, s.rows,
-        accumulator, std::nullopt,
-        [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-          // log 0 = -inf: a fully masked row.
-          Value log = math::LogOp::create(builder, loc, args[1]);
-          return arith::AddFOp::create(builder, loc, args[0], log);
-        });
+    Value lse =
+        s.emit(s.rows, {{softmax.guarded, s.rows}, {softmax.sum, s.rows}}, s.rows, accumulator,
+               std::nullopt, [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                 // log 0 = -inf: a fully masked row.
+                 Value log = math::LogOp::create(builder, loc, args[1]);
+                 return arith::AddFOp::create(builder, loc, args[0], log);
+               });
     results.push_back(s.join(lse, op.getLse().getType()));
   }
   op->replaceAllUsesWith(results);
@@ -77,18 +71,16 @@ static void expandSoftmax(SoftmaxOp op) {
   ScalarRegions regions{op.getScore(), none, op.getMask(), op.getCaptures(), {}};
   SmallVector<unsigned> points = addSoftmaxDims(s, op.getInput(), regions);
   Dims rows = Dims(points).drop_back();
-  Value t = s.emit(
-      points, {{op.getInput(), points}}, points, accumulator, std::nullopt,
-      [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-        Value x = extend(builder, loc, args[0], accumulator);
-        x = regions.applyScore(builder, loc, points, x);
-        return regions.select(builder, loc, points, x,
-                              minusInfinity(builder, loc, accumulator));
-      });
+  Value t = s.emit(points, {{op.getInput(), points}}, points, accumulator, std::nullopt,
+                   [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                     Value x = extend(builder, loc, args[0], accumulator);
+                     x = regions.applyScore(builder, loc, points, x);
+                     return regions.select(builder, loc, points, x,
+                                           minusInfinity(builder, loc, accumulator));
+                   });
   Softmax softmax = buildSoftmax(s, t, rows, points, Value(), {});
-  Value y = s.emit(points, {{softmax.p, points}, {softmax.sum, rows}}, points,
-                   element, std::nullopt,
-                   [&](OpBuilder &builder, Location loc, ValueRange args) {
+  Value y = s.emit(points, {{softmax.p, points}, {softmax.sum, rows}}, points, element,
+                   std::nullopt, [&](OpBuilder &builder, Location loc, ValueRange args) {
                      return normalize(builder, loc, args[0], args[1], element);
                    });
   if (y.getType() != op.getType())
@@ -137,11 +129,11 @@ struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
     for (Operation *op : ops)
       llvm::TypeSwitch<Operation *>(op)
           .Case([](ForwardOp op) { expandForward(op); })
-          .Case([&](BackwardOp op) { expandBackward(op, {tableRows, pairsApart, largeRows, *large}); })
+          .Case([&](BackwardOp op) {
+            expandBackward(op, {tableRows, pairsApart, largeRows, *large});
+          })
           .Case([](SoftmaxOp op) { expandSoftmax(op); })
-          .Case([&](SoftmaxBackwardOp op) {
-            expandSoftmaxBackward(op, tableRows);
-          });
+          .Case([&](SoftmaxBackwardOp op) { expandSoftmaxBackward(op, tableRows); });
   }
 };
 } // namespace

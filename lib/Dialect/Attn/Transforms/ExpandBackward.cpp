@@ -43,8 +43,7 @@ private:
   void buildOutputGradient();
   void buildPoints();
   Value contract(Value x, Dims xDims, Value y, Dims yDims, Dims out);
-  Value gradientOf(Value sum, Dims dims, bool isQuery, Type type,
-                   Value factor = {});
+  Value gradientOf(Value sum, Dims dims, bool isQuery, Type type, Value factor = {});
   Value buildScaleGradient();
   Value buildSinkGradient();
 
@@ -64,7 +63,8 @@ Value Backward::number(OpBuilder &builder, Location loc, double value) {
   return arith::ConstantOp::create(builder, loc, builder.getFloatAttr(accumulator, value));
 }
 
-/// Compares the size of a row's LSE with infinity. A NaN is no mark of a dead row and stays visible.
+/// Compares the size of a row's LSE with infinity. A NaN is no mark of a dead row and stays
+/// visible.
 Value Backward::compareSize(OpBuilder &builder, Location loc, arith::CmpFPredicate predicate,
                             Value rowLse) {
   Value size = math::AbsFOp::create(builder, loc, rowLse);
@@ -73,13 +73,11 @@ Value Backward::compareSize(OpBuilder &builder, Location loc, arith::CmpFPredica
 }
 
 /// `value`, or 0 in a row without keys: its LSE may hold anything.
-Value Backward::alive(OpBuilder &builder, Location loc, Value rowLse,
-                      Value value) {
+Value Backward::alive(OpBuilder &builder, Location loc, Value rowLse, Value value) {
   if (!mayBeDead)
     return value;
   Value lives = compareSize(builder, loc, arith::CmpFPredicate::UNE, rowLse);
-  return arith::SelectOp::create(builder, loc, lives, value,
-                                 zero(builder, loc, value.getType()));
+  return arith::SelectOp::create(builder, loc, lives, value, zero(builder, loc, value.getType()));
 }
 
 /// LSE, or 0 in a row without keys, so that p = exp(-inf - 0).
@@ -93,9 +91,9 @@ Value Backward::isLarge(OpBuilder &builder, Location loc, Value rowLse) {
   Value size = math::AbsFOp::create(builder, loc, rowLse);
   Value atLeast = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, size,
                                         number(builder, loc, kLarge));
-  Value finite = arith::CmpFOp::create(
-      builder, loc, arith::CmpFPredicate::ONE, size,
-      number(builder, loc, std::numeric_limits<double>::infinity()));
+  Value finite =
+      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::ONE, size,
+                            number(builder, loc, std::numeric_limits<double>::infinity()));
   return arith::AndIOp::create(builder, loc, atLeast, finite);
 }
 
@@ -115,13 +113,13 @@ void Backward::buildLogSums() {
   if (options.largeScores == LargeScores::Rows)
     return computeAgain();
   Value none = zero(b, b.getLoc(), accumulator);
-  Value largest =
-      emit(rows, {{lse, rows}}, {}, accumulator, 0.0,
-           [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-             Value size = arith::SelectOp::create(builder, loc, isLarge(builder, loc, args[0]),
-                                                  math::AbsFOp::create(builder, loc, args[0]), none);
-             return arith::MaxNumFOp::create(builder, loc, args[1], size);
-           });
+  Value largest = emit(rows, {{lse, rows}}, {}, accumulator, 0.0,
+                       [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                         Value size = arith::SelectOp::create(
+                             builder, loc, isLarge(builder, loc, args[0]),
+                             math::AbsFOp::create(builder, loc, args[0]), none);
+                         return arith::MaxNumFOp::create(builder, loc, args[1], size);
+                       });
   Value anyLarge = arith::CmpFOp::create(b, arith::CmpFPredicate::ONE,
                                          tensor::ExtractOp::create(b, largest, ValueRange()), none);
   auto branch = scf::IfOp::create(b, TypeRange{lse.getType(), lse.getType()}, anyLarge,
@@ -156,7 +154,8 @@ Value Backward::weight(OpBuilder &builder, Location loc, Value score, ValueRange
     return math::ExpOp::create(builder, loc, exponent);
   };
   auto choose = [&](Value exact, Value plain) -> Value {
-    return arith::SelectOp::create(builder, loc, isLarge(builder, loc, normalizers[0]), exact, plain);
+    return arith::SelectOp::create(builder, loc, isLarge(builder, loc, normalizers[0]), exact,
+                                   plain);
   };
   Value plain = subtract(score, finiteLse(builder, loc, normalizers[0]));
   if (normalizers.size() == 1)
@@ -183,12 +182,11 @@ Value Backward::isDead(OpBuilder &builder, Location loc, ValueRange of) {
   };
   auto sizeOf = [&](Value x) -> Value { return math::AbsFOp::create(builder, loc, x); };
   Value rounding = number(builder, loc, std::ldexp(1.0, 4 - int(accumulator.getFPMantissaWidth())));
-  Value isSink = compare(arith::CmpFPredicate::OLE,
-                         sizeOf(arith::SubFOp::create(builder, loc, of[0], of[1])),
-                         arith::MulFOp::create(builder, loc, sizeOf(of[1]), rounding));
+  Value isSink =
+      compare(arith::CmpFPredicate::OLE, sizeOf(arith::SubFOp::create(builder, loc, of[0], of[1])),
+              arith::MulFOp::create(builder, loc, sizeOf(of[1]), rounding));
   if (of.size() > 2) {
-    Value isZero =
-        compare(arith::CmpFPredicate::OEQ, of[2], zero(builder, loc, of[2].getType()));
+    Value isZero = compare(arith::CmpFPredicate::OEQ, of[2], zero(builder, loc, of[2].getType()));
     isSink = arith::AndIOp::create(builder, loc, isSink, isZero);
   }
   return arith::OrIOp::create(builder, loc, isInfinite, isSink);
@@ -215,8 +213,8 @@ void Backward::buildOutputGradient() {
     return all;
   };
   auto choose = [&](OpBuilder &builder, Location loc, Value isDropped, Value value) -> Value {
-    return arith::SelectOp::create(builder, loc, isDropped,
-                                   zero(builder, loc, value.getType()), value);
+    return arith::SelectOp::create(builder, loc, isDropped, zero(builder, loc, value.getType()),
+                                   value);
   };
   bool marksRows = mayBeDead && options.largeRows;
   if (mayBeDead && !options.largeRows) {
@@ -239,23 +237,21 @@ void Backward::buildOutputGradient() {
                    SmallVector<Value> of(args.slice(2, ofRow.size()));
                    if (op.getSink())
                      of.push_back(o);
-                   Value term = arith::SelectOp::create(
-                       builder, loc, isDead(builder, loc, of),
-                       math::AbsFOp::create(builder, loc, x),
-                       arith::MulFOp::create(builder, loc, x, o));
+                   Value term = arith::SelectOp::create(builder, loc, isDead(builder, loc, of),
+                                                        math::AbsFOp::create(builder, loc, x),
+                                                        arith::MulFOp::create(builder, loc, x, o));
                    return add(builder, loc, args.back(), term);
                  });
-    outputGradient = emit(
-        out, join({{given, out}, {delta, rows}}, ofRow), out, element, std::nullopt,
-        [&](OpBuilder &builder, Location loc, ValueRange args) {
-          // Not ordered: also NaN.
-          Value isLarge =
-              arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UGE, args[1],
-                                    number(builder, loc, kLarge));
-          Value dead = isDead(builder, loc, args.slice(2, ofRow.size()));
-          return choose(builder, loc, arith::AndIOp::create(builder, loc, isLarge, dead),
-                        args.front());
-        });
+    outputGradient =
+        emit(out, join({{given, out}, {delta, rows}}, ofRow), out, element, std::nullopt,
+             [&](OpBuilder &builder, Location loc, ValueRange args) {
+               // Not ordered: also NaN.
+               Value isLarge = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UGE,
+                                                     args[1], number(builder, loc, kLarge));
+               Value dead = isDead(builder, loc, args.slice(2, ofRow.size()));
+               return choose(builder, loc, arith::AndIOp::create(builder, loc, isLarge, dead),
+                             args.front());
+             });
   }
   bool hasGradient = bool(op.getLseGradient());
   if (!marksRows && !hasGradient)
@@ -285,23 +281,18 @@ void Backward::buildPoints() {
              return weight(builder, loc, args[0], args.drop_front().drop_back());
            });
   Value dp = contract(outputGradient, with(rows, e), value, values, points);
-  dt = emit(points, {{p, points}, {dp, points}, {delta, rows}}, points,
-            accumulator, std::nullopt,
+  dt = emit(points, {{p, points}, {dp, points}, {delta, rows}}, points, accumulator, std::nullopt,
             [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
               Value d = arith::SubFOp::create(builder, loc, args[1], args[2]);
               return arith::MulFOp::create(builder, loc, args[0], d);
             });
-  ds = emit(points, {{s, points}, {dt, points}}, points, accumulator,
-            std::nullopt,
+  ds = emit(points, {{s, points}, {dt, points}}, points, accumulator, std::nullopt,
             [&](OpBuilder &builder, Location loc, ValueRange args) {
-              Value scaled =
-                  arith::MulFOp::create(builder, loc, args[0], scale);
+              Value scaled = arith::MulFOp::create(builder, loc, args[0], scale);
               IRMapping mapping;
-              Value result = regions.applyGradient(builder, loc, points, scaled,
-                                                   args[1], mapping);
+              Value result = regions.applyGradient(builder, loc, points, scaled, args[1], mapping);
               // A derivative may be infinite where the pair is masked.
-              return regions.select(builder, loc, points, result,
-                                    zero(builder, loc, accumulator));
+              return regions.select(builder, loc, points, result, zero(builder, loc, accumulator));
             });
 }
 
@@ -313,14 +304,12 @@ Value Backward::contract(Value x, Dims xDims, Value y, Dims yDims, Dims out) {
       domain.push_back(dims.back());
   // Q K^T and dO V^T have their last dimension in common.
   domain.erase(llvm::unique(domain), domain.end());
-  return emit(domain, {{x, xDims}, {y, yDims}}, out, accumulator, 0.0,
-              multiplyAdd);
+  return emit(domain, {{x, xDims}, {y, yDims}}, out, accumulator, 0.0, multiplyAdd);
 }
 
 /// A gradient in the shape and type of its tensor: summed over the group where
 /// it is a key's or value's, times `factor`, rounded.
-Value Backward::gradientOf(Value sum, Dims dims, bool isQuery, Type type,
-                           Value factor) {
+Value Backward::gradientOf(Value sum, Dims dims, bool isQuery, Type type, Value factor) {
   Type element = cast<RankedTensorType>(type).getElementType();
   if (isQuery)
     return join(round(sum, dims, element, factor), type);
@@ -335,9 +324,7 @@ Value Backward::gradientOf(Value sum, Dims dims, bool isQuery, Type type,
 
 /// sum ds s: along the keys in the nest, then over all rows.
 Value Backward::buildScaleGradient() {
-  Value ofRows =
-      emit(points, {{ds, points}, {s, points}}, rows, accumulator, 0.0,
-           multiplyAdd);
+  Value ofRows = emit(points, {{ds, points}, {s, points}}, rows, accumulator, 0.0, multiplyAdd);
   return sum(ofRows, rows, {});
 }
 
@@ -346,15 +333,15 @@ Value Backward::buildSinkGradient() {
   Value sink = split(op.getSink(), 0);
   SmallVector<Access> inputs = normalizers({{sink, heads}});
   inputs.push_back({delta, rows});
-  Value ofRows =
-      emit(rows, inputs, rows, accumulator, std::nullopt,
-           [&](OpBuilder &builder, Location loc, ValueRange args) {
-             ValueRange parts = args.slice(1, inputs.size() - 2);
-             Value p = weight(builder, loc, args[0], parts);
-             Value term = arith::MulFOp::create(builder, loc, p, args[inputs.size() - 1]);
-             Value negated = arith::NegFOp::create(builder, loc, term);
-             return alive(builder, loc, parts[0], negated);
-           });
+  Value ofRows = emit(rows, inputs, rows, accumulator, std::nullopt,
+                      [&](OpBuilder &builder, Location loc, ValueRange args) {
+                        ValueRange parts = args.slice(1, inputs.size() - 2);
+                        Value p = weight(builder, loc, args[0], parts);
+                        Value term =
+                            arith::MulFOp::create(builder, loc, p, args[inputs.size() - 1]);
+                        Value negated = arith::NegFOp::create(builder, loc, term);
+                        return alive(builder, loc, parts[0], negated);
+                      });
   return join(sum(ofRows, rows, heads), op.getSink().getType(), 0);
 }
 
@@ -368,11 +355,9 @@ void Backward::build() {
   SmallVector<unsigned> valueRows = with(Dims(rows).drop_back(), {j, e});
   Value dq = contract(ds, points, key, keys, with(rows, d));
   Value dk = contract(ds, points, query, with(rows, d), keyRows);
-  Value dv =
-      contract(outputGradient, with(rows, e), p, points, valueRows);
+  Value dv = contract(outputGradient, with(rows, e), p, points, valueRows);
   SmallVector<Value> results = {
-      gradientOf(dq, with(rows, d), true, op.getQueryGradient().getType(),
-                 scale),
+      gradientOf(dq, with(rows, d), true, op.getQueryGradient().getType(), scale),
       gradientOf(dk, keyRows, false, op.getKeyGradient().getType(), scale),
       gradientOf(dv, valueRows, false, op.getValueGradient().getType())};
   if (op.getScaleGradient())
@@ -391,9 +376,8 @@ void Backward::build() {
     gradients.computeAgain = computeAgain;
   for (unsigned index = 0; index < op.getCaptures().size(); ++index)
     if (Value gradient = op.getCaptureGradient(index))
-      results.push_back(
-          buildCaptureGradient(*this, regions, gradients, index,
-                               cast<RankedTensorType>(gradient.getType())));
+      results.push_back(buildCaptureGradient(*this, regions, gradients, index,
+                                             cast<RankedTensorType>(gradient.getType())));
   op->replaceAllUsesWith(results);
   op->erase();
 }
@@ -406,60 +390,45 @@ void attn::expandSoftmaxBackward(SoftmaxBackwardOp op, int64_t tableRows) {
   FloatType accumulator = op.getAccumulatorType();
   Type element = op.getInput().getType().getElementType();
   Statements s(op, accumulator);
-  ScalarRegions regions{op.getScore(), op.getGradient(), op.getMask(),
-                        op.getCaptures(), {}};
+  ScalarRegions regions{op.getScore(), op.getGradient(), op.getMask(), op.getCaptures(), {}};
   SmallVector<unsigned> points = addSoftmaxDims(s, op.getInput(), regions);
   Dims rows = Dims(points).drop_back();
   auto widen = [&](OpBuilder &builder, Location loc, Value x) {
     return extend(builder, loc, x, accumulator);
   };
-  Value delta = s.emit(
-      points, {{op.getOutputGradient(), points}, {op.getOutput(), points}},
-      rows, accumulator, 0.0,
-      [&](OpBuilder &builder, Location loc, ValueRange args) {
-        Value term =
-            arith::MulFOp::create(builder, loc, widen(builder, loc, args[0]),
-                                  widen(builder, loc, args[1]));
-        // y is 0 where masked; dy may hold anything there.
-        term = regions.select(builder, loc, points, term,
-                              zero(builder, loc, accumulator));
-        return add(builder, loc, args[2], term);
-      });
+  Value delta =
+      s.emit(points, {{op.getOutputGradient(), points}, {op.getOutput(), points}}, rows,
+             accumulator, 0.0, [&](OpBuilder &builder, Location loc, ValueRange args) {
+               Value term = arith::MulFOp::create(builder, loc, widen(builder, loc, args[0]),
+                                                  widen(builder, loc, args[1]));
+               // y is 0 where masked; dy may hold anything there.
+               term = regions.select(builder, loc, points, term, zero(builder, loc, accumulator));
+               return add(builder, loc, args[2], term);
+             });
   Value dt = s.emit(
-      points,
-      {{op.getOutputGradient(), points},
-       {op.getOutput(), points},
-       {delta, rows}},
-      points, accumulator, std::nullopt,
-      [&](OpBuilder &builder, Location loc, ValueRange args) {
-        Value d = arith::SubFOp::create(builder, loc,
-                                        widen(builder, loc, args[0]), args[2]);
-        Value result = arith::MulFOp::create(
-            builder, loc, widen(builder, loc, args[1]), d);
-        return regions.select(builder, loc, points, result,
-                              zero(builder, loc, accumulator));
+      points, {{op.getOutputGradient(), points}, {op.getOutput(), points}, {delta, rows}}, points,
+      accumulator, std::nullopt, [&](OpBuilder &builder, Location loc, ValueRange args) {
+        Value d = arith::SubFOp::create(builder, loc, widen(builder, loc, args[0]), args[2]);
+        Value result = arith::MulFOp::create(builder, loc, widen(builder, loc, args[1]), d);
+        return regions.select(builder, loc, points, result, zero(builder, loc, accumulator));
       });
-  Value dx = s.emit(
-      points, {{op.getInput(), points}, {dt, points}}, points, element,
-      std::nullopt, [&](OpBuilder &builder, Location loc, ValueRange args) {
-        IRMapping mapping;
-        Value result =
-            regions.applyGradient(builder, loc, points,
-                                  widen(builder, loc, args[0]), args[1],
-                                  mapping);
-        result = regions.select(builder, loc, points, result,
-                                zero(builder, loc, accumulator));
-        return truncate(builder, loc, result, element);
-      });
+  Value dx = s.emit(points, {{op.getInput(), points}, {dt, points}}, points, element, std::nullopt,
+                    [&](OpBuilder &builder, Location loc, ValueRange args) {
+                      IRMapping mapping;
+                      Value result = regions.applyGradient(
+                          builder, loc, points, widen(builder, loc, args[0]), args[1], mapping);
+                      result = regions.select(builder, loc, points, result,
+                                              zero(builder, loc, accumulator));
+                      return truncate(builder, loc, result, element);
+                    });
   if (dx.getType() != op.getInputGradient().getType())
     dx = tensor::CastOp::create(s.b, op.getInputGradient().getType(), dx);
   SmallVector<Value> results = {dx};
   ScoreGradients gradients{op.getInput(), dt, points, widen};
   for (unsigned index = 0; index < op.getCaptures().size(); ++index)
     if (Value gradient = op.getCaptureGradient(index))
-      results.push_back(
-          buildCaptureGradient(s, regions, gradients, index,
-                               cast<RankedTensorType>(gradient.getType())));
+      results.push_back(buildCaptureGradient(s, regions, gradients, index,
+                                             cast<RankedTensorType>(gradient.getType())));
   op->replaceAllUsesWith(results);
   op->erase();
 }

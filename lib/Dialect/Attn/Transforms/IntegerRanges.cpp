@@ -15,8 +15,7 @@ ConstantIntRanges IntegerRanges::get(Value value) const {
   auto known = ranges.find(value);
   return known != ranges.end()
              ? known->second
-             : ConstantIntRanges::maxRange(
-                   ConstantIntRanges::getStorageBitwidth(value.getType()));
+             : ConstantIntRanges::maxRange(ConstantIntRanges::getStorageBitwidth(value.getType()));
 }
 
 void IntegerRanges::set(Value value, uint64_t least, uint64_t most) {
@@ -32,7 +31,8 @@ void IntegerRanges::infer(Block &block) {
     auto infer = dyn_cast<InferIntRangeInterface>(op);
     // (What promises not to wrap wraps.)
     auto flags = dyn_cast<arith::ArithIntegerOverflowFlagsInterface>(op);
-    bool promises = flags && flags.getOverflowAttr().getValue() != arith::IntegerOverflowFlags::none;
+    bool promises =
+        flags && flags.getOverflowAttr().getValue() != arith::IntegerOverflowFlags::none;
     if (!infer || promises || !llvm::all_of(op.getOperands(), isInteger))
       continue;
     infer.inferResultRanges(

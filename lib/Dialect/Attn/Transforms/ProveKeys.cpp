@@ -104,9 +104,7 @@ static bool keepsOwnKey(Region &mask) {
 
 bool attn::keepsKeys(Region &mask) { return keepsFirstKey(mask) || keepsOwnKey(mask); }
 
-bool attn::ignoresRows(Region &mask) {
-  return mask.empty() || mask.getArgument(kRow).use_empty();
-}
+bool attn::ignoresRows(Region &mask) { return mask.empty() || mask.getArgument(kRow).use_empty(); }
 
 namespace {
 /// What a float may be. Overflow is none: a score that is computed from finite numbers is finite.

@@ -20,23 +20,17 @@ struct Expr {
   ImplicitLocOpBuilder *b;
   Value value;
 
-  Expr constant(double number) const {
-    return {b, constantLike(*b, number, value)};
-  }
-  template <typename Op> Expr apply() const {
-    return {b, b->createOrFold<Op>(b->getLoc(), value)};
-  }
+  Expr constant(double number) const { return {b, constantLike(*b, number, value)}; }
+  template <typename Op> Expr apply() const { return {b, b->createOrFold<Op>(b->getLoc(), value)}; }
   template <typename Op> Expr apply(Expr other) const {
     return {b, b->createOrFold<Op>(b->getLoc(), value, other.value)};
   }
   Expr is(CmpFPredicate predicate, Expr other) const {
-    return {b, b->createOrFold<arith::CmpFOp>(b->getLoc(), predicate, value,
-                                              other.value)};
+    return {b, b->createOrFold<arith::CmpFOp>(b->getLoc(), predicate, value, other.value)};
   }
   /// This, a condition, decides between two values.
   Expr choose(Expr yes, Expr no) const {
-    return {b, b->createOrFold<arith::SelectOp>(b->getLoc(), value, yes.value,
-                                                no.value)};
+    return {b, b->createOrFold<arith::SelectOp>(b->getLoc(), value, yes.value, no.value)};
   }
   bool isConstant() const { return matchPattern(value, m_Constant()); }
 
@@ -102,23 +96,15 @@ const Derivative derivatives[] = {
     {"math.cbrt", [](Expr x, Expr y) { return 1.0 / (3.0 * (y * y)); }},
     {"math.cos", [](Expr x, Expr y) { return -x.apply<math::SinOp>(); }},
     {"math.cosh", [](Expr x, Expr y) { return x.apply<math::SinhOp>(); }},
-    {"math.erf",
-     [](Expr x, Expr y) {
-       return 2.0 * llvm::numbers::inv_sqrtpi * exp(-(x * x));
-     }},
-    {"math.erfc",
-     [](Expr x, Expr y) {
-       return -2.0 * llvm::numbers::inv_sqrtpi * exp(-(x * x));
-     }},
+    {"math.erf", [](Expr x, Expr y) { return 2.0 * llvm::numbers::inv_sqrtpi * exp(-(x * x)); }},
+    {"math.erfc", [](Expr x, Expr y) { return -2.0 * llvm::numbers::inv_sqrtpi * exp(-(x * x)); }},
     {"math.exp", [](Expr x, Expr y) { return y; }},
     {"math.exp2", [](Expr x, Expr y) { return llvm::numbers::ln2 * y; }},
     {"math.expm1", [](Expr x, Expr y) { return y + 1.0; }},
     {"math.log", [](Expr x, Expr y) { return 1.0 / x; }},
-    {"math.log10",
-     [](Expr x, Expr y) { return 1.0 / (llvm::numbers::ln10 * x); }},
+    {"math.log10", [](Expr x, Expr y) { return 1.0 / (llvm::numbers::ln10 * x); }},
     {"math.log1p", [](Expr x, Expr y) { return 1.0 / (x + 1.0); }},
-    {"math.log2",
-     [](Expr x, Expr y) { return 1.0 / (llvm::numbers::ln2 * x); }},
+    {"math.log2", [](Expr x, Expr y) { return 1.0 / (llvm::numbers::ln2 * x); }},
     {"math.rsqrt", [](Expr x, Expr y) { return -0.5 * (y * y * y); }},
     {"math.sin", [](Expr x, Expr y) { return x.apply<math::CosOp>(); }},
     {"math.sinh", [](Expr x, Expr y) { return x.apply<math::CoshOp>(); }},
@@ -136,15 +122,12 @@ struct Use {
   /// The adjoint may be 0 for having passed a select.
   bool guarded;
 
-  bool wants(unsigned index) const {
-    return adjoints.isActive(op->getOperand(index));
-  }
+  bool wants(unsigned index) const { return adjoints.isActive(op->getOperand(index)); }
   /// An operand or the result, in the type the adjoint is computed in.
   Expr widen(Value value) const {
     Type type = getAdjointType(value.getType());
-    return {&b, type == value.getType()
-                    ? value
-                    : arith::ExtFOp::create(b, type, value).getResult()};
+    return {&b,
+            type == value.getType() ? value : arith::ExtFOp::create(b, type, value).getResult()};
   }
   Expr operand(unsigned index) const { return widen(op->getOperand(index)); }
   Expr result() const { return widen(op->getResult(0)); }
@@ -196,8 +179,7 @@ void givePower(Use &use) {
     use.scale(0, p.is(CmpFPredicate::OEQ, zero).choose(zero, slope));
   }
   if (use.wants(1)) {
-    Expr flat = x.is(CmpFPredicate::OEQ, zero)
-                    .apply<arith::AndIOp>(p.is(CmpFPredicate::OGE, zero));
+    Expr flat = x.is(CmpFPredicate::OEQ, zero).apply<arith::AndIOp>(p.is(CmpFPredicate::OGE, zero));
     use.scale(1, flat.choose(zero, y * x.apply<math::LogOp>()));
   }
 }
@@ -284,18 +266,13 @@ struct Rule {
 void giveNothing(Use &) {}
 
 const Rule rules[] = {
-    {"arith.addf",
-     [](Use &use) { use.give(0, use.adjoint), use.give(1, use.adjoint); }},
+    {"arith.addf", [](Use &use) { use.give(0, use.adjoint), use.give(1, use.adjoint); }},
     {"arith.divf", giveQuotient},
     {"arith.extf", giveCast},
-    {"arith.maximumf",
-     [](Use &use) { giveExtremum(use, CmpFPredicate::UGT, false); }},
-    {"arith.maxnumf",
-     [](Use &use) { giveExtremum(use, CmpFPredicate::OGT, true); }},
-    {"arith.minimumf",
-     [](Use &use) { giveExtremum(use, CmpFPredicate::ULT, false); }},
-    {"arith.minnumf",
-     [](Use &use) { giveExtremum(use, CmpFPredicate::OLT, true); }},
+    {"arith.maximumf", [](Use &use) { giveExtremum(use, CmpFPredicate::UGT, false); }},
+    {"arith.maxnumf", [](Use &use) { giveExtremum(use, CmpFPredicate::OGT, true); }},
+    {"arith.minimumf", [](Use &use) { giveExtremum(use, CmpFPredicate::ULT, false); }},
+    {"arith.minnumf", [](Use &use) { giveExtremum(use, CmpFPredicate::OLT, true); }},
     {"arith.mulf", giveProduct},
     {"arith.negf", [](Use &use) { use.give(0, -use.adjoint); }},
     {"arith.select", giveSelect},
@@ -324,22 +301,18 @@ const Rule rules[] = {
 
 } // namespace
 
-LogicalResult attn::differentiateElementwise(ImplicitLocOpBuilder &b,
-                                             Operation *op,
+LogicalResult attn::differentiateElementwise(ImplicitLocOpBuilder &b, Operation *op,
                                              Adjoints &adjoints) {
   StringRef name = op->getName().getStringRef();
-  auto derivative = llvm::find_if(
-      derivatives, [&](const Derivative &entry) { return entry.op == name; });
-  auto rule =
-      llvm::find_if(rules, [&](const Rule &entry) { return entry.op == name; });
+  auto derivative =
+      llvm::find_if(derivatives, [&](const Derivative &entry) { return entry.op == name; });
+  auto rule = llvm::find_if(rules, [&](const Rule &entry) { return entry.op == name; });
   bool unary = derivative != std::end(derivatives);
-  if ((!unary && rule == std::end(rules)) ||
-      !llvm::all_of(op->getOperandTypes(), hasAdjointType) ||
+  if ((!unary && rule == std::end(rules)) || !llvm::all_of(op->getOperandTypes(), hasAdjointType) ||
       !llvm::all_of(op->getResultTypes(), hasAdjointType))
     return failure();
   Value result = op->getResult(0);
-  Use use{
-      b, op, adjoints, {&b, adjoints.get(result)}, adjoints.isGuarded(result)};
+  Use use{b, op, adjoints, {&b, adjoints.get(result)}, adjoints.isGuarded(result)};
   if (unary)
     use.scale(0, derivative->formula(use.operand(0), use.result()));
   else

@@ -16,8 +16,7 @@ namespace attn {
 /// each half, roundings give nothing, |x| gives 0 at 0. Where an adjoint passed
 /// a select, and is 0 because the other side was taken, the contribution is 0
 /// even if the derivative is infinite or NaN there.
-mlir::LogicalResult differentiateElementwise(mlir::ImplicitLocOpBuilder &b,
-                                             mlir::Operation *op,
+mlir::LogicalResult differentiateElementwise(mlir::ImplicitLocOpBuilder &b, mlir::Operation *op,
                                              Adjoints &adjoints);
 
 } // namespace attn

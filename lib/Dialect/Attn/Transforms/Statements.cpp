@@ -22,19 +22,16 @@ SmallVector<unsigned> attn::with(Dims dims, Dims more) {
   return result;
 }
 
-Value Statements::emit(Dims domain, ArrayRef<Access> inputs, Dims out,
-                       Type element, std::optional<double> init,
-                       StatementBody body) {
+Value Statements::emit(Dims domain, ArrayRef<Access> inputs, Dims out, Type element,
+                       std::optional<double> init, StatementBody body) {
   SmallVector<OpFoldResult> outSizes;
   for (unsigned dim : out)
     outSizes.push_back(sizes[dim]);
   Value tensor = tensor::EmptyOp::create(b, outSizes, element);
   if (init)
-    tensor = linalg::FillOp::create(b, constant(*init, element), tensor)
-                 .getResult(0);
+    tensor = linalg::FillOp::create(b, constant(*init, element), tensor).getResult(0);
   auto loops = [&](Dims dims) {
-    return llvm::map_to_vector(
-        dims, [&](unsigned dim) { return position(domain, dim); });
+    return llvm::map_to_vector(dims, [&](unsigned dim) { return position(domain, dim); });
   };
   SmallVector<SmallVector<unsigned>> positions;
   for (const Access &input : inputs)
@@ -42,8 +39,7 @@ Value Statements::emit(Dims domain, ArrayRef<Access> inputs, Dims out,
   SmallVector<Access> accesses;
   for (auto [input, at] : llvm::zip(inputs, positions))
     accesses.push_back({input.tensor, at});
-  Value result = buildStatement(b, domain.size(), accesses,
-                                {tensor, loops(out)}, body);
+  Value result = buildStatement(b, domain.size(), accesses, {tensor, loops(out)}, body);
   SmallVector<StringRef> loopNames;
   for (unsigned dim : domain)
     loopNames.push_back(names[dim]);
@@ -99,25 +95,22 @@ Value attn::multiplyAdd(OpBuilder &builder, Location loc, ValueRange args) {
 }
 
 Value attn::extend(OpBuilder &builder, Location loc, Value value, Type type) {
-  return value.getType() == type
-             ? value
-             : arith::ExtFOp::create(builder, loc, type, value).getResult();
+  return value.getType() == type ? value
+                                 : arith::ExtFOp::create(builder, loc, type, value).getResult();
 }
 
 Value attn::truncate(OpBuilder &builder, Location loc, Value value, Type type) {
-  return value.getType() == type
-             ? value
-             : arith::TruncFOp::create(builder, loc, type, value).getResult();
+  return value.getType() == type ? value
+                                 : arith::TruncFOp::create(builder, loc, type, value).getResult();
 }
 
-Value attn::inlineRegion(OpBuilder &builder, Region &region,
-                         ValueRange arguments, IRMapping &mapping) {
+Value attn::inlineRegion(OpBuilder &builder, Region &region, ValueRange arguments,
+                         IRMapping &mapping) {
   mapping.map(region.front().getArguments(), arguments);
   for (Operation &op : region.front().without_terminator())
     if (!isa<AccumulateOp>(op))
       builder.clone(op, mapping);
-  return mapping.lookupOrDefault(
-      region.front().getTerminator()->getOperand(0));
+  return mapping.lookupOrDefault(region.front().getTerminator()->getOperand(0));
 }
 
 Softmax attn::buildSoftmax(Statements &s, Value score, Dims rows, Dims points, Value sink,
@@ -126,46 +119,40 @@ Softmax attn::buildSoftmax(Statements &s, Value score, Dims rows, Dims points, V
   Softmax result;
   // max_j t, or of t and the sink, which is one more score of every row.
   result.max =
-      s.emit(points, {{score, points}}, rows, accumulator,
-             -std::numeric_limits<double>::infinity(),
+      s.emit(points, {{score, points}}, rows, accumulator, -std::numeric_limits<double>::infinity(),
              [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
                return arith::MaxNumFOp::create(builder, loc, args[1], args[0]);
              });
   if (sink)
-    result.max = s.emit(
-        rows, {{result.max, rows}, {sink, sinkDims}}, rows, accumulator,
-        std::nullopt,
-        [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-          return arith::MaxNumFOp::create(builder, loc, args[0], args[1]);
-        });
+    result.max =
+        s.emit(rows, {{result.max, rows}, {sink, sinkDims}}, rows, accumulator, std::nullopt,
+               [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                 return arith::MaxNumFOp::create(builder, loc, args[0], args[1]);
+               });
   // A fully masked row has m = -inf; subtract 0 there, so that p = exp(-inf).
   result.guarded = s.emit(
       rows, {{result.max, rows}}, rows, accumulator, std::nullopt,
       [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
         Value infinity = minusInfinity(builder, loc, accumulator);
-        Value dead = arith::CmpFOp::create(
-            builder, loc, arith::CmpFPredicate::OEQ, args[0], infinity);
-        Value zero = arith::ConstantOp::create(
-            builder, loc, builder.getZeroAttr(accumulator));
+        Value dead =
+            arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ, args[0], infinity);
+        Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(accumulator));
         return arith::SelectOp::create(builder, loc, dead, zero, args[0]);
       });
-  result.p = s.emit(
-      points, {{score, points}, {result.guarded, rows}}, points, accumulator,
-      std::nullopt,
-      [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-        Value d = arith::SubFOp::create(builder, loc, args[0], args[1]);
-        return math::ExpOp::create(builder, loc, d);
-      });
+  result.p = s.emit(points, {{score, points}, {result.guarded, rows}}, points, accumulator,
+                    std::nullopt, [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                      Value d = arith::SubFOp::create(builder, loc, args[0], args[1]);
+                      return math::ExpOp::create(builder, loc, d);
+                    });
   result.sum = s.sum(result.p, points, rows);
   if (sink)
-    result.sum = s.emit(
-        rows, {{result.sum, rows}, {result.guarded, rows}, {sink, sinkDims}},
-        rows, accumulator, std::nullopt,
-        [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-          Value d = arith::SubFOp::create(builder, loc, args[2], args[1]);
-          Value e = math::ExpOp::create(builder, loc, d);
-          return arith::AddFOp::create(builder, loc, args[0], e);
-        });
+    result.sum = s.emit(rows, {{result.sum, rows}, {result.guarded, rows}, {sink, sinkDims}}, rows,
+                        accumulator, std::nullopt,
+                        [](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                          Value d = arith::SubFOp::create(builder, loc, args[2], args[1]);
+                          Value e = math::ExpOp::create(builder, loc, d);
+                          return arith::AddFOp::create(builder, loc, args[0], e);
+                        });
   return result;
 }
 
@@ -173,18 +160,14 @@ Softmax attn::buildSoftmax(Statements &s, Value score, Dims rows, Dims points, V
 // ScalarRegions
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> ScalarRegions::indexValues(OpBuilder &builder, Location loc,
-                                              Dims domain) const {
+SmallVector<Value> ScalarRegions::indexValues(OpBuilder &builder, Location loc, Dims domain) const {
   SmallVector<Value> values;
   for (const Index &index : indices) {
-    Value value =
-        linalg::IndexOp::create(builder, loc, position(domain, index.dims[0]));
+    Value value = linalg::IndexOp::create(builder, loc, position(domain, index.dims[0]));
     if (index.dims.size() == 2) {
-      Value size =
-          getValueOrCreateConstantIndexOp(builder, loc, index.innerSize);
+      Value size = getValueOrCreateConstantIndexOp(builder, loc, index.innerSize);
       Value outer = arith::MulIOp::create(builder, loc, value, size);
-      Value inner = linalg::IndexOp::create(builder, loc,
-                                            position(domain, index.dims[1]));
+      Value inner = linalg::IndexOp::create(builder, loc, position(domain, index.dims[1]));
       value = arith::AddIOp::create(builder, loc, outer, inner);
     }
     values.push_back(value);
@@ -192,8 +175,7 @@ SmallVector<Value> ScalarRegions::indexValues(OpBuilder &builder, Location loc,
   return values;
 }
 
-Value ScalarRegions::applyScore(OpBuilder &builder, Location loc, Dims domain,
-                                Value value) const {
+Value ScalarRegions::applyScore(OpBuilder &builder, Location loc, Dims domain, Value value) const {
   if (score.empty())
     return value;
   SmallVector<Value> arguments = {value};
@@ -203,9 +185,8 @@ Value ScalarRegions::applyScore(OpBuilder &builder, Location loc, Dims domain,
   return inlineRegion(builder, score, arguments, mapping);
 }
 
-Value ScalarRegions::applyGradient(OpBuilder &builder, Location loc,
-                                   Dims domain, Value value, Value dt,
-                                   IRMapping &mapping) const {
+Value ScalarRegions::applyGradient(OpBuilder &builder, Location loc, Dims domain, Value value,
+                                   Value dt, IRMapping &mapping) const {
   if (gradient.empty())
     return dt;
   SmallVector<Value> arguments = {value};
@@ -215,8 +196,8 @@ Value ScalarRegions::applyGradient(OpBuilder &builder, Location loc,
   return inlineRegion(builder, gradient, arguments, mapping);
 }
 
-Value ScalarRegions::select(OpBuilder &builder, Location loc, Dims domain,
-                            Value value, Value otherwise) const {
+Value ScalarRegions::select(OpBuilder &builder, Location loc, Dims domain, Value value,
+                            Value otherwise) const {
   if (mask.empty())
     return value;
   SmallVector<Value> arguments = indexValues(builder, loc, domain);
@@ -264,12 +245,10 @@ void AttentionStatements::splitHeads(Value wholeQuery) {
   points = with(rows, j);
   keys = {batch, heads[0], j, d};
   values = {batch, heads[0], j, e};
-  regions.indices = {{{batch}, {}}, {{heads.begin(), heads.end()}, group},
-                     {{i}, {}}, {{j}, {}}};
+  regions.indices = {{{batch}, {}}, {{heads.begin(), heads.end()}, group}, {{i}, {}}, {{j}, {}}};
 }
 
-static SmallVector<ReassociationIndices> splitAt(unsigned headDim,
-                                                 unsigned rank) {
+static SmallVector<ReassociationIndices> splitAt(unsigned headDim, unsigned rank) {
   SmallVector<ReassociationIndices> result;
   for (unsigned dim = 0; dim < rank; ++dim) {
     if (dim == headDim)
@@ -293,23 +272,20 @@ Value AttentionStatements::split(Value tensor, unsigned headDim) {
   }
   if (!grouped)
     return tensor;
-  SmallVector<OpFoldResult> sizes =
-      tensor::getMixedSizes(b, b.getLoc(), tensor);
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, b.getLoc(), tensor);
   sizes[headDim] = keyHeads;
   sizes.insert(sizes.begin() + headDim + 1, group);
   SmallVector<int64_t> shape;
   SmallVector<Value> dynamic;
   dispatchIndexOpFoldResults(sizes, dynamic, shape);
-  return tensor::ExpandShapeOp::create(
-      b, RankedTensorType::get(shape, type.getElementType()), tensor,
-      splitAt(headDim, type.getRank()), sizes);
+  return tensor::ExpandShapeOp::create(b, RankedTensorType::get(shape, type.getElementType()),
+                                       tensor, splitAt(headDim, type.getRank()), sizes);
 }
 
 Value AttentionStatements::join(Value tensor, Type type, unsigned headDim) {
   if (grouped) {
     unsigned rank = cast<RankedTensorType>(type).getRank();
-    tensor =
-        tensor::CollapseShapeOp::create(b, tensor, splitAt(headDim, rank));
+    tensor = tensor::CollapseShapeOp::create(b, tensor, splitAt(headDim, rank));
   }
   if (tensor.getType() != type)
     tensor = tensor::CastOp::create(b, type, tensor);
@@ -317,17 +293,16 @@ Value AttentionStatements::join(Value tensor, Type type, unsigned headDim) {
 }
 
 Value AttentionStatements::scores() {
-  return emit(with(points, d), {{query, with(rows, d)}, {key, keys}}, points,
-              accumulator, 0.0, multiplyAdd);
+  return emit(with(points, d), {{query, with(rows, d)}, {key, keys}}, points, accumulator, 0.0,
+              multiplyAdd);
 }
 
 Value AttentionStatements::maskedScores(Value s) {
-  Value t =
-      emit(points, {{s, points}}, points, accumulator, std::nullopt,
-           [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-             Value scaled = arith::MulFOp::create(builder, loc, args[0], scale);
-             return regions.applyScore(builder, loc, points, scaled);
-           });
+  Value t = emit(points, {{s, points}}, points, accumulator, std::nullopt,
+                 [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                   Value scaled = arith::MulFOp::create(builder, loc, args[0], scale);
+                   return regions.applyScore(builder, loc, points, scaled);
+                 });
   if (regions.mask.empty())
     return t;
   return emit(points, {{t, points}}, points, accumulator, std::nullopt,
@@ -337,10 +312,8 @@ Value AttentionStatements::maskedScores(Value s) {
               });
 }
 
-SmallVector<unsigned> attn::addSoftmaxDims(Statements &s, Value tensor,
-                                           ScalarRegions &regions) {
-  SmallVector<OpFoldResult> sizes =
-      tensor::getMixedSizes(s.b, s.b.getLoc(), tensor);
+SmallVector<unsigned> attn::addSoftmaxDims(Statements &s, Value tensor, ScalarRegions &regions) {
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(s.b, s.b.getLoc(), tensor);
   unsigned rank = sizes.size();
   SmallVector<unsigned> points;
   for (auto [dim, size] : llvm::enumerate(sizes)) {

@@ -35,16 +35,14 @@ public:
   /// read, and the result of type `element` written, at the dimensions named;
   /// those that `out` lacks are reduced. `init` fills the result first (the
   /// reduction's neutral element); without it each element is written once.
-  mlir::Value emit(Dims domain, llvm::ArrayRef<Access> inputs, Dims out,
-                   mlir::Type element, std::optional<double> init,
-                   StatementBody body);
+  mlir::Value emit(Dims domain, llvm::ArrayRef<Access> inputs, Dims out, mlir::Type element,
+                   std::optional<double> init, StatementBody body);
   /// The sum of `value`, a tensor over `from`, over the dimensions that `to`
   /// lacks: one after the other, or in one statement.
   mlir::Value sum(mlir::Value value, Dims from, Dims to, bool atOnce = false);
   /// `value` over `dims`, rounded to `element`, times `factor` where it is not
   /// null.
-  mlir::Value round(mlir::Value value, Dims dims, mlir::Type element,
-                    mlir::Value factor = {});
+  mlir::Value round(mlir::Value value, Dims dims, mlir::Type element, mlir::Value factor = {});
   mlir::Value constant(double value, mlir::Type type);
 
   mlir::ImplicitLocOpBuilder b;
@@ -56,15 +54,14 @@ private:
 };
 
 /// sum += x y in the accumulator's type: the body of a contraction.
-mlir::Value multiplyAdd(mlir::OpBuilder &builder, mlir::Location loc,
-                        mlir::ValueRange args);
-mlir::Value extend(mlir::OpBuilder &builder, mlir::Location loc,
-                   mlir::Value value, mlir::Type type);
-mlir::Value truncate(mlir::OpBuilder &builder, mlir::Location loc,
-                     mlir::Value value, mlir::Type type);
+mlir::Value multiplyAdd(mlir::OpBuilder &builder, mlir::Location loc, mlir::ValueRange args);
+mlir::Value extend(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value,
+                   mlir::Type type);
+mlir::Value truncate(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value,
+                     mlir::Type type);
 /// The softmax of scores over `points` along what `rows` lacks: m = max t; m, or 0 in a row whose
-/// scores are all -inf; p = exp(t - that); and l = sum p. A sink over `sinkDims` is one more score of
-/// every row, without a p of its own; null: there is none.
+/// scores are all -inf; p = exp(t - that); and l = sum p. A sink over `sinkDims` is one more score
+/// of every row, without a p of its own; null: there is none.
 struct Softmax {
   mlir::Value max, guarded, p, sum;
 };
@@ -73,8 +70,8 @@ Softmax buildSoftmax(Statements &s, mlir::Value score, Dims rows, Dims points, m
 /// Clones the scalar `region` with its arguments bound to `arguments`; returns
 /// the yielded value, and in `mapping` every other. An attn.accumulate stays
 /// behind.
-mlir::Value inlineRegion(mlir::OpBuilder &builder, mlir::Region &region,
-                         mlir::ValueRange arguments, mlir::IRMapping &mapping);
+mlir::Value inlineRegion(mlir::OpBuilder &builder, mlir::Region &region, mlir::ValueRange arguments,
+                         mlir::IRMapping &mapping);
 
 /// The scalar regions of an op, `gradient` empty for a forward one, with what
 /// they need beside the score.
@@ -90,20 +87,18 @@ struct ScalarRegions {
   llvm::SmallVector<Index> indices;
 
   /// The score region applied to `score`.
-  mlir::Value applyScore(mlir::OpBuilder &builder, mlir::Location loc,
-                         Dims domain, mlir::Value score) const;
+  mlir::Value applyScore(mlir::OpBuilder &builder, mlir::Location loc, Dims domain,
+                         mlir::Value score) const;
   /// The gradient region applied to a score and to the gradient `dt` of its
   /// result; `mapping` has the values inside of the region.
-  mlir::Value applyGradient(mlir::OpBuilder &builder, mlir::Location loc,
-                            Dims domain, mlir::Value score, mlir::Value dt,
-                            mlir::IRMapping &mapping) const;
+  mlir::Value applyGradient(mlir::OpBuilder &builder, mlir::Location loc, Dims domain,
+                            mlir::Value score, mlir::Value dt, mlir::IRMapping &mapping) const;
   /// `value` where the mask region keeps the pair, else `otherwise`.
-  mlir::Value select(mlir::OpBuilder &builder, mlir::Location loc, Dims domain,
-                     mlir::Value value, mlir::Value otherwise) const;
+  mlir::Value select(mlir::OpBuilder &builder, mlir::Location loc, Dims domain, mlir::Value value,
+                     mlir::Value otherwise) const;
 
 private:
-  llvm::SmallVector<mlir::Value> indexValues(mlir::OpBuilder &builder,
-                                             mlir::Location loc,
+  llvm::SmallVector<mlir::Value> indexValues(mlir::OpBuilder &builder, mlir::Location loc,
                                              Dims domain) const;
 };
 
@@ -115,8 +110,7 @@ public:
   /// `op` is an attn.forward or attn.backward.
   template <typename OpTy>
   AttentionStatements(OpTy op, mlir::Region &gradient)
-      : Statements(op, op.getAccumulatorType()), key(op.getKey()),
-        value(op.getValue()),
+      : Statements(op, op.getAccumulatorType()), key(op.getKey()), value(op.getValue()),
         regions{op.getScore(), gradient, op.getMask(), op.getCaptures(), {}} {
     splitHeads(op.getQuery());
     scale = op.getScaleOperand();
@@ -160,9 +154,7 @@ llvm::SmallVector<unsigned> with(Dims dims, Dims more);
 struct ScoreGradients {
   mlir::Value score, dt;
   Dims points;
-  llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location,
-                                 mlir::Value)>
-      prepare;
+  llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::Value)> prepare;
   /// Rows that have a table of their own; 0: all have one.
   int64_t tableRows = 0;
   /// The two computed once more, for what has an element for each query and
@@ -177,8 +169,8 @@ mlir::LogicalResult checkCaptureReads(mlir::Region &gradient, unsigned numIndice
 
 /// The gradient of capture `index` as a tensor of `type`.
 mlir::Value buildCaptureGradient(Statements &s, const ScalarRegions &regions,
-                                 const ScoreGradients &gradients,
-                                 unsigned index, mlir::RankedTensorType type);
+                                 const ScoreGradients &gradients, unsigned index,
+                                 mlir::RankedTensorType type);
 
 /// `large-scores` of attn-expand.
 enum class LargeScores { Inexact, Branch, Rows };

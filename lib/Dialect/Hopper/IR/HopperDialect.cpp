@@ -30,8 +30,8 @@ static LogicalResult verifyTmaSource(Operation *op, MemRefType memref, SmemType 
   if (rank < 1 || rank > 5)
     return op->emitOpError() << "TMA walks tensors of rank 1 to 5, got " << memref;
   if (tile.getRank() > rank)
-    return op->emitOpError() << "a tile of rank " << tile.getRank() << " needs as many dimensions, got "
-                             << memref;
+    return op->emitOpError() << "a tile of rank " << tile.getRank()
+                             << " needs as many dimensions, got " << memref;
   if (memref.getElementType() != tile.getElementType())
     return op->emitOpError() << "element types differ: " << memref.getElementType() << " and "
                              << tile.getElementType();
@@ -44,7 +44,8 @@ static LogicalResult verifyTmaSource(Operation *op, MemRefType memref, SmemType 
   int64_t bytes = getElementBytes(memref.getElementType());
   for (int64_t stride : ArrayRef(strides).drop_back())
     if (!ShapedType::isDynamic(stride) && stride * bytes % 16)
-      return op->emitOpError() << "TMA needs strides that are multiples of 16 bytes, got " << memref;
+      return op->emitOpError() << "TMA needs strides that are multiples of 16 bytes, got "
+                               << memref;
   if (tile.getRows() > 256)
     return op->emitOpError() << "a box of TMA has at most 256 rows, got " << tile.getRows();
   if (tile.getSlabRows() != tile.getRows())
@@ -92,8 +93,7 @@ LogicalResult SendOp::verify() {
   if (auto channel = getChannel().getDefiningOp<ChannelOp>();
       channel && channel.getMulticast() && getMarks())
     return emitOpError("cannot drop rows of what all CTAs of a cluster get");
-  return verifyTmaSource(*this, cast<MemRefType>(getSource().getType()), tile,
-                         getIndices().size());
+  return verifyTmaSource(*this, cast<MemRefType>(getSource().getType()), tile, getIndices().size());
 }
 
 LogicalResult TensorMapOp::verify() {
@@ -263,7 +263,8 @@ static LogicalResult verifyProduct(Operation *op, Type aType, SmemType b, Vector
   bool inRegisters = false;
   if (auto a = dyn_cast<SmemType>(aType)) {
     if (a.getElementType() != element)
-      return op->emitOpError() << "element types differ: " << a.getElementType() << " and " << element;
+      return op->emitOpError() << "element types differ: " << a.getElementType() << " and "
+                               << element;
     if (a.getRank() != 2)
       return op->emitOpError("expects tiles of rank 2");
     aRows = transposeA ? a.getColumns() : a.getRows();
@@ -272,7 +273,8 @@ static LogicalResult verifyProduct(Operation *op, Type aType, SmemType b, Vector
     auto vector = cast<VectorType>(aType);
     inRegisters = true;
     if (vector.getElementType() != element)
-      return op->emitOpError() << "element types differ: " << vector.getElementType() << " and " << element;
+      return op->emitOpError() << "element types differ: " << vector.getElementType() << " and "
+                               << element;
     if (transposeA)
       return op->emitOpError("a vector cannot be transposed");
     aRows = vector.getDimSize(0);
@@ -458,8 +460,8 @@ LogicalResult RolesOp::verify() {
     size_t first = r;
     while (getWarpgroups()[first] == 0)
       --first;
-    if (warpgroups == 0 && (getWarpgroups()[first] != 1 || r - first >= kWarps ||
-                            perThread != getRegisters()[first]))
+    if (warpgroups == 0 &&
+        (getWarpgroups()[first] != 1 || r - first >= kWarps || perThread != getRegisters()[first]))
       return emitOpError() << "role " << getNames()[r]
                            << ": expected a warpgroup before it with a warp to spare, and its "
                               "number of registers";

@@ -21,9 +21,7 @@ void HopperDialect::registerTypes() {
       >();
 }
 
-int64_t attn::hopper::getElementBytes(Type type) {
-  return attn::getBits(type) / 8;
-}
+int64_t attn::hopper::getElementBytes(Type type) { return attn::getBits(type) / 8; }
 
 SmemType SmemType::getTile() const {
   if (!isRing())
@@ -36,9 +34,7 @@ int64_t SmemType::getSlabColumns() const {
   return getSwizzle() ? getSwizzle() / getElementBytes(getElementType()) : getColumns();
 }
 
-int64_t SmemType::getSlabs() const {
-  return llvm::divideCeil(getColumns(), getSlabColumns());
-}
+int64_t SmemType::getSlabs() const { return llvm::divideCeil(getColumns(), getSlabColumns()); }
 
 int64_t SmemType::getTileBytes() const {
   return getRows() * getSlabs() * getSlabColumns() * getElementBytes(getElementType());

@@ -35,9 +35,8 @@ struct BorrowOutputsPass : attn::impl::HopperBorrowOutputsBase<BorrowOutputsPass
     Builder b(&getContext());
     for (auto alloc : body->getOps<memref::AllocOp>()) {
       Operation *last = findLast(alloc, body);
-      const Output *output = llvm::find_if(outputs, [&](const Output &each) {
-        return last && last->isBeforeInBlock(each.first);
-      });
+      const Output *output = llvm::find_if(
+          outputs, [&](const Output &each) { return last && last->isBeforeInBlock(each.first); });
       if (output != outputs.end())
         alloc->setAttr(hopper::kWithinAttr, b.getIndexAttr(output->argument.getArgNumber()));
     }

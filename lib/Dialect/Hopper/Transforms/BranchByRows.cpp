@@ -49,7 +49,8 @@ public:
     b.setInsertionPointToEnd(both);
     Value tile = rare->tile;
     if (rare->factor != usual->factor)
-      tile = arith::MulFOp::create(b, loc, tile, splat(tile.getType(), rare->factor / usual->factor));
+      tile =
+          arith::MulFOp::create(b, loc, tile, splat(tile.getType(), rare->factor / usual->factor));
     Value repeated = repeatAgain(select.getCondition());
     tile = arith::SelectOp::create(b, loc, repeated, tile, usual->tile);
     Value rows = arith::SelectOp::create(b, loc, chooses, rare->rows, usual->rows);
@@ -147,8 +148,8 @@ private:
   }
 
   bool canMove(Operation *op) {
-    auto type = op->getNumResults() == 1 ? dyn_cast<VectorType>(op->getResult(0).getType())
-                                         : VectorType();
+    auto type =
+        op->getNumResults() == 1 ? dyn_cast<VectorType>(op->getResult(0).getType()) : VectorType();
     if (!type)
       return false;
     if (auto read = dyn_cast<vector::TransferReadOp>(op)) {

@@ -19,8 +19,7 @@ static void checkExpect(Protocol &protocol, BarrierUses &uses, MBarrierExpectOp 
   SmallVector<TmaLoadOp> loads;
   bool elsewhere = false;
   for (MBarrierExpectOp other : uses.expects)
-    if (other->getBlock() == expect->getBlock() &&
-        isSameIndex(other.getIndex(), expect.getIndex()))
+    if (other->getBlock() == expect->getBlock() && isSameIndex(other.getIndex(), expect.getIndex()))
       expected += int64_t(other.getBytes());
   for (TmaLoadOp load : uses.loads) {
     Copy copy = getCopy(load);
@@ -122,8 +121,8 @@ void attn::hopper::checkArrivals(Protocol &protocol) {
     diagnostic << "is for " << uses.barrier.getArrivals() << " arrivals per phase, the roles make "
                << total;
     for (Operation *site : sites)
-      diagnostic.attachNote(site->getLoc()) << "arrives here, " << protocol.getWarpgroups(protocol.getRole(site))
-                                            << " warpgroup(s)";
+      diagnostic.attachNote(site->getLoc())
+          << "arrives here, " << protocol.getWarpgroups(protocol.getRole(site)) << " warpgroup(s)";
   }
 }
 
@@ -260,8 +259,8 @@ void attn::hopper::checkNamedBarriers(Protocol &protocol) {
           unknown = op;
           return;
         }
-        meetings[*id].push_back({op, first + warpgroup,
-                                 op->getAttrOfType<IntegerAttr>("warpgroups").getInt()});
+        meetings[*id].push_back(
+            {op, first + warpgroup, op->getAttrOfType<IntegerAttr>("warpgroups").getInt()});
       }
     });
     first += count;

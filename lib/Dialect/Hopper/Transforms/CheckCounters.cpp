@@ -81,7 +81,8 @@ std::optional<int64_t> CounterCheck::getFirstParity() {
   if (!uses.loads.empty() || !uses.expects.empty())
     return 0;
   for (Operation *op = wait->getNextNode(); op; op = op->getNextNode()) {
-    if (auto other = dyn_cast<MBarrierWaitOp>(op); other && other.getBarriers() == wait.getBarriers())
+    if (auto other = dyn_cast<MBarrierWaitOp>(op);
+        other && other.getBarriers() == wait.getBarriers())
       break;
     if (op->walk([](TmaLoadOp) { return WalkResult::interrupt(); }).wasInterrupted())
       return 1;
@@ -106,8 +107,7 @@ CounterCheck::Verdict CounterCheck::checkStart(Operation *user, int64_t start, i
     return Verdict::Right;
   InFlightDiagnostic diagnostic = protocol.error(wait);
   diagnostic << "waits first for index " << start << ", phase " << parity << "; after " << before
-             << " tile(s), index " << expectedStart << ", phase " << expectedParity
-             << " is next";
+             << " tile(s), index " << expectedStart << ", phase " << expectedParity << " is next";
   diagnostic.attachNote(uses.barrier.getLoc()) << "the ring, of " << depth;
   return Verdict::Wrong;
 }

@@ -238,9 +238,10 @@ void attn::hopper::checkTileLifetimes(Protocol &protocol) {
 
 /// Whether `op`, or what is nested in it, is one of `Ops`.
 template <typename... Ops> static bool has(Operation *op) {
-  return op->walk([](Operation *nested) {
-             return isa<Ops...>(nested) ? WalkResult::interrupt() : WalkResult::advance();
-           })
+  return op
+      ->walk([](Operation *nested) {
+        return isa<Ops...>(nested) ? WalkResult::interrupt() : WalkResult::advance();
+      })
       .wasInterrupted();
 }
 

@@ -193,9 +193,9 @@ private:
     if (!isa<VectorType>(value.getType()) || mapping.contains(value))
       return mapping.lookupOrDefault(value);
     Operation *op = value.getDefiningOp();
-    if (!op || !(OpTrait::hasElementwiseMappableTraits(op) ||
-                 isa<vector::TransferReadOp, vector::StepOp, vector::BroadcastOp,
-                     arith::ConstantOp>(op)))
+    if (!op ||
+        !(OpTrait::hasElementwiseMappableTraits(op) ||
+          isa<vector::TransferReadOp, vector::StepOp, vector::BroadcastOp, arith::ConstantOp>(op)))
       return {};
     for (Value operand : op->getOperands())
       if (!cloneVector(b, operand, mapping))
@@ -392,8 +392,8 @@ private:
     for (auto [value, type] : changes) {
       value.setType(type);
       if (auto constant = value.getDefiningOp<arith::ConstantOp>())
-        constant.setValueAttr(cast<DenseElementsAttr>(constant.getValue())
-                                  .resizeSplat(cast<ShapedType>(type)));
+        constant.setValueAttr(
+            cast<DenseElementsAttr>(constant.getValue()).resizeSplat(cast<ShapedType>(type)));
     }
   }
 
@@ -460,7 +460,8 @@ void foldRepeatedRows(Operation *root) {
     auto broadcast = op.getSource().getDefiningOp<vector::BroadcastOp>();
     auto from = broadcast ? dyn_cast<VectorType>(broadcast.getSourceType()) : VectorType();
     bool isIdempotent = llvm::is_contained(
-        {Kind::AND, Kind::OR, Kind::MAXNUMF, Kind::MINNUMF, Kind::MAXSI, Kind::MINSI}, op.getKind());
+        {Kind::AND, Kind::OR, Kind::MAXNUMF, Kind::MINNUMF, Kind::MAXSI, Kind::MINSI},
+        op.getKind());
     if (!from || from.getRank() != 1 || op.getSourceVectorType().getRank() != 2 || !isIdempotent ||
         op.getReductionDims() != ArrayRef<int64_t>{0} || from != op.getType())
       continue;

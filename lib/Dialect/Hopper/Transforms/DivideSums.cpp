@@ -178,9 +178,7 @@ private:
         if (!ofFirst.contains(definition))
           continue;
         for (Value value : definition->getResults())
-          if (llvm::any_of(value.getUsers(), [&](Operation *user) {
-                return op->isAncestor(user);
-              }))
+          if (llvm::any_of(value.getUsers(), [&](Operation *user) { return op->isAncestor(user); }))
             crossing.insert(value);
       }
     }
@@ -226,8 +224,7 @@ private:
       others += count * each;
     others -= roles.getRegisters().back();
     int64_t all = hopper::getInitialRegisters(warpgroups, roles.getOccupancy()) * warpgroups;
-    registersOfRole =
-        std::min(roles.getRegisters().back(), (all - others) / 2 / kUnit * kUnit);
+    registersOfRole = std::min(roles.getRegisters().back(), (all - others) / 2 / kUnit * kUnit);
     // Half a register for each column of a sum, and for each of a score and of what is handed over.
     int64_t needed = 0;
     for (const Sum &sum : sums) {
@@ -262,9 +259,9 @@ private:
     counts.push_back(1);
     registers.back() = registersOfRole;
     registers.push_back(registersOfRole);
-    auto divided = hopper::RolesOp::create(b, loc, b.getArrayAttr(names),
-                                           b.getDenseI64ArrayAttr(counts),
-                                           b.getDenseI64ArrayAttr(registers), names.size());
+    auto divided =
+        hopper::RolesOp::create(b, loc, b.getArrayAttr(names), b.getDenseI64ArrayAttr(counts),
+                                b.getDenseI64ArrayAttr(registers), names.size());
     for (auto [from, to] : llvm::zip(roles.getBodies(), divided.getBodies()))
       to.takeBody(from);
     Region &one = divided.getBodies()[names.size() - 2], &other = divided.getBodies().back();

@@ -56,15 +56,15 @@ public:
     if (!type)
       return tile;
     if (Value source = getSource(tile))
-      return isa<VectorType>(source.getType()) ? source
-                                               : vector::BroadcastOp::create(
-                                                     b, tile.getLoc(), getColumnType(type), source);
+      return isa<VectorType>(source.getType())
+                 ? source
+                 : vector::BroadcastOp::create(b, tile.getLoc(), getColumnType(type), source);
     Operation *op = tile.getDefiningOp();
     if (auto read = dyn_cast<vector::TransferReadOp>(op)) {
       AffineMap map = read.getPermutationMap().getMajorSubMap(1);
-      return vector::TransferReadOp::create(
-          b, read.getLoc(), getColumnType(type), read.getBase(), read.getIndices(),
-          read.getPadding(), map, ArrayRef<bool>{read.getInBoundsValues().front()});
+      return vector::TransferReadOp::create(b, read.getLoc(), getColumnType(type), read.getBase(),
+                                            read.getIndices(), read.getPadding(), map,
+                                            ArrayRef<bool>{read.getInBoundsValues().front()});
     }
     IRMapping mapping;
     for (Value operand : op->getOperands())
@@ -165,9 +165,8 @@ private:
     if (!source || !isWrittenAt(indices) || !target || !hasWholeRows(type))
       return false;
     launch = findLaunch(write);
-    return launch && source.getParentBlock() == body &&
-           target.getParentBlock() == body && haveOneShape() &&
-           !hopper::isWrittenIn(function, source);
+    return launch && source.getParentBlock() == body && target.getParentBlock() == body &&
+           haveOneShape() && !hopper::isWrittenIn(function, source);
   }
 
   /// Whether what is written starts at these indices, looking through a view in the launch.
@@ -221,12 +220,11 @@ private:
     auto type = cast<MemRefType>(source.getType());
     if (failed(type.getStridesAndOffset(strides, offset)) || strides.back() != 1)
       return false;
-    return llvm::all_of(llvm::zip_equal(source.getType().getShape(), target.getType().getShape()),
-                        [](auto sizes) {
-                          auto [size, other] = sizes;
-                          return size == other || ShapedType::isDynamic(size) ||
-                                 ShapedType::isDynamic(other);
-                        });
+    return llvm::all_of(
+        llvm::zip_equal(source.getType().getShape(), target.getType().getShape()), [](auto sizes) {
+          auto [size, other] = sizes;
+          return size == other || ShapedType::isDynamic(size) || ShapedType::isDynamic(other);
+        });
   }
 
   /// Whether what is written is memory that launches behind this one send, and nothing else
@@ -347,7 +345,7 @@ private:
   bool dropsWhereTrue = false;
   Operation *launch = nullptr; // that writes
   SmallVector<hopper::SendOp> sends;
-  Value rows, count; // a mark for each row, and how many there are
+  Value rows, count;            // a mark for each row, and how many there are
   std::optional<RowWords> some; // a mark for each 64 rows
 };
 

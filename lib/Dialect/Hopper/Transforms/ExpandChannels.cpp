@@ -368,8 +368,8 @@ private:
         if (!stage)
           return commit.emitOpError("no tile of this channel has been acquired in this block and "
                                     "not been committed");
-        hopper::MBarrierArriveOp::create(b, commit.getLoc(), rings[commit.getChannel()].full,
-                                         stage, /*cluster=*/false);
+        hopper::MBarrierArriveOp::create(b, commit.getLoc(), rings[commit.getChannel()].full, stage,
+                                         /*cluster=*/false);
         acquired.erase(commit.getChannel());
         commit.erase();
       } else if (auto add = dyn_cast<hopper::AddOp>(op)) {
@@ -511,8 +511,8 @@ private:
       return copyParts(send, slot, int64_t(*parts), leader.full, stage);
     Value rowMap;
     if (send.getSome()) {
-      auto row = hopper::SmemType::get({1, tile.getColumns()}, tile.getElementType(),
-                                       tile.getSwizzle());
+      auto row =
+          hopper::SmemType::get({1, tile.getColumns()}, tile.getElementType(), tile.getSwizzle());
       rowMap = mapOf(send.getSource(), row);
     }
     hopper::TmaLoadOp::create(b, loc, mapOf(send.getSource(), tile), send.getIndices(), slot,

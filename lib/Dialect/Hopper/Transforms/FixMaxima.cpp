@@ -51,8 +51,7 @@ struct Few {
 
 class Fixer {
 public:
-  Fixer(scf::ForallOp forall, Few few)
-      : forall(forall), few(few), rewriter(forall.getContext()) {}
+  Fixer(scf::ForallOp forall, Few few) : forall(forall), few(few), rewriter(forall.getContext()) {}
 
   /// Whether the program has sums whose maximum may be fixed, and may run twice.
   bool check() {
@@ -160,8 +159,8 @@ private:
     for (auto [position, result] : llvm::enumerate(map.getResults()))
       if (auto dim = dyn_cast<AffineDimExpr>(result);
           dim && hopper::dependsOn(read.getIndices()[dim.getPosition()], loop.getInductionVar())) {
-        streams.push_back({memory, dim.getPosition(),
-                           each * read.getVectorType().getDimSize(position)});
+        streams.push_back(
+            {memory, dim.getPosition(), each * read.getVectorType().getDimSize(position)});
         return true;
       }
     return false;
@@ -240,8 +239,7 @@ private:
   void leaveOut(Value condition) {
     Location loc = forall.getLoc();
     rewriter.setInsertionPoint(forall);
-    Value all =
-        getValueOrCreateConstantIndexOp(rewriter, loc, forall.getMixedUpperBound().front());
+    Value all = getValueOrCreateConstantIndexOp(rewriter, loc, forall.getMixedUpperBound().front());
     Value none = arith::ConstantIndexOp::create(rewriter, loc, 0);
     Value bound = rewriter.createOrFold<arith::SelectOp>(loc, condition, none, all);
     SmallVector<int64_t> constants(forall.getStaticUpperBound());
@@ -293,8 +291,8 @@ private:
     rewriter.moveOpBefore(next, branch.thenBlock(), branch.thenBlock()->end());
     rewriter.setInsertionPointToEnd(branch.thenBlock());
     Value least = createSplat(type, range.leastMaximum);
-    scf::YieldOp::create(
-        rewriter, loc, arith::MaxNumFOp::create(rewriter, loc, next, least).getResult());
+    scf::YieldOp::create(rewriter, loc,
+                         arith::MaxNumFOp::create(rewriter, loc, next, least).getResult());
     rewriter.setInsertionPointToEnd(branch.elseBlock());
     scf::YieldOp::create(rewriter, loc, Value(maximum.getOld()));
     DominanceInfo dominance(branch);
@@ -325,8 +323,8 @@ private:
       if (!write.getInBoundsValues().front()) {
         unsigned dim = write.getShapedType().getRank() - write.getVectorType().getRank();
         Value end = memref::DimOp::create(rewriter, loc, write.getBase(), dim);
-        Value isInside = hopper::createIsInside(rewriter, loc, type.getDimSize(0),
-                                                write.getIndices()[dim], end);
+        Value isInside =
+            hopper::createIsInside(rewriter, loc, type.getDimSize(0), write.getIndices()[dim], end);
         isBeyond = arith::AndIOp::create(rewriter, loc, isBeyond, isInside);
       }
       // Nobody asks any more for rows without terms.
@@ -381,7 +379,8 @@ private:
   /// The first write of rows behind a loop; null if there is none.
   vector::TransferWriteOp findWrite(Operation *loop, int64_t rows) {
     for (auto write : loop->getBlock()->getOps<vector::TransferWriteOp>())
-      if (loop->isBeforeInBlock(write) && write.getVectorType().getRank() > 0 && write.getVectorType().getDimSize(0) == rows &&
+      if (loop->isBeforeInBlock(write) && write.getVectorType().getRank() > 0 &&
+          write.getVectorType().getDimSize(0) == rows &&
           write.getPermutationMap().isMinorIdentity())
         return write;
     return nullptr;

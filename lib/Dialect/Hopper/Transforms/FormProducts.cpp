@@ -26,7 +26,7 @@ namespace {
 /// An operand of a contraction: its 16-bit source where it has one.
 struct Operand {
   Value value;
-  Value source;               // without the extension to f32
+  Value source;                // without the extension to f32
   vector::TransferReadOp read; // where the source is read from memory
   hopper::GatherOp gather;     // where it is the rows of all warpgroups
   bool isTransposed = false;   // stored k x m, or n x k
@@ -108,9 +108,8 @@ private:
   void reduceRows() {
     Location loc = contract.getLoc();
     Value product = arith::MulFOp::create(b, loc, contract.getLhs(), contract.getRhs());
-    Value sum = vector::MultiDimReductionOp::create(b, loc, product, contract.getAcc(),
-                                                    SmallVector<bool>{false, true},
-                                                    contract.getKind());
+    Value sum = vector::MultiDimReductionOp::create(
+        b, loc, product, contract.getAcc(), SmallVector<bool>{false, true}, contract.getKind());
     contract.replaceAllUsesWith(sum);
     contract.erase();
   }

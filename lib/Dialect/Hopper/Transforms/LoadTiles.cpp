@@ -59,7 +59,8 @@ public:
     auto alloc = read.getBase().getDefiningOp<memref::AllocOp>();
     auto program = warpgroups ? warpgroups->getParentOfType<scf::ForallOp>() : nullptr;
     if (!program || type.getRank() != 1 || !type.getElementType().isF32() || !alloc ||
-        root->isProperAncestor(alloc->getParentOp()) || hopper::isWrittenIn(program, alloc.getMemref()))
+        root->isProperAncestor(alloc->getParentOp()) ||
+        hopper::isWrittenIn(program, alloc.getMemref()))
       return false;
     MemRefType memory = alloc.getType();
     int64_t bytes = type.getDimSize(0) * hopper::getElementBytes(type.getElementType());

@@ -44,10 +44,8 @@ inline bool isOfWarpgroups(mlir::scf::ForallOp loop) {
 
 /// Whether there is no other scf.for in the loop.
 inline bool isInnermost(mlir::scf::ForOp loop) {
-  return !loop
-              .walk([&](mlir::scf::ForOp inner) {
-                return inner == loop ? mlir::WalkResult::advance()
-                                     : mlir::WalkResult::interrupt();
+  return !loop.walk([&](mlir::scf::ForOp inner) {
+                return inner == loop ? mlir::WalkResult::advance() : mlir::WalkResult::interrupt();
               })
               .wasInterrupted();
 }

@@ -129,8 +129,8 @@ private:
         addition.getTile().getType().getRows() > *constant)
       return refuse(loop.getLoc()) << "its variable is not the first row, or steps overlap";
     if (*constant % hopper::RowWords::kStep)
-      return refuse(loop.getLoc()) << "a step is not of whole words, of "
-                                   << hopper::RowWords::kStep << " rows each";
+      return refuse(loop.getLoc())
+             << "a step is not of whole words, of " << hopper::RowWords::kStep << " rows each";
     // Tiles of one line take turns, others have nothing in common.
     SmallVector<OpFoldResult> basis = part.position.getPaddedBasis();
     bool areApart = llvm::all_of(llvm::zip(coordinates.drop_back(), basis), [&](auto pair) {
@@ -241,10 +241,9 @@ private:
     Value line = a.widen(a.add(gang, a.multiply(round, stride)));
     SmallVector<Value> coordinates;
     if (sizes.size() > 1)
-      llvm::append_range(coordinates,
-                         affine::AffineDelinearizeIndexOp::create(
-                             b, a.loc, line, ArrayRef<Value>(sizes).drop_back())
-                             .getResults());
+      llvm::append_range(coordinates, affine::AffineDelinearizeIndexOp::create(
+                                          b, a.loc, line, ArrayRef<Value>(sizes).drop_back())
+                                          .getResults());
     coordinates.push_back(part.tileIndex);
     for (Operation &op : llvm::make_early_inc_range(llvm::make_range(
              std::next(loop->getIterator()), body->getTerminator()->getIterator())))
@@ -285,10 +284,9 @@ private:
     Arithmetic a{b, loop.getLoc(), /*isNarrow=*/true};
     Value bound = loop.getLowerBound(), low = a.narrow(bound);
     Square square;
-    square.end = a.multiply(a.divideUp(a.narrow(loop.getUpperBound()), a.number(step)),
-                            a.number(step));
-    square.middle =
-        a.min(grows ? a.narrow(copyFor(part, bound, starting)) : low, square.end);
+    square.end =
+        a.multiply(a.divideUp(a.narrow(loop.getUpperBound()), a.number(step)), a.number(step));
+    square.middle = a.min(grows ? a.narrow(copyFor(part, bound, starting)) : low, square.end);
     square.span = a.subtract(square.end, square.middle);
     Order order = findOrder(a, part, square, low);
     Value all = a.max(a.subtract(square.end, low), a.number(0));
@@ -314,11 +312,11 @@ private:
       return SmallVector<Value>{a.select(a.isLess(next, square.end), next, square.middle)};
     };
     // Nothing else makes this fail than a loop that is none.
-    auto carried = cast<scf::ForOp>(
-        cast<LoopLikeOpInterface>(*loop)
-            .replaceWithAdditionalYields(rewriter, first, /*replaceInitOperandUsesInLoop=*/false,
-                                         yieldNext)
-            ->getOperation());
+    auto carried =
+        cast<scf::ForOp>(cast<LoopLikeOpInterface>(*loop)
+                             .replaceWithAdditionalYields(
+                                 rewriter, first, /*replaceInitOperandUsesInLoop=*/false, yieldNext)
+                             ->getOperation());
     b.setInsertionPointToStart(carried.getBody());
     Arithmetic a{b, carried.getLoc(), /*isNarrow=*/true};
     carried.getInductionVar().replaceAllUsesWith(a.widen(carried.getRegionIterArgs().back()));
@@ -331,9 +329,9 @@ private:
   /// The n-th value of a loop is an offset and n (or less n): up to the end, again from the
   /// middle on, then from the start to the middle.
   struct Order {
-    Value first, second, third;  // offsets
-    Value firstEnd, secondEnd;   // of n
-    Value sign;                  // null: 1
+    Value first, second, third; // offsets
+    Value firstEnd, secondEnd;  // of n
+    Value sign;                 // null: 1
   };
 
   Order findOrder(const Arithmetic &a, const Part &part, const Square &square, Value low) {
@@ -364,8 +362,8 @@ private:
 
   /// The loop that adds has the value and whom it waits for from the iteration before, which
   /// looks at the word while its own addition is under way.
-  void takeTurns(Part &part, scf::ForOp loop, Value bound, const Square &square,
-                 const Order &order, Value all) {
+  void takeTurns(Part &part, scf::ForOp loop, Value bound, const Square &square, const Order &order,
+                 Value all) {
     Arithmetic a{b, loc, /*isNarrow=*/true};
     ValueRange leading = addition.getIndices().drop_back(2);
     // Numbers start at 1; a word is 0 as long as nobody has added.
@@ -378,11 +376,11 @@ private:
     auto keep = [](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) {
       return SmallVector<Value>(arguments.begin(), arguments.end());
     };
-    auto carried = cast<scf::ForOp>(
-        cast<LoopLikeOpInterface>(*loop)
-            .replaceWithAdditionalYields(rewriter, inits, /*replaceInitOperandUsesInLoop=*/false,
-                                         keep)
-            ->getOperation());
+    auto carried =
+        cast<scf::ForOp>(cast<LoopLikeOpInterface>(*loop)
+                             .replaceWithAdditionalYields(
+                                 rewriter, inits, /*replaceInitOperandUsesInLoop=*/false, keep)
+                             ->getOperation());
     ValueRange state = carried.getRegionIterArgs();
     Value value = state[0], number = state[1], seen = state[2];
     b.setInsertionPointToStart(carried.getBody());
@@ -404,8 +402,8 @@ private:
     Value next = a.add(n, a.number(step));
     Value isInside = a.isLess(next, all);
     Value nextValue = getValue(a, order, a.select(isInside, next, n));
-    Value nextSeen = hopper::TurnPeekOp::create(b, loc, turns,
-                                                words->createIndices(a, leading, nextValue));
+    Value nextSeen =
+        hopper::TurnPeekOp::create(b, loc, turns, words->createIndices(a, leading, nextValue));
     b.setInsertionPoint(carried.getBody()->getTerminator());
     hopper::TmaWaitOp::create(b, loc, 0, /*read=*/false);
     hopper::TurnPassOp::create(b, loc, turns, word, a.add(part.tile, a.number(1)));
@@ -435,8 +433,8 @@ private:
     Value hasStarted = a.isAtMost(getStart(a, square, part.k), inSquare);
     Value nextHasStarted = a.isAtMost(getStart(a, square, next), inSquare);
     Value isFirst = a.differ(hasStarted, nextHasStarted);
-    Value around = a.select(hasNext, a.select(isFirst, none, next),
-                            a.select(hasStarted, none, a.number(0)));
+    Value around =
+        a.select(hasNext, a.select(isFirst, none, next), a.select(hasStarted, none, a.number(0)));
     if (!grows)
       return around;
     Value low = a.narrow(copyFor(part, bound, a.widen(next)));

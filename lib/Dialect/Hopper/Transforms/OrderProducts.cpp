@@ -118,11 +118,10 @@ private:
   bool isAvailable(Operation *op) {
     bool available = true;
     forEachSource(op, [&](Operation *source) {
-      bool comes =
-          isa<hopper::LoadOp, hopper::RowsOp, hopper::ColumnsOp, hopper::ShareOp, memref::LoadOp,
-              arith::TruncFOp>(source) ||
-          (isPure(source) && source->getNumRegions() == 0 &&
-           llvm::none_of(source->getResultTypes(), llvm::IsaPred<VectorType>));
+      bool comes = isa<hopper::LoadOp, hopper::RowsOp, hopper::ColumnsOp, hopper::ShareOp,
+                       memref::LoadOp, arith::TruncFOp>(source) ||
+                   (isPure(source) && source->getNumRegions() == 0 &&
+                    llvm::none_of(source->getResultTypes(), llvm::IsaPred<VectorType>));
       available &= placed.contains(source) || (comes && isAvailable(source));
     });
     return available;

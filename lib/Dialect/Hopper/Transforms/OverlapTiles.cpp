@@ -77,7 +77,8 @@ private:
   bool findInner() {
     unsigned count = 0;
     tiles.walk([&](scf::ForOp loop) {
-      if (loop == tiles || !hopper::isInnermost(loop) || loop.getBody()->getOps<hopper::MmaOp>().empty())
+      if (loop == tiles || !hopper::isInnermost(loop) ||
+          loop.getBody()->getOps<hopper::MmaOp>().empty())
         return;
       inner = loop;
       ++count;
@@ -140,7 +141,8 @@ private:
         return false;
     }
     // What is received after the guard would be overtaken by the next tile's start.
-    return llvm::all_of(after, [&](Operation *op) { return !usesChannels(op) || isHeldRelease(op); });
+    return llvm::all_of(after,
+                        [&](Operation *op) { return !usesChannels(op) || isHeldRelease(op); });
   }
 
   /// Whether a tile, or rows of it, are used after the inner loop.

@@ -25,8 +25,8 @@ llvm::DenseSet<Value> collectDivergent(Region &role) {
   llvm::DenseSet<Value> divergent;
   divergent.insert(role.getArgument(0));
   role.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    bool depends = llvm::any_of(op->getOperands(),
-                                [&](Value value) { return divergent.contains(value); });
+    bool depends =
+        llvm::any_of(op->getOperands(), [&](Value value) { return divergent.contains(value); });
     if (depends)
       divergent.insert(op->result_begin(), op->result_end());
   });

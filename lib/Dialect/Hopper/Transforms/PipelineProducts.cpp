@@ -231,9 +231,7 @@ private:
 /// Whether several roles compute products: while one waits, the tensor core has the other one's.
 bool takesTurns(hopper::RolesOp roles) {
   return llvm::count_if(roles.getBodies(), [](Region &role) {
-           return role
-               .walk([](hopper::MmaOp) { return WalkResult::interrupt(); })
-               .wasInterrupted();
+           return role.walk([](hopper::MmaOp) { return WalkResult::interrupt(); }).wasInterrupted();
          }) > 1;
 }
 

@@ -93,8 +93,8 @@ Value findEnd(Value mask, Value first) {
   return isColumn ? end.getSource() : Value();
 }
 
-/// The branch of hopper-branch-by-rows that passes on `vector`, or what rows have in its place; null
-/// where it is used elsewhere, too.
+/// The branch of hopper-branch-by-rows that passes on `vector`, or what rows have in its place;
+/// null where it is used elsewhere, too.
 scf::IfOp findBranchByRows(Value vector) {
   scf::IfOp found;
   for (Operation *user : vector.getUsers()) {

@@ -25,8 +25,8 @@ static bool areSame(Value one, Value other) {
          first.getMapOperands() == second.getMapOperands();
 }
 
-/// Moves what only converts the value to the first op that needs it with another one, and gives what
-/// comes first then: other reads are under way there.
+/// Moves what only converts the value to the first op that needs it with another one, and gives
+/// what comes first then: other reads are under way there.
 static Operation *sink(Operation *op) {
   Operation *user = op->hasOneUse() ? *op->user_begin() : nullptr;
   if (!user || user->getBlock() != op->getBlock())

@@ -214,9 +214,8 @@ bool Carried::findUses(Maximum &maximum) {
     return !maximum.test || refuse(maximum.test);
   if (maximum.guard.getCondition() != (maximum.test ? maximum.test.getResult() : Value()))
     return refuse(maximum.guard);
-  return llvm::all_of(maximum.guard->getUsers(), [&](Operation *user) {
-    return findUse(user, maximum.guard, maximum);
-  });
+  return llvm::all_of(maximum.guard->getUsers(),
+                      [&](Operation *user) { return findUse(user, maximum.guard, maximum); });
 }
 
 bool Carried::findUse(Operation *user, Value value, Maximum &maximum) {
@@ -327,8 +326,7 @@ void Carried::rewriteSum(math::FmaOp sum, Value maximum) {
   b.setInsertionPointAfter(sum);
   Value k = multiplier(maximum.getType(), *getSplat(sum.getB()));
   Value exact = math::FmaOp::create(b, sum.getLoc(), maximum, k, sum.getC());
-  Value either =
-      arith::SelectOp::create(b, sum.getLoc(), isLarge(maximum), exact, sum.getResult());
+  Value either = arith::SelectOp::create(b, sum.getLoc(), isLarge(maximum), exact, sum.getResult());
   sum.getResult().replaceAllUsesExcept(either, either.getDefiningOp());
 }
 
@@ -386,11 +384,11 @@ scf::ForOp Carried::rewrite() {
     return SmallVector<Value>(added.begin(), added.end());
   };
   // Nothing else makes this fail than a loop that is none.
-  loop = cast<scf::ForOp>(
-      cast<LoopLikeOpInterface>(*loop)
-          .replaceWithAdditionalYields(rewriter, init, /*replaceInitOperandUsesInLoop=*/false,
-                                       stayForNow)
-          ->getOperation());
+  loop =
+      cast<scf::ForOp>(cast<LoopLikeOpInterface>(*loop)
+                           .replaceWithAdditionalYields(
+                               rewriter, init, /*replaceInitOperandUsesInLoop=*/false, stayForNow)
+                           ->getOperation());
   Value before = loop.getRegionIterArgs().back();
 
   b.setInsertionPoint(next);
@@ -433,8 +431,7 @@ scf::ForOp Carried::rewrite() {
 }
 
 namespace {
-struct ScaleLargeMaximaPass
-    : attn::impl::HopperScaleLargeMaximaBase<ScaleLargeMaximaPass> {
+struct ScaleLargeMaximaPass : attn::impl::HopperScaleLargeMaximaBase<ScaleLargeMaximaPass> {
   void runOnOperation() override {
     SmallVector<scf::ForOp> folds;
     getOperation().walk([&](scf::ForOp loop) {

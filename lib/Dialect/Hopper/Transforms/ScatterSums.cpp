@@ -14,7 +14,8 @@ using namespace attn;
 
 /// All elements of `memref` in one dimension, in order: a copy, unless they lie so. What is
 /// allocated is to be freed.
-static Value flatten(RewriterBase &b, Location loc, Value memref, SmallVectorImpl<Value> &allocated) {
+static Value flatten(RewriterBase &b, Location loc, Value memref,
+                     SmallVectorImpl<Value> &allocated) {
   auto type = cast<MemRefType>(memref.getType());
   if (!type.getLayout().isIdentity()) {
     SmallVector<Value> sizes;
@@ -29,8 +30,7 @@ static Value flatten(RewriterBase &b, Location loc, Value memref, SmallVectorImp
   }
   return memref::CollapseShapeOp::create(
       b, loc, memref,
-      ArrayRef<ReassociationIndices>{
-          llvm::to_vector<2>(llvm::seq<int64_t>(type.getRank()))});
+      ArrayRef<ReassociationIndices>{llvm::to_vector<2>(llvm::seq<int64_t>(type.getRank()))});
 }
 
 /// Reads of several dimensions at what is no coordinate become reads of one.

@@ -294,8 +294,8 @@ public:
     inRows = multiply(rowsOfGroup, grid);
     steps = multiply(rowsOfGroup, groups);
     left = multiply(subtract(size, inRows), groups);
-    Value pairs = arith::MaxUIOp::create(b, loc, arith::ShRUIOp::create(b, loc, groups, index(1)),
-                                         index(1));
+    Value pairs =
+        arith::MaxUIOp::create(b, loc, arith::ShRUIOp::create(b, loc, groups, index(1)), index(1));
     shift = arith::DivUIOp::create(b, loc, grid, pairs);
     perRows.emplace(b, loc, Value(arith::MaxUIOp::create(b, loc, rowsOfGroup, index(1))));
     perGroup.emplace(b, loc, ofGroup);
@@ -429,7 +429,7 @@ private:
   Value line, group, paired; // tiles
   bool last;
   Value pairs, pairsOfAll, ahead; // pairs, those that each CTA has, CTAs that have one more
-  Value places;            // of sorted tiles, and of those that are ahead
+  Value places;                   // of sorted tiles, and of those that are ahead
   std::optional<Divisor> half, lines;
 };
 

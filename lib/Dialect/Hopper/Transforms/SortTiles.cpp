@@ -3,8 +3,8 @@
 // sort it: the rank of each entry, counted by comparisons, and the entry of
 // each rank.
 
-#include "Programs.h"
 #include "Loops.h"
+#include "Programs.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"

@@ -35,8 +35,7 @@ namespace {
 struct Registers {
   int64_t producer, consumer;
 };
-Registers getRegisters(int64_t consumers, int64_t others, int64_t ofProducer,
-                       int64_t occupancy) {
+Registers getRegisters(int64_t consumers, int64_t others, int64_t ofProducer, int64_t occupancy) {
   if (ofProducer == 0)
     ofProducer = consumers == 3 ? 32 : 24;
   // The consumers have what is left of what the threads of a CTA start with.
@@ -51,8 +50,7 @@ constexpr int64_t kPiece = 32;
 
 class Specializer {
 public:
-  Specializer(scf::ForallOp forall, int64_t producerRegisters, int64_t occupancy,
-              bool adderFences)
+  Specializer(scf::ForallOp forall, int64_t producerRegisters, int64_t occupancy, bool adderFences)
       : forall(forall), producerRegisters(producerRegisters), occupancy(occupancy),
         adderFences(adderFences), b(forall), loc(forall.getLoc()) {}
 
@@ -180,8 +178,7 @@ private:
       tiles = arith::MulIOp::create(b, loc, tiles, size);
     int64_t count = warpgroups + others;
     Value one = arith::ConstantIndexOp::create(b, loc, 1);
-    Value threads =
-        arith::ConstantIndexOp::create(b, loc, count * hopper::kThreadsPerWarpgroup);
+    Value threads = arith::ConstantIndexOp::create(b, loc, count * hopper::kThreadsPerWarpgroup);
     auto launch = gpu::LaunchOp::create(b, loc, tiles, one, one, threads, one, one);
     block = launch.getBlockIds().x;
     if (forall->hasAttr(hopper::kDescendingAttr))
@@ -216,9 +213,9 @@ private:
     names.push_back("compute");
     counts.push_back(warpgroups);
     registers.push_back(others ? each.consumer : getRegistersAlone(each.consumer));
-    roles = hopper::RolesOp::create(b, loc, b.getStrArrayAttr(names),
-                                    b.getDenseI64ArrayAttr(counts),
-                                    b.getDenseI64ArrayAttr(registers), names.size());
+    roles =
+        hopper::RolesOp::create(b, loc, b.getStrArrayAttr(names), b.getDenseI64ArrayAttr(counts),
+                                b.getDenseI64ArrayAttr(registers), names.size());
     for (Region &region : roles.getBodies()) {
       Block *start = b.createBlock(&region);
       start->addArgument(b.getIndexType(), loc);
@@ -275,8 +272,8 @@ private:
     roles.setRegisters({each.producer, each.producer, each.consumer});
     auto launch = roles->getParentOfType<gpu::LaunchOp>();
     b.setInsertionPoint(launch);
-    launch.getBlockSizeXMutable().assign(arith::ConstantIndexOp::create(
-        b, loc, (warpgroups + 2) * hopper::kThreadsPerWarpgroup));
+    launch.getBlockSizeXMutable().assign(
+        arith::ConstantIndexOp::create(b, loc, (warpgroups + 2) * hopper::kThreadsPerWarpgroup));
   }
 
   /// The loop variables of the tile with the number of this CTA.
@@ -296,8 +293,7 @@ private:
     IRMapping mapping;
     mapTile(mapping);
     if (adder) // whole tiles start where those of the first warpgroup do
-      mapping.map(inner.getInductionVar(0),
-                  arith::ConstantIndexOp::create(b, loc, 0).getResult());
+      mapping.map(inner.getInductionVar(0), arith::ConstantIndexOp::create(b, loc, 0).getResult());
     if (failed(copySites(forall.getBody(), mapping)))
       return failure();
     if (!adder)
@@ -323,9 +319,9 @@ private:
     bool isPlain = op && op->getNumRegions() == 0 && (isPure(op) || hasReadOnly(op)) &&
                    !isa<hopper::MmaOp, hopper::RowsOp, hopper::ColumnsOp, hopper::ShareOp>(op);
     if (!isPlain) {
-      InFlightDiagnostic error =
-          user->emitOpError("cannot be done by the ")
-          << getHelper() << ": it depends on a value that the consumers compute";
+      InFlightDiagnostic error = user->emitOpError("cannot be done by the ")
+                                 << getHelper()
+                                 << ": it depends on a value that the consumers compute";
       if (op)
         error.attachNote(op->getLoc()) << "computed here";
       return error;
@@ -333,9 +329,9 @@ private:
     for (Value operand : op->getOperands()) {
       auto memref = dyn_cast<MemrefValue>(operand);
       if (memref && hasReadOnly(op) && hopper::isWrittenIn(forall, memref)) {
-        InFlightDiagnostic error =
-            user->emitOpError("cannot be done by the ")
-            << getHelper() << ": it depends on memory that the consumers write";
+        InFlightDiagnostic error = user->emitOpError("cannot be done by the ")
+                                   << getHelper()
+                                   << ": it depends on memory that the consumers write";
         error.attachNote(op->getLoc()) << "read here";
         return error;
       }
@@ -396,8 +392,8 @@ private:
   }
 
   /// A reduction in a loop: the producer has few registers.
-  LogicalResult copyReduction(vector::ReductionOp op, ArrayRef<Value> scalars,
-                              IRMapping &mapping, Operation *user) {
+  LogicalResult copyReduction(vector::ReductionOp op, ArrayRef<Value> scalars, IRMapping &mapping,
+                              Operation *user) {
     if (failed(copySlices(scalars, mapping, user)))
       return failure();
     Location at = op.getLoc();
@@ -514,7 +510,8 @@ private:
     }
     if (auto branch = dyn_cast<scf::IfOp>(op)) {
       bool hasElse = branch.elseBlock();
-      auto copy = scf::IfOp::create(b, op->getLoc(), TypeRange(), at(branch.getCondition()), hasElse);
+      auto copy =
+          scf::IfOp::create(b, op->getLoc(), TypeRange(), at(branch.getCondition()), hasElse);
       IRMapping thenMapping = mapping, elseMapping = mapping;
       b.setInsertionPointToStart(copy.thenBlock());
       if (failed(copySites(branch.thenBlock(), thenMapping)))
@@ -533,8 +530,7 @@ private:
       b.setInsertionPointAfter(last);
       hopper::ReleaseOp::create(b, load.getLoc(), channel);
       b.setInsertionPoint(load);
-      auto receive =
-          hopper::ReceiveOp::create(b, load.getLoc(), load.getTile().getType(), channel);
+      auto receive = hopper::ReceiveOp::create(b, load.getLoc(), load.getTile().getType(), channel);
       load.replaceAllUsesWith(receive.getTile());
       load.erase();
     }
@@ -598,8 +594,8 @@ struct SpecializeWarpsPass : attn::impl::HopperSpecializeWarpsBase<SpecializeWar
       return signalPassFailure();
     }
     if (occupancy < 1 || occupancy > 4) {
-      getOperation().emitError()
-          << "1 to 4 CTAs share the registers of a multiprocessor, got " << int64_t(occupancy);
+      getOperation().emitError() << "1 to 4 CTAs share the registers of a multiprocessor, got "
+                                 << int64_t(occupancy);
       return signalPassFailure();
     }
     for (scf::ForallOp forall : hopper::findPrograms(getOperation()))

@@ -128,8 +128,8 @@ private:
     Location loc = write.getLoc();
     VectorType vector = write.getVectorType();
     // All pieces are alike: what they do not divide leaves whole.
-    bool inPieces = columns > 0 && columns < vector.getDimSize(1) &&
-                    vector.getDimSize(1) % columns == 0;
+    bool inPieces =
+        columns > 0 && columns < vector.getDimSize(1) && vector.getDimSize(1) % columns == 0;
     int64_t width = inPieces ? columns : vector.getDimSize(1);
     Exchange *exchange = reuse ? findExchange(write) : nullptr;
     bool isInRing = exchange && exchange->release && fitsRing(*exchange, vector);
@@ -330,8 +330,7 @@ private:
       });
       auto type = cast<hopper::SmemType>(part.getType());
       if (!isMine || type.getShape() != tile.getShape() ||
-          type.getElementType() != tile.getElementType() ||
-          type.getSwizzle() != tile.getSwizzle())
+          type.getElementType() != tile.getElementType() || type.getSwizzle() != tile.getSwizzle())
         continue;
       for (auto candidate : write->getBlock()->getOps<hopper::ReleaseOp>())
         if (candidate.getChannel() == receive.getChannel() && candidate->isBeforeInBlock(write) &&

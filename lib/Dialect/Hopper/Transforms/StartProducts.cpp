@@ -74,9 +74,9 @@ private:
     if (matchPattern(accumulator, m_AnyZeroFloat()))
       accumulator = {};
     auto type = hopper::PendingType::get(b.getContext(), product.getResult().getType());
-    auto started = hopper::WgmmaOp::create(b, product.getLoc(), type, product.getA(),
-                                           product.getB(), accumulator, product.getTransposeA(),
-                                           product.getTransposeB());
+    auto started =
+        hopper::WgmmaOp::create(b, product.getLoc(), type, product.getA(), product.getB(),
+                                accumulator, product.getTransposeA(), product.getTransposeB());
     flights.push_back({started, product.getResult(), {}});
     finished.push_back(product);
   }

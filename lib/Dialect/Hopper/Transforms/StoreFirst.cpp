@@ -116,8 +116,7 @@ private:
       Operation *other = findLaunch(user);
       if (auto write = dyn_cast<vector::TransferWriteOp>(user)) {
         if (!other || !other->isBeforeInBlock(first) || !isOfWord(write) ||
-            isConditional(write, other) ||
-            !matchPattern(write.getVector(), m_AnyZeroFloat()))
+            isConditional(write, other) || !matchPattern(write.getVector(), m_AnyZeroFloat()))
           return false;
         fills.push_back(write);
       } else if (auto read = dyn_cast<vector::TransferReadOp>(user)) {
@@ -174,8 +173,8 @@ private:
     b.setInsertionPointToStart(branch.thenBlock());
     Value zero = arith::ConstantIntOp::create(b, a.loc, 0, 32);
     memref::StoreOp::create(b, a.loc, zero, words->getMemory(), getWord(a, indices, row));
-    Value mark = arith::ConstantOp::create(
-        b, a.loc, b.getF32FloatAttr(llvm::bit_cast<float>(kNobody)));
+    Value mark =
+        arith::ConstantOp::create(b, a.loc, b.getF32FloatAttr(llvm::bit_cast<float>(kNobody)));
     indices.back() = a.number(0);
     memref::StoreOp::create(b, a.loc, mark, dest, indices);
     zeros.erase();
@@ -219,9 +218,8 @@ private:
     auto isCarried = [&](Value value) {
       return llvm::is_contained(loop.getRegionIterArgs(), value);
     };
-    if (llvm::any_of(word, [&](Value index) {
-          return failed(getBackwardSlice(index, &slice, options));
-        }) ||
+    if (llvm::any_of(
+            word, [&](Value index) { return failed(getBackwardSlice(index, &slice, options)); }) ||
         !llvm::all_of(slice, [&](Operation *op) {
           if (llvm::any_of(op->getOperands(), isCarried))
             return false;
@@ -238,8 +236,8 @@ private:
     mapping.map(at, a.select(a.isLess(next, loop.getUpperBound()), next, at));
     for (Operation *op : slice)
       b.clone(*op, mapping);
-    SmallVector<Value> nextWord = llvm::map_to_vector(
-        word, [&](Value index) { return mapping.lookupOrDefault(index); });
+    SmallVector<Value> nextWord =
+        llvm::map_to_vector(word, [&](Value index) { return mapping.lookupOrDefault(index); });
     Value seen = hopper::TurnPeekOp::create(b, loc, words->getMemory(), nextWord);
     b.setInsertionPoint(loop);
     Value nothing = arith::ConstantIntOp::create(b, loc, 0, 32);
@@ -268,8 +266,7 @@ private:
     b.setInsertionPointAfter(read);
     Value number = arith::BitcastOp::create(b, a.loc, b.getI32Type(), element);
     Value nobody = arith::ConstantIntOp::create(b, a.loc, int32_t(kNobody), 32);
-    Value isThere =
-        arith::CmpIOp::create(b, a.loc, arith::CmpIPredicate::ne, number, nobody);
+    Value isThere = arith::CmpIOp::create(b, a.loc, arith::CmpIPredicate::ne, number, nobody);
     Value zeros = arith::ConstantOp::create(b, a.loc, b.getZeroAttr(read.getVectorType()));
     Value all = vector::BroadcastOp::create(
         b, a.loc, VectorType::get(read.getVectorType().getShape(), b.getI1Type()), isThere);
@@ -285,7 +282,7 @@ private:
   SmallVector<vector::TransferWriteOp> fills;
   SmallVector<vector::TransferReadOp> reads;
   std::optional<RowWords> words;
-  Value count;  // of rows
+  Value count; // of rows
 };
 
 struct StoreFirstPass : attn::impl::HopperStoreFirstBase<StoreFirstPass> {

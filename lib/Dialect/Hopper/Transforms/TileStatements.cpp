@@ -258,8 +258,9 @@ private:
       return Value(arith::AddIOp::create(b, step, base));
     }
     if (auto constant = dyn_cast<arith::ConstantOp>(inner))
-      return Value(arith::ConstantOp::create(
-          b, DenseElementsAttr::get(vectorType(constant.getType()), Attribute(constant.getValue()))));
+      return Value(
+          arith::ConstantOp::create(b, DenseElementsAttr::get(vectorType(constant.getType()),
+                                                              Attribute(constant.getValue()))));
     if (auto load = dyn_cast<memref::LoadOp>(inner))
       return emitLoad(load, vectorOf);
     if (!OpTrait::hasElementwiseMappableTraits(&inner) || inner.getNumResults() != 1)
@@ -282,8 +283,8 @@ private:
     bool isPlain = true;
     for (Value index : load.getIndices()) {
       auto loop = index.getDefiningOp<linalg::IndexOp>();
-      isPlain &= loop || index.getParentBlock() != op.getBlock() ||
-                 matchPattern(index, m_Constant());
+      isPlain &=
+          loop || index.getParentBlock() != op.getBlock() || matchPattern(index, m_Constant());
       if (loop && lane == loop.getDim())
         dims.back() = b.getAffineDimExpr(at.size());
       if (auto constant = getConstantIntValue(index))
@@ -303,8 +304,8 @@ private:
           areInBounds(dims)));
     // Lanes beyond the end may have any index.
     Value index = vectorOf(load.getIndices().front());
-    Value size = vector::BroadcastOp::create(b, index.getType(),
-                                             memref::DimOp::create(b, source, 0));
+    Value size =
+        vector::BroadcastOp::create(b, index.getType(), memref::DimOp::create(b, source, 0));
     Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, index, size);
     Value rest = vector::BroadcastOp::create(b, result, padding);
     return Value(vector::GatherOp::create(b, result, source, zero, index, inside, rest));
@@ -314,9 +315,9 @@ private:
   ImplicitLocOpBuilder b;
   SmallVector<OpFoldResult> sizes;
   std::optional<unsigned> lane, row;
-  int64_t columns = 0; // of a tile
+  int64_t columns = 0;                        // of a tile
   bool isWholeRow = false, endsInside = true; // a tile has whole rows; they may end in it
-  SmallVector<Value> indices; // of the loops; the vector's first
+  SmallVector<Value> indices;                 // of the loops; the vector's first
 };
 
 /// A scalar that goes from memory to memory.

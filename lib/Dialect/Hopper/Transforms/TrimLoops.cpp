@@ -36,7 +36,8 @@ public:
   bool analyze() {
     // The mask of such a loop leaves the state as it is where it keeps nothing.
     return loop->hasAttr(kPartialAttr) && loop->getNextNode() && findBranch() && findBound() &&
-           hasOnlyChannels() && isComputable(bound.rows) && hopper::dependsOn(bound.rows, warpgroup);
+           hasOnlyChannels() && isComputable(bound.rows) &&
+           hopper::dependsOn(bound.rows, warpgroup);
   }
 
   void run() {
@@ -125,8 +126,7 @@ private:
       return false;
     for (auto [x, y] : {std::pair(sum.getLhs(), sum.getRhs()), {sum.getRhs(), sum.getLhs()}})
       if (auto start = y.getDefiningOp<vector::BroadcastOp>();
-          x.getDefiningOp<vector::StepOp>() && start &&
-          start.getSource() == loop.getInductionVar())
+          x.getDefiningOp<vector::StepOp>() && start && start.getSource() == loop.getInductionVar())
         return true;
     return false;
   }
@@ -169,7 +169,8 @@ private:
     if (matchPattern(rows, m_Constant(&numbers))) {
       auto values = numbers.getValues<APInt>();
       auto less = [](const APInt &x, const APInt &y) { return x.slt(y); };
-      APInt chosen = isMaximum ? *llvm::max_element(values, less) : *llvm::min_element(values, less);
+      APInt chosen =
+          isMaximum ? *llvm::max_element(values, less) : *llvm::min_element(values, less);
       return index(chosen.getSExtValue());
     }
     if (isa<vector::StepOp>(op))

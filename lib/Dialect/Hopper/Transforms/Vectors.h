@@ -16,8 +16,8 @@ inline mlir::Value getRepeated(mlir::Value tile) {
   if (auto transpose = tile.getDefiningOp<mlir::vector::TransposeOp>())
     tile = transpose.getVector();
   auto broadcast = tile.getDefiningOp<mlir::vector::BroadcastOp>();
-  auto source = broadcast ? llvm::dyn_cast<mlir::VectorType>(broadcast.getSourceType())
-                          : mlir::VectorType();
+  auto source =
+      broadcast ? llvm::dyn_cast<mlir::VectorType>(broadcast.getSourceType()) : mlir::VectorType();
   return source && source.getRank() == 1 ? broadcast.getSource() : mlir::Value();
 }
 

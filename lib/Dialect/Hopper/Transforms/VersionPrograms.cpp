@@ -40,8 +40,8 @@ struct Question {
 
 /// Words that say whether some row is of the kind.
 struct Words {
-  Value all; // of rank 1
-  scf::ForallOp program; // that writes them
+  Value all;                    // of rank 1
+  scf::ForallOp program;        // that writes them
   SmallVector<Operation *> ops; // what it asks
 };
 
@@ -97,8 +97,7 @@ private:
     if (hopper::kProgramRows % size || !memory || read.getMask() || read.getIndices().empty() ||
         memory.getParentBlock() != &function.front() ||
         !read.getPermutationMap().isMinorIdentity() ||
-        !hopper::isMultiple(read.getIndices().back(), size) ||
-        !isFinished(memory, some))
+        !hopper::isMultiple(read.getIndices().back(), size) || !isFinished(memory, some))
       return std::nullopt;
     return question;
   }
@@ -242,8 +241,8 @@ private:
     AffineExpr next = b.getAffineDimExpr(0) * b.getAffineSymbolExpr(0) + b.getAffineDimExpr(1);
     for (auto [iv, size] :
          llvm::zip_equal(program.getInductionVars(), program.getMixedUpperBound()))
-      number = affine::makeComposedFoldedAffineApply(b, program.getLoc(),
-                                                     AffineMap::get(2, 1, next), {number, iv, size});
+      number = affine::makeComposedFoldedAffineApply(
+          b, program.getLoc(), AffineMap::get(2, 1, next), {number, iv, size});
     return getValueOrCreateConstantIndexOp(b, program.getLoc(), number);
   }
 
@@ -411,8 +410,8 @@ private:
       return known ? known.getDefiningOp<memref::DimOp>() : memref::DimOp();
     };
     memref::DimOp first = dimOf(x), second = dimOf(y);
-    return first && second && first.getSource() == second.getSource() &&
-           first.getConstantIndex() && first.getConstantIndex() == second.getConstantIndex();
+    return first && second && first.getSource() == second.getSource() && first.getConstantIndex() &&
+           first.getConstantIndex() == second.getConstantIndex();
   }
 
   /// Whether two questions about rows, of tiles of any size, are the same.
@@ -435,11 +434,10 @@ private:
           return false;
       } else if (x->getAttrDictionary() != y->getAttrDictionary() ||
                  x->getNumOperands() != y->getNumOperands() ||
-                 !llvm::all_of(llvm::zip_equal(x->getOperands(), y->getOperands()),
-                               [&](auto both) {
-                                 auto [a, b] = both;
-                                 return same.lookup(a) == b;
-                               })) {
+                 !llvm::all_of(llvm::zip_equal(x->getOperands(), y->getOperands()), [&](auto both) {
+                   auto [a, b] = both;
+                   return same.lookup(a) == b;
+                 })) {
         return false;
       }
       same[x->getResult(0)] = y->getResult(0);
@@ -461,10 +459,9 @@ private:
   static bool readsBack(scf::ForallOp program, Operation *write) {
     Value memory = isa<memref::StoreOp>(write) ? cast<memref::StoreOp>(write).getMemRef()
                                                : cast<vector::TransferWriteOp>(write).getBase();
-    return llvm::any_of(collectAccesses(memref::skipViewLikeOps(cast<MemrefValue>(memory))),
-                        [&](Operation *access) {
-                          return program->isAncestor(access) && !isWrite(access);
-                        });
+    return llvm::any_of(
+        collectAccesses(memref::skipViewLikeOps(cast<MemrefValue>(memory))),
+        [&](Operation *access) { return program->isAncestor(access) && !isWrite(access); });
   }
 
   static bool isWrite(Operation *op) { return isa<vector::TransferWriteOp, memref::StoreOp>(op); }

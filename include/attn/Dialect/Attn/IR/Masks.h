@@ -14,10 +14,9 @@ namespace attn {
 /// All indices and lengths are `index` values, all results i1.
 class MaskBuilder {
 public:
-  MaskBuilder(mlir::OpBuilder &builder, mlir::Location loc,
-              mlir::ValueRange indices)
-      : builder(builder), loc(loc), batch(indices[0]), head(indices[1]),
-        query(indices[2]), key(indices[3]) {}
+  MaskBuilder(mlir::OpBuilder &builder, mlir::Location loc, mlir::ValueRange indices)
+      : builder(builder), loc(loc), batch(indices[0]), head(indices[1]), query(indices[2]),
+        key(indices[3]) {}
 
   /// j <= i + offset. No offset aligns the diagonal to the top left; Sk - Sq
   /// aligns it to the bottom right (the last query sees the last key).
@@ -43,8 +42,7 @@ private:
 /// Gives `op`, which has no mask, the mask that `body` builds from the region's
 /// arguments for `captures`, which are appended to the op's captures.
 void buildMask(ForwardOp op, mlir::ValueRange captures,
-               llvm::function_ref<mlir::Value(MaskBuilder &, mlir::ValueRange)>
-                   body);
+               llvm::function_ref<mlir::Value(MaskBuilder &, mlir::ValueRange)> body);
 
 /// Sk - Sq of `op`, computed before it: the offset of bottom-right alignment.
 mlir::Value buildBottomRightOffset(mlir::OpBuilder &builder, ForwardOp op);

@@ -196,6 +196,7 @@ struct MergeSumsPass : attn::impl::AttnMergeSumsBase<MergeSumsPass> {
   void runOnOperation() override {
     for (Block &block : getOperation().getBody())
       for (FoldOp fold : llvm::to_vector(block.getOps<FoldOp>())) {
+        // A nest that is planned stays as the plan has it.
         // What has been merged into another fold is gone.
         if (llvm::none_of(block.getOps<FoldOp>(), [&](FoldOp other) { return other == fold; }))
           continue;

@@ -73,7 +73,7 @@ Tile TileEmitter::indexTile(unsigned dim) {
   tile.dims = {dim};
   VectorType type = vectorType(dim, b.getIndexType());
   tile.value = vector::StepOp::create(b, type);
-  if (info.role == TileDim::Role::Full)
+  if (info.role == LoopRole::Whole)
     return tile;
   Value base = vector::BroadcastOp::create(b, type, info.base);
   tile.value = arith::AddIOp::create(b, tile.value, base);
@@ -97,9 +97,9 @@ Tile TileEmitter::read(Value tensor, ArrayRef<std::optional<unsigned>> dimClasse
       continue;
     tile.dims.push_back(*dim);
     positions.push_back(position);
-    if (info.role == TileDim::Role::Stream)
+    if (info.role == LoopRole::Streamed)
       tile.tails[0] = Tail::Zero;
-    if (info.role == TileDim::Role::Row)
+    if (info.role == LoopRole::Row)
       tile.tails[1] = Tail::Zero;
   }
   if (tile.dims.empty()) {
@@ -132,9 +132,9 @@ SmallVector<Value> TileEmitter::indicesOf(ArrayRef<unsigned> dimClasses) {
   SmallVector<Value> indices;
   for (unsigned dim : dimClasses) {
     const TileDim &info = dims[dim];
-    if (info.role == TileDim::Role::Loop)
+    if (info.role == LoopRole::Around)
       indices.push_back(info.base);
-    else if (info.role != TileDim::Role::Stream)
+    else if (info.role != LoopRole::Streamed)
       indices.push_back(constant(b.getIndexAttr(0)));
     else if (info.origin)
       indices.push_back(arith::SubIOp::create(b, info.base, info.origin));
@@ -232,7 +232,7 @@ LogicalResult TileEmitter::checkOutside(Operation *reader, Value tensor) {
 FailureOr<Tile> TileEmitter::index(Body &body, linalg::IndexOp op) {
   unsigned dim = classes.ofLoop(body.op, op.getDim());
   TileDim &info = dims[dim];
-  if (info.role != TileDim::Role::Stream)
+  if (info.role != LoopRole::Streamed)
     return indexTile(dim);
   // Inside of a fold, a block's index counts from its first element.
   Tile tile;
@@ -481,7 +481,7 @@ FailureOr<Tile> TileEmitter::value(Body &body, Value scalar) {
 /// The streamed dimension (0) or the rows (1).
 std::optional<unsigned> TileEmitter::tailDim(unsigned which) {
   for (auto &[dim, info] : dims)
-    if (info.role == (which ? TileDim::Role::Row : TileDim::Role::Stream))
+    if (info.role == (which ? LoopRole::Row : LoopRole::Streamed))
       return dim;
   return std::nullopt;
 }

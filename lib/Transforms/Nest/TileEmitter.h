@@ -9,6 +9,7 @@
 #define ATTN_LIB_TRANSFORMS_NEST_TILEEMITTER_H
 
 #include "DimClasses.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Utils/Statement.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -18,14 +19,9 @@ namespace attn {
 
 /// What a dimension of the nest is in the tile program.
 struct TileDim {
-  enum class Role {
-    Worker, // one index per worker: a scalar
-    Row,    // a tile of rows per worker
-    Stream, // the folded dimension: a tile per step
-    Loop,   // one index per step of a loop around the streamed tiles
-    Full    // whole in every tile
-  };
-  Role role = Role::Full;
+  LoopRole role = LoopRole::Whole;
+  /// The size, where it is static.
+  std::optional<int64_t> known;
   mlir::OpFoldResult size;
   /// Elements of a tile; 1 for a worker or loop dimension.
   int64_t tile = 1;
@@ -38,7 +34,7 @@ struct TileDim {
   mlir::Value origin, length;
   /// The streamed dimension goes one index at a time.
   bool isSingle = false;
-  bool isScalar() const { return role == Role::Worker || role == Role::Loop || isSingle; }
+  bool isScalar() const { return role == LoopRole::Worker || role == LoopRole::Around || isSingle; }
 };
 
 /// A value of a statement's body on one tile.

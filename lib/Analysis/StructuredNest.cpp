@@ -85,7 +85,7 @@ void NestBuilder::addStatement(TensorStatement statement) {
     unite(result, map);
   for (auto [operand, map] : llvm::zip(op->getOperands(), statement.operandMaps))
     if (!isEmptyTensor(operand) && !isProduced(operand))
-      later.push_back([=] { unite(operand, map); });
+      later.push_back([=, operand = operand, map = map] { unite(operand, map); });
   for (FoldOp fold : enclosing) {
     statement.streams.push_back(streamNode(fold));
     statement.folds.push_back(fold);
@@ -102,7 +102,7 @@ void NestBuilder::collectFold(FoldOp fold) {
     if (isProduced(input))
       uniteAll(input, block);
     else
-      later.push_back([=, this] { uniteAll(input, block); });
+      later.push_back([this, input = input, block = block] { uniteAll(input, block); });
   }
   unsigned numState = fold.getInits().size();
   Operation *yield = fold.getYield();

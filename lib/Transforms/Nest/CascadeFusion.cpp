@@ -197,7 +197,7 @@ FoldOp Cascade::createFold(ImplicitLocOpBuilder &b, ArrayRef<GenericOp> statemen
         mapDims.push_back(index);
   }
   auto fold = FoldOp::create(b, types, extent, inputs, inits, b.getDenseI64ArrayAttr(dims),
-                             b.getDenseI64ArrayAttr(mapDims));
+                             b.getDenseI64ArrayAttr(mapDims), /*plan=*/PlanAttr());
   if (auto names = statements[0]->getAttrOfType<ArrayAttr>("attn.dims"))
     if (std::optional<unsigned> loop = loopOf(statements[0]); loop && *loop < names.size())
       fold->setAttr("attn.loop", names[*loop]);

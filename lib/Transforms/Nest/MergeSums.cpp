@@ -121,7 +121,7 @@ public:
     ResultRange mapped = fold->getResults().drop_front(inits.size());
     llvm::append_range(types, mapped.getTypes());
     auto merged = FoldOp::create(b, loc, types, fold.getExtent(), fold.getInputs(), inits,
-                                 fold.getStreamDims(), fold.getMapDims());
+                                 fold.getStreamDims(), fold.getMapDims(), /*plan=*/PlanAttr());
     merged->setDiscardableAttrs(fold->getDiscardableAttrDictionary());
     cloneBody(merged);
     cloneMerge(merged);
@@ -196,9 +196,11 @@ struct MergeSumsPass : attn::impl::AttnMergeSumsBase<MergeSumsPass> {
   void runOnOperation() override {
     for (Block &block : getOperation().getBody())
       for (FoldOp fold : llvm::to_vector(block.getOps<FoldOp>())) {
-        // A nest that is planned stays as the plan has it.
         // What has been merged into another fold is gone.
         if (llvm::none_of(block.getOps<FoldOp>(), [&](FoldOp other) { return other == fold; }))
+          continue;
+        // A nest that is planned stays as the plan has it.
+        if (fold.getPlan())
           continue;
         if (Merger merger(fold); merger.match())
           merger.run();

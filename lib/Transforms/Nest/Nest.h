@@ -41,11 +41,31 @@ struct PlanOptions {
 /// A fold, what prepares its start values and what finishes its results.
 class Nest {
 public:
-  Nest(FoldOp first, const TileOptions &options) : block(*first->getBlock()), options(options) {
+  /// `taken` are ops of nests before this one, which are none of its own.
+  Nest(FoldOp first, const TileOptions &options,
+       const llvm::DenseSet<mlir::Operation *> &taken = {})
+      : block(*first->getBlock()), options(options) {
     findTables(first);
-    collect(first);
+    collect(first, taken);
   }
 
+  llvm::ArrayRef<mlir::Operation *> getOps() const { return ops.getArrayRef(); }
+
+  /// Finds the roles of all dimensions, from the form of the statements.
+  mlir::LogicalResult findRoles();
+  /// The plan of each order, with its cost and why it is not legal, if so.
+  mlir::FailureOr<llvm::SmallVector<OrderCost>> estimate(const StructuredDependences &dependences,
+                                                         const PlanOptions &options);
+  /// Chooses among `costs`, or refuses what is asked for.
+  mlir::FailureOr<PlanAttr> choose(llvm::ArrayRef<OrderCost> costs, const PlanOptions &options,
+                                   const DependenceGraph &graph);
+  /// Why the graph does not allow `plan`, or this nest has another form; nothing if it is legal.
+  std::optional<PlanViolation> findViolation(PlanAttr plan,
+                                             const StructuredDependences &dependences);
+  /// Whether the plan is of this nest: it has the roles that the statements' form gives.
+  mlir::LogicalResult checkPlan(PlanAttr plan);
+
+  /// Emits the tile program that the plan of the first fold describes.
   mlir::LogicalResult tile();
 
 private:

@@ -89,7 +89,8 @@ FoldOp take(FoldOp fold, ArrayRef<unsigned> positions) {
   for (unsigned position : positions)
     types.push_back(fold->getResult(position).getType());
   auto part =
-      FoldOp::create(b, fold.getLoc(), types, fold.getExtent(), inputs, inits, dims, mapDims);
+      FoldOp::create(b, fold.getLoc(), types, fold.getExtent(), inputs, inits, dims, mapDims,
+                     /*plan=*/PlanAttr());
   part->setDiscardableAttrs(fold->getDiscardableAttrDictionary());
   part.getBody().takeBody(whole.getBody());
   part.getBody().front().eraseArguments(unused);
@@ -152,6 +153,9 @@ struct SplitSumsPass : attn::impl::AttnSplitSumsBase<SplitSumsPass> {
     SmallVector<FoldOp> folds;
     getOperation().walk([&](FoldOp fold) { folds.push_back(fold); });
     for (FoldOp fold : folds) {
+      // A nest that is planned stays as the plan has it.
+      if (fold.getPlan())
+        continue;
       unsigned states = fold.getInits().size();
       SmallVector<unsigned> sums, stored;
       for (auto [position, value] : llvm::enumerate(fold.getYield()->getOperands()))

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
 from ._attention import LAYOUTS, bind, flag_of, scale_of, window_of
-from ._capi import Executable, emit_ptx, take_tile_counts, transform
+from ._capi import emit_ptx, take_tile_counts, transform
 from ._errors import Error
+from ._executable import Executable
 from ._pipeline import Kernel, draw_svg, draw_text, read_kernels
 from ._trace import type_name
 from ._variant import Options, Variant

@@ -64,6 +64,9 @@ private:
   llvm::SmallVector<int> &nodes(mlir::Value value);
   mlir::LogicalResult tie(mlir::Operation *op);
   mlir::LogicalResult tieVectorOp(mlir::Operation *op);
+  mlir::LogicalResult tieShapeCast(mlir::vector::ShapeCastOp cast);
+  mlir::LogicalResult tieContraction(mlir::vector::ContractionOp contract);
+  std::optional<mlir::LogicalResult> tieMemoryOp(mlir::Operation *op);
   void tieControlFlow(mlir::Operation *op);
   mlir::LogicalResult checkTypes(mlir::Operation *op);
   void score(mlir::Operation *op);

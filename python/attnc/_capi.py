@@ -102,6 +102,7 @@ def _load() -> ctypes.CDLL:
         ("text_length", size, [pointer]),
         ("text_destroy", None, [pointer]),
         ("transform", pointer, [ctypes.c_char_p, size, ctypes.c_char_p, pointer, pointer]),
+        ("explain", pointer, [ctypes.c_char_p, size, ctypes.c_char_p, ctypes.c_char_p, pointer, pointer]),
         ("emit_ptx", pointer, [ctypes.c_char_p, size, pointer, pointer]),
     ):
         function = getattr(library, "attnc_" + name)
@@ -170,12 +171,17 @@ def take_tile_counts() -> Tuple[int, int]:
     return masked.value, full.value
 
 
-def transform(ir: str, pipeline: str) -> Tuple[str, str]:
+def transform(ir: str, pipeline: str, passes: str = "") -> Tuple[str, str]:
     """Runs passes, such as "builtin.module(attn-tile-pipeline)", on a module's text. The
-    new text, and what the passes remarked."""
+    new text, and what the passes remarked; those whose names match the regular expression
+    `passes`, if it is not empty, also remark what they did."""
     get_library()
     result, said, text = ctypes.c_void_p(), ctypes.c_void_p(), ir.encode()
-    error = _library.attnc_transform(text, len(text), pipeline.encode(), ctypes.byref(result), ctypes.byref(said))
+    results = ctypes.byref(result), ctypes.byref(said)
+    if passes:
+        error = _library.attnc_explain(text, len(text), pipeline.encode(), passes.encode(), *results)
+    else:
+        error = _library.attnc_transform(text, len(text), pipeline.encode(), *results)
     remarks = _take_text(said)
     try:
         check(error)

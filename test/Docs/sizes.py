@@ -16,7 +16,7 @@ PYTHON = ("python", "test")
 KNOWN = {
     "lib/Dialect/Attn/IR/AttnDialect.cpp": 771,
     "lib/Transforms/Nest/Nest.cpp: Nest::assignRoles": 181,
-    "tools/attn-run/Options.cpp: parseCommandLine": 184,
+    "tools/attn-run/Options.cpp: parseCommandLine": 190,
 }
 CONTROL = re.compile(r"\s*(if|for|while|switch|else|do|catch|namespace|struct|class|enum|union|extern|return)\b")
 

@@ -7,6 +7,7 @@
 
 #include "TableBuilder.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "attn/Utils/Tiles.h"
 
 namespace attn {
@@ -16,6 +17,11 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn::tiles;
+
+static attn::Done numTables("attn-tabulate-masks", "tabulated",
+                            "Fold loops that run over a row of a table");
+static attn::Left numLeft("attn-tabulate-masks", "not tabulated",
+                          "Fold loops for which a table would cost as much as they");
 
 namespace {
 
@@ -50,8 +56,13 @@ void tabulate(scf::ForOp loop, bool branch, bool extremes) {
     return refuse(loop, loop,
                   "expected masks and loop bounds that follow from loop "
                   "variables by pure arithmetic");
-  if (savesNothing(loop, plan))
+  if (savesNothing(loop, plan)) {
+    numLeft.at(loop) << remark::reason(
+        "the mask is computed from tiles in memory, and no product is "
+        "left out with a tile");
     return;
+  }
+  numTables.at(loop) << remark::metric("Dimensions", plan.dims.size());
   TableBuilder(plan, uniforms).build();
 }
 

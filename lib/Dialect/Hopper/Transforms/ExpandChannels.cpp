@@ -5,6 +5,7 @@
 #include "RingPlan.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -20,6 +21,9 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 using hopper::Ring;
+
+static attn::Done numRings("hopper-expand-channels", "expanded",
+                           "Channels that became rings of tiles");
 
 namespace {
 
@@ -79,6 +83,7 @@ private:
                                         tile.getElementType(), tile.getSwizzle());
       auto barrier = hopper::MBarrierType::get(b.getContext(), ring.depth);
       ring.tiles = hopper::AllocOp::create(b, loc, type);
+      numRings.at(loc) << remark::metric("Stages", ring.depth);
       if (leaders.contains(value))
         continue;
       ring.full = hopper::MBarrierOp::create(b, loc, barrier, ring.senders);

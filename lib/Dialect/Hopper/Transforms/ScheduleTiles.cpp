@@ -6,6 +6,7 @@
 #include "TileOrders.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -20,6 +21,11 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numPersistent("hopper-schedule-tiles", "persistent",
+                                "Launches of CTAs that take several tiles each");
+static attn::Done numReversed("hopper-schedule-tiles", "reversed",
+                              "Launches that start with their last tile");
 
 namespace {
 
@@ -96,8 +102,10 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
       });
       // What one role does alone needs nothing to be early: CTAs share a multiprocessor.
       if (roles.getBodies().size() == 1 && !launch.getClusterIds() && followsLaunch(launch)) {
+        numReversed.at(launch);
         reverse(launch, roles.getBodies().front());
       } else if (ctas > 0 && roles.getBodies().size() > 1 && !isDealt) {
+        numPersistent.at(launch);
         hopper::makePersistent(launch, roles, positions, ctas);
       }
       if (positions.empty())

@@ -9,6 +9,7 @@
 #ifndef ATTN_UTILS_TILECLASSES_H
 #define ATTN_UTILS_TILECLASSES_H
 
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/IR/TypeUtilities.h"

@@ -151,17 +151,29 @@ size_t attnc_text_length(const attnc_text *text) { return text ? text->text.size
 
 void attnc_text_destroy(attnc_text *text) { delete text; }
 
-attnc_error *attnc_transform(const char *ir, size_t length, const char *pipeline,
-                             attnc_text **result, attnc_text **said) {
-  if (!ir || !pipeline || !result || !said)
-    return fail("attnc_transform: expected IR, a pipeline and results, got NULL");
+static attnc_error *transform(StringRef ir, const char *pipeline, StringRef remarks,
+                              attnc_text **result, attnc_text **said) {
   *result = nullptr;
   *said = new attnc_text;
-  auto text = transformText(StringRef(ir, length), pipeline, (*said)->text);
+  auto text = transformText(ir, pipeline, (*said)->text, remarks);
   if (!text)
     return take(text.takeError());
   *result = new attnc_text{std::move(*text)};
   return nullptr;
+}
+
+attnc_error *attnc_transform(const char *ir, size_t length, const char *pipeline,
+                             attnc_text **result, attnc_text **said) {
+  if (!ir || !pipeline || !result || !said)
+    return fail("attnc_transform: expected IR, a pipeline and results, got NULL");
+  return transform(StringRef(ir, length), pipeline, /*remarks=*/"", result, said);
+}
+
+attnc_error *attnc_explain(const char *ir, size_t length, const char *pipeline, const char *passes,
+                           attnc_text **result, attnc_text **said) {
+  if (!ir || !pipeline || !passes || !result || !said)
+    return fail("attnc_explain: expected IR, a pipeline, names of passes and results, got NULL");
+  return transform(StringRef(ir, length), pipeline, passes, result, said);
 }
 
 attnc_error *attnc_emit_ptx(const char *ir, size_t length, const attnc_options *options,

@@ -10,12 +10,14 @@ import sys
 from typing import Any, Optional
 
 from . import _types as types_of
+from ._division import divide
 from ._errors import trace_error
 from ._operations import (
-    Function, absolute, add, common_type, divide, emit, equal, erf, exp, expm1, floats, greater, greater_equal, less,
-    less_equal, lift, log, log1p, logical_and, logical_not, logical_or, maximum, minimum, multiply, negative, not_equal,
-    power, region_of, round_even, select, sin, sqrt, subtract, tanh, trunc, unify, where, widened,
+    absolute, add, equal, erf, exp, expm1, greater, greater_equal, less, less_equal, log, log1p, logical_and,
+    logical_not, logical_or, maximum, minimum, multiply, negative, not_equal, power, round_even, select, sin,
+    sqrt, subtract, tanh, trunc, where,
 )  # fmt: skip
+from ._promotion import Function, common_type, emit, floats, lift, region_of, unify, widened
 from ._trace import Traced
 from ._types import is_float
 

@@ -4,6 +4,9 @@
 #include "attn/Registration/Registration.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/ADT/Statistic.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/raw_ostream.h"
 
 #ifdef ATTN_TEST_PASSES
 namespace attn::test {
@@ -12,7 +15,12 @@ void registerTestHopperMutate();
 } // namespace attn::test
 #endif
 
+static llvm::cl::opt<bool>
+    printStatistics("attn-statistics",
+                    llvm::cl::desc("Print how often attnc's passes did what they do"));
+
 int main(int argc, char **argv) {
+  llvm::EnableStatistics(/*DoPrintOnExit=*/false);
   mlir::DialectRegistry registry;
   attn::registerDialects(registry);
   attn::registerPasses();
@@ -20,6 +28,9 @@ int main(int argc, char **argv) {
   attn::test::registerTestBuildMask();
   attn::test::registerTestHopperMutate();
 #endif
-  return mlir::asMainReturnCode(
-      mlir::MlirOptMain(argc, argv, "attnc: passes and pipelines over attention IR\n", registry));
+  llvm::LogicalResult result =
+      mlir::MlirOptMain(argc, argv, "attnc: passes and pipelines over attention IR\n", registry);
+  if (printStatistics)
+    llvm::PrintStatistics(llvm::errs());
+  return mlir::asMainReturnCode(result);
 }

@@ -239,7 +239,8 @@ Error CudaTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries, const
     pipeline.schedule = getScheduleFor(*device, options.schedule);
   pipeline.countTiles = false; // kernels have nowhere to count
   // What is only loaded says nothing about how it was made.
-  DiskCache cache = options.explain ? DiskCache() : DiskCache::standard();
+  DiskCache cache =
+      options.explain || !options.remarks.empty() ? DiskCache() : DiskCache::standard();
   CudaCompileTimes &times = report->cuda->times;
   auto program = compileCudaProgram(*copy, pipeline, cache, times, [&](mlir::PassManager &manager) {
     return configurePassManager(manager);

@@ -83,6 +83,9 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   cl::opt<bool> json("json", cl::cat(category), cl::desc("Print one JSON object"));
   cl::opt<bool> explain("explain", cl::cat(category),
                         cl::desc("Print what was decided and how many tiles were visited"));
+  cl::opt<std::string> remarks(
+      "remarks", cl::ValueOptional, cl::cat(category), cl::value_desc("regex"),
+      cl::desc("Print what passes with matching names did (default: all)"));
   cl::opt<unsigned> threads("threads", cl::init(0), cl::cat(category),
                             cl::desc("Number of threads (default: one per hardware thread)"));
   cl::opt<bool> deterministic(
@@ -151,6 +154,7 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
   options.guard = guard;
   options.check = check;
   options.explain = explain;
+  options.remarks = remarks.getNumOccurrences() && remarks.empty() ? ".*" : std::string(remarks);
   options.json = json;
   options.printLLVM = printLLVM;
   options.grad = grad;

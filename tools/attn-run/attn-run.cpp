@@ -10,6 +10,7 @@
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
 #include "attn/Runtime/ThreadPool.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/InitLLVM.h"
@@ -341,6 +342,11 @@ static Error firstFailure(const FunctionReport &report, StringRef what) {
 }
 
 Error Session::run() {
+  if (!options.remarks.empty()) {
+    if (Error error = enableRemarks(context, options.remarks))
+      return error;
+    diagnostics.printsRemarks = true;
+  }
   if (Error error = checkTarget())
     return error;
   if (Error error = loadModules())

@@ -94,9 +94,10 @@ protected:
 };
 
 /// Runs a pipeline of passes, as text, on a module. What it says, errors and
-/// remarks, is appended to `said`, one line each.
+/// remarks, is appended to `said`, one line each. Passes whose names match the regular expression
+/// `remarks`, if it is not empty, also say what they did.
 llvm::Expected<std::string> transformText(llvm::StringRef text, llvm::StringRef pipeline,
-                                          std::string &said);
+                                          std::string &said, llvm::StringRef remarks = "");
 
 } // namespace attn
 

@@ -4,6 +4,7 @@
 
 #include "attn/Analysis/AffineDependences.h"
 #include "attn/Transforms/Loops/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -15,6 +16,8 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numParallel("attn-parallelize-loops", "parallel", "Loops that became parallel");
 
 namespace {
 struct ParallelizeLoopsPass : attn::impl::AttnParallelizeLoopsBase<ParallelizeLoopsPass> {
@@ -73,6 +76,7 @@ void ParallelizeLoopsPass::runOnOperation() {
         loop.emitRemark("loop stays sequential, it has no parallel form");
         continue;
       }
+      numParallel.at(result);
       if (name)
         result->setAttr("attn.loop", name);
     }

@@ -3,6 +3,7 @@
 
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Transforms/Nest/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "attn/Utils/Statement.h"
 #include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -20,6 +21,8 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 using linalg::GenericOp;
+
+static attn::Done numMerged("attn-merge-sums", "merged", "Sums of sums that became one");
 
 namespace {
 
@@ -202,8 +205,10 @@ struct MergeSumsPass : attn::impl::AttnMergeSumsBase<MergeSumsPass> {
         // A nest that is planned stays as the plan has it.
         if (fold.getPlan())
           continue;
-        if (Merger merger(fold); merger.match())
+        if (Merger merger(fold); merger.match()) {
+          numMerged.at(fold);
           merger.run();
+        }
       }
   }
 };

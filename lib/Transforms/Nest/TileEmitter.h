@@ -11,6 +11,7 @@
 #include "DimClasses.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Utils/Statement.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include <array>
@@ -98,29 +99,35 @@ public:
   llvm::SmallVector<unsigned, 2> sorted(llvm::ArrayRef<unsigned> span);
 
 private:
-  llvm::SmallVector<mlir::Value> indicesOf(llvm::ArrayRef<unsigned> dimClasses);
   struct Body {
     mlir::linalg::GenericOp op;
     llvm::DenseMap<mlir::Value, Tile> values;
   };
   mlir::FailureOr<Tile> value(Body &body, mlir::Value scalar);
+  mlir::FailureOr<Tile> apply(mlir::Operation *op, llvm::ArrayRef<Tile> in);
+  mlir::FailureOr<Tile> index(Body &body, mlir::linalg::IndexOp op);
+  Tile indexTile(unsigned dim);
+  mlir::Value constant(mlir::TypedAttr attr);
+
+  //===--- TileAccess.cpp ---===//
+  llvm::SmallVector<mlir::Value> indicesOf(llvm::ArrayRef<unsigned> dimClasses);
   mlir::FailureOr<Tile> argument(Body &body, mlir::BlockArgument argument);
   mlir::LogicalResult checkOutside(mlir::Operation *reader, mlir::Value tensor);
-  mlir::FailureOr<Tile> index(Body &body, mlir::linalg::IndexOp op);
   mlir::FailureOr<Tile> size(Body &body, mlir::tensor::DimOp op);
   mlir::FailureOr<Tile> extract(Body &body, mlir::Operation *op);
   mlir::FailureOr<Tile> gather(mlir::Operation *op, mlir::Value tensor,
                                llvm::ArrayRef<Tile> indices);
-  mlir::FailureOr<Tile> apply(mlir::Operation *op, llvm::ArrayRef<Tile> in);
+
+  //===--- TileReductions.cpp ---===//
   mlir::FailureOr<Tile> reduce(Body &body, const Reduction &reduction);
+  mlir::FailureOr<bool> contract(Body &body, mlir::arith::MulFOp product,
+                                 llvm::ArrayRef<unsigned> reduced, const Tile &start, Tile &result);
   mlir::FailureOr<Tile> scatter(Body &body, const ScatterSum &sum);
   std::optional<unsigned> tailDim(unsigned which);
   std::array<bool, 2> reducedTails(mlir::linalg::GenericOp op);
   Tile withTails(const Tile &term, Reduction::Monoid monoid, std::array<bool, 2> which);
   Tile withTail(const Tile &term, Reduction::Monoid monoid, unsigned which);
   Tile settleTails(mlir::linalg::GenericOp op, const Tile &tile);
-  Tile indexTile(unsigned dim);
-  mlir::Value constant(mlir::TypedAttr attr);
 
   mlir::ImplicitLocOpBuilder &b;
   const DimClasses &classes;

@@ -5,6 +5,7 @@
 #include "TileLoads.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -20,6 +21,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numFormed("hopper-form-products", "formed", "Contractions for the tensor core");
+static attn::Done numReduced("hopper-form-products", "reduced", "Inner products of rows");
 
 namespace {
 
@@ -66,12 +70,14 @@ public:
 
   LogicalResult run() {
     if (isInnerProduct()) {
+      numReduced.at(contract);
       reduceRows();
       return success();
     }
     Operand left, right;
     if (failed(match(left, right)))
       return failure();
+    numFormed.at(contract);
     Type element = getElementTypeOrSelf(right.source.getType());
     Value a;
     if (left.gather) {

@@ -3,6 +3,7 @@
 
 #include "Nest.h"
 #include "attn/Transforms/Nest/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -14,6 +15,9 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 using linalg::GenericOp;
+
+static Done numPlanned("attn-plan-nest", "planned", "Nests that got a plan");
+static Left numKept("attn-plan-nest", "kept", "Nests that came with a plan");
 
 /// The treatment's name in the dependence graph.
 static StringRef getGraphName(LoopTreatment treatment) {
@@ -245,8 +249,10 @@ struct PlanNestPass : attn::impl::AttnPlanNestBase<PlanNestPass> {
       if (failed(nest.checkPlan(given)))
         return failure();
       std::optional<PlanViolation> violation = nest.findViolation(given, dependences);
-      if (!violation)
+      if (!violation) {
+        numKept.at(fold) << remark::reason("it has a plan");
         return success();
+      }
       InFlightDiagnostic error = fold.emitError("the plan is not legal: ") << violation->reason;
       attachStatements(*error.getUnderlyingDiagnostic(), violation->dependence, dependences.graph);
       return error;
@@ -258,7 +264,7 @@ struct PlanNestPass : attn::impl::AttnPlanNestBase<PlanNestPass> {
     if (failed(chosen))
       return failure();
     fold.setPlanAttr(*chosen);
-    ++planned;
+    numPlanned.at(fold) << remark::metric("Order", stringifyLoopOrder(chosen->getOrder()));
     if (explain)
       say(fold, *chosen, *costs, plans.order.has_value());
     return success();

@@ -3,6 +3,7 @@
 
 #include "Nest.h"
 #include "attn/Transforms/Nest/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -15,6 +16,8 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static Done numTiled("attn-tile-nest", "tiled", "Nests that became tile programs");
 
 /// The sizes that a fold asks for by attributes.
 TileOptions TileOptions::ofFold(FoldOp fold) const {
@@ -84,9 +87,9 @@ struct TileNestPass : attn::impl::AttnTileNestBase<TileNestPass> {
           break;
         FoldOp fold = *folds.begin();
         TileOptions own = options.ofFold(fold);
+        numTiled.at(fold);
         if (failed(Nest(fold, own).tile()))
           return signalPassFailure();
-        ++tiled;
       }
   }
 };

@@ -237,7 +237,6 @@ def AttnPlanNest : Pass<"attn-plan-nest", "::mlir::func::FuncOp"> {
     Option<"explain", "explain", "bool", /*default=*/"false",
            "Remark the plan, and what each order would cost or why it is not legal">,
   ];
-  let statistics = [Statistic<"planned", "nests-planned", "Nests that got a plan">];
   let dependentDialects = ["::attn::AttnDialect"];
 }
 
@@ -322,7 +321,6 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     Option<"parallelSums", "parallel-sums", "bool", /*default=*/"false",
            "Parallel tiles of rows add to sums over the rows in memory">,
   ];
-  let statistics = [Statistic<"tiled", "nests-tiled", "Nests that became tile programs">];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect",

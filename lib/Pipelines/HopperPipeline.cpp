@@ -312,6 +312,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     schedule.pipelines = isOn(pipeline, schedule.pipelines);
     schedule.trims = isOn(trim, schedule.trims);
     schedule.overlap = isOn(overlap, schedule.overlap);
+    // Of what excludes something else, what is asked for stays.
+    if (trim == "auto")
+      schedule.trims &= overlap != "true" && schedule.pipelines;
+    schedule.overlap &= trim != "true";
     schedule.pingPong = isOn(pingPong, schedule.pingPong);
     schedule.output = llvm::StringSwitch<Output>(output)
                           .Case("own", Output::Own)
@@ -324,7 +328,12 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
 
   LogicalResult lowerWith(ModuleOp module, const Schedule &schedule, bool copiesTiles = false) {
     OpPassManager lowering(ModuleOp::getOperationName());
-    addLowering(lowering, withOptions(schedule, copiesTiles));
+    Lowering chosen = withOptions(schedule, copiesTiles);
+    if (chosen.schedule.trims && !chosen.schedule.pipelines)
+      return getOperation().emitError(
+          "schedule option 'trim=true' needs 'pipeline', which the schedule of this module leaves "
+          "out; ask for 'pipeline=true', too");
+    addLowering(lowering, chosen);
     return runPipeline(lowering, module);
   }
 
@@ -523,6 +532,13 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return getOperation().emitError(
           "schedule option 'fix-maxima=true' excludes 'cluster': a CTA that ends alone leaves the "
           "others of its cluster without their part of the copies");
+    if (trim == "true" && overlap == "true")
+      return getOperation().emitError("schedule option 'trim=true' excludes 'overlap=true': the "
+                                      "assembler would run the products one after the other");
+    if (trim == "true" && pipeline == "false")
+      return getOperation().emitError(
+          "schedule option 'trim=true' needs 'pipeline': what is left out is the product that runs "
+          "beside the next iteration");
     return check("output", output, {"auto", "own", "reuse", "pieces"});
   }
 };

@@ -3,7 +3,8 @@
 errors as exceptions, and those functions that need no tensors. Executables are in _executable.py.
 
 The library is the one that ATTNC_LIBRARY names, else libattnc.so beside this file,
-in the newest build of the source tree, or where the system looks.
+in the newest build of the source tree, or where the system looks. Neither PyTorch nor
+NumPy is imported before a result has to be allocated.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ def _load() -> ctypes.CDLL:
     except OSError as error:
         raise Error(f"cannot load libattnc ({error}); ATTNC_LIBRARY may name it") from None
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
-    version = library.attnc_api_version()
+    try:
+        version = library.attnc_api_version()
+    except AttributeError:
+        raise Error(f"{path} is no libattnc: it has no function attnc_api_version") from None
     if version < _API_VERSION:
         raise Error(f"{path} has API version {version}, expected {_API_VERSION}")
     for name, result, arguments in (
@@ -122,6 +126,11 @@ def get_library() -> Any:
             if _library is None:
                 _library = _load()
     return _library
+
+
+def api_version() -> int:
+    """That of the library, as include/attn-c/attnc.h counts."""
+    return get_library().attnc_api_version()
 
 
 def check(error: Optional[int]) -> None:
@@ -191,11 +200,16 @@ def transform(ir: str, pipeline: str, passes: str = "") -> Tuple[str, str]:
 
 
 def emit_ptx(
-    ir: str, entry: Optional[str] = None, gradient: Optional[str] = None, pipeline: Optional[str] = None
+    ir: str,
+    entry: Optional[str] = None,
+    gradient: Optional[str] = None,
+    pipeline: Optional[str] = None,
+    cache_directory: Optional[str] = None,
 ) -> str:
     """PTX of a function's kernels; needs no GPU."""
     get_library()
-    options = Options(ctypes.sizeof(Options), 1, encode(entry), encode(pipeline), None, encode(gradient))
+    cache = encode(cache_directory)
+    options = Options(ctypes.sizeof(Options), 1, encode(entry), encode(pipeline), cache, encode(gradient))
     result, text = ctypes.c_void_p(), ir.encode()
     check(_library.attnc_emit_ptx(text, len(text), ctypes.byref(options), ctypes.byref(result)))
     return _take_text(result)

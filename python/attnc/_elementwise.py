@@ -416,7 +416,7 @@ def hypot(a: Any, b: Any) -> Traced:
 def heaviside(x: Any, values: Any) -> Traced:
     region = region_of(x, values)
     x, values = region.lift(x), region.lift(values)
-    return where(equal(x, 0), values, where(less(x, 0), 0, 1)).cast(x.kind)
+    return where(equal(x, 0), values, where(less(x, 0), 0, 1)).cast(types_of.promote(x.kind, values.kind))
 
 
 def frac(x: Any) -> Traced:

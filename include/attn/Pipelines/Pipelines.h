@@ -6,6 +6,9 @@
 
 #include "mlir/Pass/PassOptions.h"
 
+namespace llvm {
+class raw_ostream;
+}
 namespace mlir {
 class OpPassManager;
 }
@@ -111,6 +114,9 @@ void buildCudaCodegenPipeline(mlir::OpPassManager &pm);
 /// with calls of the runtime (attn/Runtime/CudaHostInterface.h). The gpu.binary ops
 /// stay.
 void buildCudaHostPipeline(mlir::OpPassManager &pm);
+
+/// The table of schedules of Hopper kernels as a page of Markdown.
+void printHopperSchedules(llvm::raw_ostream &os);
 
 /// Makes the pipelines known as attn-nest-pipeline, attn-tile-pipeline,
 /// attn-cpu-pipeline, attn-cuda-codegen and attn-cuda-host.

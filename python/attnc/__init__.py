@@ -2,7 +2,7 @@
 """attnc: compiled attention."""
 
 from ._attention import attention
-from ._capi import Executable, compile_counts, get_num_threads, set_num_threads
+from ._capi import Executable, compile_counts, get_num_threads, set_num_threads, targets
 from ._errors import Error, TraceError
 from ._inspect import Explanation, Lowered, explain, lower
 
@@ -18,4 +18,5 @@ __all__ = [
     "get_num_threads",
     "lower",
     "set_num_threads",
+    "targets",
 ]

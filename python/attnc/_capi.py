@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ._errors import Error
 
-_API_VERSION = 2
+_API_VERSION = 3
 # By attnc_type; PyTorch and NumPy use the same names.
 _TYPES = ("float64", "float32", "float16", "bfloat16", "bool", "int8", "int16", "int32", "int64")
 _SCALARS = {
@@ -41,6 +41,7 @@ class _Options(ctypes.Structure):
         ("pipeline", ctypes.c_char_p),
         ("cache_directory", ctypes.c_char_p),
         ("gradient", ctypes.c_char_p),
+        ("target_name", ctypes.c_char_p),
     ]
 
 
@@ -102,6 +103,9 @@ def _load() -> ctypes.CDLL:
         ("error_destroy", None, [pointer]),
         ("compile", pointer, [ctypes.c_char_p, size, pointer, pointer]),
         ("executable_destroy", None, [pointer]),
+        ("num_targets", size, []),
+        ("target_name", ctypes.c_char_p, [size]),
+        ("is_on_gpu", ctypes.c_int, [pointer]),
         ("num_arguments", size, [pointer]),
         ("num_results", size, [pointer]),
         ("argument", _Value, [pointer, size]),
@@ -199,12 +203,18 @@ def transform(ir: str, pipeline: str) -> Tuple[str, str]:
     return _take_text(result), remarks
 
 
+def targets() -> List[str]:
+    """The targets that the library compiles for, by name."""
+    library = _get_library()
+    return [library.attnc_target_name(index).decode() for index in range(library.attnc_num_targets())]
+
+
 def emit_ptx(
     ir: str, entry: Optional[str] = None, gradient: Optional[str] = None, pipeline: Optional[str] = None
 ) -> str:
     """PTX of a function's kernels; needs no GPU."""
     _get_library()
-    options = _Options(ctypes.sizeof(_Options), 1, _encode(entry), _encode(pipeline), None, _encode(gradient))
+    options = _Options(ctypes.sizeof(_Options), 1, _encode(entry), _encode(pipeline), None, _encode(gradient), None)
     result, text = ctypes.c_void_p(), ir.encode()
     _check(_library.attnc_emit_ptx(text, len(text), ctypes.byref(options), ctypes.byref(result)))
     return _take_text(result)
@@ -342,8 +352,8 @@ class _Plan:
 class Executable:
     """A compiled function.
 
-    `ir` is MLIR as text, `target` "cuda" or "cpu", `entry` the function (default
-    `main` or the only one), `pipeline` options such as "row-tile=64", `gradient`
+    `ir` is MLIR as text, `target` one of targets() or "cuda", that of the GPU at hand,
+    `entry` the function (default `main` or the only one), `pipeline` options such as "row-tile=64", `gradient`
     options of attn-differentiate where its gradient is meant. Calls take tensors and
     numbers by position and return the results; one executable serves all shapes and
     strides that its types leave open, and any number of threads.
@@ -360,21 +370,20 @@ class Executable:
     ) -> None:
         self._handle = None
         lib = _get_library()
-        if target not in ("cpu", "cuda"):
-            raise Error(f"expected target 'cpu' or 'cuda', got {target!r}")
-        self._cuda = target == "cuda"
         options = _Options(
             ctypes.sizeof(_Options),
-            int(self._cuda),
+            0,
             _encode(entry),
             _encode(pipeline),
             _encode(cache_directory),
             _encode(gradient),
+            _encode(target),
         )
         handle = ctypes.c_void_p()
         text = ir.encode()
         _check(lib.attnc_compile(text, len(text), ctypes.byref(options), ctypes.byref(handle)))
         self._handle = handle
+        self._cuda = bool(lib.attnc_is_on_gpu(handle))
         self.arguments = [Value(lib.attnc_argument(handle, i)) for i in range(lib.attnc_num_arguments(handle))]
         self.results = [Value(lib.attnc_result(handle, i)) for i in range(lib.attnc_num_results(handle))]
         # Per result the argument whose order of dimensions in memory it gets, or None

@@ -2,6 +2,7 @@
 // The command line of attn-run. See Options.h.
 
 #include "Options.h"
+#include "attn/Target/Target.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
@@ -18,6 +19,18 @@ static cl::OptionCategory &getCategory() {
   return category;
 }
 
+static StringRef describeTargets() {
+  static const std::string text = [] {
+    std::string all =
+        "auto (cuda where there is a GPU and the function compiles for it, else cpu), "
+        "interpreter, cuda (the target of the GPU)";
+    for (const target::Target *target : target::getTargets())
+      all += (", " + target->getName()).str();
+    return all;
+  }();
+  return text;
+}
+
 namespace {
 /// What is compiled, and for what.
 struct WhatToRun {
@@ -25,10 +38,8 @@ struct WhatToRun {
   cl::opt<std::string> file{cl::Positional, cl::Required, cl::desc("FILE.mlir"), cl::cat(category)};
   cl::opt<std::string> entry{"entry", cl::desc("Function to run (default: main, or the only one)"),
                              cl::cat(category)};
-  cl::opt<std::string> target{
-      "target", cl::init("auto"), cl::cat(category),
-      cl::desc("auto (cuda where there is a GPU and the function compiles for it, else "
-               "cpu), cpu, cuda or interpreter")};
+  cl::opt<std::string> target{"target", cl::init("auto"), cl::cat(category),
+                              cl::desc(describeTargets())};
   cl::opt<std::string> emit{
       "emit", cl::cat(category), cl::value_desc("ptx"),
       cl::desc("Print what the function is compiled to, without running it and "

@@ -107,7 +107,8 @@ void buildCpuPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 void buildHostLowering(mlir::OpPassManager &pm);
 
 /// Protocol form of the hopper dialect (L3), in `gpu.launch`, to `gpu.binary` with
-/// PTX for sm_90a and `gpu.launch_func`, whose tensor map operands keep their type.
+/// PTX for the chip of the target sm_90 and `gpu.launch_func`, whose tensor map operands keep their
+/// type.
 void buildCudaCodegenPipeline(mlir::OpPassManager &pm);
 
 /// What is left on the host after buildCudaCodegenPipeline to the LLVM dialect,

@@ -5,6 +5,7 @@
 
 #include "PtxKernels.h"
 #include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Attn/IR/Facts.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
@@ -496,5 +497,5 @@ void LowerLaunches::runOnOperation() {
   for (func::FuncOp function : functions)
     if (failed(lower(function)))
       return signalPassFailure();
-  getOperation()->setAttr("attn.kernels", ArrayAttr::get(&getContext(), kernels));
+  getOperation()->setAttr(attn::kKernelsAttr, ArrayAttr::get(&getContext(), kernels));
 }

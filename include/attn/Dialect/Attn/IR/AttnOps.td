@@ -27,6 +27,9 @@ def Attn_Dialect : Dialect {
     the one thing that a tile program needs and upstream's dialects lack.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
 }
 
 class Attn_Op<string mnemonic, list<Trait> traits = []>

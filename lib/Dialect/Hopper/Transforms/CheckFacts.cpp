@@ -155,7 +155,10 @@ private:
     launch.walk([&](scf::ForOp loop) {
       if (!loop->hasAttr(kAddingAttr))
         return;
-      if (adders.empty())
+      auto outer = loop->getParentOfType<scf::ForOp>();
+      if (outer && outer->hasAttr(kAddingAttr))
+        error(loop, kAddingAttr, "on a loop inside of another one that has it", outer, "that loop");
+      else if (adders.empty())
         error(loop, kAddingAttr, "in a launch that adds no tiles to memory");
       else if (adders.contains(getRole(loop)) && !adds(loop))
         error(loop, kAddingAttr, "on a loop of the adding role that adds nothing");

@@ -101,8 +101,12 @@ func.func @adds_nothing(%n: index) {
              threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
     hopper.roles
       role "compute" warpgroups(1) registers(240) (%w) {
-        // expected-error @+1 {{'hopper.adding' in a launch that adds no tiles to memory}}
+        // expected-error @+2 {{'hopper.adding' in a launch that adds no tiles to memory}}
+        // expected-note @+1 {{that loop}}
         scf.for %q = %c0 to %n step %c1 {
+          // expected-error @+1 {{'hopper.adding' on a loop inside of another one that has it}}
+          scf.for %r = %c0 to %q step %c1 {
+          } {hopper.adding}
         } {hopper.adding}
       }
     gpu.terminator

@@ -1421,7 +1421,8 @@ def HopperCheckFacts : Pass<"hopper-check-facts", "::mlir::func::FuncOp"> {
     not show is not checked.
 
     * `hopper.adding`: a loop with a `hopper.add` has it, and so have the innermost loops of
-      other roles that send or receive the same tiles; of the adding role none but those.
+      other roles that send or receive the same tiles; of the adding role none but those, and
+      none inside of another one.
     * `hopper.cooperative`: a launch in which a `hopper.turn.wait` may wait has it.
     * `hopper.dealt`: no role takes the tile with the number of its CTA.
     * `hopper.descending`: the number of a tile, or of a CTA, is that of an entry of a list.

@@ -168,11 +168,128 @@ LogicalResult KernelLowering::lowerConstant(arith::ConstantOp op) {
   return success();
 }
 
+<<<<<<< ours
 /// The same op on one element.
+=======
+Value KernelLowering::intrinsic(StringRef name, Type type, ValueRange operands) {
+  return LLVM::CallIntrinsicOp::create(b, type, b.getStringAttr(name), operands).getResult(0);
+}
+
+/// x = rest 2^exponent, with rest in [sqrt(1/2), sqrt(2)), so that a logarithm is
+/// not rounded before it is added to what it belongs to. What is not a normal
+/// number, and a negative one, stays whole.
+std::pair<Value, Value> KernelLowering::splitExponent(Value x) {
+  constexpr int64_t kLeastNormal = 0x00800000, kNormals = 0x7f000000, kRootOfHalf = 0x3f3504f3;
+  Type i32 = b.getI32Type();
+  auto number = [&](int64_t value) { return constant(b.getI32IntegerAttr(value)); };
+  auto minus = [&](Value a, Value c) -> Value { return arith::SubIOp::create(b, a, c); };
+  Value bits = arith::BitcastOp::create(b, i32, x), digits = number(23);
+  Value isNormal = arith::CmpIOp::create(b, arith::CmpIPredicate::ult,
+                                         minus(bits, number(kLeastNormal)), number(kNormals));
+  Value exponent = arith::ShRSIOp::create(b, minus(bits, number(kRootOfHalf)), digits);
+  exponent = arith::SelectOp::create(b, isNormal, exponent, number(0));
+  Value rest = minus(bits, arith::ShLIOp::create(b, exponent, digits));
+  return {arith::SIToFPOp::create(b, b.getF32Type(), exponent),
+          arith::BitcastOp::create(b, b.getF32Type(), rest)};
+}
+
+/// Functions of f32 by instructions; null if the function is none of them.
+/// The natural logarithm between 1/2 and 3/2, within 1 unit in the last place (Cephes, logf).
+Value KernelLowering::logarithmNearOne(Value x) {
+  constexpr double kCoefficients[] = {7.0376836292e-2,  -1.1514610310e-1, 1.1676998740e-1,
+                                      -1.2420140846e-1, 1.4249322787e-1,  -1.6668057665e-1,
+                                      2.0000714765e-1,  -2.4999993993e-1, 3.3333331174e-1};
+  Value f = arith::SubFOp::create(b, x, constantF32(1.0));
+  Value square = arith::MulFOp::create(b, f, f), p = constantF32(kCoefficients[0]);
+  for (double coefficient : ArrayRef(kCoefficients).drop_front())
+    p = fma(p, f, constantF32(coefficient));
+  Value cube = arith::MulFOp::create(b, f, square);
+  Value rest = fma(square, constantF32(-0.5), arith::MulFOp::create(b, cube, p));
+  return arith::AddFOp::create(b, f, rest);
+}
+
+Value KernelLowering::emitMath(Operation *op, ValueRange operands) {
+  Type f32 = b.getF32Type();
+  Value x = operands.empty() ? Value() : operands[0];
+  auto times = [&](Value a, double c) -> Value {
+    return arith::MulFOp::create(b, a, constantF32(c));
+  };
+  auto log2 = [&](Value a) { return intrinsic("llvm.nvvm.lg2.approx.f", f32, a); };
+  auto logarithm = [&](Value a, double ofTwo) -> Value {
+    auto [exponent, rest] = splitExponent(a);
+    return fma(exponent, constantF32(ofTwo), times(log2(rest), ofTwo));
+  };
+  // Of a row, for a log-sum-exp: the instruction's error is 2^-22 near 1.
+  auto logarithmOfRow = [&](Value a) -> Value {
+    auto [exponent, rest] = splitExponent(a);
+    Value near = logarithmNearOne(rest), other = times(log2(rest), 0.6931471805599453);
+    Value distance = arith::SubFOp::create(b, rest, constantF32(1.0));
+    Value size = intrinsic("llvm.fabs", f32, distance);
+    Value isNear = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, size, constantF32(0.5));
+    return fma(exponent, constantF32(0.6931471805599453),
+               arith::SelectOp::create(b, isNear, near, other));
+  };
+  auto isOfRows = [&] {
+    auto type = dyn_cast<VectorType>(op->getResult(0).getType());
+    return type && type.getRank() == 1;
+  };
+  auto reciprocal = [&](Value a) -> Value { return NVVM::RcpApproxFtzF32Op::create(b, f32, a); };
+  return TypeSwitch<Operation *, Value>(op)
+      .Case([&](math::Exp2Op) { return exp2(x); })
+      .Case([&](math::ExpOp) { return exp2(times(x, 1.4426950408889634)); })
+      .Case([&](math::Log2Op) { return log2(x); })
+      .Case([&](math::LogOp) {
+        return isOfRows() ? logarithmOfRow(x) : logarithm(x, 0.6931471805599453);
+      })
+      .Case([&](math::Log10Op) { return logarithm(x, 0.30102999566398120); })
+      .Case([&](math::TanhOp) -> Value {
+        // 1 - 2 / (1 + e^2x): 1 and -1 at the ends, where e^2x is inf and 0.
+        Value e = exp2(times(x, 2.8853900817779268));
+        Value q = reciprocal(arith::AddFOp::create(b, e, constantF32(1.0)));
+        return fma(q, constantF32(-2.0), constantF32(1.0));
+      })
+      .Case([&](math::RsqrtOp) { return intrinsic("llvm.nvvm.rsqrt.approx.ftz.f", f32, x); })
+      .Case([&](math::SqrtOp) { return intrinsic("llvm.sqrt", f32, x); })
+      .Case([&](arith::DivFOp) -> Value {
+        FloatAttr one;
+        if (matchPattern(operands[0], m_Constant(&one)) && one.getValue().isExactlyValue(1.0))
+          return reciprocal(operands[1]);
+        // Within the error of the division's instruction.
+        if (std::optional<double> inverse = invert(operands[1]))
+          return times(operands[0], *inverse);
+        return intrinsic("llvm.nvvm.div.full", f32, operands);
+      })
+      .Default([](Operation *) { return Value(); });
+}
+
+/// Ops that LLVM has, for which upstream would call a library (or takes LLVM's
+/// own op for a call of one); null for others.
+Value KernelLowering::emitIntrinsic(Operation *op, ValueRange operands) {
+  Type type = getElementTypeOrSelf(op->getResult(0).getType());
+  return TypeSwitch<Operation *, Value>(op)
+      .Case([&](arith::MaxNumFOp) { return LLVM::MaxNumOp::create(b, operands[0], operands[1]); })
+      .Case([&](arith::MinNumFOp) { return LLVM::MinNumOp::create(b, operands[0], operands[1]); })
+      .Case([&](arith::MaximumFOp) { return LLVM::MaximumOp::create(b, operands[0], operands[1]); })
+      .Case([&](arith::MinimumFOp) { return LLVM::MinimumOp::create(b, operands[0], operands[1]); })
+      .Case([&](math::FmaOp) { return fma(operands[0], operands[1], operands[2]); })
+      .Case([&](math::AbsFOp) { return intrinsic("llvm.fabs", type, operands); })
+      .Case([&](math::CopySignOp) { return intrinsic("llvm.copysign", type, operands); })
+      .Case([&](math::AbsIOp) -> Value {
+        Value zero = constant(b.getIntegerAttr(type, 0));
+        return arith::MaxSIOp::create(b, operands[0], arith::SubIOp::create(b, zero, operands[0]));
+      })
+      .Case([&](math::FloorOp) { return intrinsic("llvm.floor", type, operands); })
+      .Case([&](math::CeilOp) { return intrinsic("llvm.ceil", type, operands); })
+      .Case([&](math::TruncOp) { return intrinsic("llvm.trunc", type, operands); })
+      .Case([&](math::RoundEvenOp) { return intrinsic("llvm.roundeven", type, operands); })
+      .Default([](Operation *) { return Value(); });
+}
+
+/// The same op on one element. What is a fact of a tile is none of its elements.
+>>>>>>> theirs
 Value KernelLowering::emitGeneric(Operation *op, ValueRange operands) {
   Type type = getElementTypeOrSelf(op->getResult(0).getType());
-  Operation *scalar = Operation::create(b.getLoc(), op->getName(), type, operands,
-                                        NamedAttrList(op->getDiscardableAttrDictionary()),
+  Operation *scalar = Operation::create(b.getLoc(), op->getName(), type, operands, NamedAttrList(),
                                         op->getPropertiesStorage(), {}, 0);
   b.insert(scalar);
   // For rare rows scores are computed in two kernels, and have to be the same numbers.

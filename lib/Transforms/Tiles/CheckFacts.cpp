@@ -22,8 +22,8 @@ using namespace attn::tiles;
 
 namespace {
 
-/// Whether tiles are still whole: what has become vectors of one register (attn-lower-tiles) selects
-/// for other reasons, too.
+/// Whether tiles are still whole: what has become vectors of one register (attn-lower-tiles)
+/// selects for other reasons, too.
 bool isOfTiles(Operation *root) {
   auto isTile = [](Type type) {
     auto vector = dyn_cast<VectorType>(type);
@@ -40,8 +40,9 @@ bool isOfTiles(Operation *root) {
 /// terms is about these.
 bool isOfTensors(scf::ForOp loop) {
   WalkResult walk = loop.walk([](Operation *op) {
-    bool isOther = op->getName().getDialectNamespace() == "hopper" ||
-                   llvm::any_of(op->getOperandTypes(), [](Type type) { return isa<MemRefType>(type); });
+    bool isOther =
+        op->getName().getDialectNamespace() == "hopper" ||
+        llvm::any_of(op->getOperandTypes(), [](Type type) { return isa<MemRefType>(type); });
     return isOther ? WalkResult::interrupt() : WalkResult::advance();
   });
   return !walk.wasInterrupted();

@@ -2,6 +2,7 @@
 // One-shot bufferization with the function boundary that callers of compiled
 // code use; the upstream pass offers no layout with a unit innermost stride.
 
+#include "mlir/Dialect/Bufferization/Transforms/Bufferize.h"
 #include "attn/Conversion/Passes.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"

@@ -2,6 +2,7 @@
 // The table, a row for each iteration of the loops around, and the loop over a row.
 
 #include "TableBuilder.h"
+#include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"

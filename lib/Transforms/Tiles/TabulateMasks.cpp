@@ -9,6 +9,10 @@
 #include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Utils/Outcomes.h"
 #include "attn/Utils/Tiles.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNTABULATEMASKS

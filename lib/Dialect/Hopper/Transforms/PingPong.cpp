@@ -87,7 +87,7 @@ public:
     if (failed)
       return failure();
     if (!runs.empty())
-      numTurns.at(roles) << remark::metric("Turns", runs.size());
+      numTurns.at(region.getLoc()) << remark::metric("Turns", runs.size());
     if (!runs.empty())
       insert(runs, rests, turnsOfTrimmed.value_or(0));
     return success();

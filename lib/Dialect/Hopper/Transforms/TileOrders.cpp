@@ -3,7 +3,9 @@
 
 #include "TileOrders.h"
 #include "Division.h"
+#include "Loops.h"
 #include "Trends.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"

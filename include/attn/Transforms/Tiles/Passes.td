@@ -378,13 +378,13 @@ def AttnCheckFacts : Pass<"attn-check-facts"> {
     What passes say of loops and branches in attributes (docs/facts.md) is compared with
     what is there; what differs is an error at the op, with a note at what shows it. Where
     an attribute may stand, and beside which others, the verifier knows. The IR does not
-    change.
+    change. Masks are looked for while tiles are whole, vectors of two dimensions or more.
 
     * `attn.full`: the loop has no mask (a select with a neutral constant by a condition on
       indices).
     * `attn.partial`: the loop has a mask, and terms are neutral where that keeps nothing, as
-      `attn-project-masks` proves it; for a mask that branches go around, its own terms. (Not
-      where ops of other dialects than upstream's compute with tiles.)
+      `attn-project-masks` proves it; for a mask that branches go around, its own terms. (Terms
+      only on tensors: later forms have ops that the proof does not know.)
     * `attn.tabulated`: the loop reads an entry of a table at its variable.
     * `attn.tile_kind`: the side of full tiles has fewer masks than the other one.
     * `attn.guard`: the other side leaves the state as it is.

@@ -233,11 +233,15 @@ private:
       if (Operation *place = block->findAncestorOpInBlock(*access);
           place && !isa<memref::DeallocOp>(access) && last->isBeforeInBlock(place))
         last = place;
-    for (Operation *access : collectAccesses(*lender))
+    for (Operation *access : collectAccesses(*lender)) {
+      // A description for TMA is no access.
+      if (isa<TensorMapOp, TmaReachesOp>(access))
+        continue;
       if (Operation *place = block->findAncestorOpInBlock(*access);
           place && !last->isBeforeInBlock(place))
         return error(alloc, kWithinAttr, "on memory that is needed when its argument is accessed",
                      access, "accessed here");
+    }
   }
 
   bool isTrue = true;

@@ -144,10 +144,13 @@ llvm::SmallVector<const Dependence *> DependenceGraph::getCarriedBy(unsigned loo
   return result;
 }
 
-std::optional<Violation> DependenceGraph::findOrderViolation(llvm::ArrayRef<unsigned> order) const {
+std::optional<Violation> DependenceGraph::findOrderViolation(llvm::ArrayRef<unsigned> order,
+                                                             bool mayReassociate) const {
   auto rank = [&](unsigned loop) { return llvm::find(order, loop); };
   std::optional<Violation> first;
   for (const Dependence &dependence : dependences) {
+    if (mayReassociate && dependence.reduction)
+      continue;
     // The positions of the shared loops, by their place in the new order.
     llvm::SmallVector<unsigned> positions =
         llvm::to_vector(llvm::seq<unsigned>(0, dependence.loops.size()));

@@ -48,7 +48,7 @@ void NestBuilder::resolve(Value value, Definition path) {
     resolve(fold.getYield()->getOperand(result), path);
   } else {
     // The size of a tensor does not wait for its content.
-    if (isa<tensor::EmptyOp, tensor::DimOp>(def))
+    if (isa<tensor::EmptyOp, tensor::DimOp>(def) || (isPart && isa<linalg::LinalgOp, FoldOp>(def)))
       return;
     path.aligned &= isa<tensor::CastOp>(def);
     for (Value operand : def->getOperands())
@@ -199,6 +199,8 @@ static std::string describeOp(const TensorStatement &part) {
 
 void NestBuilder::run(Block &block) {
   collect(block);
+  for (const std::function<void()> &unite : later)
+    unite();
   addLoops();
   for (const TensorStatement &part : parts) {
     Statement statement;
@@ -224,8 +226,19 @@ void NestBuilder::run(Block &block) {
   graph.finalize();
 }
 
-DependenceGraph attn::buildStructuredDependences(Block &block) {
-  DependenceGraph graph;
-  NestBuilder(graph).run(block);
-  return graph;
+void NestBuilder::nameLoops(StructuredDependences &result) {
+  for (const TensorStatement &part : parts)
+    for (unsigned dim = 0; dim < part.numDims; ++dim)
+      result.loops[{part.op, dim}] = loopOf(classes.node(part.op, dim));
+  for (FoldOp fold : folds)
+    result.loops[{fold, 0}] = loopOf(streamNode(fold));
+}
+
+StructuredDependences attn::buildStructuredDependences(Block &block,
+                                                       function_ref<bool(Operation *)> isPart) {
+  StructuredDependences result;
+  NestBuilder builder(result.graph, isPart);
+  builder.run(block);
+  builder.nameLoops(result);
+  return result;
 }

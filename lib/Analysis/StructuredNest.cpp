@@ -54,9 +54,20 @@ void NestBuilder::uniteAll(Value a, Value b, int64_t exceptDim) {
       classes.unite(classes.node(a, dim), classes.node(b, dim));
 }
 
+/// Whether a tensor comes from the nest itself.
+bool NestBuilder::isProduced(Value tensor) {
+  if (auto argument = dyn_cast<BlockArgument>(tensor)) {
+    auto fold = dyn_cast<FoldOp>(argument.getOwner()->getParentOp());
+    return fold && llvm::is_contained(enclosing, fold);
+  }
+  Operation *def = tensor.getDefiningOp();
+  return statementOf.contains(def) || isa<tensor::CastOp>(def) ||
+         (isa<FoldOp>(def) && llvm::is_contained(folds, cast<FoldOp>(def)));
+}
+
 void NestBuilder::addStatement(TensorStatement statement) {
   Operation *op = statement.op;
-  auto unite = [&](Value tensor, AffineMap map) {
+  auto unite = [this, op](Value tensor, AffineMap map) {
     if (!map)
       return;
     for (auto [position, expr] : llvm::enumerate(map.getResults()))
@@ -68,10 +79,13 @@ void NestBuilder::addStatement(TensorStatement statement) {
   for (unsigned dim = 0; dim < statement.numDims; ++dim)
     classes.node(op, dim);
   for (auto [operand, map] : llvm::zip(op->getOperands(), statement.operandMaps))
-    if (!isEmptyTensor(operand))
+    if (!isEmptyTensor(operand) && isProduced(operand))
       unite(operand, map);
   for (auto [result, map] : llvm::zip(op->getResults(), statement.resultMaps))
     unite(result, map);
+  for (auto [operand, map] : llvm::zip(op->getOperands(), statement.operandMaps))
+    if (!isEmptyTensor(operand) && !isProduced(operand))
+      later.push_back([=, operand = operand, map = map] { unite(operand, map); });
   for (FoldOp fold : enclosing) {
     statement.streams.push_back(streamNode(fold));
     statement.folds.push_back(fold);
@@ -84,8 +98,11 @@ void NestBuilder::collectFold(FoldOp fold) {
   unsigned stream = streamNode(fold);
   for (auto [input, block, dim] :
        llvm::zip(fold.getInputs(), fold.getBlocks(), fold.getStreamDims())) {
-    uniteAll(input, block);
-    classes.unite(stream, classes.node(input, unsigned(dim)));
+    classes.unite(stream, classes.node(block, unsigned(dim)));
+    if (isProduced(input))
+      uniteAll(input, block);
+    else
+      later.push_back([this, input = input, block = block] { uniteAll(input, block); });
   }
   unsigned numState = fold.getInits().size();
   Operation *yield = fold.getYield();
@@ -108,6 +125,8 @@ void NestBuilder::collectFold(FoldOp fold) {
 
 void NestBuilder::collect(Block &block) {
   for (Operation &op : block) {
+    if (enclosing.empty() && isPart && !isPart(&op))
+      continue;
     if (auto fold = dyn_cast<FoldOp>(op)) {
       collectFold(fold);
       continue;

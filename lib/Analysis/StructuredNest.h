@@ -6,9 +6,10 @@
 #define ATTN_LIB_ANALYSIS_STRUCTUREDNEST_H
 
 #include "DimensionClasses.h"
-#include "attn/Analysis/DependenceGraph.h"
+#include "attn/Analysis/StructuredDependences.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "mlir/IR/AffineMap.h"
+#include <functional>
 
 namespace attn::detail {
 
@@ -33,13 +34,18 @@ struct Definition {
 
 class NestBuilder {
 public:
-  explicit NestBuilder(DependenceGraph &graph) : graph(graph) {}
+  /// Ops of the block that `isPart` leaves out are as if they were elsewhere.
+  NestBuilder(DependenceGraph &graph, llvm::function_ref<bool(mlir::Operation *)> isPart)
+      : graph(graph), isPart(isPart) {}
   void run(mlir::Block &block);
+  /// After run(): the loops of all dimensions.
+  void nameLoops(StructuredDependences &result);
 
 private:
   void collect(mlir::Block &block);
   void collectFold(FoldOp fold);
   void addStatement(TensorStatement statement);
+  bool isProduced(mlir::Value tensor);
   void uniteAll(mlir::Value a, mlir::Value b, int64_t exceptDim = -1);
 
   void addLoops();
@@ -55,6 +61,9 @@ private:
   void findCombiner(unsigned statement);
 
   DependenceGraph &graph;
+  llvm::function_ref<bool(mlir::Operation *)> isPart;
+  /// What readers of tensors from elsewhere have in common: after what the nest's own have.
+  std::vector<std::function<void()>> later;
   DimensionClasses classes;
   std::vector<TensorStatement> parts;
   llvm::DenseMap<mlir::Operation *, unsigned> statementOf;

@@ -41,6 +41,27 @@ const char *attnc_error_message(const attnc_error *error) {
 
 void attnc_error_destroy(attnc_error *error) { delete error; }
 
+static const std::vector<const target::Target *> &getTargets() {
+  static const std::vector<const target::Target *> targets = [] {
+    target::registerAllTargets();
+    return target::getTargets();
+  }();
+  return targets;
+}
+
+static Expected<const target::Target *> findTarget(const attnc_options &options) {
+  getTargets();
+  if (options.target_name)
+    return target::getTarget(options.target_name);
+  switch (options.target) {
+  case ATTNC_TARGET_CPU:
+    return target::getTarget("cpu");
+  case ATTNC_TARGET_CUDA:
+    return target::getTarget("cuda");
+  }
+  return target::getTarget(std::to_string(int(options.target)));
+}
+
 /// Fields that the caller's version of the struct does not have keep their
 /// default.
 static Expected<ExecutableOptions> readOptions(const attnc_options *given) {
@@ -50,10 +71,10 @@ static Expected<ExecutableOptions> readOptions(const attnc_options *given) {
                              Twine(first));
   attnc_options options = ATTNC_OPTIONS_INIT;
   std::memcpy(&options, given, std::min(given->size, sizeof(options)));
-  if (options.target != ATTNC_TARGET_CPU && options.target != ATTNC_TARGET_CUDA)
-    return createStringError("unknown target " + Twine(int(options.target)));
-  ExecutableOptions chosen;
-  chosen.cuda = options.target == ATTNC_TARGET_CUDA;
+  auto target = findTarget(options);
+  if (!target)
+    return target.takeError();
+  ExecutableOptions chosen(**target);
   chosen.entry = options.entry ? options.entry : "";
   chosen.pipeline = options.pipeline ? options.pipeline : "";
   if (options.gradient)
@@ -76,6 +97,16 @@ attnc_error *attnc_compile(const char *ir, size_t length, const attnc_options *o
     return take(executable.takeError());
   *result = new attnc_executable{std::move(*executable)};
   return nullptr;
+}
+
+size_t attnc_num_targets(void) { return getTargets().size(); }
+
+const char *attnc_target_name(size_t index) {
+  return getTargets()[index]->getDescription().name.data();
+}
+
+int attnc_is_on_gpu(const attnc_executable *executable) {
+  return executable->executable->getTarget().getDescription().memory == target::Memory::Cuda;
 }
 
 void attnc_executable_destroy(attnc_executable *executable) { delete executable; }
@@ -151,17 +182,29 @@ size_t attnc_text_length(const attnc_text *text) { return text ? text->text.size
 
 void attnc_text_destroy(attnc_text *text) { delete text; }
 
-attnc_error *attnc_transform(const char *ir, size_t length, const char *pipeline,
-                             attnc_text **result, attnc_text **said) {
-  if (!ir || !pipeline || !result || !said)
-    return fail("attnc_transform: expected IR, a pipeline and results, got NULL");
+static attnc_error *transform(StringRef ir, const char *pipeline, StringRef remarks,
+                              attnc_text **result, attnc_text **said) {
   *result = nullptr;
   *said = new attnc_text;
-  auto text = transformText(StringRef(ir, length), pipeline, (*said)->text);
+  auto text = transformText(ir, pipeline, (*said)->text, remarks);
   if (!text)
     return take(text.takeError());
   *result = new attnc_text{std::move(*text)};
   return nullptr;
+}
+
+attnc_error *attnc_transform(const char *ir, size_t length, const char *pipeline,
+                             attnc_text **result, attnc_text **said) {
+  if (!ir || !pipeline || !result || !said)
+    return fail("attnc_transform: expected IR, a pipeline and results, got NULL");
+  return transform(StringRef(ir, length), pipeline, /*remarks=*/"", result, said);
+}
+
+attnc_error *attnc_explain(const char *ir, size_t length, const char *pipeline, const char *passes,
+                           attnc_text **result, attnc_text **said) {
+  if (!ir || !pipeline || !passes || !result || !said)
+    return fail("attnc_explain: expected IR, a pipeline, names of passes and results, got NULL");
+  return transform(StringRef(ir, length), pipeline, passes, result, said);
 }
 
 attnc_error *attnc_emit_ptx(const char *ir, size_t length, const attnc_options *options,
@@ -172,7 +215,13 @@ attnc_error *attnc_emit_ptx(const char *ir, size_t length, const attnc_options *
   auto chosen = readOptions(options);
   if (!chosen)
     return fail("attnc_emit_ptx: " + toString(chosen.takeError()));
-  auto text = Executable::emitPtx(StringRef(ir, length), *chosen);
+  if (!chosen->target->isGpu()) {
+    auto gpu = target::getTarget("cuda");
+    if (!gpu)
+      return take(gpu.takeError());
+    chosen->target = *gpu;
+  }
+  auto text = Executable::emitAssembly(StringRef(ir, length), *chosen);
   if (!text)
     return take(text.takeError());
   *result = new attnc_text{std::move(*text)};

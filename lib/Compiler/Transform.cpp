@@ -3,6 +3,7 @@
 
 #include "attn/Compiler/Executable.h"
 #include "attn/Registration/Registration.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -23,7 +24,8 @@ static void print(const mlir::Diagnostic &diagnostic, raw_ostream &os) {
     print(note, os);
 }
 
-Expected<std::string> attn::transformText(StringRef text, StringRef pipeline, std::string &said) {
+Expected<std::string> attn::transformText(StringRef text, StringRef pipeline, std::string &said,
+                                          StringRef remarks) {
   static std::once_flag registered;
   std::call_once(registered, registerPasses);
   mlir::DialectRegistry registry;
@@ -35,6 +37,9 @@ Expected<std::string> attn::transformText(StringRef text, StringRef pipeline, st
     print(diagnostic, os);
     return mlir::success();
   });
+  if (!remarks.empty())
+    if (Error error = enableRemarks(context, remarks))
+      return error;
   auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context, "ir");
   if (!module)
     return createStringError("cannot parse the IR");

@@ -3,8 +3,9 @@
 // chosen from a table by what the module multiplies; options override it.
 
 #include "HopperForms.h"
+#include "HopperLowering.h"
 #include "HopperSchedules.h"
-#include "attn/Conversion/Passes.h"
+#include "HopperVersions.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/Transforms/Masks.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
@@ -13,23 +14,11 @@
 #include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Transforms/Nest/Passes.h"
-#include "attn/Transforms/Tiles/Passes.h"
-#include "mlir/Analysis/SliceAnalysis.h"
-#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Transforms/Passes.h"
-#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
-#include <limits>
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNLOWERTOHOPPER
@@ -40,149 +29,6 @@ using namespace mlir;
 using namespace attn;
 
 namespace {
-
-/// Where outputs stand in shared memory: in their own, in that of an input, or
-/// a slab at a time.
-enum class Output { Own, Reuse, Pieces };
-constexpr int64_t kPieceColumns = 64;
-
-/// One row of the table: what a module whose widest tile has at most `columns`
-/// columns gets. Registers are what limits the tiles: a warpgroup holds
-/// 64 x keys scores in f32, the same in 16 bits, and 64 x columns of output.
-struct Schedule {
-  int64_t columns;
-  enum Masks { Any, Masked, Unmasked, Banded } masks; // banded ones are masked, too
-  /// For streams of at most as many elements, which may be known only when the
-  /// kernel is launched; 0 is no limit.
-  int64_t length;
-  int64_t rows, keys;
-  Output output;
-  bool overlap, pingPong;
-  bool trims = false;
-  /// No register to spare for what a score or a mask loads or computes with
-  /// many steps.
-  bool isTight = false;
-  /// A fold also adds sums to memory: registers are short, and all warpgroups meet in
-  /// each iteration. What all tiles compute alike from rows of memory is computed once and
-  /// copied; the first product of an iteration runs beside the end of the one before.
-  bool addsSums = false;
-  /// Nothing fills these sums, and tiles of keys start at different queries. (At d 64, with
-  /// arithmetic that keeps the FMA units busy, both together are 3 % slower.)
-  bool storesFirst = true;
-  /// The fence for what is added is the adder's, not the consumers'. (At d 128, causal, 3 %
-  /// slower.)
-  bool adderFences = false;
-  int64_t stages = 2;
-  /// Of so many pairs of a tile's columns one has its exponentials by polynomials, where
-  /// the FMA units have little else to do; 0: none.
-  int64_t polynomials = 0;
-  /// How much a running maximum grows before sums are corrected, in powers of two; 0: they
-  /// always are. It pays where outputs are wide, or where nothing else keeps the FMA units
-  /// busy and registers are short.
-  double growth = 0;
-  /// Where the maximum of a row's first tile may stand in for the running one
-  /// (hopper-fix-maxima): whether it does in this row, or must not.
-  enum Maxima { Either, Fixed, Running } maxima = Either;
-  /// CTAs that share a multiprocessor, and its registers: one computes while another waits.
-  int64_t occupancy = 1;
-  /// The last product of an iteration runs beside the next one. Without it, registers are too
-  /// few for that, and for what a score computes with many steps.
-  bool pipelines = true;
-
-  bool isFor(MaskForm mask) const {
-    return masks != (mask.isMasked ? Unmasked : Masked) && (masks != Banded || mask.isBanded);
-  }
-};
-/// A key whose weight is not 2^0 brings the error of its rounding into the output: where it has
-/// most of a row's weight that should be small. Normal scores grow by more once in 10^7.
-constexpr double kGrowth = 4;
-constexpr Schedule withGrowth(Schedule row) {
-  row.growth = kGrowth;
-  return row;
-}
-constexpr Schedule withMaxima(Schedule row, Schedule::Maxima maxima) {
-  row.maxima = maxima;
-  return row;
-}
-constexpr Schedule withOccupancy(Schedule row, bool pipelines) {
-  row.occupancy = 2;
-  row.pipelines = pipelines;
-  return row;
-}
-// The first row that fits is taken. Loops are trimmed (hopper-trim-loops) where
-// that leaves out whole tiles: where a warpgroup's rows are no multiple of the
-// tile's keys. Not with overlap: ptxas then serialises the products (C7514).
-constexpr Schedule kSchedules[] = {
-    // Where a band bounds the tiles of keys, all lengths are short ones.
-    withOccupancy({64, Schedule::Banded, 0, 64, 128, Output::Own, false, false},
-                  /*pipelines=*/true),
-    // 192 rows have 1.7 times the scores of a causal mask at length 512, 128
-    // have 1.25.
-    withOccupancy({64, Schedule::Masked, 2048, 128, 64, Output::Own, false, false,
-                   /*trims=*/false, /*isTight=*/true},
-                  /*pipelines=*/false),
-    {64, Schedule::Masked, 1024, 128, 128, Output::Own, false, false,
-     /*trims=*/false, /*isTight=*/true},
-    withGrowth({64, Schedule::Masked, 0, 192, 128, Output::Own, false, true,
-                /*trims=*/true, /*isTight=*/true}),
-    {64, Schedule::Any, 0, 192, 128, Output::Own, true, true, /*trims=*/false,
-     /*isTight=*/true},
-    withOccupancy({64, Schedule::Masked, 0, 128, 64, Output::Own, false, false},
-                  /*pipelines=*/false),
-    withMaxima({128, Schedule::Unmasked, 4096, 128, 128, Output::Own, true, true,
-                /*trims=*/false, /*isTight=*/true},
-               Schedule::Running),
-    withMaxima({128, Schedule::Unmasked, 0, 128, 176, Output::Reuse, false, true,
-                /*trims=*/false, /*isTight=*/true},
-               Schedule::Running),
-    // Half of the code, and as fast.
-    withMaxima({128, Schedule::Masked, 0, 128, 128, Output::Own, false, true,
-                /*trims=*/false, /*isTight=*/true},
-               Schedule::Fixed),
-    {128, Schedule::Any, 0, 128, 128, Output::Own, true, true,
-     /*trims=*/false, /*isTight=*/true},
-    {128, Schedule::Any, 0, 128, 128, Output::Own, false, true},
-    withGrowth({192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true}),
-    // Pieces leave Q's memory for the next tile early, which pays where tiles
-    // are short.
-    withGrowth({256, Schedule::Masked, 2048, 128, 64, Output::Pieces, false, true,
-                /*trims=*/true}),
-    withGrowth({256, Schedule::Any, 1024, 128, 64, Output::Pieces, false, true}),
-    withGrowth({256, Schedule::Any, 0, 128, 80, Output::Reuse, false, true,
-                /*trims=*/true}),
-};
-
-// Where a score reads tiles by row and column, which are copied beside the keys
-// (hopper-load-tiles) and need room. Registers, too: what is read is held with
-// the scores.
-constexpr Schedule kCopiedSchedules[] = {
-    {64, Schedule::Any, 0, 128, 128, Output::Own, false, true},
-    {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, true},
-    withGrowth({256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true}),
-};
-
-// For functions with folds of three or more products (gradients), whose sizes
-// of tiles are those of HopperSchedules.cpp: outputs, and tiles of other folds.
-constexpr Schedule kGradientSchedules[] = {
-    {128, Schedule::Any, 0, 128, 128, Output::Own, false, true},
-    {192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true},
-    {256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true},
-};
-
-// The same where such a fold also adds to memory. (Its warpgroups meet in each iteration
-// and have no turns; those of others may.)
-constexpr Schedule kAddedSchedules[] = {
-    {64, Schedule::Any, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
-     /*isTight=*/false, /*addsSums=*/true, /*storesFirst=*/true, /*adderFences=*/true,
-     /*stages=*/2, /*polynomials=*/3},
-    {64, Schedule::Any, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
-     /*isTight=*/false, /*addsSums=*/true, /*storesFirst=*/false, /*adderFences=*/true,
-     /*stages=*/2, /*polynomials=*/3},
-    {128, Schedule::Unmasked, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
-     /*isTight=*/false, /*addsSums=*/true, /*storesFirst=*/true, /*adderFences=*/true},
-    {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
-     /*isTight=*/false, /*addsSums=*/true},
-};
 
 /// TMA copies rows of whole 16 bytes, of 16-bit elements.
 constexpr int64_t kColumnMultiple = 8;
@@ -213,108 +59,14 @@ template <typename Op> LogicalResult checkTypes(Op op) {
   return success();
 }
 
-/// Bodies of functions in two versions: that of `special` runs where the
-/// condition that `createCondition` puts in front holds; null if it never does.
-using CreateCondition = function_ref<Value(OpBuilder &, func::FuncOp, func::FuncOp special)>;
-void mergeVersions(ModuleOp general, ModuleOp special, CreateCondition createCondition) {
-  for (auto function : general.getOps<func::FuncOp>()) {
-    auto other = special.lookupSymbol<func::FuncOp>(function.getName());
-    auto find = [](gpu::LaunchOp) { return WalkResult::interrupt(); };
-    if (!other || !function.walk(find).wasInterrupted())
-      continue; // such as one that says how large the results are
-    Block &body = function.front();
-    OpBuilder b = OpBuilder::atBlockBegin(&body);
-    Location loc = function.getLoc();
-    Value condition = createCondition(b, function, other);
-    if (!condition)
-      continue;
-    auto branch = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/true);
-    auto moveTo = [](Block *target, Block &from, Block::iterator first) {
-      target->getOperations().splice(target->getTerminator()->getIterator(), from.getOperations(),
-                                     first, from.getTerminator()->getIterator());
-    };
-    moveTo(branch.elseBlock(), body, std::next(branch->getIterator()));
-    for (auto [argument, old] : llvm::zip_equal(function.getArguments(), other.getArguments()))
-      old.replaceAllUsesWith(argument);
-    moveTo(branch.thenBlock(), other.front(), other.front().begin());
-  }
-}
-
-/// Whether the dimension is at most `most`.
-Value createIsShort(OpBuilder &b, func::FuncOp function, const StreamLength &length, int64_t most) {
-  Location loc = function.getLoc();
-  Value size = memref::DimOp::create(b, loc, function.getArgument(length.argument), length.dim);
-  Value limit = arith::ConstantIndexOp::create(b, loc, most);
-  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, size, limit);
-}
-
-/// The version of `few` runs where the dimension is at most `most`.
-void mergeByLength(ModuleOp many, ModuleOp few, const StreamLength &length, int64_t most) {
-  mergeVersions(many, few, [&](OpBuilder &b, func::FuncOp function, func::FuncOp) {
-    return createIsShort(b, function, length, most);
-  });
-}
-
-/// Arguments of a function that TMA copies.
-llvm::SmallSetVector<unsigned, 8> findCopiedArguments(func::FuncOp function) {
-  llvm::SmallSetVector<unsigned, 8> numbers;
-  function.walk([&](hopper::TensorMapOp map) {
-    Value root = memref::skipViewLikeOps(cast<MemrefValue>(map.getSource()));
-    if (auto argument = dyn_cast<BlockArgument>(root))
-      numbers.insert(argument.getArgNumber());
-  });
-  return numbers;
-}
-
-/// Whether TMA reaches what it copies in `copying` alone; null where that is nothing.
-Value createReaches(OpBuilder &b, func::FuncOp function, func::FuncOp copying, func::FuncOp other) {
-  auto always = findCopiedArguments(other);
-  Value all;
-  for (unsigned number : findCopiedArguments(copying)) {
-    if (always.contains(number))
-      continue;
-    Value reaches =
-        hopper::TmaReachesOp::create(b, function.getLoc(), function.getArgument(number));
-    all = all ? arith::AndIOp::create(b, function.getLoc(), all, reaches) : reaches;
-  }
-  return all;
-}
-
-/// Whether a launch has more CTAs than `ctas` that wait for each other; null if none has.
-Value createIsTooLarge(OpBuilder &b, func::FuncOp function, int64_t ctas) {
-  Value grid;
-  function.walk([&](gpu::LaunchOp launch) {
-    if (launch->hasAttr(hopper::kCooperativeAttr))
-      grid = launch.getGridSizeX();
-  });
-  if (!grid)
-    return {};
-  SetVector<Operation *> slice;
-  BackwardSliceOptions options;
-  options.inclusive = true;
-  if (failed(getBackwardSlice(grid, &slice, options)))
-    return {};
-  IRMapping mapping;
-  for (Operation *op : slice)
-    b.clone(*op, mapping);
-  Value most = arith::ConstantIndexOp::create(b, function.getLoc(), ctas);
-  return arith::CmpIOp::create(b, function.getLoc(), arith::CmpIPredicate::ugt,
-                               mapping.lookupOrDefault(grid), most);
-}
-
-void addCleanUp(OpPassManager &pm) {
-  pm.addPass(createHopperMapPrograms());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
-}
-
 struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> {
   using Base::Base;
 
   void getDependentDialects(DialectRegistry &registry) const override {
     OpPassManager pm(ModuleOp::getOperationName());
     buildNestPipeline(pm, PipelineOptions());
-    addLowering(pm, withMaxima(kAddedSchedules[0], Schedule::Fixed), /*copiesTiles=*/true);
+    addLowering(pm,
+                withOptions(withMaxima(kAddedSchedules[0], Schedule::Fixed), /*copiesTiles=*/true));
     pm.getDependentDialects(registry);
   }
 
@@ -549,9 +301,39 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     return formNests(module, /*parallelSums=*/false);
   }
 
+  /// A row of the table with options in the place of what they override.
+  Lowering withOptions(Schedule schedule, bool copiesTiles) const {
+    schedule.rows = rows > 0 ? rows : schedule.rows;
+    schedule.keys = keys > 0 ? keys : schedule.keys;
+    schedule.stages = stages > 0 ? stages : schedule.stages;
+    schedule.growth = growth >= 0 ? growth : schedule.growth;
+    schedule.polynomials = polynomials >= 0 ? polynomials : schedule.polynomials;
+    schedule.occupancy = occupancy > 0 ? occupancy : schedule.occupancy;
+    schedule.pipelines = isOn(pipeline, schedule.pipelines);
+    schedule.trims = isOn(trim, schedule.trims);
+    schedule.overlap = isOn(overlap, schedule.overlap);
+    // Of what excludes something else, what is asked for stays.
+    if (trim == "auto")
+      schedule.trims &= overlap != "true" && schedule.pipelines;
+    schedule.overlap &= trim != "true";
+    schedule.pingPong = isOn(pingPong, schedule.pingPong);
+    schedule.output = llvm::StringSwitch<Output>(output)
+                          .Case("own", Output::Own)
+                          .Case("reuse", Output::Reuse)
+                          .Case("pieces", Output::Pieces)
+                          .Default(schedule.output);
+    return {schedule,           ctas, cluster, producerRegisters, copiesTiles, ordersSums,
+            fixMaxima == "true"};
+  }
+
   LogicalResult lowerWith(ModuleOp module, const Schedule &schedule, bool copiesTiles = false) {
     OpPassManager lowering(ModuleOp::getOperationName());
-    addLowering(lowering, schedule, copiesTiles);
+    Lowering chosen = withOptions(schedule, copiesTiles);
+    if (chosen.schedule.trims && !chosen.schedule.pipelines)
+      return getOperation().emitError(
+          "schedule option 'trim=true' needs 'pipeline', which the schedule of this module leaves "
+          "out; ask for 'pipeline=true', too");
+    addLowering(lowering, chosen);
     return runPipeline(lowering, module);
   }
 
@@ -750,113 +532,14 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
       return getOperation().emitError(
           "schedule option 'fix-maxima=true' excludes 'cluster': a CTA that ends alone leaves the "
           "others of its cluster without their part of the copies");
+    if (trim == "true" && overlap == "true")
+      return getOperation().emitError("schedule option 'trim=true' excludes 'overlap=true': the "
+                                      "assembler would run the products one after the other");
+    if (trim == "true" && pipeline == "false")
+      return getOperation().emitError(
+          "schedule option 'trim=true' needs 'pipeline': what is left out is the product that runs "
+          "beside the next iteration");
     return check("output", output, {"auto", "own", "reuse", "pieces"});
-  }
-
-  void addLowering(OpPassManager &pm, const Schedule &schedule, bool copiesTiles) const {
-    PipelineOptions tiles;
-    tiles.order = "rows";
-    tiles.parallelSums = true;
-    tiles.rowTile = rows > 0 ? rows : schedule.rows;
-    tiles.rowMultiple = hopper::kWarpgroupRows;
-    tiles.streamTile = keys > 0 ? keys : schedule.keys;
-    tiles.rowsFirst = true;
-    tiles.branchMasks = true;
-    tiles.keepPrograms = true;
-    buildTileStage(pm, tiles);
-    buildBufferization(pm);
-    OpPassManager &nested = pm.nest<func::FuncOp>();
-    nested.addPass(createControlFlowSinkPass());
-    nested.addPass(createCanonicalizerPass());
-    nested.addPass(createAttnMergeBounds());
-    nested.addPass(createAttnUseExp2());
-    bool fixes = schedule.maxima == Schedule::Fixed;
-    if (double most = fixes ? 0 : growth >= 0 ? double(growth) : schedule.growth)
-      nested.addPass(createAttnDelayCorrections(AttnDelayCorrectionsOptions{most}));
-    addCleanUp(nested);
-    nested.addPass(createAttnOrderFactors());
-    nested.addPass(createHopperBranchByRows());
-    nested.addPass(createHopperCarrySums());
-    nested.addPass(createHopperTileStatements());
-    nested.addPass(createHopperSinkReads());
-    if (schedule.addsSums)
-      nested.addPass(createHopperPrepareVectors());
-    addCleanUp(nested); // bounds of loops that are the same
-    nested.addPass(createHopperFusePrograms());
-    nested.addPass(createHopperVersionPrograms());
-    nested.addPass(createAttnOrderFactors()); // of weights that are no choice any more
-    addCleanUp(nested);
-    nested.addPass(createHopperAdvanceReads());
-    nested.addPass(createHopperSortTiles());
-    if (fixes)
-      nested.addPass(fixMaxima == "true" ? createHopperFixMaxima({/*fewTiles=*/0, /*fewInAll=*/0})
-                                         : createHopperFixMaxima());
-    nested.addPass(createAttnTestFactors());
-    nested.addPass(createAttnSinkIntoBranches());
-    nested.addPass(createAttnMergeBranches());
-    nested.addPass(createHopperDistributeRows());
-    addCleanUp(nested);
-    nested.addPass(createHopperFormProducts());
-    nested.addPass(createCSEPass()); // tiles that products have in common
-    nested.addPass(createHopperReuseTiles());
-    if (copiesTiles || schedule.addsSums)
-      nested.addPass(createHopperLoadTiles(HopperLoadTilesOptions{copiesTiles}));
-    nested.addPass(createHopperGuardReads());
-    nested.addPass(createHopperOrderProducts());
-    if (int64_t every = polynomials >= 0 ? int64_t(polynomials) : schedule.polynomials)
-      nested.addPass(createHopperDivideExponentials(HopperDivideExponentialsOptions{every}));
-    nested.addPass(createHopperScaleLargeMaxima());
-    int64_t neighbours = occupancy > 0 ? int64_t(occupancy) : schedule.occupancy;
-    bool isOrdered = schedule.addsSums && ordersSums;
-    nested.addPass(createHopperSpecializeWarps(
-        HopperSpecializeWarpsOptions{producerRegisters, neighbours, schedule.adderFences}));
-    nested.addPass(createHopperDivideSums());
-    nested.addPass(createHopperFormClusters(HopperFormClustersOptions{cluster}));
-    if (schedule.addsSums)
-      addCleanUp(nested); // places of whole tiles
-    nested.addPass(createHopperDropRows());
-    // Whose turn it is says who is the first one; where there are no turns, starts at different
-    // places come first.
-    if (isOrdered) {
-      nested.addPass(
-          createHopperStoreFirst(HopperStoreFirstOptions{/*looksAhead=*/false, /*leastBytes=*/0}));
-      nested.addPass(createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas}));
-    } else if (schedule.addsSums && schedule.storesFirst) {
-      nested.addPass(
-          createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas, /*turns=*/false}));
-      nested.addPass(createHopperStoreFirst());
-    }
-    nested.addPass(createHopperBorrowOutputs());
-    nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas * neighbours}));
-    addCleanUp(nested);
-    bool pipelines = isOn(pipeline, schedule.pipelines);
-    if (pipelines) {
-      nested.addPass(createHopperPipelineProducts());
-      nested.addPass(createAttnFoldInfinities());
-      if (isOn(trim, schedule.trims))
-        nested.addPass(createHopperTrimLoops());
-      addCleanUp(nested);
-    }
-    if (schedule.addsSums && pipelines)
-      nested.addPass(createHopperAdvanceProducts());
-    if (isOn(overlap, schedule.overlap)) {
-      nested.addPass(createHopperOverlapTiles());
-      addCleanUp(nested);
-    }
-    Output staging = llvm::StringSwitch<Output>(output)
-                         .Case("own", Output::Own)
-                         .Case("reuse", Output::Reuse)
-                         .Case("pieces", Output::Pieces)
-                         .Default(schedule.output);
-    nested.addPass(createHopperShareTiles());
-    nested.addPass(createHopperStageOutputs(HopperStageOutputsOptions{
-        staging == Output::Reuse, staging == Output::Pieces ? kPieceColumns : 0}));
-    nested.addPass(createHopperStartProducts());
-    if (isOn(pingPong, schedule.pingPong))
-      nested.addPass(createHopperPingPong());
-    nested.addPass(createHopperExpandChannels(
-        HopperExpandChannelsOptions{stages > 0 ? stages : schedule.stages}));
-    addCleanUp(nested);
   }
 };
 

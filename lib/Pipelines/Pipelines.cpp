@@ -3,6 +3,7 @@
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Target/SM90/SM90.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -55,16 +56,23 @@ void attn::buildTilePipeline(OpPassManager &pm, const PipelineOptions &options) 
 }
 
 void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
+  AttnPlanNestOptions plan;
+  plan.rowTile = options.rowTile;
+  plan.rowMultiple = options.rowMultiple;
+  plan.rowsFirst = options.rowsFirst;
+  plan.parallelSums = options.parallelSums;
+  plan.streamTile = options.streamTile;
+  plan.order = options.order;
+  plan.parts = options.parts;
+  plan.threads = options.threads;
+  plan.explain = options.explain;
+  pm.addNestedPass<func::FuncOp>(createAttnPlanNest(plan));
   AttnTileNestOptions tile;
   tile.rowTile = options.rowTile;
   tile.rowMultiple = options.rowMultiple;
   tile.rowsFirst = options.rowsFirst;
   tile.parallelSums = options.parallelSums;
   tile.streamTile = options.streamTile;
-  tile.order = options.order;
-  tile.parts = options.parts;
-  tile.threads = options.threads;
-  tile.explain = options.explain;
   pm.addNestedPass<func::FuncOp>(createAttnTileNest(tile));
   addCleanUpOfTiles(pm, options);
   // Tables first: they take the masks that projection cannot read.
@@ -88,9 +96,9 @@ void attn::registerPipelines() {
   PassPipelineRegistration<PipelineOptions>(
       "attn-cpu-pipeline", "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
       buildCpuPipeline);
-  PassPipelineRegistration<>("attn-cuda-codegen",
-                             "PTX for sm_90a from the hopper protocol form (L3 to L4)",
-                             buildCudaCodegenPipeline);
+  static const std::string codegen =
+      ("PTX for " + target::sm90::kChip + " from the hopper protocol form (L3 to L4)").str();
+  PassPipelineRegistration<>("attn-cuda-codegen", codegen, buildCudaCodegenPipeline);
   PassPipelineRegistration<>("attn-cuda-host",
                              "Host code in the LLVM dialect from launches of PTX kernels (L4)",
                              buildCudaHostPipeline);

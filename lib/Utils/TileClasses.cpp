@@ -188,75 +188,53 @@ LogicalResult DimClasses::tie(Operation *op) {
   return tieVectorOp(op);
 }
 
-LogicalResult DimClasses::tieVectorOp(Operation *op) {
-  if (auto broadcast = dyn_cast<vector::BroadcastOp>(op)) {
-    nodes(broadcast);
-    auto source = dyn_cast<VectorType>(broadcast.getSourceType());
-    int64_t lead = source ? broadcast.getResultVectorType().getRank() - source.getRank() : 0;
-    for (int64_t dim = 0; source && dim < source.getRank(); ++dim)
-      unite(broadcast.getSource(), dim, broadcast, lead + dim);
-    return success();
-  }
-  if (auto transpose = dyn_cast<vector::TransposeOp>(op)) {
-    for (auto [dim, from] : llvm::enumerate(transpose.getPermutation()))
-      unite(transpose.getVector(), from, transpose, dim);
-    return success();
-  }
-  if (auto cast = dyn_cast<vector::ShapeCastOp>(op)) {
-    auto significant = [&](Value value) {
-      SmallVector<unsigned> result;
-      for (auto [dim, size] : llvm::enumerate(tileType(value).getShape()))
-        if (size != 1)
-          result.push_back(dim);
-      return result;
-    };
-    SmallVector<unsigned> from = significant(cast.getSource()), to = significant(cast.getResult());
-    auto sizes = [](Value value) {
-      SmallVector<int64_t> shape(tileType(value).getShape());
-      llvm::erase(shape, 1);
-      return shape;
-    };
-    if (sizes(cast.getSource()) != sizes(cast.getResult()))
-      return op->emitOpError("expected a cast that adds or removes unit dimensions, got ")
-             << cast.getSource().getType() << " to " << cast.getResult().getType();
-    for (auto [a, b] : llvm::zip_equal(from, to))
-      unite(cast.getSource(), a, cast.getResult(), b);
-    return success();
-  }
-  if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
-    nodes(reduction.getSource());
-    unsigned kept = 0;
-    for (int64_t dim = 0; dim < reduction.getSourceVectorType().getRank(); ++dim) {
-      if (reduction.isReducedDim(dim))
-        continue;
-      unite(reduction.getSource(), dim, reduction.getAcc(), kept);
-      unite(reduction.getSource(), dim, reduction.getResult(), kept++);
+LogicalResult DimClasses::tieShapeCast(vector::ShapeCastOp cast) {
+  auto significant = [&](Value value) {
+    SmallVector<unsigned> result;
+    for (auto [dim, size] : llvm::enumerate(tileType(value).getShape()))
+      if (size != 1)
+        result.push_back(dim);
+    return result;
+  };
+  SmallVector<unsigned> from = significant(cast.getSource()), to = significant(cast.getResult());
+  auto sizes = [](Value value) {
+    SmallVector<int64_t> shape(tileType(value).getShape());
+    llvm::erase(shape, 1);
+    return shape;
+  };
+  if (sizes(cast.getSource()) != sizes(cast.getResult()))
+    return cast.emitOpError("expected a cast that adds or removes unit dimensions, got ")
+           << cast.getSource().getType() << " to " << cast.getResult().getType();
+  for (auto [a, b] : llvm::zip_equal(from, to))
+    unite(cast.getSource(), a, cast.getResult(), b);
+  return success();
+}
+
+LogicalResult DimClasses::tieContraction(vector::ContractionOp contract) {
+  Type left = getElementTypeOrSelf(contract.getLhsType());
+  for (Type type :
+       {getElementTypeOrSelf(contract.getRhsType()), getElementTypeOrSelf(contract.getAccType())})
+    if (type != left)
+      return contract.emitOpError("expected operands and accumulator of one "
+                                  "element type, got ")
+             << left << " and " << type;
+  SmallVector<AffineMap> maps = contract.getIndexingMapsArray();
+  Value values[] = {contract.getLhs(), contract.getRhs(), contract.getAcc(), contract.getResult()};
+  maps.push_back(maps.back());
+  DenseMap<int, std::pair<Value, unsigned>> first;
+  for (auto [value, map] : llvm::zip_equal(values, maps))
+    for (unsigned dim = 0; tileType(value) && dim < map.getNumResults(); ++dim) {
+      auto [it, isNew] = first.try_emplace(memoryDim(map, dim), value, dim);
+      if (isNew)
+        nodes(value);
+      else
+        unite(it->second.first, it->second.second, value, dim);
     }
-    return success();
-  }
-  if (auto contract = dyn_cast<vector::ContractionOp>(op)) {
-    Type left = getElementTypeOrSelf(contract.getLhsType());
-    for (Type type :
-         {getElementTypeOrSelf(contract.getRhsType()), getElementTypeOrSelf(contract.getAccType())})
-      if (type != left)
-        return op->emitOpError("expected operands and accumulator of one "
-                               "element type, got ")
-               << left << " and " << type;
-    SmallVector<AffineMap> maps = contract.getIndexingMapsArray();
-    Value values[] = {contract.getLhs(), contract.getRhs(), contract.getAcc(),
-                      contract.getResult()};
-    maps.push_back(maps.back());
-    DenseMap<int, std::pair<Value, unsigned>> first;
-    for (auto [value, map] : llvm::zip_equal(values, maps))
-      for (unsigned dim = 0; tileType(value) && dim < map.getNumResults(); ++dim) {
-        auto [it, isNew] = first.try_emplace(memoryDim(map, dim), value, dim);
-        if (isNew)
-          nodes(value);
-        else
-          unite(it->second.first, it->second.second, value, dim);
-      }
-    return success();
-  }
+  return success();
+}
+
+/// What reads or writes memory; nullopt for any other op.
+std::optional<LogicalResult> DimClasses::tieMemoryOp(Operation *op) {
   if (auto gather = dyn_cast<vector::GatherOp>(op)) {
     if (!isa<MemRefType>(gather.getBase().getType()))
       return op->emitOpError("expected a memref to gather from, got ")
@@ -290,6 +268,40 @@ LogicalResult DimClasses::tieVectorOp(Operation *op) {
              << transfer.getShapedType();
     return success();
   }
+  return std::nullopt;
+}
+
+LogicalResult DimClasses::tieVectorOp(Operation *op) {
+  if (auto broadcast = dyn_cast<vector::BroadcastOp>(op)) {
+    nodes(broadcast);
+    auto source = dyn_cast<VectorType>(broadcast.getSourceType());
+    int64_t lead = source ? broadcast.getResultVectorType().getRank() - source.getRank() : 0;
+    for (int64_t dim = 0; source && dim < source.getRank(); ++dim)
+      unite(broadcast.getSource(), dim, broadcast, lead + dim);
+    return success();
+  }
+  if (auto transpose = dyn_cast<vector::TransposeOp>(op)) {
+    for (auto [dim, from] : llvm::enumerate(transpose.getPermutation()))
+      unite(transpose.getVector(), from, transpose, dim);
+    return success();
+  }
+  if (auto cast = dyn_cast<vector::ShapeCastOp>(op))
+    return tieShapeCast(cast);
+  if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
+    nodes(reduction.getSource());
+    unsigned kept = 0;
+    for (int64_t dim = 0; dim < reduction.getSourceVectorType().getRank(); ++dim) {
+      if (reduction.isReducedDim(dim))
+        continue;
+      unite(reduction.getSource(), dim, reduction.getAcc(), kept);
+      unite(reduction.getSource(), dim, reduction.getResult(), kept++);
+    }
+    return success();
+  }
+  if (auto contract = dyn_cast<vector::ContractionOp>(op))
+    return tieContraction(contract);
+  if (std::optional<LogicalResult> tied = tieMemoryOp(op))
+    return *tied;
   if (auto reduction = dyn_cast<vector::ReductionOp>(op)) {
     nodes(reduction.getVector());
     return success();

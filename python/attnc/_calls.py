@@ -8,10 +8,11 @@ import math
 import sys
 from typing import Any, Dict, List, Optional
 
+from . import _division as division
 from . import _elementwise as e
 from . import _operations as o
 from ._errors import TraceError, trace_error
-from ._operations import Function, lift
+from ._promotion import Function, lift
 from ._rows import REDUCTIONS, Rows, elementwise, read
 from ._trace import Traced
 from ._types import is_float
@@ -19,8 +20,8 @@ from ._types import is_float
 # By the names that PyTorch and NumPy have for them.
 FUNCTIONS: Dict[str, Function] = {
     "add": o.add, "sub": o.subtract, "subtract": o.subtract, "mul": o.multiply, "multiply": o.multiply,
-    "div": o.divide, "divide": o.divide, "true_divide": o.divide, "floor_divide": o.floor_divide,
-    "remainder": o.remainder, "mod": o.remainder, "fmod": o.fmod, "pow": o.power, "power": o.power,
+    "div": division.divide, "divide": division.divide, "true_divide": division.divide, "floor_divide": division.floor_divide,
+    "remainder": division.remainder, "mod": division.remainder, "fmod": division.fmod, "pow": o.power, "power": o.power,
     "float_power": o.float_power, "neg": o.negative, "negative": o.negative, "abs": o.absolute,
     "absolute": o.absolute, "fabs": o.absolute, "eq": o.equal, "equal": o.equal, "ne": o.not_equal,
     "not_equal": o.not_equal, "lt": o.less, "less": o.less, "le": o.less_equal, "less_equal": o.less_equal,
@@ -65,8 +66,8 @@ FUNCTIONS: Dict[str, Function] = {
     "Tensor.where": lambda x, condition, other: o.where(condition, x, other),
 }  # fmt: skip
 _OPERATORS = {
-    "add": o.add, "sub": o.subtract, "mul": o.multiply, "truediv": o.divide, "floordiv": o.floor_divide,
-    "mod": o.remainder, "pow": o.power, "and": o.bitwise_and, "or": o.bitwise_or, "xor": o.bitwise_xor,
+    "add": o.add, "sub": o.subtract, "mul": o.multiply, "truediv": division.divide, "floordiv": division.floor_divide,
+    "mod": division.remainder, "pow": o.power, "and": o.bitwise_and, "or": o.bitwise_or, "xor": o.bitwise_xor,
     "lshift": o.shift_left, "rshift": o.shift_right,
 }  # fmt: skip
 _COMPARISONS = {

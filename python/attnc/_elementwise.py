@@ -10,12 +10,14 @@ import sys
 from typing import Any, Optional
 
 from . import _types as types_of
+from ._division import divide
 from ._errors import trace_error
 from ._operations import (
-    Function, absolute, add, common_type, divide, emit, equal, erf, exp, expm1, floats, greater, greater_equal, less,
-    less_equal, lift, log, log1p, logical_and, logical_not, logical_or, maximum, minimum, multiply, negative, not_equal,
-    power, region_of, round_even, select, sin, sqrt, subtract, tanh, trunc, unify, where, widened,
+    absolute, add, equal, erf, exp, expm1, greater, greater_equal, less, less_equal, log, log1p, logical_and,
+    logical_not, logical_or, maximum, minimum, multiply, negative, not_equal, power, round_even, select, sin,
+    sqrt, subtract, tanh, trunc, where,
 )  # fmt: skip
+from ._promotion import Function, common_type, emit, floats, lift, region_of, unify, widened
 from ._trace import Traced
 from ._types import is_float
 
@@ -414,7 +416,7 @@ def hypot(a: Any, b: Any) -> Traced:
 def heaviside(x: Any, values: Any) -> Traced:
     region = region_of(x, values)
     x, values = region.lift(x), region.lift(values)
-    return where(equal(x, 0), values, where(less(x, 0), 0, 1)).cast(x.kind)
+    return where(equal(x, 0), values, where(less(x, 0), 0, 1)).cast(types_of.promote(x.kind, values.kind))
 
 
 def frac(x: Any) -> Traced:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
 from ._attention import LAYOUTS, bind, flag_of, scale_of, window_of
-from ._capi import Executable, emit_ptx, take_tile_counts, transform
+from ._capi import emit_ptx, take_tile_counts, transform
 from ._errors import Error
+from ._executable import Executable
 from ._pipeline import Kernel, draw_svg, draw_text, read_kernels
 from ._trace import type_name
 from ._variant import Options, Variant
@@ -74,7 +75,8 @@ def _resources(ptx: str) -> Dict[str, str]:
             path = os.path.join(directory, "kernel.ptx")
             with open(path, "w") as file:
                 file.write(module)
-            command = [assembler, "-v", "-arch=sm_90a", path, "-o", os.path.join(directory, "kernel.cubin")]
+            chip = re.search(r"\.target (\w+)", module)[1]
+            command = [assembler, "-v", f"-arch={chip}", path, "-o", os.path.join(directory, "kernel.cubin")]
             said = subprocess.run(command, capture_output=True, text=True).stderr
         for name, text in re.findall(r"Compiling entry function '([^']+)'[^\n]*\n((?:(?!Compiling).*\n?)*)", said):
             lines = re.findall(r"(?:ptxas info\s*: )?((?:Used|\d+ bytes stack frame)[^\n]*)", text)
@@ -178,7 +180,7 @@ class Explanation:
     sizes, None where it was not run. `kept`: pairs per head and batch that count, on
     average. `prediction`: of the time on an H200, by its ceilings. `kernels`: what a GPU
     runs, drawn by pipeline() as text and by pipeline_svg(); `no_kernels` says why there are
-    none."""
+    none. `remarks`: what the passes that make tiles did, and what they left and why."""
 
     dependences: str
     dot: str
@@ -189,6 +191,7 @@ class Explanation:
     prediction: str
     kernels: List[Kernel] = field(default_factory=list)
     no_kernels: str = ""
+    remarks: List[str] = field(default_factory=list)
 
     def pipeline(self) -> str:
         """The inner loop of each role of a GPU's kernels, and which products are under way."""
@@ -207,7 +210,7 @@ class Explanation:
         lines = [self.dependences.rstrip(), "", self.order.rstrip()]
         if self.tiles is not None:
             lines.append(f"tiles: {self.tiles[0]} visited, {self.tiles[1]} of them with mask arithmetic")
-        lines += [self.prediction, "", self.pipeline()]
+        lines += [self.prediction, "", self.pipeline(), "", *self.remarks]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -256,8 +259,10 @@ def explain(query: Any, key: Any, value: Any, *, run: bool = True, **options: An
     also run on the CPU, to count the tiles that its mask leaves."""
     variant, captures, arrays = _variant_for(query, key, value, options)
     module, _ = transform(variant.text, "builtin.module(canonicalize)")
-    _, said = transform(module, "builtin.module(attn-tile-pipeline{explain=true})")
-    order = "\n".join(re.sub(r"^\S*: (remark|note): ", "", line) for line in said.splitlines())
+    _, said = transform(module, "builtin.module(attn-tile-pipeline{explain=true})", passes="attn-")
+    lines = [re.sub(r"^\S*: (remark|note): ", "", line) for line in said.splitlines()]
+    outcomes = [line for line in lines if line.startswith(("[Passed]", "[Missed]"))]
+    order = "\n".join(line for line in lines if line not in outcomes)
     tiles = flops = None
     b, h, sq, d = query.shape if options.get("layout", "bhsd") == "bhsd" else arrays[0].shape
     sk, dv = arrays[1].shape[2], arrays[2].shape[3]
@@ -277,6 +282,7 @@ def explain(query: Any, key: Any, value: Any, *, run: bool = True, **options: An
         moved,
         _predict(type_name(query), flops, moved),
         *_kernels(variant, module),
+        remarks=outcomes,
     )
 
 

@@ -1,79 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What can be done to traced numbers, with PyTorch's types: the operators and functions
-that are made of these are in _elementwise.py, their names in _calls.py."""
+"""What can be done to traced numbers, with PyTorch's types, but for division (_division.py): the
+operators and functions that are made of these are in _elementwise.py, their names in _calls.py."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 from . import _intervals as intervals
 from . import _types as types_of
 from ._errors import trace_error
+from ._promotion import Function, common_type, emit, floats, integer, lift, refuse_boolean, region_of, unify
 from ._trace import Region, Traced, number_type
 from ._types import INTEGERS, is_float
 
-Function = Callable[..., Any]
 _BOOLEAN = ["join", ["c", 0], ["c", 1]]
-
-
-def region_of(*values: Any) -> Region:
-    for value in values:
-        if isinstance(value, Traced):
-            return value.region
-    raise trace_error("expected a traced number: q_idx, kv_idx, or what is computed from them")
-
-
-def lift(x: Any) -> Traced:
-    return region_of(x).lift(x)
-
-
-def emit(op: str, operands: Tuple[Traced, ...], dtype: str, interval: Any = None) -> Traced:
-    """An operation on operands of one IR type; a half is rounded, a narrow integer is not."""
-    names, type = ", ".join(operand.name for operand in operands), operands[0].ir
-    result = operands[0].region.emit(f"{op} {names} : {type}", type, dtype, interval)
-    return result.rounded(dtype) if dtype in ("float16", "bfloat16") else result
-
-
-def common_type(*values: Traced) -> str:
-    tensors = [x.kind for x in values if x.number is None]
-    numbers = [number_type(x.number) or "" for x in values if x.number is not None]
-    return types_of.result_type(tensors, numbers, values[0].region.trace.default_float)
-
-
-def unify(*values: Any) -> Tuple[str, Tuple[Traced, ...]]:
-    """The common type, and the values in it."""
-    region = region_of(*values)
-    lifted = [region.lift(value) for value in values]
-    dtype = common_type(*lifted)
-    # PyTorch does not round a number that meets halves.
-    halves = dtype in ("float16", "bfloat16")
-    return dtype, tuple(x.cast("float32" if halves and x.number is not None else dtype) for x in lifted)
-
-
-def floats(*values: Any) -> Tuple[str, Tuple[Traced, ...]]:
-    """Likewise, where integers count as floats."""
-    region = region_of(*values)
-    lifted = [region.lift(value) for value in values]
-    dtype = common_type(*lifted)
-    if not is_float(dtype):
-        dtype = region.trace.default_float
-    return dtype, tuple(x.cast(dtype) for x in lifted)
-
-
-def widened(*values: Traced) -> Tuple[Traced, ...]:
-    """Halves as float32, where PyTorch rounds a function of several steps once."""
-    return tuple(x.cast("float32") if x.kind in ("float16", "bfloat16") else x for x in values)
-
-
-def refuse_boolean(name: str, dtype: str) -> None:
-    if dtype == "bool":
-        raise trace_error(f"{name} of booleans is not defined in PyTorch: convert them with .int()")
-
-
-def integer(op: str, dtype: str, a: Traced, b: Traced, rule: str) -> Traced:
-    """An operation on indices, whose result wraps; `rule` is that of intervals."""
-    bounds = intervals.combine(rule, a.bounds(), b.bounds())
-    return emit(op, (a, b), "int64", [rule, a.interval, b.interval]).wrapped(dtype, bounds)
 
 
 def _arithmetic(name: str, on_floats: str, on_integers: str, rule: str, on_booleans: Optional[str]) -> Function:
@@ -100,115 +40,6 @@ subtract = _arithmetic("subtraction", "arith.subf", "arith.subi", "sub", None)
 multiply = _arithmetic("multiplication", "arith.mulf", "arith.muli", "mul", "arith.andi")
 minimum = _arithmetic("minimum", "arith.minimumf", "arith.minsi", "min", "arith.andi")
 maximum = _arithmetic("maximum", "arith.maximumf", "arith.maxsi", "max", "arith.ori")
-
-
-def divide(a: Any, b: Any, rounding_mode: Optional[str] = None) -> Traced:
-    if rounding_mode not in (None, "floor", "trunc"):
-        raise trace_error(f"expected a rounding_mode None, 'floor' or 'trunc', got {rounding_mode!r}")
-    if rounding_mode == "floor":
-        return floor_divide(a, b)
-    if rounding_mode == "trunc":
-        return _truncate_divide(a, b)
-    dtype, (a, b) = floats(a, b)
-    return emit("arith.divf", (a, b), dtype)
-
-
-def _refuse_zero(divisor: Traced) -> None:
-    if divisor.interval == ["c", 0]:
-        raise trace_error("division by zero")
-
-
-def _truncate_divide(a: Any, b: Any) -> Traced:
-    dtype, (a, b) = unify(a, b)
-    refuse_boolean("division", dtype)
-    if is_float(dtype):
-        return emit("math.trunc", (emit("arith.divf", (a, b), dtype),), dtype)
-    _refuse_zero(b)
-    # Of what is not negative the same as floored.
-    rule = "div" if a.bounds()[0] >= 0 and b.bounds()[0] >= 0 else "any"
-    if rule == "div":
-        return integer("arith.floordivsi", dtype, a, b, rule)
-    return integer("arith.divsi", dtype, a, b, rule)
-
-
-def _divide_with_rest(a: Traced, b: Traced, dtype: str, op: str) -> Tuple[Traced, Traced]:
-    """Of floats: the quotient rounded by `op`, and a - quotient * b, exact for quotients
-    that are. A quotient that was rounded up to an integer leaves a rest of the wrong
-    sign: both are stepped back."""
-    quotient = emit(op, (emit("arith.divf", (a, b), a.kind),), a.kind)
-    zero, one = (a.region.constant(n, a.kind) for n in (0, 1))
-    rest = emit("math.fma", (emit("arith.negf", (quotient,), a.kind), b, a), a.kind)
-    rest = where(equal(quotient, zero), a, rest)  # where b is infinite
-    sign = b if op == "math.floor" else a
-    wrong = logical_and(not_equal(rest, zero), not_equal(less(rest, zero), less(sign, zero)))
-    if op == "math.floor":
-        back, step = b, one
-    else:
-        same = equal(less(a, zero), less(b, zero))
-        back, step = where(same, b, negative(b)), where(same, one, negative(one))
-    return where(wrong, subtract(quotient, step), quotient), where(wrong, add(rest, back), rest)
-
-
-def _float_rest(a: Any, b: Any, dtype: str, op: str, part: int) -> Traced:
-    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
-    a, b = a.cast(wide), b.cast(wide)
-    if part == 0:
-        quotient = _divide_with_rest(a, b, wide, op)[0]
-        zero, infinity = (a.region.constant(x, a.kind) for x in (0, float("inf")))
-        # The rest of an infinity, which PyTorch subtracts first, is not a number.
-        has_no_rest = logical_and(equal(absolute(a), infinity), not_equal(b, zero))
-        return where(has_no_rest, subtract(a, a), quotient).cast(dtype)
-    # A quotient with more digits than the type has leaves an exact rest that is larger than b.
-    zero = a.region.constant(0, a.kind)
-    quotient = emit(op, (emit("arith.divf", (a, b), a.kind),), a.kind)
-    rest = emit("math.fma", (emit("arith.negf", (quotient,), a.kind), b, a), a.kind)
-    first = where(equal(quotient, zero), a, rest)
-    rest = _divide_with_rest(first, b, wide, op)[1]
-    if op == "math.trunc":  # it has the sign of that larger rest
-        wrong = logical_and(not_equal(rest, zero), not_equal(less(rest, zero), less(a, zero)))
-        size = absolute(b)
-        rest = where(wrong, add(rest, where(less(a, zero), negative(size), size)), rest)
-    else:  # just below zero, a + b is rounded to b
-        rest = where(logical_and(equal(quotient, a.region.constant(-1, a.kind)), equal(first, b)), first, rest)
-    # Zero has the sign of a.
-    mirrored = negative(emit("math.fma", (quotient, b, negative(a)), a.kind))
-    return where(logical_and(equal(first, zero), less(a, zero)), mirrored, rest).cast(dtype)
-
-
-def floor_divide(a: Any, b: Any) -> Traced:
-    dtype, (a, b) = unify(a, b)
-    refuse_boolean("division", dtype)
-    if is_float(dtype):
-        return _float_rest(a, b, dtype, "math.floor", 0)
-    _refuse_zero(b)
-    return integer("arith.floordivsi", dtype, a, b, "div")
-
-
-def remainder(a: Any, b: Any) -> Traced:
-    """With the sign of the divisor, as Python's %."""
-    dtype, (a, b) = unify(a, b)
-    refuse_boolean("remainder", dtype)
-    if is_float(dtype):
-        return _float_rest(a, b, dtype, "math.floor", 1)
-    _refuse_zero(b)
-    quotient = emit("arith.floordivsi", (a, b), "int64", ["div", a.interval, b.interval])
-    product = emit("arith.muli", (quotient, b), "int64", intervals.ANY)
-    result = emit("arith.subi", (a, product), dtype, ["mod", a.interval, b.interval])
-    # Between 0 and the divisor.
-    return Traced(result.region, result.name, "index", dtype, result.interval)
-
-
-def fmod(a: Any, b: Any) -> Traced:
-    """With the sign of the dividend."""
-    dtype, (a, b) = unify(a, b)
-    refuse_boolean("remainder", dtype)
-    if is_float(dtype):
-        return _float_rest(a, b, dtype, "math.trunc", 1)
-    _refuse_zero(b)
-    # The quotient is not wrapped: it is one more than the largest number where b is -1.
-    quotient = emit("arith.divsi", (a, b), "int64", intervals.ANY)
-    product = emit("arith.muli", (quotient, b), "int64", intervals.ANY)
-    return emit("arith.subi", (a, product), dtype, intervals.ANY)
 
 
 def negative(x: Any) -> Traced:

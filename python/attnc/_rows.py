@@ -11,9 +11,10 @@ import itertools
 import math
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
+from . import _division as division
 from . import _operations as o
 from ._errors import trace_error
-from ._operations import Function, lift, region_of
+from ._promotion import Function, lift, region_of, unify, widened
 from ._trace import Traced, is_tensor
 from ._types import is_float
 
@@ -260,7 +261,7 @@ def _mean(values: List[Any]) -> Traced:
     if not is_float(kind):
         raise trace_error(f"'mean' is defined for floats in PyTorch, got {kind}: convert it with .float()")
     wide = [x.cast("float32") if kind in ("float16", "bfloat16") else x for x in values]
-    return o.divide(_sum(wide), float(len(values))).cast(kind)
+    return division.divide(_sum(wide), float(len(values))).cast(kind)
 
 
 def _fold(function: Function) -> Callable[[List[Any]], Any]:
@@ -303,8 +304,8 @@ def _dot(a: Any, b: Any) -> Any:
     region, kind = _region((a, b)), ""
     products = []
     for n in range(a.shape[0]):
-        kind, pair = o.unify(*(lift(_row_at(x, (n,), region)) for x in (a, b)))
-        products.append(o.multiply(*o.widened(*pair)))
+        kind, pair = unify(*(lift(_row_at(x, (n,), region)) for x in (a, b)))
+        products.append(o.multiply(*widened(*pair)))
     return _sum(products).cast(kind)
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _intervals as intervals
-from ._capi import Executable
 from ._errors import Error
+from ._executable import Executable
 from ._functions import call_for_trace
 from ._operations import add, greater_equal, less_equal, logical_and, subtract
 from ._trace import MAX_SIZE, Check, Trace, Traced, TracedRegion, trace_region

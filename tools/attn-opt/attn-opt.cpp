@@ -2,6 +2,7 @@
 // attn-opt: runs passes and pipelines over attention IR.
 
 #include "attn/Dialect/Hopper/Transforms/CheckFacts.h"
+#include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
 #include "attn/Transforms/Tiles/CheckFacts.h"
 #include "mlir/IR/DialectRegistry.h"
@@ -11,9 +12,11 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/ADT/Statistic.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/raw_ostream.h"
 
 #ifdef ATTN_TEST_PASSES
 namespace attn::test {
@@ -21,6 +24,19 @@ void registerTestBuildMask();
 void registerTestHopperMutate();
 } // namespace attn::test
 #endif
+
+static llvm::cl::opt<bool>
+    printStatistics("attn-statistics",
+                    llvm::cl::desc("Print how often attnc's passes did what they do"));
+
+static llvm::cl::opt<bool> printSchedules(
+    "attn-print-schedules",
+    llvm::cl::desc("Print the table of schedules of Hopper kernels (Markdown) and exit"),
+    llvm::cl::callback([](const bool &) {
+      attn::printHopperSchedules(llvm::outs());
+      llvm::outs().flush();
+      std::exit(0);
+    }));
 
 namespace {
 /// Checks facts after each pass, those of pipelines that passes run included.
@@ -64,6 +80,7 @@ mlir::LogicalResult runWithFactChecks(llvm::StringRef input, llvm::StringRef out
 } // namespace
 
 int main(int argc, char **argv) {
+  llvm::EnableStatistics(/*DoPrintOnExit=*/false);
   llvm::cl::opt<bool> checkFacts(
       "check-facts", llvm::cl::desc("Check after each pass that facts in attributes are true "
                                     "(attn-check-facts, hopper-check-facts)"));
@@ -76,7 +93,9 @@ int main(int argc, char **argv) {
 #endif
   auto [input, output] = mlir::registerAndParseCLIOptions(
       argc, argv, "attnc: passes and pipelines over attention IR\n", registry);
-  return mlir::asMainReturnCode(checkFacts
-                                    ? runWithFactChecks(input, output, registry)
-                                    : mlir::MlirOptMain(argc, argv, input, output, registry));
+  llvm::LogicalResult result = checkFacts ? runWithFactChecks(input, output, registry)
+                                          : mlir::MlirOptMain(argc, argv, input, output, registry);
+  if (printStatistics)
+    llvm::PrintStatistics(llvm::errs());
+  return mlir::asMainReturnCode(result);
 }

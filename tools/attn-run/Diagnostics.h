@@ -26,6 +26,8 @@ public:
           stream << "\n  " << note.str();
         if (seen.insert(text).second)
           remarks.push_back(text);
+        if (printsRemarks)
+          emitDiagnostic(diagnostic);
         return;
       }
       if (silent)
@@ -45,6 +47,8 @@ public:
 
   std::vector<std::string> remarks;
   bool failed = false;
+  /// Remarks are shown as they come, too.
+  bool printsRemarks = false;
   /// Errors are not shown: something else will be tried.
   bool silent = false;
 

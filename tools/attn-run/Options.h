@@ -21,6 +21,8 @@ struct Options {
   uint64_t seed = 0;
   double inputScale = 1;
   int64_t stridePad = 0;
+  /// Passes whose remarks are printed, a regular expression; empty: none.
+  std::string remarks;
   bool guard = false, check = false, explain = false, json = false, printLLVM = false, grad = false;
   /// Repetitions to time, 0 for none.
   unsigned repetitions = 0;

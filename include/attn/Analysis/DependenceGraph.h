@@ -126,8 +126,10 @@ public:
 
   /// The first dependence that stops the shared loops of its statements from
   /// running in the order of `order` (outermost first); a loop that is not
-  /// in `order` stays behind those that are, in its present order.
-  std::optional<Violation> findOrderViolation(llvm::ArrayRef<unsigned> order) const;
+  /// in `order` stays behind those that are, in its present order. With
+  /// `mayReassociate`, terms of associative reductions may come in any order.
+  std::optional<Violation> findOrderViolation(llvm::ArrayRef<unsigned> order,
+                                              bool mayReassociate = false) const;
 
   /// The dependence that stops `statement` from running before `loop` instead
   /// of in it. `moved` are statements that leave the loop before it does.

@@ -7,12 +7,26 @@
 #define ATTN_ANALYSIS_STRUCTUREDDEPENDENCES_H
 
 #include "attn/Analysis/DependenceGraph.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace mlir {
 class Block;
 }
 
 namespace attn {
+
+/// The graph of a structured nest, and which loop each dimension of an op is.
+struct StructuredDependences {
+  DependenceGraph graph;
+  /// By op and number of its iteration dimension; a fold's streamed one is 0.
+  llvm::DenseMap<std::pair<mlir::Operation *, unsigned>, unsigned> loops;
+
+  std::optional<unsigned> findLoop(mlir::Operation *op, unsigned dim) const {
+    auto it = loops.find({op, dim});
+    return it == loops.end() ? std::nullopt : std::optional(it->second);
+  }
+};
 
 /// Builds the graph of the tensor statements in `block`.
 ///
@@ -31,7 +45,12 @@ namespace attn {
 /// Dimensions are named by the array attribute `attn.dims` of an op (one string
 /// per iteration dimension) or the string attribute `attn.loop` of a fold, else
 /// i, j, k, ... by first appearance.
-DependenceGraph buildStructuredDependences(mlir::Block &block);
+///
+/// With `isPart`, of the block's ops only those of which it is true: the rest is as if it were in
+/// another function.
+StructuredDependences
+buildStructuredDependences(mlir::Block &block,
+                           llvm::function_ref<bool(mlir::Operation *)> isPart = nullptr);
 
 /// Whether the block has statements of a structured nest, folds included.
 bool hasStructuredStatements(mlir::Block &block);

@@ -9,6 +9,7 @@
 #ifndef ATTN_UTILS_TILECLASSES_H
 #define ATTN_UTILS_TILECLASSES_H
 
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -64,6 +65,9 @@ private:
   llvm::SmallVector<int> &nodes(mlir::Value value);
   mlir::LogicalResult tie(mlir::Operation *op);
   mlir::LogicalResult tieVectorOp(mlir::Operation *op);
+  mlir::LogicalResult tieShapeCast(mlir::vector::ShapeCastOp cast);
+  mlir::LogicalResult tieContraction(mlir::vector::ContractionOp contract);
+  std::optional<mlir::LogicalResult> tieMemoryOp(mlir::Operation *op);
   void tieControlFlow(mlir::Operation *op);
   mlir::LogicalResult checkTypes(mlir::Operation *op);
   void score(mlir::Operation *op);

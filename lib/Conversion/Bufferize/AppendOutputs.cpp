@@ -4,6 +4,7 @@
 // caller's memory; afterwards there would be an allocation and a copy.
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -18,6 +19,8 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numAppended("attn-append-outputs", "appended", "Results that became arguments");
 
 MemRefType attn::boundaryMemRefType(RankedTensorType type) {
   int64_t rank = type.getRank();
@@ -123,6 +126,7 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
       splitDestination(result, destination);
       auto copy =
           bufferization::MaterializeInDestinationOp::create(b, end->getLoc(), result, destination);
+      numAppended.at(func);
       copy.setRestrict(true);
       copy.setWritable(true);
     }

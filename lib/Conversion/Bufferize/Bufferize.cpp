@@ -3,6 +3,7 @@
 // code use; the upstream pass offers no layout with a unit innermost stride.
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotModuleBufferize.h"
@@ -14,6 +15,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numBufferized("attn-bufferize", "bufferized",
+                                "Modules whose tensors became memory");
 
 namespace {
 struct Bufferize : attn::impl::AttnBufferizeBase<Bufferize> {
@@ -31,8 +35,12 @@ struct Bufferize : attn::impl::AttnBufferizeBase<Bufferize> {
           Type(UnrankedMemRefType::get(unranked.getElementType(), nullptr)));
     };
     bufferization::BufferizationState state;
-    if (failed(bufferization::runOneShotModuleBufferize(getOperation(), options, state)))
+    bufferization::BufferizationStatistics counts;
+    if (failed(bufferization::runOneShotModuleBufferize(getOperation(), options, state, &counts)))
       return signalPassFailure();
+    numBufferized.at(getOperation()) << remark::metric("Allocations", counts.numBufferAlloc)
+                                     << remark::metric("InPlace", counts.numTensorInPlace)
+                                     << remark::metric("Copies", counts.numTensorOutOfPlace);
     bufferization::removeBufferizationAttributesInModule(getOperation());
   }
 };

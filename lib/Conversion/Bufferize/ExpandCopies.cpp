@@ -2,6 +2,7 @@
 // Copies between memrefs as loops, so that compiled code needs no library.
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -13,6 +14,8 @@ namespace attn {
 
 using namespace mlir;
 
+static attn::Done numCopies("attn-expand-copies", "expanded", "Copies that became loops");
+
 namespace {
 struct ExpandCopies : attn::impl::AttnExpandCopiesBase<ExpandCopies> {
   void runOnOperation() override {
@@ -20,6 +23,7 @@ struct ExpandCopies : attn::impl::AttnExpandCopiesBase<ExpandCopies> {
       auto type = dyn_cast<MemRefType>(copy.getSource().getType());
       if (!type || !isa<MemRefType>(copy.getTarget().getType()))
         return;
+      numCopies.at(copy);
       if (copy.getSource() != copy.getTarget())
         expand(copy, type.getRank());
       copy.erase();

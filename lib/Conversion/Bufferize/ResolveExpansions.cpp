@@ -2,6 +2,7 @@
 // Splits of a dimension into several dynamic sizes, as casts with strides.
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -12,6 +13,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numResolved("attn-resolve-expansions", "resolved",
+                              "Expansions with several unknown sizes that became casts");
 
 namespace {
 struct ResolveExpansions : attn::impl::AttnResolveExpansionsBase<ResolveExpansions> {
@@ -25,8 +29,10 @@ struct ResolveExpansions : attn::impl::AttnResolveExpansionsBase<ResolveExpansio
           break;
         }
     });
-    for (memref::ExpandShapeOp op : ops)
+    for (memref::ExpandShapeOp op : ops) {
+      numResolved.at(op);
       resolve(op);
+    }
   }
 
   void resolve(memref::ExpandShapeOp op) {

@@ -14,6 +14,7 @@
 // exp(x), corrected by what was rounded off (Kahan).
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
@@ -30,6 +31,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numExpanded("attn-expand-math", "expanded",
+                              "Functions of math that became arithmetic by patterns of attnc");
 
 namespace {
 /// The numbers of one element type.
@@ -109,6 +113,7 @@ public:
       computeInF32(op, rewriter);
       return success();
     }
+    numExpanded.at(op);
     ImplicitLocOpBuilder b(op.getLoc(), rewriter);
     rewriter.replaceOp(op, expand(b, op.getOperand(), element.isF32() ? table32 : table64));
     return success();
@@ -160,6 +165,7 @@ public:
       computeInF32(op, rewriter);
       return success();
     }
+    numExpanded.at(op);
     ImplicitLocOpBuilder b(op.getLoc(), rewriter);
     rewriter.replaceOp(op, expand(b, op.getOperand()));
     return success();
@@ -176,6 +182,7 @@ public:
     Type type = op.getType(), element = getElementTypeOrSelf(type);
     if (!withElement(type, element) || !element.isF64())
       return rewriter.notifyMatchFailure(op, "expected f64");
+    numExpanded.at(op);
     ImplicitLocOpBuilder b(op.getLoc(), rewriter);
     rewriter.replaceOp(op, expand(b, op.getOperand()));
     return success();
@@ -326,6 +333,7 @@ public:
       y = arith::ExtFOp::create(b, wide, y);
       x = arith::ExtFOp::create(b, wide, x);
     }
+    numExpanded.at(op);
     Value angle = expandAtan2(b, y, x);
     if (width < 32)
       angle = arith::TruncFOp::create(b, op.getType(), angle);

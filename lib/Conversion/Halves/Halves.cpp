@@ -2,6 +2,7 @@
 // 16-bit floats move as integers.
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinDialect.h"
@@ -12,6 +13,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numMoved("attn-move-halves-as-integers", "moved",
+                           "Functions whose halves move as integers");
 
 namespace {
 struct MoveHalvesAsIntegers : attn::impl::AttnMoveHalvesAsIntegersBase<MoveHalvesAsIntegers> {
@@ -43,6 +47,7 @@ struct MoveHalvesAsIntegers : attn::impl::AttnMoveHalvesAsIntegersBase<MoveHalve
       convertSignature(op);
     for (Operation *op : moving)
       convertResults(op);
+    numMoved.at(getOperation()) << remark::metric("Operations", moving.size());
   }
 
 private:

@@ -4,6 +4,7 @@
 
 #include "Lowering.h"
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -16,6 +17,11 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn::hopper;
+
+static attn::Done numKernels("convert-hopper-to-nvvm", "converted",
+                             "Kernels that became instructions");
+static attn::Done numFinished("attn-finish-kernels", "finished",
+                              "Kernels that got their attributes");
 
 /// Warpgroups of a CTA; fails where threads are no warpgroups.
 static LogicalResult verifyThreads(gpu::GPUFuncOp function) {
@@ -63,6 +69,7 @@ struct ConvertHopperToNVVM : attn::impl::ConvertHopperToNVVMBase<ConvertHopperTo
     FailureOr<SharedMemory> memory = planSharedMemory(function);
     if (failed(memory))
       return failure();
+    numKernels.at(function) << remark::metric("SharedBytes", memory->bytes);
     usesShared |= memory->bytes != 0;
     function->setAttr(kSharedBytesAttr,
                       IntegerAttr::get(IntegerType::get(&getContext(), 64), memory->bytes));
@@ -77,6 +84,7 @@ struct AttnFinishKernels : attn::impl::AttnFinishKernelsBase<AttnFinishKernels> 
     for (auto function : getOperation().getOps<LLVM::LLVMFuncOp>()) {
       if (!function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()))
         continue;
+      numFinished.at(function);
       if (auto occupancy = function->getAttrOfType<IntegerAttr>(kOccupancyAttr))
         function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                           IntegerAttr::get(IntegerType::get(context, 32), occupancy.getInt()));

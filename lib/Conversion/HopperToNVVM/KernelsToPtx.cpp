@@ -4,6 +4,7 @@
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/GPU/IR/CompilationInterfaces.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/IR/Threading.h"
@@ -23,6 +24,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numModules("attn-kernels-to-ptx", "compiled",
+                             "Modules of kernels that were compiled to PTX");
 
 /// Products, barriers and waits are executed by all threads of a warp together;
 /// they must not move into branches that only some of them take.
@@ -61,6 +65,7 @@ struct AttnKernelsToPtx : attn::impl::AttnKernelsToPtxBase<AttnKernelsToPtx> {
     // parent of its own, so that threads change nothing that they share.
     SmallVector<OwningOpRef<ModuleOp>> parents;
     for (auto kernels : llvm::make_early_inc_range(getOperation().getOps<gpu::GPUModuleOp>())) {
+      numModules.at(kernels);
       parents.emplace_back(ModuleOp::create(kernels.getLoc()));
       kernels->moveBefore(parents.back()->getBody(), parents.back()->getBody()->end());
     }

@@ -2,6 +2,7 @@
 // Kernels of different modules get different names.
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -11,6 +12,8 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numRenamed("attn-name-kernels", "renamed", "Kernels that got another name");
 
 namespace {
 struct AttnNameKernels : attn::impl::AttnNameKernelsBase<AttnNameKernels> {
@@ -31,6 +34,7 @@ struct AttnNameKernels : attn::impl::AttnNameKernelsBase<AttnNameKernels> {
         for (unsigned number = 0; name.empty() || !taken.insert(name).second; ++number)
           name = (old.getValue() + "_" + Twine(number)).str();
         function.setName(name);
+        numRenamed.at(function);
         auto refer = [&](StringRef kernel) {
           return SymbolRefAttr::get(module.getNameAttr(),
                                     {FlatSymbolRefAttr::get(&getContext(), kernel)});

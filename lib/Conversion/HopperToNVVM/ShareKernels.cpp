@@ -2,6 +2,7 @@
 // Kernels that are the same become one.
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 namespace attn {
@@ -10,6 +11,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numShared("attn-share-kernels", "shared",
+                            "Modules of kernels that are those of another launch");
 
 /// Whether two modules differ in their names and locations only.
 static bool areSame(gpu::GPUModuleOp a, gpu::GPUModuleOp b) {
@@ -31,6 +35,7 @@ struct AttnShareKernels : attn::impl::AttnShareKernelsBase<AttnShareKernels> {
         continue;
       }
       renamed[module.getNameAttr()] = same->getNameAttr();
+      numShared.at(module);
       module.erase();
     }
     getOperation().walk([&](gpu::LaunchFuncOp launch) {

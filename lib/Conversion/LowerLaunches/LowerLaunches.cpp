@@ -7,6 +7,7 @@
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/IR/Facts.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -28,6 +29,9 @@ using attn::hopper::SmemType;
 using attn::hopper::TensorMapOp;
 using attn::hopper::TensorMapType;
 using attn::hopper::TmaReachesOp;
+
+static attn::Done numLowered("attn-lower-launches", "lowered",
+                             "Launches that became calls of the runtime");
 
 namespace {
 /// Of CUtensorMap.
@@ -386,6 +390,7 @@ LogicalResult LowerLaunches::lowerLaunch(gpu::LaunchFuncOp launch) {
   auto parameters = findKernel(launch, index);
   if (failed(parameters))
     return failure();
+  numLowered.at(launch) << remark::metric("Parameters", parameters->size());
   OpBuilder b(launch);
   Location loc = launch.getLoc();
   SmallVector<Value> values;

@@ -4,6 +4,7 @@
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -17,6 +18,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numLowered("attn-lower-scatter-sums", "lowered",
+                             "Sums at computed indices that became loops");
 
 namespace {
 /// Elements of a row that one iteration of a parallel loop takes: some cache lines.
@@ -238,6 +242,7 @@ struct LowerScatterSums : attn::impl::AttnLowerScatterSumsBase<LowerScatterSums>
         op.emitError("expected memrefs, got tensors; bufferize first");
         return signalPassFailure();
       }
+      numLowered.at(op);
       ScatterLoops(op).emit();
     }
   }

@@ -5,6 +5,7 @@
 
 #include "Plan.h"
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -19,6 +20,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn::tiles;
+
+static attn::Done numLowered("attn-lower-tiles", "lowered",
+                             "Functions whose tiles became loops of vectors");
 
 namespace {
 bool isTile(Type type) { return isa<VectorType>(type); }
@@ -167,6 +171,9 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
     });
     Block &body = root->getRegion(0).front();
     Scratch scratch(body);
+    numLowered.at(root) << remark::metric("Tiles", tileOps.size())
+                        << remark::metric("Products", context.laneSources.size())
+                        << remark::metric("VectorBits", bits);
     BlockLowering(context, scratch, body, {}).run();
     removeTiles(tileOps);
   }

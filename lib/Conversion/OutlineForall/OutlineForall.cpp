@@ -4,6 +4,7 @@
 // the body uses from outside.
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -17,6 +18,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numOutlined("attn-outline-foralls", "outlined",
+                              "Parallel loops whose body is a task");
 
 namespace {
 constexpr StringLiteral runtimeName = "attnRuntimeParallelFor";
@@ -197,6 +201,7 @@ LogicalResult OutlineForalls::outline(scf::ForallOp loop) {
   body = UnrealizedConversionCastOp::create(b, loc, pointer, body).getResult(0);
   total = arith::IndexCastOp::create(b, loc, b.getI64Type(), total);
   func::CallOp::create(b, loc, runtime(), ValueRange{total, body, storage});
+  numOutlined.at(loop) << remark::metric("Captures", captures.size());
   loop.erase();
   return success();
 }

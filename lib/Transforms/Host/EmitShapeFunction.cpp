@@ -5,6 +5,7 @@
 // sizes.
 
 #include "attn/Transforms/Host/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -21,6 +22,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numEmitted("attn-emit-shape-function", "emitted",
+                             "Functions that got a shape function");
 
 /// Makes `shape`, a copy of a function, return the sizes of its tensor results.
 static void returnSizes(func::FuncOp shape) {
@@ -121,6 +125,7 @@ struct EmitShapeFunctionPass : attn::impl::AttnEmitShapeFunctionBase<EmitShapeFu
       shape.erase();
       return diagnostic;
     }
+    numEmitted.at(function);
     return success();
   }
 };

@@ -5,6 +5,7 @@
 
 #include "attn/Analysis/AffineDependences.h"
 #include "attn/Transforms/Loops/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -16,6 +17,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numFused("attn-fuse-loops", "fused", "Loops that became part of the one before");
+static attn::Left numLeft("attn-fuse-loops", "not fused", "Pairs of loops that stay apart");
 
 namespace {
 struct FuseLoopsPass : attn::impl::AttnFuseLoopsBase<FuseLoopsPass> {
@@ -58,8 +62,10 @@ LogicalResult FuseLoopsPass::tryFuse(affine::AffineForOp first, affine::AffineFo
     std::string reason = "cannot fuse the loops " + name + " and " +
                          graph.getLoops()[*graph.findLoop(second)].name + ": " +
                          graph.describe(*violation);
-    if (!required)
+    if (!required) {
+      numLeft.at(second) << remark::reason("{0}", reason);
       return failure();
+    }
     wrong = true;
     InFlightDiagnostic diagnostic = second.emitError(reason);
     diagnostic.attachNote(graph.getStatements()[violation->source].op->getLoc())
@@ -79,6 +85,7 @@ LogicalResult FuseLoopsPass::tryFuse(affine::AffineForOp first, affine::AffineFo
   body->getOperations().splice(body->getTerminator()->getIterator(),
                                second.getBody()->getOperations(), second.getBody()->begin(),
                                std::prev(second.getBody()->end()));
+  numFused.at(second);
   second.erase();
   return success();
 }

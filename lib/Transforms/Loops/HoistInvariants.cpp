@@ -4,6 +4,7 @@
 
 #include "attn/Analysis/AffineDependences.h"
 #include "attn/Transforms/Loops/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/Analysis/LoopAnalysis.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -16,6 +17,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numHoisted("attn-hoist-invariants", "hoisted",
+                             "Statements that moved out of a loop");
 
 namespace {
 struct HoistInvariantsPass : attn::impl::AttnHoistInvariantsBase<HoistInvariantsPass> {
@@ -77,6 +81,7 @@ static void moveBefore(Operation *op, affine::AffineForOp loop) {
 }
 
 static void moveBefore(const Statement &statement, affine::AffineForOp loop) {
+  numHoisted.at(statement.op);
   for (Operation *member : statement.members)
     moveBefore(member, loop);
 }

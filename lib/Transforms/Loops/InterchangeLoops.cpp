@@ -5,6 +5,7 @@
 #include "PerfectNest.h"
 #include "attn/Analysis/AffineDependences.h"
 #include "attn/Transforms/Loops/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Affine/LoopUtils.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -17,6 +18,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numInterchanged("attn-interchange-loops", "interchanged",
+                                  "Nests whose loops changed places");
 
 namespace {
 /// The loops to reorder: `chain` as they are nested, `order` as wanted.
@@ -136,6 +140,7 @@ LogicalResult InterchangeLoopsPass::interchange(const DependenceGraph &graph, Re
   SmallVector<unsigned> permutation;
   for (affine::AffineForOp loop : request.chain)
     permutation.push_back(llvm::find(request.order, loop) - request.order.begin());
+  numInterchanged.at(request.chain.front()) << remark::metric("Loops", request.chain.size());
   affine::permuteLoops(request.chain, permutation);
   return success();
 }

@@ -5,6 +5,7 @@
 #include "attn/Analysis/AffineDependences.h"
 #include "attn/Dialect/Attn/IR/Facts.h"
 #include "attn/Transforms/Loops/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -16,6 +17,8 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numParallel("attn-parallelize-loops", "parallel", "Loops that became parallel");
 
 namespace {
 struct ParallelizeLoopsPass : attn::impl::AttnParallelizeLoopsBase<ParallelizeLoopsPass> {
@@ -74,6 +77,7 @@ void ParallelizeLoopsPass::runOnOperation() {
         loop.emitRemark("loop stays sequential, it has no parallel form");
         continue;
       }
+      numParallel.at(result);
       if (name)
         result->setAttr(kLoopAttr, name);
     }

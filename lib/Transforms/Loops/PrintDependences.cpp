@@ -47,7 +47,7 @@ struct PrintDependencesPass : attn::impl::AttnPrintDependencesBase<PrintDependen
       for (Region &region : function->getRegions())
         for (Block &block : region)
           if (hasStructuredStatements(block))
-            print(buildStructuredDependences(block), function.getName(), os);
+            print(buildStructuredDependences(block).graph, function.getName(), os);
     });
   }
 

@@ -121,6 +121,11 @@ private:
   mlir::Value combine(mlir::ImplicitLocOpBuilder &b, const Carried &state, mlir::Value left,
                       mlir::Value right);
   void startNeutral(mlir::ImplicitLocOpBuilder &b, Carried &state);
+  llvm::SmallVector<mlir::linalg::GenericOp>
+  findStatements(const llvm::SetVector<mlir::Operation *> &slice);
+  mlir::IRMapping replaceReductions(mlir::ImplicitLocOpBuilder &b, FoldOp fold,
+                                    llvm::ArrayRef<mlir::linalg::GenericOp> statements);
+  void replaceMapped(mlir::ValueRange maps, FoldOp fold);
 
   mlir::Block &block;
   const DimClasses &classes;

@@ -197,7 +197,7 @@ FoldOp Cascade::createFold(ImplicitLocOpBuilder &b, ArrayRef<GenericOp> statemen
         mapDims.push_back(index);
   }
   auto fold = FoldOp::create(b, types, extent, inputs, inits, b.getDenseI64ArrayAttr(dims),
-                             b.getDenseI64ArrayAttr(mapDims));
+                             b.getDenseI64ArrayAttr(mapDims), /*plan=*/PlanAttr());
   if (auto names = statements[0]->getAttrOfType<ArrayAttr>(kDimsAttr))
     if (std::optional<unsigned> loop = loopOf(statements[0]); loop && *loop < names.size())
       fold->setAttr(kLoopAttr, names[*loop]);
@@ -350,18 +350,8 @@ bool Cascade::needsReduced(const llvm::SetVector<Operation *> &slice) const {
   return false;
 }
 
-LogicalResult Cascade::fuse() {
-  llvm::SetVector<Operation *> slice, mapSlice;
-  for (Carried &state : carried)
-    sliceOf(state.op, slice);
-  for (GenericOp op : mapped)
-    sliceOf(op, mapSlice);
-  // Mapped results that need no finished value come out of the same pass.
-  bool together = !needsReduced(mapSlice);
-  if (together)
-    slice.insert(mapSlice.begin(), mapSlice.end());
-  // Statements between a reduction and its readers work on running values
-  // inside of the fold.
+/// Statements between a reduction and its readers work on running values inside of the fold.
+SmallVector<GenericOp> Cascade::findStatements(const llvm::SetVector<Operation *> &slice) {
   SmallVector<GenericOp> statements;
   for (auto op : block.getOps<GenericOp>()) {
     if (slice.contains(op)) {
@@ -386,21 +376,13 @@ LogicalResult Cascade::fuse() {
     if (fromPivot && toMember)
       statements.push_back(op);
   }
-  // Refuse before anything changes.
-  llvm::MapVector<Value, int64_t> streams, mapStreams;
-  if (failed(findStreams(statements, streams)) ||
-      (!together && failed(findStreams(ordered(mapSlice), mapStreams))))
-    return failure();
-  GenericOp last = carried.empty() ? mapped.back() : carried.back().op;
-  ImplicitLocOpBuilder b(last.getLoc(), last);
-  b.setInsertionPointAfter(last);
-  for (Carried &state : carried)
-    startNeutral(b, state);
-  FoldOp fold = createFold(b, statements, streams, carried,
-                           together ? ArrayRef(mapped) : ArrayRef<GenericOp>(), {});
-  if (!carried.empty())
-    buildMerge(b, fold);
-  // Final values, with the factors that were taken out of the sums.
+  return statements;
+}
+
+/// Gives readers of the reductions the final values, with the factors that were taken out of the
+/// sums.
+IRMapping Cascade::replaceReductions(ImplicitLocOpBuilder &b, FoldOp fold,
+                                     ArrayRef<GenericOp> statements) {
   IRMapping finals;
   for (auto [index, state] : llvm::enumerate(carried)) {
     Value value = fold.getResult(index);
@@ -436,15 +418,11 @@ LogicalResult Cascade::fuse() {
       return !inCascade || !spans(reader);
     });
   }
-  ValueRange maps = fold.getResults().drop_front(carried.size());
-  if (!together) {
-    // The second pass reads final values only.
-    factored.clear();
-    running.clear();
-    b.setInsertionPoint(block.getTerminator());
-    FoldOp map = createFold(b, ordered(mapSlice), mapStreams, {}, mapped, finals);
-    maps = map.getResults();
-  }
+  return finals;
+}
+
+/// Gives readers of the mapped statements the results `maps` of the fold.
+void Cascade::replaceMapped(ValueRange maps, FoldOp fold) {
   // Other folds, too, but for those that this one reads.
   llvm::SetVector<Operation *> sources;
   BackwardSliceOptions toSources;
@@ -458,6 +436,44 @@ LogicalResult Cascade::fuse() {
       return reader && reader != fold && reader != map.getDefiningOp() &&
              !sources.contains(reader) && isOutside(reader);
     });
+}
+
+LogicalResult Cascade::fuse() {
+  llvm::SetVector<Operation *> slice, mapSlice;
+  for (Carried &state : carried)
+    sliceOf(state.op, slice);
+  for (GenericOp op : mapped)
+    sliceOf(op, mapSlice);
+  // Mapped results that need no finished value come out of the same pass.
+  bool together = !needsReduced(mapSlice);
+  if (together)
+    slice.insert(mapSlice.begin(), mapSlice.end());
+  SmallVector<GenericOp> statements = findStatements(slice);
+  // Refuse before anything changes.
+  llvm::MapVector<Value, int64_t> streams, mapStreams;
+  if (failed(findStreams(statements, streams)) ||
+      (!together && failed(findStreams(ordered(mapSlice), mapStreams))))
+    return failure();
+  GenericOp last = carried.empty() ? mapped.back() : carried.back().op;
+  ImplicitLocOpBuilder b(last.getLoc(), last);
+  b.setInsertionPointAfter(last);
+  for (Carried &state : carried)
+    startNeutral(b, state);
+  FoldOp fold = createFold(b, statements, streams, carried,
+                           together ? ArrayRef(mapped) : ArrayRef<GenericOp>(), {});
+  if (!carried.empty())
+    buildMerge(b, fold);
+  IRMapping finals = replaceReductions(b, fold, statements);
+  ValueRange maps = fold.getResults().drop_front(carried.size());
+  if (!together) {
+    // The second pass reads final values only.
+    factored.clear();
+    running.clear();
+    b.setInsertionPoint(block.getTerminator());
+    FoldOp map = createFold(b, ordered(mapSlice), mapStreams, {}, mapped, finals);
+    maps = map.getResults();
+  }
+  replaceMapped(maps, fold);
   // What is left of the cascade has no reader; erase it last use first.
   for (GenericOp op : llvm::reverse(members))
     if (op.use_empty())

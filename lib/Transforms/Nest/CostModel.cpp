@@ -14,30 +14,18 @@ static constexpr double flopsPerThread = 50e9;
 /// What another order must promise before rows are left: it stores its state.
 static constexpr double worthIt = 0.6;
 
-llvm::StringRef attn::stringifyOrder(Order order) {
-  switch (order) {
-  case Order::Rows:
-    return "rows";
-  case Order::Stream:
-    return "stream";
-  case Order::Split:
-    return "split";
-  }
-  llvm_unreachable("all orders are handled");
-}
-
 llvm::SmallVector<OrderCost> attn::estimateOrders(const NestSize &s) {
   double rowTiles = std::ceil(s.rows / s.rowTile);
   double streamTiles = std::ceil(s.streamed / s.streamTile);
   double flops = s.workers * s.rows * s.streamed * s.pointFlops;
-  auto cost = [&](Order order, double bytes, double parallelism) {
+  auto cost = [&](LoopOrder order, double bytes, double parallelism) {
     // The last round of tiles may leave threads idle.
     double rounds = std::ceil(parallelism / s.threads);
     double busy = rounds > 0 ? parallelism / rounds : 1;
     busy = std::max(busy, 1.0);
     double seconds = std::max(bytes / std::min(bandwidth, bandwidthPerThread * busy),
                               flops / (flopsPerThread * busy));
-    return OrderCost{order, bytes, parallelism, seconds, {}};
+    return OrderCost{order, bytes, parallelism, seconds, {}, {}, nullptr};
   };
   double rowsBytes =
       s.workers * (s.rows * (s.rowBytes + s.outBytes) + rowTiles * s.streamed * s.streamBytes);
@@ -46,12 +34,12 @@ llvm::SmallVector<OrderCost> attn::estimateOrders(const NestSize &s) {
                    streamTiles * s.rows * (s.rowBytes + 2 * s.stateBytes));
   double splitBytes = rowsBytes + s.workers * s.rows * s.parts * 2 * s.stateBytes;
   double rowWorkers = s.rowsInWorker ? 1 : rowTiles;
-  return {cost(Order::Rows, rowsBytes, s.workers * rowWorkers),
-          cost(Order::Stream, streamBytes, s.workers),
-          cost(Order::Split, splitBytes, s.workers * rowWorkers * s.parts)};
+  return {cost(LoopOrder::Rows, rowsBytes, s.workers * rowWorkers),
+          cost(LoopOrder::Stream, streamBytes, s.workers),
+          cost(LoopOrder::Split, splitBytes, s.workers * rowWorkers * s.parts)};
 }
 
-Order attn::chooseOrder(llvm::ArrayRef<OrderCost> costs) {
+LoopOrder attn::chooseOrder(llvm::ArrayRef<OrderCost> costs) {
   const OrderCost *best = nullptr;
   for (const OrderCost &cost : costs) {
     if (!cost.illegal.empty())

@@ -6,6 +6,8 @@
 #ifndef ATTN_LIB_TRANSFORMS_NEST_COSTMODEL_H
 #define ATTN_LIB_TRANSFORMS_NEST_COSTMODEL_H
 
+#include "attn/Analysis/DependenceGraph.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
@@ -13,9 +15,6 @@
 #include <string>
 
 namespace attn {
-
-enum class Order { Rows, Stream, Split };
-llvm::StringRef stringifyOrder(Order order);
 
 /// A nest in numbers. Sizes are elements, bytes are per element of the named
 /// dimension and per worker.
@@ -33,11 +32,14 @@ struct NestSize {
 };
 
 struct OrderCost {
-  Order order;
+  LoopOrder order;
   double bytes;        ///< moved past the tile level
   double parallelism;  ///< tiles that can run at once
   double seconds;      ///< estimate on the machine of the model
   std::string illegal; ///< why the order cannot be taken; empty where it can
+  PlanAttr plan;       ///< of this order
+  /// What the reason speaks of, where it is a dependence.
+  const Dependence *dependence = nullptr;
 };
 
 /// The three orders with their costs. The machine of the model: 10 GB/s for each
@@ -46,7 +48,7 @@ llvm::SmallVector<OrderCost> estimateOrders(const NestSize &size);
 
 /// The legal order with the smallest estimate; rows, the first of `costs`,
 /// unless another one promises much.
-Order chooseOrder(llvm::ArrayRef<OrderCost> costs);
+LoopOrder chooseOrder(llvm::ArrayRef<OrderCost> costs);
 
 } // namespace attn
 

@@ -10,6 +10,7 @@
 #include "Cascade.h"
 #include "SumCosts.h"
 #include "attn/Transforms/Nest/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
@@ -25,6 +26,11 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numFused("attn-fuse-reductions", "fused",
+                           "Cascades of reductions that became folds");
+static attn::Done numAbsorbed("attn-fuse-reductions", "absorbed",
+                              "Maxima with a value that start at it");
 
 namespace {
 using linalg::GenericOp;
@@ -64,6 +70,7 @@ void absorbIntoStart(Block &block) {
       Operation *start = b.clone(*op, mapping);
       source.getDpsInitsMutable()[0].set(start->getResult(0));
       op.getResult(0).replaceAllUsesWith(source.getResult(0));
+      numAbsorbed.at(source);
       op.erase();
       break;
     }
@@ -206,10 +213,17 @@ struct FuseReductionsPass : attn::impl::AttnFuseReductionsBase<FuseReductionsPas
   }
 
   bool fuse(Cascade &cascade, bool quietly) {
-    if (!quietly)
-      return succeeded(cascade.prove()) && succeeded(cascade.fuse());
-    ScopedDiagnosticHandler handler(&getContext(), [](Diagnostic &) { return success(); });
-    return succeeded(cascade.prove()) && succeeded(cascade.fuse());
+    size_t statements = cascade.getMembers().size();
+    Location loc = GenericOp(cascade.getMembers().front()).getLoc();
+    {
+      std::optional<ScopedDiagnosticHandler> handler;
+      if (quietly)
+        handler.emplace(&getContext(), [](Diagnostic &) { return success(); });
+      if (failed(cascade.prove()) || failed(cascade.fuse()))
+        return false;
+    }
+    numFused.at(loc) << remark::metric("Statements", statements);
+    return true;
   }
 
   /// Two sums of the same values along different dimensions: each is carried by

@@ -3,6 +3,7 @@
 
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Transforms/Nest/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "attn/Utils/Statement.h"
 #include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -20,6 +21,8 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 using linalg::GenericOp;
+
+static attn::Done numMerged("attn-merge-sums", "merged", "Sums of sums that became one");
 
 namespace {
 
@@ -121,7 +124,7 @@ public:
     ResultRange mapped = fold->getResults().drop_front(inits.size());
     llvm::append_range(types, mapped.getTypes());
     auto merged = FoldOp::create(b, loc, types, fold.getExtent(), fold.getInputs(), inits,
-                                 fold.getStreamDims(), fold.getMapDims());
+                                 fold.getStreamDims(), fold.getMapDims(), /*plan=*/PlanAttr());
     merged->setDiscardableAttrs(fold->getDiscardableAttrDictionary());
     cloneBody(merged);
     cloneMerge(merged);
@@ -199,8 +202,13 @@ struct MergeSumsPass : attn::impl::AttnMergeSumsBase<MergeSumsPass> {
         // What has been merged into another fold is gone.
         if (llvm::none_of(block.getOps<FoldOp>(), [&](FoldOp other) { return other == fold; }))
           continue;
-        if (Merger merger(fold); merger.match())
+        // A nest that is planned stays as the plan has it.
+        if (fold.getPlan())
+          continue;
+        if (Merger merger(fold); merger.match()) {
+          numMerged.at(fold);
           merger.run();
+        }
       }
   }
 };

@@ -7,6 +7,7 @@
 
 #include "CostModel.h"
 #include "TileEmitter.h"
+#include "attn/Analysis/StructuredDependences.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -15,36 +16,85 @@
 namespace attn {
 
 struct TileOptions {
-  int64_t rowTile, rowMultiple, streamTile, parts, threads, assumedSize;
-  /// Nothing: the cheapest legal one.
-  std::optional<Order> order;
-  bool explain;
+  int64_t rowTile, rowMultiple, streamTile;
   /// Rows are the first dimension of every tile.
   bool rowsFirst;
   /// Parallel tiles of rows add to sums over the rows.
   bool parallelSums;
+
+  /// With the sizes that a fold asks for by attributes.
+  TileOptions ofFold(FoldOp fold) const;
+};
+
+/// Why a plan is not legal, and the statements that the reason names.
+struct PlanViolation {
+  std::string reason;
+  const Dependence *dependence = nullptr;
+};
+
+struct PlanOptions {
+  /// Nothing: the cheapest legal one.
+  std::optional<LoopOrder> order;
+  int64_t parts, threads, assumedSize;
 };
 
 /// A fold, what prepares its start values and what finishes its results.
 class Nest {
 public:
-  Nest(FoldOp first, const TileOptions &options) : block(*first->getBlock()), options(options) {
+  /// `taken` are ops of nests before this one, which are none of its own.
+  Nest(FoldOp first, const TileOptions &options,
+       const llvm::DenseSet<mlir::Operation *> &taken = {})
+      : block(*first->getBlock()), options(options) {
     findTables(first);
-    collect(first);
+    collect(first, taken);
   }
 
+  llvm::ArrayRef<mlir::Operation *> getOps() const { return ops.getArrayRef(); }
+
+  /// Finds the roles of all dimensions, from the form of the statements.
+  mlir::LogicalResult findRoles();
+  /// The plan of each order, with its cost and why it is not legal, if so.
+  mlir::FailureOr<llvm::SmallVector<OrderCost>> estimate(const StructuredDependences &dependences,
+                                                         const PlanOptions &options);
+  /// Chooses among `costs`, or refuses what is asked for.
+  mlir::FailureOr<PlanAttr> choose(llvm::ArrayRef<OrderCost> costs, const PlanOptions &options,
+                                   const DependenceGraph &graph);
+  /// Why the graph does not allow `plan`, or this nest has another form; nothing if it is legal.
+  std::optional<PlanViolation> findViolation(PlanAttr plan,
+                                             const StructuredDependences &dependences);
+  /// Whether the plan is of this nest: it has the roles that the statements' form gives.
+  mlir::LogicalResult checkPlan(PlanAttr plan);
+
+  /// Emits the tile program that the plan of the first fold describes.
   mlir::LogicalResult tile();
 
 private:
-  void collect(FoldOp first);
+  void collect(FoldOp first, const llvm::DenseSet<mlir::Operation *> &taken);
   bool joins(mlir::Operation *op);
   bool waitsForNest(mlir::Operation *op);
   void findTables(FoldOp first);
-  mlir::LogicalResult checkTables(llvm::ArrayRef<unsigned> workers);
+  mlir::LogicalResult checkTables();
   void findRowSums(llvm::ArrayRef<mlir::Operation *> but = {});
-  llvm::SmallVector<unsigned> findLoops(llvm::ArrayRef<unsigned> workers);
-  mlir::LogicalResult assignRoles();
-  mlir::OpFoldResult sizeOfClass(unsigned dim);
+  llvm::SmallVector<unsigned> findLoops();
+  std::pair<bool, llvm::SmallVector<unsigned>> visit(mlir::linalg::GenericOp op);
+  mlir::LogicalResult findWorkers();
+  void findRowDim();
+  mlir::LogicalResult assignTiles();
+  void assignStreamTile(TileDim &info);
+  /// A size: as it stands, or that of a tensor.
+  struct Extent {
+    mlir::OpFoldResult given;
+    mlir::Value tensor;
+    unsigned dim;
+    std::optional<int64_t> getKnown() const;
+  };
+  std::optional<Extent> findExtent(unsigned dim);
+  void emitSizes();
+  std::optional<unsigned> findGraphLoop(unsigned dim, const StructuredDependences &dependences);
+  PlanAttr makePlan(LoopOrder order, int64_t parts, const StructuredDependences &dependences);
+  std::optional<PlanViolation> findLoopViolation(LoopPlanAttr plan, unsigned loop, bool isShared,
+                                                 const DependenceGraph &graph);
+  std::string findFormViolation(PlanAttr plan);
   mlir::LogicalResult findOutputs();
   bool isPrologue(mlir::linalg::GenericOp op) const;
 
@@ -56,8 +106,7 @@ private:
     llvm::SmallVector<mlir::OpFoldResult> offsets, sizes;
   };
 
-  NestSize measure();
-  mlir::FailureOr<Order> pickOrder();
+  NestSize measure(const PlanOptions &plan);
   mlir::LogicalResult tileRows();
   mlir::LogicalResult tileStream();
   mlir::LogicalResult tileSplit();
@@ -154,7 +203,14 @@ private:
   mlir::ImplicitLocOpBuilder b{mlir::UnknownLoc::get(block.getParentOp()->getContext()),
                                block.getParentOp()->getContext()};
   std::unique_ptr<TileEmitter> emitter;
+  /// Dimensions in canonical order: as the folds' statements name their loops first.
+  llvm::SmallVector<unsigned> order;
+  llvm::SmallVector<unsigned> workers;
+  llvm::DenseSet<unsigned> tableDims;
   std::optional<unsigned> rowDim;
+  /// By the plan: parts of the streamed dimension, and how rows run.
+  int64_t parts = 1;
+  LoopTreatment rowTreatment = LoopTreatment::OwnerComputes;
   unsigned streamDim = 0;
   /// The fold adds up whole matrices (over a group of heads).
   bool sumsMatrices = false;

@@ -12,7 +12,6 @@
 using namespace mlir;
 using namespace attn;
 using linalg::GenericOp;
-using Role = TileDim::Role;
 
 /// Tensors for the outputs. What the first fold maps may be left out where its
 /// mask keeps nothing, and is 0 there (attn-project-masks).
@@ -36,7 +35,7 @@ SmallVector<Value> Nest::outputTensors() {
     bool isAddedTo = llvm::any_of(mappedOutputs, [&, at = position](const MappedOutput &mapped) {
       return mapped.output == at && rowSums.contains(mapped.yielded.getDefiningOp());
     });
-    isAddedTo |= options.parallelSums && tableOf(output);
+    isAddedTo |= rowTreatment == LoopTreatment::Atomics && tableOf(output);
     if ((selects && isMapped(position) && !folds.front().getState().empty()) || isAddedTo) {
       Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
       tensors.back() = linalg::FillOp::create(b, zero, tensors.back()).getResult(0);
@@ -52,20 +51,20 @@ void Nest::locate(Output &output) {
   for (unsigned dim : output.dims) {
     TileDim &info = emitter->dims[dim];
     OpFoldResult zero = b.getIndexAttr(0);
-    output.offsets.push_back(info.base && info.role != Role::Stream ? OpFoldResult(info.base)
-                                                                    : zero);
-    if (info.role == Role::Loop && !info.base) {
+    output.offsets.push_back(info.base && info.role != LoopRole::Streamed ? OpFoldResult(info.base)
+                                                                          : zero);
+    if (info.role == LoopRole::Around && !info.base) {
       output.sizes.push_back(info.size);
     } else if (info.isScalar()) {
       output.sizes.push_back(b.getIndexAttr(1));
-    } else if (info.role == Role::Row && info.base && !info.exact) {
+    } else if (info.role == LoopRole::Row && info.base && !info.exact) {
       AffineExpr d0, d1;
       bindDims(b.getContext(), d0, d1);
       AffineMap map =
           AffineMap::get(2, 0, {b.getAffineConstantExpr(info.tile), d1 - d0}, b.getContext());
       output.sizes.push_back(
           affine::makeComposedFoldedAffineMin(b, b.getLoc(), map, {info.base, sizeValue(dim)}));
-    } else if (info.role == Role::Row && info.base) {
+    } else if (info.role == LoopRole::Row && info.base) {
       output.sizes.push_back(b.getIndexAttr(info.tile));
     } else if (info.length) {
       output.sizes.push_back(info.length);
@@ -90,7 +89,7 @@ Nest::createForall(ArrayRef<Value> outs, ArrayRef<Output> outputs, bool withRows
   SmallVector<OpFoldResult> bounds;
   SmallVector<unsigned> loopDims;
   for (auto &[dim, info] : emitter->dims)
-    if (info.role == Role::Worker) {
+    if (info.role == LoopRole::Worker) {
       bounds.push_back(info.size);
       loopDims.push_back(dim);
     }
@@ -109,7 +108,7 @@ Nest::createForall(ArrayRef<Value> outs, ArrayRef<Output> outputs, bool withRows
   SmallVector<Value> ivs = forall.getInductionVars();
   for (auto [iv, dim] : llvm::zip(ivs, loopDims)) {
     TileDim &info = emitter->dims[dim];
-    if (info.role == Role::Worker) {
+    if (info.role == LoopRole::Worker) {
       info.base = iv;
       continue;
     }
@@ -275,7 +274,7 @@ FailureOr<SmallVector<Value>> Nest::emitFold(FoldOp fold, SmallVectorImpl<Output
     inits.push_back(tile.value);
   SmallVector<unsigned> loops;
   for (auto &[dim, info] : emitter->dims)
-    if (info.role == Role::Loop)
+    if (info.role == LoopRole::Around)
       loops.push_back(dim);
   return emitLoops(fold, outputs, from, to, inits, loops);
 }

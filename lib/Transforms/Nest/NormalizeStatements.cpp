@@ -3,6 +3,7 @@
 // dimension that no loop indexes.
 
 #include "attn/Transforms/Nest/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -22,6 +23,15 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numDecomposed("attn-normalize-statements", "decomposed",
+                                "Operations that became several statements");
+static attn::Done numGeneralized("attn-normalize-statements", "generalized",
+                                 "Named statements that became linalg.generic");
+static attn::Done numInfinite("attn-normalize-statements", "start changed",
+                              "Maxima and minima that start at an infinity, no more at NaN");
+static attn::Done numDropped("attn-normalize-statements", "dimensions dropped",
+                             "Functions whose kept dimensions of size 1 were dropped");
 
 namespace {
 
@@ -58,6 +68,7 @@ private:
           op->getNumResults() > 0 ? op.decomposeOperation(b) : FailureOr<SmallVector<Value>>();
       if (failed(results))
         return op.emitOpError("cannot be decomposed into statements on tensors");
+      numDecomposed.at(op);
       op->replaceAllUsesWith(*results);
       op.erase();
     }
@@ -75,8 +86,10 @@ private:
     });
     for (linalg::LinalgOp op : named) {
       rewriter.setInsertionPoint(op);
+      Location loc = op.getLoc();
       if (failed(linalg::generalizeNamedOp(rewriter, op)))
         return op.emitOpError("cannot be written as a linalg.generic");
+      numGeneralized.at(loc);
     }
     return success();
   }
@@ -101,6 +114,7 @@ private:
       Value filled =
           linalg::FillOp::create(b, fill.getLoc(), start, fill.getOutputs()[0]).getResult(0);
       op.getDpsInitsMutable()[number].set(filled);
+      numInfinite.at(op);
     }
   }
 
@@ -119,6 +133,7 @@ private:
              })
              .wasInterrupted())
       return success();
+    numDropped.at(getOperation());
     RewritePatternSet folds(&getContext()), cleanUp(&getContext());
     linalg::populateFoldUnitExtentDimsPatterns(folds, control);
     walkAndApplyPatterns(getOperation(), std::move(folds));

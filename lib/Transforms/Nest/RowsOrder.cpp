@@ -10,7 +10,6 @@
 using namespace mlir;
 using namespace attn;
 using linalg::GenericOp;
-using Role = TileDim::Role;
 
 /// The whole nest for the current row tile; the first fold's final states.
 FailureOr<SmallVector<Value>> Nest::emitRowTile(SmallVectorImpl<Output> &outputs) {
@@ -85,7 +84,7 @@ LogicalResult Nest::emitSharingRowTile(SmallVectorImpl<Output> &outputs) {
 
 LogicalResult Nest::tileRows() {
   SmallVector<Value> outs = outputTensors();
-  bool ownsTables = !tables.empty() && !options.parallelSums;
+  bool ownsTables = !tables.empty() && rowTreatment == LoopTreatment::OwnerComputes;
   scf::ForallOp forall = createForall(outs, outputs, /*withRows=*/!ownsTables, /*parts=*/0,
                                       [&](SmallVector<Output> &local, Value) -> LogicalResult {
                                         if (ownsTables)

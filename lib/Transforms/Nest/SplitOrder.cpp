@@ -9,7 +9,6 @@
 using namespace mlir;
 using namespace attn;
 using linalg::GenericOp;
-using Role = TileDim::Role;
 
 /// Two states of disjoint parts, by the fold's merge region.
 LogicalResult Nest::emitMerge(FoldOp fold, ArrayRef<Value> left, ArrayRef<Value> right,
@@ -118,12 +117,12 @@ scf::ForallOp Nest::createParts(MutableArrayRef<Output> states, bool rowsOutside
   // A whole number of tiles per part.
   AffineExpr d0 = b.getAffineDimExpr(0);
   OpFoldResult chunk = affine::makeComposedFoldedAffineApply(
-      b, b.getLoc(), d0.ceilDiv(options.parts * stream.tile) * stream.tile, {stream.size});
+      b, b.getLoc(), d0.ceilDiv(parts * stream.tile) * stream.tile, {stream.size});
   Value chunkValue = getValueOrCreateConstantIndexOp(b, b.getLoc(), chunk);
   Value end = sizeValue(streamDim);
   SmallVector<Value> tensors;
   for (const Output &state : states) {
-    SmallVector<OpFoldResult> sizes = {b.getIndexAttr(options.parts)};
+    SmallVector<OpFoldResult> sizes = {b.getIndexAttr(parts)};
     for (unsigned dim : state.dims)
       sizes.push_back(emitter->dims[dim].size);
     Type type = state.result.getType();
@@ -133,7 +132,7 @@ scf::ForallOp Nest::createParts(MutableArrayRef<Output> states, bool rowsOutside
   SmallVector<Value> outs = outputTensors();
   for (const MappedOutput &mapped : mappedOutputs)
     tensors.push_back(outs[mapped.output]);
-  return createForall(tensors, {}, /*withRows=*/rowsOutside, options.parts,
+  return createForall(tensors, {}, /*withRows=*/rowsOutside, parts,
                       [&](SmallVector<Output> &, Value part) -> LogicalResult {
                         auto self = cast<scf::ForallOp>(b.getInsertionBlock()->getParentOp());
                         // The last parts may be empty.
@@ -170,7 +169,7 @@ LogicalResult Nest::mergeParts(ArrayRef<Output> states, ValueRange workspace) {
   LogicalResult status = success();
   auto outer = emitter->tiles;
   scf::ForOp loop = createLoop(
-      index(1), index(options.parts), 1, first,
+      index(1), index(parts), 1, first,
       [&](Value iv, ValueRange args, SmallVectorImpl<Value> &next) {
         SmallVector<Value> left(args.begin(), args.end());
         return emitMerge(fold, left, load(iv), next);

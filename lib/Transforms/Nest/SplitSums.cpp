@@ -3,6 +3,7 @@
 
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Transforms/Nest/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -16,6 +17,13 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 using linalg::GenericOp;
+
+static attn::Done numStored("attn-split-sums", "stored apart",
+                            "Folds whose stored values got a pass of their own");
+static attn::Done numSplit("attn-split-sums", "split",
+                           "Folds that were split into one for each sum");
+static attn::Left numWide("attn-split-sums", "not split",
+                          "Folds wider than wanted that stay whole");
 
 namespace {
 
@@ -89,7 +97,8 @@ FoldOp take(FoldOp fold, ArrayRef<unsigned> positions) {
   for (unsigned position : positions)
     types.push_back(fold->getResult(position).getType());
   auto part =
-      FoldOp::create(b, fold.getLoc(), types, fold.getExtent(), inputs, inits, dims, mapDims);
+      FoldOp::create(b, fold.getLoc(), types, fold.getExtent(), inputs, inits, dims, mapDims,
+                     /*plan=*/PlanAttr());
   part->setDiscardableAttrs(fold->getDiscardableAttrDictionary());
   part.getBody().takeBody(whole.getBody());
   part.getBody().front().eraseArguments(unused);
@@ -152,17 +161,28 @@ struct SplitSumsPass : attn::impl::AttnSplitSumsBase<SplitSumsPass> {
     SmallVector<FoldOp> folds;
     getOperation().walk([&](FoldOp fold) { folds.push_back(fold); });
     for (FoldOp fold : folds) {
+      // A nest that is planned stays as the plan has it.
+      if (fold.getPlan())
+        continue;
       unsigned states = fold.getInits().size();
       SmallVector<unsigned> sums, stored;
       for (auto [position, value] : llvm::enumerate(fold.getYield()->getOperands()))
         (position >= states && isStored(fold, value) ? stored : sums).push_back(position);
-      if (!stored.empty() && !sums.empty())
+      if (!stored.empty() && !sums.empty()) {
+        numStored.at(fold);
         fold = split(fold, {sums, stored});
+      }
       int64_t all = 0;
       for (Value state : fold.getState())
         all += getColumns(state);
-      if (states < 2 || all <= columns || !isIndependent(fold))
+      if (all <= columns)
         continue;
+      if (states < 2 || !isIndependent(fold)) {
+        numWide.at(fold) << remark::reason("its {0} columns are of {1}", all,
+                                           states < 2 ? "one sum" : "sums that need each other");
+        continue;
+      }
+      numSplit.at(fold) << remark::metric("Columns", all);
       SmallVector<SmallVector<unsigned>> each;
       for (unsigned position = 0; position < states; ++position)
         each.push_back({position});

@@ -12,7 +12,6 @@
 using namespace mlir;
 using namespace attn;
 using linalg::GenericOp;
-using Role = TileDim::Role;
 
 namespace {
 /// While it lives, the worker dimensions count from the worker's own slice.

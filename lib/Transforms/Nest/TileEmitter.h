@@ -9,7 +9,9 @@
 #define ATTN_LIB_TRANSFORMS_NEST_TILEEMITTER_H
 
 #include "DimClasses.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Utils/Statement.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include <array>
@@ -18,14 +20,9 @@ namespace attn {
 
 /// What a dimension of the nest is in the tile program.
 struct TileDim {
-  enum class Role {
-    Worker, // one index per worker: a scalar
-    Row,    // a tile of rows per worker
-    Stream, // the folded dimension: a tile per step
-    Loop,   // one index per step of a loop around the streamed tiles
-    Full    // whole in every tile
-  };
-  Role role = Role::Full;
+  LoopRole role = LoopRole::Whole;
+  /// The size, where it is static.
+  std::optional<int64_t> known;
   mlir::OpFoldResult size;
   /// Elements of a tile; 1 for a worker or loop dimension.
   int64_t tile = 1;
@@ -38,7 +35,7 @@ struct TileDim {
   mlir::Value origin, length;
   /// The streamed dimension goes one index at a time.
   bool isSingle = false;
-  bool isScalar() const { return role == Role::Worker || role == Role::Loop || isSingle; }
+  bool isScalar() const { return role == LoopRole::Worker || role == LoopRole::Around || isSingle; }
 };
 
 /// A value of a statement's body on one tile.
@@ -102,29 +99,35 @@ public:
   llvm::SmallVector<unsigned, 2> sorted(llvm::ArrayRef<unsigned> span);
 
 private:
-  llvm::SmallVector<mlir::Value> indicesOf(llvm::ArrayRef<unsigned> dimClasses);
   struct Body {
     mlir::linalg::GenericOp op;
     llvm::DenseMap<mlir::Value, Tile> values;
   };
   mlir::FailureOr<Tile> value(Body &body, mlir::Value scalar);
+  mlir::FailureOr<Tile> apply(mlir::Operation *op, llvm::ArrayRef<Tile> in);
+  mlir::FailureOr<Tile> index(Body &body, mlir::linalg::IndexOp op);
+  Tile indexTile(unsigned dim);
+  mlir::Value constant(mlir::TypedAttr attr);
+
+  //===--- TileAccess.cpp ---===//
+  llvm::SmallVector<mlir::Value> indicesOf(llvm::ArrayRef<unsigned> dimClasses);
   mlir::FailureOr<Tile> argument(Body &body, mlir::BlockArgument argument);
   mlir::LogicalResult checkOutside(mlir::Operation *reader, mlir::Value tensor);
-  mlir::FailureOr<Tile> index(Body &body, mlir::linalg::IndexOp op);
   mlir::FailureOr<Tile> size(Body &body, mlir::tensor::DimOp op);
   mlir::FailureOr<Tile> extract(Body &body, mlir::Operation *op);
   mlir::FailureOr<Tile> gather(mlir::Operation *op, mlir::Value tensor,
                                llvm::ArrayRef<Tile> indices);
-  mlir::FailureOr<Tile> apply(mlir::Operation *op, llvm::ArrayRef<Tile> in);
+
+  //===--- TileReductions.cpp ---===//
   mlir::FailureOr<Tile> reduce(Body &body, const Reduction &reduction);
+  mlir::FailureOr<bool> contract(Body &body, mlir::arith::MulFOp product,
+                                 llvm::ArrayRef<unsigned> reduced, const Tile &start, Tile &result);
   mlir::FailureOr<Tile> scatter(Body &body, const ScatterSum &sum);
   std::optional<unsigned> tailDim(unsigned which);
   std::array<bool, 2> reducedTails(mlir::linalg::GenericOp op);
   Tile withTails(const Tile &term, Reduction::Monoid monoid, std::array<bool, 2> which);
   Tile withTail(const Tile &term, Reduction::Monoid monoid, unsigned which);
   Tile settleTails(mlir::linalg::GenericOp op, const Tile &tile);
-  Tile indexTile(unsigned dim);
-  mlir::Value constant(mlir::TypedAttr attr);
 
   mlir::ImplicitLocOpBuilder &b;
   const DimClasses &classes;

@@ -2,6 +2,7 @@
 // Counts visited tiles at run time, to see what mask projection saves.
 
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -12,6 +13,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numCounted("attn-count-tiles", "counted",
+                             "Loops whose tiles are counted when they run");
 
 namespace {
 
@@ -63,8 +67,10 @@ struct CountTilesPass : attn::impl::AttnCountTilesBase<CountTilesPass> {
       OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
       func::FuncOp::create(b, module.getLoc(), kCounter, type).setPrivate();
     }
-    for (scf::ForOp loop : loops)
+    for (scf::ForOp loop : loops) {
       count(loop);
+      numCounted.at(loop);
+    }
   }
 };
 

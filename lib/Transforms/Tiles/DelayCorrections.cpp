@@ -3,6 +3,7 @@
 
 #include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Transforms/Tiles/RunningMaximum.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace attn {
@@ -12,6 +13,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numDelayed("attn-delay-corrections", "delayed",
+                             "Running maxima whose corrections wait");
 
 /// Takes another maximum only where it is larger by more than `growth`.
 static void delay(RunningMaximum &maximum, double growth) {
@@ -47,8 +51,10 @@ struct DelayCorrectionsPass : attn::impl::AttnDelayCorrectionsBase<DelayCorrecti
       if (!loop->hasAttr(attn::kFoldLoopAttr))
         return;
       for (unsigned index = 0; index < loop.getNumRegionIterArgs(); ++index)
-        if (RunningMaximum maximum(loop, index); maximum.prove())
+        if (RunningMaximum maximum(loop, index); maximum.prove()) {
+          numDelayed.at(loop) << remark::metric("Growth", double(growth));
           delay(maximum, growth);
+        }
     });
   }
 };

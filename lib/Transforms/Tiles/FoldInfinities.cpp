@@ -2,6 +2,7 @@
 // -inf - x where x is neither -inf nor NaN.
 
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
@@ -13,6 +14,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numFolded("attn-fold-infinities", "folded",
+                            "Operations on -inf that became their operand");
 
 namespace {
 
@@ -56,6 +60,7 @@ struct FoldDifference : OpRewritePattern<arith::SubFOp> {
   LogicalResult matchAndRewrite(arith::SubFOp op, PatternRewriter &b) const override {
     if (!isNegativeInfinity(op.getLhs()) || !isNumberAboveNegativeInfinity(op.getRhs()))
       return failure();
+    numFolded.at(op);
     b.replaceOp(op, op.getLhs());
     return success();
   }
@@ -70,6 +75,7 @@ struct FoldSelect : OpRewritePattern<arith::SelectOp> {
         compare.getLhs() != op.getTrueValue() || !isNegativeInfinity(compare.getRhs()) ||
         !isNegativeInfinity(op.getFalseValue()) || !isNumber(op.getTrueValue()))
       return failure();
+    numFolded.at(op);
     b.replaceOp(op, op.getTrueValue());
     return success();
   }

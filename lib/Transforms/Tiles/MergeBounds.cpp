@@ -4,6 +4,7 @@
 
 #include "MaskPredicate.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
@@ -16,6 +17,9 @@ namespace attn {
 
 using namespace mlir;
 using arith::CmpIPredicate;
+
+static attn::Done numMerged("attn-merge-bounds", "merged",
+                            "Conditions on a tile with bounds that became one");
 
 namespace {
 
@@ -199,6 +203,7 @@ public:
         return is;
       });
       if (same.size() > 1) {
+        numMerged.at(root) << remark::metric("Bounds", same.size());
         conditions.push_back(emit(same));
         merges = true;
       } else {

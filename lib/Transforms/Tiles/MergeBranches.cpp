@@ -2,6 +2,7 @@
 // Neighbouring branches around masks become one.
 
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -11,6 +12,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numMerged("attn-merge-branches", "merged",
+                            "Pairs of branches around masks that became one");
 
 namespace {
 
@@ -41,6 +45,7 @@ scf::IfOp findFirst(scf::IfOp second) {
 }
 
 void merge(scf::IfOp first, scf::IfOp second) {
+  numMerged.at(second);
   OpBuilder b(second);
   Location loc = second.getLoc();
   Value both = arith::AndIOp::create(b, loc, first.getCondition(), second.getCondition());

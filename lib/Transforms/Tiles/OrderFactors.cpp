@@ -2,6 +2,7 @@
 // Products of several factors multiply first what is there first.
 
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -12,6 +13,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numOrdered("attn-order-factors", "ordered",
+                             "Products that multiply what does not wait for a contraction first");
 
 namespace {
 
@@ -106,6 +110,7 @@ private:
         !llvm::all_of(llvm::make_range(factors.begin(), late),
                       [&](Value factor) { return hoist(factor, last); }))
       return;
+    numOrdered.at(root) << remark::metric("Factors", factors.size());
     OpBuilder b(last);
     Value result = factors.front();
     for (auto factor = factors.begin() + 1; factor != factors.end(); ++factor) {

@@ -6,6 +6,7 @@
 
 #include "MaskLoops.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -19,6 +20,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn::tiles;
+
+static attn::Done numProjected("attn-project-masks", "projected", "Fold loops that masks bound");
+static attn::Done numFull("attn-project-masks", "no mask", "Fold loops without a mask");
 
 namespace {
 
@@ -182,6 +186,7 @@ void project(scf::ForOp loop, bool branch) {
   OpBuilder b(loop);
   if (conditions.empty()) {
     loop->setAttr(attn::kFullAttr, b.getUnitAttr());
+    numFull.at(loop);
     return;
   }
   LoopUniforms uniforms(loop);
@@ -194,6 +199,8 @@ void project(scf::ForOp loop, bool branch) {
   Split split = computeSplit(uniforms, masks, b);
   if (!split.lo && !split.hi && !split.hasFull && split.guards.empty())
     return refuse(loop, loop, "no tile is provably empty or full");
+  numProjected.at(loop) << remark::metric("Masks", masks.size())
+                        << remark::metric("FullTiles", split.hasFull);
   orderSplit(loop, split, b);
   replaceLoop(loop, split, uniforms, masks,
               /*masksRemain=*/masks.size() < conditions.size(), branch, b);

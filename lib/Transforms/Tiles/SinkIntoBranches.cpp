@@ -2,6 +2,7 @@
 // What only masked tiles need is computed in the branches that they take.
 
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/RegionUtils.h"
@@ -13,6 +14,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numSunk("attn-sink-into-branches", "sunk",
+                          "Operations that moved into branches around masks");
 
 namespace {
 
@@ -42,8 +46,10 @@ void sink(Operation *op) {
     for (auto [from, to] : llvm::zip_equal(op->getResults(), copy->getResults()))
       replaceAllUsesInRegionWith(from, to, *side);
   }
-  if (!sides.empty())
-    op->erase();
+  if (sides.empty())
+    return;
+  numSunk.at(op);
+  op->erase();
 }
 
 struct SinkIntoBranchesPass : attn::impl::AttnSinkIntoBranchesBase<SinkIntoBranchesPass> {

@@ -3,6 +3,7 @@
 
 #include "NeutralTerms.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
@@ -14,6 +15,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numTested("attn-test-factors", "tested",
+                            "Selects that test a factor, no more the mask");
 
 namespace {
 
@@ -38,6 +42,7 @@ void test(arith::SelectOp select) {
   Value factor = findZeroFactor(*condition, select.getTrueValue());
   if (!factor)
     return;
+  numTested.at(select);
   OpBuilder b(select);
   Location loc = select.getLoc();
   Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(factor.getType()));

@@ -7,6 +7,7 @@
 // cancels where it is added again, as in a log-sum-exp.
 
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -22,6 +23,13 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numExponentials("attn-use-exp2", "base 2",
+                                  "Exponentials of base e that became such of base 2");
+static attn::Done numMaxima("attn-use-exp2", "maximum in base 2",
+                            "Maxima that are computed in units of ln 2");
+static attn::Done numDivisions("attn-use-exp2", "inverted",
+                               "Divisions of a tile by one number per row that became products");
 
 namespace {
 
@@ -268,6 +276,7 @@ struct ExpToExp2 : OpRewritePattern<math::ExpOp> {
       x = scaled->x;
       factor = multiplyFactors(scaled->factor, kLog2E);
     }
+    numExponentials.at(op);
     if (!row) {
       b.replaceOpWithNewOp<math::Exp2Op>(op, scale(b, loc, x, factor));
       return success();
@@ -302,6 +311,7 @@ struct DivideOncePerRow : OpRewritePattern<arith::DivFOp> {
     Value row = getRepeated(op.getRhs());
     if (!row)
       return failure();
+    numDivisions.at(op);
     Value one = splat(b, op.getLoc(), row.getType(), 1.0);
     Value inverse = arith::DivFOp::create(b, op.getLoc(), one, row);
     b.replaceOpWithNewOp<arith::MulFOp>(
@@ -350,6 +360,7 @@ private:
 
   static void change(Value maximum) {
     Operation *op = maximum.getDefiningOp();
+    numMaxima.at(op);
     OpBuilder b(op);
     Value x, y;
     if (auto both = dyn_cast<arith::MaxNumFOp>(op)) {

@@ -45,6 +45,8 @@ def test_explain():
     # Tiles of 64 queries and 128 keys, of which a causal mask leaves 6 of 8 per head.
     assert found.tiles == (12, 8)
     assert "tiles: 12 visited, 8 of them with mask arithmetic" in str(found) and "MB" in found.prediction
+    assert any(said.startswith("[Passed] fused") for said in found.remarks)
+    assert any("attn-project-masks" in said for said in found.remarks) and found.remarks[0] in str(found)
     assert attnc.explain(Q, Q, Q).tiles == (16, 0)
     assert attnc.explain(Q, Q, Q, run=False).tiles is None
     assert "loop order" in found._repr_html_()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The example of README.md: its Python beside the definition, and its IR beside what is made of it."""
+"""The example of README.md that uses PyTorch: its Python beside the definition, and its IR beside what is made of it."""
 
 import os
 import re
@@ -11,14 +11,14 @@ from support import dense
 PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "..", "README.md")
 
 
-def block(language):
+def block(language, start):
     with open(PAGE) as file:
-        return re.search(rf"```{language}\n(.*?)```", file.read(), re.DOTALL).group(1)
+        return re.search(rf"```{language}\n({start}.*?)```", file.read(), re.DOTALL).group(1)
 
 
 def run(tmp_path):
     path = tmp_path / "readme.py"  # errors name lines of a file
-    path.write_text(block("python"))
+    path.write_text(block("python", "import attnc, torch"))
     space = {}
     torch.manual_seed(0)
     exec(compile(path.read_text(), path, "exec"), space)
@@ -48,4 +48,4 @@ def test_values_and_gradients(tmp_path):
 def test_ir(tmp_path):
     space = run(tmp_path)
     lowered = attnc.lower(space["q"], space["k"], space["v"], score_mod=space["score_mod"], mask_mod=space["mask_mod"])
-    assert words(block("mlir")) == words(lowered.levels["attn"])
+    assert words(block("mlir", "func")) == words(lowered.levels["attn"])

@@ -453,6 +453,15 @@ def test_ends_of_arithmetic(name):
     torch.testing.assert_close(got, expected.nan_to_num(1.0), rtol=1e-5, atol=1e-6)
 
 
+def test_step_of_integers_with_a_float():
+    """Which PyTorch has under vmap alone: of the type of both."""
+    key = torch.zeros(1, 1, 1, 8)
+    score = lambda s, b, h, i, j: torch.heaviside(i - 1, torch.tensor(1.5))
+    _, lse = attnc.attention(torch.zeros(1, 1, 3, 8), key, key, score_mod=score, return_lse=True)
+    expected = torch.vmap(lambda i: score(0, 0, 0, i, 0))(torch.arange(3))
+    torch.testing.assert_close(lse[0, 0], expected, rtol=0, atol=1e-6)
+
+
 def test_remainders_of_remainders():
     """There are many ways through few operations: what goes along all of them takes forever."""
     divisors, numbers = torch.linspace(0.7, 1.3, 6, dtype=torch.float64).requires_grad_(), torch.arange(6) * 3

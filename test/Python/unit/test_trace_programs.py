@@ -121,7 +121,8 @@ class Rounding(torch.overrides.TorchFunctionMode):
         result = function(*args, **(keywords or {}))
         if not self.NAMES.match(name) or result.dtype not in (torch.float32, torch.float64):
             return result
-        if name.strip("_") in ("add", "sub", "rsub") and keywords and "alpha" in keywords:  # the same
+        is_sum = name.strip("_") in ("add", "sub", "rsub") and any(isinstance(x, torch.Tensor) for x in args)
+        if is_sum and keywords and "alpha" in keywords:  # the same
             step = self.random.choice(self.steps) * torch.finfo(result.dtype).eps
             first, second = reversed(args) if name == "rsub" else args
             product = keywords["alpha"] * second

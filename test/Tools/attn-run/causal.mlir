@@ -13,6 +13,14 @@
 // OK: check: result 0: ok
 // OK: check: result 1: ok
 
+// Passes say what they did.
+// RUN: attn-run %s --shape 0=1x2x4x32 --shape 1=1x1x4x32 --remarks=attn-fuse 2>&1 | FileCheck %s --check-prefix=FUSED --implicit-check-not=attn-project-masks
+// RUN: attn-run %s --shape 0=1x2x4x32 --shape 1=1x1x4x32 --remarks 2>&1 | FileCheck %s --check-prefixes=FUSED,PROJECTED
+// RUN: not attn-run %s --shape 0=1x2x4x32 --shape 1=1x1x4x32 '--remarks=(' 2>&1 | FileCheck %s --check-prefix=REGEX
+// FUSED: remark: [Passed] fused | Category:attn-fuse-reductions
+// PROJECTED: remark: [Passed] projected | Category:attn-project-masks
+// REGEX: error: remarks: expected a regular expression for names of passes, got '(': parentheses not balanced
+
 // Every pass of the pipeline can be printed.
 // RUN: attn-run %s --shape 0=1x2x4x32 --shape 1=1x1x4x32 --mlir-print-ir-after=attn-emit-shape-function 2>&1 | FileCheck %s --check-prefix=PASSES
 // PASSES: IR Dump After {{.*}}attn-emit-shape-function

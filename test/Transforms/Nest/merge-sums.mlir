@@ -1,5 +1,5 @@
 // RUN: attn-opt %s --attn-fuse-reductions --attn-merge-sums | FileCheck %s
-// RUN: attn-opt %s --attn-fuse-reductions --attn-merge-sums --attn-tile-nest="order=rows rows-first row-tile=64 stream-tile=32" --canonicalize --cse | FileCheck %s --check-prefix=TILES
+// RUN: attn-opt %s --attn-fuse-reductions --attn-merge-sums --attn-plan-nest="order=rows rows-first row-tile=64 stream-tile=32" --attn-tile-nest="rows-first row-tile=64 stream-tile=32" --canonicalize --cse | FileCheck %s --check-prefix=TILES
 
 // A sum along i that is summed again along g is one sum along both; g then is a
 // loop around the tiles of i, and its statements have tiles of rows (j) first.

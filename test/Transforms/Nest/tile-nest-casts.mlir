@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --attn-expand --attn-fuse-reductions --attn-tile-nest | FileCheck %s
+// RUN: attn-opt %s --attn-expand --attn-fuse-reductions --attn-plan-nest --attn-tile-nest | FileCheck %s
 
 // What a statement reads behind a cast is the tensor's own: the statement, and the cast in
 // it, are gone afterwards. So is the constant that says of which dimension it asks the size.

@@ -1,8 +1,12 @@
-// RUN: attn-opt %s --attn-tile-nest=order=split -split-input-file -verify-diagnostics -o /dev/null
-// RUN: not attn-opt %s --attn-tile-nest=order=sideways -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=ORDER
-// RUN: not attn-opt %s --attn-tile-nest="row-tile=0" -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=TILE
+// RUN: attn-opt %s --attn-plan-nest=order=split --attn-tile-nest -split-input-file -verify-diagnostics -o /dev/null
+// RUN: not attn-opt %s --attn-plan-nest=order=sideways --attn-tile-nest -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=ORDER
+// RUN: not attn-opt %s --attn-plan-nest="row-tile=0" --attn-tile-nest="row-tile=0" -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=TILE
+// RUN: not attn-opt %s --attn-tile-nest -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=UNPLANNED
+// RUN: not attn-opt %s --attn-tile-nest=row-tile=0 -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=TILED
+// TILED: error: expected tiles to be at least 1
 // ORDER: error: expected order to be auto, rows, stream or split, got sideways
 // TILE: error: expected tiles, parts, threads and the assumed size to be at least 1
+// UNPLANNED: error: expected a plan; attn-plan-nest makes one
 
 #ij = affine_map<(i, j) -> (i, j)>
 #i = affine_map<(i, j) -> (i)>

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --attn-tile-nest --canonicalize --cse | FileCheck %s
+// RUN: attn-opt %s --attn-plan-nest --attn-tile-nest --canonicalize --cse | FileCheck %s
 
 // The terms of a sum over the rows of a tile are a scalar from outside of the fold.
 // CHECK-LABEL: func.func @counts

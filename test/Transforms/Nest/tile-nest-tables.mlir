@@ -1,7 +1,7 @@
-// RUN: attn-opt %s --attn-tile-nest=order=rows --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,ROWS
-// RUN: attn-opt %s --attn-tile-nest=order=stream --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,STREAM
-// RUN: attn-opt %s --attn-tile-nest="order=rows parallel-sums" --canonicalize --cse | FileCheck %s --check-prefix=SHARED
-// RUN: not attn-opt %s --attn-tile-nest=order=split -o /dev/null 2>&1 | FileCheck %s --check-prefix=SPLIT
+// RUN: attn-opt %s --attn-plan-nest=order=rows --attn-tile-nest --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,ROWS
+// RUN: attn-opt %s --attn-plan-nest=order=stream --attn-tile-nest --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,STREAM
+// RUN: attn-opt %s --attn-plan-nest="order=rows parallel-sums" --attn-tile-nest="parallel-sums" --canonicalize --cse | FileCheck %s --check-prefix=SHARED
+// RUN: not attn-opt %s --attn-plan-nest=order=split --attn-tile-nest -o /dev/null 2>&1 | FileCheck %s --check-prefix=SPLIT
 
 #p = affine_map<(b, i, j, n) -> (b, i, j)>
 #ij = affine_map<(b, i, j) -> (b, i, j)>

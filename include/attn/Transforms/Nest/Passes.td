@@ -168,29 +168,98 @@ def AttnSplitSums : Pass<"attn-split-sums", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::attn::AttnDialect"];
 }
 
+def AttnPlanNest : Pass<"attn-plan-nest", "::mlir::func::FuncOp"> {
+  let summary = "Choose the loop order of each nest from what its dependences allow";
+  let description = [{
+    A nest is an `attn.fold` with the statements that prepare its start values and those that finish
+    its results. This pass builds the dependence graph of each (attn/Analysis), and writes an
+    `#attn.plan` on its fold, which `attn-tile-nest` obeys: the role of each loop, and how it runs.
+
+    Roles follow from the form of the statements:
+
+    * a *worker* loop (batch, head) is one that all statements over the streamed loop have, and all
+      states: one index per worker;
+    * the *row* loop is the last worker loop that no streamed input has;
+    * the *streamed* loop is the fold's;
+    * a loop that every carried sum is over, besides the streamed one, and that the statements before
+      these sums have, goes *around* the one over streamed tiles;
+    * loops of a *table* that sums at computed indices add to are in memory;
+    * all others (head dimensions) are *whole* in each tile.
+
+    Three orders are asked about, `order` or the cheapest legal one is taken:
+
+    * `rows`: rows outside, streamed tiles inside (FlashAttention-2). Rows are parallel, or, with
+      `parallel-sums`, add to sums over the rows in memory (`atomics`).
+    * `stream`: streamed tiles outside, rows inside (FlashAttention-1); the state of all rows is in
+      memory, workers are parallel.
+    * `split`: rows and `parts` parts of the streamed loop are parallel; states of the parts are
+      merged afterwards (`partial_and_merge`).
+
+    The graph refuses: a parallel loop that carries a dependence; a loop that statements would share
+    where one needs the other's whole loop (a second pass over the keys in the orders `stream` and
+    `split`); a treatment that is not legal for what the loop carries, as `attn-print-dependences`
+    lists them; an order that makes a vector negative. The error names source, sink, kind and vector.
+    A fold that has a plan keeps it, if it is legal.
+
+    The cost of an order is bytes moved and tiles in parallel, as in FlashAttention (Dao et al., 2022,
+    theorem 2) with tile sizes in place of a cache size.
+
+    Needed by all kernels.
+
+    ```mlir
+    // Before.
+    %r:3 = attn.fold %n streams(%k, %v : ...) dims [2, 2] carries(...) { ... } -> ...
+    // After.
+    %r:3 = attn.fold %n streams(%k, %v : ...) dims [2, 2] carries(...) { ... }
+        plan <rows, loops = [<"b" : worker, parallel>, <"i" : row, parallel>,
+                             <"j" : streamed, owner_computes>, <"d" : whole, owner_computes>]> -> ...
+    ```
+  }];
+  let options = [
+    Option<"order", "order", "std::string", /*default=*/"\"auto\"",
+           "Loop order: rows, stream, split, or auto for the cheapest legal one">,
+    Option<"parts", "parts", "int64_t", /*default=*/"4",
+           "Parts of the streamed dimension, for order=split">,
+    Option<"parallelSums", "parallel-sums", "bool", /*default=*/"false",
+           "Parallel tiles of rows add to sums over the rows in memory">,
+    Option<"rowTile", "row-tile", "int64_t", /*default=*/"64",
+           "Rows per tile that the cost model counts on">,
+    Option<"rowMultiple", "row-multiple", "int64_t", /*default=*/"16",
+           "Tiles that fewer rows get are a multiple of this">,
+    Option<"streamTile", "stream-tile", "int64_t", /*default=*/"128",
+           "Elements of the streamed dimension per tile that the cost model counts on">,
+    Option<"rowsFirst", "rows-first", "bool", /*default=*/"false",
+           "Rows will be the first dimension of every tile">,
+    Option<"threads", "threads", "int64_t", /*default=*/"8",
+           "Threads that the cost model counts on">,
+    Option<"assumedSize", "assumed-size", "int64_t", /*default=*/"2048",
+           "Size that the cost model takes for a dynamic row or streamed dimension">,
+    Option<"explain", "explain", "bool", /*default=*/"false",
+           "Remark the plan, and what each order would cost or why it is not legal">,
+  ];
+  let dependentDialects = ["::attn::AttnDialect"];
+}
+
 def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
   let summary = "Tile a nest of folds and statements into vector programs";
   let description = [{
     Turns each `attn.fold`, with the statements that prepare its start values
     and those that finish its results, into a tile program: an `scf.forall`
     over workers and row tiles, an `scf.for` over tiles of the streamed
-    dimension, and `vector` values inside. Every dimension of the nest gets a
-    role:
+    dimension, and `vector` values inside. It obeys the `plan` of the fold
+    (attn-plan-nest), which it expects:
 
-    * a *worker* dimension (batch, head) is one index per worker;
-    * the *row* dimension, the last worker dimension that no streamed input
-      has, is tiled by `row-tile`;
-    * the *streamed* dimension is tiled by `stream-tile`; where all that a fold
+    * of a worker dimension each worker has one index;
+    * the row dimension is tiled by `row-tile`;
+    * the streamed dimension is tiled by `stream-tile`; where all that a fold
       has is inner products of rows (sums of products whose terms belong to one
       row each), of a static size up to 1024, it is one tile, so that they are
       summed in the same order as products of matrices over a head's size;
       where a fold only adds up matrices, all that it streams having the same two
       innermost dimensions, the outer one is the rows, the inner one whole, and
-      the streamed dimension goes one by one, in the order `rows`;
-    * a dimension that every carried sum is over, besides the streamed one, and
-      that the statements before these sums have, is a *loop* around the one over
-      streamed tiles, one index at a time;
-    * all others (head dims) are whole in each tile and need a static size.
+      the streamed dimension goes one by one;
+    * a dimension around the streamed one has a loop, one index at a time;
+    * what is whole in each tile (head dimensions) needs a static size.
 
     Elements beyond the end of the streamed dimension get the neutral element
     of the reduction that reads them first, by a select in the tile (`-inf`
@@ -202,16 +271,9 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     statements name their loops; with `rows-first` the rows come first: a nest
     whose rows are keys then has tiles of keys x queries.
 
-    `order` picks one of the legal loop orders of the nest; `auto` estimates
-    bytes moved and parallelism of each and takes the cheapest:
-
-    * `rows`: rows outside, streamed tiles inside (FlashAttention-2). State in
-      vectors; rows are parallel.
-    * `stream`: streamed tiles outside, rows inside (FlashAttention-1). State
-      in memory, one row of state per row; workers are parallel.
-    * `split`: rows and `parts` parts of the streamed dimension parallel; each
-      part stores its state, a second program merges them by the fold's merge
-      region. Refused where the fold has none.
+    In the order `rows` the state is in vectors, in `stream` in memory, a row of state per
+    row; in `split` each part of the streamed dimension stores its state, and a second
+    program merges them by the fold's merge region.
 
     Loops over streamed tiles, and row loops inside of them, carry the unit
     attribute `attn.fold_loop`: an iteration whose reduction terms are all neutral,
@@ -220,15 +282,14 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
 
     A sum at computed indices over the rows and the streamed dimension (a
     one-hot sum: it adds select(index == linalg.index n, x, 0)) becomes an
-    `attn.scatter_add` into a table of any size that one worker owns: `rows` are
-    then not parallel, and `split` is illegal.
+    `attn.scatter_add` into a table of any size that one worker owns, or, where rows
+    add to memory, that they share.
 
-    A sum over the rows (dK and dV beside dQ) allows only the orders with rows
-    inside: its accumulators are carried through the row loop, as vectors, and
-    stored once per streamed tile. `split` then gives each part of the streamed
-    dimension a state of its own for all rows. With `parallel-sums`, `rows` is legal
-    for it too: each tile of rows adds its part of the sum to memory, which starts
-    as zeros (`attn.tile_add`), in an order that is not fixed.
+    A sum over the rows (dK and dV beside dQ): with rows inside, its accumulators are carried
+    through the row loop, as vectors, and stored once per streamed tile; `split` gives each
+    part of the streamed dimension a state of its own for all rows. Where rows add to memory,
+    each tile of rows adds its part of the sum to memory, which starts as zeros
+    (`attn.tile_add`), in an order that is not fixed.
 
     Before:
 
@@ -259,16 +320,6 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
            "Rows are the first dimension of every tile, whatever statements name first">,
     Option<"parallelSums", "parallel-sums", "bool", /*default=*/"false",
            "Parallel tiles of rows add to sums over the rows in memory">,
-    Option<"order", "order", "std::string", /*default=*/"\"auto\"",
-           "Loop order: rows, stream, split, or auto for the cheapest legal one">,
-    Option<"parts", "parts", "int64_t", /*default=*/"4",
-           "Parts of the streamed dimension, for order=split">,
-    Option<"threads", "threads", "int64_t", /*default=*/"8",
-           "Threads that the cost model counts on">,
-    Option<"assumedSize", "assumed-size", "int64_t", /*default=*/"2048",
-           "Size that the cost model takes for a dynamic row or streamed dimension">,
-    Option<"explain", "explain", "bool", /*default=*/"false",
-           "Remark what each order would cost and which one was taken">,
   ];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",

@@ -83,6 +83,7 @@ static void printIsolatedRegion(OpAsmPrinter &printer, Operation *, Region &regi
 #include "attn/Dialect/Attn/IR/AttnOps.cpp.inc"
 
 void AttnDialect::initialize() {
+  registerAttributes();
   addOperations<
 #define GET_OP_LIST
 #include "attn/Dialect/Attn/IR/AttnOps.cpp.inc"

@@ -9,6 +9,7 @@
 #include "IntegerRanges.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -23,6 +24,9 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 using Comparison = arith::CmpIPredicate;
+
+static attn::Done numDefined("attn-define-integers", "defined",
+                             "Operations on integers that got results for all operands");
 
 /// Whether `condition` is `value == number`, whichever side the number is on.
 static bool isTestFor(Value condition, Value value, const APInt &number) {
@@ -149,6 +153,7 @@ private:
     bool byZero = mayBeZero(divisor), overflows = isSigned && mayOverflow(dividend, divisor);
     if (!byZero && !overflows)
       return;
+    numDefined.at(op);
     Value zero = constant(0, type), isZero, isHarmful;
     if (byZero)
       isHarmful = isZero = isEqual(divisor, zero);
@@ -179,6 +184,7 @@ private:
     unsigned width = widthOf(count);
     if (ranges.get(count).umax().ult(width))
       return;
+    numDefined.at(op);
     Value most = constant(APInt(width, width - 1), count.getType());
     op.getRhsMutable().assign(arith::MinUIOp::create(b, count, most));
     if (isa<arith::ShRSIOp>(op))
@@ -197,6 +203,7 @@ private:
                          : range.umax().isIntN(width);
     if (!index.getType().isIndex() || width >= 64 || fits)
       return;
+    numDefined.at(op);
     Value wide = arith::IndexCastOp::create(b, b.getI64Type(), index);
     op->replaceAllUsesWith(arith::TruncIOp::create(b, result.getType(), wide));
     op->erase();
@@ -208,6 +215,7 @@ private:
     unsigned width = widthOf(op->getResult(0));
     if (isGuarded(number))
       return;
+    numDefined.at(op);
     auto floatType = cast<FloatType>(number.getType());
     if (floatType.getWidth() < 32) { // the limits may be larger than its numbers
       floatType = b.getF32Type();

@@ -9,6 +9,7 @@
 #include "ScalarGradients.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -26,6 +27,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numDifferentiated("attn-differentiate", "differentiated",
+                                    "Functions that got a gradient");
 
 namespace {
 
@@ -522,9 +526,11 @@ struct DifferentiatePass : attn::impl::AttnDifferentiateBase<DifferentiatePass> 
       if (function.empty() ? isDifferentiable(op) : op.getName() == function)
         functions.push_back(op);
     if (function.empty()) {
-      for (func::FuncOp op : functions)
+      for (func::FuncOp op : functions) {
         if (failed(addGradientFunction(op, signature)))
           return signalPassFailure();
+        numDifferentiated.at(op);
+      }
       return;
     }
     if (functions.empty()) {
@@ -538,7 +544,8 @@ struct DifferentiatePass : attn::impl::AttnDifferentiateBase<DifferentiatePass> 
       return signalPassFailure();
     }
     if (failed(addGradientFunction(op, signature)))
-      signalPassFailure();
+      return signalPassFailure();
+    numDifferentiated.at(op);
   }
 };
 } // namespace

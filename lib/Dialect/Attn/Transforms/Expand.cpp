@@ -7,6 +7,7 @@
 
 #include "Statements.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -22,6 +23,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numExpanded("attn-expand", "expanded",
+                              "Operations of attention that became statements");
 
 /// a / l, or 0 where l is 0 (no key was kept), in the result's element type.
 static Value normalize(OpBuilder &builder, Location loc, Value a, Value l, Type type) {
@@ -126,7 +130,8 @@ struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
       if (failed(isKnown))
         return signalPassFailure();
     }
-    for (Operation *op : ops)
+    for (Operation *op : ops) {
+      numExpanded.at(op);
       llvm::TypeSwitch<Operation *>(op)
           .Case([](ForwardOp op) { expandForward(op); })
           .Case([&](BackwardOp op) {
@@ -134,6 +139,7 @@ struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
           })
           .Case([](SoftmaxOp op) { expandSoftmax(op); })
           .Case([&](SoftmaxBackwardOp op) { expandSoftmaxBackward(op, tableRows); });
+    }
   }
 };
 } // namespace

@@ -3,6 +3,7 @@
 
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -16,6 +17,8 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numPadded("attn-pad-heads", "padded", "Operations whose heads got more columns");
 
 namespace {
 
@@ -68,6 +71,7 @@ public:
   void run() {
     if (keys == getColumns(op.getKey()) && values == getColumns(op.getValue()))
       return;
+    numPadded.at(op) << remark::metric("Keys", keys) << remark::metric("Values", values);
     // It is that of the columns that were there.
     if (!op.getScaleOperand())
       op.setScaleAttr(b.getF64FloatAttr(*op.getStaticScale()));

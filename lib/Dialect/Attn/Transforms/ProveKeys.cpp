@@ -5,6 +5,7 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/Transforms/Masks.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -20,6 +21,10 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numProved("attn-prove-keys", "proved", "Gradients all of whose rows have keys");
+static attn::Left numLeft("attn-prove-keys", "not proved",
+                          "Gradients some of whose rows may have none");
 
 // Arguments of a mask, of (b, h, i, j, captures...).
 constexpr unsigned kRow = 2, kKey = 3;
@@ -189,8 +194,13 @@ struct ProveKeysPass : attn::impl::AttnProveKeysBase<ProveKeysPass> {
         return;
       Region &mask = op.getMask(), &score = op.getScore();
       if ((keepsFirstKey(mask) && keepsFinite(score)) ||
-          (hasNoMoreRows(op) && keepsOwnKey(mask) && keepsFiniteAtOwnKey(score)))
+          (hasNoMoreRows(op) && keepsOwnKey(mask) && keepsFiniteAtOwnKey(score))) {
+        numProved.at(op);
         op.setRowsHaveKeys(true);
+      } else if (!op.getRowsHaveKeys()) {
+        numLeft.at(op) << remark::reason(
+            "no key is known that its mask and score keep in each row");
+      }
     });
   }
 

@@ -4,6 +4,7 @@
 #include "Loops.h"
 #include "Memory.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -20,6 +21,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numAdvanced("hopper-advance-products", "advanced",
+                              "Loops that start the first product of the next iteration");
 
 namespace {
 
@@ -167,8 +171,10 @@ private:
 struct AdvanceProductsPass : attn::impl::HopperAdvanceProductsBase<AdvanceProductsPass> {
   void runOnOperation() override {
     for (scf::ForOp loop : hopper::getInnermostLoops(getOperation()))
-      if (Advancer advancer(loop); advancer.analyze())
+      if (Advancer advancer(loop); advancer.analyze()) {
+        numAdvanced.at(loop);
         advancer.run();
+      }
   }
 };
 

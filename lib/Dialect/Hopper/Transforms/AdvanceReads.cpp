@@ -4,6 +4,7 @@
 #include "Memory.h"
 #include "Programs.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/PatternMatch.h"
@@ -16,6 +17,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numAdvanced("hopper-advance-reads", "advanced",
+                              "Reads that moved behind the first one");
 
 /// Moves reads of what the program does not write behind its first one, in their order.
 static void advanceReads(scf::ForallOp program, IRRewriter &rewriter) {
@@ -30,6 +34,7 @@ static void advanceReads(scf::ForallOp program, IRRewriter &rewriter) {
         if (failed(moveOperationDependencies(rewriter, read, next)))
           continue;
         rewriter.moveOpBefore(read, next);
+        numAdvanced.at(read);
       }
     }
     last = read;

@@ -4,6 +4,7 @@
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Memory.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -16,6 +17,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numBorrowed("hopper-borrow-outputs", "borrowed",
+                              "Memory that is within an output");
 
 namespace {
 
@@ -37,8 +41,10 @@ struct BorrowOutputsPass : attn::impl::HopperBorrowOutputsBase<BorrowOutputsPass
       Operation *last = findLast(alloc, body);
       const Output *output = llvm::find_if(
           outputs, [&](const Output &each) { return last && last->isBeforeInBlock(each.first); });
-      if (output != outputs.end())
-        alloc->setAttr(hopper::kWithinAttr, b.getIndexAttr(output->argument.getArgNumber()));
+      if (output == outputs.end())
+        continue;
+      numBorrowed.at(alloc) << remark::metric("Argument", output->argument.getArgNumber());
+      alloc->setAttr(hopper::kWithinAttr, b.getIndexAttr(output->argument.getArgNumber()));
     }
   }
 

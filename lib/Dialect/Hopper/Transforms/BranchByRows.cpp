@@ -4,6 +4,7 @@
 #include "Memory.h"
 #include "Vectors.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -20,6 +21,9 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 
+static attn::Done numBranches("hopper-branch-by-rows", "branched",
+                              "Exponentials of which one is computed where no row chooses");
+
 namespace {
 
 /// A choice between two tiles of exponentials.
@@ -35,6 +39,7 @@ public:
     if (!chooses || !rare || !usual || rare->op == usual->op)
       return;
     Location loc = select.getLoc();
+    numBranches.at(select);
     SmallVector<Operation *> ofRare = collect(*rare);
     Value some = vector::ReductionOp::create(b, loc, vector::CombiningKind::OR, chooses);
     some.getDefiningOp()->setAttr(hopper::kMayHoldAttr, b.getUnitAttr());

@@ -5,6 +5,7 @@
 #include "Loops.h"
 #include "Programs.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "attn/Utils/Statement.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -29,6 +30,8 @@ using namespace mlir;
 using namespace attn;
 using hopper::Touched;
 using linalg::GenericOp;
+
+static attn::Done numCarried("hopper-carry-sums", "carried", "Sums in memory that a fold carries");
 
 namespace {
 
@@ -66,6 +69,7 @@ public:
     if (!matchProgram() || !matchSum() || !matchIndices() || !findRange() || !findResult() ||
         !canMove())
       return false;
+    numCarried.at(partial);
     rewrite();
     return true;
   }

@@ -6,6 +6,7 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "attn/Utils/TileClasses.h"
 #include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -24,6 +25,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numDistributed("hopper-distribute-rows", "distributed",
+                                 "Programs whose rows are those of warpgroups");
 
 namespace {
 
@@ -48,6 +52,7 @@ public:
     findSharedSums();
     if (failed(checkReductions()) || failed(checkOutside()))
       return failure();
+    numDistributed.at(forall) << remark::metric("Warpgroups", warpgroups);
     shrinkTypes();
     nest();
     shiftOps();

@@ -3,6 +3,7 @@
 // few more beside it.
 
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -16,6 +17,9 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 
+static attn::Done numDivided("hopper-divide-exponentials", "divided",
+                             "Exponentials of which some are polynomials");
+
 namespace {
 struct DivideExponentialsPass : attn::impl::HopperDivideExponentialsBase<DivideExponentialsPass> {
   using Base::Base;
@@ -26,8 +30,10 @@ struct DivideExponentialsPass : attn::impl::HopperDivideExponentialsBase<DivideE
       auto type = dyn_cast<VectorType>(op.getType());
       auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
       if (every > 0 && type && type.getRank() == 2 && type.getElementType().isF32() && loop &&
-          !loop.getBody()->getOps<hopper::MmaOp>().empty())
+          !loop.getBody()->getOps<hopper::MmaOp>().empty()) {
         op->setAttr(hopper::kPolynomialAttr, number);
+        numDivided.at(op);
+      }
     });
   }
 };

@@ -6,6 +6,7 @@
 #include "Programs.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -24,6 +25,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numDivided("hopper-divide-sums", "divided",
+                             "Launches with two sums that became those of two roles");
 
 namespace {
 
@@ -78,6 +82,7 @@ public:
     }
     if (failed(assign()) || failed(checkWrites()) || failed(findRegisters()))
       return failure();
+    numDivided.at(launch);
     divide();
     return success();
   }

@@ -10,6 +10,7 @@
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Memory.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -29,6 +30,9 @@ using namespace mlir;
 using namespace attn;
 using hopper::Arithmetic;
 using hopper::RowWords;
+
+static attn::Done numDropped("hopper-drop-rows", "dropped",
+                             "Copies of rows of which some tiles are left out");
 
 namespace {
 
@@ -120,6 +124,7 @@ public:
   void run() {
     if (!findRows() || !findSends())
       return;
+    numDropped.at(write) << remark::metric("Sends", sends.size());
     createMarks();
     mark();
     for (hopper::SendOp send : sends)

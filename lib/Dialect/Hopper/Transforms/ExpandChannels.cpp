@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Channels to rings of tiles with full and empty barriers. Each role carries,
+// Channels to rings of tiles (RingPlan.h) with full and empty barriers. Each role carries,
 // for each channel that it uses, the next stage and its phase.
 
-#include "Loops.h"
+#include "RingPlan.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/PatternMatch.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/Support/MathExtras.h"
 
 namespace attn {
 #define GEN_PASS_DEF_HOPPEREXPANDCHANNELS
@@ -20,6 +20,10 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+using hopper::Ring;
+
+static attn::Done numRings("hopper-expand-channels", "expanded",
+                           "Channels that became rings of tiles");
 
 namespace {
 
@@ -43,32 +47,13 @@ struct Position {
 };
 using State = llvm::MapVector<Value, Position>; // by channel
 
-/// A channel and what it becomes.
-struct Ring {
-  hopper::ChannelOp channel;
-  int64_t depth = 1, receivers = 0;
-  int64_t senders = 1; // warpgroups that fill a tile; one thread's copy counts as one
-  bool isInLoop = false, isFromRegisters = false;
-  Region *lastReceiver = nullptr; // of the roles that have been looked at
-  SmallVector<Operation *> reads; // to registers
-  Value tiles, full, empty;
-  /// Where a tile of one row comes along with this channel's: the channels.
-  SmallVector<Value> followers;
-};
-
-class Expander {
+/// Makes the rings of a plan, and expands what the roles do with channels.
+class Expander : hopper::RingPlan {
 public:
-  Expander(gpu::LaunchOp launch, hopper::RolesOp roles)
-      : launch(launch), roles(roles), b(launch.getContext()) {}
+  using RingPlan::RingPlan;
 
   LogicalResult run(int64_t stages) {
-    for (auto channel : launch.getBody().front().getOps<hopper::ChannelOp>())
-      rings[channel.getChannel()].channel = channel;
-    if (stages < 1)
-      return emitError(launch.getLoc()) << "expected at least 1 stage, got " << stages;
-    findRoles();
-    findFollowers();
-    if (failed(checkUses()) || failed(chooseDepths(stages)))
+    if (failed(plan(stages)))
       return failure();
     createRings();
     for (Region &region : roles.getBodies())
@@ -89,215 +74,6 @@ private:
     return hopper::ChannelOp(entry.second.channel).getMulticast().has_value();
   }
 
-  /// Who receives, and which channels are used in the innermost loops.
-  void findRoles() {
-    for (auto [role, region] : llvm::enumerate(roles.getBodies()))
-      region.walk([&, role = role, body = &region](Operation *op) {
-        if (auto receive = dyn_cast<hopper::ReceiveOp>(op)) {
-          Ring &ring = rings[receive.getChannel()];
-          if (ring.lastReceiver != body)
-            ring.receivers += roles.getAgents(role);
-          ring.lastReceiver = body;
-          findReads(receive.getTile(), rings[receive.getChannel()].reads);
-        } else if (auto held = dyn_cast<hopper::HeldOp>(op)) {
-          findReads(held.getTile(), rings[held.getChannel()].reads);
-        }
-        if (auto acquire = dyn_cast<hopper::AcquireOp>(op)) {
-          rings[acquire.getChannel()].senders = roles.getAgents(role);
-          rings[acquire.getChannel()].isFromRegisters = true;
-        }
-        auto send = dyn_cast<hopper::SendOp>(op);
-        if (!send)
-          return;
-        auto loop = op->getParentOfType<scf::ForOp>();
-        rings[send.getChannel()].isInLoop = loop && hopper::isInnermost(loop);
-      });
-  }
-
-  static void findReads(Value tile, SmallVectorImpl<Operation *> &reads) {
-    for (Operation *user : tile.getUsers()) {
-      if (isa<hopper::TileLoadOp>(user))
-        reads.push_back(user);
-      else if (isa<hopper::RowsOp, hopper::ColumnsOp>(user))
-        findReads(user->getResult(0), reads);
-    }
-  }
-
-  /// The only use of a channel by an `Op`.
-  template <typename Op> static Op findOnly(Value channel) {
-    Op only;
-    for (Operation *user : channel.getUsers()) {
-      if (isa<Op>(user) && only)
-        return {};
-      if (isa<Op>(user))
-        only = cast<Op>(user);
-    }
-    return only;
-  }
-
-  /// Whether each tile of `row` is sent behind one of `tile`, received behind it, and
-  /// given back before it.
-  static bool follows(Value row, Value tile) {
-    auto precedes = [](Operation *first, Operation *second) {
-      return first && second && first->getBlock() == second->getBlock() &&
-             first->isBeforeInBlock(second);
-    };
-    auto isHeld = [](Operation *user) { return isa<hopper::HeldOp>(user); };
-    return precedes(findOnly<hopper::SendOp>(tile), findOnly<hopper::SendOp>(row)) &&
-           precedes(findOnly<hopper::ReceiveOp>(tile), findOnly<hopper::ReceiveOp>(row)) &&
-           precedes(findOnly<hopper::ReleaseOp>(row), findOnly<hopper::ReleaseOp>(tile)) &&
-           precedes(findOnly<hopper::ReceiveOp>(row), findOnly<hopper::ReleaseOp>(row)) &&
-           llvm::none_of(row.getUsers(), isHeld) && llvm::none_of(tile.getUsers(), isHeld);
-  }
-
-  /// A row comes along with the tile that is sent last before it.
-  void findFollowers() {
-    for (auto &[row, ring] : rings) {
-      if (ring.channel.getChannel().getType().getTile().getRows() != 1)
-        continue;
-      Value leader;
-      for (auto &[tile, other] : rings)
-        if (other.channel.getChannel().getType().getTile().getRows() != 1 && follows(row, tile) &&
-            (!leader ||
-             findOnly<hopper::SendOp>(leader)->isBeforeInBlock(findOnly<hopper::SendOp>(tile))))
-          leader = tile;
-      if (!leader)
-        continue;
-      leaders[row] = leader;
-      rings[leader].followers.push_back(row);
-      llvm::append_range(rings[leader].reads, ring.reads);
-    }
-  }
-
-  /// The channel whose barriers and stages this one has.
-  Value getLeader(Value channel) const {
-    Value leader = leaders.lookup(channel);
-    return leader ? leader : channel;
-  }
-
-  /// The roles that send to a channel and that receive from it, and where.
-  LogicalResult checkUses() {
-    for (auto &[value, ring] : rings) {
-      llvm::SmallPtrSet<Region *, 2> senders, receivers;
-      for (Operation *user : value.getUsers()) {
-        Region *role = user->getParentRegion();
-        while (role && role->getParentOp() != roles)
-          role = role->getParentRegion();
-        if (!role)
-          return user->emitOpError("uses a channel outside of the roles");
-        if (auto send = dyn_cast<hopper::SendOp>(user)) {
-          senders.insert(role);
-          if (launch.getBody().isAncestor(send.getSource().getParentRegion()))
-            return send.emitOpError("copies from a memref that is made inside of the launch: "
-                                    "the host has to encode where it lies");
-        } else if (isa<hopper::AcquireOp>(user)) {
-          senders.insert(role);
-        } else if (isa<hopper::ReceiveOp>(user)) {
-          receivers.insert(role);
-        }
-      }
-      if (ring.channel.getMulticast() && !launch.hasClusterSize())
-        return ring.channel.emitOpError("expected a launch in clusters");
-      if (senders.size() != 1 || receivers.empty())
-        return ring.channel.emitOpError("expected one role that sends to this channel and some "
-                                        "that receive, got ")
-               << senders.size() << " and " << receivers.size();
-    }
-    return success();
-  }
-
-  int64_t countBytes() {
-    int64_t bytes = 0, barriers = 0;
-    for (auto alloc : launch.getBody().front().getOps<hopper::AllocOp>())
-      bytes += llvm::alignTo(alloc.getMemory().getType().getBytes(), 1024);
-    for (auto &[value, ring] : rings) {
-      auto tile = ring.channel.getChannel().getType().getTile();
-      bytes += llvm::alignTo(ring.depth * tile.getTileBytes(), 1024);
-      barriers += leaders.contains(value) ? 0 : 2 * ring.depth;
-    }
-    return bytes + llvm::alignTo(barriers * 8, 1024);
-  }
-
-  /// Bytes that a CTA has.
-  int64_t getLimit() {
-    int64_t occupancy = 1;
-    launch.walk([&](hopper::RolesOp roles) { occupancy = roles.getOccupancy(); });
-    return hopper::getSharedMemoryBytes(occupancy);
-  }
-
-  /// Where there is room, the next tile's other operands come early, too, and what registers
-  /// fill need not be empty again at once: first where it waits for other CTAs.
-  void useRoom(int64_t stages) {
-    bool waits = launch->hasAttr(hopper::kCooperativeAttr);
-    for (bool fromRegisters : {waits, !waits}) {
-      for (auto &[value, ring] : rings) {
-        if (ring.isInLoop || stages == 1 || ring.isFromRegisters != fromRegisters)
-          continue;
-        ++ring.depth;
-        if (countBytes() > getLimit())
-          --ring.depth;
-      }
-    }
-    b.setInsertionPoint(launch);
-    Value bytes = arith::ConstantIntOp::create(b, launch.getLoc(), countBytes(), 32);
-    launch.getDynamicSharedMemorySizeMutable().assign(bytes);
-  }
-
-  /// How many tiles are held at a time, at least: two where one is held in a loop that
-  /// receives the next one.
-  static int64_t countHeld(Value channel) {
-    SmallVector<Block *> receivers;
-    for (Operation *user : channel.getUsers())
-      if (isa<hopper::ReceiveOp>(user))
-        receivers.push_back(user->getBlock());
-    bool overlaps = llvm::any_of(channel.getUsers(), [&](Operation *user) {
-      return isa<hopper::HeldOp>(user) && llvm::is_contained(receivers, user->getBlock());
-    });
-    return overlaps ? 2 : 1;
-  }
-
-  /// Where there is no room for one more stage of all, some may have it: first those that are
-  /// given back last. Rings with the same barriers have the same depth.
-  void deepenSome() {
-    SmallVector<Value> inLoop; // in the order of their releases
-    launch.walk([&](hopper::ReleaseOp release) {
-      Value channel = release.getChannel();
-      if (rings[channel].isInLoop && !leaders.contains(channel) &&
-          !llvm::is_contained(inLoop, channel))
-        inLoop.push_back(channel);
-    });
-    for (Value channel : llvm::reverse(inLoop)) {
-      auto deepen = [&](int64_t by) {
-        for (auto &[other, ring] : rings)
-          if (other == channel || leaders.lookup(other) == channel)
-            ring.depth += by;
-      };
-      deepen(1);
-      if (countBytes() > getLimit())
-        deepen(-1);
-    }
-  }
-
-  LogicalResult chooseDepths(int64_t wanted) {
-    for (int64_t stages = wanted; stages >= 1; --stages) {
-      for (auto &[value, ring] : rings)
-        ring.depth = std::max(ring.isInLoop ? stages : 1, countHeld(value));
-      if (countBytes() <= getLimit()) {
-        if (stages < wanted)
-          deepenSome();
-        useRoom(stages);
-        return success();
-      }
-    }
-    InFlightDiagnostic error = launch.emitOpError("needs ")
-                               << countBytes() << " bytes of shared memory, a CTA has "
-                               << getLimit() << "; use smaller tiles";
-    for (auto &[value, ring] : rings)
-      error.attachNote(ring.channel.getLoc())
-          << ring.channel.getChannel().getType().getTile().getTileBytes() << " bytes here";
-    return error;
-  }
-
   void createRings() {
     for (auto &[value, ring] : rings) {
       b.setInsertionPoint(ring.channel);
@@ -307,6 +83,7 @@ private:
                                         tile.getElementType(), tile.getSwizzle());
       auto barrier = hopper::MBarrierType::get(b.getContext(), ring.depth);
       ring.tiles = hopper::AllocOp::create(b, loc, type);
+      numRings.at(loc) << remark::metric("Stages", ring.depth);
       if (leaders.contains(value))
         continue;
       ring.full = hopper::MBarrierOp::create(b, loc, barrier, ring.senders);
@@ -654,11 +431,6 @@ private:
     return success();
   }
 
-  gpu::LaunchOp launch;
-  hopper::RolesOp roles;
-  OpBuilder b;
-  llvm::MapVector<Value, Ring> rings;
-  llvm::DenseMap<Value, Value> leaders;        // by channel that follows
   llvm::DenseMap<Value, Value> sent, received; // last stages, by channel
   llvm::DenseMap<std::pair<Value, Type>, Value> maps;
 };

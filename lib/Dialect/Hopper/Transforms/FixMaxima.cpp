@@ -9,6 +9,7 @@
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Transforms/Tiles/RunningMaximum.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -29,6 +30,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numFixed("hopper-fix-maxima", "fixed",
+                           "Programs with the maximum of the first tile");
 
 namespace {
 
@@ -405,8 +409,10 @@ struct FixMaximaPass : attn::impl::HopperFixMaximaBase<FixMaximaPass> {
 
   void runOnOperation() override {
     for (scf::ForallOp forall : hopper::findPrograms(getOperation()))
-      if (Fixer fixer(forall, {fewTiles, fewInAll}); fixer.check())
+      if (Fixer fixer(forall, {fewTiles, fewInAll}); fixer.check()) {
+        numFixed.at(forall);
         fixer.run();
+      }
   }
 };
 

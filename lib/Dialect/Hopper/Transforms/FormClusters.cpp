@@ -5,6 +5,7 @@
 #include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -21,6 +22,9 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 
+static attn::Done numClusters("hopper-form-clusters", "clustered", "Launches in clusters");
+static attn::Left numLeft("hopper-form-clusters", "not clustered", "Launches without clusters");
+
 namespace {
 
 class ClusterFormer {
@@ -36,8 +40,12 @@ public:
         return;
       positions.push_back(position);
     }
-    if (positions.empty() || !chooseCoordinate())
+    if (positions.empty() || !chooseCoordinate()) {
+      numLeft.at(launch) << remark::reason(
+          "no tiles that CTAs along a coordinate of an even size have in common");
       return;
+    }
+    numClusters.at(launch) << remark::metric("Shared", shared.size());
     for (hopper::ChannelOp channel : shared)
       channel.setMulticast(ctas);
     replacePositions();

@@ -5,6 +5,7 @@
 #include "TileLoads.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -21,6 +22,9 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 
+static attn::Done numFormed("hopper-form-products", "formed", "Contractions for the tensor core");
+static attn::Done numReduced("hopper-form-products", "reduced", "Inner products of rows");
+
 namespace {
 
 /// An operand of a contraction: its 16-bit source where it has one.
@@ -32,13 +36,11 @@ struct Operand {
   bool isTransposed = false;   // stored k x m, or n x k
 };
 
-bool is16Bit(Type type) { return type.isBF16() || type.isF16(); }
-
 Operand trace(Value value) {
   Operand operand{value, value, nullptr, value.getDefiningOp<hopper::GatherOp>()};
   if (auto extension = value.getDefiningOp<arith::ExtFOp>())
     operand.source = extension.getIn();
-  if (!is16Bit(getElementTypeOrSelf(operand.source.getType())))
+  if (!hopper::findAtom(getElementTypeOrSelf(operand.source.getType())))
     operand.source = {};
   else if (auto read = operand.source.getDefiningOp<vector::TransferReadOp>())
     if (isa<MemRefType>(read.getBase().getType()) && read.getPermutationMap().isMinorIdentity() &&
@@ -66,12 +68,14 @@ public:
 
   LogicalResult run() {
     if (isInnerProduct()) {
+      numReduced.at(contract);
       reduceRows();
       return success();
     }
     Operand left, right;
     if (failed(match(left, right)))
       return failure();
+    numFormed.at(contract);
     Type element = getElementTypeOrSelf(right.source.getType());
     Value a;
     if (left.gather) {

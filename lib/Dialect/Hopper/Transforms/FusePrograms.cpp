@@ -6,6 +6,7 @@
 #include "Memory.h"
 #include "Programs.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "attn/Utils/TileClasses.h"
 #include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -27,6 +28,9 @@ using namespace mlir;
 using namespace attn;
 using hopper::Access;
 using hopper::Touched;
+
+static attn::Done numFused("hopper-fuse-programs", "fused",
+                           "Programs that became part of a later one");
 
 namespace {
 
@@ -100,6 +104,7 @@ public:
     own = hopper::findTouched(first);
     if (!own || !canMove() || !findForwarded() || !haveSameRows())
       return false;
+    numFused.at(first) << remark::metric("Forwarded", forwarded.size());
     Block *body = second.getBody();
     Operation *start = &body->front();
     for (auto [own, other] : llvm::zip_equal(first.getInductionVars(), second.getInductionVars()))

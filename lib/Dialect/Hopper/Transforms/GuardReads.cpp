@@ -5,6 +5,7 @@
 #include "Memory.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -17,6 +18,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numCopied("hopper-guard-reads", "copied", "Reads that moved into branches");
+static attn::Done numGuarded("hopper-guard-reads", "guarded", "Reads under a branch of their own");
 
 namespace {
 
@@ -62,8 +66,11 @@ bool copyToBranches(vector::TransferReadOp read) {
 }
 
 void guard(vector::TransferReadOp read) {
-  if (copyToBranches(read))
+  Location at = read.getLoc();
+  if (copyToBranches(read)) {
+    numCopied.at(at);
     return;
+  }
   Region *side = findSide(read);
   if (!side)
     return;
@@ -72,6 +79,7 @@ void guard(vector::TransferReadOp read) {
   Block *block = read->getBlock();
   if (!compare || (compare->getBlock() == block && !compare->isBeforeInBlock(read)))
     return;
+  numGuarded.at(read);
   // With a condition of its own, lest the two branches be merged.
   OpBuilder b(read);
   Location loc = read.getLoc();

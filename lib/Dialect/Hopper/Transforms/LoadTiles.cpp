@@ -8,6 +8,7 @@
 #include "Programs.h"
 #include "TileLoads.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -24,6 +25,10 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numLoaded("hopper-load-tiles", "loaded", "Tiles that come through shared memory");
+static attn::Done numRows("hopper-load-tiles", "row loaded",
+                          "Rows that come through shared memory");
 
 namespace {
 
@@ -174,6 +179,7 @@ void bringTogether(scf::ForallOp tiles, ArrayRef<hopper::LoadOp> loads) {
 }
 
 void loadRow(vector::TransferReadOp read) {
+  numRows.at(read);
   OpBuilder b(read);
   VectorType type = read.getVectorType();
   auto tile = hopper::SmemType::get({1, type.getDimSize(0)}, type.getElementType(), /*swizzle=*/0);
@@ -199,6 +205,7 @@ struct LoadTilesPass : attn::impl::HopperLoadTilesBase<LoadTilesPass> {
     llvm::for_each(rows, loadRow);
     llvm::MapVector<Operation *, SmallVector<hopper::LoadOp>> loads;
     for (vector::TransferReadOp read : reads) {
+      numLoaded.at(read);
       OpBuilder b(read);
       bool transposed = TileReads::isTransposed(read);
       Value tile = hopper::loadTile(b, read, /*perWarpgroup=*/!transposed);

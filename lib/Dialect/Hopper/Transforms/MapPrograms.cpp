@@ -3,6 +3,7 @@
 
 #include "Loops.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
@@ -14,14 +15,19 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 
+static attn::Done numMapped("hopper-map-programs", "mapped",
+                            "Programs of one CTA that got a mapping");
+
 namespace {
 struct MapProgramsPass : attn::impl::HopperMapProgramsBase<MapProgramsPass> {
   void runOnOperation() override {
     getOperation().walk<WalkOrder::PreOrder>([&](scf::ForallOp program) {
       auto isOne = [](OpFoldResult bound) { return isConstantIntValue(bound, 1); };
       if (!program.getMapping() && program.isNormalized() &&
-          llvm::all_of(program.getMixedUpperBound(), isOne))
+          llvm::all_of(program.getMixedUpperBound(), isOne)) {
+        numMapped.at(program);
         program.setMappingAttr(hopper::getBlockMapping(&getContext(), program.getRank()));
+      }
       return WalkResult::skip();
     });
   }

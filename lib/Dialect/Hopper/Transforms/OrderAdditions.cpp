@@ -15,6 +15,7 @@
 #include "Trends.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -35,6 +36,12 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 using hopper::Arithmetic;
+
+static attn::Done
+    numOrdered("hopper-order-additions", "ordered",
+               "Additions to memory that have one order, or start at different places");
+static attn::Left numLeft("hopper-order-additions", "not ordered",
+                          "Additions to memory that stay as they are");
 
 namespace {
 
@@ -493,8 +500,11 @@ struct OrderAdditionsPass : attn::impl::HopperOrderAdditionsBase<OrderAdditionsP
       bool isInLoop = launch && roles && isa<scf::ForOp>(addition->getParentOp());
       bool isOnly = launches.insert(launch).second;
       // The CTAs of a cluster copy the same tiles for each other.
-      if (!turns && !(isInLoop && isOnly && !launch.hasClusterSize()))
+      if (!turns && !(isInLoop && isOnly && !launch.hasClusterSize())) {
+        numLeft.at(addition) << remark::reason(
+            "expected the only addition of a launch without clusters, in a loop of a role");
         continue;
+      }
       if (!isInLoop) {
         addition.emitOpError("expected to be in a loop of a role");
         return signalPassFailure();
@@ -503,8 +513,10 @@ struct OrderAdditionsPass : attn::impl::HopperOrderAdditionsBase<OrderAdditionsP
         addition.emitOpError("cannot be ordered: the launch has another addition");
         return signalPassFailure();
       }
+      Location at = addition.getLoc();
       if (failed(Orderer(launch, roles, addition, turns).run(ctas)))
         return signalPassFailure();
+      numOrdered.at(at);
     }
   }
 };

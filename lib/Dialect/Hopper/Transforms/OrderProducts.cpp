@@ -4,6 +4,7 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -20,6 +21,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numOrdered("hopper-order-products", "ordered",
+                             "Loops whose operations were put in order around products");
 
 namespace {
 
@@ -222,8 +226,10 @@ struct OrderProductsPass : attn::impl::HopperOrderProductsBase<OrderProductsPass
       if (!products.empty() && isFree(*loop.getBody()))
         blocks.push_back(loop.getBody());
     });
-    for (Block *block : blocks)
+    for (Block *block : blocks) {
+      numOrdered.at(block->getParentOp());
       Scheduler(*block).run();
+    }
   }
 };
 

@@ -5,6 +5,7 @@
 #include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
@@ -21,6 +22,10 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done
+    numOverlapped("hopper-overlap-tiles", "overlapped",
+                  "Loops over tiles that start the next one before the outputs of one");
 
 namespace {
 
@@ -461,8 +466,10 @@ struct OverlapTilesPass : attn::impl::HopperOverlapTilesBase<OverlapTilesPass> {
         llvm::append_range(loops, region.front().getOps<scf::ForOp>());
     });
     for (scf::ForOp loop : loops)
-      if (Overlapper overlapper(loop); overlapper.analyze())
+      if (Overlapper overlapper(loop); overlapper.analyze()) {
+        numOverlapped.at(loop);
         overlapper.run();
+      }
   }
 };
 

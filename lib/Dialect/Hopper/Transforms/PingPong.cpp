@@ -4,6 +4,7 @@
 #include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -17,6 +18,8 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numTurns("hopper-ping-pong", "turns", "Roles whose warpgroups take turns");
 
 namespace {
 
@@ -83,6 +86,8 @@ public:
     });
     if (failed)
       return failure();
+    if (!runs.empty())
+      numTurns.at(roles) << remark::metric("Turns", runs.size());
     if (!runs.empty())
       insert(runs, rests, turnsOfTrimmed.value_or(0));
     return success();

@@ -5,6 +5,7 @@
 #include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -22,6 +23,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numPipelined("hopper-pipeline-products", "pipelined",
+                               "Loops whose last product runs beside the next iteration");
 
 namespace {
 
@@ -239,8 +243,10 @@ struct PipelineProductsPass : attn::impl::HopperPipelineProductsBase<PipelinePro
   void runOnOperation() override {
     for (scf::ForOp loop : hopper::getInnermostLoops(getOperation()))
       if (Pipeliner pipeliner(loop);
-          !takesTurns(loop->getParentOfType<hopper::RolesOp>()) && pipeliner.analyze())
+          !takesTurns(loop->getParentOfType<hopper::RolesOp>()) && pipeliner.analyze()) {
+        numPipelined.at(loop);
         pipeliner.run();
+      }
   }
 };
 

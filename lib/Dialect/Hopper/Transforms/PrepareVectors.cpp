@@ -8,6 +8,7 @@
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -28,6 +29,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numPrepared("hopper-prepare-vectors", "prepared",
+                              "Vectors that are computed once for all tiles");
 
 namespace {
 
@@ -313,6 +317,7 @@ private:
 
   void prepare(Chain &chain) {
     Location loc = chain.result.getLoc();
+    numPrepared.at(loc);
     vector::TransferReadOp first = chain.reads.front();
     auto type = cast<VectorType>(chain.result.getType());
     constexpr int64_t size = hopper::kProgramRows;

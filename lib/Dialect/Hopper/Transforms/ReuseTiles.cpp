@@ -4,6 +4,7 @@
 #include "Memory.h"
 #include "TileLoads.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -14,6 +15,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numReused("hopper-reuse-tiles", "reused",
+                            "Reads of a tile that is in shared memory already");
 
 /// Whether two indices are the same by their form.
 static bool areSame(Value one, Value other) {
@@ -61,6 +65,7 @@ static void reuse(vector::TransferReadOp read, scf::ForallOp warpgroups) {
       rows.erase();
     return own.erase();
   }
+  numReused.at(read);
   hopper::LoadOp one = *known, other = own;
   if (own->isBeforeInBlock(one))
     std::swap(one, other);

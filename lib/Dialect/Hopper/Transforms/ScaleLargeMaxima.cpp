@@ -9,6 +9,7 @@
 #include "Vectors.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "attn/Utils/Slices.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,6 +29,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numScaled("hopper-scale-large-maxima", "scaled",
+                            "Running maxima that are scaled where they are large");
 
 namespace {
 
@@ -440,8 +444,10 @@ struct ScaleLargeMaximaPass : attn::impl::HopperScaleLargeMaximaBase<ScaleLargeM
     });
     for (scf::ForOp loop : folds)
       for (unsigned index = 0; index < loop.getNumRegionIterArgs(); ++index)
-        if (Carried maximum(loop, index); maximum.match() && maximum.check())
+        if (Carried maximum(loop, index); maximum.match() && maximum.check()) {
+          numScaled.at(loop);
           loop = maximum.rewrite();
+        }
   }
 };
 } // namespace

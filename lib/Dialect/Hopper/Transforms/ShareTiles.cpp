@@ -4,6 +4,7 @@
 #include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -17,6 +18,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numShared("hopper-share-tiles", "shared",
+                            "Tiles of which each warpgroup writes a part");
 
 namespace {
 
@@ -104,6 +108,7 @@ struct ShareTilesPass : attn::impl::HopperShareTilesBase<ShareTilesPass> {
                              << roles.getWarpgroups()[role] << " warpgroups";
             return WalkResult::interrupt();
           }
+          numShared.at(op);
           expand(op, roles, role);
         }
       }

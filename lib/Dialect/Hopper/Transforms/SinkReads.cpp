@@ -3,6 +3,7 @@
 // them: the host cannot.
 
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
@@ -18,6 +19,9 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
+
+static attn::Done numSunk("hopper-sink-reads", "sunk",
+                          "Reads in front of programs that moved into them");
 
 namespace {
 
@@ -42,8 +46,10 @@ public:
     OpBuilder b = OpBuilder::atBlockBegin(forall.getBody());
     IRMapping mapping;
     for (Value value : used)
-      if (isRead(value))
+      if (isRead(value)) {
+        numSunk.at(value.getLoc());
         replaceAllUsesInRegionWith(value, copy(b, value, mapping), forall.getRegion());
+      }
   }
 
 private:

@@ -8,6 +8,7 @@
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -24,6 +25,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numSorted("hopper-sort-tiles", "sorted",
+                            "Programs whose tiles are sorted by their work");
 
 namespace {
 
@@ -212,8 +216,10 @@ struct SortTilesPass : attn::impl::HopperSortTilesBase<SortTilesPass> {
       // For rare calls, all calls would sort.
       if (forall.isNormalized() && forall->getNumResults() == 0 &&
           !hopper::runsRarely(*forall.getBody()))
-        if (memref::LoadOp length = findLength(forall))
+        if (memref::LoadOp length = findLength(forall)) {
+          numSorted.at(forall);
           Sorter(forall, length).run();
+        }
   }
 };
 

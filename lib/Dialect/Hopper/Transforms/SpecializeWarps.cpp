@@ -8,6 +8,7 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -27,6 +28,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numSpecialized("hopper-specialize-warps", "specialized",
+                                 "Programs that became launches with roles");
 
 namespace {
 
@@ -70,6 +74,9 @@ public:
     if (!loads.empty() && !additions.empty() && hasVectors(roles.getBodies().front()))
       separateHelpers();
     createConsumers();
+    numSpecialized.at(forall) << remark::metric("Roles", roles.getBodies().size())
+                              << remark::metric("Loads", loads.size())
+                              << remark::metric("Additions", additions.size());
     forall.erase();
     return success();
   }

@@ -5,6 +5,7 @@
 #include "Memory.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -19,6 +20,10 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numStaged("hopper-stage-outputs", "staged",
+                            "Writes that go through shared memory");
+static attn::Left numLeft("hopper-stage-outputs", "not staged", "Writes from registers");
 
 namespace {
 
@@ -65,8 +70,13 @@ public:
     SmallVector<std::pair<vector::TransferWriteOp, std::optional<Target>>> all;
     region.walk([&](vector::TransferWriteOp write) { all.push_back({write, match(write)}); });
     for (auto &[write, target] : all)
-      if (target)
+      if (target) {
+        numStaged.at(write);
         stage(write, *target);
+      } else {
+        numLeft.at(write) << remark::reason(
+            "no tile that TMA can copy, or one that threads write in whole words, too");
+      }
     for (auto &[block, exchange] : exchanges)
       if (exchange.release)
         releaseBehind(exchange);

@@ -4,6 +4,7 @@
 
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
@@ -16,6 +17,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numStarted("hopper-start-products", "started",
+                             "Products that run while other operations do");
 
 namespace {
 
@@ -67,6 +71,7 @@ public:
 
 private:
   void start(hopper::MmaOp product) {
+    numStarted.at(product);
     if (flights.size() == kMostFlights)
       settle(product, 1);
     OpBuilder b(product);

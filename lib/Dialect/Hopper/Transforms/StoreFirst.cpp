@@ -8,6 +8,7 @@
 #include "RowWords.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -31,6 +32,10 @@ using namespace attn;
 using hopper::Arithmetic;
 using hopper::RowWords;
 
+static attn::Done numSums("hopper-store-first", "stored", "Sums in memory that nothing fills");
+static attn::Left numLeft("hopper-store-first", "filled",
+                          "Sums in memory that are filled with zeros");
+
 namespace {
 
 /// What stands in the first element of rows that nobody has stored: a NaN with a payload that no
@@ -49,8 +54,13 @@ public:
           return addition.getTile().getType().getTileBytes() >= leastBytes && hasOwnTiles(addition);
         }))
       return;
-    if (!findUses())
+    if (!findUses()) {
+      numLeft.at(additions.front())
+          << remark::reason("expected memory of the function that is filled with zeros, then added "
+                            "to, then read, each by tiles");
       return;
+    }
+    numSums.at(additions.front()) << remark::metric("Additions", additions.size());
     createWords();
     for (vector::TransferWriteOp zeros : fills)
       fillWords(zeros);

@@ -6,6 +6,7 @@
 #include "ScatterSums.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -26,6 +27,8 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numTiled("hopper-tile-statements", "tiled", "Statements that became programs");
 
 namespace {
 
@@ -390,8 +393,10 @@ struct TileStatementsPass : attn::impl::HopperTileStatementsBase<TileStatementsP
         }
         generic = *made;
       }
+      Location at = generic.getLoc();
       if (failed(StatementTiler(generic).run()))
         return signalPassFailure();
+      numTiled.at(at);
     }
     for (auto store : llvm::make_early_inc_range(getOperation().getOps<memref::StoreOp>()))
       tileStore(store);

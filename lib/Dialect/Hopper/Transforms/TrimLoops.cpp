@@ -5,6 +5,7 @@
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -19,6 +20,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numTrimmed("hopper-trim-loops", "trimmed",
+                             "Loops of which warpgroups leave out tiles");
 
 namespace {
 
@@ -232,8 +236,10 @@ struct TrimLoopsPass : attn::impl::HopperTrimLoopsBase<TrimLoopsPass> {
         if (warpgroups > 1)
           region.walk([&](scf::ForOp loop) { loops.push_back(loop); });
         for (scf::ForOp loop : loops)
-          if (Trimmer trimmer(loop, region.getArgument(0)); trimmer.analyze())
+          if (Trimmer trimmer(loop, region.getArgument(0)); trimmer.analyze()) {
+            numTrimmed.at(loop);
             trimmer.run();
+          }
       }
     });
   }

@@ -8,6 +8,7 @@
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Memory.h"
+#include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -27,6 +28,9 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
+
+static attn::Done numVersions("hopper-version-programs", "versioned",
+                              "Programs in two versions, one for rows that are rare");
 
 namespace {
 
@@ -149,6 +153,7 @@ private:
       }
       words = own;
     }
+    numVersions.at(program);
     IRMapping copies;
     Value isRare = questions.front().some.getVector();
     b.setInsertionPointAfter(program);

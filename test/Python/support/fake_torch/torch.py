@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""As much of PyTorch as attnc._capi asks for."""
+"""As much of PyTorch as attnc._executable asks for."""
 
 
 class dtype(str):

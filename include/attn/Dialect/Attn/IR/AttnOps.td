@@ -26,11 +26,15 @@ def Attn_Dialect : Dialect {
     what belongs at computed indices. `attn.scatter_add` (level L2) is
     the one thing that a tile program needs and upstream's dialects lack.
   }];
+  let useDefaultAttributePrinterParser = 1;
+  let extraClassDeclaration = "void registerAttributes();";
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
 }
+
+include "attn/Dialect/Attn/IR/AttnAttrs.td"
 
 class Attn_Op<string mnemonic, list<Trait> traits = []>
     : Op<Attn_Dialect, mnemonic, traits>;
@@ -365,6 +369,8 @@ def Attn_FoldOp : Attn_Op<"fold", [
 
     Results: the final state, then the mapped results.
 
+    `plan`, where present, says how the nest that begins with this fold is tiled.
+
     Example, the running maximum and sum of each row:
 
     ```mlir
@@ -381,13 +387,15 @@ def Attn_FoldOp : Attn_Op<"fold", [
                        Variadic<AnyRankedTensor>:$inputs,
                        Variadic<AnyRankedTensor>:$inits,
                        DenseI64ArrayAttr:$stream_dims,
-                       DefaultValuedOptionalAttr<DenseI64ArrayAttr, "{}">:$map_dims);
+                       DefaultValuedOptionalAttr<DenseI64ArrayAttr, "{}">:$map_dims,
+                       OptionalAttr<Attn_PlanAttr>:$plan);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region SizedRegion<1>:$body, AnyRegion:$merge);
   let assemblyFormat = [{
     $extent (`streams` `(` $inputs^ `:` type($inputs) `)`)? `dims` $stream_dims
     (`carries` `(` $inits^ `:` type($inits) `)`)?
-    $body (`merge` $merge^)? (`maps` $map_dims^)? attr-dict (`->` type($results)^)?
+    $body (`merge` $merge^)? (`maps` $map_dims^)? (`plan` $plan^)? attr-dict
+    (`->` type($results)^)?
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

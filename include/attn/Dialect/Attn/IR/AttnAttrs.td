@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The plan of a nest: what each of its loops does in the tile program. Part of AttnOps.td.
+
+#ifndef ATTN_ATTRS
+#define ATTN_ATTRS
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+
+class Attn_Enum<string name, string summary, list<I32EnumAttrCase> cases>
+    : I32EnumAttr<name, summary, cases> {
+  let cppNamespace = "::attn";
+  let genSpecializedAttr = 0;
+}
+
+def Attn_LoopOrder : Attn_Enum<"LoopOrder", "Which loops of a nest are outside", [
+  I32EnumAttrCase<"Rows", 0, "rows">,
+  I32EnumAttrCase<"Stream", 1, "stream">,
+  I32EnumAttrCase<"Split", 2, "split">]>;
+
+def Attn_LoopRole : Attn_Enum<"LoopRole", "What a loop of a nest is in the tile program", [
+  I32EnumAttrCase<"Worker", 0, "worker">,     // one index per worker
+  I32EnumAttrCase<"Row", 1, "row">,           // a tile of rows
+  I32EnumAttrCase<"Streamed", 2, "streamed">, // a tile per step
+  I32EnumAttrCase<"Around", 3, "around">,     // one index per step, around the streamed tiles
+  I32EnumAttrCase<"Whole", 4, "whole">,       // whole in each tile
+  I32EnumAttrCase<"Table", 5, "table">]>;     // of a table in memory
+
+def Attn_Treatment : Attn_Enum<"LoopTreatment", "How a loop of a nest runs", [
+  I32EnumAttrCase<"Parallel", 0, "parallel">,
+  I32EnumAttrCase<"OwnerComputes", 1, "owner_computes">,
+  I32EnumAttrCase<"Atomics", 2, "atomics">,
+  I32EnumAttrCase<"PartialAndMerge", 3, "partial_and_merge">]>;
+
+class Attn_Attr<string name, string attrMnemonic> : AttrDef<Attn_Dialect, name> {
+  let mnemonic = attrMnemonic;
+}
+
+def Attn_LoopPlanAttr : Attn_Attr<"LoopPlan", "loop_plan"> {
+  let summary = "What one loop of a nest does";
+  let description = [{
+    The loop's name (`attn.dims`, or a letter), its role in the tile program, and how it runs:
+    `parallel` carries no dependence; `owner_computes` is run in order by one worker; `atomics` is
+    parallel, with sums that are added to in memory; `partial_and_merge` is parallel in parts, whose
+    states are merged afterwards. The treatments are those that `attn-print-dependences` lists.
+  }];
+  let parameters = (ins "::mlir::StringAttr":$name, EnumParameter<Attn_LoopRole>:$role,
+                        EnumParameter<Attn_Treatment>:$treatment);
+  let assemblyFormat = "`<` $name `:` $role `,` $treatment `>`";
+}
+
+def Attn_PlanAttr : Attn_Attr<"Plan", "plan"> {
+  let summary = "The order of a nest's loops and how each runs";
+  let description = [{
+    Written by `attn-plan-nest` on the first `attn.fold` of a nest from what the dependence graph
+    allows; `attn-tile-nest` obeys it. `parts` is the number of parts of the streamed loop where that
+    is `partial_and_merge`, else 1. Loops are in canonical order: as the statements of the nest's
+    folds name them first.
+
+    Verified: one streamed loop; at most one row loop; the streamed loop is in parts if and only if
+    the order is `split`, and otherwise in order; with `stream` the rows are in order; `worker` loops
+    are parallel; all others are in order.
+
+    ```mlir
+    #attn.plan<rows, loops = [<"b" : worker, parallel>, <"i" : row, parallel>,
+                              <"j" : streamed, owner_computes>, <"d" : whole, owner_computes>]>
+    ```
+  }];
+  let parameters = (ins EnumParameter<Attn_LoopOrder>:$order,
+                        DefaultValuedParameter<"int64_t", "1">:$parts,
+                        ArrayRefParameter<"::attn::LoopPlanAttr">:$loops);
+  let assemblyFormat = "`<` $order (`,` `parts` `=` $parts^)? `,` `loops` `=` `[` $loops `]` `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The loop of a role, the first one if there are several.
+    ::attn::LoopPlanAttr find(::attn::LoopRole role) const;
+  }];
+}
+
+#endif

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Attributes of the attn dialect: the plan of a nest.
+
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace attn;
+
+#include "attn/Dialect/Attn/IR/AttnEnums.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "attn/Dialect/Attn/IR/AttnAttrs.cpp.inc"
+
+void AttnDialect::registerAttributes() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "attn/Dialect/Attn/IR/AttnAttrs.cpp.inc"
+      >();
+}
+
+LoopPlanAttr PlanAttr::find(LoopRole role) const {
+  for (LoopPlanAttr loop : getLoops())
+    if (loop.getRole() == role)
+      return loop;
+  return {};
+}
+
+LogicalResult PlanAttr::verify(function_ref<InFlightDiagnostic()> emitError, LoopOrder order,
+                               int64_t parts, ArrayRef<LoopPlanAttr> loops) {
+  auto count = [&](LoopRole role) {
+    return llvm::count_if(loops, [&](LoopPlanAttr loop) { return loop.getRole() == role; });
+  };
+  if (count(LoopRole::Streamed) != 1)
+    return emitError() << "expected one streamed loop in a plan, got " << count(LoopRole::Streamed);
+  if (count(LoopRole::Row) > 1)
+    return emitError() << "expected at most one row loop in a plan, got " << count(LoopRole::Row);
+  bool isSplit = order == LoopOrder::Split;
+  if (isSplit ? parts < 1 : parts != 1)
+    return emitError() << "expected " << (isSplit ? "at least 1 part" : "1 part")
+                       << " in a plan of order " << stringifyLoopOrder(order) << ", got " << parts;
+  for (LoopPlanAttr loop : loops) {
+    SmallVector<LoopTreatment> fitting = {LoopTreatment::OwnerComputes};
+    switch (loop.getRole()) {
+    case LoopRole::Worker:
+      fitting = {LoopTreatment::Parallel};
+      break;
+    case LoopRole::Row:
+      if (order != LoopOrder::Stream)
+        fitting = {LoopTreatment::Parallel, LoopTreatment::Atomics, LoopTreatment::OwnerComputes};
+      break;
+    case LoopRole::Streamed:
+      if (isSplit)
+        fitting = {LoopTreatment::PartialAndMerge};
+      break;
+    case LoopRole::Around:
+    case LoopRole::Whole:
+    case LoopRole::Table:
+      break;
+    }
+    if (!llvm::is_contained(fitting, loop.getTreatment()))
+      return emitError() << "expected " << stringifyLoopTreatment(fitting.front()) << " for the "
+                         << stringifyLoopRole(loop.getRole()) << " loop " << loop.getName()
+                         << " in a plan of order " << stringifyLoopOrder(order) << ", got "
+                         << stringifyLoopTreatment(loop.getTreatment());
+  }
+  return success();
+}

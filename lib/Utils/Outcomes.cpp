@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "attn/Utils/Outcomes.h"
+
+using namespace llvm;
+
+Error attn::enableRemarks(mlir::MLIRContext &context, StringRef passes) {
+  std::string reason;
+  if (!Regex(passes).isValid(reason))
+    return createStringError("remarks: expected a regular expression for names of passes, got '" +
+                             passes + "': " + reason);
+  mlir::remark::RemarkCategories categories;
+  categories.all = passes.str();
+  if (failed(mlir::remark::enableOptimizationRemarks(
+          context, /*streamer=*/nullptr, std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(),
+          categories, /*printAsEmitRemarks=*/true)))
+    return createStringError("remarks: cannot be enabled");
+  return Error::success();
+}

@@ -5,11 +5,13 @@
 #include "MaskLoops.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Utils/Slices.h"
+#include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/OwningOpRef.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNCHECKFACTS
@@ -78,15 +80,16 @@ bool isBranchedAround(scf::ForOp loop, const Condition &mask) {
   });
 }
 
-/// Iterations in which the mask keeps nothing may be left out.
 LogicalResult checkPartial(scf::ForOp loop) {
-  if (!isOfTiles(loop))
+  if (!isOfTiles(loop) || !collectMasks(loop).empty())
     return success();
+  return loop.emitError() << "'" << kPartialAttr << "' on a loop without a mask";
+}
+
+/// Iterations in which the mask keeps nothing may be left out. In the form that the proof takes:
+/// what is equal for unrelated dimensions is not one value.
+LogicalResult checkNeutralTerms(scf::ForOp loop) {
   SmallVector<Condition> masks = collectMasks(loop);
-  if (masks.empty())
-    return loop.emitError() << "'" << kPartialAttr << "' on a loop without a mask";
-  if (!isOfTensors(loop))
-    return success();
   LoopUniforms uniforms(loop);
   std::optional<NeutralityFailure> cause;
   bool isNeutral = false;
@@ -100,7 +103,7 @@ LogicalResult checkPartial(scf::ForOp loop) {
       break;
     }
   }
-  if (isNeutral)
+  if (isNeutral || masks.empty())
     return success();
   InFlightDiagnostic error = loop.emitError()
                              << "'" << kPartialAttr << "' on a loop whose iterations may not be "
@@ -199,22 +202,34 @@ struct CheckFactsPass : attn::impl::AttnCheckFactsBase<CheckFactsPass> {
 } // namespace
 
 LogicalResult attn::checkTileFacts(Operation *root) {
-  bool isTrue = true;
+  bool isTrue = true, hasTerms = false;
   auto check = [&](Operation *op, StringRef fact, auto isTrueOf) {
     if (op->hasAttr(fact))
       isTrue &= succeeded(isTrueOf());
+  };
+  auto hasNeutralTerms = [](scf::ForOp loop) {
+    return loop->hasAttr(kPartialAttr) && isOfTiles(loop) && isOfTensors(loop);
   };
   root->walk([&](Operation *op) {
     if (auto loop = dyn_cast<scf::ForOp>(op)) {
       check(op, kFullAttr, [&] { return checkFull(loop); });
       check(op, kPartialAttr, [&] { return checkPartial(loop); });
       check(op, kTabulatedAttr, [&] { return checkTabulated(loop); });
+      hasTerms |= hasNeutralTerms(loop);
     } else if (auto branch = dyn_cast<scf::IfOp>(op)) {
       check(op, kTileKindAttr, [&] { return checkTileKind(branch); });
       check(op, kGuardAttr, [&] { return checkGuard(branch); });
     } else if (auto product = dyn_cast<arith::MulFOp>(op)) {
       check(op, kCorrectionAttr, [&] { return checkCorrection(product); });
     }
+  });
+  if (!hasTerms)
+    return success(isTrue);
+  OwningOpRef<Operation *> copy = root->clone();
+  separateTileUses(copy.get());
+  copy->walk([&](scf::ForOp loop) {
+    if (hasNeutralTerms(loop))
+      isTrue &= succeeded(checkNeutralTerms(loop));
   });
   return success(isTrue);
 }

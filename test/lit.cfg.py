@@ -67,7 +67,7 @@ if os.path.exists(os.path.join(python_home, "requirements.txt")):
     config.substitutions.append(("%torch_python", os.path.join(python_home, "bin", "python3")))
 if all(os.path.exists(os.path.join(python_home, "bin", tool)) for tool in ("clang-format", "ruff")):
     config.available_features.add("format")
-    config.substitutions.append(("%python_home", python_home))
+    config.substitutions.append(("%home_of_tools", python_home))
 if os.path.exists(os.path.join(config.attn_obj_root, "bin", "attn-run")):
     config.available_features.add("attn-run")
 # NVIDIA's assembler, where the machine has one, checks the kernels' PTX.

@@ -33,7 +33,7 @@ extern "C" {
 
 /* Of this header. A library serves programs built for its own version or an
  * earlier one; structs only grow, at their end. */
-#define ATTNC_API_VERSION 2
+#define ATTNC_API_VERSION 3
 
 /* The version of the library. */
 ATTNC_API int attnc_api_version(void);
@@ -74,8 +74,11 @@ typedef struct attnc_options {
    * of the pass attn-differentiate, which decide what it takes and gives:
    * "saved-results arguments=0,1,2 results=0", or "" for the defaults. */
   const char *gradient;
+  /* Since version 3: NULL for what `target` says. Else a target by its name
+   * (attnc_target_name), or "cuda" for that of the GPU at hand. */
+  const char *target_name;
 } attnc_options;
-#define ATTNC_OPTIONS_INIT {sizeof(attnc_options), ATTNC_TARGET_CPU, NULL, NULL, NULL, NULL}
+#define ATTNC_OPTIONS_INIT {sizeof(attnc_options), ATTNC_TARGET_CPU, NULL, NULL, NULL, NULL, NULL}
 
 typedef struct attnc_executable attnc_executable;
 
@@ -129,6 +132,13 @@ ATTNC_API attnc_error *attnc_run(const attnc_executable *executable, const attnc
                                  const attnc_tensor *results, void *workspace,
                                  size_t workspace_bytes, void *stream);
 
+/* Since version 3: the targets that the library compiles for, as "cpu" and "sm_90".
+ * `index` must be less than the number; names stay. */
+ATTNC_API size_t attnc_num_targets(void);
+ATTNC_API const char *attnc_target_name(size_t index);
+/* Since version 3: whether tensors are in memory of a GPU. */
+ATTNC_API int attnc_is_on_gpu(const attnc_executable *executable);
+
 /* The rest: since version 2. */
 
 /* How many executables the process has made so far. */
@@ -167,8 +177,8 @@ ATTNC_API attnc_error *attnc_transform(const char *ir, size_t length, const char
 ATTNC_API attnc_error *attnc_explain(const char *ir, size_t length, const char *pipeline,
                                      const char *passes, attnc_text **result, attnc_text **said);
 
-/* The PTX that a function, or its gradient, is compiled to; needs no GPU. The
- * target among the options is not looked at. */
+/* The PTX that a function, or its gradient, is compiled to; needs no GPU. Where the
+ * target among the options is none for GPUs, "cuda" is meant. */
 ATTNC_API attnc_error *attnc_emit_ptx(const char *ir, size_t length, const attnc_options *options,
                                       attnc_text **result);
 

@@ -41,6 +41,27 @@ const char *attnc_error_message(const attnc_error *error) {
 
 void attnc_error_destroy(attnc_error *error) { delete error; }
 
+static const std::vector<const target::Target *> &getTargets() {
+  static const std::vector<const target::Target *> targets = [] {
+    target::registerAllTargets();
+    return target::getTargets();
+  }();
+  return targets;
+}
+
+static Expected<const target::Target *> findTarget(const attnc_options &options) {
+  getTargets();
+  if (options.target_name)
+    return target::getTarget(options.target_name);
+  switch (options.target) {
+  case ATTNC_TARGET_CPU:
+    return target::getTarget("cpu");
+  case ATTNC_TARGET_CUDA:
+    return target::getTarget("cuda");
+  }
+  return target::getTarget(std::to_string(int(options.target)));
+}
+
 /// Fields that the caller's version of the struct does not have keep their
 /// default.
 static Expected<ExecutableOptions> readOptions(const attnc_options *given) {
@@ -50,10 +71,10 @@ static Expected<ExecutableOptions> readOptions(const attnc_options *given) {
                              Twine(first));
   attnc_options options = ATTNC_OPTIONS_INIT;
   std::memcpy(&options, given, std::min(given->size, sizeof(options)));
-  if (options.target != ATTNC_TARGET_CPU && options.target != ATTNC_TARGET_CUDA)
-    return createStringError("unknown target " + Twine(int(options.target)));
-  ExecutableOptions chosen;
-  chosen.cuda = options.target == ATTNC_TARGET_CUDA;
+  auto target = findTarget(options);
+  if (!target)
+    return target.takeError();
+  ExecutableOptions chosen(**target);
   chosen.entry = options.entry ? options.entry : "";
   chosen.pipeline = options.pipeline ? options.pipeline : "";
   if (options.gradient)
@@ -76,6 +97,16 @@ attnc_error *attnc_compile(const char *ir, size_t length, const attnc_options *o
     return take(executable.takeError());
   *result = new attnc_executable{std::move(*executable)};
   return nullptr;
+}
+
+size_t attnc_num_targets(void) { return getTargets().size(); }
+
+const char *attnc_target_name(size_t index) {
+  return getTargets()[index]->getDescription().name.data();
+}
+
+int attnc_is_on_gpu(const attnc_executable *executable) {
+  return executable->executable->getTarget().getDescription().memory == target::Memory::Cuda;
 }
 
 void attnc_executable_destroy(attnc_executable *executable) { delete executable; }
@@ -184,7 +215,13 @@ attnc_error *attnc_emit_ptx(const char *ir, size_t length, const attnc_options *
   auto chosen = readOptions(options);
   if (!chosen)
     return fail("attnc_emit_ptx: " + toString(chosen.takeError()));
-  auto text = Executable::emitPtx(StringRef(ir, length), *chosen);
+  if (!chosen->target->isGpu()) {
+    auto gpu = target::getTarget("cuda");
+    if (!gpu)
+      return take(gpu.takeError());
+    chosen->target = *gpu;
+  }
+  auto text = Executable::emitAssembly(StringRef(ir, length), *chosen);
   if (!text)
     return take(text.takeError());
   *result = new attnc_text{std::move(*text)};

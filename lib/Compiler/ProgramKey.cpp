@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a compiled program is known by in the cache. See ProgramKey.h.
 
-#include "ProgramKey.h"
+#include "attn/Compiler/ProgramKey.h"
+#include "attn/Compiler/DiskCache.h"
 #include "attn/Pipelines/Pipelines.h"
+#include "attn/Target/Target.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
@@ -32,15 +34,20 @@ static const std::string &describeCompiler() {
   return text;
 }
 
-std::string attn::makeProgramKey(StringRef kind, mlir::ModuleOp module,
-                                 const PipelineOptions &options) {
+Expected<std::string> attn::makeProgramKey(const target::Target &target, mlir::ModuleOp module,
+                                           const PipelineOptions &options,
+                                           const target::CodeOptions &code) {
   if (describeCompiler().empty())
     return "";
+  auto targetKey = target.getKey();
+  if (!targetKey)
+    return targetKey.takeError();
   std::string text, chosen;
   raw_string_ostream os(text), optionStream(chosen);
   mlir::OpPrintingFlags flags;
   flags.printGenericOpForm().enableDebugInfo(false);
   module->print(os, flags);
   const_cast<PipelineOptions &>(options).print(optionStream);
-  return DiskCache::makeKey({kind, describeCompiler(), chosen, text});
+  optionStream << " -O" << code.optLevel;
+  return DiskCache::makeKey({"program", *targetKey, describeCompiler(), chosen, text});
 }

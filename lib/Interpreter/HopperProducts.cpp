@@ -26,13 +26,18 @@ static LogicalResult readTile(Fiber &fiber, const Instruction &i, unsigned opera
   return fiber.cluster->checkWritten(i.op, view, type, padding);
 }
 
+/// Whether steps along k go on behind the last of B's.
+static bool readsPadding(SmemType b, bool transposed) {
+  return (transposed ? b.getColumns() : b.getRows()) % findAtom(b.getElementType())->k != 0;
+}
+
 static Step startProduct(Fiber &fiber, const Instruction &i) {
   auto op = cast<WgmmaOp>(i.op);
   auto product = std::make_shared<Product>();
   product->op = op;
   product->event = fiber.cluster->begin(fiber, i.op, {Threads::All, {}, false}, true);
   SmemType b = op.getB().getType();
-  bool padding = (op.getTransposeB() ? b.getColumns() : b.getRows()) % 16 != 0;
+  bool padding = readsPadding(b, op.getTransposeB());
   if (failed(readTile(fiber, i, 0, product->event, padding)) ||
       failed(readTile(fiber, i, 1, product->event, padding)))
     return Step::Failed;
@@ -120,7 +125,7 @@ static Step multiplyNow(Fiber &fiber, const Instruction &i) {
   auto event = fiber.cluster->begin(fiber, i.op, {Threads::All, {}, false}, true);
   fiber.cluster->end(fiber, *event);
   SmemType b = op.getB().getType();
-  bool padding = (op.getTransposeB() ? b.getColumns() : b.getRows()) % 16 != 0;
+  bool padding = readsPadding(b, op.getTransposeB());
   if (failed(readTile(fiber, i, 0, event, padding)) ||
       failed(readTile(fiber, i, 1, event, padding)))
     return Step::Failed;

@@ -5,6 +5,7 @@
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
+#include "attn/Target/SM90/SM90.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
 #include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
@@ -46,8 +47,8 @@ void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(createGpuLaunchSinkIndexComputationsPass());
   pm.addPass(createGpuKernelOutliningPass());
   GpuNVVMAttachTargetOptions target;
-  target.chip = "sm_90a";
-  target.features = "+ptx86";
+  target.chip = target::sm90::kChip.str();
+  target.features = target::sm90::kFeatures.str();
   target.optLevel = 3;
   pm.addPass(createGpuNVVMAttachTarget(target));
   pm.addPass(attn::createAttnShareKernels());

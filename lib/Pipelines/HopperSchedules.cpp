@@ -174,3 +174,15 @@ bool attn::hasGradient(Operation *function) {
 void attn::assignTiles(ModuleOp module, int64_t ofOneSum, int64_t ofTwoSums) {
   module.walk([&](FoldOp fold) { assign(fold, ofOneSum, ofTwoSums); });
 }
+
+void attn::printTileSizes(llvm::raw_ostream &os) {
+  os << "## Tiles of folds that recompute what they sum up\n\n"
+     << "| sums | their columns up to | rows | streamed | streamed, with more to compute |\n"
+     << "|---|---|---|---|---|\n";
+  for (const TileSizes &row : kTileSizes)
+    os << "| " << row.sums << " | " << row.columns << " | " << row.rows << " | " << row.stream
+       << " | " << row.streamOfHeavy << " |\n";
+  os << "\nA fold that also adds to memory streams " << kAddedRows << " or " << kMostAddedRows
+     << "; one that carries nothing " << kMappedStream << "; one with one product " << kRareStream
+     << ".\n";
+}

@@ -27,6 +27,9 @@ bool addsSums(mlir::Operation *root);
 /// Whether a function has a fold that recomputes what it sums up.
 bool hasGradient(mlir::Operation *function);
 
+/// The sizes as a table of Markdown.
+void printTileSizes(llvm::raw_ostream &os);
+
 } // namespace attn
 
 #endif

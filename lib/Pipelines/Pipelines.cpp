@@ -3,6 +3,7 @@
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Target/SM90/SM90.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -95,9 +96,9 @@ void attn::registerPipelines() {
   PassPipelineRegistration<PipelineOptions>(
       "attn-cpu-pipeline", "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
       buildCpuPipeline);
-  PassPipelineRegistration<>("attn-cuda-codegen",
-                             "PTX for sm_90a from the hopper protocol form (L3 to L4)",
-                             buildCudaCodegenPipeline);
+  static const std::string codegen =
+      ("PTX for " + target::sm90::kChip + " from the hopper protocol form (L3 to L4)").str();
+  PassPipelineRegistration<>("attn-cuda-codegen", codegen, buildCudaCodegenPipeline);
   PassPipelineRegistration<>("attn-cuda-host",
                              "Host code in the LLVM dialect from launches of PTX kernels (L4)",
                              buildCudaHostPipeline);

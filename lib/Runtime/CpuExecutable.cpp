@@ -161,7 +161,6 @@ Expected<CpuObject> CpuExecutable::compileObject(mlir::ModuleOp module,
   auto machine = builder->createTargetMachine();
   if (!machine)
     return machine.takeError();
-  result.cpuName = (*machine)->getTargetCPU().str();
   {
     Timer timer(result.times.optimize);
     setTarget(*llvmModule, **machine);
@@ -202,34 +201,6 @@ Expected<std::unique_ptr<CpuExecutable>> CpuExecutable::load(std::unique_ptr<Mem
   library.addGenerator(std::move(*process));
   if (Error error = result->jit->addObjectFile(std::move(code)))
     return std::move(error);
-  return result;
-}
-
-Expected<std::unique_ptr<CpuExecutable>> CpuExecutable::compile(mlir::ModuleOp module,
-                                                                const CpuCompileOptions &options) {
-  auto object = compileObject(module, options);
-  if (!object)
-    return object.takeError();
-  double linking = 0;
-  std::unique_ptr<CpuExecutable> result;
-  {
-    Timer timer(linking);
-    auto loaded = load(std::move(object->code));
-    if (!loaded)
-      return loaded.takeError();
-    result = std::move(*loaded);
-    // Looking one symbol up links the module; doing it now keeps its errors
-    // and its time in compile().
-    for (auto function : module.getOps<mlir::LLVM::LLVMFuncOp>())
-      if (function.getName().starts_with(interfacePrefix) && !function.isExternal()) {
-        if (auto address = result->jit->lookup(function.getName()); !address)
-          return address.takeError();
-        break;
-      }
-  }
-  result->times = object->times;
-  result->times.codegen += linking;
-  result->cpuName = object->cpuName;
   return result;
 }
 

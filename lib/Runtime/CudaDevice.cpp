@@ -31,19 +31,16 @@ static Expected<std::unique_ptr<DeviceInfo>> describe(const Driver &driver, Devi
   if (Error error =
           driver.check(driver.driverGetVersion(&info->driverVersion), "cuDriverGetVersion"))
     return std::move(error);
-  if (info->capability != 90)
-    return createStringError("no sm_90 device: found " + info->name + " (sm_" +
-                             Twine(info->capability) + ")");
   return info;
 }
 
 /// Makes the primary context of the first device the calling thread's.
-static Error useFirstDevice(const Driver &driver) {
+static Error useFirstDevice(const Driver &driver, int capability) {
   int count = 0;
   if (Error error = driver.check(driver.deviceGetCount(&count), "cuDeviceGetCount"))
     return error;
   if (count == 0)
-    return createStringError("no sm_90 device: found no device");
+    return createStringError("no sm_" + Twine(capability) + " device: found no device");
   Device device = 0;
   if (Error error = driver.check(driver.deviceGet(&device, 0), "cuDeviceGet"))
     return error;
@@ -54,7 +51,7 @@ static Error useFirstDevice(const Driver &driver) {
   return driver.check(driver.contextSetCurrent(context), "cuCtxSetCurrent");
 }
 
-Expected<const DeviceInfo *> DeviceInfo::current() {
+Expected<const DeviceInfo *> DeviceInfo::current(int capability) {
   auto opened = Driver::get();
   if (!opened)
     return opened.takeError();
@@ -63,7 +60,7 @@ Expected<const DeviceInfo *> DeviceInfo::current() {
   if (Error error = driver.check(driver.contextGetCurrent(&context), "cuCtxGetCurrent"))
     return std::move(error);
   if (!context)
-    if (Error error = useFirstDevice(driver))
+    if (Error error = useFirstDevice(driver, capability))
       return std::move(error);
   Device device = 0;
   if (Error error = driver.check(driver.contextGetDevice(&device), "cuCtxGetDevice"))
@@ -79,6 +76,9 @@ Expected<const DeviceInfo *> DeviceInfo::current() {
       return described.takeError();
     info = std::move(*described);
   }
+  if (info->capability != capability)
+    return createStringError("no sm_" + Twine(capability) + " device: found " + info->name +
+                             " (sm_" + Twine(info->capability) + ")");
   return info.get();
 }
 

@@ -24,7 +24,8 @@ static Error fail(StringRef name, StringRef reason, StringRef log) {
                            (log.empty() ? "" : "\n") + log.rtrim());
 }
 
-static Expected<Cubin> compileByPtxas(StringRef ptxas, StringRef ptx, StringRef name) {
+static Expected<Cubin> compileByPtxas(StringRef ptxas, StringRef ptx, StringRef chip,
+                                      StringRef name) {
   SmallString<64> source, target, output;
   int descriptor;
   if (std::error_code code = sys::fs::createTemporaryFile("attnc", "ptx", descriptor, source))
@@ -39,9 +40,9 @@ static Expected<Cubin> compileByPtxas(StringRef ptxas, StringRef ptx, StringRef 
   FileRemover removeOutput(output);
   std::string message;
   std::optional<StringRef> redirects[] = {std::nullopt, output.str(), output.str()};
-  int status =
-      sys::ExecuteAndWait(ptxas, {ptxas, "-arch=sm_90a", "-O3", "-v", source, "-o", target},
-                          std::nullopt, redirects, 0, 0, &message);
+  std::string architecture = ("-arch=" + chip).str();
+  int status = sys::ExecuteAndWait(ptxas, {ptxas, architecture, "-O3", "-v", source, "-o", target},
+                                   std::nullopt, redirects, 0, 0, &message);
   auto log = MemoryBuffer::getFile(output);
   StringRef said = log ? (*log)->getBuffer() : StringRef();
   if (status != 0)
@@ -56,12 +57,12 @@ static Expected<Cubin> compileByPtxas(StringRef ptxas, StringRef ptx, StringRef 
   return Cubin{(*image)->getBuffer().str(), said.str()};
 }
 
-Expected<Cubin> attn::cuda::compilePtx(const DeviceInfo &device, StringRef ptx, StringRef name) {
+Expected<Cubin> attn::cuda::compilePtx(StringRef ptx, StringRef chip, StringRef name) {
   StringRef ptxas = chosenPtxas();
   // The driver compiles what it loads, and has a cache of its own. Its linker
   // gives machine code that could be kept here, but compiles for calls between
   // modules: the kernels of an attention forward spill then, and take twice as long.
-  return ptxas.empty() ? Cubin{ptx.str(), ""} : compileByPtxas(ptxas, ptx, name);
+  return ptxas.empty() ? Cubin{ptx.str(), ""} : compileByPtxas(ptxas, ptx, chip, name);
 }
 
 bool attn::cuda::compilesBeforeLoading() { return !chosenPtxas().empty(); }

@@ -64,7 +64,8 @@ std::optional<Reduction> attn::matchReduction(linalg::GenericOp op, unsigned ind
   return result;
 }
 
-/// Whether a value of the statement's body changes with one of `loops`.
+/// Whether a value of the statement's body changes with one of `loops`. (Scalars of one body, where
+/// the dependence graph has one statement.)
 static bool dependsOn(linalg::GenericOp op, Value value,
                       const llvm::SmallDenseSet<unsigned, 4> &loops) {
   auto variesWith = [&](AffineMap map) {

@@ -2,7 +2,7 @@
 """attnc: compiled attention."""
 
 from ._attention import attention
-from ._capi import compile_counts, get_num_threads, set_num_threads
+from ._capi import compile_counts, get_num_threads, set_num_threads, targets
 from ._errors import Error, TraceError
 from ._executable import Executable
 from ._inspect import Explanation, Lowered, explain, lower
@@ -19,4 +19,5 @@ __all__ = [
     "get_num_threads",
     "lower",
     "set_num_threads",
+    "targets",
 ]

@@ -12,11 +12,11 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from ._errors import Error
 
-_API_VERSION = 2
+_API_VERSION = 3
 
 
 class Options(ctypes.Structure):
@@ -27,6 +27,7 @@ class Options(ctypes.Structure):
         ("pipeline", ctypes.c_char_p),
         ("cache_directory", ctypes.c_char_p),
         ("gradient", ctypes.c_char_p),
+        ("target_name", ctypes.c_char_p),
     ]
 
 
@@ -91,6 +92,9 @@ def _load() -> ctypes.CDLL:
         ("error_destroy", None, [pointer]),
         ("compile", pointer, [ctypes.c_char_p, size, pointer, pointer]),
         ("executable_destroy", None, [pointer]),
+        ("num_targets", size, []),
+        ("target_name", ctypes.c_char_p, [size]),
+        ("is_on_gpu", ctypes.c_int, [pointer]),
         ("num_arguments", size, [pointer]),
         ("num_results", size, [pointer]),
         ("argument", Value, [pointer, size]),
@@ -199,6 +203,12 @@ def transform(ir: str, pipeline: str, passes: str = "") -> Tuple[str, str]:
     return _take_text(result), remarks
 
 
+def targets() -> List[str]:
+    """The targets that the library compiles for, by name."""
+    library = get_library()
+    return [library.attnc_target_name(index).decode() for index in range(library.attnc_num_targets())]
+
+
 def emit_ptx(
     ir: str,
     entry: Optional[str] = None,
@@ -209,7 +219,7 @@ def emit_ptx(
     """PTX of a function's kernels; needs no GPU."""
     get_library()
     cache = encode(cache_directory)
-    options = Options(ctypes.sizeof(Options), 1, encode(entry), encode(pipeline), cache, encode(gradient))
+    options = Options(ctypes.sizeof(Options), 1, encode(entry), encode(pipeline), cache, encode(gradient), None)
     result, text = ctypes.c_void_p(), ir.encode()
     check(_library.attnc_emit_ptx(text, len(text), ctypes.byref(options), ctypes.byref(result)))
     return _take_text(result)

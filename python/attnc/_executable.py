@@ -160,8 +160,8 @@ class _Plan:
 class Executable:
     """A compiled function.
 
-    `ir` is MLIR as text, `target` "cuda" or "cpu", `entry` the function (default
-    `main` or the only one), `pipeline` options such as "row-tile=64", `gradient`
+    `ir` is MLIR as text, `target` one of targets() or "cuda", that of the GPU at hand,
+    `entry` the function (default `main` or the only one), `pipeline` options such as "row-tile=64", `gradient`
     options of attn-differentiate where its gradient is meant. Calls take tensors and
     numbers by position and return the results; one executable serves all shapes and
     strides that its types leave open, and any number of threads.
@@ -178,21 +178,20 @@ class Executable:
     ) -> None:
         self._handle = None
         lib = self._library = get_library()
-        if target not in ("cpu", "cuda"):
-            raise Error(f"expected target 'cpu' or 'cuda', got {target!r}")
-        self._cuda = target == "cuda"
         options = Options(
             ctypes.sizeof(Options),
-            int(self._cuda),
+            0,
             encode(entry),
             encode(pipeline),
             encode(cache_directory),
             encode(gradient),
+            encode(target),
         )
         handle = ctypes.c_void_p()
         text = ir.encode()
         check(lib.attnc_compile(text, len(text), ctypes.byref(options), ctypes.byref(handle)))
         self._handle = handle
+        self._cuda = bool(lib.attnc_is_on_gpu(handle))
         self.arguments = [Value(lib.attnc_argument(handle, i)) for i in range(lib.attnc_num_arguments(handle))]
         self.results = [Value(lib.attnc_result(handle, i)) for i in range(lib.attnc_num_results(handle))]
         # Per result the argument whose order of dimensions in memory it gets, or None

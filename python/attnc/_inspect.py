@@ -75,7 +75,8 @@ def _resources(ptx: str) -> Dict[str, str]:
             path = os.path.join(directory, "kernel.ptx")
             with open(path, "w") as file:
                 file.write(module)
-            command = [assembler, "-v", "-arch=sm_90a", path, "-o", os.path.join(directory, "kernel.cubin")]
+            chip = re.search(r"\.target (\w+)", module)[1]
+            command = [assembler, "-v", f"-arch={chip}", path, "-o", os.path.join(directory, "kernel.cubin")]
             said = subprocess.run(command, capture_output=True, text=True).stderr
         for name, text in re.findall(r"Compiling entry function '([^']+)'[^\n]*\n((?:(?!Compiling).*\n?)*)", said):
             lines = re.findall(r"(?:ptxas info\s*: )?((?:Used|\d+ bytes stack frame)[^\n]*)", text)

@@ -105,6 +105,24 @@ static int runCpu(void) {
   return 0;
 }
 
+/* Targets by their names. */
+static void chooseTargets(void) {
+  for (size_t i = 0; i < attnc_num_targets(); ++i)
+    printf("target %s\n", attnc_target_name(i));
+  attnc_options options = ATTNC_OPTIONS_INIT;
+  attnc_executable *f = NULL;
+  options.target = ATTNC_TARGET_CUDA; /* the name counts */
+  options.target_name = "cpu";
+  if (!failed(attnc_compile(ir, strlen(ir), &options, &f)))
+    printf("cpu by its name: on a GPU %d\n", attnc_is_on_gpu(f));
+  attnc_executable_destroy(f);
+  options.target_name = "tpu";
+  failed(attnc_compile(ir, strlen(ir), &options, &f));
+  options.target_name = NULL;
+  options.target = (attnc_target)7;
+  failed(attnc_compile(ir, strlen(ir), &options, &f));
+}
+
 /* The gradient of the same attention, for dO alone: dV of both keys is dO by weight.
  * Then passes on text, and what has been compiled so far. */
 static int runGradient(void) {
@@ -137,6 +155,7 @@ static int runGradient(void) {
   attnc_executable_destroy(gradient);
   options.size = 8;
   failed(attnc_compile(ir, strlen(ir), &options, &gradient));
+  chooseTargets();
   attnc_counts counts = {sizeof(attnc_counts), 0, 0, 0};
   failed(attnc_get_counts(&counts));
   printf("compiled %d, from memory %d\n", (int)counts.compiled, (int)counts.from_memory);

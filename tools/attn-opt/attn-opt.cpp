@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // attn-opt: runs passes and pipelines over attention IR.
 
+#include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
@@ -18,6 +19,15 @@ void registerTestHopperMutate();
 static llvm::cl::opt<bool>
     printStatistics("attn-statistics",
                     llvm::cl::desc("Print how often attnc's passes did what they do"));
+
+static llvm::cl::opt<bool> printSchedules(
+    "attn-print-schedules",
+    llvm::cl::desc("Print the table of schedules of Hopper kernels (Markdown) and exit"),
+    llvm::cl::callback([](const bool &) {
+      attn::printHopperSchedules(llvm::outs());
+      llvm::outs().flush();
+      std::exit(0);
+    }));
 
 int main(int argc, char **argv) {
   llvm::EnableStatistics(/*DoPrintOnExit=*/false);

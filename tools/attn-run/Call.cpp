@@ -70,9 +70,13 @@ void Slots::addOperand(const Operand &operand) {
     addScalar(value.getBase() + value.getOffset() * elementSize(value.getKind()));
 }
 
-Expected<std::vector<ShapeRules::Shape>>
-attn::computeResultShapes(CpuExecutable::Packed shapeFunction, bool withContext,
-                          mlir::func::FuncOp function, ArrayRef<Operand> arguments) {
+bool attn::hasShapeFunction(mlir::func::FuncOp function) {
+  return any_of(function.getResultTypes(), llvm::IsaPred<mlir::RankedTensorType>);
+}
+
+Expected<std::vector<ShapeRules::Shape>> attn::computeResultShapes(const target::Function &code,
+                                                                   mlir::func::FuncOp function,
+                                                                   ArrayRef<Operand> arguments) {
   SmallVector<unsigned> ranks;
   size_t numSizes = 0;
   for (mlir::Type type : function.getResultTypes()) {
@@ -86,13 +90,14 @@ attn::computeResultShapes(CpuExecutable::Packed shapeFunction, bool withContext,
     // Several results are a struct in front of the arguments.
     if (numSizes > 1)
       slots.addPointer(sizes.data());
-    if (withContext)
+    if (code.takesContext())
       slots.addPointer(nullptr);
     for (const Operand &argument : arguments)
       slots.addOperand(argument);
     if (numSizes == 1)
       slots.addScalar(sizes.data());
-    shapeFunction(slots.data());
+    if (Error error = code.computeShapes(slots.data()))
+      return std::move(error);
   }
   std::vector<ShapeRules::Shape> shapes;
   ArrayRef<int64_t> rest = sizes;

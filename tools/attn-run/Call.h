@@ -5,7 +5,7 @@
 #define ATTN_TOOLS_ATTN_RUN_CALL_H
 
 #include "Arguments.h"
-#include "attn/Runtime/CpuExecutable.h"
+#include "attn/Target/Target.h"
 
 namespace attn {
 
@@ -54,12 +54,13 @@ private:
   std::vector<void *> slots;
 };
 
-/// The shapes of a function's results, by its shape function. `withContext`:
-/// host code of a CUDA program has one more argument, the first, which a shape
-/// function does not use.
+/// Whether attn-emit-shape-function makes a function of the results' sizes.
+bool hasShapeFunction(mlir::func::FuncOp function);
+
+/// The shapes of a function's results, by its shape function, where it has one.
 llvm::Expected<std::vector<ShapeRules::Shape>>
-computeResultShapes(CpuExecutable::Packed shapeFunction, bool withContext,
-                    mlir::func::FuncOp function, llvm::ArrayRef<Operand> arguments);
+computeResultShapes(const target::Function &code, mlir::func::FuncOp function,
+                    llvm::ArrayRef<Operand> arguments);
 
 } // namespace attn
 

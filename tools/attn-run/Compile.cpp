@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Running the passes and LLVM. See Compile.h.
+// Options, gradients and entries of what is compiled. See Compile.h.
 
 #include "Compile.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Runtime/ThreadPool.h"
-#include "attn/Transforms/Host/Passes.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Transforms/Passes.h"
 
 using namespace llvm;
 using namespace attn;
@@ -85,34 +83,4 @@ mlir::OwningOpRef<mlir::ModuleOp> attn::cloneWithEntries(mlir::ModuleOp module,
                                    : mlir::SymbolTable::Visibility::Private);
   }
   return copy;
-}
-
-Expected<std::unique_ptr<CpuExecutable>>
-attn::compileFunctions(mlir::ModuleOp module, ArrayRef<FuncOp> entries, const Options &options,
-                       const Diagnostics &diagnostics, Report &report) {
-  double start = now();
-  // Only what is called is compiled.
-  mlir::OwningOpRef<mlir::ModuleOp> copy = cloneWithEntries(module, entries);
-  mlir::PassManager manager(module.getContext());
-  if (Error error = configurePassManager(manager))
-    return std::move(error);
-  manager.addPass(mlir::createSymbolDCEPass());
-  manager.addPass(attn::createAttnEmitShapeFunction());
-  PipelineOptions pipeline;
-  setPipelineOptions(pipeline, options);
-  attn::buildCpuPipeline(manager, pipeline);
-  if (failed(manager.run(*copy))) {
-    FuncOp first = entries.front();
-    return diagnostics.failure("lowering '" + first.getName() + "' failed");
-  }
-  report.passes += now() - start;
-  CpuCompileOptions compileOptions;
-  compileOptions.optLevel = options.optLevel;
-  compileOptions.printLLVM = options.printLLVM;
-  auto compiled = CpuExecutable::compile(*copy, compileOptions);
-  if (!compiled)
-    return compiled.takeError();
-  report.codegen = (*compiled)->getTimes();
-  report.cpu = (*compiled)->getCpuName().str();
-  return compiled;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From the module that attn-run was given to machine code.
+// From the module that attn-run was given to what targets compile.
 
 #ifndef ATTN_TOOLS_ATTN_RUN_COMPILE_H
 #define ATTN_TOOLS_ATTN_RUN_COMPILE_H
@@ -36,12 +36,6 @@ mlir::OwningOpRef<mlir::ModuleOp> cloneWithEntries(mlir::ModuleOp module,
 /// the entry's results as arguments (`saved`) where they hold what it needs.
 llvm::Expected<mlir::func::FuncOp> differentiate(mlir::func::FuncOp entry,
                                                  const Diagnostics &diagnostics, bool &saved);
-
-/// Compiles a copy of the module with `entries` as its public functions; fills
-/// in the report's times.
-llvm::Expected<std::unique_ptr<CpuExecutable>>
-compileFunctions(mlir::ModuleOp module, llvm::ArrayRef<mlir::func::FuncOp> entries,
-                 const Options &options, const Diagnostics &diagnostics, Report &report);
 
 } // namespace attn
 

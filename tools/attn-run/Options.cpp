@@ -2,6 +2,7 @@
 // The command line of attn-run. See Options.h.
 
 #include "Options.h"
+#include "attn/Target/Target.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
@@ -12,8 +13,219 @@
 using namespace llvm;
 using namespace attn;
 
-static Error takeApart(StringRef option, ArrayRef<std::string> texts,
-                       SmallVectorImpl<std::pair<unsigned, std::string>> &entries) {
+/// What --help shows.
+static cl::OptionCategory &getCategory() {
+  static cl::OptionCategory category("attn-run options");
+  return category;
+}
+
+static StringRef describeTargets() {
+  static const std::string text = [] {
+    std::string all =
+        "auto (cuda where there is a GPU and the function compiles for it, else cpu), "
+        "interpreter, cuda (the target of the GPU)";
+    for (const target::Target *target : target::getTargets())
+      all += (", " + target->getName()).str();
+    return all;
+  }();
+  return text;
+}
+
+namespace {
+/// What is compiled, and for what.
+struct WhatToRun {
+  cl::OptionCategory &category = getCategory();
+  cl::opt<std::string> file{cl::Positional, cl::Required, cl::desc("FILE.mlir"), cl::cat(category)};
+  cl::opt<std::string> entry{"entry", cl::desc("Function to run (default: main, or the only one)"),
+                             cl::cat(category)};
+  cl::opt<std::string> target{"target", cl::init("auto"), cl::cat(category),
+                              cl::desc(describeTargets())};
+  cl::opt<std::string> emit{
+      "emit", cl::cat(category), cl::value_desc("ptx"),
+      cl::desc("Print what the function is compiled to, without running it and "
+               "without a GPU")};
+  cl::opt<std::string> reference{
+      "reference", cl::cat(category), cl::value_desc("FILE[:FUNCTION]"),
+      cl::desc("For a function that takes its outputs as memrefs: the function "
+               "of tensors that it computes. Gives the shapes of the results, "
+               "the reference of --check and the work of --bench")};
+  cl::opt<bool> grad{"grad", cl::cat(category),
+                     cl::desc("Run the entry, then its gradient: one result per float "
+                              "argument, from one incoming gradient per float tensor result")};
+};
+
+/// Arguments and results: where they come from and go to.
+struct Data {
+  cl::OptionCategory &category = getCategory();
+  cl::list<std::string> inputs{"input", cl::cat(category), cl::value_desc("N=file.npy"),
+                               cl::desc("Read argument N from a file")};
+  cl::list<std::string> outputs{"output", cl::cat(category), cl::value_desc("N=file.npy"),
+                                cl::desc("Write result N to a file")};
+  cl::list<std::string> shapes{"shape", cl::cat(category), cl::value_desc("N=2x8x?x64"),
+                               cl::desc("Shape of argument N; ? follows from other arguments")};
+  cl::list<std::string> fills{"fill", cl::cat(category), cl::value_desc("N=how"),
+                              cl::desc("Fill argument N: a value, arange, "
+                                       "normal or uniform:LOW:HIGH (default: "
+                                       "normal for floats, 0 for integers)")};
+  cl::list<std::string> gradInputs{"grad-input", cl::cat(category), cl::value_desc("N=file.npy"),
+                                   cl::desc("Read the incoming gradient of result N from a file")};
+  cl::list<std::string> gradFills{"grad-fill", cl::cat(category), cl::value_desc("N=how"),
+                                  cl::desc("Fill the incoming gradient of result N, as --fill does "
+                                           "(default: normal)")};
+  cl::list<std::string> gradOutputs{
+      "grad-output", cl::cat(category), cl::value_desc("N=file.npy"),
+      cl::desc("Write the gradient of the float argument N, counting float "
+               "arguments only, to a file")};
+  cl::opt<uint64_t> seed{"seed", cl::init(0), cl::cat(category),
+                         cl::desc("Seed of random arguments")};
+  cl::opt<double> scale{"scale-input", cl::init(1.0), cl::cat(category),
+                        cl::desc("Factor on normal random arguments")};
+  cl::opt<int64_t> stridePad{"stride-pad", cl::init(0), cl::cat(category),
+                             cl::desc("Elements, holding NaN, before each tensor argument and "
+                                      "after each run of each of its dimensions")};
+  cl::opt<bool> guard{"guard", cl::cat(category),
+                      cl::desc("Let every tensor end at an inaccessible page")};
+};
+
+/// What is to be found out.
+struct Outcome {
+  cl::OptionCategory &category = getCategory();
+  cl::opt<bool> check{"check", cl::cat(category),
+                      cl::desc("Compare results (with --grad, gradients too) with a float64 "
+                               "reference; exit status 1 if too far")};
+  cl::opt<std::string> bench{
+      "bench", cl::ValueOptional, cl::cat(category), cl::value_desc("repetitions"),
+      cl::desc("Time the entry (with --grad, its gradient too): the median over "
+               "repetitions (default 10)")};
+  cl::opt<bool> json{"json", cl::cat(category), cl::desc("Print one JSON object")};
+  cl::opt<std::string> remarks{
+      "remarks", cl::ValueOptional, cl::cat(category), cl::value_desc("regex"),
+      cl::desc("Print what passes with matching names did (default: all)")};
+  cl::opt<bool> explain{"explain", cl::cat(category),
+                        cl::desc("Print what was decided and how many tiles were visited")};
+  cl::opt<bool> printLLVM{"print-llvm", cl::cat(category),
+                          cl::desc("Print the optimised LLVM IR to stderr")};
+};
+
+/// What the compiler would choose.
+struct Choices {
+  cl::OptionCategory &category = getCategory();
+  cl::opt<unsigned> threads{"threads", cl::init(0), cl::cat(category),
+                            cl::desc("Number of threads (default: one per hardware thread)")};
+  cl::opt<bool> deterministic{
+      "deterministic", cl::init(true), cl::cat(category),
+      cl::desc("Results are the same bits from run to run and for any number "
+               "of threads (the default). With =false loop orders are chosen "
+               "for the threads at hand: on a CPU still the same from run to "
+               "run, on a GPU the gradient of the queries may not be")};
+  cl::opt<std::string> order{
+      "loop-order", cl::cat(category),
+      cl::desc("Order of the loops: auto (by cost), rows (queries outside), "
+               "stream (keys outside) or split (parts of the keys, merged)")};
+  cl::opt<std::string> schedule{
+      "schedule", cl::cat(category),
+      cl::desc("Options of attn-lower-to-hopper, for cuda and interpreter: "
+               "'rows=128 keys=176 stages=2 ctas=132 pipeline=true overlap=false ping-pong=false "
+               "output=pieces'; "
+               "what is not given is chosen")};
+  cl::opt<unsigned> rowTile{"row-tile", cl::init(0), cl::cat(category),
+                            cl::desc("Rows (queries) per tile")};
+  cl::opt<unsigned> streamTile{"stream-tile", cl::init(0), cl::cat(category),
+                               cl::desc("Keys per tile")};
+  cl::opt<unsigned> parts{"parts", cl::init(0), cl::cat(category),
+                          cl::desc("Parts of the keys, for --loop-order=split")};
+  cl::opt<unsigned> optLevel{"O", cl::Prefix, cl::init(2), cl::cat(category),
+                             cl::desc("LLVM's optimisation level, 0 to 3")};
+};
+
+/// How the interpreter runs.
+struct Interleavings {
+  cl::OptionCategory &category = getCategory();
+  cl::opt<unsigned> interleavings{
+      "interleavings", cl::init(1), cl::cat(category),
+      cl::desc("With --target=interpreter: how many orders of execution to try "
+               "(default 1)")};
+  cl::opt<std::string> interpreterOrder{
+      "interpreter-order", cl::cat(category),
+      cl::desc("With --target=interpreter: the warpgroup that runs next is a "
+               "random one, the next one (round-robin), the first (ahead) or "
+               "the last (behind) that can")};
+  cl::opt<std::string> interpreterTiming{
+      "interpreter-timing", cl::cat(category),
+      cl::desc("With --target=interpreter: copies and products happen early, "
+               "late or at random times")};
+};
+
+/// All options, while the command line is read.
+struct CommandLine {
+  WhatToRun what;
+  Data data;
+  Outcome outcome;
+  Choices choices;
+  Interleavings interpreter;
+
+  void store(Options &options) const;
+  Error check() const;
+  Error takeApart(Options &options) const;
+};
+} // namespace
+
+void CommandLine::store(Options &options) const {
+  options.file = what.file;
+  options.entry = what.entry;
+  options.target = what.target;
+  options.emit = what.emit;
+  options.reference = what.reference;
+  options.loopOrder = choices.order;
+  options.schedule = choices.schedule;
+  options.seed = data.seed;
+  options.inputScale = data.scale;
+  options.stridePad = data.stridePad;
+  options.guard = data.guard;
+  options.check = outcome.check;
+  options.explain = outcome.explain;
+  options.remarks = outcome.remarks.getNumOccurrences() && outcome.remarks.empty()
+                        ? ".*"
+                        : std::string(outcome.remarks);
+  options.json = outcome.json;
+  options.printLLVM = outcome.printLLVM;
+  options.grad = what.grad;
+  options.threads = choices.threads;
+  options.deterministic = choices.deterministic;
+  options.optLevel = choices.optLevel;
+  options.rowTile = choices.rowTile;
+  options.streamTile = choices.streamTile;
+  options.parts = choices.parts;
+  options.interleavings = interpreter.interleavings;
+  options.interpreterOrder = interpreter.interpreterOrder;
+  options.interpreterTiming = interpreter.interpreterTiming;
+}
+
+Error CommandLine::check() const {
+  if (!what.emit.empty() && what.emit != "ptx")
+    return createStringError("expected --emit=ptx, got '" + what.emit + "'");
+  if (data.stridePad < 0 || data.stridePad > (1 << 20))
+    return createStringError("expected --stride-pad from 0 to 1048576, got %lld",
+                             static_cast<long long>(data.stridePad));
+  if (choices.threads > 1024)
+    return createStringError("expected --threads of at most 1024, got %u",
+                             unsigned(choices.threads));
+  if (interpreter.interleavings == 0 || interpreter.interleavings > 100000)
+    return createStringError("expected --interleavings from 1 to 100000, got %u",
+                             unsigned(interpreter.interleavings));
+  if (choices.optLevel > 3)
+    return createStringError("expected -O0 to -O3, got -O%u", unsigned(choices.optLevel));
+  if (StringRef order = choices.order;
+      !order.empty() && !is_contained({"auto", "rows", "stream", "split"}, order))
+    return createStringError("expected --loop-order auto, rows, stream or split, got '" + order +
+                             "'");
+  if (choices.rowTile > 4096 || choices.streamTile > 4096 || choices.parts > 4096)
+    return createStringError("expected tiles and parts of at most 4096");
+  return Error::success();
+}
+
+static Error storePositions(StringRef option, const cl::list<std::string> &texts,
+                            SmallVectorImpl<std::pair<unsigned, std::string>> &entries) {
   for (StringRef text : texts) {
     auto [number, rest] = text.split('=');
     unsigned position;
@@ -24,114 +236,43 @@ static Error takeApart(StringRef option, ArrayRef<std::string> texts,
   return Error::success();
 }
 
+/// Options with a position in front, and --bench, whose number may be missing.
+Error CommandLine::takeApart(Options &options) const {
+  if (outcome.bench.getNumOccurrences()) {
+    options.repetitions = 10;
+    if (!outcome.bench.empty() && (StringRef(outcome.bench).getAsInteger(10, options.repetitions) ||
+                                   options.repetitions == 0))
+      return createStringError("expected --bench=REPETITIONS, got '" + outcome.bench + "'");
+  }
+  struct Positions {
+    StringRef name;
+    const cl::list<std::string> &texts;
+    SmallVectorImpl<std::pair<unsigned, std::string>> &entries;
+    bool ofGradients;
+  };
+  for (const Positions &positions :
+       {Positions{"input", data.inputs, options.inputs, false},
+        {"output", data.outputs, options.outputs, false},
+        {"shape", data.shapes, options.shapes, false},
+        {"fill", data.fills, options.fills, false},
+        {"grad-input", data.gradInputs, options.gradInputs, true},
+        {"grad-fill", data.gradFills, options.gradFills, true},
+        {"grad-output", data.gradOutputs, options.gradOutputs, true}}) {
+    if (Error error = storePositions(positions.name, positions.texts, positions.entries))
+      return error;
+    if (positions.ofGradients && !positions.entries.empty() && !options.grad)
+      return createStringError("--" + positions.name + " needs --grad");
+  }
+  return Error::success();
+}
+
 Expected<Options> attn::parseCommandLine(int argc, char **argv) {
-  static cl::OptionCategory category("attn-run options");
-  cl::opt<std::string> file(cl::Positional, cl::Required, cl::desc("FILE.mlir"), cl::cat(category));
-  cl::opt<std::string> entry("entry", cl::desc("Function to run (default: main, or the only one)"),
-                             cl::cat(category));
-  cl::opt<std::string> target("target", cl::init("auto"), cl::cat(category),
-                              cl::desc("auto (cuda where there is a GPU and "
-                                       "the function compiles for it, else "
-                                       "cpu), cpu, cuda or interpreter"));
-  cl::opt<std::string> emit(
-      "emit", cl::cat(category), cl::value_desc("ptx"),
-      cl::desc("Print what the function is compiled to, without running it and "
-               "without a GPU"));
-  cl::opt<std::string> reference(
-      "reference", cl::cat(category), cl::value_desc("FILE[:FUNCTION]"),
-      cl::desc("For a function that takes its outputs as memrefs: the function "
-               "of tensors that it computes. Gives the shapes of the results, "
-               "the reference of --check and the work of --bench"));
-  cl::list<std::string> inputs("input", cl::cat(category), cl::value_desc("N=file.npy"),
-                               cl::desc("Read argument N from a file"));
-  cl::list<std::string> outputs("output", cl::cat(category), cl::value_desc("N=file.npy"),
-                                cl::desc("Write result N to a file"));
-  cl::list<std::string> shapes("shape", cl::cat(category), cl::value_desc("N=2x8x?x64"),
-                               cl::desc("Shape of argument N; ? follows from other arguments"));
-  cl::list<std::string> fills("fill", cl::cat(category), cl::value_desc("N=how"),
-                              cl::desc("Fill argument N: a value, arange, "
-                                       "normal or uniform:LOW:HIGH (default: "
-                                       "normal for floats, 0 for integers)"));
-  cl::opt<bool> grad("grad", cl::cat(category),
-                     cl::desc("Run the entry, then its gradient: one result per float "
-                              "argument, from one incoming gradient per float tensor result"));
-  cl::list<std::string> gradInputs("grad-input", cl::cat(category), cl::value_desc("N=file.npy"),
-                                   cl::desc("Read the incoming gradient of result N from a file"));
-  cl::list<std::string> gradFills("grad-fill", cl::cat(category), cl::value_desc("N=how"),
-                                  cl::desc("Fill the incoming gradient of result N, as --fill does "
-                                           "(default: normal)"));
-  cl::list<std::string> gradOutputs(
-      "grad-output", cl::cat(category), cl::value_desc("N=file.npy"),
-      cl::desc("Write the gradient of the float argument N, counting float "
-               "arguments only, to a file"));
-  cl::opt<uint64_t> seed("seed", cl::init(0), cl::cat(category),
-                         cl::desc("Seed of random arguments"));
-  cl::opt<double> scale("scale-input", cl::init(1.0), cl::cat(category),
-                        cl::desc("Factor on normal random arguments"));
-  cl::opt<int64_t> stridePad("stride-pad", cl::init(0), cl::cat(category),
-                             cl::desc("Elements, holding NaN, before each tensor argument and "
-                                      "after each run of each of its dimensions"));
-  cl::opt<bool> guard("guard", cl::cat(category),
-                      cl::desc("Let every tensor end at an inaccessible page"));
-  cl::opt<bool> check("check", cl::cat(category),
-                      cl::desc("Compare results (with --grad, gradients too) with a float64 "
-                               "reference; exit status 1 if too far"));
-  cl::opt<std::string> bench(
-      "bench", cl::ValueOptional, cl::cat(category), cl::value_desc("repetitions"),
-      cl::desc("Time the entry (with --grad, its gradient too): the median over "
-               "repetitions (default 10)"));
-  cl::opt<bool> json("json", cl::cat(category), cl::desc("Print one JSON object"));
-  cl::opt<bool> explain("explain", cl::cat(category),
-                        cl::desc("Print what was decided and how many tiles were visited"));
-  cl::opt<std::string> remarks(
-      "remarks", cl::ValueOptional, cl::cat(category), cl::value_desc("regex"),
-      cl::desc("Print what passes with matching names did (default: all)"));
-  cl::opt<unsigned> threads("threads", cl::init(0), cl::cat(category),
-                            cl::desc("Number of threads (default: one per hardware thread)"));
-  cl::opt<bool> deterministic(
-      "deterministic", cl::init(true), cl::cat(category),
-      cl::desc("Results are the same bits from run to run and for any number "
-               "of threads (the default). With =false loop orders are chosen "
-               "for the threads at hand: on a CPU still the same from run to "
-               "run, on a GPU the gradient of the queries may not be"));
-  cl::opt<std::string> order(
-      "loop-order", cl::cat(category),
-      cl::desc("Order of the loops: auto (by cost), rows (queries outside), "
-               "stream (keys outside) or split (parts of the keys, merged)"));
-  cl::opt<std::string> schedule(
-      "schedule", cl::cat(category),
-      cl::desc("Options of attn-lower-to-hopper, for cuda and interpreter: "
-               "'rows=128 keys=176 stages=2 ctas=132 pipeline=true overlap=false ping-pong=false "
-               "output=pieces'; "
-               "what is not given is chosen"));
-  cl::opt<unsigned> rowTile("row-tile", cl::init(0), cl::cat(category),
-                            cl::desc("Rows (queries) per tile"));
-  cl::opt<unsigned> streamTile("stream-tile", cl::init(0), cl::cat(category),
-                               cl::desc("Keys per tile"));
-  cl::opt<unsigned> parts("parts", cl::init(0), cl::cat(category),
-                          cl::desc("Parts of the keys, for --loop-order=split"));
-  cl::opt<unsigned> interleavings(
-      "interleavings", cl::init(1), cl::cat(category),
-      cl::desc("With --target=interpreter: how many orders of execution to try "
-               "(default 1)"));
-  cl::opt<std::string> interpreterOrder(
-      "interpreter-order", cl::cat(category),
-      cl::desc("With --target=interpreter: the warpgroup that runs next is a "
-               "random one, the next one (round-robin), the first (ahead) or "
-               "the last (behind) that can"));
-  cl::opt<std::string> interpreterTiming(
-      "interpreter-timing", cl::cat(category),
-      cl::desc("With --target=interpreter: copies and products happen early, "
-               "late or at random times"));
-  cl::opt<unsigned> optLevel("O", cl::Prefix, cl::init(2), cl::cat(category),
-                             cl::desc("LLVM's optimisation level, 0 to 3"));
-  cl::opt<bool> printLLVM("print-llvm", cl::cat(category),
-                          cl::desc("Print the optimised LLVM IR to stderr"));
+  CommandLine line;
   mlir::registerAsmPrinterCLOptions();
   mlir::registerMLIRContextCLOptions();
   mlir::registerPassManagerCLOptions();
   mlir::registerDefaultTimingManagerCLOptions();
-  cl::HideUnrelatedOptions(category);
+  cl::HideUnrelatedOptions(getCategory());
   cl::ParseCommandLineOptions(
       argc, argv,
       "attn-run: compile a function of attention ops for this machine's CPU or "
@@ -139,77 +280,12 @@ Expected<Options> attn::parseCommandLine(int argc, char **argv) {
       "MLIR's own options work too: --mlir-print-ir-after-all, --mlir-timing, "
       "and what\n"
       "--help-hidden shows.\n");
-
   Options options;
-  options.file = file;
-  options.entry = entry;
-  options.target = target;
-  options.emit = emit;
-  options.reference = reference;
-  options.loopOrder = order;
-  options.schedule = schedule;
-  options.seed = seed;
-  options.inputScale = scale;
-  options.stridePad = stridePad;
-  options.guard = guard;
-  options.check = check;
-  options.explain = explain;
-  options.remarks = remarks.getNumOccurrences() && remarks.empty() ? ".*" : std::string(remarks);
-  options.json = json;
-  options.printLLVM = printLLVM;
-  options.grad = grad;
-  options.threads = threads;
-  options.deterministic = deterministic;
-  options.optLevel = optLevel;
-  options.rowTile = rowTile;
-  options.streamTile = streamTile;
-  options.parts = parts;
-  options.interleavings = interleavings;
-  options.interpreterOrder = interpreterOrder;
-  options.interpreterTiming = interpreterTiming;
-  if (bench.getNumOccurrences()) {
-    options.repetitions = 10;
-    if (!bench.empty() &&
-        (StringRef(bench).getAsInteger(10, options.repetitions) || options.repetitions == 0))
-      return createStringError("expected --bench=REPETITIONS, got '" + bench + "'");
-  }
-  if (!emit.empty() && emit != "ptx")
-    return createStringError("expected --emit=ptx, got '" + emit + "'");
-  if (stridePad < 0 || stridePad > (1 << 20))
-    return createStringError("expected --stride-pad from 0 to 1048576, got %lld",
-                             static_cast<long long>(stridePad));
-  if (threads > 1024)
-    return createStringError("expected --threads of at most 1024, got %u", unsigned(threads));
-  if (interleavings == 0 || interleavings > 100000)
-    return createStringError("expected --interleavings from 1 to 100000, got %u",
-                             unsigned(interleavings));
-  if (optLevel > 3)
-    return createStringError("expected -O0 to -O3, got -O%u", unsigned(optLevel));
-  if (!order.empty() && order != "auto" && order != "rows" && order != "stream" && order != "split")
-    return createStringError("expected --loop-order auto, rows, stream or split, got '" + order +
-                             "'");
-  if (rowTile > 4096 || streamTile > 4096 || parts > 4096)
-    return createStringError("expected tiles and parts of at most 4096");
-  if (Error error = takeApart("input", inputs, options.inputs))
+  line.store(options);
+  if (Error error = line.check())
     return std::move(error);
-  if (Error error = takeApart("output", outputs, options.outputs))
+  if (Error error = line.takeApart(options))
     return std::move(error);
-  if (Error error = takeApart("shape", shapes, options.shapes))
-    return std::move(error);
-  if (Error error = takeApart("fill", fills, options.fills))
-    return std::move(error);
-  if (Error error = takeApart("grad-input", gradInputs, options.gradInputs))
-    return std::move(error);
-  if (Error error = takeApart("grad-fill", gradFills, options.gradFills))
-    return std::move(error);
-  if (Error error = takeApart("grad-output", gradOutputs, options.gradOutputs))
-    return std::move(error);
-  for (auto [name, entries] : {std::pair<StringRef, ArrayRef<std::pair<unsigned, std::string>>>{
-                                   "grad-input", options.gradInputs},
-                               {"grad-fill", options.gradFills},
-                               {"grad-output", options.gradOutputs}})
-    if (!entries.empty() && !grad)
-      return createStringError("--" + name + " needs --grad");
   return options;
 }
 

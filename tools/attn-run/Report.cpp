@@ -87,14 +87,14 @@ void Report::printMemory() const {
 
 double Report::compile() const {
   if (cuda)
-    return parse + passes + cuda->times.passes + cuda->times.host + cuda->times.ptx +
+    return parse + passes + cuda->times.passes + cuda->times.host.sum() + cuda->times.kernels +
            cuda->times.load;
-  return parse + passes + codegen.translate + codegen.optimize + codegen.codegen;
+  return parse + passes + codegen.sum();
 }
 
 void Report::printCudaText() const {
   raw_ostream &os = outs();
-  for (const CudaKernelInfo &kernel : cuda->kernels) {
+  for (const target::KernelInfo &kernel : cuda->kernels) {
     os << "kernel '" << kernel.name << "': " << kernel.registers << " registers";
     if (kernel.spilledBytes)
       os << ", " << kernel.spilledBytes << " bytes of local memory";
@@ -104,15 +104,15 @@ void Report::printCudaText() const {
     os << warning << "\n";
   if (cuda->workspaceBytes)
     os << "workspace: " << cuda->workspaceBytes << " bytes\n";
-  const CudaCompileTimes &times = cuda->times;
+  const target::CompileTimes &times = cuda->times;
   os << format("compile: %.2f s", compile()) << " (parse " << seconds(parse) << ", passes "
      << seconds(passes + times.passes) << (times.programCached ? " (cached)" : "") << ", host code "
-     << seconds(times.host);
+     << seconds(times.host.sum());
   if (times.driverCompiles)
     os << ", PTX to machine code and load " << seconds(times.load) << ")\n";
   else
-    os << ", PTX to machine code " << seconds(times.ptx) << (times.cubinsCached ? " (cached)" : "")
-       << ", load " << seconds(times.load) << ")\n";
+    os << ", PTX to machine code " << seconds(times.kernels)
+       << (times.kernelsCached ? " (cached)" : "") << ", load " << seconds(times.load) << ")\n";
 }
 
 /// "8 interleavings, each of 1 launch, 6 blocks, 72 products, 54 copies".
@@ -218,11 +218,11 @@ void Report::printPhases(json::OStream &json) const {
     json.attribute("parse_s", parse);
     if (cuda) {
       json.attribute("passes_s", passes + cuda->times.passes);
-      json.attribute("host_code_s", cuda->times.host);
-      json.attribute("ptx_s", cuda->times.ptx);
+      json.attribute("host_code_s", cuda->times.host.sum());
+      json.attribute("ptx_s", cuda->times.kernels);
       json.attribute("load_s", cuda->times.load);
       json.attribute("program_cached", cuda->times.programCached);
-      json.attribute("cubins_cached", cuda->times.cubinsCached);
+      json.attribute("cubins_cached", cuda->times.kernelsCached);
       json.attribute("driver_compiles_ptx", cuda->times.driverCompiles);
       return;
     }
@@ -244,7 +244,7 @@ void Report::printCudaJson(json::OStream &json) const {
       json.value(warning);
   });
   json.attributeArray("kernels", [&] {
-    for (const CudaKernelInfo &kernel : cuda->kernels)
+    for (const target::KernelInfo &kernel : cuda->kernels)
       json.object([&] {
         json.attribute("name", kernel.name);
         json.attribute("registers", kernel.registers);

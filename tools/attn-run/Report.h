@@ -5,11 +5,11 @@
 #define ATTN_TOOLS_ATTN_RUN_REPORT_H
 
 #include "Options.h"
-#include "attn/Compiler/CudaCompiler.h"
 #include "attn/Interpreter/Interpreter.h"
 #include "attn/Reference/Reference.h"
 #include "attn/Runtime/CpuExecutable.h"
 #include "attn/Runtime/ThreadPool.h"
+#include "attn/Target/Target.h"
 
 namespace llvm::json {
 class OStream;
@@ -43,8 +43,8 @@ struct FunctionReport {
 struct CudaReport {
   std::string device;
   int driverVersion = 0;
-  CudaCompileTimes times;
-  std::vector<CudaKernelInfo> kernels;
+  target::CompileTimes times;
+  std::vector<target::KernelInfo> kernels;
   /// Of the function that takes most.
   size_t workspaceBytes = 0;
   /// What the host spent on each timed call.

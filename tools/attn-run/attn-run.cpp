@@ -4,8 +4,8 @@
 
 #include "Check.h"
 #include "Compile.h"
+#include "Executor.h"
 #include "GradientInputs.h"
-#include "Target.h"
 #include "Work.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Registration/Registration.h"
@@ -31,7 +31,7 @@ public:
   bool hasReported() const { return diagnostics.failed; }
 
 private:
-  Error checkTarget();
+  Error chooseTarget();
   Expected<mlir::OwningOpRef<mlir::ModuleOp>> parse(StringRef path);
   Error loadModules();
   Expected<FuncOp> findFunction(mlir::ModuleOp module, StringRef name, StringRef path);
@@ -57,7 +57,9 @@ private:
   FuncOp code, entry, gradient;
   /// The gradient takes the entry's results.
   bool savesResults = false;
-  std::unique_ptr<Target> target;
+  /// What --target names; null for auto and interpreter.
+  const target::Target *target = nullptr;
+  std::unique_ptr<Executor> executor;
   std::optional<ShapeRules> rules;
   std::optional<Arguments> arguments;
   std::optional<GradientInputs> gradientInputs;
@@ -65,13 +67,15 @@ private:
 };
 } // namespace
 
-Error Session::checkTarget() {
-  StringRef name = options.target;
-  if (name != "cpu" && name != "auto" && name != "cuda" && name != "interpreter")
-    return createStringError("expected --target auto, cpu, cuda or interpreter, got '" + name +
-                             "'");
-  if (!options.emit.empty() && name == "cpu")
-    return createStringError("--emit=ptx is not for --target=cpu");
+Error Session::chooseTarget() {
+  if (options.target == "auto" || options.target == "interpreter")
+    return Error::success();
+  auto found = target::getTarget(options.target, {"auto", "interpreter"});
+  if (!found)
+    return found.takeError();
+  target = *found;
+  if (!options.emit.empty() && !target->isGpu())
+    return createStringError("--emit=ptx is not for --target=" + target->getName());
   return Error::success();
 }
 
@@ -180,28 +184,30 @@ void Session::describeWork() {
   }
 }
 
-/// Compiles for the GPU if there is one and the function compiles for it, else
+/// With auto, compiles for the GPU if there is one and the function compiles for it, else
 /// for the CPU.
 Error Session::compileAny() {
   SmallVector<FuncOp> entries = {code};
   if (gradient)
     entries.push_back(gradient);
-  auto compileFor = [&](Expected<std::unique_ptr<Target>> made) -> Error {
+  auto compileFor = [&](Expected<std::unique_ptr<Executor>> made) -> Error {
     if (!made)
       return made.takeError();
-    target = std::move(*made);
-    return target->compile(*module, entries, options, diagnostics, report);
+    executor = std::move(*made);
+    return executor->compile(*module, entries, options, diagnostics, report);
   };
-  if (options.target == "cuda" || !options.emit.empty())
-    return compileFor(createCudaTarget(options));
-  if (options.target == "cpu")
-    return compileFor(createCpuTarget());
+  if (target)
+    return compileFor(createExecutor(*target, options));
+  const target::Target &cpu = *cantFail(target::getTarget("cpu"));
+  const target::Target &cuda = *cantFail(target::getTarget("cuda"));
+  if (!options.emit.empty())
+    return compileFor(createExecutor(cuda, options));
   if (options.target == "interpreter")
-    return compileFor(createInterpreterTarget(options));
-  auto gpu = createCudaTarget(options);
+    return compileFor(createInterpreterExecutor(options));
+  auto gpu = createExecutor(cuda, options);
   if (!gpu) {
     diagnostics.remarks.push_back("remark: on the cpu: " + toString(gpu.takeError()));
-    return compileFor(createCpuTarget());
+    return compileFor(createExecutor(cpu, options));
   }
   diagnostics.silent = true;
   Error error = compileFor(std::move(gpu));
@@ -210,7 +216,7 @@ Error Session::compileAny() {
     return Error::success();
   report.cuda.reset();
   errs() << "attn-run: running on the cpu: " << toString(std::move(error)) << "\n";
-  return compileFor(createCpuTarget());
+  return compileFor(createExecutor(cpu, options));
 }
 
 Expected<std::vector<ShapeRules::Shape>> attn::getResultShapes(FuncOp function, ShapeRules &rules) {
@@ -232,7 +238,7 @@ Expected<std::vector<ShapeRules::Shape>> attn::getResultShapes(FuncOp function, 
 
 Expected<std::unique_ptr<Call>> Session::prepare(FuncOp function, ArrayRef<Operand> operands) {
   if (function != code || code == entry)
-    return target->prepare(function, operands, options);
+    return executor->prepare(function, operands, options);
   // The reference says what the last arguments are.
   auto types = getValueTypes(entry.getResultTypes(), "result");
   if (!types)
@@ -240,7 +246,7 @@ Expected<std::unique_ptr<Call>> Session::prepare(FuncOp function, ArrayRef<Opera
   auto shapes = getResultShapes(entry, *rules);
   if (!shapes)
     return shapes.takeError();
-  return target->prepareInto(function, operands, *types, *shapes, options);
+  return executor->prepareInto(function, operands, *types, *shapes, options);
 }
 
 /// With --grad, the function that computes the gradients.
@@ -347,7 +353,7 @@ Error Session::run() {
       return error;
     diagnostics.printsRemarks = true;
   }
-  if (Error error = checkTarget())
+  if (Error error = chooseTarget())
     return error;
   if (Error error = loadModules())
     return error;
@@ -358,7 +364,7 @@ Error Session::run() {
   }
   rules.emplace(entry);
   // Kernels written by hand take memrefs, which the CPU has no code for.
-  bool memrefs = (options.target == "cuda" || options.target == "interpreter") && code == entry;
+  bool memrefs = (options.target == "interpreter" || (target && target->isGpu())) && code == entry;
   auto planned = Arguments::plan(entry, options, *rules, memrefs);
   if (!planned)
     return planned.takeError();
@@ -393,6 +399,7 @@ int main(int argc, char **argv) {
   InitLLVM init(argc, argv);
   // --mlir-print-ir-after and its like name passes.
   registerPasses();
+  target::registerAllTargets();
   Expected<Options> options = parseCommandLine(argc, argv);
   if (!options) {
     errs() << "error: " << toString(options.takeError()) << "\n";

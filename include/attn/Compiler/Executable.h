@@ -7,6 +7,7 @@
 
 #include "attn/Compiler/DiskCache.h"
 #include "attn/Runtime/HostTensor.h"
+#include "attn/Target/Target.h"
 #include <memory>
 #include <optional>
 
@@ -39,7 +40,9 @@ struct TensorReference {
 };
 
 struct ExecutableOptions {
-  bool cuda = false;
+  explicit ExecutableOptions(const target::Target &target) : target(&target) {}
+
+  const target::Target *target;
   /// The function; empty for `main` or the only one.
   std::string entry;
   /// As text, see PipelineOptions.
@@ -55,10 +58,10 @@ struct CompileCounts {
   uint64_t compiled = 0, fromDisk = 0, fromMemory = 0;
 };
 
+struct Source;
+
 class Executable {
 public:
-  virtual ~Executable() = default;
-
   /// What this process compiled before with the same text and options is given
   /// again.
   static llvm::Expected<std::shared_ptr<const Executable>>
@@ -66,10 +69,12 @@ public:
 
   static CompileCounts getCounts();
 
-  /// PTX of the kernels of a function; needs no GPU.
-  static llvm::Expected<std::string> emitPtx(llvm::StringRef text,
-                                             const ExecutableOptions &options);
+  /// Assembly of the kernels of a function, for targets that have some (Program::getAssembly);
+  /// needs no device.
+  static llvm::Expected<std::string> emitAssembly(llvm::StringRef text,
+                                                  const ExecutableOptions &options);
 
+  const target::Target &getTarget() const { return target; }
   const Signature &getSignature() const { return signature; }
 
   /// Writes all sizes of all results.
@@ -79,18 +84,20 @@ public:
   llvm::Error run(const TensorReference *arguments, const TensorReference *results, void *workspace,
                   size_t workspaceBytes, void *stream) const;
 
-protected:
-  using Packed = void (*)(void **);
-  /// The pointers of a call, see CpuExecutable::Packed; slot 0 is free.
-  virtual llvm::Error start(void **slots, void *workspace, size_t workspaceBytes,
-                            void *stream) const = 0;
-  virtual llvm::Expected<size_t> measure(void **slots) const = 0;
-  /// Calls the shape function.
-  virtual llvm::Error callShape(void **slots) const = 0;
+private:
+  Executable(const target::Target &target, Signature signature,
+             std::unique_ptr<target::LoadedProgram> program,
+             std::unique_ptr<target::Function> function)
+      : target(target), signature(std::move(signature)), program(std::move(program)),
+        function(std::move(function)) {}
 
-  /// Host code of CUDA programs has one more argument, the first.
-  bool takesCall = false;
+  static llvm::Expected<std::shared_ptr<const Executable>>
+  compileEntry(Source &source, const ExecutableOptions &options);
+
+  const target::Target &target;
   Signature signature;
+  std::unique_ptr<target::LoadedProgram> program;
+  std::unique_ptr<target::Function> function; // of the program
 };
 
 /// Runs a pipeline of passes, as text, on a module. What it says, errors and

@@ -6,6 +6,9 @@
 
 #include "mlir/Pass/PassOptions.h"
 
+namespace llvm {
+class raw_ostream;
+}
 namespace mlir {
 class OpPassManager;
 }
@@ -104,13 +107,17 @@ void buildCpuPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 void buildHostLowering(mlir::OpPassManager &pm);
 
 /// Protocol form of the hopper dialect (L3), in `gpu.launch`, to `gpu.binary` with
-/// PTX for sm_90a and `gpu.launch_func`, whose tensor map operands keep their type.
+/// PTX for the chip of the target sm_90 and `gpu.launch_func`, whose tensor map operands keep their
+/// type.
 void buildCudaCodegenPipeline(mlir::OpPassManager &pm);
 
 /// What is left on the host after buildCudaCodegenPipeline to the LLVM dialect,
 /// with calls of the runtime (attn/Runtime/CudaHostInterface.h). The gpu.binary ops
 /// stay.
 void buildCudaHostPipeline(mlir::OpPassManager &pm);
+
+/// The table of schedules of Hopper kernels as a page of Markdown.
+void printHopperSchedules(llvm::raw_ostream &os);
 
 /// Makes the pipelines known as attn-nest-pipeline, attn-tile-pipeline,
 /// attn-cpu-pipeline, attn-cuda-codegen and attn-cuda-host.

@@ -31,24 +31,24 @@ struct CpuCompileOptions {
   bool genericCpu = false;
 };
 
-/// Seconds spent by the parts of compile().
+/// Seconds spent by the parts of compileObject().
 struct CpuCompileTimes {
   double translate = 0, optimize = 0, codegen = 0;
+  double sum() const { return translate + optimize + codegen; }
 };
 
 /// A relocatable object file.
 struct CpuObject {
   std::unique_ptr<llvm::MemoryBuffer> code;
   CpuCompileTimes times;
-  std::string cpuName;
 };
 
 class CpuExecutable {
 public:
   ~CpuExecutable();
 
-  /// The two halves of compile(). An object can be kept, and loaded by another
-  /// process on a machine that its code runs on.
+  /// Compiles every function of `module`, all of whose ops must be of the LLVM dialect. An object
+  /// can be kept, and loaded by another process on a machine that its code runs on.
   static llvm::Expected<CpuObject> compileObject(mlir::ModuleOp module,
                                                  const CpuCompileOptions &options = {});
   static llvm::Expected<std::unique_ptr<CpuExecutable>>
@@ -56,11 +56,6 @@ public:
 
   /// The CPU that compileObject makes code for, and all its features.
   static llvm::Expected<std::string> describeHost();
-
-  /// Compiles every function of `module`, all of whose ops must be of the LLVM
-  /// dialect.
-  static llvm::Expected<std::unique_ptr<CpuExecutable>>
-  compile(mlir::ModuleOp module, const CpuCompileOptions &options = {});
 
   /// The function of this name in the module.
   llvm::Expected<void *> lookup(llvm::StringRef name);
@@ -72,15 +67,9 @@ public:
   using Packed = void (*)(void **arguments);
   llvm::Expected<Packed> lookupPacked(llvm::StringRef name);
 
-  const CpuCompileTimes &getTimes() const { return times; }
-  /// "znver4 (avx512)": the CPU that the code was generated for.
-  llvm::StringRef getCpuName() const { return cpuName; }
-
 private:
   CpuExecutable();
   std::unique_ptr<llvm::orc::LLJIT> jit;
-  CpuCompileTimes times;
-  std::string cpuName;
 };
 
 } // namespace attn

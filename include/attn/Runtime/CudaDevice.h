@@ -18,8 +18,8 @@ struct DeviceInfo {
 
   /// The device of the calling thread's context. A thread without one gets the
   /// primary context of the first device, which PyTorch and the CUDA runtime use
-  /// too. The device must be one that sm_90a code runs on.
-  static llvm::Expected<const DeviceInfo *> current();
+  /// too. An error where the device does not have the capability that code is for.
+  static llvm::Expected<const DeviceInfo *> current(int capability);
 
   /// The calling thread's context, or null.
   llvm::Expected<Context> getContext() const;

@@ -15,10 +15,9 @@ struct Cubin {
 };
 
 /// What the driver is to load: the PTX itself, which it compiles, or, where the
-/// environment variable ATTNC_PTXAS names a ptxas, what that makes of it. `name`
-/// stands in messages.
-llvm::Expected<Cubin> compilePtx(const DeviceInfo &device, llvm::StringRef ptx,
-                                 llvm::StringRef name);
+/// environment variable ATTNC_PTXAS names a ptxas, what that makes of it for a
+/// chip ("sm_90a"). `name` stands in messages.
+llvm::Expected<Cubin> compilePtx(llvm::StringRef ptx, llvm::StringRef chip, llvm::StringRef name);
 
 /// Whether compilePtx gives machine code.
 bool compilesBeforeLoading();

@@ -26,14 +26,14 @@ static unsigned possibleSet(Type type) {
     return 0;
   ArrayRef<int64_t> shape = vector.getShape();
   if (shape.size() == 1)
-    return (shape[0] == kWarpgroupRows ? kRows : 0) | (shape[0] % 8 == 0 ? kColumns : 0);
+    return (shape[0] == kWarpgroupRows ? kRows : 0) | (shape[0] % kColumnGroup == 0 ? kColumns : 0);
   if (shape.size() != 2)
     return 0;
   if (shape[1] == 1)
     return shape[0] == kWarpgroupRows ? kRows : 0;
   if (shape[0] == 1)
-    return shape[1] % 8 == 0 ? kColumns : 0;
-  return shape[0] == kWarpgroupRows && shape[1] % 8 == 0 ? kTile : 0;
+    return shape[1] % kColumnGroup == 0 ? kColumns : 0;
+  return shape[0] == kWarpgroupRows && shape[1] % kColumnGroup == 0 ? kTile : 0;
 }
 
 /// Whether an op leaves open which columns a thread has: a store to shared memory may be of 8 side

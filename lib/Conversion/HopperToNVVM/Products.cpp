@@ -17,9 +17,9 @@ struct SmemOperand {
   bool alongK; // K is along the columns of the tile ("K-major")
   int64_t low; // to be added to the address
   int64_t high;
-  SmallVector<int64_t> steps; // of the address, in units, for each 16 of k
+  SmallVector<int64_t> steps; // of the address, in units, for each k of an instruction
 
-  SmemOperand(SmemType tile, bool alongK, int64_t kSteps) : alongK(alongK) {
+  SmemOperand(SmemType tile, bool alongK, int64_t k, int64_t kSteps) : alongK(alongK) {
     int64_t swizzle = tile.getSwizzle();
     int64_t mode = swizzle == 128 ? 1 : swizzle == 64 ? 2 : 3;
     // From 8 rows to the next; rows are swizzle bytes.
@@ -28,17 +28,19 @@ struct SmemOperand {
     int64_t leading = alongK ? 16 : tile.getSlabBytes();
     low = (leading >> 4) << 16;
     high = (stride >> 4) | mode << 30;
-    int64_t perSlab = swizzle / 32;
+    int64_t bytes = k * getElementBytes(tile.getElementType()), perSlab = swizzle / bytes;
     for (int64_t s = 0; s < kSteps; ++s)
       steps.push_back(
-          (alongK ? s / perSlab * tile.getSlabBytes() + s % perSlab * 32 : s * 16 * swizzle) >> 4);
+          (alongK ? s / perSlab * tile.getSlabBytes() + s % perSlab * bytes : s * k * swizzle) >>
+          4);
   }
 };
 
 /// The text of a product and what it names its operands.
 class ProductText {
 public:
-  explicit ProductText(int64_t registers) : text(buffer), registers(registers) {
+  ProductText(const attn::target::MmaAtom &atom, int64_t n, int64_t registers)
+      : text(buffer), atom(atom), n(n), registers(registers) {
     text << "{\n.reg .pred p, q;\n.reg .b32 x, ha, hb;\n.reg .b64 a, b;\n";
     text << "mov.pred p, 0;\nmov.pred q, 1;\n";
   }
@@ -60,9 +62,10 @@ public:
     text << "add.u32 x, $" << operand << ", " << step << ";\nmov.b64 " << name << ", {x, " << high
          << "};\n";
   }
-  void instruction(StringRef type, int64_t n, const Twine &a, bool accumulates,
-                   const Twine &flags) {
-    text << "wgmma.mma_async.sync.aligned.m64n" << n << "k16.f32." << type << "." << type << " {";
+  void instruction(const Twine &a, bool accumulates, const Twine &flags) {
+    StringRef type = getName(atom.operands);
+    text << "wgmma.mma_async.sync.aligned.m" << atom.m << "n" << n << "k" << atom.k << "."
+         << getName(atom.accumulator) << "." << type << "." << type << " {";
     for (int64_t r = 0; r < registers; ++r)
       text << (r ? "," : "") << '$' << r;
     text << "}, " << a << ", b, " << (accumulates ? 'q' : 'p') << ", 1, 1, " << flags << ";\n";
@@ -75,7 +78,8 @@ public:
 private:
   std::string buffer;
   llvm::raw_string_ostream text;
-  int64_t registers;
+  const attn::target::MmaAtom &atom;
+  int64_t n, registers;
 };
 } // namespace
 
@@ -103,10 +107,10 @@ static Parts unpackStruct(Value result, int64_t count, ImplicitLocOpBuilder &b) 
 void KernelLowering::lowerWgmma(WgmmaOp op) {
   VectorType type = op.getResult().getType().getTile();
   SmemType bTile = op.getB().getType();
-  int64_t n = type.getDimSize(1), registers = n / 2;
+  const attn::target::MmaAtom &atom = *findAtom(bTile.getElementType());
+  int64_t n = type.getDimSize(1), registers = atom.m * n / kThreadsPerWarpgroup;
   int64_t k = op.getTransposeB() ? bTile.getColumns() : bTile.getRows();
-  int64_t kSteps = llvm::divideCeil(k, 16);
-  StringRef element = bTile.getElementType().isBF16() ? "bf16" : "f16";
+  int64_t kSteps = llvm::divideCeil(k, atom.k);
   SmallVector<Value> operands;
   Value accumulator = op.getAccumulator();
   if (accumulator)
@@ -132,21 +136,23 @@ void KernelLowering::lowerWgmma(WgmmaOp op) {
   auto loop = op->getParentOfType<scf::ForOp>();
   Operation *parentOfA = op.getA().getParentBlock()->getParentOp();
   bool keepsA = !aTile && loop && !(parentOfA && loop->isAncestor(parentOfA));
-  ProductText text(registers);
+  // Registers of A for one instruction: pairs of elements.
+  int64_t pairs = atom.m * atom.k / kThreadsPerWarpgroup / 2;
+  ProductText text(atom, n, registers);
   if (keepsA)
-    text.keep(firstOperand + 1, 4 * kSteps);
+    text.keep(firstOperand + 1, pairs * kSteps);
   text.fence();
-  SmemOperand bOperand(bTile, op.getTransposeB(), kSteps);
+  SmemOperand bOperand(bTile, op.getTransposeB(), atom.k, kSteps);
   text.setHigh("hb", bOperand.high);
   if (aTile) {
-    SmemOperand aOperand(aTile, !op.getTransposeA(), kSteps);
+    SmemOperand aOperand(aTile, !op.getTransposeA(), atom.k, kSteps);
     text.setHigh("ha", aOperand.high);
     low(op.getA(), aOperand);
     low(op.getB(), bOperand);
     for (int64_t s = 0; s < kSteps; ++s) {
       text.descriptor("a", firstOperand, aOperand.steps[s], "ha");
       text.descriptor("b", firstOperand + 1, bOperand.steps[s], "hb");
-      text.instruction(element, n, "a", accumulator || s,
+      text.instruction("a", accumulator || s,
                        Twine(op.getTransposeA() ? "1, " : "0, ") +
                            (op.getTransposeB() ? "0" : "1"));
     }
@@ -154,15 +160,15 @@ void KernelLowering::lowerWgmma(WgmmaOp op) {
     low(op.getB(), bOperand);
     for (Value pair : parts(op.getA(), Layout::Tile).values)
       operands.push_back(LLVM::BitcastOp::create(b, b.getI32Type(), pair));
-    constraints += "," + repeat("r", 4 * kSteps);
+    constraints += "," + repeat("r", pairs * kSteps);
     for (int64_t s = 0; s < kSteps; ++s) {
       text.descriptor("b", firstOperand, bOperand.steps[s], "hb");
       std::string fragment = "{";
-      for (int64_t i = 0; i < 4; ++i)
-        fragment += (i ? "," : "") + (keepsA ? "kept" + std::to_string(4 * s + i)
-                                             : "$" + std::to_string(firstOperand + 1 + 4 * s + i));
-      text.instruction(element, n, fragment + "}", accumulator || s,
-                       op.getTransposeB() ? "0" : "1");
+      for (int64_t i = 0; i < pairs; ++i)
+        fragment +=
+            (i ? "," : "") + (keepsA ? "kept" + std::to_string(pairs * s + i)
+                                     : "$" + std::to_string(firstOperand + 1 + pairs * s + i));
+      text.instruction(fragment + "}", accumulator || s, op.getTransposeB() ? "0" : "1");
     }
   }
   auto result = LLVM::LLVMStructType::getLiteral(b.getContext(),

@@ -80,12 +80,14 @@ LogicalResult KernelLowering::lowerSlice(vector::ExtractStridedSliceOp op) {
     sizes.push_back(size.getInt());
   }
   if (type.getRank() != 2 || sizes.size() != 2 || sizes[0] != type.getDimSize(0) ||
-      offsets[1] % 8 || sizes[1] % 8)
-    return op.emitOpError("expects all rows of a tile and whole groups of 8 columns");
+      offsets[1] % kColumnGroup || sizes[1] % kColumnGroup)
+    return op.emitOpError("expects all rows of a tile and whole groups of ")
+           << kColumnGroup << " columns";
   for (Layout layout : layouts.of(op.getResult())) {
     const Parts &all = parts(op.getSource(), layout);
-    size_t each = all.values.size() / size_t(type.getDimSize(1) / 8);
-    size_t first = size_t(offsets[1] / 8) * each, count = size_t(sizes[1] / 8) * each;
+    size_t each = all.values.size() / size_t(type.getDimSize(1) / kColumnGroup);
+    size_t first = size_t(offsets[1] / kColumnGroup) * each,
+           count = size_t(sizes[1] / kColumnGroup) * each;
     Parts result(ArrayRef(all.values).slice(first, count));
     if (!all.offsets.empty())
       result.offsets.assign(all.offsets.begin() + first, all.offsets.begin() + first + count);

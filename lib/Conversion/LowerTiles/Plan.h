@@ -59,6 +59,8 @@ private:
   bool isKept(mlir::Value value) const {
     return context.buffers.count(value) || keptBy.count(value);
   }
+  /// Whether a value needs what a group computes. (Ops of one block in their order, below the
+  /// statements of the dependence graph.)
   bool dependsOn(mlir::Value value, const Group &group);
   bool onlyFeeds(mlir::Value value, mlir::Operation *op);
   bool usedAfter(mlir::Value value, mlir::Operation *op);

@@ -8,6 +8,9 @@
 //   Power(k)     v(r c)   = v(r) c^k         (c > 0)
 // A sum of terms of one Scale or Power degree has that degree again, which is
 // what makes a carried sum correctable when r changes.
+//
+// The dependence graph says that such a reader closes a cycle; that the cycle may be broken is an
+// algebraic property of the statements' bodies, which no graph shows.
 
 #ifndef ATTN_LIB_TRANSFORMS_NEST_HOMOGENEITY_H
 #define ATTN_LIB_TRANSFORMS_NEST_HOMOGENEITY_H

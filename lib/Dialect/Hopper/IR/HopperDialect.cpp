@@ -250,15 +250,24 @@ LogicalResult HeldOp::verify() {
   return verifyReceived(*this, getTile().getType(), getChannel().getType());
 }
 
+const attn::target::MmaAtom *attn::hopper::findAtom(Type operands) {
+  return target::findMmaAtom(target::sm90::kAtoms, operands,
+                             Float32Type::get(operands.getContext()));
+}
+
 /// Shapes and types that a warpgroup-wide product takes. `accumulator` is m x n.
 static LogicalResult verifyProduct(Operation *op, Type aType, SmemType b, VectorType accumulator,
                                    bool transposeA, bool transposeB) {
   int64_t m = accumulator.getDimSize(0), n = accumulator.getDimSize(1);
   Type element = b.getElementType();
-  if (!element.isBF16() && !element.isF16())
-    return op->emitOpError() << "expects operands of bf16 or f16, got " << element;
-  if (n % 8 || n > 256)
-    return op->emitOpError() << "n is a multiple of 8 and at most 256, got " << n;
+  const attn::target::MmaAtom *atom = findAtom(element);
+  if (!atom)
+    return op->emitOpError() << "expects operands of "
+                             << attn::target::listOperands(attn::target::sm90::kAtoms) << ", got "
+                             << element;
+  if (!atom->n.contains(n))
+    return op->emitOpError() << "n is a multiple of " << atom->n.step << " and at most "
+                             << atom->n.most << ", got " << n;
   int64_t aRows, k;
   bool inRegisters = false;
   if (auto a = dyn_cast<SmemType>(aType)) {
@@ -290,17 +299,18 @@ static LogicalResult verifyProduct(Operation *op, Type aType, SmemType b, Vector
     return op->emitOpError() << "B has " << bColumns << " columns, the accumulator " << n;
   if (k != bRows)
     return op->emitOpError() << "A has " << k << " columns, B has " << bRows << " rows";
-  // k runs along padded columns of both tiles, or else over whole steps of 16.
+  // k runs along padded columns of both tiles, or else over whole steps.
   bool padded = !inRegisters && !transposeA && transposeB;
-  if (k % (padded ? 8 : 16))
-    return op->emitOpError() << "k is a multiple of " << (padded ? 8 : 16) << ", got " << k;
+  if (int64_t step = padded ? 8 : atom->k; k % step)
+    return op->emitOpError() << "k is a multiple of " << step << ", got " << k;
   return success();
 }
 
 LogicalResult MmaOp::verify() {
   VectorType accumulator = getAccumulator().getType();
   if (accumulator.getDimSize(0) % kWarpgroupRows)
-    return emitOpError() << "m is a multiple of 64, got " << accumulator.getDimSize(0);
+    return emitOpError() << "m is a multiple of " << kWarpgroupRows << ", got "
+                         << accumulator.getDimSize(0);
   return verifyProduct(*this, getA().getType(), getB().getType(), accumulator, getTransposeA(),
                        getTransposeB());
 }
@@ -309,7 +319,8 @@ LogicalResult WgmmaOp::verify() {
   VectorType result = getResult().getType().getTile();
   if (result.getRank() != 2 || !result.getElementType().isF32() ||
       result.getDimSize(0) != kWarpgroupRows)
-    return emitOpError() << "expects a result of 64 rows of f32, got " << result;
+    return emitOpError() << "expects a result of " << kWarpgroupRows << " rows of f32, got "
+                         << result;
   if (Value accumulator = getAccumulator()) {
     Type type = accumulator.getType();
     if (auto pending = dyn_cast<PendingType>(type))
@@ -443,7 +454,7 @@ int64_t RolesOp::getNumRegisters() {
 }
 
 int64_t RolesOp::getOccupancy() {
-  constexpr int64_t kThreads = 2048; // of a multiprocessor
+  constexpr int64_t kThreads = attn::target::sm90::kLimits.threadsPerMultiprocessor;
   return std::min(kRegistersPerCta / getNumRegisters(),
                   kThreads / (getNumWarpgroups() * kThreadsPerWarpgroup));
 }
@@ -465,16 +476,20 @@ LogicalResult RolesOp::verify() {
       return emitOpError() << "role " << getNames()[r]
                            << ": expected a warpgroup before it with a warp to spare, and its "
                               "number of registers";
-    if (perThread < 24 || perThread > 256 || perThread % 8)
+    constexpr int64_t kMost = attn::target::sm90::kLimits.registersPerThread;
+    if (perThread < 24 || perThread > kMost || perThread % 8)
       return emitOpError() << "role " << getNames()[r]
-                           << ": registers are a multiple of 8 between 24 and 256, got "
+                           << ": registers are a multiple of 8 between 24 and " << kMost << ", got "
                            << perThread << " (setmaxnreg)";
   }
   if (int64_t registers = getNumRegisters(); registers > kRegistersPerCta)
     return emitOpError() << "the roles ask for " << registers << " registers, a CTA has "
                          << kRegistersPerCta;
-  if (getNumWarpgroups() > 8)
-    return emitOpError() << "a CTA has at most 8 warpgroups, got " << getNumWarpgroups();
+  constexpr int64_t kMostWarpgroups =
+      attn::target::sm90::kLimits.threadsPerCta / kThreadsPerWarpgroup;
+  if (getNumWarpgroups() > kMostWarpgroups)
+    return emitOpError() << "a CTA has at most " << kMostWarpgroups << " warpgroups, got "
+                         << getNumWarpgroups();
   int64_t threads = getNumWarpgroups() * kThreadsPerWarpgroup;
   if (int64_t initial = getInitialRegisters(getNumWarpgroups(), getOccupancy()) * threads;
       count > 1 && getNumRegisters() > initial)

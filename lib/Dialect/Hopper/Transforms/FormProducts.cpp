@@ -36,13 +36,11 @@ struct Operand {
   bool isTransposed = false;   // stored k x m, or n x k
 };
 
-bool is16Bit(Type type) { return type.isBF16() || type.isF16(); }
-
 Operand trace(Value value) {
   Operand operand{value, value, nullptr, value.getDefiningOp<hopper::GatherOp>()};
   if (auto extension = value.getDefiningOp<arith::ExtFOp>())
     operand.source = extension.getIn();
-  if (!is16Bit(getElementTypeOrSelf(operand.source.getType())))
+  if (!hopper::findAtom(getElementTypeOrSelf(operand.source.getType())))
     operand.source = {};
   else if (auto read = operand.source.getDefiningOp<vector::TransferReadOp>())
     if (isa<MemRefType>(read.getBase().getType()) && read.getPermutationMap().isMinorIdentity() &&

@@ -34,7 +34,8 @@ struct Access {
 /// Of a transfer without mask; nothing for other ops and views.
 std::optional<Access> getAccess(mlir::Operation *op);
 
-/// The memory that ops read or write.
+/// The memory that ops read or write. Programs are ordered by the memory that bufferization has
+/// chosen for them; the dependence graph (attn/Analysis), of statements on values, has no answer.
 struct Touched {
   llvm::SmallPtrSet<mlir::Value, 8> read, written;
 
@@ -55,7 +56,8 @@ llvm::SmallVector<mlir::scf::ForallOp> findPrograms(mlir::Operation *root);
 /// The map of affine.apply, affine.min or affine.max; null for other ops.
 mlir::AffineMap getAffineMap(mlir::Operation *op);
 
-/// Whether a value is computed from another one, or is it.
+/// Whether a value is computed from another one, or is it. (SSA values of one iteration: nothing is
+/// carried, so this is no question to the dependence graph.)
 bool dependsOn(mlir::Value value, mlir::Value other);
 
 /// Whether a value is a multiple of `n` for all values of what it depends on.

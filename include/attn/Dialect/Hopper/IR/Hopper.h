@@ -4,6 +4,7 @@
 #ifndef ATTN_DIALECT_HOPPER_IR_HOPPER_H
 #define ATTN_DIALECT_HOPPER_IR_HOPPER_H
 
+#include "attn/Target/SM90/SM90.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Dialect.h"
@@ -23,16 +24,16 @@
 
 namespace attn::hopper {
 
-/// What one CTA has on sm_90.
-constexpr int64_t kSharedMemoryBytes = 232448; // 227 KB
-constexpr int64_t kRegistersPerCta = 65536;
-/// The same where `occupancy` CTAs share a multiprocessor, which keeps 1 KB for each.
+/// What one CTA has.
+constexpr int64_t kSharedMemoryBytes = target::sm90::kLimits.sharedBytesPerCta;
+constexpr int64_t kRegistersPerCta = target::sm90::kLimits.registersPerCta;
+/// The same where `occupancy` CTAs share a multiprocessor, which keeps some for each.
 constexpr int64_t getSharedMemoryBytes(int64_t occupancy) {
-  constexpr int64_t kReserved = 1024;
+  constexpr int64_t kReserved = target::sm90::kLimits.sharedBytesReserved;
   return (kSharedMemoryBytes + kReserved) / occupancy - kReserved;
 }
 /// CTAs of a cluster, at most: what needs no permission ("portable").
-constexpr int64_t kCtasPerCluster = 8;
+constexpr int64_t kCtasPerCluster = target::sm90::kLimits.ctasPerCluster;
 /// On a loop that runs at least once.
 constexpr llvm::StringLiteral kNonemptyAttr = "hopper.nonempty";
 /// On a launch whose CTAs wait for each other: all of them run at the same time, or none.
@@ -47,12 +48,14 @@ constexpr int64_t kThreadsPerWarpgroup = 128;
 /// Registers that each thread has when a CTA starts, before its roles divide them.
 constexpr int64_t getInitialRegisters(int64_t warpgroups, int64_t occupancy) {
   int64_t share = kRegistersPerCta / occupancy / (warpgroups * kThreadsPerWarpgroup) / 8 * 8;
-  return share < 256 ? share : 256;
+  return std::min(share, target::sm90::kLimits.registersPerThread);
 }
 /// Named barriers of a CTA; 0 is __syncthreads's.
 constexpr int64_t kNamedBarriers = 16;
-/// Rows of one warpgroup-wide matrix instruction.
-constexpr int64_t kWarpgroupRows = 64;
+/// Rows of one warpgroup-wide matrix instruction, the same for all types.
+constexpr int64_t kWarpgroupRows = target::sm90::kAtoms[0].m;
+/// Columns that its results come in, a group of registers for each so many.
+constexpr int64_t kColumnGroup = target::sm90::kAtoms[0].n.step;
 /// Those of them that one warp has.
 constexpr int64_t kWarpRows = kWarpgroupRows / 4;
 /// On a math.exp2 of a tile, n: of n pairs of neighbouring columns one by a polynomial.
@@ -73,6 +76,9 @@ bool isSingleThreaded(mlir::Region &region);
 /// Whether a program, or a launch of one, is for rare calls: with this body it ends at once in
 /// others.
 bool runsRarely(mlir::Block &body);
+
+/// The matrix instruction for operands of a type, with sums in f32; null where there is none.
+const target::MmaAtom *findAtom(mlir::Type operands);
 
 /// Bytes of one element; float types of 16 and 32 bits.
 int64_t getElementBytes(mlir::Type type);

@@ -2,7 +2,7 @@
 // Running hopper programs in the interpreter, in several interleavings.
 
 #include "Compile.h"
-#include "Target.h"
+#include "Executor.h"
 #include "attn/Interpreter/Interpreter.h"
 #include "attn/Pipelines/Passes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -66,9 +66,9 @@ private:
   SmallVector<const HostTensor *> tensors;
 };
 
-class InterpreterTarget : public Target {
+class InterpreterExecutor : public Executor {
 public:
-  explicit InterpreterTarget(std::vector<InterpreterOptions> interleavings)
+  explicit InterpreterExecutor(std::vector<InterpreterOptions> interleavings)
       : interleavings(std::move(interleavings)) {}
 
   Error compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries, const Options &options,
@@ -139,12 +139,12 @@ Error InterpreterCall::run() {
 }
 
 //===----------------------------------------------------------------------===//
-// The target
+// The executor
 //===----------------------------------------------------------------------===//
 
-Error InterpreterTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
-                                 const Options &options, const Diagnostics &reported,
-                                 Report &result) {
+Error InterpreterExecutor::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries,
+                                   const Options &options, const Diagnostics &reported,
+                                   Report &result) {
   report = &result;
   diagnostics = &reported;
   double start = now();
@@ -176,7 +176,7 @@ Error InterpreterTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries
 }
 
 Expected<std::unique_ptr<Call>>
-InterpreterTarget::prepare(FuncOp function, ArrayRef<Operand> arguments, const Options &options) {
+InterpreterExecutor::prepare(FuncOp function, ArrayRef<Operand> arguments, const Options &options) {
   auto types = getValueTypes(function.getResultTypes(), "result");
   if (!types)
     return types.takeError();
@@ -192,11 +192,11 @@ InterpreterTarget::prepare(FuncOp function, ArrayRef<Operand> arguments, const O
   return prepareInto(function, arguments, *types, *shapes, options);
 }
 
-Expected<std::unique_ptr<Call>> InterpreterTarget::prepareInto(FuncOp function,
-                                                               ArrayRef<Operand> arguments,
-                                                               ArrayRef<ValueType> types,
-                                                               ArrayRef<ShapeRules::Shape> shapes,
-                                                               const Options &options) {
+Expected<std::unique_ptr<Call>> InterpreterExecutor::prepareInto(FuncOp function,
+                                                                 ArrayRef<Operand> arguments,
+                                                                 ArrayRef<ValueType> types,
+                                                                 ArrayRef<ShapeRules::Shape> shapes,
+                                                                 const Options &options) {
   auto call = std::make_unique<InterpreterCall>(interpreters.find(function.getName())->second,
                                                 interleavings, *diagnostics, *report);
   if (Error error = call->bind(arguments, types, shapes, options))
@@ -236,7 +236,7 @@ static Expected<std::optional<InterpreterTiming>> parseTiming(StringRef text) {
   return timing;
 }
 
-Expected<std::unique_ptr<Target>> attn::createInterpreterTarget(const Options &options) {
+Expected<std::unique_ptr<Executor>> attn::createInterpreterExecutor(const Options &options) {
   auto order = parseOrder(options.interpreterOrder);
   if (!order)
     return order.takeError();
@@ -249,5 +249,5 @@ Expected<std::unique_ptr<Target>> attn::createInterpreterTarget(const Options &o
     one.order = order->value_or(one.order);
     one.timing = timing->value_or(one.timing);
   }
-  return std::make_unique<InterpreterTarget>(std::move(interleavings));
+  return std::make_unique<InterpreterExecutor>(std::move(interleavings));
 }

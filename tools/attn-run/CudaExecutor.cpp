@@ -2,10 +2,10 @@
 // Running on an NVIDIA GPU.
 
 #include "Compile.h"
-#include "Target.h"
-#include "attn/Compiler/CudaCompiler.h"
+#include "Executor.h"
+#include "attn/Compiler/Compiler.h"
 #include "attn/Pipelines/Pipelines.h"
-#include "mlir/Pass/PassManager.h"
+#include "attn/Runtime/CudaDevice.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -28,8 +28,9 @@ private:
 
 class CudaCall : public Call {
 public:
-  CudaCall(CudaExecutable &executable, Report &report, size_t count)
-      : executable(executable), report(report), slots(count) {}
+  CudaCall(const target::Function &function, const cuda::DeviceInfo &device, Report &report,
+           size_t count)
+      : function(function), device(device), report(report), slots(count) {}
   ~CudaCall() override;
 
   /// Results of their own, after the arguments.
@@ -40,23 +41,24 @@ public:
   /// The results are the arguments after the run.
   Error shareArguments(ArrayRef<Operand> arguments, const Options &options);
   /// Brings everything to the device; last.
-  Error bind(FuncOp function, ArrayRef<Operand> arguments);
+  Error bind(ArrayRef<Operand> arguments);
 
   Error run() override;
   Expected<std::vector<double>> time(unsigned repetitions) override;
 
 private:
   Error launch() {
-    return executable.run(function, slots.data(), stream, workspace.address(), workspace.size());
+    return function.run(slots.data(),
+                        {reinterpret_cast<void *>(workspace.address()), workspace.size(), stream});
   }
   Error check(cuda::Result result, const char *what) { return driver().check(result, what); }
-  const cuda::Driver &driver() { return *executable.getDevice().driver; }
+  const cuda::Driver &driver() { return *device.driver; }
 
-  CudaExecutable &executable;
-  Report &report;
   Error addTensor(const HostTensor &host, std::vector<DeviceTensor> &tensors);
 
-  CudaExecutable::Packed function = nullptr;
+  const target::Function &function;
+  const cuda::DeviceInfo &device;
+  Report &report;
   bool shared = false;
   Slots slots;
   std::vector<DeviceTensor> inputs, outputs;
@@ -64,10 +66,11 @@ private:
   cuda::Stream stream = nullptr;
 };
 
-class CudaTarget : public Target {
+class CudaExecutor : public Executor {
 public:
   /// Without a device, compile() prints the PTX.
-  explicit CudaTarget(const cuda::DeviceInfo *device) : device(device) {}
+  CudaExecutor(const target::Target &target, const cuda::DeviceInfo *device)
+      : target(target), device(device) {}
 
   Error compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries, const Options &options,
                 const Diagnostics &diagnostics, Report &report) override;
@@ -79,8 +82,12 @@ public:
                                               const Options &options) override;
 
 private:
+  Expected<const target::Function *> lookup(FuncOp function);
+
+  const target::Target &target;
   const cuda::DeviceInfo *device;
-  std::unique_ptr<CudaExecutable> executable;
+  std::unique_ptr<target::LoadedProgram> program;
+  StringMap<std::unique_ptr<target::Function>> functions; // of the program
   Report *report = nullptr;
 };
 } // namespace
@@ -134,7 +141,7 @@ Error CudaCall::shareArguments(ArrayRef<Operand> arguments, const Options &optio
 }
 
 Error CudaCall::addTensor(const HostTensor &host, std::vector<DeviceTensor> &tensors) {
-  auto tensor = DeviceTensor::create(executable.getDevice(), host);
+  auto tensor = DeviceTensor::create(device, host);
   if (!tensor)
     return tensor.takeError();
   slots.addTensor(tensor->getDescriptor());
@@ -142,13 +149,8 @@ Error CudaCall::addTensor(const HostTensor &host, std::vector<DeviceTensor> &ten
   return Error::success();
 }
 
-Error CudaCall::bind(FuncOp entry, ArrayRef<Operand> arguments) {
-  auto packed = executable.lookup(entry.getName());
-  if (!packed)
-    return packed.takeError();
-  function = *packed;
-  const cuda::DeviceInfo &device = executable.getDevice();
-  slots.addPointer(nullptr); // the call, see CudaExecutable::run
+Error CudaCall::bind(ArrayRef<Operand> arguments) {
+  slots.addPointer(nullptr); // see target::Function::takesContext
   for (auto [index, argument] : enumerate(arguments)) {
     if (!argument.type.isTensor)
       slots.addOperand(argument);
@@ -163,7 +165,7 @@ Error CudaCall::bind(FuncOp entry, ArrayRef<Operand> arguments) {
       if (Error error = addTensor(result, outputs))
         return error;
     }
-  auto bytes = CudaExecutable::measure(function, slots.data());
+  auto bytes = function.measure(slots.data());
   if (!bytes)
     return bytes.takeError();
   report.cuda->workspaceBytes = std::max(report.cuda->workspaceBytes, *bytes);
@@ -181,7 +183,7 @@ Error CudaCall::run() {
   if (Error error = check(driver().streamSynchronize(stream), "the kernels failed"))
     return error;
   for (const DeviceTensor &output : outputs)
-    if (Error error = output.copyBack(executable.getDevice()))
+    if (Error error = output.copyBack(device))
       return error;
   return Error::success();
 }
@@ -224,83 +226,98 @@ Expected<std::vector<double>> CudaCall::time(unsigned repetitions) {
 }
 
 //===----------------------------------------------------------------------===//
-// The target
+// The executor
 //===----------------------------------------------------------------------===//
 
-Error CudaTarget::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries, const Options &options,
-                          const Diagnostics &diagnostics, Report &result) {
+Error CudaExecutor::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries, const Options &options,
+                            const Diagnostics &diagnostics, Report &result) {
   report = &result;
   report->cuda.emplace();
   mlir::OwningOpRef<mlir::ModuleOp> copy = cloneWithEntries(module, entries);
   PipelineOptions pipeline;
   setPipelineOptions(pipeline, options);
   pipeline.order = getGpuOrder(options);
-  if (device)
-    pipeline.schedule = getScheduleFor(*device, options.schedule);
   pipeline.countTiles = false; // kernels have nowhere to count
+  if (device)
+    if (Error error = target.fitDevice(pipeline))
+      return error;
   // What is only loaded says nothing about how it was made.
   DiskCache cache =
       options.explain || !options.remarks.empty() ? DiskCache() : DiskCache::standard();
-  CudaCompileTimes &times = report->cuda->times;
-  auto program = compileCudaProgram(*copy, pipeline, cache, times, [&](mlir::PassManager &manager) {
-    return configurePassManager(manager);
-  });
-  if (!program) {
-    std::string reason = toString(program.takeError());
+  target::CompileTimes &times = report->cuda->times;
+  auto compiled = compileProgram(target, *copy, pipeline, {}, cache, times, configurePassManager);
+  if (!compiled) {
+    std::string reason = toString(compiled.takeError());
     return diagnostics.failure(reason);
   }
   if (!device) {
-    outs() << program->ptx;
+    outs() << (*compiled)->getAssembly();
     return Error::success();
   }
-  auto loaded = loadCudaProgram(*program, *device, cache, times);
+  auto loaded = target.load(std::move(*compiled), cache, times);
   if (!loaded)
     return loaded.takeError();
-  executable = std::move(*loaded);
+  program = std::move(*loaded);
   report->cuda->device = device->name;
   report->cuda->driverVersion = device->driverVersion;
-  report->cuda->kernels.assign(executable->getKernels().begin(), executable->getKernels().end());
+  report->cuda->kernels = program->getKernels();
   return Error::success();
 }
 
-Expected<std::unique_ptr<Call>> CudaTarget::prepare(FuncOp function, ArrayRef<Operand> arguments,
-                                                    const Options &options) {
+Expected<const target::Function *> CudaExecutor::lookup(FuncOp function) {
+  std::unique_ptr<target::Function> &known = functions[function.getName()];
+  if (!known) {
+    auto found = program->lookup(function.getName(), hasShapeFunction(function));
+    if (!found)
+      return found.takeError();
+    known = std::move(*found);
+  }
+  return known.get();
+}
+
+Expected<std::unique_ptr<Call>> CudaExecutor::prepare(FuncOp function, ArrayRef<Operand> arguments,
+                                                      const Options &options) {
+  auto code = lookup(function);
+  if (!code)
+    return code.takeError();
   if (function.getNumResults() == 0) {
-    auto call = std::make_unique<CudaCall>(*executable, *report, arguments.size() + 1);
+    auto call = std::make_unique<CudaCall>(**code, *device, *report, arguments.size() + 1);
     if (Error error = call->shareArguments(arguments, options))
       return std::move(error);
-    if (Error error = call->bind(function, arguments))
+    if (Error error = call->bind(arguments))
       return std::move(error);
     return call;
   }
   auto types = getValueTypes(function.getResultTypes(), "result");
   if (!types)
     return types.takeError();
-  auto shapeFunction = executable->lookup((function.getName() + "_shape").str());
-  if (!shapeFunction)
-    return shapeFunction.takeError();
-  auto shapes = computeResultShapes(*shapeFunction, /*withContext=*/true, function, arguments);
+  auto shapes = computeResultShapes(**code, function, arguments);
   if (!shapes)
     return shapes.takeError();
   return prepareInto(function, arguments, *types, *shapes, options);
 }
 
 Expected<std::unique_ptr<Call>>
-CudaTarget::prepareInto(FuncOp function, ArrayRef<Operand> arguments, ArrayRef<ValueType> types,
-                        ArrayRef<ShapeRules::Shape> shapes, const Options &options) {
-  auto call = std::make_unique<CudaCall>(*executable, *report, arguments.size() + types.size() + 1);
+CudaExecutor::prepareInto(FuncOp function, ArrayRef<Operand> arguments, ArrayRef<ValueType> types,
+                          ArrayRef<ShapeRules::Shape> shapes, const Options &options) {
+  auto code = lookup(function);
+  if (!code)
+    return code.takeError();
+  auto call =
+      std::make_unique<CudaCall>(**code, *device, *report, arguments.size() + types.size() + 1);
   if (Error error = call->addResults(types, shapes, options))
     return std::move(error);
-  if (Error error = call->bind(function, arguments))
+  if (Error error = call->bind(arguments))
     return std::move(error);
   return call;
 }
 
-Expected<std::unique_ptr<Target>> attn::createCudaTarget(const Options &options) {
+Expected<std::unique_ptr<Executor>> attn::createCudaExecutor(const target::Target &target,
+                                                             const Options &options) {
   if (!options.emit.empty())
-    return std::make_unique<CudaTarget>(nullptr);
-  auto device = cuda::DeviceInfo::current();
+    return std::make_unique<CudaExecutor>(target, nullptr);
+  auto device = cuda::DeviceInfo::current(target.getDescription().capability);
   if (!device)
     return device.takeError();
-  return std::make_unique<CudaTarget>(*device);
+  return std::make_unique<CudaExecutor>(target, *device);
 }

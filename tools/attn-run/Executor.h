@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What functions are compiled for and run on.
+// How attn-run compiles functions for a target and calls them: by where tensors are.
 
-#ifndef ATTN_TOOLS_ATTN_RUN_TARGET_H
-#define ATTN_TOOLS_ATTN_RUN_TARGET_H
+#ifndef ATTN_TOOLS_ATTN_RUN_EXECUTOR_H
+#define ATTN_TOOLS_ATTN_RUN_EXECUTOR_H
 
 #include "Call.h"
 #include "Diagnostics.h"
 #include "Report.h"
+#include "attn/Target/Target.h"
 
 namespace attn {
 
-class Target {
+class Executor {
 public:
-  virtual ~Target() = default;
+  virtual ~Executor() = default;
 
   /// Compiles a copy of the module with `entries` as its public functions, and
   /// fills in the report.
@@ -35,14 +36,21 @@ public:
               const Options &options) = 0;
 };
 
-std::unique_ptr<Target> createCpuTarget();
+/// For a target of this process's memory.
+std::unique_ptr<Executor> createHostExecutor(const target::Target &target);
 
-/// Fails where there is no GPU to run on. With --emit, compile() prints and there
-/// is nothing to call afterwards.
-llvm::Expected<std::unique_ptr<Target>> createCudaTarget(const Options &options);
+/// For a target of a GPU's memory. Fails where there is no GPU to run on. With --emit, compile()
+/// prints and there is nothing to call afterwards.
+llvm::Expected<std::unique_ptr<Executor>> createCudaExecutor(const target::Target &target,
+                                                             const Options &options);
 
-/// Hopper programs on the host; what has no launch is lowered to one first.
-llvm::Expected<std::unique_ptr<Target>> createInterpreterTarget(const Options &options);
+/// That of the target's kind of memory.
+llvm::Expected<std::unique_ptr<Executor>> createExecutor(const target::Target &target,
+                                                         const Options &options);
+
+/// Programs of the target sm_90 on the host, before they are code: what has no launch is lowered
+/// to one first.
+llvm::Expected<std::unique_ptr<Executor>> createInterpreterExecutor(const Options &options);
 
 /// The shapes of a function's results, where the rules determine them.
 llvm::Expected<std::vector<ShapeRules::Shape>> getResultShapes(mlir::func::FuncOp function,

@@ -169,7 +169,7 @@ def AttnSplitSums : Pass<"attn-split-sums", "::mlir::func::FuncOp"> {
     %r1 = attn.fold ... carries(%0 : tensor<?x256xf32>) { ... }
     ```
 
-    Needed by: GPU gradients whose dK and dV have more than 256 columns together.
+    Needed by: GPU gradients of a bias for each pair, or whose dK and dV no kernel can hold together.
   }];
   let options = [Option<"columns", "columns", "int64_t", /*default=*/"256",
                         "Columns that the sums of one fold may have together">];

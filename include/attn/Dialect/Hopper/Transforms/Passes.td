@@ -60,7 +60,7 @@ def HopperTileStatements : Pass<"hopper-tile-statements", "::mlir::func::FuncOp"
     Refuses, with an error at the op, operands that are not indexed by loops, and
     bodies with ops that are neither elementwise nor loads at loops, or at one computed index.
 
-    Needed by: GPU kernels with statements or copies outside of nests, such as all gradients.
+    Needed by: GPU kernels with statements or copies outside of nests, such as most gradients.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::gpu::GPUDialect", "mlir::linalg::LinalgDialect", "mlir::memref::MemRefDialect",
@@ -85,7 +85,7 @@ def HopperSinkReads : Pass<"hopper-sink-reads", "::mlir::func::FuncOp"> {
     }
     ```
 
-    Needed by: GPU kernels with scalars that are read from memory.
+    Needed by: GPU functions that read scalars from memory in front of a kernel.
   }];
 }
 
@@ -167,7 +167,7 @@ def HopperAdvanceReads : Pass<"hopper-advance-reads", "::mlir::func::FuncOp"> {
     Stays where it is: a read whose place follows from what another op reads, and programs with
     loops, whose registers are short.
 
-    Needed by: GPU gradients.
+    Needed by: GPU gradients that have a kernel for *D* in front of their products.
   }];
   let dependentDialects = ["mlir::vector::VectorDialect"];
 }
@@ -307,7 +307,7 @@ def HopperReuseTiles : Pass<"hopper-reuse-tiles", "::mlir::func::FuncOp"> {
     is: a read in a loop (hopper-load-tiles), of memory that the program writes, with a mask, another
     padding than zeros, or dimensions in another order.
 
-    Needed by: GPU gradients with order `rows`.
+    Needed by: GPU gradients whose kernel of dQ computes *D*, too (more than 128 columns, short streams).
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect"];
 }
@@ -762,7 +762,7 @@ def HopperBorrowOutputs : Pass<"hopper-borrow-outputs", "::mlir::func::FuncOp"> 
 
     Arguments that are written are written whole, and do not overlap others.
 
-    Needed by: GPU kernels that allocate memory: with documents, or gradients.
+    Needed by: GPU kernels that allocate memory: with documents, and most gradients.
   }];
 }
 
@@ -1316,7 +1316,7 @@ def HopperFusePrograms : Pass<"hopper-fuse-programs", "::mlir::func::FuncOp"> {
     `row-bytes`, or no multiple of 16 columns), where it writes what the first one reads
     or writes, or where an op between them depends on the first one.
 
-    Needed by: GPU gradients.
+    Needed by: GPU gradients whose *D* is computed with vectors or with dQ.
   }];
   let options = [Option<"rowBytes", "row-bytes", "int64_t", "256",
                         "Longest row, in bytes, of a tile with two dimensions that is taken "

@@ -4,6 +4,7 @@
 
 #include "AffineStatements.h"
 #include "Combiners.h"
+#include "attn/Dialect/Attn/IR/Facts.h"
 #include "mlir/Dialect/Affine/Analysis/AffineAnalysis.h"
 #include "mlir/Dialect/Affine/IR/AffineValueMap.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -25,7 +26,7 @@ using namespace attn::detail;
 
 std::string AffineStatements::nameLoop(affine::AffineForOp loop) {
   std::string name;
-  if (auto attr = loop->getAttrOfType<StringAttr>("attn.loop"))
+  if (auto attr = loop->getAttrOfType<StringAttr>(kLoopAttr))
     return attr.getValue().str();
   static constexpr char letters[] = "ijklnopqrstuvwxyz";
   name = std::string(1, letters[enclosing.size() % (sizeof(letters) - 1)]);
@@ -42,12 +43,12 @@ std::string AffineStatements::getName(Value memref) {
   if (auto argument = dyn_cast<BlockArgument>(memref)) {
     auto function = dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
     if (function)
-      if (auto attr = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "attn.name"))
+      if (auto attr = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr))
         return attr.getValue().str();
     return "arg" + std::to_string(argument.getArgNumber());
   }
   Operation *def = memref.getDefiningOp();
-  if (auto attr = def->getAttrOfType<StringAttr>("attn.name"))
+  if (auto attr = def->getAttrOfType<StringAttr>(kNameAttr))
     return attr.getValue().str();
   if (auto global = dyn_cast<memref::GetGlobalOp>(def))
     return global.getName().str();
@@ -236,7 +237,7 @@ AffineStatements::AffineStatements(DependenceGraph &graph, Operation *scope) : g
 void AffineStatements::collectLoop(affine::AffineForOp loop) {
   // The verifier lets a step be 0; distances along such a loop are plain.
   int64_t step = std::max<int64_t>(1, loop.getStepAsInt());
-  unsigned id = graph.addLoop({nameLoop(loop), loop, step, loop->hasAttr("attn.merge")});
+  unsigned id = graph.addLoop({nameLoop(loop), loop, step, loop->hasAttr(kMergeAttr)});
   enclosing.push_back(id);
   collect(*loop.getBody());
   enclosing.pop_back();
@@ -252,7 +253,7 @@ void AffineStatements::collect(Block &block) {
     if (!isComputation(&op))
       continue;
     Operation *leader = &op;
-    if (auto label = op.getAttrOfType<StringAttr>("attn.stmt"))
+    if (auto label = op.getAttrOfType<StringAttr>(kStatementAttr))
       leader = labels.insert({label.getValue(), &op}).first->second;
     else if (Operation *user = getOnlyUser(&op))
       leader = root.lookup(user);

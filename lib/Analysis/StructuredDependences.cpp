@@ -186,7 +186,7 @@ void NestBuilder::findCombiner(unsigned statement) {
 
 /// "contract"-like words help the reader more than "linalg.generic".
 static std::string describeOp(const TensorStatement &part) {
-  if (auto label = part.op->getAttrOfType<StringAttr>("attn.stmt"))
+  if (auto label = part.op->getAttrOfType<StringAttr>(kStatementAttr))
     return label.getValue().str();
   std::string text = part.op->getName().getStringRef().str();
   if (auto generic = dyn_cast<linalg::GenericOp>(part.op)) {

@@ -166,9 +166,9 @@ void NestBuilder::collect(Block &block) {
 
 /// Names that the IR gives to classes.
 static void readNames(Operation *op, unsigned dim, std::string &name) {
-  if (auto loop = op->getAttrOfType<StringAttr>("attn.loop"); loop && isa<FoldOp>(op))
+  if (auto loop = op->getAttrOfType<StringAttr>(kLoopAttr); loop && isa<FoldOp>(op))
     name = loop.getValue().str();
-  auto dims = op->getAttrOfType<ArrayAttr>("attn.dims");
+  auto dims = op->getAttrOfType<ArrayAttr>(kDimsAttr);
   if (dims && dim < dims.size())
     if (auto text = dyn_cast<StringAttr>(dims[dim]))
       name = text.getValue().str();

@@ -2,6 +2,7 @@
 // A compiled CUDA program. See CudaProgram.h.
 
 #include "attn/Runtime/CudaProgram.h"
+#include "attn/Dialect/Attn/IR/Facts.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -35,10 +36,9 @@ Expected<CudaProgram> CudaProgram::create(mlir::ModuleOp module, CpuCompileTimes
     append(program.ptx, object.getObject().getValue().rtrim('\0'), declared);
     binary.erase();
   }
-  auto kernels = module->getAttrOfType<mlir::ArrayAttr>("attn.kernels");
+  auto kernels = module->getAttrOfType<mlir::ArrayAttr>(kKernelsAttr);
   if (!kernels)
-    return createStringError("the host code was not lowered: the module has no "
-                             "attn.kernels");
+    return createStringError("the host code was not lowered: the module has no " + kKernelsAttr);
   for (auto kernel : kernels.getAsRange<mlir::SymbolRefAttr>()) {
     if (!binaries.contains(kernel.getRootReference().getValue()))
       return createStringError("no PTX for kernel '" + kernel.getLeafReference().getValue() + "'");
@@ -47,7 +47,7 @@ Expected<CudaProgram> CudaProgram::create(mlir::ModuleOp module, CpuCompileTimes
   for (auto function : module.getOps<mlir::LLVM::LLVMFuncOp>())
     if (function.getName().starts_with("_mlir_ciface_"))
       program.functions.push_back(function.getName().drop_front(strlen("_mlir_ciface_")).str());
-  module->removeAttr("attn.kernels");
+  module->removeAttr(kKernelsAttr);
   module->removeAttr("gpu.container_module");
   CpuCompileOptions options;
   options.genericCpu = true;

@@ -66,7 +66,7 @@ func.func private @attention(%arg0: memref<?x?x?x40xf32, strided<[?, ?, ?, 1], o
       %35 = arith.mulf %arg11, %34 : vector<16x24xf32>
       %36 = vector.contract {indexing_maps = [#map4, #map7, #map6], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %27, %32, %35 : vector<16x32xf32>, vector<32x24xf32> into vector<16x24xf32>
       scf.yield %21, %31, %36 : vector<16xf32>, vector<16xf32>, vector<16x24xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %9:3 = scf.for %arg8 = %6 to %7 step %c32 iter_args(%arg9 = %8#0, %arg10 = %8#1, %arg11 = %8#2) -> (vector<16xf32>, vector<16xf32>, vector<16x24xf32>) {
       %18 = vector.transfer_read %arg1[%arg5, %arg6, %arg8, %c0], %cst_0 {in_bounds = [false, true]} : memref<?x?x?x40xf32, strided<[?, ?, ?, 1], offset: ?>>, vector<32x40xf32>
       %19 = vector.contract {indexing_maps = [#map4, #map5, #map6], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %2, %18, %cst_1 : vector<16x40xf32>, vector<32x40xf32> into vector<16x32xf32>
@@ -99,7 +99,7 @@ func.func private @attention(%arg0: memref<?x?x?x40xf32, strided<[?, ?, ?, 1], o
       %46 = arith.mulf %arg11, %45 : vector<16x24xf32>
       %47 = vector.contract {indexing_maps = [#map4, #map7, #map6], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %38, %43, %46 : vector<16x32xf32>, vector<32x24xf32> into vector<16x24xf32>
       scf.yield %32, %42, %47 : vector<16xf32>, vector<16xf32>, vector<16x24xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %10 = arith.cmpf oeq, %9#1, %cst_4 : vector<16xf32>
     %11 = arith.select %10, %cst, %9#1 : vector<16xi1>, vector<16xf32>
     %12 = vector.broadcast %11 : vector<16xf32> to vector<24x16xf32>

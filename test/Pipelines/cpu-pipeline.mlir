@@ -63,7 +63,7 @@ func.func @attention(%Q: tensor<?x?x?x64xf32>, %K: tensor<?x?x?x64xf32>, %V: ten
       %oaf = arith.mulf %of, %abf : vector<64x64xf32>
       %o1f = vector.contract {indexing_maps = [affine_map<(i,e,j)->(i,j)>, affine_map<(i,e,j)->(j,e)>, affine_map<(i,e,j)->(i,e)>], iterator_types = ["parallel","parallel","reduction"], kind = #vector.kind<add>} %pf, %vrf, %oaf : vector<64x128xf32>, vector<128x64xf32> into vector<64x64xf32>
       scf.yield %m1f, %l1f, %o1f : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
 
     %stg:3 = scf.for %j0g = %jf to %je step %cTJ iter_args(%mg = %stf#0, %lg = %stf#1, %og = %stf#2) -> (vector<64xf32>, vector<64xf32>, vector<64x64xf32>) {
       %krg = vector.transfer_read %K[%b, %h, %j0g, %c0], %pad {in_bounds = [false, true]} : tensor<?x?x?x64xf32>, vector<128x64xf32>
@@ -97,7 +97,7 @@ func.func @attention(%Q: tensor<?x?x?x64xf32>, %K: tensor<?x?x?x64xf32>, %V: ten
       %oag = arith.mulf %og, %abg : vector<64x64xf32>
       %o1g = vector.contract {indexing_maps = [affine_map<(i,e,j)->(i,j)>, affine_map<(i,e,j)->(j,e)>, affine_map<(i,e,j)->(i,e)>], iterator_types = ["parallel","parallel","reduction"], kind = #vector.kind<add>} %pg, %vrg, %oag : vector<64x128xf32>, vector<128x64xf32> into vector<64x64xf32>
       scf.yield %m1g, %l1g, %o1g : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %lz = arith.cmpf oeq, %stg#1, %zero1 : vector<64xf32>
     %one = arith.constant dense<1.0> : vector<64xf32>
     %ls = arith.select %lz, %one, %stg#1 : vector<64xi1>, vector<64xf32>

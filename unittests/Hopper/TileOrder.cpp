@@ -91,7 +91,7 @@ public:
         if (found && found.getLinearIndex() == unit)
           position = found;
         auto loop = dyn_cast<scf::ForOp>(op);
-        if (loop && loop->hasAttr("hopper.adding")) {
+        if (loop && loop->hasAttr(attn::hopper::kAddingAttr)) {
           b.setInsertionPointToStart(loop.getBody());
           emit(kInner, loop.getInductionVar());
         }

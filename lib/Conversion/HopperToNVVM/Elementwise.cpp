@@ -168,11 +168,10 @@ LogicalResult KernelLowering::lowerConstant(arith::ConstantOp op) {
   return success();
 }
 
-/// The same op on one element.
+/// The same op on one element. What is a fact of a tile is none of its elements.
 Value KernelLowering::emitGeneric(Operation *op, ValueRange operands) {
   Type type = getElementTypeOrSelf(op->getResult(0).getType());
-  Operation *scalar = Operation::create(b.getLoc(), op->getName(), type, operands,
-                                        NamedAttrList(op->getDiscardableAttrDictionary()),
+  Operation *scalar = Operation::create(b.getLoc(), op->getName(), type, operands, NamedAttrList(),
                                         op->getPropertiesStorage(), {}, 0);
   b.insert(scalar);
   // For rare rows scores are computed in two kernels, and have to be the same numbers.

@@ -71,7 +71,7 @@ struct ConvertHopperToNVVM : attn::impl::ConvertHopperToNVVMBase<ConvertHopperTo
       return failure();
     numKernels.at(function) << remark::metric("SharedBytes", memory->bytes);
     usesShared |= memory->bytes != 0;
-    function->setAttr("hopper.shared_bytes",
+    function->setAttr(kSharedBytesAttr,
                       IntegerAttr::get(IntegerType::get(&getContext(), 64), memory->bytes));
     return KernelLowering(function, layouts, std::move(*memory)).run();
   }
@@ -85,10 +85,10 @@ struct AttnFinishKernels : attn::impl::AttnFinishKernelsBase<AttnFinishKernels> 
       if (!function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()))
         continue;
       numFinished.at(function);
-      if (auto occupancy = function->getAttrOfType<IntegerAttr>("hopper.occupancy"))
+      if (auto occupancy = function->getAttrOfType<IntegerAttr>(kOccupancyAttr))
         function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                           IntegerAttr::get(IntegerType::get(context, 32), occupancy.getInt()));
-      auto maps = function->getAttrOfType<DenseI64ArrayAttr>("hopper.tensor_maps");
+      auto maps = function->getAttrOfType<DenseI64ArrayAttr>(kTensorMapsAttr);
       for (int64_t i : maps ? maps.asArrayRef() : ArrayRef<int64_t>()) {
         if (i >= function.getNumArguments() ||
             !isa<LLVM::LLVMPointerType>(function.getArgument(i).getType())) {

@@ -37,7 +37,7 @@ LogicalResult KernelLowering::run() {
     setScalar(argument, entry->addArgument(type, argument.getLoc()));
   }
   function.setFunctionType(b.getFunctionType(types, {}));
-  function->setAttr("hopper.tensor_maps", b.getDenseI64ArrayAttr(maps));
+  function->setAttr(kTensorMapsAttr, b.getDenseI64ArrayAttr(maps));
   emitPrologue(old);
   LogicalResult result = lowerBlock(old.front());
   if (succeeded(result))

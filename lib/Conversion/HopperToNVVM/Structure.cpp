@@ -131,7 +131,7 @@ LogicalResult KernelLowering::lowerRole(RolesOp op, unsigned role, int64_t first
   // With one role there is nobody to share with: ptxas takes what it needs, and more CTAs than
   // asked for may share a multiprocessor.
   if (op.getBodies().size() > 1 || occupancy > 1)
-    function->setAttr("hopper.occupancy", b.getI64IntegerAttr(occupancy));
+    function->setAttr(kOccupancyAttr, b.getI64IntegerAttr(occupancy));
   int64_t registers = op.getRegisters()[role];
   if (op.getBodies().size() > 1 && registers != initial)
     NVVM::SetMaxRegisterOp::create(b, registers,

@@ -5,6 +5,7 @@
 
 #include "PtxKernels.h"
 #include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Attn/IR/Facts.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
@@ -501,5 +502,5 @@ void LowerLaunches::runOnOperation() {
   for (func::FuncOp function : functions)
     if (failed(lower(function)))
       return signalPassFailure();
-  getOperation()->setAttr("attn.kernels", ArrayAttr::get(&getContext(), kernels));
+  getOperation()->setAttr(attn::kKernelsAttr, ArrayAttr::get(&getContext(), kernels));
 }

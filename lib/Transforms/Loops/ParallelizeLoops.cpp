@@ -3,6 +3,7 @@
 // for and carries something, tells the legal treatments instead.
 
 #include "attn/Analysis/AffineDependences.h"
+#include "attn/Dialect/Attn/IR/Facts.h"
 #include "attn/Transforms/Loops/Passes.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -70,7 +71,7 @@ void ParallelizeLoopsPass::runOnOperation() {
       return;
     for (affine::AffineForOp loop : parallel) {
       affine::AffineParallelOp result;
-      auto name = loop->getAttr("attn.loop");
+      auto name = loop->getAttr(kLoopAttr);
       if (failed(affine::affineParallelize(loop, {}, &result))) {
         // Upstream has no parallel form for loops that carry values.
         loop.emitRemark("loop stays sequential, it has no parallel form");
@@ -78,7 +79,7 @@ void ParallelizeLoopsPass::runOnOperation() {
       }
       numParallel.at(result);
       if (name)
-        result->setAttr("attn.loop", name);
+        result->setAttr(kLoopAttr, name);
     }
   });
   if (!loops.empty() && !found) {

@@ -198,9 +198,9 @@ FoldOp Cascade::createFold(ImplicitLocOpBuilder &b, ArrayRef<GenericOp> statemen
   }
   auto fold = FoldOp::create(b, types, extent, inputs, inits, b.getDenseI64ArrayAttr(dims),
                              b.getDenseI64ArrayAttr(mapDims), /*plan=*/PlanAttr());
-  if (auto names = statements[0]->getAttrOfType<ArrayAttr>("attn.dims"))
+  if (auto names = statements[0]->getAttrOfType<ArrayAttr>(kDimsAttr))
     if (std::optional<unsigned> loop = loopOf(statements[0]); loop && *loop < names.size())
-      fold->setAttr("attn.loop", names[*loop]);
+      fold->setAttr(kLoopAttr, names[*loop]);
   Block *body = new Block;
   fold.getBody().push_back(body);
   body->addArgument(b.getIndexType(), b.getLoc());

@@ -383,7 +383,7 @@ FailureOr<SmallVector<Value>> Nest::emitStreamedTiles(FoldOp fold, SmallVectorIm
   emitter->tiles = outer;
   stream.base = {};
   if (carried)
-    loop->setAttr("attn.fold", b.getUnitAttr());
+    loop->setAttr(kFoldLoopAttr, b.getUnitAttr());
   moveLoopInvariantCode(cast<LoopLikeOpInterface>(loop.getOperation()));
   b.setInsertionPointAfter(loop);
   unsigned at = carried;

@@ -146,7 +146,7 @@ FailureOr<SmallVector<Value>> Nest::emitRows(ValueRange memory, ValueRange sums)
   if (failed(rows))
     return failure();
   emitter->starts.clear();
-  (*rows)->setAttr("attn.fold", b.getUnitAttr());
+  (*rows)->setAttr(kFoldLoopAttr, b.getUnitAttr());
   moveLoopInvariantCode(cast<LoopLikeOpInterface>(rows->getOperation()));
   b.setInsertionPointAfter(*rows);
   return SmallVector<Value>(rows->getResults());

@@ -57,8 +57,8 @@ struct CountTilesPass : attn::impl::AttnCountTilesBase<CountTilesPass> {
     module.walk([&](scf::ForOp loop) {
       bool isInnermost = true;
       loop.getBody()->walk(
-          [&](scf::ForOp inner) { isInnermost &= !inner->hasAttr(attn::kFoldAttr); });
-      if (loop->hasAttr(attn::kFoldAttr) && isInnermost)
+          [&](scf::ForOp inner) { isInnermost &= !inner->hasAttr(attn::kFoldLoopAttr); });
+      if (loop->hasAttr(attn::kFoldLoopAttr) && isInnermost)
         loops.push_back(loop);
     });
     if (loops.empty())

@@ -48,7 +48,7 @@ struct DelayCorrectionsPass : attn::impl::AttnDelayCorrectionsBase<DelayCorrecti
 
   void runOnOperation() override {
     getOperation()->walk([&](scf::ForOp loop) {
-      if (!loop->hasAttr(attn::kFoldAttr))
+      if (!loop->hasAttr(attn::kFoldLoopAttr))
         return;
       for (unsigned index = 0; index < loop.getNumRegionIterArgs(); ++index)
         if (RunningMaximum maximum(loop, index); maximum.prove()) {

@@ -17,7 +17,7 @@ SmallVector<scf::ForOp> collectFoldLoops(Operation *root) {
   root->walk([&](scf::ForOp loop) {
     bool isDone =
         loop->hasAttr(kFullAttr) || loop->hasAttr(kPartialAttr) || loop->hasAttr(kTabulatedAttr);
-    if (loop->hasAttr(kFoldAttr) && !isDone)
+    if (loop->hasAttr(kFoldLoopAttr) && !isDone)
       loops.push_back(loop);
   });
   return loops;

@@ -197,8 +197,11 @@ public:
         visit(&op);
       return get(block->getTerminator()->getOperand(number));
     };
-    Neutral first = yielded(branch.thenBlock());
-    return first == yielded(branch.elseBlock()) ? first : Neutral::Unknown;
+    Neutral masked = yielded(branch.elseBlock());
+    // The other side is for tiles that the condition keeps all of.
+    if (branch->hasAttr(kTileKindAttr))
+      return masked;
+    return masked == yielded(branch.thenBlock()) ? masked : Neutral::Unknown;
   }
 
   void visit(Operation *op) {
@@ -419,6 +422,15 @@ private:
   llvm::DenseSet<Value> visited;
 };
 
+/// Whether the op is on the side of a branch that tiles take of which the masks keep all.
+bool isOfFullTiles(Operation *op) {
+  for (Region *region = op->getParentRegion(); region; region = region->getParentRegion())
+    if (auto branch = dyn_cast<scf::IfOp>(region->getParentOp());
+        branch && branch->hasAttr(kTileKindAttr) && region == &branch.getThenRegion())
+      return true;
+  return false;
+}
+
 } // namespace
 
 bool isZeroWhereDropped(const Condition &condition, Value value) {
@@ -482,6 +494,8 @@ std::optional<NeutralityFailure> findNonNeutralTerms(LoopUniforms &uniforms,
   Flow flow(condition);
   std::optional<NeutralityFailure> failure;
   loop.getBody()->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (isOfFullTiles(op))
+      return WalkResult::advance();
     flow.visit(op);
     if (auto write = dyn_cast<vector::TransferWriteOp>(op)) {
       Neutral written = flow.get(write.getValueToStore());

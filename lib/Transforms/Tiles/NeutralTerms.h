@@ -29,7 +29,7 @@ struct Condition {
 /// Follows a condition that keeps nothing through the loop body. Nothing if all
 /// reductions along one of its dimensions, or along one that the loop steps
 /// through, see neutral terms only: -inf into a maximum, 0 into a sum or a
-/// contraction. By the contract of attn.fold such an iteration leaves the state
+/// contraction. By the contract of attn.fold_loop such an iteration leaves the state
 /// as it is.
 std::optional<NeutralityFailure> findNonNeutralTerms(LoopUniforms &uniforms,
                                                      const Condition &condition);

@@ -36,7 +36,7 @@
 // CHECK:           memref.load %[[DS]]
 // CHECK:           vector.load %[[DQ]]
 // CHECK:           vector.store %{{.*}}, %[[DQ]]
-// CHECK:         } {attn.fold}
+// CHECK:         } {attn.fold_loop}
 // CHECK-COUNT-8: vector.shuffle
 // CHECK:         vector.store %{{.*}}, %[[DK]]{{.*}}, vector<4xf32>
 // CHECK-COUNT-8: vector.shuffle
@@ -61,7 +61,7 @@ func.func @in_memory(%q: memref<?x4xf32>, %k: memref<?x4xf32>, %v: memref<?x4xf3
     %new = vector.contract {indexing_maps = [#s, #k, #q], iterator_types = ["parallel", "reduction", "parallel"], kind = #vector.kind<add>} %ds, %b, %old : vector<4x8xf32>, vector<8x4xf32> into vector<4x4xf32>
     vector.transfer_write %new, %dq[%i, %c0] {in_bounds = [true, true]} : vector<4x4xf32>, memref<?x4xf32>
     scf.yield %k1, %v1 : vector<8x4xf32>, vector<8x4xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   vector.transfer_write %r#0, %dk[%j, %c0] {in_bounds = [false, true]} : vector<8x4xf32>, memref<?x4xf32>
   vector.transfer_write %r#1, %dv[%j, %c0] {in_bounds = [false, true]} : vector<8x4xf32>, memref<?x4xf32>
   return
@@ -88,7 +88,7 @@ func.func @in_memory(%q: memref<?x4xf32>, %k: memref<?x4xf32>, %v: memref<?x4xf3
 // CHECK-NOT:       arith.extf
 // CHECK:           vector.load %[[KT]]
 // CHECK:           vector.load %[[KC]]
-// CHECK:         } {attn.fold}
+// CHECK:         } {attn.fold_loop}
 func.func @narrow(%q: memref<?x4xf32>, %k: memref<?x4xbf16>, %v: memref<?x4xf32>, %do: memref<?x4xf32>, %dq: memref<?x4xf32>, %dk: memref<?x4xf32>, %dv: memref<?x4xf32>, %j: index, %n: index) {
   %c0 = arith.constant 0 : index
   %c4 = arith.constant 4 : index
@@ -111,7 +111,7 @@ func.func @narrow(%q: memref<?x4xf32>, %k: memref<?x4xbf16>, %v: memref<?x4xf32>
     %new = vector.contract {indexing_maps = [#s, #k, #q], iterator_types = ["parallel", "reduction", "parallel"], kind = #vector.kind<add>} %ds, %b, %old : vector<4x8xf32>, vector<8x4xf32> into vector<4x4xf32>
     vector.transfer_write %new, %dq[%i, %c0] {in_bounds = [true, true]} : vector<4x4xf32>, memref<?x4xf32>
     scf.yield %k1, %v1 : vector<8x4xf32>, vector<8x4xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   vector.transfer_write %r#0, %dk[%j, %c0] {in_bounds = [false, true]} : vector<8x4xf32>, memref<?x4xf32>
   vector.transfer_write %r#1, %dv[%j, %c0] {in_bounds = [false, true]} : vector<8x4xf32>, memref<?x4xf32>
   return
@@ -133,7 +133,7 @@ func.func @narrow(%q: memref<?x4xf32>, %k: memref<?x4xbf16>, %v: memref<?x4xf32>
 // CHECK-NOT:       memref.subview %[[K]]
 // CHECK:           vector.load %[[KC]]
 // CHECK:           vector.store %{{.*}}, %[[K]]
-// CHECK:         } {attn.fold}
+// CHECK:         } {attn.fold_loop}
 func.func @written(%q: memref<?x4xf32>, %k: memref<?x4xf32>, %v: memref<?x4xf32>, %do: memref<?x4xf32>, %dq: memref<?x4xf32>, %dk: memref<?x4xf32>, %dv: memref<?x4xf32>, %j: index, %n: index) {
   %c0 = arith.constant 0 : index
   %c4 = arith.constant 4 : index
@@ -154,7 +154,7 @@ func.func @written(%q: memref<?x4xf32>, %k: memref<?x4xf32>, %v: memref<?x4xf32>
     %new = vector.contract {indexing_maps = [#s, #k, #q], iterator_types = ["parallel", "reduction", "parallel"], kind = #vector.kind<add>} %ds, %b, %old : vector<4x8xf32>, vector<8x4xf32> into vector<4x4xf32>
     vector.transfer_write %new, %k[%i, %c0] {in_bounds = [true, true]} : vector<4x4xf32>, memref<?x4xf32>
     scf.yield %k1, %v1 : vector<8x4xf32>, vector<8x4xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   vector.transfer_write %r#0, %dk[%j, %c0] {in_bounds = [false, true]} : vector<8x4xf32>, memref<?x4xf32>
   vector.transfer_write %r#1, %dv[%j, %c0] {in_bounds = [false, true]} : vector<8x4xf32>, memref<?x4xf32>
   return

@@ -166,7 +166,7 @@ class Program:
             lines += [f"{result}:{len(carried)} = scf.for %{over} = {lower} to {upper} step {step} iter_args({args}) -> ({kinds}) {{"]
             inner, yields = body(whole)
             lines += ["  " + line for line in inner]
-            mark = "" if whole is None else f" {{attn.fold, attn.{'full' if whole else 'partial'}}}"
+            mark = "" if whole is None else f" {{attn.fold_loop, attn.{'full' if whole else 'partial'}}}"
             lines += [f"  scf.yield {', '.join(yields)} : {kinds}", "}" + mark]
             inits = [f"{result}#{n}" for n in range(len(carried))]
         return lines, inits

@@ -26,7 +26,7 @@
 // TILES:               %[[Q:.*]] = vector.transfer_read %arg0[%[[G]], %[[I]], %c0]
 // TILES:               %[[S:.*]] = vector.contract {{.*}} %[[Q]], %[[K]], {{.*}} into vector<64x32xf32>
 // TILES:               vector.contract {{.*}} %[[S]], %[[Q]], %[[B]]
-// TILES:             } {attn.fold}
+// TILES:             } {attn.fold_loop}
 func.func @group(%q: tensor<?x?x16xf32>, %k: tensor<?x16xf32>) -> tensor<?x16xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

@@ -28,7 +28,7 @@ func.func @row_max(%a: tensor<?x?xf32>, %x: tensor<?x?xf32>) -> tensor<?x?xf32> 
   // ROWS: arith.cmpi slt, %{{.*}}, %{{.*}} : vector<128xindex>
   // ROWS: %[[S:.*]] = arith.select
   // ROWS: vector.multi_reduction <maxnumf>, %[[S]], %[[OLD]] [1] : vector<64x128xf32> to vector<64xf32>
-  // ROWS: } {attn.fold}
+  // ROWS: } {attn.fold_loop}
   // ROWS: vector.transfer_write %[[M]]
   // ROWS: tensor.parallel_insert_slice
 
@@ -43,7 +43,7 @@ func.func @row_max(%a: tensor<?x?xf32>, %x: tensor<?x?xf32>) -> tensor<?x?xf32> 
   // STREAM: vector.transfer_read %[[STATE]][%[[I0]]]
   // STREAM: vector.multi_reduction <maxnumf>
   // STREAM: tensor.insert_slice
-  // STREAM: } {attn.fold}
+  // STREAM: } {attn.fold_loop}
   // STREAM: scf.for
   // STREAM: scf.forall.in_parallel
 
@@ -53,7 +53,7 @@ func.func @row_max(%a: tensor<?x?xf32>, %x: tensor<?x?xf32>) -> tensor<?x?xf32> 
   // SPLIT: %[[BEGIN:.*]] = arith.muli %[[P]]
   // SPLIT: %[[FROM:.*]] = arith.minui %[[BEGIN]]
   // SPLIT: scf.for %{{.*}} = %[[FROM]]
-  // SPLIT: } {attn.fold}
+  // SPLIT: } {attn.fold_loop}
   // SPLIT: scf.forall
   // SPLIT: scf.for %{{.*}} = %c1 to %c3 step %c1
   // SPLIT: arith.maxnumf

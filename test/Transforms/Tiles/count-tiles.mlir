@@ -11,12 +11,12 @@ func.func @kinds(%n: index, %c: i1, %x: f32) -> f32 {
   // CHECK-NEXT: %[[FULL:.*]] = arith.constant 1 : i32
   // CHECK-NEXT: func.call @attnRuntimeCountTile(%[[FULL]])
   scf.for %j = %c0 to %n step %c4 {
-  } {attn.fold, attn.full}
+  } {attn.fold_loop, attn.full}
   // CHECK: scf.for
   // CHECK-NEXT: %[[MASKED:.*]] = arith.constant 0 : i32
   // CHECK-NEXT: func.call @attnRuntimeCountTile(%[[MASKED]])
   scf.for %j = %c0 to %n step %c4 {
-  } {attn.fold, attn.partial}
+  } {attn.fold_loop, attn.partial}
   // CHECK: scf.for
   // CHECK-NEXT: scf.if
   // CHECK-NEXT: arith.constant 0
@@ -24,7 +24,7 @@ func.func @kinds(%n: index, %c: i1, %x: f32) -> f32 {
   scf.for %j = %c0 to %n step %c4 {
     scf.if %c {
     } {attn.guard}
-  } {attn.fold, attn.partial}
+  } {attn.fold_loop, attn.partial}
   // CHECK: scf.for
   // CHECK-NEXT: scf.if
   // CHECK-NEXT: arith.constant 1
@@ -39,7 +39,7 @@ func.func @kinds(%n: index, %c: i1, %x: f32) -> f32 {
       scf.yield %x : f32
     } {attn.tile_kind}
     scf.yield %b : f32
-  } {attn.fold, attn.tabulated}
+  } {attn.fold_loop, attn.tabulated}
   // CHECK: scf.for
   // CHECK-NEXT: scf.for
   // CHECK-NEXT: arith.constant 0
@@ -47,8 +47,8 @@ func.func @kinds(%n: index, %c: i1, %x: f32) -> f32 {
   // CHECK-NOT: call
   scf.for %i = %c0 to %n step %c4 {
     scf.for %j = %c0 to %n step %c4 {
-    } {attn.fold}
-  } {attn.fold}
+    } {attn.fold_loop}
+  } {attn.fold_loop}
   return %r : f32
 }
 
@@ -69,6 +69,6 @@ func.func @other_type(%n: index) {
   %c0 = arith.constant 0 : index
   %c4 = arith.constant 4 : index
   scf.for %j = %c0 to %n step %c4 {
-  } {attn.fold}
+  } {attn.fold_loop}
   return
 }

@@ -57,7 +57,7 @@ func.func @softmax(%q: vector<64x64xf32>, %k: memref<?x64xf32>, %v: memref<?x64x
     %vt = vector.transfer_read %v[%j, %c0], %f0 : memref<?x64xf32>, vector<128x64xf32>
     %o = vector.contract {indexing_maps = [affine_map<(a, b, c) -> (a, b)>, affine_map<(a, b, c) -> (b, c)>, affine_map<(a, b, c) -> (a, c)>], iterator_types = ["parallel", "reduction", "parallel"], kind = #vector.kind<add>} %p, %vt, %oc : vector<64x128xf32>, vector<128x64xf32> into vector<64x64xf32>
     scf.yield %m, %l, %o : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   %none = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
   %inverse = arith.divf %one, %r#1 : vector<64xf32>
   %is = vector.broadcast %inverse : vector<64xf32> to vector<64x64xf32>
@@ -98,7 +98,7 @@ func.func @stored(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
     %lc = arith.mulf %l0, %c : vector<64xf32>
     %l = arith.addf %lc, %p : vector<64xf32>
     scf.yield %m, %l : vector<64xf32>, vector<64xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   // expected-remark @+1 {{results depend on a running maximum: a value that depends on it leaves the loop}}
   vector.transfer_write %r#0, %out[%c0] : vector<64xf32>, memref<64xf32>
   return
@@ -129,7 +129,7 @@ func.func @squares(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
     // expected-remark @+1 {{results depend on a running maximum: a use of it is no difference, exponential or product}}
     %l = arith.addf %lc, %square : vector<64xf32>
     scf.yield %m, %l : vector<64xf32>, vector<64xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   vector.transfer_write %r#1, %out[%c0] : vector<64xf32>, memref<64xf32>
   return
 }
@@ -155,7 +155,7 @@ func.func @uncorrected(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
     // expected-remark @+1 {{results depend on a running maximum: a use of it is no difference, exponential or product}}
     %l = arith.addf %l0, %p : vector<64xf32>
     scf.yield %m, %l : vector<64xf32>, vector<64xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   vector.transfer_write %r#1, %out[%c0] : vector<64xf32>, memref<64xf32>
   return
 }
@@ -183,7 +183,7 @@ func.func @bases(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
     %lc = arith.mulf %l0, %c : vector<64xf32>
     %l = arith.addf %lc, %p : vector<64xf32>
     scf.yield %m, %l : vector<64xf32>, vector<64xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   %log = math.log %r#1 : vector<64xf32>
   %sum = arith.addf %r#0, %log : vector<64xf32>
   // expected-remark @+1 {{results depend on a running maximum: a value that depends on it leaves the loop}}
@@ -206,7 +206,7 @@ func.func @alone(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
     %x = vector.transfer_read %s[%j], %f0 : memref<?xf32>, vector<64xf32>
     %m = arith.maxnumf %m0, %x : vector<64xf32>
     scf.yield %m : vector<64xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   vector.transfer_write %r, %out[%c0] : vector<64xf32>, memref<64xf32>
   return
 }

@@ -17,7 +17,7 @@
 // CHECK: %[[M:.*]] = arith.select %[[KEEP]], %[[X]],
 // CHECK-NEXT: scf.yield %[[M]]
 // CHECK-NEXT: } {attn.tile_kind}
-// CHECK: } {attn.fold, attn.partial}
+// CHECK: } {attn.fold_loop, attn.partial}
 // CHECK-NOT: scf.for
 func.func @causal(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tensor<?xf32> {
   %c0 = arith.constant 0 : index
@@ -42,7 +42,7 @@ func.func @causal(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tenso
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }

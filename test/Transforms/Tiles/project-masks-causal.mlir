@@ -21,11 +21,11 @@ func.func @tail(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tensor<
     // CHECK-NEXT: vector.transfer_read {{.*}} {in_bounds = [false, true]}
     // CHECK-NEXT: vector.multi_reduction
     // CHECK-NEXT: scf.yield
-    // CHECK-NEXT: } {attn.fold, attn.full}
+    // CHECK-NEXT: } {attn.fold_loop, attn.full}
     // CHECK: scf.for %{{.*}} = %[[F1]] to %[[S]] step %c4
     // CHECK: arith.select
-    // CHECK: } {attn.fold, attn.partial}
-    // CHECK-NOT: attn.fold
+    // CHECK: } {attn.fold_loop, attn.partial}
+    // CHECK-NOT: attn.fold_loop
     %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -39,7 +39,7 @@ func.func @tail(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tensor<
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -66,8 +66,8 @@ func.func @static_tail(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> 
     // CHECK-NEXT: vector.transfer_read {{.*}} {in_bounds = [false, true]}
     // CHECK-NEXT: vector.multi_reduction
     // CHECK-NEXT: scf.yield
-    // CHECK-NEXT: } {attn.fold, attn.full}
-    // CHECK-NOT: attn.fold
+    // CHECK-NEXT: } {attn.fold_loop, attn.full}
+    // CHECK-NOT: attn.fold_loop
     %s = scf.for %j0 = %c0 to %c12 step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -81,7 +81,7 @@ func.func @static_tail(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> 
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -109,11 +109,11 @@ func.func @bottom_right(%X: tensor<?x?xf32>, %S: index, %Q: tensor<?xf32>, %init
     // CHECK: %[[F1:.*]] = arith.maxsi %[[MUST]], %c0
     // CHECK: scf.for %{{.*}} = %c0 to %[[F1]] step %c4
     // CHECK-NOT: arith.select
-    // CHECK: } {attn.fold, attn.full}
+    // CHECK: } {attn.fold_loop, attn.full}
     // CHECK: scf.for %{{.*}} = %[[F1]] to %[[HI]] step %c4
     // CHECK: arith.select
-    // CHECK: } {attn.fold, attn.partial}
-    // CHECK-NOT: attn.fold
+    // CHECK: } {attn.fold_loop, attn.partial}
+    // CHECK-NOT: attn.fold_loop
     %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -132,7 +132,7 @@ func.func @bottom_right(%X: tensor<?x?xf32>, %S: index, %Q: tensor<?xf32>, %init
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -166,11 +166,11 @@ func.func @captured_offset(%X: tensor<?x?xf32>, %S: index, %Sq: index, %init: te
     // CHECK: %[[F1:.*]] = arith.maxsi %[[FULL]], %c0
     // CHECK: scf.for %{{.*}} = %c0 to %[[F1]] step %c4
     // CHECK-NOT: arith.select
-    // CHECK: } {attn.fold, attn.full}
+    // CHECK: } {attn.fold_loop, attn.full}
     // CHECK: scf.for %{{.*}} = %[[F1]] to %[[HI]] step %c4
     // CHECK: arith.select
-    // CHECK: } {attn.fold, attn.partial}
-    // CHECK-NOT: attn.fold
+    // CHECK: } {attn.fold_loop, attn.partial}
+    // CHECK-NOT: attn.fold_loop
     %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -189,7 +189,7 @@ func.func @captured_offset(%X: tensor<?x?xf32>, %S: index, %Sq: index, %init: te
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }

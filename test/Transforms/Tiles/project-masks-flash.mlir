@@ -40,12 +40,12 @@ func.func @causal(%Q: tensor<?x64xf32>, %K: tensor<?x64xf32>, %V: tensor<?x64xf3
     // CHECK: vector.multi_reduction <maxnumf>
     // CHECK: vector.transfer_read %{{.*}}[%[[J0]], %c0], %{{.*}} {in_bounds = [true, true]}
     // CHECK: scf.yield
-    // CHECK-NEXT: } {attn.fold, attn.full}
+    // CHECK-NEXT: } {attn.fold_loop, attn.full}
     // CHECK: scf.for %{{.*}} = %[[F1]] to %[[HI]] step %c128 iter_args(%{{.*}} = %[[FULL]]#0
     // CHECK-NEXT: vector.transfer_read {{.*}} {in_bounds = [false, true]}
     // CHECK: arith.andi
     // CHECK: arith.select
-    // CHECK: } {attn.fold, attn.partial}
+    // CHECK: } {attn.fold_loop, attn.partial}
     // CHECK-NOT: scf.for %
     %st:3 = scf.for %j0 = %c0 to %Sk step %c128 iter_args(%m = %ninf64, %l = %zero64, %o = %zero_o) -> (vector<64xf32>, vector<64xf32>, vector<64x64xf32>) {
       %k = vector.transfer_read %K[%j0, %c0], %zero {in_bounds = [false, true]} : tensor<?x64xf32>, vector<128x64xf32>
@@ -78,7 +78,7 @@ func.func @causal(%Q: tensor<?x64xf32>, %K: tensor<?x64xf32>, %V: tensor<?x64xf3
       %oa = arith.mulf %o, %at : vector<64x64xf32>
       %o1 = vector.contract {indexing_maps = [#pv_p, #pv_v, #pv_o], iterator_types = ["parallel", "reduction", "parallel"], kind = #vector.kind<add>} %p, %v, %oa : vector<64x128xf32>, vector<128x64xf32> into vector<64x64xf32>
       scf.yield %m1, %l1, %o1 : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %t = tensor.extract_slice %out[%i0, 0] [64, 64] [1, 1] : tensor<?x64xf32> to tensor<64x64xf32>
     %w = vector.transfer_write %st#2, %t[%c0, %c0] {in_bounds = [true, true]} : vector<64x64xf32>, tensor<64x64xf32>
     scf.forall.in_parallel {

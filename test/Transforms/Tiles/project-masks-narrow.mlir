@@ -40,7 +40,7 @@ func.func @words(%X: tensor<?x?xf32>, %init: tensor<?xf32>) -> tensor<?xf32> {
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %t[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -84,7 +84,7 @@ func.func @bytes(%X: tensor<?x?xf32>, %init: tensor<?xf32>) -> tensor<?xf32> {
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %t[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -128,7 +128,7 @@ func.func @few(%X: tensor<?x?xf32>, %init: tensor<?xf32>) -> tensor<?xf32> {
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %t[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -172,7 +172,7 @@ func.func @too_many(%X: tensor<?x?xf32>, %init: tensor<?xf32>) -> tensor<?xf32> 
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %t[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -216,7 +216,7 @@ func.func @wraps(%X: tensor<?x?xf32>, %init: tensor<?xf32>) -> tensor<?xf32> {
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %t[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -260,7 +260,7 @@ func.func @extended(%X: tensor<?x?xf32>, %init: tensor<?xf32>) -> tensor<?xf32> 
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %t[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -302,7 +302,7 @@ func.func @unsigned(%X: tensor<?x?xf32>, %init: tensor<?xf32>) -> tensor<?xf32> 
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %t[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -345,7 +345,7 @@ func.func @negative(%X: tensor<?x?xf32>, %init: tensor<?xf32>) -> tensor<?xf32> 
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %t[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }

@@ -24,7 +24,7 @@ func.func @maximum_of_zeros(%X: tensor<?x?xf32>, %i0: index, %S: index, %init: v
     // expected-remark @below {{mask is not projected: expected -inf where the mask is false, got 0}}
     %a1 = vector.multi_reduction <maxnumf>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
     scf.yield %a1 : vector<8xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : vector<8xf32>
 }
 
@@ -55,7 +55,7 @@ func.func @sum_of_exponents(%X: tensor<?x?xf32>, %i0: index, %S: index, %init: v
     // expected-remark @below {{mask is not projected: expected 0 where the mask is false, got a value that is not known}}
     %a1 = vector.multi_reduction <add>, %p, %a [1] : vector<8x4xf32> to vector<8xf32>
     scf.yield %a1 : vector<8xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : vector<8xf32>
 }
 
@@ -85,7 +85,7 @@ func.func @other_kind(%X: tensor<?x?xf32>, %i0: index, %S: index, %init: vector<
     // expected-remark @below {{mask is not projected: expected a maximum or a sum, got a reduction whose neutral element is not tracked}}
     %a1 = vector.multi_reduction <mul>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
     scf.yield %a1 : vector<8xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : vector<8xf32>
 }
 
@@ -115,7 +115,7 @@ func.func @unmasked_factor(%X: tensor<?x?xf32>, %i0: index, %S: index, %init: ve
     // expected-remark @below {{mask is not projected: expected a factor 0 where the mask is false, got -inf}}
     %a1 = vector.contract {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"], kind = #vector.kind<add>} %m, %v, %a : vector<8x4xf32>, vector<4xf32> into vector<8xf32>
     scf.yield %a1 : vector<8xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : vector<8xf32>
 }
 
@@ -145,7 +145,7 @@ func.func @maximum_contraction(%X: tensor<?x?xf32>, %i0: index, %S: index, %init
     // expected-remark @below {{mask is not projected: expected a contraction that adds}}
     %a1 = vector.contract {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"], kind = #vector.kind<maxnumf>} %m, %v, %a : vector<8x4xf32>, vector<4xf32> into vector<8xf32>
     scf.yield %a1 : vector<8xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : vector<8xf32>
 }
 
@@ -174,7 +174,7 @@ func.func @lanes_carried(%X: tensor<?x?xf32>, %i0: index, %S: index, %init: vect
     %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
     %a1 = arith.addf %a, %m : vector<8x4xf32>
     scf.yield %a1 : vector<8x4xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : vector<8x4xf32>
 }
 
@@ -203,7 +203,7 @@ func.func @unknown_step(%X: tensor<?x?xf32>, %i0: index, %S: index, %init: vecto
     %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
     %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
     scf.yield %a1 : vector<8xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : vector<8xf32>
 }
 
@@ -235,7 +235,7 @@ func.func @unreadable(%X: tensor<?x?xf32>, %i0: index, %S: index, %init: vector<
     %m = arith.select %seen, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
     %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
     scf.yield %a1 : vector<8xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : vector<8xf32>
 }
 
@@ -268,7 +268,7 @@ func.func @nothing_bounded(%X: tensor<?x?xf32>, %i0: index, %S: index, %init: ve
     %m = arith.select %odd, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
     %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
     scf.yield %a1 : vector<8xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : vector<8xf32>
 }
 
@@ -299,7 +299,7 @@ func.func @scalable(%X: tensor<?x?xf32>, %i0: index, %S: index, %init: vector<8x
     %m = arith.select %sx, %sv, %sz : vector<[4]xi1>, vector<[4]xf32>
     %a1 = vector.multi_reduction <add>, %x, %a [1] : vector<8x4xf32> to vector<8xf32>
     scf.yield %a1 : vector<8xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : vector<8xf32>
 }
 
@@ -321,7 +321,7 @@ func.func @two_sums(%X: tensor<?x?xf32>, %i0: index, %S: index, %flag: i1, %init
     // expected-remark @below {{mask is not projected: expected 0 where the mask is false, got a value that is not known}}
     %b1 = vector.multi_reduction <add>, %n, %b [1] : vector<8x4xf32> to vector<8xf32>
     scf.yield %a1, %b1 : vector<8xf32>, vector<8xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s#0, %s#1 : vector<8xf32>, vector<8xf32>
 }
 
@@ -351,7 +351,7 @@ func.func @term_of_a_state(%X: tensor<?x?xf32>, %j0: index, %R: index, %init: te
     %n = vector.multi_reduction <maxnumf>, %y, %m [1] : vector<4x8xf32> to vector<4xf32>
     %w = vector.transfer_write %n, %a[%i0] : vector<4xf32>, tensor<32xf32>
     scf.yield %w : tensor<32xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : tensor<32xf32>
 }
 
@@ -378,6 +378,6 @@ func.func @state_that_is_read(%X: tensor<?xf32>, %R: index, %init: tensor<32xf32
     %n = arith.addf %y, %x : vector<4xf32>
     %w = vector.transfer_write %n, %a[%i0] : vector<4xf32>, tensor<32xf32>
     scf.yield %w : tensor<32xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : tensor<32xf32>
 }

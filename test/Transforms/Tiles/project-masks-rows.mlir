@@ -8,11 +8,11 @@
 // CHECK: %[[FULL:.*]] = affine.max affine_map<(d0) -> (((d0 + 3) ceildiv 8) * 8, 0)>
 // CHECK: scf.for %{{.*}} = %[[LO]] to %[[F0:.*]] step %c8
 // CHECK: arith.select
-// CHECK: } {attn.fold, attn.partial}
+// CHECK: } {attn.fold_loop, attn.partial}
 // CHECK: scf.for %{{.*}} = %[[F0]] to %{{.*}} step %c8
 // CHECK-NOT: arith.select
-// CHECK: } {attn.fold, attn.full}
-// CHECK-NOT: attn.fold
+// CHECK: } {attn.fold_loop, attn.full}
+// CHECK-NOT: attn.fold_loop
 func.func @column_sums(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tensor<?xf32> {
   %c0 = arith.constant 0 : index
   %c4 = arith.constant 4 : index
@@ -36,7 +36,7 @@ func.func @column_sums(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> 
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [0] : vector<8x4xf32> to vector<4xf32>
       scf.yield %a1 : vector<4xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%j0] : vector<4xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -50,10 +50,10 @@ func.func @column_sums(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> 
 // CHECK-LABEL: func @state_in_tensors
 // CHECK: %[[LO:.*]] = affine.max affine_map<(d0) -> (((d0 - 7) ceildiv 8) * 8, 0)>
 // CHECK: scf.for %{{.*}} = %[[LO]] to %[[F0:.*]] step %c8
-// CHECK: } {attn.fold, attn.partial}
+// CHECK: } {attn.fold_loop, attn.partial}
 // CHECK: scf.for %{{.*}} = %[[F0]] to %{{.*}} step %c8
 // CHECK-NOT: arith.select
-// CHECK: } {attn.fold, attn.full}
+// CHECK: } {attn.fold_loop, attn.full}
 func.func @state_in_tensors(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tensor<?xf32> {
   %c0 = arith.constant 0 : index
   %c4 = arith.constant 4 : index
@@ -78,7 +78,7 @@ func.func @state_in_tensors(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>
       %a1 = vector.multi_reduction <maxnumf>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       %w = vector.transfer_write %a1, %t[%i0] : vector<8xf32>, tensor<?xf32>
       scf.yield %w : tensor<?xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     scf.yield %s : tensor<?xf32>
   }
   return %r : tensor<?xf32>
@@ -88,7 +88,7 @@ func.func @state_in_tensors(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>
 
 // A fold without a mask is full as it is.
 // CHECK-LABEL: func @no_mask
-// CHECK: } {attn.fold, attn.full}
+// CHECK: } {attn.fold_loop, attn.full}
 func.func @no_mask(%X: tensor<64xf32>) -> vector<f32> {
   %c0 = arith.constant 0 : index
   %c4 = arith.constant 4 : index
@@ -98,7 +98,7 @@ func.func @no_mask(%X: tensor<64xf32>) -> vector<f32> {
     %x = vector.transfer_read %X[%j0], %pad : tensor<64xf32>, vector<4xf32>
     %a1 = vector.reduction <add>, %x, %a : vector<4xf32> into f32
     scf.yield %a1 : f32
-  } {attn.fold}
+  } {attn.fold_loop}
   %r = vector.broadcast %s : f32 to vector<f32>
   return %r : vector<f32>
 }

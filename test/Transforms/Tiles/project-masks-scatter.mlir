@@ -5,10 +5,10 @@
 // CHECK: scf.for
 // CHECK-NOT: arith.select
 // CHECK: attn.scatter_add
-// CHECK: } {attn.fold, attn.full}
+// CHECK: } {attn.fold_loop, attn.full}
 // CHECK: arith.select
 // CHECK: attn.scatter_add
-// CHECK: } {attn.fold, attn.partial}
+// CHECK: } {attn.fold_loop, attn.partial}
 func.func @zeros(%X: tensor<?xf32>, %S: index, %init: tensor<?xf32>) -> tensor<?xf32> {
   %c0 = arith.constant 0 : index
   %c4 = arith.constant 4 : index
@@ -24,7 +24,7 @@ func.func @zeros(%X: tensor<?xf32>, %S: index, %init: tensor<?xf32>) -> tensor<?
     %m = arith.select %keep, %x, %zeros : vector<4xi1>, vector<4xf32>
     %t1 = attn.scatter_add %m at(%js) into %t : vector<4xf32>, tensor<?xf32> -> tensor<?xf32>
     scf.yield %t1 : tensor<?xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   return %r : tensor<?xf32>
 }
 
@@ -33,7 +33,7 @@ func.func @zeros(%X: tensor<?xf32>, %S: index, %init: tensor<?xf32>) -> tensor<?
 // CHECK: scf.for
 // CHECK: arith.select
 // CHECK: attn.scatter_add
-// CHECK: } {attn.fold}
+// CHECK: } {attn.fold_loop}
 // CHECK-NOT: scf.for
 func.func @others(%X: tensor<?xf32>, %S: index, %init: tensor<?xf32>) -> (tensor<?xf32>, f32) {
   %c0 = arith.constant 0 : index
@@ -51,6 +51,6 @@ func.func @others(%X: tensor<?xf32>, %S: index, %init: tensor<?xf32>) -> (tensor
     %a1 = vector.reduction <add>, %m, %a : vector<4xf32> into f32
     %t1 = attn.scatter_add %x at(%js) into %t : vector<4xf32>, tensor<?xf32> -> tensor<?xf32>
     scf.yield %t1, %a1 : tensor<?xf32>, f32
-  } {attn.fold}
+  } {attn.fold_loop}
   return %r#0, %r#1 : tensor<?xf32>, f32
 }

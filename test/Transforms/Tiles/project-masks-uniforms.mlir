@@ -21,11 +21,11 @@ func.func @prefix(%X: tensor<?x?xf32>, %S: index, %P: tensor<?xi32>, %b: index, 
     // CHECK: %[[F1:.*]] = arith.maxsi %{{.*}}, %c0
     // CHECK: scf.for %{{.*}} = %c0 to %[[F1]] step %c4
     // CHECK-NOT: arith.select
-    // CHECK: } {attn.fold, attn.full}
+    // CHECK: } {attn.fold_loop, attn.full}
     // CHECK: scf.for %{{.*}} = %[[F1]] to %[[HI]] step %c4
     // CHECK-NOT: scf.if
-    // CHECK: } {attn.fold, attn.partial}
-    // CHECK-NOT: attn.fold
+    // CHECK: } {attn.fold_loop, attn.partial}
+    // CHECK-NOT: attn.fold_loop
     %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -43,7 +43,7 @@ func.func @prefix(%X: tensor<?x?xf32>, %S: index, %P: tensor<?xi32>, %b: index, 
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -74,14 +74,14 @@ func.func @row_bounds(%X: tensor<?x?xf32>, %S: index, %lo: tensor<?xi32>, %hi: t
     // CHECK: vector.reduction <minsi>
     // CHECK: scf.for %{{.*}} = %[[LO]] to %[[F0:.*]] step %c4
     // CHECK: arith.select
-    // CHECK: } {attn.fold, attn.partial}
+    // CHECK: } {attn.fold_loop, attn.partial}
     // CHECK: scf.for %{{.*}} = %[[F0]] to %[[F1:.*]] step %c4
     // CHECK-NOT: arith.select
-    // CHECK: } {attn.fold, attn.full}
+    // CHECK: } {attn.fold_loop, attn.full}
     // CHECK: scf.for %{{.*}} = %[[F1]] to %[[HI]] step %c4
     // CHECK: arith.select
-    // CHECK: } {attn.fold, attn.partial}
-    // CHECK-NOT: attn.fold
+    // CHECK: } {attn.fold_loop, attn.partial}
+    // CHECK-NOT: attn.fold_loop
     %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -104,7 +104,7 @@ func.func @row_bounds(%X: tensor<?x?xf32>, %S: index, %lo: tensor<?xi32>, %hi: t
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -131,10 +131,10 @@ func.func @chunks(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tenso
     // CHECK: affine.max affine_map<(d0) -> (((d0 + 7) floordiv 16) * 16, 0)>
     // CHECK: affine.min affine_map<{{.*}} -> ((d0 floordiv 16) * 16 + 16, s0)>
     // CHECK: scf.for %{{.*}} = %[[LO]] to
-    // CHECK: } {attn.fold, attn.partial}
-    // CHECK: } {attn.fold, attn.full}
-    // CHECK: } {attn.fold, attn.partial}
-    // CHECK-NOT: attn.fold
+    // CHECK: } {attn.fold_loop, attn.partial}
+    // CHECK: } {attn.fold_loop, attn.full}
+    // CHECK: } {attn.fold_loop, attn.partial}
+    // CHECK-NOT: attn.fold_loop
     %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -150,7 +150,7 @@ func.func @chunks(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tenso
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -177,9 +177,9 @@ func.func @flagged(%X: tensor<?x?xf32>, %S: index, %flag: i1, %init: tensor<?xf3
     // CHECK: %[[HI:.*]] = arith.maxsi %[[ALL]], %[[END]]
     // CHECK: scf.for %{{.*}} = %c0 to %[[F1:.*]] step %c4
     // CHECK-NOT: arith.select
-    // CHECK: } {attn.fold, attn.full}
+    // CHECK: } {attn.fold_loop, attn.full}
     // CHECK: scf.for %{{.*}} = %[[F1]] to %[[HI]] step %c4
-    // CHECK: } {attn.fold, attn.partial}
+    // CHECK: } {attn.fold_loop, attn.partial}
     %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -196,7 +196,7 @@ func.func @flagged(%X: tensor<?x?xf32>, %S: index, %flag: i1, %init: tensor<?xf3
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }

@@ -23,14 +23,14 @@ func.func @window(%X: tensor<?x?xf32>, %S: index, %W: index, %init: tensor<?xf32
     // CHECK: %[[HI:.*]] = arith.select %[[SOME]], %[[END]], %[[LO]]
     // CHECK: scf.for %{{.*}} = %[[LO]] to %[[F0:.*]] step %c4
     // CHECK: arith.select
-    // CHECK: } {attn.fold, attn.partial}
+    // CHECK: } {attn.fold_loop, attn.partial}
     // CHECK: scf.for %{{.*}} = %[[F0]] to %[[F1:.*]] step %c4
     // CHECK-NOT: arith.select
-    // CHECK: } {attn.fold, attn.full}
+    // CHECK: } {attn.fold_loop, attn.full}
     // CHECK: scf.for %{{.*}} = %[[F1]] to %[[HI]] step %c4
     // CHECK: arith.select
-    // CHECK: } {attn.fold, attn.partial}
-    // CHECK-NOT: attn.fold
+    // CHECK: } {attn.fold_loop, attn.partial}
+    // CHECK-NOT: attn.fold_loop
     %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -50,7 +50,7 @@ func.func @window(%X: tensor<?x?xf32>, %S: index, %W: index, %init: tensor<?xf32
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -79,14 +79,14 @@ func.func @static_window(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -
     // CHECK: affine.min affine_map<(d0)[s0] -> (((d0 + 3) floordiv 4) * 4 + 4, (s0 floordiv 4) * 4, s0)>
     // CHECK: scf.for %{{.*}} = %[[LO]] to %[[F0:.*]] step %c4
     // CHECK: arith.select
-    // CHECK: } {attn.fold, attn.partial}
+    // CHECK: } {attn.fold_loop, attn.partial}
     // CHECK: scf.for %{{.*}} = %[[F0]] to %[[F1:.*]] step %c4
     // CHECK-NOT: arith.select
-    // CHECK: } {attn.fold, attn.full}
+    // CHECK: } {attn.fold_loop, attn.full}
     // CHECK: scf.for %{{.*}} = %[[F1]] to %[[HI]] step %c4
     // CHECK: arith.select
-    // CHECK: } {attn.fold, attn.partial}
-    // CHECK-NOT: attn.fold
+    // CHECK: } {attn.fold_loop, attn.partial}
+    // CHECK-NOT: attn.fold_loop
     %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -105,7 +105,7 @@ func.func @static_window(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -130,8 +130,8 @@ func.func @narrow(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tenso
     // CHECK: %[[LO:.*]] = affine.max affine_map<(d0) -> (((d0 - 8) ceildiv 4) * 4, 0)>
     // CHECK: %[[HI:.*]] = affine.min
     // CHECK: scf.for %{{.*}} = %[[LO]] to %[[HI]] step %c4
-    // CHECK: } {attn.fold, attn.partial}
-    // CHECK-NOT: attn.fold
+    // CHECK: } {attn.fold_loop, attn.partial}
+    // CHECK-NOT: attn.fold_loop
     %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -148,7 +148,7 @@ func.func @narrow(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tenso
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }
@@ -182,11 +182,11 @@ func.func @sinks(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tensor
     // CHECK: scf.if %[[VISIT]]
     // CHECK: arith.select
     // CHECK: } {attn.guard}
-    // CHECK: } {attn.fold, attn.partial}
+    // CHECK: } {attn.fold_loop, attn.partial}
     // CHECK-NOT: attn.guard
-    // CHECK: } {attn.fold, attn.full}
+    // CHECK: } {attn.fold_loop, attn.full}
     // CHECK: } {attn.guard}
-    // CHECK: } {attn.fold, attn.partial}
+    // CHECK: } {attn.fold_loop, attn.partial}
     %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -206,7 +206,7 @@ func.func @sinks(%X: tensor<?x?xf32>, %S: index, %init: tensor<?xf32>) -> tensor
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %w = vector.transfer_write %s, %out[%i0] : vector<8xf32>, tensor<?xf32>
     scf.yield %w : tensor<?xf32>
   }

@@ -7,7 +7,7 @@
 // CHECK:         vector.gather %{{.*}} : tensor<?xi8>
 // CHECK:       scf.forall
 // CHECK:         %[[TILE:.*]] = tensor.extract %[[LISTS]]#0[
-// CHECK:       } {attn.fold, attn.tabulated}
+// CHECK:       } {attn.fold_loop, attn.tabulated}
 func.func @blocks(%q: tensor<?x?x?x64xf32>, %k: tensor<?x?x?x64xf32>, %v: tensor<?x?x?x64xf32>,
                   %t: tensor<?x?x?x?xi8>) -> tensor<?x?x?x64xf32> {
   %o = attn.forward %q, %k, %v captures(%t : tensor<?x?x?x?xi8>)

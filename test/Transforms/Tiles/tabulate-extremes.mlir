@@ -103,7 +103,7 @@ func.func @documents(%X: tensor<?x?xf32>, %doc: tensor<?x?xi32>, %B: index, %H: 
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %t = tensor.extract_slice %out[%b, %h, %i0] [1, 1, 8] [1, 1, 1] : tensor<?x?x?xf32> to tensor<8xf32>
     %w = vector.transfer_write %s, %t[%c0] {in_bounds = [true]} : vector<8xf32>, tensor<8xf32>
     scf.forall.in_parallel {

@@ -18,7 +18,7 @@ func.func @carried(%X: tensor<?xf32>, %rows: vector<4xi32>, %n: i32, %S: index) 
     %a1 = vector.reduction <add>, %m, %a : vector<4xf32> into f32
     %d1 = arith.addi %d, %n : i32
     scf.yield %a1, %d1 : f32, i32
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s#0 : f32
 }
 
@@ -40,7 +40,7 @@ func.func @not_neutral(%X: tensor<?xf32>, %D: tensor<?xi32>, %rows: vector<4xi32
     // expected-remark @below {{mask is not projected: expected -inf where the mask is false, got 0}}
     %a1 = vector.reduction <maxnumf>, %m, %a : vector<4xf32> into f32
     scf.yield %a1 : f32
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : f32
 }
 
@@ -65,7 +65,7 @@ func.func @no_outer_loop(%X: tensor<32xf32>, %D: tensor<32xi32>, %rows: vector<4
     %m = arith.select %keep, %x, %zeros : vector<4xi1>, vector<4xf32>
     %a1 = vector.reduction <add>, %m, %a : vector<4xf32> into f32
     scf.yield %a1 : f32
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : f32
 }
 
@@ -86,6 +86,6 @@ func.func @affine(%X: tensor<?xf32>, %S: index) -> f32 {
     %m = arith.select %keep, %x, %zeros : vector<4xi1>, vector<4xf32>
     %a1 = vector.reduction <add>, %m, %a : vector<4xf32> into f32
     scf.yield %a1 : f32
-  } {attn.fold}
+  } {attn.fold_loop}
   return %s : f32
 }

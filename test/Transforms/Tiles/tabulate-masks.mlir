@@ -53,7 +53,7 @@ func.func @documents(%X: tensor<?x?xf32>, %doc: tensor<?x?xi32>, %B: index, %H: 
     // CHECK: vector.transfer_read %[[X]][%{{.*}}, %[[J0]]], %{{[a-z0-9_]*}} : tensor
     // CHECK: arith.select
     // CHECK: } {attn.tile_kind}
-    // CHECK: } {attn.fold, attn.tabulated}
+    // CHECK: } {attn.fold_loop, attn.tabulated}
     %s = scf.for %j0 = %c0 to %S step %c4 iter_args(%a = %zero) -> (vector<8xf32>) {
       %x = vector.transfer_read %X[%i0, %j0], %pad : tensor<?x?xf32>, vector<8x4xf32>
       %it = vector.broadcast %i1 : vector<8xindex> to vector<4x8xindex>
@@ -76,7 +76,7 @@ func.func @documents(%X: tensor<?x?xf32>, %doc: tensor<?x?xi32>, %B: index, %H: 
       %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %t = tensor.extract_slice %out[%b, %h, %i0] [1, 1, 8] [1, 1, 1] : tensor<?x?x?xf32> to tensor<8xf32>
     %w = vector.transfer_write %s, %t[%c0] {in_bounds = [true]} : vector<8xf32>, tensor<8xf32>
     scf.forall.in_parallel {
@@ -108,7 +108,7 @@ func.func @no_product(%X: tensor<?x?xf32>, %l: tensor<?x?xf32>, %n: index, %S: i
       %m = arith.select %alive, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
       %a1 = vector.multi_reduction <add>, %m, %a [1] : vector<8x4xf32> to vector<8xf32>
       scf.yield %a1 : vector<8xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %t = tensor.extract_slice %out[%i0] [8] [1] : tensor<?xf32> to tensor<8xf32>
     %w = vector.transfer_write %s, %t[%c0] {in_bounds = [true]} : vector<8xf32>, tensor<8xf32>
     scf.forall.in_parallel {

@@ -4,13 +4,10 @@
 #ifndef ATTN_TRANSFORMS_NEST_PASSES_H
 #define ATTN_TRANSFORMS_NEST_PASSES_H
 
+#include "attn/Dialect/Attn/IR/Facts.h"
 #include "mlir/Pass/Pass.h"
 
 namespace attn {
-
-/// On a fold: how many rows its tiles have, and how many streamed elements.
-inline constexpr llvm::StringLiteral kRowTileAttr = "attn.row_tile";
-inline constexpr llvm::StringLiteral kStreamTileAttr = "attn.stream_tile";
 
 #define GEN_PASS_DECL
 #include "attn/Transforms/Nest/Passes.h.inc"

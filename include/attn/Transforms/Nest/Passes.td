@@ -284,7 +284,7 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     program merges them by the fold's merge region.
 
     Loops over streamed tiles, and row loops inside of them, carry the unit
-    attribute `attn.fold`: an iteration whose reduction terms are all neutral,
+    attribute `attn.fold_loop`: an iteration whose reduction terms are all neutral,
     and which stores nothing but 0 to tensors that it does not read, may be
     skipped (such tensors start as zeros).
 
@@ -313,7 +313,7 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
       %q = vector.transfer_read ...
       %s:3 = scf.for %j0 = %c0 to %n step %c128 iter_args(...) -> (vector<64xf32>, ...) {
         ...
-      } {attn.fold}
+      } {attn.fold_loop}
       ...
     }
     ```

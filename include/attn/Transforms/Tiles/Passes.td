@@ -9,7 +9,7 @@ include "mlir/Pass/PassBase.td"
 def AttnProjectMasks : Pass<"attn-project-masks"> {
   let summary = "Bound tile loops by their masks and free full tiles of them";
   let description = [{
-    For each `scf.for` marked `attn.fold` whose body selects -inf or 0 where an
+    For each `scf.for` marked `attn.fold_loop` whose body selects -inf or 0 where an
     integer mask is false: proves that a tile on which the mask is false
     everywhere contributes nothing, projects the mask onto the tile starts, and
     splits the loop in order into a partial, a full and a partial loop. Empty
@@ -23,17 +23,17 @@ def AttnProjectMasks : Pass<"attn-project-masks"> {
       %keep = arith.cmpi sge, %rows, %columns : vector<64x128xindex>
       %masked = arith.select %keep, %scores, %ninf
       ...
-    } {attn.fold}
+    } {attn.fold_loop}
 
     // After.
     %hi = affine.min (i0, Sk) -> (((i0 + 63) floordiv 128) * 128 + 128, Sk)
     %f1 = affine.min (i0, Sk) -> (((i0 - 127) floordiv 128) * 128 + 128, Sk)
     scf.for %j0 = %c0 to %f1 step %c128 iter_args(...) {
       ... // %scores themselves
-    } {attn.fold, attn.full}
+    } {attn.fold_loop, attn.full}
     scf.for %j0 = %f1 to %hi step %c128 iter_args(...) {
       ... // with the select
-    } {attn.fold, attn.partial}
+    } {attn.fold_loop, attn.partial}
     ```
 
     Masks are and/or/not/xor/select of integer comparisons whose sides are
@@ -68,7 +68,7 @@ def AttnProjectMasks : Pass<"attn-project-masks"> {
 def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
   let summary = "List the tiles of masks that no inequality bounds";
   let description = [{
-    For each `scf.for` marked `attn.fold` with a mask that `attn-project-masks`
+    For each `scf.for` marked `attn.fold_loop` with a mask that `attn-project-masks`
     cannot read, such as equality of document numbers loaded for the row and for
     the column: evaluates clones of the mask's own ops on each tile before the
     enclosing loops, and lists for each combination of the loop variables that
@@ -94,7 +94,7 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
         ...
         %keep = arith.cmpi eq, %row_docs, %column_docs : vector<64x128xi32>
         ...
-      } {attn.fold}
+      } {attn.fold_loop}
 
     // After.
     %table:2 = scf.forall (%b, %ti) in (%B, %n) shared_outs(...)
@@ -106,7 +106,7 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
         %full = ... // entry & 1
         %j0 = ...   // (entry >> 1) * 128
         scf.if %full { ... } else { ... } {attn.tile_kind}
-      } {attn.fold, attn.tabulated}
+      } {attn.fold_loop, attn.tabulated}
     ```
 
     The table has one int32 per tile and one per row of tiles. A loop whose mask
@@ -197,7 +197,7 @@ def AttnDelayCorrections : Pass<"attn-delay-corrections"> {
     `attn.correction`), as FlashAttention-4 does.
 
     ```mlir
-    // Before, in a loop marked attn.fold.
+    // Before, in a loop marked attn.fold_loop.
     %m = arith.maxnumf %m0, %tile_maximum
     %d = arith.subf %m0, %m
     %c = math.exp2 %d
@@ -377,7 +377,7 @@ def AttnCountTiles : Pass<"attn-count-tiles", "mlir::ModuleOp"> {
   let summary = "Insert a call that counts each visited tile";
   let description = [{
     Inserts `func.call @attnRuntimeCountTile(%kind : i32)` at the start of the
-    work on a tile in every innermost loop marked `attn.fold`. The kind is 1 in
+    work on a tile in every innermost loop marked `attn.fold_loop`. The kind is 1 in
     full loops (`attn.full`) and 0 elsewhere. The function is declared unless
     the module has it.
 
@@ -386,12 +386,42 @@ def AttnCountTiles : Pass<"attn-count-tiles", "mlir::ModuleOp"> {
       %kind = arith.constant 1 : i32
       func.call @attnRuntimeCountTile(%kind) : (i32) -> ()
       ...
-    } {attn.fold, attn.full}
+    } {attn.fold_loop, attn.full}
     ```
 
     Needed by: no kernel; `attn-run --explain` and the Python package count tiles with it, on the CPU.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect"];
+}
+
+def AttnCheckFacts : Pass<"attn-check-facts"> {
+  let summary = "Check that facts of tile programs are true";
+  let description = [{
+    What passes say of loops and branches in attributes (docs/facts.md) is compared with
+    what is there; what differs is an error at the op, with a note at what shows it. Where
+    an attribute may stand, and beside which others, the verifier knows. The IR does not
+    change. Masks are looked for while tiles are whole, vectors of two dimensions or more.
+
+    * `attn.full`: the loop has no mask (a select with a neutral constant by a condition on
+      indices).
+    * `attn.partial`: the loop has a mask, and terms are neutral where that keeps nothing, as
+      `attn-project-masks` proves it; for a mask that branches go around, its own terms. (Terms
+      only on tensors: later forms have ops that the proof does not know.)
+    * `attn.tabulated`: the loop reads an entry of a table at its variable.
+    * `attn.tile_kind`: the side of full tiles has fewer masks than the other one.
+    * `attn.guard`: the other side leaves the state as it is.
+    * `attn.correction`: the second factor is one for each row.
+
+    ```mlir
+    scf.for %j = ... {                     // error: 'attn.full' on a loop with a mask: ...
+      %keep = arith.cmpi sge, %i, %j       // note: the mask
+      %x = arith.select %keep, %s, %ninf
+      ...
+    } {attn.fold_loop, attn.full}
+    ```
+
+    Needed by: no kernel; `attn-opt --check-facts` runs it after each pass.
+  }];
 }
 
 #endif

@@ -43,7 +43,7 @@ Value Statements::emit(Dims domain, ArrayRef<Access> inputs, Dims out, Type elem
   SmallVector<StringRef> loopNames;
   for (unsigned dim : domain)
     loopNames.push_back(names[dim]);
-  result.getDefiningOp()->setAttr("attn.dims", b.getStrArrayAttr(loopNames));
+  result.getDefiningOp()->setAttr(kDimsAttr, b.getStrArrayAttr(loopNames));
   return result;
 }
 

@@ -61,7 +61,7 @@ public:
   bool check() {
     bool found = false;
     WalkResult walk = forall.walk([&](scf::ForOp loop) {
-      if (!loop->hasAttr(kFoldAttr))
+      if (!loop->hasAttr(kFoldLoopAttr))
         return WalkResult::advance();
       for (unsigned index = 0; index < loop.getNumRegionIterArgs(); ++index) {
         if (!hasMaximum(loop, index))
@@ -85,7 +85,7 @@ public:
     hopper::RedoOp::create(rewriter, forall.getLoc(), reports, isShort);
     SmallVector<scf::ForOp> loops;
     forall.walk([&](scf::ForOp loop) {
-      if (loop->hasAttr(kFoldAttr))
+      if (loop->hasAttr(kFoldLoopAttr))
         loops.push_back(loop);
     });
     for (scf::ForOp loop : loops)

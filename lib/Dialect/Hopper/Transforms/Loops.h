@@ -10,16 +10,6 @@
 
 namespace attn::hopper {
 
-/// Of a tile program, and of its launch: no tile has less work than a later one.
-constexpr llvm::StringLiteral kDescendingAttr = "hopper.descending";
-
-/// On a loop whose tiles are added to memory by a role of its own, and on those of the other
-/// roles that go with it.
-constexpr llvm::StringLiteral kAddingAttr = "hopper.adding";
-
-/// On a launch whose roles have their tiles already.
-constexpr llvm::StringLiteral kDealtAttr = "hopper.dealt";
-
 /// The named barrier of tiles that warpgroups share; turns, outputs and tables have those below.
 constexpr int64_t kShareBarrier = 9;
 /// The first of the named barriers at which a warpgroup agrees with itself on marks.

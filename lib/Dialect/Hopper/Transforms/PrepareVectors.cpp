@@ -433,7 +433,7 @@ struct PrepareVectorsPass : attn::impl::HopperPrepareVectorsBase<PrepareVectorsP
   void runOnOperation() override {
     for (auto forall : llvm::to_vector(getOperation().getOps<scf::ForallOp>()))
       forall.walk([&](scf::ForOp loop) {
-        if (loop->hasAttr("attn.fold"))
+        if (loop->hasAttr(kFoldLoopAttr))
           Preparer(forall, loop).run();
       });
   }

@@ -439,7 +439,7 @@ struct ScaleLargeMaximaPass : attn::impl::HopperScaleLargeMaximaBase<ScaleLargeM
   void runOnOperation() override {
     SmallVector<scf::ForOp> folds;
     getOperation().walk([&](scf::ForOp loop) {
-      if (loop->hasAttr(attn::kFoldAttr))
+      if (loop->hasAttr(attn::kFoldLoopAttr))
         folds.push_back(loop);
     });
     for (scf::ForOp loop : folds)

@@ -107,7 +107,7 @@ func.func @fixed(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: memref<?x64xb
       %xv = arith.extf %tv : vector<64x64xbf16> to vector<64x64xf32>
       %on = vector.contract {indexing_maps = [#rows, #streamed, #result], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %e, %xv, %oc : vector<64x64xf32>, vector<64x64xf32> into vector<64x64xf32>
       scf.yield %m, %l, %on : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %isEmpty = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
     %w = arith.divf %one, %r#1 : vector<64xf32>
     %wc = vector.broadcast %w : vector<64xf32> to vector<64x64xf32>
@@ -171,7 +171,7 @@ func.func @uneven(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: memref<?x64x
       %xv = arith.extf %tv : vector<64x64xbf16> to vector<64x64xf32>
       %on = vector.contract {indexing_maps = [#rows, #streamed, #result], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %e, %xv, %oc : vector<64x64xf32>, vector<64x64xf32> into vector<64x64xf32>
       scf.yield %m, %l, %on : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %isEmpty = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
     %w = arith.divf %one, %r#1 : vector<64xf32>
     %wc = vector.broadcast %w : vector<64xf32> to vector<64x64xf32>
@@ -232,7 +232,7 @@ func.func @known(%q: memref<?x64xbf16>, %k: memref<128x64xbf16>, %v: memref<128x
       %xv = arith.extf %tv : vector<64x64xbf16> to vector<64x64xf32>
       %on = vector.contract {indexing_maps = [#rows, #streamed, #result], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %e, %xv, %oc : vector<64x64xf32>, vector<64x64xf32> into vector<64x64xf32>
       scf.yield %m, %l, %on : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %isEmpty = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
     %w = arith.divf %one, %r#1 : vector<64xf32>
     %wc = vector.broadcast %w : vector<64xf32> to vector<64x64xf32>
@@ -296,7 +296,7 @@ func.func @half(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf16>
       %xv = arith.extf %tv : vector<64x64xf16> to vector<64x64xf32>
       %on = vector.contract {indexing_maps = [#rows, #streamed, #result], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %e, %xv, %oc : vector<64x64xf32>, vector<64x64xf32> into vector<64x64xf32>
       scf.yield %m, %l, %on : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %isEmpty = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
     %w = arith.divf %one, %r#1 : vector<64xf32>
     %wc = vector.broadcast %w : vector<64xf32> to vector<64x64xf32>
@@ -357,7 +357,7 @@ func.func @wide(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf32>
       %xv = vector.transfer_read %v[%j, %c0], %f {in_bounds = [false, true]} : memref<?x64xf32>, vector<64x64xf32>
       %on = vector.contract {indexing_maps = [#rows, #streamed, #result], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %e, %xv, %oc : vector<64x64xf32>, vector<64x64xf32> into vector<64x64xf32>
       scf.yield %m, %l, %on : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %isEmpty = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
     %w = arith.divf %one, %r#1 : vector<64xf32>
     %wc = vector.broadcast %w : vector<64xf32> to vector<64x64xf32>
@@ -418,7 +418,7 @@ func.func @starts_with_one(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: mem
       %xv = arith.extf %tv : vector<64x64xbf16> to vector<64x64xf32>
       %on = vector.contract {indexing_maps = [#rows, #streamed, #result], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %e, %xv, %oc : vector<64x64xf32>, vector<64x64xf32> into vector<64x64xf32>
       scf.yield %m, %l, %on : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %isEmpty = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
     %w = arith.divf %one, %r#1 : vector<64xf32>
     %wc = vector.broadcast %w : vector<64xf32> to vector<64x64xf32>
@@ -479,7 +479,7 @@ func.func @adds(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: memref<?x64xbf
       %xv = arith.extf %tv : vector<64x64xbf16> to vector<64x64xf32>
       %on = vector.contract {indexing_maps = [#rows, #streamed, #result], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %e, %xv, %oc : vector<64x64xf32>, vector<64x64xf32> into vector<64x64xf32>
       scf.yield %m, %l, %on : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %isEmpty = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
     %w = arith.divf %one, %r#1 : vector<64xf32>
     %wc = vector.broadcast %w : vector<64xf32> to vector<64x64xf32>
@@ -542,7 +542,7 @@ func.func @reads(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: memref<?x64xb
       %xv = arith.extf %tv : vector<64x64xbf16> to vector<64x64xf32>
       %on = vector.contract {indexing_maps = [#rows, #streamed, #result], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %e, %xv, %oc : vector<64x64xf32>, vector<64x64xf32> into vector<64x64xf32>
       scf.yield %m, %l, %on : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %isEmpty = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
     %f = arith.constant 0.0 : f32
     // expected-remark @below {{the maximum is not fixed: the tile cannot be computed again}}

@@ -31,7 +31,7 @@ func.func @prepared(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %H: index, %n: 
       %m2 = vector.broadcast %m : vector<64xf32> to vector<128x64xf32>
       %b = arith.addf %a, %m2 : vector<128x64xf32>
       scf.yield %b : vector<128x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     vector.transfer_write %r, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
   }
   return
@@ -52,14 +52,14 @@ func.func @kept(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %Z: memref<?x?xf32>
       %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
       %b = arith.addf %a, %m2 : vector<128x64xf32>
       scf.yield %b : vector<128x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %s = scf.for %i = %c0 to %n step %c64 iter_args(%a = %r) -> (vector<128x64xf32>) {
       %l = vector.transfer_read %Z[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
       %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
       %b = arith.addf %a, %m2 : vector<128x64xf32>
       vector.transfer_write %l, %Z[%h, %i] : vector<64xf32>, memref<?x?xf32>
       scf.yield %b : vector<128x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     vector.transfer_write %s, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
   }
   return
@@ -105,7 +105,7 @@ func.func @tail(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %H: index, %n: inde
       }
       %b = arith.addf %a, %q : vector<128x64xf32>
       scf.yield %b : vector<128x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     vector.transfer_write %r, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
   }
   return
@@ -135,7 +135,7 @@ func.func @table(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %T: memref<?xindex
       %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
       %b = arith.addf %a, %m2 : vector<128x64xf32>
       scf.yield %b : vector<128x64xf32>
-    } {attn.fold, attn.tabulated}
+    } {attn.fold_loop, attn.tabulated}
     vector.transfer_write %r, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
   }
   return
@@ -163,7 +163,7 @@ func.func @bounds(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %N: memref<?xinde
       %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
       %b = arith.addf %a, %m2 : vector<128x64xf32>
       scf.yield %b : vector<128x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %none = arith.select %inside, %c0, %n : index
     %start = arith.minsi %none, %t0 : index
     %s = scf.for %i = %start to %n step %c64 iter_args(%a = %r) -> (vector<128x64xf32>) {
@@ -171,7 +171,7 @@ func.func @bounds(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %N: memref<?xinde
       %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
       %b = arith.subf %a, %m2 : vector<128x64xf32>
       scf.yield %b : vector<128x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     // Not where it may be anything, or where two ends are possible.
     %any = arith.select %inside, %c0, %m : index
     %u = scf.for %i = %any to %n step %c64 iter_args(%a = %s) -> (vector<128x64xf32>) {
@@ -179,14 +179,14 @@ func.func @bounds(%L: memref<?x?xf32>, %Y: memref<?x?x64xf32>, %N: memref<?xinde
       %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
       %b = arith.mulf %a, %m2 : vector<128x64xf32>
       scf.yield %b : vector<128x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     %either = arith.select %inside, %n, %m : index
     %v = scf.for %i = %c0 to %either step %c64 iter_args(%a = %u) -> (vector<128x64xf32>) {
       %l = vector.transfer_read %L[%h, %i], %pad : memref<?x?xf32>, vector<64xf32>
       %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
       %b = arith.divf %a, %m2 : vector<128x64xf32>
       scf.yield %b : vector<128x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     vector.transfer_write %v, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
   }
   return
@@ -231,7 +231,7 @@ func.func @shared(%W: memref<?x?xf32>, %H: index, %n: index, %Y: memref<?x?x64xf
       %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
       %b = arith.addf %a, %m2 : vector<128x64xf32>
       scf.yield %b : vector<128x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     vector.transfer_write %r, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
   }
   return
@@ -266,7 +266,7 @@ func.func @rewritten(%W: memref<?x?xf32>, %H: index, %n: index, %Y: memref<?x?x6
       %m2 = vector.broadcast %l : vector<64xf32> to vector<128x64xf32>
       %b = arith.addf %a, %m2 : vector<128x64xf32>
       scf.yield %b : vector<128x64xf32>
-    } {attn.fold}
+    } {attn.fold_loop}
     vector.transfer_write %r, %Y[%h, %t0, %c0] {in_bounds = [false, true]} : vector<128x64xf32>, memref<?x?x64xf32>
   }
   return

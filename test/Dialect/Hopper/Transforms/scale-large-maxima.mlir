@@ -83,7 +83,7 @@ func.func @softmax(%q: vector<64x64xf32>, %k: memref<?x64xf32>, %v: memref<?x64x
     %vt = vector.transfer_read %v[%j, %c0], %f0 : memref<?x64xf32>, vector<128x64xf32>
     %o = vector.contract {indexing_maps = [affine_map<(a, b, c) -> (a, b)>, affine_map<(a, b, c) -> (b, c)>, affine_map<(a, b, c) -> (a, c)>], iterator_types = ["parallel", "reduction", "parallel"], kind = #vector.kind<add>} %p, %vt, %oc : vector<64x128xf32>, vector<128x64xf32> into vector<64x64xf32>
     scf.yield %m, %l, %o : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   %none = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
   %inverse = arith.divf %one, %r#1 : vector<64xf32>
   %is = vector.broadcast %inverse : vector<64xf32> to vector<64x64xf32>
@@ -135,7 +135,7 @@ func.func @halves(%s: vector<64x128xf32>, %n: index, %v: vector<128x64xf16>, %si
     %h = arith.truncf %p : vector<64x128xf32> to vector<64x128xf16>
     %o = vector.contract {indexing_maps = [affine_map<(a, b, c) -> (a, b)>, affine_map<(a, b, c) -> (b, c)>, affine_map<(a, b, c) -> (a, c)>], iterator_types = ["parallel", "reduction", "parallel"], kind = #vector.kind<add>} %h, %v, %acc : vector<64x128xf16>, vector<128x64xf16> into vector<64x64xf32>
     scf.yield %m, %o : vector<64xf32>, vector<64x64xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   %minus = arith.negf %r#0 : vector<64xf32>
   %of = math.fma %sink, %log2e, %minus : vector<64xf32>
   %term = math.exp2 %of : vector<64xf32>
@@ -182,7 +182,7 @@ func.func @apart(%s: vector<64x128xf32>, %n: index, %logs: memref<64xf32>, %maxi
     %lc = arith.mulf %l0, %c : vector<64xf32>
     %l = vector.multi_reduction <add>, %p, %lc [1] : vector<64x128xf32> to vector<64xf32>
     scf.yield %m, %l : vector<64xf32>, vector<64xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   %log = math.log %r#1 : vector<64xf32>
   %maximum = arith.mulf %r#0, %ln2 : vector<64xf32>
   vector.transfer_write %log, %logs[%c0] : vector<64xf32>, memref<64xf32>
@@ -207,7 +207,7 @@ func.func @stored(%s: vector<64x128xf32>, %n: index, %out: memref<64xf32>) {
     // expected-note @+1 {{this maximum}}
     %m = arith.maxnumf %m0, %y : vector<64xf32>
     scf.yield %m : vector<64xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   // expected-remark @+1 {{rows of large maxima are not exact: a use of the maximum is no exponent of a known form}}
   vector.transfer_write %r, %out[%c0] : vector<64xf32>, memref<64xf32>
   return
@@ -257,7 +257,7 @@ func.func @twice(%q: vector<64x64xf32>, %k: memref<?x64xf32>, %v: memref<?x64xf3
     %o = vector.contract {indexing_maps = [affine_map<(a, b, c) -> (a, b)>, affine_map<(a, b, c) -> (b, c)>, affine_map<(a, b, c) -> (a, c)>], iterator_types = ["parallel", "reduction", "parallel"], kind = #vector.kind<add>} %p, %vt, %oc : vector<64x128xf32>, vector<128x64xf32> into vector<64x64xf32>
     // expected-remark @+1 {{rows of large maxima are not exact}}
     scf.yield %m, %l, %o, %m : vector<64xf32>, vector<64xf32>, vector<64x64xf32>, vector<64xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   %none = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
   %inverse = arith.divf %one, %r#1 : vector<64xf32>
   %is = vector.broadcast %inverse : vector<64xf32> to vector<64x64xf32>
@@ -319,7 +319,7 @@ func.func @another(%q: vector<64x64xf32>, %k: memref<?x64xf32>, %v: memref<?x64x
     %vt = vector.transfer_read %v[%j, %c0], %f0 : memref<?x64xf32>, vector<128x64xf32>
     %o = vector.contract {indexing_maps = [affine_map<(a, b, c) -> (a, b)>, affine_map<(a, b, c) -> (b, c)>, affine_map<(a, b, c) -> (a, c)>], iterator_types = ["parallel", "reduction", "parallel"], kind = #vector.kind<add>} %p, %vt, %oc : vector<64x128xf32>, vector<128x64xf32> into vector<64x64xf32>
     scf.yield %m, %l, %o : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-  } {attn.fold}
+  } {attn.fold_loop}
   %none = arith.cmpf oeq, %r#1, %zero : vector<64xf32>
   %inverse = arith.divf %one, %r#1 : vector<64xf32>
   %is = vector.broadcast %inverse : vector<64xf32> to vector<64x64xf32>

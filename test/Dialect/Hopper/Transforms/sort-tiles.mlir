@@ -35,7 +35,7 @@ func.func @tiles(%b: index, %h: index, %n: index, %out: memref<?x?x?xi32>) {
     %trips = arith.index_cast %length : i32 to index
     scf.for %t = %c0 to %trips step %c1 {
       memref.store %length, %out[%i, %j, %k] : memref<?x?x?xi32>
-    } {attn.tabulated}
+    } {attn.fold_loop, attn.tabulated}
   }
   return
 }
@@ -52,7 +52,7 @@ func.func @others(%b: index, %lengths: memref<?xi32>, %out: memref<?xi32>) {
     %trips = arith.index_cast %length : i32 to index
     scf.for %t = %c0 to %trips step %c1 {
       memref.store %length, %out[%i] : memref<?xi32>
-    } {attn.tabulated}
+    } {attn.fold_loop, attn.tabulated}
   }
   return
 }
@@ -72,7 +72,7 @@ func.func @rare(%b: index, %words: memref<?xi32>, %out: memref<?xi32>) {
     %trips = arith.index_cast %length : i32 to index
     scf.for %t = %c0 to %trips step %c1 {
       memref.store %length, %out[%i] : memref<?xi32>
-    } {attn.tabulated}
+    } {attn.fold_loop, attn.tabulated}
   }
   return
 }

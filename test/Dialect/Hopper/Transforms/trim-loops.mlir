@@ -16,7 +16,7 @@
 // CHECK:             %[[ISFULL:.*]] = arith.cmpi sle, %[[TO]], %[[ROW]]
 // CHECK:             %[[FULL:.*]] = arith.ori %{{.*}}, %[[ISFULL]]
 // CHECK:             scf.if %[[FULL]]
-// CHECK:           } {attn.partial, hopper.trimmed}
+// CHECK:           } {attn.fold_loop, attn.partial, hopper.trimmed}
 // What is left is received and given back, after the last receive of this block.
 // CHECK:           hopper.release %[[KEYS:.*]] :
 // CHECK:           scf.for %{{.*}} = %{{.*}} to %{{.*}} step %c64
@@ -54,7 +54,7 @@ func.func @causal(%o: memref<?x64xf32>, %n: index, %full: i1, %c1: index, %threa
             scf.yield %x : !acc
           } {attn.tile_kind}
           scf.yield %masked : !acc
-        } {attn.partial}
+        } {attn.fold_loop, attn.partial}
         hopper.release %k : !hopper.channel<!tile>
         vector.transfer_write %sum, %o[%row, %c0] : !acc, memref<?x64xf32>
       }
@@ -100,7 +100,7 @@ func.func @same(%o: memref<?x64xf32>, %n: index, %m: index, %full: i1, %c1: inde
             scf.yield %x : !acc
           } {attn.tile_kind}
           scf.yield %masked : !acc
-        } {attn.partial}
+        } {attn.fold_loop, attn.partial}
         vector.transfer_write %sum, %o[%c0, %c0] : !acc, memref<?x64xf32>
       }
     gpu.terminator

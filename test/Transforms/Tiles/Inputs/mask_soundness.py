@@ -467,7 +467,7 @@ def emit_case(c, p):
     if state:
         s, m = (c.emit(f"vector.transfer_write {v}, {t}[%i0] : {V}, {T}") for v, t in ((s, "%a"), (m, "%b")))
     c.line(f"scf.yield {s}, {m} : {ty}, {ty}")
-    c.line("} {attn.fold}")
+    c.line("} {attn.fold_loop}")
     res = ["%f#0", "%f#1"]
     if forall:
         t = f"tensor<{c.ti}xf32>"

@@ -4,6 +4,7 @@
 #ifndef ATTN_DIALECT_HOPPER_IR_HOPPER_H
 #define ATTN_DIALECT_HOPPER_IR_HOPPER_H
 
+#include "attn/Dialect/Hopper/IR/HopperFacts.h"
 #include "attn/Target/SM90/SM90.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -34,16 +35,6 @@ constexpr int64_t getSharedMemoryBytes(int64_t occupancy) {
 }
 /// CTAs of a cluster, at most: what needs no permission ("portable").
 constexpr int64_t kCtasPerCluster = target::sm90::kLimits.ctasPerCluster;
-/// On a loop that runs at least once.
-constexpr llvm::StringLiteral kNonemptyAttr = "hopper.nonempty";
-/// On a launch whose CTAs wait for each other: all of them run at the same time, or none.
-constexpr llvm::StringLiteral kCooperativeAttr = "hopper.cooperative";
-/// On an allocation: the number of the function's argument that it may lie in, which is written
-/// whole later and not touched before.
-constexpr llvm::StringLiteral kWithinAttr = "hopper.within";
-/// Of a kernel that waits by itself until the launches before have ended
-/// (`griddepcontrol.wait`): with up to so many blocks it may be launched while they run.
-constexpr llvm::StringLiteral kEarlyAttr = "hopper.early";
 constexpr int64_t kThreadsPerWarpgroup = 128;
 /// Registers that each thread has when a CTA starts, before its roles divide them.
 constexpr int64_t getInitialRegisters(int64_t warpgroups, int64_t occupancy) {
@@ -58,8 +49,6 @@ constexpr int64_t kWarpgroupRows = target::sm90::kAtoms[0].m;
 constexpr int64_t kColumnGroup = target::sm90::kAtoms[0].n.step;
 /// Those of them that one warp has.
 constexpr int64_t kWarpRows = kWarpgroupRows / 4;
-/// On a math.exp2 of a tile, n: of n pairs of neighbouring columns one by a polynomial.
-constexpr llvm::StringLiteral kPolynomialAttr = "hopper.polynomial";
 
 /// The role that an op is in, or null.
 mlir::Region *getRole(mlir::Operation *op);

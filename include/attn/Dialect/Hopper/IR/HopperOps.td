@@ -44,6 +44,9 @@ def Hopper_Dialect : Dialect {
   let useDefaultTypePrinterParser = 1;
   let extraClassDeclaration = "void registerTypes();";
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::vector::VectorDialect"];
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
 }
 
 //===----------------------------------------------------------------------===//

@@ -17,15 +17,6 @@ inline constexpr int64_t kProgramRows = 2 * kWarpgroupRows;
 /// From where on the rounding of a maximum in base 2, which is the unit of exponents, is too much
 /// for weights that are not all rounded alike.
 inline constexpr double kLargeMaximum = 4096;
-
-/// On a loop that a warpgroup leaves early, and on the one in which it passes on
-/// the tiles of the iterations that are left: together they have as many
-/// iterations for each warpgroup.
-inline constexpr llvm::StringLiteral kTrimmedAttr = "hopper.trimmed";
-
-/// On the question whether a row of a tile takes the side of a branch that nearly none takes: it
-/// may be answered with yes where it is no.
-inline constexpr llvm::StringLiteral kMayHoldAttr = "hopper.may_hold";
 } // namespace hopper
 
 #define GEN_PASS_DECL

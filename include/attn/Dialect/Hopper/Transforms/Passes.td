@@ -94,7 +94,7 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
   let description = [{
     Exponentials are taken of differences from a running maximum so that they are in range;
     any other number does as well that keeps them there. In outermost `scf.forall` with such a
-    loop (`attn.fold`) over products, each row keeps the maximum of its first tile, or -8 (in
+    loop (`attn.fold_loop`) over products, each row keeps the maximum of its first tile, or -8 (in
     f16 -4) if that is more: no maxima and no corrections in the other tiles, a fifth of their
     instructions. Sums become too large where scores grow by much, and too small where all are
     small. Rows whose sum is not between 2^-32 and 2^64 (in f16 2^-8 and 2^15), or with an
@@ -111,7 +111,7 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
         %m = arith.maxnumf %m0, %tile_maximum
         ...
         yield %m, (%l0 * 2^(%m0 - %m) + ...), (%o0 * 2^(%m0 - %m) + ...)
-      } {attn.fold}
+      } {attn.fold_loop}
     }
     // After.
     %reports = memref.alloc(%tiles) : memref<?xi32>
@@ -120,7 +120,7 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
         %m = scf.if %first { yield (the largest of %m0, %tile_maximum, -8) } else { yield %m0 }
         ...
         yield %m, (%l0 + ...), (%o0 + ...), false
-      } {attn.fold}
+      } {attn.fold_loop}
       hopper.report (%r#1 < 2^-32 or > 2^64, or |%r#0| >= 4096) to %reports
       hopper.report (|%r#2| = inf) to %reports
     }
@@ -872,13 +872,13 @@ def HopperTrimLoops : Pass<"hopper-trim-loops", "::mlir::func::FuncOp"> {
     scf.for %j = %lo to %hi step %c128 {
       %k = hopper.receive %keys
       ...
-    } {attn.partial}
+    } {attn.fold_loop, attn.partial}
     ... // The last product.
     // After: %end = the warpgroup's last row + 1.
     scf.for %j = %lo to min(%hi, %end) step %c128 {
       %k = hopper.receive %keys
       ...
-    } {attn.partial, hopper.trimmed}
+    } {attn.fold_loop, attn.partial, hopper.trimmed}
     ... // The last product.
     scf.for %j = %left to %hi step %c128 {
       %k = hopper.receive %keys
@@ -1037,7 +1037,7 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
 def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"> {
   let summary = "Vectors that all tiles of rows compute alike are computed once";
   let description = [{
-    In each loop over streamed tiles (`attn.fold`) of an outermost `scf.forall`: a
+    In each loop over streamed tiles (`attn.fold_loop`) of an outermost `scf.forall`: a
     vector of f32 that follows by arithmetic from rank-1 reads at the loop's variable, or
     at a start that a table names (`attn.tabulated`),
     whatever the rows of the tile, is computed by a parallel loop of its own in front
@@ -1122,7 +1122,7 @@ def HopperScaleLargeMaxima : Pass<"hopper-scale-large-maxima", "::mlir::func::Fu
     c. (With f16 it is 16, and 16 if k is log2 e or at most 1: below its resolution.)
 
     ```mlir
-    // Before, in a loop marked attn.fold that carries %M0.
+    // Before, in a loop marked attn.fold_loop that carries %M0.
     %y = arith.mulf %tile_maximum, %k
     %M = arith.maxnumf %M0, %y
     %x = math.fma %s, %k_tile, %minus_M_repeated      // of 2^x
@@ -1482,6 +1482,39 @@ def HopperCheckProtocol : Pass<"hopper-check-protocol", "::mlir::func::FuncOp"> 
     ```
 
     Needed by: no kernel; tests run it, and whoever changes a pass of the GPU.
+  }];
+}
+
+def HopperCheckFacts : Pass<"hopper-check-facts", "::mlir::func::FuncOp"> {
+  let summary = "Check that facts of hopper programs are true";
+  let description = [{
+    What passes say of programs in attributes (docs/facts.md) is compared with what is
+    there; what differs is an error at the op, with a note at what shows it. Where an
+    attribute may stand, and beside which others, the verifier knows. The IR does not
+    change. It may run at any form from tile programs to the protocol form; what a form does
+    not show is not checked.
+
+    * `hopper.adding`: a loop with a `hopper.add` has it, and so have the innermost loops of
+      other roles that send or receive the same tiles; of the adding role none but those, and
+      none inside of another one.
+    * `hopper.cooperative`: a launch in which a `hopper.turn.wait` may wait has it.
+    * `hopper.dealt`: no role takes the tile with the number of its CTA.
+    * `hopper.descending`: the number of a tile, or of a CTA, is that of an entry of a list.
+    * `hopper.nonempty`: the loop is the outermost one of a role.
+    * `hopper.trimmed`: a role has as many such loops with products as without.
+    * `hopper.may_hold`: each branch that asks selects by each row's own answer on its first
+      side.
+    * `hopper.within`: nothing accesses the argument until all other accesses of the
+      allocation are done.
+
+    ```mlir
+    scf.for %q = ... {  // error: 'hopper.adding' is missing on a loop whose tiles a role adds ...
+      %x = hopper.receive %sums : ...
+      hopper.add %x to %y[%q, %c0] : ...   // note: added here
+    }
+    ```
+
+    Needed by: no kernel; `attn-opt --check-facts` runs it after each pass.
   }];
 }
 

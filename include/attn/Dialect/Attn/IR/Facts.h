@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Facts that passes leave in the IR: discardable attributes. Each has its one name here (those of
+// the hopper dialect in HopperFacts.h), a line in docs/facts.md, and is verified: on which ops it
+// stands, what its value is, which others it needs or excludes. attn-check-facts and
+// hopper-check-facts check what a verifier, which sees one op, cannot.
+
+#ifndef ATTN_DIALECT_ATTN_IR_FACTS_H
+#define ATTN_DIALECT_ATTN_IR_FACTS_H
+
+#include "mlir/IR/Attributes.h"
+#include "mlir/IR/Operation.h"
+
+namespace attn {
+
+/// A loop along one tile dimension: an iteration whose terms are all neutral may be skipped.
+inline constexpr llvm::StringLiteral kFoldLoopAttr = "attn.fold_loop";
+/// A fold loop without mask arithmetic: every element of its tiles counts.
+inline constexpr llvm::StringLiteral kFullAttr = "attn.full";
+/// A fold loop whose bounds already follow from its mask, which lets iterations be skipped where it
+/// keeps nothing.
+inline constexpr llvm::StringLiteral kPartialAttr = "attn.partial";
+/// A fold loop over the list of tiles that a table names.
+inline constexpr llvm::StringLiteral kTabulatedAttr = "attn.tabulated";
+/// An scf.if in a partial loop around the work on tiles that are not empty.
+inline constexpr llvm::StringLiteral kGuardAttr = "attn.guard";
+/// An scf.if in a partial or tabulated loop: then for full tiles, else for those with a mask.
+inline constexpr llvm::StringLiteral kTileKindAttr = "attn.tile_kind";
+/// Of a product: the second factor is 1 in nearly all rows.
+inline constexpr llvm::StringLiteral kCorrectionAttr = "attn.correction";
+/// On a fold: how many rows its tiles have, and how many streamed elements.
+inline constexpr llvm::StringLiteral kRowTileAttr = "attn.row_tile";
+inline constexpr llvm::StringLiteral kStreamTileAttr = "attn.stream_tile";
+/// Names, for whoever reads: of a statement's loops, of a loop, of a statement, of memory.
+inline constexpr llvm::StringLiteral kDimsAttr = "attn.dims";
+inline constexpr llvm::StringLiteral kLoopAttr = "attn.loop";
+inline constexpr llvm::StringLiteral kStatementAttr = "attn.stmt";
+inline constexpr llvm::StringLiteral kNameAttr = "attn.name";
+/// On a loop that a user wrote: two partial states of it can be merged.
+inline constexpr llvm::StringLiteral kMergeAttr = "attn.merge";
+/// On a module for the host: the kernels that it launches, in the order of their numbers.
+inline constexpr llvm::StringLiteral kKernelsAttr = "attn.kernels";
+
+/// What the value of a fact is.
+enum class FactType { Unit, Positive, Count, Argument, Name, Names, Symbols, Numbers };
+
+/// One fact of a dialect.
+struct Fact {
+  llvm::StringLiteral name;
+  /// Names of the ops that it stands on, with commas in between; "linalg" for all of a dialect,
+  /// "any" for all.
+  llvm::StringLiteral ops;
+  FactType type;
+  /// What else is asked of the op; null for nothing.
+  llvm::LogicalResult (*verify)(mlir::Operation *op) = nullptr;
+  /// Whether it also stands on the argument of a function.
+  bool ofArgument = false;
+};
+
+/// Verifies an attribute with a dialect's prefix: an error at the op where it is none of `facts`,
+/// is misplaced, or has another type.
+llvm::LogicalResult verifyFact(llvm::ArrayRef<Fact> facts, mlir::Operation *op,
+                               mlir::NamedAttribute attribute);
+/// The same on an argument or, where `isResult`, on a result of a function.
+llvm::LogicalResult verifyFactOfArgument(llvm::ArrayRef<Fact> facts, mlir::Operation *op,
+                                         bool isResult, mlir::NamedAttribute attribute);
+
+} // namespace attn
+
+#endif

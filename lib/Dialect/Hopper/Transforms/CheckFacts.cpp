@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a fact of a hopper program says is compared with what is there.
+
+#include "attn/Dialect/Hopper/Transforms/CheckFacts.h"
+#include "Vectors.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Memory.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERCHECKFACTS
+#include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::hopper;
+
+namespace {
+
+class Checker {
+public:
+  LogicalResult run(Operation *root) {
+    root->walk([&](Operation *op) {
+      if (auto launch = dyn_cast<gpu::LaunchOp>(op))
+        checkLaunch(launch);
+      else if (auto program = dyn_cast<scf::ForallOp>(op); program && op->hasAttr(kDescendingAttr))
+        checkProgram(program);
+      else if (op->hasAttr(kNonemptyAttr))
+        checkNonempty(cast<scf::ForOp>(op));
+      else if (op->hasAttr(kMayHoldAttr))
+        checkMayHold(cast<vector::ReductionOp>(op));
+      else if (op->hasAttr(kWithinAttr))
+        checkWithin(cast<memref::AllocOp>(op));
+      if (auto roles = dyn_cast<RolesOp>(op))
+        for (Region &role : roles.getBodies())
+          checkTrimmed(role);
+    });
+    return success(isTrue);
+  }
+
+private:
+  /// Says what is wrong with a fact; with a note at another op, if there is one that shows it.
+  void error(Operation *op, StringRef fact, const Twine &text, Operation *at = nullptr,
+             StringRef note = {}) {
+    isTrue = false;
+    InFlightDiagnostic error = op->emitError() << "'" << fact << "' " << text;
+    if (at)
+      error.attachNote(at->getLoc()) << note;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Launches
+  //===--------------------------------------------------------------------===//
+
+  void checkLaunch(gpu::LaunchOp launch) {
+    checkAdding(launch);
+    checkTurns(launch);
+    SmallVector<affine::AffineDelinearizeIndexOp> positions = findPositions(launch);
+    if (launch->hasAttr(kDealtAttr) && !positions.empty())
+      error(launch, kDealtAttr, "on a launch whose CTAs have the tile of their number",
+            positions.front(), "found from the number here");
+    if (launch->hasAttr(kDescendingAttr))
+      for (affine::AffineDelinearizeIndexOp position : positions)
+        if (!isOfOrder(position.getResult(0)))
+          error(launch, kDescendingAttr, "on a launch whose tiles are in no order that was sorted",
+                position, "this number is of no entry of an order");
+  }
+
+  /// What makes the coordinates of a tile of the number of a CTA, or of a cluster.
+  static SmallVector<affine::AffineDelinearizeIndexOp> findPositions(gpu::LaunchOp launch) {
+    std::optional<gpu::KernelDim3> clusters = launch.getClusterIds();
+    Value number = clusters ? clusters->x : launch.getBlockIds().x;
+    SmallVector<affine::AffineDelinearizeIndexOp> positions;
+    for (Operation *user : number.getUsers())
+      if (auto position = dyn_cast<affine::AffineDelinearizeIndexOp>(user))
+        positions.push_back(position);
+    return positions;
+  }
+
+  /// Whether a list of tiles is read at this number.
+  static bool isOfOrder(Value number) {
+    return llvm::any_of(number.getUsers(), [](Operation *user) {
+      auto load = dyn_cast<memref::LoadOp>(user);
+      return load && load.getIndices().size() == 1;
+    });
+  }
+
+  void checkProgram(scf::ForallOp program) {
+    if (!isOfOrder(program.getInductionVar(0)))
+      error(program, kDescendingAttr, "on a program whose tiles are in no order that was sorted");
+  }
+
+  /// Whether a CTA may wait for another one here.
+  static bool mayWait(TurnWaitOp wait) { return !isConstantIntValue(wait.getNumber(), -1); }
+
+  void checkTurns(gpu::LaunchOp launch) {
+    launch.walk([&](TurnWaitOp wait) {
+      if (!mayWait(wait) || launch->hasAttr(kCooperativeAttr))
+        return WalkResult::advance();
+      error(launch, kCooperativeAttr, "is missing: CTAs wait for each other", wait, "here");
+      return WalkResult::interrupt();
+    });
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Loops of roles
+  //===--------------------------------------------------------------------===//
+
+  /// The innermost loop around an op of a role, if there is no other loop in it.
+  static scf::ForOp getInnermost(Operation *op) {
+    auto loop = op->getParentOfType<scf::ForOp>();
+    if (!loop || !loop->getParentOfType<RolesOp>())
+      return {};
+    WalkResult walk = loop.getBody()->walk([](scf::ForOp) { return WalkResult::interrupt(); });
+    return walk.wasInterrupted() ? scf::ForOp() : loop;
+  }
+
+  /// Loops on both sides of a channel go through the same tiles: all of them are those of an
+  /// addition, or none.
+  void checkChannel(ChannelOp channel) {
+    scf::ForOp adding, other;
+    for (Operation *user : channel.getChannel().getUsers()) {
+      scf::ForOp loop = getInnermost(user);
+      if (!loop)
+        return; // of some iterations that were taken out
+      (loop->hasAttr(kAddingAttr) ? adding : other) = loop;
+    }
+    if (adding && other)
+      error(other, kAddingAttr, "is missing on a loop that passes on the tiles of one that has it",
+            adding, "that loop");
+  }
+
+  void checkAdding(gpu::LaunchOp launch) {
+    llvm::SmallPtrSet<Region *, 4> adders;
+    launch.walk([&](Operation *op) {
+      if (auto channel = dyn_cast<ChannelOp>(op))
+        checkChannel(channel);
+      if (!isa<AddOp, TmaReduceOp>(op))
+        return;
+      adders.insert(getRole(op));
+      auto loop = op->getParentOfType<scf::ForOp>();
+      if (isa<AddOp>(op) && loop && !loop->hasAttr(kAddingAttr))
+        error(loop, kAddingAttr, "is missing on a loop whose tiles a role adds to memory", op,
+              "added here");
+    });
+    launch.walk([&](scf::ForOp loop) {
+      if (!loop->hasAttr(kAddingAttr))
+        return;
+      auto outer = loop->getParentOfType<scf::ForOp>();
+      if (outer && outer->hasAttr(kAddingAttr))
+        error(loop, kAddingAttr, "on a loop inside of another one that has it", outer, "that loop");
+      else if (adders.empty())
+        error(loop, kAddingAttr, "in a launch that adds no tiles to memory");
+      else if (adders.contains(getRole(loop)) && !adds(loop))
+        error(loop, kAddingAttr, "on a loop of the adding role that adds nothing");
+    });
+  }
+
+  static bool adds(scf::ForOp loop) {
+    auto find = [](Operation *op) {
+      return isa<AddOp, TmaReduceOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
+    };
+    return loop.walk(find).wasInterrupted();
+  }
+
+  /// What a warpgroup leaves out of a loop, another one of its role passes on.
+  void checkTrimmed(Region &role) {
+    SmallVector<scf::ForOp> loops, rests;
+    role.walk([&](scf::ForOp loop) {
+      if (!loop->hasAttr(kTrimmedAttr))
+        return;
+      auto find = [](Operation *op) {
+        return isa<MmaOp, WgmmaOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
+      };
+      (loop.walk(find).wasInterrupted() ? loops : rests).push_back(loop);
+    });
+    if (loops.size() != rests.size())
+      error(loops.empty() ? rests.back() : loops.back(), kTrimmedAttr,
+            "on " + Twine(loops.size()) + " loops with products and " + Twine(rests.size()) +
+                " that pass on the tiles which these leave out; expected as many");
+  }
+
+  /// Only a loop over the tiles of a CTA, of which each CTA has one, is known to run.
+  void checkNonempty(scf::ForOp loop) {
+    auto outer = loop->getParentOfType<scf::ForOp>();
+    if (!loop->getParentOfType<RolesOp>())
+      error(loop, kNonemptyAttr, "on a loop outside of a role");
+    else if (outer)
+      error(loop, kNonemptyAttr, "on a loop that is not over the tiles of a CTA", outer,
+            "inside of this one");
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Branches and memory
+  //===--------------------------------------------------------------------===//
+
+  /// Where the answer may be yes for no, the side of yes asks each row again.
+  void checkMayHold(vector::ReductionOp question) {
+    for (Operation *user : question->getUsers()) {
+      auto branch = dyn_cast<scf::IfOp>(user);
+      bool asksRows =
+          branch &&
+          llvm::any_of(branch.thenBlock()->getOps<arith::SelectOp>(), [&](arith::SelectOp select) {
+            Value condition = select.getCondition();
+            return condition == question.getVector() ||
+                   getRepeated(condition) == question.getVector();
+          });
+      if (!asksRows)
+        return error(question, kMayHoldAttr,
+                     "on a question whose answer is taken for that of each row", user, "here");
+    }
+  }
+
+  /// What lies in an output is not needed any more when that is written.
+  void checkWithin(memref::AllocOp alloc) {
+    FailureOr<Value> lender = findLender(alloc, alloc->getAttrOfType<IntegerAttr>(kWithinAttr));
+    if (failed(lender)) {
+      isTrue = false;
+      return;
+    }
+    Block *block = alloc->getBlock();
+    Operation *last = alloc;
+    for (Operation *access : collectAccesses(alloc))
+      if (Operation *place = block->findAncestorOpInBlock(*access);
+          place && !isa<memref::DeallocOp>(access) && last->isBeforeInBlock(place))
+        last = place;
+    for (Operation *access : collectAccesses(*lender)) {
+      // A description for TMA is no access.
+      if (isa<TensorMapOp, TmaReachesOp>(access))
+        continue;
+      if (Operation *place = block->findAncestorOpInBlock(*access);
+          place && !last->isBeforeInBlock(place))
+        return error(alloc, kWithinAttr, "on memory that is needed when its argument is accessed",
+                     access, "accessed here");
+    }
+  }
+
+  bool isTrue = true;
+};
+
+struct CheckFactsPass : attn::impl::HopperCheckFactsBase<CheckFactsPass> {
+  void runOnOperation() override {
+    if (failed(checkHopperFacts(getOperation())))
+      signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+
+} // namespace
+
+LogicalResult attn::hopper::checkHopperFacts(Operation *root) { return Checker().run(root); }

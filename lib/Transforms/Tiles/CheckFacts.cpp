@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a fact of a tile program says is compared with what is there.
+
+#include "attn/Transforms/Tiles/CheckFacts.h"
+#include "MaskLoops.h"
+#include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/Slices.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace attn {
+#define GEN_PASS_DEF_ATTNCHECKFACTS
+#include "attn/Transforms/Tiles/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::tiles;
+
+namespace {
+
+/// Whether tiles are still whole: what has become vectors of one register (attn-lower-tiles)
+/// selects for other reasons, too.
+bool isOfTiles(Operation *root) {
+  auto isTile = [](Type type) {
+    auto vector = dyn_cast<VectorType>(type);
+    return vector && vector.getRank() > 1;
+  };
+  WalkResult walk = root->walk([&](Operation *op) {
+    return llvm::any_of(op->getResultTypes(), isTile) ? WalkResult::interrupt()
+                                                      : WalkResult::advance();
+  });
+  return walk.wasInterrupted();
+}
+
+/// Whether tiles are values that upstream's ops compute from tensors: what is known of neutral
+/// terms is about these.
+bool isOfTensors(scf::ForOp loop) {
+  WalkResult walk = loop.walk([](Operation *op) {
+    bool isOther =
+        op->getName().getDialectNamespace() == "hopper" ||
+        llvm::any_of(op->getOperandTypes(), [](Type type) { return isa<MemRefType>(type); });
+    return isOther ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return !walk.wasInterrupted();
+}
+
+/// The distinct masks in a region: conditions of selects with a neutral constant.
+SmallVector<Condition> findMasks(Region &region) {
+  SmallVector<Condition> masks;
+  region.walk([&](Operation *op) {
+    if (std::optional<Condition> mask = getMaskCondition(op);
+        mask && !llvm::is_contained(masks, *mask))
+      masks.push_back(*mask);
+  });
+  return masks;
+}
+
+LogicalResult checkFull(scf::ForOp loop) {
+  SmallVector<Condition> masks = collectMasks(loop);
+  if (masks.empty() || !isOfTiles(loop))
+    return success();
+  InFlightDiagnostic error = loop.emitError()
+                             << "'" << kFullAttr << "' on a loop with a mask: not all elements of "
+                             << "its tiles count";
+  error.attachNote(masks.front().value.getLoc()) << "the mask";
+  return error;
+}
+
+/// Whether the condition is one that a branch around masks asks.
+bool isBranchedAround(scf::ForOp loop, const Condition &mask) {
+  return llvm::any_of(mask.value.getUsers(), [&](Operation *user) {
+    auto branch = dyn_cast<scf::IfOp>(user->getParentOp());
+    return branch && branch->hasAttr(kTileKindAttr) && loop->isProperAncestor(branch);
+  });
+}
+
+/// Iterations in which the mask keeps nothing may be left out.
+LogicalResult checkPartial(scf::ForOp loop) {
+  if (!isOfTiles(loop))
+    return success();
+  SmallVector<Condition> masks = collectMasks(loop);
+  if (masks.empty())
+    return loop.emitError() << "'" << kPartialAttr << "' on a loop without a mask";
+  if (!isOfTensors(loop))
+    return success();
+  LoopUniforms uniforms(loop);
+  std::optional<NeutralityFailure> cause;
+  bool isNeutral = false;
+  for (const Condition &mask : masks) {
+    std::optional<NeutralityFailure> failure = findNonNeutralTerms(uniforms, mask);
+    isNeutral |= !failure;
+    if (failure && (!cause || isBranchedAround(loop, mask)))
+      cause = failure;
+    if (failure && isBranchedAround(loop, mask)) {
+      isNeutral = false;
+      break;
+    }
+  }
+  if (isNeutral)
+    return success();
+  InFlightDiagnostic error = loop.emitError()
+                             << "'" << kPartialAttr << "' on a loop whose iterations may not be "
+                             << "left out where its mask keeps nothing";
+  error.attachNote(cause->op->getLoc()) << cause->reason;
+  return error;
+}
+
+/// Whether an op reads an entry of a table at the loop's variable.
+bool readsEntry(Operation *op, scf::ForOp loop) {
+  return isa<tensor::ExtractOp, memref::LoadOp>(op) && op->getResult(0).getType().isInteger(32) &&
+         llvm::is_contained(op->getOperands(), loop.getInductionVar());
+}
+
+/// The loop runs along a list, whose entries it reads, and asks them for the kind of their tile.
+LogicalResult checkTabulated(scf::ForOp loop) {
+  bool reads = false, asks = false;
+  loop.walk([&](Operation *op) {
+    reads |= readsEntry(op, loop);
+    asks |= isa<scf::IfOp>(op) && op->hasAttr(kTileKindAttr);
+  });
+  if (!reads)
+    return loop.emitError() << "'" << kTabulatedAttr
+                            << "' on a loop that reads no entry of a table "
+                            << "at its variable";
+  if (!asks)
+    return loop.emitError() << "'" << kTabulatedAttr
+                            << "' on a loop without a branch by the kind of "
+                            << "a tile ('" << kTileKindAttr << "')";
+  return success();
+}
+
+/// What says whether a tile is full is an entry of a table, or bounds of the loop.
+LogicalResult checkKindOfLoop(scf::IfOp branch) {
+  auto loop = branch->getParentOfType<scf::ForOp>();
+  if (!loop || !loop->hasAttr(kFoldLoopAttr))
+    return success();
+  bool asksTable = followsFrom(
+      branch.getCondition(),
+      [&](Value each) { return each.getDefiningOp() && readsEntry(each.getDefiningOp(), loop); },
+      [&](Operation *op) { return loop->isAncestor(op); });
+  if (asksTable == loop->hasAttr(kTabulatedAttr))
+    return success();
+  InFlightDiagnostic error = branch.emitError() << "'" << kTileKindAttr << "' "
+                                                << (asksTable ? "asks a table" : "asks no table");
+  error.attachNote(loop.getLoc()) << "in a loop that is " << (asksTable ? "not '" : "'")
+                                  << kTabulatedAttr << "'";
+  return error;
+}
+
+LogicalResult checkTileKind(scf::IfOp branch) {
+  if (failed(checkKindOfLoop(branch)))
+    return failure();
+  if (!isOfTiles(branch))
+    return success();
+  size_t ofFull = findMasks(branch.getThenRegion()).size();
+  size_t ofOthers = findMasks(branch.getElseRegion()).size();
+  if (ofFull < ofOthers)
+    return success();
+  return branch.emitError() << "'" << kTileKindAttr << "' on a branch with " << ofFull
+                            << " masks for full tiles and " << ofOthers
+                            << " for others; expected fewer";
+}
+
+/// Where there is no work, the state stays as it is.
+LogicalResult checkGuard(scf::IfOp guard) {
+  auto loop = guard->getParentOfType<scf::ForOp>();
+  if (guard.getNumResults() == 0 || !loop || loop != guard->getParentOp() ||
+      llvm::equal(guard.elseYield().getOperands(), loop.getRegionIterArgs()))
+    return success();
+  return guard.emitError() << "'" << kGuardAttr
+                           << "' on a branch whose other side changes the state";
+}
+
+LogicalResult checkCorrection(arith::MulFOp product) {
+  Value factor = product.getRhs();
+  if (auto transpose = factor.getDefiningOp<vector::TransposeOp>())
+    factor = transpose.getVector();
+  auto repeated = factor.getDefiningOp<vector::BroadcastOp>();
+  auto rows = repeated ? dyn_cast<VectorType>(repeated.getSourceType()) : VectorType();
+  if (rows && rows.getRank() < cast<VectorType>(product.getType()).getRank())
+    return success();
+  return product.emitError() << "'" << kCorrectionAttr
+                             << "' on a product whose second factor is not "
+                             << "one for each row";
+}
+
+struct CheckFactsPass : attn::impl::AttnCheckFactsBase<CheckFactsPass> {
+  void runOnOperation() override {
+    if (failed(checkTileFacts(getOperation())))
+      signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+
+} // namespace
+
+LogicalResult attn::checkTileFacts(Operation *root) {
+  bool isTrue = true;
+  auto check = [&](Operation *op, StringRef fact, auto isTrueOf) {
+    if (op->hasAttr(fact))
+      isTrue &= succeeded(isTrueOf());
+  };
+  root->walk([&](Operation *op) {
+    if (auto loop = dyn_cast<scf::ForOp>(op)) {
+      check(op, kFullAttr, [&] { return checkFull(loop); });
+      check(op, kPartialAttr, [&] { return checkPartial(loop); });
+      check(op, kTabulatedAttr, [&] { return checkTabulated(loop); });
+    } else if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      check(op, kTileKindAttr, [&] { return checkTileKind(branch); });
+      check(op, kGuardAttr, [&] { return checkGuard(branch); });
+    } else if (auto product = dyn_cast<arith::MulFOp>(op)) {
+      check(op, kCorrectionAttr, [&] { return checkCorrection(product); });
+    }
+  });
+  return success(isTrue);
+}

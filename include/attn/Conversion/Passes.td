@@ -29,6 +29,8 @@ def AttnAppendOutputs : Pass<"attn-append-outputs", "mlir::ModuleOp"> {
       return
     }
     ```
+
+    Needed by: all kernels.
   }];
   let dependentDialects = ["mlir::bufferization::BufferizationDialect",
                            "mlir::memref::MemRefDialect"];
@@ -48,6 +50,8 @@ def AttnBufferize : Pass<"attn-bufferize", "mlir::ModuleOp"> {
     ```mlir
     func.func @f(%x: memref<4x?xf32, strided<[?, 1], offset: ?>>)
     ```
+
+    Needed by: all kernels.
   }];
   let dependentDialects = ["mlir::bufferization::BufferizationDialect",
                            "mlir::memref::MemRefDialect"];
@@ -70,6 +74,8 @@ def AttnResolveExpansions : Pass<"attn-resolve-expansions"> {
     %outer = arith.muli %stride, %g : index
     %e = memref.reinterpret_cast %base to offset: [%offset], sizes: [%h, %g], strides: [%outer, %stride] : ...
     ```
+
+    Needed by: kernels with a dynamic number of heads.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect"];
 }
@@ -90,6 +96,8 @@ def AttnExpandCopies : Pass<"attn-expand-copies"> {
       memref.store %x, %b[%i] : memref<4xf32, strided<[2]>>
     }
     ```
+
+    Needed by: CPU kernels.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect",
                            "mlir::scf::SCFDialect"];
@@ -117,6 +125,8 @@ def AttnOutlineForalls : Pass<"attn-outline-foralls", "mlir::ModuleOp"> {
     func.call @attnRuntimeParallelFor(%count_i64, %task, %context)
         : (i64, !llvm.ptr, !llvm.ptr) -> ()
     ```
+
+    Needed by: CPU kernels.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect",
                            "mlir::LLVM::LLVMDialect"];
@@ -149,6 +159,8 @@ def AttnMoveHalvesAsIntegers : Pass<"attn-move-halves-as-integers"> {
     Data (`llvm.mlir.global`) stay as they are. Refused: an op that computes with a struct or an
     array of such floats; an op that computes a number (not a vector) of bf16: LLVM 22 rounds it,
     and loses its sign where nothing else of it is read.
+
+    Needed by: CPU kernels with bf16 or f16.
   }];
   let dependentDialects = ["mlir::LLVM::LLVMDialect"];
 }
@@ -181,6 +193,8 @@ def AttnExpandMath : Pass<"attn-expand-math"> {
     %bits = arith.shli %t_bits, %c23 : vector<16xi32> // 2^(n-1)
     %y = arith.mulf %p, %scale : vector<16xf32>
     ```
+
+    Needed by: all kernels (on the GPU, for functions that the device lacks).
   }];
   let options = [
     ListOption<"keep", "keep", "std::string", "Ops that stay, such as math.exp">,
@@ -244,6 +258,8 @@ def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
       ...
     }
     ```
+
+    Needed by: CPU kernels.
   }];
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", "0",
@@ -291,6 +307,8 @@ def AttnLowerScatterSums : Pass<"attn-lower-scatter-sums", "mlir::func::FuncOp">
     ```
 
     Refused: an `attn.scatter_sum` on tensors.
+
+    Needed by: CPU gradients of captures that are read at computed indices.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect",
                            "mlir::scf::SCFDialect"];
@@ -336,6 +354,8 @@ def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
     call @attnCudaLaunch(%call, %kernel, %dims, %shared, %slots)
         : (!llvm.ptr, i32, !llvm.ptr, i32, !llvm.ptr) -> ()
     ```
+
+    Needed by: all GPU kernels (their host side).
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect",
                            "mlir::LLVM::LLVMDialect", "mlir::memref::MemRefDialect"];
@@ -401,6 +421,8 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm", "mlir::gpu::GPUModuleOp
     %b = nvvm.shfl.sync bfly %all, %a, %c1, %c31 : f32 -> f32
     ...
     ```
+
+    Needed by: all GPU kernels.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::cf::ControlFlowDialect",
                            "mlir::LLVM::LLVMDialect",
@@ -425,6 +447,8 @@ def AttnFinishKernels : Pass<"attn-finish-kernels", "mlir::gpu::GPUModuleOp"> {
     llvm.func @f(%m: !llvm.ptr {llvm.byval = !llvm.array<128 x i8>, llvm.align = 64, nvvm.grid_constant})
         attributes {nvvm.kernel, nvvm.minctasm = 1 : i32}
     ```
+
+    Needed by: all GPU kernels.
   }];
   let dependentDialects = ["mlir::LLVM::LLVMDialect", "mlir::NVVM::NVVMDialect"];
 }
@@ -441,6 +465,8 @@ def AttnShareKernels : Pass<"attn-share-kernels", "mlir::ModuleOp"> {
     gpu.module @f_kernel { ... }            gpu.module @f_kernel { ... }
     gpu.module @f_kernel_0 { ... }
     ```
+
+    Needed by: GPU functions with several versions.
   }];
 }
 
@@ -459,6 +485,8 @@ def AttnNameKernels : Pass<"attn-name-kernels", "mlir::ModuleOp"> {
       gpu.func @f() kernel                    gpu.func @f_0() kernel
     }                                       }
     ```
+
+    Needed by: GPU functions with several kernels.
   }];
 }
 
@@ -479,6 +507,8 @@ def AttnKernelsToPtx : Pass<"attn-kernels-to-ptx", "mlir::ModuleOp"> {
     ```mlir
     gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".version 8.6 ...">]
     ```
+
+    Needed by: all GPU kernels.
   }];
 }
 

@@ -12,6 +12,8 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
     the hopper dialect, with a schedule from a table: sizes of tiles and number
     of stages by the widest tile that is multiplied. docs/hopper.md has the table
     and what each pass does. An option that is given overrides the table.
+
+    Needed by: all GPU kernels.
   }];
   let options = [
     Option<"rows", "rows", "int64_t", /*default=*/"0",

@@ -38,6 +38,8 @@ def AttnEmitShapeFunction : Pass<"attn-emit-shape-function", "::mlir::ModuleOp">
       return %c2, %c8, %n, %c64 : index, index, index, index
     }
     ```
+
+    Needed by: all kernels that `attn-run` and `libattnc` compile from tensors.
   }];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::tensor::TensorDialect"];

@@ -45,6 +45,8 @@ def AttnPrintDependences : Pass<"attn-print-dependences"> {
       ...
       j: parallel
     ```
+
+    Needed by: no kernel; users and `attnc.explain` read what it prints.
   }];
   let options = [
     Option<"format", "format", "std::string", "\"text\"",
@@ -91,6 +93,8 @@ def AttnInterchangeLoops : Pass<"attn-interchange-loops"> {
     It is an error if no nest has the loops, if a dependence vector would become
     lexicographically negative, if the nest cannot be made perfect, if bounds
     depend on a loop that would end up inside, or if loops carry values.
+
+    Needed by: users' loops only; no pipeline has it.
   }];
   let options = [
     ListOption<"order", "order", "std::string",
@@ -131,6 +135,8 @@ def AttnHoistInvariants : Pass<"attn-hoist-invariants"> {
       }
     }
     ```
+
+    Needed by: users' loops only; no pipeline has it.
   }];
   let options = [
     ListOption<"statements", "statements", "std::string",
@@ -164,6 +170,8 @@ def AttnParallelizeLoops : Pass<"attn-parallelize-loops"> {
       affine.store %q, %S[%i] : memref<8xf32>
     }
     ```
+
+    Needed by: users' loops only; no pipeline has it.
   }];
   let options = [
     ListOption<"loops", "loops", "std::string",
@@ -201,6 +209,8 @@ def AttnFuseLoops : Pass<"attn-fuse-loops"> {
       affine.store %a, %B[%i] : memref<8xf32>
     }
     ```
+
+    Needed by: users' loops only; no pipeline has it.
   }];
   let options = [
     Option<"required", "required", "bool", "false",

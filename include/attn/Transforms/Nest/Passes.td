@@ -32,6 +32,8 @@ def AttnNormalizeStatements : Pass<"attn-normalize-statements", "::mlir::func::F
     %d = linalg.generic {indexing_maps = [(h,i,j) -> (h,i,j), (h,i,j) -> (h,i), ...], ...}
              ins(%s, %m : tensor<6x48x80xf32>, tensor<6x48xf32>) ...
     ```
+
+    Needed by: kernels of `linalg` ops that a user or another compiler wrote.
   }];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
@@ -109,6 +111,8 @@ def AttnFuseReductions : Pass<"attn-fuse-reductions", "::mlir::func::FuncOp"> {
       attn.yield %m1, %l1, %o1 : ...
     }
     ```
+
+    Needed by: all kernels.
   }];
   let options = [
     Option<"sums", "sums", "std::string", /*default=*/"\"auto\"",
@@ -143,6 +147,8 @@ def AttnMergeSums : Pass<"attn-merge-sums", "::mlir::func::FuncOp"> {
     // After.
     %sum = attn.fold %sq streams(%q, ...) carries(%1 : tensor<4x2x?x64xf32>) { ... }
     ```
+
+    Needed by: GPU gradients (dK and dV are sums over a group of heads).
   }];
   let dependentDialects = ["::attn::AttnDialect", "::mlir::linalg::LinalgDialect"];
 }
@@ -162,6 +168,8 @@ def AttnSplitSums : Pass<"attn-split-sums", "::mlir::func::FuncOp"> {
     %r0 = attn.fold ... carries(%0 : tensor<?x256xf32>) { ... }
     %r1 = attn.fold ... carries(%0 : tensor<?x256xf32>) { ... }
     ```
+
+    Needed by: GPU gradients of a bias for each pair, or whose dK and dV no kernel can hold together.
   }];
   let options = [Option<"columns", "columns", "int64_t", /*default=*/"256",
                         "Columns that the sums of one fold may have together">];
@@ -204,8 +212,6 @@ def AttnPlanNest : Pass<"attn-plan-nest", "::mlir::func::FuncOp"> {
     The cost of an order is bytes moved and tiles in parallel, as in FlashAttention (Dao et al., 2022,
     theorem 2) with tile sizes in place of a cache size.
 
-    Needed by all kernels.
-
     ```mlir
     // Before.
     %r:3 = attn.fold %n streams(%k, %v : ...) dims [2, 2] carries(...) { ... } -> ...
@@ -214,6 +220,8 @@ def AttnPlanNest : Pass<"attn-plan-nest", "::mlir::func::FuncOp"> {
         plan <rows, loops = [<"b" : worker, parallel>, <"i" : row, parallel>,
                              <"j" : streamed, owner_computes>, <"d" : whole, owner_computes>]> -> ...
     ```
+
+    Needed by: all kernels.
   }];
   let options = [
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",
@@ -309,6 +317,8 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
       ...
     }
     ```
+
+    Needed by: all kernels.
   }];
   let options = [
     Option<"rowTile", "row-tile", "int64_t", /*default=*/"64", "Rows per tile">,

@@ -55,6 +55,8 @@ def AttnProjectMasks : Pass<"attn-project-masks"> {
     `attn.tile_kind`); `control-flow-sink` then moves the mask's arithmetic into
     the branch. That keeps one stream of iterations for a software pipeline,
     where several loops would each fill and drain it.
+
+    Needed by: all kernels (a last tile that is not whole is masked, too).
   }];
   let options = [Option<"branch", "branch", "bool", /*default=*/"false",
                         "One loop with a branch around the mask instead of three">];
@@ -110,6 +112,8 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
     The table has one int32 per tile and one per row of tiles. A loop whose mask
     or bounds need more than loop variables and integer arithmetic stays as it
     is, with a remark. `branch` is as in `attn-project-masks`.
+
+    Needed by: kernels with documents, and other masks that projection cannot read.
   }];
   let options = [Option<"branch", "branch", "bool", /*default=*/"false",
                         "One body with a branch around the mask instead of two">,
@@ -140,6 +144,8 @@ def AttnMergeBounds : Pass<"attn-merge-bounds"> {
     ```
 
     Integer arithmetic of masks is taken not to wrap, as in attn-project-masks.
+
+    Needed by: GPU kernels with masks.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::vector::VectorDialect"];
 }
@@ -173,6 +179,8 @@ def AttnUseExp2 : Pass<"attn-use-exp2"> {
     which a positive factor commutes with. A quotient by one value per row
     becomes a product with its inverse. Each rounds differently, by a few units
     in the last place of f32; f64 is left alone.
+
+    Needed by: GPU kernels with exponentials or quotients.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
                            "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
@@ -209,6 +217,8 @@ def AttnDelayCorrections : Pass<"attn-delay-corrections"> {
     selects), and all that is stored is invariant, such as a quotient of two sums, or
     ln 2 times the maximum plus the logarithm of a sum. A remark names the first use that
     is not.
+
+    Needed by: GPU kernels with running maxima, where the schedule has `growth`.
   }];
   let options = [
     Option<"growth", "growth", "double", /*default=*/"8",
@@ -241,6 +251,8 @@ def AttnSinkIntoBranches : Pass<"attn-sink-into-branches"> {
 
     Ops that both sides of a branch use stay, as do those with effects: reads of memory
     are guarded where they are (`hopper-guard-reads`).
+
+    Needed by: GPU gradients with masks.
   }];
   let dependentDialects = ["mlir::scf::SCFDialect"];
 }
@@ -269,6 +281,8 @@ def AttnTestFactors : Pass<"attn-test-factors"> {
 
     Where the factor has become 0 for being too small, the product is 0 whatever the other one is,
     infinity and NaN included.
+
+    Needed by: GPU gradients with documents, and other masks of more than one comparison.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect"];
 }
@@ -294,6 +308,8 @@ def AttnMergeBranches : Pass<"attn-merge-branches"> {
       scf.yield %z1
     }
     ```
+
+    Needed by: GPU gradients with masks.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::scf::SCFDialect"];
 }
@@ -318,6 +334,8 @@ def AttnFoldInfinities : Pass<"attn-fold-infinities"> {
     ```
 
     `%m > -inf ? %m : -inf`, which delayed corrections have there, is `%m`.
+
+    Needed by: GPU kernels whose schedule has `pipeline`.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect"];
 }
@@ -350,6 +368,8 @@ def AttnOrderFactors : Pass<"attn-order-factors"> {
     Products that something else uses, too, stay, as do factors with effects or regions, but for
     reads of memory that nobody writes in between. Rounding differs by one unit in the last place per
     factor.
+
+    Needed by: GPU gradients of scores with a soft cap, and other derivatives of several factors.
   }];
 }
 
@@ -368,6 +388,8 @@ def AttnCountTiles : Pass<"attn-count-tiles", "mlir::ModuleOp"> {
       ...
     } {attn.fold_loop, attn.full}
     ```
+
+    Needed by: no kernel; `attn-run --explain` and the Python package count tiles with it, on the CPU.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::func::FuncDialect"];
 }
@@ -397,6 +419,8 @@ def AttnCheckFacts : Pass<"attn-check-facts"> {
       ...
     } {attn.fold_loop, attn.full}
     ```
+
+    Needed by: no kernel; `attn-opt --check-facts` runs it after each pass.
   }];
 }
 

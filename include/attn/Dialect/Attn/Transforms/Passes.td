@@ -80,6 +80,8 @@ def AttnDifferentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
       return %dq, %dk, %dv, %dcap : ...
     }
     ```
+
+    Needed by: all gradients.
   }];
   let options = [
     Option<"function", "function", "std::string", /*default=*/"\"\"",
@@ -131,6 +133,8 @@ def AttnDefineIntegers : Pass<"attn-define-integers"> {
       %d = arith.floordivsi %i, %by : index
       %q = arith.select %none, %c0, %d : index
     ```
+
+    Needed by: kernels with regions that divide, convert or shift integers, or promise no overflow.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
@@ -164,6 +168,8 @@ def AttnProveKeys : Pass<"attn-prove-keys"> {
     ```
 
     Nothing is said of an op with a sink: where that is -inf, its rows are as others are.
+
+    Needed by: all gradients.
   }];
   let options = [Option<"noMoreRows", "no-more-rows", "bool", /*default=*/"false",
                         "Take for granted that there are no more rows than keys">];
@@ -194,6 +200,8 @@ def AttnPadHeads : Pass<"attn-pad-heads"> {
     %o = attn.forward %p, %r, %v scale 0.130 : tensor<1x2x?x64xbf16>, tensor<1x2x?x64xbf16>,
              tensor<1x2x?x64xbf16> -> tensor<1x2x?x64xbf16>
     ```
+
+    Needed by: GPU kernels with a head dimension that is no multiple of 8.
   }];
   let options = [Option<"multiple", "multiple", "int64_t", /*default=*/"8",
                         "What head dimensions are a multiple of afterwards">];
@@ -272,6 +280,8 @@ def AttnExpand : Pass<"attn-expand"> {
     %a  = linalg.generic (b,h,i,j,e) ins(%p, %v) ...   // sum_j p v
     %o  = linalg.generic (b,h,i,e)   ins(%a, %l) ...   // l == 0 ? 0 : a / l
     ```
+
+    Needed by: all kernels of attention and softmax.
   }];
   let options = [
     Option<"tableRows", "table-rows", "int64_t", /*default=*/"0",

@@ -20,6 +20,8 @@ def HopperMapPrograms : Pass<"hopper-map-programs", "::mlir::func::FuncOp"> {
     // After.
     scf.forall (%i, %j) in (1, 1) { ... } {mapping = [#gpu.block<linear_dim_0>, #gpu.block<linear_dim_1>]}
     ```
+
+    Needed by: GPU kernels of one CTA, of fixed size.
   }];
   let dependentDialects = ["mlir::gpu::GPUDialect"];
 }
@@ -57,6 +59,8 @@ def HopperTileStatements : Pass<"hopper-tile-statements", "::mlir::func::FuncOp"
 
     Refuses, with an error at the op, operands that are not indexed by loops, and
     bodies with ops that are neither elementwise nor loads at loops, or at one computed index.
+
+    Needed by: GPU kernels with statements or copies outside of nests, such as most gradients.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::gpu::GPUDialect", "mlir::linalg::LinalgDialect", "mlir::memref::MemRefDialect",
@@ -80,6 +84,8 @@ def HopperSinkReads : Pass<"hopper-sink-reads", "::mlir::func::FuncOp"> {
       use(%scale)
     }
     ```
+
+    Needed by: GPU functions that read scalars from memory in front of a kernel.
   }];
 }
 
@@ -127,6 +133,8 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
     It is done where all results are proved to be the same for any maximum (as
     `attn-delay-corrections` does), sums start with 0, and what is written is not read. A remark
     says what is in the way.
+
+    Needed by: GPU forwards with fixed maxima (up to 128 columns, each row with a key, no sink).
   }];
   let options = [
     Option<"fewTiles", "few-tiles", "int64_t", /*default=*/"2",
@@ -158,6 +166,8 @@ def HopperAdvanceReads : Pass<"hopper-advance-reads", "::mlir::func::FuncOp"> {
 
     Stays where it is: a read whose place follows from what another op reads, and programs with
     loops, whose registers are short.
+
+    Needed by: GPU gradients that have a kernel for *D* in front of their products.
   }];
   let dependentDialects = ["mlir::vector::VectorDialect"];
 }
@@ -191,6 +201,8 @@ def HopperSortTiles : Pass<"hopper-sort-tiles", "::mlir::func::FuncOp"> {
     The sums take time that grows with the square of the number of entries: one
     comparison for each two, 8,192 at a time. Other loops stay as they are, and so do programs for
     rare calls (`hopper.run_if any`): all calls would sort for them.
+
+    Needed by: GPU kernels with documents, and other masks in tables.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::gpu::GPUDialect", "mlir::memref::MemRefDialect",
@@ -233,6 +245,8 @@ def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"
     Refuses, with an error at the op, tiles whose rows are not 64 for each of at
     most 3 warpgroups, tiles from outside of the loop, and other reductions over
     rows, which would need the other warpgroups' part.
+
+    Needed by: all GPU kernels.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::gpu::GPUDialect", "mlir::scf::SCFDialect",
@@ -265,6 +279,8 @@ def HopperFormProducts : Pass<"hopper-form-products", "::mlir::func::FuncOp"> {
     or 128. Contractions that the tensor core has no form for (f32 or f64
     operands, a right operand in registers, sizes that are no multiples of 16)
     are refused with an error that says what would do.
+
+    Needed by: GPU kernels with products of matrices.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
 }
@@ -290,6 +306,8 @@ def HopperReuseTiles : Pass<"hopper-reuse-tiles", "::mlir::func::FuncOp"> {
     The gradient of queries at head dimensions above 128 needs it, which sums *dO O* itself. Stays as it
     is: a read in a loop (hopper-load-tiles), of memory that the program writes, with a mask, another
     padding than zeros, or dimensions in another order.
+
+    Needed by: GPU gradients whose kernel of dQ computes *D*, too (more than 128 columns, short streams).
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect"];
 }
@@ -329,6 +347,8 @@ def HopperLoadTiles : Pass<"hopper-load-tiles", "::mlir::func::FuncOp"> {
     Reads that TMA has no form for stay as they are: other padding than zeros, masks,
     transposed or broadcast dimensions, places that the consumers compute. What
     depends on strides that are known at run time only, `hopper.tma.reaches` asks.
+
+    Needed by: GPU gradients with order `stream` or `ordered`; GPU kernels with a bias that TMA reaches.
   }];
   let options = [
     Option<"arguments", "arguments", "bool", /*default=*/"true", "Also tiles of arguments">];
@@ -357,6 +377,8 @@ def HopperGuardReads : Pass<"hopper-guard-reads", "::mlir::func::FuncOp"> {
     Conditions that are no comparison, or that are not known in front of the read,
     leave it as it is. Where several branches use it, and nothing in the loop writes the
     memory, each gets a read of its own.
+
+    Needed by: GPU kernels with documents, and other masks that read memory.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::scf::SCFDialect"];
 }
@@ -385,6 +407,8 @@ def HopperOrderProducts : Pass<"hopper-order-products", "::mlir::func::FuncOp"> 
     ```
 
     A body that writes memory stays as it is.
+
+    Needed by: GPU kernels with products of matrices.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect"];
 }
@@ -450,6 +474,8 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
     share a multiprocessor, and these registers: one computes while another waits. Tools
     that add instructions to a kernel (compute-sanitizer's memcheck) need more for the
     producer, else the kernel may hang.
+
+    Needed by: all GPU kernels.
   }];
   let options = [
     Option<"producerRegisters", "producer-registers", "int64_t", /*default=*/"0",
@@ -506,6 +532,8 @@ def HopperDivideSums : Pass<"hopper-divide-sums", "::mlir::func::FuncOp"> {
     Refuses sums of which one needs the other, other carried tiles, several warpgroups, writes
     that need both sums, values to hand over that are no tiles of f32, and roles that would have too few
     registers beside the others.
+
+    Needed by: GPU gradients whose dK and dV have more than 256 columns together.
   }];
   let options = [
     Option<"columns", "columns", "int64_t", /*default=*/"256",
@@ -546,6 +574,8 @@ def HopperFormClusters : Pass<"hopper-form-clusters", "::mlir::func::FuncOp"> {
     Launches in which no channel of tiles of whole parts (8 rows at least) is of this kind
     stay as they are: where the bounds of a loop depend on a coordinate, as those of a causal
     mask do, nothing in it is the same along that one.
+
+    Needed by: GPU kernels with the option `cluster`; none without.
   }];
   let options = [
     Option<"ctas", "ctas", "int64_t", /*default=*/"2",
@@ -590,6 +620,8 @@ def HopperDropRows : Pass<"hopper-drop-rows", "::mlir::func::FuncOp"> {
     stays where the condition differs within a row, where something else than channels reads
     it, where rows of tiles have no slabs of 128 bytes, which is what TMA aligns copies to, or
     where the CTAs of a cluster share the channel.
+
+    Needed by: GPU gradients whose masks may leave rows without keys.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
@@ -640,6 +672,8 @@ def HopperStoreFirst : Pass<"hopper-store-first", "::mlir::func::FuncOp"> {
     from a multiple of 64 on. Where the next word does not follow from the loop's variable by
     arithmetic and tables that nobody writes, an iteration looks at its own word, in front of its
     tile.
+
+    Needed by: GPU gradients with order `stream` or `ordered`.
   }];
   let options = [
     Option<"looksAhead", "look-ahead", "bool", /*default=*/"true",
@@ -696,6 +730,8 @@ def HopperOrderAdditions : Pass<"hopper-order-additions", "::mlir::func::FuncOp"
     from tile to tile, or are not known to be multiples of their step (itself one of 64), tiles of
     different lines that add to the same elements, additions that several threads make, and words
     at which hopper-store-first looks ahead.
+
+    Needed by: GPU gradients with order `ordered`; with order `stream`, for where CTAs start.
   }];
   let options = [
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",
@@ -725,6 +761,8 @@ def HopperBorrowOutputs : Pass<"hopper-borrow-outputs", "::mlir::func::FuncOp"> 
     ```
 
     Arguments that are written are written whole, and do not overlap others.
+
+    Needed by: GPU kernels that allocate memory: with documents, and most gradients.
   }];
 }
 
@@ -776,6 +814,8 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
 
     The coordinates are computed in 32 bits, with products and shifts in place of
     divisions; a launch has less than 2^31 tiles.
+
+    Needed by: all GPU kernels.
   }];
   let options = [
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",
@@ -811,6 +851,8 @@ def HopperPipelineProducts : Pass<"hopper-pipeline-products", "::mlir::func::Fun
     in which both read a tile of the same iteration, stays as it is. So do those of several roles
     that compute products: while one of them waits, the tensor core has the other one's, and
     tiles are given back an iteration earlier.
+
+    Needed by: GPU kernels whose schedule has `pipeline`.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect"];
@@ -847,6 +889,8 @@ def HopperTrimLoops : Pass<"hopper-trim-loops", "::mlir::func::FuncOp"> {
     Runs after hopper-pipeline-products, whose first iteration stays one that every
     warpgroup computes. Loops that do more than compute and pass on tiles stay as
     they are.
+
+    Needed by: GPU forwards with masks, where the schedule has `trim` (64 and 256 columns).
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect"];
@@ -885,6 +929,8 @@ def HopperOverlapTiles : Pass<"hopper-overlap-tiles", "::mlir::func::FuncOp"> {
     what starts early reads memory that the loop writes, where a tile that was
     received at the start is used after the inner loop, or where whether the next
     tile's inner loop runs is not known from its number.
+
+    Needed by: GPU forwards whose schedule has `overlap` (up to 128 columns).
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect"];
@@ -913,6 +959,8 @@ def HopperStartProducts : Pass<"hopper-start-products", "::mlir::func::FuncOp"> 
     use(%s)
     %o1 = hopper.wait %o0 pending(0)
     ```
+
+    Needed by: GPU kernels with products of matrices.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect"];
 }
@@ -937,6 +985,8 @@ def HopperPingPong : Pass<"hopper-ping-pong", "::mlir::func::FuncOp"> {
     turns as what it computes. Roles whose warpgroups meet at a barrier in each iteration
     stay as they are. Refuses roles in which the number of turns may differ between
     warpgroups, naming the loop or branch that depends on the warpgroup.
+
+    Needed by: GPU kernels whose schedule has `ping-pong`.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect"];
@@ -974,6 +1024,8 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     ```
 
     Writes that TMA has no form for stay as they are.
+
+    Needed by: GPU kernels with outputs of 16 bits.
   }];
   let options = [Option<"reuse", "reuse", "bool", /*default=*/"false",
                         "Stage outputs where an input tile has been">,
@@ -1024,6 +1076,8 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
     bound of a loop around it is known in front of the forall (an end may depend on memory where it
     is a minimum with a bound, or a bound or 0), or where memory that it follows from is written in
     the forall.
+
+    Needed by: GPU gradients with order `stream` or `ordered`.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
@@ -1045,6 +1099,8 @@ def HopperDivideExponentials : Pass<"hopper-divide-exponentials", "::mlir::func:
     // After, with every=4.
     %p = math.exp2 %s {hopper.polynomial = 4 : i64} : vector<64x128xf32>
     ```
+
+    Needed by: GPU gradients with order `stream` or `ordered` and at most 64 columns.
   }];
   let options = [
     Option<"every", "every", "int64_t", /*default=*/"4",
@@ -1086,6 +1142,8 @@ def HopperScaleLargeMaxima : Pass<"hopper-scale-large-maxima", "::mlir::func::Fu
     (`hopper-fix-maxima`) have none that runs, and report rows whose maximum is large. Where k is
     1 nothing is rounded. A remark names a use of the maximum that is of no known form; its loop
     stays as it is.
+
+    Needed by: GPU kernels with running maxima.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
@@ -1117,6 +1175,8 @@ def HopperBranchByRows : Pass<"hopper-branch-by-rows", "::mlir::func::FuncOp"> {
 
     `hopper-version-programs` makes two kernels of one with such a branch. A choice stays as it
     is where its condition differs within a row, or where one of the exponentials is used elsewhere.
+
+    Needed by: GPU gradients, unless the option `large-scores` is off.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
                            "::mlir::vector::VectorDialect"];
@@ -1168,6 +1228,8 @@ def HopperVersionPrograms : Pass<"hopper-version-programs", "::mlir::func::FuncO
 
     Gradients need it, for rows of large scores. Where tiles are not aligned to 128 rows, or several
     reads or branches of several kinds decide, each tile asks its rows, and a remark says so.
+
+    Needed by: GPU gradients, unless the option `large-scores` is off.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "::mlir::affine::AffineDialect",
                            "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
@@ -1216,6 +1278,8 @@ def HopperCarrySums : Pass<"hopper-carry-sums", "::mlir::func::FuncOp"> {
     there is another loop in it, where its bounds, or the indices of the store, are of
     another form, where it stores elsewhere, too, or where what it reads is written in front
     of the statement.
+
+    Needed by: GPU gradients of a bias that batches or heads share.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
@@ -1251,6 +1315,8 @@ def HopperFusePrograms : Pass<"hopper-fuse-programs", "::mlir::func::FuncOp"> {
     the first one writes, or a tile whose rows registers cannot hold (more than
     `row-bytes`, or no multiple of 16 columns), where it writes what the first one reads
     or writes, or where an op between them depends on the first one.
+
+    Needed by: GPU gradients whose *D* is computed with vectors or with dQ.
   }];
   let options = [Option<"rowBytes", "row-bytes", "int64_t", "256",
                         "Longest row, in bytes, of a tile with two dimensions that is taken "
@@ -1289,6 +1355,8 @@ def HopperAdvanceProducts : Pass<"hopper-advance-products", "::mlir::func::FuncO
 
     Loops without a second product, and channels that are used elsewhere too or whose
     copies are not addressed by arithmetic on the loop's variable, stay as they are.
+
+    Needed by: GPU gradients with order `stream` or `ordered`.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
 }
@@ -1324,6 +1392,8 @@ def HopperShareTiles : Pass<"hopper-share-tiles", "::mlir::func::FuncOp"> {
 
     Refuses, with an error at the op, tiles that have not one part for each warpgroup
     of the role.
+
+    Needed by: GPU gradients with order `stream` or `ordered`.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect"];
@@ -1366,6 +1436,8 @@ def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"
     Refuses programs that need more than 227 KB with one stage for each channel,
     naming the bytes of each; channels that not exactly one role sends to and one
     receives from; and copies from memory that the host does not know.
+
+    Needed by: all GPU kernels.
   }];
   let options = [Option<"stages", "stages", "int64_t", /*default=*/"2",
                         "Tiles in flight in each channel that is used in a loop">];
@@ -1408,6 +1480,8 @@ def HopperCheckProtocol : Pass<"hopper-check-protocol", "::mlir::func::FuncOp"> 
     hopper.mbarrier.expect %full[%s] bytes(8192)         // error: expects 8192 bytes,
     hopper.tma.load %m[%i, %j] to %tile, %full[%s] : ... // the copies bring 16384
     ```
+
+    Needed by: no kernel; tests run it, and whoever changes a pass of the GPU.
   }];
 }
 
@@ -1439,6 +1513,8 @@ def HopperCheckFacts : Pass<"hopper-check-facts", "::mlir::func::FuncOp"> {
       hopper.add %x to %y[%q, %c0] : ...   // note: added here
     }
     ```
+
+    Needed by: no kernel; `attn-opt --check-facts` runs it after each pass.
   }];
 }
 

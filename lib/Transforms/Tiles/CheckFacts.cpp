@@ -32,8 +32,9 @@ bool isOfTiles(Operation *root) {
     return vector && vector.getRank() > 1;
   };
   WalkResult walk = root->walk([&](Operation *op) {
-    return llvm::any_of(op->getResultTypes(), isTile) ? WalkResult::interrupt()
-                                                      : WalkResult::advance();
+    bool hasTile =
+        llvm::any_of(op->getOperandTypes(), isTile) || llvm::any_of(op->getResultTypes(), isTile);
+    return hasTile ? WalkResult::interrupt() : WalkResult::advance();
   });
   return walk.wasInterrupted();
 }
@@ -86,30 +87,23 @@ LogicalResult checkPartial(scf::ForOp loop) {
   return loop.emitError() << "'" << kPartialAttr << "' on a loop without a mask";
 }
 
-/// Iterations in which the mask keeps nothing may be left out. In the form that the proof takes:
-/// what is equal for unrelated dimensions is not one value.
+/// Iterations in which a mask that branches go around keeps nothing may be left out. In the form
+/// that the proof takes: what is equal for unrelated dimensions is not one value.
 LogicalResult checkNeutralTerms(scf::ForOp loop) {
-  SmallVector<Condition> masks = collectMasks(loop);
   LoopUniforms uniforms(loop);
-  std::optional<NeutralityFailure> cause;
-  bool isNeutral = false;
-  for (const Condition &mask : masks) {
-    std::optional<NeutralityFailure> failure = findNonNeutralTerms(uniforms, mask);
-    isNeutral |= !failure;
-    if (failure && (!cause || isBranchedAround(loop, mask)))
-      cause = failure;
-    if (failure && isBranchedAround(loop, mask)) {
-      isNeutral = false;
-      break;
-    }
+  for (const Condition &mask : collectMasks(loop)) {
+    std::optional<NeutralityFailure> failure;
+    if (isBranchedAround(loop, mask))
+      failure = findNonNeutralTerms(uniforms, mask);
+    if (!failure)
+      continue;
+    InFlightDiagnostic error = loop.emitError()
+                               << "'" << kPartialAttr << "' on a loop whose iterations may not be "
+                               << "left out where its mask keeps nothing";
+    error.attachNote(failure->op->getLoc()) << failure->reason;
+    return error;
   }
-  if (isNeutral || masks.empty())
-    return success();
-  InFlightDiagnostic error = loop.emitError()
-                             << "'" << kPartialAttr << "' on a loop whose iterations may not be "
-                             << "left out where its mask keeps nothing";
-  error.attachNote(cause->op->getLoc()) << cause->reason;
-  return error;
+  return success();
 }
 
 /// Whether an op reads an entry of a table at the loop's variable.

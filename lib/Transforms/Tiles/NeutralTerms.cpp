@@ -155,6 +155,11 @@ void uniteDims(Dimensions &dims, Operation *op) {
       uniteAll(dims, arg, yielded);
       uniteAll(dims, arg, result);
     }
+  } else if (auto branch = dyn_cast<scf::IfOp>(op); branch && branch->hasAttr(kTileKindAttr)) {
+    for (Block *side : {branch.thenBlock(), branch.elseBlock()})
+      for (auto [result, yielded] :
+           llvm::zip(op->getResults(), side ? side->getTerminator()->getOperands() : ValueRange()))
+        uniteAll(dims, result, yielded);
   } else if (!isa<vector::TransferReadOp, vector::TransferWriteOp, TileAddOp, scf::YieldOp>(op)) {
     uniteUnknown(dims, op);
   }

@@ -29,7 +29,7 @@ func.func private @loop_argument(memref<4xf32> {attn.loop = "i"})
 
 // -----
 
-// expected-error @+1 {{attribute 'attn.full' stands on scf.for, not on 'func.func'}}
+// expected-error @+1 {{attribute 'attn.full' stands on scf.for, not on func.func}}
 func.func private @elsewhere() attributes {attn.full}
 
 // -----

@@ -21,7 +21,7 @@ func.func private @result() -> (memref<4xf32> {hopper.within = 0 : index})
 
 // -----
 
-// expected-error @+1 {{attribute 'hopper.trimmed' stands on scf.for, not on 'func.func'}}
+// expected-error @+1 {{attribute 'hopper.trimmed' stands on scf.for, not on func.func}}
 func.func private @elsewhere() attributes {hopper.trimmed}
 
 // -----

@@ -78,14 +78,19 @@ func.func @no_mask(%x: vector<8x4xf32>, %n: index) -> vector<8xf32> {
 // -----
 
 // 0 is no neutral element of a maximum.
-func.func @not_neutral(%x: vector<8x4xf32>, %keep: vector<8x4xi1>, %n: index) -> vector<8xf32> {
+func.func @not_neutral(%x: vector<8x4xf32>, %keep: vector<8x4xi1>, %n: index, %full: i1) -> vector<8xf32> {
   %c0 = arith.constant 0 : index
   %c4 = arith.constant 4 : index
   %zeros = arith.constant dense<0.0> : vector<8x4xf32>
   %zero = arith.constant dense<0.0> : vector<8xf32>
   // expected-error @+1 {{'attn.partial' on a loop whose iterations may not be left out where its mask keeps nothing}}
   %a = scf.for %t = %c0 to %n step %c4 iter_args(%s = %zero) -> (vector<8xf32>) {
-    %m = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
+    %m = scf.if %full -> (vector<8x4xf32>) {
+      scf.yield %x : vector<8x4xf32>
+    } else {
+      %m1 = arith.select %keep, %x, %zeros : vector<8x4xi1>, vector<8x4xf32>
+      scf.yield %m1 : vector<8x4xf32>
+    } {attn.tile_kind}
     // expected-note @+1 {{expected -inf where the mask is false, got 0}}
     %s1 = vector.multi_reduction <maxnumf>, %m, %s [1] : vector<8x4xf32> to vector<8xf32>
     scf.yield %s1 : vector<8xf32>
@@ -95,7 +100,7 @@ func.func @not_neutral(%x: vector<8x4xf32>, %keep: vector<8x4xi1>, %n: index) ->
 
 // -----
 
-// The same behind a branch that full tiles take around the mask; the other mask would do.
+// Another mask hides the terms of some columns, not those of this one.
 func.func @branch_not_neutral(%x: vector<8x4xf32>, %keep: vector<8x4xi1>, %other: vector<8x4xi1>, %n: index, %full: i1) -> vector<8xf32> {
   %c0 = arith.constant 0 : index
   %c4 = arith.constant 4 : index

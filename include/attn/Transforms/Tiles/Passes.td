@@ -404,9 +404,10 @@ def AttnCheckFacts : Pass<"attn-check-facts"> {
 
     * `attn.full`: the loop has no mask (a select with a neutral constant by a condition on
       indices).
-    * `attn.partial`: the loop has a mask, and terms are neutral where that keeps nothing, as
-      `attn-project-masks` proves it; for a mask that branches go around, its own terms. (Terms
-      only on tensors: later forms have ops that the proof does not know.)
+    * `attn.partial`: the loop has a mask. Of masks that branches go around, which a later pass
+      may leave iterations out for: terms are neutral where they keep nothing, as
+      `attn-project-masks` proves it (on tensors: later forms have ops that the proof does not
+      know).
     * `attn.tabulated`: the loop reads an entry of a table at its variable.
     * `attn.tile_kind`: the side of full tiles has fewer masks than the other one.
     * `attn.guard`: the other side leaves the state as it is.

@@ -156,7 +156,9 @@ private:
       if (!loop->hasAttr(kAddingAttr))
         return;
       auto outer = loop->getParentOfType<scf::ForOp>();
-      if (outer && outer->hasAttr(kAddingAttr))
+      while (outer && !outer->hasAttr(kAddingAttr))
+        outer = outer->getParentOfType<scf::ForOp>();
+      if (outer)
         error(loop, kAddingAttr, "on a loop inside of another one that has it", outer, "that loop");
       else if (adders.empty())
         error(loop, kAddingAttr, "in a launch that adds no tiles to memory");

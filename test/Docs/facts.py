@@ -51,4 +51,4 @@ for name, ops, kind in rows:
         problems.append(f"'{name}' stands on {ops}, a {kind}; but: {said}")
 if "unknown attribute 'attn.no_fact'" not in message("attn.no_fact"):
     problems.append("'attn.no_fact' is known")
-sys.exit("\n".join(problems))
+sys.exit("\n".join(problems) or None)

@@ -52,6 +52,8 @@ if has_sm90():
     llvm_config.with_system_environment(["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"])
 # An interpreter with numpy where the machine has one.
 config.substitutions.append(("%python", config.attn_python or sys.executable))
+# Of the remarks of passes: each outcome, with how often it came.
+config.substitutions.append(("%count-remarks", r"grep -o '\[[MP].*Category:[a-z0-9-]*' | sort | uniq -c"))
 if config.attn_python:
     config.available_features.add("numpy")
     has_torch = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"

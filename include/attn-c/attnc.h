@@ -172,7 +172,7 @@ ATTNC_API void attnc_text_destroy(attnc_text *text);
 ATTNC_API attnc_error *attnc_transform(const char *ir, size_t length, const char *pipeline,
                                        attnc_text **result, attnc_text **said);
 
-/* The same, where passes whose names match the regular expression `passes` also
+/* The same, where passes whose whole names match the regular expression `passes` also
  * remark what they did, and what they left and why. */
 ATTNC_API attnc_error *attnc_explain(const char *ir, size_t length, const char *pipeline,
                                      const char *passes, attnc_text **result, attnc_text **said);

@@ -259,7 +259,7 @@ def explain(query: Any, key: Any, value: Any, *, run: bool = True, **options: An
     also run on the CPU, to count the tiles that its mask leaves."""
     variant, captures, arrays = _variant_for(query, key, value, options)
     module, _ = transform(variant.text, "builtin.module(canonicalize)")
-    _, said = transform(module, "builtin.module(attn-tile-pipeline{explain=true})", passes="attn-")
+    _, said = transform(module, "builtin.module(attn-tile-pipeline{explain=true})", passes="attn-.*")
     lines = [re.sub(r"^\S*: (remark|note): ", "", line) for line in said.splitlines()]
     outcomes = [line for line in lines if line.startswith(("[Passed]", "[Missed]"))]
     order = "\n".join(line for line in lines if line not in outcomes)

@@ -14,6 +14,7 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/ADT/Statistic.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/ManagedStatic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/ToolOutputFile.h"
 #include "llvm/Support/raw_ostream.h"
@@ -28,6 +29,18 @@ void registerTestHopperMutate();
 static llvm::cl::opt<bool>
     printStatistics("attn-statistics",
                     llvm::cl::desc("Print how often attnc's passes did what they do"));
+
+namespace {
+/// MlirOptMain ends with llvm_shutdown, which forgets the statistics: what was made behind them
+/// goes first.
+struct StatisticsPrinter {
+  ~StatisticsPrinter() {
+    if (printStatistics)
+      llvm::PrintStatistics(llvm::errs());
+  }
+};
+} // namespace
+static llvm::ManagedStatic<StatisticsPrinter> statisticsPrinter;
 
 static llvm::cl::opt<bool> printSchedules(
     "attn-print-schedules",
@@ -81,6 +94,8 @@ mlir::LogicalResult runWithFactChecks(llvm::StringRef input, llvm::StringRef out
 
 int main(int argc, char **argv) {
   llvm::EnableStatistics(/*DoPrintOnExit=*/false);
+  (void)llvm::GetStatistics(); // makes LLVM's list of them
+  (void)*statisticsPrinter;
   llvm::cl::opt<bool> checkFacts(
       "check-facts", llvm::cl::desc("Check after each pass that facts in attributes are true "
                                     "(attn-check-facts, hopper-check-facts)"));
@@ -95,7 +110,5 @@ int main(int argc, char **argv) {
       argc, argv, "attnc: passes and pipelines over attention IR\n", registry);
   llvm::LogicalResult result = checkFacts ? runWithFactChecks(input, output, registry)
                                           : mlir::MlirOptMain(argc, argv, input, output, registry);
-  if (printStatistics)
-    llvm::PrintStatistics(llvm::errs());
   return mlir::asMainReturnCode(result);
 }

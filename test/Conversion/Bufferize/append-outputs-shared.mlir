@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-append-outputs | FileCheck %s
+// RUN: attn-opt %s --attn-append-outputs --remarks-filter=attn-append-outputs -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}2 [Passed] appended | Category:attn-append-outputs{{$}}
 
 // Two results that CSE gave one zero tensor to start from: each gets its own, so
 // that each is computed in its own buffer.

@@ -1,5 +1,8 @@
 // RUN: attn-opt %s --attn-append-outputs --split-input-file | FileCheck %s --check-prefix=APPEND
 // RUN: attn-opt %s --attn-append-outputs --eliminate-empty-tensors --attn-bufferize --canonicalize --attn-expand-copies --split-input-file | FileCheck %s
+// RUN: attn-opt %s --attn-append-outputs --eliminate-empty-tensors --attn-bufferize --canonicalize --attn-expand-copies --split-input-file '--remarks-filter=attn-bufferize|attn-expand-copies' -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}4 [Passed] bufferized | Category:attn-bufferize{{$}}
+// REMARKS-DAG: {{^ *}}3 [Passed] expanded | Category:attn-expand-copies{{$}}
 
 // The result is computed where the caller wants it: no allocation, no copy.
 // APPEND-LABEL: func @fill

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-expand-math | FileCheck %s
+// RUN: attn-opt %s --attn-expand-math --remarks-filter=attn-expand-math -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}15 [Passed] expanded | Category:attn-expand-math{{$}}
 
 // Two bounds, round and reduce, six steps of Horner, an exponent, a product.
 // CHECK-LABEL: func @exp_f32

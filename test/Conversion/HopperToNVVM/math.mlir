@@ -1,5 +1,10 @@
 // RUN: attn-opt %s --pass-pipeline='builtin.module(gpu.module(convert-hopper-to-nvvm))' | FileCheck %s
 // RUN: attn-opt %s --attn-cuda-codegen | FileCheck %s --check-prefix=PTX
+// RUN: attn-opt %s --attn-cuda-codegen '--remarks-filter=attn-finish-kernels|attn-kernels-to-ptx' -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// RUN: attn-opt %s --pass-pipeline='builtin.module(gpu.module(convert-hopper-to-nvvm))' --remarks-filter=convert-hopper-to-nvvm -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS2
+// REMARKS-DAG: {{^ *}}7 [Passed] finished | Category:attn-finish-kernels{{$}}
+// REMARKS-DAG: {{^ *}}4 [Passed] compiled | Category:attn-kernels-to-ptx{{$}}
+// REMARKS2-DAG: {{^ *}}7 [Passed] converted | Category:convert-hopper-to-nvvm{{$}}
 // Functions are instructions of the special function unit; nothing calls a library.
 
 // CHECK-LABEL: gpu.func @functions

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-name-kernels | FileCheck %s
+// RUN: attn-opt %s --attn-name-kernels --remarks-filter=attn-name-kernels -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}2 [Passed] renamed | Category:attn-name-kernels{{$}}
 
 module attributes {gpu.container_module} {
   // CHECK-LABEL: func @launches

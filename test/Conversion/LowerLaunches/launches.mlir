@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-lower-launches --split-input-file | FileCheck %s
+// RUN: attn-opt %s --attn-lower-launches --split-input-file --remarks-filter=attn-lower-launches -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}10 [Passed] lowered | Category:attn-lower-launches{{$}}
 
 // A memref is five values for rank 1; the kernel says that an index has 32 bits.
 // Slots are in the function's frame, in front of everything else.

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-lower-scatter-sums --canonicalize --cse --split-input-file | FileCheck %s
+// RUN: attn-opt %s --attn-lower-scatter-sums --canonicalize --cse --split-input-file --remarks-filter=attn-lower-scatter-sums -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}5 [Passed] lowered | Category:attn-lower-scatter-sums{{$}}
 
 // A coordinate that is an index: parallel, in blocks of the innermost. What the index is computed
 // of is in order, outside of the block; a row that is outside adds nothing.

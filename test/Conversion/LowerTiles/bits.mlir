@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-lower-tiles="vector-bits=512" | FileCheck %s
+// RUN: attn-opt %s --attn-lower-tiles="vector-bits=512" --remarks-filter=attn-lower-tiles -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] lowered | Category:attn-lower-tiles{{$}}
 
 // An i1 has a byte of memory: lanes are read and written one by one.
 // CHECK-LABEL: func @bits

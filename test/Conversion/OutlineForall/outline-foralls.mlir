@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-outline-foralls --split-input-file | FileCheck %s
+// RUN: attn-opt %s --attn-outline-foralls --split-input-file --remarks-filter=attn-outline-foralls -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}3 [Passed] outlined | Category:attn-outline-foralls{{$}}
 
 // The last dimension is the remainder of the index; constants are not captured;
 // the context is one struct in the caller's frame.

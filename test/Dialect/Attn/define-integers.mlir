@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-define-integers --cse | FileCheck %s
+// RUN: attn-opt %s --attn-define-integers --cse --remarks-filter=attn-define-integers -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}8 [Passed] defined | Category:attn-define-integers{{$}}
 // What is defined already stays as it is.
 // RUN: attn-opt %s --attn-define-integers --canonicalize --cse -o %t.once
 // RUN: attn-opt %t.once --attn-define-integers --canonicalize --cse -o %t.twice

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-differentiate --split-input-file | FileCheck %s
+// RUN: attn-opt %s --attn-differentiate --split-input-file --remarks-filter=attn-differentiate -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}17 [Passed] differentiated | Category:attn-differentiate{{$}}
 
 // Grouped heads, dynamic sizes, bf16; the recomputed forward gets an LSE, and
 // the gradients need no conversion.

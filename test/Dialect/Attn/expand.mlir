@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-expand --canonicalize --cse | FileCheck %s
+// RUN: attn-opt %s --attn-expand --canonicalize --cse --remarks-filter=attn-expand -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}4 [Passed] expanded | Category:attn-expand{{$}}
 
 // One statement per line of the definition, in the order scale, score, mask.
 // CHECK-DAG: #[[$Q:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d4)>

@@ -1,5 +1,7 @@
 // RUN: attn-opt %s -attn-pad-heads -mlir-print-local-scope -split-input-file | FileCheck %s
 // RUN: not attn-opt %s -attn-pad-heads=multiple=0 2>&1 | FileCheck %s --check-prefix=OPTION
+// RUN: attn-opt %s -attn-pad-heads -mlir-print-local-scope -split-input-file --remarks-filter=attn-pad-heads -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}3 [Passed] padded | Category:attn-pad-heads{{$}}
 // OPTION: option 'multiple' expected a positive number, got 0
 
 // Keys of 59 columns become 64; the scale is that of 59. Values have 8 already.

@@ -1,5 +1,8 @@
 // RUN: attn-opt %s --attn-prove-keys | FileCheck %s --check-prefixes=CHECK,MORE
 // RUN: attn-opt %s --attn-prove-keys=no-more-rows | FileCheck %s --check-prefixes=CHECK,FEW
+// RUN: attn-opt %s --attn-prove-keys --remarks-filter=attn-prove-keys -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}16 [Missed] not proved | Category:attn-prove-keys{{$}}
+// REMARKS-DAG: {{^ *}}5 [Passed] proved | Category:attn-prove-keys{{$}}
 
 // Without a mask all rows have all keys.
 // CHECK-LABEL: @plain(

@@ -14,7 +14,7 @@
 // OK: check: result 1: ok
 
 // Passes say what they did.
-// RUN: attn-run %s --shape 0=1x2x4x32 --shape 1=1x1x4x32 --remarks=attn-fuse 2>&1 | FileCheck %s --check-prefix=FUSED --implicit-check-not=attn-project-masks
+// RUN: attn-run %s --shape 0=1x2x4x32 --shape 1=1x1x4x32 '--remarks=attn-fuse-.*' 2>&1 | FileCheck %s --check-prefix=FUSED --implicit-check-not=attn-project-masks
 // RUN: attn-run %s --shape 0=1x2x4x32 --shape 1=1x1x4x32 --remarks 2>&1 | FileCheck %s --check-prefixes=FUSED,PROJECTED
 // RUN: not attn-run %s --shape 0=1x2x4x32 --shape 1=1x1x4x32 '--remarks=(' 2>&1 | FileCheck %s --check-prefix=REGEX
 // FUSED: remark: [Passed] fused | Category:attn-fuse-reductions

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -attn-emit-shape-function -cse -split-input-file -verify-diagnostics | FileCheck %s
+// RUN: not attn-opt %s -attn-emit-shape-function -cse -split-input-file --remarks-filter=attn-emit-shape-function -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}2 [Passed] emitted | Category:attn-emit-shape-function{{$}}
 
 // Sizes of the results are sizes of arguments; nothing else is left.
 // CHECK-LABEL: func @attention_shape(

@@ -1,4 +1,7 @@
 // RUN: attn-opt %s -split-input-file -attn-fuse-loops | FileCheck %s
+// RUN: attn-opt %s -split-input-file -attn-fuse-loops --remarks-filter=attn-fuse-loops -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Missed] not fused | Category:attn-fuse-loops{{$}}
+// REMARKS-DAG: {{^ *}}3 [Passed] fused | Category:attn-fuse-loops{{$}}
 
 // Distance 0 and distance 1 from the first to the second; also inside.
 // CHECK-LABEL: func @forward

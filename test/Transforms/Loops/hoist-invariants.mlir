@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -split-input-file -attn-hoist-invariants | FileCheck %s
+// RUN: attn-opt %s -split-input-file -attn-hoist-invariants --remarks-filter=attn-hoist-invariants -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}6 [Passed] hoisted | Category:attn-hoist-invariants{{$}}
 
 // Reads leave the loops that they do not vary in, as far as they can; with
 // them goes what is computed from them.

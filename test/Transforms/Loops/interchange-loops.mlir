@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -split-input-file -pass-pipeline='builtin.module(attn-interchange-loops{order=j,i})' | FileCheck %s
+// RUN: attn-opt %s -split-input-file -pass-pipeline='builtin.module(attn-interchange-loops{order=j,i})' --remarks-filter=attn-interchange-loops -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}4 [Passed] interchanged | Category:attn-interchange-loops{{$}}
 
 // A perfect nest whose only dependence is (1, 0).
 // CHECK-LABEL: func @perfect

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -split-input-file -attn-parallelize-loops -verify-diagnostics | FileCheck %s
+// RUN: attn-opt %s -split-input-file -attn-parallelize-loops --remarks-filter=attn-parallelize-loops -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}2 [Passed] parallel | Category:attn-parallelize-loops{{$}}
 
 // Rows are independent, the sum along a row is not; the name goes along.
 // CHECK-LABEL: func @rows

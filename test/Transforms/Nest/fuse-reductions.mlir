@@ -1,4 +1,7 @@
 // RUN: attn-opt %s --attn-normalize-statements --attn-fuse-reductions --canonicalize --cse | FileCheck %s
+// RUN: attn-opt %s --attn-normalize-statements --attn-fuse-reductions --canonicalize --cse --remarks-filter=attn-fuse-reductions -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] absorbed | Category:attn-fuse-reductions{{$}}
+// REMARKS-DAG: {{^ *}}5 [Passed] fused | Category:attn-fuse-reductions{{$}}
 // The cascades are written by hand: the rule knows reductions, not attention.
 
 #ij = affine_map<(i, j) -> (i, j)>

@@ -1,4 +1,9 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(attn-normalize-statements))" -split-input-file | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(attn-normalize-statements))" -split-input-file --remarks-filter=attn-normalize-statements -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] decomposed | Category:attn-normalize-statements{{$}}
+// REMARKS-DAG: {{^ *}}1 [Passed] dimensions dropped | Category:attn-normalize-statements{{$}}
+// REMARKS-DAG: {{^ *}}1 [Passed] generalized | Category:attn-normalize-statements{{$}}
+// REMARKS-DAG: {{^ *}}1 [Passed] start changed | Category:attn-normalize-statements{{$}}
 
 // A softmax is its statements; a maximum that starts at NaN starts at -inf.
 // CHECK-LABEL: func.func @softmax

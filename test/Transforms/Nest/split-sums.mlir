@@ -1,5 +1,10 @@
 // RUN: attn-opt %s --attn-fuse-reductions --attn-split-sums=columns=16 | FileCheck %s
 // RUN: attn-opt %s --attn-fuse-reductions --attn-split-sums=columns=40 | FileCheck %s --check-prefix=WHOLE
+// RUN: attn-opt %s --attn-fuse-reductions --attn-split-sums=columns=16 --remarks-filter=attn-split-sums -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// RUN: attn-opt %s --attn-fuse-reductions --attn-split-sums=columns=16 --attn-split-sums=columns=8 --remarks-filter-missed=attn-split-sums -o /dev/null 2>&1 | FileCheck %s --check-prefix=WIDE
+// WIDE: [Missed] not split | Category:attn-split-sums | Reason="its 16 columns are of one sum"
+// REMARKS-DAG: {{^ *}}1 [Passed] split | Category:attn-split-sums{{$}}
+// REMARKS-DAG: {{^ *}}1 [Passed] stored apart | Category:attn-split-sums{{$}}
 
 // Two sums of the same values, of 16 and 24 columns: one pass, or one for each with
 // only what it reads.

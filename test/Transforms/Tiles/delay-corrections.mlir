@@ -1,5 +1,7 @@
 // RUN: attn-opt %s --attn-delay-corrections -split-input-file -verify-diagnostics | FileCheck %s
 // RUN: attn-opt %s --attn-delay-corrections=growth=3 -split-input-file | FileCheck %s --check-prefix=THREE
+// RUN: attn-opt %s --attn-delay-corrections=growth=3 -split-input-file --remarks-filter=attn-delay-corrections -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] delayed | Category:attn-delay-corrections{{$}}
 
 // An online softmax with its log-sum-exp: results are quotients of sums, and the maximum with the
 // logarithm of a sum. A row takes another maximum where it is larger by more than 8.

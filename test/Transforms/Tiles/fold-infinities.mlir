@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-fold-infinities --canonicalize | FileCheck %s
+// RUN: attn-opt %s --attn-fold-infinities --canonicalize --remarks-filter=attn-fold-infinities -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}4 [Passed] folded | Category:attn-fold-infinities{{$}}
 
 // What a peeled first iteration of a softmax has: its factor for the old sum is 0.
 

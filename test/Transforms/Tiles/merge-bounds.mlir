@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(attn-merge-bounds,canonicalize,cse))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(attn-merge-bounds,canonicalize,cse))" --remarks-filter=attn-merge-bounds -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}4 [Passed] merged | Category:attn-merge-bounds{{$}}
 
 // The diagonal and the end of the keys: one limit per row, one comparison per element.
 // CHECK-LABEL: func.func @causal_end

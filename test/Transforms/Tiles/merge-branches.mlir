@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-merge-branches | FileCheck %s
+// RUN: attn-opt %s --attn-merge-branches --remarks-filter=attn-merge-branches -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] merged | Category:attn-merge-branches{{$}}
 
 // Two branches around masks, the second one of what the first one gives.
 // CHECK-LABEL: func.func @pair

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -split-input-file --attn-order-factors | FileCheck %s
+// RUN: attn-opt %s -split-input-file --attn-order-factors --remarks-filter=attn-order-factors -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}2 [Passed] ordered | Category:attn-order-factors{{$}}
 
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (n, k)>

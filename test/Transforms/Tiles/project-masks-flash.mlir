@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-project-masks | FileCheck %s
+// RUN: attn-opt %s --attn-project-masks --remarks-filter=attn-project-masks -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] projected | Category:attn-project-masks{{$}}
 
 // The whole forward body: every reduction along the keys sees neutral terms
 // where the mask is false, so causal skips the tiles right of the diagonal and

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --attn-project-masks --canonicalize --split-input-file --mlir-print-local-scope | FileCheck %s
+// RUN: attn-opt %s --attn-project-masks --canonicalize --split-input-file --mlir-print-local-scope --remarks-filter=attn-project-masks -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] no mask | Category:attn-project-masks{{$}}
 
 // The roles swapped: a fold over tiles of rows for a fixed tile of columns, as
 // for the gradients of keys and values. Causal begins at the diagonal, and all

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(attn-sink-into-branches))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(attn-sink-into-branches))" --remarks-filter=attn-sink-into-branches -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}2 [Passed] sunk | Category:attn-sink-into-branches{{$}}
 
 // What both branches use on the side of masked tiles, and what only that uses, goes
 // there, twice. What is in front of a branch that is not around a mask, what both sides

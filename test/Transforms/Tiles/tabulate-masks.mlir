@@ -1,5 +1,7 @@
 // RUN: attn-opt %s --attn-tabulate-masks --split-input-file | FileCheck %s
 // RUN: attn-opt %s --attn-tabulate-masks --attn-project-masks --split-input-file | FileCheck %s
+// RUN: attn-opt %s --attn-tabulate-masks --split-input-file --remarks-filter=attn-tabulate-masks -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] tabulated | Category:attn-tabulate-masks{{$}}
 
 // Documents and causal: the table depends on the batch and the tile of rows,
 // not on the head; causal restricts the tiles that are tested, disjoint ranges

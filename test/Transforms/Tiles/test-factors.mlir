@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(attn-test-factors))" | FileCheck %s
+// RUN: attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(attn-test-factors))" --remarks-filter=attn-test-factors -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] tested | Category:attn-test-factors{{$}}
 
 // The derivative of a score is 0 where the probability is, so the mask is not asked again: with
 // the scale and the log-sum-exp in one fused multiply-add, and a factor of the score's own.

@@ -1,4 +1,8 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(attn-use-exp2,canonicalize,cse))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(attn-use-exp2,canonicalize,cse))" --remarks-filter=attn-use-exp2 -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}5 [Passed] base 2 | Category:attn-use-exp2{{$}}
+// REMARKS-DAG: {{^ *}}1 [Passed] inverted | Category:attn-use-exp2{{$}}
+// REMARKS-DAG: {{^ *}}4 [Passed] maximum in base 2 | Category:attn-use-exp2{{$}}
 
 // One fma and one exp2 per score. The maximum is carried in units of ln 2: what is
 // subtracted is what the log-sum-exp adds, to the bit.

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-advance-products))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-advance-products))" --remarks-filter=hopper-advance-products -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] advanced | Category:hopper-advance-products{{$}}
 
 // The first product needs nothing but its tile: it starts one iteration early, and so does
 // the copy, behind the others of the iteration. One tile more is sent and given back.

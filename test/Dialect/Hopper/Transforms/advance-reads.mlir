@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-advance-reads))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-advance-reads))" --remarks-filter=hopper-advance-reads -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] advanced | Category:hopper-advance-reads{{$}}
 
 // Reads come first, in their order, with their places; what the program writes itself is read
 // where it was.

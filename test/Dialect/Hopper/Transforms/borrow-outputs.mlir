@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-borrow-outputs))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-borrow-outputs))" --remarks-filter=hopper-borrow-outputs -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] borrowed | Category:hopper-borrow-outputs{{$}}
 
 // What the first two launches use may lie where the last one writes; not what that one reads, too, nor
 // what stands in memory that somebody reads.

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --hopper-branch-by-rows --split-input-file | FileCheck %s
+// RUN: attn-opt %s --hopper-branch-by-rows --split-input-file --remarks-filter=hopper-branch-by-rows -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] branched | Category:hopper-branch-by-rows{{$}}
 
 // What only the rare exponent needs goes into the branch, reads of memory that stays as it is included; the exponential is
 // one.

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-carry-sums,canonicalize,cse))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-carry-sums,canonicalize,cse))" --remarks-filter=hopper-carry-sums -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}4 [Passed] carried | Category:hopper-carry-sums{{$}}
 
 // Terms of each %b, their sum, rounded, at its place among others: one program, with the
 // sum carried, and no memory but the result.

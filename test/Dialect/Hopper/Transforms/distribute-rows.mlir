@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-distribute-rows))" | FileCheck %s
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-distribute-rows))" --remarks-filter=hopper-distribute-rows -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}3 [Passed] distributed | Category:hopper-distribute-rows{{$}}
 
 func.func @ninety_six(%Y: memref<?x64xf32>, %v: vector<96x64xf32>) {
   %c0 = arith.constant 0 : index

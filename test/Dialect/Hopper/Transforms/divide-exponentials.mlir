@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-divide-exponentials{every=2}))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-divide-exponentials{every=2}))" --remarks-filter=hopper-divide-exponentials -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] divided | Category:hopper-divide-exponentials{{$}}
 
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
 

@@ -1,5 +1,7 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-divide-sums))" | FileCheck %s
 // RUN: attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-divide-sums{columns=512}))" | FileCheck %s --check-prefix=WIDE
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-divide-sums))" --remarks-filter=hopper-divide-sums -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] divided | Category:hopper-divide-sums{{$}}
 !tile = !hopper.smem<64x256xbf16, swizzle = 128>
 !ch = !hopper.channel<!tile>
 !acc = vector<64x256xf32>

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-drop-rows,canonicalize,cse))" | FileCheck %s
+// RUN: attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-drop-rows,canonicalize,cse))" --remarks-filter=hopper-drop-rows -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}2 [Passed] dropped | Category:hopper-drop-rows{{$}}
 
 // Rows and groups of 64 rows are marked in place of the copy; whether a tile of 128 rows has marks is
 // looked at before the other tiles are sent.

@@ -1,5 +1,7 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-expand-channels{stages=3},canonicalize))" | FileCheck %s
 // RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-expand-channels{stages=0}))" 2>&1 | FileCheck %s --check-prefix=STAGES
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-expand-channels{stages=3},canonicalize))" --remarks-filter=hopper-expand-channels -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}13 [Passed] expanded | Category:hopper-expand-channels{{$}}
 // STAGES: error: expected at least 1 stage, got 0
 
 // Depths: `stages` in a loop, and two outside where they fit. Stage and phase go on

@@ -1,5 +1,7 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-fix-maxima))" -split-input-file -verify-diagnostics | FileCheck %s
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-fix-maxima{few-tiles=0 few-in-all=5}))" -split-input-file | FileCheck %s --check-prefix=FIVE
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-fix-maxima))" -split-input-file --remarks-filter=hopper-fix-maxima -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}3 [Passed] fixed | Category:hopper-fix-maxima{{$}}
 
 // No maximum and no correction behind the first tile; sums that leave the range, or products
 // that do, and maxima that are large are reported, but for rows beyond the end. The program as

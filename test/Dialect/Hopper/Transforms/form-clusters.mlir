@@ -2,6 +2,9 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-form-clusters{ctas=1}))" | FileCheck %s --check-prefix=ONE
 // RUN: not attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-form-clusters{ctas=6}))" 2>&1 | FileCheck %s --check-prefix=SIX
 // RUN: not attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-form-clusters{ctas=16}))" 2>&1 | FileCheck %s --check-prefix=MANY
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-form-clusters,canonicalize))" --remarks-filter=hopper-form-clusters -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}2 [Missed] not clustered | Category:hopper-form-clusters{{$}}
+// REMARKS-DAG: {{^ *}}1 [Passed] clustered | Category:hopper-form-clusters{{$}}
 // SIX: error: a cluster has 1, 2, 4 or 8 CTAs, got 6
 // MANY: error: a cluster has 1, 2, 4 or 8 CTAs, got 16
 // ONE-NOT: clusters

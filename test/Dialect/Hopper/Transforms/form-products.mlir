@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-form-products))" | FileCheck %s
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-form-products))" --remarks-filter=hopper-form-products -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}5 [Passed] formed | Category:hopper-form-products{{$}}
 
 #mk = affine_map<(m, n, k) -> (m, k)>
 #nk = affine_map<(m, n, k) -> (n, k)>

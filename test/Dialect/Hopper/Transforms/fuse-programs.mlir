@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-fuse-programs,canonicalize,cse))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-fuse-programs,canonicalize,cse))" --remarks-filter=hopper-fuse-programs -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}4 [Passed] fused | Category:hopper-fuse-programs{{$}}
 
 // Three programs over the same tiles: what the first one makes is taken from where it
 // is, up to the end of the memory; nobody reads the memory any more.

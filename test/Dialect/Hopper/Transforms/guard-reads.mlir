@@ -1,4 +1,7 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-guard-reads))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-guard-reads))" --remarks-filter=hopper-guard-reads -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] copied | Category:hopper-guard-reads{{$}}
+// REMARKS-DAG: {{^ *}}1 [Passed] guarded | Category:hopper-guard-reads{{$}}
 
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
 

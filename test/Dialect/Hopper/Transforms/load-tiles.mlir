@@ -1,5 +1,8 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-load-tiles))" | FileCheck %s
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-load-tiles{arguments=false}))" | FileCheck %s --check-prefix=NOARG
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-load-tiles))" --remarks-filter=hopper-load-tiles -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}3 [Passed] loaded | Category:hopper-load-tiles{{$}}
+// REMARKS-DAG: {{^ *}}2 [Passed] row loaded | Category:hopper-load-tiles{{$}}
 // NOARG-LABEL: func.func @bias
 // NOARG-NOT: hopper.tile.load
 // NOARG-LABEL: func.func @rows

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-map-programs,canonicalize))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-map-programs,canonicalize))" --remarks-filter=hopper-map-programs -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] mapped | Category:hopper-map-programs{{$}}
 
 // One tile in each dimension: canonicalisation leaves the loop. Where there are more tiles, it
 // folds the dimensions that have one. What is divided among warpgroups stays as it is.

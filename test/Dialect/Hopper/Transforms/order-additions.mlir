@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-order-additions{ctas=7},canonicalize,cse))" | FileCheck %s
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-order-additions{ctas=7},canonicalize,cse))" --remarks-filter=hopper-order-additions -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}2 [Passed] ordered | Category:hopper-order-additions{{$}}
 
 !sum = !hopper.smem<64x128xf32, swizzle = 128>
 

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-order-products))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-order-products))" --remarks-filter=hopper-order-products -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}4 [Passed] ordered | Category:hopper-order-products{{$}}
 
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
 

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(hopper-overlap-tiles),canonicalize,cse)' | FileCheck %s
+// RUN: attn-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(hopper-overlap-tiles),canonicalize,cse)' --remarks-filter=hopper-overlap-tiles -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}2 [Passed] overlapped | Category:hopper-overlap-tiles{{$}}
 
 // The inner loop may not run: two tiles overlap where it runs for both.
 

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-ping-pong))" | FileCheck %s
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-ping-pong))" --remarks-filter=hopper-ping-pong -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}2 [Passed] turns | Category:hopper-ping-pong{{$}}
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 

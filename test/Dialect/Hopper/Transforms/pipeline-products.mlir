@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-pipeline-products))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-pipeline-products))" --remarks-filter=hopper-pipeline-products -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}2 [Passed] pipelined | Category:hopper-pipeline-products{{$}}
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-prepare-vectors,canonicalize,cse))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-prepare-vectors,canonicalize,cse))" --remarks-filter=hopper-prepare-vectors -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}7 [Passed] prepared | Category:hopper-prepare-vectors{{$}}
 
 // A vector that every tile of rows would compute from the same places is computed
 // once, 128 elements at a time, for as many heads as the loop that reads it has.

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --hopper-reuse-tiles --split-input-file | FileCheck %s
+// RUN: attn-opt %s --hopper-reuse-tiles --split-input-file --remarks-filter=hopper-reuse-tiles -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] reused | Category:hopper-reuse-tiles{{$}}
 
 // Each warpgroup reads its rows of the tile that is copied for a product, behind the read of other memory.
 // CHECK-LABEL: func @reuses

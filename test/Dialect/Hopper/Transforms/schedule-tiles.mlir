@@ -1,5 +1,9 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-schedule-tiles{ctas=7},canonicalize))" | FileCheck %s
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-schedule-tiles{ctas=0},canonicalize))" | FileCheck %s --check-prefix=EACH
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-schedule-tiles{ctas=0},canonicalize))" --remarks-filter=hopper-schedule-tiles -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-schedule-tiles{ctas=7},canonicalize))" --remarks-filter=hopper-schedule-tiles -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS2
+// REMARKS-DAG: {{^ *}}1 [Passed] reversed | Category:hopper-schedule-tiles{{$}}
+// REMARKS2-DAG: {{^ *}}7 [Passed] persistent | Category:hopper-schedule-tiles{{$}}
 
 // Seven CTAs take every seventh tile each. The coordinates come from products and
 // shifts; another index is nobody else's business.

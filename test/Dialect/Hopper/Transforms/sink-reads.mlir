@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-sink-reads,canonicalize))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-sink-reads,canonicalize))" --remarks-filter=hopper-sink-reads -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] sunk | Category:hopper-sink-reads{{$}}
 
 // What follows from the scalar moves with it; what does not stays outside.
 // CHECK-LABEL: func.func @scale

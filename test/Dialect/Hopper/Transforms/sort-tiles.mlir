@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-sort-tiles))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-sort-tiles))" --remarks-filter=hopper-sort-tiles -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] sorted | Category:hopper-sort-tiles{{$}}
 
 // Ranks, then the order, then the tiles in it: the place first, then what the length does
 // not depend on.

@@ -1,6 +1,8 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps))" | FileCheck %s
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{producer-registers=56}))" | FileCheck %s --check-prefix=ROOM
 // RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{producer-registers=20}))" 2>&1 | FileCheck %s --check-prefix=FEW
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-specialize-warps))" --remarks-filter=hopper-specialize-warps -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}13 [Passed] specialized | Category:hopper-specialize-warps{{$}}
 // FEW: error: a producer has a multiple of 8 between 24 and 128 registers, or 0 for those of the table; got 20
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{occupancy=3}))" | FileCheck %s --check-prefix=THREE
 // RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{occupancy=5}))" 2>&1 | FileCheck %s --check-prefix=MANY

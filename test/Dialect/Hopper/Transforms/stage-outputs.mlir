@@ -1,5 +1,8 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-stage-outputs))" | FileCheck %s
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-stage-outputs{reuse=true}))" | FileCheck %s --check-prefix=REUSE
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-stage-outputs))" --remarks-filter=hopper-stage-outputs -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}10 [Missed] not staged | Category:hopper-stage-outputs{{$}}
+// REMARKS-DAG: {{^ *}}10 [Passed] staged | Category:hopper-stage-outputs{{$}}
 !two = !hopper.smem<128x64xbf16, swizzle = 128>
 !part = !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
 

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-start-products))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-start-products))" --remarks-filter=hopper-start-products -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}7 [Passed] started | Category:hopper-start-products{{$}}
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 !ch = !hopper.channel<!tile>

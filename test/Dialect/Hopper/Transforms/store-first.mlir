@@ -2,6 +2,8 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-store-first,canonicalize,cse))" | FileCheck %s --check-prefix=AHEAD
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-store-first{look-ahead=false},hopper-order-additions{ctas=7},canonicalize,cse))" | FileCheck %s --check-prefix=ORDERED
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-order-additions{ctas=7 turns=false},hopper-store-first,canonicalize,cse))" | FileCheck %s --check-prefix=VISITS
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-store-first,canonicalize,cse))" --remarks-filter=hopper-store-first -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] stored | Category:hopper-store-first{{$}}
 
 !sum = !hopper.smem<128x64xf32, swizzle = 128>
 

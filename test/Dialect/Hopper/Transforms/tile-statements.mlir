@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-tile-statements))" -mlir-print-local-scope -split-input-file -verify-diagnostics | FileCheck %s
+// RUN: not attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-tile-statements))" -mlir-print-local-scope -split-input-file --remarks-filter=hopper-tile-statements -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}12 [Passed] tiled | Category:hopper-tile-statements{{$}}
 
 // A sum along the first dimension: vectors along the last one, the sum in order.
 // CHECK-LABEL: func.func @sum

@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(hopper-trim-loops),canonicalize,cse)' | FileCheck %s
+// RUN: attn-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(hopper-trim-loops),canonicalize,cse)' --remarks-filter=hopper-trim-loops -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] trimmed | Category:hopper-trim-loops{{$}}
 
 // Rows 64 w to 64 w + 63 of 128 need columns up to their own number.
 

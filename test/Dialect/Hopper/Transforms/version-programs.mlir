@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --hopper-version-programs --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: attn-opt %s --hopper-version-programs --split-input-file --remarks-filter=hopper-version-programs -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}6 [Passed] versioned | Category:hopper-version-programs{{$}}
 
 // A program in front of all others finds out for each 64 rows whether one takes the branch. One version of the program has no
 // branch; the other one, behind it, takes it, and what only that one reads is computed for it alone.

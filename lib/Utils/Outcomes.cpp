@@ -10,7 +10,8 @@ Error attn::enableRemarks(mlir::MLIRContext &context, StringRef passes) {
     return createStringError("remarks: expected a regular expression for names of passes, got '" +
                              passes + "': " + reason);
   mlir::remark::RemarkCategories categories;
-  categories.all = passes.str();
+  // A kind of remark without a filter of its own is off.
+  categories.passed = categories.missed = categories.failed = categories.analysis = passes.str();
   if (failed(mlir::remark::enableOptimizationRemarks(
           context, /*streamer=*/nullptr, std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(),
           categories, /*printAsEmitRemarks=*/true)))

@@ -12,12 +12,6 @@ import sys
 FILE_LINES, FUNCTION_LINES = 700, 100
 CPP = ("include", "lib", "tools", "unittests", "test", "examples")
 PYTHON = ("python", "test")
-# Longer ones that are to be divided, with the lines that they may have until then.
-KNOWN = {
-    "lib/Dialect/Attn/IR/AttnDialect.cpp": 771,
-    "lib/Transforms/Nest/Nest.cpp: Nest::assignRoles": 181,
-    "tools/attn-run/Options.cpp: parseCommandLine": 190,
-}
 CONTROL = re.compile(r"\s*(if|for|while|switch|else|do|catch|namespace|struct|class|enum|union|extern|return)\b")
 
 
@@ -65,10 +59,10 @@ def files(root, folders, suffixes):
 
 def find_long(root):
     for path, lines in files(root, CPP, (".cpp", ".h", ".c")):
-        if len(lines) > KNOWN.get(path, FILE_LINES):
+        if len(lines) > FILE_LINES:
             yield f"{path}: {len(lines)} lines, at most {FILE_LINES} are expected"
         for name, length in find_functions(lines):
-            if length > KNOWN.get(f"{path}: {name.replace('attn::', '')}", FUNCTION_LINES):
+            if length > FUNCTION_LINES:
                 yield f"{path}: {name} has {length} lines, at most {FUNCTION_LINES} are expected"
     for path, lines in files(root, PYTHON, (".py",)):
         if len(lines) > FILE_LINES:

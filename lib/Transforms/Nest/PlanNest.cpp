@@ -75,7 +75,7 @@ PlanAttr Nest::makePlan(LoopOrder order, int64_t parts, const StructuredDependen
     }
     std::optional<unsigned> loop = findGraphLoop(dim, dependences);
     std::string name = loop ? dependences.graph.getLoops()[*loop].name : std::string();
-    loops.push_back(LoopPlanAttr::get(b.getContext(), b.getStringAttr(name), info.role, treatment));
+    loops.push_back(LoopPlanAttr::get(b.getContext(), name, info.role, treatment));
   }
   return PlanAttr::get(b.getContext(), order, order == LoopOrder::Split ? parts : 1, loops);
 }
@@ -99,6 +99,18 @@ std::string Nest::findFormViolation(PlanAttr plan) {
   return "";
 }
 
+/// Whether a sum takes its terms in any order: nobody reads its running value.
+static bool mayRegroup(const DependenceGraph &graph, unsigned statement) {
+  for (const Component &component : graph.getComponents())
+    if (llvm::is_contained(component.statements, statement))
+      return llvm::all_of(component.carriers, [&](unsigned loop) {
+        return llvm::any_of(graph.getTreatments(loop, component), [](const Treatment &known) {
+          return known.name == getGraphName(LoopTreatment::Atomics) && known.legal;
+        });
+      });
+  return false;
+}
+
 /// Whether a loop may run as planned. `isShared`: all statements that have it share it; else each
 /// fold runs it by itself.
 std::optional<PlanViolation> Nest::findLoopViolation(LoopPlanAttr plan, unsigned loop,
@@ -109,7 +121,8 @@ std::optional<PlanViolation> Nest::findLoopViolation(LoopPlanAttr plan, unsigned
                      ": ";
   if (isShared)
     for (const Dependence &dependence : graph.getDependences())
-      if (llvm::is_contained(dependence.separated, loop))
+      if (llvm::is_contained(dependence.separated, loop) &&
+          !(dependence.source == dependence.sink && mayRegroup(graph, dependence.source)))
         return PlanViolation{
             runs + graph.describe(dependence) + " needs the whole loop of its source", &dependence};
   SmallVector<const Dependence *> carried = graph.getCarriedBy(loop);
@@ -223,8 +236,8 @@ struct PlanNestPass : attn::impl::AttnPlanNestBase<PlanNestPass> {
     Diagnostic &loops = remark.attachNote();
     loops << "plan: ";
     for (auto [number, loop] : llvm::enumerate(plan.getLoops()))
-      loops << (number ? ", " : "") << loop.getName().getValue() << " "
-            << stringifyLoopRole(loop.getRole()) << " " << getGraphName(loop.getTreatment());
+      loops << (number ? ", " : "") << loop.getName() << " " << stringifyLoopRole(loop.getRole())
+            << " " << getGraphName(loop.getTreatment());
     for (const OrderCost &cost : costs) {
       Diagnostic &note = remark.attachNote();
       note << stringifyLoopOrder(cost.order) << ": ";

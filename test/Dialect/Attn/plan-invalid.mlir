@@ -1,4 +1,4 @@
-// RUN: attn-opt %s -split-input-file -verify-diagnostics
+// RUN: attn-opt %s -allow-unregistered-dialect -split-input-file -verify-diagnostics
 
 // expected-error@below {{expected one streamed loop in a plan, got 0}}
 "test.op"() {p = #attn.plan<rows, loops = [<"i" : row, parallel>]>} : () -> ()
@@ -11,19 +11,19 @@
 // -----
 
 // expected-error@below {{expected 1 part in a plan of order rows, got 4}}
-"test.op"() {p = #attn.plan<rows, parts = 4, loops = [<"j" : streamed, owner_computes>]>} : () -> ()
+"test.op"() {p = #attn.plan<rows parts = 4, loops = [<"j" : streamed, owner_computes>]>} : () -> ()
 
 // -----
 
-// expected-error@below {{expected partial_and_merge for the streamed loop "j" in a plan of order split, got owner_computes}}
-"test.op"() {p = #attn.plan<split, parts = 4, loops = [<"j" : streamed, owner_computes>]>} : () -> ()
+// expected-error@below {{expected partial_and_merge for the streamed loop j in a plan of order split, got owner_computes}}
+"test.op"() {p = #attn.plan<split parts = 4, loops = [<"j" : streamed, owner_computes>]>} : () -> ()
 
 // -----
 
-// expected-error@below {{expected owner_computes for the row loop "i" in a plan of order stream, got parallel}}
+// expected-error@below {{expected owner_computes for the row loop i in a plan of order stream, got parallel}}
 "test.op"() {p = #attn.plan<stream, loops = [<"i" : row, parallel>, <"j" : streamed, owner_computes>]>} : () -> ()
 
 // -----
 
-// expected-error@below {{expected parallel for the worker loop "b" in a plan of order rows, got atomics}}
+// expected-error@below {{expected parallel for the worker loop b in a plan of order rows, got atomics}}
 "test.op"() {p = #attn.plan<rows, loops = [<"b" : worker, atomics>, <"j" : streamed, owner_computes>]>} : () -> ()

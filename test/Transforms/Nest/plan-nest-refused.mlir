@@ -64,7 +64,7 @@ func.func @no_merge(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %l0: tensor<64xf3
       linalg.yield %t : f32
     } -> tensor<64xf32>
     attn.yield %m1, %l1 : tensor<64xf32>, tensor<64xf32>
-  } plan <split, parts = 4, loops = [<"i" : row, parallel>, <"j" : streamed, partial_and_merge>]> -> tensor<64xf32>, tensor<64xf32>
+  } plan <split parts = 4, loops = [<"i" : row, parallel>, <"j" : streamed, partial_and_merge>]> -> tensor<64xf32>, tensor<64xf32>
   return %r#1 : tensor<64xf32>
 }
 
@@ -107,7 +107,7 @@ func.func @two_passes(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %n: index) -> t
 
 // A plan of another nest.
 func.func @of_another_nest(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %n: index) -> tensor<64xf32> {
-  // expected-error@below {{expected loop "j" to be planned as row, got streamed}}
+  // expected-error@below {{expected loop j to be planned as row, got streamed}}
   %r = attn.fold %n streams(%x : tensor<64x?xf32>) dims [1] carries(%m0 : tensor<64xf32>) {
   ^bb0(%j0: index, %xb: tensor<64x?xf32>, %m: tensor<64xf32>):
     %next = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]} ins(%xb : tensor<64x?xf32>) outs(%m : tensor<64xf32>) {

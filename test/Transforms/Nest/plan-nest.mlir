@@ -12,7 +12,7 @@
 
 // Parts of the keys at once; their states are merged.
 // SPLIT-LABEL: func @forward
-// SPLIT:         plan <split, parts = 3, loops = [{{.*}}<"i" : row, parallel>, <"j" : streamed, partial_and_merge>,
+// SPLIT:         plan <split parts = 3, loops = [{{.*}}<"i" : row, parallel>, <"j" : streamed, partial_and_merge>,
 
 // A plan that is there stays.
 // KEPT-LABEL: func @forward
@@ -36,7 +36,7 @@ func.func @itself(%x: tensor<?x?x?x64xf32>) -> tensor<?x?x?x64xf32> {
 // ATOMIC-LABEL: func @backward
 // ATOMIC:         plan <rows, loops = [{{.*}}: row, atomics>
 func.func @backward(%q: tensor<2x8x?x64xf32>, %k: tensor<2x8x?x64xf32>, %v: tensor<2x8x?x64xf32>, %o: tensor<2x8x?x64xf32>, %lse: tensor<2x8x?xf32>, %do: tensor<2x8x?x64xf32>) -> (tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>) {
-  %dq, %dk, %dv = attn.backward %q, %k, %v, %o, %lse, %do
-    : tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?xf32>, tensor<2x8x?x64xf32> -> tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>
+  %dq, %dk, %dv = attn.backward %q, %k, %v, %do, %o, %lse
+    : tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?xf32> -> tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>
   return %dq, %dk, %dv : tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>
 }

@@ -6,6 +6,7 @@
 // CHECK-LABEL: func @kinds
 func.func @kinds(%n: index, %c: i1, %x: f32) -> f32 {
   %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index
   // CHECK: scf.for
   // CHECK-NEXT: %[[FULL:.*]] = arith.constant 1 : i32
@@ -32,7 +33,7 @@ func.func @kinds(%n: index, %c: i1, %x: f32) -> f32 {
   // CHECK: else
   // CHECK-NEXT: arith.constant 0
   // CHECK-NEXT: call @attnRuntimeCountTile
-  %r = scf.for %j = %c0 to %n step %c4 iter_args(%a = %x) -> (f32) {
+  %r = scf.for %j = %c0 to %n step %c1 iter_args(%a = %x) -> (f32) {
     %b = scf.if %c -> (f32) {
       scf.yield %a : f32
     } else {

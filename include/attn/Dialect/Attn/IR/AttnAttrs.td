@@ -44,7 +44,7 @@ def Attn_LoopPlanAttr : Attn_Attr<"LoopPlan", "loop_plan"> {
     parallel, with sums that are added to in memory; `partial_and_merge` is parallel in parts, whose
     states are merged afterwards. The treatments are those that `attn-print-dependences` lists.
   }];
-  let parameters = (ins "::mlir::StringAttr":$name, EnumParameter<Attn_LoopRole>:$role,
+  let parameters = (ins StringRefParameter<"its name">:$name, EnumParameter<Attn_LoopRole>:$role,
                         EnumParameter<Attn_Treatment>:$treatment);
   let assemblyFormat = "`<` $name `:` $role `,` $treatment `>`";
 }
@@ -69,7 +69,7 @@ def Attn_PlanAttr : Attn_Attr<"Plan", "plan"> {
   let parameters = (ins EnumParameter<Attn_LoopOrder>:$order,
                         DefaultValuedParameter<"int64_t", "1">:$parts,
                         ArrayRefParameter<"::attn::LoopPlanAttr">:$loops);
-  let assemblyFormat = "`<` $order (`,` `parts` `=` $parts^)? `,` `loops` `=` `[` $loops `]` `>`";
+  let assemblyFormat = "`<` $order (`parts` `=` $parts^)? `,` `loops` `=` `[` $loops `]` `>`";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     /// The loop of a role, the first one if there are several.

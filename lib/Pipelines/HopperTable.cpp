@@ -4,6 +4,7 @@
 #include "HopperTable.h"
 #include "HopperSchedules.h"
 #include "attn/Pipelines/Pipelines.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace attn;
@@ -62,7 +63,7 @@ static void print(llvm::raw_ostream &os, llvm::StringRef title, llvm::ArrayRef<S
        << " | " << isSet(row.pipelines) << " | " << isSet(row.overlap) << " | "
        << isSet(row.pingPong) << " | " << isSet(row.trims) << " | ";
     if (row.growth)
-      os << row.growth;
+      os << llvm::format("%g", row.growth);
     os << " | ";
     if (row.polynomials)
       os << "1 of " << row.polynomials;

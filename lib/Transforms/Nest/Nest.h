@@ -56,6 +56,8 @@ public:
   /// The plan of each order, with its cost and why it is not legal, if so.
   mlir::FailureOr<llvm::SmallVector<OrderCost>> estimate(const StructuredDependences &dependences,
                                                          const PlanOptions &options);
+  /// How the loops run in the tile program of an order, whether they may or not.
+  PlanAttr makePlan(LoopOrder order, int64_t parts, const StructuredDependences &dependences);
   /// Chooses among `costs`, or refuses what is asked for.
   mlir::FailureOr<PlanAttr> choose(llvm::ArrayRef<OrderCost> costs, const PlanOptions &options,
                                    const DependenceGraph &graph);
@@ -91,7 +93,6 @@ private:
   std::optional<Extent> findExtent(unsigned dim);
   void emitSizes();
   std::optional<unsigned> findGraphLoop(unsigned dim, const StructuredDependences &dependences);
-  PlanAttr makePlan(LoopOrder order, int64_t parts, const StructuredDependences &dependences);
   std::optional<PlanViolation> findLoopViolation(LoopPlanAttr plan, unsigned loop, bool isShared,
                                                  const DependenceGraph &graph);
   std::string findFormViolation(PlanAttr plan);

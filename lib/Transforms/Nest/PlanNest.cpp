@@ -66,13 +66,17 @@ PlanAttr Nest::makePlan(LoopOrder order, int64_t parts, const StructuredDependen
       treatment = LoopTreatment::Parallel;
     if (info.role == LoopRole::Streamed && order == LoopOrder::Split)
       treatment = LoopTreatment::PartialAndMerge;
-    if (info.role == LoopRole::Row && order != LoopOrder::Stream) {
-      bool sums = !rowSums.empty() || !tables.empty();
-      bool rowsInside = order == LoopOrder::Split && !rowSums.empty();
-      treatment = sums && options.parallelSums    ? LoopTreatment::Atomics
-                  : !tables.empty() || rowsInside ? LoopTreatment::OwnerComputes
-                                                  : LoopTreatment::Parallel;
+    // Where rows are outside, sums over them are added to in memory, or forbid the order; a table
+    // has one worker for all rows. Parts with such sums have their rows inside.
+    if (info.role == LoopRole::Row && order == LoopOrder::Rows) {
+      bool addsToMemory = options.parallelSums && !(rowSums.empty() && tables.empty());
+      bool hasOwner = rowSums.empty() && !tables.empty();
+      treatment = addsToMemory ? LoopTreatment::Atomics
+                  : hasOwner   ? LoopTreatment::OwnerComputes
+                               : LoopTreatment::Parallel;
     }
+    if (info.role == LoopRole::Row && order == LoopOrder::Split && rowSums.empty())
+      treatment = LoopTreatment::Parallel;
     std::optional<unsigned> loop = findGraphLoop(dim, dependences);
     std::string name = loop ? dependences.graph.getLoops()[*loop].name : std::string();
     loops.push_back(LoopPlanAttr::get(b.getContext(), name, info.role, treatment));
@@ -150,6 +154,8 @@ std::optional<PlanViolation> Nest::findViolation(PlanAttr plan,
                                                  const StructuredDependences &dependences) {
   const DependenceGraph &graph = dependences.graph;
   bool isRows = plan.getOrder() == LoopOrder::Rows;
+  if (plan.getOrder() == LoopOrder::Split && !tables.empty())
+    return PlanViolation{findFormViolation(plan)};
   SmallVector<unsigned> loops, inside;
   for (auto [entry, loopPlan] : llvm::zip(emitter->dims, plan.getLoops())) {
     std::optional<unsigned> loop = findGraphLoop(entry.first, dependences);
@@ -261,6 +267,13 @@ struct PlanNestPass : attn::impl::AttnPlanNestBase<PlanNestPass> {
     if (PlanAttr given = fold.getPlanAttr()) {
       if (failed(nest.checkPlan(given)))
         return failure();
+      PlanAttr own = nest.makePlan(given.getOrder(), given.getParts(), dependences);
+      for (auto [asked, has] : llvm::zip(given.getLoops(), own.getLoops()))
+        if (asked.getTreatment() != has.getTreatment())
+          return fold.emitError("expected loop ")
+                 << asked.getName() << " to be planned as " << getGraphName(has.getTreatment())
+                 << ", which programs of order " << stringifyLoopOrder(given.getOrder())
+                 << " have, got " << getGraphName(asked.getTreatment());
       std::optional<PlanViolation> violation = nest.findViolation(given, dependences);
       if (!violation) {
         numKept.at(fold) << remark::reason("it has a plan");

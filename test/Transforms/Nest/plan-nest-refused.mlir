@@ -119,3 +119,23 @@ func.func @of_another_nest(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %n: index)
   } plan <rows, loops = [<"j" : streamed, owner_computes>, <"i" : row, parallel>]> -> tensor<64xf32>
   return %r : tensor<64xf32>
 }
+
+// -----
+
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+
+// A plan that the tile program would exceed: with rows outside, rows are parallel.
+func.func @another_treatment(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %n: index) -> tensor<64xf32> {
+  // expected-error@below {{expected loop i to be planned as parallel, which programs of order rows have, got owner-computes}}
+  %r = attn.fold %n streams(%x : tensor<64x?xf32>) dims [1] carries(%m0 : tensor<64xf32>) {
+  ^bb0(%j0: index, %xb: tensor<64x?xf32>, %m: tensor<64xf32>):
+    %next = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]} ins(%xb : tensor<64x?xf32>) outs(%m : tensor<64xf32>) {
+    ^bb0(%u: f32, %w: f32):
+      %t = arith.addf %w, %u : f32
+      linalg.yield %t : f32
+    } -> tensor<64xf32>
+    attn.yield %next : tensor<64xf32>
+  } plan <rows, loops = [<"i" : row, owner_computes>, <"j" : streamed, owner_computes>]> -> tensor<64xf32>
+  return %r : tensor<64xf32>
+}

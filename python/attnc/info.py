@@ -21,6 +21,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from . import _capi
 from ._errors import Error
+from ._executable import Executable
 
 _PROBE = """
 func.func @probe(%q: tensor<?x?x?x64xbf16>, %k: tensor<?x?x?x64xbf16>, %v: tensor<?x?x?x64xbf16>)
@@ -146,7 +147,7 @@ def describe_targets() -> Tuple[List[str], Optional[str]]:
     kernels are for, "sm_90a"."""
     cpu, architecture = f"this machine's ({platform.machine()})", None
     try:
-        _capi.Executable(_PROBE, target="cpu", cache_directory="")
+        Executable(_PROBE, target="cpu", cache_directory="")
     except Error as error:
         cpu = f"cannot compile: {error}"
     try:

@@ -4,6 +4,7 @@
 // Stoler and August, "Automatic Thread Extraction with Decoupled Software Pipelining", 2005).
 
 #include "Programs.h"
+#include "Roles.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Outcomes.h"
@@ -60,6 +61,9 @@ public:
     scf::ForOp outermost = findLoop(columns);
     if (!outermost)
       return success();
+    // Its second half goes behind it.
+    if (hopper::findComputeRole(roles) != roles.getBodies().size() - 1)
+      return roles.emitOpError("expected the role that computes to be the last one");
     if (roles.getWarpgroups().back() != 1)
       return outermost.emitOpError() << "carries sums that a warpgroup cannot hold beside each "
                                         "other, and so do several warpgroups: expected one";

@@ -6,6 +6,7 @@
 #include "Loops.h"
 #include "Memory.h"
 #include "Programs.h"
+#include "Roles.h"
 #include "RowWords.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -116,6 +117,13 @@ private:
   OpBuilder &b;
 };
 
+/// Whether a role is the one that computes.
+bool computes(Region &role) {
+  auto roles = cast<hopper::RolesOp>(role.getParentOp());
+  std::optional<unsigned> number = hopper::findComputeRole(roles);
+  return number && &roles.getBodies()[*number] == &role;
+}
+
 /// A tensor that is written again, but for some rows, and the tiles of it that are sent.
 class Copy {
 public:
@@ -152,8 +160,7 @@ private:
     Region *role = hopper::getRole(write);
     if (!choice || type.getRank() != 2 || type.getDimSize(0) != RowWords::kStep ||
         !isa<FloatType>(type.getElementType()) || type.getElementTypeBitWidth() != 16 ||
-        !isPlain(write) || !role ||
-        role != &cast<hopper::RolesOp>(role->getParentOp()).getBodies().back() ||
+        !isPlain(write) || !role || !computes(*role) ||
         !isa<VectorType>(choice.getCondition().getType()))
       return false;
     condition = choice.getCondition();

@@ -11,6 +11,7 @@
 #include "Arithmetic.h"
 #include "Loops.h"
 #include "Programs.h"
+#include "Roles.h"
 #include "RowWords.h"
 #include "Trends.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
@@ -209,7 +210,7 @@ private:
     b.setInsertionPointToEnd(&fill.getBody().front());
     auto terminator = gpu::TerminatorOp::create(b, a.loc);
     b.setInsertionPoint(terminator);
-    auto role = hopper::RolesOp::create(b, a.loc, b.getStrArrayAttr({"compute"}),
+    auto role = hopper::RolesOp::create(b, a.loc, b.getStrArrayAttr({hopper::kComputeRole}),
                                         b.getDenseI64ArrayAttr({1}),
                                         b.getDenseI64ArrayAttr({kRegistersOfFill}), 1);
     Block *body = b.createBlock(&role.getBodies().front());

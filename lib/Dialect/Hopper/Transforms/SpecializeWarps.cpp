@@ -5,6 +5,7 @@
 #include "Loops.h"
 #include "Memory.h"
 #include "Programs.h"
+#include "Roles.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -214,10 +215,10 @@ private:
       names.push_back(name);
     };
     if (!loads.empty())
-      addHelper("load");
+      addHelper(hopper::kLoadRole);
     if (!additions.empty())
-      addHelper("add");
-    names.push_back("compute");
+      addHelper(hopper::kAddRole);
+    names.push_back(hopper::kComputeRole);
     counts.push_back(warpgroups);
     registers.push_back(others ? each.consumer : getRegistersAlone(each.consumer));
     roles =
@@ -543,7 +544,7 @@ private:
     }
     for (Addition &addition : additions)
       createSend(addition);
-    Block *target = &roles.getBodies().back().front();
+    Block *target = &roles.getBodies()[*hopper::findComputeRole(roles)].front();
     b.setInsertionPointToStart(target);
     IRMapping mapping;
     mapping.map(inner.getInductionVar(0), target->getArgument(0));

@@ -4,6 +4,7 @@
 #include "TileOrders.h"
 #include "Division.h"
 #include "Loops.h"
+#include "Roles.h"
 #include "Trends.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -456,7 +457,10 @@ std::unique_ptr<Persistence> createOrder(gpu::LaunchOp launch, hopper::RolesOp r
     affine::AffineDelinearizeIndexOp position = positions.front();
     return std::make_unique<SortedGroups>(launch, ctas, getSize(position.getPaddedBasis().front()));
   }
-  std::optional<Unevenness> work = findUnevenness(roles.getBodies().back(), positions);
+  std::optional<unsigned> computing = hopper::findComputeRole(roles);
+  std::optional<Unevenness> work;
+  if (computing)
+    work = findUnevenness(roles.getBodies()[*computing], positions);
   if (!work)
     return std::make_unique<Persistence>(launch, ctas);
   affine::AffineDelinearizeIndexOp position = positions.front();

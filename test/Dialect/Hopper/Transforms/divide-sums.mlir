@@ -1,6 +1,8 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-divide-sums))" | FileCheck %s
 // RUN: attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-divide-sums{columns=512}))" | FileCheck %s --check-prefix=WIDE
 // RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-divide-sums))" --remarks-filter=hopper-divide-sums -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// RUN: sed 's/role "compute"/role "work"/' %s | not attn-opt -split-input-file -pass-pipeline="builtin.module(func.func(hopper-divide-sums))" -o /dev/null 2>&1 | FileCheck %s --check-prefix=NAMES
+// NAMES: error: 'hopper.roles' op expected the role that computes to be the last one
 // REMARKS-DAG: {{^ *}}1 [Passed] divided | Category:hopper-divide-sums{{$}}
 !tile = !hopper.smem<64x256xbf16, swizzle = 128>
 !ch = !hopper.channel<!tile>

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Roles of warpgroups by their names (hopper-specialize-warps gives them).
+
+#ifndef ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_ROLES_H
+#define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_ROLES_H
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+
+namespace attn::hopper {
+
+inline constexpr llvm::StringLiteral kLoadRole = "load", kAddRole = "add", kComputeRole = "compute";
+
+/// The number of the role that computes; of several (hopper-divide-sums), the last one. Nothing
+/// where no name begins with "compute".
+std::optional<unsigned> findComputeRole(RolesOp roles);
+
+} // namespace attn::hopper
+
+#endif

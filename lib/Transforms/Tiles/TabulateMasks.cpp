@@ -38,6 +38,14 @@ bool savesNothing(scf::ForOp loop, const Plan &plan) {
   });
 }
 
+/// Whether a loop has one product, as maxima and sums of rows alone have it: tables of extremes,
+/// which take a program of their own, save less than that.
+bool hasOneProduct(scf::ForOp loop) {
+  unsigned products = 0;
+  loop.walk([&](vector::ContractionOp) { ++products; });
+  return products == 1;
+}
+
 void tabulate(scf::ForOp loop, bool branch, bool extremes) {
   SmallVector<Condition> conditions = collectMasks(loop);
   LoopUniforms uniforms(loop);
@@ -54,7 +62,7 @@ void tabulate(scf::ForOp loop, bool branch, bool extremes) {
   Plan plan;
   plan.loop = loop;
   plan.branch = branch;
-  plan.extremes = extremes;
+  plan.extremes = extremes && !hasOneProduct(loop);
   plan.masks = *masks;
   if (!findPlace(plan))
     return refuse(loop, loop,

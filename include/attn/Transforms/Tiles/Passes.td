@@ -83,7 +83,8 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
     between the first and the last one with a range that meets the rows', and one
     where all these values are one is full without a test, if the rest of the mask
     bounds it so. One that shares an extreme with the rows is listed as not full
-    without a test. Where none needs a test, all are listed at once, in vectors.
+    without a test. Where none needs a test, all are listed at once, in vectors. A loop with
+    one product (maxima and sums of rows) has no tables of extremes.
     A loop without products, whose mask is computed from tiles in
     memory, gets no table, which would cost as much as the loop.
 

@@ -56,23 +56,22 @@ void attn::buildTilePipeline(OpPassManager &pm, const PipelineOptions &options) 
 }
 
 void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
+  auto setTiles = [&](auto &pass) {
+    pass.rowTile = options.rowTile;
+    pass.rowMultiple = options.rowMultiple;
+    pass.rowsFirst = options.rowsFirst;
+    pass.parallelSums = options.parallelSums;
+    pass.streamTile = options.streamTile;
+  };
   AttnPlanNestOptions plan;
-  plan.rowTile = options.rowTile;
-  plan.rowMultiple = options.rowMultiple;
-  plan.rowsFirst = options.rowsFirst;
-  plan.parallelSums = options.parallelSums;
-  plan.streamTile = options.streamTile;
+  setTiles(plan);
   plan.order = options.order;
   plan.parts = options.parts;
   plan.threads = options.threads;
   plan.explain = options.explain;
   pm.addNestedPass<func::FuncOp>(createAttnPlanNest(plan));
   AttnTileNestOptions tile;
-  tile.rowTile = options.rowTile;
-  tile.rowMultiple = options.rowMultiple;
-  tile.rowsFirst = options.rowsFirst;
-  tile.parallelSums = options.parallelSums;
-  tile.streamTile = options.streamTile;
+  setTiles(tile);
   pm.addNestedPass<func::FuncOp>(createAttnTileNest(tile));
   addCleanUpOfTiles(pm, options);
   // Tables first: they take the masks that projection cannot read.

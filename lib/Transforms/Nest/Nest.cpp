@@ -270,12 +270,6 @@ NestSize Nest::measure(const PlanOptions &plan) {
         bytes *= sizeOf(dim);
     return bytes;
   };
-  auto spanOf = [&](Value tensor) {
-    SmallVector<unsigned> span;
-    for (int64_t d = 0, e = cast<RankedTensorType>(tensor.getType()).getRank(); d < e; ++d)
-      span.push_back(*classes->ofValue(tensor, d));
-    return span;
-  };
   size.parts = plan.parts;
   size.threads = plan.threads;
   for (auto &[dim, info] : emitter->dims) {
@@ -290,7 +284,7 @@ NestSize Nest::measure(const PlanOptions &plan) {
   for (FoldOp fold : folds) {
     for (auto [position, state] : llvm::enumerate(fold.getState()))
       if (fold != folds.front() || !isTable(position))
-        size.stateBytes += bytesOf(state.getType(), spanOf(state));
+        size.stateBytes += bytesOf(state.getType(), dimsOf(state, /*ofWorker=*/false));
     for (auto op : fold.getBody().getOps<GenericOp>()) {
       if (tableSums.contains(op)) {
         // A pair adds to one element, in a tenth of the time of a vector's.

@@ -160,8 +160,11 @@ std::optional<PlanViolation> Nest::findViolation(PlanAttr plan,
   for (auto [entry, loopPlan] : llvm::zip(emitter->dims, plan.getLoops())) {
     std::optional<unsigned> loop = findGraphLoop(entry.first, dependences);
     LoopRole role = loopPlan.getRole();
-    if (!loop || (role != LoopRole::Worker && role != LoopRole::Row && role != LoopRole::Streamed))
+    if (role != LoopRole::Worker && role != LoopRole::Row && role != LoopRole::Streamed)
       continue;
+    if (!loop)
+      return PlanViolation{"loop " + loopPlan.getName().str() + " (" +
+                           stringifyLoopRole(role).str() + ") is not in the dependence graph"};
     bool isStreamed = role == LoopRole::Streamed;
     if (auto violation = findLoopViolation(loopPlan, *loop, !isStreamed || !isRows, graph)) {
       if (role == LoopRole::Row && !rowSums.empty())

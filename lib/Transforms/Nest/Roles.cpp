@@ -86,14 +86,6 @@ LogicalResult Nest::checkTables() {
   return success();
 }
 
-/// The dimensions of a tensor's value, as classes.
-static SmallVector<unsigned> getSpan(const DimClasses &classes, Value tensor) {
-  SmallVector<unsigned> span;
-  for (int64_t d = 0, e = cast<RankedTensorType>(tensor.getType()).getRank(); d < e; ++d)
-    span.push_back(*classes.ofValue(tensor, d));
-  return span;
-}
-
 /// Lists the loops of a statement in canonical order; its parallel ones, and whether it is over the
 /// streamed dimension.
 std::pair<bool, SmallVector<unsigned>> Nest::visit(GenericOp op) {
@@ -128,7 +120,7 @@ LogicalResult Nest::findWorkers() {
         restrict(span);
     for (auto [position, state] : llvm::enumerate(fold.getState()))
       if (fold != first || !isTable(position))
-        restrict(getSpan(*classes, state));
+        restrict(dimsOf(state, /*ofWorker=*/false));
   }
   for (Operation *op : ops)
     if (auto generic = dyn_cast<GenericOp>(op))
@@ -137,7 +129,7 @@ LogicalResult Nest::findWorkers() {
     return first.emitError("expected a statement over the streamed dimension");
   for (FoldOp fold : folds)
     for (auto [position, state] : llvm::enumerate(fold.getState()))
-      for (auto [d, dim] : llvm::enumerate(getSpan(*classes, state)))
+      for (auto [d, dim] : llvm::enumerate(dimsOf(state, /*ofWorker=*/false)))
         if (dim == streamDim || !llvm::is_contained(order, dim))
           return emitError(fold.getLoc())
                  << "expected a statement over dimension " << d << " of carried value #" << position

@@ -9,7 +9,7 @@ from typing import Any, Optional, Tuple
 from . import _intervals as intervals
 from . import _types as types_of
 from ._errors import trace_error
-from ._promotion import Function, common_type, emit, floats, integer, lift, refuse_boolean, region_of, unify
+from ._promotion import Function, common_type, emit, floats, integer, lift, refuse_boolean, region_of, unify, widened
 from ._trace import Region, Traced, number_type
 from ._types import INTEGERS, is_float
 
@@ -22,7 +22,9 @@ def _arithmetic(name: str, on_floats: str, on_integers: str, rule: str, on_boole
         if alpha is not None:
             if number_type(alpha) == "float32" and not is_float(dtype):
                 raise trace_error("for integers, alpha must be one")
-            b = multiply(b, alpha)
+            # Halves are rounded once, behind the sum, as in PyTorch.
+            a, b = widened(a, b)
+            return apply(a, multiply(b, alpha)).cast(dtype)
         if dtype == "bool":
             if on_booleans is None:
                 refuse_boolean(name, dtype)

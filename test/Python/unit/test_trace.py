@@ -462,6 +462,17 @@ def test_step_of_integers_with_a_float():
     torch.testing.assert_close(lse[0, 0], expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_sums_of_halves_with_an_alpha_round_once(dtype):
+    """As PyTorch does on GPUs: 1 - 3 (1 / 3) is what the third lacks, not 0."""
+    key = torch.zeros(1, 1, 1, 8)
+    third = torch.tensor(1 / 3).to(dtype)
+    score = lambda s, b, h, i, j: (1000 * torch.sub((i * 0 + 1).to(dtype), (i * 0 + 1) * third, alpha=3)).float()
+    _, lse = attnc.attention(torch.zeros(1, 1, 3, 8), key, key, score_mod=score, return_lse=True)
+    expected = 1000 * (1 - 3 * third.double())
+    torch.testing.assert_close(lse[0, 0].double(), expected.expand(3), rtol=2**-7, atol=0)
+
+
 def test_remainders_of_remainders():
     """There are many ways through few operations: what goes along all of them takes forever."""
     divisors, numbers = torch.linspace(0.7, 1.3, 6, dtype=torch.float64).requires_grad_(), torch.arange(6) * 3

@@ -33,7 +33,10 @@ RAISED = RuntimeError, IndexError, TypeError, AttributeError, ValueError, NotImp
 
 def alike(text, function, score, value, sizes):
     """Whether vmap gives what PyTorch itself does for one element: some of its rules take a captured number for
-    one of a weaker type beside an element of a tensor (torch.where, comparisons)."""
+    one of a weaker type beside an element of a tensor (torch.where, comparisons). Nor are sums of halves with an
+    alpha alike: on CPUs PyTorch rounds its product in rests of vectors, and nowhere else."""
+    if "alpha=" in text and re.search("half|float16", text):
+        return False
     if "n_" not in text:
         return True
     for place in random.Random(0).choices(range(value.numel()), k=12):
@@ -130,6 +133,8 @@ class Rounding(torch.overrides.TorchFunctionMode):
         step = self.random.choice(self.steps) * torch.finfo(result.dtype).eps
         if name == "gelu":  # 1 + erf(x) rounds to 0
             return result + step * args[0].abs()
+        if name in ("erf", "tanh"):  # 1 is their bound, and what they round to
+            return (result * (1 + step)).clamp(-1, 1)
         return result * (1 + step)
 
 

@@ -21,7 +21,7 @@ import torch
 from attnc import Error
 from attnc.torch import flex_attention
 from flex_functions import FUNCTIONS, Function, Sizes
-from support import Case, _Call, _Definition, check
+from support import Case, _Call, _Definition, baseline_orders, check
 from torch.nn.attention.experimental._paged_attention import PagedAttention
 from torch.nn.attention.flex_attention import (
     AuxRequest,
@@ -191,12 +191,13 @@ class Form(Case):
 
         mask = _causal if self.feature.causal else None
         names = list(self.captures)
-        calls = [_Call(pointwise, names, mask, scale, backwards) for backwards in (False, True)]
 
         def widen(q, k, v):
             return q, *(x.expand(q.shape[0], *x.shape[1:]) for x in (k, v))
 
         got = self._run(self.attend, False, False)
+        orders = range(baseline_orders(got.values()))
+        calls = [_Call(pointwise, names, mask, scale, order) for order in orders]
         exact = self._run(lambda q, k, v, *c: calls[0](*widen(q, k, v), c), True, True)
         baselines = [
             self._run(lambda q, k, v, *c: _Definition.apply(call, *widen(q, k, v), *c), False, True) for call in calls

@@ -11,10 +11,23 @@ import torch
 Functions = Callable[[Dict[str, torch.Tensor]], Tuple[Optional[Callable], Optional[Callable]]]
 
 
-def dense(q, k, v, score_mod=None, mask_mod=None, scale=None, backwards=False):
+def permutation(size: int, order: int) -> torch.Tensor:
+    """As they come, backwards, and at random."""
+    if order < 2:
+        return torch.arange(size).flip(0) if order else torch.arange(size)
+    return torch.randperm(size, generator=torch.Generator().manual_seed(order))
+
+
+def baseline_orders(results) -> int:
+    """How many baselines results are judged beside: the error of one sum is luck, which shows
+    where they have few elements."""
+    return 32 if any(0 < x.numel() < 64 for x in results) else 2
+
+
+def dense(q, k, v, score_mod=None, mask_mod=None, scale=None, order=0):
     """(O, LSE) with all scores in memory: scores in float32 or wider, the rest in the
-    inputs' type. Functions get index tensors that broadcast. `backwards` is another
-    order of the sums over queries and keys."""
+    inputs' type. Functions get index tensors that broadcast. `order` is that of the sums over
+    queries and keys, by number of their permutation()."""
     accumulator = torch.float64 if q.dtype == torch.float64 else torch.float32
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     group = q.shape[1] // k.shape[1]
@@ -23,9 +36,10 @@ def dense(q, k, v, score_mod=None, mask_mod=None, scale=None, backwards=False):
     s = q.to(accumulator) @ (k.to(accumulator) * scale).transpose(-1, -2)
     shapes = (-1, 1, 1, 1), (1, -1, 1, 1), (1, 1, -1, 1), (1, 1, 1, -1)
     index = [torch.arange(n, device=q.device).view(shape) for n, shape in zip(s.shape, shapes)]
-    if backwards:
-        q, k, v, s = q.flip(2), k.flip(2), v.flip(2), s.flip(2, 3)
-        index[2:] = [x.flip(2, 3) for x in index[2:]]
+    rows, columns = (permutation(n, order).to(q.device) for n in s.shape[2:])
+    if order:
+        v, s = v[:, :, columns], s[:, :, rows][..., columns]
+        index[2:] = index[2][:, :, rows], index[3][..., columns]
     if score_mod is not None:
         s = score_mod(s, *index)
     if mask_mod is not None:
@@ -33,7 +47,8 @@ def dense(q, k, v, score_mod=None, mask_mod=None, scale=None, backwards=False):
     lse = torch.logsumexp(s, -1)
     p = torch.exp(s - torch.where(lse.isinf(), 0.0, lse)[..., None])
     o = (p.to(q.dtype) @ v).to(q.dtype)
-    return (o.flip(2), lse.flip(2)) if backwards else (o, lse)
+    back = rows.argsort()
+    return (o[:, :, back], lse[:, :, back]) if order else (o, lse)
 
 
 class _Definition(torch.autograd.Function):
@@ -57,15 +72,22 @@ class _Definition(torch.autograd.Function):
         with torch.enable_grad():
             floats = [c.detach().requires_grad_() if c.is_floating_point() else c for c in captures]
             s, t, keep = ctx.call(q, k, v, floats, scores=True)
-        p = torch.where(keep, torch.exp(t.detach() - torch.where(lse.isinf(), 0.0, lse)[..., None]), 0.0)
+        rows, columns = (permutation(x.shape[2], ctx.call.order).to(q.device) for x in (q, k))
+        finite = torch.where(lse.isinf(), 0.0, lse)[:, :, rows, None]
+        p = torch.where(keep, torch.exp(t.detach() - finite), 0.0)
         d = (do.to(kind) * o.to(kind)).sum(-1) - dlse
-        dt = p * (do.to(kind) @ values.to(kind).transpose(-1, -2) - d[..., None])
+        dp = do.to(kind) @ values.to(kind).transpose(-1, -2) - d[..., None]
+        dt = p * (dp[:, :, rows][..., columns] if ctx.call.order else dp)
         wanted = [s, *(c for c in floats if c.requires_grad)]
         ds, *found = torch.autograd.grad(t, wanted, dt, allow_unused=True)
         ds = ds.to(k.dtype).to(kind)
+        if ctx.call.order:
+            q, do, keys = q[:, :, rows], do[:, :, rows], keys[:, :, columns]
         dq = (ds @ keys.to(kind)) * ctx.call.scale
         dk = (ds.transpose(-1, -2) @ q.to(kind)) * ctx.call.scale
         dv = p.to(v.dtype).to(kind).transpose(-1, -2) @ do.to(kind)
+        if ctx.call.order:
+            dq, dk, dv = (x[:, :, to.argsort()] for x, to in ((dq, rows), (dk, columns), (dv, columns)))
         dk, dv = (x.unflatten(1, (-1, group)).sum(2) for x in (dk, dv))
         rest = iter(found)
         return None, dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), *(
@@ -76,15 +98,15 @@ class _Definition(torch.autograd.Function):
 class _Call:
     """dense() of functions of the captures, or its scores: raw, changed, and which count."""
 
-    def __init__(self, functions, names, mask, scale, backwards):
-        self.functions, self.names, self.mask, self.scale, self.backwards = functions, names, mask, scale, backwards
+    def __init__(self, functions, names, mask, scale, order):
+        self.functions, self.names, self.mask, self.scale, self.order = functions, names, mask, scale, order
 
     def __call__(self, q, k, v, captures, scores=False):
         score_mod, mask_mod = self.functions(dict(zip(self.names, captures)))
         masks = [m for m in (self.mask, mask_mod) if m is not None]
         both = (lambda *index: masks[0](*index) & masks[-1](*index)) if masks else None
         if not scores:
-            return dense(q, k, v, score_mod, both, self.scale, self.backwards)
+            return dense(q, k, v, score_mod, both, self.scale, self.order)
         seen = []
 
         def look(s, *index):
@@ -94,13 +116,13 @@ class _Call:
             seen.append(keep)
             return s
 
-        dense(q, k, v, look, None, self.scale)
+        dense(q, k, v, look, None, self.scale, self.order)
         return seen
 
 
 def check(name: str, got, exact, baselines, dtype) -> None:
     """The largest error is at most twice that of the baselines and two roundings, the
-    mean error 1.5 times and one; see docs/numerics.md."""
+    mean error of 16 elements or more 1.5 times and one; see docs/numerics.md."""
     assert got.shape == exact.shape, (name, got.shape, exact.shape)
     got, baselines = got.detach().double(), torch.stack([x.detach().double() for x in baselines])
     exact = exact.detach()
@@ -121,6 +143,8 @@ def check(name: str, got, exact, baselines, dtype) -> None:
     limit = 2 * allowed.max().item() + eps * largest
     assert error.max().item() <= limit, f"{name}: max error {error.max().item():.2e}, allowed {limit:.2e}"
     limit = 1.5 * allowed.mean().item() + eps / 2 * largest
+    if exact.numel() < 16:
+        return
     assert error.mean().item() <= limit, f"{name}: mean error {error.mean().item():.2e}, allowed {limit:.2e}"
 
 
@@ -173,8 +197,9 @@ class Case:
         """`attend` against the definition; `mask` is what it masks by itself."""
 
         scale = self.q.shape[-1] ** -0.5 if self.scale is None else self.scale
-        calls = [_Call(self.functions, list(self.captures), mask, scale, backwards) for backwards in (False, True)]
         got = self.run(attend, gradients=gradients)
+        orders = range(baseline_orders(got.values()))
+        calls = [_Call(self.functions, list(self.captures), mask, scale, order) for order in orders]
         exact = self.run(lambda q, k, v, *captures: calls[0](q, k, v, captures), True, gradients, raw=True)
         baselines = [
             self.run(lambda *x: _Definition.apply(call, *x), gradients=gradients, raw=True) for call in calls

@@ -5,12 +5,12 @@
 #define ATTN_LIB_PIPELINES_HOPPERTABLE_H
 
 #include "HopperForms.h"
+#include "attn/Dialect/Hopper/IR/Hopper.h"
 
 namespace attn {
 
-/// Where outputs stand in shared memory: in their own, in that of an input, or
-/// a slab at a time.
-enum class Output { Own, Reuse, Pieces };
+using Output = hopper::OutputMemory;
+/// Columns of a slab, where outputs leave one at a time.
 constexpr int64_t kPieceColumns = 64;
 
 /// One row of the table: what a module whose widest tile has at most `columns`
@@ -112,9 +112,9 @@ inline constexpr Schedule kSchedules[] = {
     withGrowth({192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true}),
     // Pieces leave Q's memory for the next tile early, which pays where tiles
     // are short.
-    withGrowth({256, Schedule::Masked, 2048, 128, 64, Output::Pieces, false, true,
+    withGrowth({256, Schedule::Masked, 2048, 128, 64, Output::Slabs, false, true,
                 /*trims=*/true}),
-    withGrowth({256, Schedule::Any, 1024, 128, 64, Output::Pieces, false, true}),
+    withGrowth({256, Schedule::Any, 1024, 128, 64, Output::Slabs, false, true}),
     withGrowth({256, Schedule::Any, 0, 128, 80, Output::Reuse, false, true,
                 /*trims=*/true}),
 };

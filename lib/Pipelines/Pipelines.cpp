@@ -95,6 +95,7 @@ void attn::registerPipelines() {
   PassPipelineRegistration<PipelineOptions>(
       "attn-cpu-pipeline", "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
       buildCpuPipeline);
+  registerHopperStages();
   static const std::string codegen =
       ("PTX for " + target::sm90::kChip + " from the hopper protocol form (L3 to L4)").str();
   PassPipelineRegistration<>("attn-cuda-codegen", codegen, buildCudaCodegenPipeline);

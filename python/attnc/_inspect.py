@@ -142,7 +142,7 @@ def lower(
     levels = {"attn": module}
     for name, passes in _LEVELS[target].items():
         if name == "ptx":
-            pipeline = "order=fixed" if gradient and variant.deterministic else None
+            pipeline = "deterministic=true" if gradient and variant.deterministic else None
             levels[name] = emit_ptx(variant.text, "attention", _SAVED if gradient else None, pipeline)
         else:
             levels[name] = transform(module, f"builtin.module({passes})")[0]

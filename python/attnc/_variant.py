@@ -225,7 +225,7 @@ class Variant:
 
     def _compile_gradient(self, device: str, wanted: Tuple[int, ...], has_dlse: bool) -> Gradient:
         # On GPUs orders whose sums are always the same; CPUs have no others.
-        pipeline = "order=fixed" if self.deterministic and device == "cuda" else None
+        pipeline = "deterministic=true" if self.deterministic and device == "cuda" else None
         # There are gradients that the compiler fuses with all others only.
         sets = [wanted, tuple(sorted({0, 1, 2, *wanted}))]
         problem: Optional[Error] = None

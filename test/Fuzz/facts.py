@@ -139,14 +139,14 @@ GROUPS = [
         (r'\{attn\.loop = "j"\}', to("{attn.row_tile = 0}"), "attribute 'attn.row_tile' is an integer of 1 or more"),
         (r'\{attn\.loop = "j"\}', to("{attn.stream_tile = -1}"), "attribute 'attn.stream_tile' is an integer of 1"),
     ]),
-    ("loops that add", lambda: after(HALF, ["--attn-differentiate", "--attn-lower-to-hopper=order=ordered"],
+    ("loops that add", lambda: after(HALF, ["--attn-differentiate", "--attn-lower-to-hopper=order=stream deterministic=true"],
                                      "hopper-specialize-warps", "hopper.adding"), [
         (r" ?\{hopper\.adding\}|hopper\.adding, |, hopper\.adding", to(""), "'hopper.adding' is missing on a loop"),
         (LAUNCH_END, to(r"\1 {hopper.cooperative, hopper.dealt}"), "'hopper.dealt' on a launch whose CTAs"),
         (LAUNCH_END, to(r"\1 {hopper.descending}"), "'hopper.descending' on a launch whose tiles are in no order"),
         (LAUNCH_END, to(r"\1 {hopper.adding}"), "attribute 'hopper.adding' stands on scf.for"),
     ]),
-    ("turns", lambda: after(HALF, ["--attn-differentiate", "--attn-lower-to-hopper=order=ordered"],
+    ("turns", lambda: after(HALF, ["--attn-differentiate", "--attn-lower-to-hopper=order=stream deterministic=true"],
                             "hopper-order-additions", "hopper.dealt"), [
         (r"hopper\.cooperative, hopper\.dealt", to("hopper.cooperative"), "'hopper.cooperative' needs 'hopper.dealt'"),
         (r"hopper\.cooperative, hopper\.dealt", to("hopper.dealt"), "'hopper.dealt' needs 'hopper.cooperative'"),

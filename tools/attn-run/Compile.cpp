@@ -23,16 +23,11 @@ void attn::setPipelineOptions(PipelineOptions &pipeline, const Options &options)
   if (options.streamTile)
     pipeline.streamTile = options.streamTile;
   pipeline.schedule = options.schedule;
+  pipeline.deterministic = options.deterministic;
   if (!options.deterministic)
     pipeline.threads = ThreadPool::shared().getNumThreads();
   if (options.parts)
     pipeline.parts = options.parts;
-}
-
-std::string attn::getGpuOrder(const Options &options) {
-  if (!options.loopOrder.empty() && options.loopOrder != "auto")
-    return options.loopOrder;
-  return options.deterministic ? "fixed" : "auto";
 }
 
 Error attn::configurePassManager(mlir::PassManager &manager) {

@@ -21,10 +21,6 @@ struct PipelineOptions;
 /// What the command line says of the pipeline.
 void setPipelineOptions(PipelineOptions &pipeline, const Options &options);
 
-/// The loop order for a GPU: one with the same bits in every run, unless told
-/// otherwise.
-std::string getGpuOrder(const Options &options);
-
 /// A pass manager that heeds MLIR's own command-line options.
 llvm::Error configurePassManager(mlir::PassManager &manager);
 

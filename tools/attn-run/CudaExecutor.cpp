@@ -236,7 +236,6 @@ Error CudaExecutor::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entries, con
   mlir::OwningOpRef<mlir::ModuleOp> copy = cloneWithEntries(module, entries);
   PipelineOptions pipeline;
   setPipelineOptions(pipeline, options);
-  pipeline.order = getGpuOrder(options);
   pipeline.countTiles = false; // kernels have nowhere to count
   if (device)
     if (Error error = target.fitDevice(pipeline))

@@ -157,8 +157,10 @@ Error InterpreterExecutor::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entri
     if (Error error = configurePassManager(manager))
       return error;
     manager.addPass(mlir::createSymbolDCEPass());
-    // The schedule's own order comes last and counts.
-    std::string schedule = "order=" + getGpuOrder(options) + " " + options.schedule;
+    // What the schedule says comes last and counts.
+    std::string order = options.loopOrder.empty() ? "auto" : options.loopOrder;
+    std::string schedule = "order=" + order + " deterministic=" +
+                           (options.deterministic ? "true" : "false") + " " + options.schedule;
     if (Error error = addLowerToHopper(manager, schedule))
       return error;
     if (failed(manager.run(*program)))

@@ -5,24 +5,17 @@
 
 include "mlir/Pass/PassBase.td"
 
-def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
-  let summary = "Attention to the program of one CTA of sm_90 (L0, L1 to L3)";
-  let description = [{
-    Runs the passes from attention, or from statements, to the protocol form of
-    the hopper dialect, with a schedule from a table: sizes of tiles and number
-    of stages by the widest tile that is multiplied. docs/hopper.md has the table
-    and what each pass does. An option that is given overrides the table.
-
-    Needed by: all GPU kernels.
-  }];
-  let options = [
+// What a user may ask of a schedule; an option that is not given is the compiler's choice.
+defvar ScheduleOptions = [
     Option<"rows", "rows", "int64_t", /*default=*/"0",
            "Rows of a tile: 64 for each of 1 to 3 warpgroups">,
     Option<"keys", "keys", "int64_t", /*default=*/"0", "Keys of a tile">,
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",
-           "Order of gradients: rows (a kernel for each sum), stream (one kernel, which adds "
-           "dQ to memory, in an order that is not fixed), ordered (as stream, in an order that "
-           "is), fixed (ordered, or rows where that is not possible), auto (stream or rows)">,
+           "Order of gradients: rows (a kernel for each sum), stream (one kernel, which adds dQ to "
+           "memory), auto (stream, or rows where that is not possible)">,
+    Option<"deterministic", "deterministic", "bool", /*default=*/"false",
+           "Additions to memory have one order, by semaphores; with order=auto kernels for each sum "
+           "where that is faster or the only way">,
     Option<"sumKeys", "sum-keys", "int64_t", /*default=*/"0",
            "Streamed elements of a tile where three or more products lead to one sum (dQ)">,
     Option<"sumQueries", "sum-queries", "int64_t", /*default=*/"0",
@@ -64,6 +57,118 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
            "Warpgroups take turns at the tensor core: true, false, auto">,
     Option<"output", "output", "std::string", /*default=*/"\"auto\"",
            "Shared memory of outputs: own, reuse (that of an input), pieces, auto">];
+
+def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
+  let summary = "Attention to the program of one CTA of sm_90 (L0, L1 to L3)";
+  let description = [{
+    Runs the passes from attention, or from statements, to the protocol form of the hopper dialect:
+    `hopper-create-versions`; on each version `hopper-form-nests`, `hopper-select-schedule` and the
+    stages that this schedule asks for (`hopper-arithmetic`, `hopper-programs`, `hopper-tiles`,
+    `hopper-channels`, `hopper-protocol`); and `attn-merge-versions`. A version that a stage refuses
+    is left out, with a remark, where another one can stand in for it.
+
+    Options are those of `hopper-select-schedule`; docs/hopper.md says what each stage does.
+
+    Needed by: all GPU kernels.
+  }];
+  let options = ScheduleOptions;
+}
+
+def HopperCreateVersions : Pass<"hopper-create-versions", "::mlir::ModuleOp"> {
+  let summary = "Each function becomes the versions of it that may be needed (L0)";
+  let description = [{
+    Wraps each function in `attn.versions`, in order of preference: with a gradient's sums along two
+    dimensions in one pass, or in a pass each; with sums of more columns than a warpgroup holds in
+    two roles, or in two kernels; and first those for calls with no more queries than keys, where
+    that proves that each row has a key. `hopper.nests` on a version's module says which it is,
+    `attn.when` what it asks of a call.
+
+    ```mlir
+    func.func @f(...) { attn.backward ... }
+    ```
+
+    becomes
+
+    ```mlir
+    attn.versions @f {
+      module attributes {hopper.nests = #hopper.nests<sums = together, gradient = true>} {
+        func.func @f(...) { attn.backward ... }
+      }
+    }, {
+      module attributes {hopper.nests = #hopper.nests<sums = apart, gradient = true>} {
+        func.func @f(...) { attn.backward ... }
+      }
+    }
+    ```
+
+    Needed by: all GPU kernels.
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::attn::hopper::HopperDialect"];
+  let options = [
+    Option<"order", "order", "std::string", /*default=*/"\"auto\"",
+           "Order of gradients, as of attn-lower-to-hopper">,
+    Option<"divideSums", "divide-sums", "std::string", /*default=*/"\"auto\"",
+           "Sums in two roles of one kernel: true, false, auto">];
+}
+
+def HopperFormNests : Pass<"hopper-form-nests", "::mlir::ModuleOp"> {
+  let summary = "Nests of statements for tensor cores (L0 to L1)";
+  let description = [{
+    Runs the passes of `attn-nest-pipeline`, `attn-merge-sums` and `attn-split-sums` as
+    `hopper.nests` of the module says; without it, sums are in one pass.
+
+    Needed by: all GPU kernels.
+  }];
+  let options = [
+    Option<"largeScores", "large-scores", "bool", /*default=*/"true",
+           "Gradients are right in rows of large scores, too">];
+}
+
+def HopperSelectSchedule : Pass<"hopper-select-schedule", "::mlir::ModuleOp"> {
+  let summary = "The schedule of a module's kernels, from a table and from options (L1)";
+  let description = [{
+    Chooses by what the module computes: the widest tile that is multiplied, masks, arithmetic for
+    each score, the length of the stream (docs/generated/schedules.md has the table). Writes the
+    schedule, with options in the place of what they override, as `hopper.schedule` on the module,
+    and sizes of tiles on its folds. Where sizes or strides of a call decide, the module gets
+    `attn.versions` of its function, each with its schedule. A module whose sums cannot be in one
+    pass gets `hopper.refused`: another version stands in.
+
+    ```mlir
+    module { func.func @f(...) { ... attn.fold ... } }
+    ```
+
+    becomes
+
+    ```mlir
+    module attributes {hopper.schedule = #hopper.schedule<block_m = 128, block_n = 128, ...>} {
+      func.func @f(...) { ... attn.fold ... }
+    }
+    ```
+
+    Refused: options that do not fit together, head dimensions of more than 256, an order that the
+    function's sums cannot have.
+
+    Needed by: all GPU kernels.
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::attn::hopper::HopperDialect"];
+  let options = ScheduleOptions;
+}
+
+def HopperRunStage : Pass<"hopper-run-stage", "::mlir::ModuleOp"> {
+  let summary = "One stage of the lowering, as the module's schedule says";
+  let description = [{
+    Runs the passes of a stage: `arithmetic` (tiles of nests, in memory; exponentials to the base
+    2), `programs` (each tile's reads, arithmetic and writes), `tiles` (products of tiles in shared
+    memory), `channels` (roles of warpgroups, what they send each other, tiles of a CTA) or
+    `protocol` (shared memory, barriers, asynchronous instructions). The module has a
+    `hopper.schedule`. Builds with assertions check the stage's form behind it
+    (`hopper-check-form`). Pipelines of these names, with `hopper-` in front, run one stage each.
+
+    Needed by: all GPU kernels.
+  }];
+  let options = [Option<"stage", "stage", "std::string", /*default=*/"\"\"",
+                        "arithmetic, programs, tiles, channels or protocol">];
 }
 
 #endif

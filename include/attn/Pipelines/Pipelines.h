@@ -41,6 +41,10 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
                              llvm::cl::init(0)};
   Option<bool> explain{*this, "explain", llvm::cl::desc("Remark what each loop order would cost"),
                        llvm::cl::init(false)};
+  Option<bool> deterministic{
+      *this, "deterministic",
+      llvm::cl::desc("GPUs: additions to memory have one order, or kernels for each sum"),
+      llvm::cl::init(false)};
   Option<std::string> schedule{*this, "schedule",
                                llvm::cl::desc("Options of attn-lower-to-hopper for GPUs, such as "
                                               "'rows=128 keys=176'"),
@@ -115,6 +119,12 @@ void buildCudaCodegenPipeline(mlir::OpPassManager &pm);
 /// with calls of the runtime (attn/Runtime/CudaHostInterface.h). The gpu.binary ops
 /// stay.
 void buildCudaHostPipeline(mlir::OpPassManager &pm);
+
+/// The stages from nests with a schedule to the protocol form of the hopper dialect (L1 to L3).
+void buildHopperStages(mlir::OpPassManager &pm);
+/// Makes each stage known as a pipeline: hopper-arithmetic, hopper-programs, hopper-tiles,
+/// hopper-channels, hopper-protocol.
+void registerHopperStages();
 
 /// The table of schedules of Hopper kernels as a page of Markdown.
 void printHopperSchedules(llvm::raw_ostream &os);

@@ -21,8 +21,9 @@ public:
   Error buildPipeline(mlir::OpPassManager &pm, const PipelineOptions &options,
                       Form form) const override {
     if (form == Form::Tensors) {
-      // The schedule's own order comes last and counts.
-      std::string schedule = "order=" + options.order + " " + options.schedule;
+      // What the schedule says comes last and counts.
+      std::string schedule = ("order=" + options.order + " deterministic=" +
+                              (options.deterministic ? "true" : "false") + " " + options.schedule);
       if (Error error = addLowerToHopper(pm, schedule))
         return error;
     }

@@ -200,7 +200,7 @@ def test_deterministic(monkeypatch):
             variant.forward(device)
             variant.gradient(device, (0, 1, 2), False)
     order = [pipeline for device, pipeline, gradient in asked if device == "cuda" and gradient]
-    assert order == [None, "order=fixed"]
+    assert order == [None, "deterministic=true"]
     assert all(pipeline is None for device, pipeline, gradient in asked if device == "cpu" or not gradient)
 
 

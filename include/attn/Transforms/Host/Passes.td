@@ -45,4 +45,41 @@ def AttnEmitShapeFunction : Pass<"attn-emit-shape-function", "::mlir::ModuleOp">
                            "::mlir::tensor::TensorDialect"];
 }
 
+def AttnMergeVersions : Pass<"attn-merge-versions", "::mlir::ModuleOp"> {
+  let summary = "Versions of a function become branches of one function";
+  let description = [{
+    The versions of each `attn.versions`, lowered to memory, become one function: a chain of `scf.if`
+    over their conditions, in order, with the last version in the last branch. What their modules
+    hold beside the function moves to the module around, under a new name where its own is taken.
+
+    ```mlir
+    attn.versions @f {
+      module attributes {attn.when = [#attn.size<argument = 0, dim = 0, at_most 64>]} {
+        func.func @f(%x: memref<?xf32>) { short; return }
+      }
+    }, {
+      module { func.func @f(%x: memref<?xf32>) { long; return } }
+    }
+    ```
+
+    becomes
+
+    ```mlir
+    func.func @f(%x: memref<?xf32>) {
+      %n = memref.dim %x, %c0 : memref<?xf32>
+      %is_short = arith.cmpi ule, %n, %c64 : index
+      scf.if %is_short { short } else { long }
+      return
+    }
+    ```
+
+    Refused: versions with results or other types than the last one's, and functions of several
+    blocks.
+
+    Needed by: GPU kernels whose schedule depends on sizes or strides of a call.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::scf::SCFDialect"];
+}
+
 #endif

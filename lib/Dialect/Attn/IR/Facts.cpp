@@ -52,6 +52,8 @@ static bool hasType(FactType type, Attribute value) {
     return isa<DenseI64ArrayAttr>(value) &&
            llvm::all_of(cast<DenseI64ArrayAttr>(value).asArrayRef(),
                         [](int64_t each) { return each >= 0; });
+  case FactType::Typed:
+    return true;
   }
   llvm_unreachable("a type of facts");
 }
@@ -74,6 +76,8 @@ static StringRef describe(FactType type) {
     return "an array of symbols";
   case FactType::Numbers:
     return "an array of integers of 0 or more";
+  case FactType::Typed:
+    return "of a type of its own";
   }
   llvm_unreachable("a type of facts");
 }
@@ -173,6 +177,16 @@ static LogicalResult verifyCorrection(Operation *op) {
                          << op->getResult(0).getType();
 }
 
+static LogicalResult verifyWhen(Operation *op) {
+  auto conditions = dyn_cast<ArrayAttr>(op->getAttr(kWhenAttr));
+  auto isCondition = [](Attribute each) { return isa<VersionConditionInterface>(each); };
+  if (conditions && llvm::all_of(conditions, isCondition))
+    return success();
+  return op->emitError() << "'" << kWhenAttr << "' is an array of conditions, such as "
+                         << "#attn.size<argument = 1, dim = 2, at_most 2048>, got "
+                         << op->getAttr(kWhenAttr);
+}
+
 static constexpr Fact kFacts[] = {
     {kFoldLoopAttr, "scf.for", FactType::Unit},
     {kFullAttr, "scf.for", FactType::Unit, verifyMaskForm},
@@ -189,6 +203,7 @@ static constexpr Fact kFacts[] = {
     {kNameAttr, "any", FactType::Name, /*verify=*/nullptr, /*ofArgument=*/true},
     {kMergeAttr, "affine.for", FactType::Unit},
     {kKernelsAttr, "builtin.module", FactType::Symbols},
+    {kWhenAttr, "builtin.module", FactType::Typed, verifyWhen},
 };
 
 LogicalResult AttnDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {

@@ -2,6 +2,7 @@
 // What the hardware would refuse, refused here, where the op has a location.
 
 #include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Builders.h"
@@ -17,6 +18,7 @@ using namespace attn::hopper;
 
 void HopperDialect::initialize() {
   registerTypes();
+  registerAttributes();
   addOperations<
 #define GET_OP_LIST
 #include "attn/Dialect/Hopper/IR/HopperOps.cpp.inc"

@@ -85,7 +85,22 @@ static LogicalResult verifyOccupancy(Operation *op) {
   return success();
 }
 
+template <typename Type> static LogicalResult verifyTyped(Operation *op, StringRef name) {
+  if (isa<Type>(op->getAttr(name)))
+    return success();
+  return op->emitError() << "'" << name << "' is a #" << Type::name << ", got "
+                         << op->getAttr(name);
+}
+static LogicalResult verifyNests(Operation *op) { return verifyTyped<NestsAttr>(op, kNestsAttr); }
+static LogicalResult verifySchedule(Operation *op) {
+  return verifyTyped<ScheduleAttr>(op, kScheduleAttr);
+}
+
 static constexpr Fact kFacts[] = {
+    {kNestsAttr, "builtin.module", FactType::Typed, verifyNests},
+    {kScheduleAttr, "builtin.module", FactType::Typed, verifySchedule},
+    {kRefusedAttr, "builtin.module", FactType::Name},
+    {kRunningMaximaAttr, "builtin.module", FactType::Unit},
     {kNonemptyAttr, "scf.for", FactType::Unit, verifyNonempty},
     {kTrimmedAttr, "scf.for", FactType::Unit},
     {kAddingAttr, "scf.for", FactType::Unit},

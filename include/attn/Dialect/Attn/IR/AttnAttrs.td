@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The plan of a nest: what each of its loops does in the tile program. Part of AttnOps.td.
+// The plan of a nest: what each of its loops does in the tile program; and when a version of a
+// function runs. Part of AttnOps.td.
 
 #ifndef ATTN_ATTRS
 #define ATTN_ATTRS
 
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
+include "attn/Dialect/Attn/IR/AttnInterfaces.td"
 
 class Attn_Enum<string name, string summary, list<I32EnumAttrCase> cases>
     : I32EnumAttr<name, summary, cases> {
@@ -32,7 +34,12 @@ def Attn_Treatment : Attn_Enum<"LoopTreatment", "How a loop of a nest runs", [
   I32EnumAttrCase<"Atomics", 2, "atomics">,
   I32EnumAttrCase<"PartialAndMerge", 3, "partial_and_merge">]>;
 
-class Attn_Attr<string name, string attrMnemonic> : AttrDef<Attn_Dialect, name> {
+def Attn_SizeRelation : Attn_Enum<"SizeRelation", "How a size compares with a number", [
+  I32EnumAttrCase<"AtMost", 0, "at_most">,
+  I32EnumAttrCase<"Above", 1, "above">]>;
+
+class Attn_Attr<string name, string attrMnemonic, list<Trait> traits = []>
+    : AttrDef<Attn_Dialect, name, traits> {
   let mnemonic = attrMnemonic;
 }
 
@@ -75,6 +82,34 @@ def Attn_PlanAttr : Attn_Attr<"Plan", "plan"> {
     /// The loop of a role, the first one if there are several.
     ::attn::LoopPlanAttr find(::attn::LoopRole role) const;
   }];
+}
+
+class Attn_ConditionAttr<string name, string attrMnemonic>
+    : Attn_Attr<name, attrMnemonic, [DeclareAttrInterfaceMethods<Attn_VersionConditionInterface>]>;
+
+def Attn_SizeConditionAttr : Attn_ConditionAttr<"SizeCondition", "size"> {
+  let summary = "A size of an argument is at most, or above, a number of elements";
+  let description = [{
+    ```mlir
+    #attn.size<argument = 1, dim = 2, at_most 2048>
+    ```
+  }];
+  let parameters = (ins "unsigned":$argument, "unsigned":$dim,
+                        EnumParameter<Attn_SizeRelation>:$relation, "int64_t":$size);
+  let assemblyFormat =
+      "`<` `argument` `=` $argument `,` `dim` `=` $dim `,` $relation $size `>`";
+}
+
+def Attn_OrderedSizesConditionAttr : Attn_ConditionAttr<"OrderedSizesCondition", "ordered_sizes"> {
+  let summary = "A dimension of one argument has no more elements than that of another";
+  let description = [{
+    ```mlir
+    #attn.ordered_sizes<dim = 2, argument 0 at_most argument 1>
+    ```
+  }];
+  let parameters = (ins "unsigned":$dim, "unsigned":$less, "unsigned":$more);
+  let assemblyFormat =
+      "`<` `dim` `=` $dim `,` `argument` $less `at_most` `argument` $more `>`";
 }
 
 #endif

@@ -6,6 +6,7 @@
 
 include "mlir/IR/OpBase.td"
 include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/DestinationStyleOpInterface.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
@@ -28,7 +29,8 @@ def Attn_Dialect : Dialect {
   }];
   let useDefaultAttributePrinterParser = 1;
   let extraClassDeclaration = "void registerAttributes();";
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::tensor::TensorDialect"];
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
@@ -534,6 +536,41 @@ def Attn_YieldOp : Attn_Op<"yield", [
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
   let builders = [OpBuilder<(ins), [{ /* nothing to yield */ }]>];
+}
+
+def Attn_VersionsOp : Attn_Op<"versions", [
+    IsolatedFromAbove, Symbol, NoTerminator, SingleBlock, NoRegionArguments,
+    HasParent<"::mlir::ModuleOp">]> {
+  let summary = "A function in several versions, of which a call runs the first one that it may";
+  let description = [{
+    Each region holds one module with a version of the function, of that name: passes run on it as
+    on any module. Its attribute `attn.when` lists conditions on the arguments of a call
+    (`VersionConditionInterface`), of which all must hold. Versions are in order of preference. A
+    call runs the first one whose conditions hold; the last one has none. A version that the
+    compiler cannot lower is left out as long as another one follows.
+
+    `attn-merge-versions` makes one function of it again.
+
+    ```mlir
+    attn.versions @attention {
+      module attributes {attn.when = [#attn.size<argument = 1, dim = 2, at_most 2048>]} {
+        func.func @attention(...) { ... }
+      }
+    }, {
+      module { func.func @attention(...) { ... } }
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name);
+  let regions = (region VariadicRegion<SizedRegion<1>>:$versions);
+  let assemblyFormat = "$sym_name attr-dict-with-keyword $versions";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The modules of all versions, in order.
+    ::llvm::SmallVector<::mlir::ModuleOp> getModules();
+    /// The function in the module of a version; null where there is none.
+    ::mlir::FunctionOpInterface getFunction(::mlir::ModuleOp version);
+  }];
 }
 
 #endif

@@ -39,9 +39,11 @@ inline constexpr llvm::StringLiteral kNameAttr = "attn.name";
 inline constexpr llvm::StringLiteral kMergeAttr = "attn.merge";
 /// On a module for the host: the kernels that it launches, in the order of their numbers.
 inline constexpr llvm::StringLiteral kKernelsAttr = "attn.kernels";
+/// On the module of a version (attn.versions): all conditions under which a call runs it.
+inline constexpr llvm::StringLiteral kWhenAttr = "attn.when";
 
-/// What the value of a fact is.
-enum class FactType { Unit, Positive, Count, Argument, Name, Names, Symbols, Numbers };
+/// What the value of a fact is; that of `Typed` is left to the fact's own verifier.
+enum class FactType { Unit, Positive, Count, Argument, Name, Names, Symbols, Numbers, Typed };
 
 /// One fact of a dialect.
 struct Fact {

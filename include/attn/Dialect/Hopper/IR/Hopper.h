@@ -4,6 +4,7 @@
 #ifndef ATTN_DIALECT_HOPPER_IR_HOPPER_H
 #define ATTN_DIALECT_HOPPER_IR_HOPPER_H
 
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/HopperFacts.h"
 #include "attn/Target/SM90/SM90.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -16,6 +17,10 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "attn/Dialect/Hopper/IR/HopperDialect.h.inc"
+#include "attn/Dialect/Hopper/IR/HopperEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "attn/Dialect/Hopper/IR/HopperAttrs.h.inc"
 
 #define GET_TYPEDEF_CLASSES
 #include "attn/Dialect/Hopper/IR/HopperTypes.h.inc"

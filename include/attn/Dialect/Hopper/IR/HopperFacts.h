@@ -8,6 +8,14 @@
 
 namespace attn::hopper {
 
+/// On a module: how its nests are formed (#hopper.nests), the schedule of its kernels
+/// (#hopper.schedule), and why it cannot be a version of its function.
+inline constexpr llvm::StringLiteral kNestsAttr = "hopper.nests";
+inline constexpr llvm::StringLiteral kScheduleAttr = "hopper.schedule";
+inline constexpr llvm::StringLiteral kRefusedAttr = "hopper.refused";
+/// On a module: maxima should run on. A mask may leave rows of a head without keys, which would be
+/// computed twice with fixed maxima, or a sink is the first term of the sums.
+inline constexpr llvm::StringLiteral kRunningMaximaAttr = "hopper.running_maxima";
 /// On a loop that runs at least once.
 inline constexpr llvm::StringLiteral kNonemptyAttr = "hopper.nonempty";
 /// On a launch whose CTAs wait for each other: all of them run at the same time, or none.

@@ -42,12 +42,19 @@ def Hopper_Dialect : Dialect {
     Matrix Instructions", "Tensor Memory Access", "mbarrier".
   }];
   let useDefaultTypePrinterParser = 1;
-  let extraClassDeclaration = "void registerTypes();";
-  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::vector::VectorDialect"];
+  let useDefaultAttributePrinterParser = 1;
+  let extraClassDeclaration = [{
+    void registerTypes();
+    void registerAttributes();
+  }];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::gpu::GPUDialect", "::mlir::vector::VectorDialect"];
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
 }
+
+include "attn/Dialect/Hopper/IR/HopperAttrs.td"
 
 //===----------------------------------------------------------------------===//
 // Types

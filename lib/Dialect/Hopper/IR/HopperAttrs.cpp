@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Attributes of the hopper dialect: schedules, and when a version of a function runs.
+
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace attn::hopper;
+
+#include "attn/Dialect/Hopper/IR/HopperEnums.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "attn/Dialect/Hopper/IR/HopperAttrs.cpp.inc"
+
+void HopperDialect::registerAttributes() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "attn/Dialect/Hopper/IR/HopperAttrs.cpp.inc"
+      >();
+}
+
+LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t blockM,
+                                   int64_t blockN, int64_t stages, int64_t ctas, int64_t occupancy,
+                                   int64_t cluster, int64_t producerRegisters, OutputMemory,
+                                   Maxima maxima, bool pipeline, bool overlap, bool, bool trim,
+                                   FloatAttr threshold, int64_t emulation, bool addsSums,
+                                   bool ordered, bool, bool, bool) {
+  if (blockM < 1 || blockN < 1 || stages < 1 || occupancy < 1 || cluster < 1)
+    return emitError() << "expected tiles, stages, occupancy and cluster of 1 or more";
+  if (ctas < 0 || producerRegisters < 0 || emulation < 0 ||
+      (threshold && threshold.getValueAsDouble() < 0))
+    return emitError() << "expected numbers of 0 or more";
+  if (trim && overlap)
+    return emitError() << "'trim' excludes 'overlap': the assembler would run the products one "
+                          "after the other";
+  if (trim && !pipeline)
+    return emitError() << "'trim' needs 'pipeline': what is left out is the product that runs "
+                          "beside the next iteration";
+  if (maxima != Maxima::Running && cluster != 1)
+    return emitError() << "fixed maxima exclude 'cluster': a CTA that ends alone leaves the others "
+                          "of its cluster without their part of the copies";
+  if (ordered && !addsSums)
+    return emitError() << "'ordered' needs 'adds_sums': there is nothing to order";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Conditions of versions
+//===----------------------------------------------------------------------===//
+
+/// Arguments of a function that TMA copies.
+static llvm::SmallSetVector<unsigned, 8> findCopiedArguments(FunctionOpInterface function) {
+  llvm::SmallSetVector<unsigned, 8> numbers;
+  function.walk([&](TensorMapOp map) {
+    Value root = memref::skipViewLikeOps(cast<MemrefValue>(map.getSource()));
+    if (auto argument = dyn_cast<BlockArgument>(root))
+      numbers.insert(argument.getArgNumber());
+  });
+  return numbers;
+}
+
+Value ReachConditionAttr::build(OpBuilder &b, FunctionOpInterface version,
+                                FunctionOpInterface last) const {
+  auto always = findCopiedArguments(last);
+  Location loc = version.getLoc();
+  Value all;
+  for (unsigned number : findCopiedArguments(version)) {
+    if (always.contains(number))
+      continue;
+    Value reaches = TmaReachesOp::create(b, loc, version.getArgument(number));
+    all = all ? arith::AndIOp::create(b, loc, all, reaches) : reaches;
+  }
+  return all;
+}
+
+Value ResidentConditionAttr::build(OpBuilder &b, FunctionOpInterface version,
+                                   FunctionOpInterface) const {
+  Value grid;
+  version.walk([&](gpu::LaunchOp launch) {
+    if (launch->hasAttr(kCooperativeAttr))
+      grid = launch.getGridSizeX();
+  });
+  if (!grid)
+    return {};
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  if (failed(getBackwardSlice(grid, &slice, options)))
+    return {};
+  IRMapping mapping;
+  for (Operation *op : slice)
+    b.clone(*op, mapping);
+  Value most = arith::ConstantIndexOp::create(b, version.getLoc(), getCtas());
+  return arith::CmpIOp::create(b, version.getLoc(), arith::CmpIPredicate::ule,
+                               mapping.lookupOrDefault(grid), most);
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The versions of a function that may be needed.
+
+#include "HopperOptions.h"
+#include "HopperSchedules.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Attn/Transforms/Masks.h"
+#include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Pipelines/Passes.h"
+#include "attn/Utils/Outcomes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERCREATEVERSIONS
+#include "attn/Pipelines/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+using hopper::NestsAttr;
+using hopper::Sums;
+
+static Done numVersions("hopper-create-versions", "versions", "Versions of functions");
+
+/// The dimension of queries or keys, of (batch, heads, length, head dimension).
+static constexpr int64_t kLength = 2;
+
+/// Columns of the sums that one warpgroup holds, and two roles of one.
+static constexpr int64_t kMostSumColumns = 256, kMostDividedColumns = 512;
+
+/// Whether the gradients of keys and values are more than one warpgroup holds.
+static bool hasWideSums(func::FuncOp function) {
+  auto getColumns = [](Value tensor) {
+    return cast<RankedTensorType>(tensor.getType()).getShape().back();
+  };
+  auto isWide = [&](BackwardOp op) {
+    return getColumns(op.getKey()) + getColumns(op.getValue()) > kMostSumColumns
+               ? WalkResult::interrupt()
+               : WalkResult::advance();
+  };
+  return function.walk(isWide).wasInterrupted();
+}
+
+/// A mask may leave rows of a head without keys, which would be computed twice with fixed maxima,
+/// or a sink is the first term of the sums.
+static bool needsRunningMaxima(func::FuncOp function) {
+  auto needs = [](ForwardOp op) {
+    bool mayLackKeys = !keepsKeys(op.getMask()) && !ignoresRows(op.getMask());
+    return mayLackKeys || op.getSink() ? WalkResult::interrupt() : WalkResult::advance();
+  };
+  return function.walk(needs).wasInterrupted();
+}
+
+/// Conditions under which a call has no more rows than keys, for each gradient that is open
+/// without them; none where some gradient has sizes of another kind.
+static std::optional<SmallVector<Attribute>> findOrderedSizes(func::FuncOp function) {
+  SmallVector<Attribute> conditions;
+  bool isOpen = false;
+  WalkResult walk = function.walk([&](BackwardOp op) {
+    auto rows = dyn_cast<BlockArgument>(op.getQuery()), keys = dyn_cast<BlockArgument>(op.getKey());
+    auto isDynamic = [](Value tensor) {
+      return cast<RankedTensorType>(tensor.getType()).isDynamicDim(kLength);
+    };
+    isOpen |= !op.getRowsHaveKeys();
+    if (!rows || !keys || !(isDynamic(rows) || isDynamic(keys)))
+      return WalkResult::interrupt();
+    conditions.push_back(OrderedSizesConditionAttr::get(op.getContext(), kLength,
+                                                        rows.getArgNumber(), keys.getArgNumber()));
+    return WalkResult::advance();
+  });
+  if (!isOpen || walk.wasInterrupted())
+    return std::nullopt;
+  return conditions;
+}
+
+namespace {
+struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsPass> {
+  using Base::Base;
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    Base::getDependentDialects(registry);
+    OpPassManager pm(ModuleOp::getOperationName());
+    pm.addPass(createAttnProveKeys());
+    pm.getDependentDialects(registry);
+  }
+
+  void runOnOperation() override {
+    OpPassManager prove(ModuleOp::getOperationName());
+    prove.addPass(createAttnProveKeys());
+    if (failed(runPipeline(prove, getOperation())))
+      return signalPassFailure();
+    for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
+      if (!function.isDeclaration() && failed(createVersions(function)))
+        return signalPassFailure();
+  }
+
+  /// How nests may be formed, in order of preference.
+  SmallVector<NestsAttr> listNests(func::FuncOp function) {
+    WalkResult walk = function.walk([](BackwardOp) { return WalkResult::interrupt(); });
+    bool isGradient = walk.wasInterrupted(), isWide = hasWideSums(function);
+    SmallVector<NestsAttr> nests;
+    auto add = [&](Sums sums, int64_t columns) {
+      nests.push_back(NestsAttr::get(&getContext(), sums, columns, isGradient));
+    };
+    auto addBoth = [&](int64_t columns) {
+      if (order != "rows" && (!isWide || order == "stream"))
+        add(Sums::Together, columns);
+      add(Sums::Apart, columns);
+    };
+    if (isWide && isOn(divideSums, true))
+      addBoth(kMostDividedColumns);
+    if (!isWide || divideSums != "true")
+      addBoth(kMostSumColumns);
+    return nests;
+  }
+
+  LogicalResult createVersions(func::FuncOp function) {
+    OpBuilder b(function);
+    Location loc = function.getLoc();
+    SmallVector<NestsAttr> nests = listNests(function);
+    bool runs = needsRunningMaxima(function);
+    SmallVector<ModuleOp> modules;
+    auto add = [&](func::FuncOp body, ArrayRef<Attribute> conditions) {
+      for (NestsAttr each : nests) {
+        auto module = ModuleOp::create(b, loc);
+        module->setAttr(hopper::kNestsAttr, each);
+        if (!conditions.empty())
+          module->setAttr(kWhenAttr, b.getArrayAttr(conditions));
+        if (runs)
+          module->setAttr(hopper::kRunningMaximaAttr, b.getUnitAttr());
+        module.push_back(body.clone());
+        modules.push_back(module);
+      }
+    };
+    if (std::optional<SmallVector<Attribute>> conditions = findOrderedSizes(function)) {
+      // A pass runs pipelines on what is in its op only.
+      func::FuncOp keyed = function.clone();
+      b.insert(keyed);
+      OpPassManager prove(func::FuncOp::getOperationName());
+      prove.addPass(createAttnProveKeys(AttnProveKeysOptions{/*noMoreRows=*/true}));
+      if (failed(runPipeline(prove, keyed)))
+        return failure();
+      auto isOpen = [](BackwardOp op) {
+        return op.getRowsHaveKeys() ? WalkResult::advance() : WalkResult::interrupt();
+      };
+      if (!keyed.walk(isOpen).wasInterrupted())
+        add(keyed, *conditions);
+      keyed.erase();
+    }
+    add(function, {});
+    auto versions = VersionsOp::create(b, loc, function.getName(), modules.size());
+    for (auto [region, module] : llvm::zip_equal(versions.getVersions(), modules))
+      module->moveBefore(&region.emplaceBlock(), region.front().end());
+    numVersions += modules.size() - 1;
+    numVersions.at(function) << remark::metric("Versions", modules.size());
+    function.erase();
+    return success();
+  }
+};
+} // namespace

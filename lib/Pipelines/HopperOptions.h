@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Options of passes that are words, and what the passes of the lowering share.
+
+#ifndef ATTN_LIB_PIPELINES_HOPPEROPTIONS_H
+#define ATTN_LIB_PIPELINES_HOPPEROPTIONS_H
+
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace attn {
+
+/// An error at `op` where an option's value is none of `known`.
+inline llvm::LogicalResult checkWord(mlir::Operation *op, llvm::StringRef option,
+                                     llvm::StringRef value,
+                                     llvm::ArrayRef<llvm::StringRef> known) {
+  if (llvm::is_contained(known, value))
+    return llvm::success();
+  return op->emitError() << "schedule option '" << option << "' is one of "
+                         << llvm::join(known, ", ") << "; got '" << value << "'";
+}
+
+/// What an option of true, false and auto says.
+inline bool isOn(llvm::StringRef option, bool otherwise) {
+  return option == "auto" ? otherwise : option == "true";
+}
+
+/// Checks the options of a schedule, each alone and together, of a pass that has them all.
+template <typename Pass> llvm::LogicalResult checkOptions(mlir::Operation *op, const Pass &pass) {
+  if (pass.order == "ordered" || pass.order == "fixed")
+    return op->emitError() << "schedule option 'order=" << pass.order << "' is now '"
+                           << (pass.order == "fixed" ? "deterministic=true"
+                                                     : "order=stream deterministic=true")
+                           << "'";
+  if (llvm::failed(checkWord(op, "order", pass.order, {"auto", "rows", "stream"})) ||
+      llvm::failed(checkWord(op, "output", pass.output, {"auto", "own", "reuse", "pieces"})))
+    return llvm::failure();
+  const std::pair<llvm::StringRef, llvm::StringRef> switches[] = {
+      {"overlap", pass.overlap},   {"pipeline", pass.pipeline},
+      {"ping-pong", pass.pingPong}, {"trim", pass.trim},
+      {"divide-sums", pass.divideSums}, {"fix-maxima", pass.fixMaxima}};
+  for (auto [name, value] : switches)
+    if (llvm::failed(checkWord(op, name, value, {"auto", "true", "false"})))
+      return llvm::failure();
+  if (pass.fixMaxima == "true" && pass.cluster != 1)
+    return op->emitError(
+        "schedule option 'fix-maxima=true' excludes 'cluster': a CTA that ends alone leaves the "
+        "others of its cluster without their part of the copies");
+  if (pass.trim == "true" && pass.overlap == "true")
+    return op->emitError("schedule option 'trim=true' excludes 'overlap=true': the assembler would "
+                         "run the products one after the other");
+  if (pass.trim == "true" && pass.pipeline == "false")
+    return op->emitError(
+        "schedule option 'trim=true' needs 'pipeline': what is left out is the product that runs "
+        "beside the next iteration");
+  return llvm::success();
+}
+
+} // namespace attn
+
+#endif

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One schedule for each module: the table's, with options in the place of what they override.
+
+#include "HopperForms.h"
+#include "HopperOptions.h"
+#include "HopperSchedules.h"
+#include "HopperTable.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Pipelines/Passes.h"
+#include "attn/Utils/Outcomes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace attn {
+#define GEN_PASS_DEF_HOPPERSELECTSCHEDULE
+#include "attn/Pipelines/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+using hopper::Maxima;
+using hopper::NestsAttr;
+using hopper::OutputMemory;
+using hopper::ScheduleAttr;
+using hopper::Sums;
+
+static Done numSelected("hopper-select-schedule", "selected", "Modules that got a schedule");
+
+/// Queries up to which sums that are to have one order have a kernel each: where tiles of dQ are
+/// few, all tiles of keys wait for them.
+static constexpr int64_t kMostRowsApart = 256;
+
+static LogicalResult refuseColumns(ModuleOp module, int64_t columns) {
+  return module.emitError() << "a head dimension of " << columns
+                            << " is more than the 256 that a warpgroup can hold";
+}
+
+namespace {
+/// A version of a module's function and what it asks of a call.
+struct Choice {
+  ScheduleAttr schedule;
+  Attribute condition; // null for none
+};
+
+struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectSchedulePass> {
+  using Base::Base;
+  template <typename Pass> friend LogicalResult attn::checkOptions(Operation *, const Pass &);
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (failed(checkOptions(module, *this)))
+      return signalPassFailure();
+    auto nests = module->getAttrOfType<NestsAttr>(hopper::kNestsAttr);
+    if (!nests)
+      nests = NestsAttr::get(&getContext(), Sums::Together, 256, false);
+    FailureOr<bool> fits = checkSums(module, nests);
+    if (failed(fits))
+      return signalPassFailure();
+    if (!*fits)
+      return;
+    assignTiles(module, sumKeys, sumQueries);
+    LogicalResult result = hasGradient(module) ? selectForGradient(module, nests) : select(module);
+    if (failed(result))
+      return signalPassFailure();
+  }
+
+  /// Whether sums can be as `nests` says; an error where they must be and cannot.
+  FailureOr<bool> checkSums(ModuleOp module, NestsAttr nests) {
+    if (nests.getSums() == Sums::Apart)
+      return true;
+    std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/true);
+    bool isShort = order == "auto" && deterministic && length && length->number &&
+                   *length->number <= kMostRowsApart;
+    // Where no gradient is one pass, tiles of its scores would be whole in memory.
+    bool adds = addsSums(module), lacksPass = nests.getGradient() && !adds;
+    if (!isShort && canAddSums(module) && !lacksPass)
+      return true;
+    auto functions = module.getOps<func::FuncOp>();
+    auto gradient = llvm::find_if(functions, hasGradient);
+    if (gradient == functions.end() && nests.getGradient())
+      gradient = functions.begin();
+    StringRef reason =
+        "sums that are added to memory have 64 or 128 columns, are products of matrices, beside "
+        "others of at most 128 and none at computed indices, for 64 queries and 65 keys or more";
+    if (order == "stream" && gradient != functions.end())
+      return (*gradient).emitError()
+             << "order=stream adds sums of 64 or 128 columns to memory, which are products of "
+                "matrices, beside others of at most 128 and none at computed indices, for 64 "
+                "queries and 65 keys or more; order=rows has a kernel for each sum";
+    if (isShort)
+      reason = "few queries: all tiles of keys would wait for one tile of dQ";
+    module->setAttr(hopper::kRefusedAttr, StringAttr::get(&getContext(), reason));
+    return false;
+  }
+
+  /// A row of the table with options in the place of what they override.
+  FailureOr<ScheduleAttr> withOptions(ModuleOp module, Schedule row, bool loadsTiles = false) {
+    row.rows = rows > 0 ? rows : row.rows;
+    row.keys = keys > 0 ? keys : row.keys;
+    row.stages = stages > 0 ? stages : row.stages;
+    row.growth = growth >= 0 ? growth : row.growth;
+    row.polynomials = polynomials >= 0 ? polynomials : row.polynomials;
+    row.occupancy = occupancy > 0 ? occupancy : row.occupancy;
+    row.pipelines = isOn(pipeline, row.pipelines);
+    row.trims = isOn(trim, row.trims);
+    row.overlap = isOn(overlap, row.overlap);
+    // Of what excludes something else, what is asked for stays.
+    if (trim == "auto")
+      row.trims &= overlap != "true" && row.pipelines;
+    row.overlap &= trim != "true";
+    row.pingPong = isOn(pingPong, row.pingPong);
+    if (output != "auto")
+      row.output = output == "own"     ? OutputMemory::Own
+                   : output == "reuse" ? OutputMemory::Reuse
+                                       : OutputMemory::Slabs;
+    if (row.trims && !row.pipelines)
+      return module.emitError(
+          "schedule option 'trim=true' needs 'pipeline', which the schedule of this module leaves "
+          "out; ask for 'pipeline=true', too");
+    bool fixes = row.maxima == Schedule::Fixed;
+    Maxima maxima = !fixes                ? Maxima::Running
+                    : fixMaxima == "true" ? Maxima::AlwaysFixed
+                                          : Maxima::Fixed;
+    Builder b(&getContext());
+    FloatAttr threshold = row.growth && !fixes ? b.getF64FloatAttr(row.growth) : FloatAttr();
+    auto emitError = [&] { return module.emitError(); };
+    ScheduleAttr schedule = ScheduleAttr::getChecked(
+        emitError, &getContext(), row.rows, row.keys, row.stages, int64_t(ctas), row.occupancy,
+        int64_t(cluster), int64_t(producerRegisters), row.output, maxima, row.pipelines, row.overlap, row.pingPong, row.trims,
+        threshold, row.polynomials, row.addsSums, row.addsSums && deterministic,
+        row.addsSums && row.storesFirst, row.addsSums && row.adderFences, loadsTiles);
+    if (!schedule)
+      return failure();
+    return schedule;
+  }
+
+  void set(ModuleOp module, ScheduleAttr schedule) {
+    module->setAttr(hopper::kScheduleAttr, schedule);
+    numSelected.at(module) << remark::metric("BlockM", schedule.getBlockM())
+                           << remark::metric("BlockN", schedule.getBlockN());
+  }
+
+  /// Adds to what the module asks of a call.
+  static void addConditions(ModuleOp module, ArrayRef<Attribute> conditions) {
+    SmallVector<Attribute> all;
+    if (auto when = module->getAttrOfType<ArrayAttr>(kWhenAttr))
+      llvm::append_range(all, when);
+    llvm::append_range(all, conditions);
+    if (!all.empty())
+      module->setAttr(kWhenAttr, ArrayAttr::get(module.getContext(), all));
+  }
+
+  LogicalResult selectForGradient(ModuleOp module, NestsAttr nests) {
+    int64_t columns = findColumns(module);
+    bool adds = addsSums(module);
+    ArrayRef<Schedule> rows = adds ? ArrayRef(kAddedSchedules) : ArrayRef(kGradientSchedules);
+    bool isBusy = keepsFmaUnitsBusy(module);
+    MaskForm mask = findMaskForm(module);
+    const Schedule *row = llvm::find_if(rows, [&](const Schedule &row) {
+      return columns <= row.columns && row.isFor(mask) &&
+             !(isBusy && row.columns <= 64 && row.storesFirst);
+    });
+    if (row == rows.end())
+      return refuseColumns(module, columns);
+    bool isTogether = nests.getSums() == Sums::Together && adds;
+    bool loads = isTogether && loadTiles && row->addsSums && readsTiles(module);
+    FailureOr<ScheduleAttr> schedule = withOptions(module, *row, loads);
+    if (failed(schedule))
+      return failure();
+    set(module, *schedule);
+    SmallVector<Attribute> conditions;
+    if (isTogether && deterministic && order == "auto") {
+      std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/true);
+      if (length && !length->number)
+        conditions.push_back(SizeConditionAttr::get(&getContext(), length->argument, length->dim,
+                                                    SizeRelation::Above, kMostRowsApart));
+      conditions.push_back(hopper::ResidentConditionAttr::get(&getContext(), ctas));
+    }
+    if (loads)
+      conditions.push_back(hopper::ReachConditionAttr::get(&getContext()));
+    addConditions(module, conditions);
+    return success();
+  }
+
+  /// Whether maxima are fixed: where outputs are wide, corrections that are delayed do as well,
+  /// and where scores grow with the column's number, the first tile says nothing.
+  bool fixesMaxima(ModuleOp module, int64_t columns) {
+    constexpr int64_t kMostColumns = 128;
+    return isOn(fixMaxima, columns <= kMostColumns && growth < 0 && cluster == 1 &&
+                               !module->hasAttr(hopper::kRunningMaximaAttr) &&
+                               !numbersColumns(module));
+  }
+
+  LogicalResult select(ModuleOp module) {
+    SmallVector<Choice> choices;
+    int64_t columns = findColumns(module);
+    // What a score reads by row and column is copied by TMA where that reaches it: which depends
+    // on strides that are known at run time only.
+    const Schedule *row = llvm::find_if(
+        kCopiedSchedules, [&](const Schedule &row) { return columns <= row.columns; });
+    bool loads = loadTiles && row != std::end(kCopiedSchedules) && readsTiles(module);
+    if (loads) {
+      Schedule loading = *row;
+      if (fixesMaxima(module, columns))
+        loading.maxima = Schedule::Fixed;
+      FailureOr<ScheduleAttr> schedule = withOptions(module, loading, /*loadsTiles=*/true);
+      if (failed(schedule))
+        return failure();
+      choices.push_back({*schedule, hopper::ReachConditionAttr::get(&getContext())});
+    }
+    // Two kernels less to compile, for what is rarely needed.
+    if (failed(selectByLength(module, columns, /*mayFix=*/!loads, choices)))
+      return failure();
+    if (choices.size() == 1)
+      set(module, choices.front().schedule);
+    else
+      createVersions(module, choices);
+    return success();
+  }
+
+  /// The schedule that fits; two where the length of the stream, which decides, is known at run
+  /// time only.
+  LogicalResult selectByLength(ModuleOp module, int64_t columns, bool mayFix,
+                               SmallVectorImpl<Choice> &choices) {
+    bool heavy = needsRegisters(module), isPlain = hasPlainScores(module);
+    MaskForm mask = findMaskForm(module);
+    std::optional<StreamLength> length = findStreamLength(module, /*ofGradient=*/false);
+    bool fixes = mayFix && fixesMaxima(module, columns);
+    auto find = [&](bool isShort) {
+      return llvm::find_if(kSchedules, [&](const Schedule &row) {
+        return columns <= row.columns && !(heavy && row.isTight) && (isPlain || row.pipelines) &&
+               row.isFor(mask) && (isShort || row.length == 0) &&
+               row.maxima != (fixes ? Schedule::Running : Schedule::Fixed);
+      });
+    };
+    const Schedule *many = find(/*isShort=*/false), *few = find(/*isShort=*/true);
+    if (many == std::end(kSchedules))
+      return refuseColumns(module, columns);
+    auto add = [&](Schedule row, Attribute condition) -> LogicalResult {
+      row.growth = columns <= 64 && !isPlain ? 0 : row.growth;
+      row.maxima = fixes ? Schedule::Fixed : Schedule::Running;
+      if (rows > 0 || keys > 0) { // other tiles, which may need all registers
+        row.occupancy = 1;
+        row.pipelines = true;
+      }
+      FailureOr<ScheduleAttr> schedule = withOptions(module, row);
+      if (succeeded(schedule))
+        choices.push_back({*schedule, condition});
+      return schedule;
+    };
+    if (few == many || few->columns != many->columns || !length || rows > 0 || keys > 0)
+      return add(*many, {});
+    if (length->number)
+      return add(*length->number <= few->length ? *few : *many, {});
+    auto isShort = SizeConditionAttr::get(&getContext(), length->argument, length->dim,
+                                          SizeRelation::AtMost, few->length);
+    return failure(failed(add(*few, isShort)) || failed(add(*many, {})));
+  }
+
+  /// Gives each function of the module a version for each choice.
+  void createVersions(ModuleOp module, ArrayRef<Choice> choices) {
+    for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
+      OpBuilder b(function);
+      Location loc = function.getLoc();
+      auto versions = VersionsOp::create(b, loc, function.getName(), choices.size());
+      for (auto [region, choice] : llvm::zip_equal(versions.getVersions(), choices)) {
+        OpBuilder inner = OpBuilder::atBlockBegin(&region.emplaceBlock());
+        auto version = ModuleOp::create(inner, loc);
+        version.push_back(function.clone());
+        if (choice.condition)
+          addConditions(version, choice.condition);
+        set(version, choice.schedule);
+      }
+      function.erase();
+    }
+  }
+};
+} // namespace

@@ -55,7 +55,10 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     addFront(pm);
     pm.addPass(createHopperFormNests());
     pm.addPass(createHopperSelectSchedule());
-    buildHopperStages(pm);
+    for (StringRef stage : listHopperStages()) {
+      addHopperStage(pm, stage);
+      addHopperStageChecks(pm, stage);
+    }
     pm.addPass(createAttnMergeVersions());
     pm.getDependentDialects(registry);
   }
@@ -105,8 +108,24 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   }
 
   /// Runs the stages on a version. With `refused`, what they refuse it for is left there and is no
-  /// error.
+  /// error; a form that is wrong behind a stage is one.
   LogicalResult runStages(ModuleOp version, std::string *refused) {
+    for (StringRef stage : listHopperStages()) {
+      OpPassManager pm(ModuleOp::getOperationName()), checks(ModuleOp::getOperationName());
+      addHopperStage(pm, stage);
+      if (failed(runStage(version, pm, refused)))
+        return failure();
+      addHopperStageChecks(checks, stage);
+      if (failed(runPipeline(checks, version))) {
+        if (refused)
+          refused->clear();
+        return failure();
+      }
+    }
+    return success();
+  }
+
+  LogicalResult runStage(ModuleOp version, OpPassManager &pm, std::string *refused) {
     std::optional<ScopedDiagnosticHandler> handler;
     if (refused)
       handler.emplace(&getContext(), [&](Diagnostic &diagnostic) {
@@ -115,8 +134,6 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
         llvm::raw_string_ostream(*refused) << (refused->empty() ? "" : "; ") << diagnostic;
         return success();
       });
-    OpPassManager pm(ModuleOp::getOperationName());
-    buildHopperStages(pm);
     return runPipeline(pm, version);
   }
 
@@ -151,7 +168,8 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
         auto standsIn = [&](ModuleOp later) { return hides(later, version); };
         bool hasOther = mayLeaveOut && llvm::any_of(ArrayRef(open).drop_front(i + 1), standsIn);
         LogicalResult result = lower(version, hasOther ? &refused : nullptr);
-        if (failed(result) && !hasOther)
+        // Without a reason it is no refusal.
+        if (failed(result) && refused.empty())
           return failure();
         if (succeeded(result)) {
           lowered.push_back(version);

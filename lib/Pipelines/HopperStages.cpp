@@ -29,6 +29,13 @@ using hopper::OutputMemory;
 using hopper::ScheduleAttr;
 using hopper::Sums;
 
+/// Whether each stage checks what it promises.
+#ifdef NDEBUG
+static constexpr bool kChecksForms = false;
+#else
+static constexpr bool kChecksForms = true;
+#endif
+
 static void addCleanUp(OpPassManager &pm) {
   pm.addPass(createHopperMapPrograms());
   pm.addPass(createCanonicalizerPass());
@@ -251,9 +258,21 @@ struct FormNestsPass : attn::impl::HopperFormNestsBase<FormNestsPass> {
 };
 } // namespace
 
-void attn::buildHopperStages(OpPassManager &pm) {
-  for (const Stage &each : kStages)
-    pm.addPass(createHopperRunStage(HopperRunStageOptions{each.name.str()}));
+SmallVector<StringRef> attn::listHopperStages() {
+  return llvm::map_to_vector(kStages, [](const Stage &each) { return StringRef(each.name); });
+}
+
+void attn::addHopperStage(OpPassManager &pm, StringRef stage) {
+  pm.addPass(createHopperRunStage(HopperRunStageOptions{stage.str()}));
+}
+
+void attn::addHopperStageChecks(OpPassManager &pm, StringRef stage) {
+  if (!kChecksForms)
+    return;
+  OpPassManager &nested = pm.nest<func::FuncOp>();
+  nested.addPass(createHopperCheckForm(HopperCheckFormOptions{stage.str()}));
+  if (stage == "protocol")
+    nested.addPass(createHopperCheckProtocol(HopperCheckProtocolOptions{/*remarks=*/false}));
 }
 
 void attn::registerHopperStages() {
@@ -264,6 +283,7 @@ void attn::registerHopperStages() {
   for (auto [name, each] : llvm::zip_equal(names, kStages))
     registrations.push_back(std::make_unique<PassPipelineRegistration<>>(
         name, each.summary, [stage = each.name](OpPassManager &pm) {
-          pm.addPass(createHopperRunStage(HopperRunStageOptions{stage.str()}));
+          addHopperStage(pm, stage);
+          addHopperStageChecks(pm, stage);
         }));
 }

@@ -162,8 +162,8 @@ def HopperRunStage : Pass<"hopper-run-stage", "::mlir::ModuleOp"> {
     2), `programs` (each tile's reads, arithmetic and writes), `tiles` (products of tiles in shared
     memory), `channels` (roles of warpgroups, what they send each other, tiles of a CTA) or
     `protocol` (shared memory, barriers, asynchronous instructions). The module has a
-    `hopper.schedule`. Builds with assertions check the stage's form behind it
-    (`hopper-check-form`). Pipelines of these names, with `hopper-` in front, run one stage each.
+    `hopper.schedule`. Pipelines of these names, with `hopper-` in front, run one stage each; builds
+    with assertions check the form behind it (`hopper-check-form`).
 
     Needed by: all GPU kernels.
   }];

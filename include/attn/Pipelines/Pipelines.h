@@ -120,8 +120,11 @@ void buildCudaCodegenPipeline(mlir::OpPassManager &pm);
 /// stay.
 void buildCudaHostPipeline(mlir::OpPassManager &pm);
 
-/// The stages from nests with a schedule to the protocol form of the hopper dialect (L1 to L3).
-void buildHopperStages(mlir::OpPassManager &pm);
+/// The stages from nests with a schedule to the protocol form of the hopper dialect (L1 to L3), in
+/// order; each of them; and what builds with assertions check of its form behind it.
+llvm::SmallVector<llvm::StringRef> listHopperStages();
+void addHopperStage(mlir::OpPassManager &pm, llvm::StringRef stage);
+void addHopperStageChecks(mlir::OpPassManager &pm, llvm::StringRef stage);
 /// Makes each stage known as a pipeline: hopper-arithmetic, hopper-programs, hopper-tiles,
 /// hopper-channels, hopper-protocol.
 void registerHopperStages();

@@ -35,7 +35,7 @@ static void checkExpect(Protocol &protocol, BarrierUses &uses, MBarrierExpectOp 
   if (expected == copied && !loads.empty())
     return;
   if (elsewhere) {
-    expect->emitRemark("bytes not checked: copies to this mbarrier are in other blocks, or have "
+    protocol.remark(expect, "bytes not checked: copies to this mbarrier are in other blocks, or have "
                        "another index");
     return;
   }
@@ -111,7 +111,7 @@ void attn::hopper::checkArrivals(Protocol &protocol) {
       total += count.value_or(0) * protocol.getWarpgroups(role);
     }
     if (!known) {
-      uses.barrier->emitRemark("arrivals not checked: not every use has as many, or not every "
+      protocol.remark(uses.barrier, "arrivals not checked: not every use has as many, or not every "
                                "warpgroup arrives");
       continue;
     }
@@ -266,7 +266,7 @@ void attn::hopper::checkNamedBarriers(Protocol &protocol) {
     first += count;
   }
   if (unknown) {
-    unknown->emitRemark("named barriers not checked: this id does not follow from the "
+    protocol.remark(unknown, "named barriers not checked: this id does not follow from the "
                         "warpgroup's number");
     return;
   }

@@ -195,7 +195,7 @@ CounterCheck::Verdict CounterCheck::follow(Value index, Value phase, Operation *
 
 void CounterCheck::run() {
   if (follow(wait.getIndex(), wait.getPhase(), wait) == Verdict::Unknown)
-    wait->emitRemark("index and phase not checked: they are not carried together, or where "
+    protocol.remark(wait, "index and phase not checked: they are not carried together, or where "
                      "they start is not known");
 }
 

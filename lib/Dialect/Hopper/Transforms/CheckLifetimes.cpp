@@ -43,7 +43,7 @@ void attn::hopper::checkProductWaits(Protocol &protocol) {
     auto product = wait.getProduct().getDefiningOp<WgmmaOp>();
     std::optional<int64_t> after = product ? countAfter(product, wait) : std::nullopt;
     if (!after) {
-      wait->emitRemark("pending not checked: the product starts in another block");
+      protocol.remark(wait, "pending not checked: the product starts in another block");
       return;
     }
     if (int64_t(wait.getPending()) <= *after || isWaitedFor(product, wait))
@@ -127,7 +127,7 @@ static void checkWaited(Protocol &protocol, const Filled &filled, Operation *pro
     maybe = true;
   }
   if (maybe) {
-    product->emitRemark("not checked: waits for the copy of its tile have another index, or are "
+    protocol.remark(product, "not checked: waits for the copy of its tile have another index, or are "
                         "in branches");
     return;
   }
@@ -191,7 +191,7 @@ static void checkReleases(Protocol &protocol, const Filled &filled) {
               arrive->getParentOp()->isProperAncestor(wait));
     });
     if (!inLoop || elsewhere) {
-      wait->emitRemark("not checked: no arrival with this index gives the tile back");
+      protocol.remark(wait, "not checked: no arrival with this index gives the tile back");
       continue;
     }
     InFlightDiagnostic diagnostic = protocol.error(wait);
@@ -208,7 +208,7 @@ void attn::hopper::checkTileLifetimes(Protocol &protocol) {
         !protocol.barriers.find(entry.empty)->second.barrier.getCluster())
       protocol.error(entry.load) << "fills tiles of all CTAs, and waits for room in its own only";
     if (!entry.aligned)
-      entry.load->emitRemark("tiles not checked: the slot and its mbarriers have different "
+      protocol.remark(entry.load, "tiles not checked: the slot and its mbarriers have different "
                              "indices, or copies use different mbarriers");
     else if (entry.empty)
       checkReleases(protocol, entry);
@@ -300,7 +300,7 @@ static void checkReaders(Protocol &protocol, TileStoreOp store) {
   if (!fenced && store->getParentOp() == protocol.roles)
     protocol.error(store) << "no hopper.fence.async follows: TMA and WGMMA may not see the tile";
   else
-    store->emitRemark("the fence and the barrier after this are not checked: who reads the tile "
+    protocol.remark(store, "the fence and the barrier after this are not checked: who reads the tile "
                       "is in another block");
 }
 
@@ -322,7 +322,7 @@ void attn::hopper::checkStores(Protocol &protocol) {
       if (waits.empty())
         protocol.error(op) << "the role ends while TMA may still read the tile: no hopper.tma.wait";
       else
-        op->emitRemark("not checked: no hopper.tma.wait for all copies follows in this block or "
+        protocol.remark(op, "not checked: no hopper.tma.wait for all copies follows in this block or "
                        "around it");
     });
   }

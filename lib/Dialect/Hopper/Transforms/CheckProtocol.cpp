@@ -81,6 +81,7 @@ struct CheckProtocolPass : attn::impl::HopperCheckProtocolBase<CheckProtocolPass
     getOperation().walk([&](gpu::LaunchOp launch) {
       launch.walk([&](RolesOp roles) {
         Protocol protocol(launch, roles);
+        protocol.remarks = remarks;
         checkBytes(protocol);
         checkArrivals(protocol);
         checkClusters(protocol);

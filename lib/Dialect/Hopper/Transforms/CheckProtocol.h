@@ -38,6 +38,11 @@ public:
     return op->emitError();
   }
   bool failed = false;
+  void remark(mlir::Operation *op, const llvm::Twine &text) {
+    if (remarks)
+      op->emitRemark(text);
+  }
+  bool remarks = true;
 };
 
 /// Whether two indices are certainly the same value.

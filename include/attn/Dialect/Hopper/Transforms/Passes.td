@@ -1481,8 +1481,34 @@ def HopperCheckProtocol : Pass<"hopper-check-protocol", "::mlir::func::FuncOp"> 
     hopper.tma.load %m[%i, %j] to %tile, %full[%s] : ... // the copies bring 16384
     ```
 
-    Needed by: no kernel; tests run it, and whoever changes a pass of the GPU.
+    Needed by: no kernel; builds with assertions run it on each, without remarks.
   }];
+  let options = [Option<"remarks", "remarks", "bool", /*default=*/"true",
+                        "Remark what is not decided">];
+}
+
+def HopperCheckForm : Pass<"hopper-check-form", "::mlir::func::FuncOp"> {
+  let summary = "Check what a stage of the lowering promises of its programs";
+  let description = [{
+    What a stage should have replaced is an error at the op. Each form keeps what those before it
+    promise:
+
+    * `arithmetic`: nests are tiles in memory; exponentials of tiles are to the base 2.
+    * `programs`: statements are programs of tiles, which are divided among warpgroups at most.
+    * `tiles`: products of matrices of 16-bit floats read tiles in shared memory.
+    * `channels`: programs are launches; roles load nothing but what they send; each channel has one
+      role that sends, and others that receive.
+    * `protocol`: no channel, load or synchronous product is left.
+
+    ```mlir
+    %c = hopper.channel {...}  // error: is not in the form 'protocol': channels have become rings ...
+    ```
+
+    Needed by: no kernel; builds with assertions run it behind each stage (`hopper-run-stage`), with
+    `hopper-check-protocol` behind the last.
+  }];
+  let options = [Option<"form", "form", "std::string", /*default=*/"\"protocol\"",
+                        "arithmetic, programs, tiles, channels or protocol">];
 }
 
 def HopperCheckFacts : Pass<"hopper-check-facts", "::mlir::func::FuncOp"> {

@@ -6,6 +6,7 @@
 
 include "mlir/IR/OpBase.td"
 include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/DestinationStyleOpInterface.td"
@@ -540,7 +541,7 @@ def Attn_YieldOp : Attn_Op<"yield", [
 
 def Attn_VersionsOp : Attn_Op<"versions", [
     IsolatedFromAbove, Symbol, NoTerminator, SingleBlock, NoRegionArguments,
-    HasParent<"::mlir::ModuleOp">]> {
+    HasParent<"::mlir::ModuleOp">, OpAsmOpInterface]> {
   let summary = "A function in several versions, of which a call runs the first one that it may";
   let description = [{
     Each region holds one module with a version of the function, of that name: passes run on it as
@@ -566,6 +567,8 @@ def Attn_VersionsOp : Attn_Op<"versions", [
   let assemblyFormat = "$sym_name attr-dict-with-keyword $versions";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
+    /// Modules are written as at the top of a file.
+    static ::llvm::StringRef getDefaultDialect() { return "builtin"; }
     /// The modules of all versions, in order.
     ::llvm::SmallVector<::mlir::ModuleOp> getModules();
     /// The function in the module of a version; null where there is none.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The backward on the CPU, from attn.forward to its gradients, beside OpenBLAS.
 
-    benchmarks/cpu_backward.py [--attn-run BIN] [--threads N] [--orders auto,rows] [--json FILE]
+    benchmarks/cpu_backward.py [--attn-run BIN] [--threads N] [--orders auto,m_outer] [--json FILE]
 
 For each loop order and for the one that the cost model takes: GFLOP/s of the
 gradient function at B1 H8 S2048 (f32, without the forward, whose output and
@@ -21,11 +21,11 @@ import tempfile
 from common import Attention, Sgemm, Table, pairs, parse_arguments
 
 HEADS, LENGTH = 8, 2048
-ORDERS = ("auto", "rows", "stream", "split")
+ORDERS = ("auto", "m_outer", "n_outer", "split_kv")
 # The cost model's order where the number of heads is known when it runs only.
 DYNAMIC = "auto with dynamic heads"
 # The two forms' own targets, as in cpu_backward_tiles.py: in one pass, in two.
-TARGETS = {"auto": 0.75, "stream": 0.75, "rows": 0.6}
+TARGETS = {"auto": 0.75, "n_outer": 0.75, "m_outer": 0.6}
 
 
 def add_arguments(parser):

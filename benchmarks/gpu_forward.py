@@ -42,9 +42,9 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, help="of timing, per cell (default 2.5; quick 1)")
     parser.add_argument("--type", choices=("bfloat16", "float16"), default="bfloat16")
     parser.add_argument("--static", action="store_true", help="attnc is told all sizes, not only d")
-    parser.add_argument("--pipeline", help="attnc's options, such as \"schedule='rows=128 keys=128'\"")
+    parser.add_argument("--pipeline", help="attnc's options, such as \"schedule='block-m=128 block-n=128'\"")
     parser.add_argument("--schedule", metavar="OPTIONS", action="append", default=[],
-                        help="time attnc with this schedule as well, such as 'rows=128 keys=128', by turns with the rest")
+                        help="time attnc with this schedule as well, such as 'block-m=128 block-n=128', by turns with the rest")
     parser.add_argument("--no-latency", action="store_true", help="without times of compiling and of the host")
     parser.add_argument("--timeout", type=float, default=90, metavar="SECONDS",
                         help="give up when a step takes longer: a kernel that hangs cannot be interrupted")

@@ -65,7 +65,7 @@ typedef struct attnc_options {
   attnc_target target;
   /* The function, or NULL for `main` or the only one. */
   const char *entry;
-  /* Options of the pipeline, "row-tile=64 stream-tile=128", or NULL. */
+  /* Options of the pipeline, "block-m=64 block-n=128", or NULL. */
   const char *pipeline;
   /* Where compiled programs are kept: a directory, "" for nowhere, or NULL for
    * what the environment says. */

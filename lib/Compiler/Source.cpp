@@ -4,6 +4,7 @@
 #include "Source.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Registration/Registration.h"
+#include "attn/Utils/RenamedOptions.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 
@@ -88,7 +89,9 @@ Error Source::parse(StringRef text, const ExecutableOptions &options) {
   if (!selected)
     return selected.takeError();
   entry = *selected;
-  std::string problem;
+  std::string problem = findRenamedOption(options.pipeline);
+  if (!problem.empty())
+    return createStringError("in the options of the pipeline: " + problem);
   raw_string_ostream problemStream(problem);
   if (failed(pipeline.parseFromString(options.pipeline, problemStream)))
     return createStringError("in the options of the pipeline: " + problem);

@@ -257,12 +257,12 @@ static void describeWait(Cluster &cluster, const Fiber &fiber, Diagnostic &note)
   Operation *op = fiber.machine->program.instructions[fiber.next].op;
   note << cluster.nameOf(fiber.warpgroup) << " waits here";
   const Instruction &i = fiber.machine->program.instructions[fiber.next];
-  bool waits = isa<hopper::TurnWaitOp>(op);
-  if (waits || isa<hopper::TurnClaimOp>(op)) {
+  bool waits = isa<hopper::SemaphoreWaitOp>(op);
+  if (waits || isa<hopper::SemaphoreFirstTouchOp>(op)) {
     auto indices = ArrayRef(i.operands).drop_front().drop_back();
     if (waits)
       note << ", for number " << fiber.frame[i.operands.back()].integer;
-    note << (waits ? " in turn " : ", for the first CTA in turn ");
+    note << (waits ? " at semaphore " : ", for the first CTA at semaphore ");
     llvm::interleaveComma(indices, note, [&](auto index) { note << fiber.frame[index].integer; });
   }
   if (!isa<hopper::MBarrierWaitOp>(op))

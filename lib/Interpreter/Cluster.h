@@ -295,9 +295,9 @@ public:
   unsigned last = 0;
   /// Counts what may let a blocked warpgroup go on.
   uint64_t version = 0;
-  /// No warpgroup could go on without another turn than the machine's first `seenTurns`.
+  /// No warpgroup could go on before another release than the machine's first `seenReleases`.
   bool isStuck = false;
-  uint64_t seenTurns = 0;
+  uint64_t seenReleases = 0;
 
 private:
   void addMemory();
@@ -316,8 +316,8 @@ struct Machine {
   const InterpreterOptions &options;
   InterpreterStatistics &statistics;
   std::mt19937_64 random;
-  /// How many turns have been passed, which CTAs may wait for.
-  uint64_t turns = 0;
+  /// How many semaphores have been released, which CTAs may wait for.
+  uint64_t releases = 0;
 
   uint64_t pick(uint64_t count) { return random() % count; }
   bool isEarly() { return options.timing == InterpreterTiming::Early; }

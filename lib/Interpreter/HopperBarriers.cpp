@@ -82,8 +82,8 @@ static Step report(Fiber &fiber, const Instruction &i) {
     auto [first, count] = op.getWarpgroupsOfRole();
     number = number * count + (fiber.warpgroup % fiber.cluster->countWarpgroups() - first);
   }
-  char *word = findElement(i.op, fiber.operand(i, 1).as<MemRef>(), number);
-  if (!word)
+  char *flag = findElement(i.op, fiber.operand(i, 1).as<MemRef>(), number);
+  if (!flag)
     return Step::Failed;
   // A byte for each warp.
   int64_t parts = op.getWarpgroups() ? kWarpgroupRows / kWarpRows : 1, reported = 0;
@@ -93,27 +93,27 @@ static Step report(Fiber &fiber, const Instruction &i) {
       reported |= int64_t(1) << (8 * part);
   }
   if (reported || op.getWarpgroups())
-    storeInteger(ElementKind::I32, word, reported);
+    storeInteger(ElementKind::I32, flag, reported);
   return Step::Next;
 }
 
 static Step redo(Fiber &fiber, const Instruction &i) {
   if (fiber.integer(i, 1))
     return Step::Next;
-  char *word = findElement(i.op, fiber.operand(i, 0).as<MemRef>(), fiber.block[0]);
-  if (!word)
+  char *flag = findElement(i.op, fiber.operand(i, 0).as<MemRef>(), fiber.block[0]);
+  if (!flag)
     return Step::Failed;
-  return loadInteger(ElementKind::I32, word) ? Step::Next : Step::Finished;
+  return loadInteger(ElementKind::I32, flag) ? Step::Next : Step::Finished;
 }
 
 static Step runIf(Fiber &fiber, const Instruction &i) {
-  const MemRef &words = fiber.operand(i, 0).as<MemRef>();
+  const MemRef &flags = fiber.operand(i, 0).as<MemRef>();
   bool any = false;
-  for (int64_t n = 0; n < words.sizes[0]; ++n) {
-    char *word = findElement(i.op, words, n);
-    if (!word)
+  for (int64_t n = 0; n < flags.sizes[0]; ++n) {
+    char *flag = findElement(i.op, flags, n);
+    if (!flag)
       return Step::Failed;
-    any |= loadInteger(ElementKind::I32, word) != 0;
+    any |= loadInteger(ElementKind::I32, flag) != 0;
   }
   return any != cast<RunIfOp>(i.op).getNone() ? Step::Next : Step::Finished;
 }

@@ -288,13 +288,13 @@ static Step waitForStores(Fiber &fiber, const Instruction &i) {
 }
 
 //===----------------------------------------------------------------------===//
-// Turns of CTAs
+// Semaphores of CTAs
 //===----------------------------------------------------------------------===//
 
-/// The word of a turn, or null after an error.
-static char *findTurn(Fiber &fiber, const Instruction &i) {
-  const auto &turns = fiber.operand(i, 0).as<MemRef>();
-  return findElement(i.op, turns, readCoordinates(fiber, i, 1, turns.sizes.size()));
+/// A semaphore, or null after an error.
+static char *findSemaphore(Fiber &fiber, const Instruction &i) {
+  const auto &semaphores = fiber.operand(i, 0).as<MemRef>();
+  return findElement(i.op, semaphores, readCoordinates(fiber, i, 1, semaphores.sizes.size()));
 }
 
 /// What comes behind the indices.
@@ -302,83 +302,83 @@ static int64_t getNumber(Fiber &fiber, const Instruction &i) {
   return fiber.integer(i, unsigned(i.operands.size() - 1));
 }
 
-static Step waitForTurn(Fiber &fiber, const Instruction &i) {
+static Step waitForSemaphore(Fiber &fiber, const Instruction &i) {
   int64_t number = getNumber(fiber, i);
   if (number < 0)
     return Step::Next;
-  char *turn = findTurn(fiber, i);
-  if (!turn)
+  char *semaphore = findSemaphore(fiber, i);
+  if (!semaphore)
     return Step::Failed;
-  return loadInteger(ElementKind::I32, turn) == number ? Step::Next : Step::Blocked;
+  return loadInteger(ElementKind::I32, semaphore) == number ? Step::Next : Step::Blocked;
 }
 
-static Step peekAtTurn(Fiber &fiber, const Instruction &i) {
-  char *turn = findTurn(fiber, i);
-  if (!turn)
+static Step peekAtSemaphore(Fiber &fiber, const Instruction &i) {
+  char *semaphore = findSemaphore(fiber, i);
+  if (!semaphore)
     return Step::Failed;
-  fiber.result(i).integer = loadInteger(ElementKind::I32, turn);
+  fiber.result(i).integer = loadInteger(ElementKind::I32, semaphore);
   return Step::Next;
 }
 
-static Step claimTurn(Fiber &fiber, const Instruction &i) {
-  char *turn = findTurn(fiber, i);
-  if (!turn)
+static Step touchFirst(Fiber &fiber, const Instruction &i) {
+  char *semaphore = findSemaphore(fiber, i);
+  if (!semaphore)
     return Step::Failed;
-  int64_t word = loadInteger(ElementKind::I32, turn);
+  int64_t flag = loadInteger(ElementKind::I32, semaphore);
   if (int64_t seen = getNumber(fiber, i); seen > 0) { // then the GPU does not look again
     fiber.result(i).integer = false;
-    if (word > 0)
+    if (flag > 0)
       return Step::Next;
-    fiber.cluster->error(i.op) << "has seen " << seen << ", but the turn is " << word;
+    fiber.cluster->error(i.op) << "has seen " << seen << ", but the semaphore is " << flag;
     return Step::Failed;
   }
-  if (word < 0)
+  if (flag < 0)
     return Step::Blocked;
-  fiber.result(i).integer = word == 0;
-  if (word == 0)
-    storeInteger(ElementKind::I32, turn, -1);
+  fiber.result(i).integer = flag == 0;
+  if (flag == 0)
+    storeInteger(ElementKind::I32, semaphore, -1);
   return Step::Next;
 }
 
-static Step passTurn(Fiber &fiber, const Instruction &i) {
-  char *turn = findTurn(fiber, i);
-  if (!turn)
+static Step releaseSemaphore(Fiber &fiber, const Instruction &i) {
+  char *semaphore = findSemaphore(fiber, i);
+  if (!semaphore)
     return Step::Failed;
   if (!fiber.stores.empty()) {
     InFlightDiagnostic diagnostic = fiber.cluster->error(i.op);
-    diagnostic << "passes the turn before what it stands for has happened: no "
+    diagnostic << "releases the semaphore before what it stands for has happened: no "
                   "hopper.tma.wait without 'read' covers it";
     diagnostic.attachNote(fiber.stores.front()->event->op->getLoc()) << "started here";
     return Step::Failed;
   }
-  storeInteger(ElementKind::I32, turn, getNumber(fiber, i));
-  ++fiber.machine->turns;
+  storeInteger(ElementKind::I32, semaphore, getNumber(fiber, i));
+  ++fiber.machine->releases;
   return Step::Next;
 }
 
-/// Whether a turn may be another CTA's, and not only a fence.
-static bool mayWait(TurnWaitOp wait) {
+/// Whether a wait may be for another CTA, and not only a fence.
+static bool mayWait(SemaphoreWaitOp wait) {
   APInt number;
   return !matchPattern(wait.getNumber(), m_ConstantInt(&number)) || number.isNonNegative();
 }
 
-static LogicalResult translateTurn(Translator &translator, Operation *op) {
+static LogicalResult translateSemaphore(Translator &translator, Operation *op) {
   if (failed(expectLaunch(translator, op)))
     return failure();
-  auto wait = dyn_cast<TurnWaitOp>(op);
-  translator.launch->takesTurns |= wait && mayWait(wait);
-  translator.emit(op, isa<TurnWaitOp>(op)    ? waitForTurn
-                      : isa<TurnPeekOp>(op)  ? peekAtTurn
-                      : isa<TurnClaimOp>(op) ? claimTurn
-                                             : passTurn);
+  auto wait = dyn_cast<SemaphoreWaitOp>(op);
+  translator.launch->hasSemaphores |= wait && mayWait(wait);
+  translator.emit(op, isa<SemaphoreWaitOp>(op)         ? waitForSemaphore
+                      : isa<SemaphorePeekOp>(op)       ? peekAtSemaphore
+                      : isa<SemaphoreFirstTouchOp>(op) ? touchFirst
+                                                       : releaseSemaphore);
   return success();
 }
 
-/// Whether an addition of a launch has its turn.
+/// Whether an addition of a launch waits for a semaphore.
 static bool isOrdered(Operation *op) {
   auto launch = op->getParentOfType<gpu::LaunchOp>();
   return launch && launch
-                       .walk([](TurnWaitOp wait) {
+                       .walk([](SemaphoreWaitOp wait) {
                          return mayWait(wait) ? WalkResult::interrupt() : WalkResult::advance();
                        })
                        .wasInterrupted();
@@ -402,8 +402,8 @@ void interpreter::registerHopperMemory(Translator &translator) {
     return success();
   });
   translator.add("hopper.tma.wait", waitForStores);
-  translator.add("hopper.turn.wait", translateTurn);
-  translator.add("hopper.turn.peek", translateTurn);
-  translator.add("hopper.turn.claim", translateTurn);
-  translator.add("hopper.turn.pass", translateTurn);
+  translator.add("hopper.semaphore.wait", translateSemaphore);
+  translator.add("hopper.semaphore.peek", translateSemaphore);
+  translator.add("hopper.semaphore.first_touch", translateSemaphore);
+  translator.add("hopper.semaphore.release", translateSemaphore);
 }

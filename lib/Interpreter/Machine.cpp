@@ -181,8 +181,8 @@ static std::unique_ptr<Cluster> makeCluster(Fiber &host, const LaunchInfo &launc
     // A CTA starts without reports.
     for (unsigned slot : launch.reports)
       if (thread == 0)
-        if (char *word = findElement(launch.op, host.frame[slot].as<MemRef>(), block[0]))
-          storeInteger(ElementKind::I32, word, 0);
+        if (char *flag = findElement(launch.op, host.frame[slot].as<MemRef>(), block[0]))
+          storeInteger(ElementKind::I32, flag, 0);
   }
   machine.statistics.ctas += uint64_t(ctas);
   return cluster;
@@ -212,7 +212,7 @@ LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const in
   int64_t total = grid[0] * grid[1] * grid[2] / ctas, next = 0;
   statistics.launches += total > 0; // the host leaves out the others
   int64_t window = options.order == InterpreterOrder::Random ? std::max(1u, options.ctas) : 1;
-  if (launch.takesTurns)
+  if (launch.hasSemaphores)
     window = total;
   std::vector<std::unique_ptr<Cluster>> active;
   while (next < total || !active.empty()) {
@@ -220,15 +220,15 @@ LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const in
       active.push_back(makeCluster(host, launch, grid, ctas, threads, next++, *this));
     SmallVector<size_t> ready;
     for (auto [number, cluster] : llvm::enumerate(active))
-      if (!cluster->isStuck || cluster->seenTurns != turns)
+      if (!cluster->isStuck || cluster->seenReleases != releases)
         ready.push_back(number);
     if (ready.empty())
       return active.front()->reportDeadlock();
     size_t chosen = ready[chooseCluster(ready.size(), *this)];
     Cluster &cluster = *active[chosen];
-    if (cluster.seenTurns != turns) // who has found no turn looks again
+    if (cluster.seenReleases != releases) // who has waited in vain looks again
       cluster.changed();
-    cluster.seenTurns = turns;
+    cluster.seenReleases = releases;
     cluster.isStuck = false;
     switch (advance(cluster, *this)) {
     case Step::Failed:

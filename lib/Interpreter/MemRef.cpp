@@ -85,10 +85,10 @@ static char *takeLent(MemRef &argument, size_t bytes) {
     last += (size - 1) * stride;
     goesUp &= stride >= 0;
   }
-  uint64_t first = llvm::alignTo(uint64_t(argument.lent), kAlignment);
+  uint64_t first = llvm::alignTo(uint64_t(argument.aliased), kAlignment);
   if (!goesUp || last + 1 != count || first + bytes > uint64_t(count) * elementSize(argument.kind))
     return nullptr;
-  argument.lent = int64_t(first + bytes);
+  argument.aliased = int64_t(first + bytes);
   return argument.at(argument.offset) + first;
 }
 
@@ -130,8 +130,8 @@ static LogicalResult translateAlloc(Translator &translator, Operation *op) {
   if (!type.getLayout().isIdentity())
     return op->emitError("the interpreter allocates dense memory only");
   Instruction &instruction = translator.emit(op, allocate);
-  if (auto within = op->getAttrOfType<IntegerAttr>(hopper::kWithinAttr)) {
-    FailureOr<mlir::Value> argument = hopper::findLender(op, within);
+  if (auto aliases = op->getAttrOfType<IntegerAttr>(hopper::kAliasesAttr)) {
+    FailureOr<mlir::Value> argument = hopper::findAliased(op, aliases);
     if (failed(argument))
       return failure();
     instruction.operands.push_back(translator.slot(*argument));

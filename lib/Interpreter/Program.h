@@ -55,10 +55,10 @@ struct LaunchInfo {
   llvm::SmallVector<unsigned, 12> arguments;
   llvm::SmallVector<mlir::Operation *> allocations, barriers, channels;
   mlir::Operation *roles = nullptr;
-  /// Where its CTAs report (hopper.report), by slots, but for words of warpgroups.
+  /// Where its CTAs report (hopper.report), by slots, but for flags of warpgroups.
   llvm::SmallVector<unsigned> reports;
   /// Its CTAs wait for each other: all of them run.
-  bool takesTurns = false;
+  bool hasSemaphores = false;
 };
 
 } // namespace interpreter

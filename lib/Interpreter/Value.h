@@ -43,7 +43,7 @@ struct MemRef : Object {
   int64_t extent = 0, offset = 0;
   llvm::SmallVector<int64_t, 5> sizes, strides;
   /// Of an argument: the bytes from its first element on that allocations have taken.
-  int64_t lent = 0;
+  int64_t aliased = 0;
   /// Keeps memory that the program itself allocated.
   std::shared_ptr<std::vector<char>> owner;
 

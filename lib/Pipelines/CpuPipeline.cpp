@@ -73,7 +73,7 @@ void attn::buildHostLowering(OpPassManager &pm) {
   pm.addPass(createConvertFuncToLLVMPass());
   pm.addPass(createUBToLLVMConversionPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
-  pm.addPass(attn::createAttnMoveHalvesAsIntegers());
+  pm.addPass(attn::createAttnMoveFloat16AsIntegers());
   cleanUp(pm);
 }
 

@@ -106,7 +106,7 @@ struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsP
       nests.push_back(NestsAttr::get(&getContext(), sums, columns, isGradient));
     };
     auto addBoth = [&](int64_t columns) {
-      if (order != "rows" && (!isWide || order == "stream"))
+      if (order != "m_outer" && (!isWide || order == "n_outer"))
         add(Sums::Together, columns);
       add(Sums::Apart, columns);
     };

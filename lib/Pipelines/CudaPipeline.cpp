@@ -51,7 +51,7 @@ void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
   target.features = target::sm90::kFeatures.str();
   target.optLevel = 3;
   pm.addPass(createGpuNVVMAttachTarget(target));
-  pm.addPass(attn::createAttnShareKernels());
+  pm.addPass(attn::createAttnDeduplicateKernels());
   pm.addPass(attn::createAttnNameKernels());
   addKernelLowering(pm.nest<gpu::GPUModuleOp>());
   pm.addPass(attn::createAttnKernelsToPtx());

@@ -11,8 +11,7 @@ namespace attn {
 
 /// An error at `op` where an option's value is none of `known`.
 inline llvm::LogicalResult checkWord(mlir::Operation *op, llvm::StringRef option,
-                                     llvm::StringRef value,
-                                     llvm::ArrayRef<llvm::StringRef> known) {
+                                     llvm::StringRef value, llvm::ArrayRef<llvm::StringRef> known) {
   if (llvm::is_contained(known, value))
     return llvm::success();
   return op->emitError() << "schedule option '" << option << "' is one of "
@@ -26,18 +25,12 @@ inline bool isOn(llvm::StringRef option, bool otherwise) {
 
 /// Checks the options of a schedule, each alone and together, of a pass that has them all.
 template <typename Pass> llvm::LogicalResult checkOptions(mlir::Operation *op, const Pass &pass) {
-  if (pass.order == "ordered" || pass.order == "fixed")
-    return op->emitError() << "schedule option 'order=" << pass.order << "' is now '"
-                           << (pass.order == "fixed" ? "deterministic=true"
-                                                     : "order=stream deterministic=true")
-                           << "'";
-  if (llvm::failed(checkWord(op, "order", pass.order, {"auto", "rows", "stream"})) ||
-      llvm::failed(checkWord(op, "output", pass.output, {"auto", "own", "reuse", "pieces"})))
+  if (llvm::failed(checkWord(op, "order", pass.order, {"auto", "m_outer", "n_outer"})) ||
+      llvm::failed(checkWord(op, "output", pass.output, {"auto", "own", "reuse", "slabs"})))
     return llvm::failure();
   const std::pair<llvm::StringRef, llvm::StringRef> switches[] = {
-      {"overlap", pass.overlap},   {"pipeline", pass.pipeline},
-      {"ping-pong", pass.pingPong}, {"trim", pass.trim},
-      {"divide-sums", pass.divideSums}, {"fix-maxima", pass.fixMaxima}};
+      {"overlap", pass.overlap}, {"pipeline", pass.pipeline},      {"ping-pong", pass.pingPong},
+      {"trim", pass.trim},       {"divide-sums", pass.divideSums}, {"fix-maxima", pass.fixMaxima}};
   for (auto [name, value] : switches)
     if (llvm::failed(checkWord(op, name, value, {"auto", "true", "false"})))
       return llvm::failure();

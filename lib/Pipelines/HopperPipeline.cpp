@@ -11,6 +11,7 @@
 #include "attn/Target/SM90/SM90.h"
 #include "attn/Transforms/Host/Passes.h"
 #include "attn/Utils/Outcomes.h"
+#include "attn/Utils/RenamedOptions.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
@@ -23,7 +24,8 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 
-static Left numRefused("attn-lower-to-hopper", "left-out", "Versions of functions that were refused");
+static Left numRefused("attn-lower-to-hopper", "left-out",
+                       "Versions of functions that were refused");
 
 /// TMA copies rows of whole 16 bytes, of 16-bit elements.
 static constexpr int64_t kColumnMultiple = 8;
@@ -49,6 +51,13 @@ namespace {
 struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> {
   using Base::Base;
   template <typename Pass> friend LogicalResult attn::checkOptions(Operation *, const Pass &);
+
+  LogicalResult initializeOptions(StringRef options,
+                                  function_ref<LogicalResult(const Twine &)> error) override {
+    if (std::string message = findRenamedOption(options); !message.empty())
+      return error(message);
+    return Pass::initializeOptions(options, error);
+  }
 
   void getDependentDialects(DialectRegistry &registry) const override {
     OpPassManager pm(ModuleOp::getOperationName());
@@ -153,7 +162,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
   LogicalResult lowerVersions(VersionsOp versions) {
     SmallVector<ModuleOp> open = versions.getModules(), lowered;
     // With an order that was asked for, what is refused is an error.
-    bool mayLeaveOut = order != "stream";
+    bool mayLeaveOut = order != "n_outer";
     for (size_t i = 0; i < open.size(); ++i) {
       ModuleOp version = open[i];
       if (llvm::any_of(lowered, [&](ModuleOp before) { return hides(before, version); }))
@@ -200,8 +209,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (modules.size() == versions.getVersions().size())
       return;
     OpBuilder b(versions);
-    auto kept =
-        VersionsOp::create(b, versions.getLoc(), versions.getSymName(), modules.size());
+    auto kept = VersionsOp::create(b, versions.getLoc(), versions.getSymName(), modules.size());
     for (auto [region, module] : llvm::zip_equal(kept.getVersions(), modules))
       module->moveBefore(&region.emplaceBlock(), region.front().end());
     versions.erase();

@@ -109,9 +109,9 @@ void assign(FoldOp fold, int64_t ofOneSum, int64_t ofTwoSums) {
   }
   Builder b(fold.getContext());
   if (rows)
-    fold->setAttr(kRowTileAttr, b.getI64IntegerAttr(rows));
+    fold->setAttr(kBlockMAttr, b.getI64IntegerAttr(rows));
   if (stream)
-    fold->setAttr(kStreamTileAttr, b.getI64IntegerAttr(stream));
+    fold->setAttr(kBlockNAttr, b.getI64IntegerAttr(stream));
 }
 
 } // namespace

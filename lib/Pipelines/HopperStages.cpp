@@ -45,11 +45,11 @@ static void addCleanUp(OpPassManager &pm) {
 /// Tiles of nests, in memory, with exponentials to the base 2.
 static void addArithmetic(OpPassManager &pm, ScheduleAttr schedule) {
   PipelineOptions tiles;
-  tiles.order = "rows";
+  tiles.order = "m_outer";
   tiles.parallelSums = true;
-  tiles.rowTile = schedule.getBlockM();
-  tiles.rowMultiple = hopper::kWarpgroupRows;
-  tiles.streamTile = schedule.getBlockN();
+  tiles.blockM = schedule.getBlockM();
+  tiles.blockMMultiple = hopper::kWarpgroupRows;
+  tiles.blockN = schedule.getBlockN();
   tiles.rowsFirst = true;
   tiles.branchMasks = true;
   tiles.keepPrograms = true;
@@ -61,8 +61,8 @@ static void addArithmetic(OpPassManager &pm, ScheduleAttr schedule) {
   nested.addPass(createAttnMergeBounds());
   nested.addPass(createAttnUseExp2());
   if (FloatAttr threshold = schedule.getRescaleThreshold())
-    nested.addPass(createAttnDelayCorrections(
-        AttnDelayCorrectionsOptions{threshold.getValueAsDouble()}));
+    nested.addPass(
+        createAttnDelayRescaling(AttnDelayRescalingOptions{threshold.getValueAsDouble()}));
 }
 
 /// Programs of one tile each, as they read and write memory, and the arithmetic in them.
@@ -105,7 +105,7 @@ static void addTiles(OpPassManager &pm, ScheduleAttr schedule) {
   nested.addPass(createHopperGuardReads());
   nested.addPass(createHopperOrderProducts());
   if (int64_t every = schedule.getExp2Emulation())
-    nested.addPass(createHopperDivideExponentials(HopperDivideExponentialsOptions{every}));
+    nested.addPass(createHopperEmulateExponentials(HopperEmulateExponentialsOptions{every}));
   nested.addPass(createHopperScaleLargeMaxima());
 }
 
@@ -122,17 +122,18 @@ static void addChannels(OpPassManager &pm, ScheduleAttr schedule) {
   if (addsSums)
     addCleanUp(nested); // places of whole tiles
   nested.addPass(createHopperDropRows());
-  // Whose turn it is says who is the first one; where there are no turns, starts at different
+  // The semaphore says who is the first one; where there is none, starts at different
   // places come first.
   if (schedule.getOrdered()) {
     nested.addPass(
         createHopperStoreFirst(HopperStoreFirstOptions{/*looksAhead=*/false, /*leastBytes=*/0}));
     nested.addPass(createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas}));
   } else if (schedule.getStoresFirst()) {
-    nested.addPass(createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas, /*turns=*/false}));
+    nested.addPass(
+        createHopperOrderAdditions(HopperOrderAdditionsOptions{ctas, /*semaphore=*/false}));
     nested.addPass(createHopperStoreFirst());
   }
-  nested.addPass(createHopperBorrowOutputs());
+  nested.addPass(createHopperAliasWorkspace());
   nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{ctas * occupancy}));
   addCleanUp(nested);
   if (schedule.getPipeline()) {
@@ -154,9 +155,9 @@ static void addChannels(OpPassManager &pm, ScheduleAttr schedule) {
 static void addProtocol(OpPassManager &pm, ScheduleAttr schedule) {
   OpPassManager &nested = pm.nest<func::FuncOp>();
   OutputMemory output = schedule.getOutput();
-  nested.addPass(createHopperShareTiles());
+  nested.addPass(createHopperExchangeRows());
   nested.addPass(createHopperStageOutputs(HopperStageOutputsOptions{
-      output == OutputMemory::Reuse, output == OutputMemory::Slabs ? kPieceColumns : 0}));
+      output == OutputMemory::Reuse, output == OutputMemory::Slabs ? kSlabColumns : 0}));
   nested.addPass(createHopperStartProducts());
   if (schedule.getPingPong())
     nested.addPass(createHopperPingPong());
@@ -230,7 +231,7 @@ struct FormNestsPass : attn::impl::HopperFormNestsBase<FormNestsPass> {
 
   static void addPasses(OpPassManager &pm, bool together, int64_t columns, bool largeScores) {
     PipelineOptions options;
-    options.order = "rows";
+    options.order = "m_outer";
     options.parallelSums = together;
     options.tableRows = hopper::kWarpRows;
     options.pairsApart = true;

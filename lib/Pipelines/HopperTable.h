@@ -11,7 +11,7 @@ namespace attn {
 
 using Output = hopper::OutputMemory;
 /// Columns of a slab, where outputs leave one at a time.
-constexpr int64_t kPieceColumns = 64;
+constexpr int64_t kSlabColumns = 64;
 
 /// One row of the table: what a module whose widest tile has at most `columns`
 /// columns gets. Registers are what limits the tiles: a warpgroup holds
@@ -22,7 +22,7 @@ struct Schedule {
   /// For streams of at most as many elements, which may be known only when the
   /// kernel is launched; 0 is no limit.
   int64_t length;
-  int64_t rows, keys;
+  int64_t blockM, blockN;
   Output output;
   bool overlap, pingPong;
   bool trims = false;
@@ -40,13 +40,13 @@ struct Schedule {
   /// slower.)
   bool adderFences = false;
   int64_t stages = 2;
-  /// Of so many pairs of a tile's columns one has its exponentials by polynomials, where
+  /// Of so many pairs of a tile's columns one has its exponentials emulated by polynomials, where
   /// the FMA units have little else to do; 0: none.
-  int64_t polynomials = 0;
-  /// How much a running maximum grows before sums are corrected, in powers of two; 0: they
+  int64_t exp2Emulation = 0;
+  /// How much a running maximum grows before sums are rescaled, in powers of two; 0: they
   /// always are. It pays where outputs are wide, or where nothing else keeps the FMA units
   /// busy and registers are short.
-  double growth = 0;
+  double rescaleThreshold = 0;
   /// Where the maximum of a row's first tile may stand in for the running one
   /// (hopper-fix-maxima): whether it does in this row, or must not.
   enum Maxima { Either, Fixed, Running } maxima = Either;
@@ -62,9 +62,9 @@ struct Schedule {
 };
 /// A key whose weight is not 2^0 brings the error of its rounding into the output: where it has
 /// most of a row's weight that should be small. Normal scores grow by more once in 10^7.
-constexpr double kGrowth = 4;
-constexpr Schedule withGrowth(Schedule row) {
-  row.growth = kGrowth;
+constexpr double kRescaleThreshold = 4;
+constexpr Schedule withRescaleThreshold(Schedule row) {
+  row.rescaleThreshold = kRescaleThreshold;
   return row;
 }
 constexpr Schedule withMaxima(Schedule row, Schedule::Maxima maxima) {
@@ -90,8 +90,8 @@ inline constexpr Schedule kSchedules[] = {
                   /*pipelines=*/false),
     {64, Schedule::Masked, 1024, 128, 128, Output::Own, false, false,
      /*trims=*/false, /*isTight=*/true},
-    withGrowth({64, Schedule::Masked, 0, 192, 128, Output::Own, false, true,
-                /*trims=*/true, /*isTight=*/true}),
+    withRescaleThreshold({64, Schedule::Masked, 0, 192, 128, Output::Own, false, true,
+                          /*trims=*/true, /*isTight=*/true}),
     {64, Schedule::Any, 0, 192, 128, Output::Own, true, true, /*trims=*/false,
      /*isTight=*/true},
     withOccupancy({64, Schedule::Masked, 0, 128, 64, Output::Own, false, false},
@@ -109,14 +109,14 @@ inline constexpr Schedule kSchedules[] = {
     {128, Schedule::Any, 0, 128, 128, Output::Own, true, true,
      /*trims=*/false, /*isTight=*/true},
     {128, Schedule::Any, 0, 128, 128, Output::Own, false, true},
-    withGrowth({192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true}),
-    // Pieces leave Q's memory for the next tile early, which pays where tiles
+    withRescaleThreshold({192, Schedule::Any, 0, 128, 96, Output::Reuse, false, true}),
+    // Slabs leave Q's memory for the next tile early, which pays where tiles
     // are short.
-    withGrowth({256, Schedule::Masked, 2048, 128, 64, Output::Slabs, false, true,
-                /*trims=*/true}),
-    withGrowth({256, Schedule::Any, 1024, 128, 64, Output::Slabs, false, true}),
-    withGrowth({256, Schedule::Any, 0, 128, 80, Output::Reuse, false, true,
-                /*trims=*/true}),
+    withRescaleThreshold({256, Schedule::Masked, 2048, 128, 64, Output::Slabs, false, true,
+                          /*trims=*/true}),
+    withRescaleThreshold({256, Schedule::Any, 1024, 128, 64, Output::Slabs, false, true}),
+    withRescaleThreshold({256, Schedule::Any, 0, 128, 80, Output::Reuse, false, true,
+                          /*trims=*/true}),
 };
 
 // Where a score reads tiles by row and column, which are copied beside the keys
@@ -125,7 +125,7 @@ inline constexpr Schedule kSchedules[] = {
 inline constexpr Schedule kCopiedSchedules[] = {
     {64, Schedule::Any, 0, 128, 128, Output::Own, false, true},
     {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, true},
-    withGrowth({256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true}),
+    withRescaleThreshold({256, Schedule::Any, 0, 128, 64, Output::Reuse, false, true}),
 };
 
 // For functions with folds of three or more products (gradients), whose sizes
@@ -137,14 +137,14 @@ inline constexpr Schedule kGradientSchedules[] = {
 };
 
 // The same where such a fold also adds to memory. (Its warpgroups meet in each iteration
-// and have no turns; those of others may.)
+// and do not alternate; those of others may.)
 inline constexpr Schedule kAddedSchedules[] = {
     {64, Schedule::Any, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
      /*isTight=*/false, /*addsSums=*/true, /*storesFirst=*/true, /*adderFences=*/true,
-     /*stages=*/2, /*polynomials=*/3},
+     /*stages=*/2, /*exp2Emulation=*/3},
     {64, Schedule::Any, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
      /*isTight=*/false, /*addsSums=*/true, /*storesFirst=*/false, /*adderFences=*/true,
-     /*stages=*/2, /*polynomials=*/3},
+     /*stages=*/2, /*exp2Emulation=*/3},
     {128, Schedule::Unmasked, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,
      /*isTight=*/false, /*addsSums=*/true, /*storesFirst=*/true, /*adderFences=*/true},
     {128, Schedule::Any, 0, 128, 128, Output::Reuse, false, true, /*trims=*/false,

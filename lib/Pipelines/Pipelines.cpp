@@ -6,6 +6,7 @@
 #include "attn/Target/SM90/SM90.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
+#include "attn/Utils/RenamedOptions.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Pass/PassManager.h"
@@ -40,10 +41,10 @@ void attn::buildNestPipeline(OpPassManager &pm, const PipelineOptions &options) 
   pm.addPass(createCanonicalizerPass());
   AttnFuseReductionsOptions fuse;
   // A pass with rows outside has one sum; the other orders can have both.
-  fuse.sums = options.parallelSums      ? "parallel"
-              : options.order == "rows" ? "apart"
-              : options.order == "auto" ? "auto"
-                                        : "together";
+  fuse.sums = options.parallelSums         ? "parallel"
+              : options.order == "m_outer" ? "apart"
+              : options.order == "auto"    ? "auto"
+                                           : "together";
   fuse.threads = options.threads;
   fuse.explain = options.explain;
   pm.addNestedPass<func::FuncOp>(createAttnFuseReductions(fuse));
@@ -57,11 +58,11 @@ void attn::buildTilePipeline(OpPassManager &pm, const PipelineOptions &options) 
 
 void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   auto setTiles = [&](auto &pass) {
-    pass.rowTile = options.rowTile;
-    pass.rowMultiple = options.rowMultiple;
+    pass.blockM = options.blockM;
+    pass.blockMMultiple = options.blockMMultiple;
     pass.rowsFirst = options.rowsFirst;
     pass.parallelSums = options.parallelSums;
-    pass.streamTile = options.streamTile;
+    pass.blockN = options.blockN;
   };
   AttnPlanNestOptions plan;
   setTiles(plan);
@@ -85,16 +86,35 @@ void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   addCleanUpOfTiles(pm, options);
 }
 
+/// A pipeline that says the new name of an option that had another one.
+static void registerPipeline(StringRef name, StringRef text,
+                             void (*build)(OpPassManager &, const attn::PipelineOptions &)) {
+  registerPassPipeline(
+      name, text,
+      [build](OpPassManager &pm, StringRef given,
+              function_ref<LogicalResult(const Twine &)> error) -> LogicalResult {
+        if (std::string message = attn::findRenamedOption(given); !message.empty())
+          return error(message);
+        attn::PipelineOptions options;
+        if (failed(options.parseFromString(given)))
+          return failure();
+        build(pm, options);
+        return success();
+      },
+      [](function_ref<void(const mlir::detail::PassOptions &)> handle) {
+        handle(attn::PipelineOptions());
+      });
+}
+
 void attn::registerPipelines() {
-  PassPipelineRegistration<PipelineOptions>(
-      "attn-nest-pipeline", "Expand attention and fuse cascades of reductions (L0 to L1)",
-      buildNestPipeline);
-  PassPipelineRegistration<PipelineOptions>(
-      "attn-tile-pipeline", "Tile programs with loops bounded by their masks (L0 or L1 to L2)",
-      buildTilePipeline);
-  PassPipelineRegistration<PipelineOptions>(
-      "attn-cpu-pipeline", "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
-      buildCpuPipeline);
+  registerPipeline("attn-nest-pipeline",
+                   "Expand attention and fuse cascades of reductions (L0 to L1)",
+                   buildNestPipeline);
+  registerPipeline("attn-tile-pipeline",
+                   "Tile programs with loops bounded by their masks (L0 or L1 to L2)",
+                   buildTilePipeline);
+  registerPipeline("attn-cpu-pipeline", "Code in the LLVM dialect for CPUs (L0, L1 or L2 to L4)",
+                   buildCpuPipeline);
   registerHopperStages();
   static const std::string codegen =
       ("PTX for " + target::sm90::kChip + " from the hopper protocol form (L3 to L4)").str();

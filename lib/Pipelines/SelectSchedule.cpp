@@ -58,7 +58,7 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
       return signalPassFailure();
     if (!*fits)
       return;
-    assignTiles(module, sumKeys, sumQueries);
+    assignTiles(module, blockNDq, blockMDkv);
     LogicalResult result = hasGradient(module) ? selectForGradient(module, nests) : select(module);
     if (failed(result))
       return signalPassFailure();
@@ -82,11 +82,11 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     StringRef reason =
         "sums that are added to memory have 64 or 128 columns, are products of matrices, beside "
         "others of at most 128 and none at computed indices, for 64 queries and 65 keys or more";
-    if (order == "stream" && gradient != functions.end())
+    if (order == "n_outer" && gradient != functions.end())
       return (*gradient).emitError()
-             << "order=stream adds sums of 64 or 128 columns to memory, which are products of "
+             << "order=n_outer adds sums of 64 or 128 columns to memory, which are products of "
                 "matrices, beside others of at most 128 and none at computed indices, for 64 "
-                "queries and 65 keys or more; order=rows has a kernel for each sum";
+                "queries and 65 keys or more; order=m_outer has a kernel for each sum";
     if (isShort)
       reason = "few queries: all tiles of keys would wait for one tile of dQ";
     module->setAttr(hopper::kRefusedAttr, StringAttr::get(&getContext(), reason));
@@ -95,11 +95,11 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
 
   /// A row of the table with options in the place of what they override.
   FailureOr<ScheduleAttr> withOptions(ModuleOp module, Schedule row, bool loadsTiles = false) {
-    row.rows = rows > 0 ? rows : row.rows;
-    row.keys = keys > 0 ? keys : row.keys;
+    row.blockM = blockM > 0 ? blockM : row.blockM;
+    row.blockN = blockN > 0 ? blockN : row.blockN;
     row.stages = stages > 0 ? stages : row.stages;
-    row.growth = growth >= 0 ? growth : row.growth;
-    row.polynomials = polynomials >= 0 ? polynomials : row.polynomials;
+    row.rescaleThreshold = rescaleThreshold >= 0 ? rescaleThreshold : row.rescaleThreshold;
+    row.exp2Emulation = exp2Emulation >= 0 ? exp2Emulation : row.exp2Emulation;
     row.occupancy = occupancy > 0 ? occupancy : row.occupancy;
     row.pipelines = isOn(pipeline, row.pipelines);
     row.trims = isOn(trim, row.trims);
@@ -122,13 +122,15 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
                     : fixMaxima == "true" ? Maxima::AlwaysFixed
                                           : Maxima::Fixed;
     Builder b(&getContext());
-    FloatAttr threshold = row.growth && !fixes ? b.getF64FloatAttr(row.growth) : FloatAttr();
+    FloatAttr threshold =
+        row.rescaleThreshold && !fixes ? b.getF64FloatAttr(row.rescaleThreshold) : FloatAttr();
     auto emitError = [&] { return module.emitError(); };
     ScheduleAttr schedule = ScheduleAttr::getChecked(
-        emitError, &getContext(), row.rows, row.keys, row.stages, int64_t(ctas), row.occupancy,
-        int64_t(cluster), int64_t(producerRegisters), row.output, maxima, row.pipelines, row.overlap, row.pingPong, row.trims,
-        threshold, row.polynomials, row.addsSums, row.addsSums && deterministic,
-        row.addsSums && row.storesFirst, row.addsSums && row.adderFences, loadsTiles);
+        emitError, &getContext(), row.blockM, row.blockN, row.stages, int64_t(ctas), row.occupancy,
+        int64_t(cluster), int64_t(producerRegisters), row.output, maxima, row.pipelines,
+        row.overlap, row.pingPong, row.trims, threshold, row.exp2Emulation, row.addsSums,
+        row.addsSums && deterministic, row.addsSums && row.storesFirst,
+        row.addsSums && row.adderFences, loadsTiles);
     if (!schedule)
       return failure();
     return schedule;
@@ -182,11 +184,11 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     return success();
   }
 
-  /// Whether maxima are fixed: where outputs are wide, corrections that are delayed do as well,
+  /// Whether maxima are fixed: where outputs are wide, rescaling that is delayed does as well,
   /// and where scores grow with the column's number, the first tile says nothing.
   bool fixesMaxima(ModuleOp module, int64_t columns) {
     constexpr int64_t kMostColumns = 128;
-    return isOn(fixMaxima, columns <= kMostColumns && growth < 0 && cluster == 1 &&
+    return isOn(fixMaxima, columns <= kMostColumns && rescaleThreshold < 0 && cluster == 1 &&
                                !module->hasAttr(hopper::kRunningMaximaAttr) &&
                                !numbersColumns(module));
   }
@@ -237,9 +239,9 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     if (many == std::end(kSchedules))
       return refuseColumns(module, columns);
     auto add = [&](Schedule row, Attribute condition) -> LogicalResult {
-      row.growth = columns <= 64 && !isPlain ? 0 : row.growth;
+      row.rescaleThreshold = columns <= 64 && !isPlain ? 0 : row.rescaleThreshold;
       row.maxima = fixes ? Schedule::Fixed : Schedule::Running;
-      if (rows > 0 || keys > 0) { // other tiles, which may need all registers
+      if (blockM > 0 || blockN > 0) { // other tiles, which may need all registers
         row.occupancy = 1;
         row.pipelines = true;
       }
@@ -248,7 +250,7 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
         choices.push_back({*schedule, condition});
       return schedule;
     };
-    if (few == many || few->columns != many->columns || !length || rows > 0 || keys > 0)
+    if (few == many || few->columns != many->columns || !length || blockM > 0 || blockN > 0)
       return add(*many, {});
     if (length->number)
       return add(*length->number <= few->length ? *few : *many, {});

@@ -40,13 +40,13 @@ Address Call::allocate(int64_t bytes) {
   return base + start;
 }
 
-Address Call::allocateWithin(int64_t bytes, int32_t argument, Address start, int64_t room) {
-  auto place = find_if(lent, [&](const auto &each) { return each.first == argument; });
-  uint64_t first = place == lent.end() ? 0 : alignTo(place->second, workspaceAlignment);
+Address Call::allocateAliasing(int64_t bytes, int32_t argument, Address start, int64_t room) {
+  auto place = find_if(aliased, [&](const auto &each) { return each.first == argument; });
+  uint64_t first = place == aliased.end() ? 0 : alignTo(place->second, workspaceAlignment);
   if (bytes <= 0 || room < bytes || first > uint64_t(room - bytes))
     return allocate(bytes);
-  if (place == lent.end())
-    place = lent.insert(place, {argument, 0});
+  if (place == aliased.end())
+    place = aliased.insert(place, {argument, 0});
   place->second = first + uint64_t(bytes);
   if (!driver)
     return lentBase + first;
@@ -192,10 +192,10 @@ void *attnCudaAllocate(void *call, int64_t bytes) {
   return reinterpret_cast<void *>(static_cast<Call *>(call)->allocate(bytes));
 }
 
-void *attnCudaAllocateWithin(void *call, int64_t bytes, int32_t argument, int64_t start,
-                             int64_t room) {
+void *attnCudaAllocateAliasing(void *call, int64_t bytes, int32_t argument, int64_t start,
+                               int64_t room) {
   return reinterpret_cast<void *>(
-      static_cast<Call *>(call)->allocateWithin(bytes, argument, Address(start), room));
+      static_cast<Call *>(call)->allocateAliasing(bytes, argument, Address(start), room));
 }
 
 void attnCudaFree(void *call, int64_t address) {

@@ -66,7 +66,7 @@ orc::SymbolMap attn::getRuntimeSymbols(orc::LLJIT &jit) {
   add("attnCudaLaunch", &attnCudaLaunch);
   add("attnCudaTensorMap", &attnCudaTensorMap);
   add("attnCudaAllocate", &attnCudaAllocate);
-  add("attnCudaAllocateWithin", &attnCudaAllocateWithin);
+  add("attnCudaAllocateAliasing", &attnCudaAllocateAliasing);
   add("attnCudaFree", &attnCudaFree);
   add("memrefCopy", &memrefCopy);
   add("malloc", &std::malloc);

@@ -30,7 +30,7 @@ def _only_floats(name: str, x: Any) -> Traced:
 
 
 def _in_float32(name: str) -> Any:
-    """PyTorch computes these of halves in float32 and rounds once."""
+    """PyTorch computes these of 16-bit floats in float32 and rounds once."""
 
     def decorate(function: Function) -> Function:
         def apply(x: Any, *args: Any, inplace: bool = False, **keywords: Any) -> Traced:
@@ -44,7 +44,7 @@ def _in_float32(name: str) -> Any:
 
 
 def _of_floats(function: Function) -> Any:
-    """Of integers, too, which count as floats; halves are computed in float32."""
+    """Of integers, too, which count as floats; 16-bit floats are computed in float32."""
 
     def apply(x: Any, *args: Any, **keywords: Any) -> Traced:
         dtype, (x,) = floats(lift(x))

@@ -161,7 +161,7 @@ class Executable:
     """A compiled function.
 
     `ir` is MLIR as text, `target` one of targets() or "cuda", that of the GPU at hand,
-    `entry` the function (default `main` or the only one), `pipeline` options such as "row-tile=64", `gradient`
+    `entry` the function (default `main` or the only one), `pipeline` options such as "block-m=64", `gradient`
     options of attn-differentiate where its gradient is meant. Calls take tensors and
     numbers by position and return the results; one executable serves all shapes and
     strides that its types leave open, and any number of threads.

@@ -22,7 +22,7 @@ def _arithmetic(name: str, on_floats: str, on_integers: str, rule: str, on_boole
         if alpha is not None:
             if number_type(alpha) == "float32" and not is_float(dtype):
                 raise trace_error("for integers, alpha must be one")
-            # Halves are rounded once, behind the sum, as in PyTorch.
+            # 16-bit floats are rounded once, behind the sum, as in PyTorch.
             a, b = widened(a, b)
             return apply(a, multiply(b, alpha)).cast(dtype)
         if dtype == "bool":

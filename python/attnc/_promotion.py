@@ -44,9 +44,9 @@ def unify(*values: Any) -> Tuple[str, Tuple[Traced, ...]]:
     region = region_of(*values)
     lifted = [region.lift(value) for value in values]
     dtype = common_type(*lifted)
-    # PyTorch does not round a number that meets halves.
-    halves = dtype in ("float16", "bfloat16")
-    return dtype, tuple(x.cast("float32" if halves and x.number is not None else dtype) for x in lifted)
+    # PyTorch does not round a number that meets 16-bit floats.
+    is_float16 = dtype in ("float16", "bfloat16")
+    return dtype, tuple(x.cast("float32" if is_float16 and x.number is not None else dtype) for x in lifted)
 
 
 def floats(*values: Any) -> Tuple[str, Tuple[Traced, ...]]:
@@ -60,7 +60,7 @@ def floats(*values: Any) -> Tuple[str, Tuple[Traced, ...]]:
 
 
 def widened(*values: Traced) -> Tuple[Traced, ...]:
-    """Halves as float32, where PyTorch rounds a function of several steps once."""
+    """16-bit floats as float32, where PyTorch rounds a function of several steps once."""
     return tuple(x.cast("float32") if x.kind in ("float16", "bfloat16") else x for x in values)
 
 

@@ -239,7 +239,7 @@ def _reduction(combine: Callable[[List[Any]], Any]) -> Function:
 
 
 def _accumulate(function: Function) -> Callable[[List[Any]], Traced]:
-    """Halves are accumulated in float32, integers in int64."""
+    """16-bit floats are accumulated in float32, integers in int64."""
 
     def combine(values: List[Any]) -> Traced:
         first = lift(values[0])
@@ -296,7 +296,7 @@ def _apply(name: str, *args: Any) -> Any:
 
 
 def _dot(a: Any, b: Any) -> Any:
-    """Products of halves are not rounded."""
+    """Products of 16-bit floats are not rounded."""
     if len(a.shape) != 1 or tuple(a.shape) != tuple(b.shape):
         raise trace_error(f"expected two rows of one length, got {tuple(a.shape)} and {tuple(b.shape)}")
     if a.shape[0] == 0:

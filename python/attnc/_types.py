@@ -60,7 +60,7 @@ def limits(dtype: str) -> Tuple[int, int]:
 
 def register(dtype: str) -> str:
     """The IR type that values are computed in. Integers are indices within their
-    limits; halves are f32 that were rounded."""
+    limits; 16-bit floats are f32 that were rounded."""
     if is_float(dtype):
         return "f64" if dtype == "float64" else "f32"
     return "i1" if dtype == "bool" else "index"

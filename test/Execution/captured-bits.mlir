@@ -1,4 +1,4 @@
-// RUN: attn-run %s --target=cpu --shape 0=1x2x80x16 --shape 1=1x2x70x16 --shape 2=1x2x70x16 --fill 3=uniform:0:2 --fill 4=uniform:0:2 --check --grad --row-tile=8 --stream-tile=128 | FileCheck %s
+// RUN: attn-run %s --target=cpu --shape 0=1x2x80x16 --shape 1=1x2x70x16 --shape 2=1x2x70x16 --fill 3=uniform:0:2 --fill 4=uniform:0:2 --check --grad --block-m=8 --block-n=128 | FileCheck %s
 // CHECK-COUNT-5: ok
 
 // A captured i1 per query and per key, as numbers.

@@ -1,8 +1,8 @@
 // Gradients are the same bits from run to run and for any number of threads, in
 // each order of the loops.
-// RUN: %python %S/support/replays.py %attn_bin/attn-run 4 5 %s --shape 0=1x4x200x32 --shape 1=1x2x300x32 --shape 2=1x2x300x32 --shape 3=1x4x200x300 --shape 4=4 --loop-order=rows | FileCheck %s
-// RUN: %python %S/support/replays.py %attn_bin/attn-run 4 5 %s --shape 0=1x4x200x32 --shape 1=1x2x300x32 --shape 2=1x2x300x32 --shape 3=1x4x200x300 --shape 4=4 --loop-order=stream | FileCheck %s
-// RUN: %python %S/support/replays.py %attn_bin/attn-run 4 5 %s --shape 0=1x4x200x32 --shape 1=1x2x300x32 --shape 2=1x2x300x32 --shape 3=1x4x200x300 --shape 4=4 --loop-order=split | FileCheck %s
+// RUN: %python %S/support/replays.py %attn_bin/attn-run 4 5 %s --shape 0=1x4x200x32 --shape 1=1x2x300x32 --shape 2=1x2x300x32 --shape 3=1x4x200x300 --shape 4=4 --loop-order=m_outer | FileCheck %s
+// RUN: %python %S/support/replays.py %attn_bin/attn-run 4 5 %s --shape 0=1x4x200x32 --shape 1=1x2x300x32 --shape 2=1x2x300x32 --shape 3=1x4x200x300 --shape 4=4 --loop-order=n_outer | FileCheck %s
+// RUN: %python %S/support/replays.py %attn_bin/attn-run 4 5 %s --shape 0=1x4x200x32 --shape 1=1x2x300x32 --shape 2=1x2x300x32 --shape 3=1x4x200x300 --shape 4=4 --loop-order=split_kv | FileCheck %s
 // CHECK: 4 runs, 5 gradients each, equal bit by bit
 
 func.func @attention(%q: tensor<?x?x?x32xf32>, %k: tensor<?x?x?x32xf32>, %v: tensor<?x?x?x32xf32>,

@@ -37,7 +37,7 @@ def for_gpu(case, target):
     """The case as the GPU takes it, or None: 16-bit types (f32 becomes one of
     them), head dimensions up to 256, rows aligned to 16 bytes. The
     interpreter does not know how many elements the gradient of a scale has."""
-    if case.order not in ("auto", "rows") or case.dtype == "f64":
+    if case.order not in ("auto", "m_outer") or case.dtype == "f64":
         return None
     if case.grad and case.scale == "operand" and target == "interpreter":
         return None
@@ -291,7 +291,7 @@ def main():
     parser.add_argument("--filter", help="a regular expression over the cases' names")
     parser.add_argument("--shard", help="INDEX/COUNT")
     parser.add_argument("--static", action="store_true", help="all sizes known at compile time")
-    parser.add_argument("--order", choices=["auto", "rows", "stream", "split"], help="the order of the loops")
+    parser.add_argument("--order", choices=["auto", "m_outer", "n_outer", "split_kv"], help="the order of the loops")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--under", default="", metavar="COMMAND",
                         help="what runs attn-run, such as 'compute-sanitizer --tool memcheck --error-exitcode 9'")

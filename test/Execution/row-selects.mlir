@@ -1,7 +1,7 @@
-// RUN: attn-run %s --target=cpu --shape 0=1x2x40x16 --shape 1=1x2x50x16 --shape 2=1x2x50x16 --check --loop-order=stream --row-tile=8 --stream-tile=16 | FileCheck %s
+// RUN: attn-run %s --target=cpu --shape 0=1x2x40x16 --shape 1=1x2x50x16 --shape 2=1x2x50x16 --check --loop-order=n_outer --block-m=8 --block-n=16 | FileCheck %s
 // RUN: attn-run %s --target=cpu --shape 0=1x2x40x16 --shape 1=1x2x50x16 --shape 2=1x2x50x16 --check --grad | FileCheck %s
-// RUN: attn-run %s --target=cpu --shape 0=1x2x40x16 --shape 1=1x2x50x16 --shape 2=1x2x50x16 --check --loop-order=rows | FileCheck %s
-// RUN: attn-run %s --target=cpu --shape 0=1x2x40x16 --shape 1=1x2x50x16 --shape 2=1x2x50x16 --check --loop-order=split | FileCheck %s
+// RUN: attn-run %s --target=cpu --shape 0=1x2x40x16 --shape 1=1x2x50x16 --shape 2=1x2x50x16 --check --loop-order=m_outer | FileCheck %s
+// RUN: attn-run %s --target=cpu --shape 0=1x2x40x16 --shape 1=1x2x50x16 --shape 2=1x2x50x16 --check --loop-order=split_kv | FileCheck %s
 // CHECK-COUNT-2: ok
 
 // Numbers per query and per key that are 0 for some: no mask, whatever the loop runs over.

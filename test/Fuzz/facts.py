@@ -15,12 +15,12 @@ Left out, because the program that they end in is right, if slower:
   are looked at again, or are computed for all of its tiles.
 - attn.tile_kind dropped in a loop that is attn.partial, and attn.guard: the branch is still there.
   (Counts of attn-count-tiles are of the wrong kind.)
-- attn.correction dropped: the product is computed where its factor is 1, too.
+- attn.rescaling dropped: the product is computed where its factor is 1, too.
 - hopper.descending dropped: tiles come in another order. hopper.nonempty dropped: the loop is asked
-  whether it runs. hopper.may_hold dropped: each tile asks its rows. hopper.within dropped: more
-  memory. hopper.polynomial dropped or another number of 1 or more: more or fewer exponentials by
+  whether it runs. hopper.may_hold dropped: each tile asks its rows. hopper.aliases dropped: more
+  memory. hopper.emulated dropped or another number of 1 or more: more or fewer exponentials by
   polynomials. hopper.early dropped or larger: launches overlap less, or kernels wait for longer.
-- attn.row_tile, attn.stream_tile dropped or another number of 1 or more: other tiles.
+- attn.block_m, attn.block_n dropped or another number of 1 or more: other tiles.
 - attn.dims, attn.loop, attn.stmt, attn.name: names for whoever reads.
 - attn.merge: what a user says, which nothing in the IR shows.
 """
@@ -91,7 +91,7 @@ def sides(end):
 CAUSAL = read("examples/causal.mlir")
 HALF = CAUSAL.replace("64xf32", "64xbf16")
 NEST = "--attn-nest-pipeline"
-TILE = ["--attn-plan-nest=order=rows", "--attn-tile-nest", "--canonicalize", "--cse"]
+TILE = ["--attn-plan-nest=order=m_outer", "--attn-tile-nest", "--canonicalize", "--cse"]
 LAUNCH_END = r"(gpu\.terminator\n *\})(?! \{)"
 MASKED = r"arith\.constant dense<0xFF800000>( : vector<\d+x\d+xf32>)"
 
@@ -108,7 +108,7 @@ GROUPS = [
         (r"attn\.full\b", to("attn.ful"), "unknown attribute 'attn.ful'"),
         (r"attn\.full\b", to("attn.full = false"), "attribute 'attn.full' is a unit"),
         (r"attn\.full\b", to("attn.guard"), "attribute 'attn.guard' stands on scf.if"),
-        (r"attn\.full\b", to("attn.row_tile = 64"), "attribute 'attn.row_tile' stands on attn.fold"),
+        (r"attn\.full\b", to("attn.block_m = 64"), "attribute 'attn.block_m' stands on attn.fold"),
     ]),
     ("branches around masks", lambda: after(CAUSAL, [NEST, *TILE, "--attn-project-masks=branch=true"]), [
         (sides(r" \{attn\.tile_kind\}"), swap_sides, "'attn.tile_kind' on a branch with 1 masks for full tiles"),
@@ -129,24 +129,24 @@ GROUPS = [
         (r"attn\.guard", to("attn.tile_kind"), r"'attn.tile_kind' on a branch with \d+ masks for full tiles and 0 for"),
         (r"attn\.fold_loop, attn\.partial", to("attn.fold_loop, attn.full"), "'attn.guard' needs|'attn.full' on a"),
     ]),
-    ("corrections", lambda: after(first_function(read("test/Transforms/Tiles/delay-corrections.mlir")), ["--attn-delay-corrections"]), [
-        (r"arith\.mulf (%\w+), (%\w+) \{attn\.correction\}", to(r"arith.mulf \2, \1 {attn.correction}"),
-         "'attn.correction' on a product whose second factor is not one for each row"),
-        (r"arith\.mulf (%\w+, %\w+) \{attn\.correction\}", to(r"arith.addf \1 {attn.correction}"),
-         "attribute 'attn.correction' stands on arith.mulf"),
+    ("rescaling", lambda: after(first_function(read("test/Transforms/Tiles/delay-rescaling.mlir")), ["--attn-delay-rescaling"]), [
+        (r"arith\.mulf (%\w+), (%\w+) \{attn\.rescaling\}", to(r"arith.mulf \2, \1 {attn.rescaling}"),
+         "'attn.rescaling' on a product whose second factor is not one for each row"),
+        (r"arith\.mulf (%\w+, %\w+) \{attn\.rescaling\}", to(r"arith.addf \1 {attn.rescaling}"),
+         "attribute 'attn.rescaling' stands on arith.mulf"),
     ]),
     ("sizes of tiles", lambda: after(CAUSAL, [NEST]), [
-        (r'\{attn\.loop = "j"\}', to("{attn.row_tile = 0}"), "attribute 'attn.row_tile' is an integer of 1 or more"),
-        (r'\{attn\.loop = "j"\}', to("{attn.stream_tile = -1}"), "attribute 'attn.stream_tile' is an integer of 1"),
+        (r'\{attn\.loop = "j"\}', to("{attn.block_m = 0}"), "attribute 'attn.block_m' is an integer of 1 or more"),
+        (r'\{attn\.loop = "j"\}', to("{attn.block_n = -1}"), "attribute 'attn.block_n' is an integer of 1"),
     ]),
-    ("loops that add", lambda: after(HALF, ["--attn-differentiate", "--attn-lower-to-hopper=order=stream deterministic=true"],
+    ("loops that add", lambda: after(HALF, ["--attn-differentiate", "--attn-lower-to-hopper=order=n_outer deterministic=true"],
                                      "hopper-specialize-warps", "hopper.adding"), [
         (r" ?\{hopper\.adding\}|hopper\.adding, |, hopper\.adding", to(""), "'hopper.adding' is missing on a loop"),
         (LAUNCH_END, to(r"\1 {hopper.cooperative, hopper.dealt}"), "'hopper.dealt' on a launch whose CTAs"),
         (LAUNCH_END, to(r"\1 {hopper.descending}"), "'hopper.descending' on a launch whose tiles are in no order"),
         (LAUNCH_END, to(r"\1 {hopper.adding}"), "attribute 'hopper.adding' stands on scf.for"),
     ]),
-    ("turns", lambda: after(HALF, ["--attn-differentiate", "--attn-lower-to-hopper=order=stream deterministic=true"],
+    ("semaphores", lambda: after(HALF, ["--attn-differentiate", "--attn-lower-to-hopper=order=n_outer deterministic=true"],
                             "hopper-order-additions", "hopper.dealt"), [
         (r"hopper\.cooperative, hopper\.dealt", to("hopper.cooperative"), "'hopper.cooperative' needs 'hopper.dealt'"),
         (r"hopper\.cooperative, hopper\.dealt", to("hopper.dealt"), "'hopper.dealt' needs 'hopper.cooperative'"),
@@ -171,15 +171,15 @@ GROUPS = [
         (sides(""), swap_sides, "'hopper.may_hold' on a question whose answer is taken"),
         (r"reduction <or>", to("reduction <and>"), "'hopper.may_hold' needs a disjunction of rows"),
     ]),
-    ("borrowed memory", lambda: after(read("test/Dialect/Hopper/Transforms/borrow-outputs.mlir"),
-                                      ["-pass-pipeline=builtin.module(func.func(hopper-borrow-outputs))"]), [
-        (r"hopper\.within = 1", to("hopper.within = 0"), "'hopper.within' on memory that is needed when"),
-        (r"hopper\.within = 1", to("hopper.within = 2"), "may lie in argument 2, which is no memory"),
-        (r"hopper\.within = 1 : index", to("hopper.within = -1 : index"), "'hopper.within' is an index of 0 or more"),
+    ("aliased memory", lambda: after(read("test/Dialect/Hopper/Transforms/alias-workspace.mlir"),
+                                      ["-pass-pipeline=builtin.module(func.func(hopper-alias-workspace))"]), [
+        (r"hopper\.aliases = 1", to("hopper.aliases = 0"), "'hopper.aliases' on memory that is needed when"),
+        (r"hopper\.aliases = 1", to("hopper.aliases = 2"), "may lie in argument 2, which is no memory"),
+        (r"hopper\.aliases = 1 : index", to("hopper.aliases = -1 : index"), "'hopper.aliases' is an index of 0 or more"),
     ]),
-    ("polynomials", lambda: after(read("test/Dialect/Hopper/Transforms/divide-exponentials.mlir"),
-                                  ["-pass-pipeline=builtin.module(func.func(hopper-divide-exponentials{every=2}))"]), [
-        (r"hopper\.polynomial = 2", to("hopper.polynomial = 0"), "'hopper.polynomial' is an integer of 1 or more"),
+    ("emulated exponentials", lambda: after(read("test/Dialect/Hopper/Transforms/emulate-exponentials.mlir"),
+                                  ["-pass-pipeline=builtin.module(func.func(hopper-emulate-exponentials{every=2}))"]), [
+        (r"hopper\.emulated = 2", to("hopper.emulated = 0"), "'hopper.emulated' is an integer of 1 or more"),
     ]),
     ("kernels", lambda: after(read("test/Conversion/HopperToNVVM/occupancy.mlir"),
                               ["--pass-pipeline=builtin.module(gpu.module(convert-hopper-to-nvvm))"]), [

@@ -543,10 +543,10 @@ class Batch:
         self.d, self.dv = 16, 32
         self.options = []
         if target == "cpu":
-            self.options = [f"--row-tile={rng.choice([8, 16, 64])}", f"--stream-tile={rng.choice([8, 16, 128])}",
-                            f"--loop-order={rng.choice(['rows', 'rows', 'stream', 'split'])}", "--guard",
+            self.options = [f"--block-m={rng.choice([8, 16, 64])}", f"--block-n={rng.choice([8, 16, 128])}",
+                            f"--loop-order={rng.choice(['m_outer', 'm_outer', 'n_outer', 'split_kv'])}", "--guard",
                             f"--threads={rng.choice([1, 2])}", f"-O{rng.choice([0, 0, 0, 2])}"]
-            if "split" in self.options[2]:
+            if "split_kv" in self.options[2]:
                 self.options.append("--parts=3")
         e, acc = self.dtype, "f32"
         heads = f"{self.dim('B')}x{self.dim('H')}x"

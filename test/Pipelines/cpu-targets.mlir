@@ -9,7 +9,7 @@
 // RUN:   | FileCheck %s --implicit-check-not=sfbf2 --implicit-check-not=sfhf2 --implicit-check-not=hfsf2
 
 // CHECK: brains_gradient:
-// CHECK: halves_gradient:
+// CHECK: float16_gradient:
 func.func @brains(%q: tensor<?x?x?x16xbf16>, %k: tensor<?x?x?x16xbf16>, %v: tensor<?x?x?x16xbf16>,
                   %sink: tensor<?xf32>, %document: tensor<?x?xi32>)
     -> (tensor<?x?x?x16xbf16>, tensor<?x?x?xf32>) {
@@ -26,7 +26,7 @@ func.func @brains(%q: tensor<?x?x?x16xbf16>, %k: tensor<?x?x?x16xbf16>, %v: tens
     -> tensor<?x?x?x16xbf16>, tensor<?x?x?xf32>
   return %o, %lse : tensor<?x?x?x16xbf16>, tensor<?x?x?xf32>
 }
-func.func @halves(%q: tensor<?x?x?x16xf16>, %k: tensor<?x?x?x16xf16>, %v: tensor<?x?x?x16xf16>,
+func.func @float16(%q: tensor<?x?x?x16xf16>, %k: tensor<?x?x?x16xf16>, %v: tensor<?x?x?x16xf16>,
                   %bias: tensor<?x?xf16>) -> (tensor<?x?x?x16xf16>, tensor<?x?x?xf32>) {
   %o, %lse = attn.forward %q, %k, %v captures(%bias : tensor<?x?xf16>)
     score {

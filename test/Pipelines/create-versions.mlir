@@ -1,5 +1,5 @@
 // RUN: attn-opt %s --hopper-create-versions | FileCheck %s
-// RUN: attn-opt %s --hopper-create-versions=order=rows | FileCheck %s --check-prefix=ROWS
+// RUN: attn-opt %s --hopper-create-versions=order=m_outer | FileCheck %s --check-prefix=ROWS
 // RUN: attn-opt %s --hopper-create-versions=divide-sums=false | FileCheck %s --check-prefix=WHOLE
 
 // Where there are no more rows than keys each row has its own key: a version that need not look

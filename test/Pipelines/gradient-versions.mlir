@@ -1,22 +1,22 @@
-// Kernels of a gradient have two versions, of which the device runs one: with large scores, and without. Both claim first
+// Kernels of a gradient have two versions, of which the device runs one: with large scores, and without. Both mark first
 // additions by the same words; what computes maxima and sums again runs with the second one.
 // RUN: split-file %s %t
-// RUN: attn-opt %t/causal.mlir --attn-differentiate="function=f saved-results" --attn-lower-to-hopper=order=stream | FileCheck %s
+// RUN: attn-opt %t/causal.mlir --attn-differentiate="function=f saved-results" --attn-lower-to-hopper=order=n_outer | FileCheck %s
 // RUN: attn-opt %t/causal.mlir --attn-differentiate="function=f saved-results" \
-// RUN:   --attn-lower-to-hopper="order=stream large-scores=false" | FileCheck %s --check-prefix=WITHOUT
+// RUN:   --attn-lower-to-hopper="order=n_outer large-scores=false" | FileCheck %s --check-prefix=WITHOUT
 // Keys that are the values, the forward beside the gradient: no gradient is one pass, and each sum has a kernel.
 // RUN: attn-opt %t/bias.mlir --attn-differentiate=function=f --attn-lower-to-hopper | FileCheck %s --check-prefix=APART
-// RUN: not attn-opt %t/bias.mlir --attn-differentiate=function=f --attn-lower-to-hopper=order=stream -o /dev/null 2>&1 \
+// RUN: not attn-opt %t/bias.mlir --attn-differentiate=function=f --attn-lower-to-hopper=order=n_outer -o /dev/null 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=STREAM
 
 // CHECK-LABEL: func.func @f_gradient(
-// CHECK: hopper.report warpgroups %{{.*}} to %[[WORDS:[a-z0-9_]*]] : vector<64xi1>
-// CHECK: hopper.run_if none %[[WORDS]]
-// CHECK: hopper.turn.claim %[[CLAIMS:[a-z0-9_]*]][
-// CHECK: hopper.run_if any %[[WORDS]]
-// CHECK-NOT: hopper.turn.claim
-// CHECK: hopper.run_if any %[[WORDS]]
-// CHECK: hopper.turn.claim %[[CLAIMS]][
+// CHECK: hopper.report warpgroups %{{.*}} to %[[FLAGS:[a-z0-9_]*]] : vector<64xi1>
+// CHECK: hopper.run_if none %[[FLAGS]]
+// CHECK: hopper.semaphore.first_touch %[[FLAGS_OF_SUM:[a-z0-9_]*]][
+// CHECK: hopper.run_if any %[[FLAGS]]
+// CHECK-NOT: hopper.semaphore.first_touch
+// CHECK: hopper.run_if any %[[FLAGS]]
+// CHECK: hopper.semaphore.first_touch %[[FLAGS_OF_SUM]][
 // CHECK-NOT: hopper.run_if
 // CHECK: return
 
@@ -29,7 +29,7 @@
 // APART-NOT: hopper.add
 // APART: return
 
-// STREAM: error: order=stream adds sums of 64 or 128 columns to memory
+// STREAM: error: order=n_outer adds sums of 64 or 128 columns to memory
 
 //--- causal.mlir
 !t = tensor<?x?x?x128xbf16>

@@ -134,13 +134,13 @@ void Mutations::addRing(Operation *op) {
 
 void Mutations::add(Operation *op) {
   if (isa<MBarrierWaitOp, MBarrierArriveOp, MBarrierExpectOp, BarrierSyncOp, BarrierArriveOp,
-          FenceAsyncOp, TmaWaitOp, ClusterSyncOp, TurnWaitOp, TurnPassOp>(op))
+          FenceAsyncOp, TmaWaitOp, ClusterSyncOp, SemaphoreWaitOp, SemaphoreReleaseOp>(op))
     addDeletion(op);
   if (isa<MBarrierArriveOp>(op))
     addHoist(op);
   if (isa<MBarrierArriveOp, BarrierArriveOp>(op))
     all.push_back({op, "happens twice", [op] { OpBuilder(op).clone(*op); }});
-  if (isa<TurnClaimOp>(op))
+  if (isa<SemaphoreFirstTouchOp>(op))
     for (bool first : {false, true})
       all.push_back({op, first ? "is always the first" : "is never the first", [op, first] {
                        OpBuilder b(op);

@@ -18,10 +18,10 @@ void attn::setPipelineOptions(PipelineOptions &pipeline, const Options &options)
   pipeline.explain = options.explain;
   if (!options.loopOrder.empty())
     pipeline.order = options.loopOrder;
-  if (options.rowTile)
-    pipeline.rowTile = options.rowTile;
-  if (options.streamTile)
-    pipeline.streamTile = options.streamTile;
+  if (options.blockM)
+    pipeline.blockM = options.blockM;
+  if (options.blockN)
+    pipeline.blockN = options.blockN;
   pipeline.schedule = options.schedule;
   pipeline.deterministic = options.deterministic;
   if (!options.deterministic)

@@ -159,8 +159,9 @@ Error InterpreterExecutor::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entri
     manager.addPass(mlir::createSymbolDCEPass());
     // What the schedule says comes last and counts.
     std::string order = options.loopOrder.empty() ? "auto" : options.loopOrder;
-    std::string schedule = "order=" + order + " deterministic=" +
-                           (options.deterministic ? "true" : "false") + " " + options.schedule;
+    std::string schedule = "order=" + order +
+                           " deterministic=" + (options.deterministic ? "true" : "false") + " " +
+                           options.schedule;
     if (Error error = addLowerToHopper(manager, schedule))
       return error;
     if (failed(manager.run(*program)))

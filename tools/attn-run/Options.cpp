@@ -3,6 +3,7 @@
 
 #include "Options.h"
 #include "attn/Target/Target.h"
+#include "attn/Utils/RenamedOptions.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
@@ -120,20 +121,20 @@ struct Choices {
                "run, on a GPU the gradient of the queries may not be")};
   cl::opt<std::string> order{
       "loop-order", cl::cat(category),
-      cl::desc("Order of the loops: auto (by cost), rows (queries outside), "
-               "stream (keys outside) or split (parts of the keys, merged)")};
+      cl::desc("Order of the loops: auto (by cost), m_outer (queries outside), "
+               "n_outer (keys outside) or split_kv (parts of the keys, merged)")};
   cl::opt<std::string> schedule{
       "schedule", cl::cat(category),
-      cl::desc("Options of attn-lower-to-hopper, for cuda and interpreter: "
-               "'rows=128 keys=176 stages=2 ctas=132 pipeline=true overlap=false ping-pong=false "
-               "output=pieces'; "
-               "what is not given is chosen")};
-  cl::opt<unsigned> rowTile{"row-tile", cl::init(0), cl::cat(category),
-                            cl::desc("Rows (queries) per tile")};
-  cl::opt<unsigned> streamTile{"stream-tile", cl::init(0), cl::cat(category),
-                               cl::desc("Keys per tile")};
+      cl::desc(
+          "Options of attn-lower-to-hopper, for cuda and interpreter: "
+          "'block-m=128 block-n=176 stages=2 ctas=132 pipeline=true overlap=false ping-pong=false "
+          "output=slabs'; "
+          "what is not given is chosen")};
+  cl::opt<unsigned> blockM{"block-m", cl::init(0), cl::cat(category),
+                           cl::desc("Rows (queries) per tile")};
+  cl::opt<unsigned> blockN{"block-n", cl::init(0), cl::cat(category), cl::desc("Keys per tile")};
   cl::opt<unsigned> parts{"parts", cl::init(0), cl::cat(category),
-                          cl::desc("Parts of the keys, for --loop-order=split")};
+                          cl::desc("Parts of the keys, for --loop-order=split_kv")};
   cl::opt<unsigned> optLevel{"O", cl::Prefix, cl::init(2), cl::cat(category),
                              cl::desc("LLVM's optimisation level, 0 to 3")};
 };
@@ -193,8 +194,8 @@ void CommandLine::store(Options &options) const {
   options.threads = choices.threads;
   options.deterministic = choices.deterministic;
   options.optLevel = choices.optLevel;
-  options.rowTile = choices.rowTile;
-  options.streamTile = choices.streamTile;
+  options.blockM = choices.blockM;
+  options.blockN = choices.blockN;
   options.parts = choices.parts;
   options.interleavings = interpreter.interleavings;
   options.interpreterOrder = interpreter.interpreterOrder;
@@ -216,10 +217,10 @@ Error CommandLine::check() const {
   if (choices.optLevel > 3)
     return createStringError("expected -O0 to -O3, got -O%u", unsigned(choices.optLevel));
   if (StringRef order = choices.order;
-      !order.empty() && !is_contained({"auto", "rows", "stream", "split"}, order))
-    return createStringError("expected --loop-order auto, rows, stream or split, got '" + order +
-                             "'");
-  if (choices.rowTile > 4096 || choices.streamTile > 4096 || choices.parts > 4096)
+      !order.empty() && !is_contained({"auto", "m_outer", "n_outer", "split_kv"}, order))
+    return createStringError("expected --loop-order auto, m_outer, n_outer or split_kv, got '" +
+                             order + "'");
+  if (choices.blockM > 4096 || choices.blockN > 4096 || choices.parts > 4096)
     return createStringError("expected tiles and parts of at most 4096");
   return Error::success();
 }
@@ -266,7 +267,22 @@ Error CommandLine::takeApart(Options &options) const {
   return Error::success();
 }
 
+/// An error where an option has its old name.
+static Error checkNames(ArrayRef<char *> arguments) {
+  for (StringRef argument : arguments) {
+    if (!argument.starts_with("-"))
+      continue;
+    argument = argument.ltrim('-');
+    argument.consume_front("loop-"); // --loop-order
+    if (std::string message = findRenamedOption(argument); !message.empty())
+      return createStringError(message);
+  }
+  return Error::success();
+}
+
 Expected<Options> attn::parseCommandLine(int argc, char **argv) {
+  if (Error error = checkNames(ArrayRef(argv, size_t(argc)).drop_front()))
+    return std::move(error);
   CommandLine line;
   mlir::registerAsmPrinterCLOptions();
   mlir::registerMLIRContextCLOptions();

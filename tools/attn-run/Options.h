@@ -30,7 +30,7 @@ struct Options {
   /// Choices must not depend on the number of threads.
   bool deterministic = true;
   /// 0 where the compiler chooses.
-  unsigned rowTile = 0, streamTile = 0, parts = 0;
+  unsigned blockM = 0, blockN = 0, parts = 0;
   /// How often --target=interpreter runs, each time in another order.
   unsigned interleavings = 1;
 };

@@ -23,11 +23,10 @@ static void forEachForward(FuncOp function, ShapeRules &rules,
   });
 }
 
-int64_t attn::countAllTiles(FuncOp function, ShapeRules &rules, int64_t rowTile,
-                            int64_t streamTile) {
+int64_t attn::countAllTiles(FuncOp function, ShapeRules &rules, int64_t blockM, int64_t blockN) {
   int64_t tiles = 0;
   forEachForward(function, rules, [&](ForwardOp, int64_t heads, int64_t rows, int64_t keys) {
-    tiles += heads * divideCeil(rows, rowTile) * divideCeil(keys, streamTile);
+    tiles += heads * divideCeil(rows, blockM) * divideCeil(keys, blockN);
   });
   return tiles;
 }

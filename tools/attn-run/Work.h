@@ -10,8 +10,8 @@
 namespace attn {
 
 /// Tiles of all pairs of query and key, masked or not; 0 where not known.
-int64_t countAllTiles(mlir::func::FuncOp function, ShapeRules &rules, int64_t rowTile,
-                      int64_t streamTile);
+int64_t countAllTiles(mlir::func::FuncOp function, ShapeRules &rules, int64_t blockM,
+                      int64_t blockN);
 
 /// The operations of the contractions, every pair counted: 2 (D + Dv) per pair
 /// for Q K^T and P V.

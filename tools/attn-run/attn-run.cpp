@@ -175,7 +175,7 @@ void Session::describeWork() {
   PipelineOptions pipeline;
   setPipelineOptions(pipeline, options);
   report.forward.name = code.getName().str();
-  report.forward.allTiles = countAllTiles(entry, *rules, pipeline.rowTile, pipeline.streamTile);
+  report.forward.allTiles = countAllTiles(entry, *rules, pipeline.blockM, pipeline.blockN);
   report.forward.flops = countForwardFlops(entry, *rules);
   if (gradient) {
     report.gradient.emplace();

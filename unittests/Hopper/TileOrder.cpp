@@ -56,7 +56,7 @@ struct Catcher : PassInstrumentation {
       std::string text;
       llvm::raw_string_ostream stream(text);
       pass->printAsTextualPipeline(stream);
-      additions = StringRef(text).contains("turns=false") ? Kernel::Started : Kernel::Dealt;
+      additions = StringRef(text).contains("semaphore=false") ? Kernel::Started : Kernel::Dealt;
       ordered.insert(op);
     } else if (pass->getArgument() != "hopper-schedule-tiles" || ordered.erase(op)) {
       return;
@@ -346,7 +346,7 @@ std::vector<TileOrder> TileOrder::extract(const Kernel &kernel, int64_t ctas) {
   std::string number = std::to_string(ctas), pipeline;
   if (kernel.additions != Kernel::None)
     pipeline = "hopper-order-additions{ctas=" + number +
-               (kernel.additions == Kernel::Started ? " turns=false}," : "},");
+               (kernel.additions == Kernel::Started ? " semaphore=false}," : "},");
   PassManager pm(context);
   if (failed(parsePassPipeline(
           "func.func(" + pipeline + "hopper-schedule-tiles{ctas=" + number + "})", pm)) ||

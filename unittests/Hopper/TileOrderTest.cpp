@@ -90,18 +90,18 @@ const Variant kVariants[] = {
     {"window", 64, "", false}, // a band
     {"window", 128, "", false},
     {"window_br", 128, "", false},
-    {"documents", 64, "", false},          // sorted
-    {"documents", 128, "", false},         // in groups
-    {"none", 128, "order=stream", true},   // starts at different places
-    {"none", 128, "order=ordered", true},  // dealt
-    {"causal", 64, "order=ordered", true}, // dealt, growing
-    {"causal_br", 128, "order=ordered", true},
-    {"causal_br", 128, "order=stream", true},
-    {"window_br", 128, "order=stream", true},
-    {"documents", 128, "order=stream", true},
-    {"causal_br", 128, "order=rows", true}, // both nests
-    {"window_br", 128, "order=rows", true},
-    {"left", 128, "order=rows", true},
+    {"documents", 64, "", false},                             // sorted
+    {"documents", 128, "", false},                            // in groups
+    {"none", 128, "order=n_outer", true},                     // starts at different places
+    {"none", 128, "order=n_outer deterministic=true", true},  // dealt
+    {"causal", 64, "order=n_outer deterministic=true", true}, // dealt, growing
+    {"causal_br", 128, "order=n_outer deterministic=true", true},
+    {"causal_br", 128, "order=n_outer", true},
+    {"window_br", 128, "order=n_outer", true},
+    {"documents", 128, "order=n_outer", true},
+    {"causal_br", 128, "order=m_outer", true}, // both nests
+    {"window_br", 128, "order=m_outer", true},
+    {"left", 128, "order=m_outer", true},
 };
 
 /// What is wrong for some counts of lines and tiles; empty if nothing is.

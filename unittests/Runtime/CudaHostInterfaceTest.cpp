@@ -23,13 +23,13 @@ TEST(CudaHostInterface, MeasuresThePeak) {
 // One thing behind the other; what does not fit is workspace, what fits behind it is not.
 TEST(CudaHostInterface, PlacesInArguments) {
   Call call;
-  Address first = call.allocateWithin(100, 2, 4096, 1000);
-  EXPECT_EQ(call.allocateWithin(300, 2, 4096, 1000), first + 256);
+  Address first = call.allocateAliasing(100, 2, 4096, 1000);
+  EXPECT_EQ(call.allocateAliasing(300, 2, 4096, 1000), first + 256);
   EXPECT_EQ(call.getPeak(), 0u);
-  Address outside = call.allocateWithin(300, 2, 4096, 1000); // from 768 on there are 232
+  Address outside = call.allocateAliasing(300, 2, 4096, 1000); // from 768 on there are 232
   EXPECT_EQ(call.getPeak(), 512u);
-  EXPECT_EQ(call.allocateWithin(232, 2, 4096, 1000), first + 768);
-  EXPECT_EQ(call.allocateWithin(100, 5, 4096, 1000), first); // another argument
+  EXPECT_EQ(call.allocateAliasing(232, 2, 4096, 1000), first + 768);
+  EXPECT_EQ(call.allocateAliasing(100, 5, 4096, 1000), first); // another argument
   EXPECT_EQ(call.getPeak(), 512u);
   call.free(first); // which is not workspace
   call.free(outside);
@@ -38,9 +38,9 @@ TEST(CudaHostInterface, PlacesInArguments) {
 
 TEST(CudaHostInterface, NeedsRoom) {
   Call call;
-  call.allocateWithin(1, 0, 4096, 0);
+  call.allocateAliasing(1, 0, 4096, 0);
   EXPECT_EQ(call.getPeak(), 256u);
-  call.allocateWithin(-1, 0, 4096, 1000);
+  call.allocateAliasing(-1, 0, 4096, 1000);
   EXPECT_EQ(llvm::toString(call.takeError()), "a workspace of -1 bytes");
 }
 

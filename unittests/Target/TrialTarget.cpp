@@ -66,8 +66,8 @@ public:
     record(form == Form::Tensors ? "pipeline of tensors" : "pipeline of kernels");
     PipelineOptions own;
     own.copyOptionValuesFrom(options);
-    own.rowTile = 3 * getDescription().atoms.front().m;
-    own.rowMultiple = getDescription().atoms.front().m;
+    own.blockM = 3 * getDescription().atoms.front().m;
+    own.blockMMultiple = getDescription().atoms.front().m;
     buildTilePipeline(pm, own);
     return Error::success();
   }

@@ -132,7 +132,7 @@ def AttnOutlineForalls : Pass<"attn-outline-foralls", "mlir::ModuleOp"> {
                            "mlir::LLVM::LLVMDialect"];
 }
 
-def AttnMoveHalvesAsIntegers : Pass<"attn-move-halves-as-integers"> {
+def AttnMoveFloat16AsIntegers : Pass<"attn-move-float16-as-integers"> {
   let summary = "16-bit floats move as integers";
   let description = [{
     In the LLVM dialect, values of bf16 and f16 become 16-bit integers: arguments of functions
@@ -334,8 +334,8 @@ def AttnLowerLaunches : Pass<"attn-lower-launches", "mlir::ModuleOp"> {
     - `hopper.tensor_map` becomes `attnCudaTensorMap`, which writes 128 bytes in
       the function's frame.
     - `memref.alloc` and `memref.dealloc` become `attnCudaAllocate` and
-      `attnCudaFree`: workspace of the call. One that may lie in an argument (`hopper.within`)
-      becomes `attnCudaAllocateWithin`, with the argument's bytes if it is dense, else 0.
+      `attnCudaFree`: workspace of the call. One that may lie in an argument (`hopper.aliases`)
+      becomes `attnCudaAllocateAliasing`, with the argument's bytes if it is dense, else 0.
 
     The module's `attn.kernels` lists the kernels by number. Host code only
     computes sizes: an op that would read or write memory did not become part of
@@ -453,7 +453,7 @@ def AttnFinishKernels : Pass<"attn-finish-kernels", "mlir::gpu::GPUModuleOp"> {
   let dependentDialects = ["mlir::LLVM::LLVMDialect", "mlir::NVVM::NVVMDialect"];
 }
 
-def AttnShareKernels : Pass<"attn-share-kernels", "mlir::ModuleOp"> {
+def AttnDeduplicateKernels : Pass<"attn-deduplicate-kernels", "mlir::ModuleOp"> {
   let summary = "Kernels that are the same become one";
   let description = [{
     Of several `gpu.module`s that differ in their names only (versions of a function have kernels in

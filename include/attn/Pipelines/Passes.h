@@ -13,7 +13,7 @@ namespace attn {
 #define GEN_PASS_REGISTRATION
 #include "attn/Pipelines/Passes.h.inc"
 
-/// Adds attn-lower-to-hopper with its options as text ("rows=128 keys=176"); an
+/// Adds attn-lower-to-hopper with its options as text ("block-m=128 block-n=176"); an
 /// error says what is wrong with them.
 llvm::Error addLowerToHopper(mlir::OpPassManager &pm, llvm::StringRef options);
 } // namespace attn

@@ -7,18 +7,18 @@ include "mlir/Pass/PassBase.td"
 
 // What a user may ask of a schedule; an option that is not given is the compiler's choice.
 defvar ScheduleOptions = [
-    Option<"rows", "rows", "int64_t", /*default=*/"0",
+    Option<"blockM", "block-m", "int64_t", /*default=*/"0",
            "Rows of a tile: 64 for each of 1 to 3 warpgroups">,
-    Option<"keys", "keys", "int64_t", /*default=*/"0", "Keys of a tile">,
+    Option<"blockN", "block-n", "int64_t", /*default=*/"0", "Keys of a tile">,
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",
-           "Order of gradients: rows (a kernel for each sum), stream (one kernel, which adds dQ to "
-           "memory), auto (stream, or rows where that is not possible)">,
+           "Order of gradients: m_outer (a kernel for each sum), n_outer (one kernel, which adds dQ to "
+           "memory), auto (n_outer, or m_outer where that is not possible)">,
     Option<"deterministic", "deterministic", "bool", /*default=*/"false",
            "Additions to memory have one order, by semaphores; with order=auto kernels for each sum "
            "where that is faster or the only way">,
-    Option<"sumKeys", "sum-keys", "int64_t", /*default=*/"0",
+    Option<"blockNDq", "block-n-dq", "int64_t", /*default=*/"0",
            "Streamed elements of a tile where three or more products lead to one sum (dQ)">,
-    Option<"sumQueries", "sum-queries", "int64_t", /*default=*/"0",
+    Option<"blockMDkv", "block-m-dkv", "int64_t", /*default=*/"0",
            "The same where they lead to two sums (dK and dV)">,
     Option<"stages", "stages", "int64_t", /*default=*/"0", "Tiles in flight for each stream">,
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",
@@ -36,9 +36,9 @@ defvar ScheduleOptions = [
            "Warpgroups leave out tiles that their rows do not need: true, false, auto">,
     Option<"loadTiles", "load-tiles", "bool", /*default=*/"true",
            "Tiles that a score reads by row and column come through shared memory">,
-    Option<"growth", "growth", "double", /*default=*/"-1",
-           "How much larger, in powers of two, a running maximum is before sums are corrected; "
-           "0 corrects them always, -1 chooses">,
+    Option<"rescaleThreshold", "rescale-threshold", "double", /*default=*/"-1",
+           "How much larger, in powers of two, a running maximum is before sums are rescaled; "
+           "0 rescales them always, -1 chooses">,
     Option<"fixMaxima", "fix-maxima", "std::string", /*default=*/"\"auto\"",
            "The maximum of a row's first tile stands in for the running one, and a kernel behind "
            "computes again what that was wrong for: true (for short streams, too), false, auto">,
@@ -50,13 +50,13 @@ defvar ScheduleOptions = [
            "are those of two roles of one kernel, not of two kernels: true, false, auto">,
     Option<"occupancy", "occupancy", "int64_t", /*default=*/"0",
            "CTAs that share a multiprocessor and its registers; 0 chooses">,
-    Option<"polynomials", "polynomials", "int64_t", /*default=*/"-1",
+    Option<"exp2Emulation", "exp2-emulation", "int64_t", /*default=*/"-1",
            "Pairs of a tile's columns of which one has its exponentials by polynomials; "
            "0: none, -1: by the table">,
     Option<"pingPong", "ping-pong", "std::string", /*default=*/"\"auto\"",
            "Warpgroups take turns at the tensor core: true, false, auto">,
     Option<"output", "output", "std::string", /*default=*/"\"auto\"",
-           "Shared memory of outputs: own, reuse (that of an input), pieces, auto">];
+           "Shared memory of outputs: own, reuse (that of an input), slabs, auto">];
 
 def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
   let summary = "Attention to the program of one CTA of sm_90 (L0, L1 to L3)";

@@ -17,19 +17,19 @@ namespace attn {
 
 /// What a user may choose; the defaults are the compiler's own choice.
 struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
-  Option<int64_t> rowTile{*this, "row-tile", llvm::cl::desc("Rows (queries) per tile"),
-                          llvm::cl::init(64)};
-  Option<int64_t> rowMultiple{*this, "row-multiple",
-                              llvm::cl::desc("Tiles that fewer rows get are a multiple of this"),
-                              llvm::cl::init(16)};
-  Option<int64_t> streamTile{*this, "stream-tile",
-                             llvm::cl::desc("Elements (keys) of the streamed dimension per tile"),
-                             llvm::cl::init(128)};
+  Option<int64_t> blockM{*this, "block-m", llvm::cl::desc("Rows (queries) per tile"),
+                         llvm::cl::init(64)};
+  Option<int64_t> blockMMultiple{*this, "block-m-multiple",
+                                 llvm::cl::desc("Tiles that fewer rows get are a multiple of this"),
+                                 llvm::cl::init(16)};
+  Option<int64_t> blockN{*this, "block-n",
+                         llvm::cl::desc("Elements (keys) of the streamed dimension per tile"),
+                         llvm::cl::init(128)};
   Option<std::string> order{*this, "order",
-                            llvm::cl::desc("Loop order: auto, rows, stream or split"),
+                            llvm::cl::desc("Loop order: auto, m_outer, n_outer or split_kv"),
                             llvm::cl::init("auto")};
   Option<int64_t> parts{*this, "parts",
-                        llvm::cl::desc("Parts of the streamed dimension, for order=split"),
+                        llvm::cl::desc("Parts of the streamed dimension, for order=split_kv"),
                         llvm::cl::init(4)};
   Option<int64_t> threads{*this, "threads",
                           llvm::cl::desc("Threads that the cost model counts on; the "
@@ -47,7 +47,7 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       llvm::cl::init(false)};
   Option<std::string> schedule{*this, "schedule",
                                llvm::cl::desc("Options of attn-lower-to-hopper for GPUs, such as "
-                                              "'rows=128 keys=176'"),
+                                              "'block-m=128 block-n=176'"),
                                llvm::cl::init("")};
   Option<bool> rowsFirst{*this, "rows-first",
                          llvm::cl::desc("Rows are the first dimension of every tile"),

@@ -32,7 +32,7 @@ public:
               const int64_t *sizes, const int64_t *strides, int32_t boxRows, int32_t boxColumns,
               int32_t swizzle);
   Address allocate(int64_t bytes);
-  Address allocateWithin(int64_t bytes, int32_t argument, Address start, int64_t room);
+  Address allocateAliasing(int64_t bytes, int32_t argument, Address start, int64_t room);
   void free(Address address);
 
   /// The most bytes that were allocated at one time.
@@ -52,7 +52,7 @@ private:
   llvm::SmallVector<std::pair<size_t, bool>, 8> allocations;
   size_t used = 0, peak = 0;
   /// Bytes that are taken of arguments.
-  llvm::SmallVector<std::pair<int32_t, uint64_t>, 2> lent;
+  llvm::SmallVector<std::pair<int32_t, uint64_t>, 2> aliased;
   std::string problem;
 };
 
@@ -86,8 +86,8 @@ void *attnCudaAllocate(void *call, int64_t bytes);
 /// The same in the memory of argument number `argument`, of which nothing is used yet, where
 /// enough of its `room` bytes from `start` on (a multiple of 16) is left: at a multiple of 256
 /// bytes from there. It is not used again.
-void *attnCudaAllocateWithin(void *call, int64_t bytes, int32_t argument, int64_t start,
-                             int64_t room);
+void *attnCudaAllocateAliasing(void *call, int64_t bytes, int32_t argument, int64_t start,
+                               int64_t room);
 void attnCudaFree(void *call, int64_t address);
 }
 

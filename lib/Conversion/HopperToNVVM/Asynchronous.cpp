@@ -255,15 +255,16 @@ void KernelLowering::lowerTmaWait(TmaWaitOp op) {
   });
 }
 
-/// The address of a word of other CTAs' turns.
-FailureOr<Value> KernelLowering::turnAddress(Operation *op, Value turns, ValueRange indices) {
+/// The address of a semaphore.
+FailureOr<Value> KernelLowering::semaphoreAddress(Operation *op, Value semaphores,
+                                                  ValueRange indices) {
   if (!singleThread)
     return op->emitOpError("expects a role of one thread, which waits on behalf of what it starts");
-  return elementAddress(op, turns, indices);
+  return elementAddress(op, semaphores, indices);
 }
 
-LogicalResult KernelLowering::lowerTurnWait(TurnWaitOp op) {
-  FailureOr<Value> address = turnAddress(op, op.getTurns(), op.getIndices());
+LogicalResult KernelLowering::lowerSemaphoreWait(SemaphoreWaitOp op) {
+  FailureOr<Value> address = semaphoreAddress(op, op.getSemaphores(), op.getIndices());
   if (failed(address))
     return failure();
   // Only a fence where there is nobody to wait for.
@@ -278,8 +279,8 @@ LogicalResult KernelLowering::lowerTurnWait(TurnWaitOp op) {
   return success();
 }
 
-LogicalResult KernelLowering::lowerTurnPeek(TurnPeekOp op) {
-  FailureOr<Value> address = turnAddress(op, op.getTurns(), op.getIndices());
+LogicalResult KernelLowering::lowerSemaphorePeek(SemaphorePeekOp op) {
+  FailureOr<Value> address = semaphoreAddress(op, op.getSemaphores(), op.getIndices());
   if (failed(address))
     return failure();
   setScalar(op.getNumber(),
@@ -288,8 +289,8 @@ LogicalResult KernelLowering::lowerTurnPeek(TurnPeekOp op) {
   return success();
 }
 
-LogicalResult KernelLowering::lowerTurnClaim(TurnClaimOp op) {
-  FailureOr<Value> address = turnAddress(op, op.getTurns(), op.getIndices());
+LogicalResult KernelLowering::lowerFirstTouch(SemaphoreFirstTouchOp op) {
+  FailureOr<Value> address = semaphoreAddress(op, op.getSemaphores(), op.getIndices());
   if (failed(address))
     return failure();
   Value first =
@@ -305,8 +306,8 @@ LogicalResult KernelLowering::lowerTurnClaim(TurnClaimOp op) {
   return success();
 }
 
-LogicalResult KernelLowering::lowerTurnPass(TurnPassOp op) {
-  FailureOr<Value> address = turnAddress(op, op.getTurns(), op.getIndices());
+LogicalResult KernelLowering::lowerSemaphoreRelease(SemaphoreReleaseOp op) {
+  FailureOr<Value> address = semaphoreAddress(op, op.getSemaphores(), op.getIndices());
   if (failed(address))
     return failure();
   inlineAsm(Type(), {*address, scalar(op.getNumber())}, "st.release.gpu.global.b32 [$0], $1;",

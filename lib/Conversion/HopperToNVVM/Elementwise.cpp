@@ -30,7 +30,7 @@ LogicalResult KernelLowering::lowerElementwise(Operation *op) {
     if (lowerIndexSum(op, layout) || lowerColumnBound(op, layout) ||
         lowerBoundsOfBoth(op, layout) || lowerSelectByBits(op, layout) ||
         lowerIndexComparison(op, layout) || lowerPackedTruncation(op, layout) ||
-        lowerTanh(op, layout) || lowerExp2(op, layout) || lowerCorrection(op, layout))
+        lowerTanh(op, layout) || lowerExp2(op, layout) || lowerRescaling(op, layout))
       continue;
     if (failed(lowerElementwise(op, layout)))
       return failure();
@@ -122,27 +122,27 @@ bool KernelLowering::lowerPackedTruncation(Operation *op, Layout layout) {
 
 /// Products of a tile with factors per row, nearly all of which are 1: left out where all that
 /// the threads of a warp have are.
-bool KernelLowering::lowerCorrection(Operation *op, Layout layout) {
-  if (!isa<arith::MulFOp>(op) || !op->hasAttr(attn::kCorrectionAttr) || layout != Layout::Tile ||
+bool KernelLowering::lowerRescaling(Operation *op, Layout layout) {
+  if (!isa<arith::MulFOp>(op) || !op->hasAttr(attn::kRescalingAttr) || layout != Layout::Tile ||
       !getElementTypeOrSelf(op->getResult(0).getType()).isF32())
     return false;
   SmallVector<Value> tile = elements(op->getOperand(0), layout);
   setParts(op->getResult(0), layout,
-           correct(elements(op->getOperand(1), layout), [&] { return tile; }));
+           rescale(elements(op->getOperand(1), layout), [&] { return tile; }));
   return true;
 }
 
 /// A tile times factors, by the warps that have one that is not 1. `take` gives the tile on each
 /// side of the branch.
-Parts KernelLowering::correct(ArrayRef<Value> factors,
+Parts KernelLowering::rescale(ArrayRef<Value> factors,
                               llvm::function_ref<SmallVector<Value>()> take) {
   llvm::SetVector<Value> distinct(factors.begin(), factors.end());
-  Value one = constantF32(1.0), corrects;
+  Value one = constantF32(1.0), rescales;
   for (Value factor : distinct) {
     Value differs = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, factor, one);
-    corrects = corrects ? Value(arith::OrIOp::create(b, corrects, differs)) : differs;
+    rescales = rescales ? Value(arith::OrIOp::create(b, rescales, differs)) : differs;
   }
-  Value any = NVVM::VoteSyncOp::create(b, b.getI1Type(), constantI32(-1), corrects,
+  Value any = NVVM::VoteSyncOp::create(b, b.getI1Type(), constantI32(-1), rescales,
                                        NVVM::VoteSyncKind::any);
   SmallVector<Type> types(factors.size(), b.getF32Type());
   auto branch = scf::IfOp::create(b, types, any, /*withElseRegion=*/true);

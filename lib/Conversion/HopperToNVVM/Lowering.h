@@ -119,9 +119,9 @@ private:
   bool lowerPackedTruncation(mlir::Operation *op, Layout layout);
   bool lowerTanh(mlir::Operation *op, Layout layout);
   bool lowerExp2(mlir::Operation *op, Layout layout);
-  mlir::Value exp2ByPolynomial(mlir::Value x);
-  bool lowerCorrection(mlir::Operation *op, Layout layout);
-  Parts correct(llvm::ArrayRef<mlir::Value> factors,
+  mlir::Value emulateExp2(mlir::Value x);
+  bool lowerRescaling(mlir::Operation *op, Layout layout);
+  Parts rescale(llvm::ArrayRef<mlir::Value> factors,
                 llvm::function_ref<llvm::SmallVector<mlir::Value>()> take);
   llvm::LogicalResult lowerConstant(mlir::arith::ConstantOp op);
   mlir::Value emitElement(mlir::Operation *op, mlir::ValueRange operands);
@@ -228,23 +228,23 @@ private:
   void lowerTmaLoad(TmaLoadOp op);
   template <typename Op> void lowerTmaStore(Op op);
   void lowerTmaWait(TmaWaitOp op);
-  llvm::FailureOr<mlir::Value> turnAddress(mlir::Operation *op, mlir::Value turns,
-                                           mlir::ValueRange indices);
-  mlir::LogicalResult lowerTurnWait(TurnWaitOp op);
-  mlir::LogicalResult lowerTurnPeek(TurnPeekOp op);
-  mlir::LogicalResult lowerTurnClaim(TurnClaimOp op);
-  mlir::LogicalResult lowerTurnPass(TurnPassOp op);
+  llvm::FailureOr<mlir::Value> semaphoreAddress(mlir::Operation *op, mlir::Value semaphores,
+                                                mlir::ValueRange indices);
+  mlir::LogicalResult lowerSemaphoreWait(SemaphoreWaitOp op);
+  mlir::LogicalResult lowerSemaphorePeek(SemaphorePeekOp op);
+  mlir::LogicalResult lowerFirstTouch(SemaphoreFirstTouchOp op);
+  mlir::LogicalResult lowerSemaphoreRelease(SemaphoreReleaseOp op);
   template <typename Op> void lowerNamedBarrier(Op op);
   void lowerBarrierReduce(BarrierReduceOp op);
   mlir::Value reportAddress(mlir::Value reports);
-  mlir::Value wordAddress(mlir::Value words, mlir::Value number);
+  mlir::Value flagAddress(mlir::Value flags, mlir::Value number);
   void clearReports(mlir::Region &body);
   void lowerReport(ReportOp op);
   void reportWarp(ReportOp op, mlir::Value any);
   void lowerRedo(RedoOp op);
   void lowerRunIf(RunIfOp op);
   void endUnless(mlir::Value runs);
-  mlir::Value isAnySet(mlir::Value words);
+  mlir::Value isAnySet(mlir::Value flags);
   llvm::SmallVector<mlir::Value> reversed(mlir::OperandRange coordinates);
 
   //===--- Products.cpp ---===//

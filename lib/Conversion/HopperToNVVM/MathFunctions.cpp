@@ -128,7 +128,7 @@ bool KernelLowering::lowerTanh(Operation *op, Layout layout) {
 /// instructions. Limits make 0, or less than the least normal number, of what is below 2^-126,
 /// and inf of what is above 2^127; NaN becomes the largest finite number, which is infinite
 /// in 16 bits.
-Value KernelLowering::exp2ByPolynomial(Value x) {
+Value KernelLowering::emulateExp2(Value x) {
   constexpr double kCoefficients[] = {0.055008865892887115, 0.2422109693288803, 0.693282961845398,
                                       1.0};
   // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits.
@@ -152,14 +152,14 @@ Value KernelLowering::exp2ByPolynomial(Value x) {
 
 /// Tiles of which a part is computed by polynomials: register pairs are pairs of columns.
 bool KernelLowering::lowerExp2(Operation *op, Layout layout) {
-  auto every = op->getAttrOfType<IntegerAttr>(kPolynomialAttr);
+  auto every = op->getAttrOfType<IntegerAttr>(kEmulatedAttr);
   if (!isa<math::Exp2Op>(op) || !every || layout != Layout::Tile ||
       !getElementTypeOrSelf(op->getResult(0).getType()).isF32())
     return false;
   Parts result;
   for (auto [e, x] : llvm::enumerate(elements(op->getOperand(0), layout))) {
     bool isOwn = int64_t(e / 2) % every.getInt() == every.getInt() - 1;
-    result.values.push_back(isOwn ? exp2ByPolynomial(x) : exp2(x));
+    result.values.push_back(isOwn ? emulateExp2(x) : exp2(x));
   }
   setParts(op->getResult(0), layout, std::move(result));
   return true;

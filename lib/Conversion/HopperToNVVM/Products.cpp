@@ -178,24 +178,24 @@ void KernelLowering::lowerWgmma(WgmmaOp op) {
   setParts(op.getResult(), Layout::Scalar, unpackStruct(all, registers, b));
 }
 
-/// Where only a correction of a running maximum uses the product, the branch around it comes first,
+/// Where only a rescaling of a running maximum uses the product, the branch around it comes first,
 /// with a wait on each side. ptxas moves a wait up across exponentials, which are meant to run
 /// beside the product, but not into the block before a branch.
 void KernelLowering::lowerWait(WaitOp op) {
   SmallVector<Value> product = parts(op.getProduct(), Layout::Scalar).values;
-  auto correction = op->hasOneUse() ? dyn_cast<arith::MulFOp>(*op->user_begin()) : arith::MulFOp();
-  bool isCorrected = correction && correction->hasAttr(attn::kCorrectionAttr) &&
-                     correction->getBlock() == op->getBlock() &&
-                     correction.getLhs() == op.getResult() &&
-                     map.contains({correction.getRhs(), unsigned(Layout::Tile)});
-  if (!isCorrected) {
+  auto rescaling = op->hasOneUse() ? dyn_cast<arith::MulFOp>(*op->user_begin()) : arith::MulFOp();
+  bool isRescaled = rescaling && rescaling->hasAttr(attn::kRescalingAttr) &&
+                    rescaling->getBlock() == op->getBlock() &&
+                    rescaling.getLhs() == op.getResult() &&
+                    map.contains({rescaling.getRhs(), unsigned(Layout::Tile)});
+  if (!isRescaled) {
     setParts(op.getResult(), Layout::Tile, waitFor(op, product));
     return;
   }
-  setParts(correction.getResult(), Layout::Tile,
-           correct(elements(correction.getRhs(), Layout::Tile),
+  setParts(rescaling.getResult(), Layout::Tile,
+           rescale(elements(rescaling.getRhs(), Layout::Tile),
                    [&] { return waitFor(op, product).values; }));
-  loweredEarly.insert(correction);
+  loweredEarly.insert(rescaling);
 }
 
 /// The registers pass through the wait, so that no use moves before it.

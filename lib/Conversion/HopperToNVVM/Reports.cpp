@@ -10,15 +10,15 @@
 using namespace mlir;
 using namespace attn::hopper;
 
-/// Of this CTA's word.
+/// Of this CTA's flag.
 Value KernelLowering::reportAddress(Value reports) {
-  return wordAddress(reports, NVVM::BlockIdXOp::create(b, b.getI32Type()));
+  return flagAddress(reports, NVVM::BlockIdXOp::create(b, b.getI32Type()));
 }
 
-/// Of the word of a number, i32 or index.
-Value KernelLowering::wordAddress(Value words, Value number) {
+/// Of the flag of a number, i32 or index.
+Value KernelLowering::flagAddress(Value flags, Value number) {
   Type i64 = b.getI64Type();
-  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, scalar(words));
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, scalar(flags));
   Value wide = number.getType().isIndex() ? arith::IndexCastOp::create(b, i64, number).getResult()
                                           : arith::ExtUIOp::create(b, i64, number).getResult();
   Value offset = arith::ShLIOp::create(b, wide, arith::ConstantIntOp::create(b, i64, 2));
@@ -54,7 +54,7 @@ void KernelLowering::lowerReport(ReportOp op) {
             "l,r,~{memory}", /*sideEffects=*/true);
 }
 
-/// A byte of the warpgroup's word for each of its warps: none waits for another one.
+/// A byte of the warpgroup's flag for each of its warps: none waits for another one.
 void KernelLowering::reportWarp(ReportOp op, Value any) {
   any = NVVM::VoteSyncOp::create(b, b.getI1Type(), constantI32(-1), any, NVVM::VoteSyncKind::any);
   auto branch = scf::IfOp::create(b, isLane0);
@@ -67,18 +67,18 @@ void KernelLowering::reportWarp(ReportOp op, Value any) {
   Value number =
       arith::AddIOp::create(b, arith::MulIOp::create(b, tile, constantI32(int32_t(count))),
                             addI32(warpgroup, int32_t(-first)));
-  Value address = arith::AddIOp::create(b, wordAddress(op.getReports(), number),
+  Value address = arith::AddIOp::create(b, flagAddress(op.getReports(), number),
                                         arith::ExtUIOp::create(b, b.getI64Type(), warp));
   inlineAsm(Type(), {address, arith::ExtUIOp::create(b, b.getI32Type(), any)},
             "st.global.b8 [$0], $1;", "l,r,~{memory}", /*sideEffects=*/true);
 }
 
-/// Whether one of the words is not 0: each thread looks at some, several at a time, then all agree.
-Value KernelLowering::isAnySet(Value words) {
+/// Whether one of the flags is not 0: each thread looks at some, several at a time, then all agree.
+Value KernelLowering::isAnySet(Value flags) {
   constexpr int64_t kAtATime = 8, kOfLoad = 4;
   Type i32 = b.getI32Type();
   auto number = [&](int64_t n) { return arith::ConstantIndexOp::create(b, n).getResult(); };
-  Value size = memref::DimOp::create(b, scalar(words), 0);
+  Value size = memref::DimOp::create(b, scalar(flags), 0);
   Value loads = arith::DivUIOp::create(b, size, number(kOfLoad));
   Value last = arith::SubIOp::create(b, loads, number(1));
   Value thread = gpu::ThreadIdOp::create(b, gpu::Dimension::x);
@@ -86,7 +86,7 @@ Value KernelLowering::isAnySet(Value words) {
   // What is left over by loads of four.
   Value at = arith::AddIOp::create(b, arith::MulIOp::create(b, loads, number(kOfLoad)), thread);
   Value isLeft = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at, size);
-  Value first = load(i32, wordAddress(words, at), isLeft, constantI32(0));
+  Value first = load(i32, flagAddress(flags, at), isLeft, constantI32(0));
   auto loop = scf::ForOp::create(b, thread, loads,
                                  arith::MulIOp::create(b, threads, number(kAtATime)), first);
   {
@@ -96,8 +96,8 @@ Value KernelLowering::isAnySet(Value words) {
     for (int64_t n = 0; n < kAtATime; ++n) {
       Value at = n == 0 ? index : arith::MinUIOp::create(b, index, last).getResult();
       at = arith::MulIOp::create(b, at, number(kOfLoad));
-      for (Value word : loadWords(wordAddress(words, at), kOfLoad, Value(), Value()))
-        any = arith::OrIOp::create(b, any, word);
+      for (Value flag : loadWords(flagAddress(flags, at), kOfLoad, Value(), Value()))
+        any = arith::OrIOp::create(b, any, flag);
       index = arith::AddIOp::create(b, index, threads);
     }
     scf::YieldOp::create(b, any);
@@ -111,7 +111,7 @@ Value KernelLowering::isAnySet(Value words) {
 }
 
 void KernelLowering::lowerRunIf(RunIfOp op) {
-  Value any = isAnySet(op.getWords());
+  Value any = isAnySet(op.getFlags());
   if (op.getNone())
     any = arith::XOrIOp::create(b, any, arith::ConstantIntOp::create(b, b.getI1Type(), 1));
   endUnless(any);
@@ -140,9 +140,9 @@ void KernelLowering::lowerRedo(RedoOp op) {
   b.setInsertionPointToEnd(here);
   cf::CondBranchOp::create(b, scalar(op.getAlways()), rest, look);
   b.setInsertionPointToEnd(look);
-  Value word = inlineAsm(b.getI32Type(), reportAddress(op.getReports()), "ld.global.b32 $0, [$1];",
+  Value flag = inlineAsm(b.getI32Type(), reportAddress(op.getReports()), "ld.global.b32 $0, [$1];",
                          "=r,l,~{memory}", /*sideEffects=*/true);
-  Value has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, word, constantI32(0));
+  Value has = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, flag, constantI32(0));
   cf::CondBranchOp::create(b, has, rest, end);
   b.setInsertionPointToEnd(end);
   gpu::ReturnOp::create(b);

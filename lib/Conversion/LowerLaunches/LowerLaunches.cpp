@@ -234,12 +234,12 @@ LogicalResult LowerLaunches::lowerAlloc(memref::AllocOp alloc) {
   Value bytes64 = toI64(b, loc, bytes);
   SmallVector<Value> arguments = {context(alloc), bytes64};
   StringRef name = "attnCudaAllocate";
-  if (auto within = alloc->getAttrOfType<IntegerAttr>(attn::hopper::kWithinAttr)) {
-    name = "attnCudaAllocateWithin";
-    FailureOr<Value> argument = attn::hopper::findLender(alloc, within, /*first=*/1);
+  if (auto aliases = alloc->getAttrOfType<IntegerAttr>(attn::hopper::kAliasesAttr)) {
+    name = "attnCudaAllocateAliasing";
+    FailureOr<Value> argument = attn::hopper::findAliased(alloc, aliases, /*first=*/1);
     if (failed(argument))
       return failure();
-    arguments.push_back(constant(b, loc, int32_t(within.getInt())));
+    arguments.push_back(constant(b, loc, int32_t(aliases.getInt())));
     auto [start, room] = getRoom(b, loc, *argument);
     llvm::append_values(arguments, start, room);
   }

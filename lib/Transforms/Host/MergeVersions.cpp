@@ -112,8 +112,7 @@ struct MergeVersionsPass : attn::impl::AttnMergeVersionsBase<MergeVersionsPass> 
     SymbolTable inner(module), table(outer);
     for (Operation &op : llvm::make_early_inc_range(*module.getBody())) {
       auto symbol = dyn_cast<SymbolOpInterface>(op);
-      if (symbol && table.lookup(symbol.getName()) &&
-          failed(inner.renameToUnique(&op, {&table})))
+      if (symbol && table.lookup(symbol.getName()) && failed(inner.renameToUnique(&op, {&table})))
         return failure();
       op.moveBefore(place);
     }

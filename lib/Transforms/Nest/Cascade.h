@@ -110,7 +110,7 @@ private:
                     llvm::ArrayRef<mlir::linalg::GenericOp> mapped, mlir::IRMapping mapping);
   void cloneStatement(mlir::ImplicitLocOpBuilder &b, mlir::linalg::GenericOp op, FoldOp fold,
                       mlir::IRMapping &mapping);
-  mlir::Value correction(mlir::ImplicitLocOpBuilder &b, mlir::Value from, mlir::Value to);
+  mlir::Value rescaling(mlir::ImplicitLocOpBuilder &b, mlir::Value from, mlir::Value to);
   mlir::Value scaleBy(
       mlir::ImplicitLocOpBuilder &b, mlir::linalg::GenericOp like, mlir::Value state,
       mlir::linalg::GenericOp pivotOp, mlir::Value factor,

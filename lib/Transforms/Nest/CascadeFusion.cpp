@@ -58,7 +58,7 @@ bool attn::isGuard(GenericOp op) {
 }
 
 /// exp(from - to): what a sum of exp(s - from) becomes under `to`.
-Value Cascade::correction(ImplicitLocOpBuilder &b, Value from, Value to) {
+Value Cascade::rescaling(ImplicitLocOpBuilder &b, Value from, Value to) {
   auto type = cast<RankedTensorType>(from.getType());
   SmallVector<OpFoldResult> sizes;
   for (unsigned index = 0; index < type.getRank(); ++index)
@@ -217,7 +217,7 @@ FoldOp Cascade::createFold(ImplicitLocOpBuilder &b, ArrayRef<GenericOp> statemen
   b.setInsertionPointToStart(body);
   // By the pivot's result: its value before this block, what readers subtract,
   // and the factor for sums.
-  DenseMap<Value, Value> oldPivot, subtrahend, corrections;
+  DenseMap<Value, Value> oldPivot, subtrahend, rescalings;
   SmallVector<Value> yields(carried.size());
   for (GenericOp op : statements) {
     auto state = llvm::find_if(carried, [&](const Carried &other) { return other.op == op; });
@@ -231,9 +231,9 @@ FoldOp Cascade::createFold(ImplicitLocOpBuilder &b, ArrayRef<GenericOp> statemen
     Value old = fold.getState()[index];
     for (Value pivot : state->pivots) {
       auto pivotOp = pivot.getDefiningOp<GenericOp>();
-      Value &factor = corrections[pivot];
+      Value &factor = rescalings[pivot];
       if (!factor)
-        factor = correction(b, oldPivot[pivot], subtrahend[pivot]);
+        factor = rescaling(b, oldPivot[pivot], subtrahend[pivot]);
       old = scaleBy(b, op, old, pivotOp, factor, multiply);
     }
     IRMapping local = mapping;
@@ -287,7 +287,7 @@ void Cascade::buildMerge(ImplicitLocOpBuilder &b, FoldOp fold) {
     for (Value pivot : state.pivots) {
       unsigned at = position[pivot];
       for (unsigned side = 0; side < 2; ++side) {
-        Value factor = correction(b, merge->getArgument(side * count + at), guarded[pivot]);
+        Value factor = rescaling(b, merge->getArgument(side * count + at), guarded[pivot]);
         sides[side] =
             scaleBy(b, state.op, sides[side], pivot.getDefiningOp<GenericOp>(), factor, multiply);
       }
@@ -311,7 +311,7 @@ Value Cascade::combine(ImplicitLocOpBuilder &b, const Carried &state, Value left
                         });
 }
 
-/// A state that is corrected, or starts from what the cascade computes, starts
+/// A state that is rescaled, or starts from what the cascade computes, starts
 /// neutral; its own start value joins when the final values are known.
 void Cascade::startNeutral(ImplicitLocOpBuilder &b, Carried &state) {
   Value init = state.op.getDpsInits()[0];

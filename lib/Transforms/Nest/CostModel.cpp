@@ -15,8 +15,8 @@ static constexpr double flopsPerThread = 50e9;
 static constexpr double worthIt = 0.6;
 
 llvm::SmallVector<OrderCost> attn::estimateOrders(const NestSize &s) {
-  double rowTiles = std::ceil(s.rows / s.rowTile);
-  double streamTiles = std::ceil(s.streamed / s.streamTile);
+  double rowTiles = std::ceil(s.rows / s.blockM);
+  double streamTiles = std::ceil(s.streamed / s.blockN);
   double flops = s.workers * s.rows * s.streamed * s.pointFlops;
   auto cost = [&](LoopOrder order, double bytes, double parallelism) {
     // The last round of tiles may leave threads idle.
@@ -34,9 +34,9 @@ llvm::SmallVector<OrderCost> attn::estimateOrders(const NestSize &s) {
                    streamTiles * s.rows * (s.rowBytes + 2 * s.stateBytes));
   double splitBytes = rowsBytes + s.workers * s.rows * s.parts * 2 * s.stateBytes;
   double rowWorkers = s.rowsInWorker ? 1 : rowTiles;
-  return {cost(LoopOrder::Rows, rowsBytes, s.workers * rowWorkers),
-          cost(LoopOrder::Stream, streamBytes, s.workers),
-          cost(LoopOrder::Split, splitBytes, s.workers * rowWorkers * s.parts)};
+  return {cost(LoopOrder::MOuter, rowsBytes, s.workers * rowWorkers),
+          cost(LoopOrder::NOuter, streamBytes, s.workers),
+          cost(LoopOrder::SplitKV, splitBytes, s.workers * rowWorkers * s.parts)};
 }
 
 LoopOrder attn::chooseOrder(llvm::ArrayRef<OrderCost> costs) {

@@ -20,7 +20,7 @@ namespace attn {
 /// dimension and per worker.
 struct NestSize {
   double workers = 1, rows = 1, streamed = 1;
-  int64_t rowTile = 1, streamTile = 1, parts = 1;
+  int64_t blockM = 1, blockN = 1, parts = 1;
   double rowBytes = 0;    ///< read per row (Q)
   double streamBytes = 0; ///< read per streamed element (K and V)
   double outBytes = 0;    ///< written per row (O, LSE)

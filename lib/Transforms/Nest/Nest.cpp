@@ -76,7 +76,7 @@ bool Nest::joins(Operation *op) {
   if (!fold || llvm::any_of(fold.getInputs(), inNest) || waitsForNest(op))
     return false;
   // The rows of a nest are those of its first fold, and so are its tables.
-  Attribute rows = folds.front()->getAttr(kRowTileAttr), own = fold->getAttr(kRowTileAttr);
+  Attribute rows = folds.front()->getAttr(kBlockMAttr), own = fold->getAttr(kBlockMAttr);
   bool hasTable = llvm::any_of(fold.getBody().getOps<GenericOp>(), [](GenericOp sum) {
     return sum.getNumReductionLoops() > 1 && matchScatterSum(sum);
   });
@@ -276,9 +276,9 @@ NestSize Nest::measure(const PlanOptions &plan) {
     if (info.role == LoopRole::Worker)
       size.workers *= sizeOf(dim);
     if (info.role == LoopRole::Row)
-      size.rows = sizeOf(dim), size.rowTile = info.tile;
+      size.rows = sizeOf(dim), size.blockM = info.tile;
     if (info.role == LoopRole::Streamed)
-      size.streamed = sizeOf(dim), size.streamTile = info.tile;
+      size.streamed = sizeOf(dim), size.blockN = info.tile;
   }
   DenseSet<Value> seen;
   for (FoldOp fold : folds) {

@@ -16,7 +16,7 @@
 namespace attn {
 
 struct TileOptions {
-  int64_t rowTile, rowMultiple, streamTile;
+  int64_t blockM, blockMMultiple, blockN;
   /// Rows are the first dimension of every tile.
   bool rowsFirst;
   /// Parallel tiles of rows add to sums over the rows.

@@ -4,6 +4,7 @@
 #include "Nest.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Utils/Outcomes.h"
+#include "attn/Utils/RenamedOptions.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -64,24 +65,24 @@ PlanAttr Nest::makePlan(LoopOrder order, int64_t parts, const StructuredDependen
     LoopTreatment treatment = LoopTreatment::OwnerComputes;
     if (info.role == LoopRole::Worker)
       treatment = LoopTreatment::Parallel;
-    if (info.role == LoopRole::Streamed && order == LoopOrder::Split)
+    if (info.role == LoopRole::Streamed && order == LoopOrder::SplitKV)
       treatment = LoopTreatment::PartialAndMerge;
     // Where rows are outside, sums over them are added to in memory, or forbid the order; a table
     // has one worker for all rows. Parts with such sums have their rows inside.
-    if (info.role == LoopRole::Row && order == LoopOrder::Rows) {
+    if (info.role == LoopRole::Row && order == LoopOrder::MOuter) {
       bool addsToMemory = options.parallelSums && !(rowSums.empty() && tables.empty());
       bool hasOwner = rowSums.empty() && !tables.empty();
       treatment = addsToMemory ? LoopTreatment::Atomics
                   : hasOwner   ? LoopTreatment::OwnerComputes
                                : LoopTreatment::Parallel;
     }
-    if (info.role == LoopRole::Row && order == LoopOrder::Split && rowSums.empty())
+    if (info.role == LoopRole::Row && order == LoopOrder::SplitKV && rowSums.empty())
       treatment = LoopTreatment::Parallel;
     std::optional<unsigned> loop = findGraphLoop(dim, dependences);
     std::string name = loop ? dependences.graph.getLoops()[*loop].name : std::string();
     loops.push_back(LoopPlanAttr::get(b.getContext(), name, info.role, treatment));
   }
-  return PlanAttr::get(b.getContext(), order, order == LoopOrder::Split ? parts : 1, loops);
+  return PlanAttr::get(b.getContext(), order, order == LoopOrder::SplitKV ? parts : 1, loops);
 }
 
 /// What the tile programs of an order need beside legality.
@@ -89,15 +90,15 @@ std::string Nest::findFormViolation(PlanAttr plan) {
   FoldOp fold = folds.front();
   LoopOrder order = plan.getOrder();
   if (sumsMatrices)
-    return order == LoopOrder::Rows ? "" : "the nest adds up matrices, one after the other";
-  if (order != LoopOrder::Rows && (fold.getState().empty() || !rowDim))
+    return order == LoopOrder::MOuter ? "" : "the nest adds up matrices, one after the other";
+  if (order != LoopOrder::MOuter && (fold.getState().empty() || !rowDim))
     return "the nest carries no state per row";
-  if (order == LoopOrder::Split && !tables.empty())
+  if (order == LoopOrder::SplitKV && !tables.empty())
     return "the fold sums at computed indices into a table that one worker owns";
-  if (order == LoopOrder::Split && fold.getMerge().empty())
+  if (order == LoopOrder::SplitKV && fold.getMerge().empty())
     return "the fold has no merge region, because a start value that is not neutral would be "
            "counted once per part";
-  if (plan.getOrder() == LoopOrder::Rows && !rowSums.empty() &&
+  if (plan.getOrder() == LoopOrder::MOuter && !rowSums.empty() &&
       plan.find(LoopRole::Row).getTreatment() == LoopTreatment::Atomics && !addsRowSums())
     return "a sum over the rows is not a result as it is";
   return "";
@@ -153,8 +154,8 @@ std::optional<PlanViolation> Nest::findLoopViolation(LoopPlanAttr plan, unsigned
 std::optional<PlanViolation> Nest::findViolation(PlanAttr plan,
                                                  const StructuredDependences &dependences) {
   const DependenceGraph &graph = dependences.graph;
-  bool isRows = plan.getOrder() == LoopOrder::Rows;
-  if (plan.getOrder() == LoopOrder::Split && !tables.empty())
+  bool isRows = plan.getOrder() == LoopOrder::MOuter;
+  if (plan.getOrder() == LoopOrder::SplitKV && !tables.empty())
     return PlanViolation{findFormViolation(plan)};
   SmallVector<unsigned> loops, inside;
   for (auto [entry, loopPlan] : llvm::zip(emitter->dims, plan.getLoops())) {
@@ -172,7 +173,7 @@ std::optional<PlanViolation> Nest::findViolation(PlanAttr plan,
       return violation;
     }
     SmallVector<unsigned> &level = role == LoopRole::Worker ? loops : inside;
-    bool isFirst = isStreamed == (plan.getOrder() == LoopOrder::Stream);
+    bool isFirst = isStreamed == (plan.getOrder() == LoopOrder::NOuter);
     level.insert(role != LoopRole::Worker && isFirst ? level.begin() : level.end(), *loop);
   }
   llvm::append_range(loops, inside);
@@ -217,7 +218,7 @@ FailureOr<SmallVector<OrderCost>> Nest::estimate(const StructuredDependences &de
 FailureOr<PlanAttr> Nest::choose(ArrayRef<OrderCost> costs, const PlanOptions &options,
                                  const DependenceGraph &graph) {
   // A short sum that another nest left; the order asked for is of that one.
-  LoopOrder order = sumsMatrices    ? LoopOrder::Rows
+  LoopOrder order = sumsMatrices    ? LoopOrder::MOuter
                     : options.order ? *options.order
                                     : chooseOrder(costs);
   for (const OrderCost &cost : costs) {
@@ -236,6 +237,13 @@ FailureOr<PlanAttr> Nest::choose(ArrayRef<OrderCost> costs, const PlanOptions &o
 namespace {
 struct PlanNestPass : attn::impl::AttnPlanNestBase<PlanNestPass> {
   using AttnPlanNestBase::AttnPlanNestBase;
+
+  LogicalResult initializeOptions(StringRef options,
+                                  function_ref<LogicalResult(const Twine &)> error) override {
+    if (std::string message = findRenamedOption(options); !message.empty())
+      return error(message);
+    return Pass::initializeOptions(options, error);
+  }
 
   /// What the plan is, and what else was possible.
   void say(FoldOp fold, PlanAttr plan, ArrayRef<OrderCost> costs, bool isRequested) {
@@ -303,17 +311,17 @@ struct PlanNestPass : attn::impl::AttnPlanNestBase<PlanNestPass> {
     PlanOptions plans{std::nullopt, parts, threads, assumedSize};
     plans.order = symbolizeLoopOrder(order);
     if (!plans.order && order != "auto") {
-      getOperation().emitError("expected order to be auto, rows, stream or split, got ")
+      getOperation().emitError("expected order to be auto, m_outer, n_outer or split_kv, got ")
           << StringRef(order);
       return signalPassFailure();
     }
-    if (rowTile < 1 || rowMultiple < 1 || streamTile < 1 || parts < 1 || threads < 1 ||
+    if (blockM < 1 || blockMMultiple < 1 || blockN < 1 || parts < 1 || threads < 1 ||
         assumedSize < 1) {
       getOperation().emitError(
           "expected tiles, parts, threads and the assumed size to be at least 1");
       return signalPassFailure();
     }
-    TileOptions sizes{rowTile, rowMultiple, streamTile, rowsFirst, parallelSums};
+    TileOptions sizes{blockM, blockMMultiple, blockN, rowsFirst, parallelSums};
     for (Block &block : getOperation().getBody()) {
       DenseSet<Operation *> taken;
       for (FoldOp fold : llvm::to_vector(block.getOps<FoldOp>())) {

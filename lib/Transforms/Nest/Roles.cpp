@@ -242,7 +242,7 @@ void Nest::assignStreamTile(TileDim &info) {
                  folds.size() == 1 && isInnerProduct(first, *classes, workers, streamDim);
   // Tiles of rank 2 where rows are first, with columns as a matrix instruction's.
   int64_t whole = !isWhole ? 0 : options.rowsFirst ? llvm::alignTo(*info.known, 8) : *info.known;
-  info.tile = sumsMatrices ? 1 : isWhole ? whole : tileFor(options.streamTile, info.known);
+  info.tile = sumsMatrices ? 1 : isWhole ? whole : tileFor(options.blockN, info.known);
   info.exact = info.tile == 1 || (info.known && *info.known % info.tile == 0);
   info.isSingle = sumsMatrices && options.rowsFirst;
 }
@@ -260,7 +260,7 @@ LogicalResult Nest::assignTiles() {
       assignStreamTile(info);
     } else if (dim == rowDim) {
       info.role = LoopRole::Row;
-      info.tile = tileFor(options.rowTile, info.known, options.rowMultiple);
+      info.tile = tileFor(options.blockM, info.known, options.blockMMultiple);
       info.exact = info.known && *info.known % info.tile == 0;
     } else if (llvm::is_contained(workers, dim)) {
       info.role = LoopRole::Worker;

@@ -9,7 +9,7 @@ using linalg::GenericOp;
 
 SumCosts attn::estimateSums(Cascade &cascade, const DimClasses &classes, GenericOp root,
                             unsigned loop, int64_t threads, int64_t assumedSize) {
-  constexpr double flopsPerThread = 50e9, rowTile = 64;
+  constexpr double flopsPerThread = 50e9, blockM = 64;
   DenseSet<unsigned> summed = {classes.ofLoop(root, loop)};
   auto sizeOf = [&](GenericOp op, unsigned at) -> double {
     int64_t size = op.getStaticLoopRanges()[at];
@@ -55,7 +55,7 @@ SumCosts attn::estimateSums(Cascade &cascade, const DimClasses &classes, Generic
       continue;
     if (summed.contains(classes.ofLoop(first, at))) {
       if (classes.ofLoop(first, at) != classes.ofLoop(root, loop))
-        costs.tilesApart *= std::ceil(sizeOf(first, at) / rowTile);
+        costs.tilesApart *= std::ceil(sizeOf(first, at) / blockM);
     } else {
       costs.tilesTogether *= sizeOf(first, at);
     }

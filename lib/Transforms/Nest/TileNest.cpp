@@ -4,6 +4,7 @@
 #include "Nest.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Utils/Outcomes.h"
+#include "attn/Utils/RenamedOptions.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -26,8 +27,8 @@ TileOptions TileOptions::ofFold(FoldOp fold) const {
     if (auto wanted = fold->getAttrOfType<IntegerAttr>(name))
       size = std::max<int64_t>(wanted.getInt(), 1);
   };
-  take(kRowTileAttr, own.rowTile);
-  take(kStreamTileAttr, own.streamTile);
+  take(kBlockMAttr, own.blockM);
+  take(kBlockNAttr, own.blockN);
   return own;
 }
 
@@ -60,11 +61,11 @@ LogicalResult Nest::tile() {
   emitSizes();
   emitter->outside = arith::ConstantIndexOp::create(b, 0);
   switch (plan.getOrder()) {
-  case LoopOrder::Rows:
+  case LoopOrder::MOuter:
     return tileRows();
-  case LoopOrder::Stream:
+  case LoopOrder::NOuter:
     return tileStream();
-  case LoopOrder::Split:
+  case LoopOrder::SplitKV:
     return tileSplit();
   }
   llvm_unreachable("all orders are handled");
@@ -74,12 +75,19 @@ namespace {
 struct TileNestPass : attn::impl::AttnTileNestBase<TileNestPass> {
   using AttnTileNestBase::AttnTileNestBase;
 
+  LogicalResult initializeOptions(StringRef options,
+                                  function_ref<LogicalResult(const Twine &)> error) override {
+    if (std::string message = findRenamedOption(options); !message.empty())
+      return error(message);
+    return Pass::initializeOptions(options, error);
+  }
+
   void runOnOperation() override {
-    if (rowTile < 1 || rowMultiple < 1 || streamTile < 1) {
+    if (blockM < 1 || blockMMultiple < 1 || blockN < 1) {
       getOperation().emitError("expected tiles to be at least 1");
       return signalPassFailure();
     }
-    TileOptions options{rowTile, rowMultiple, streamTile, rowsFirst, parallelSums};
+    TileOptions options{blockM, blockMMultiple, blockN, rowsFirst, parallelSums};
     for (Block &block : getOperation().getBody())
       while (true) {
         auto folds = block.getOps<FoldOp>();

@@ -172,7 +172,7 @@ LogicalResult checkGuard(scf::IfOp guard) {
                            << "' on a branch whose other side changes the state";
 }
 
-LogicalResult checkCorrection(arith::MulFOp product) {
+LogicalResult checkRescaling(arith::MulFOp product) {
   Value factor = product.getRhs();
   if (auto transpose = factor.getDefiningOp<vector::TransposeOp>())
     factor = transpose.getVector();
@@ -180,7 +180,7 @@ LogicalResult checkCorrection(arith::MulFOp product) {
   auto rows = repeated ? dyn_cast<VectorType>(repeated.getSourceType()) : VectorType();
   if (rows && rows.getRank() < cast<VectorType>(product.getType()).getRank())
     return success();
-  return product.emitError() << "'" << kCorrectionAttr
+  return product.emitError() << "'" << kRescalingAttr
                              << "' on a product whose second factor is not "
                              << "one for each row";
 }
@@ -214,7 +214,7 @@ LogicalResult attn::checkTileFacts(Operation *root) {
       check(op, kTileKindAttr, [&] { return checkTileKind(branch); });
       check(op, kGuardAttr, [&] { return checkGuard(branch); });
     } else if (auto product = dyn_cast<arith::MulFOp>(op)) {
-      check(op, kCorrectionAttr, [&] { return checkCorrection(product); });
+      check(op, kRescalingAttr, [&] { return checkRescaling(product); });
     }
   });
   if (!hasTerms)

@@ -104,7 +104,7 @@ void RunningMaximum::collectUsers(ArrayRef<Value> values, SetVector<Operation *>
     }
 }
 
-bool RunningMaximum::isCorrection(Value value) {
+bool RunningMaximum::isRescaling(Value value) {
   Known degree = find(value);
   return degree && *degree == make(false, 1, -1);
 }
@@ -141,8 +141,8 @@ bool RunningMaximum::check(Operation *op) {
       return refuse(op, "a use of it is no difference, exponential or product");
   auto product = dyn_cast<arith::MulFOp>(op);
   if (product && loop->isProperAncestor(op) &&
-      (isCorrection(product.getLhs()) || isCorrection(product.getRhs())))
-    corrections.push_back(product);
+      (isRescaling(product.getLhs()) || isRescaling(product.getRhs())))
+    rescalings.push_back(product);
   return true;
 }
 

@@ -121,7 +121,7 @@ gpu.module @m {
 
 // Of two pairs of columns one by a polynomial, whose exponent comes of a sum: limits first,
 // then three fused multiply-adds, to whose exponent that of the integer is added.
-// CHECK-LABEL: gpu.func @polynomial
+// CHECK-LABEL: gpu.func @emulated
 // CHECK-COUNT-2: ex2.approx.ftz
 // CHECK-NOT: ex2.approx.ftz
 // CHECK: llvm.intr.maximum
@@ -133,17 +133,17 @@ gpu.module @m {
 // CHECK: llvm.shl
 // CHECK: llvm.add
 gpu.module @p {
-  gpu.func @polynomial(%x: memref<64x8xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @emulated(%x: memref<64x8xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c0 = arith.constant 0 : index
     %v = vector.load %x[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
-    %y = math.exp2 %v {hopper.polynomial = 2 : i64} : vector<64x8xf32>
+    %y = math.exp2 %v {hopper.emulated = 2 : i64} : vector<64x8xf32>
     vector.store %y, %x[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
     gpu.return
   }
 }
 
 // Factors of rows that are nearly always 1: no product where a warp has no other.
-// CHECK-LABEL: gpu.func @correction
+// CHECK-LABEL: gpu.func @rescaling
 // CHECK-COUNT-2: arith.cmpf une, %{{.*}}, %{{.*}} : f32
 // CHECK: %[[ANY:.*]] = nvvm.vote.sync any
 // CHECK: scf.if %[[ANY]] -> (f32, f32, f32, f32)
@@ -151,13 +151,13 @@ gpu.module @p {
 // CHECK: } else {
 // CHECK-NOT: arith.mulf
 gpu.module @c {
-  gpu.func @correction(%x: memref<64x8xf32>, %c: memref<64xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @rescaling(%x: memref<64x8xf32>, %c: memref<64xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c0 = arith.constant 0 : index
     %v = vector.load %x[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
     %f = vector.load %c[%c0] : memref<64xf32>, vector<64xf32>
     %b = vector.broadcast %f : vector<64xf32> to vector<8x64xf32>
     %t = vector.transpose %b, [1, 0] : vector<8x64xf32> to vector<64x8xf32>
-    %y = arith.mulf %v, %t {attn.correction} : vector<64x8xf32>
+    %y = arith.mulf %v, %t {attn.rescaling} : vector<64x8xf32>
     vector.store %y, %x[%c0, %c0] : memref<64x8xf32>, vector<64x8xf32>
     gpu.return
   }

@@ -93,9 +93,9 @@ gpu.module @m {
   }
 }
 
-// Where only a correction uses a product, the branch around it comes before the wait, which is on
+// Where only a rescaling uses a product, the branch around it comes before the wait, which is on
 // each side.
-// CHECK-LABEL: gpu.func @corrected
+// CHECK-LABEL: gpu.func @rescaled
 // CHECK: %[[ANY:.*]] = nvvm.vote.sync any
 // CHECK-NOT: wait_group
 // CHECK: scf.if %[[ANY]]
@@ -106,7 +106,7 @@ gpu.module @m {
 // CHECK-NOT: arith.mulf
 // CHECK: gpu.return
 gpu.module @c {
-  gpu.func @corrected(%out: memref<64x16xf32>, %factors: memref<64xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @rescaled(%out: memref<64x16xf32>, %factors: memref<64xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c0 = arith.constant 0 : index
     %a = hopper.alloc : !a
     %k = hopper.alloc : !k
@@ -115,7 +115,7 @@ gpu.module @c {
     %rows = vector.transpose %b, [1, 0] : vector<16x64xf32> to vector<64x16xf32>
     %sp = hopper.wgmma %a, %k transposeB : (!a, !k) -> !hopper.pending<!s>
     %s = hopper.wait %sp pending(0) : !hopper.pending<!s> -> !s
-    %y = arith.mulf %s, %rows {attn.correction} : !s
+    %y = arith.mulf %s, %rows {attn.rescaling} : !s
     vector.store %y, %out[%c0, %c0] : memref<64x16xf32>, !s
     gpu.return
   }

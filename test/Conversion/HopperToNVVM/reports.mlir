@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --split-input-file --pass-pipeline='builtin.module(gpu.module(convert-hopper-to-nvvm,canonicalize,cse))' | FileCheck %s
 
-// One thread writes 0 to the CTA's word before anybody reports; a thread with an element that is
+// One thread writes 0 to the CTA's flag before anybody reports; a thread with an element that is
 // true writes 1.
 // CHECK-LABEL: gpu.func @reports
 gpu.module @m {
@@ -12,12 +12,12 @@ gpu.module @m {
     // CHECK: griddepcontrol.wait
     // CHECK: scf.if
     // CHECK: %[[CTA:.*]] = nvvm.read.ptx.sreg.ctaid.x
-    // CHECK: %[[WORDS:.*]] = memref.extract_aligned_pointer_as_index %arg2
+    // CHECK: %[[FLAGS:.*]] = memref.extract_aligned_pointer_as_index %arg2
     // CHECK: %[[WIDE:.*]] = arith.extui %[[CTA]] : i32 to i64
     // CHECK: %[[OFFSET:.*]] = arith.shli %[[WIDE]], %c2_i64
-    // CHECK: %[[BASE:.*]] = arith.index_cast %[[WORDS]] : index to i64
-    // CHECK: %[[WORD:.*]] = arith.addi %[[BASE]], %[[OFFSET]]
-    // CHECK: llvm.inline_asm has_side_effects {{.*}}"st.global.b32 [$0], $1;", "l,r,~{memory}" %[[WORD]], %c0_i32
+    // CHECK: %[[BASE:.*]] = arith.index_cast %[[FLAGS]] : index to i64
+    // CHECK: %[[FLAG:.*]] = arith.addi %[[BASE]], %[[OFFSET]]
+    // CHECK: llvm.inline_asm has_side_effects {{.*}}"st.global.b32 [$0], $1;", "l,r,~{memory}" %[[FLAG]], %c0_i32
     // CHECK: gpu.barrier
     hopper.roles
       role "compute" warpgroups(1) registers(240) (%w) {
@@ -44,7 +44,7 @@ gpu.module @m {
 
 // -----
 
-// All threads of a CTA end, unless its word says otherwise or nobody has written it.
+// All threads of a CTA end, unless its flag says otherwise or nobody has written it.
 // CHECK-LABEL: gpu.func @again
 gpu.module @m {
   gpu.func @again(%out: memref<?xi32>, %reports: memref<?xi32>, %always: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
@@ -53,8 +53,8 @@ gpu.module @m {
     // CHECK: griddepcontrol.wait
     // CHECK: cf.cond_br %arg2, ^[[REST:.*]], ^[[LOOK:.*]]
     // CHECK: ^[[LOOK]]:
-    // CHECK: %[[WORD:.*]] = llvm.inline_asm has_side_effects {{.*}}"ld.global.b32 $0, [$1];"
-    // CHECK: %[[HAS:.*]] = arith.cmpi ne, %[[WORD]], %c0_i32
+    // CHECK: %[[FLAG:.*]] = llvm.inline_asm has_side_effects {{.*}}"ld.global.b32 $0, [$1];"
+    // CHECK: %[[HAS:.*]] = arith.cmpi ne, %[[FLAG]], %c0_i32
     // CHECK: cf.cond_br %[[HAS]], ^[[REST]], ^[[END:.*]]
     // CHECK: ^[[END]]:
     // CHECK-NEXT: gpu.return
@@ -71,10 +71,10 @@ gpu.module @m {
 
 // -----
 
-// Each of two warpgroups has a word, and each of its warps a byte of it, written in any case.
+// Each of two warpgroups has a flag, and each of its warps a byte of it, written in any case.
 // CHECK-LABEL: gpu.func @warpgroups
 gpu.module @m {
-  gpu.func @warpgroups(%x: memref<?xf32>, %words: memref<?xi32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+  gpu.func @warpgroups(%x: memref<?xf32>, %flags: memref<?xi32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %c0 = arith.constant 0 : index
     %f0 = arith.constant 0.0 : f32
     %zero = arith.constant dense<0.0> : vector<64xf32>
@@ -88,13 +88,13 @@ gpu.module @m {
         // CHECK: scf.if
         // CHECK: %[[FIRST:.*]] = arith.muli %{{.*}}, %c2_i32
         // CHECK: %[[NUMBER:.*]] = arith.addi %[[FIRST]], %{{.*}} : i32
-        // CHECK: %[[WORD:.*]] = arith.extui %[[NUMBER]] : i32 to i64
-        // CHECK: arith.shli %[[WORD]], %c2_i64
+        // CHECK: %[[FLAG:.*]] = arith.extui %[[NUMBER]] : i32 to i64
+        // CHECK: arith.shli %[[FLAG]], %c2_i64
         // CHECK: %[[BYTE:.*]] = arith.extui %{{.*}} : i32 to i64
         // CHECK: %[[ADDRESS:.*]] = arith.addi %{{.*}}, %[[BYTE]] : i64
         // CHECK: %[[IS:.*]] = arith.extui %[[ANY]] : i1 to i32
         // CHECK: "st.global.b8 [$0], $1;", "l,r,~{memory}" %[[ADDRESS]], %[[IS]]
-        hopper.report warpgroups %p to %words : vector<64xi1>, memref<?xi32>
+        hopper.report warpgroups %p to %flags : vector<64xi1>, memref<?xi32>
       }
     gpu.return
   }
@@ -102,12 +102,12 @@ gpu.module @m {
 
 // -----
 
-// All threads of a CTA look at some of the words, four words by a load and eight loads at a time,
+// All threads of a CTA look at some of the flags, four flags by a load and eight loads at a time,
 // and at one that is left over; then all agree.
 // CHECK-LABEL: gpu.func @version
 // CHECK-NOT: launch_dependents
 gpu.module @m {
-  gpu.func @version(%words: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @version(%flags: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // CHECK: griddepcontrol.wait
     // CHECK: "mov.b32 $0, $3; @$2 ld.global.b32 $0, [$1];"
     // CHECK: scf.for
@@ -116,7 +116,7 @@ gpu.module @m {
     // CHECK: cf.cond_br %{{.*}}, ^[[REST:.*]], ^[[END:.*]]
     // CHECK: ^[[END]]:
     // CHECK-NEXT: gpu.return
-    hopper.run_if none %words : memref<?xi32>
+    hopper.run_if none %flags : memref<?xi32>
     hopper.roles
       role "compute" warpgroups(1) registers(240) (%w) {
       }
@@ -126,10 +126,10 @@ gpu.module @m {
 
 // -----
 
-// A CTA of several roles with several tiles: the words are the tile's.
+// A CTA of several roles with several tiles: the flags are the tile's.
 // CHECK-LABEL: gpu.func @tiles
 gpu.module @m {
-  gpu.func @tiles(%x: memref<?xf32>, %words: memref<?xi32>, %n: index) kernel attributes {known_block_size = array<i32: 384, 1, 1>} {
+  gpu.func @tiles(%x: memref<?xf32>, %flags: memref<?xi32>, %n: index) kernel attributes {known_block_size = array<i32: 384, 1, 1>} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %f0 = arith.constant 0.0 : f32
@@ -148,7 +148,7 @@ gpu.module @m {
           // CHECK: %[[OWN:.*]] = arith.addi %{{.*}}, %c-1_i32
           // CHECK: arith.addi %[[FIRST]], %[[OWN]] : i32
           // CHECK: "st.global.b8 [$0], $1;"
-          hopper.report warpgroups %p to %words tile %t : vector<64xi1>, memref<?xi32>
+          hopper.report warpgroups %p to %flags tile %t : vector<64xi1>, memref<?xi32>
         }
       }
     gpu.return
@@ -161,12 +161,12 @@ gpu.module @m {
 // themselves.
 // CHECK-LABEL: gpu.func @rare
 gpu.module @m {
-  gpu.func @rare(%words: memref<?xi32>, %x: memref<?xf32>, %y: memref<?xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @rare(%flags: memref<?xi32>, %x: memref<?xf32>, %y: memref<?xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c0 = arith.constant 0 : index
     %f0 = arith.constant 0.0 : f32
     // CHECK: griddepcontrol.launch_dependents
     // CHECK: griddepcontrol.wait
-    hopper.run_if any %words : memref<?xi32>
+    hopper.run_if any %flags : memref<?xi32>
     hopper.roles
       role "compute" warpgroups(1) registers(240) (%w) {
         %a = vector.transfer_read %x[%c0], %f0 {in_bounds = [true]} : memref<?xf32>, vector<64xf32>

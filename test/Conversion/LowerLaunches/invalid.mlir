@@ -46,17 +46,17 @@ func.func @constants() {
 
 // -----
 
-func.func @lender(%n: index, %x: memref<?xf32>) {
+func.func @aliased(%n: index, %x: memref<?xf32>) {
   // expected-error@+1 {{may lie in argument 0, which is no memory}}
-  %t = memref.alloc(%n) {hopper.within = 0 : index} : memref<?xf32>
+  %t = memref.alloc(%n) {hopper.aliases = 0 : index} : memref<?xf32>
   return
 }
 
 // -----
 
-func.func @no_lender(%n: index, %x: memref<?xf32>) {
+func.func @no_aliased(%n: index, %x: memref<?xf32>) {
   // expected-error@+1 {{may lie in argument 2, which is no memory}}
-  %t = memref.alloc(%n) {hopper.within = 2 : index} : memref<?xf32>
+  %t = memref.alloc(%n) {hopper.aliases = 2 : index} : memref<?xf32>
   return
 }
 

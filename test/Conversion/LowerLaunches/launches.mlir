@@ -131,13 +131,13 @@ module attributes {gpu.container_module} {
 // CHECK:         %[[BOTH:.*]] = arith.andi %[[IS_DENSE]], %[[GOES_UP]]
 // CHECK:         %[[ROOM:.*]] = arith.select %[[BOTH]]
 // CHECK:         %[[ROOM64:.*]] = arith.index_cast %[[ROOM]] : index to i64
-// CHECK:         call @attnCudaAllocateWithin(%[[CALL]], %{{.*}}, %[[NUMBER]], %{{.*}}, %[[ROOM64]]) : (!llvm.ptr, i64, i32, i64, i64) -> !llvm.ptr
+// CHECK:         call @attnCudaAllocateAliasing(%[[CALL]], %{{.*}}, %[[NUMBER]], %{{.*}}, %[[ROOM64]]) : (!llvm.ptr, i64, i32, i64, i64) -> !llvm.ptr
 // CHECK:         call @attnCudaFree
 module attributes {gpu.container_module} {
   gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".visible .entry k(\0A\09.param .u64 a,\0A\09.param .u64 b,\0A\09.param .u64 c,\0A\09.param .u64 d,\0A\09.param .u64 e\0A)\0A{ ret; }\0A">]
   func.func @within(%n: index, %out: memref<?x64xbf16, strided<[?, 1], offset: ?>>) {
     %c1 = arith.constant 1 : index
-    %t = memref.alloc(%n) {hopper.within = 1 : index} : memref<?xi32>
+    %t = memref.alloc(%n) {hopper.aliases = 1 : index} : memref<?xi32>
     gpu.launch_func @kernels::@k blocks in (%n, %c1, %c1) threads in (%c1, %c1, %c1) args(%t : memref<?xi32>)
     memref.dealloc %t : memref<?xi32>
     return

@@ -69,12 +69,12 @@ module attributes {attn.kernels = [1]} {
 
 // -----
 
-func.func @row_tile(%k: tensor<?x8xf32>, %n: index, %m: tensor<4x8xf32>) -> tensor<4x8xf32> {
-  // expected-error @+1 {{attribute 'attn.row_tile' is an integer of 1 or more, got 0 : i64}}
+func.func @block_m(%k: tensor<?x8xf32>, %n: index, %m: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  // expected-error @+1 {{attribute 'attn.block_m' is an integer of 1 or more, got 0 : i64}}
   %r = attn.fold %n streams(%k : tensor<?x8xf32>) dims [0] carries(%m : tensor<4x8xf32>) {
   ^bb0(%j: index, %block: tensor<?x8xf32>, %state: tensor<4x8xf32>):
     attn.yield %state : tensor<4x8xf32>
-  } {attn.row_tile = 0} -> tensor<4x8xf32>
+  } {attn.block_m = 0} -> tensor<4x8xf32>
   return %r : tensor<4x8xf32>
 }
 
@@ -141,8 +141,8 @@ func.func @guard(%n: index, %c: i1) {
 
 // -----
 
-func.func @correction(%x: f32) -> f32 {
-  // expected-error @+1 {{'attn.correction' needs a product of vectors, got 'f32'}}
-  %y = arith.mulf %x, %x {attn.correction} : f32
+func.func @rescaling(%x: f32) -> f32 {
+  // expected-error @+1 {{'attn.rescaling' needs a product of vectors, got 'f32'}}
+  %y = arith.mulf %x, %x {attn.rescaling} : f32
   return %y : f32
 }

@@ -16,8 +16,8 @@ func.func private @argument(memref<4xf32> {hopper.by_tma})
 
 // -----
 
-// expected-error @+1 {{attribute 'hopper.within' stands on memref.alloc, not on a result of a function}}
-func.func private @result() -> (memref<4xf32> {hopper.within = 0 : index})
+// expected-error @+1 {{attribute 'hopper.aliases' stands on memref.alloc, not on a result of a function}}
+func.func private @result() -> (memref<4xf32> {hopper.aliases = 0 : index})
 
 // -----
 
@@ -38,16 +38,16 @@ func.func @empty() {
 // -----
 
 func.func @no_pair(%x: vector<64x64xf32>) -> vector<64x64xf32> {
-  // expected-error @+1 {{attribute 'hopper.polynomial' is an integer of 1 or more, got 0 : i64}}
-  %y = math.exp2 %x {hopper.polynomial = 0} : vector<64x64xf32>
+  // expected-error @+1 {{attribute 'hopper.emulated' is an integer of 1 or more, got 0 : i64}}
+  %y = math.exp2 %x {hopper.emulated = 0} : vector<64x64xf32>
   return %y : vector<64x64xf32>
 }
 
 // -----
 
 func.func @no_tile(%x: vector<64xf32>) -> vector<64xf32> {
-  // expected-error @+1 {{'hopper.polynomial' needs a tile of f32, got 'vector<64xf32>'}}
-  %y = math.exp2 %x {hopper.polynomial = 4} : vector<64xf32>
+  // expected-error @+1 {{'hopper.emulated' needs a tile of f32, got 'vector<64xf32>'}}
+  %y = math.exp2 %x {hopper.emulated = 4} : vector<64xf32>
   return %y : vector<64xf32>
 }
 
@@ -71,8 +71,8 @@ func.func @steps(%n: index) {
 // -----
 
 func.func @argument_number(%n: index, %out: memref<?xf32>) {
-  // expected-error @+1 {{attribute 'hopper.within' is an index of 0 or more, got 1 : i64}}
-  %m = memref.alloc(%n) {hopper.within = 1} : memref<?xf32>
+  // expected-error @+1 {{attribute 'hopper.aliases' is an index of 0 or more, got 1 : i64}}
+  %m = memref.alloc(%n) {hopper.aliases = 1} : memref<?xf32>
   return
 }
 

@@ -139,24 +139,24 @@ func.func @other_registers() {
 
 // -----
 
-func.func @narrow_turns(%turns: memref<?xi16>, %i: index, %n: i32) {
+func.func @narrow_semaphores(%semaphores: memref<?xi16>, %i: index, %n: i32) {
   // expected-error @+1 {{operand #0 must be memref of 32-bit signless integer values}}
-  hopper.turn.pass %turns[%i], %n : memref<?xi16>
+  hopper.semaphore.release %semaphores[%i], %n : memref<?xi16>
   return
 }
 
 // -----
 
-func.func @turns_of_rows(%turns: memref<?x64xi32>, %i: index) {
+func.func @semaphores_of_rows(%semaphores: memref<?x64xi32>, %i: index) {
   // expected-error @+1 {{expects 2 indices for 'memref<?x64xi32>'}}
-  %seen = hopper.turn.peek %turns[%i] : memref<?x64xi32>
+  %seen = hopper.semaphore.peek %semaphores[%i] : memref<?x64xi32>
   return
 }
 
 // -----
 
 !t = !hopper.smem<64x64xbf16, swizzle = 128>
-func.func @add_halves(%t: !t, %Y: memref<?x64xbf16>, %i: index) {
+func.func @add_float16(%t: !t, %Y: memref<?x64xbf16>, %i: index) {
   // expected-error @+1 {{adds in f32 only: a sum of 16-bit values depends on the order too much}}
   hopper.add %t to %Y[%i, %i] : !t, memref<?x64xbf16>
   return
@@ -265,32 +265,32 @@ func.func @parts() {
 
 // -----
 
-func.func @run_if(%words: memref<?xi32>) {
+func.func @run_if(%flags: memref<?xi32>) {
   hopper.roles role "a" warpgroups(1) registers(24) (%w) {
     // expected-error @+1 {{expects to be in front of the roles: all warpgroups of a CTA end}}
-    hopper.run_if none %words : memref<?xi32>
+    hopper.run_if none %flags : memref<?xi32>
   }
   return
 }
 
 // -----
 
-func.func @report(%words: memref<?xi32>, %is: vector<64xi1>) {
+func.func @report(%flags: memref<?xi32>, %is: vector<64xi1>) {
   hopper.roles role "a" warpgroups(1) registers(24) (%w) {
   } role "b" warpgroups(1) registers(24) (%w) {
-    // expected-error @+1 {{expects one role: a word for each warpgroup is one for those that compute}}
-    hopper.report warpgroups %is to %words : vector<64xi1>, memref<?xi32>
+    // expected-error @+1 {{expects one role: a flag for each warpgroup is one for those that compute}}
+    hopper.report warpgroups %is to %flags : vector<64xi1>, memref<?xi32>
   }
   return
 }
 
 // -----
 
-func.func @report_sometimes(%words: memref<?xi32>, %is: vector<64xi1>, %some: i1) {
+func.func @report_sometimes(%flags: memref<?xi32>, %is: vector<64xi1>, %some: i1) {
   hopper.roles role "a" warpgroups(1) registers(24) (%w) {
     scf.if %some {
-      // expected-error @+1 {{expects to be in no loop or branch: the word is written once}}
-      hopper.report warpgroups %is to %words : vector<64xi1>, memref<?xi32>
+      // expected-error @+1 {{expects to be in no loop or branch: the flag is written once}}
+      hopper.report warpgroups %is to %flags : vector<64xi1>, memref<?xi32>
     }
   }
   return
@@ -298,10 +298,10 @@ func.func @report_sometimes(%words: memref<?xi32>, %is: vector<64xi1>, %some: i1
 
 // -----
 
-func.func @report_tile(%words: memref<?xi32>, %is: vector<64xi1>, %t: index) {
+func.func @report_tile(%flags: memref<?xi32>, %is: vector<64xi1>, %t: index) {
   hopper.roles role "a" warpgroups(1) registers(24) (%w) {
     // expected-error @+1 {{expects `warpgroups` with a tile}}
-    hopper.report %is to %words tile %t : vector<64xi1>, memref<?xi32>
+    hopper.report %is to %flags tile %t : vector<64xi1>, memref<?xi32>
   }
   return
 }

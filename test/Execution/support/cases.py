@@ -37,7 +37,7 @@ class Case:
     lse: bool = True
     replay: bool = False  # again with 1 and 7 threads: the same bits
     order: str = "auto"  # the order of the loops
-    parts: int = 4  # parts of the keys, for the order "split"
+    parts: int = 4  # parts of the keys, for the order "split_kv"
     grad: bool = False  # the gradients too
 
     @property
@@ -188,7 +188,7 @@ def edges():
 
 def orders():
     """Keys outside, and parts of the keys in parallel: the same nest, merged."""
-    for order in ("stream", "split"):
+    for order in ("n_outer", "split_kv"):
         for variant in VARIANTS:
             yield Case(variant, "f32", b=2, sq=300, sk=391, d=64, order=order)
         yield Case("none", "bf16", hq=4, hkv=2, sq=100, sk=1000, d=96, dv=40, pad=5, order=order)
@@ -198,16 +198,16 @@ def orders():
         yield Case("none", "f32", sq=5, sk=0, d=64, order=order)
         yield Case("none", "f64", sq=65, sk=130, d=40, order=order, data="low")
     for parts in (1, 2, 13):
-        yield Case("causal", "f32", sq=300, sk=300, d=64, order="split", parts=parts)
+        yield Case("causal", "f32", sq=300, sk=300, d=64, order="split_kv", parts=parts)
 
 
 def gradient_orders():
     """Gradients in each order of the loops: two passes with rows outside; one,
     with dQ or parts of dK and dV in memory."""
-    for order in ("rows", "stream", "split"):
+    for order in ("m_outer", "n_outer", "split_kv"):
         for variant in VARIANTS:
             # A table is one worker's: no parts of the keys.
-            if variant != "documents" and not (order == "split" and "t5" in variant):
+            if variant != "documents" and not (order == "split_kv" and "t5" in variant):
                 yield Case(variant, "f32", b=2, sq=130, sk=391, d=64, order=order, grad=True)
         yield Case("documents", "f32", sq=300, sk=300, d=64, order=order, grad=True)
         yield Case("none", "bf16", hq=4, hkv=2, sq=100, sk=300, d=96, dv=40, pad=5, order=order, grad=True)
@@ -219,12 +219,12 @@ def gradient_orders():
         yield Case("none", "f32", sq=0, sk=7, d=64, order=order, grad=True)
         yield Case("none", "f64", sq=65, sk=130, d=40, order=order, data="low", grad=True)
     for parts in (1, 2, 13):
-        yield Case("causal", "f32", sq=300, sk=300, d=64, order="split", parts=parts, grad=True)
+        yield Case("causal", "f32", sq=300, sk=300, d=64, order="split_kv", parts=parts, grad=True)
 
 
 def tables():
     """Tables at computed indices in every order."""
-    for order in ("auto", "rows", "stream"):
+    for order in ("auto", "m_outer", "n_outer"):
         for variant in TABLES:
             yield Case(variant, "f32", b=2, sq=150, sk=150, d=32, order=order)
         yield Case("t5+causal", "f32", hq=4, hkv=2, sq=128, sk=256, d=64, order=order, static=True)
@@ -286,7 +286,7 @@ def gradient_one_key():
         yield Case("none", next(types), hq=2, hkv=1, sq=70, sk=1, d=d, lse=False, grad=True)
     for dtype in ("f32", "f64", "bf16", "f16"):
         yield Case("causal", dtype, sq=70, sk=70, d=64, dv=96, lse=False, grad=True)
-    for order in ("rows", "stream", "split"):
+    for order in ("m_outer", "n_outer", "split_kv"):
         yield Case("causal_br", "f32", sq=239, sk=1, d=192, order=order, lse=False, grad=True)
         yield Case("alibi+window+documents", "f32", sq=150, sk=150, d=111, order=order, static=True, lse=False,
                    grad=True)

@@ -8,7 +8,7 @@ from typing import Any, Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
-from flex_registry import HALVES, INF, score
+from flex_registry import FLOAT16, INF, score
 
 # Functions of PyTorch, each on scores for which it is defined.
 
@@ -58,7 +58,7 @@ score("fmax", lambda x: lambda s, b, h, i, j: torch.fmax(s, x[h]), lambda z: {"x
 score("cube", lambda: lambda s, b, h, i, j: s**3)
 score("power", lambda: lambda s, b, h, i, j: (s.abs() + 0.1) ** 1.5)
 score("power of two", lambda: lambda s, b, h, i, j: s - 2.0**-h)
-score("float_power", lambda: lambda s, b, h, i, j: torch.float_power(s, 2), without=(torch.float32, *HALVES))
+score("float_power", lambda: lambda s, b, h, i, j: torch.float_power(s, 2), without=(torch.float32, *FLOAT16))
 score(
     "logaddexp",
     lambda x: lambda s, b, h, i, j: torch.logaddexp(s, x[i]),

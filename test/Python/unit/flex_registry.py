@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 
 INF = float("inf")
-HALVES = (torch.bfloat16, torch.float16)
+FLOAT16 = (torch.bfloat16, torch.float16)
 
 
 @dataclass

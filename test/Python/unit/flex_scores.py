@@ -7,7 +7,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from flex_registry import HALVES, INF, score
+from flex_registry import FLOAT16, INF, score
 
 # Those that PyTorch's tests use most.
 
@@ -405,7 +405,7 @@ score(
     "mixture",
     lambda bias, gate: lambda s, b, h, i, j: torch.lerp(s, bias[i, j], torch.sigmoid(gate[h])),
     lambda z: {"bias": z.normal(z.s, z.t), "gate": z.normal(z.h)},
-    without=HALVES,
+    without=FLOAT16,
 )
 
 # Of collections of examples.

@@ -211,13 +211,13 @@ def test_the_loop_order_reaches_the_compiler():
     emit = lambda order: attnc._capi.emit_ptx(code, "attention", gradient, f"order={order}")
     # Sums that are added to memory; tiles of them that others wait for; the first is who comes first.
     marks = ("cp.reduce.async.bulk", "st.release.gpu", "atom.acquire.gpu")
-    assert [[mark in text for mark in marks] for text in map(emit, ("rows", "stream", "ordered"))] == [
+    assert [[mark in text for mark in marks] for text in map(emit, ("m_outer", "n_outer", "n_outer deterministic=true"))] == [
         [False, False, False],
         [True, True, True],
         [True, True, False],
     ]
-    with pytest.raises(attnc.Error, match="one of auto, rows, stream, ordered, fixed; got 'split'"):
-        emit("split")
+    with pytest.raises(attnc.Error, match="one of auto, m_outer, n_outer; got 'split_kv'"):
+        emit("split_kv")
 
 
 def test_gradients_lie_as_their_inputs_do():

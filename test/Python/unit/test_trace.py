@@ -463,7 +463,7 @@ def test_step_of_integers_with_a_float():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_sums_of_halves_with_an_alpha_round_once(dtype):
+def test_sums_of_float16_with_an_alpha_round_once(dtype):
     """As PyTorch does on GPUs: 1 - 3 (1 / 3) is what the third lacks, not 0."""
     key = torch.zeros(1, 1, 1, 8)
     third = torch.tensor(1 / 3).to(dtype)

@@ -33,7 +33,7 @@ RAISED = RuntimeError, IndexError, TypeError, AttributeError, ValueError, NotImp
 
 def alike(text, function, score, value, sizes):
     """Whether vmap gives what PyTorch itself does for one element: some of its rules take a captured number for
-    one of a weaker type beside an element of a tensor (torch.where, comparisons). Nor are sums of halves with an
+    one of a weaker type beside an element of a tensor (torch.where, comparisons). Nor are sums of 16-bit floats with an
     alpha alike: on CPUs PyTorch rounds its product in rests of vectors, and nowhere else."""
     if "alpha=" in text and re.search("half|float16", text):
         return False
@@ -226,7 +226,7 @@ def gradients(drawn, score, leaves, incoming):
 
 @pytest.mark.parametrize("part", range((COUNT // 3 + BATCH - 1) // BATCH))
 def test_gradients(part):
-    """Those of the score and of captured floats. Halves are left out: PyTorch rounds the
+    """Those of the score and of captured floats. 16-bit floats are left out: PyTorch rounds the
     gradients between them, attnc does not. So are angles of integers, whose squares wrap there."""
     warnings.simplefilter("ignore")
     generator = torch.Generator().manual_seed(SEED + part)

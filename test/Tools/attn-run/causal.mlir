@@ -1,6 +1,6 @@
 // Tiles above the diagonal are not visited, those below have no mask; the
 // scale, the passes' remarks and the result's shapes come out right.
-// RUN: attn-run %s --shape 0=1x2x512x32 --shape 1=1x1x512x32 --row-tile=64 --stream-tile=128 --explain --check --guard --stride-pad=7 | FileCheck %s
+// RUN: attn-run %s --shape 0=1x2x512x32 --shape 1=1x1x512x32 --block-m=64 --block-n=128 --explain --check --guard --stride-pad=7 | FileCheck %s
 // CHECK: ran 'main' on cpu
 // CHECK: tiles: 40 of 64 visited, 16 with mask arithmetic, 24 without
 // CHECK: remark: loop order
@@ -8,8 +8,8 @@
 // CHECK: check: result 1: ok
 
 // The same numbers whatever the tiles and the order.
-// RUN: attn-run %s --shape 0=1x2x77x32 --shape 1=1x1x203x32 --row-tile=16 --stream-tile=32 --check | FileCheck %s --check-prefix=OK
-// RUN: attn-run %s --shape 0=1x2x77x32 --shape 1=1x1x203x32 --loop-order=stream --threads=3 --check | FileCheck %s --check-prefix=OK
+// RUN: attn-run %s --shape 0=1x2x77x32 --shape 1=1x1x203x32 --block-m=16 --block-n=32 --check | FileCheck %s --check-prefix=OK
+// RUN: attn-run %s --shape 0=1x2x77x32 --shape 1=1x1x203x32 --loop-order=n_outer --threads=3 --check | FileCheck %s --check-prefix=OK
 // OK: check: result 0: ok
 // OK: check: result 1: ok
 

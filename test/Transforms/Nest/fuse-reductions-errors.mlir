@@ -37,7 +37,7 @@ func.func @squared(%x: tensor<8x?xf32>, %e2: tensor<8x?xf32>, %e: tensor<8xf32>)
 #ij = affine_map<(i, j) -> (i, j)>
 #i = affine_map<(i, j) -> (i)>
 
-// A sum that uses the maximum itself cannot be corrected by a factor.
+// A sum that uses the maximum itself cannot be rescaled by a factor.
 func.func @distances(%x: tensor<8x?xf32>, %e: tensor<8xf32>) -> tensor<8xf32> {
   %zero = arith.constant 0.0 : f32
   %ninf = arith.constant 0xFF800000 : f32

@@ -1,5 +1,5 @@
 // RUN: attn-opt %s --attn-fuse-reductions --attn-merge-sums | FileCheck %s
-// RUN: attn-opt %s --attn-fuse-reductions --attn-merge-sums --attn-plan-nest="order=rows rows-first row-tile=64 stream-tile=32" --attn-tile-nest="rows-first row-tile=64 stream-tile=32" --canonicalize --cse | FileCheck %s --check-prefix=TILES
+// RUN: attn-opt %s --attn-fuse-reductions --attn-merge-sums --attn-plan-nest="order=m_outer rows-first block-m=64 block-n=32" --attn-tile-nest="rows-first block-m=64 block-n=32" --canonicalize --cse | FileCheck %s --check-prefix=TILES
 // RUN: attn-opt %s --attn-fuse-reductions --attn-merge-sums --remarks-filter=attn-merge-sums -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}1 [Passed] merged | Category:attn-merge-sums{{$}}
 

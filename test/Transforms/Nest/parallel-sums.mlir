@@ -1,9 +1,9 @@
 // RUN: attn-opt %s --attn-fuse-reductions=sums=parallel | FileCheck %s
-// RUN: attn-opt %s --attn-fuse-reductions=sums=parallel --attn-plan-nest="order=rows rows-first parallel-sums row-tile=64 stream-tile=32" --attn-tile-nest="rows-first parallel-sums row-tile=64 stream-tile=32" --canonicalize --cse | FileCheck %s --check-prefix=TILES
-// RUN: not attn-opt %s --attn-fuse-reductions=sums=parallel --attn-plan-nest="order=rows rows-first" --attn-tile-nest="rows-first" 2>&1 | FileCheck %s --check-prefix=SEQUENTIAL
+// RUN: attn-opt %s --attn-fuse-reductions=sums=parallel --attn-plan-nest="order=m_outer rows-first parallel-sums block-m=64 block-n=32" --attn-tile-nest="rows-first parallel-sums block-m=64 block-n=32" --canonicalize --cse | FileCheck %s --check-prefix=TILES
+// RUN: not attn-opt %s --attn-fuse-reductions=sums=parallel --attn-plan-nest="order=m_outer rows-first" --attn-tile-nest="rows-first" 2>&1 | FileCheck %s --check-prefix=SEQUENTIAL
 // RUN: not attn-opt %s --attn-fuse-reductions=sums=sideways 2>&1 | FileCheck %s --check-prefix=OPTION
 
-// SEQUENTIAL: cannot take loop order rows: loop {{.*}} (row) cannot be parallel: RAW dependence from
+// SEQUENTIAL: cannot take loop order m_outer: loop {{.*}} (row) cannot be parallel: RAW dependence from
 // OPTION: expected sums to be auto, apart, together or parallel, got sideways
 
 // s[i, j] is summed along i (with 48 columns) and along j (with 16). One pass along i

@@ -1,5 +1,5 @@
 // RUN: attn-opt %s --attn-plan-nest -split-input-file -verify-diagnostics -o /dev/null
-// RUN: sed 's/ plan <.*]>//' %s | not attn-opt --attn-plan-nest=order=split -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=SPLIT
+// RUN: sed 's/ plan <.*]>//' %s | not attn-opt --attn-plan-nest=order=split_kv -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=SPLIT
 
 // What the dependence graph does not allow, asked for by a plan or by an option.
 
@@ -44,8 +44,8 @@ func.func @rows_carry(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %n: index) -> (
 #ij = affine_map<(i, j) -> (i, j)>
 #i = affine_map<(i, j) -> (i)>
 
-// No merge is known of a running sum that a running maximum corrects.
-// SPLIT: error: cannot take loop order split: loop j (streamed) cannot be partial-and-merge: RAW dependence from S1 to S1 with direction (0, 1) is carried by it, and S2 reads the running value of S1, which reordering changes, and there is no merge of two states
+// No merge is known of a running sum that a running maximum rescales.
+// SPLIT: error: cannot take loop order split_kv: loop j (streamed) cannot be partial-and-merge: RAW dependence from S1 to S1 with direction (0, 1) is carried by it, and S2 reads the running value of S1, which reordering changes, and there is no merge of two states
 // SPLIT: note: S1: reduce maxnumf
 func.func @no_merge(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %l0: tensor<64xf32>, %n: index) -> tensor<64xf32> {
   // expected-error@below {{the plan is not legal: loop j (streamed) cannot be partial-and-merge: RAW dependence from S1 to S1 with direction (0, 1) is carried by it, and S2 reads the running value of S1, which reordering changes, and there is no merge of two states}}
@@ -127,7 +127,7 @@ func.func @of_another_nest(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %n: index)
 
 // A plan that the tile program would exceed: with rows outside, rows are parallel.
 func.func @another_treatment(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %n: index) -> tensor<64xf32> {
-  // expected-error@below {{expected loop i to be planned as parallel, which programs of order rows have, got owner-computes}}
+  // expected-error@below {{expected loop i to be planned as parallel, which programs of order m_outer have, got owner-computes}}
   %r = attn.fold %n streams(%x : tensor<64x?xf32>) dims [1] carries(%m0 : tensor<64xf32>) {
   ^bb0(%j0: index, %xb: tensor<64x?xf32>, %m: tensor<64xf32>):
     %next = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]} ins(%xb : tensor<64x?xf32>) outs(%m : tensor<64xf32>) {

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --attn-nest-pipeline --attn-plan-nest | FileCheck %s
-// RUN: attn-opt %s --attn-nest-pipeline --attn-plan-nest="order=split parts=3" | FileCheck %s --check-prefix=SPLIT
-// RUN: attn-opt %s --attn-nest-pipeline --attn-plan-nest=order=stream --attn-plan-nest=order=rows | FileCheck %s --check-prefix=KEPT
-// RUN: attn-opt %s --attn-nest-pipeline=parallel-sums --attn-plan-nest="order=rows parallel-sums" | FileCheck %s --check-prefix=ATOMIC
+// RUN: attn-opt %s --attn-nest-pipeline --attn-plan-nest="order=split_kv parts=3" | FileCheck %s --check-prefix=SPLIT
+// RUN: attn-opt %s --attn-nest-pipeline --attn-plan-nest=order=n_outer --attn-plan-nest=order=m_outer | FileCheck %s --check-prefix=KEPT
+// RUN: attn-opt %s --attn-nest-pipeline=parallel-sums --attn-plan-nest="order=m_outer parallel-sums" | FileCheck %s --check-prefix=ATOMIC
 // RUN: attn-opt %s --attn-nest-pipeline --attn-plan-nest --attn-statistics -o /dev/null 2>&1 | FileCheck %s --check-prefix=STATISTICS
 
 // The loops of attention by name: batch, head, group and row are parallel, keys go in order.

@@ -1,10 +1,10 @@
-// RUN: attn-opt %s --attn-plan-nest=order=split --attn-tile-nest -split-input-file -verify-diagnostics -o /dev/null
+// RUN: attn-opt %s --attn-plan-nest=order=split_kv --attn-tile-nest -split-input-file -verify-diagnostics -o /dev/null
 // RUN: not attn-opt %s --attn-plan-nest=order=sideways --attn-tile-nest -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=ORDER
-// RUN: not attn-opt %s --attn-plan-nest="row-tile=0" --attn-tile-nest="row-tile=0" -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=TILE
+// RUN: not attn-opt %s --attn-plan-nest="block-m=0" --attn-tile-nest="block-m=0" -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=TILE
 // RUN: not attn-opt %s --attn-tile-nest -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=UNPLANNED
-// RUN: not attn-opt %s --attn-tile-nest=row-tile=0 -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=TILED
+// RUN: not attn-opt %s --attn-tile-nest=block-m=0 -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=TILED
 // TILED: error: expected tiles to be at least 1
-// ORDER: error: expected order to be auto, rows, stream or split, got sideways
+// ORDER: error: expected order to be auto, m_outer, n_outer or split_kv, got sideways
 // TILE: error: expected tiles, parts, threads and the assumed size to be at least 1
 // UNPLANNED: error: expected a plan; attn-plan-nest makes one
 
@@ -13,7 +13,7 @@
 
 // Without a merge region there is nothing to do with two partial states.
 func.func @no_merge(%x: tensor<8x?xf32>, %m0: tensor<8xf32>, %n: index) -> tensor<8xf32> {
-  // expected-error@below {{cannot take loop order split: the fold has no merge region}}
+  // expected-error@below {{cannot take loop order split_kv: the fold has no merge region}}
   %r = attn.fold %n streams(%x : tensor<8x?xf32>) dims [1] carries(%m0 : tensor<8xf32>) {
   ^bb0(%j0: index, %xb: tensor<8x?xf32>, %m: tensor<8xf32>):
     %next = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]} ins(%xb : tensor<8x?xf32>) outs(%m : tensor<8xf32>) {

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --attn-plan-nest=order=rows --attn-tile-nest --canonicalize --cse | FileCheck %s
+// RUN: attn-opt %s --attn-plan-nest=order=m_outer --attn-tile-nest --canonicalize --cse | FileCheck %s
 
 // Inner products of rows are contractions. One of a head's size is one tile,
 // whatever the size and the tile of streamed dimensions, and no loop.

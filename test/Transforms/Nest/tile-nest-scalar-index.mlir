@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --attn-tile-pipeline=order=rows | FileCheck %s
+// RUN: attn-opt %s --attn-tile-pipeline=order=m_outer | FileCheck %s
 // The head of a group is a scalar that no loop counts: the bias is a piece of
 // memory all the same, and no gather.
 

@@ -1,5 +1,5 @@
 // RUN: attn-opt %s --attn-fuse-reductions --attn-plan-nest --attn-tile-nest --canonicalize --cse | FileCheck %s
-// RUN: attn-opt %s --attn-fuse-reductions --attn-plan-nest=order=split --attn-tile-nest --canonicalize --cse | FileCheck %s
+// RUN: attn-opt %s --attn-fuse-reductions --attn-plan-nest=order=split_kv --attn-tile-nest --canonicalize --cse | FileCheck %s
 
 // A sum over a group of heads, and what scales it, have tiles of their own: rows
 // of a head's size in vectors, the group one by one. Whatever order is asked for.

@@ -1,7 +1,7 @@
-// RUN: attn-opt %s --attn-plan-nest=order=rows --attn-tile-nest --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,ROWS
-// RUN: attn-opt %s --attn-plan-nest=order=stream --attn-tile-nest --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,STREAM
-// RUN: attn-opt %s --attn-plan-nest="order=rows parallel-sums" --attn-tile-nest="parallel-sums" --canonicalize --cse | FileCheck %s --check-prefix=SHARED
-// RUN: not attn-opt %s --attn-plan-nest=order=split --attn-tile-nest -o /dev/null 2>&1 | FileCheck %s --check-prefix=SPLIT
+// RUN: attn-opt %s --attn-plan-nest=order=m_outer --attn-tile-nest --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,ROWS
+// RUN: attn-opt %s --attn-plan-nest=order=n_outer --attn-tile-nest --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,STREAM
+// RUN: attn-opt %s --attn-plan-nest="order=m_outer parallel-sums" --attn-tile-nest="parallel-sums" --canonicalize --cse | FileCheck %s --check-prefix=SHARED
+// RUN: not attn-opt %s --attn-plan-nest=order=split_kv --attn-tile-nest -o /dev/null 2>&1 | FileCheck %s --check-prefix=SPLIT
 
 #p = affine_map<(b, i, j, n) -> (b, i, j)>
 #ij = affine_map<(b, i, j) -> (b, i, j)>
@@ -20,7 +20,7 @@
 // SHARED: %[[TABLE:.*]] = tensor.extract_slice %[[OWN]]{{.*}} to tensor<?xf32>
 // SHARED: scf.for %{{.*}} step %c128 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %[[TABLE]])
 // SHARED: attn.scatter_add
-// SPLIT: error: cannot take loop order split: the fold sums at computed indices into a table that one worker owns
+// SPLIT: error: cannot take loop order split_kv: the fold sums at computed indices into a table that one worker owns
 // CHECK-LABEL: func @distances
 // CHECK: scf.forall (%{{.*}}) in (%{{.*}}) shared_outs
 // ROWS: linalg.fill

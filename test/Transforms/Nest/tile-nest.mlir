@@ -1,6 +1,6 @@
-// RUN: attn-opt %s --attn-plan-nest=order=rows --attn-tile-nest --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,ROWS
-// RUN: attn-opt %s --attn-plan-nest=order=stream --attn-tile-nest --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,STREAM
-// RUN: attn-opt %s --attn-plan-nest="order=split parts=3" --attn-tile-nest --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,SPLIT
+// RUN: attn-opt %s --attn-plan-nest=order=m_outer --attn-tile-nest --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,ROWS
+// RUN: attn-opt %s --attn-plan-nest=order=n_outer --attn-tile-nest --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,STREAM
+// RUN: attn-opt %s --attn-plan-nest="order=split_kv parts=3" --attn-tile-nest --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,SPLIT
 
 #ij = affine_map<(b, i, j) -> (b, i, j)>
 #i = affine_map<(b, i, j) -> (b, i)>

@@ -1,13 +1,13 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics --attn-check-facts | FileCheck %s
 
-// What attn-project-masks and attn-delay-corrections leave is true, and stays as it is.
+// What attn-project-masks and attn-delay-rescaling leave is true, and stays as it is.
 // CHECK-LABEL: func.func @true
 // CHECK: } {attn.fold_loop, attn.full}
 // CHECK: } {attn.guard}
 // CHECK: } {attn.fold_loop, attn.partial}
 // CHECK: } {attn.tile_kind}
 // CHECK: } {attn.fold_loop, attn.partial}
-// CHECK: {attn.correction}
+// CHECK: {attn.rescaling}
 func.func @true(%x: vector<8x4xf32>, %keep: vector<8x4xi1>, %n: index, %full: i1, %rows: vector<8xf32>) -> (vector<8xf32>, vector<8x4xf32>) {
   %c0 = arith.constant 0 : index
   %c4 = arith.constant 4 : index
@@ -39,7 +39,7 @@ func.func @true(%x: vector<8x4xf32>, %keep: vector<8x4xi1>, %n: index, %full: i1
   } {attn.fold_loop, attn.partial}
   %f = vector.broadcast %rows : vector<8xf32> to vector<4x8xf32>
   %ft = vector.transpose %f, [1, 0] : vector<4x8xf32> to vector<8x4xf32>
-  %y = arith.mulf %x, %ft {attn.correction} : vector<8x4xf32>
+  %y = arith.mulf %x, %ft {attn.rescaling} : vector<8x4xf32>
   return %c, %y : vector<8xf32>, vector<8x4xf32>
 }
 
@@ -171,10 +171,10 @@ func.func @guard(%x: vector<8xf32>, %keep: vector<8xi1>, %n: index, %some: i1) -
 
 // -----
 
-func.func @correction(%x: vector<8x4xf32>, %rows: vector<8xf32>) -> vector<8x4xf32> {
+func.func @rescaling(%x: vector<8x4xf32>, %rows: vector<8xf32>) -> vector<8x4xf32> {
   %f = vector.broadcast %rows : vector<8xf32> to vector<4x8xf32>
   %ft = vector.transpose %f, [1, 0] : vector<4x8xf32> to vector<8x4xf32>
-  // expected-error @+1 {{'attn.correction' on a product whose second factor is not one for each row}}
-  %y = arith.mulf %ft, %x {attn.correction} : vector<8x4xf32>
+  // expected-error @+1 {{'attn.rescaling' on a product whose second factor is not one for each row}}
+  %y = arith.mulf %ft, %x {attn.rescaling} : vector<8x4xf32>
   return %y : vector<8x4xf32>
 }

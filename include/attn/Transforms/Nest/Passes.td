@@ -196,16 +196,16 @@ def AttnPlanNest : Pass<"attn-plan-nest", "::mlir::func::FuncOp"> {
 
     Three orders are asked about, `order` or the cheapest legal one is taken:
 
-    * `rows`: rows outside, streamed tiles inside (FlashAttention-2). Rows are parallel, or, with
+    * `m_outer`: rows outside, streamed tiles inside (FlashAttention-2). Rows are parallel, or, with
       `parallel-sums`, add to sums over the rows in memory (`atomics`).
-    * `stream`: streamed tiles outside, rows inside (FlashAttention-1); the state of all rows is in
+    * `n_outer`: streamed tiles outside, rows inside (FlashAttention-1); the state of all rows is in
       memory, workers are parallel.
-    * `split`: rows and `parts` parts of the streamed loop are parallel; states of the parts are
+    * `split_kv`: rows and `parts` parts of the streamed loop are parallel; states of the parts are
       merged afterwards (`partial_and_merge`).
 
     The graph refuses: a parallel loop that carries a dependence; a loop that statements would share
-    where one needs the other's whole loop (a second pass over the keys in the orders `stream` and
-    `split`); a treatment that is not legal for what the loop carries, as `attn-print-dependences`
+    where one needs the other's whole loop (a second pass over the keys in the orders `n_outer` and
+    `split_kv`); a treatment that is not legal for what the loop carries, as `attn-print-dependences`
     lists them; an order that makes a vector negative. The error names source, sink, kind and vector.
     A fold that has a plan keeps it, if it is legal.
 
@@ -225,16 +225,16 @@ def AttnPlanNest : Pass<"attn-plan-nest", "::mlir::func::FuncOp"> {
   }];
   let options = [
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",
-           "Loop order: rows, stream, split, or auto for the cheapest legal one">,
+           "Loop order: m_outer, n_outer, split_kv, or auto for the cheapest legal one">,
     Option<"parts", "parts", "int64_t", /*default=*/"4",
-           "Parts of the streamed dimension, for order=split">,
+           "Parts of the streamed dimension, for order=split_kv">,
     Option<"parallelSums", "parallel-sums", "bool", /*default=*/"false",
            "Parallel tiles of rows add to sums over the rows in memory">,
-    Option<"rowTile", "row-tile", "int64_t", /*default=*/"64",
+    Option<"blockM", "block-m", "int64_t", /*default=*/"64",
            "Rows per tile that the cost model counts on">,
-    Option<"rowMultiple", "row-multiple", "int64_t", /*default=*/"16",
+    Option<"blockMMultiple", "block-m-multiple", "int64_t", /*default=*/"16",
            "Tiles that fewer rows get are a multiple of this">,
-    Option<"streamTile", "stream-tile", "int64_t", /*default=*/"128",
+    Option<"blockN", "block-n", "int64_t", /*default=*/"128",
            "Elements of the streamed dimension per tile that the cost model counts on">,
     Option<"rowsFirst", "rows-first", "bool", /*default=*/"false",
            "Rows will be the first dimension of every tile">,
@@ -258,8 +258,8 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     (attn-plan-nest), which it expects:
 
     * of a worker dimension each worker has one index;
-    * the row dimension is tiled by `row-tile`;
-    * the streamed dimension is tiled by `stream-tile`; where all that a fold
+    * the row dimension is tiled by `block-m`;
+    * the streamed dimension is tiled by `block-n`; where all that a fold
       has is inner products of rows (sums of products whose terms belong to one
       row each), of a static size up to 1024, it is one tile, so that they are
       summed in the same order as products of matrices over a head's size;
@@ -274,13 +274,13 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     before a row maximum), merged with the mask's own select where there is
     one. Reads beyond the end give 0, writes are dropped.
 
-    A fold may ask for sizes of its own by the attributes `attn.row_tile` and
-    `attn.stream_tile`. Dimensions of tiles are in the order in which the
+    A fold may ask for sizes of its own by the attributes `attn.block_m` and
+    `attn.block_n`. Dimensions of tiles are in the order in which the
     statements name their loops; with `rows-first` the rows come first: a nest
     whose rows are keys then has tiles of keys x queries.
 
-    In the order `rows` the state is in vectors, in `stream` in memory, a row of state per
-    row; in `split` each part of the streamed dimension stores its state, and a second
+    In the order `m_outer` the state is in vectors, in `n_outer` in memory, a row of state per
+    row; in `split_kv` each part of the streamed dimension stores its state, and a second
     program merges them by the fold's merge region.
 
     Loops over streamed tiles, and row loops inside of them, carry the unit
@@ -294,7 +294,7 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     add to memory, that they share.
 
     A sum over the rows (dK and dV beside dQ): with rows inside, its accumulators are carried
-    through the row loop, as vectors, and stored once per streamed tile; `split` gives each
+    through the row loop, as vectors, and stored once per streamed tile; `split_kv` gives each
     part of the streamed dimension a state of its own for all rows. Where rows add to memory,
     each tile of rows adds its part of the sum to memory, which starts as zeros
     (`attn.tile_add`), in an order that is not fixed.
@@ -321,10 +321,10 @@ def AttnTileNest : Pass<"attn-tile-nest", "::mlir::func::FuncOp"> {
     Needed by: all kernels.
   }];
   let options = [
-    Option<"rowTile", "row-tile", "int64_t", /*default=*/"64", "Rows per tile">,
-    Option<"rowMultiple", "row-multiple", "int64_t", /*default=*/"16",
+    Option<"blockM", "block-m", "int64_t", /*default=*/"64", "Rows per tile">,
+    Option<"blockMMultiple", "block-m-multiple", "int64_t", /*default=*/"16",
            "Tiles that fewer rows get are a multiple of this">,
-    Option<"streamTile", "stream-tile", "int64_t", /*default=*/"128",
+    Option<"blockN", "block-n", "int64_t", /*default=*/"128",
            "Elements of the streamed dimension per tile">,
     Option<"rowsFirst", "rows-first", "bool", /*default=*/"false",
            "Rows are the first dimension of every tile, whatever statements name first">,

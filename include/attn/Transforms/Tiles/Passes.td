@@ -187,15 +187,16 @@ def AttnUseExp2 : Pass<"attn-use-exp2"> {
                            "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
 }
 
-def AttnDelayCorrections : Pass<"attn-delay-corrections"> {
-  let summary = "Sums under a running maximum are corrected where that has grown by much";
+def AttnDelayRescaling : Pass<"attn-delay-rescaling"> {
+  let summary = "Sums under a running maximum are rescaled where that has grown by much";
   let description = [{
     A sum of exponentials carries the maximum that was subtracted, and is multiplied by
     2^(old - new) where it grows. Any other number would do as well that keeps the
     exponentials in range. So a row takes another maximum only where it is larger by more
-    than `growth`: terms are then at most 2^`growth`, and nearly all corrections are
+    than `rescale-threshold`: terms are then at most 2^`rescale-threshold`, and nearly all
+    factors of rescaling are
     products with 1, which a kernel leaves out for rows that it has side by side (marked
-    `attn.correction`), as FlashAttention-4 does.
+    `attn.rescaling`), as FlashAttention-4 does.
 
     ```mlir
     // Before, in a loop marked attn.fold_loop.
@@ -203,13 +204,13 @@ def AttnDelayCorrections : Pass<"attn-delay-corrections"> {
     %d = arith.subf %m0, %m
     %c = math.exp2 %d
     %o = arith.mulf %o0, %c_repeated : vector<64x128xf32>
-    // After, with growth=8.
+    // After, with rescale-threshold=8.
     %m1 = arith.maxnumf %m0, %tile_maximum
     %limit = arith.addf %m0, %eight
     %grows = arith.cmpf ogt, %m1, %limit
     %m = arith.select %grows, %m1, %m0
     ...
-    %o = arith.mulf %o0, %c_repeated {attn.correction} : vector<64x128xf32>
+    %o = arith.mulf %o0, %c_repeated {attn.rescaling} : vector<64x128xf32>
     ```
 
     It is done where all results are proved to be the same for any maximum: each use of
@@ -219,10 +220,10 @@ def AttnDelayCorrections : Pass<"attn-delay-corrections"> {
     ln 2 times the maximum plus the logarithm of a sum. A remark names the first use that
     is not.
 
-    Needed by: GPU kernels with running maxima, where the schedule has `growth`.
+    Needed by: GPU kernels with running maxima, where the schedule has `rescale-threshold`.
   }];
   let options = [
-    Option<"growth", "growth", "double", /*default=*/"8",
+    Option<"rescaleThreshold", "rescale-threshold", "double", /*default=*/"8",
            "How much larger a maximum is before it is taken, in powers of two">];
   let dependentDialects = ["mlir::arith::ArithDialect"];
 }
@@ -334,7 +335,7 @@ def AttnFoldInfinities : Pass<"attn-fold-infinities"> {
     %d = arith.constant dense<0xFF800000> : vector<64xf32>
     ```
 
-    `%m > -inf ? %m : -inf`, which delayed corrections have there, is `%m`.
+    `%m > -inf ? %m : -inf`, which delayed rescaling has there, is `%m`.
 
     Needed by: GPU kernels whose schedule has `pipeline`.
   }];
@@ -412,7 +413,7 @@ def AttnCheckFacts : Pass<"attn-check-facts"> {
     * `attn.tabulated`: the loop reads an entry of a table at its variable.
     * `attn.tile_kind`: the side of full tiles has fewer masks than the other one.
     * `attn.guard`: the other side leaves the state as it is.
-    * `attn.correction`: the second factor is one for each row.
+    * `attn.rescaling`: the second factor is one for each row.
 
     ```mlir
     scf.for %j = ... {                     // error: 'attn.full' on a loop with a mask: ...

@@ -37,7 +37,7 @@ public:
   RunningMaximum(mlir::scf::ForOp loop, unsigned index);
 
   /// Whether results are the same for any smaller maximum. A remark says why not, unless there
-  /// is nothing to correct.
+  /// is nothing to rescale.
   bool prove();
 
   // Known once it is proved:
@@ -48,8 +48,8 @@ public:
   /// What the loop carries in proportion to the exponentials: its arguments.
   llvm::ArrayRef<mlir::BlockArgument> getSums() const { return sums; }
   /// Products in the loop with 2^(old - new), or the like.
-  llvm::ArrayRef<mlir::arith::MulFOp> getCorrections() const { return corrections; }
-  bool isCorrection(mlir::Value value);
+  llvm::ArrayRef<mlir::arith::MulFOp> getRescalings() const { return rescalings; }
+  bool isRescaling(mlir::Value value);
   /// Whether it becomes larger or smaller with the maximum by a factor that depends on that.
   bool isScaled(mlir::Value value);
 
@@ -69,7 +69,7 @@ private:
   mlir::arith::MaxNumFOp next;
   llvm::DenseMap<mlir::Value, Known> degrees;
   llvm::SmallVector<mlir::BlockArgument> sums;
-  llvm::SmallVector<mlir::arith::MulFOp> corrections;
+  llvm::SmallVector<mlir::arith::MulFOp> rescalings;
 };
 
 } // namespace attn

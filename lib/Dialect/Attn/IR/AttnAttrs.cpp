@@ -37,7 +37,7 @@ LogicalResult PlanAttr::verify(function_ref<InFlightDiagnostic()> emitError, Loo
     return emitError() << "expected one streamed loop in a plan, got " << count(LoopRole::Streamed);
   if (count(LoopRole::Row) > 1)
     return emitError() << "expected at most one row loop in a plan, got " << count(LoopRole::Row);
-  bool isSplit = order == LoopOrder::Split;
+  bool isSplit = order == LoopOrder::SplitKV;
   if (isSplit ? parts < 1 : parts != 1)
     return emitError() << "expected " << (isSplit ? "at least 1 part" : "1 part")
                        << " in a plan of order " << stringifyLoopOrder(order) << ", got " << parts;
@@ -48,7 +48,7 @@ LogicalResult PlanAttr::verify(function_ref<InFlightDiagnostic()> emitError, Loo
       fitting = {LoopTreatment::Parallel};
       break;
     case LoopRole::Row:
-      if (order != LoopOrder::Stream)
+      if (order != LoopOrder::NOuter)
         fitting = {LoopTreatment::Parallel, LoopTreatment::Atomics, LoopTreatment::OwnerComputes};
       break;
     case LoopRole::Streamed:

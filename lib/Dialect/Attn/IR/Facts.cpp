@@ -170,10 +170,10 @@ static LogicalResult verifyTileKind(Operation *op) {
   return error;
 }
 
-static LogicalResult verifyCorrection(Operation *op) {
+static LogicalResult verifyRescaling(Operation *op) {
   if (isa<VectorType>(op->getResult(0).getType()))
     return success();
-  return op->emitError() << "'" << kCorrectionAttr << "' needs a product of vectors, got "
+  return op->emitError() << "'" << kRescalingAttr << "' needs a product of vectors, got "
                          << op->getResult(0).getType();
 }
 
@@ -194,9 +194,9 @@ static constexpr Fact kFacts[] = {
     {kTabulatedAttr, "scf.for", FactType::Unit, verifyTabulated},
     {kGuardAttr, "scf.if", FactType::Unit, verifyGuard},
     {kTileKindAttr, "scf.if", FactType::Unit, verifyTileKind},
-    {kCorrectionAttr, "arith.mulf", FactType::Unit, verifyCorrection},
-    {kRowTileAttr, "attn.fold", FactType::Positive},
-    {kStreamTileAttr, "attn.fold", FactType::Positive},
+    {kRescalingAttr, "arith.mulf", FactType::Unit, verifyRescaling},
+    {kBlockMAttr, "attn.fold", FactType::Positive},
+    {kBlockNAttr, "attn.fold", FactType::Positive},
     {kDimsAttr, "linalg", FactType::Names},
     {kLoopAttr, "affine.for, affine.parallel, attn.fold", FactType::Name},
     {kStatementAttr, "any", FactType::Name},

@@ -46,7 +46,8 @@ LogicalResult VersionsOp::verify() {
 // Conditions
 //===----------------------------------------------------------------------===//
 
-static Value createSize(OpBuilder &b, FunctionOpInterface function, unsigned argument, unsigned dim) {
+static Value createSize(OpBuilder &b, FunctionOpInterface function, unsigned argument,
+                        unsigned dim) {
   Value memory = function.getArgument(argument);
   return memref::DimOp::create(b, function.getLoc(), memory, dim);
 }
@@ -56,8 +57,8 @@ Value SizeConditionAttr::build(OpBuilder &b, FunctionOpInterface version,
   Location loc = version.getLoc();
   Value size = createSize(b, version, getArgument(), getDim());
   Value limit = arith::ConstantIndexOp::create(b, loc, getSize());
-  auto predicate = getRelation() == SizeRelation::AtMost ? arith::CmpIPredicate::ule
-                                                         : arith::CmpIPredicate::ugt;
+  auto predicate =
+      getRelation() == SizeRelation::AtMost ? arith::CmpIPredicate::ule : arith::CmpIPredicate::ugt;
   return arith::CmpIOp::create(b, loc, predicate, size, limit);
 }
 

@@ -156,16 +156,16 @@ LogicalResult TmaReduceOp::verify() {
 }
 
 /// An index for each dimension.
-template <typename Op> static LogicalResult verifyTurn(Op op) {
-  MemRefType type = op.getTurns().getType();
+template <typename Op> static LogicalResult verifySemaphore(Op op) {
+  MemRefType type = op.getSemaphores().getType();
   if (int64_t(op.getIndices().size()) == type.getRank())
     return success();
   return op.emitOpError() << "expects " << type.getRank() << " indices for " << type;
 }
-LogicalResult TurnWaitOp::verify() { return verifyTurn(*this); }
-LogicalResult TurnPeekOp::verify() { return verifyTurn(*this); }
-LogicalResult TurnClaimOp::verify() { return verifyTurn(*this); }
-LogicalResult TurnPassOp::verify() { return verifyTurn(*this); }
+LogicalResult SemaphoreWaitOp::verify() { return verifySemaphore(*this); }
+LogicalResult SemaphorePeekOp::verify() { return verifySemaphore(*this); }
+LogicalResult SemaphoreFirstTouchOp::verify() { return verifySemaphore(*this); }
+LogicalResult SemaphoreReleaseOp::verify() { return verifySemaphore(*this); }
 
 LogicalResult RowsOp::verify() {
   SmemType source = getSource().getType(), tile = getTile().getType();
@@ -366,9 +366,9 @@ LogicalResult ReportOp::verify() {
   if (getTile())
     return getWarpgroups() ? success() : emitOpError("expects `warpgroups` with a tile");
   if (getWarpgroups() && roles && roles.getBodies().size() > 1)
-    return emitOpError("expects one role: a word for each warpgroup is one for those that compute");
+    return emitOpError("expects one role: a flag for each warpgroup is one for those that compute");
   if (getWarpgroups() && roles && (*this)->getParentOp() != roles)
-    return emitOpError("expects to be in no loop or branch: the word is written once");
+    return emitOpError("expects to be in no loop or branch: the flag is written once");
   return success();
 }
 
@@ -427,9 +427,9 @@ Region *attn::hopper::getRole(Operation *op) {
   return region;
 }
 
-FailureOr<Value> attn::hopper::findLender(Operation *alloc, IntegerAttr within, unsigned first) {
+FailureOr<Value> attn::hopper::findAliased(Operation *alloc, IntegerAttr aliases, unsigned first) {
   auto function = alloc->getParentOfType<FunctionOpInterface>();
-  int64_t number = within.getInt(), count = function ? function.getNumArguments() : 0;
+  int64_t number = aliases.getInt(), count = function ? function.getNumArguments() : 0;
   if (number >= 0 && number + first < count)
     if (Value argument = function.getArgument(unsigned(number) + first);
         isa<MemRefType>(argument.getType()))

@@ -23,11 +23,11 @@ static LogicalResult verifyNonempty(Operation *op) {
   return success();
 }
 
-static LogicalResult verifyPolynomial(Operation *op) {
+static LogicalResult verifyEmulated(Operation *op) {
   auto type = dyn_cast<VectorType>(op->getResult(0).getType());
   if (type && type.getRank() == 2 && type.getElementType().isF32())
     return success();
-  return op->emitError() << "'" << kPolynomialAttr << "' needs a tile of f32, got "
+  return op->emitError() << "'" << kEmulatedAttr << "' needs a tile of f32, got "
                          << op->getResult(0).getType();
 }
 
@@ -109,8 +109,8 @@ static constexpr Fact kFacts[] = {
     {kCooperativeAttr, "gpu.launch, gpu.func, gpu.launch_func, llvm.func", FactType::Unit,
      verifyCooperative},
     {kMayHoldAttr, "vector.reduction", FactType::Unit, verifyMayHold},
-    {kPolynomialAttr, "math.exp2", FactType::Positive, verifyPolynomial},
-    {kWithinAttr, "memref.alloc", FactType::Argument},
+    {kEmulatedAttr, "math.exp2", FactType::Positive, verifyEmulated},
+    {kAliasesAttr, "memref.alloc", FactType::Argument},
     {kEarlyAttr, "gpu.func, gpu.launch_func, llvm.func", FactType::Positive},
     {kOccupancyAttr, "gpu.func, llvm.func", FactType::Positive, verifyOccupancy},
     {kSharedBytesAttr, "gpu.func, llvm.func", FactType::Count},

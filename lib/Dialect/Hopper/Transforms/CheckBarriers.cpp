@@ -35,8 +35,9 @@ static void checkExpect(Protocol &protocol, BarrierUses &uses, MBarrierExpectOp 
   if (expected == copied && !loads.empty())
     return;
   if (elsewhere) {
-    protocol.remark(expect, "bytes not checked: copies to this mbarrier are in other blocks, or have "
-                       "another index");
+    protocol.remark(expect,
+                    "bytes not checked: copies to this mbarrier are in other blocks, or have "
+                    "another index");
     return;
   }
   InFlightDiagnostic diagnostic = protocol.error(expect);
@@ -112,7 +113,7 @@ void attn::hopper::checkArrivals(Protocol &protocol) {
     }
     if (!known) {
       protocol.remark(uses.barrier, "arrivals not checked: not every use has as many, or not every "
-                               "warpgroup arrives");
+                                    "warpgroup arrives");
       continue;
     }
     if (total == int64_t(uses.barrier.getArrivals()) || (sites.empty() && uses.waits.empty()))
@@ -267,7 +268,7 @@ void attn::hopper::checkNamedBarriers(Protocol &protocol) {
   }
   if (unknown) {
     protocol.remark(unknown, "named barriers not checked: this id does not follow from the "
-                        "warpgroup's number");
+                             "warpgroup's number");
     return;
   }
   for (auto &[id, uses] : meetings)

@@ -196,7 +196,7 @@ CounterCheck::Verdict CounterCheck::follow(Value index, Value phase, Operation *
 void CounterCheck::run() {
   if (follow(wait.getIndex(), wait.getPhase(), wait) == Verdict::Unknown)
     protocol.remark(wait, "index and phase not checked: they are not carried together, or where "
-                     "they start is not known");
+                          "they start is not known");
 }
 
 void attn::hopper::checkCounters(Protocol &protocol) {

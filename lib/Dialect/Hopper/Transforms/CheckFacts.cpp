@@ -38,8 +38,8 @@ public:
         checkNonempty(cast<scf::ForOp>(op));
       else if (op->hasAttr(kMayHoldAttr))
         checkMayHold(cast<vector::ReductionOp>(op));
-      else if (op->hasAttr(kWithinAttr))
-        checkWithin(cast<memref::AllocOp>(op));
+      else if (op->hasAttr(kAliasesAttr))
+        checkAliases(cast<memref::AllocOp>(op));
       if (auto roles = dyn_cast<RolesOp>(op))
         for (Region &role : roles.getBodies())
           checkTrimmed(role);
@@ -63,7 +63,7 @@ private:
 
   void checkLaunch(gpu::LaunchOp launch) {
     checkAdding(launch);
-    checkTurns(launch);
+    checkSemaphores(launch);
     SmallVector<affine::AffineDelinearizeIndexOp> positions = findPositions(launch);
     if (launch->hasAttr(kDealtAttr) && !positions.empty())
       error(launch, kDealtAttr, "on a launch whose CTAs have the tile of their number",
@@ -100,10 +100,10 @@ private:
   }
 
   /// Whether a CTA may wait for another one here.
-  static bool mayWait(TurnWaitOp wait) { return !isConstantIntValue(wait.getNumber(), -1); }
+  static bool mayWait(SemaphoreWaitOp wait) { return !isConstantIntValue(wait.getNumber(), -1); }
 
-  void checkTurns(gpu::LaunchOp launch) {
-    launch.walk([&](TurnWaitOp wait) {
+  void checkSemaphores(gpu::LaunchOp launch) {
+    launch.walk([&](SemaphoreWaitOp wait) {
       if (!mayWait(wait) || launch->hasAttr(kCooperativeAttr))
         return WalkResult::advance();
       error(launch, kCooperativeAttr, "is missing: CTAs wait for each other", wait, "here");
@@ -223,9 +223,9 @@ private:
   }
 
   /// What lies in an output is not needed any more when that is written.
-  void checkWithin(memref::AllocOp alloc) {
-    FailureOr<Value> lender = findLender(alloc, alloc->getAttrOfType<IntegerAttr>(kWithinAttr));
-    if (failed(lender)) {
+  void checkAliases(memref::AllocOp alloc) {
+    FailureOr<Value> aliased = findAliased(alloc, alloc->getAttrOfType<IntegerAttr>(kAliasesAttr));
+    if (failed(aliased)) {
       isTrue = false;
       return;
     }
@@ -235,13 +235,13 @@ private:
       if (Operation *place = block->findAncestorOpInBlock(*access);
           place && !isa<memref::DeallocOp>(access) && last->isBeforeInBlock(place))
         last = place;
-    for (Operation *access : collectAccesses(*lender)) {
+    for (Operation *access : collectAccesses(*aliased)) {
       // A description for TMA is no access.
       if (isa<TensorMapOp, TmaReachesOp>(access))
         continue;
       if (Operation *place = block->findAncestorOpInBlock(*access);
           place && !last->isBeforeInBlock(place))
-        return error(alloc, kWithinAttr, "on memory that is needed when its argument is accessed",
+        return error(alloc, kAliasesAttr, "on memory that is needed when its argument is accessed",
                      access, "accessed here");
     }
   }

@@ -127,8 +127,9 @@ static void checkWaited(Protocol &protocol, const Filled &filled, Operation *pro
     maybe = true;
   }
   if (maybe) {
-    protocol.remark(product, "not checked: waits for the copy of its tile have another index, or are "
-                        "in branches");
+    protocol.remark(product,
+                    "not checked: waits for the copy of its tile have another index, or are "
+                    "in branches");
     return;
   }
   InFlightDiagnostic diagnostic = protocol.error(product);
@@ -209,7 +210,7 @@ void attn::hopper::checkTileLifetimes(Protocol &protocol) {
       protocol.error(entry.load) << "fills tiles of all CTAs, and waits for room in its own only";
     if (!entry.aligned)
       protocol.remark(entry.load, "tiles not checked: the slot and its mbarriers have different "
-                             "indices, or copies use different mbarriers");
+                                  "indices, or copies use different mbarriers");
     else if (entry.empty)
       checkReleases(protocol, entry);
     else if (isa<scf::ForOp, scf::WhileOp>(getCopy(entry.load).op->getParentOp()))
@@ -300,8 +301,9 @@ static void checkReaders(Protocol &protocol, TileStoreOp store) {
   if (!fenced && store->getParentOp() == protocol.roles)
     protocol.error(store) << "no hopper.fence.async follows: TMA and WGMMA may not see the tile";
   else
-    protocol.remark(store, "the fence and the barrier after this are not checked: who reads the tile "
-                      "is in another block");
+    protocol.remark(store,
+                    "the fence and the barrier after this are not checked: who reads the tile "
+                    "is in another block");
 }
 
 void attn::hopper::checkStores(Protocol &protocol) {
@@ -322,8 +324,9 @@ void attn::hopper::checkStores(Protocol &protocol) {
       if (waits.empty())
         protocol.error(op) << "the role ends while TMA may still read the tile: no hopper.tma.wait";
       else
-        protocol.remark(op, "not checked: no hopper.tma.wait for all copies follows in this block or "
-                       "around it");
+        protocol.remark(op,
+                        "not checked: no hopper.tma.wait for all copies follows in this block or "
+                        "around it");
     });
   }
 }

@@ -7,7 +7,7 @@
 #include "Memory.h"
 #include "Programs.h"
 #include "Roles.h"
-#include "RowWords.h"
+#include "RowFlags.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Memory.h"
@@ -30,7 +30,7 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 using hopper::Arithmetic;
-using hopper::RowWords;
+using hopper::RowFlags;
 
 static attn::Done numDropped("hopper-drop-rows", "dropped",
                              "Copies of rows of which some tiles are left out");
@@ -158,7 +158,7 @@ private:
     VectorType type = write.getVectorType();
     auto choice = write.getVector().getDefiningOp<arith::SelectOp>();
     Region *role = hopper::getRole(write);
-    if (!choice || type.getRank() != 2 || type.getDimSize(0) != RowWords::kStep ||
+    if (!choice || type.getRank() != 2 || type.getDimSize(0) != RowFlags::kStep ||
         !isa<FloatType>(type.getElementType()) || type.getElementTypeBitWidth() != 16 ||
         !isPlain(write) || !role || !computes(*role) ||
         !isa<VectorType>(choice.getCondition().getType()))
@@ -216,12 +216,12 @@ private:
     return map.isSingleConstant() && map.getSingleConstantResult() == 0;
   }
 
-  /// Whether a write is of all columns of the rows that a word stands for.
+  /// Whether a write is of all columns of the rows that a flag stands for.
   bool hasWholeRows(VectorType tile) {
     return isConstantIntValue(indices.back(), 0) &&
            tile.getDimSize(1) >= target.getType().getShape().back() &&
            !target.getType().isDynamicDim(target.getType().getRank() - 1) &&
-           hopper::isMultiple(indices[indices.size() - 2], RowWords::kStep);
+           hopper::isMultiple(indices[indices.size() - 2], RowFlags::kStep);
   }
 
   /// Whether TMA reaches the source as it does the copy. (They have one size: a statement reads
@@ -269,8 +269,8 @@ private:
     Arithmetic a{b, write.getLoc(), /*isNarrow=*/false};
     Type type = write.getVectorType().getElementType();
     count = memref::DimOp::create(b, a.loc, target, target.getType().getRank() - 2);
-    rows = RowWords::create(a, target, type, /*step=*/1).getMemory();
-    some = RowWords::create(a, target, type);
+    rows = RowFlags::create(a, target, type, /*step=*/1).getMemory();
+    some = RowFlags::create(a, target, type);
   }
 
   Value createNumber(const Arithmetic &a, Value isOne) {
@@ -327,14 +327,14 @@ private:
       b.setInsertionPointToStart(send->getBlock());
     Arithmetic a{b, send.getLoc(), /*isNarrow=*/true};
     ValueRange indices = send.getIndices();
-    constexpr int64_t kStep = RowWords::kStep;
+    constexpr int64_t kStep = RowFlags::kStep;
     int64_t tile = send.getChannel().getType().getTile().getRows();
     bool isWhole = tile % kStep == 0 && hopper::isMultiple(indices[indices.size() - 2], kStep);
-    int64_t words = isWhole ? tile / kStep : (tile - 1) / kStep + 2;
+    int64_t flags = isWhole ? tile / kStep : (tile - 1) / kStep + 2;
     Value row = a.narrow(indices[indices.size() - 2]);
     Value end = a.subtract(a.narrow(count), a.number(1)), any;
-    for (int64_t word = 0; word < words; ++word) {
-      Value at = a.min(a.add(row, a.number(word * kStep)), end);
+    for (int64_t flag = 0; flag < flags; ++flag) {
+      Value at = a.min(a.add(row, a.number(flag * kStep)), end);
       Value mark = memref::LoadOp::create(b, a.loc, some->getMemory(),
                                           some->createIndices(a, indices.drop_back(2), at));
       Value bits = b.createOrFold<arith::BitcastOp>(a.loc, b.getI16Type(), mark);
@@ -358,7 +358,7 @@ private:
   Operation *launch = nullptr; // that writes
   SmallVector<hopper::SendOp> sends;
   Value rows, count;            // a mark for each row, and how many there are
-  std::optional<RowWords> some; // a mark for each 64 rows
+  std::optional<RowFlags> some; // a mark for each 64 rows
 };
 
 struct DropRowsPass : attn::impl::HopperDropRowsBase<DropRowsPass> {

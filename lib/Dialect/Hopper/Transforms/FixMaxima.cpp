@@ -227,14 +227,14 @@ private:
     return all;
   }
 
-  /// A word for each tile, and so for each CTA, unless nobody reports.
+  /// A flag for each tile, and so for each CTA, unless nobody reports.
   void createReports(Value isShort) {
     Location loc = forall.getLoc();
     rewriter.setInsertionPoint(forall);
     Value none = arith::ConstantIndexOp::create(rewriter, loc, 0);
-    Value words = rewriter.createOrFold<arith::SelectOp>(loc, isShort, none, tiles);
+    Value flags = rewriter.createOrFold<arith::SelectOp>(loc, isShort, none, tiles);
     auto type = MemRefType::get(ShapedType::kDynamic, rewriter.getI32Type());
-    reports = memref::AllocOp::create(rewriter, loc, type, words);
+    reports = memref::AllocOp::create(rewriter, loc, type, flags);
     rewriter.setInsertionPoint(forall->getBlock()->getTerminator());
     memref::DeallocOp::create(rewriter, loc, reports);
   }
@@ -271,8 +271,8 @@ private:
     [[maybe_unused]] bool holds = maximum.prove();
     assert(holds && "proved already");
     // Sums are 0 where the maximum changes.
-    for (arith::MulFOp product : maximum.getCorrections())
-      rewriter.replaceAllUsesWith(product.getResult(), maximum.isCorrection(product.getLhs())
+    for (arith::MulFOp product : maximum.getRescalings())
+      rewriter.replaceAllUsesWith(product.getResult(), maximum.isRescaling(product.getLhs())
                                                            ? product.getRhs()
                                                            : product.getLhs());
     for (BlockArgument sum : maximum.getSums()) {

@@ -12,11 +12,12 @@
 #include "Loops.h"
 #include "Programs.h"
 #include "Roles.h"
-#include "RowWords.h"
+#include "RowFlags.h"
 #include "Trends.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Outcomes.h"
+#include "attn/Utils/RenamedOptions.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -57,23 +58,23 @@ struct Part {
 
 class Orderer {
 public:
-  Orderer(gpu::LaunchOp launch, hopper::RolesOp roles, hopper::AddOp addition, bool hasTurns)
-      : launch(launch), roles(roles), addition(addition), hasTurns(hasTurns), b(launch),
+  Orderer(gpu::LaunchOp launch, hopper::RolesOp roles, hopper::AddOp addition, bool hasSemaphores)
+      : launch(launch), roles(roles), addition(addition), hasSemaphores(hasSemaphores), b(launch),
         loc(addition.getLoc()) {
     if (Value first = addition.getFirst())
-      claim = first.getDefiningOp<hopper::TurnClaimOp>();
+      firstTouch = first.getDefiningOp<hopper::SemaphoreFirstTouchOp>();
   }
 
   LogicalResult run(int64_t ctas) {
     if (failed(find()))
-      return failure(hasTurns);
-    if (!hasTurns && grows)
+      return failure(hasSemaphores);
+    if (!hasSemaphores && grows)
       return success(); // each tile starts elsewhere
     findSizes();
-    if (hasTurns)
+    if (hasSemaphores)
       dealTiles(ctas);
     for (Part &part : parts) {
-      hasTurns ? deal(part) : locate(part);
+      hasSemaphores ? deal(part) : locate(part);
       for (scf::ForOp loop : part.loops)
         reorder(part, loop);
     }
@@ -83,7 +84,7 @@ public:
 private:
   LogicalResult find() {
     std::optional<ScopedDiagnosticHandler> quiet;
-    if (!hasTurns)
+    if (!hasSemaphores)
       quiet.emplace(launch->getContext(), [](Diagnostic &) { return success(); });
     return success(succeeded(findParts()) && succeeded(findForm()));
   }
@@ -119,9 +120,9 @@ private:
     auto loop = cast<scf::ForOp>(addition->getParentOp());
     Part &part = *llvm::find_if(
         parts, [&](const Part &part) { return part.region == hopper::getRole(addition); });
-    if (hasTurns && !hopper::isSingleThreaded(*part.region))
-      return refuse(part.region->getLoc())
-             << "several threads of its role find the bounds of its loop, and a turn takes one";
+    if (hasSemaphores && !hopper::isSingleThreaded(*part.region))
+      return refuse(part.region->getLoc()) << "several threads of its role find the bounds of its "
+                                              "loop, and a semaphore takes one";
     ValueRange coordinates = part.position.getResults();
     hopper::Trends trends(coordinates.back());
     hopper::Trend start = trends.find(loop.getLowerBound());
@@ -136,10 +137,10 @@ private:
     if (indices[leading.size()] != loop.getInductionVar() ||
         addition.getTile().getType().getRows() > *constant)
       return refuse(loop.getLoc()) << "its variable is not the first row, or steps overlap";
-    if (*constant % hopper::RowWords::kStep)
+    if (*constant % hopper::RowFlags::kStep)
       return refuse(loop.getLoc())
-             << "a step is not of whole words, of " << hopper::RowWords::kStep << " rows each";
-    // Tiles of one line take turns, others have nothing in common.
+             << "a step is not of whole flags, of " << hopper::RowFlags::kStep << " rows each";
+    // Tiles of one line share semaphores, others have nothing in common.
     SmallVector<OpFoldResult> basis = part.position.getPaddedBasis();
     bool areApart = llvm::all_of(llvm::zip(coordinates.drop_back(), basis), [&](auto pair) {
       auto [coordinate, size] = pair;
@@ -149,9 +150,9 @@ private:
     if (!areApart || !isOfLine || !getConstantIntValue(indices.back()))
       return refuse(part.position.getLoc())
              << "not all coordinates but the last one of a tile are indices of what it adds to";
-    if (hasTurns && addition.getFirst() &&
-        !(claim && claim.getSeen().getDefiningOp<hopper::TurnPeekOp>()))
-      return refuse(loop.getLoc()) << "what its claim has seen is of another iteration "
+    if (hasSemaphores && addition.getFirst() &&
+        !(firstTouch && firstTouch.getSeen().getDefiningOp<hopper::SemaphorePeekOp>()))
+      return refuse(loop.getLoc()) << "what its first touch has seen is of another iteration "
                                       "(hopper-store-first{look-ahead=false} leaves it here)";
     grows = *start == 1;
     step = *constant;
@@ -168,7 +169,7 @@ private:
     starting = a.max(grows ? a.divideUp(length, a.number(2)) : length, a.number(1));
   }
 
-  /// Without turns, whoever has a tile starts at its part of the loop.
+  /// Without semaphores, whoever has a tile starts at its part of the loop.
   void locate(Part &part) {
     b.setInsertionPointAfter(part.position);
     Arithmetic a{b, part.position.getLoc(), /*isNarrow=*/true};
@@ -190,20 +191,20 @@ private:
     launch.getGridSizeXMutable().assign(grid);
     launch->setAttr(hopper::kDealtAttr, b.getUnitAttr());
     launch->setAttr(hopper::kCooperativeAttr, b.getUnitAttr());
-    createTurns(a);
+    createSemaphores(a);
   }
 
-  /// A word for each tile of the sum, 0 at first.
-  void createTurns(const Arithmetic &a) {
-    if (claim) {
-      words.emplace(claim.getTurns());
+  /// A flag for each tile of the sum, 0 at first.
+  void createSemaphores(const Arithmetic &a) {
+    if (firstTouch) {
+      flags.emplace(firstTouch.getSemaphores());
       return;
     }
-    words = hopper::RowWords::create(a, addition.getDest(), b.getI32Type());
-    Value memory = words->getAllocation();
+    flags = hopper::RowFlags::create(a, addition.getDest(), b.getI32Type());
+    Value memory = flags->getAllocation();
     Value count = memref::DimOp::create(b, a.loc, memory, 0);
-    constexpr int64_t kWords = hopper::kWarpgroupRows;
-    Value one = a.number(1), size = a.number(kWords);
+    constexpr int64_t kFlags = hopper::kWarpgroupRows;
+    Value one = a.number(1), size = a.number(kFlags);
     auto fill = gpu::LaunchOp::create(b, a.loc, a.divideUp(count, size), one, one,
                                       a.number(hopper::kThreadsPerWarpgroup), one, one);
     OpBuilder::InsertionGuard guard(b);
@@ -216,7 +217,7 @@ private:
     Block *body = b.createBlock(&role.getBodies().front());
     body->addArgument(b.getIndexType(), a.loc);
     Value first = a.multiply(fill.getBlockIds().x, size);
-    auto type = VectorType::get(kWords, b.getI32Type());
+    auto type = VectorType::get(kFlags, b.getI32Type());
     Value zeros = arith::ConstantOp::create(b, a.loc, b.getZeroAttr(type));
     vector::TransferWriteOp::create(b, a.loc, zeros, memory, first, ArrayRef<bool>{false});
     hopper::YieldOp::create(b, a.loc);
@@ -300,8 +301,8 @@ private:
     Value all = a.max(a.subtract(square.end, low), a.number(0));
     loop.setUpperBound(a.widen(all));
     loop.setLowerBound(arith::ConstantIndexOp::create(b, a.loc, 0));
-    if (hasTurns && addition->getParentOp() == loop)
-      return takeTurns(part, loop, bound, square, order, all);
+    if (hasSemaphores && addition->getParentOp() == loop)
+      return useSemaphores(part, loop, bound, square, order, all);
     if (!grows && !loop.getInitArgs().empty())
       return goAround(loop, square, order.first);
     b.setInsertionPointToStart(loop.getBody());
@@ -369,12 +370,12 @@ private:
   }
 
   /// The loop that adds has the value and whom it waits for from the iteration before, which
-  /// looks at the word while its own addition is under way.
-  void takeTurns(Part &part, scf::ForOp loop, Value bound, const Square &square, const Order &order,
-                 Value all) {
+  /// looks at the flag while its own addition is under way.
+  void useSemaphores(Part &part, scf::ForOp loop, Value bound, const Square &square,
+                     const Order &order, Value all) {
     Arithmetic a{b, loc, /*isNarrow=*/true};
     ValueRange leading = addition.getIndices().drop_back(2);
-    // Numbers start at 1; a word is 0 as long as nobody has added.
+    // Numbers start at 1; a flag is 0 as long as nobody has added.
     auto getNumber = [&](Value value) {
       return a.add(findBefore(part, bound, square, value), a.number(1));
     };
@@ -398,36 +399,38 @@ private:
     Operation *receive = addition.getTile().getDefiningOp();
     b.setInsertionPoint(receive && receive->getBlock() == addition->getBlock() ? receive
                                                                                : addition);
-    Value turns = words->getMemory();
-    SmallVector<Value> word = words->createIndices(a, leading, value);
-    if (claim)
-      dropClaim(a.isEqual(number, a.number(0)));
+    Value semaphores = flags->getMemory();
+    SmallVector<Value> flag = flags->createIndices(a, leading, value);
+    if (firstTouch)
+      dropFirstTouch(a.isEqual(number, a.number(0)));
     Value isMissing = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, seen, number);
     Value waits = a.both(a.isLess(a.number(0), number), isMissing);
-    hopper::TurnWaitOp::create(b, loc, turns, word, a.select(waits, number, a.number(-1)));
+    hopper::SemaphoreWaitOp::create(b, loc, semaphores, flag,
+                                    a.select(waits, number, a.number(-1)));
     // While the addition is under way.
     b.setInsertionPointAfter(addition);
     Value next = a.add(n, a.number(step));
     Value isInside = a.isLess(next, all);
     Value nextValue = getValue(a, order, a.select(isInside, next, n));
-    Value nextSeen =
-        hopper::TurnPeekOp::create(b, loc, turns, words->createIndices(a, leading, nextValue));
+    Value nextSeen = hopper::SemaphorePeekOp::create(b, loc, semaphores,
+                                                     flags->createIndices(a, leading, nextValue));
     b.setInsertionPoint(carried.getBody()->getTerminator());
     hopper::TmaWaitOp::create(b, loc, 0, /*read=*/false);
-    hopper::TurnPassOp::create(b, loc, turns, word, a.add(part.tile, a.number(1)));
+    hopper::SemaphoreReleaseOp::create(b, loc, semaphores, flag, a.add(part.tile, a.number(1)));
     carried.getBody()->getTerminator()->setOperands({nextValue, getNumber(nextValue), nextSeen});
   }
 
   /// Who is the first one is known.
-  void dropClaim(Value isFirst) {
-    Operation *seen = claim.getSeen().getDefiningOp();
-    for (Operation *user : llvm::make_early_inc_range(claim->getUsers()))
-      if (isa<scf::IfOp>(user)) // which passes the turn
+  void dropFirstTouch(Value isFirst) {
+    Operation *seen = firstTouch.getSeen().getDefiningOp();
+    for (Operation *user : llvm::make_early_inc_range(firstTouch->getUsers()))
+      if (isa<scf::IfOp>(user)) // which releases the semaphore
         user->erase();
-    for (auto wait : llvm::make_early_inc_range(claim->getBlock()->getOps<hopper::TurnWaitOp>()))
+    for (auto wait :
+         llvm::make_early_inc_range(firstTouch->getBlock()->getOps<hopper::SemaphoreWaitOp>()))
       wait.erase();
-    claim.replaceAllUsesWith(isFirst);
-    claim.erase();
+    firstTouch.replaceAllUsesWith(isFirst);
+    firstTouch.erase();
     seen->erase();
   }
 
@@ -463,7 +466,7 @@ private:
   gpu::LaunchOp launch;
   hopper::RolesOp roles;
   hopper::AddOp addition;
-  bool hasTurns;
+  bool hasSemaphores;
   OpBuilder b;
   Location loc;
   SmallVector<Part> parts;
@@ -471,12 +474,19 @@ private:
   int64_t step = 1;
   SmallVector<Value> sizes;
   Value lines, gangs, starting; // starting tiles of a line: the CTAs of a gang
-  std::optional<hopper::RowWords> words;
-  hopper::TurnClaimOp claim; // of an addition that may be the first one, else null
+  std::optional<hopper::RowFlags> flags;
+  hopper::SemaphoreFirstTouchOp firstTouch; // of an addition that may be the first one, else null
 };
 
 struct OrderAdditionsPass : attn::impl::HopperOrderAdditionsBase<OrderAdditionsPass> {
   using Base::Base;
+
+  LogicalResult initializeOptions(StringRef options,
+                                  function_ref<LogicalResult(const Twine &)> error) override {
+    if (std::string message = attn::findRenamedOption(options); !message.empty())
+      return error(message);
+    return Pass::initializeOptions(options, error);
+  }
 
   void runOnOperation() override {
     if (ctas < 1) {
@@ -487,7 +497,7 @@ struct OrderAdditionsPass : attn::impl::HopperOrderAdditionsBase<OrderAdditionsP
     WalkResult walk = getOperation().walk([&](Operation *op) {
       if (auto add = dyn_cast<hopper::AddOp>(op))
         additions.push_back(add);
-      if (!turns || !isa<TileAddOp>(op))
+      if (!semaphore || !isa<TileAddOp>(op))
         return WalkResult::advance();
       op->emitOpError("cannot be ordered: each warpgroup adds on its own");
       return WalkResult::interrupt();
@@ -501,7 +511,7 @@ struct OrderAdditionsPass : attn::impl::HopperOrderAdditionsBase<OrderAdditionsP
       bool isInLoop = launch && roles && isa<scf::ForOp>(addition->getParentOp());
       bool isOnly = launches.insert(launch).second;
       // The CTAs of a cluster copy the same tiles for each other.
-      if (!turns && !(isInLoop && isOnly && !launch.hasClusterSize())) {
+      if (!semaphore && !(isInLoop && isOnly && !launch.hasClusterSize())) {
         numLeft.at(addition) << remark::reason(
             "expected the only addition of a launch without clusters, in a loop of a role");
         continue;
@@ -515,7 +525,7 @@ struct OrderAdditionsPass : attn::impl::HopperOrderAdditionsBase<OrderAdditionsP
         return signalPassFailure();
       }
       Location at = addition.getLoc();
-      if (failed(Orderer(launch, roles, addition, turns).run(ctas)))
+      if (failed(Orderer(launch, roles, addition, semaphore).run(ctas)))
         return signalPassFailure();
       numOrdered.at(at);
     }

@@ -112,14 +112,14 @@ private:
   double factor = 1;
   /// From where on m is too large.
   double bound = 0;
-  /// The growth up to which the old maximum is kept.
+  /// The threshold up to which the old maximum is kept.
   arith::AddFOp limit;
   arith::CmpFOp grows;
   arith::SelectOp taken;
 
   Maximum inside, behind;
   SmallVector<math::FmaOp> weights[2];
-  SmallVector<arith::SubFOp> corrections;
+  SmallVector<arith::SubFOp> rescalings;
   /// Exponents of rows, x f - M.
   SmallVector<math::FmaOp> exponents[2];
   /// M f and M f + y behind the loop, for a log-sum-exp, and logarithms of its sums.
@@ -176,7 +176,7 @@ bool Carried::check() {
     auto difference = dyn_cast<arith::SubFOp>(user);
     if (difference && difference.getLhs() == old && difference->hasOneUse() &&
         isa<math::Exp2Op>(*difference->user_begin()))
-      corrections.push_back(difference);
+      rescalings.push_back(difference);
     else if (user != next && user != limit && user != grows && user != taken)
       return refuse(user);
   }
@@ -186,7 +186,7 @@ bool Carried::check() {
         return refuse(user);
   if (!findUses(inside) || !findUses(behind))
     return false;
-  for (arith::SubFOp difference : corrections)
+  for (arith::SubFOp difference : rescalings)
     if (difference.getRhs() != getUsed(inside))
       return refuse(difference);
   loop->getBlock()->walk([&](math::LogOp log) {
@@ -227,7 +227,7 @@ bool Carried::findUse(Operation *user, Value value, Maximum &maximum) {
   if (user == loop.getBody()->getTerminator())
     return (value == maximum.inBase2 && llvm::count(user->getOperands(), value) == 1) ||
            refuse(user);
-  if (llvm::is_contained(corrections, user))
+  if (llvm::is_contained(rescalings, user))
     return true;
   if (isa<arith::NegFOp>(user)) {
     SmallVector<Operation *> users(user->getUsers());
@@ -400,8 +400,8 @@ scf::ForOp Carried::rewrite() {
   Operation *last = next;
   if (taken) {
     b.setInsertionPoint(limit);
-    Value growth = splat(before.getType(), *getSplat(limit.getRhs()) / factor);
-    limit->setOperands({before, growth});
+    Value threshold = splat(before.getType(), *getSplat(limit.getRhs()) / factor);
+    limit->setOperands({before, threshold});
     grows.getLhsMutable().assign(maximum);
     last = taken;
     b.setInsertionPoint(taken);

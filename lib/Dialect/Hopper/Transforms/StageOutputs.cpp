@@ -35,7 +35,7 @@ constexpr int64_t kFirstOwnBarrier = 4;
 /// says which elements a thread has (convert-hopper-to-nvvm).
 constexpr int64_t kColumnsOfRow = 32;
 
-/// Slots of a warpgroup for outputs in pieces.
+/// Slots of a warpgroup for outputs in slabs.
 constexpr int64_t kSlots = 2;
 
 /// A write as TMA sees it: the memref on the host and a position in it.
@@ -137,10 +137,10 @@ private:
   void stage(vector::TransferWriteOp write, const Target &target) {
     Location loc = write.getLoc();
     VectorType vector = write.getVectorType();
-    // All pieces are alike: what they do not divide leaves whole.
-    bool inPieces =
+    // All slabs are alike: what they do not divide leaves whole.
+    bool inSlabs =
         columns > 0 && columns < vector.getDimSize(1) && vector.getDimSize(1) % columns == 0;
-    int64_t width = inPieces ? columns : vector.getDimSize(1);
+    int64_t width = inSlabs ? columns : vector.getDimSize(1);
     Exchange *exchange = reuse ? findExchange(write) : nullptr;
     bool isInRing = exchange && exchange->release && fitsRing(*exchange, vector);
     if (isInRing)
@@ -159,20 +159,20 @@ private:
     Value received = reuse && (isFirst || !exchange)
                          ? findReceived(write, tile, release, /*isShared=*/isFirst)
                          : Value();
-    int64_t pieces = llvm::divideCeil(vector.getDimSize(1), width);
-    for (int64_t piece = 0; piece < pieces; ++piece) {
+    int64_t slabs = llvm::divideCeil(vector.getDimSize(1), width);
+    for (int64_t slab = 0; slab < slabs; ++slab) {
       b.setInsertionPoint(write);
-      Value slot = isInRing ? getRingSlot(*exchange, tile, piece) : received;
+      Value slot = isInRing ? getRingSlot(*exchange, tile, slab) : received;
       if (!slot) {
-        slot = getSlot(loc, target.memref, tile, inPieces ? piece % kSlots : 0, inPieces);
-        // Pieces go through the slots by turns; an odd number of them ends with
+        slot = getSlot(loc, target.memref, tile, inSlabs ? slab % kSlots : 0, inSlabs);
+        // Slabs go through the slots by turns; an odd number of them ends with
         // the slot that the next tile begins with.
-        bool isNext = inPieces && (piece > 0 || pieces % kSlots == 0);
+        bool isNext = inSlabs && (slab > 0 || slabs % kSlots == 0);
         hopper::TmaWaitOp::create(b, loc, isNext ? kSlots - 1 : 0,
                                   /*read=*/true);
       }
       bool isFree = isInRing || (isFirst && received);
-      hopper::TmaStoreOp stored = store(write, target, piece * width, slot, map, isFree);
+      hopper::TmaStoreOp stored = store(write, target, slab * width, slot, map, isFree);
       if (!exchange)
         continue;
       exchange->last = stored;
@@ -190,10 +190,10 @@ private:
     hasStores = true;
   }
 
-  /// The warpgroup's memory for outputs, or one of its slots for pieces of
+  /// The warpgroup's memory for outputs, or one of its slots for slabs of
   /// them.
-  Value getSlot(Location loc, Value memref, hopper::SmemType tile, int64_t number, bool inPieces) {
-    int64_t slots = inPieces ? kSlots : 1;
+  Value getSlot(Location loc, Value memref, hopper::SmemType tile, int64_t number, bool inSlabs) {
+    int64_t slots = inSlabs ? kSlots : 1;
     Value &ring = rings[{memref, tile}];
     if (!ring) {
       OpBuilder::InsertionGuard guard(b);
@@ -204,7 +204,7 @@ private:
                                 tile.getElementType(), tile.getSwizzle()));
     }
     Value index = region.getArgument(0);
-    if (inPieces) {
+    if (inSlabs) {
       Value first =
           arith::MulIOp::create(b, loc, index, arith::ConstantIndexOp::create(b, loc, slots));
       index = arith::AddIOp::create(b, loc, first, arith::ConstantIndexOp::create(b, loc, number));
@@ -251,7 +251,7 @@ private:
     return std::min<int64_t>(tile.getSlabColumns(), vector.getDimSize(1));
   }
 
-  /// Whether each slot of the ring has room for a piece of all warpgroups.
+  /// Whether each slot of the ring has room for a slab of all warpgroups.
   bool fitsRing(Exchange &exchange, VectorType vector) {
     hopper::SmemType ring = exchange.ring.getType();
     int64_t width = getRingColumns(exchange, vector);

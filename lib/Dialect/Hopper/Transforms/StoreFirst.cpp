@@ -5,7 +5,7 @@
 #include "Arithmetic.h"
 #include "Memory.h"
 #include "Programs.h"
-#include "RowWords.h"
+#include "RowFlags.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Outcomes.h"
@@ -30,7 +30,7 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 using hopper::Arithmetic;
-using hopper::RowWords;
+using hopper::RowFlags;
 
 static attn::Done numSums("hopper-store-first", "stored", "Sums in memory that nothing fills");
 static attn::Left numLeft("hopper-store-first", "filled",
@@ -61,11 +61,11 @@ public:
       return;
     }
     numSums.at(additions.front()) << remark::metric("Additions", additions.size());
-    createWords();
+    createFlags();
     for (vector::TransferWriteOp zeros : fills)
-      fillWords(zeros);
+      fillFlags(zeros);
     for (hopper::AddOp addition : additions)
-      claim(addition, looksAhead);
+      touchFirst(addition, looksAhead);
     for (vector::TransferReadOp read : reads)
       guard(read);
   }
@@ -80,7 +80,7 @@ private:
     hopper::SmemType tile = addition.getTile().getType();
     int64_t rows = tile.getRows();
     return !addition.getFirst() && isa<scf::ForOp>(addition->getParentOp()) &&
-           isConstantIntValue(indices.back(), 0) && rows % RowWords::kStep == 0 &&
+           isConstantIntValue(indices.back(), 0) && rows % RowFlags::kStep == 0 &&
            tile.getColumns() == getType().getShape().back() &&
            hopper::isMultiple(indices[indices.size() - 2], rows);
   }
@@ -114,7 +114,7 @@ private:
     hopper::RunIfOp one = condition(first), other = condition(last);
     if (last->isBeforeInBlock(first))
       std::swap(first, last);
-    return one && other && one.getWords() == other.getWords() && one.getNone() != other.getNone();
+    return one && other && one.getFlags() == other.getFlags() && one.getNone() != other.getNone();
   }
 
   /// Zeros before, reads behind, and nothing else.
@@ -125,12 +125,12 @@ private:
     for (Operation *user : dest.getUsers()) {
       Operation *other = findLaunch(user);
       if (auto write = dyn_cast<vector::TransferWriteOp>(user)) {
-        if (!other || !other->isBeforeInBlock(first) || !isOfWord(write) ||
+        if (!other || !other->isBeforeInBlock(first) || !isOfFlag(write) ||
             isConditional(write, other) || !matchPattern(write.getVector(), m_AnyZeroFloat()))
           return false;
         fills.push_back(write);
       } else if (auto read = dyn_cast<vector::TransferReadOp>(user)) {
-        if (!other || !last->isBeforeInBlock(other) || !isOfWord(read))
+        if (!other || !last->isBeforeInBlock(other) || !isOfFlag(read))
           return false;
         reads.push_back(read);
       } else if (!isa<hopper::AddOp, memref::DimOp, memref::DeallocOp>(user) &&
@@ -141,13 +141,13 @@ private:
     return !fills.empty();
   }
 
-  /// Whether a transfer is to the rows of one word.
-  bool isOfWord(VectorTransferOpInterface transfer) {
+  /// Whether a transfer is to the rows of one flag.
+  bool isOfFlag(VectorTransferOpInterface transfer) {
     VectorType type = transfer.getVectorType();
     Value row = transfer.getIndices()[getType().getRank() - 2];
     return type.getRank() == 2 && !transfer.getMask() &&
            transfer.getPermutationMap().isMinorIdentity() &&
-           type.getDimSize(0) == RowWords::kStep && hopper::isMultiple(row, RowWords::kStep);
+           type.getDimSize(0) == RowFlags::kStep && hopper::isMultiple(row, RowFlags::kStep);
   }
 
   /// The first launch that fills.
@@ -159,21 +159,21 @@ private:
     return first;
   }
 
-  void createWords() {
+  void createFlags() {
     b.setInsertionPoint(findStart());
     Arithmetic a{b, memory.getLoc(), /*isNarrow=*/false};
     count = memref::DimOp::create(b, a.loc, dest, getType().getRank() - 2);
     // Each in a line of its own: neighbours are looked at at the same time.
-    constexpr int64_t kWordsOfLine = 32;
-    words = RowWords::create(a, dest, b.getI32Type(), RowWords::kStep, kWordsOfLine);
+    constexpr int64_t kFlagsOfLine = 32;
+    flags = RowFlags::create(a, dest, b.getI32Type(), RowFlags::kStep, kFlagsOfLine);
   }
 
-  /// The indices of the word of a row.
-  SmallVector<Value> getWord(const Arithmetic &a, ValueRange indices, Value row) {
-    return words->createIndices(a, indices.drop_back(2), row);
+  /// The indices of the flag of a row.
+  SmallVector<Value> getFlag(const Arithmetic &a, ValueRange indices, Value row) {
+    return flags->createIndices(a, indices.drop_back(2), row);
   }
 
-  void fillWords(vector::TransferWriteOp zeros) {
+  void fillFlags(vector::TransferWriteOp zeros) {
     // Behind all reads: none waits for a store.
     b.setInsertionPoint(zeros->getBlock()->getTerminator());
     Arithmetic a{b, zeros.getLoc(), /*isNarrow=*/false};
@@ -182,7 +182,7 @@ private:
     auto branch = scf::IfOp::create(b, a.loc, a.isLess(row, count));
     b.setInsertionPointToStart(branch.thenBlock());
     Value zero = arith::ConstantIntOp::create(b, a.loc, 0, 32);
-    memref::StoreOp::create(b, a.loc, zero, words->getMemory(), getWord(a, indices, row));
+    memref::StoreOp::create(b, a.loc, zero, flags->getMemory(), getFlag(a, indices, row));
     Value mark =
         arith::ConstantOp::create(b, a.loc, b.getF32FloatAttr(llvm::bit_cast<float>(kNobody)));
     indices.back() = a.number(0);
@@ -190,7 +190,7 @@ private:
     zeros.erase();
   }
 
-  void claim(hopper::AddOp addition, bool looksAhead) {
+  void touchFirst(hopper::AddOp addition, bool looksAhead) {
     Location loc = addition.getLoc();
     // While the tile is computed.
     Operation *before = addition.getTile().getDefiningOp();
@@ -199,26 +199,26 @@ private:
     b.setInsertionPoint(before);
     Arithmetic a{b, loc, /*isNarrow=*/true};
     ValueRange indices = addition.getIndices();
-    Value row = a.narrow(indices[indices.size() - 2]), memory = words->getMemory();
-    SmallVector<Value> word = getWord(a, indices, row);
-    Value seen = looksAhead ? lookAhead(addition, word) : Value();
+    Value row = a.narrow(indices[indices.size() - 2]), memory = flags->getMemory();
+    SmallVector<Value> flag = getFlag(a, indices, row);
+    Value seen = looksAhead ? lookAhead(addition, flag) : Value();
     b.setInsertionPoint(before); // in another block, if the loop carries what was seen
     if (!seen)
-      seen = hopper::TurnPeekOp::create(b, loc, memory, word);
-    hopper::TurnWaitOp::create(b, loc, memory, word, a.number(-1)); // a fence
+      seen = hopper::SemaphorePeekOp::create(b, loc, memory, flag);
+    hopper::SemaphoreWaitOp::create(b, loc, memory, flag, a.number(-1)); // a fence
     b.setInsertionPoint(addition);
-    Value first = hopper::TurnClaimOp::create(b, loc, memory, word, seen);
+    Value first = hopper::SemaphoreFirstTouchOp::create(b, loc, memory, flag, seen);
     addition.getFirstMutable().assign(first);
     b.setInsertionPoint(addition->getBlock()->getTerminator());
     auto branch = scf::IfOp::create(b, loc, first);
     b.setInsertionPointToStart(branch.thenBlock());
     hopper::TmaWaitOp::create(b, loc, 0, /*read=*/false);
-    hopper::TurnPassOp::create(b, loc, memory, word, a.number(1));
+    hopper::SemaphoreReleaseOp::create(b, loc, memory, flag, a.number(1));
   }
 
-  /// What the iteration before has seen of the word: nothing (0) for the first one. Null where
-  /// the next iteration's word does not follow from the loop's variable by arithmetic and tables.
-  Value lookAhead(hopper::AddOp addition, ValueRange word) {
+  /// What the iteration before has seen of the flag: nothing (0) for the first one. Null where
+  /// the next iteration's flag does not follow from the loop's variable by arithmetic and tables.
+  Value lookAhead(hopper::AddOp addition, ValueRange flag) {
     auto loop = cast<scf::ForOp>(addition->getParentOp());
     auto roles = loop->getParentOfType<hopper::RolesOp>();
     SetVector<Operation *> slice;
@@ -229,7 +229,7 @@ private:
       return llvm::is_contained(loop.getRegionIterArgs(), value);
     };
     if (llvm::any_of(
-            word, [&](Value index) { return failed(getBackwardSlice(index, &slice, options)); }) ||
+            flag, [&](Value index) { return failed(getBackwardSlice(index, &slice, options)); }) ||
         !llvm::all_of(slice, [&](Operation *op) {
           if (llvm::any_of(op->getOperands(), isCarried))
             return false;
@@ -246,9 +246,9 @@ private:
     mapping.map(at, a.select(a.isLess(next, loop.getUpperBound()), next, at));
     for (Operation *op : slice)
       b.clone(*op, mapping);
-    SmallVector<Value> nextWord =
-        llvm::map_to_vector(word, [&](Value index) { return mapping.lookupOrDefault(index); });
-    Value seen = hopper::TurnPeekOp::create(b, loc, words->getMemory(), nextWord);
+    SmallVector<Value> nextFlag =
+        llvm::map_to_vector(flag, [&](Value index) { return mapping.lookupOrDefault(index); });
+    Value seen = hopper::SemaphorePeekOp::create(b, loc, flags->getMemory(), nextFlag);
     b.setInsertionPoint(loop);
     Value nothing = arith::ConstantIntOp::create(b, loc, 0, 32);
     IRRewriter rewriter(b);
@@ -291,7 +291,7 @@ private:
   Operation *first = nullptr, *last = nullptr;
   SmallVector<vector::TransferWriteOp> fills;
   SmallVector<vector::TransferReadOp> reads;
-  std::optional<RowWords> words;
+  std::optional<RowFlags> flags;
   Value count; // of rows
 };
 

@@ -42,16 +42,16 @@ struct Question {
   vector::TransferReadOp read;
 };
 
-/// Words that say whether some row is of the kind.
-struct Words {
+/// Flags that say whether some row is of the kind.
+struct Flags {
   Value all;                    // of rank 1
   scf::ForallOp program;        // that writes them
   SmallVector<Operation *> ops; // what it asks
 };
 
-/// When a program runs: where a word is set, or where none is. Without words: always.
+/// When a program runs: where a flag is set, or where none is. Without flags: always.
 struct Guard {
-  Words *words = nullptr;
+  Flags *flags = nullptr;
   bool none = false;
 };
 
@@ -144,14 +144,14 @@ private:
 
   /// One that takes no branch, and a copy behind it that takes each one.
   void version(scf::ForallOp program, MutableArrayRef<Question> questions) {
-    Words *words = nullptr;
+    Flags *flags = nullptr;
     for (Question &question : questions) {
-      Words *own = &getWords(question, program);
-      if (words && words != own) {
+      Flags *own = &getFlags(question, program);
+      if (flags && flags != own) {
         program.emitRemark("each tile asks its rows: its branches are of rows of several kinds");
         return;
       }
-      words = own;
+      flags = own;
     }
     numVersions.at(program);
     IRMapping copies;
@@ -163,11 +163,11 @@ private:
       take(cast<scf::IfOp>(*some.user_begin()), /*rare=*/true);
       take(question.branch, /*rare=*/false);
     }
-    if (words->program == program)
-      report(program, isRare, *words);
+    if (flags->program == program)
+      report(program, isRare, *flags);
     else
-      guard(program, *words, /*none=*/true);
-    guard(rare, *words, /*none=*/false);
+      guard(program, *flags, /*none=*/true);
+    guard(rare, *flags, /*none=*/false);
   }
 
   /// One side of a branch, in place of it.
@@ -183,31 +183,31 @@ private:
     some->erase();
   }
 
-  /// The program is for when some word is set, or for when none is.
-  void guard(scf::ForallOp program, Words &words, bool none) {
+  /// The program is for when some flag is set, or for when none is.
+  void guard(scf::ForallOp program, Flags &flags, bool none) {
     b.setInsertionPointToStart(program.getBody());
-    hopper::RunIfOp::create(b, program.getLoc(), words.all, none);
-    guards[program] = {&words, none};
+    hopper::RunIfOp::create(b, program.getLoc(), flags.all, none);
+    guards[program] = {&flags, none};
   }
 
-  /// The words for a question. Those of another kernel serve where it asks the same of the same
+  /// The flags for a question. Those of another kernel serve where it asks the same of the same
   /// memory.
-  Words &getWords(Question &question, scf::ForallOp asks) {
-    for (std::unique_ptr<Words> &known : all)
+  Flags &getFlags(Question &question, scf::ForallOp asks) {
+    for (std::unique_ptr<Flags> &known : all)
       if (asksSame(known->ops, question.ops.getArrayRef()))
         return *known;
-    Words &words = *all.emplace_back(std::make_unique<Words>());
-    words.ops.assign(question.ops.begin(), question.ops.end());
+    Flags &flags = *all.emplace_back(std::make_unique<Flags>());
+    flags.ops.assign(question.ops.begin(), question.ops.end());
     vector::TransferReadOp rows = findRead(question);
     if (!rows && canReport(question, asks)) {
-      createWords(words, asks, question.read);
-      return words;
+      createFlags(flags, asks, question.read);
+      return flags;
     }
     if (!rows)
       rows = createRead(question);
     Location loc = question.read.getLoc();
-    createWords(words, rows->getParentOfType<scf::ForallOp>(), rows);
-    b.setInsertionPoint(words.program.getTerminator());
+    createFlags(flags, rows->getParentOfType<scf::ForallOp>(), rows);
+    b.setInsertionPoint(flags.program.getTerminator());
     IRMapping mapping;
     for (Operation *op : question.ops) {
       if (isa<vector::TransferReadOp>(op))
@@ -215,29 +215,29 @@ private:
       else
         hopper::cloneWidened(b, op, mapping);
     }
-    hopper::ReportOp::create(b, loc, mapping.lookup(question.some.getVector()), words.all,
+    hopper::ReportOp::create(b, loc, mapping.lookup(question.some.getVector()), flags.all,
                              /*tile=*/Value(), /*warpgroups=*/b.getUnitAttr());
-    return words;
+    return flags;
   }
 
-  /// The program writes the words itself, and so always runs.
-  void report(scf::ForallOp program, Value isRare, Words &words) {
+  /// The program writes the flags itself, and so always runs.
+  void report(scf::ForallOp program, Value isRare, Flags &flags) {
     b.setInsertionPointAfterValue(isRare);
-    hopper::ReportOp::create(b, program.getLoc(), isRare, words.all, numberTile(program),
+    hopper::ReportOp::create(b, program.getLoc(), isRare, flags.all, numberTile(program),
                              /*warpgroups=*/b.getUnitAttr());
     guards[program] = {};
   }
 
   /// One for each warpgroup of the tiles of `program`, which has this read of a tile's rows.
-  void createWords(Words &words, scf::ForallOp program, vector::TransferReadOp rows) {
-    words.program = program;
+  void createFlags(Flags &flags, scf::ForallOp program, vector::TransferReadOp rows) {
+    flags.program = program;
     b.setInsertionPoint(program);
     OpFoldResult count =
         b.getIndexAttr(rows.getVectorType().getDimSize(0) / hopper::kWarpgroupRows);
     AffineExpr product = b.getAffineSymbolExpr(0) * b.getAffineSymbolExpr(1);
     for (OpFoldResult size : program.getMixedUpperBound())
       count = affine::makeComposedFoldedAffineApply(b, program.getLoc(), product, {count, size});
-    words.all = memref::AllocOp::create(b, program.getLoc(), {count}, b.getI32Type());
+    flags.all = memref::AllocOp::create(b, program.getLoc(), {count}, b.getI32Type());
   }
 
   /// The number of this tile of all.
@@ -450,7 +450,7 @@ private:
     return true;
   }
 
-  /// Whether a value is there where the words' program is made.
+  /// Whether a value is there where the flags' program is made.
   bool isDefinedHere(Value value) {
     if (auto argument = dyn_cast<BlockArgument>(value))
       return argument.getOwner() == &function.front();
@@ -475,9 +475,9 @@ private:
   /// runs then, or not by the version for the usual case of a program with more to do.
   void skip(scf::ForallOp program) {
     Guard own = guards.lookup(program);
-    if (own.words && !own.none)
+    if (own.flags && !own.none)
       return;
-    Words *words = nullptr;
+    Flags *flags = nullptr;
     scf::ForallOp reader;
     SmallVector<Operation *> writes;
     bool isRareAlone = true;
@@ -487,7 +487,7 @@ private:
       for (MemoryEffects::EffectInstance &effect : effects) {
         auto memory = dyn_cast_if_present<MemrefValue>(effect.getValue());
         if (memory && isWrite(op) &&
-            isForRare(program, memref::skipViewLikeOps(memory), words, reader))
+            isForRare(program, memref::skipViewLikeOps(memory), flags, reader))
           writes.push_back(op);
         else if (!isa<hopper::RunIfOp>(op))
           isRareAlone = false;
@@ -495,8 +495,8 @@ private:
     });
     if (writes.empty())
       return;
-    if (own.words) {
-      if (own.words == words)
+    if (own.flags) {
+      if (own.flags == flags)
         for (Operation *write : writes)
           if (!readsBack(program, write))
             write->erase();
@@ -504,32 +504,32 @@ private:
     }
     if (!isRareAlone)
       return;
-    // Behind all that has nothing to do with it: the program that writes the words, too.
+    // Behind all that has nothing to do with it: the program that writes the flags, too.
     Operation *last = program;
     for (Operation *next = program->getNextNode(); next != reader; next = next->getNextNode()) {
       if (isa<memref::DeallocOp>(next) || !areApart(program, next))
         break;
       last = next;
     }
-    if (last != words->program && last->isBeforeInBlock(words->program))
+    if (last != flags->program && last->isBeforeInBlock(flags->program))
       return;
     if (last != program)
       program->moveAfter(last);
-    guard(program, *words, /*none=*/false);
+    guard(program, *flags, /*none=*/false);
   }
 
   /// A program for the rare case moves behind those for the usual one: each of these begins while
   /// the one before it ends.
   void sink(scf::ForallOp program) {
     Guard own = guards.lookup(program);
-    if (!own.words || own.none)
+    if (!own.flags || own.none)
       return;
     Operation *last = program;
     for (Operation *next = program->getNextNode();
          !isa<memref::DeallocOp>(next) && !next->hasTrait<OpTrait::IsTerminator>();
          next = next->getNextNode()) {
       Guard other = guards.lookup(next);
-      bool isOtherCase = other.words == own.words && other.none;
+      bool isOtherCase = other.flags == own.flags && other.none;
       if (!isOtherCase && !areApart(program, next))
         break;
       if (isa<scf::ForallOp>(next))
@@ -539,12 +539,12 @@ private:
       program->moveAfter(last);
   }
 
-  /// Whether programs for the rare case alone read what `program` writes here: those of `words`, if
+  /// Whether programs for the rare case alone read what `program` writes here: those of `flags`, if
   /// there are some already. `reader` is the first one of them.
-  bool isForRare(scf::ForallOp program, MemrefValue memory, Words *&words, scf::ForallOp &reader) {
+  bool isForRare(scf::ForallOp program, MemrefValue memory, Flags *&flags, scf::ForallOp &reader) {
     if (!memory.getDefiningOp<memref::AllocOp>() || memory.getParentBlock() != program->getBlock())
       return false;
-    Words *found = words;
+    Flags *found = flags;
     scf::ForallOp first = reader;
     bool isRead = false;
     for (Operation *access : collectAccesses(memory)) {
@@ -553,16 +553,16 @@ private:
         continue;
       auto by = access->getParentOfType<scf::ForallOp>();
       Guard guard = guards.lookup(by);
-      if (!guard.words || (found && found != guard.words) || (guard.none && !writes))
+      if (!guard.flags || (found && found != guard.flags) || (guard.none && !writes))
         return false;
-      found = guard.words;
+      found = guard.flags;
       if (guard.none || writes)
         continue;
       isRead = true;
       first = first && first->isBeforeInBlock(by) ? first : by;
     }
     if (isRead) {
-      words = found;
+      flags = found;
       reader = first;
     }
     return isRead;
@@ -588,7 +588,7 @@ private:
 
   func::FuncOp function;
   OpBuilder b;
-  SmallVector<std::unique_ptr<Words>> all;
+  SmallVector<std::unique_ptr<Flags>> all;
   llvm::MapVector<Operation *, Guard> guards;
 };
 

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-check-facts))" | FileCheck %s
 // RUN: attn-opt %S/order-additions.mlir -split-input-file -pass-pipeline="builtin.module(func.func(hopper-check-facts))" -o /dev/null
-// RUN: attn-opt %S/borrow-outputs.mlir -pass-pipeline="builtin.module(func.func(hopper-borrow-outputs,hopper-check-facts))" -o /dev/null
+// RUN: attn-opt %S/alias-workspace.mlir -pass-pipeline="builtin.module(func.func(hopper-alias-workspace,hopper-check-facts))" -o /dev/null
 // RUN: attn-opt %S/sort-tiles.mlir -pass-pipeline="builtin.module(func.func(hopper-sort-tiles,hopper-check-facts))" -o /dev/null
 // RUN: attn-opt %S/branch-by-rows.mlir -split-input-file -pass-pipeline="builtin.module(func.func(hopper-branch-by-rows,hopper-check-facts))" -o /dev/null
 
@@ -116,7 +116,7 @@ func.func @adds_nothing(%n: index) {
 
 // -----
 
-func.func @turns(%n: index, %turns: memref<?xi32>, %number: i32) {
+func.func @semaphores(%n: index, %semaphores: memref<?xi32>, %number: i32) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %any = arith.constant -1 : i32
@@ -126,7 +126,7 @@ func.func @turns(%n: index, %turns: memref<?xi32>, %number: i32) {
              threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
     hopper.roles
       role "add" warpgroups(1) registers(24) (%w) {
-        hopper.turn.wait %turns[%c0], %any : memref<?xi32>
+        hopper.semaphore.wait %semaphores[%c0], %any : memref<?xi32>
       }
     gpu.terminator
   }
@@ -136,7 +136,7 @@ func.func @turns(%n: index, %turns: memref<?xi32>, %number: i32) {
     hopper.roles
       role "add" warpgroups(1) registers(24) (%w) {
         // expected-note @+1 {{here}}
-        hopper.turn.wait %turns[%c0], %number : memref<?xi32>
+        hopper.semaphore.wait %semaphores[%c0], %number : memref<?xi32>
       }
     gpu.terminator
   }
@@ -254,9 +254,9 @@ func.func @may_hold(%is: vector<64xi1>, %rare: vector<64xf32>, %usual: vector<64
 func.func @within(%out: memref<?xf32>, %n: index, %x: f32) {
   %c0 = arith.constant 0 : index
   // expected-error @+1 {{may lie in argument 1, which is no memory}}
-  %none = memref.alloc(%n) {hopper.within = 1 : index} : memref<?xf32>
-  // expected-error @+1 {{'hopper.within' on memory that is needed when its argument is accessed}}
-  %m = memref.alloc(%n) {hopper.within = 0 : index} : memref<?xf32>
+  %none = memref.alloc(%n) {hopper.aliases = 1 : index} : memref<?xf32>
+  // expected-error @+1 {{'hopper.aliases' on memory that is needed when its argument is accessed}}
+  %m = memref.alloc(%n) {hopper.aliases = 0 : index} : memref<?xf32>
   // expected-note @+1 {{accessed here}}
   memref.store %x, %out[%c0] : memref<?xf32>
   memref.store %x, %m[%c0] : memref<?xf32>

@@ -3,20 +3,20 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-fix-maxima))" -split-input-file --remarks-filter=hopper-fix-maxima -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}3 [Passed] fixed | Category:hopper-fix-maxima{{$}}
 
-// No maximum and no correction behind the first tile; sums that leave the range, or products
+// No maximum and no rescaling behind the first tile; sums that leave the range, or products
 // that do, and maxima that are large are reported, but for rows beyond the end. The program as
 // before comes behind.
 // CHECK-LABEL: func.func @fixed
 // CHECK-SAME: %[[V:[a-z0-9]*]]: memref<?x64xbf16>, %[[O:[a-z0-9]*]]: memref<?x64xf32>, %{{.*}}: memref<?xf32>, %[[TILES:.*]]: index
-// CHECK: %[[WORDS:.*]] = arith.muli %{{.*}}, %[[TILES]]
+// CHECK: %[[FLAGS:.*]] = arith.muli %{{.*}}, %[[TILES]]
 // CHECK: %[[KEYS:.*]] = memref.dim %[[V]]
-// CHECK: %[[ALL:.*]] = arith.muli %[[KEYS]], %[[WORDS]]
+// CHECK: %[[ALL:.*]] = arith.muli %[[KEYS]], %[[FLAGS]]
 // CHECK: %[[TWO:.*]] = arith.constant 128 : index
 // CHECK: %[[FEW:.*]] = arith.cmpi ule, %[[KEYS]], %[[TWO]]
 // CHECK: %[[MANY:.*]] = arith.constant 49152 : index
 // CHECK: %[[FEWINALL:.*]] = arith.cmpi ule, %[[ALL]], %[[MANY]]
 // CHECK: %[[SHORT:.*]] = arith.ori %[[FEW]], %[[FEWINALL]]
-// CHECK: %[[COUNT:.*]] = arith.select %[[SHORT]], %{{.*}}, %[[WORDS]]
+// CHECK: %[[COUNT:.*]] = arith.select %[[SHORT]], %{{.*}}, %[[FLAGS]]
 // CHECK: %[[REPORTS:.*]] = memref.alloc(%[[COUNT]]) : memref<?xi32>
 // CHECK: %[[GRID:.*]] = arith.select %[[SHORT]], %{{.*}}, %[[TILES]]
 // CHECK: scf.forall (%{{.*}}) in (%[[GRID]])

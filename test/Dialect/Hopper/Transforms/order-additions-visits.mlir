@@ -1,13 +1,13 @@
-// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-order-additions{turns=false},canonicalize,cse))" | FileCheck %s
-// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-order-additions{turns=false},canonicalize,cse))" --remarks-filter=hopper-order-additions -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-order-additions{semaphore=false},canonicalize,cse))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-order-additions{semaphore=false},canonicalize,cse))" --remarks-filter=hopper-order-additions -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}1 [Missed] not ordered | Category:hopper-order-additions{{$}}
 
 !sum = !hopper.smem<64x128xf32, swizzle = 128>
 
-// Without turns, tiles whose bounds stay start at their part of the loop, in all roles; what goes
+// Without semaphores, tiles whose bounds stay start at their part of the loop, in all roles; what goes
 // around is carried where a loop has results. Nobody waits.
 // CHECK-LABEL: func.func @even(
-// CHECK-NOT: hopper.turn
+// CHECK-NOT: hopper.semaphore
 // CHECK: role "add"
 // CHECK: %[[TILE:.*]]:2 = affine.delinearize_index
 // CHECK: scf.for %[[N:.*]] = %c0 to %{{.*}} step %c64 {
@@ -57,7 +57,7 @@ func.func @even(%lines: index, %n: index, %rows: index, %Y: memref<?x?x128xf32>,
   return
 }
 
-// As they are, and without a word: tiles that start later and later, which are apart anyway;
+// As they are, and without a flag: tiles that start later and later, which are apart anyway;
 // bounds that both change; CTAs of a cluster, which copy the same tiles for each other.
 // CHECK-LABEL: func.func @growing(
 // CHECK: scf.for %[[Q:.*]] = %{{.*}} to %{{.*}} step %c64 {

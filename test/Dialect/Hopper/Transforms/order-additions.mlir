@@ -4,9 +4,9 @@
 
 !sum = !hopper.smem<64x128xf32, swizzle = 128>
 
-// A word for each 64 rows of the sum, zero at first. Gangs of %n CTAs, as many as seven have room for.
+// A flag for each 64 rows of the sum, zero at first. Gangs of %n CTAs, as many as seven have room for.
 // A CTA starts at its part of the loop, and goes around; the iteration before looks whether the
-// tile in front has passed the turn.
+// tile in front has released the semaphore.
 // CHECK-LABEL: func.func @even(
 // CHECK-SAME: %[[LINES:[a-z0-9]*]]: index, %[[N:[a-z0-9]*]]: index, %{{.*}}: index, %[[Y:[a-z0-9]*]]: memref
 // CHECK: %[[SIZE:.*]] = arith.maxsi %[[N]], %c1
@@ -15,7 +15,7 @@
 // CHECK: %[[GANGS:.*]] = arith.minsi %[[SOME]], %[[LINES]]
 // CHECK: %[[GRID:.*]] = arith.select %{{.*}}, %{{.*}}, %c0
 // CHECK: %[[MEMORY:.*]] = memref.alloc(%{{.*}}) : memref<?xi32>
-// CHECK: %[[TURNS:.*]] = memref.reinterpret_cast
+// CHECK: %[[SEMAPHORES:.*]] = memref.reinterpret_cast
 // CHECK: gpu.launch
 // CHECK: vector.transfer_write %{{.*}}, %[[MEMORY]][
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %[[GRID]],
@@ -24,18 +24,18 @@
 // CHECK: %[[FIRSTEND:.*]] = arith.subi %[[SPAN:.*]], %[[START:.*]] : i32
 // CHECK: scf.for %[[I:.*]] = %c0 to %{{.*}} step %c64 iter_args(%[[Q:.*]] = %{{.*}}, %[[BEFORE:.*]] = %{{.*}}, %[[SEEN:.*]] = %c0_i32)
 // CHECK-DAG: %[[ROW:.*]] = arith.index_cast %[[Q]]
-// CHECK-DAG: %[[WORD:.*]] = arith.divui %[[Q]], %c64_i32
-// CHECK-DAG: %[[INDEX:.*]] = arith.index_cast %[[WORD]]
+// CHECK-DAG: %[[FLAG:.*]] = arith.divui %[[Q]], %c64_i32
+// CHECK-DAG: %[[INDEX:.*]] = arith.index_cast %[[FLAG]]
 // CHECK-DAG: %[[MISSING:.*]] = arith.cmpi ne, %[[SEEN]], %[[BEFORE]]
 // CHECK: %[[NUMBER:.*]] = arith.select %{{.*}}, %[[BEFORE]], %c-1_i32
-// CHECK: hopper.turn.wait %[[TURNS]][%{{.*}}, %[[INDEX]]], %[[NUMBER]]
+// CHECK: hopper.semaphore.wait %[[SEMAPHORES]][%{{.*}}, %[[INDEX]]], %[[NUMBER]]
 // CHECK-NEXT: hopper.receive
 // CHECK-NEXT: hopper.add %{{.*}} to %[[Y]][%{{.*}}, %[[ROW]], %c0]
-// CHECK: %[[NEXT:.*]] = hopper.turn.peek
+// CHECK: %[[NEXT:.*]] = hopper.semaphore.peek
 // CHECK-NEXT: hopper.tma.wait pending(0) read
 // CHECK-NEXT: hopper.release
 // CHECK-NEXT: hopper.tma.wait pending(0){{$}}
-// CHECK-NEXT: hopper.turn.pass %[[TURNS]][%{{.*}}, %[[INDEX]]]
+// CHECK-NEXT: hopper.semaphore.release %[[SEMAPHORES]][%{{.*}}, %[[INDEX]]]
 // CHECK: scf.yield %{{.*}}, %{{.*}}, %[[NEXT]]
 // The same order in the other role.
 // CHECK: role "compute"
@@ -94,8 +94,8 @@ func.func @even(%lines: index, %n: index, %rows: index, %Y: memref<?x?x128xf32>,
 // CHECK: %[[SECOND:.*]] = arith.cmpi sgt, %[[ODD]], %c0_i32
 // CHECK: %[[TILE:.*]] = arith.select %[[SECOND]]
 // CHECK: arith.select %[[SECOND]], %c-1_i32, %c1_i32
-// CHECK: hopper.turn.wait
-// CHECK: hopper.turn.pass
+// CHECK: hopper.semaphore.wait
+// CHECK: hopper.semaphore.release
 func.func @growing(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -312,7 +312,7 @@ func.func @bounds_of_all(%n: index, %ends: memref<?xindex>, %Y: memref<?x?x128xf
         %end = vector.reduction <maxsi>, %each : vector<64xindex> into index
         scf.for %q = %c0 to %end step %c64 {
           %x = hopper.receive %sums : !hopper.channel<!sum> -> !sum
-          // expected-error @below {{several threads of its role find the bounds of its loop, and a turn takes one}}
+          // expected-error @below {{several threads of its role find the bounds of its loop, and a semaphore takes one}}
           hopper.add %x to %Y[%p#0, %q, %c0] : !sum, memref<?x?x128xf32>
           hopper.release %sums : !hopper.channel<!sum>
         } {hopper.adding}
@@ -326,8 +326,8 @@ func.func @bounds_of_all(%n: index, %ends: memref<?xindex>, %Y: memref<?x?x128xf
 
 !sum = !hopper.smem<64x128xf32, swizzle = 128>
 
-// Words at which hopper-store-first has looked an iteration before.
-func.func @seen_before(%n: index, %rows: index, %Y: memref<?x?x128xf32>, %words: memref<?xi32>) {
+// Flags at which hopper-store-first has looked an iteration before.
+func.func @seen_before(%n: index, %rows: index, %Y: memref<?x?x128xf32>, %flags: memref<?xi32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c64 = arith.constant 64 : index
@@ -342,10 +342,10 @@ func.func @seen_before(%n: index, %rows: index, %Y: memref<?x?x128xf32>, %words:
         // expected-note @below {{see here}}
         %last = scf.for %q = %c0 to %rows step %c64 iter_args(%seen = %i0) -> i32 {
           %x = hopper.receive %sums : !hopper.channel<!sum> -> !sum
-          %first = hopper.turn.claim %words[%q], %seen : memref<?xi32>
-          // expected-error @below {{what its claim has seen is of another iteration}}
+          %first = hopper.semaphore.first_touch %flags[%q], %seen : memref<?xi32>
+          // expected-error @below {{what its first touch has seen is of another iteration}}
           hopper.add %x to %Y[%p#0, %q, %c0] first(%first) : !sum, memref<?x?x128xf32>
-          %next = hopper.turn.peek %words[%q] : memref<?xi32>
+          %next = hopper.semaphore.peek %flags[%q] : memref<?xi32>
           hopper.release %sums : !hopper.channel<!sum>
           scf.yield %next : i32
         } {hopper.adding}

@@ -1,5 +1,5 @@
 // RUN: attn-opt %s --hopper-scale-large-maxima -split-input-file -verify-diagnostics | FileCheck %s
-// RUN: attn-opt %s --attn-delay-corrections=growth=4 --hopper-scale-large-maxima -split-input-file | FileCheck %s --check-prefix=DELAY
+// RUN: attn-opt %s --attn-delay-rescaling=rescale-threshold=4 --hopper-scale-large-maxima -split-input-file | FileCheck %s --check-prefix=DELAY
 // RUN: attn-opt %s --hopper-scale-large-maxima -split-input-file --remarks-filter=hopper-scale-large-maxima -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}3 [Passed] scaled | Category:hopper-scale-large-maxima{{$}}
 
@@ -41,8 +41,8 @@
 // DELAY-LABEL: func @softmax
 // DELAY:         iter_args(%[[B0:[^ ]*]] = %{{.*}}, %[[M0:[^ ]*]] = %{{[^ ]*}}) ->
 // DELAY:           %[[M:.*]] = arith.maxnumf %[[M0]], %{{.*}}
-// DELAY:           %[[GROWTH:.*]] = arith.constant dense<22.22{{.*}}>
-// DELAY:           %[[LIMIT:.*]] = arith.addf %[[M0]], %[[GROWTH]]
+// DELAY:           %[[THRESHOLD:.*]] = arith.constant dense<22.22{{.*}}>
+// DELAY:           %[[LIMIT:.*]] = arith.addf %[[M0]], %[[THRESHOLD]]
 // DELAY:           %[[GROWS:.*]] = arith.cmpf ogt, %[[M]], %[[LIMIT]]
 // DELAY:           %[[KEPT:.*]] = arith.select %[[GROWS]], %[[M]], %[[M0]]
 // DELAY:           math.absf %[[KEPT]]
@@ -108,7 +108,7 @@ func.func @softmax(%q: vector<64x64xf32>, %k: memref<?x64xf32>, %v: memref<?x64x
 // Weights of f16 end at 2^16: the bound is 2^28 / 4.328. What the user has scaled by 3 is scaled by
 // 2, so that it stays finite. An exponent of one term of a row is exact in these rows, too.
 
-// CHECK-LABEL: func @halves
+// CHECK-LABEL: func @float16
 // CHECK:         scf.for
 // CHECK:           arith.constant dense<0x4C6C9951>
 // CHECK:           arith.constant dense<2.000000e+00>
@@ -117,7 +117,7 @@ func.func @softmax(%q: vector<64x64xf32>, %k: memref<?x64xf32>, %v: memref<?x64x
 // CHECK:         %[[EXACT:.*]] = arith.mulf %[[DIFFERENCE]],
 // CHECK:         %[[EITHER:.*]] = arith.select %{{.*}}, %[[EXACT]], %[[SINK]]
 // CHECK:         math.exp2 %[[EITHER]]
-func.func @halves(%s: vector<64x128xf32>, %n: index, %v: vector<128x64xf16>, %sink: vector<64xf32>, %out: memref<64x64xf32>, %sums: memref<64xf32>) {
+func.func @float16(%s: vector<64x128xf32>, %n: index, %v: vector<128x64xf16>, %sink: vector<64xf32>, %out: memref<64x64xf32>, %sums: memref<64xf32>) {
   %c0 = arith.constant 0 : index
   %c128 = arith.constant 128 : index
   %ninf = arith.constant dense<0xFF800000> : vector<64xf32>

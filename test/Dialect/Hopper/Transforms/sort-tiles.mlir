@@ -64,12 +64,12 @@ func.func @others(%b: index, %lengths: memref<?xi32>, %out: memref<?xi32>) {
 // CHECK-COUNT-1: memref.alloc
 // CHECK-NOT: memref.alloc
 // CHECK-NOT: hopper.descending
-func.func @rare(%b: index, %words: memref<?xi32>, %out: memref<?xi32>) {
+func.func @rare(%b: index, %flags: memref<?xi32>, %out: memref<?xi32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %lengths = memref.alloc(%b) : memref<?xi32>
   scf.forall (%i) in (%b) {
-    hopper.run_if any %words : memref<?xi32>
+    hopper.run_if any %flags : memref<?xi32>
     %length = memref.load %lengths[%i] : memref<?xi32>
     %trips = arith.index_cast %length : i32 to index
     scf.for %t = %c0 to %trips step %c1 {

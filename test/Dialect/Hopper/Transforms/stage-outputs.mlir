@@ -161,7 +161,7 @@ func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>,
 
 // Behind a loop in which the warpgroups exchange tiles all of them are done with what they have
 // received, too: the tile that is given back last takes the first output, although all read it,
-// the memory of the exchange the second one, in pieces. The other tile is given back at once.
+// the memory of the exchange the second one, in slabs. The other tile is given back at once.
 // REUSE-LABEL: func.func @exchange
 // REUSE: %[[RING:.*]] = hopper.alloc : <2x128x64xbf16, swizzle = 128>
 // REUSE-NOT: hopper.alloc
@@ -181,13 +181,13 @@ func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>,
 // REUSE-NEXT: hopper.fence.async
 // REUSE-NEXT: hopper.tma.store %[[OWN]]
 // REUSE: %[[SLOT0:.*]] = hopper.slot %[[RING]][%{{.*}}]
-// REUSE: %[[PIECE0:.*]] = hopper.rows %[[SLOT0]]
-// REUSE: hopper.tile.store %{{.*}} to %[[PIECE0]]
-// REUSE: hopper.tma.store %[[PIECE0]]
+// REUSE: %[[SLAB0:.*]] = hopper.rows %[[SLOT0]]
+// REUSE: hopper.tile.store %{{.*}} to %[[SLAB0]]
+// REUSE: hopper.tma.store %[[SLAB0]]
 // REUSE: %[[SLOT1:.*]] = hopper.slot %[[RING]][%{{.*}}]
-// REUSE: %[[PIECE1:.*]] = hopper.rows %[[SLOT1]]
-// REUSE: hopper.tile.store %{{.*}} to %[[PIECE1]]
-// REUSE: hopper.tma.store %[[PIECE1]]
+// REUSE: %[[SLAB1:.*]] = hopper.rows %[[SLOT1]]
+// REUSE: hopper.tile.store %{{.*}} to %[[SLAB1]]
+// REUSE: hopper.tma.store %[[SLAB1]]
 // REUSE-NEXT: hopper.tma.wait pending(2) read
 // REUSE-NEXT: hopper.release
 // REUSE: hopper.tma.wait pending(0)

@@ -8,7 +8,7 @@
 // What starts with other values, is read beside, or in tiles that may overlap, is filled.
 // CHECK-LABEL: func.func @others(
 // CHECK-COUNT-3: vector.transfer_write
-// CHECK-NOT: hopper.turn.claim
+// CHECK-NOT: hopper.semaphore.first_touch
 // CHECK: return
 func.func @others(%n: index, %rows: index, %low: index, %out: memref<?x64xf32>) {
   %c0 = arith.constant 0 : index
@@ -80,10 +80,10 @@ func.func @others(%n: index, %rows: index, %low: index, %out: memref<?x64xf32>) 
 
 // What is taken otherwise: smaller tiles only if asked for.
 // CHECK-LABEL: func.func @one(
-// CHECK: hopper.turn.claim
+// CHECK: hopper.semaphore.first_touch
 // SMALL-LABEL: func.func @one(
 // SMALL: vector.transfer_write
-// SMALL-NOT: hopper.turn.claim
+// SMALL-NOT: hopper.semaphore.first_touch
 func.func @one(%n: index, %rows: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -118,10 +118,10 @@ func.func @one(%n: index, %rows: index) {
   return
 }
 
-// All threads of the role find where the loop ends, and a word takes one.
+// All threads of the role find where the loop ends, and a flag takes one.
 // CHECK-LABEL: func.func @bounds_of_all(
 // CHECK: vector.transfer_write
-// CHECK-NOT: hopper.turn.claim
+// CHECK-NOT: hopper.semaphore.first_touch
 func.func @bounds_of_all(%n: index, %rows: index, %ends: memref<?xindex>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -160,7 +160,7 @@ func.func @bounds_of_all(%n: index, %rows: index, %ends: memref<?xindex>) {
 // Zeros that may not be written.
 // CHECK-LABEL: func.func @sometimes(
 // CHECK: vector.transfer_write
-// CHECK-NOT: hopper.turn.claim
+// CHECK-NOT: hopper.semaphore.first_touch
 func.func @sometimes(%n: index, %rows: index, %filled: i1) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -200,7 +200,7 @@ func.func @sometimes(%n: index, %rows: index, %filled: i1) {
 // Memory of the caller, who may read it.
 // CHECK-LABEL: func.func @of_others(
 // CHECK: vector.transfer_write
-// CHECK-NOT: hopper.turn.claim
+// CHECK-NOT: hopper.semaphore.first_touch
 func.func @of_others(%n: index, %rows: index, %Y: memref<?x64xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

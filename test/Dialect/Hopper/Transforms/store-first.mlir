@@ -1,13 +1,13 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-store-first{look-ahead=false},canonicalize,cse))" | FileCheck %s
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-store-first,canonicalize,cse))" | FileCheck %s --check-prefix=AHEAD
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-store-first{look-ahead=false},hopper-order-additions{ctas=7},canonicalize,cse))" | FileCheck %s --check-prefix=ORDERED
-// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-order-additions{ctas=7 turns=false},hopper-store-first,canonicalize,cse))" | FileCheck %s --check-prefix=VISITS
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-order-additions{ctas=7 semaphore=false},hopper-store-first,canonicalize,cse))" | FileCheck %s --check-prefix=VISITS
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-store-first,canonicalize,cse))" --remarks-filter=hopper-store-first -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}1 [Passed] stored | Category:hopper-store-first{{$}}
 
 !sum = !hopper.smem<128x64xf32, swizzle = 128>
 
-// A word for each 64 rows in place of the zeros; who comes first claims a tile once it is there,
+// A flag for each 64 rows in place of the zeros; who comes first sets a tile's flag once it is there,
 // stores it, and says so; rows that still have their mark are zeros.
 // CHECK-LABEL: func.func @sum(
 // CHECK-SAME: %[[LINES:[a-z0-9]*]]: index, %[[N:[a-z0-9]*]]: index, %[[ROWS:[a-z0-9]*]]: index
@@ -27,17 +27,17 @@
 // CHECK-NEXT: memref.store %[[MARK:.*]], %[[Y]][%[[P]], %[[ROW]], %c0]
 // CHECK: role "add"
 // CHECK: %[[LINE:.*]]:2 = affine.delinearize_index
-// CHECK: %[[SEEN:.*]] = hopper.turn.peek %[[VIEW]][%[[LINE]]#0, %[[WORD:.*]]] :
-// CHECK-NEXT: hopper.turn.wait %[[VIEW]][%[[LINE]]#0, %[[WORD]]], %c-1_i32
+// CHECK: %[[SEEN:.*]] = hopper.semaphore.peek %[[VIEW]][%[[LINE]]#0, %[[FLAG:.*]]] :
+// CHECK-NEXT: hopper.semaphore.wait %[[VIEW]][%[[LINE]]#0, %[[FLAG]]], %c-1_i32
 // CHECK-NEXT: hopper.receive
-// CHECK-NEXT: %[[FIRST:.*]] = hopper.turn.claim %[[VIEW]][%[[LINE]]#0, %[[WORD]]], %[[SEEN]]
+// CHECK-NEXT: %[[FIRST:.*]] = hopper.semaphore.first_touch %[[VIEW]][%[[LINE]]#0, %[[FLAG]]], %[[SEEN]]
 // CHECK-NEXT: hopper.add %{{.*}} to %[[Y]][%{{.*}}, %{{.*}}, %c0] first(%[[FIRST]])
 // CHECK-NEXT: hopper.tma.wait pending(0) read
 // CHECK-NEXT: hopper.release
 // CHECK-NOT: scf.if
 // CHECK: scf.if %[[FIRST]] {
 // CHECK-NEXT: hopper.tma.wait pending(0){{$}}
-// CHECK-NEXT: hopper.turn.pass %[[VIEW]][%[[LINE]]#0, %[[WORD]]], %c1_i32
+// CHECK-NEXT: hopper.semaphore.release %[[VIEW]][%[[LINE]]#0, %[[FLAG]]], %c1_i32
 // CHECK: gpu.launch
 // CHECK: %[[LAST:.*]] = arith.subi %[[ROWS]], %c1
 // CHECK: %[[INNER:.*]] = arith.minsi %{{.*}}, %[[LAST]]
@@ -49,19 +49,19 @@
 // CHECK: %[[SUM:.*]] = arith.select %[[ALL]], %[[READ]], %{{.*}}
 // CHECK: vector.transfer_write %[[SUM]]
 
-// An iteration looks at the word of the next one, if there is a next one, while its addition is
+// An iteration looks at the flag of the next one, if there is a next one, while its addition is
 // under way; the first one has seen nothing.
 // AHEAD-LABEL: func.func @sum(
 // AHEAD: role "add"
 // AHEAD: scf.for %[[Q:.*]] = %c0 to %[[ROWS:.*]] step %c128 iter_args(%[[SEEN:.*]] = %c0_i32) -> (i32)
-// AHEAD: hopper.turn.wait
+// AHEAD: hopper.semaphore.wait
 // AHEAD-NEXT: hopper.receive
-// AHEAD-NEXT: %[[FIRST:.*]] = hopper.turn.claim %{{.*}}, %[[SEEN]]
+// AHEAD-NEXT: %[[FIRST:.*]] = hopper.semaphore.first_touch %{{.*}}, %[[SEEN]]
 // AHEAD-NEXT: hopper.add
 // AHEAD: %[[NEXT:.*]] = arith.addi %[[Q]], %c128
 // AHEAD: %[[INSIDE:.*]] = arith.cmpi slt, %[[NEXT]], %[[ROWS]]
 // AHEAD: arith.select %[[INSIDE]], %[[NEXT]], %[[Q]]
-// AHEAD: %[[LATER:.*]] = hopper.turn.peek
+// AHEAD: %[[LATER:.*]] = hopper.semaphore.peek
 // AHEAD-NEXT: hopper.tma.wait pending(0) read
 // AHEAD: scf.if %[[FIRST]]
 // AHEAD: scf.yield %[[LATER]]
@@ -69,16 +69,16 @@
 // In one order the first one is known: the one that waits for nobody.
 // ORDERED-LABEL: func.func @sum(
 // ORDERED: %[[MEMORY:.*]] = memref.alloc({{.*}}) : memref<?xi32>
-// ORDERED: %[[WORDS:.*]] = memref.reinterpret_cast %[[MEMORY]]
+// ORDERED: %[[FLAGS:.*]] = memref.reinterpret_cast %[[MEMORY]]
 // ORDERED-NOT: memref.alloc
 // ORDERED: scf.for {{.*}} iter_args(%{{.*}}, %[[BEFORE:.*]] = %{{.*}}, %{{.*}} = %c0_i32)
 // ORDERED: %[[FIRST:.*]] = arith.cmpi eq, %[[BEFORE]], %c0_i32
-// ORDERED-NOT: hopper.turn.claim
-// ORDERED: hopper.turn.wait %[[WORDS]]
+// ORDERED-NOT: hopper.semaphore.first_touch
+// ORDERED: hopper.semaphore.wait %[[FLAGS]]
 // ORDERED: hopper.add {{.*}} first(%[[FIRST]])
 // ORDERED-NOT: scf.if
 // ORDERED: hopper.tma.wait pending(0){{$}}
-// ORDERED-NEXT: hopper.turn.pass
+// ORDERED-NEXT: hopper.semaphore.release
 
 // Nobody waits but for the first one; tile k starts at its part of the loop.
 // VISITS-LABEL: func.func @sum(
@@ -88,9 +88,9 @@
 // VISITS: arith.muli %[[K]]
 // VISITS: scf.for
 // VISITS: %[[Q:.*]] = arith.addi
-// VISITS: hopper.turn.wait %{{.*}}, %c-1_i32
+// VISITS: hopper.semaphore.wait %{{.*}}, %c-1_i32
 // VISITS-NEXT: hopper.receive
-// VISITS-NEXT: hopper.turn.claim
+// VISITS-NEXT: hopper.semaphore.first_touch
 // VISITS: role "compute"
 func.func @sum(%lines: index, %n: index, %rows: index, %out: memref<?x?x64xf32>) {
   %c0 = arith.constant 0 : index

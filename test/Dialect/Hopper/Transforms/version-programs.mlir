@@ -7,26 +7,26 @@
 // CHECK-LABEL: func @marks
 // CHECK-SAME: (%[[LSE:[a-z0-9]+]]: memref<?x?xf32>, %[[Q:[a-z0-9]+]]: memref<?x?xf32>
 // CHECK: %[[ALLOC:.*]] = memref.alloc(%{{.*}}, %{{.*}}) : memref<?x?xf32>
-// CHECK: %[[WORDS:.*]] = memref.alloc(%{{.*}}) : memref<?xi32>
+// CHECK: %[[FLAGS:.*]] = memref.alloc(%{{.*}}) : memref<?xi32>
 // CHECK: scf.forall (%[[B:.*]], %[[T:.*]]) in
 // CHECK: %[[I:.*]] = affine.apply {{.*}}(%[[T]])
 // CHECK: %[[L:.*]] = vector.transfer_read %[[LSE]][%[[B]], %[[I]]], %{{.*}} : memref<?x?xf32>, vector<128xf32>
 // CHECK: %[[IS:.*]] = arith.cmpf oge, %[[L]], %{{.*}} : vector<128xf32>
-// CHECK: hopper.report warpgroups %[[IS]] to %[[WORDS]] : vector<128xi1>, memref<?xi32>
+// CHECK: hopper.report warpgroups %[[IS]] to %[[FLAGS]] : vector<128xi1>, memref<?xi32>
 // A program that has nothing to do with it, then the usual version.
 // CHECK: scf.forall
 // CHECK-NOT: hopper.run_if
 // CHECK: vector.transfer_write %{{.*}}, %arg2
 // CHECK: scf.forall
-// CHECK-NEXT: hopper.run_if none %[[WORDS]] : memref<?xi32>
+// CHECK-NEXT: hopper.run_if none %[[FLAGS]] : memref<?xi32>
 // CHECK: %[[L:.*]] = vector.transfer_read %[[LSE]]
 // CHECK-NOT: scf.if
 // CHECK: vector.transfer_write %[[L]], %arg2
 // CHECK: scf.forall
-// CHECK-NEXT: hopper.run_if any %[[WORDS]] : memref<?xi32>
+// CHECK-NEXT: hopper.run_if any %[[FLAGS]] : memref<?xi32>
 // CHECK: vector.transfer_write %{{.*}}, %[[ALLOC]]
 // CHECK: scf.forall
-// CHECK-NEXT: hopper.run_if any %[[WORDS]] : memref<?xi32>
+// CHECK-NEXT: hopper.run_if any %[[FLAGS]] : memref<?xi32>
 // CHECK-NOT: scf.if
 // CHECK: %[[Y:.*]] = vector.transfer_read %[[ALLOC]]
 // CHECK: %[[Z:.*]] = arith.select %{{.*}}, %[[Y]]
@@ -106,15 +106,15 @@ func.func @stays(%lse: memref<?xf32>, %other: memref<?xf32>, %out: memref<?xf32>
 
 // -----
 
-// Two programs that ask the same have the same words, and those for the rare case come last; one
+// Two programs that ask the same have the same flags, and those for the rare case come last; one
 // that asks two questions stays as it is.
 // CHECK-LABEL: func @questions
-// CHECK: %[[WORDS:.*]] = memref.alloc({{.*}}) : memref<?xi32>
-// CHECK: hopper.report warpgroups %{{.*}} to %[[WORDS]]
-// CHECK: hopper.run_if none %[[WORDS]]
-// CHECK: hopper.run_if none %[[WORDS]]
-// CHECK: hopper.run_if any %[[WORDS]]
-// CHECK: hopper.run_if any %[[WORDS]]
+// CHECK: %[[FLAGS:.*]] = memref.alloc({{.*}}) : memref<?xi32>
+// CHECK: hopper.report warpgroups %{{.*}} to %[[FLAGS]]
+// CHECK: hopper.run_if none %[[FLAGS]]
+// CHECK: hopper.run_if none %[[FLAGS]]
+// CHECK: hopper.run_if any %[[FLAGS]]
+// CHECK: hopper.run_if any %[[FLAGS]]
 // CHECK-NOT: hopper.run_if
 func.func @questions(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {
   %c0 = arith.constant 0 : index
@@ -167,17 +167,17 @@ func.func @questions(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {
 // runs, and that for rare rows writes the same once more.
 // CHECK-LABEL: func @tells_itself
 // CHECK-SAME: (%[[LSE:[a-z0-9]+]]: memref<?x?xf32>, %[[Q:[a-z0-9]+]]: memref<?x?xf32>
-// CHECK: %[[WORDS:.*]] = memref.alloc(%{{.*}}) : memref<?xi32>
+// CHECK: %[[FLAGS:.*]] = memref.alloc(%{{.*}}) : memref<?xi32>
 // CHECK: scf.forall (%[[B:.*]], %[[T:.*]]) in (%{{.*}}, %[[TILES:.*]]) {
 // CHECK-NOT: hopper.run_if
 // CHECK: %[[L:.*]] = vector.transfer_read %[[LSE]]
 // CHECK: %[[IS:.*]] = arith.cmpf oge, %[[L]]
 // CHECK: %[[TILE:.*]] = affine.apply {{.*}}(%[[B]], %[[T]])[%{{.*}}]
-// CHECK: hopper.report warpgroups %[[IS]] to %[[WORDS]] tile %[[TILE]] : vector<128xi1>, memref<?xi32>
+// CHECK: hopper.report warpgroups %[[IS]] to %[[FLAGS]] tile %[[TILE]] : vector<128xi1>, memref<?xi32>
 // CHECK: %[[X:.*]] = vector.transfer_read %[[Q]]
 // CHECK: vector.transfer_write %[[X]], %arg2
 // CHECK: scf.forall
-// CHECK-NEXT: hopper.run_if any %[[WORDS]]
+// CHECK-NEXT: hopper.run_if any %[[FLAGS]]
 // CHECK: arith.select
 // CHECK: vector.transfer_write %{{.*}}, %arg2
 // CHECK-NOT: scf.forall

@@ -11,7 +11,7 @@
 // RUN: %{run} FAKE_CUDA_LOG=%t/many %{arguments} --deterministic=false
 // RUN: FileCheck %s --check-prefix=MANY --input-file=%t/many
 // REDEFINE: %{batch} = 1
-// RUN: %{run} FAKE_CUDA_LOG=%t/ordered %{arguments} --schedule=order=ordered
+// RUN: %{run} FAKE_CUDA_LOG=%t/ordered %{arguments} --schedule="order=n_outer deterministic=true"
 // RUN: FileCheck %s --check-prefix=ORDERED --input-file=%t/ordered
 
 // FEW: launch attention_kernel{{.*}} attribute 6: 1

@@ -16,9 +16,9 @@ class Attn_Enum<string name, string summary, list<I32EnumAttrCase> cases>
 }
 
 def Attn_LoopOrder : Attn_Enum<"LoopOrder", "Which loops of a nest are outside", [
-  I32EnumAttrCase<"Rows", 0, "rows">,
-  I32EnumAttrCase<"Stream", 1, "stream">,
-  I32EnumAttrCase<"Split", 2, "split">]>;
+  I32EnumAttrCase<"MOuter", 0, "m_outer">,
+  I32EnumAttrCase<"NOuter", 1, "n_outer">,
+  I32EnumAttrCase<"SplitKV", 2, "split_kv">]>;
 
 def Attn_LoopRole : Attn_Enum<"LoopRole", "What a loop of a nest is in the tile program", [
   I32EnumAttrCase<"Worker", 0, "worker">,     // one index per worker
@@ -65,11 +65,11 @@ def Attn_PlanAttr : Attn_Attr<"Plan", "plan"> {
     folds name them first.
 
     Verified: one streamed loop; at most one row loop; the streamed loop is in parts if and only if
-    the order is `split`, and otherwise in order; with `stream` the rows are in order; `worker` loops
+    the order is `split_kv`, and otherwise in order; with `n_outer` the rows are in order; `worker` loops
     are parallel; all others are in order.
 
     ```mlir
-    #attn.plan<rows, loops = [<"b" : worker, parallel>, <"i" : row, parallel>,
+    #attn.plan<m_outer, loops = [<"b" : worker, parallel>, <"i" : row, parallel>,
                               <"j" : streamed, owner_computes>, <"d" : whole, owner_computes>]>
     ```
   }];

@@ -26,10 +26,10 @@ inline constexpr llvm::StringLiteral kGuardAttr = "attn.guard";
 /// An scf.if in a partial or tabulated loop: then for full tiles, else for those with a mask.
 inline constexpr llvm::StringLiteral kTileKindAttr = "attn.tile_kind";
 /// Of a product: the second factor is 1 in nearly all rows.
-inline constexpr llvm::StringLiteral kCorrectionAttr = "attn.correction";
+inline constexpr llvm::StringLiteral kRescalingAttr = "attn.rescaling";
 /// On a fold: how many rows its tiles have, and how many streamed elements.
-inline constexpr llvm::StringLiteral kRowTileAttr = "attn.row_tile";
-inline constexpr llvm::StringLiteral kStreamTileAttr = "attn.stream_tile";
+inline constexpr llvm::StringLiteral kBlockMAttr = "attn.block_m";
+inline constexpr llvm::StringLiteral kBlockNAttr = "attn.block_n";
 /// Names, for whoever reads: of a statement's loops, of a loop, of a statement, of memory.
 inline constexpr llvm::StringLiteral kDimsAttr = "attn.dims";
 inline constexpr llvm::StringLiteral kLoopAttr = "attn.loop";

@@ -59,9 +59,9 @@ constexpr int64_t kWarpRows = kWarpgroupRows / 4;
 mlir::Region *getRole(mlir::Operation *op);
 
 /// The argument, of those of the function from number `first` on, that an allocation may lie in
-/// (`kWithinAttr`); an error at the op where it is no memory.
-mlir::FailureOr<mlir::Value> findLender(mlir::Operation *alloc, mlir::IntegerAttr within,
-                                        unsigned first = 0);
+/// (`kAliasesAttr`); an error at the op where it is no memory.
+mlir::FailureOr<mlir::Value> findAliased(mlir::Operation *alloc, mlir::IntegerAttr aliases,
+                                         unsigned first = 0);
 
 /// Whether one thread of the warpgroups of a role has all there is to do in it: no vectors, nor
 /// what threads do together.

@@ -58,7 +58,7 @@ def Hopper_ScheduleAttr : Hopper_Attr<"Schedule", "schedule"> {
     options; each stage of the lowering obeys it.
 
     - `block_m`, `block_n`: rows and streamed elements (keys) of a tile; folds with sizes of their
-      own (`attn.row_tile`, `attn.stream_tile`) have those.
+      own (`attn.block_m`, `attn.block_n`) have those.
     - `stages`: tiles in flight for each stream. `occupancy`: CTAs that share a multiprocessor.
     - `ctas`: CTAs of a persistent launch, times `occupancy`; 0: one for each tile.
     - `cluster`: CTAs of a cluster. `producer_registers`: of a thread that copies; 0: by the number

@@ -22,12 +22,12 @@ inline constexpr llvm::StringLiteral kNonemptyAttr = "hopper.nonempty";
 inline constexpr llvm::StringLiteral kCooperativeAttr = "hopper.cooperative";
 /// On an allocation: the number of the function's argument that it may lie in, which is written
 /// whole later and not touched before.
-inline constexpr llvm::StringLiteral kWithinAttr = "hopper.within";
+inline constexpr llvm::StringLiteral kAliasesAttr = "hopper.aliases";
 /// Of a kernel that waits by itself until the launches before have ended
 /// (`griddepcontrol.wait`): with up to so many blocks it may be launched while they run.
 inline constexpr llvm::StringLiteral kEarlyAttr = "hopper.early";
 /// On a math.exp2 of a tile, n: of n pairs of neighbouring columns one by a polynomial.
-inline constexpr llvm::StringLiteral kPolynomialAttr = "hopper.polynomial";
+inline constexpr llvm::StringLiteral kEmulatedAttr = "hopper.emulated";
 /// On a loop that a warpgroup leaves early, and on the one in which it passes on
 /// the tiles of the iterations that are left: together they have as many
 /// iterations for each warpgroup.

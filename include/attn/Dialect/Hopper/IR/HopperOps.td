@@ -487,23 +487,23 @@ def Hopper_AddOp : Hopper_Op<"add", [AttrSizedOperandSegments, MemoryEffects<[Me
 }
 
 //===----------------------------------------------------------------------===//
-// Turns of CTAs
+// Semaphores of CTAs
 //===----------------------------------------------------------------------===//
 
-class Hopper_TurnOp<string mnemonic>
+class Hopper_SemaphoreOp<string mnemonic>
     : Hopper_Op<mnemonic, [MemoryEffects<[MemRead, MemWrite]>]> {
   let hasVerifier = 1;
 }
 
-class Hopper_NumberedTurnOp<string mnemonic> : Hopper_TurnOp<mnemonic> {
-  let arguments = (ins MemRefOf<[I32]>:$turns, Variadic<Index>:$indices, I32:$number);
-  let assemblyFormat = "$turns `[` $indices `]` `,` $number attr-dict `:` type($turns)";
+class Hopper_NumberedSemaphoreOp<string mnemonic> : Hopper_SemaphoreOp<mnemonic> {
+  let arguments = (ins MemRefOf<[I32]>:$semaphores, Variadic<Index>:$indices, I32:$number);
+  let assemblyFormat = "$semaphores `[` $indices `]` `,` $number attr-dict `:` type($semaphores)";
 }
 
-def Hopper_TurnWaitOp : Hopper_NumberedTurnOp<"turn.wait"> {
-  let summary = "Waits until another CTA has passed the turn";
+def Hopper_SemaphoreWaitOp : Hopper_NumberedSemaphoreOp<"semaphore.wait"> {
+  let summary = "Waits until another CTA has released the semaphore";
   let description = [{
-    Until `turns[indices]` is `number`; does not wait for a negative number,
+    Until `semaphores[indices]` is `number`; does not wait for a negative number,
     but is a proxy fence (of global memory) all the same. What the CTA that wrote the number did
     before is then visible to this role, and its additions by TMA come before those that this role
     starts (PTX ISA, "Memory Consistency Model": an acquire of scope gpu, and a proxy fence). Where
@@ -511,57 +511,59 @@ def Hopper_TurnWaitOp : Hopper_NumberedTurnOp<"turn.wait"> {
     for whom must not go in circles.
 
     ```mlir
-    hopper.turn.wait %turns[%i], %before : memref<?xi32>
+    hopper.semaphore.wait %semaphores[%i], %before : memref<?xi32>
     hopper.tma.reduce ...
     hopper.tma.wait pending(0)
-    hopper.turn.pass %turns[%i], %mine : memref<?xi32>
+    hopper.semaphore.release %semaphores[%i], %mine : memref<?xi32>
     ```
   }];
 }
 
-def Hopper_TurnPeekOp : Hopper_TurnOp<"turn.peek"> {
-  let summary = "The number that the last CTA to pass a turn has written";
+def Hopper_SemaphorePeekOp : Hopper_SemaphoreOp<"semaphore.peek"> {
+  let summary = "The number that the last CTA to release a semaphore has written";
   let description = [{
     An acquire of scope gpu, which does not wait: where it has seen the number that is
-    expected, a `hopper.turn.wait` with a negative one does the rest (its proxy fence).
+    expected, a `hopper.semaphore.wait` with a negative one does the rest (its proxy fence).
 
     ```mlir
-    %seen = hopper.turn.peek %turns[%i] : memref<?xi32>
+    %seen = hopper.semaphore.peek %semaphores[%i] : memref<?xi32>
     ```
   }];
-  let arguments = (ins MemRefOf<[I32]>:$turns, Variadic<Index>:$indices);
+  let arguments = (ins MemRefOf<[I32]>:$semaphores, Variadic<Index>:$indices);
   let results = (outs I32:$number);
-  let assemblyFormat = "$turns `[` $indices `]` attr-dict `:` type($turns)";
+  let assemblyFormat = "$semaphores `[` $indices `]` attr-dict `:` type($semaphores)";
 }
 
-def Hopper_TurnClaimOp : Hopper_TurnOp<"turn.claim"> {
-  let summary = "Whether this CTA is the first one to come to a turn";
+def Hopper_SemaphoreFirstTouchOp : Hopper_SemaphoreOp<"semaphore.first_touch"> {
+  let summary = "Whether this CTA is the first one to touch a tile";
   let description = [{
-    True for one CTA, while `turns[indices]` is 0: it becomes -1, and that CTA passes a number
+    True for one CTA, while `semaphores[indices]` is 0: it becomes -1, and that CTA
+    releases it with a number
     above 0. For the others false, once such a number is there: what the first one did before is
-    then visible as behind a `hopper.turn.wait`. `seen` is what a `hopper.turn.peek` of the same
-    word has seen: where it is above 0, nobody looks again, and there has to be a proxy fence
-    between that peek and what comes behind the claim. The CTAs need not all run at the same time,
-    as long as the first one waits for no other CTA between its claim and its `hopper.turn.pass`.
+    then visible as behind a `hopper.semaphore.wait`. `seen` is what a `hopper.semaphore.peek` of the same
+    flag has seen: where it is above 0, nobody looks again, and there has to be a proxy fence
+    between that peek and what comes behind the first touch. The CTAs need not all run at the same time,
+    as long as the first one waits for no other CTA between its first touch and its
+    `hopper.semaphore.release`.
 
     ```mlir
-    %seen = hopper.turn.peek %turns[%i] : memref<?xi32>
-    hopper.turn.wait %turns[%i], %none : memref<?xi32> // -1: the fence
-    %first = hopper.turn.claim %turns[%i], %seen : memref<?xi32>
+    %seen = hopper.semaphore.peek %semaphores[%i] : memref<?xi32>
+    hopper.semaphore.wait %semaphores[%i], %none : memref<?xi32> // -1: the fence
+    %first = hopper.semaphore.first_touch %semaphores[%i], %seen : memref<?xi32>
     hopper.add %tile to %sum[%h, %q, %c0] first(%first) : ...
     scf.if %first {
       hopper.tma.wait pending(0)
-      hopper.turn.pass %turns[%i], %c1 : memref<?xi32>
+      hopper.semaphore.release %semaphores[%i], %c1 : memref<?xi32>
     }
     ```
   }];
-  let arguments = (ins MemRefOf<[I32]>:$turns, Variadic<Index>:$indices, I32:$seen);
+  let arguments = (ins MemRefOf<[I32]>:$semaphores, Variadic<Index>:$indices, I32:$seen);
   let results = (outs I1:$first);
-  let assemblyFormat = "$turns `[` $indices `]` `,` $seen attr-dict `:` type($turns)";
+  let assemblyFormat = "$semaphores `[` $indices `]` `,` $seen attr-dict `:` type($semaphores)";
 }
 
-def Hopper_TurnPassOp : Hopper_NumberedTurnOp<"turn.pass"> {
-  let summary = "Passes the turn: writes the number that the next CTA waits for";
+def Hopper_SemaphoreReleaseOp : Hopper_NumberedSemaphoreOp<"semaphore.release"> {
+  let summary = "Releases the semaphore: writes the number that the next CTA waits for";
   let description = [{
     A release of scope gpu. Reductions and stores by TMA that are to come before have been
     waited for (`hopper.tma.wait pending(0)`, without `read`), which makes them visible to
@@ -810,20 +812,20 @@ def Hopper_BarrierReduceOp : Hopper_Op<"barrier.reduce", [MemoryEffects<[MemRead
 def Hopper_ReportOp : Hopper_Op<"report"> {
   let summary = "Reports that a tile is to be computed again";
   let description = [{
-    Sets the word of this CTA to 1 if any element of `value` is true. A kernel with such reports
-    starts with 0 in the word of each CTA. `reports` has a word for each CTA of the grid.
+    Sets the flag of this CTA to 1 if any element of `value` is true. A kernel with such reports
+    starts with 0 in the flag of each CTA. `reports` has a flag for each CTA of the grid.
 
-    With `warpgroups` each warpgroup of a CTA has a word of its own, and each of its four warps a
-    byte of that: 1 if any element of its 16 rows of `value` is true, else 0. These words are
+    With `warpgroups` each warpgroup of a CTA has a flag of its own, and each of its four warps a
+    byte of that: 1 if any element of its 16 rows of `value` is true, else 0. These flags are
     written here, once, in no loop or branch. All warpgroups compute: there is one role.
 
-    With `tile` the words are those of a tile of this number, not of a CTA: word `w + n tile` for
+    With `tile` the flags are those of a tile of this number, not of a CTA: flag `w + n tile` for
     warpgroup `w` of the `n` of a role. A CTA may have many tiles, and roles.
 
     ```mlir
     hopper.report %isBeyond to %reports : vector<64xi1>, memref<?xi32>
-    hopper.report warpgroups %isLarge to %words : vector<64xi1>, memref<?xi32>
-    hopper.report warpgroups %isLarge to %words tile %t : vector<128xi1>, memref<?xi32>
+    hopper.report warpgroups %isLarge to %flags : vector<64xi1>, memref<?xi32>
+    hopper.report warpgroups %isLarge to %flags tile %t : vector<128xi1>, memref<?xi32>
     ```
   }];
   let arguments = (ins VectorOfRankAndType<[1, 2], [I1]>:$value,
@@ -857,19 +859,19 @@ def Hopper_RedoOp : Hopper_Op<"redo", [MemoryEffects<[MemRead, MemWrite]>]> {
 }
 
 def Hopper_RunIfOp : Hopper_Op<"run_if", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "Ends the CTA unless a word is set, or unless none is";
+  let summary = "Ends the CTA unless a flag is set, or unless none is";
   let description = [{
     Of two versions of a program, which one runs is known on the device only: a program in front
-    of both has written the words. Each CTA looks at all of them, in front of the roles. It goes
-    on where some word is not 0; with `none`, where all are.
+    of both has written the flags. Each CTA looks at all of them, in front of the roles. It goes
+    on where some flag is not 0; with `none`, where all are.
 
     ```mlir
-    hopper.run_if any %words : memref<?xi32>
-    hopper.run_if none %words : memref<?xi32>
+    hopper.run_if any %flags : memref<?xi32>
+    hopper.run_if none %flags : memref<?xi32>
     ```
   }];
-  let arguments = (ins MemRefRankOf<[I32], [1]>:$words, UnitAttr:$none);
-  let assemblyFormat = "(`none` $none^):(`any`)? $words attr-dict `:` type($words)";
+  let arguments = (ins MemRefRankOf<[I32], [1]>:$flags, UnitAttr:$none);
+  let assemblyFormat = "(`none` $none^):(`any`)? $flags attr-dict `:` type($flags)";
   let hasVerifier = 1;
 }
 

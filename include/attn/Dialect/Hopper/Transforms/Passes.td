@@ -95,7 +95,7 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
     Exponentials are taken of differences from a running maximum so that they are in range;
     any other number does as well that keeps them there. In outermost `scf.forall` with such a
     loop (`attn.fold_loop`) over products, each row keeps the maximum of its first tile, or -8 (in
-    f16 -4) if that is more: no maxima and no corrections in the other tiles, a fifth of their
+    f16 -4) if that is more: no maxima and no rescaling in the other tiles, a fifth of their
     instructions. Sums become too large where scores grow by much, and too small where all are
     small. Rows whose sum is not between 2^-32 and 2^64 (in f16 2^-8 and 2^15), or with an
     infinite product or NaN, or with a maximum of 4096 or more in size (of which too much is
@@ -131,7 +131,7 @@ def HopperFixMaxima : Pass<"hopper-fix-maxima", "::mlir::func::FuncOp"> {
     ```
 
     It is done where all results are proved to be the same for any maximum (as
-    `attn-delay-corrections` does), sums start with 0, and what is written is not read. A remark
+    `attn-delay-rescaling` does), sums start with 0, and what is written is not read. A remark
     says what is in the way.
 
     Needed by: GPU forwards with fixed maxima (up to 128 columns, each row with a key, no sink).
@@ -348,7 +348,7 @@ def HopperLoadTiles : Pass<"hopper-load-tiles", "::mlir::func::FuncOp"> {
     transposed or broadcast dimensions, places that the consumers compute. What
     depends on strides that are known at run time only, `hopper.tma.reaches` asks.
 
-    Needed by: GPU gradients with order `stream` or `ordered`; GPU kernels with a bias that TMA reaches.
+    Needed by: GPU gradients with order `n_outer`; GPU kernels with a bias that TMA reaches.
   }];
   let options = [
     Option<"arguments", "arguments", "bool", /*default=*/"true", "Also tiles of arguments">];
@@ -633,26 +633,26 @@ def HopperStoreFirst : Pass<"hopper-store-first", "::mlir::func::FuncOp"> {
   let description = [{
     A sum in memory that one launch fills with zeros, another one adds tiles to
     (hopper-specialize-warps), and a third one reads, need not be filled: the CTA that comes
-    first to a tile stores it, the others add behind it. A word for each 64 rows, which
-    is filled with zeros instead, says whether somebody has come (`hopper.turn.claim`). The first
+    first to a tile stores it, the others add behind it. A flag for each 64 rows, which
+    is filled with zeros instead, says whether somebody has come (`hopper.semaphore.first_touch`). The first
     element of 64 rows holds a NaN until then that no operation gives, and rows where it still is
     are read as zeros.
 
     ```mlir
     // Before.                                // After.
-    vector.transfer_write %zeros, %sum[%i]    memref.store %zero, %words[%i / 64]
+    vector.transfer_write %zeros, %sum[%i]    memref.store %zero, %flags[%i / 64]
                                               memref.store %mark, %sum[%i, %c0]
 
-                                              hopper.turn.wait %words[%q / 64], %c-1 // a fence
+                                              hopper.semaphore.wait %flags[%q / 64], %c-1 // a fence
     %x = hopper.receive %sums                 %x = hopper.receive %sums
-    hopper.add %x to %sum[%q, %c0]            %first = hopper.turn.claim %words[%q / 64], %seen
+    hopper.add %x to %sum[%q, %c0]            %first = hopper.semaphore.first_touch %flags[%q / 64], %seen
     hopper.tma.wait pending(0) read           hopper.add %x to %sum[%q, %c0] first(%first)
-    hopper.release %sums                      %next = hopper.turn.peek %words[(%q + 64) / 64]
+    hopper.release %sums                      %next = hopper.semaphore.peek %flags[(%q + 64) / 64]
                                               hopper.tma.wait pending(0) read
                                               hopper.release %sums
                                               scf.if %first {
                                                 hopper.tma.wait pending(0)
-                                                hopper.turn.pass %words[%q / 64], %c1
+                                                hopper.semaphore.release %flags[%q / 64], %c1
                                               }
                                               scf.yield %next
 
@@ -661,25 +661,25 @@ def HopperStoreFirst : Pass<"hopper-store-first", "::mlir::func::FuncOp"> {
                                               %y = arith.select (%w is not %mark), %r, %zeros
     ```
 
-    Two launches that are versions of each other (`hopper.run_if any` and `none` on the same words)
-    have the same words here, for the device runs one of them.
+    Two launches that are versions of each other (`hopper.run_if any` and `none` on the same flags)
+    have the same flags here, for the device runs one of them.
 
     Stays as it is: memory with other uses, or that is not allocated beside the launches; zeros
     under a condition; tiles of fewer than `least-bytes`; additions that are not directly in a
     loop, that several threads of a role make (its loop's bounds are found by all of them), of
     tiles that may overlap in part (rows that do not start at a multiple of the tile's rows, some
     of the columns), or whose rows are no multiple of 64; and zeros or reads of other than 64 rows
-    from a multiple of 64 on. Where the next word does not follow from the loop's variable by
-    arithmetic and tables that nobody writes, an iteration looks at its own word, in front of its
+    from a multiple of 64 on. Where the next flag does not follow from the loop's variable by
+    arithmetic and tables that nobody writes, an iteration looks at its own flag, in front of its
     tile.
 
-    Needed by: GPU gradients with order `stream` or `ordered`.
+    Needed by: GPU gradients with order `n_outer`.
   }];
   let options = [
     Option<"looksAhead", "look-ahead", "bool", /*default=*/"true",
-           "An iteration looks at the word of the next one while its addition is under way">,
+           "An iteration looks at the flag of the next one while its addition is under way">,
     Option<"leastBytes", "least-bytes", "int64_t", /*default=*/"32768",
-           "Smaller tiles follow each other faster than words can be looked at">];
+           "Smaller tiles follow each other faster than flags can be looked at">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
                            "mlir::vector::VectorDialect"];
@@ -689,23 +689,24 @@ def HopperOrderAdditions : Pass<"hopper-order-additions", "::mlir::func::FuncOp"
   let summary = "The CTAs of a launch add to memory in one order";
   let description = [{
     Sums of floats depend on the order of their terms. Where a role adds tiles to memory
-    (hopper-specialize-warps), CTAs take turns, for each tile of the sum: the word of its first row,
+    (hopper-specialize-warps), CTAs wait for each other, by a semaphore for each tile of the
+    sum: that of its first row,
     one for each 64 rows in memory that a launch before fills with zeros, has the number
-    of the last addition. (After hopper-store-first, the words are there, and the first one of the
+    of the last addition. (After hopper-store-first, the flags are there, and the first one of the
     order stores.)
 
     ```mlir
     // Before.                                // After.
     scf.for %q = %lo to %hi step %c64 {       scf.for %n = %lo to %hi step %c64 {
       %x = hopper.receive %sums                 %q = ... // of %n and of the tile
-      hopper.add %x to %sum[%h, %q, %c0]        hopper.turn.wait %turns[%word], %before
+      hopper.add %x to %sum[%h, %q, %c0]        hopper.semaphore.wait %semaphores[%flag], %before
       hopper.tma.wait pending(0) read           %x = hopper.receive %sums
       hopper.release %sums                      hopper.add %x to %sum[%h, %q, %c0]
-    }                                           %seen = hopper.turn.peek %turns[%next]
+    }                                           %seen = hopper.semaphore.peek %semaphores[%next]
                                                 hopper.tma.wait pending(0) read
                                                 hopper.release %sums
                                                 hopper.tma.wait pending(0)
-                                                hopper.turn.pass %turns[%word], %mine
+                                                hopper.semaphore.release %semaphores[%flag], %mine
                                               }
     ```
 
@@ -722,42 +723,42 @@ def HopperOrderAdditions : Pass<"hopper-order-additions", "::mlir::func::FuncOp"
     wait in a circle: each waits only for what is earlier in this order, whatever the
     multiprocessors do.
 
-    Without `turns`, CTAs only start where the order has them start, if the bounds of the loop
+    Without `semaphore`, CTAs only start where the order has them start, if the bounds of the loop
     stay from tile to tile, and wait for nobody: so that no two of them come to the same tile of
     the sum at a time. What is refused then stays as it is.
 
     Refuses, with the dependence that stays unordered: loops whose bounds change otherwise
     from tile to tile, or are not known to be multiples of their step (itself one of 64), tiles of
-    different lines that add to the same elements, additions that several threads make, and words
+    different lines that add to the same elements, additions that several threads make, and flags
     at which hopper-store-first looks ahead.
 
-    Needed by: GPU gradients with order `ordered`; with order `stream`, for where CTAs start.
+    Needed by: GPU gradients with order `n_outer`: where CTAs start, and their order.
   }];
   let options = [
     Option<"ctas", "ctas", "int64_t", /*default=*/"132",
            "CTAs that run at the same time">,
-    Option<"turns", "turns", "bool", /*default=*/"true",
-           "CTAs wait for their turn; else they only start at different places">];
+    Option<"semaphore", "semaphore", "bool", /*default=*/"true",
+           "CTAs wait for each other by semaphores; else they only start at different places">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
                            "mlir::vector::VectorDialect"];
 }
 
-def HopperBorrowOutputs : Pass<"hopper-borrow-outputs", "::mlir::func::FuncOp"> {
+def HopperAliasWorkspace : Pass<"hopper-alias-workspace", "::mlir::func::FuncOp"> {
   let summary = "What is needed until an output is written may lie in its memory";
   let description = [{
     For memory that a function allocates: where all accesses come before the first one to an
     argument, which is only ever written, the allocation says so. The runtime then places it in
     the argument's memory, as far as there is room and that is dense, in whatever order of its
-    dimensions: lists of tiles, vectors for each row, and words of additions lie where dQ is
+    dimensions: lists of tiles, vectors for each row, and flags of additions lie where dQ is
     written at last.
 
     ```mlir
     // Before, where argument 3 is written by the last launch only.
     %a = memref.alloc(%n) : memref<?xi32>
     // After.
-    %a = memref.alloc(%n) {hopper.within = 3 : index} : memref<?xi32>
+    %a = memref.alloc(%n) {hopper.aliases = 3 : index} : memref<?xi32>
     ```
 
     Arguments that are written are written whole, and do not overlap others.
@@ -1005,11 +1006,11 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     `reuse` the tile takes the place of one that the role has received and not yet
     released, of the same size, which is then released after the copy: that saves
     the memory, and costs the time in which the next tile could have been loaded.
-    Where the warpgroups exchange tiles in a loop in front of the outputs (hopper-share-tiles),
+    Where the warpgroups exchange tiles in a loop in front of the outputs (hopper-exchange-rows),
     they meet behind it, and all that they have exchanged and received is free: the first
     output takes the place of what is given back last, which has the most stages, the second
-    one that of the exchanged tiles, in pieces. All are copied at a time.
-    With `columns` a wider tile leaves in pieces, through two smaller tiles by turns.
+    one that of the exchanged tiles, in slabs. All are copied at a time.
+    With `columns` a wider tile leaves in slabs, through two smaller tiles by turns.
 
     ```mlir
     // Before.
@@ -1030,7 +1031,7 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
   let options = [Option<"reuse", "reuse", "bool", /*default=*/"false",
                         "Stage outputs where an input tile has been">,
     Option<"columns", "columns", "int64_t", /*default=*/"0",
-           "Columns of a piece (64 for one slab of 16-bit elements); 0 for whole tiles">];
+           "Columns of a slab (64 of 16-bit elements); 0 for whole tiles">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
 }
 
@@ -1077,18 +1078,18 @@ def HopperPrepareVectors : Pass<"hopper-prepare-vectors", "::mlir::func::FuncOp"
     is a minimum with a bound, or a bound or 0), or where memory that it follows from is written in
     the forall.
 
-    Needed by: GPU gradients with order `stream` or `ordered`.
+    Needed by: GPU gradients with order `n_outer`.
   }];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
                            "mlir::vector::VectorDialect"];
 }
 
-def HopperDivideExponentials : Pass<"hopper-divide-exponentials", "::mlir::func::FuncOp"> {
+def HopperEmulateExponentials : Pass<"hopper-emulate-exponentials", "::mlir::func::FuncOp"> {
   let summary = "A part of a tile's exponentials is computed by the FMA units";
   let description = [{
     A `math.exp2` of a tile of f32 in a loop with products gets the attribute
-    `hopper.polynomial`: of `every` pairs of neighbouring columns one is computed by a
+    `hopper.emulated`: of `every` pairs of neighbouring columns one is computed by a
     polynomial (relative error 1.0e-4, a twentieth of bf16's rounding) instead of the
     special function unit, which takes 8 cycles for each 32 elements. It pays where
     exponentials have no product to run beside.
@@ -1097,10 +1098,10 @@ def HopperDivideExponentials : Pass<"hopper-divide-exponentials", "::mlir::func:
     // Before.
     %p = math.exp2 %s : vector<64x128xf32>
     // After, with every=4.
-    %p = math.exp2 %s {hopper.polynomial = 4 : i64} : vector<64x128xf32>
+    %p = math.exp2 %s {hopper.emulated = 4 : i64} : vector<64x128xf32>
     ```
 
-    Needed by: GPU gradients with order `stream` or `ordered` and at most 64 columns.
+    Needed by: GPU gradients with order `n_outer` and at most 64 columns.
   }];
   let options = [
     Option<"every", "every", "int64_t", /*default=*/"4",
@@ -1188,13 +1189,13 @@ def HopperVersionPrograms : Pass<"hopper-version-programs", "::mlir::func::FuncO
     A branch of `hopper-branch-by-rows` asks the rows of each tile, though nearly no tensor has one that
     takes it; the branch alone keeps the loop around it from being pipelined. Where that follows by
     arithmetic from one read of rows of memory that nobody writes any more, a program that reads these
-    rows finds it out, 64 rows a word (`hopper.report warpgroups`): one that is there for something
+    rows finds it out, 64 rows a flag (`hopper.report warpgroups`): one that is there for something
     else, or one of its own. The program with the branch becomes two: one that takes no branch, for
-    when no word is set, and one that takes each one (`hopper.run_if`), behind all programs for the
+    when no flag is set, and one that takes each one (`hopper.run_if`), behind all programs for the
     first case that there are: each of these begins while the one before it ends.
 
     What only the second version reads is computed only for it: the CTAs of a program end at once
-    where no word is set, and the first version does not write it.
+    where no flag is set, and the first version does not write it.
 
     ```mlir
     // Before.
@@ -1206,22 +1207,22 @@ def HopperVersionPrograms : Pass<"hopper-version-programs", "::mlir::func::FuncO
         %some = vector.reduction <or>, %is_large {hopper.may_hold}
         %p = scf.if %some { vector.transfer_read %M[%b, %i] ... } else { yield %usual }
     // After.
-    %words = memref.alloc : memref<?xi32>
+    %flags = memref.alloc : memref<?xi32>
     scf.forall (%b, %k) in ... {
       %l = vector.transfer_read %L[%b, 128 %k] : memref<?x?xf32>, vector<128xf32>
       %is_large = arith.cmpf oge, %l, %least
-      hopper.report warpgroups %is_large to %words
+      hopper.report warpgroups %is_large to %flags
     }
     scf.forall (%b, %t) in ... {
-      hopper.run_if none %words
+      hopper.run_if none %flags
       scf.for %i ... step %c64 { ... %usual ... }
     }
     scf.forall ... {
-      hopper.run_if any %words
+      hopper.run_if any %flags
       vector.transfer_write %maximum, %M
     }
     scf.forall (%b, %t) in ... {
-      hopper.run_if any %words
+      hopper.run_if any %flags
       scf.for %i ... step %c64 { vector.transfer_read %M[%b, %i] ... }
     }
     ```
@@ -1356,12 +1357,12 @@ def HopperAdvanceProducts : Pass<"hopper-advance-products", "::mlir::func::FuncO
     Loops without a second product, and channels that are used elsewhere too or whose
     copies are not addressed by arithmetic on the loop's variable, stay as they are.
 
-    Needed by: GPU gradients with order `stream` or `ordered`.
+    Needed by: GPU gradients with order `n_outer`.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
 }
 
-def HopperShareTiles : Pass<"hopper-share-tiles", "::mlir::func::FuncOp"> {
+def HopperExchangeRows : Pass<"hopper-exchange-rows", "::mlir::func::FuncOp"> {
   let summary = "Warpgroups exchange rows through shared memory";
   let description = [{
     Each `hopper.share` becomes two tiles of the CTA by turns and, in its place, the
@@ -1393,7 +1394,7 @@ def HopperShareTiles : Pass<"hopper-share-tiles", "::mlir::func::FuncOp"> {
     Refuses, with an error at the op, tiles that have not one part for each warpgroup
     of the role.
 
-    Needed by: GPU gradients with order `stream` or `ordered`.
+    Needed by: GPU gradients with order `n_outer`.
   }];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect"];
@@ -1523,14 +1524,14 @@ def HopperCheckFacts : Pass<"hopper-check-facts", "::mlir::func::FuncOp"> {
     * `hopper.adding`: a loop with a `hopper.add` has it, and so have the innermost loops of
       other roles that send or receive the same tiles; of the adding role none but those, and
       none inside of another one.
-    * `hopper.cooperative`: a launch in which a `hopper.turn.wait` may wait has it.
+    * `hopper.cooperative`: a launch in which a `hopper.semaphore.wait` may wait has it.
     * `hopper.dealt`: no role takes the tile with the number of its CTA.
     * `hopper.descending`: the number of a tile, or of a CTA, is that of an entry of a list.
     * `hopper.nonempty`: the loop is the outermost one of a role.
     * `hopper.trimmed`: a role has as many such loops with products as without.
     * `hopper.may_hold`: each branch that asks selects by each row's own answer on its first
       side.
-    * `hopper.within`: nothing accesses the argument until all other accesses of the
+    * `hopper.aliases`: nothing accesses the argument until all other accesses of the
       allocation are done.
 
     ```mlir

@@ -1,6 +1,6 @@
-// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-share-tiles))" | FileCheck %s
-// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-share-tiles))" --remarks-filter=hopper-share-tiles -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}1 [Passed] shared | Category:hopper-share-tiles{{$}}
+// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-exchange-rows))" | FileCheck %s
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-exchange-rows))" --remarks-filter=hopper-exchange-rows -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] exchanged | Category:hopper-exchange-rows{{$}}
 !whole = !hopper.smem<128x64xbf16, swizzle = 128>
 
 // Each warpgroup's rows to one of two tiles of the CTA, by turns, with a barrier of both

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Words that programs leave for others about the rows of a tensor.
+// Flags that programs leave for others about the rows of a tensor.
 
-#ifndef ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_ROWWORDS_H
-#define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_ROWWORDS_H
+#ifndef ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_ROWFLAGS_H
+#define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_ROWFLAGS_H
 
 #include "Arithmetic.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
@@ -10,17 +10,17 @@
 
 namespace attn::hopper {
 
-/// A word for each `step` rows of a tensor in memory (its last dimension but one).
-class RowWords {
+/// A flag for each `step` rows of a tensor in memory (its last dimension but one).
+class RowFlags {
 public:
   using Value = mlir::Value;
   static constexpr int64_t kStep = kWarpgroupRows;
 
-  /// Words that are there already.
-  explicit RowWords(Value words) : words(words) {}
+  /// Flags that are there already.
+  explicit RowFlags(Value flags) : flags(flags) {}
 
   /// Makes them, on the host, `apart` elements of memory for each.
-  static RowWords create(const Arithmetic &a, Value tensor, mlir::Type type, int64_t step = kStep,
+  static RowFlags create(const Arithmetic &a, Value tensor, mlir::Type type, int64_t step = kStep,
                          int64_t apart = 1) {
     int64_t rank = mlir::cast<mlir::MemRefType>(tensor.getType()).getRank();
     llvm::SmallVector<Value> sizes, strides(size_t(rank - 1));
@@ -45,17 +45,17 @@ public:
     Value view = mlir::memref::ReinterpretCastOp::create(
         a.b, a.loc, mlir::MemRefType::get(any, type, layout), memory,
         mlir::OpFoldResult(a.b.getIndexAttr(0)), extents, mixed);
-    RowWords made(view);
+    RowFlags made(view);
     made.allocation = memory;
     made.step = step;
     return made;
   }
 
-  Value getMemory() const { return words; }
-  /// The memory of all words, where they have just been made.
+  Value getMemory() const { return flags; }
+  /// The memory of all flags, where they have just been made.
   Value getAllocation() const { return allocation; }
 
-  /// Where the word of a row is.
+  /// Where the flag of a row is.
   llvm::SmallVector<Value> createIndices(const Arithmetic &a, mlir::ValueRange leading,
                                          Value row) const {
     llvm::SmallVector<Value> indices(leading);
@@ -64,7 +64,7 @@ public:
   }
 
 private:
-  Value words, allocation;
+  Value flags, allocation;
   int64_t step = kStep;
 };
 

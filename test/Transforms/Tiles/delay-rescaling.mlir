@@ -1,7 +1,7 @@
-// RUN: attn-opt %s --attn-delay-corrections -split-input-file -verify-diagnostics | FileCheck %s
-// RUN: attn-opt %s --attn-delay-corrections=growth=3 -split-input-file | FileCheck %s --check-prefix=THREE
-// RUN: attn-opt %s --attn-delay-corrections=growth=3 -split-input-file --remarks-filter=attn-delay-corrections -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}1 [Passed] delayed | Category:attn-delay-corrections{{$}}
+// RUN: attn-opt %s --attn-delay-rescaling -split-input-file -verify-diagnostics | FileCheck %s
+// RUN: attn-opt %s --attn-delay-rescaling=rescale-threshold=3 -split-input-file | FileCheck %s --check-prefix=THREE
+// RUN: attn-opt %s --attn-delay-rescaling=rescale-threshold=3 -split-input-file --remarks-filter=attn-delay-rescaling -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] delayed | Category:attn-delay-rescaling{{$}}
 
 // An online softmax with its log-sum-exp: results are quotients of sums, and the maximum with the
 // logarithm of a sum. A row takes another maximum where it is larger by more than 8.
@@ -19,7 +19,7 @@
 // CHECK:           %[[C:.*]] = math.exp2 %[[D]]
 // CHECK:           arith.mulf %[[L0]], %[[C]] : vector<64xf32>
 // CHECK:           %[[ROWS:.*]] = vector.transpose
-// CHECK:           arith.mulf %[[O0]], %[[ROWS]] {attn.correction} : vector<64x64xf32>
+// CHECK:           arith.mulf %[[O0]], %[[ROWS]] {attn.rescaling} : vector<64x64xf32>
 // CHECK:           scf.yield %[[M]],
 // THREE-LABEL: func @softmax
 // THREE:         arith.constant dense<3.000000e+00>
@@ -108,7 +108,7 @@ func.func @stored(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
 
 // -----
 
-// A sum of squares would need the square of the correction.
+// A sum of squares would need the square of the rescaling.
 
 // CHECK-LABEL: func @squares
 // CHECK-NOT:     arith.select
@@ -138,11 +138,11 @@ func.func @squares(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
 
 // -----
 
-// The sum of the iteration before is not corrected.
+// The sum of the iteration before is not rescaled.
 
-// CHECK-LABEL: func @uncorrected
+// CHECK-LABEL: func @unrescaled
 // CHECK-NOT:     arith.select
-func.func @uncorrected(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
+func.func @unrescaled(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
   %c0 = arith.constant 0 : index
   %c64 = arith.constant 64 : index
   %f0 = arith.constant 0.0 : f32
@@ -195,7 +195,7 @@ func.func @bases(%s: memref<?xf32>, %n: index, %out: memref<64xf32>) {
 
 // -----
 
-// A maximum without sums, and a loop that is no fold: nothing to correct.
+// A maximum without sums, and a loop that is no fold: nothing to rescale.
 
 // CHECK-LABEL: func @alone
 // CHECK-NOT:     arith.select

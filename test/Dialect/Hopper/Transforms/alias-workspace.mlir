@@ -1,14 +1,14 @@
-// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-borrow-outputs))" | FileCheck %s
-// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-borrow-outputs))" --remarks-filter=hopper-borrow-outputs -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}1 [Passed] borrowed | Category:hopper-borrow-outputs{{$}}
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-alias-workspace))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-alias-workspace))" --remarks-filter=hopper-alias-workspace -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] aliased | Category:hopper-alias-workspace{{$}}
 
 // What the first two launches use may lie where the last one writes; not what that one reads, too, nor
 // what stands in memory that somebody reads.
-// CHECK-LABEL: func.func @borrow(
-// CHECK: memref.alloc(%{{.*}}) {hopper.within = 1 : index} : memref<?xi32>
+// CHECK-LABEL: func.func @alias(
+// CHECK: memref.alloc(%{{.*}}) {hopper.aliases = 1 : index} : memref<?xi32>
 // CHECK: memref.alloc(%{{.*}}) : memref<?xf32>
 // CHECK: memref.alloc() : memref<8xf32>
-func.func @borrow(%in: memref<?xf32>, %out: memref<?xf32>, %n: index, %tiles: index) {
+func.func @alias(%in: memref<?xf32>, %out: memref<?xf32>, %n: index, %tiles: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c64 = arith.constant 64 : index

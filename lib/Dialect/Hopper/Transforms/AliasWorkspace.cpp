@@ -11,15 +11,15 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace attn {
-#define GEN_PASS_DEF_HOPPERBORROWOUTPUTS
+#define GEN_PASS_DEF_HOPPERALIASWORKSPACE
 #include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
 } // namespace attn
 
 using namespace mlir;
 using namespace attn;
 
-static attn::Done numBorrowed("hopper-borrow-outputs", "borrowed",
-                              "Memory that is within an output");
+static attn::Done numAliased("hopper-alias-workspace", "aliased",
+                             "Workspace that aliases an output");
 
 namespace {
 
@@ -29,7 +29,7 @@ struct Output {
   Operation *first;
 };
 
-struct BorrowOutputsPass : attn::impl::HopperBorrowOutputsBase<BorrowOutputsPass> {
+struct AliasWorkspacePass : attn::impl::HopperAliasWorkspaceBase<AliasWorkspacePass> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
     if (!function.getBody().hasOneBlock())
@@ -43,8 +43,8 @@ struct BorrowOutputsPass : attn::impl::HopperBorrowOutputsBase<BorrowOutputsPass
           outputs, [&](const Output &each) { return last && last->isBeforeInBlock(each.first); });
       if (output == outputs.end())
         continue;
-      numBorrowed.at(alloc) << remark::metric("Argument", output->argument.getArgNumber());
-      alloc->setAttr(hopper::kWithinAttr, b.getIndexAttr(output->argument.getArgNumber()));
+      numAliased.at(alloc) << remark::metric("Argument", output->argument.getArgNumber());
+      alloc->setAttr(hopper::kAliasesAttr, b.getIndexAttr(output->argument.getArgNumber()));
     }
   }
 

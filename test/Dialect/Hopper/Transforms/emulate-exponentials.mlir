@@ -1,12 +1,12 @@
-// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-divide-exponentials{every=2}))" | FileCheck %s
-// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-divide-exponentials{every=2}))" --remarks-filter=hopper-divide-exponentials -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}1 [Passed] divided | Category:hopper-divide-exponentials{{$}}
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-emulate-exponentials{every=2}))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-emulate-exponentials{every=2}))" --remarks-filter=hopper-emulate-exponentials -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] emulated | Category:hopper-emulate-exponentials{{$}}
 
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
 
 // Tiles beside products; not rows, and not what has no product to wait for.
 // CHECK-LABEL: func.func @exponentials
-// CHECK: math.exp2 %{{.*}} {hopper.polynomial = 2 : i64} : vector<64x64xf32>
+// CHECK: math.exp2 %{{.*}} {hopper.emulated = 2 : i64} : vector<64x64xf32>
 // CHECK: math.exp2 %{{.*}} : vector<64xf32>
 // CHECK: math.exp2 %{{.*}} : vector<64x64xf32>
 func.func @exponentials(%k: memref<?x64xbf16>, %n: index, %row: vector<64xf32>) -> vector<64x64xf32> {

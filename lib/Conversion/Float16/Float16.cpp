@@ -8,17 +8,17 @@
 #include "mlir/IR/BuiltinDialect.h"
 
 namespace attn {
-#define GEN_PASS_DEF_ATTNMOVEHALVESASINTEGERS
+#define GEN_PASS_DEF_ATTNMOVEFLOAT16ASINTEGERS
 #include "attn/Conversion/Passes.h.inc"
 } // namespace attn
 
 using namespace mlir;
 
-static attn::Done numMoved("attn-move-halves-as-integers", "moved",
-                           "Functions whose halves move as integers");
+static attn::Done numMoved("attn-move-float16-as-integers", "moved",
+                           "Functions whose 16-bit floats move as integers");
 
 namespace {
-struct MoveHalvesAsIntegers : attn::impl::AttnMoveHalvesAsIntegersBase<MoveHalvesAsIntegers> {
+struct MoveFloat16AsIntegers : attn::impl::AttnMoveFloat16AsIntegersBase<MoveFloat16AsIntegers> {
   void runOnOperation() override {
     integer = IntegerType::get(&getContext(), 16);
     replacer.addReplacement([this](FloatType type) {
@@ -66,7 +66,9 @@ private:
   LogicalResult keepFloats(Operation *op, SmallVectorImpl<Operation *> &moving) {
     OpBuilder b(op);
     Location loc = op->getLoc();
-    auto isHalf = [&](Value value) { return replacer.replace(value.getType()) != value.getType(); };
+    auto isFloat16 = [&](Value value) {
+      return replacer.replace(value.getType()) != value.getType();
+    };
     auto cast = [&](Value value, bool isNothing) {
       Type type = value.getType();
       auto bits = LLVM::BitcastOp::create(b, loc, replacer.replace(type), value);
@@ -79,7 +81,7 @@ private:
       return op->emitOpError() << "computes with " << type << "; expected a number or a vector";
     };
     for (OpOperand &operand : op->getOpOperands()) {
-      if (!isHalf(operand.get()))
+      if (!isFloat16(operand.get()))
         continue;
       if (!LLVM::isCompatibleFloatingPointType(getElementTypeOrSelf(operand.get())))
         return refuse(operand.get().getType());
@@ -87,7 +89,7 @@ private:
     }
     b.setInsertionPointAfter(op);
     for (Value result : op->getResults()) {
-      if (!isHalf(result))
+      if (!isFloat16(result))
         continue;
       if (!LLVM::isCompatibleFloatingPointType(getElementTypeOrSelf(result)))
         return refuse(result.getType());

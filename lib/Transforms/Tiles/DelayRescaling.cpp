@@ -1,50 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sums under a running maximum are corrected only where that has grown by much.
+// Sums under a running maximum are rescaled only where that has grown by much.
 
 #include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Transforms/Tiles/RunningMaximum.h"
 #include "attn/Utils/Outcomes.h"
+#include "attn/Utils/RenamedOptions.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace attn {
-#define GEN_PASS_DEF_ATTNDELAYCORRECTIONS
+#define GEN_PASS_DEF_ATTNDELAYRESCALING
 #include "attn/Transforms/Tiles/Passes.h.inc"
 } // namespace attn
 
 using namespace mlir;
 using namespace attn;
 
-static attn::Done numDelayed("attn-delay-corrections", "delayed",
-                             "Running maxima whose corrections wait");
+static attn::Done numDelayed("attn-delay-rescaling", "delayed",
+                             "Running maxima whose rescaling waits");
 
-/// Takes another maximum only where it is larger by more than `growth`.
-static void delay(RunningMaximum &maximum, double growth) {
+/// Takes another maximum only where it is larger by more than `rescaleThreshold`.
+static void delay(RunningMaximum &maximum, double rescaleThreshold) {
   arith::MaxNumFOp next = maximum.getNext();
   Value old = maximum.getOld();
   ImplicitLocOpBuilder b(next.getLoc(), next->getContext());
   b.setInsertionPointAfter(next);
   auto type = cast<VectorType>(next.getType());
   Value much = arith::ConstantOp::create(
-      b, DenseElementsAttr::get(type, b.getFloatAttr(type.getElementType(), growth)));
+      b, DenseElementsAttr::get(type, b.getFloatAttr(type.getElementType(), rescaleThreshold)));
   Value limit = arith::AddFOp::create(b, old, much);
   Value grows = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, next, limit);
   Value taken = arith::SelectOp::create(b, grows, next, old);
   next.getResult().replaceUsesWithIf(taken, [&](OpOperand &use) {
     return use.getOwner() != grows.getDefiningOp() && use.getOwner() != taken.getDefiningOp();
   });
-  for (arith::MulFOp product : maximum.getCorrections()) {
+  for (arith::MulFOp product : maximum.getRescalings()) {
     auto tile = dyn_cast<VectorType>(product.getType());
     if (!tile || tile.getRank() < 2)
       continue;
-    if (maximum.isCorrection(product.getLhs()))
+    if (maximum.isRescaling(product.getLhs()))
       product->setOperands({product.getRhs(), product.getLhs()});
-    product->setAttr(attn::kCorrectionAttr, b.getUnitAttr());
+    product->setAttr(attn::kRescalingAttr, b.getUnitAttr());
   }
 }
 
 namespace {
-struct DelayCorrectionsPass : attn::impl::AttnDelayCorrectionsBase<DelayCorrectionsPass> {
+struct DelayRescalingPass : attn::impl::AttnDelayRescalingBase<DelayRescalingPass> {
   using Base::Base;
+
+  LogicalResult initializeOptions(StringRef options,
+                                  function_ref<LogicalResult(const Twine &)> error) override {
+    if (std::string message = findRenamedOption(options); !message.empty())
+      return error(message);
+    return Pass::initializeOptions(options, error);
+  }
 
   void runOnOperation() override {
     getOperation()->walk([&](scf::ForOp loop) {
@@ -52,8 +60,8 @@ struct DelayCorrectionsPass : attn::impl::AttnDelayCorrectionsBase<DelayCorrecti
         return;
       for (unsigned index = 0; index < loop.getNumRegionIterArgs(); ++index)
         if (RunningMaximum maximum(loop, index); maximum.prove()) {
-          numDelayed.at(loop) << remark::metric("Growth", double(growth));
-          delay(maximum, growth);
+          numDelayed.at(loop) << remark::metric("Threshold", double(rescaleThreshold));
+          delay(maximum, rescaleThreshold);
         }
     });
   }

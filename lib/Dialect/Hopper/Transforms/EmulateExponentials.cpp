@@ -10,18 +10,19 @@
 #include "mlir/IR/Builders.h"
 
 namespace attn {
-#define GEN_PASS_DEF_HOPPERDIVIDEEXPONENTIALS
+#define GEN_PASS_DEF_HOPPEREMULATEEXPONENTIALS
 #include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
 } // namespace attn
 
 using namespace mlir;
 using namespace attn;
 
-static attn::Done numDivided("hopper-divide-exponentials", "divided",
-                             "Exponentials of which some are polynomials");
+static attn::Done numEmulated("hopper-emulate-exponentials", "emulated",
+                              "Exponentials of which some are emulated");
 
 namespace {
-struct DivideExponentialsPass : attn::impl::HopperDivideExponentialsBase<DivideExponentialsPass> {
+struct EmulateExponentialsPass
+    : attn::impl::HopperEmulateExponentialsBase<EmulateExponentialsPass> {
   using Base::Base;
 
   void runOnOperation() override {
@@ -31,8 +32,8 @@ struct DivideExponentialsPass : attn::impl::HopperDivideExponentialsBase<DivideE
       auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
       if (every > 0 && type && type.getRank() == 2 && type.getElementType().isF32() && loop &&
           !loop.getBody()->getOps<hopper::MmaOp>().empty()) {
-        op->setAttr(hopper::kPolynomialAttr, number);
-        numDivided.at(op);
+        op->setAttr(hopper::kEmulatedAttr, number);
+        numEmulated.at(op);
       }
     });
   }

@@ -1,6 +1,6 @@
-// RUN: attn-opt %s --attn-move-halves-as-integers --canonicalize --cse --split-input-file --verify-diagnostics | FileCheck %s
-// RUN: not attn-opt %s --attn-move-halves-as-integers --canonicalize --cse --split-input-file --remarks-filter=attn-move-halves-as-integers -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}4 [Passed] moved | Category:attn-move-halves-as-integers{{$}}
+// RUN: attn-opt %s --attn-move-float16-as-integers --canonicalize --cse --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: not attn-opt %s --attn-move-float16-as-integers --canonicalize --cse --split-input-file --remarks-filter=attn-move-float16-as-integers -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}4 [Passed] moved | Category:attn-move-float16-as-integers{{$}}
 
 // CHECK-LABEL: llvm.func @moves
 // CHECK-SAME:    %[[P:[^ ]*]]: !llvm.ptr, %[[MASK:[^ ]*]]: vector<8xi1>, %[[REST:[^ ]*]]: vector<8xi16>) -> vector<8xi16>

@@ -1,6 +1,6 @@
-// RUN: attn-opt %s --attn-share-kernels | FileCheck %s
-// RUN: attn-opt %s --attn-share-kernels --remarks-filter=attn-share-kernels -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}1 [Passed] shared | Category:attn-share-kernels{{$}}
+// RUN: attn-opt %s --attn-deduplicate-kernels | FileCheck %s
+// RUN: attn-opt %s --attn-deduplicate-kernels --remarks-filter=attn-deduplicate-kernels -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}1 [Passed] removed | Category:attn-deduplicate-kernels{{$}}
 
 module attributes {gpu.container_module} {
   // CHECK-LABEL: func @launches

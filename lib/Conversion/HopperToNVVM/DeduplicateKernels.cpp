@@ -6,14 +6,14 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 namespace attn {
-#define GEN_PASS_DEF_ATTNSHAREKERNELS
+#define GEN_PASS_DEF_ATTNDEDUPLICATEKERNELS
 #include "attn/Conversion/Passes.h.inc"
 } // namespace attn
 
 using namespace mlir;
 
-static attn::Done numShared("attn-share-kernels", "shared",
-                            "Modules of kernels that are those of another launch");
+static attn::Done numRemoved("attn-deduplicate-kernels", "removed",
+                             "Modules of kernels that are those of another launch");
 
 /// Whether two modules differ in their names and locations only.
 static bool areSame(gpu::GPUModuleOp a, gpu::GPUModuleOp b) {
@@ -23,7 +23,7 @@ static bool areSame(gpu::GPUModuleOp a, gpu::GPUModuleOp b) {
 }
 
 namespace {
-struct AttnShareKernels : attn::impl::AttnShareKernelsBase<AttnShareKernels> {
+struct AttnDeduplicateKernels : attn::impl::AttnDeduplicateKernelsBase<AttnDeduplicateKernels> {
   void runOnOperation() override {
     SmallVector<gpu::GPUModuleOp> kept;
     llvm::DenseMap<StringAttr, StringAttr> renamed;
@@ -35,7 +35,7 @@ struct AttnShareKernels : attn::impl::AttnShareKernelsBase<AttnShareKernels> {
         continue;
       }
       renamed[module.getNameAttr()] = same->getNameAttr();
-      numShared.at(module);
+      numRemoved.at(module);
       module.erase();
     }
     getOperation().walk([&](gpu::LaunchFuncOp launch) {

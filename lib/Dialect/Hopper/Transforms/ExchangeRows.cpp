@@ -12,15 +12,15 @@
 #include "mlir/IR/PatternMatch.h"
 
 namespace attn {
-#define GEN_PASS_DEF_HOPPERSHARETILES
+#define GEN_PASS_DEF_HOPPEREXCHANGEROWS
 #include "attn/Dialect/Hopper/Transforms/Passes.h.inc"
 } // namespace attn
 
 using namespace mlir;
 using namespace attn;
 
-static attn::Done numShared("hopper-share-tiles", "shared",
-                            "Tiles of which each warpgroup writes a part");
+static attn::Done numExchanged("hopper-exchange-rows", "exchanged",
+                               "Tiles of which each warpgroup writes a part");
 
 namespace {
 
@@ -94,7 +94,7 @@ void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role) {
   op.erase();
 }
 
-struct ShareTilesPass : attn::impl::HopperShareTilesBase<ShareTilesPass> {
+struct ExchangeRowsPass : attn::impl::HopperExchangeRowsBase<ExchangeRowsPass> {
   void runOnOperation() override {
     WalkResult walk = getOperation().walk([&](hopper::RolesOp roles) {
       for (auto [role, region] : llvm::enumerate(roles.getBodies())) {
@@ -108,7 +108,7 @@ struct ShareTilesPass : attn::impl::HopperShareTilesBase<ShareTilesPass> {
                              << roles.getWarpgroups()[role] << " warpgroups";
             return WalkResult::interrupt();
           }
-          numShared.at(op);
+          numExchanged.at(op);
           expand(op, roles, role);
         }
       }

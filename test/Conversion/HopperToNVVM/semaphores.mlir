@@ -1,10 +1,10 @@
 // RUN: attn-opt %s --split-input-file --pass-pipeline='builtin.module(gpu.module(convert-hopper-to-nvvm,canonicalize,cse))' -verify-diagnostics | FileCheck %s
 
-// Turns of CTAs, and roles of one thread each in a warpgroup.
-// CHECK-LABEL: gpu.func @turns
+// Semaphores of CTAs, and roles of one thread each in a warpgroup.
+// CHECK-LABEL: gpu.func @semaphores
 // CHECK-SAME: hopper.cooperative
 gpu.module @m {
-  gpu.func @turns(%turns: memref<?xi32>, %out: memref<?xi32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+  gpu.func @semaphores(%semaphores: memref<?xi32>, %out: memref<?xi32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c7 = arith.constant 7 : i32
@@ -29,9 +29,9 @@ gpu.module @m {
         memref.store %c7, %out[%c0] : memref<?xi32>
       }
       role "add" warpgroups(0) registers(24) (%w) {
-        hopper.turn.wait %turns[%c1], %c7 : memref<?xi32>
-        %seen = hopper.turn.peek %turns[%c1] : memref<?xi32>
-        hopper.turn.pass %turns[%c1], %seen : memref<?xi32>
+        hopper.semaphore.wait %semaphores[%c1], %c7 : memref<?xi32>
+        %seen = hopper.semaphore.peek %semaphores[%c1] : memref<?xi32>
+        hopper.semaphore.release %semaphores[%c1], %seen : memref<?xi32>
       }
       // CHECK: nvvm.setmaxregister {{.*}} 240
       role "compute" warpgroups(1) registers(240) (%w) {
@@ -44,26 +44,26 @@ gpu.module @m {
 // -----
 
 // Who comes first waits for nobody: the CTAs need not run together.
-// CHECK-LABEL: gpu.func @claim
+// CHECK-LABEL: gpu.func @touch
 // CHECK-NOT: hopper.cooperative
 // CHECK: %[[SEEN:.*]] = llvm.inline_asm {{.*}}ld.acquire
 // CHECK: llvm.inline_asm {{.*}}DONE: fence.proxy.async.global;
-// CHECK: %[[WORD:.*]] = llvm.inline_asm has_side_effects {{.*}}"{ {{.*}} setp.gt.s32 p, $2, 0; @p bra DONE; atom.acquire.gpu.global.cas.b32 word, [$1], 0, -1;{{.*}}", "=&r,l,r,~{memory}" %{{.*}}, %[[SEEN]]
-// CHECK: %[[FIRST:.*]] = arith.cmpi ne, %[[WORD]], %c0_i32
+// CHECK: %[[FLAG:.*]] = llvm.inline_asm has_side_effects {{.*}}"{ {{.*}} setp.gt.s32 p, $2, 0; @p bra DONE; atom.acquire.gpu.global.cas.b32 word, [$1], 0, -1;{{.*}}", "=&r,l,r,~{memory}" %{{.*}}, %[[SEEN]]
+// CHECK: %[[FIRST:.*]] = arith.cmpi ne, %[[FLAG]], %c0_i32
 // CHECK: scf.if %[[FIRST]]
 // CHECK: st.release.gpu
 gpu.module @m {
-  gpu.func @claim(%turns: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @touch(%semaphores: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c1 = arith.constant 1 : index
     %one = arith.constant 1 : i32
     %none = arith.constant -1 : i32
     hopper.roles
       role "add" warpgroups(1) registers(24) (%w) {
-        %seen = hopper.turn.peek %turns[%c1] : memref<?xi32>
-        hopper.turn.wait %turns[%c1], %none : memref<?xi32>
-        %first = hopper.turn.claim %turns[%c1], %seen : memref<?xi32>
+        %seen = hopper.semaphore.peek %semaphores[%c1] : memref<?xi32>
+        hopper.semaphore.wait %semaphores[%c1], %none : memref<?xi32>
+        %first = hopper.semaphore.first_touch %semaphores[%c1], %seen : memref<?xi32>
         scf.if %first {
-          hopper.turn.pass %turns[%c1], %one : memref<?xi32>
+          hopper.semaphore.release %semaphores[%c1], %one : memref<?xi32>
         }
       }
     gpu.return
@@ -73,14 +73,14 @@ gpu.module @m {
 // -----
 
 gpu.module @m {
-  gpu.func @together(%turns: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @together(%semaphores: memref<?xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c1 = arith.constant 1 : index
     %c7 = arith.constant 7 : i32
     hopper.roles
       role "compute" warpgroups(1) registers(240) (%w) {
         hopper.barrier.sync %c1 warpgroups(1)
         // expected-error @+1 {{expects a role of one thread, which waits on behalf of what it starts}}
-        hopper.turn.wait %turns[%c1], %c7 : memref<?xi32>
+        hopper.semaphore.wait %semaphores[%c1], %c7 : memref<?xi32>
       }
     gpu.return
   }

@@ -22,6 +22,9 @@ VALUES = {
     "string": '"x"',
     "strings": '["x"]',
     "symbols": "[@x]",
+    "conditions": "[#hopper.reach]",
+    "`#hopper.nests`": "#hopper.nests<>",
+    "`#hopper.schedule`": "#hopper.schedule<block_m = 64, block_n = 64>",
 }
 
 

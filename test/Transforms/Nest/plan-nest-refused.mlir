@@ -35,7 +35,7 @@ func.func @rows_carry(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %n: index) -> (
       linalg.yield %t : f32
     } -> tensor<?xf32>
     attn.yield %next, %sum : tensor<64xf32>, tensor<?xf32>
-  } maps [0] plan <rows, loops = [<"i" : row, parallel>, <"j" : streamed, owner_computes>]> -> tensor<64xf32>, tensor<?xf32>
+  } maps [0] plan <m_outer, loops = [<"i" : row, parallel>, <"j" : streamed, owner_computes>]> -> tensor<64xf32>, tensor<?xf32>
   return %r#0, %r#1 : tensor<64xf32>, tensor<?xf32>
 }
 
@@ -64,7 +64,7 @@ func.func @no_merge(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %l0: tensor<64xf3
       linalg.yield %t : f32
     } -> tensor<64xf32>
     attn.yield %m1, %l1 : tensor<64xf32>, tensor<64xf32>
-  } plan <split parts = 4, loops = [<"i" : row, parallel>, <"j" : streamed, partial_and_merge>]> -> tensor<64xf32>, tensor<64xf32>
+  } plan <split_kv parts = 4, loops = [<"i" : row, parallel>, <"j" : streamed, partial_and_merge>]> -> tensor<64xf32>, tensor<64xf32>
   return %r#1 : tensor<64xf32>
 }
 
@@ -85,7 +85,7 @@ func.func @two_passes(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %n: index) -> t
       linalg.yield %t : f32
     } -> tensor<64xf32>
     attn.yield %next : tensor<64xf32>
-  } plan <stream, loops = [<"i" : row, owner_computes>, <"j" : streamed, owner_computes>]> -> tensor<64xf32>
+  } plan <n_outer, loops = [<"i" : row, owner_computes>, <"j" : streamed, owner_computes>]> -> tensor<64xf32>
   %s = attn.fold %n streams(%x : tensor<64x?xf32>) dims [1] carries(%m0 : tensor<64xf32>) {
   ^bb0(%j0: index, %xb: tensor<64x?xf32>, %state: tensor<64xf32>):
     // expected-note@below {{S2: reduce subf addf}}
@@ -116,7 +116,7 @@ func.func @of_another_nest(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %n: index)
       linalg.yield %t : f32
     } -> tensor<64xf32>
     attn.yield %next : tensor<64xf32>
-  } plan <rows, loops = [<"j" : streamed, owner_computes>, <"i" : row, parallel>]> -> tensor<64xf32>
+  } plan <m_outer, loops = [<"j" : streamed, owner_computes>, <"i" : row, parallel>]> -> tensor<64xf32>
   return %r : tensor<64xf32>
 }
 
@@ -136,6 +136,6 @@ func.func @another_treatment(%x: tensor<64x?xf32>, %m0: tensor<64xf32>, %n: inde
       linalg.yield %t : f32
     } -> tensor<64xf32>
     attn.yield %next : tensor<64xf32>
-  } plan <rows, loops = [<"i" : row, owner_computes>, <"j" : streamed, owner_computes>]> -> tensor<64xf32>
+  } plan <m_outer, loops = [<"i" : row, owner_computes>, <"j" : streamed, owner_computes>]> -> tensor<64xf32>
   return %r : tensor<64xf32>
 }

@@ -7,16 +7,16 @@
 // The loops of attention by name: batch, head, group and row are parallel, keys go in order.
 // CHECK-LABEL: func @forward
 // CHECK:         attn.fold
-// CHECK:         plan <rows, loops = [<"b" : worker, parallel>, <"h" : worker, parallel>, <"g" : worker, parallel>,
+// CHECK:         plan <m_outer, loops = [<"b" : worker, parallel>, <"h" : worker, parallel>, <"g" : worker, parallel>,
 // CHECK-SAME:      <"i" : row, parallel>, <"j" : streamed, owner_computes>, <"d" : whole, owner_computes>, <"e" : whole, owner_computes>]>
 
 // Parts of the keys at once; their states are merged.
 // SPLIT-LABEL: func @forward
-// SPLIT:         plan <split parts = 3, loops = [{{.*}}<"i" : row, parallel>, <"j" : streamed, partial_and_merge>,
+// SPLIT:         plan <split_kv parts = 3, loops = [{{.*}}<"i" : row, parallel>, <"j" : streamed, partial_and_merge>,
 
 // A plan that is there stays.
 // KEPT-LABEL: func @forward
-// KEPT:         plan <stream, loops = [{{.*}}<"i" : row, owner_computes>, <"j" : streamed, owner_computes>,
+// KEPT:         plan <n_outer, loops = [{{.*}}<"i" : row, owner_computes>, <"j" : streamed, owner_computes>,
 
 // STATISTICS: {{[0-9]+}} attn-plan-nest {{.*}}Nests that got a plan
 func.func @forward(%q: tensor<?x?x?x64xf32>, %k: tensor<?x?x?x64xf32>, %v: tensor<?x?x?x64xf32>) -> (tensor<?x?x?x64xf32>, tensor<?x?x?xf32>) {
@@ -34,7 +34,7 @@ func.func @itself(%x: tensor<?x?x?x64xf32>) -> tensor<?x?x?x64xf32> {
 
 // Sums over the rows (dK and dV) are added to in memory, where that is asked for.
 // ATOMIC-LABEL: func @backward
-// ATOMIC:         plan <rows, loops = [{{.*}}: row, atomics>
+// ATOMIC:         plan <m_outer, loops = [{{.*}}: row, atomics>
 func.func @backward(%q: tensor<2x8x?x64xf32>, %k: tensor<2x8x?x64xf32>, %v: tensor<2x8x?x64xf32>, %o: tensor<2x8x?x64xf32>, %lse: tensor<2x8x?xf32>, %do: tensor<2x8x?x64xf32>) -> (tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>) {
   %dq, %dk, %dv = attn.backward %q, %k, %v, %do, %o, %lse
     : tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?xf32> -> tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>

@@ -217,7 +217,7 @@ def AttnPlanNest : Pass<"attn-plan-nest", "::mlir::func::FuncOp"> {
     %r:3 = attn.fold %n streams(%k, %v : ...) dims [2, 2] carries(...) { ... } -> ...
     // After.
     %r:3 = attn.fold %n streams(%k, %v : ...) dims [2, 2] carries(...) { ... }
-        plan <rows, loops = [<"b" : worker, parallel>, <"i" : row, parallel>,
+        plan <m_outer, loops = [<"b" : worker, parallel>, <"i" : row, parallel>,
                              <"j" : streamed, owner_computes>, <"d" : whole, owner_computes>]> -> ...
     ```
 

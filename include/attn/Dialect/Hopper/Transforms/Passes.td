@@ -1505,8 +1505,9 @@ def HopperCheckForm : Pass<"hopper-check-form", "::mlir::func::FuncOp"> {
     %c = hopper.channel {...}  // error: is not in the form 'protocol': channels have become rings ...
     ```
 
-    Needed by: no kernel; builds with assertions run it behind each stage (`hopper-run-stage`), with
-    `hopper-check-protocol` behind the last.
+    Builds with assertions run it behind each stage, with `hopper-check-protocol` behind the last.
+
+    Needed by: no kernel; who changes a pass of the GPU.
   }];
   let options = [Option<"form", "form", "std::string", /*default=*/"\"protocol\"",
                         "arithmetic, programs, tiles, channels or protocol">];

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace attn {
 #define GEN_PASS_DEF_HOPPERCREATEVERSIONS
@@ -92,8 +93,13 @@ struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsP
     prove.addPass(createAttnProveKeys());
     if (failed(runPipeline(prove, getOperation())))
       return signalPassFailure();
-    for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
-      if (!function.isDeclaration() && failed(createVersions(function)))
+    // All of them before the first one changes: they may call each other.
+    SmallVector<func::FuncOp> functions;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isDeclaration())
+        functions.push_back(function);
+    for (func::FuncOp function : functions)
+      if (failed(createVersions(function)))
         return signalPassFailure();
   }
 
@@ -117,7 +123,26 @@ struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsP
     return nests;
   }
 
+  /// Declarations of what the function calls; what is defined is to be inlined before.
+  FailureOr<SmallVector<func::FuncOp>> findDeclarations(func::FuncOp function) {
+    llvm::SetVector<func::FuncOp> found;
+    WalkResult walk = function.walk([&](func::CallOp call) -> WalkResult {
+      auto callee = getOperation().lookupSymbol<func::FuncOp>(call.getCallee());
+      if (!callee || !callee.isDeclaration())
+        return call.emitOpError() << "calls a function of the module, which is lowered by itself: "
+                                     "inline it before";
+      found.insert(callee);
+      return WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      return failure();
+    return found.takeVector();
+  }
+
   LogicalResult createVersions(func::FuncOp function) {
+    FailureOr<SmallVector<func::FuncOp>> declarations = findDeclarations(function);
+    if (failed(declarations))
+      return failure();
     OpBuilder b(function);
     Location loc = function.getLoc();
     SmallVector<NestsAttr> nests = listNests(function);
@@ -132,6 +157,8 @@ struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsP
         if (runs)
           module->setAttr(hopper::kRunningMaximaAttr, b.getUnitAttr());
         module.push_back(body.clone());
+        for (func::FuncOp declaration : *declarations)
+          module.push_back(declaration.clone());
         modules.push_back(module);
       }
     };

@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNLOWERTOHOPPER
@@ -61,6 +62,7 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
 
   void getDependentDialects(DialectRegistry &registry) const override {
     OpPassManager pm(ModuleOp::getOperationName());
+    pm.addPass(createInlinerPass());
     addFront(pm);
     pm.addPass(createHopperFormNests());
     pm.addPass(createHopperSelectSchedule());
@@ -80,6 +82,9 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
     if (walk.wasInterrupted() || failed(checkOptions(module, *this)))
       return signalPassFailure();
     OpPassManager front(ModuleOp::getOperationName());
+    // Each function is lowered by itself.
+    if (module.walk([](func::CallOp) { return WalkResult::interrupt(); }).wasInterrupted())
+      front.addPass(createInlinerPass());
     addFront(front);
     if (failed(runPipeline(front, module)))
       return signalPassFailure();

@@ -179,7 +179,7 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
       conditions.push_back(hopper::ResidentConditionAttr::get(&getContext(), ctas));
     }
     if (loads)
-      conditions.push_back(hopper::ReachConditionAttr::get(&getContext()));
+      conditions.push_back(hopper::ReachIfAnyConditionAttr::get(&getContext()));
     addConditions(module, conditions);
     return success();
   }

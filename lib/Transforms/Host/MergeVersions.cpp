@@ -9,6 +9,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/SymbolTable.h"
 
 namespace attn {
@@ -64,16 +65,17 @@ struct MergeVersionsPass : attn::impl::AttnMergeVersionsBase<MergeVersionsPass> 
       for (func::FuncOp function : functions)
         if (failed(check(function, last)))
           return failure();
+    // While uses are in the versions' modules, where names change with them.
+    auto outer = versions->getParentOfType<ModuleOp>();
+    for (ModuleOp module : modules)
+      if (failed(moveSymbols(module, outer, versions)))
+        return failure();
     for (size_t i = functions.size() - 1; i-- > 0;)
       branch(functions[i], modules[i]->getAttrOfType<ArrayAttr>(kWhenAttr), last);
     functions.pop_back();
     for (func::FuncOp function : functions)
       function.erase();
-    auto outer = versions->getParentOfType<ModuleOp>();
     last->moveBefore(versions);
-    for (ModuleOp module : modules)
-      if (failed(moveSymbols(module, outer, versions)))
-        return failure();
     versions.erase();
     return success();
   }
@@ -86,8 +88,11 @@ struct MergeVersionsPass : attn::impl::AttnMergeVersionsBase<MergeVersionsPass> 
     Value all;
     if (when)
       for (auto condition : when.getAsRange<VersionConditionInterface>())
-        if (Value holds = condition.build(b, version, last))
+        if (Value holds = condition.build(b, version, last)) {
+          if (matchPattern(holds, m_Zero()))
+            return; // it never runs
           all = all ? arith::AndIOp::create(b, loc, all, holds) : holds;
+        }
     auto moveTo = [](Block *target, Block &from, Block::iterator first) {
       target->getOperations().splice(target->getTerminator()->getIterator(), from.getOperations(),
                                      first, from.getTerminator()->getIterator());
@@ -98,8 +103,8 @@ struct MergeVersionsPass : attn::impl::AttnMergeVersionsBase<MergeVersionsPass> 
       moveTo(choice.elseBlock(), body, std::next(choice->getIterator()));
       target = choice.thenBlock();
     } else { // it always runs
-      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body.without_terminator())))
-        op.erase();
+      while (Operation *op = body.getTerminator()->getPrevNode())
+        op->erase();
     }
     for (auto [argument, old] : llvm::zip_equal(last.getArguments(), version.getArguments()))
       old.replaceAllUsesWith(argument);
@@ -107,14 +112,21 @@ struct MergeVersionsPass : attn::impl::AttnMergeVersionsBase<MergeVersionsPass> 
     numMerged.at(version);
   }
 
-  /// Moves what else a version's module holds to the module around.
-  static LogicalResult moveSymbols(ModuleOp module, ModuleOp outer, Operation *place) {
+  /// Moves what else a version's module holds to the module around, under names that are free.
+  static LogicalResult moveSymbols(ModuleOp module, ModuleOp outer, VersionsOp versions) {
     SymbolTable inner(module), table(outer);
     for (Operation &op : llvm::make_early_inc_range(*module.getBody())) {
       auto symbol = dyn_cast<SymbolOpInterface>(op);
-      if (symbol && table.lookup(symbol.getName()) && failed(inner.renameToUnique(&op, {&table})))
+      if (symbol && symbol.getName() == versions.getSymName())
+        continue;
+      bool isTaken = symbol && table.lookup(symbol.getName());
+      if (isTaken && symbol.isDeclaration()) {
+        op.erase(); // that of the module around serves
+        continue;
+      }
+      if (isTaken && failed(inner.renameToUnique(&op, {&table})))
         return failure();
-      op.moveBefore(place);
+      op.moveBefore(versions);
     }
     return success();
   }

@@ -46,12 +46,29 @@ attn.versions @f {
 
 // -----
 
-// What is copied by no version asks for nothing: the first one always runs.
+// TMA copies nothing here. A version that wants to reach what it copies never runs; one that wants so
+// if there is any always does.
+// CHECK-LABEL: func.func @never(
+// CHECK-NEXT: return
+attn.versions @never {
+  module attributes {attn.when = [#hopper.reach]} {
+    func.func @never(%x: memref<?xf32>) {
+      %c0 = arith.constant 0 : index
+      %v = memref.load %x[%c0] : memref<?xf32>
+      memref.store %v, %x[%c0] : memref<?xf32>
+      return
+    }
+  }
+}, {
+  module { func.func @never(%x: memref<?xf32>) { return } }
+}
+
 // CHECK-LABEL: func.func @g(
 // CHECK-NOT: scf.if
 // CHECK: memref.load
+// CHECK-NOT: memref.dealloc
 attn.versions @g {
-  module attributes {attn.when = [#hopper.reach]} {
+  module attributes {attn.when = [#hopper.reach_if_any]} {
     func.func @g(%x: memref<?xf32>) {
       %c0 = arith.constant 0 : index
       %v = memref.load %x[%c0] : memref<?xf32>
@@ -60,7 +77,13 @@ attn.versions @g {
     }
   }
 }, {
-  module { func.func @g(%x: memref<?xf32>) { return } }
+  module {
+    func.func @g(%x: memref<?xf32>) {
+      %m = memref.alloc() : memref<4xf32>
+      memref.dealloc %m : memref<4xf32>
+      return
+    }
+  }
 }
 
 // -----

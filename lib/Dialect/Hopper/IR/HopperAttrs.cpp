@@ -67,8 +67,8 @@ static llvm::SmallSetVector<unsigned, 8> findCopiedArguments(FunctionOpInterface
   return numbers;
 }
 
-Value ReachConditionAttr::build(OpBuilder &b, FunctionOpInterface version,
-                                FunctionOpInterface last) const {
+/// Whether TMA reaches what `version` copies and `last` does not; null where that is nothing.
+static Value createReaches(OpBuilder &b, FunctionOpInterface version, FunctionOpInterface last) {
   auto always = findCopiedArguments(last);
   Location loc = version.getLoc();
   Value all;
@@ -79,6 +79,17 @@ Value ReachConditionAttr::build(OpBuilder &b, FunctionOpInterface version,
     all = all ? arith::AndIOp::create(b, loc, all, reaches) : reaches;
   }
   return all;
+}
+
+Value ReachConditionAttr::build(OpBuilder &b, FunctionOpInterface version,
+                                FunctionOpInterface last) const {
+  Value reaches = createReaches(b, version, last);
+  return reaches ? reaches : arith::ConstantIntOp::create(b, version.getLoc(), 0, 1);
+}
+
+Value ReachIfAnyConditionAttr::build(OpBuilder &b, FunctionOpInterface version,
+                                     FunctionOpInterface last) const {
+  return createReaches(b, version, last);
 }
 
 Value ResidentConditionAttr::build(OpBuilder &b, FunctionOpInterface version,

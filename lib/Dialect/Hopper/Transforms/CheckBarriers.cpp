@@ -80,6 +80,19 @@ static bool isDivergent(Protocol &protocol, Operation *op) {
   return false;
 }
 
+/// Whether two arrivals of one block at one index are for different uses of the slot: in between
+/// the role waits for another barrier of that slot.
+static bool areOfOtherUses(Operation *a, Operation *b) {
+  if (b->isBeforeInBlock(a))
+    std::swap(a, b);
+  for (Operation *op = a; op != b; op = op->getNextNode())
+    if (auto wait = dyn_cast<MBarrierWaitOp>(op);
+        wait && wait.getBarriers() != a->getOperand(0) &&
+        isSameIndex(wait.getIndex(), a->getOperand(1)))
+      return true;
+  return false;
+}
+
 /// Arrivals of a role for one use of the barrier: as many as in each block that
 /// has any, if all have as many.
 static std::optional<int64_t> countArrivals(ArrayRef<Operation *> sites) {
@@ -87,7 +100,8 @@ static std::optional<int64_t> countArrivals(ArrayRef<Operation *> sites) {
   for (Operation *site : sites) {
     int64_t count = llvm::count_if(sites, [&](Operation *other) {
       return other->getBlock() == site->getBlock() &&
-             isSameIndex(other->getOperand(1), site->getOperand(1));
+             isSameIndex(other->getOperand(1), site->getOperand(1)) &&
+             (other == site || !areOfOtherUses(site, other));
     });
     if (common && *common != count)
       return std::nullopt;

@@ -14,7 +14,8 @@ def Attn_VersionConditionInterface : AttrInterface<"VersionConditionInterface"> 
   }];
   let methods = [InterfaceMethod<[{
       Builds the answer, an i1, where the arguments are those of `version`, which is lowered to
-      memory. `last` is the version that has no conditions. Null if the answer is always yes.
+      memory. `last` is the version that has no conditions. Null if the answer is always yes,
+      a constant if it is always no.
     }],
     "::mlir::Value", "build",
     (ins "::mlir::OpBuilder &":$builder, "::mlir::FunctionOpInterface":$version,

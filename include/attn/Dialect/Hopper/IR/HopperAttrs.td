@@ -116,7 +116,12 @@ def Hopper_ReachConditionAttr : Hopper_ConditionAttr<"ReachCondition", "reach"> 
   let summary = "TMA reaches the arguments that this version alone copies";
   let description = [{
     Strides and addresses are multiples of 16 bytes, which is known when the function is called.
+    Never where it copies no other argument than the last version: then it is no better.
   }];
+}
+
+def Hopper_ReachIfAnyConditionAttr : Hopper_ConditionAttr<"ReachIfAnyCondition", "reach_if_any"> {
+  let summary = "TMA reaches the arguments that this version alone copies, if there are any";
 }
 
 def Hopper_ResidentConditionAttr : Hopper_ConditionAttr<"ResidentCondition", "resident"> {

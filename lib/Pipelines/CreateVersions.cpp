@@ -136,7 +136,7 @@ struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsP
     });
     if (walk.wasInterrupted())
       return failure();
-    return found.takeVector();
+    return SmallVector<func::FuncOp>(found.begin(), found.end());
   }
 
   LogicalResult createVersions(func::FuncOp function) {

@@ -115,6 +115,7 @@ static void addChannels(OpPassManager &pm, ScheduleAttr schedule) {
   OpPassManager &nested = pm.nest<func::FuncOp>();
   bool addsSums = schedule.getAddsSums();
   int64_t ctas = schedule.getCtas(), occupancy = schedule.getOccupancy();
+  nested.addPass(createHopperCreateLaunches());
   nested.addPass(createHopperSpecializeWarps(HopperSpecializeWarpsOptions{
       schedule.getProducerRegisters(), occupancy, schedule.getAdderFences()}));
   nested.addPass(createHopperDivideSums());
@@ -162,6 +163,7 @@ static void addProtocol(OpPassManager &pm, ScheduleAttr schedule) {
   if (schedule.getPingPong())
     nested.addPass(createHopperPingPong());
   nested.addPass(createHopperExpandChannels(HopperExpandChannelsOptions{schedule.getStages()}));
+  nested.addPass(createHopperAllocateBarriers()); // once all have asked for theirs
   addCleanUp(nested);
 }
 

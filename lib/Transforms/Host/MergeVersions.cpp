@@ -89,8 +89,10 @@ struct MergeVersionsPass : attn::impl::AttnMergeVersionsBase<MergeVersionsPass> 
     if (when)
       for (auto condition : when.getAsRange<VersionConditionInterface>())
         if (Value holds = condition.build(b, version, last)) {
-          if (matchPattern(holds, m_Zero()))
-            return; // it never runs
+          if (matchPattern(holds, m_Zero())) { // it never runs
+            holds.getDefiningOp()->erase();
+            return;
+          }
           all = all ? arith::AndIOp::create(b, loc, all, holds) : holds;
         }
     auto moveTo = [](Block *target, Block &from, Block::iterator first) {

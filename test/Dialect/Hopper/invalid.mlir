@@ -386,3 +386,11 @@ func.func @sent_to_all(%X: memref<?x64xbf16>, %m: memref<?xbf16>, %n: index, %so
   }
   return
 }
+
+// -----
+
+func.func @barriers() {
+  // expected-error @+1 {{attribute 'count' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive whose maximum value is 15}}
+  %0 = hopper.named_barriers count(16)
+  return
+}

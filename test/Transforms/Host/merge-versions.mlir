@@ -3,6 +3,9 @@
 func.func private @short(memref<?xf32>)
 func.func private @long(memref<?xf32>)
 
+// What else a version's module holds comes along, under a name that is free.
+// CHECK: memref.global "private" @c : memref<2xf32>
+// CHECK: memref.global "private" @c_0 : memref<3xf32>
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME: %[[X:.*]]: memref<?xf32>, %[[Y:.*]]: memref<?xf32>)
 // CHECK: %[[NX:.*]] = memref.dim %[[X]], %{{.*}} : memref<?xf32>
@@ -15,9 +18,6 @@ func.func private @long(memref<?xf32>)
 // CHECK:   arith.cmpi ule, %[[LESS]], %[[MORE]]
 // CHECK:   memref.load %[[Y]]
 // CHECK: return
-// What else a version's module holds comes along, under a name that is free.
-// CHECK: memref.global "private" @c
-// CHECK: memref.global "private" @c_
 attn.versions @f {
   module attributes {attn.when = [#attn.size<argument = 0, dim = 0, at_most 64>]} {
     memref.global "private" @c : memref<2xf32>

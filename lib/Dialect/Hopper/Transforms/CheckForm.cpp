@@ -65,6 +65,8 @@ StringRef findFault(Operation *op, Form form) {
     return "loads have become copies by TMA";
   if (isa<MmaOp>(op))
     return "products are asynchronous";
+  if (isa<NamedBarriersOp>(op))
+    return "named barriers have numbers";
   return "";
 }
 

@@ -2,6 +2,7 @@
 // Rows of a tile program to warpgroups. Which dimensions of which vectors are
 // rows follows from TileClasses; types then shrink in place.
 
+#include "Barriers.h"
 #include "Programs.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
@@ -32,9 +33,6 @@ static attn::Done numDistributed("hopper-distribute-rows", "distributed",
 namespace {
 
 constexpr int64_t kMaxWarpgroups = 3;
-/// The named barrier of tables; the products' turns and the outputs have those
-/// below.
-constexpr int64_t kAgreementBarrier = 8;
 
 class Distributor {
 public:
@@ -208,8 +206,9 @@ private:
     return b.clone(*op, mapping)->getResult(0);
   }
 
-  /// All warpgroups' parts of a tile's truth.
+  /// All warpgroups' parts of a tile's truth, for all tiles at one barrier.
   void joinReductions() {
+    Value id;
     SmallVector<vector::MultiDimReductionOp> all;
     forall.walk([&](vector::MultiDimReductionOp columns) { all.push_back(columns); });
     for (vector::MultiDimReductionOp columns : all) {
@@ -217,7 +216,8 @@ private:
       if (!both || columns.getSourceVectorType().getDimSize(0) != hopper::kWarpgroupRows)
         continue;
       OpBuilder b(both);
-      Value id = arith::ConstantIndexOp::create(b, both.getLoc(), kAgreementBarrier);
+      if (!id)
+        id = hopper::createNamedBarriers(forall.getBody(), both.getLoc(), /*count=*/1);
       auto joined = hopper::BarrierReduceOp::create(
           b, both.getLoc(), b.getI1Type(), id, columns.getSource(), warpgroups,
           columns.getKind() == vector::CombiningKind::AND);

@@ -3,7 +3,7 @@
 // are marked, and left out where its tiles are copied.
 
 #include "Arithmetic.h"
-#include "Loops.h"
+#include "Barriers.h"
 #include "Memory.h"
 #include "Programs.h"
 #include "Roles.h"
@@ -127,7 +127,9 @@ bool computes(Region &role) {
 /// A tensor that is written again, but for some rows, and the tiles of it that are sent.
 class Copy {
 public:
-  explicit Copy(vector::TransferWriteOp write) : write(write), b(write) {}
+  /// `barriers`: those at which a role's warpgroups agree with themselves on marks.
+  Copy(vector::TransferWriteOp write, llvm::DenseMap<Region *, Value> &barriers)
+      : write(write), barriers(barriers), b(write) {}
 
   void run() {
     if (!findRows() || !findSends())
@@ -296,10 +298,15 @@ private:
           b, a.loc, DenseElementsAttr::get(cast<VectorType>(condition.getType()), true));
       condition = a.differ(condition, all);
     }
-    Value warpgroup = hopper::getRole(write)->getArgument(0);
-    Value any = hopper::BarrierReduceOp::create(
-        b, a.loc, a.add(warpgroup, a.number(hopper::kFirstMarkBarrier)), condition,
-        /*warpgroups=*/1);
+    Region *role = hopper::getRole(write);
+    Value &first = barriers[role];
+    if (!first) {
+      auto roles = cast<hopper::RolesOp>(role->getParentOp());
+      first = hopper::createNamedBarriers(roles->getBlock(), a.loc,
+                                          roles.getWarpgroups()[role->getRegionNumber()]);
+    }
+    Value any = hopper::BarrierReduceOp::create(b, a.loc, a.add(role->getArgument(0), first),
+                                                condition, /*warpgroups=*/1);
     auto branch = scf::IfOp::create(b, a.loc, any);
     ValueRange place = ValueRange(indices).drop_back();
     {
@@ -349,6 +356,7 @@ private:
   }
 
   vector::TransferWriteOp write;
+  llvm::DenseMap<Region *, Value> &barriers;
   OpBuilder b;
   Block *body = nullptr; // of the function
   MemrefValue source, target;
@@ -365,8 +373,9 @@ struct DropRowsPass : attn::impl::HopperDropRowsBase<DropRowsPass> {
   void runOnOperation() override {
     SmallVector<vector::TransferWriteOp> writes;
     getOperation().walk([&](vector::TransferWriteOp write) { writes.push_back(write); });
+    llvm::DenseMap<Region *, Value> barriers;
     for (vector::TransferWriteOp write : writes)
-      Copy(write).run();
+      Copy(write, barriers).run();
   }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tiles that all warpgroups bring their rows to: memory, stores and barriers.
 
-#include "Loops.h"
+#include "Barriers.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Outcomes.h"
@@ -59,12 +59,11 @@ Operation *findFirstReader(Operation *op, Value tile) {
 /// In the order in which a warpgroup comes by: everybody is done with what the tile
 /// held before; each writes its rows; everybody has written, which a fence behind the barrier
 /// shows to the products. (In front of it, it would wait for the writes of each one by itself.)
-void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role) {
+void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role, Value id) {
   Location loc = op.getLoc();
   int64_t warpgroups = roles.getWarpgroups()[role];
   hopper::SmemType type = op.getTile().getType();
   OpBuilder b(roles);
-  Value id = arith::ConstantIndexOp::create(b, loc, hopper::kShareBarrier);
   auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
   SmallVector<int64_t> shape = {loop ? kTurns : 1, type.getRows(), type.getColumns()};
   Value ring = hopper::AllocOp::create(
@@ -100,6 +99,7 @@ struct ExchangeRowsPass : attn::impl::HopperExchangeRowsBase<ExchangeRowsPass> {
       for (auto [role, region] : llvm::enumerate(roles.getBodies())) {
         SmallVector<hopper::ShareOp> shares;
         region.walk([&](hopper::ShareOp op) { shares.push_back(op); });
+        Value id; // of the barrier at which the role's warpgroups meet
         for (hopper::ShareOp op : shares) {
           int64_t parts = op.getTile().getType().getRows() /
                           cast<VectorType>(op.getPart().getType()).getDimSize(0);
@@ -109,7 +109,9 @@ struct ExchangeRowsPass : attn::impl::HopperExchangeRowsBase<ExchangeRowsPass> {
             return WalkResult::interrupt();
           }
           numExchanged.at(op);
-          expand(op, roles, role);
+          if (!id)
+            id = hopper::createNamedBarriers(roles->getBlock(), op.getLoc(), /*count=*/1);
+          expand(op, roles, role, id);
         }
       }
       return WalkResult::advance();

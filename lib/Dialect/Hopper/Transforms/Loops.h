@@ -10,11 +10,6 @@
 
 namespace attn::hopper {
 
-/// The named barrier of tiles that warpgroups share; turns, outputs and tables have those below.
-constexpr int64_t kShareBarrier = 9;
-/// The first of the named barriers at which a warpgroup agrees with itself on marks.
-constexpr int64_t kFirstMarkBarrier = 10;
-
 /// What makes a loop over tiles stay one, if there is a single tile: it is mapped to blocks, and
 /// canonicalisation folds no dimension that is mapped to something.
 inline mlir::ArrayAttr getBlockMapping(mlir::MLIRContext *context, int64_t rank) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Warpgroups of a role take turns at the tensor core.
 
+#include "Barriers.h"
 #include "Loops.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -114,15 +115,17 @@ private:
     auto constant = [&](int64_t value) -> Value {
       return arith::ConstantIndexOp::create(b, loc, value);
     };
+    Block *launch = region.getParentOp()->getBlock();
+    Value ofFirst = hopper::createNamedBarriers(launch, loc, warpgroups);
     Value warpgroup = region.getArgument(0), one = constant(1);
     Value isLast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, warpgroup,
                                          constant(warpgroups - 1));
-    Value mine = arith::AddIOp::create(b, loc, warpgroup, one);
+    Value mine = arith::AddIOp::create(b, loc, warpgroup, ofFirst);
     Value following = arith::AddIOp::create(b, loc, mine, one);
-    Value next = arith::SelectOp::create(b, loc, isLast, one, following);
+    Value next = arith::SelectOp::create(b, loc, isLast, ofFirst, following);
     auto first = scf::IfOp::create(b, loc, isLast, /*withElseRegion=*/false);
     b.setInsertionPointToStart(first.thenBlock());
-    hopper::BarrierArriveOp::create(b, loc, one, 2);
+    hopper::BarrierArriveOp::create(b, loc, ofFirst, 2);
     for (scf::ForOp rest : rests) {
       b.setInsertionPointToStart(rest.getBody());
       for (size_t turn = 0; turn < turnsOfRest; ++turn) {

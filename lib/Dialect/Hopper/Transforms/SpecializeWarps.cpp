@@ -2,7 +2,6 @@
 // One kind of warpgroup becomes several: the consumers keep the body, the producer gets the
 // loops around its loads, and an adder those around additions to memory.
 
-#include "Loops.h"
 #include "Memory.h"
 #include "Programs.h"
 #include "Roles.h"
@@ -12,7 +11,6 @@
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -31,7 +29,9 @@ using namespace mlir;
 using namespace attn;
 
 static attn::Done numSpecialized("hopper-specialize-warps", "specialized",
-                                 "Programs that became launches with roles");
+                                 "Launches in which warpgroups have several roles");
+static attn::Done numApart("hopper-specialize-warps", "apart",
+                           "Launches in which each warpgroup is a CTA");
 
 namespace {
 
@@ -55,19 +55,24 @@ constexpr int64_t kPiece = 32;
 
 class Specializer {
 public:
-  Specializer(scf::ForallOp forall, int64_t producerRegisters, int64_t occupancy, bool adderFences)
-      : forall(forall), producerRegisters(producerRegisters), occupancy(occupancy),
-        adderFences(adderFences), b(forall), loc(forall.getLoc()) {}
+  Specializer(gpu::LaunchOp launch, hopper::RolesOp roles, int64_t producerRegisters,
+              int64_t occupancy, bool adderFences)
+      : launch(launch), roles(roles), body(&roles.getBodies().front()),
+        producerRegisters(producerRegisters), occupancy(occupancy), adderFences(adderFences),
+        b(launch), loc(launch.getLoc()), block(launch.getBlockIds().x),
+        warpgroups(roles.getWarpgroups().front()) {}
 
   LogicalResult run() {
-    if (failed(check()))
-      return failure();
-    forall.walk([&](hopper::LoadOp load) { loads.push_back(load); });
+    body->walk([&](hopper::LoadOp load) { loads.push_back(load); });
     for (hopper::LoadOp load : loads)
-      if (failed(hoist(load.getSource(), load)))
-        return failure();
+      if (launch.getBody().isAncestor(load.getSource().getParentRegion()))
+        return load.emitOpError("expects memory from outside of the launch");
     findAdditions();
-    createLaunch();
+    if (loads.empty() && additions.empty()) {
+      stayAlone();
+      return success();
+    }
+    createRoles();
     if (!loads.empty() && failed(createHelper(/*adder=*/false)))
       return failure();
     if (!additions.empty() && failed(createHelper(/*adder=*/true)))
@@ -75,29 +80,13 @@ public:
     if (!loads.empty() && !additions.empty() && hasVectors(roles.getBodies().front()))
       separateHelpers();
     createConsumers();
-    numSpecialized.at(forall) << remark::metric("Roles", roles.getBodies().size())
+    numSpecialized.at(launch) << remark::metric("Roles", roles.getBodies().size())
                               << remark::metric("Loads", loads.size())
                               << remark::metric("Additions", additions.size());
-    forall.erase();
     return success();
   }
 
 private:
-  LogicalResult check() {
-    for (Operation &op : forall.getBody()->without_terminator())
-      if (auto loop = dyn_cast<scf::ForallOp>(op))
-        inner = loop;
-    if (!inner || !hopper::isOfWarpgroups(inner) || !inner.isNormalized())
-      return forall.emitOpError("expected rows divided among warpgroups "
-                                "(hopper-distribute-rows) before their roles");
-    if (!forall.isNormalized())
-      return forall.emitOpError("expected loops from 0 in steps of 1");
-    warpgroups = inner.getStaticUpperBound().front();
-    if (inner.getRank() != 1 || warpgroups < 1 || warpgroups > 3)
-      return inner.emitOpError("expected 1 to 3 warpgroups");
-    return success();
-  }
-
   /// A tile that is added to memory, of which each warpgroup has some rows or columns.
   struct Addition {
     TileAddOp op;
@@ -112,19 +101,19 @@ private:
   /// others.
   void findAdditions() {
     OpBuilder::InsertionGuard guard(b);
-    forall.walk([&](TileAddOp op) {
+    body->walk([&](TileAddOp op) {
       Addition addition{op, op.getDest(), SmallVector<Value>(op.getIndices())};
       b.setInsertionPoint(op);
       if (auto view = addition.memory.getDefiningOp<memref::SubViewOp>())
         hopper::lookThroughView(b, view, addition.memory, addition.indices);
       auto type = dyn_cast<VectorType>(op.getValues().getType());
-      bool isOutside = !forall.getBodyRegion().isAncestor(addition.memory.getParentRegion());
+      bool isOutside = !launch.getBody().isAncestor(addition.memory.getParentRegion());
       if (!type || type.getRank() != 2 || !type.getElementType().isF32() || !isOutside ||
           type.getDimSize(1) % 32 || !isa<scf::ForOp>(op->getParentOp()))
         return;
       SmallVector<int64_t> shape(type.getShape());
       size_t rank = addition.indices.size();
-      Value warpgroup = inner.getInductionVar(0);
+      Value warpgroup = body->getArgument(0);
       addition.inRows = hopper::dependsOn(addition.indices[rank - 2], warpgroup);
       if (addition.inRows == hopper::dependsOn(addition.indices[rank - 1], warpgroup))
         return;
@@ -137,24 +126,6 @@ private:
       op->getParentOp()->setAttr(hopper::kAddingAttr, b.getUnitAttr());
       additions.push_back(addition);
     });
-  }
-
-  /// Moves views of memory, which may stand in the branch that uses them, in front of the
-  /// tiles: the host describes the memory to TMA.
-  LogicalResult hoist(Value value, hopper::LoadOp user) {
-    if (!forall.getBodyRegion().isAncestor(value.getParentRegion()))
-      return success();
-    Operation *op = value.getDefiningOp();
-    if (!op || op->getNumRegions() > 0 || !isPure(op)) {
-      InFlightDiagnostic error = user->emitOpError("expects memory that no tile chooses");
-      error.attachNote(value.getLoc()) << "chosen here";
-      return error;
-    }
-    for (Value operand : op->getOperands())
-      if (failed(hoist(operand, user)))
-        return failure();
-    op->moveBefore(forall);
-    return success();
   }
 
   /// Uses of a tile: in front of the end of the region that it is received in.
@@ -170,35 +141,59 @@ private:
     return last;
   }
 
-  void createLaunch() {
-    SmallVector<OpFoldResult> bounds = forall.getMixedUpperBound();
-    for (OpFoldResult bound : bounds)
-      sizes.push_back(getValueOrCreateConstantIndexOp(b, loc, bound));
-    int64_t others = !loads.empty() || !additions.empty();
+  /// One role that neither copies nor adds, whose warpgroups are CTAs if they may be.
+  void stayAlone() {
     Registers each = getRegisters(warpgroups, /*others=*/1, producerRegisters, occupancy);
     // What waits for memory only waits less in smaller CTAs.
-    if (!others && warpgroups > 1 && areApart()) {
-      sizes.push_back(arith::ConstantIndexOp::create(b, loc, warpgroups));
-      warpgroups = 1;
+    if (warpgroups > 1 && areApart()) {
+      numApart.at(launch) << remark::metric("Warpgroups", warpgroups);
+      divideTile();
     }
-    Value tiles = sizes.front();
-    for (Value size : ArrayRef(sizes).drop_front())
-      tiles = arith::MulIOp::create(b, loc, tiles, size);
-    int64_t count = warpgroups + others;
-    Value one = arith::ConstantIndexOp::create(b, loc, 1);
-    Value threads = arith::ConstantIndexOp::create(b, loc, count * hopper::kThreadsPerWarpgroup);
-    auto launch = gpu::LaunchOp::create(b, loc, tiles, one, one, threads, one, one);
-    block = launch.getBlockIds().x;
-    if (forall->hasAttr(hopper::kDescendingAttr))
-      launch->setAttr(hopper::kDescendingAttr, b.getUnitAttr());
-    Block &body = launch.getBody().front();
-    b.setInsertionPointToEnd(&body);
-    auto terminator = gpu::TerminatorOp::create(b, loc);
-    b.setInsertionPoint(terminator);
-    forall.walk([&](Operation *op) {
-      if (isa<hopper::RedoOp, hopper::RunIfOp>(op))
-        op->moveBefore(terminator);
-    });
+    roles.setRegisters({getRegistersAlone(each.consumer)});
+  }
+
+  /// A CTA for each warpgroup of a tile.
+  void divideTile() {
+    b.setInsertionPoint(launch);
+    Value tiles = launch.getGridSizeX();
+    Value count = arith::ConstantIndexOp::create(b, loc, warpgroups);
+    launch.getGridSizeXMutable().assign(arith::MulIOp::create(b, loc, tiles, count));
+    setWarpgroups(1);
+    // The last coordinate of a CTA is its warpgroup, the others are those of the tile.
+    SmallVector<OpFoldResult> sizes{tiles};
+    auto position = dyn_cast<affine::AffineDelinearizeIndexOp>(body->front().front());
+    bool isOnly = position && block.hasOneUse() && position.getLinearIndex() == block;
+    if (isOnly)
+      sizes = position.getMixedBasis();
+    sizes.push_back(b.getIndexAttr(warpgroups));
+    b.setInsertionPointToStart(&body->front());
+    auto parts = affine::AffineDelinearizeIndexOp::create(
+        b, loc, block, sizes, /*hasOuterBound=*/!isOnly || position.hasOuterBound());
+    ValueRange coordinates = parts.getResults();
+    body->getArgument(0).replaceAllUsesWith(coordinates.back());
+    if (isOnly) {
+      position.replaceAllUsesWith(coordinates.drop_back());
+      position.erase();
+    } else {
+      block.replaceAllUsesExcept(coordinates.front(), parts);
+    }
+    roles.setWarpgroups({1});
+    warpgroups = 1;
+  }
+
+  /// How many warpgroups a CTA has.
+  void setWarpgroups(int64_t count) {
+    b.setInsertionPoint(launch);
+    launch.getBlockSizeXMutable().assign(
+        arith::ConstantIndexOp::create(b, loc, count * hopper::kThreadsPerWarpgroup));
+  }
+
+  /// Channels, and helpers in front of the role that computes, which they have nothing to do in
+  /// yet.
+  void createRoles() {
+    Registers each = getRegisters(warpgroups, /*others=*/1, producerRegisters, occupancy);
+    setWarpgroups(warpgroups + 1);
+    b.setInsertionPoint(roles);
     for (hopper::LoadOp load : loads)
       channels.push_back(hopper::ChannelOp::create(
           b, load.getLoc(), hopper::ChannelType::get(b.getContext(), load.getTile().getType()),
@@ -220,20 +215,27 @@ private:
       addHelper(hopper::kAddRole);
     names.push_back(hopper::kComputeRole);
     counts.push_back(warpgroups);
-    registers.push_back(others ? each.consumer : getRegistersAlone(each.consumer));
-    roles =
+    registers.push_back(each.consumer);
+    auto all =
         hopper::RolesOp::create(b, loc, b.getStrArrayAttr(names), b.getDenseI64ArrayAttr(counts),
                                 b.getDenseI64ArrayAttr(registers), names.size());
-    for (Region &region : roles.getBodies()) {
+    for (Region &region : all.getBodies().drop_back()) {
       Block *start = b.createBlock(&region);
       start->addArgument(b.getIndexType(), loc);
       hopper::YieldOp::create(b, loc);
     }
+    all.getBodies().back().takeBody(*body);
+    body = &all.getBodies().back();
+    roles.erase();
+    roles = all;
   }
 
   /// Whether the warpgroups of a tile have nothing to do with each other: each may be a CTA.
   bool areApart() {
-    WalkResult walk = forall.walk([](Operation *op) {
+    if (!llvm::all_of(block.getUsers(),
+                      [&](Operation *user) { return body->isAncestor(user->getParentRegion()); }))
+      return false;
+    WalkResult walk = launch.walk([](Operation *op) {
       if (auto report = dyn_cast<hopper::ReportOp>(op);
           report && report.getWarpgroups() && !report.getTile())
         return WalkResult::advance();
@@ -249,7 +251,7 @@ private:
   /// not write again, leave them the registers: one computes while others wait.
   int64_t getRegistersAlone(int64_t all) {
     constexpr int64_t kFew = 128, kMostColumns = 128;
-    WalkResult walk = forall.walk([&](Operation *op) {
+    WalkResult walk = body->walk([&](Operation *op) {
       auto isWide = [](Type type) {
         auto vector = dyn_cast<VectorType>(type);
         return vector && vector.getRank() == 2 && vector.getDimSize(1) > kMostColumns;
@@ -278,19 +280,7 @@ private:
     Registers each = getRegisters(warpgroups, /*others=*/2, producerRegisters, occupancy);
     roles.setWarpgroups({1, 1, warpgroups});
     roles.setRegisters({each.producer, each.producer, each.consumer});
-    auto launch = roles->getParentOfType<gpu::LaunchOp>();
-    b.setInsertionPoint(launch);
-    launch.getBlockSizeXMutable().assign(
-        arith::ConstantIndexOp::create(b, loc, (warpgroups + 2) * hopper::kThreadsPerWarpgroup));
-  }
-
-  /// The loop variables of the tile with the number of this CTA.
-  void mapTile(IRMapping &mapping) {
-    auto position = affine::AffineDelinearizeIndexOp::create(b, loc, block, ValueRange(sizes));
-    ValueRange coordinates = position.getResults();
-    mapping.map(forall.getInductionVars(), coordinates.take_front(forall.getRank()));
-    if (coordinates.size() > forall.getInductionVars().size()) // a CTA for each warpgroup
-      mapping.map(inner.getInductionVar(0), coordinates.back());
+    setWarpgroups(warpgroups + 2);
   }
 
   /// The producer, or the adder.
@@ -299,10 +289,13 @@ private:
     Region &region = roles.getBodies()[adder && !loads.empty() ? 1 : 0];
     b.setInsertionPointToStart(&region.front());
     IRMapping mapping;
-    mapTile(mapping);
+    // Which tile it is comes first.
+    if (auto position = dyn_cast<affine::AffineDelinearizeIndexOp>(body->front().front());
+        position && position.getLinearIndex() == block)
+      b.clone(*position, mapping);
     if (adder) // whole tiles start where those of the first warpgroup do
-      mapping.map(inner.getInductionVar(0), arith::ConstantIndexOp::create(b, loc, 0).getResult());
-    if (failed(copySites(forall.getBody(), mapping)))
+      mapping.map(body->getArgument(0), arith::ConstantIndexOp::create(b, loc, 0).getResult());
+    if (failed(copySites(&body->front(), mapping)))
       return failure();
     if (!adder)
       return success();
@@ -313,7 +306,7 @@ private:
 
   /// Clones what `value` needs. Fails at an op that only consumers can run.
   LogicalResult copySlice(Value value, IRMapping &mapping, Operation *user) {
-    if (mapping.contains(value) || !forall.getBodyRegion().isAncestor(value.getParentRegion()))
+    if (mapping.contains(value) || !body->isAncestor(value.getParentRegion()))
       return success();
     Operation *op = value.getDefiningOp();
     if (auto reduction = dyn_cast_or_null<vector::ReductionOp>(op)) {
@@ -336,7 +329,7 @@ private:
     }
     for (Value operand : op->getOperands()) {
       auto memref = dyn_cast<MemrefValue>(operand);
-      if (memref && hasReadOnly(op) && hopper::isWrittenIn(forall, memref)) {
+      if (memref && hasReadOnly(op) && hopper::isWrittenIn(roles, memref)) {
         InFlightDiagnostic error = user->emitOpError("cannot be done by the ")
                                    << getHelper()
                                    << ": it depends on memory that the consumers write";
@@ -501,8 +494,6 @@ private:
 
   LogicalResult copyNest(Operation *op, IRMapping &mapping) {
     OpBuilder::InsertionGuard guard(b);
-    if (op == inner)
-      return copySites(inner.getBody(), mapping);
     if (failed(copySlices(op->getOperands().take_front(isa<scf::IfOp>(op) ? 1 : 3), mapping, op)))
       return failure();
     auto at = [&](Value value) { return mapping.lookupOrDefault(value); };
@@ -544,19 +535,6 @@ private:
     }
     for (Addition &addition : additions)
       createSend(addition);
-    Block *target = &roles.getBodies()[*hopper::findComputeRole(roles)].front();
-    b.setInsertionPointToStart(target);
-    IRMapping mapping;
-    mapping.map(inner.getInductionVar(0), target->getArgument(0));
-    mapTile(mapping);
-    for (Operation &op : forall.getBody()->without_terminator()) {
-      if (&op != inner) {
-        b.clone(op, mapping);
-        continue;
-      }
-      for (Operation &nested : inner.getBody()->without_terminator())
-        b.clone(nested, mapping);
-    }
   }
 
   /// A warpgroup's part of a tile to the adder.
@@ -566,7 +544,7 @@ private:
     Value tile = hopper::AcquireOp::create(b, at, addition.whole, addition.channel);
     Value size = arith::ConstantIndexOp::create(
         b, at, addition.inRows ? addition.part.getRows() : addition.part.getColumns());
-    Value first = arith::MulIOp::create(b, at, inner.getInductionVar(0), size);
+    Value first = arith::MulIOp::create(b, at, body->getArgument(0), size);
     Value part = addition.inRows
                      ? hopper::RowsOp::create(b, at, addition.part, tile, first).getTile()
                      : hopper::ColumnsOp::create(b, at, addition.part, tile, first).getTile();
@@ -577,17 +555,18 @@ private:
     addition.op->erase();
   }
 
-  scf::ForallOp forall, inner;
+  gpu::LaunchOp launch;
+  hopper::RolesOp roles;
+  Region *body; // of the role that computes
   int64_t producerRegisters, occupancy;
   bool adderFences, isAdder = false;
   OpBuilder b;
   Location loc;
-  int64_t warpgroups = 0; // of a CTA
+  Value block;        // the number of the CTA
+  int64_t warpgroups; // that compute
   SmallVector<hopper::LoadOp> loads;
   SmallVector<Addition, 1> additions;
-  SmallVector<Value> channels, sizes;
-  Value block;
-  hopper::RolesOp roles;
+  SmallVector<Value> channels;
 };
 
 struct SpecializeWarpsPass : attn::impl::HopperSpecializeWarpsBase<SpecializeWarpsPass> {
@@ -606,8 +585,14 @@ struct SpecializeWarpsPass : attn::impl::HopperSpecializeWarpsBase<SpecializeWar
                                  << int64_t(occupancy);
       return signalPassFailure();
     }
-    for (scf::ForallOp forall : hopper::findPrograms(getOperation()))
-      if (failed(Specializer(forall, producerRegisters, occupancy, adderFences).run()))
+    SmallVector<std::pair<gpu::LaunchOp, hopper::RolesOp>> all;
+    getOperation().walk([&](gpu::LaunchOp launch) {
+      for (auto roles : launch.getBody().front().getOps<hopper::RolesOp>())
+        if (roles.getBodies().size() == 1 && hopper::findComputeRole(roles))
+          all.push_back({launch, roles});
+    });
+    for (auto [launch, roles] : all)
+      if (failed(Specializer(launch, roles, producerRegisters, occupancy, adderFences).run()))
         return signalPassFailure();
   }
 };

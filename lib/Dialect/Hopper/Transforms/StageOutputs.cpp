@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tiles leave through shared memory: stmatrix, then a store by TMA.
 
-#include "Loops.h"
+#include "Barriers.h"
 #include "Memory.h"
+#include "Programs.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Outcomes.h"
@@ -26,10 +27,6 @@ static attn::Done numStaged("hopper-stage-outputs", "staged",
 static attn::Left numLeft("hopper-stage-outputs", "not staged", "Writes from registers");
 
 namespace {
-
-/// Named barriers from here on are for warpgroups on their own; those below are
-/// for turns at the tensor core.
-constexpr int64_t kFirstOwnBarrier = 4;
 
 /// Columns that the four threads of a row have 16 bytes of side by side, where no product
 /// says which elements a thread has (convert-hopper-to-nvvm).
@@ -56,17 +53,13 @@ struct Exchange {
 
 class Stager {
 public:
-  /// `barriers`: named barriers of warpgroups on their own that earlier roles have.
-  Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse, int64_t columns,
-         int64_t barriers)
+  Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse, int64_t columns)
       : launch(launch), roles(roles), region(roles.getBodies()[role]), reuse(reuse),
-        columns(columns), warpgroups(roles.getWarpgroups()[role]), barriers(barriers),
-        b(launch.getContext()) {
+        columns(columns), warpgroups(roles.getWarpgroups()[role]), b(launch.getContext()) {
     region.walk([&](Operation *op) { hasProducts |= isa<hopper::MmaOp, hopper::WgmmaOp>(op); });
   }
 
-  /// Named barriers that this role has.
-  int64_t run() {
+  void run() {
     SmallVector<std::pair<vector::TransferWriteOp, std::optional<Target>>> all;
     region.walk([&](vector::TransferWriteOp write) { all.push_back({write, match(write)}); });
     for (auto &[write, target] : all)
@@ -81,11 +74,10 @@ public:
       if (exchange.release)
         releaseBehind(exchange);
     if (!hasStores)
-      return 0;
+      return;
     // Shared memory outlives the copies.
     b.setInsertionPoint(region.front().getTerminator());
     hopper::TmaWaitOp::create(b, region.getLoc(), 0, /*read=*/false);
-    return warpgroups;
   }
 
 private:
@@ -241,9 +233,21 @@ private:
     b.setInsertionPoint(front);
     hopper::TmaWaitOp::create(b, write->getLoc(), 0, /*read=*/true);
     b.setInsertionPoint(write);
-    Value id = arith::ConstantIndexOp::create(b, write->getLoc(), hopper::kShareBarrier);
-    hopper::BarrierSyncOp::create(b, write->getLoc(), id, warpgroups);
+    hopper::BarrierSyncOp::create(b, write->getLoc(), findMeeting(loop), warpgroups);
     return &exchange;
+  }
+
+  /// The barrier at which the warpgroups meet in a loop; a new one if they do not.
+  Value findMeeting(scf::ForOp loop) {
+    Value found;
+    loop.walk([&](hopper::BarrierSyncOp barrier) {
+      Value id = barrier.getId();
+      if (int64_t(barrier.getWarpgroups()) == warpgroups && loop.isDefinedOutsideOfLoop(id) &&
+          !hopper::dependsOn(id, region.getArgument(0)))
+        found = id;
+    });
+    return found ? found
+                 : hopper::createNamedBarriers(roles->getBlock(), loop.getLoc(), /*count=*/1);
   }
 
   static int64_t getRingColumns(Exchange &exchange, VectorType vector) {
@@ -306,8 +310,9 @@ private:
       Value offset = arith::ConstantIndexOp::create(b, loc, column);
       indices.back() = arith::AddIOp::create(b, loc, indices.back(), offset);
     }
-    Value first = arith::ConstantIndexOp::create(b, loc, kFirstOwnBarrier + barriers);
-    Value id = arith::AddIOp::create(b, loc, region.getArgument(0), first);
+    if (!ofFirst)
+      ofFirst = hopper::createNamedBarriers(roles->getBlock(), loc, warpgroups);
+    Value id = arith::AddIOp::create(b, loc, region.getArgument(0), ofFirst);
     // Everybody is done with what was in the tile before.
     if (!isFree)
       hopper::BarrierSyncOp::create(b, loc, id, 1);
@@ -358,8 +363,9 @@ private:
   hopper::RolesOp roles;
   Region &region;
   bool reuse;
-  int64_t columns, warpgroups, barriers;
+  int64_t columns, warpgroups;
   OpBuilder b;
+  Value ofFirst; // the named barrier of the first warpgroup on its own
   /// By memref and tile.
   llvm::DenseMap<std::pair<Value, Type>, Value> maps, rings;
   llvm::MapVector<Block *, Exchange> exchanges; // a block without one has no ring
@@ -372,8 +378,8 @@ struct StageOutputsPass : attn::impl::HopperStageOutputsBase<StageOutputsPass> {
   void runOnOperation() override {
     getOperation().walk([&](gpu::LaunchOp launch) {
       for (auto roles : llvm::to_vector(launch.getBody().front().getOps<hopper::RolesOp>()))
-        for (unsigned role = 0, barriers = 0; role < roles.getBodies().size(); ++role)
-          barriers += Stager(launch, roles, role, reuse, columns, barriers).run();
+        for (unsigned role = 0; role < roles.getBodies().size(); ++role)
+          Stager(launch, roles, role, reuse, columns).run();
     });
   }
 };

@@ -3,10 +3,12 @@
 // RUN: attn-opt %S/Inputs/forms.mlir --hopper-check-form=form=arithmetic -o /dev/null
 // RUN: not attn-opt %S/Inputs/forms.mlir --hopper-check-form=form=programs -o /dev/null 2>&1 | FileCheck %s --check-prefix=PROGRAMS
 // RUN: not attn-opt %S/advance-products.mlir --hopper-check-form=form=protocol -o /dev/null 2>&1 | FileCheck %s --check-prefix=PROTOCOL
+// RUN: not attn-opt %S/../named-barriers.mlir --hopper-check-form=form=protocol -o /dev/null 2>&1 | FileCheck %s --check-prefix=BARRIERS
 // RUN: not attn-opt %s --split-input-file --hopper-check-form=form=late -o /dev/null 2>&1 | FileCheck %s --check-prefix=WORD
 
 // PROGRAMS: error: 'scf.forall' op is not in the form 'programs': a program of a tile is divided among warpgroups, and holds no other
 // PROTOCOL: error: 'hopper.channel' op is not in the form 'protocol': channels have become rings and barriers
+// BARRIERS: error: 'hopper.named_barriers' op is not in the form 'protocol': named barriers have numbers
 // WORD: error: expected a form arithmetic, programs, tiles, channels or protocol, got 'late'
 
 func.func @tensor(%x: tensor<4xf32>) {

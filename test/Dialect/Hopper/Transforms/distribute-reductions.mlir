@@ -30,11 +30,14 @@ func.func @bound(%X: memref<?xi32>, %Y: memref<?xi32>) {
 
 // A row of a table: the warpgroups agree on whether any element is true, and all.
 // CHECK-LABEL: func.func @table
+// CHECK: scf.forall
+// CHECK-NEXT: %[[ID:.*]] = hopper.named_barriers count(1)
+// CHECK-NOT: hopper.named_barriers
 // CHECK: scf.forall (%[[W:.*]]) in (2)
 // CHECK: %[[KEEP:.*]] = arith.cmpi eq, {{.*}} : vector<64x128xi32>
-// CHECK: %[[SOME:.*]] = hopper.barrier.reduce any %[[KEEP]], %c8 warpgroups(2) : vector<64x128xi1>
+// CHECK: %[[SOME:.*]] = hopper.barrier.reduce any %[[KEEP]], %[[ID]] warpgroups(2) : vector<64x128xi1>
 // CHECK: scf.if %[[SOME]]
-// CHECK: hopper.barrier.reduce all %[[KEEP]], %c8 warpgroups(2) : vector<64x128xi1>
+// CHECK: hopper.barrier.reduce all %[[KEEP]], %[[ID]] warpgroups(2) : vector<64x128xi1>
 func.func @table(%X: memref<?xi32>, %Z: memref<?xi32>, %T: memref<?xi1>) {
   %c0 = arith.constant 0 : index
   %pad = arith.constant 0 : i32

@@ -10,9 +10,11 @@
 // CHECK: memref.alloc(%{{.*}}) : memref<?xbf16>
 // CHECK: memref.alloc(%{{.*}}) : memref<?xbf16>
 // CHECK: gpu.launch
+// CHECK: %[[FIRST:.*]] = hopper.named_barriers count(1)
 // CHECK: %[[DROPPED:.*]] = arith.cmpf uge
 // CHECK: %[[TILE:.*]] = vector.transpose
-// CHECK: %[[ANY:.*]] = hopper.barrier.reduce any %[[TILE]], %{{.*}} warpgroups(1) : vector<64x128xi1>
+// CHECK: %[[ID:.*]] = arith.addi %{{.*}}, %[[FIRST]]
+// CHECK: %[[ANY:.*]] = hopper.barrier.reduce any %[[TILE]], %[[ID]] warpgroups(1) : vector<64x128xi1>
 // CHECK: scf.if %[[ANY]] {
 // CHECK-NEXT: %[[MARKS:.*]] = arith.select %[[DROPPED]], %{{.*}}, %{{.*}} : vector<64xi1>, vector<64xbf16>
 // CHECK-NEXT: vector.transfer_write %[[MARKS]], %[[ROWS:.*]][%[[H:.*]], %[[R:.*]]] : vector<64xbf16>, memref<?x?xbf16

@@ -7,10 +7,11 @@
 // warpgroups in front of the product that reads them, and one in front of the loop.
 // CHECK-LABEL: func.func @shared
 // CHECK: gpu.launch
+// CHECK-NEXT: %[[ID:.*]] = hopper.named_barriers count(1)
 // CHECK: %[[RING:.*]] = hopper.alloc : <2x128x64xbf16, swizzle = 128>
 // CHECK: hopper.roles
 // CHECK: role "compute" warpgroups(2) registers(240) (%[[W:.*]]) {
-// CHECK: hopper.barrier.sync %[[ID:.*]] warpgroups(2)
+// CHECK: hopper.barrier.sync %[[ID]] warpgroups(2)
 // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %{{.*}}, %[[TURN:.*]] = %{{.*}}) ->
 // CHECK-NOT: hopper.barrier
 // CHECK: %[[TILE:.*]] = hopper.slot %[[RING]][%[[TURN]]]

@@ -1,8 +1,8 @@
 // A tiled product of matrices, written at L2: the passes know nothing of
 // attention.
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-distribute-rows,canonicalize,cse,hopper-form-products))" | FileCheck %s --check-prefix=TILES
-// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-distribute-rows,canonicalize,cse,hopper-form-products,hopper-specialize-warps))" | FileCheck %s --check-prefix=CHANNELS
-// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-distribute-rows,canonicalize,cse,hopper-form-products,hopper-specialize-warps,hopper-schedule-tiles{ctas=8},canonicalize,hopper-pipeline-products,hopper-stage-outputs,hopper-start-products,hopper-ping-pong,hopper-expand-channels{stages=3},canonicalize,cse))" | FileCheck %s --check-prefix=PROTOCOL
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-distribute-rows,canonicalize,cse,hopper-form-products,hopper-create-launches,hopper-specialize-warps))" | FileCheck %s --check-prefix=CHANNELS
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-distribute-rows,canonicalize,cse,hopper-form-products,hopper-create-launches,hopper-specialize-warps,hopper-schedule-tiles{ctas=8},canonicalize,hopper-pipeline-products,hopper-stage-outputs,hopper-start-products,hopper-ping-pong,hopper-expand-channels{stages=3},hopper-allocate-barriers,canonicalize,cse))" | FileCheck %s --check-prefix=PROTOCOL
 #mk = affine_map<(m, n, k) -> (m, k)>
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>

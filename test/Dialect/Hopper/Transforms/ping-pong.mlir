@@ -6,12 +6,14 @@
 
 // The last warpgroup lets the first one go; a run of products is one turn.
 // CHECK-LABEL: func.func @three
+// CHECK: gpu.launch
+// CHECK-NEXT: %[[FIRST:.*]] = hopper.named_barriers count(3)
 // CHECK: role "compute" warpgroups(3) registers(160) (%[[W:.*]]) {
 // CHECK: %[[LAST:.*]] = arith.cmpi eq, %[[W]], %c2
-// CHECK: %[[MINE:.*]] = arith.addi %[[W]], %[[ONE:.*]] : index
-// CHECK: %[[NEXT:.*]] = arith.select %[[LAST]], %[[ONE]], %{{.*}} : index
+// CHECK: %[[MINE:.*]] = arith.addi %[[W]], %[[FIRST]] : index
+// CHECK: %[[NEXT:.*]] = arith.select %[[LAST]], %[[FIRST]], %{{.*}} : index
 // CHECK: scf.if %[[LAST]]
-// CHECK-NEXT: hopper.barrier.arrive %[[ONE]] warpgroups(2)
+// CHECK-NEXT: hopper.barrier.arrive %[[FIRST]] warpgroups(2)
 // CHECK: scf.for
 // CHECK-NEXT: hopper.barrier.sync %[[MINE]] warpgroups(2)
 // CHECK-NEXT: hopper.wgmma

@@ -1,5 +1,5 @@
 // Row softmax at L2: no product, no load through shared memory, one role, a CTA for each warpgroup.
-// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-distribute-rows,canonicalize,cse,hopper-form-products,hopper-specialize-warps,hopper-schedule-tiles,canonicalize,hopper-pipeline-products,hopper-stage-outputs,hopper-start-products,hopper-ping-pong,hopper-expand-channels,canonicalize,cse))" | FileCheck %s
+// RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-distribute-rows,canonicalize,cse,hopper-form-products,hopper-create-launches,hopper-specialize-warps,hopper-schedule-tiles,canonicalize,hopper-pipeline-products,hopper-stage-outputs,hopper-start-products,hopper-ping-pong,hopper-expand-channels,hopper-allocate-barriers,canonicalize,cse))" | FileCheck %s
 // CHECK-LABEL: func.func @softmax
 // CHECK: hopper.roles
 // CHECK-NEXT: role "compute" warpgroups(1) registers(240)

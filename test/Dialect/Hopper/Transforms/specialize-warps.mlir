@@ -1,14 +1,15 @@
-// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps))" | FileCheck %s
-// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{producer-registers=56}))" | FileCheck %s --check-prefix=ROOM
-// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{producer-registers=20}))" 2>&1 | FileCheck %s --check-prefix=FEW
-// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-specialize-warps))" --remarks-filter=hopper-specialize-warps -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}13 [Passed] specialized | Category:hopper-specialize-warps{{$}}
+// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-create-launches,hopper-specialize-warps))" | FileCheck %s
+// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-create-launches,hopper-specialize-warps{producer-registers=56}))" | FileCheck %s --check-prefix=ROOM
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-create-launches,hopper-specialize-warps{producer-registers=20}))" 2>&1 | FileCheck %s --check-prefix=FEW
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-create-launches,hopper-specialize-warps))" --remarks-filter=hopper-specialize-warps -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// REMARKS-DAG: {{^ *}}5 [Passed] specialized | Category:hopper-specialize-warps{{$}}
+// REMARKS-DAG: {{^ *}}7 [Passed] apart | Category:hopper-specialize-warps{{$}}
 // FEW: error: a producer has a multiple of 8 between 24 and 128 registers, or 0 for those of the table; got 20
-// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{occupancy=3}))" | FileCheck %s --check-prefix=THREE
-// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{occupancy=5}))" 2>&1 | FileCheck %s --check-prefix=MANY
+// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-create-launches,hopper-specialize-warps{occupancy=3}))" | FileCheck %s --check-prefix=THREE
+// RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-create-launches,hopper-specialize-warps{occupancy=5}))" 2>&1 | FileCheck %s --check-prefix=MANY
 // MANY: error: 1 to 4 CTAs share the registers of a multiprocessor, got 5
 // Three CTAs of two warpgroups: their threads start with 80 each.
-// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-specialize-warps{adder-fences=false}))" | FileCheck %s --check-prefix=OWN
+// RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-create-launches,hopper-specialize-warps{adder-fences=false}))" | FileCheck %s --check-prefix=OWN
 // THREE: role "load" warpgroups(1) registers(24)
 // THREE: role "compute" warpgroups(1) registers(136)
 // One consumer has 240 all the same; two would have 228, so 224.
@@ -21,7 +22,7 @@
 // other one.
 // CHECK-LABEL: func.func @one_role
 // CHECK: %[[TILES:.*]] = arith.muli %c4, %c2
-// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[TILES]],
+// CHECK: gpu.launch blocks(%[[B:[^,]*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[TILES]],
 // CHECK-SAME: threads({{.*}}) in (%{{.*}} = %c128,
 // CHECK-NOT: hopper.channel
 // CHECK: hopper.roles
@@ -64,18 +65,21 @@ func.func @again(%Y: memref<?x64xf32>, %reports: memref<?xi32>, %always: i1) {
   return
 }
 // CHECK-LABEL: func.func @agreed
-// CHECK: gpu.launch blocks(%[[B:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %c4,
+// CHECK: gpu.launch blocks(%[[B:[^,]*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %c4,
 // CHECK-SAME: threads({{.*}}) in (%{{.*}} = %c256,
+// CHECK: %[[ID:.*]] = hopper.named_barriers count(1)
 // CHECK: role "compute" warpgroups(2)
+// CHECK-NOT: hopper.named_barriers
+// CHECK: hopper.barrier.reduce any %{{.*}}, %[[ID]] warpgroups(2)
 func.func @agreed(%X: memref<?x64xi1>, %Y: memref<?xi1>) {
   %c0 = arith.constant 0 : index
-  %c8 = arith.constant 8 : index
   %false = arith.constant false
   scf.forall (%i) in (4) {
+    %id = hopper.named_barriers count(1)
     scf.forall (%w) in (2) {
       %r = affine.apply affine_map<(d0)[s0] -> (d0 * 128 + s0 * 64)>(%i)[%w]
       %x = vector.transfer_read %X[%r, %c0], %false {in_bounds = [false, true]} : memref<?x64xi1>, vector<64x64xi1>
-      %any = hopper.barrier.reduce any %x, %c8 warpgroups(2) : vector<64x64xi1>
+      %any = hopper.barrier.reduce any %x, %id warpgroups(2) : vector<64x64xi1>
       memref.store %any, %Y[%i] : memref<?xi1>
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
   }
@@ -143,18 +147,6 @@ func.func @computed(%A: memref<?x64xbf16>, %n: index, %acc: vector<64x64xf32>) {
 // -----
 
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
-func.func @undivided(%A: memref<?x64xbf16>, %n: index) {
-  %c0 = arith.constant 0 : index
-  // expected-error @+1 {{expected rows divided among warpgroups (hopper-distribute-rows) before their roles}}
-  scf.forall (%i) in (%n) {
-    %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
-  }
-  return
-}
-
-// -----
-
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
 func.func @while(%A: memref<?x64xbf16>, %n: index, %p: i1) {
   %c0 = arith.constant 0 : index
   scf.forall (%i) in (%n) {
@@ -164,48 +156,6 @@ func.func @while(%A: memref<?x64xbf16>, %n: index, %p: i1) {
         %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
         scf.yield
       }
-    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
-  }
-  return
-}
-
-// -----
-
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
-func.func @steps(%A: memref<?x64xbf16>, %n: index) {
-  %c0 = arith.constant 0 : index
-  // expected-error @+1 {{expected loops from 0 in steps of 1}}
-  scf.forall (%i) = (0) to (%n) step (2) {
-    scf.forall (%w) in (1) {
-      %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
-    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
-  }
-  return
-}
-
-// -----
-
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
-func.func @dynamic(%A: memref<?x64xbf16>, %n: index) {
-  %c0 = arith.constant 0 : index
-  scf.forall (%i) in (%n) {
-    // expected-error @+1 {{expected 1 to 3 warpgroups}}
-    scf.forall (%w) in (%n) {
-      %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
-    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
-  }
-  return
-}
-
-// -----
-
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
-func.func @five(%A: memref<?x64xbf16>, %n: index) {
-  %c0 = arith.constant 0 : index
-  scf.forall (%i) in (%n) {
-    // expected-error @+1 {{expected 1 to 3 warpgroups}}
-    scf.forall (%w) in (5) {
-      %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
   }
   return
@@ -265,22 +215,6 @@ func.func @view(%A: memref<?x64xbf16>, %n: index, %p: i1) {
         %B = memref.reinterpret_cast %A to offset: [0], sizes: [%half, 64], strides: [64, 1] : memref<?x64xbf16> to memref<?x64xbf16, strided<[64, 1]>>
         %t = hopper.load %B[%i, %c0] : memref<?x64xbf16, strided<[64, 1]>> -> !tile
       }
-    } {mapping = [#gpu.warpgroup<linear_dim_0>]}
-  }
-  return
-}
-
-// -----
-
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
-func.func @chosen(%A: memref<?x64xbf16>, %n: index) {
-  %c0 = arith.constant 0 : index
-  // expected-note @+1 {{chosen here}}
-  scf.forall (%i) in (%n) {
-    scf.forall (%w) in (1) {
-      %B = memref.reinterpret_cast %A to offset: [0], sizes: [%i, 64], strides: [64, 1] : memref<?x64xbf16> to memref<?x64xbf16, strided<[64, 1]>>
-      // expected-error @+1 {{expects memory that no tile chooses}}
-      %t = hopper.load %B[%i, %c0] : memref<?x64xbf16, strided<[64, 1]>> -> !tile
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
   }
   return
@@ -455,6 +389,51 @@ func.func @few(%n: index, %X: memref<?x128xbf16>, %Y: memref<?xf32>, %Z: memref<
       %s = vector.multi_reduction <add>, %f, %zeros [1] : vector<64x128xf32> to vector<64xf32>
       vector.transfer_write %s, %Y[%r] : vector<64xf32>, memref<?xf32>
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
+  }
+  return
+}
+
+// -----
+
+!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+// A launch that is written by hand: the host has no memory of its own.
+func.func @inside(%n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %A = memref.alloca() : memref<64x64xbf16>
+        // expected-error @+1 {{expects memory from outside of the launch}}
+        %t = hopper.load %A[%c0, %c0] : memref<64x64xbf16> -> !tile
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+// The number of a CTA need not be divided into coordinates: each tile has as many CTAs as it had
+// warpgroups.
+// CHECK-LABEL: func.func @linear
+// CHECK: gpu.launch blocks(%[[B:[^,]*]], %{{.*}}, %{{.*}}) in
+// CHECK: role "compute" warpgroups(1)
+// CHECK-NEXT: %[[I:.*]]:2 = affine.delinearize_index %[[B]] into (%arg0, 2)
+// CHECK-NEXT: arith.addi %[[I]]#0, %[[I]]#1
+func.func @linear(%n: index, %X: memref<?xindex>) {
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 256 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %at = arith.addi %bx, %w : index
+        memref.store %at, %X[%at] : memref<?xindex>
+      }
+    gpu.terminator
   }
   return
 }

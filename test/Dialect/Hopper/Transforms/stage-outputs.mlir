@@ -9,10 +9,11 @@
 // CHECK-LABEL: func.func @staged
 // CHECK: %[[MAP:.*]] = hopper.tensor_map %{{.*}} : memref<?x64xbf16>
 // CHECK: gpu.launch
+// CHECK-NEXT: %[[FIRST:.*]] = hopper.named_barriers count(2)
 // CHECK: %[[RING:.*]] = hopper.alloc : <2x64x64xbf16, swizzle = 128>
 // CHECK: %[[SLOT:.*]] = hopper.slot %[[RING]][%[[W:.*]]] :
 // CHECK-NEXT: hopper.tma.wait pending(0) read
-// CHECK: %[[ID:.*]] = arith.addi %[[W]], %c4
+// CHECK-NEXT: %[[ID:.*]] = arith.addi %[[W]], %[[FIRST]]
 // CHECK-NEXT: hopper.barrier.sync %[[ID]] warpgroups(1)
 // CHECK-NEXT: hopper.tile.store %{{.*}} to %[[SLOT]]
 // CHECK-NEXT: hopper.barrier.sync %[[ID]] warpgroups(1)
@@ -161,7 +162,8 @@ func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>,
 
 // Behind a loop in which the warpgroups exchange tiles all of them are done with what they have
 // received, too: the tile that is given back last takes the first output, although all read it,
-// the memory of the exchange the second one, in slabs. The other tile is given back at once.
+// the memory of the exchange the second one, in slabs. The other tile is given back at once. They
+// meet behind the loop at its own barrier.
 // REUSE-LABEL: func.func @exchange
 // REUSE: %[[RING:.*]] = hopper.alloc : <2x128x64xbf16, swizzle = 128>
 // REUSE-NOT: hopper.alloc
@@ -175,7 +177,7 @@ func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>,
 // REUSE: }
 // REUSE-NEXT: hopper.release %[[V:.*]] :
 // REUSE-NOT: hopper.release
-// REUSE: hopper.barrier.sync %{{.*}} warpgroups(2)
+// REUSE: hopper.barrier.sync %c9 warpgroups(2)
 // REUSE: hopper.tile.store %{{.*}} to %[[OWN]]
 // REUSE-NEXT: hopper.barrier.sync %{{.*}} warpgroups(1)
 // REUSE-NEXT: hopper.fence.async
@@ -333,18 +335,20 @@ func.func @few_columns(%n: index, %v: vector<64x48xbf16>) {
 // Roles of one warpgroup have a named barrier each, and may store through a whole tile that they
 // alone receive.
 // REUSE-LABEL: func.func @two_roles
+// REUSE: %[[TWO:.*]] = hopper.named_barriers count(1)
+// REUSE-NEXT: %[[ONE:.*]] = hopper.named_barriers count(1)
 // REUSE: %[[OWN:.*]] = hopper.channel
 // REUSE: %[[COMMON:.*]] = hopper.channel
 // REUSE: %[[RING:.*]] = hopper.alloc : <1x64x64xbf16, swizzle = 128>
 // REUSE: role "one"
 // REUSE: %[[T:.*]] = hopper.receive %[[OWN]]
-// REUSE: %[[ID:.*]] = arith.addi %{{.*}}, %c4
+// REUSE: %[[ID:.*]] = arith.addi %{{.*}}, %[[ONE]]
 // REUSE: hopper.barrier.sync %[[ID]] warpgroups(1)
 // REUSE: hopper.tile.store %{{.*}} to %[[T]]
 // REUSE: hopper.release %[[OWN]]
 // REUSE: role "two"
 // REUSE: %[[SLOT:.*]] = hopper.slot %[[RING]]
-// REUSE: %[[ID:.*]] = arith.addi %{{.*}}, %c5
+// REUSE: %[[ID:.*]] = arith.addi %{{.*}}, %[[TWO]]
 // REUSE: hopper.barrier.sync %[[ID]] warpgroups(1)
 // REUSE: hopper.tile.store %{{.*}} to %[[SLOT]]
 !whole = !hopper.smem<64x64xbf16, swizzle = 128>

@@ -771,11 +771,30 @@ def Hopper_FenceAsyncOp : Hopper_Op<"fence.async", [MemoryEffects<[MemRead, MemW
   let assemblyFormat = "attr-dict";
 }
 
+def Hopper_NamedBarriersOp : Hopper_Op<"named_barriers"> {
+  let summary = "Named barriers of the CTA that nobody else has";
+  let description = [{
+    The number of the first of `count` consecutive ones; those behind it are `first + 1` and so on.
+    hopper-allocate-barriers chooses numbers.
+
+    ```mlir
+    %first = hopper.named_barriers count(2)
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %mine = arith.addi %w, %first : index
+        hopper.barrier.sync %mine warpgroups(1)
+    ```
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive, IntMaxValue<15>]>:$count);
+  let results = (outs Res<Index, "", [MemAlloc]>:$first);
+  let assemblyFormat = "`count` `(` $count `)` attr-dict";
+}
+
 def Hopper_BarrierSyncOp : Hopper_Op<"barrier.sync", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Waits at a named barrier for `warpgroups` warpgroups";
   let description = [{
-    `bar.sync id, 128 * warpgroups`. `id` is 1 to 15. Warpgroups that sync and
-    those that arrive count alike.
+    `bar.sync id, 128 * warpgroups`. `id` is 1 to 15, or follows from `hopper.named_barriers`.
+    Warpgroups that sync and those that arrive count alike.
   }];
   let arguments = (ins Index:$id, ConfinedAttr<I64Attr, [IntPositive]>:$warpgroups);
   let assemblyFormat = "$id `warpgroups` `(` $warpgroups `)` attr-dict";

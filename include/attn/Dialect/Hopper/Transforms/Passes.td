@@ -413,11 +413,43 @@ def HopperOrderProducts : Pass<"hopper-order-products", "::mlir::func::FuncOp"> 
   let dependentDialects = ["::attn::hopper::HopperDialect"];
 }
 
+def HopperCreateLaunches : Pass<"hopper-create-launches", "::mlir::func::FuncOp"> {
+  let summary = "Tile programs become launches";
+  let description = [{
+    An outermost `scf.forall` around one over warpgroups becomes a `gpu.launch` with one CTA per
+    iteration, whose warpgroups are one role, "compute". It still loads its tiles. Views of memory
+    that it loads from move in front of the launch: the host describes them to TMA. What the CTA
+    does as a whole, or has once (`hopper.redo`, `hopper.run_if`, `hopper.named_barriers`), comes in
+    front of the roles.
+
+    ```mlir
+    // Before.
+    scf.forall (%i) in (%n) {
+      scf.forall (%w) in (2) {
+        %k = hopper.load %K[%i, %c0]
+        hopper.mma %q, %k, ...
+    // After.
+    gpu.launch blocks(%cta, ...) in (%n, ...) threads(...) in (%c256, ...) {
+      hopper.roles
+        role "compute" warpgroups(2) registers(240) (%w) {
+          %i = affine.delinearize_index %cta into (%n)
+          %k = hopper.load %K[%i, %c0]
+          hopper.mma %q, %k, ...
+    ```
+
+    Refuses programs whose rows are not divided among 1 to 3 warpgroups, loops from elsewhere than
+    0, and loads from memory that the tile chooses.
+
+    Needed by: all GPU kernels.
+  }];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
+                           "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect"];
+}
+
 def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncOp"> {
   let summary = "Loads become a role of their own";
   let description = [{
-    An outermost `scf.forall` around one over warpgroups becomes a `gpu.launch`
-    with one CTA per iteration and two `hopper.roles`: a producer, one warpgroup
+    The one role of a launch (hopper-create-launches) becomes two: a producer, one warpgroup
     of which one thread copies, and consumers. Each `hopper.load` becomes a
     channel: `hopper.send` in a copy of the loops around it, `hopper.receive` in
     its place, and `hopper.release` after its last use. Without any load there
@@ -425,11 +457,12 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
 
     ```mlir
     // Before.
-    scf.forall (%i) in (%n) {
-      scf.forall (%w) in (2) {
-        scf.for %j = ... {
-          %k = hopper.load %K[%j, %c0]
-          hopper.mma %q, %k, ...
+    gpu.launch ... {
+      hopper.roles
+        role "compute" warpgroups(2) registers(240) (%w) {
+          scf.for %j = ... {
+            %k = hopper.load %K[%j, %c0]
+            hopper.mma %q, %k, ...
     // After.
     gpu.launch ... {
       %channel = hopper.channel depth(1)
@@ -976,7 +1009,9 @@ def HopperPingPong : Pass<"hopper-ping-pong", "::mlir::func::FuncOp"> {
     3.1). The last warpgroup lets the first one go at the start of the role.
 
     ```mlir
-    hopper.barrier.sync %mine warpgroups(2)
+    %first = hopper.named_barriers count(2) // in front of the roles
+    ...
+    hopper.barrier.sync %mine warpgroups(2) // %first + the warpgroup's number
     %s = hopper.wgmma ...
     %o = hopper.wgmma ...
     hopper.barrier.arrive %next warpgroups(2)
@@ -1007,15 +1042,15 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     released, of the same size, which is then released after the copy: that saves
     the memory, and costs the time in which the next tile could have been loaded.
     Where the warpgroups exchange tiles in a loop in front of the outputs (hopper-exchange-rows),
-    they meet behind it, and all that they have exchanged and received is free: the first
-    output takes the place of what is given back last, which has the most stages, the second
+    they meet behind it, at the barrier of the loop, and all that they have exchanged and received
+    is free: the first output takes the place of what is given back last, which has the most stages, the second
     one that of the exchanged tiles, in slabs. All are copied at a time.
     With `columns` a wider tile leaves in slabs, through two smaller tiles by turns.
 
     ```mlir
     // Before.
     vector.transfer_write %o, %O[%i, %c0] : vector<64x64xbf16>, memref<?x64xbf16>
-    // After.
+    // After. %mine is the warpgroup's one of as many hopper.named_barriers as there are.
     hopper.tma.wait pending(0) read
     hopper.barrier.sync %mine warpgroups(1)
     hopper.tile.store %o to %tile
@@ -1377,7 +1412,7 @@ def HopperExchangeRows : Pass<"hopper-exchange-rows", "::mlir::func::FuncOp"> {
     // Before.
     scf.for ... {
       %all = hopper.share %x : vector<64x64xbf16> -> !hopper.smem<128x64xbf16, swizzle = 128>
-    // After.
+    // After. %id is a hopper.named_barriers count(1), one for each role.
     hopper.barrier.sync %id warpgroups(2)
     scf.for ... iter_args(%turn = %c0) {
       %all = hopper.slot %ring[%turn]
@@ -1446,6 +1481,38 @@ def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"
                            "mlir::scf::SCFDialect"];
 }
 
+def HopperAllocateBarriers : Pass<"hopper-allocate-barriers", "::mlir::func::FuncOp"> {
+  let summary = "Named barriers get numbers";
+  let description = [{
+    Each `hopper.named_barriers` of a launch becomes the number of its first barrier: from 1 on
+    (0 is that of `__syncthreads`), in the order in which they stand in the launch. Passes put theirs
+    in front of those that are there: the turns of hopper-ping-pong come first, then what outputs
+    wait for, then exchanges, marks and tables.
+
+    ```mlir
+    // Before.
+    %turns = hopper.named_barriers count(2)
+    %outputs = hopper.named_barriers count(2)
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %mine = arith.addi %w, %outputs : index
+        hopper.barrier.sync %mine warpgroups(1)
+    // After: %turns is 1.
+    %outputs = arith.constant 3 : index
+    hopper.roles
+      role "compute" warpgroups(2) registers(240) (%w) {
+        %mine = arith.addi %w, %outputs : index
+        hopper.barrier.sync %mine warpgroups(1)
+    ```
+
+    Refuses launches that ask for more than 15, with a note at each op that does; and those in which
+    an op waits at a barrier with a number of its own, beside allocated ones.
+
+    Needed by: GPU kernels whose warpgroups wait for each other, or store 16 bits by TMA.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect"];
+}
+
 def HopperCheckProtocol : Pass<"hopper-check-protocol", "::mlir::func::FuncOp"> {
   let summary = "Check the protocol form of a hopper program without running it";
   let description = [{
@@ -1499,7 +1566,7 @@ def HopperCheckForm : Pass<"hopper-check-form", "::mlir::func::FuncOp"> {
     * `tiles`: products of matrices of 16-bit floats read tiles in shared memory.
     * `channels`: programs are launches; roles load nothing but what they send; each channel has one
       role that sends, and others that receive.
-    * `protocol`: no channel, load or synchronous product is left.
+    * `protocol`: no channel, load or synchronous product is left; named barriers have numbers.
 
     ```mlir
     %c = hopper.channel {...}  // error: is not in the form 'protocol': channels have become rings ...

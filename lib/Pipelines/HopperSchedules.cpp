@@ -36,7 +36,7 @@ constexpr TileSizes kTileSizes[] = {
 constexpr int64_t kAddedRows = 64, kMostAddedRows = 128;
 constexpr int64_t kFewCarriedColumns = 128;
 /// Streamed elements of a fold that carries nothing: a sum of its tiles may be carried in
-/// their place (hopper-carry-sums).
+/// their place (attn-carry-sums).
 constexpr int64_t kMappedStream = 96;
 /// Streamed elements of a fold with one product: maxima and sums of rows, for few of them.
 constexpr int64_t kRareStream = 64;

@@ -9,6 +9,7 @@
 #include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Transforms/Nest/Passes.h"
+#include "attn/Transforms/Programs/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -37,7 +38,7 @@ static constexpr bool kChecksForms = true;
 #endif
 
 static void addCleanUp(OpPassManager &pm) {
-  pm.addPass(createHopperMapPrograms());
+  pm.addPass(createAttnMapPrograms());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
 }
@@ -70,19 +71,19 @@ static void addPrograms(OpPassManager &pm, ScheduleAttr schedule) {
   OpPassManager &nested = pm.nest<func::FuncOp>();
   addCleanUp(nested);
   nested.addPass(createAttnOrderFactors());
-  nested.addPass(createHopperBranchByRows());
-  nested.addPass(createHopperCarrySums());
-  nested.addPass(createHopperTileStatements());
-  nested.addPass(createHopperSinkReads());
+  nested.addPass(createAttnBranchByRows());
+  nested.addPass(createAttnCarrySums());
+  nested.addPass(createAttnTileStatements({hopper::kWarpgroupRows, hopper::kProgramRows}));
+  nested.addPass(createAttnSinkReads());
   if (schedule.getAddsSums())
-    nested.addPass(createHopperPrepareVectors());
+    nested.addPass(createAttnPrepareVectors({hopper::kProgramRows, hopper::kWarpgroupRows}));
   addCleanUp(nested); // bounds of loops that are the same
-  nested.addPass(createHopperFusePrograms());
+  nested.addPass(createAttnFusePrograms({/*rowBytes=*/256, target::sm90::kAtoms[0].k}));
   nested.addPass(createHopperVersionPrograms());
   nested.addPass(createAttnOrderFactors()); // of weights that are no choice any more
   addCleanUp(nested);
-  nested.addPass(createHopperAdvanceReads());
-  nested.addPass(createHopperSortTiles());
+  nested.addPass(createAttnAdvanceReads());
+  nested.addPass(createAttnSortTiles({hopper::kWarpgroupRows}));
   if (schedule.getMaxima() == Maxima::AlwaysFixed)
     nested.addPass(createHopperFixMaxima({/*fewTiles=*/0, /*fewInAll=*/0}));
   else if (schedule.getMaxima() == Maxima::Fixed)
@@ -106,7 +107,7 @@ static void addTiles(OpPassManager &pm, ScheduleAttr schedule) {
   nested.addPass(createHopperOrderProducts());
   if (int64_t every = schedule.getExp2Emulation())
     nested.addPass(createHopperEmulateExponentials(HopperEmulateExponentialsOptions{every}));
-  nested.addPass(createHopperScaleLargeMaxima());
+  nested.addPass(createAttnScaleLargeMaxima());
 }
 
 /// Roles of warpgroups, what they send each other, the tiles that a CTA takes, and what runs

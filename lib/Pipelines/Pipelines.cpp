@@ -2,9 +2,9 @@
 
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
-#include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Target/SM90/SM90.h"
 #include "attn/Transforms/Nest/Passes.h"
+#include "attn/Transforms/Programs/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Utils/RenamedOptions.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -22,7 +22,7 @@ static void addCleanUp(OpPassManager &pm) {
 }
 static void addCleanUpOfTiles(OpPassManager &pm, const attn::PipelineOptions &options) {
   if (options.keepPrograms)
-    pm.addNestedPass<func::FuncOp>(attn::createHopperMapPrograms());
+    pm.addNestedPass<func::FuncOp>(attn::createAttnMapPrograms());
   addCleanUp(pm);
 }
 

@@ -11,6 +11,7 @@
 #include "attn/Transforms/Host/Passes.h"
 #include "attn/Transforms/Loops/Passes.h"
 #include "attn/Transforms/Nest/Passes.h"
+#include "attn/Transforms/Programs/Passes.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -74,6 +75,7 @@ void attn::registerPasses() {
   attn::registerPipelines();
   attn::registerAttnLoopPasses();
   attn::registerAttnTilePasses();
+  attn::registerAttnProgramPasses();
   attn::registerHostPasses();
   attn::registerAttnHopperPasses();
   attn::registerAttnPipelinePasses();

@@ -8,6 +8,14 @@
 
 using namespace mlir;
 
+Value attn::getRepeated(Value tile) {
+  if (auto transpose = tile.getDefiningOp<vector::TransposeOp>())
+    tile = transpose.getVector();
+  auto broadcast = tile.getDefiningOp<vector::BroadcastOp>();
+  auto source = broadcast ? dyn_cast<VectorType>(broadcast.getSourceType()) : VectorType();
+  return source && source.getRank() == 1 ? broadcast.getSource() : Value();
+}
+
 void attn::separateTileUses(Operation *root) {
   SmallVector<Operation *> cheap;
   DenseSet<Value> isCheap, isSpread;

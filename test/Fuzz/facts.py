@@ -16,8 +16,8 @@ Left out, because the program that they end in is right, if slower:
 - attn.tile_kind dropped in a loop that is attn.partial, and attn.guard: the branch is still there.
   (Counts of attn-count-tiles are of the wrong kind.)
 - attn.rescaling dropped: the product is computed where its factor is 1, too.
-- hopper.descending dropped: tiles come in another order. hopper.nonempty dropped: the loop is asked
-  whether it runs. hopper.may_hold dropped: each tile asks its rows. hopper.aliases dropped: more
+- attn.descending dropped: tiles come in another order. hopper.nonempty dropped: the loop is asked
+  whether it runs. attn.may_hold dropped: each tile asks its rows. hopper.aliases dropped: more
   memory. hopper.emulated dropped or another number of 1 or more: more or fewer exponentials by
   polynomials. hopper.early dropped or larger: launches overlap less, or kernels wait for longer.
 - attn.block_m, attn.block_n dropped or another number of 1 or more: other tiles.
@@ -143,7 +143,7 @@ GROUPS = [
                                      "hopper-specialize-warps", "hopper.adding"), [
         (r" ?\{hopper\.adding\}|hopper\.adding, |, hopper\.adding", to(""), "'hopper.adding' is missing on a loop"),
         (LAUNCH_END, to(r"\1 {hopper.cooperative, hopper.dealt}"), "'hopper.dealt' on a launch whose CTAs"),
-        (LAUNCH_END, to(r"\1 {hopper.descending}"), "'hopper.descending' on a launch whose tiles are in no order"),
+        (LAUNCH_END, to(r"\1 {attn.descending}"), "'attn.descending' on a launch whose tiles are in no order"),
         (LAUNCH_END, to(r"\1 {hopper.adding}"), "attribute 'hopper.adding' stands on scf.for"),
     ]),
     ("semaphores", lambda: after(HALF, ["--attn-differentiate", "--attn-lower-to-hopper=order=n_outer deterministic=true"],
@@ -161,15 +161,15 @@ GROUPS = [
         (r"attn\.partial", to("attn.full"), "'attn.tile_kind' needs|'attn.full' on a loop with a mask"),
         (r"hopper\.trimmed\b", to("hopper.nonempty"), "'hopper.nonempty' on a loop that is not over"),
     ]),
-    ("orders of tiles", lambda: after(read("test/Dialect/Hopper/Transforms/sort-tiles.mlir"),
-                                      ["-pass-pipeline=builtin.module(func.func(hopper-sort-tiles))"])
+    ("orders of tiles", lambda: after(read("test/Transforms/Programs/sort-tiles.mlir"),
+                                      ["-pass-pipeline=builtin.module(func.func(attn-sort-tiles))"])
      .replace(", attn.tabulated", ""), [
-        (r"\{mapping", to("{hopper.descending, mapping"), "'hopper.descending' on a program whose tiles are in no order"),
+        (r"\{mapping", to("{attn.descending, mapping"), "'attn.descending' on a program whose tiles are in no order"),
     ]),
-    ("rows that nearly none has", lambda: after(first_function(read("test/Dialect/Hopper/Transforms/branch-by-rows.mlir")),
+    ("rows that nearly none has", lambda: after(first_function(read("test/Transforms/Programs/branch-by-rows.mlir")),
                                                 ["--hopper-branch-by-rows"]), [
-        (sides(""), swap_sides, "'hopper.may_hold' on a question whose answer is taken"),
-        (r"reduction <or>", to("reduction <and>"), "'hopper.may_hold' needs a disjunction of rows"),
+        (sides(""), swap_sides, "'attn.may_hold' on a question whose answer is taken"),
+        (r"reduction <or>", to("reduction <and>"), "'attn.may_hold' needs a disjunction of rows"),
     ]),
     ("aliased memory", lambda: after(read("test/Dialect/Hopper/Transforms/alias-workspace.mlir"),
                                       ["-pass-pipeline=builtin.module(func.func(hopper-alias-workspace))"]), [

@@ -17,6 +17,9 @@ inline unsigned getBits(mlir::Type element) {
   return element.isIndex() ? 64 : element.getIntOrFloatBitWidth();
 }
 
+/// The vector of rows that a tile repeats, along its columns or its rows; null if it repeats none.
+mlir::Value getRepeated(mlir::Value tile);
+
 /// Makes vectors that cost nothing (constants, positions, broadcasts and their
 /// transpositions) once per use. CSE merges equal ones of the same shape; using
 /// one of them for unrelated dimensions would tie these together. A parallel

@@ -185,6 +185,34 @@ LogicalResult checkRescaling(arith::MulFOp product) {
                              << "one for each row";
 }
 
+/// Where the answer may be yes for no, the side of yes asks each row again.
+LogicalResult checkMayHold(vector::ReductionOp question) {
+  for (Operation *user : question->getUsers()) {
+    auto branch = dyn_cast<scf::IfOp>(user);
+    bool asksRows = branch && llvm::any_of(branch.thenBlock()->getOps<arith::SelectOp>(),
+                                           [&](arith::SelectOp select) {
+                                             Value condition = select.getCondition();
+                                             return condition == question.getVector() ||
+                                                    getRepeated(condition) == question.getVector();
+                                           });
+    if (asksRows)
+      continue;
+    InFlightDiagnostic error = question.emitError()
+                               << "'" << kMayHoldAttr
+                               << "' on a question whose answer is taken for that of each row";
+    error.attachNote(user->getLoc()) << "here";
+    return error;
+  }
+  return success();
+}
+
+LogicalResult checkDescending(scf::ForallOp program) {
+  if (isEntryOfOrder(program.getInductionVar(0)))
+    return success();
+  return program.emitError() << "'" << kDescendingAttr
+                             << "' on a program whose tiles are in no order that was sorted";
+}
+
 struct CheckFactsPass : attn::impl::AttnCheckFactsBase<CheckFactsPass> {
   void runOnOperation() override {
     if (failed(checkTileFacts(getOperation())))
@@ -194,6 +222,13 @@ struct CheckFactsPass : attn::impl::AttnCheckFactsBase<CheckFactsPass> {
 };
 
 } // namespace
+
+bool attn::isEntryOfOrder(Value number) {
+  return llvm::any_of(number.getUsers(), [](Operation *user) {
+    auto load = dyn_cast<memref::LoadOp>(user);
+    return load && load.getIndices().size() == 1;
+  });
+}
 
 LogicalResult attn::checkTileFacts(Operation *root) {
   bool isTrue = true, hasTerms = false;
@@ -215,6 +250,10 @@ LogicalResult attn::checkTileFacts(Operation *root) {
       check(op, kGuardAttr, [&] { return checkGuard(branch); });
     } else if (auto product = dyn_cast<arith::MulFOp>(op)) {
       check(op, kRescalingAttr, [&] { return checkRescaling(product); });
+    } else if (auto question = dyn_cast<vector::ReductionOp>(op)) {
+      check(op, kMayHoldAttr, [&] { return checkMayHold(question); });
+    } else if (auto program = dyn_cast<scf::ForallOp>(op)) {
+      check(op, kDescendingAttr, [&] { return checkDescending(program); });
     }
   });
   if (!hasTerms)

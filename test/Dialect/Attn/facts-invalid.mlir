@@ -146,3 +146,20 @@ func.func @rescaling(%x: f32) -> f32 {
   %y = arith.mulf %x, %x {attn.rescaling} : f32
   return %y : f32
 }
+
+// -----
+
+func.func @all_rows(%x: vector<64xi1>) -> i1 {
+  // expected-error @+1 {{'attn.may_hold' needs a disjunction of rows}}
+  %y = vector.reduction <and>, %x {attn.may_hold} : vector<64xi1> into i1
+  return %y : i1
+}
+
+// -----
+
+func.func @steps(%n: index) {
+  // expected-error @+1 {{'attn.descending' needs a tile program on memory whose loops go from 0 in steps of 1}}
+  scf.forall (%i) = (0) to (%n) step (2) {
+  } {attn.descending}
+  return
+}

@@ -53,23 +53,6 @@ func.func @no_tile(%x: vector<64xf32>) -> vector<64xf32> {
 
 // -----
 
-func.func @all(%x: vector<64xi1>) -> i1 {
-  // expected-error @+1 {{'hopper.may_hold' needs a disjunction of rows}}
-  %y = vector.reduction <and>, %x {hopper.may_hold} : vector<64xi1> into i1
-  return %y : i1
-}
-
-// -----
-
-func.func @steps(%n: index) {
-  // expected-error @+1 {{'hopper.descending' needs a tile program on memory whose loops go from 0 in steps of 1}}
-  scf.forall (%i) = (0) to (%n) step (2) {
-  } {hopper.descending}
-  return
-}
-
-// -----
-
 func.func @argument_number(%n: index, %out: memref<?xf32>) {
   // expected-error @+1 {{attribute 'hopper.aliases' is an index of 0 or more, got 1 : i64}}
   %m = memref.alloc(%n) {hopper.aliases = 1} : memref<?xf32>

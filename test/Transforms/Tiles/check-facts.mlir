@@ -1,4 +1,6 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics --attn-check-facts | FileCheck %s
+// RUN: attn-opt %S/../Programs/sort-tiles.mlir --attn-sort-tiles | sed "s/, attn.tabulated//" | attn-opt - --attn-check-facts -o /dev/null
+// RUN: attn-opt %S/../Programs/branch-by-rows.mlir -split-input-file -pass-pipeline="builtin.module(func.func(attn-branch-by-rows,attn-check-facts))" -o /dev/null
 
 // What attn-project-masks and attn-delay-rescaling leave is true, and stays as it is.
 // CHECK-LABEL: func.func @true
@@ -177,4 +179,28 @@ func.func @rescaling(%x: vector<8x4xf32>, %rows: vector<8xf32>) -> vector<8x4xf3
   // expected-error @+1 {{'attn.rescaling' on a product whose second factor is not one for each row}}
   %y = arith.mulf %ft, %x {attn.rescaling} : vector<8x4xf32>
   return %y : vector<8x4xf32>
+}
+
+// -----
+
+func.func @descending(%n: index, %X: memref<?xindex>) {
+  // expected-error @+1 {{'attn.descending' on a program whose tiles are in no order that was sorted}}
+  scf.forall (%i) in (%n) {
+    memref.store %n, %X[%i] : memref<?xindex>
+  } {attn.descending}
+  return
+}
+
+// -----
+
+func.func @may_hold(%is: vector<64xi1>, %rare: vector<64xf32>, %usual: vector<64xf32>) -> vector<64xf32> {
+  // expected-error @+1 {{'attn.may_hold' on a question whose answer is taken for that of each row}}
+  %some = vector.reduction <or>, %is {attn.may_hold} : vector<64xi1> into i1
+  // expected-note @+1 {{here}}
+  %p = scf.if %some -> (vector<64xf32>) {
+    scf.yield %rare : vector<64xf32>
+  } else {
+    scf.yield %usual : vector<64xf32>
+  }
+  return %p : vector<64xf32>
 }

@@ -12,6 +12,9 @@ namespace attn {
 /// one does not.
 llvm::LogicalResult checkTileFacts(mlir::Operation *root);
 
+/// Whether an order of tiles is read at this number.
+bool isEntryOfOrder(mlir::Value number);
+
 } // namespace attn
 
 #endif

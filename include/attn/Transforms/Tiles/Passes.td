@@ -414,6 +414,9 @@ def AttnCheckFacts : Pass<"attn-check-facts"> {
     * `attn.tile_kind`: the side of full tiles has fewer masks than the other one.
     * `attn.guard`: the other side leaves the state as it is.
     * `attn.rescaling`: the second factor is one for each row.
+    * `attn.may_hold`: each branch that asks selects by each row's own answer on its first
+      side.
+    * `attn.descending`: the number of a tile is that of an entry of a list.
 
     ```mlir
     scf.for %j = ... {                     // error: 'attn.full' on a loop with a mask: ...

@@ -12,6 +12,12 @@ using namespace mlir;
 using namespace attn;
 
 #include "attn/Dialect/Attn/IR/AttnDialect.cpp.inc"
+#include "attn/Dialect/Attn/IR/AttnOpInterfaces.cpp.inc"
+
+bool attn::runsRarely(Block &body) {
+  return llvm::any_of(body.getOps<RunConditionOpInterface>(),
+                      [](RunConditionOpInterface op) { return op.isRare(); });
+}
 
 /// Prints or parses ` scale 0.125` (attribute) or ` scale(%s : f32)` (operand).
 static ParseResult parseScale(OpAsmParser &parser,

@@ -5,6 +5,7 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace attn;
@@ -177,6 +178,22 @@ static LogicalResult verifyRescaling(Operation *op) {
                          << op->getResult(0).getType();
 }
 
+static LogicalResult verifyMayHold(Operation *op) {
+  auto question = cast<vector::ReductionOp>(op);
+  if (question.getKind() == vector::CombiningKind::OR && question.getType().isInteger(1))
+    return success();
+  return op->emitError() << "'" << kMayHoldAttr << "' needs a disjunction of rows";
+}
+
+static LogicalResult verifyDescending(Operation *op) {
+  auto program = dyn_cast<scf::ForallOp>(op);
+  if (!program || (program.isNormalized() && program->getNumResults() == 0))
+    return success();
+  return op->emitError() << "'" << kDescendingAttr
+                         << "' needs a tile program on memory whose loops "
+                         << "go from 0 in steps of 1";
+}
+
 static LogicalResult verifyWhen(Operation *op) {
   auto conditions = dyn_cast<ArrayAttr>(op->getAttr(kWhenAttr));
   auto isCondition = [](Attribute each) { return isa<VersionConditionInterface>(each); };
@@ -195,6 +212,8 @@ static constexpr Fact kFacts[] = {
     {kGuardAttr, "scf.if", FactType::Unit, verifyGuard},
     {kTileKindAttr, "scf.if", FactType::Unit, verifyTileKind},
     {kRescalingAttr, "arith.mulf", FactType::Unit, verifyRescaling},
+    {kMayHoldAttr, "vector.reduction", FactType::Unit, verifyMayHold},
+    {kDescendingAttr, "scf.forall, gpu.launch", FactType::Unit, verifyDescending},
     {kBlockMAttr, "attn.fold", FactType::Positive},
     {kBlockNAttr, "attn.fold", FactType::Positive},
     {kDimsAttr, "linalg", FactType::Names},

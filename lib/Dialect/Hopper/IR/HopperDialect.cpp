@@ -350,9 +350,7 @@ static LogicalResult verifyNamedBarrier(Operation *op, Value id) {
 LogicalResult BarrierSyncOp::verify() { return verifyNamedBarrier(*this, getId()); }
 LogicalResult BarrierArriveOp::verify() { return verifyNamedBarrier(*this, getId()); }
 
-bool attn::hopper::runsRarely(Block &body) {
-  return llvm::any_of(body.getOps<RunIfOp>(), [](RunIfOp op) { return !op.getNone(); });
-}
+bool RunIfOp::isRare() { return !getNone(); }
 
 std::pair<int64_t, int64_t> ReportOp::getWarpgroupsOfRole() {
   Region *region = getRole(*this);

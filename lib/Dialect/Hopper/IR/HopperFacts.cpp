@@ -7,7 +7,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace attn;
@@ -29,22 +28,6 @@ static LogicalResult verifyEmulated(Operation *op) {
     return success();
   return op->emitError() << "'" << kEmulatedAttr << "' needs a tile of f32, got "
                          << op->getResult(0).getType();
-}
-
-static LogicalResult verifyMayHold(Operation *op) {
-  auto question = cast<vector::ReductionOp>(op);
-  if (question.getKind() == vector::CombiningKind::OR && question.getType().isInteger(1))
-    return success();
-  return op->emitError() << "'" << kMayHoldAttr << "' needs a disjunction of rows";
-}
-
-static LogicalResult verifyDescending(Operation *op) {
-  auto program = dyn_cast<scf::ForallOp>(op);
-  if (!program || (program.isNormalized() && program->getNumResults() == 0))
-    return success();
-  return op->emitError() << "'" << kDescendingAttr
-                         << "' needs a tile program on memory whose loops "
-                         << "go from 0 in steps of 1";
 }
 
 static LogicalResult verifyDealt(Operation *op) {
@@ -104,11 +87,9 @@ static constexpr Fact kFacts[] = {
     {kNonemptyAttr, "scf.for", FactType::Unit, verifyNonempty},
     {kTrimmedAttr, "scf.for", FactType::Unit},
     {kAddingAttr, "scf.for", FactType::Unit},
-    {kDescendingAttr, "scf.forall, gpu.launch", FactType::Unit, verifyDescending},
     {kDealtAttr, "gpu.launch", FactType::Unit, verifyDealt},
     {kCooperativeAttr, "gpu.launch, gpu.func, gpu.launch_func, llvm.func", FactType::Unit,
      verifyCooperative},
-    {kMayHoldAttr, "vector.reduction", FactType::Unit, verifyMayHold},
     {kEmulatedAttr, "math.exp2", FactType::Positive, verifyEmulated},
     {kAliasesAttr, "memref.alloc", FactType::Argument},
     {kEarlyAttr, "gpu.func, gpu.launch_func, llvm.func", FactType::Positive},

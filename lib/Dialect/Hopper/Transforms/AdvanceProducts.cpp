@@ -2,8 +2,8 @@
 // The first product of an iteration is computed in the one before.
 
 #include "Loops.h"
-#include "Memory.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Memory.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -105,7 +105,7 @@ private:
   /// What the copy's place follows from, in its loop.
   bool findAddress() {
     copies = dyn_cast<scf::ForOp>(send->getParentOp());
-    if (!copies || !hopper::isInnermost(copies))
+    if (!copies || !programs::isInnermost(copies))
       return false;
     BackwardSliceOptions options;
     options.inclusive = true;
@@ -120,7 +120,7 @@ private:
     return llvm::all_of(address, [&](Operation *op) {
       if (auto load = dyn_cast<memref::LoadOp>(op)) {
         readsTable = true;
-        return roles && !hopper::isWrittenIn(roles, cast<MemrefValue>(load.getMemRef()));
+        return roles && !programs::isWrittenIn(roles, cast<MemrefValue>(load.getMemRef()));
       }
       return isPure(op) && op->getNumRegions() == 0;
     });

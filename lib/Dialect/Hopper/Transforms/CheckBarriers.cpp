@@ -86,9 +86,8 @@ static bool areOfOtherUses(Operation *a, Operation *b) {
   if (b->isBeforeInBlock(a))
     std::swap(a, b);
   for (Operation *op = a; op != b; op = op->getNextNode())
-    if (auto wait = dyn_cast<MBarrierWaitOp>(op);
-        wait && wait.getBarriers() != a->getOperand(0) &&
-        isSameIndex(wait.getIndex(), a->getOperand(1)))
+    if (auto wait = dyn_cast<MBarrierWaitOp>(op); wait && wait.getBarriers() != a->getOperand(0) &&
+                                                  isSameIndex(wait.getIndex(), a->getOperand(1)))
       return true;
   return false;
 }

@@ -2,17 +2,15 @@
 // What a fact of a hopper program says is compared with what is there.
 
 #include "attn/Dialect/Hopper/Transforms/CheckFacts.h"
-#include "Vectors.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Tiles/CheckFacts.h"
 #include "attn/Utils/Memory.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
 namespace attn {
@@ -32,12 +30,8 @@ public:
     root->walk([&](Operation *op) {
       if (auto launch = dyn_cast<gpu::LaunchOp>(op))
         checkLaunch(launch);
-      else if (auto program = dyn_cast<scf::ForallOp>(op); program && op->hasAttr(kDescendingAttr))
-        checkProgram(program);
       else if (op->hasAttr(kNonemptyAttr))
         checkNonempty(cast<scf::ForOp>(op));
-      else if (op->hasAttr(kMayHoldAttr))
-        checkMayHold(cast<vector::ReductionOp>(op));
       else if (op->hasAttr(kAliasesAttr))
         checkAliases(cast<memref::AllocOp>(op));
       if (auto roles = dyn_cast<RolesOp>(op))
@@ -70,7 +64,7 @@ private:
             positions.front(), "found from the number here");
     if (launch->hasAttr(kDescendingAttr))
       for (affine::AffineDelinearizeIndexOp position : positions)
-        if (!isOfOrder(position.getResult(0)))
+        if (!isEntryOfOrder(position.getResult(0)))
           error(launch, kDescendingAttr, "on a launch whose tiles are in no order that was sorted",
                 position, "this number is of no entry of an order");
   }
@@ -84,19 +78,6 @@ private:
       if (auto position = dyn_cast<affine::AffineDelinearizeIndexOp>(user))
         positions.push_back(position);
     return positions;
-  }
-
-  /// Whether a list of tiles is read at this number.
-  static bool isOfOrder(Value number) {
-    return llvm::any_of(number.getUsers(), [](Operation *user) {
-      auto load = dyn_cast<memref::LoadOp>(user);
-      return load && load.getIndices().size() == 1;
-    });
-  }
-
-  void checkProgram(scf::ForallOp program) {
-    if (!isOfOrder(program.getInductionVar(0)))
-      error(program, kDescendingAttr, "on a program whose tiles are in no order that was sorted");
   }
 
   /// Whether a CTA may wait for another one here.
@@ -202,25 +183,8 @@ private:
   }
 
   //===--------------------------------------------------------------------===//
-  // Branches and memory
+  // Memory
   //===--------------------------------------------------------------------===//
-
-  /// Where the answer may be yes for no, the side of yes asks each row again.
-  void checkMayHold(vector::ReductionOp question) {
-    for (Operation *user : question->getUsers()) {
-      auto branch = dyn_cast<scf::IfOp>(user);
-      bool asksRows =
-          branch &&
-          llvm::any_of(branch.thenBlock()->getOps<arith::SelectOp>(), [&](arith::SelectOp select) {
-            Value condition = select.getCondition();
-            return condition == question.getVector() ||
-                   getRepeated(condition) == question.getVector();
-          });
-      if (!asksRows)
-        return error(question, kMayHoldAttr,
-                     "on a question whose answer is taken for that of each row", user, "here");
-    }
-  }
 
   /// What lies in an output is not needed any more when that is written.
   void checkAliases(memref::AllocOp alloc) {

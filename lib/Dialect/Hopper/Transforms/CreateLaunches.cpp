@@ -2,10 +2,10 @@
 // A tile program becomes a launch: its tiles are CTAs, its warpgroups the only role.
 
 #include "Loops.h"
-#include "Programs.h"
 #include "Roles.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Programs.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -51,7 +51,7 @@ private:
     for (Operation &op : forall.getBody()->without_terminator())
       if (auto loop = dyn_cast<scf::ForallOp>(op))
         inner = loop;
-    if (!inner || !hopper::isOfWarpgroups(inner) || !inner.isNormalized())
+    if (!inner || !programs::isOfWarpgroups(inner) || !inner.isNormalized())
       return forall.emitOpError("expected rows divided among warpgroups "
                                 "(hopper-distribute-rows) before their roles");
     if (!forall.isNormalized())
@@ -90,8 +90,8 @@ private:
     Value threads =
         arith::ConstantIndexOp::create(b, loc, warpgroups * hopper::kThreadsPerWarpgroup);
     launch = gpu::LaunchOp::create(b, loc, tiles, one, one, threads, one, one);
-    if (forall->hasAttr(hopper::kDescendingAttr))
-      launch->setAttr(hopper::kDescendingAttr, b.getUnitAttr());
+    if (forall->hasAttr(kDescendingAttr))
+      launch->setAttr(kDescendingAttr, b.getUnitAttr());
     b.setInsertionPointToEnd(&launch.getBody().front());
     auto terminator = gpu::TerminatorOp::create(b, loc);
     b.setInsertionPoint(terminator);
@@ -138,7 +138,7 @@ private:
 
 struct CreateLaunchesPass : attn::impl::HopperCreateLaunchesBase<CreateLaunchesPass> {
   void runOnOperation() override {
-    for (scf::ForallOp forall : hopper::findPrograms(getOperation()))
+    for (scf::ForallOp forall : programs::findPrograms(getOperation()))
       if (failed(Creator(forall).run()))
         return signalPassFailure();
   }

@@ -3,10 +3,10 @@
 // rows follows from TileClasses; types then shrink in place.
 
 #include "Barriers.h"
-#include "Programs.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Programs.h"
 #include "attn/Utils/Outcomes.h"
 #include "attn/Utils/TileClasses.h"
 #include "attn/Utils/Tiles.h"
@@ -481,7 +481,7 @@ struct DistributeRowsPass : attn::impl::HopperDistributeRowsBase<DistributeRowsP
   void runOnOperation() override {
     foldRepeatedRows(getOperation());
     separateTileUses(getOperation());
-    for (scf::ForallOp forall : hopper::findPrograms(getOperation()))
+    for (scf::ForallOp forall : programs::findPrograms(getOperation()))
       if (failed(Distributor(forall).run()))
         return signalPassFailure();
   }

@@ -3,10 +3,10 @@
 // at the same time and hand each other tiles (decoupled software pipelining; Ottoni, Rangan,
 // Stoler and August, "Automatic Thread Extraction with Decoupled Software Pipelining", 2005).
 
-#include "Programs.h"
 #include "Roles.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Programs.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -213,8 +213,8 @@ private:
         return WalkResult::advance();
       bool ofFirst = false, ofSecond = false;
       for (Value operand : op->getOperands()) {
-        ofFirst |= hopper::dependsOn(operand, sums[0].getResult());
-        ofSecond |= hopper::dependsOn(operand, sums[1].getResult());
+        ofFirst |= programs::dependsOn(operand, sums[0].getResult());
+        ofSecond |= programs::dependsOn(operand, sums[1].getResult());
       }
       if (ofFirst != ofSecond)
         return WalkResult::advance();
@@ -301,7 +301,7 @@ private:
     role.walk([&](Operation *op) {
       if (!isMemoryEffectFree(op) && op->getNumRegions() == 0 &&
           llvm::any_of(op->getOperands(),
-                       [&](Value value) { return hopper::dependsOn(value, result); }))
+                       [&](Value value) { return programs::dependsOn(value, result); }))
         writes.push_back(op);
     });
     for (Operation *write : writes)

@@ -2,14 +2,14 @@
 // A tensor is not written a second time where that differs in some rows of zeros only: such rows
 // are marked, and left out where its tiles are copied.
 
-#include "Arithmetic.h"
 #include "Barriers.h"
-#include "Memory.h"
-#include "Programs.h"
 #include "Roles.h"
 #include "RowFlags.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Arithmetic.h"
+#include "attn/Transforms/Programs/Memory.h"
+#include "attn/Transforms/Programs/Programs.h"
 #include "attn/Utils/Memory.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -29,8 +29,8 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
-using hopper::Arithmetic;
 using hopper::RowFlags;
+using programs::Arithmetic;
 
 static attn::Done numDropped("hopper-drop-rows", "dropped",
                              "Copies of rows of which some tiles are left out");
@@ -97,7 +97,7 @@ private:
   static bool isWrittenBeside(vector::TransferReadOp read) {
     auto memory = dyn_cast<MemrefValue>(read.getBase());
     auto launch = read->getParentOfType<gpu::LaunchOp>();
-    return !memory || !launch || hopper::isWrittenIn(launch, memory);
+    return !memory || !launch || programs::isWrittenIn(launch, memory);
   }
 
   /// The number, or the vector of a column, that a tile repeats; null if it repeats none.
@@ -180,7 +180,7 @@ private:
       return false;
     launch = findLaunch(write);
     return launch && source.getParentBlock() == body && target.getParentBlock() == body &&
-           haveOneShape() && !hopper::isWrittenIn(function, source);
+           haveOneShape() && !programs::isWrittenIn(function, source);
   }
 
   /// Whether what is written starts at these indices, looking through a view in the launch.
@@ -223,7 +223,7 @@ private:
     return isConstantIntValue(indices.back(), 0) &&
            tile.getDimSize(1) >= target.getType().getShape().back() &&
            !target.getType().isDynamicDim(target.getType().getRank() - 1) &&
-           hopper::isMultiple(indices[indices.size() - 2], RowFlags::kStep);
+           programs::isMultiple(indices[indices.size() - 2], RowFlags::kStep);
   }
 
   /// Whether TMA reaches the source as it does the copy. (They have one size: a statement reads
@@ -336,7 +336,7 @@ private:
     ValueRange indices = send.getIndices();
     constexpr int64_t kStep = RowFlags::kStep;
     int64_t tile = send.getChannel().getType().getTile().getRows();
-    bool isWhole = tile % kStep == 0 && hopper::isMultiple(indices[indices.size() - 2], kStep);
+    bool isWhole = tile % kStep == 0 && programs::isMultiple(indices[indices.size() - 2], kStep);
     int64_t flags = isWhole ? tile / kStep : (tile - 1) / kStep + 2;
     Value row = a.narrow(indices[indices.size() - 2]);
     Value end = a.subtract(a.narrow(count), a.number(1)), any;

@@ -2,11 +2,11 @@
 // A kernel in which the running maximum is that of the first tile, and one behind it for what
 // that was wrong for.
 
-#include "Memory.h"
-#include "Programs.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Memory.h"
+#include "attn/Transforms/Programs/Programs.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Transforms/Tiles/RunningMaximum.h"
 #include "attn/Utils/Outcomes.h"
@@ -156,13 +156,14 @@ private:
       return false;
     auto varies = [&](Value bound) {
       return llvm::any_of(forall.getInductionVars(),
-                          [&](Value tile) { return hopper::dependsOn(bound, tile); });
+                          [&](Value tile) { return programs::dependsOn(bound, tile); });
     };
     int64_t each = varies(loop.getLowerBound()) || varies(loop.getUpperBound()) ? 2 : 1;
     AffineMap map = read.getPermutationMap();
     for (auto [position, result] : llvm::enumerate(map.getResults()))
       if (auto dim = dyn_cast<AffineDimExpr>(result);
-          dim && hopper::dependsOn(read.getIndices()[dim.getPosition()], loop.getInductionVar())) {
+          dim &&
+          programs::dependsOn(read.getIndices()[dim.getPosition()], loop.getInductionVar())) {
         streams.push_back(
             {memory, dim.getPosition(), each * read.getVectorType().getDimSize(position)});
         return true;
@@ -179,7 +180,7 @@ private:
       bool reads = hasSingleEffect<MemoryEffects::Read>(op) &&
                    llvm::none_of(op->getOperands(), [&](Value operand) {
                      auto memref = dyn_cast<MemrefValue>(operand);
-                     return memref && hopper::isWrittenIn(forall, memref);
+                     return memref && programs::isWrittenIn(forall, memref);
                    });
       if (!reads)
         refuse(op, "the tile cannot be computed again");
@@ -327,8 +328,8 @@ private:
       if (!write.getInBoundsValues().front()) {
         unsigned dim = write.getShapedType().getRank() - write.getVectorType().getRank();
         Value end = memref::DimOp::create(rewriter, loc, write.getBase(), dim);
-        Value isInside =
-            hopper::createIsInside(rewriter, loc, type.getDimSize(0), write.getIndices()[dim], end);
+        Value isInside = programs::createIsInside(rewriter, loc, type.getDimSize(0),
+                                                  write.getIndices()[dim], end);
         isBeyond = arith::AndIOp::create(rewriter, loc, isBeyond, isInside);
       }
       // Nobody asks any more for rows without terms.
@@ -408,7 +409,7 @@ struct FixMaximaPass : attn::impl::HopperFixMaximaBase<FixMaximaPass> {
   using Base::Base;
 
   void runOnOperation() override {
-    for (scf::ForallOp forall : hopper::findPrograms(getOperation()))
+    for (scf::ForallOp forall : programs::findPrograms(getOperation()))
       if (Fixer fixer(forall, {fewTiles, fewInAll}); fixer.check()) {
         numFixed.at(forall);
         fixer.run();

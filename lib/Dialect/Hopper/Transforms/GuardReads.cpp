@@ -2,9 +2,9 @@
 // Reads for one side of a branch: made early, but only where that side is
 // taken.
 
-#include "Memory.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Memory.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -54,7 +54,7 @@ bool copyToBranches(vector::TransferReadOp read) {
   bool areBranches =
       llvm::all_of(branches, llvm::IsaPred<scf::IfOp>) && !blocks.contains(read->getBlock());
   if (branches.size() < 2 || !areBranches ||
-      hopper::isWrittenIn(read->getParentOp(), cast<MemrefValue>(read.getBase())))
+      programs::isWrittenIn(read->getParentOp(), cast<MemrefValue>(read.getBase())))
     return false;
   for (Block *block : blocks) {
     Operation *copy = OpBuilder::atBlockBegin(block).clone(*read);

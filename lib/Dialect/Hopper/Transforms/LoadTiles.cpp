@@ -4,10 +4,10 @@
 // they need them.
 
 #include "Loops.h"
-#include "Memory.h"
-#include "Programs.h"
 #include "TileLoads.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Memory.h"
+#include "attn/Transforms/Programs/Programs.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -65,7 +65,7 @@ public:
     auto program = warpgroups ? warpgroups->getParentOfType<scf::ForallOp>() : nullptr;
     if (!program || type.getRank() != 1 || !type.getElementType().isF32() || !alloc ||
         root->isProperAncestor(alloc->getParentOp()) ||
-        hopper::isWrittenIn(program, alloc.getMemref()))
+        programs::isWrittenIn(program, alloc.getMemref()))
       return false;
     MemRefType memory = alloc.getType();
     int64_t bytes = type.getDimSize(0) * hopper::getElementBytes(type.getElementType());
@@ -103,7 +103,7 @@ private:
     bool isReachable = llvm::all_of(ArrayRef(strides).drop_back(), [&](int64_t stride) {
       return ShapedType::isDynamic(stride) || stride * bytes % 16 == 0;
     });
-    return isReachable && !hopper::isWrittenIn(root, cast<MemrefValue>(base));
+    return isReachable && !programs::isWrittenIn(root, cast<MemrefValue>(base));
   }
 
   /// Whether the rows of all warpgroups are one tile (or its columns, transposed), at a
@@ -135,7 +135,7 @@ private:
     }
     Operation *op = value.getDefiningOp();
     auto load = dyn_cast<memref::LoadOp>(op);
-    bool isKnown = load ? !hopper::isWrittenIn(tiles, cast<MemrefValue>(load.getMemRef()))
+    bool isKnown = load ? !programs::isWrittenIn(tiles, cast<MemrefValue>(load.getMemRef()))
                         : isMemoryEffectFree(op) && op->getNumRegions() == 0;
     return isKnown && llvm::none_of(op->getOperandTypes(), llvm::IsaPred<VectorType>) &&
            llvm::all_of(op->getOperands(),
@@ -153,7 +153,7 @@ void bringTogether(scf::ForallOp tiles, ArrayRef<hopper::LoadOp> loads) {
   for (unsigned d = 0; d + 1 < rank; ++d) {
     bool isRelated = llvm::any_of(loads, [&](hopper::LoadOp load) {
       return llvm::any_of(load.getIndices(), [&](Value index) {
-        return hopper::dependsOn(index, tiles.getInductionVar(d));
+        return programs::dependsOn(index, tiles.getInductionVar(d));
       });
     });
     (isRelated ? order : unrelated).push_back(d);
@@ -218,7 +218,7 @@ struct LoadTilesPass : attn::impl::HopperLoadTilesBase<LoadTilesPass> {
     }
     for (auto &[program, copies] : loads)
       if (auto tiles = cast<scf::ForallOp>(program);
-          tiles.isNormalized() && tiles->getNumResults() == 0 && !hopper::isOfWarpgroups(tiles))
+          tiles.isNormalized() && tiles->getNumResults() == 0 && !programs::isOfWarpgroups(tiles))
         bringTogether(tiles, copies);
   }
 };

@@ -8,14 +8,14 @@
 // (To go around is the "shift scheduling" of Qiang et al., "DASH: Deterministic Attention
 // Scheduling for High-throughput Reproducible LLM Training", 2026.)
 
-#include "Arithmetic.h"
 #include "Loops.h"
-#include "Programs.h"
 #include "Roles.h"
 #include "RowFlags.h"
-#include "Trends.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Arithmetic.h"
+#include "attn/Transforms/Programs/Programs.h"
+#include "attn/Transforms/Programs/Trends.h"
 #include "attn/Utils/Outcomes.h"
 #include "attn/Utils/RenamedOptions.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -37,7 +37,7 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
-using hopper::Arithmetic;
+using programs::Arithmetic;
 
 static attn::Done
     numOrdered("hopper-order-additions", "ordered",
@@ -124,14 +124,14 @@ private:
       return refuse(part.region->getLoc()) << "several threads of its role find the bounds of its "
                                               "loop, and a semaphore takes one";
     ValueRange coordinates = part.position.getResults();
-    hopper::Trends trends(coordinates.back());
-    hopper::Trend start = trends.find(loop.getLowerBound());
-    hopper::Trend end = trends.find(loop.getUpperBound());
+    programs::Trends trends(coordinates.back());
+    programs::Trend start = trends.find(loop.getLowerBound());
+    programs::Trend end = trends.find(loop.getUpperBound());
     if (end != 0 || !start || *start < 0)
       return refuse(loop.getLoc()) << "the bounds neither stay from tile to tile nor does the "
                                       "first one grow and the last one stay";
     std::optional<int64_t> constant = getConstantIntValue(loop.getStep());
-    if (!constant || !hopper::isMultiple(loop.getLowerBound(), *constant))
+    if (!constant || !programs::isMultiple(loop.getLowerBound(), *constant))
       return refuse(loop.getLoc()) << "it does not start at a multiple of a constant step";
     ValueRange indices = addition.getIndices(), leading = indices.drop_back(2);
     if (indices[leading.size()] != loop.getInductionVar() ||
@@ -266,7 +266,7 @@ private:
     if (value == part.tileIndex)
       return tile;
     // The trend of what is copied is known: it is arithmetic.
-    if (!hopper::dependsOn(value, part.tileIndex))
+    if (!programs::dependsOn(value, part.tileIndex))
       return value;
     Operation *op = value.getDefiningOp();
     IRMapping mapping;

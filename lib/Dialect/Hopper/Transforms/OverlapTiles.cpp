@@ -82,7 +82,7 @@ private:
   bool findInner() {
     unsigned count = 0;
     tiles.walk([&](scf::ForOp loop) {
-      if (loop == tiles || !hopper::isInnermost(loop) ||
+      if (loop == tiles || !programs::isInnermost(loop) ||
           loop.getBody()->getOps<hopper::MmaOp>().empty())
         return;
       inner = loop;
@@ -459,8 +459,7 @@ struct OverlapTilesPass : attn::impl::HopperOverlapTilesBase<OverlapTilesPass> {
     SmallVector<scf::ForOp> loops;
     getOperation().walk([&](hopper::RolesOp roles) {
       // What most often ends at once is not worth twice the code.
-      if (!roles->getBlock()->getOps<hopper::RedoOp>().empty() ||
-          hopper::runsRarely(*roles->getBlock()))
+      if (!roles->getBlock()->getOps<hopper::RedoOp>().empty() || runsRarely(*roles->getBlock()))
         return;
       for (Region &region : roles.getBodies())
         llvm::append_range(loops, region.front().getOps<scf::ForOp>());

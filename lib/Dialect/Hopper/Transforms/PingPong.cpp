@@ -100,7 +100,7 @@ private:
     return region
         .walk([](scf::ForOp loop) {
           bool found = false;
-          if (hopper::isInnermost(loop) && !loop.getBody()->getOps<hopper::WgmmaOp>().empty())
+          if (programs::isInnermost(loop) && !loop.getBody()->getOps<hopper::WgmmaOp>().empty())
             loop.walk([&](hopper::BarrierSyncOp barrier) { found |= barrier.getWarpgroups() > 1; });
           return found ? WalkResult::interrupt() : WalkResult::advance();
         })

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A tile that products read from shared memory is not read from global memory once more.
 
-#include "Memory.h"
 #include "TileLoads.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Memory.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -88,7 +88,7 @@ struct ReuseTilesPass : attn::impl::HopperReuseTilesBase<ReuseTilesPass> {
           !hopper::hasZeros(read) || !read.getPermutationMap().isMinorIdentity())
         continue;
       auto program = warpgroups->getParentOfType<scf::ForallOp>();
-      if (program && !hopper::isWrittenIn(program, cast<MemrefValue>(read.getBase())))
+      if (program && !programs::isWrittenIn(program, cast<MemrefValue>(read.getBase())))
         reuse(read, warpgroups);
     }
   }

@@ -55,7 +55,7 @@ void RingPlan::findRoles() {
       if (!send)
         return;
       auto loop = op->getParentOfType<scf::ForOp>();
-      rings[send.getChannel()].isInLoop = loop && hopper::isInnermost(loop);
+      rings[send.getChannel()].isInLoop = loop && programs::isInnermost(loop);
     });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Roles of warpgroups by their names (hopper-create-launches and hopper-specialize-warps give them).
+// Roles of warpgroups by their names (hopper-create-launches and hopper-specialize-warps give
+// them).
 
 #ifndef ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_ROLES_H
 #define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_ROLES_H

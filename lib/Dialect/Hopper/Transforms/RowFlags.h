@@ -4,8 +4,8 @@
 #ifndef ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_ROWFLAGS_H
 #define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_ROWFLAGS_H
 
-#include "Arithmetic.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Transforms/Programs/Arithmetic.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 namespace attn::hopper {
@@ -20,8 +20,8 @@ public:
   explicit RowFlags(Value flags) : flags(flags) {}
 
   /// Makes them, on the host, `apart` elements of memory for each.
-  static RowFlags create(const Arithmetic &a, Value tensor, mlir::Type type, int64_t step = kStep,
-                         int64_t apart = 1) {
+  static RowFlags create(const programs::Arithmetic &a, Value tensor, mlir::Type type,
+                         int64_t step = kStep, int64_t apart = 1) {
     int64_t rank = mlir::cast<mlir::MemRefType>(tensor.getType()).getRank();
     llvm::SmallVector<Value> sizes, strides(size_t(rank - 1));
     for (int64_t number = 0; number + 1 < rank; ++number)
@@ -56,7 +56,7 @@ public:
   Value getAllocation() const { return allocation; }
 
   /// Where the flag of a row is.
-  llvm::SmallVector<Value> createIndices(const Arithmetic &a, mlir::ValueRange leading,
+  llvm::SmallVector<Value> createIndices(const programs::Arithmetic &a, mlir::ValueRange leading,
                                          Value row) const {
     llvm::SmallVector<Value> indices(leading);
     indices.push_back(a.widen(a.divide(row, a.number(step))));

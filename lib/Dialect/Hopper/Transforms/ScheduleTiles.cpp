@@ -2,11 +2,11 @@
 // Persistent CTAs, where they pay, and the coordinates of tiles in 32 bits. The orders in which
 // CTAs take tiles are in TileOrders.cpp.
 
-#include "Division.h"
 #include "Loops.h"
 #include "TileOrders.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Division.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -54,7 +54,7 @@ public:
         results[k] = arith::ConstantIndexOp::create(b, loc, 0);
         continue;
       }
-      const hopper::Divisor &divisor = divisors[k - 1];
+      const programs::Divisor &divisor = divisors[k - 1];
       Value quotient = divisor.divide(b, loc, rest);
       Value product = arith::MulIOp::create(b, loc, quotient, divisor.divisor);
       Value remainder = arith::SubIOp::create(b, loc, rest, product);
@@ -68,7 +68,7 @@ public:
 
 private:
   SmallVector<Value> sizes;
-  SmallVector<hopper::Divisor> divisors;
+  SmallVector<programs::Divisor> divisors;
 };
 
 struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass> {

@@ -2,12 +2,12 @@
 // One kind of warpgroup becomes several: the consumers keep the body, the producer gets the
 // loops around its loads, and an adder those around additions to memory.
 
-#include "Memory.h"
-#include "Programs.h"
 #include "Roles.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Memory.h"
+#include "attn/Transforms/Programs/Programs.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -105,7 +105,7 @@ private:
       Addition addition{op, op.getDest(), SmallVector<Value>(op.getIndices())};
       b.setInsertionPoint(op);
       if (auto view = addition.memory.getDefiningOp<memref::SubViewOp>())
-        hopper::lookThroughView(b, view, addition.memory, addition.indices);
+        programs::lookThroughView(b, view, addition.memory, addition.indices);
       auto type = dyn_cast<VectorType>(op.getValues().getType());
       bool isOutside = !launch.getBody().isAncestor(addition.memory.getParentRegion());
       if (!type || type.getRank() != 2 || !type.getElementType().isF32() || !isOutside ||
@@ -114,8 +114,8 @@ private:
       SmallVector<int64_t> shape(type.getShape());
       size_t rank = addition.indices.size();
       Value warpgroup = body->getArgument(0);
-      addition.inRows = hopper::dependsOn(addition.indices[rank - 2], warpgroup);
-      if (addition.inRows == hopper::dependsOn(addition.indices[rank - 1], warpgroup))
+      addition.inRows = programs::dependsOn(addition.indices[rank - 2], warpgroup);
+      if (addition.inRows == programs::dependsOn(addition.indices[rank - 1], warpgroup))
         return;
       addition.part = hopper::SmemType::get(shape, type.getElementType(), 128);
       shape[addition.inRows ? 0 : 1] *= warpgroups;
@@ -329,7 +329,7 @@ private:
     }
     for (Value operand : op->getOperands()) {
       auto memref = dyn_cast<MemrefValue>(operand);
-      if (memref && hasReadOnly(op) && hopper::isWrittenIn(roles, memref)) {
+      if (memref && hasReadOnly(op) && programs::isWrittenIn(roles, memref)) {
         InFlightDiagnostic error = user->emitOpError("cannot be done by the ")
                                    << getHelper()
                                    << ": it depends on memory that the consumers write";

@@ -2,16 +2,17 @@
 // Tiles leave through shared memory: stmatrix, then a store by TMA.
 
 #include "Barriers.h"
-#include "Memory.h"
-#include "Programs.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Memory.h"
+#include "attn/Transforms/Programs/Programs.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace attn {
@@ -91,7 +92,7 @@ private:
     Target target{write.getBase(), SmallVector<Value>(write.getIndices())};
     b.setInsertionPoint(write);
     if (auto view = target.memref.getDefiningOp<memref::SubViewOp>())
-      if (!hopper::lookThroughView(b, view, target.memref, target.indices))
+      if (!programs::lookThroughView(b, view, target.memref, target.indices))
         return std::nullopt;
     bool onHost = !launch.getBody().isAncestor(target.memref.getParentRegion());
     auto type = cast<MemRefType>(target.memref.getType());
@@ -243,7 +244,7 @@ private:
     loop.walk([&](hopper::BarrierSyncOp barrier) {
       Value id = barrier.getId();
       if (int64_t(barrier.getWarpgroups()) == warpgroups && loop.isDefinedOutsideOfLoop(id) &&
-          !hopper::dependsOn(id, region.getArgument(0)))
+          !programs::dependsOn(id, region.getArgument(0)))
         found = id;
     });
     return found ? found

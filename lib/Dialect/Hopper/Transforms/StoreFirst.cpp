@@ -2,12 +2,12 @@
 // Sums in memory that several CTAs add to are not filled with zeros before: who comes first to a
 // tile stores it.
 
-#include "Arithmetic.h"
-#include "Memory.h"
-#include "Programs.h"
 #include "RowFlags.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Arithmetic.h"
+#include "attn/Transforms/Programs/Memory.h"
+#include "attn/Transforms/Programs/Programs.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -29,8 +29,8 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn;
-using hopper::Arithmetic;
 using hopper::RowFlags;
+using programs::Arithmetic;
 
 static attn::Done numSums("hopper-store-first", "stored", "Sums in memory that nothing fills");
 static attn::Left numLeft("hopper-store-first", "filled",
@@ -82,7 +82,7 @@ private:
     return !addition.getFirst() && isa<scf::ForOp>(addition->getParentOp()) &&
            isConstantIntValue(indices.back(), 0) && rows % RowFlags::kStep == 0 &&
            tile.getColumns() == getType().getShape().back() &&
-           hopper::isMultiple(indices[indices.size() - 2], rows);
+           programs::isMultiple(indices[indices.size() - 2], rows);
   }
 
   MemRefType getType() { return cast<MemRefType>(dest.getType()); }
@@ -147,7 +147,7 @@ private:
     Value row = transfer.getIndices()[getType().getRank() - 2];
     return type.getRank() == 2 && !transfer.getMask() &&
            transfer.getPermutationMap().isMinorIdentity() &&
-           type.getDimSize(0) == RowFlags::kStep && hopper::isMultiple(row, RowFlags::kStep);
+           type.getDimSize(0) == RowFlags::kStep && programs::isMultiple(row, RowFlags::kStep);
   }
 
   /// The first launch that fills.
@@ -234,7 +234,7 @@ private:
           if (llvm::any_of(op->getOperands(), isCarried))
             return false;
           if (auto load = dyn_cast<memref::LoadOp>(op))
-            return roles && !hopper::isWrittenIn(roles, cast<MemrefValue>(load.getMemRef()));
+            return roles && !programs::isWrittenIn(roles, cast<MemrefValue>(load.getMemRef()));
           return isMemoryEffectFree(op) && op->getNumRegions() == 0;
         }))
       return {};

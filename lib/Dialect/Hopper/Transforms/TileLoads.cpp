@@ -17,7 +17,7 @@ hopper::SmemType hopper::getTileType(VectorType type) {
 
 scf::ForallOp hopper::getWarpgroupLoop(Operation *op) {
   auto forall = op->getParentOfType<scf::ForallOp>();
-  return forall && isOfWarpgroups(forall) ? forall : nullptr;
+  return forall && programs::isOfWarpgroups(forall) ? forall : nullptr;
 }
 
 bool hopper::hasTile(vector::TransferReadOp read) {

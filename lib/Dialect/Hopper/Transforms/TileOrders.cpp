@@ -2,11 +2,11 @@
 // One class for each order; which one is chosen is at the end.
 
 #include "TileOrders.h"
-#include "Division.h"
 #include "Loops.h"
 #include "Roles.h"
-#include "Trends.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Division.h"
+#include "attn/Transforms/Programs/Trends.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -17,8 +17,8 @@
 
 using namespace mlir;
 using namespace attn;
-using hopper::Divisor;
 using hopper::getUnit;
+using programs::Divisor;
 
 Value hopper::getUnit(gpu::LaunchOp launch) {
   std::optional<gpu::KernelDim3> clusters = launch.getClusterIds();
@@ -51,12 +51,12 @@ std::optional<Unevenness> findUnevenness(Region &role,
   if (position == positions.end())
     return std::nullopt;
   Value coordinate = affine::AffineDelinearizeIndexOp(*position).getResults().back();
-  hopper::Trends trends(coordinate);
+  programs::Trends trends(coordinate);
   bool isUneven = false, falls = false;
   scf::ForOp band;
   role.walk([&](scf::ForOp loop) {
-    hopper::Trend start = trends.find(loop.getLowerBound());
-    hopper::Trend end = trends.find(getEnd(loop));
+    programs::Trend start = trends.find(loop.getLowerBound());
+    programs::Trend end = trends.find(getEnd(loop));
     isUneven |= start != 0 || end != 0;
     falls |= (start == 1 && end == 0) || (start == 0 && end == -1);
     if (start && start != 0 && start == end)
@@ -449,7 +449,7 @@ std::unique_ptr<Persistence> createOrder(gpu::LaunchOp launch, hopper::RolesOp r
   auto getSize = [&](OpFoldResult size) {
     return getValueOrCreateConstantIndexOp(host, launch.getLoc(), size);
   };
-  if (launch->hasAttr(hopper::kDescendingAttr)) {
+  if (launch->hasAttr(kDescendingAttr)) {
     // Where CTAs share a multiprocessor and its registers, the arithmetic of groups costs more
     // than they save.
     if (positions.empty() || roles.getOccupancy() > 1)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Each warpgroup computes the tiles that its own rows need.
 
-#include "Programs.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Programs.h"
 #include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -41,7 +41,7 @@ public:
     // The mask of such a loop leaves the state as it is where it keeps nothing.
     return loop->hasAttr(kPartialAttr) && loop->getNextNode() && findBranch() && findBound() &&
            hasOnlyChannels() && isComputable(bound.rows) &&
-           hopper::dependsOn(bound.rows, warpgroup);
+           programs::dependsOn(bound.rows, warpgroup);
   }
 
   void run() {

@@ -2,11 +2,11 @@
 // A program with a branch that few rows need becomes two: one for when no row does, which has no
 // branch, and one for when some do. Which of them runs is found out once, on the device.
 
-#include "Memory.h"
-#include "Programs.h"
-#include "Vectors.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Memory.h"
+#include "attn/Transforms/Programs/Programs.h"
+#include "attn/Transforms/Programs/Vectors.h"
 #include "attn/Utils/Memory.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -63,7 +63,7 @@ public:
     llvm::MapVector<scf::ForallOp, SmallVector<Question>> questions;
     llvm::SmallPtrSet<Operation *, 4> asks;
     function.walk([&](vector::ReductionOp some) {
-      if (!some->hasAttr(hopper::kMayHoldAttr))
+      if (!some->hasAttr(kMayHoldAttr))
         return;
       auto program = some->getParentOfType<scf::ForallOp>();
       std::optional<Question> question = program ? ask(some) : std::nullopt;
@@ -101,7 +101,7 @@ private:
     if (hopper::kProgramRows % size || !memory || read.getMask() || read.getIndices().empty() ||
         memory.getParentBlock() != &function.front() ||
         !read.getPermutationMap().isMinorIdentity() ||
-        !hopper::isMultiple(read.getIndices().back(), size) || !isFinished(memory, some))
+        !programs::isMultiple(read.getIndices().back(), size) || !isFinished(memory, some))
       return std::nullopt;
     return question;
   }
@@ -115,7 +115,7 @@ private:
   /// The last op of the function that writes the memory, or null.
   Operation *findLastWriter(MemrefValue memory) {
     for (Operation &op : llvm::reverse(function.front()))
-      if (hopper::isWrittenIn(&op, memory))
+      if (programs::isWrittenIn(&op, memory))
         return &op;
     return nullptr;
   }
@@ -213,7 +213,7 @@ private:
       if (isa<vector::TransferReadOp>(op))
         mapping.map(op->getResult(0), rows.getResult());
       else
-        hopper::cloneWidened(b, op, mapping);
+        programs::cloneWidened(b, op, mapping, hopper::kProgramRows);
     }
     hopper::ReportOp::create(b, loc, mapping.lookup(question.some.getVector()), flags.all,
                              /*tile=*/Value(), /*warpgroups=*/b.getUnitAttr());
@@ -279,7 +279,7 @@ private:
         if (isa<MemoryEffects::Write>(effect.getEffect()))
           return memory && isWrite(op);
         return memory && isa<MemoryEffects::Read>(effect.getEffect()) &&
-               !hopper::isWrittenIn(program, memory);
+               !programs::isWrittenIn(program, memory);
       });
       return isResult ? WalkResult::advance() : WalkResult::interrupt();
     });
@@ -386,7 +386,7 @@ private:
     mapping.map(indices.back(), affine::makeComposedAffineApply(
                                     b, loc, b.getAffineDimExpr(0) * hopper::kProgramRows,
                                     {OpFoldResult(tile.back())}));
-    hopper::cloneWidened(b, question.read, mapping);
+    programs::cloneWidened(b, question.read, mapping, hopper::kProgramRows);
     auto read = mapping.lookup(question.read.getResult()).getDefiningOp<vector::TransferReadOp>();
     // A tile of 128 rows may end behind the memory where the smaller ones do not.
     read.setInBoundsAttr(b.getBoolArrayAttr({false}));
@@ -577,7 +577,7 @@ private:
             op.getEffects(effects);
             for (MemoryEffects::EffectInstance &effect : effects)
               if (auto memory = dyn_cast_if_present<MemrefValue>(effect.getValue());
-                  memory && hopper::isWrittenIn(writer, memory))
+                  memory && programs::isWrittenIn(writer, memory))
                 return WalkResult::interrupt();
             return WalkResult::advance();
           })

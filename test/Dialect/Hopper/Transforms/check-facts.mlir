@@ -1,8 +1,6 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-check-facts))" | FileCheck %s
 // RUN: attn-opt %S/order-additions.mlir -split-input-file -pass-pipeline="builtin.module(func.func(hopper-check-facts))" -o /dev/null
 // RUN: attn-opt %S/alias-workspace.mlir -pass-pipeline="builtin.module(func.func(hopper-alias-workspace,hopper-check-facts))" -o /dev/null
-// RUN: attn-opt %S/sort-tiles.mlir -pass-pipeline="builtin.module(func.func(hopper-sort-tiles,hopper-check-facts))" -o /dev/null
-// RUN: attn-opt %S/branch-by-rows.mlir -split-input-file -pass-pipeline="builtin.module(func.func(hopper-branch-by-rows,hopper-check-facts))" -o /dev/null
 
 !sum = !hopper.smem<64x128xf32, swizzle = 128>
 !tile = !hopper.smem<64x128xbf16, swizzle = 128>
@@ -11,7 +9,7 @@
 // CHECK-LABEL: func.func @true
 // CHECK-COUNT-3: {hopper.adding}
 // CHECK: {hopper.nonempty}
-// CHECK: {hopper.descending}
+// CHECK: {attn.descending}
 func.func @true(%lines: index, %n: index, %Y: memref<?x?x128xf32>, %X: memref<?x?x128xbf16>, %order: memref<?xi32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -48,7 +46,7 @@ func.func @true(%lines: index, %n: index, %Y: memref<?x?x128xf32>, %X: memref<?x
         } {hopper.nonempty}
       }
     gpu.terminator
-  } {hopper.descending}
+  } {attn.descending}
   return
 }
 
@@ -167,11 +165,7 @@ func.func @dealt(%n: index, %X: memref<?xindex>) {
 func.func @descending(%n: index, %X: memref<?xindex>) {
   %c1 = arith.constant 1 : index
   %threads = arith.constant 128 : index
-  // expected-error @+1 {{'hopper.descending' on a program whose tiles are in no order that was sorted}}
-  scf.forall (%i) in (%n) {
-    memref.store %n, %X[%i] : memref<?xindex>
-  } {hopper.descending}
-  // expected-error @+1 {{'hopper.descending' on a launch whose tiles are in no order that was sorted}}
+  // expected-error @+1 {{'attn.descending' on a launch whose tiles are in no order that was sorted}}
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
              threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
     hopper.roles
@@ -181,7 +175,7 @@ func.func @descending(%n: index, %X: memref<?xindex>) {
         memref.store %p#1, %X[%p#0] : memref<?xindex>
       }
     gpu.terminator
-  } {hopper.descending}
+  } {attn.descending}
   return
 }
 
@@ -233,20 +227,6 @@ func.func @trimmed(%n: index, %k: !tile, %s: !acc) {
     gpu.terminator
   }
   return
-}
-
-// -----
-
-func.func @may_hold(%is: vector<64xi1>, %rare: vector<64xf32>, %usual: vector<64xf32>) -> vector<64xf32> {
-  // expected-error @+1 {{'hopper.may_hold' on a question whose answer is taken for that of each row}}
-  %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
-  // expected-note @+1 {{here}}
-  %p = scf.if %some -> (vector<64xf32>) {
-    scf.yield %rare : vector<64xf32>
-  } else {
-    scf.yield %usual : vector<64xf32>
-  }
-  return %p : vector<64xf32>
 }
 
 // -----

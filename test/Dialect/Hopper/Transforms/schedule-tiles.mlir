@@ -210,7 +210,7 @@ func.func @descending(%n: index, %m: index, %lengths: memref<?xindex>, %X: memre
         }
       }
     gpu.terminator
-  } {hopper.descending}
+  } {attn.descending}
   return
 }
 
@@ -240,7 +240,7 @@ func.func @descending_shared(%n: index, %m: index, %lengths: memref<?xindex>, %X
         }
       }
     gpu.terminator
-  } {hopper.descending}
+  } {attn.descending}
   return
 }
 

@@ -49,7 +49,7 @@ func.func @marks(%lse: memref<?x?xf32>, %q: memref<?x?xf32>, %out: memref<?x?xf3
     scf.for %i = %c0 to %m step %c64 {
       %l = vector.transfer_read %lse[%b, %i], %zero : memref<?x?xf32>, vector<64xf32>
       %is = arith.cmpf oge, %l, %least : vector<64xf32>
-      %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
+      %some = vector.reduction <or>, %is {attn.may_hold} : vector<64xi1> into i1
       %p = scf.if %some -> (vector<64xf32>) {
         %y = vector.transfer_read %max[%b, %i], %zero : memref<?x?xf32>, vector<64xf32>
         %z = arith.select %is, %y, %l : vector<64xi1>, vector<64xf32>
@@ -81,7 +81,7 @@ func.func @stays(%lse: memref<?xf32>, %other: memref<?xf32>, %out: memref<?xf32>
     scf.for %i = %c0 to %n step %c64 {
       %l = vector.transfer_read %lse[%i], %zero : memref<?xf32>, vector<64xf32>
       %is = arith.cmpf oge, %l, %least : vector<64xf32>
-      %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
+      %some = vector.reduction <or>, %is {attn.may_hold} : vector<64xi1> into i1
       %p = scf.if %some -> (vector<64xf32>) {
         %y = vector.transfer_read %max[%i], %zero : memref<?xf32>, vector<64xf32>
         scf.yield %y : vector<64xf32>
@@ -92,7 +92,7 @@ func.func @stays(%lse: memref<?xf32>, %other: memref<?xf32>, %out: memref<?xf32>
       %o = vector.transfer_read %other[%i], %zero : memref<?xf32>, vector<64xf32>
       %both = arith.cmpf oge, %l, %o : vector<64xf32>
       // expected-remark @+1 {{each tile asks its rows: they follow from more than one read of rows}}
-      %two = vector.reduction <or>, %both {hopper.may_hold} : vector<64xi1> into i1
+      %two = vector.reduction <or>, %both {attn.may_hold} : vector<64xi1> into i1
       %r = scf.if %two -> (vector<64xf32>) {
         scf.yield %p : vector<64xf32>
       } else {
@@ -126,7 +126,7 @@ func.func @questions(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {
     scf.for %i = %c0 to %n step %c64 {
       %l = vector.transfer_read %lse[%i], %zero : memref<?xf32>, vector<64xf32>
       %is = arith.cmpf oge, %l, %least : vector<64xf32>
-      %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
+      %some = vector.reduction <or>, %is {attn.may_hold} : vector<64xi1> into i1
       scf.if %some {
         vector.transfer_write %l, %out[%i] : vector<64xf32>, memref<?xf32>
       }
@@ -136,7 +136,7 @@ func.func @questions(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {
     scf.for %i = %c0 to %n step %c64 {
       %l = vector.transfer_read %lse[%i], %zero : memref<?xf32>, vector<64xf32>
       %is = arith.cmpf oge, %l, %least : vector<64xf32>
-      %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
+      %some = vector.reduction <or>, %is {attn.may_hold} : vector<64xi1> into i1
       scf.if %some {
         vector.transfer_write %l, %out[%i] : vector<64xf32>, memref<?xf32>
       }
@@ -147,12 +147,12 @@ func.func @questions(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {
     scf.for %i = %c0 to %n step %c64 {
       %l = vector.transfer_read %lse[%i], %zero : memref<?xf32>, vector<64xf32>
       %is = arith.cmpf oge, %l, %least : vector<64xf32>
-      %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
+      %some = vector.reduction <or>, %is {attn.may_hold} : vector<64xi1> into i1
       scf.if %some {
         vector.transfer_write %l, %out[%i] : vector<64xf32>, memref<?xf32>
       }
       %large = arith.cmpf oge, %l, %other : vector<64xf32>
-      %more = vector.reduction <or>, %large {hopper.may_hold} : vector<64xi1> into i1
+      %more = vector.reduction <or>, %large {attn.may_hold} : vector<64xi1> into i1
       scf.if %more {
         vector.transfer_write %l, %out[%i] : vector<64xf32>, memref<?xf32>
       }
@@ -194,7 +194,7 @@ func.func @tells_itself(%lse: memref<?x?xf32>, %q: memref<?x?xf32>, %out: memref
     %l = vector.transfer_read %lse[%b, %i], %zero : memref<?x?xf32>, vector<128xf32>
     %is = arith.cmpf oge, %l, %least : vector<128xf32>
     %x = vector.transfer_read %q[%b, %i], %zero : memref<?x?xf32>, vector<128xf32>
-    %some = vector.reduction <or>, %is {hopper.may_hold} : vector<128xi1> into i1
+    %some = vector.reduction <or>, %is {attn.may_hold} : vector<128xi1> into i1
     %p = scf.if %some -> (vector<128xf32>) {
       %y = arith.select %is, %l, %x : vector<128xi1>, vector<128xf32>
       scf.yield %y : vector<128xf32>
@@ -230,7 +230,7 @@ func.func @reads_what_it_writes(%lse: memref<?x?xf32>, %q: memref<?x?xf32>, %out
     %l = vector.transfer_read %lse[%b, %i], %zero : memref<?x?xf32>, vector<128xf32>
     %is = arith.cmpf oge, %l, %least : vector<128xf32>
     %x = vector.transfer_read %out[%b, %i], %zero : memref<?x?xf32>, vector<128xf32>
-    %some = vector.reduction <or>, %is {hopper.may_hold} : vector<128xi1> into i1
+    %some = vector.reduction <or>, %is {attn.may_hold} : vector<128xi1> into i1
     %p = scf.if %some -> (vector<128xf32>) {
       %y = arith.select %is, %l, %x : vector<128xi1>, vector<128xf32>
       scf.yield %y : vector<128xf32>
@@ -272,7 +272,7 @@ func.func @table(%lse: memref<?xf32>, %out: memref<?xf32>, %n: index) {
     scf.for %i = %c0 to %n step %c64 {
       %l = vector.transfer_read %lse[%i], %zero : memref<?xf32>, vector<64xf32>
       %is = arith.cmpf oge, %l, %least : vector<64xf32>
-      %some = vector.reduction <or>, %is {hopper.may_hold} : vector<64xi1> into i1
+      %some = vector.reduction <or>, %is {attn.may_hold} : vector<64xi1> into i1
       %p = scf.if %some -> (vector<64xf32>) {
         %x = memref.load %table[%t] : memref<?xf32>
         %y = vector.broadcast %x : f32 to vector<64xf32>

@@ -20,11 +20,20 @@
 #include "attn/Dialect/Attn/IR/AttnDialect.h.inc"
 #include "attn/Dialect/Attn/IR/AttnEnums.h.inc"
 #include "attn/Dialect/Attn/IR/AttnInterfaces.h.inc"
+#include "attn/Dialect/Attn/IR/AttnOpInterfaces.h.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "attn/Dialect/Attn/IR/AttnAttrs.h.inc"
 
 #define GET_OP_CLASSES
 #include "attn/Dialect/Attn/IR/AttnOps.h.inc"
+
+namespace attn {
+
+/// Whether a program, or a launch of one, is for rare calls: with this body it ends at once in
+/// others.
+bool runsRarely(mlir::Block &body);
+
+} // namespace attn
 
 #endif

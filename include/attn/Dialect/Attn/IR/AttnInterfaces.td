@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Interfaces of attributes of the attn dialect, which attributes of targets have, too.
+// Interfaces of the attn dialect, which attributes and ops of targets have.
 
 #ifndef ATTN_INTERFACES
 #define ATTN_INTERFACES
@@ -20,6 +20,17 @@ def Attn_VersionConditionInterface : AttrInterface<"VersionConditionInterface"> 
     "::mlir::Value", "build",
     (ins "::mlir::OpBuilder &":$builder, "::mlir::FunctionOpInterface":$version,
          "::mlir::FunctionOpInterface":$last)>];
+}
+
+def Attn_RunConditionOpInterface : OpInterface<"RunConditionOpInterface"> {
+  let cppNamespace = "::attn";
+  let description = [{
+    Ends a program, in which it stands before all else, unless what it asks of memory holds.
+  }];
+  let methods = [InterfaceMethod<[{
+      Whether the program goes on in rare calls only.
+    }],
+    "bool", "isRare", (ins)>];
 }
 
 #endif

@@ -27,6 +27,11 @@ inline constexpr llvm::StringLiteral kGuardAttr = "attn.guard";
 inline constexpr llvm::StringLiteral kTileKindAttr = "attn.tile_kind";
 /// Of a product: the second factor is 1 in nearly all rows.
 inline constexpr llvm::StringLiteral kRescalingAttr = "attn.rescaling";
+/// On the question whether a row of a tile takes the side of a branch that nearly none takes: it
+/// may be answered with yes where it is no.
+inline constexpr llvm::StringLiteral kMayHoldAttr = "attn.may_hold";
+/// Of a tile program, and of its launch: no tile has less work than a later one.
+inline constexpr llvm::StringLiteral kDescendingAttr = "attn.descending";
 /// On a fold: how many rows its tiles have, and how many streamed elements.
 inline constexpr llvm::StringLiteral kBlockMAttr = "attn.block_m";
 inline constexpr llvm::StringLiteral kBlockNAttr = "attn.block_n";

@@ -67,10 +67,6 @@ mlir::FailureOr<mlir::Value> findAliased(mlir::Operation *alloc, mlir::IntegerAt
 /// what threads do together.
 bool isSingleThreaded(mlir::Region &region);
 
-/// Whether a program, or a launch of one, is for rare calls: with this body it ends at once in
-/// others.
-bool runsRarely(mlir::Block &body);
-
 /// The matrix instruction for operands of a type, with sums in f32; null where there is none.
 const target::MmaAtom *findAtom(mlir::Type operands);
 

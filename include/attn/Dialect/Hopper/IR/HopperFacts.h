@@ -32,11 +32,6 @@ inline constexpr llvm::StringLiteral kEmulatedAttr = "hopper.emulated";
 /// the tiles of the iterations that are left: together they have as many
 /// iterations for each warpgroup.
 inline constexpr llvm::StringLiteral kTrimmedAttr = "hopper.trimmed";
-/// On the question whether a row of a tile takes the side of a branch that nearly none takes: it
-/// may be answered with yes where it is no.
-inline constexpr llvm::StringLiteral kMayHoldAttr = "hopper.may_hold";
-/// Of a tile program, and of its launch: no tile has less work than a later one.
-inline constexpr llvm::StringLiteral kDescendingAttr = "hopper.descending";
 /// On a loop whose tiles are added to memory by a role of its own, and on those of the other
 /// roles that go with it.
 inline constexpr llvm::StringLiteral kAddingAttr = "hopper.adding";

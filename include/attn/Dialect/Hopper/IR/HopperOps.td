@@ -877,7 +877,8 @@ def Hopper_RedoOp : Hopper_Op<"redo", [MemoryEffects<[MemRead, MemWrite]>]> {
   let hasVerifier = 1;
 }
 
-def Hopper_RunIfOp : Hopper_Op<"run_if", [MemoryEffects<[MemRead, MemWrite]>]> {
+def Hopper_RunIfOp : Hopper_Op<"run_if",
+    [MemoryEffects<[MemRead, MemWrite]>, DeclareOpInterfaceMethods<Attn_RunConditionOpInterface>]> {
   let summary = "Ends the CTA unless a flag is set, or unless none is";
   let description = [{
     Of two versions of a program, which one runs is known on the device only: a program in front

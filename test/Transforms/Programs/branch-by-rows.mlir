@@ -1,5 +1,5 @@
-// RUN: attn-opt %s --hopper-branch-by-rows --split-input-file | FileCheck %s
-// RUN: attn-opt %s --hopper-branch-by-rows --split-input-file --remarks-filter=attn-branch-by-rows -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// RUN: attn-opt %s --attn-branch-by-rows --split-input-file | FileCheck %s
+// RUN: attn-opt %s --attn-branch-by-rows --split-input-file --remarks-filter=attn-branch-by-rows -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}1 [Passed] branched | Category:attn-branch-by-rows{{$}}
 
 // What only the rare exponent needs goes into the branch, reads of memory that stays as it is included; the exponential is

@@ -1,6 +1,6 @@
-// RUN: attn-opt %s --hopper-scale-large-maxima -split-input-file -verify-diagnostics | FileCheck %s
-// RUN: attn-opt %s --attn-delay-rescaling=rescale-threshold=4 --hopper-scale-large-maxima -split-input-file | FileCheck %s --check-prefix=DELAY
-// RUN: attn-opt %s --hopper-scale-large-maxima -split-input-file --remarks-filter=attn-scale-large-maxima -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
+// RUN: attn-opt %s --attn-scale-large-maxima -split-input-file -verify-diagnostics | FileCheck %s
+// RUN: attn-opt %s --attn-delay-rescaling=rescale-threshold=4 --attn-scale-large-maxima -split-input-file | FileCheck %s --check-prefix=DELAY
+// RUN: attn-opt %s --attn-scale-large-maxima -split-input-file --remarks-filter=attn-scale-large-maxima -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}3 [Passed] scaled | Category:attn-scale-large-maxima{{$}}
 
 // The loop carries the maximum of scores, too. Rows where 0.18 times it is 2^30 or more have 2^-2

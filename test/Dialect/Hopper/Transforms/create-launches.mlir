@@ -40,7 +40,7 @@ func.func @tiles(%A: memref<?x64xbf16>, %n: index) {
 // CHECK-NEXT: hopper.roles
 // CHECK: hopper.load %[[VIEW]]
 // CHECK: hopper.barrier.sync %[[ID]] warpgroups(2)
-// CHECK: {hopper.descending}
+// CHECK: {attn.descending}
 !tile = !hopper.smem<64x64xbf16, swizzle = 128>
 func.func @once(%A: memref<?x64xbf16>, %n: index, %flags: memref<?xi32>, %order: memref<?xindex>) {
   %c0 = arith.constant 0 : index
@@ -53,7 +53,7 @@ func.func @once(%A: memref<?x64xbf16>, %n: index, %flags: memref<?xi32>, %order:
       %t = hopper.load %B[%at, %c0] : memref<?x64xbf16, strided<[64, 1]>> -> !tile
       hopper.barrier.sync %id warpgroups(2)
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
-  } {hopper.descending}
+  } {attn.descending}
   return
 }
 

@@ -82,7 +82,7 @@ def files(root):
 
 
 def find(root):
-    patterns = [(re.compile(r"(?<![\w-])" + re.escape(old) + ("" if old.endswith("=") else r"(?![\w-])")), old, new)
+    patterns = [(re.compile(r"(?<!\w)(?<!\w-)" + re.escape(old) + ("" if old.endswith("=") else r"(?![\w-])")), old, new)
                 for old, new in TABLE]
     patterns += [(re.compile(old), new.replace("block-m", "rows").replace("block-n", "keys"), new) for old, new in SIZES]
     for path in files(root):

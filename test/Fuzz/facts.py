@@ -167,7 +167,7 @@ GROUPS = [
         (r"\{mapping", to("{attn.descending, mapping"), "'attn.descending' on a program whose tiles are in no order"),
     ]),
     ("rows that nearly none has", lambda: after(first_function(read("test/Transforms/Programs/branch-by-rows.mlir")),
-                                                ["--hopper-branch-by-rows"]), [
+                                                ["--attn-branch-by-rows"]), [
         (sides(""), swap_sides, "'attn.may_hold' on a question whose answer is taken"),
         (r"reduction <or>", to("reduction <and>"), "'attn.may_hold' needs a disjunction of rows"),
     ]),

@@ -105,7 +105,7 @@ static std::vector<float> readOperand(Cluster &cluster, const interpreter::Value
     stride = vector.getDimSize(1);
     return std::vector<float>(value.floats(), value.floats() + vector.getNumElements());
   }
-  auto tile = cast<hopper::SmemType>(type);
+  auto tile = cast<tile::SmemType>(type);
   const auto &view = value.as<SmemView>();
   stride = paddedColumns(tile);
   int64_t pitch = !view.own    ? cluster.memories[view.memory].columns
@@ -162,7 +162,7 @@ static float addProducts(float sum, const float *a, const float *b, int64_t stri
 }
 
 void interpreter::multiply(Cluster &cluster, const interpreter::Value &a, Type aType,
-                           bool transposeA, const interpreter::Value &b, hopper::SmemType bType,
+                           bool transposeA, const interpreter::Value &b, tile::SmemType bType,
                            bool transposeB, VectorType type, float *result) {
   int64_t m = type.getDimSize(0), n = type.getDimSize(1), aStride, bStride;
   int64_t k = transposeB ? bType.getColumns() : bType.getRows();

@@ -121,9 +121,9 @@ static StringRef nameOf(Operation *op) {
     return "reduction by TMA";
   if (isa<hopper::WgmmaOp>(op))
     return "product";
-  if (isa<hopper::TileLoadOp>(op))
-    return "tile.load";
-  return "tile.store";
+  if (isa<tile::ReadOp>(op))
+    return "tile.read";
+  return "tile.write";
 }
 
 static std::string nameOf(const SmemMemory &memory, unsigned slot) {
@@ -153,7 +153,7 @@ void Cluster::report(Fiber &fiber, const SmemView &view, const SmemMemory::Acces
   diagnostic.attachNote(memory.op->getLoc()) << "the shared memory";
 }
 
-LogicalResult Cluster::access(Fiber &fiber, const SmemView &view, hopper::SmemType type,
+LogicalResult Cluster::access(Fiber &fiber, const SmemView &view, tile::SmemType type,
                               std::shared_ptr<Event> event, bool write) {
   SmemMemory::Slot &slot = memories[view.memory].slots[view.slot];
   int64_t begin = view.row, end = view.row + type.getRows();
@@ -188,7 +188,7 @@ LogicalResult Cluster::access(Fiber &fiber, const SmemView &view, hopper::SmemTy
   return success();
 }
 
-LogicalResult Cluster::checkWritten(Operation *op, const SmemView &view, hopper::SmemType type,
+LogicalResult Cluster::checkWritten(Operation *op, const SmemView &view, tile::SmemType type,
                                     bool padding) {
   const SmemMemory &memory = memories[view.memory];
   for (int64_t row = view.row; row < view.row + type.getRows(); ++row) {

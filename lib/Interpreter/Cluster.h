@@ -28,7 +28,7 @@ template <typename T> T *renew(Value &value, int64_t count) {
 /// order, others only after a barrier.
 struct Threads {
   enum Kind { One, All, Store } kind = All;
-  /// Of a tile.store: which thread has which element.
+  /// Of a tile.write: which thread has which element.
   mlir::Type type;
   bool transposed = false;
 
@@ -78,7 +78,7 @@ struct SmemMemory {
     std::vector<uint8_t> written;
   };
   mlir::Operation *op = nullptr;
-  hopper::SmemType type;
+  tile::SmemType type;
   int64_t columns = 0; // padded
   std::vector<float> data;
   std::vector<Slot> slots;
@@ -107,7 +107,7 @@ struct TmaStore {
   std::shared_ptr<MemRef> target;
   llvm::SmallVector<int64_t, 5> coordinates;
   SmemView tile;
-  hopper::SmemType type;
+  tile::SmemType type;
   bool reduce = false, read = false, written = false;
   /// What was read of the tile.
   std::vector<float> data;
@@ -230,10 +230,10 @@ public:
   Cluster(const LaunchInfo &launch, unsigned ctas, unsigned warpgroups, struct Machine &machine);
 
   /// Whether `fiber` may access rows of a tile now, and notes that it does.
-  mlir::LogicalResult access(Fiber &fiber, const SmemView &view, hopper::SmemType type,
+  mlir::LogicalResult access(Fiber &fiber, const SmemView &view, tile::SmemType type,
                              std::shared_ptr<Event> event, bool write);
   /// Whether the rows hold something; `padding` where it is read too.
-  mlir::LogicalResult checkWritten(mlir::Operation *op, const SmemView &view, hopper::SmemType type,
+  mlir::LogicalResult checkWritten(mlir::Operation *op, const SmemView &view, tile::SmemType type,
                                    bool padding);
   /// Starts an op of `fiber`: an event that has not ended.
   std::shared_ptr<Event> begin(Fiber &fiber, mlir::Operation *op, Threads threads,
@@ -335,15 +335,15 @@ void forEachElement(const MemRef &memref, llvm::ArrayRef<int64_t> coordinates, i
                     int64_t columns, llvm::function_ref<void(int64_t, int64_t, char *)> visit);
 /// result[m, n] += A B, with the tensor core's sums.
 void multiply(Cluster &cluster, const Value &a, mlir::Type aType, bool transposeA, const Value &b,
-              hopper::SmemType bType, bool transposeB, mlir::VectorType type, float *result);
+              tile::SmemType bType, bool transposeB, mlir::VectorType type, float *result);
 /// The mbarrier of a ring and an index, or null after an error.
 MBarrier *findBarrier(Fiber &fiber, const Instruction &instruction, unsigned operand);
 /// A tile as a value.
 std::shared_ptr<Floats> copyTile(const MemRef &source, llvm::ArrayRef<int64_t> coordinates,
-                                 hopper::SmemType type);
+                                 tile::SmemType type);
 mlir::LogicalResult checkReleased(Fiber &fiber, const SmemView &view, mlir::Operation *op);
 /// Columns of a tile, padding of the last slab included.
-inline int64_t paddedColumns(hopper::SmemType type) {
+inline int64_t paddedColumns(tile::SmemType type) {
   return type.getSlabs() * type.getSlabColumns();
 }
 inline ElementKind elementKind(mlir::Type type) {

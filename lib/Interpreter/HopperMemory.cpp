@@ -46,7 +46,7 @@ static Step takeSlot(Fiber &fiber, const Instruction &i) {
 }
 
 static Step takeRows(Fiber &fiber, const Instruction &i) {
-  auto op = cast<RowsOp>(i.op);
+  auto op = cast<tile::RowsOp>(i.op);
   int64_t offset = fiber.integer(i, 1), rows = op.getSource().getType().getRows();
   if (offset < 0 || offset % 8 || offset + op.getTile().getType().getRows() > rows) {
     fiber.cluster->error(i.op) << "rows from " << offset << " are no part of a tile of " << rows
@@ -60,8 +60,8 @@ static Step takeRows(Fiber &fiber, const Instruction &i) {
 }
 
 static Step takeColumns(Fiber &fiber, const Instruction &i) {
-  auto op = cast<ColumnsOp>(i.op);
-  SmemType source = op.getSource().getType();
+  auto op = cast<tile::ColumnsOp>(i.op);
+  tile::SmemType source = op.getSource().getType();
   int64_t offset = fiber.integer(i, 1), columns = source.getColumns();
   int64_t taken = op.getTile().getType().getColumns();
   if (offset < 0 || offset % std::min(source.getSlabColumns(), taken) || offset + taken > columns) {
@@ -78,8 +78,8 @@ static Step takeColumns(Fiber &fiber, const Instruction &i) {
 }
 
 static Step storeTile(Fiber &fiber, const Instruction &i) {
-  auto op = cast<TileStoreOp>(i.op);
-  SmemType type = op.getTile().getType();
+  auto op = cast<tile::WriteOp>(i.op);
+  tile::SmemType type = op.getTile().getType();
   const auto &view = fiber.operand(i, 1).as<SmemView>();
   if (view.own) {
     fiber.cluster->error(i.op) << "writes to a tile that is a value";
@@ -103,8 +103,8 @@ static Step storeTile(Fiber &fiber, const Instruction &i) {
 }
 
 static Step loadTileToRegisters(Fiber &fiber, const Instruction &i) {
-  auto op = cast<TileLoadOp>(i.op);
-  SmemType type = op.getTile().getType();
+  auto op = cast<tile::ReadOp>(i.op);
+  tile::SmemType type = op.getTile().getType();
   const auto &view = fiber.operand(i, 0).as<SmemView>();
   if (view.own) {
     if (failed(checkReleased(fiber, view, i.op)))
@@ -130,9 +130,9 @@ static Step loadTileToRegisters(Fiber &fiber, const Instruction &i) {
   return Step::Next;
 }
 
-static LogicalResult translateTileLoad(Translator &translator, Operation *op) {
+static LogicalResult translateRead(Translator &translator, Operation *op) {
   return setShape(translator.emit(op, loadTileToRegisters),
-                  cast<TileLoadOp>(op).getValue().getType());
+                  cast<tile::ReadOp>(op).getValue().getType());
 }
 
 static Step fence(Fiber &fiber, const Instruction &) {
@@ -250,7 +250,7 @@ static Step loadTile(Fiber &fiber, const Instruction &i) {
 /// tma.store and tma.reduce.
 static Step storeByTma(Fiber &fiber, const Instruction &i) {
   Cluster &cluster = *fiber.cluster;
-  auto type = cast<SmemType>(i.op->getOperand(0).getType());
+  auto type = cast<tile::SmemType>(i.op->getOperand(0).getType());
   auto store = std::make_shared<TmaStore>();
   store->tile = fiber.operand(i, 0).as<SmemView>();
   store->type = type;
@@ -387,10 +387,10 @@ static bool isOrdered(Operation *op) {
 void interpreter::registerHopperMemory(Translator &translator) {
   translator.add("hopper.alloc", translateAlloc);
   translator.add("hopper.slot", takeSlot);
-  translator.add("hopper.rows", takeRows);
-  translator.add("hopper.columns", takeColumns);
-  translator.add("hopper.tile.store", storeTile);
-  translator.add("hopper.tile.load", translateTileLoad);
+  translator.add("tile.rows", takeRows);
+  translator.add("tile.columns", takeColumns);
+  translator.add("tile.write", storeTile);
+  translator.add("tile.read", translateRead);
   translator.add("hopper.fence.async", fence);
   translator.add("hopper.tensor_map", makeTensorMap);
   translator.add("hopper.tma.reaches", isReached);

@@ -15,7 +15,7 @@ using namespace attn::hopper;
 /// `paddedColumns` where the product reads beyond the tile's columns.
 static LogicalResult readTile(Fiber &fiber, const Instruction &i, unsigned operand,
                               std::shared_ptr<Event> event, bool padding) {
-  auto type = dyn_cast<SmemType>(i.op->getOperand(operand).getType());
+  auto type = dyn_cast<tile::SmemType>(i.op->getOperand(operand).getType());
   if (!type)
     return success();
   const auto &view = fiber.operand(i, operand).as<SmemView>();
@@ -27,7 +27,7 @@ static LogicalResult readTile(Fiber &fiber, const Instruction &i, unsigned opera
 }
 
 /// Whether steps along k go on behind the last of B's.
-static bool readsPadding(SmemType b, bool transposed) {
+static bool readsPadding(tile::SmemType b, bool transposed) {
   return (transposed ? b.getColumns() : b.getRows()) % findAtom(b.getElementType())->k != 0;
 }
 
@@ -36,7 +36,7 @@ static Step startProduct(Fiber &fiber, const Instruction &i) {
   auto product = std::make_shared<Product>();
   product->op = op;
   product->event = fiber.cluster->begin(fiber, i.op, {Threads::All, {}, false}, true);
-  SmemType b = op.getB().getType();
+  tile::SmemType b = op.getB().getType();
   bool padding = readsPadding(b, op.getTransposeB());
   if (failed(readTile(fiber, i, 0, product->event, padding)) ||
       failed(readTile(fiber, i, 1, product->event, padding)))
@@ -44,7 +44,7 @@ static Step startProduct(Fiber &fiber, const Instruction &i) {
   product->a = fiber.operand(i, 0);
   product->b = fiber.operand(i, 1);
   for (unsigned operand : {0, 1})
-    if (isa<SmemType>(op->getOperand(operand).getType()))
+    if (isa<tile::SmemType>(op->getOperand(operand).getType()))
       product->received.push_back(fiber.operand(i, operand).as<SmemView>().released);
   if (op.getAccumulator() && isa<PendingType>(op.getAccumulator().getType()))
     product->previous = fiber.operand(i, 2).as<PendingTile>().product;
@@ -88,7 +88,7 @@ static Step waitForProduct(Fiber &fiber, const Instruction &i) {
 //===----------------------------------------------------------------------===//
 
 std::shared_ptr<Floats> interpreter::copyTile(const MemRef &source, ArrayRef<int64_t> coordinates,
-                                              SmemType type) {
+                                              tile::SmemType type) {
   int64_t columns = paddedColumns(type);
   auto tile = std::make_shared<Floats>(type.getRows() * columns);
   forEachElement(source, coordinates, type.getRows(), columns,
@@ -115,16 +115,16 @@ static Step loadValue(Fiber &fiber, const Instruction &i) {
   ++fiber.machine->statistics.copies;
   auto view = std::make_shared<SmemView>();
   view->own = copyTile(fiber.operand(i, 0).as<MemRef>(), coordinates,
-                       cast<LoadOp>(i.op).getTile().getType());
+                       cast<tile::LoadOp>(i.op).getTile().getType());
   fiber.result(i).object = view;
   return Step::Next;
 }
 
 static Step multiplyNow(Fiber &fiber, const Instruction &i) {
-  auto op = cast<MmaOp>(i.op);
+  auto op = cast<tile::MmaOp>(i.op);
   auto event = fiber.cluster->begin(fiber, i.op, {Threads::All, {}, false}, true);
   fiber.cluster->end(fiber, *event);
-  SmemType b = op.getB().getType();
+  tile::SmemType b = op.getB().getType();
   bool padding = readsPadding(b, op.getTransposeB());
   if (failed(readTile(fiber, i, 0, event, padding)) ||
       failed(readTile(fiber, i, 1, event, padding)))
@@ -148,6 +148,6 @@ static LogicalResult translateInLaunch(Translator &translator, Operation *op) {
 void interpreter::registerHopperProducts(Translator &translator) {
   translator.add("hopper.wgmma", startProduct);
   translator.add("hopper.wait", waitForProduct);
-  translator.add("hopper.load", translateInLaunch<loadValue>);
-  translator.add("hopper.mma", translateInLaunch<multiplyNow>);
+  translator.add("tile.load", translateInLaunch<loadValue>);
+  translator.add("tile.mma", translateInLaunch<multiplyNow>);
 }

@@ -85,7 +85,7 @@ Instruction &Translator::emitBare(Operation *op, Instruction::Handler handler) {
   Instruction &instruction = program.instructions.emplace_back();
   instruction.op = op;
   instruction.run = handler;
-  instruction.yields = isa_and_nonnull<hopper::HopperDialect>(op->getDialect());
+  instruction.yields = isa_and_nonnull<hopper::HopperDialect, tile::TileDialect>(op->getDialect());
   return instruction;
 }
 

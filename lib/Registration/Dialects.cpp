@@ -3,6 +3,7 @@
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Registration/Registration.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -53,7 +54,7 @@ void attn::registerDialects(DialectRegistry &registry) {
                   bufferization::BufferizationDialect, cf::ControlFlowDialect, func::FuncDialect,
                   gpu::GPUDialect, hopper::HopperDialect, linalg::LinalgDialect, LLVM::LLVMDialect,
                   math::MathDialect, memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect,
-                  tensor::TensorDialect, vector::VectorDialect>();
+                  tensor::TensorDialect, tile::TileDialect, vector::VectorDialect>();
   // Without these, one-shot bufferization refuses the dialect's ops.
   arith::registerBufferizableOpInterfaceExternalModels(registry);
   attn::registerBufferizableOpInterfaceExternalModels(registry);

@@ -75,7 +75,7 @@ def _parse(text: str) -> _Node:
 
 # Ops whose result is (part of) their first operand.
 _VIEWS = re.compile(
-    rf"(?:hopper\.(?:tensor_map|slot|rows|columns|transpose)|memref\.(?:reinterpret_cast|subview|cast|expand_shape|"
+    rf"(?:hopper\.(?:tensor_map|slot|transpose)|tile\.(?:rows|columns)|memref\.(?:reinterpret_cast|subview|cast|expand_shape|"
     rf"collapse_shape|extract_strided_metadata))\S* ({_NAME})"
 )
 
@@ -195,7 +195,7 @@ class _Reader:
 
     def read_line(self, line: str, order: int) -> None:
         result, _, text = line.partition(" = ") if line.startswith("%") else ("", "", line)
-        found = re.match(r"hopper\.([\w.]+)\s*(.*)", text)
+        found = re.match(r"(?:hopper\.|(?=tile\.))([\w.]+)\s*(.*)", text)
         if not found:
             op = re.match(r"(?:arith|math|vector)\.(\w+)", text)
             # Scalars and indices are beside the point.
@@ -231,8 +231,8 @@ class _Reader:
                     self.steps[-1].text = f"for product {number}"
         elif name in ("barrier.sync", "barrier.arrive"):
             self.add("barrier", "wait for others" if name == "barrier.sync" else "let others go on")
-        elif name in ("tma.wait", "tile.store", "tile.add"):
-            self.add("store", {"tma.wait": "wait for copies", "tile.store": "a tile to shared memory"}.get(name, name))
+        elif name in ("tma.wait", "tile.write"):
+            self.add("store", {"tma.wait": "wait for copies", "tile.write": "a tile to shared memory"}[name])
 
 
 def _innermost(role: _Node) -> List[_Node]:

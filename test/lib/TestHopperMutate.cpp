@@ -10,6 +10,7 @@
 
 using namespace mlir;
 using namespace attn::hopper;
+namespace tile = attn::tile;
 
 namespace {
 struct Mutation {
@@ -59,7 +60,7 @@ void Mutations::addConstant(OpOperand &operand, int64_t to, const std::string &t
 /// An arrival moves before the wait or product that comes before it.
 void Mutations::addHoist(Operation *arrive) {
   for (Operation *before = arrive->getPrevNode(); before; before = before->getPrevNode()) {
-    if (!isa<WaitOp, WgmmaOp, MBarrierWaitOp, TileStoreOp, TmaWaitOp>(before))
+    if (!isa<WaitOp, WgmmaOp, MBarrierWaitOp, tile::WriteOp, TmaWaitOp>(before))
       continue;
     // What it reads is defined before in any case, or it cannot move.
     bool uses = llvm::any_of(arrive->getOperands(), [&](Value operand) {

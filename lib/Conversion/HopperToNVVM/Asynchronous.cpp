@@ -8,6 +8,7 @@
 
 using namespace mlir;
 using namespace attn::hopper;
+namespace tile = attn::tile;
 
 Value KernelLowering::barrierAddress(Value barriers, Value index) {
   Value step = arith::MulIOp::create(b, toI32(scalar(index)), constantI32(8));
@@ -49,8 +50,8 @@ static bool needsWarpSync(MBarrierArriveOp op) {
   while (!isa<RolesOp, gpu::GPUFuncOp>(region->getParentOp()))
     region = region->getParentRegion();
   WalkResult walk = region->walk([&](Operation *other) {
-    bool accesses = isa<TileStoreOp, TileLoadOp>(other) ||
-                    (!isa_and_nonnull<HopperDialect>(other->getDialect()) &&
+    bool accesses = isa<tile::WriteOp, tile::ReadOp>(other) ||
+                    (!isa_and_nonnull<HopperDialect, tile::TileDialect>(other->getDialect()) &&
                      other->getNumRegions() == 0 && !isMemoryEffectFree(other));
     return accesses && mayRunBefore(other, op, region) ? WalkResult::interrupt()
                                                        : WalkResult::advance();
@@ -136,7 +137,7 @@ SmallVector<Value> KernelLowering::reversed(OperandRange coordinates) {
 /// Box by box: one for each slab.
 void KernelLowering::copySlabs(TmaLoadOp op, Value map, ArrayRef<Value> coordinates, Value place,
                                Value barrier, Value mask) {
-  SmemType tile = op.getTile().getType();
+  tile::SmemType tile = op.getTile().getType();
   for (int64_t slab = 0; slab < tile.getSlabs(); ++slab) {
     SmallVector<Value> box(coordinates);
     box[0] = addI32(box[0], slab * tile.getSlabColumns());
@@ -180,7 +181,7 @@ std::pair<Value, Value> KernelLowering::marksAt(Value memref, ValueRange leading
 
 /// Row by row: those that are marked from behind the last one.
 void KernelLowering::copyRows(TmaLoadOp op, ArrayRef<Value> coordinates, Value barrier) {
-  SmemType tile = op.getTile().getType();
+  tile::SmemType tile = op.getTile().getType();
   ValueRange leading = op.getCoordinates().drop_back(2);
   auto marks = marksAt(op.getMarks(), leading), groups = marksAt(op.getGroups(), leading);
   Value rows =
@@ -227,7 +228,7 @@ void KernelLowering::lowerTmaLoad(TmaLoadOp op) {
 }
 
 template <typename Op> void KernelLowering::lowerTmaStore(Op op) {
-  SmemType tile = op.getTile().getType();
+  tile::SmemType tile = op.getTile().getType();
   SmallVector<Value> coordinates = reversed(op.getCoordinates());
   inLeader([&] {
     for (int64_t slab = 0; slab < tile.getSlabs(); ++slab) {

@@ -10,6 +10,7 @@
 
 using namespace mlir;
 using namespace attn::hopper;
+namespace tile = attn::tile;
 
 KernelLowering::KernelLowering(gpu::GPUFuncOp function, const VectorLayouts &layouts,
                                SharedMemory memory)
@@ -174,7 +175,7 @@ void KernelLowering::flattenTypes(Value value, SmallVectorImpl<Type> &to) const 
   }
   auto vector = dyn_cast<VectorType>(type);
   if (!vector) {
-    bool isWord = isa<SmemType, MBarrierType>(type) || carried.narrow.contains(value);
+    bool isWord = isa<tile::SmemType, MBarrierType>(type) || carried.narrow.contains(value);
     to.push_back(isWord ? i32 : type);
     return;
   }
@@ -311,16 +312,16 @@ LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](ClusterSyncOp) { return lowerClusterSync(), success(); })
       .Case([&](RolesOp op) { return lowerRoles(op); })
-      .Case([&](TileStoreOp op) { return lowerTileStore(op); })
-      .Case([&](TileLoadOp op) { return lowerTileLoad(op), success(); })
+      .Case([&](tile::WriteOp op) { return lowerTileWrite(op); })
+      .Case([&](tile::ReadOp op) { return lowerTileRead(op), success(); })
       .Case<AllocOp, MBarrierOp>([&](auto op) {
         Value result = op->getResult(0);
         setScalar(result, addI32(sharedBase, memory.offsets[result]));
         return success();
       })
       .Case([&](SlotOp op) { return lowerSlot(op), success(); })
-      .Case([&](RowsOp op) { return lowerRows(op), success(); })
-      .Case([&](ColumnsOp op) { return lowerColumns(op), success(); })
+      .Case([&](tile::RowsOp op) { return lowerRows(op), success(); })
+      .Case([&](tile::ColumnsOp op) { return lowerColumns(op), success(); })
       .Case([&](MBarrierExpectOp op) { return lowerExpect(op), success(); })
       .Case([&](MBarrierArriveOp op) { return lowerArrive(op), success(); })
       .Case([&](MBarrierWaitOp op) { return lowerMBarrierWait(op), success(); })
@@ -373,7 +374,7 @@ LogicalResult KernelLowering::lowerVectorOp(Operation *op) {
 }
 
 LogicalResult KernelLowering::lower(Operation *op) {
-  if (isa_and_nonnull<HopperDialect>(op->getDialect()))
+  if (isa_and_nonnull<HopperDialect, tile::TileDialect>(op->getDialect()))
     return lowerHopperOp(op);
   if (auto loop = dyn_cast<scf::ForOp>(op))
     return lowerFor(loop);

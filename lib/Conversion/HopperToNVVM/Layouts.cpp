@@ -13,6 +13,7 @@
 
 using namespace mlir;
 using namespace attn::hopper;
+namespace tile = attn::tile;
 
 namespace {
 constexpr unsigned kRows = 1 << unsigned(Layout::Rows);
@@ -39,9 +40,9 @@ static unsigned possibleSet(Type type) {
 /// Whether an op leaves open which columns a thread has: a store to shared memory may be of 8 side
 /// by side, where the four threads of a row have whole slabs, or halves of them.
 static bool takesPieces(Operation *op) {
-  if (auto store = dyn_cast<TileStoreOp>(op)) {
-    SmemType tile = store.getTile().getType();
-    return !store.getTranspose() && getElementBytes(tile.getElementType()) == 2 &&
+  if (auto store = dyn_cast<tile::WriteOp>(op)) {
+    tile::SmemType tile = store.getTile().getType();
+    return !store.getTranspose() && tile::getElementBytes(tile.getElementType()) == 2 &&
            tile.getSwizzle() >= 2 * kLanesOfRow * kPieceOfMemory;
   }
   return isa<AllocOp, BarrierSyncOp, FenceAsyncOp, RedoOp, ReportOp, RolesOp, RunIfOp, SlotOp,
@@ -55,8 +56,9 @@ int64_t attn::hopper::findPiece(gpu::GPUFuncOp function) {
            vector.getShape().back() % (kLanesOfRow * kPieceOfMemory) == 0;
   };
   WalkResult walk = function.walk([&](Operation *op) {
-    bool needsAccumulator = isa<vector::ExtractStridedSliceOp>(op) ||
-                            (isa_and_nonnull<HopperDialect>(op->getDialect()) && !takesPieces(op));
+    bool needsAccumulator =
+        isa<vector::ExtractStridedSliceOp>(op) ||
+        (isa_and_nonnull<HopperDialect, tile::TileDialect>(op->getDialect()) && !takesPieces(op));
     return needsAccumulator || !llvm::all_of(op->getOperandTypes(), hasPieces) ||
                    !llvm::all_of(op->getResultTypes(), hasPieces)
                ? WalkResult::interrupt()
@@ -257,9 +259,10 @@ bool VectorLayouts::wantOperands(Operation *op) {
   if (op->getNumResults() == 1 && isa<VectorType>(op->getResult(0).getType()))
     for (Value operand : op->getOperands())
       changed |= want(operand, wantedLayouts.lookup(op->getResult(0)));
-  // Written, or used in one of the dialect's ops: tiles are tiles, and a mask
+  // Written, or used in an op of tiles or of Hopper: tiles are tiles, and a mask
   // is as the value that it goes with.
-  if (op->getNumResults() == 0 || isa_and_nonnull<HopperDialect>(op->getDialect())) {
+  if (op->getNumResults() == 0 ||
+      isa_and_nonnull<HopperDialect, tile::TileDialect>(op->getDialect())) {
     unsigned all = 0;
     for (Value operand : op->getOperands())
       if (isa<VectorType>(operand.getType()))

@@ -198,20 +198,20 @@ private:
 
   //===--- SharedMemory.cpp ---===//
   void lowerSlot(SlotOp op);
-  void lowerRows(RowsOp op);
-  void lowerColumns(ColumnsOp op);
-  llvm::LogicalResult lowerTileStore(TileStoreOp op);
-  void lowerTileLoad(TileLoadOp op);
-  void loadVector(TileLoadOp op, Layout layout);
+  void lowerRows(tile::RowsOp op);
+  void lowerColumns(tile::ColumnsOp op);
+  llvm::LogicalResult lowerTileWrite(tile::WriteOp op);
+  void lowerTileRead(tile::ReadOp op);
+  void loadVector(tile::ReadOp op, Layout layout);
   struct Matrices;
-  Matrices placeMatrices(mlir::Value tile, SmemType type, bool transpose);
+  Matrices placeMatrices(mlir::Value tile, tile::SmemType type, bool transpose);
   mlir::Value pointerTo(const Matrices &matrices, int64_t column);
-  void storePieces(TileStoreOp op);
-  void storeMatrices(TileStoreOp op);
-  void storeWords(TileStoreOp op);
+  void storePieces(tile::WriteOp op);
+  void storeMatrices(tile::WriteOp op);
+  void storeWords(tile::WriteOp op);
   mlir::Value pointerToRegisters(mlir::Value tile, int64_t first);
-  void storeRegisters(TileStoreOp op);
-  void loadRegisters(TileLoadOp op);
+  void storeRegisters(tile::WriteOp op);
+  void loadRegisters(tile::ReadOp op);
 
   //===--- Asynchronous.cpp: mbarriers, copies, named barriers ---===//
   mlir::Value barrierAddress(mlir::Value barriers, mlir::Value index);

@@ -8,6 +8,7 @@
 
 using namespace mlir;
 using namespace attn::hopper;
+namespace tile = attn::tile;
 
 namespace {
 /// An operand in shared memory as its descriptors (PTX ISA, "Matrix descriptor"):
@@ -19,7 +20,7 @@ struct SmemOperand {
   int64_t high;
   SmallVector<int64_t> steps; // of the address, in units, for each k of an instruction
 
-  SmemOperand(SmemType tile, bool alongK, int64_t k, int64_t kSteps) : alongK(alongK) {
+  SmemOperand(tile::SmemType tile, bool alongK, int64_t k, int64_t kSteps) : alongK(alongK) {
     int64_t swizzle = tile.getSwizzle();
     int64_t mode = swizzle == 128 ? 1 : swizzle == 64 ? 2 : 3;
     // From 8 rows to the next; rows are swizzle bytes.
@@ -28,7 +29,7 @@ struct SmemOperand {
     int64_t leading = alongK ? 16 : tile.getSlabBytes();
     low = (leading >> 4) << 16;
     high = (stride >> 4) | mode << 30;
-    int64_t bytes = k * getElementBytes(tile.getElementType()), perSlab = swizzle / bytes;
+    int64_t bytes = k * tile::getElementBytes(tile.getElementType()), perSlab = swizzle / bytes;
     for (int64_t s = 0; s < kSteps; ++s)
       steps.push_back(
           (alongK ? s / perSlab * tile.getSlabBytes() + s % perSlab * bytes : s * k * swizzle) >>
@@ -106,7 +107,7 @@ static Parts unpackStruct(Value result, int64_t count, ImplicitLocOpBuilder &b) 
 
 void KernelLowering::lowerWgmma(WgmmaOp op) {
   VectorType type = op.getResult().getType().getTile();
-  SmemType bTile = op.getB().getType();
+  tile::SmemType bTile = op.getB().getType();
   const attn::target::MmaAtom &atom = *findAtom(bTile.getElementType());
   int64_t n = type.getDimSize(1), registers = atom.m * n / kThreadsPerWarpgroup;
   int64_t k = op.getTransposeB() ? bTile.getColumns() : bTile.getRows();
@@ -131,7 +132,7 @@ void KernelLowering::lowerWgmma(WgmmaOp op) {
     operands.push_back(addI32(units, operand.low));
     constraints += ",r";
   };
-  auto aTile = dyn_cast<SmemType>(op.getA().getType());
+  auto aTile = dyn_cast<tile::SmemType>(op.getA().getType());
   // The function's own block has been taken out of it and has no parent.
   auto loop = op->getParentOfType<scf::ForOp>();
   Operation *parentOfA = op.getA().getParentBlock()->getParentOp();

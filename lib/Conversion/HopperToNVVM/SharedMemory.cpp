@@ -9,6 +9,7 @@
 
 using namespace mlir;
 using namespace attn::hopper;
+namespace tile = attn::tile;
 
 constexpr int64_t kTileAlignment = 1024;
 /// Registers that a thread stores, or loads, at once.
@@ -50,32 +51,32 @@ void KernelLowering::lowerSlot(SlotOp op) {
   setScalar(op.getTile(), arith::AddIOp::create(b, scalar(op.getRing()), step));
 }
 
-void KernelLowering::lowerRows(RowsOp op) {
+void KernelLowering::lowerRows(tile::RowsOp op) {
   Value step = arith::MulIOp::create(b, toI32(scalar(op.getOffset())),
                                      constantI32(op.getSource().getType().getSwizzle()));
   setScalar(op.getTile(), arith::AddIOp::create(b, scalar(op.getSource()), step));
 }
 
-void KernelLowering::lowerColumns(ColumnsOp op) {
-  SmemType source = op.getSource().getType();
+void KernelLowering::lowerColumns(tile::ColumnsOp op) {
+  tile::SmemType source = op.getSource().getType();
   Value offset = toI32(scalar(op.getOffset())), columns = constantI32(source.getSlabColumns());
   Value slab = arith::DivUIOp::create(b, offset, columns);
   Value step = arith::MulIOp::create(b, slab, constantI32(source.getSlabBytes()));
   // In a slab, rows of swizzle bytes follow each other: the product's addresses are
   // permuted by their own bits, whatever they start from.
   Value within = arith::MulIOp::create(b, arith::RemUIOp::create(b, offset, columns),
-                                       constantI32(getElementBytes(source.getElementType())));
+                                       constantI32(tile::getElementBytes(source.getElementType())));
   step = arith::AddIOp::create(b, step, within);
   setScalar(op.getTile(), arith::AddIOp::create(b, scalar(op.getSource()), step));
 }
 
-LogicalResult KernelLowering::lowerTileStore(TileStoreOp op) {
+LogicalResult KernelLowering::lowerTileWrite(tile::WriteOp op) {
   auto type = op.getTile().getType();
   if (type.isInRegisterOrder())
     storeRegisters(op);
   else if (piece == kPieceOfMemory)
     storePieces(op);
-  else if (getElementBytes(type.getElementType()) == 2)
+  else if (tile::getElementBytes(type.getElementType()) == 2)
     storeMatrices(op);
   else
     storeWords(op);
@@ -96,12 +97,13 @@ static Value swizzleOf(Value row, int64_t swizzle, ImplicitLocOpBuilder &b,
 /// blocks 0 and 1 are 8 rows apart, 2 and 3 are 8 columns further. Transposed,
 /// a row of memory is a column of the value.
 struct KernelLowering::Matrices {
-  SmemType type;
+  tile::SmemType type;
   bool transpose;
   Value base, inRow;
 };
 
-KernelLowering::Matrices KernelLowering::placeMatrices(Value tile, SmemType type, bool transpose) {
+KernelLowering::Matrices KernelLowering::placeMatrices(Value tile, tile::SmemType type,
+                                                       bool transpose) {
   int64_t swizzle = type.getSwizzle();
   auto constant = [&](int64_t value) { return constantI32(value); };
   auto bits = [&](Value x, int64_t shift, int64_t mask) -> Value {
@@ -130,7 +132,7 @@ KernelLowering::Matrices KernelLowering::placeMatrices(Value tile, SmemType type
 
 /// Where the blocks from a column of the value on are.
 Value KernelLowering::pointerTo(const Matrices &matrices, int64_t column) {
-  SmemType type = matrices.type;
+  tile::SmemType type = matrices.type;
   auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
   if (matrices.transpose)
     return sharedPointer(addI32(add(matrices.base, matrices.inRow), column * type.getSwizzle()));
@@ -141,7 +143,7 @@ Value KernelLowering::pointerTo(const Matrices &matrices, int64_t column) {
   return sharedPointer(addI32(add(matrices.base, within), slab * type.getSlabBytes()));
 }
 
-void KernelLowering::storeMatrices(TileStoreOp op) {
+void KernelLowering::storeMatrices(tile::WriteOp op) {
   Matrices matrices = placeMatrices(op.getTile(), op.getTile().getType(), op.getTranspose());
   const SmallVector<Value> &pairs = parts(op.getValue(), Layout::Tile).values;
   SmallVector<Value> words;
@@ -156,8 +158,8 @@ void KernelLowering::storeMatrices(TileStoreOp op) {
 }
 
 /// 8 columns of 16 bits at once, where a thread has these side by side.
-void KernelLowering::storePieces(TileStoreOp op) {
-  SmemType type = op.getTile().getType();
+void KernelLowering::storePieces(tile::WriteOp op) {
+  tile::SmemType type = op.getTile().getType();
   int64_t swizzle = type.getSwizzle(), slabColumns = type.getSlabColumns();
   auto constant = [&](int64_t value) { return constantI32(value); };
   Value row = toI32(firstRow), bytes = arith::MulIOp::create(b, toI32(firstColumn), constant(2));
@@ -183,7 +185,7 @@ void KernelLowering::storePieces(TileStoreOp op) {
 }
 
 /// Neighbouring columns at once.
-void KernelLowering::loadVector(TileLoadOp op, Layout layout) {
+void KernelLowering::loadVector(tile::ReadOp op, Layout layout) {
   auto type = cast<VectorType>(op.getValue().getType());
   bool isColumns = layout == Layout::Columns;
   Value first = toI32(isColumns ? firstColumn : firstRow);
@@ -213,7 +215,7 @@ Value KernelLowering::pointerToRegisters(Value tile, int64_t first) {
                        first * 4 * kThreadsPerWarpgroup);
 }
 
-void KernelLowering::storeRegisters(TileStoreOp op) {
+void KernelLowering::storeRegisters(tile::WriteOp op) {
   SmallVector<Value> values = elements(op.getValue(), Layout::Tile);
   auto type = VectorType::get(kRegistersOfAccess, b.getF32Type());
   for (size_t r = 0; r < values.size(); r += kRegistersOfAccess)
@@ -222,7 +224,7 @@ void KernelLowering::storeRegisters(TileStoreOp op) {
         pointerToRegisters(op.getTile(), r), /*alignment=*/16);
 }
 
-void KernelLowering::loadRegisters(TileLoadOp op) {
+void KernelLowering::loadRegisters(tile::ReadOp op) {
   auto type = VectorType::get(kRegistersOfAccess, b.getF32Type());
   int64_t count = elementsPerThread(cast<VectorType>(op.getValue().getType()), Layout::Tile);
   Parts result;
@@ -234,7 +236,7 @@ void KernelLowering::loadRegisters(TileLoadOp op) {
   setParts(op.getValue(), Layout::Tile, std::move(result));
 }
 
-void KernelLowering::lowerTileLoad(TileLoadOp op) {
+void KernelLowering::lowerTileRead(tile::ReadOp op) {
   if (op.getTile().getType().isInRegisterOrder())
     return loadRegisters(op);
   if (cast<VectorType>(op.getValue().getType()).getRank() == 1) {
@@ -242,7 +244,7 @@ void KernelLowering::lowerTileLoad(TileLoadOp op) {
       loadVector(op, layout);
     return;
   }
-  SmemType type = op.getTile().getType();
+  tile::SmemType type = op.getTile().getType();
   Matrices matrices = placeMatrices(op.getTile(), type, op.getTranspose());
   int64_t columns = cast<VectorType>(op.getValue().getType()).getDimSize(1);
   auto layout = op.getTranspose() ? NVVM::MMALayout::col : NVVM::MMALayout::row;
@@ -266,8 +268,8 @@ void KernelLowering::lowerTileLoad(TileLoadOp op) {
 /// bytes of each of four rows at a time; with the swizzle alone, those of rows 2 n and
 /// 2 n + 1 would be in the same banks. Odd rows store what is 64 bytes further, or
 /// before, in their place, and the other way round.
-void KernelLowering::storeWords(TileStoreOp op) {
-  SmemType type = op.getTile().getType();
+void KernelLowering::storeWords(tile::WriteOp op) {
+  tile::SmemType type = op.getTile().getType();
   int64_t swizzle = type.getSwizzle();
   bool takesTurns = swizzle == 128 && type.getColumns() % type.getSlabColumns() == 0;
   auto constant = [&](int64_t value) { return constantI32(value); };

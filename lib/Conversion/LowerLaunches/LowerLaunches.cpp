@@ -25,10 +25,10 @@ namespace attn {
 } // namespace attn
 
 using namespace mlir;
-using attn::hopper::SmemType;
 using attn::hopper::TensorMapOp;
 using attn::hopper::TensorMapType;
 using attn::hopper::TmaReachesOp;
+using attn::tile::SmemType;
 
 static attn::Done numLowered("attn-lower-launches", "lowered",
                              "Launches that became calls of the runtime");
@@ -196,7 +196,7 @@ std::pair<Value, Value> LowerLaunches::getRoom(OpBuilder &b, Location loc, Value
   auto multiply = [&](Value x, Value y) -> Value { return arith::MulIOp::create(b, loc, x, y); };
   auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, memref);
   Type element = cast<MemRefType>(memref.getType()).getElementType();
-  Value bytes = index(attn::hopper::getElementBytes(element));
+  Value bytes = index(attn::tile::getElementBytes(element));
   Value count = index(1), last = index(0), least = index(0);
   for (auto [size, stride] : llvm::zip_equal(metadata.getSizes(), metadata.getStrides())) {
     count = multiply(count, size);
@@ -287,7 +287,7 @@ void LowerLaunches::lowerTensorMap(TensorMapOp map) {
   Value source = map.getSource();
   auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, source);
   Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, source);
-  Value bytes = arith::ConstantIndexOp::create(b, loc, attn::hopper::getElementBytes(element));
+  Value bytes = arith::ConstantIndexOp::create(b, loc, attn::tile::getElementBytes(element));
   Value offset = arith::MulIOp::create(b, loc, metadata.getOffset(), bytes);
   Value first = arith::AddIOp::create(b, loc, address, offset);
   Value slot = allocate(b, loc, b.getI8Type(), tensorMapBytes, tensorMapBytes);
@@ -310,7 +310,7 @@ void LowerLaunches::lowerReaches(TmaReachesOp op) {
   auto index = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(b, value); };
   Value source = op.getSource();
   auto type = cast<MemRefType>(source.getType());
-  Value bytes = index(attn::hopper::getElementBytes(type.getElementType()));
+  Value bytes = index(attn::tile::getElementBytes(type.getElementType()));
   auto metadata = memref::ExtractStridedMetadataOp::create(b, source);
   Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, source);
   Value offset = arith::MulIOp::create(b, metadata.getOffset(), bytes);

@@ -45,6 +45,7 @@ bool isOfTensors(scf::ForOp loop) {
   WalkResult walk = loop.walk([](Operation *op) {
     bool isOther =
         op->getName().getDialectNamespace() == "hopper" ||
+        op->getName().getDialectNamespace() == "tile" ||
         llvm::any_of(op->getOperandTypes(), [](Type type) { return isa<MemRefType>(type); });
     return isOther ? WalkResult::interrupt() : WalkResult::advance();
   });

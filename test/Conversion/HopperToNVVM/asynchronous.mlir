@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --split-input-file --pass-pipeline='builtin.module(gpu.module(convert-hopper-to-nvvm,canonicalize,cse))' | FileCheck %s
-!t = !hopper.smem<64x96xbf16, swizzle = 128>
-!ring = !hopper.smem<2x64x96xbf16, swizzle = 128>
-!f = !hopper.smem<64x32xf32, swizzle = 128>
+!t = !tile.smem<64x96xbf16, swizzle = 128>
+!ring = !tile.smem<2x64x96xbf16, swizzle = 128>
+!f = !tile.smem<64x32xf32, swizzle = 128>
 !b2 = !hopper.mbarrier<2>
 !b1 = !hopper.mbarrier<1>
 !tm = !hopper.tensor_map<!t, rank = 3>
@@ -67,7 +67,7 @@ gpu.module @m {
         // CHECK: nvvm.barrier.arrive id = %c1_i32 number_of_threads = %c256_i32
         hopper.barrier.arrive %c1 warpgroups(2)
         %v = arith.constant dense<0.0> : vector<64x32xf32>
-        hopper.tile.store %v to %f : vector<64x32xf32>, !f
+        tile.write %v to %f : vector<64x32xf32>, !f
         // CHECK: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
         hopper.fence.async
         // CHECK: nvvm.barrier id = %c5_i32 number_of_threads = %c128_i32
@@ -128,7 +128,7 @@ gpu.module @m {
 // CHECK: llvm.inline_asm has_side_effects {{.*}} "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, $1, $2; @$0 mbarrier.arrive.shared::cluster.b64 _, [remote]; }", "b,r,r,~{memory}" %[[IS]], %{{.*}}, %[[LANE]]
 // CHECK: nvvm.cluster.arrive{{$}}
 // CHECK-NEXT: nvvm.cluster.wait{{$}}
-!t = !hopper.smem<64x64xbf16, swizzle = 128>
+!t = !tile.smem<64x64xbf16, swizzle = 128>
 !b1 = !hopper.mbarrier<1>
 !tm = !hopper.tensor_map<!t, rank = 2>
 gpu.module @m {
@@ -154,17 +154,17 @@ gpu.module @m {
 
 // -----
 
-!t = !hopper.smem<128x64xbf16, swizzle = 128>
-!h = !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
-!tm = !hopper.tensor_map<!hopper.smem<64x64xbf16, swizzle = 128>, rank = 2>
+!t = !tile.smem<128x64xbf16, swizzle = 128>
+!h = !tile.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
+!tm = !hopper.tensor_map<!tile.smem<64x64xbf16, swizzle = 128>, rank = 2>
 // A store, not a reduction; rows of a tile are rows * swizzle bytes on.
 // CHECK-LABEL: gpu.func @rows
 // CHECK: nvvm.cp.async.bulk.tensor.global.shared.cta
 gpu.module @m {
   gpu.func @rows(%map: !tm, %i: index) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c0 = arith.constant 0 : index
-    %t = hopper.alloc : !hopper.smem<64x64xbf16, swizzle = 128>
-    hopper.tma.store %t to %map[%i, %c0] : !hopper.smem<64x64xbf16, swizzle = 128>, !tm
+    %t = hopper.alloc : !tile.smem<64x64xbf16, swizzle = 128>
+    hopper.tma.store %t to %map[%i, %c0] : !tile.smem<64x64xbf16, swizzle = 128>, !tm
     gpu.return
   }
 }
@@ -217,10 +217,10 @@ gpu.module @m {
 // CHECK: } else {
 // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %{{.*}}, box[%c0_i32, %[[I]]]
 // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %{{.*}}, box[%c64_i32, %[[I]]]
-!t = !hopper.smem<64x128xbf16, swizzle = 128>
+!t = !tile.smem<64x128xbf16, swizzle = 128>
 !b1 = !hopper.mbarrier<1>
 !tm = !hopper.tensor_map<!t, rank = 2>
-!row = !hopper.tensor_map<!hopper.smem<1x128xbf16, swizzle = 128>, rank = 2>
+!row = !hopper.tensor_map<!tile.smem<1x128xbf16, swizzle = 128>, rank = 2>
 gpu.module @m {
   gpu.func @dropped(%map: !tm, %rows: !row, %marks: memref<?xbf16>, %groups: memref<?xbf16>, %i: index, %some: i1) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     %c0 = arith.constant 0 : index

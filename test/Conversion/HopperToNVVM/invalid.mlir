@@ -25,9 +25,9 @@ gpu.module @m {
 
 gpu.module @m {
   gpu.func @memory() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    %a = hopper.alloc : !hopper.smem<3x256x128xbf16, swizzle = 128>
-    // expected-error @below {{the kernel needs 245760 bytes of shared memory, a CTA has 232448: !hopper.smem<3x256x128xbf16, swizzle = 128> = 196608, !hopper.smem<3x128x64xbf16, swizzle = 128> = 49152}}
-    %b = hopper.alloc : !hopper.smem<3x128x64xbf16, swizzle = 128>
+    %a = hopper.alloc : !tile.smem<3x256x128xbf16, swizzle = 128>
+    // expected-error @below {{the kernel needs 245760 bytes of shared memory, a CTA has 232448: !tile.smem<3x256x128xbf16, swizzle = 128> = 196608, !tile.smem<3x128x64xbf16, swizzle = 128> = 49152}}
+    %b = hopper.alloc : !tile.smem<3x128x64xbf16, swizzle = 128>
     gpu.return
   }
 }
@@ -156,7 +156,7 @@ gpu.module @m {
   gpu.func @form(%x: memref<64x64xbf16>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c0 = arith.constant 0 : index
     // expected-error @below {{is not of the protocol form: lower channels and tiles first}}
-    %t = hopper.load %x[%c0, %c0] : memref<64x64xbf16> -> !hopper.smem<64x64xbf16, swizzle = 128>
+    %t = tile.load %x[%c0, %c0] : memref<64x64xbf16> -> !tile.smem<64x64xbf16, swizzle = 128>
     gpu.return
   }
 }

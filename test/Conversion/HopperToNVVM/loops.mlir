@@ -7,7 +7,7 @@
 // CHECK-NOT: nvvm.shfl
 // CHECK: scf.yield
 // CHECK: nvvm.shfl.sync bfly
-!ring = !hopper.smem<2x64x16xf32, swizzle = 64>
+!ring = !tile.smem<2x64x16xf32, swizzle = 64>
 gpu.module @m {
   gpu.func @sums(%x: memref<64x8xf32>, %y: memref<64xf32>, %n: index) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c0 = arith.constant 0 : index

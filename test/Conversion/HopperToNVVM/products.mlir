@@ -2,11 +2,11 @@
 // Descriptors: the low word is the address / 16 with the leading offset / 16 above,
 // the high word the stride / 16 (8 rows) and the swizzle in the top bits.
 
-!a = !hopper.smem<64x128xbf16, swizzle = 128>
-!at = !hopper.smem<32x64xf16, swizzle = 64>
-!k = !hopper.smem<16x128xbf16, swizzle = 128>
-!v = !hopper.smem<32x128xbf16, swizzle = 128>
-!v16 = !hopper.smem<32x16xf16, swizzle = 32>
+!a = !tile.smem<64x128xbf16, swizzle = 128>
+!at = !tile.smem<32x64xf16, swizzle = 64>
+!k = !tile.smem<16x128xbf16, swizzle = 128>
+!v = !tile.smem<32x128xbf16, swizzle = 128>
+!v16 = !tile.smem<32x16xf16, swizzle = 32>
 !s = vector<64x16xf32>
 !o = vector<64x128xf32>
 

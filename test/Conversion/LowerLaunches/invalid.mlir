@@ -146,7 +146,7 @@ module attributes {gpu.container_module} {
 
 // -----
 
-!tm = !hopper.tensor_map<!hopper.smem<32x128xbf16, swizzle = 128>, rank = 2>
+!tm = !hopper.tensor_map<!tile.smem<32x128xbf16, swizzle = 128>, rank = 2>
 module attributes {gpu.container_module} {
   gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".visible .entry k(\0A\09.param .align 64 .b8 k_param_0[128]\0A)\0A{ ret; }\0A">]
   func.func @selected(%x: memref<?x128xbf16>, %y: memref<?x128xbf16>, %c: i1) {

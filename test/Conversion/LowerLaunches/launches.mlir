@@ -61,7 +61,7 @@ module attributes {gpu.container_module} {
 // CHECK:         call @attnCudaTensorMap(%[[CALL]], %[[MAP]], %[[ARGUMENT]], %[[TYPE]], %[[RANK]], %[[ADDRESS]], %{{.*}}, %{{.*}}, %[[ROWS]], %[[COLUMNS]], %[[SWIZZLE]])
 // CHECK:         llvm.store %[[MAP]], %{{.*}} : !llvm.ptr
 // CHECK-NOT:     hopper.tensor_map
-!tm = !hopper.tensor_map<!hopper.smem<32x128xbf16, swizzle = 128>, rank = 3>
+!tm = !hopper.tensor_map<!tile.smem<32x128xbf16, swizzle = 128>, rank = 3>
 module attributes {gpu.container_module} {
   gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".visible .entry k(\0A\09.param .align 64 .b8 k_param_0[128]\0A)\0A{ ret; }\0A">]
   func.func @maps(%n: index, %x: memref<?x?x128xbf16>) {

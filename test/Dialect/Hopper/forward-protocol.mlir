@@ -9,12 +9,12 @@
 // CHECK-NEXT: role "load" warpgroups(1) registers(24)
 // CHECK: role "compute" warpgroups(2) registers(240)
 #col = affine_map<(d0, d1, d2) -> (d0, d2)>
-!q = !hopper.smem<128x128xbf16, swizzle = 128>
-!q1 = !hopper.smem<64x128xbf16, swizzle = 128, slab_rows = 128>
-!o1 = !hopper.smem<64x128xbf16, swizzle = 128>
-!k = !hopper.smem<128x128xbf16, swizzle = 128>
-!ring = !hopper.smem<2x128x128xbf16, swizzle = 128>
-!oring = !hopper.smem<2x64x128xbf16, swizzle = 128>
+!q = !tile.smem<128x128xbf16, swizzle = 128>
+!q1 = !tile.smem<64x128xbf16, swizzle = 128, slab_rows = 128>
+!o1 = !tile.smem<64x128xbf16, swizzle = 128>
+!k = !tile.smem<128x128xbf16, swizzle = 128>
+!ring = !tile.smem<2x128x128xbf16, swizzle = 128>
+!oring = !tile.smem<2x64x128xbf16, swizzle = 128>
 !bar2 = !hopper.mbarrier<2>
 !bar1 = !hopper.mbarrier<1>
 !tm = !hopper.tensor_map<!k, rank = 4>
@@ -91,7 +91,7 @@ func.func @attention(%Q: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>,
         %c = arith.constant dense<0.12751743> : !r
         %c2d = arith.constant dense<0.12751743> : !s
         %row = arith.muli %w, %c64 : index
-        %q = hopper.rows %sq[%row] : !q -> !q1
+        %q = tile.rows %sq[%row] : !q -> !q1
         %mine = arith.addi %w, %c1 : index
         %first = arith.cmpi eq, %w, %c0 : index
         %other = arith.select %first, %c2, %c1 : index
@@ -214,7 +214,7 @@ func.func @attention(%Q: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>,
         %on = arith.mulf %o, %it : !s
         %o16 = arith.truncf %on : !s to !p
         %so1 = hopper.slot %so[%w] : !oring -> !o1
-        hopper.tile.store %o16 to %so1 : !p, !o1
+        tile.write %o16 to %so1 : !p, !o1
         hopper.fence.async
         %own = arith.addi %w, %c2 : index
         %id = arith.addi %own, %c1 : index

@@ -1,107 +1,9 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics
 // What the hardware would refuse.
 
-// expected-error @+1 {{expects a swizzle of 128, 64 or 32 bytes, got 16}}
-func.func private @f(!hopper.smem<64x64xbf16, swizzle = 16>)
-
-// -----
-
-// The order of registers is that of one warpgroup's tile of f32.
-// expected-error @+1 {{expects a swizzle of 128, 64 or 32 bytes, got 0}}
-func.func private @f(!hopper.smem<128x64xf32>)
-
-// -----
-
-// expected-error @+1 {{expects a swizzle of 128, 64 or 32 bytes, got 0}}
-func.func private @f(!hopper.smem<64x64xbf16>)
-
-// -----
-
-func.func @registers(%t: !hopper.smem<64x64xf32>) {
-  // expected-error @+1 {{a tile in the order of registers has no transpose}}
-  %0 = hopper.tile.load %t transpose : !hopper.smem<64x64xf32> -> vector<64x64xf32>
-  return
-}
-
-// -----
-
-func.func @stored_registers(%t: !hopper.smem<64x64xf32>, %v: vector<64x64xf32>) {
-  // expected-error @+1 {{'vector<64x64xf32>' does not fit '!hopper.smem<64x64xf32>'}}
-  hopper.tile.store %v to %t transpose : vector<64x64xf32>, !hopper.smem<64x64xf32>
-  return
-}
-
-// -----
-
-// expected-error @+1 {{expects a multiple of 8 rows, got 60}}
-func.func private @f(!hopper.smem<60x64xbf16, swizzle = 128>)
-
-// -----
-
-// expected-error @+1 {{expects elements of bf16, f16 or f32, got 'i32'}}
-func.func private @f(!hopper.smem<64x64xi32, swizzle = 128>)
-
-// -----
-
-func.func @strides(%K: memref<?x60xbf16, strided<[60, 1]>>, %i: index) {
-  // expected-error @+1 {{TMA needs strides that are multiples of 16 bytes}}
-  %0 = hopper.load %K[%i, %i] : memref<?x60xbf16, strided<[60, 1]>> -> !hopper.smem<64x64xbf16, swizzle = 128>
-  return
-}
-
-// -----
-
-func.func @innermost(%K: memref<?x?xbf16, strided<[?, ?]>>, %i: index) {
-  // expected-error @+1 {{TMA needs a unit innermost stride}}
-  %0 = hopper.load %K[%i, %i] : memref<?x?xbf16, strided<[?, ?]>> -> !hopper.smem<64x64xbf16, swizzle = 128>
-  return
-}
-
-// -----
-
-func.func @rank(%K: memref<?x?x?x?x?x64xbf16>, %i: index) {
-  // expected-error @+1 {{TMA walks tensors of rank 1 to 5}}
-  %0 = hopper.load %K[%i, %i, %i, %i, %i, %i] : memref<?x?x?x?x?x64xbf16> -> !hopper.smem<64x64xbf16, swizzle = 128>
-  return
-}
-
-// -----
-
-func.func @box(%K: memref<?x64xbf16>, %i: index) {
-  // expected-error @+1 {{a box of TMA has at most 256 rows, got 264}}
-  %0 = hopper.load %K[%i, %i] : memref<?x64xbf16> -> !hopper.smem<264x64xbf16, swizzle = 128>
-  return
-}
-
-// -----
-
-func.func @n(%a: !hopper.smem<64x64xbf16, swizzle = 128>, %b: !hopper.smem<64x264xbf16, swizzle = 128>, %c: vector<64x264xf32>) {
-  // expected-error @+1 {{n is a multiple of 8 and at most 256, got 264}}
-  %0 = hopper.mma %a, %b, %c : !hopper.smem<64x64xbf16, swizzle = 128>, !hopper.smem<64x264xbf16, swizzle = 128>, vector<64x264xf32>
-  return
-}
-
-// -----
-
-func.func @k(%a: vector<64x24xbf16>, %b: !hopper.smem<24x64xbf16, swizzle = 128>, %c: vector<64x64xf32>) {
-  // expected-error @+1 {{k is a multiple of 16, got 24}}
-  %0 = hopper.mma %a, %b, %c : vector<64x24xbf16>, !hopper.smem<24x64xbf16, swizzle = 128>, vector<64x64xf32>
-  return
-}
-
-// -----
-
-func.func @m(%a: !hopper.smem<128x64xbf16, swizzle = 128>, %b: !hopper.smem<64x64xbf16, swizzle = 128>) {
+func.func @m(%a: !tile.smem<128x64xbf16, swizzle = 128>, %b: !tile.smem<64x64xbf16, swizzle = 128>) {
   // expected-error @+1 {{expects a result of 64 rows of f32}}
-  %0 = hopper.wgmma %a, %b : (!hopper.smem<128x64xbf16, swizzle = 128>, !hopper.smem<64x64xbf16, swizzle = 128>) -> !hopper.pending<vector<128x64xf32>>
-  return
-}
-
-// -----
-
-func.func @f32(%a: !hopper.smem<64x32xf32, swizzle = 128>, %b: !hopper.smem<32x64xf32, swizzle = 128>, %c: vector<64x64xf32>) {
-  // expected-error @+1 {{expects operands of bf16 or f16, got 'f32'}}
-  %0 = hopper.mma %a, %b, %c : !hopper.smem<64x32xf32, swizzle = 128>, !hopper.smem<32x64xf32, swizzle = 128>, vector<64x64xf32>
+  %0 = hopper.wgmma %a, %b : (!tile.smem<128x64xbf16, swizzle = 128>, !tile.smem<64x64xbf16, swizzle = 128>) -> !hopper.pending<vector<128x64xf32>>
   return
 }
 
@@ -155,7 +57,7 @@ func.func @semaphores_of_rows(%semaphores: memref<?x64xi32>, %i: index) {
 
 // -----
 
-!t = !hopper.smem<64x64xbf16, swizzle = 128>
+!t = !tile.smem<64x64xbf16, swizzle = 128>
 func.func @add_float16(%t: !t, %Y: memref<?x64xbf16>, %i: index) {
   // expected-error @+1 {{adds in f32 only: a sum of 16-bit values depends on the order too much}}
   hopper.add %t to %Y[%i, %i] : !t, memref<?x64xbf16>
@@ -164,7 +66,7 @@ func.func @add_float16(%t: !t, %Y: memref<?x64xbf16>, %i: index) {
 
 // -----
 
-!t = !hopper.smem<64x64xf32, swizzle = 128>
+!t = !tile.smem<64x64xf32, swizzle = 128>
 func.func @add_indices(%t: !t, %Y: memref<?x64xf32>, %i: index) {
   // expected-error @+1 {{expects 2 indices, got 1}}
   hopper.add %t to %Y[%i] : !t, memref<?x64xf32>
@@ -198,18 +100,9 @@ func.func @barrier() {
 
 // -----
 
-func.func @rows(%q: !hopper.smem<128x64xbf16, swizzle = 128>) {
-  %c4 = arith.constant 4 : index
-  // expected-error @+1 {{rows from 4 are no part of}}
-  %0 = hopper.rows %q[%c4] : !hopper.smem<128x64xbf16, swizzle = 128> -> !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
-  return
-}
-
-// -----
-
-func.func @reduce(%t: !hopper.smem<64x64xbf16, swizzle = 128>, %m: !hopper.tensor_map<!hopper.smem<64x64xbf16, swizzle = 128>, rank = 2>, %i: index) {
+func.func @reduce(%t: !tile.smem<64x64xbf16, swizzle = 128>, %m: !hopper.tensor_map<!tile.smem<64x64xbf16, swizzle = 128>, rank = 2>, %i: index) {
   // expected-error @+1 {{adds in f32 only}}
-  hopper.tma.reduce %t to %m[%i, %i] : !hopper.smem<64x64xbf16, swizzle = 128>, !hopper.tensor_map<!hopper.smem<64x64xbf16, swizzle = 128>, rank = 2>
+  hopper.tma.reduce %t to %m[%i, %i] : !tile.smem<64x64xbf16, swizzle = 128>, !hopper.tensor_map<!tile.smem<64x64xbf16, swizzle = 128>, rank = 2>
   return
 }
 
@@ -224,42 +117,9 @@ func.func @agree(%keep: vector<64x64xi1>) {
 
 // -----
 
-func.func @slab(%k: !hopper.smem<128x128xbf16, swizzle = 128>, %i: index) {
-  // expected-error @+1 {{is no part of the slabs of}}
-  %0 = hopper.columns %k[%i] : !hopper.smem<128x128xbf16, swizzle = 128> -> !hopper.smem<128x48xbf16, swizzle = 128>
-  return
-}
-
-// -----
-
-func.func @slab_offset(%k: !hopper.smem<128x128xbf16, swizzle = 128>) {
-  %c32 = arith.constant 32 : index
-  // expected-error @+1 {{columns from 32 are no part of the slabs of}}
-  %0 = hopper.columns %k[%c32] : !hopper.smem<128x128xbf16, swizzle = 128> -> !hopper.smem<128x64xbf16, swizzle = 128>
-  return
-}
-
-// -----
-
-func.func @gather(%v: vector<64x64xf32>) {
-  // expected-error @+1 {{expects a whole number of parts of the type of 'vector<64x64xf32>'}}
-  %0 = hopper.gather %v : vector<64x64xf32> -> vector<96x64xf32>
-  return
-}
-
-// -----
-
-func.func @share(%v: vector<64x64xbf16>) {
-  // expected-error @+1 {{expects a whole number of parts of the type of 'vector<64x64xbf16>'}}
-  %0 = hopper.share %v : vector<64x64xbf16> -> !hopper.smem<128x64xf16, swizzle = 128>
-  return
-}
-
-// -----
-
 func.func @parts() {
   // expected-error @+1 {{tiles of 64 rows have no 3 parts of a multiple of 8 rows}}
-  %0 = hopper.channel depth(1) multicast(3) : !hopper.channel<!hopper.smem<64x64xbf16, swizzle = 128>>
+  %0 = hopper.channel depth(1) multicast(3) : !hopper.channel<!tile.smem<64x64xbf16, swizzle = 128>>
   return
 }
 
@@ -318,16 +178,16 @@ func.func @redo(%reports: memref<?xi32>, %always: i1) {
 
 // -----
 
-!t = !hopper.smem<64x32xbf16, swizzle = 64>
+!t = !tile.smem<64x32xbf16, swizzle = 64>
 func.func @narrow_rows(%X: memref<?x32xbf16>, %m: memref<?xbf16>, %c: !hopper.channel<!t>, %i: index, %some: i1) {
-  // expected-error @+1 {{rows of 128 bytes can be copied one by one, those of '!hopper.smem<64x32xbf16, swizzle = 64>' cannot}}
+  // expected-error @+1 {{rows of 128 bytes can be copied one by one, those of '!tile.smem<64x32xbf16, swizzle = 64>' cannot}}
   hopper.send %X[%i, %i] without(%m, %m : memref<?xbf16>, memref<?xbf16>) if %some to %c : memref<?x32xbf16>, !hopper.channel<!t>
   return
 }
 
 // -----
 
-!t = !hopper.smem<64x64xbf16, swizzle = 128>
+!t = !tile.smem<64x64xbf16, swizzle = 128>
 func.func @marks_rank(%X: memref<?x64xbf16>, %m: memref<?x?xbf16>, %c: !hopper.channel<!t>, %i: index, %some: i1) {
   // expected-error @+1 {{expects marks of rank 1, got 'memref<?x?xbf16>'}}
   hopper.send %X[%i, %i] without(%m, %m : memref<?x?xbf16>, memref<?x?xbf16>) if %some to %c : memref<?x64xbf16>, !hopper.channel<!t>
@@ -336,7 +196,7 @@ func.func @marks_rank(%X: memref<?x64xbf16>, %m: memref<?x?xbf16>, %c: !hopper.c
 
 // -----
 
-!t = !hopper.smem<64x64xbf16, swizzle = 128>
+!t = !tile.smem<64x64xbf16, swizzle = 128>
 func.func @marks_type(%X: memref<?x64xbf16>, %m: memref<?xi32>, %c: !hopper.channel<!t>, %i: index, %some: i1) {
   // expected-error @+1 {{expects marks of 16 bits, got 'memref<?xi32>'}}
   hopper.send %X[%i, %i] without(%m, %m : memref<?xi32>, memref<?xi32>) if %some to %c : memref<?x64xbf16>, !hopper.channel<!t>
@@ -345,19 +205,19 @@ func.func @marks_type(%X: memref<?x64xbf16>, %m: memref<?xi32>, %c: !hopper.chan
 
 // -----
 
-!t = !hopper.smem<64x64xbf16, swizzle = 128>
+!t = !tile.smem<64x64xbf16, swizzle = 128>
 !map = !hopper.tensor_map<!t, rank = 2>
 func.func @row_map(%map: !map, %t: !t, %bar: !hopper.mbarrier<1>, %m: memref<?xbf16>, %i: index, %some: i1) {
-  // expected-error @+1 {{expects a map of rank 2 for tiles '!hopper.smem<1x64xbf16, swizzle = 128>', got}}
+  // expected-error @+1 {{expects a map of rank 2 for tiles '!tile.smem<1x64xbf16, swizzle = 128>', got}}
   hopper.tma.load %map[%i, %i] without(%m, %m, %map : memref<?xbf16>, memref<?xbf16>, !map) if %some to %t, %bar[%i] : !map, !t, !hopper.mbarrier<1>
   return
 }
 
 // -----
 
-!t = !hopper.smem<64x64xbf16, swizzle = 128>
+!t = !tile.smem<64x64xbf16, swizzle = 128>
 !map = !hopper.tensor_map<!t, rank = 2>
-!row = !hopper.tensor_map<!hopper.smem<1x64xbf16, swizzle = 128>, rank = 2>
+!row = !hopper.tensor_map<!tile.smem<1x64xbf16, swizzle = 128>, rank = 2>
 func.func @shared_rows(%map: !map, %row: !row, %t: !t, %bar: !hopper.mbarrier<1>, %m: memref<?xbf16>, %i: index, %some: i1) {
   // expected-error @+1 {{cannot drop rows of what all CTAs of a cluster get}}
   hopper.tma.load %map[%i, %i] without(%m, %m, %row : memref<?xbf16>, memref<?xbf16>, !row) if %some to %t, %bar[%i] multicast : !map, !t, !hopper.mbarrier<1>
@@ -366,12 +226,7 @@ func.func @shared_rows(%map: !map, %row: !row, %t: !t, %bar: !hopper.mbarrier<1>
 
 // -----
 
-// expected-error @+1 {{one row has no swizzle and a multiple of 128 bytes, or, of a tile, a swizzle of 128 bytes; got a swizzle of 64 and 128 bytes}}
-func.func private @f(!hopper.smem<1x64xbf16, swizzle = 64>)
-
-// -----
-
-!t = !hopper.smem<64x64xbf16, swizzle = 128>
+!t = !tile.smem<64x64xbf16, swizzle = 128>
 func.func @sent_to_all(%X: memref<?x64xbf16>, %m: memref<?xbf16>, %n: index, %some: i1) {
   %c1 = arith.constant 1 : index
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)

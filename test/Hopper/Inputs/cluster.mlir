@@ -1,13 +1,13 @@
 // C_i = A_i (B_0 + B_1 + ...) for the 64 rows i of A of each CTA, over blocks of 64 rows of
 // B: a producer, a consumer, a ring of two. The two CTAs of a cluster copy a half of each
 // block for both. The tests break it line by line; @words name the lines.
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
-!ring = !hopper.smem<2x64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
+!ring = !tile.smem<2x64x64xbf16, swizzle = 128>
 !bar1 = !hopper.mbarrier<1>
 !bar2 = !hopper.mbarrier<2>
 !map = !hopper.tensor_map<!tile, rank = 2>
-!half = !hopper.smem<32x64xbf16, swizzle = 128>
-!part = !hopper.smem<32x64xbf16, swizzle = 128, slab_rows = 64>
+!half = !tile.smem<32x64xbf16, swizzle = 128>
+!part = !tile.smem<32x64xbf16, swizzle = 128, slab_rows = 64>
 !halfmap = !hopper.tensor_map<!half, rank = 2>
 !acc = vector<64x64xf32>
 func.func @sum(%A: memref<?x64xbf16>, %B: memref<?x64xbf16>, %C: memref<?x64xbf16>) {
@@ -48,7 +48,7 @@ func.func @sum(%A: memref<?x64xbf16>, %B: memref<?x64xbf16>, %C: memref<?x64xbf1
           scf.for %h = %rank to %c2 step %c2 {
             %offset = arith.muli %h, %c32 : index
             %row = arith.addi %j, %offset : index
-            %rows32 = hopper.rows %t[%offset] : !tile -> !part
+            %rows32 = tile.rows %t[%offset] : !tile -> !part
             hopper.tma.load %mb[%row, %c0] to %rows32, %full[%s] multicast : !halfmap, !part, !bar2 // @load
           }
           %n = arith.addi %s, %c1 : index
@@ -79,7 +79,7 @@ func.func @sum(%A: memref<?x64xbf16>, %B: memref<?x64xbf16>, %C: memref<?x64xbf1
           scf.yield %y, %s1, %p1 : !acc, index, i32
         }
         %v = arith.truncf %r#0 : !acc to vector<64x64xbf16>
-        hopper.tile.store %v to %sc : vector<64x64xbf16>, !tile // @store
+        tile.write %v to %sc : vector<64x64xbf16>, !tile // @store
         hopper.fence.async // @fence
         hopper.barrier.sync %c1 warpgroups(1) // @sync
         hopper.tma.store %sc to %mc[%i, %c0] : !tile, !map // @out

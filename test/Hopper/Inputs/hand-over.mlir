@@ -1,6 +1,6 @@
 // A tile that a warpgroup writes and a thread beside it stores by TMA. The tests break it line by
 // line; @words name the lines.
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !bar = !hopper.mbarrier<1>
 !map = !hopper.tensor_map<!tile, rank = 2>
 func.func @hand_over(%A: memref<64x64xbf16>, %B: memref<64x64xbf16>) {
@@ -33,8 +33,8 @@ func.func @hand_over(%A: memref<64x64xbf16>, %B: memref<64x64xbf16>) {
       role "compute" warpgroups(1) registers(240) (%w) {
         %zero = arith.constant 0 : i32
         hopper.mbarrier.wait %loaded[%c0], %zero : !bar
-        %x = hopper.tile.load %in : !tile -> vector<64x64xbf16>
-        hopper.tile.store %x to %out : vector<64x64xbf16>, !tile // @store
+        %x = tile.read %in : !tile -> vector<64x64xbf16>
+        tile.write %x to %out : vector<64x64xbf16>, !tile // @store
         // @own
         hopper.mbarrier.arrive %written[%c0] : !bar // @arrive
         // @late

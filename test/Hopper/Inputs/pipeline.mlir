@@ -1,7 +1,7 @@
 // C = A (B_0 + B_1 + ...) over blocks of 64 rows of B: a producer, a consumer,
 // a ring of two. The tests break it line by line; @words name the lines.
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
-!ring = !hopper.smem<2x64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
+!ring = !tile.smem<2x64x64xbf16, swizzle = 128>
 !bar1 = !hopper.mbarrier<1>
 !bar2 = !hopper.mbarrier<2>
 !map = !hopper.tensor_map<!tile, rank = 2>
@@ -64,7 +64,7 @@ func.func @sum(%A: memref<64x64xbf16>, %B: memref<?x64xbf16>, %C: memref<64x64xb
           scf.yield %y, %s1, %p1 : !acc, index, i32
         }
         %v = arith.truncf %r#0 : !acc to vector<64x64xbf16>
-        hopper.tile.store %v to %sc : vector<64x64xbf16>, !tile // @store
+        tile.write %v to %sc : vector<64x64xbf16>, !tile // @store
         hopper.fence.async // @fence
         hopper.barrier.sync %c1 warpgroups(1) // @sync
         hopper.tma.store %sc to %mc[%c0, %c0] : !tile, !map // @out

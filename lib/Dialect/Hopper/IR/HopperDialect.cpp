@@ -13,6 +13,7 @@
 
 using namespace mlir;
 using namespace attn::hopper;
+namespace tile = attn::tile;
 
 #include "attn/Dialect/Hopper/IR/HopperDialect.cpp.inc"
 
@@ -25,41 +26,6 @@ void HopperDialect::initialize() {
       >();
 }
 
-/// A memref that TMA can walk with boxes of `tile`.
-static LogicalResult verifyTmaSource(Operation *op, MemRefType memref, SmemType tile,
-                                     std::optional<size_t> coordinates) {
-  int64_t rank = memref.getRank();
-  if (rank < 1 || rank > 5)
-    return op->emitOpError() << "TMA walks tensors of rank 1 to 5, got " << memref;
-  if (tile.getRank() > rank)
-    return op->emitOpError() << "a tile of rank " << tile.getRank()
-                             << " needs as many dimensions, got " << memref;
-  if (memref.getElementType() != tile.getElementType())
-    return op->emitOpError() << "element types differ: " << memref.getElementType() << " and "
-                             << tile.getElementType();
-  if (coordinates && int64_t(*coordinates) != rank)
-    return op->emitOpError() << "expects " << rank << " indices, got " << *coordinates;
-  SmallVector<int64_t> strides;
-  int64_t offset;
-  if (failed(memref.getStridesAndOffset(strides, offset)) || strides.back() != 1)
-    return op->emitOpError() << "TMA needs a unit innermost stride, got " << memref;
-  int64_t bytes = getElementBytes(memref.getElementType());
-  for (int64_t stride : ArrayRef(strides).drop_back())
-    if (!ShapedType::isDynamic(stride) && stride * bytes % 16)
-      return op->emitOpError() << "TMA needs strides that are multiples of 16 bytes, got "
-                               << memref;
-  if (tile.getRows() > 256)
-    return op->emitOpError() << "a box of TMA has at most 256 rows, got " << tile.getRows();
-  if (tile.getSlabRows() != tile.getRows())
-    return op->emitOpError() << "TMA copies whole tiles, not some rows of one";
-  return success();
-}
-
-LogicalResult LoadOp::verify() {
-  return verifyTmaSource(*this, cast<MemRefType>(getSource().getType()), getTile().getType(),
-                         getIndices().size());
-}
-
 LogicalResult ChannelOp::verify() {
   std::optional<uint64_t> parts = getMulticast();
   int64_t rows = getChannel().getType().getTile().getRows();
@@ -70,7 +36,7 @@ LogicalResult ChannelOp::verify() {
 }
 
 /// What marks rows of a tile that are to be zeros.
-template <typename Op> static LogicalResult verifyMarks(Op op, SmemType tile, int64_t rank) {
+template <typename Op> static LogicalResult verifyMarks(Op op, tile::SmemType tile, int64_t rank) {
   if (bool(op.getMarks()) != bool(op.getSome()) || bool(op.getMarks()) != bool(op.getGroups()))
     return op.emitOpError("expects marks of rows and groups, and whether there are any, or none");
   if (!op.getMarks())
@@ -89,26 +55,27 @@ template <typename Op> static LogicalResult verifyMarks(Op op, SmemType tile, in
 }
 
 LogicalResult SendOp::verify() {
-  SmemType tile = getChannel().getType().getTile();
+  tile::SmemType tile = getChannel().getType().getTile();
   if (failed(verifyMarks(*this, tile, getSource().getType().getRank())))
     return failure();
   if (auto channel = getChannel().getDefiningOp<ChannelOp>();
       channel && channel.getMulticast() && getMarks())
     return emitOpError("cannot drop rows of what all CTAs of a cluster get");
-  return verifyTmaSource(*this, cast<MemRefType>(getSource().getType()), tile, getIndices().size());
+  return tile::verifyTmaSource(*this, cast<MemRefType>(getSource().getType()), tile,
+                               getIndices().size());
 }
 
 LogicalResult TensorMapOp::verify() {
   auto memref = cast<MemRefType>(getSource().getType());
   if (memref.getRank() != getMap().getType().getRank())
     return emitOpError() << "rank " << getMap().getType().getRank() << " does not fit " << memref;
-  return verifyTmaSource(*this, memref, getMap().getType().getTile(), std::nullopt);
+  return tile::verifyTmaSource(*this, memref, getMap().getType().getTile(), std::nullopt);
 }
 
 static LogicalResult verifyTmaCopy(Operation *op, TensorMapType map, size_t coordinates,
-                                   SmemType tile) {
+                                   tile::SmemType tile) {
   // Some rows of a tile are copied like a tile of their own.
-  auto compact = SmemType::get(tile.getShape(), tile.getElementType(), tile.getSwizzle());
+  auto compact = tile::SmemType::get(tile.getShape(), tile.getElementType(), tile.getSwizzle());
   if (map.getTile() != compact)
     return op->emitOpError() << "the map is for tiles " << map.getTile() << ", not " << tile;
   if (int64_t(coordinates) != map.getRank())
@@ -117,7 +84,7 @@ static LogicalResult verifyTmaCopy(Operation *op, TensorMapType map, size_t coor
 }
 
 LogicalResult TmaLoadOp::verify() {
-  SmemType tile = getTile().getType();
+  tile::SmemType tile = getTile().getType();
   if (failed(verifyMarks(*this, tile, getMap().getType().getRank())))
     return failure();
   if (bool(getMarks()) != bool(getRowMap()))
@@ -125,7 +92,8 @@ LogicalResult TmaLoadOp::verify() {
   if (getMarks() && getMulticast())
     return emitOpError("cannot drop rows of what all CTAs of a cluster get");
   if (getRowMap()) {
-    auto row = SmemType::get({1, tile.getColumns()}, tile.getElementType(), tile.getSwizzle());
+    auto row =
+        tile::SmemType::get({1, tile.getColumns()}, tile.getElementType(), tile.getSwizzle());
     TensorMapType map = getRowMap().getType();
     if (map.getTile() != row || map.getRank() != getMap().getType().getRank())
       return emitOpError() << "expects a map of rank " << getMap().getType().getRank()
@@ -136,7 +104,7 @@ LogicalResult TmaLoadOp::verify() {
 LogicalResult TmaStoreOp::verify() {
   return verifyTmaCopy(*this, getMap().getType(), getCoordinates().size(), getTile().getType());
 }
-static LogicalResult verifyAddedType(Operation *op, SmemType tile) {
+static LogicalResult verifyAddedType(Operation *op, tile::SmemType tile) {
   if (tile.getElementType().isF32())
     return success();
   return op->emitOpError("adds in f32 only: a sum of 16-bit values depends on the order too much");
@@ -145,8 +113,8 @@ static LogicalResult verifyAddedType(Operation *op, SmemType tile) {
 LogicalResult AddOp::verify() {
   if (failed(verifyAddedType(*this, getTile().getType())))
     return failure();
-  return verifyTmaSource(*this, cast<MemRefType>(getDest().getType()), getTile().getType(),
-                         getIndices().size());
+  return tile::verifyTmaSource(*this, cast<MemRefType>(getDest().getType()), getTile().getType(),
+                               getIndices().size());
 }
 
 LogicalResult TmaReduceOp::verify() {
@@ -167,64 +135,8 @@ LogicalResult SemaphorePeekOp::verify() { return verifySemaphore(*this); }
 LogicalResult SemaphoreFirstTouchOp::verify() { return verifySemaphore(*this); }
 LogicalResult SemaphoreReleaseOp::verify() { return verifySemaphore(*this); }
 
-LogicalResult RowsOp::verify() {
-  SmemType source = getSource().getType(), tile = getTile().getType();
-  if (tile.getColumns() != source.getColumns() || tile.getSwizzle() != source.getSwizzle() ||
-      tile.getElementType() != source.getElementType() ||
-      tile.getSlabRows() != source.getSlabRows() || tile.getRows() > source.getRows())
-    return emitOpError() << tile << " is no part of the rows of " << source;
-  APInt offset;
-  if (matchPattern(getOffset(), m_ConstantInt(&offset)) &&
-      (offset.getSExtValue() % 8 || offset.getSExtValue() < 0 ||
-       offset.getSExtValue() + tile.getRows() > source.getRows()))
-    return emitOpError() << "rows from " << offset.getSExtValue() << " are no part of " << source;
-  return success();
-}
-
-LogicalResult ColumnsOp::verify() {
-  SmemType source = getSource().getType(), tile = getTile().getType();
-  if (tile.getRows() != source.getRows() || tile.getSwizzle() != source.getSwizzle() ||
-      tile.getElementType() != source.getElementType() ||
-      tile.getSlabRows() != source.getSlabRows() || tile.getColumns() > source.getColumns() ||
-      (tile.getColumns() % source.getSlabColumns() && source.getSlabColumns() % tile.getColumns()))
-    return emitOpError() << tile << " is no part of the slabs of " << source;
-  APInt offset;
-  int64_t unit = std::min(source.getSlabColumns(), tile.getColumns());
-  if (matchPattern(getOffset(), m_ConstantInt(&offset)) &&
-      (offset.getSExtValue() % unit || offset.getSExtValue() < 0 ||
-       offset.getSExtValue() + tile.getColumns() > source.getColumns()))
-    return emitOpError() << "columns from " << offset.getSExtValue()
-                         << " are no part of the slabs of " << source;
-  return success();
-}
-
-/// Rows of one warpgroup, and those of all.
-static LogicalResult verifyWhole(Operation *op, VectorType part, ArrayRef<int64_t> whole,
-                                 Type element) {
-  if (part.getElementType() != element || whole.size() != 2 || part.getDimSize(1) != whole[1] ||
-      whole[0] % part.getDimSize(0))
-    return op->emitOpError("expects a whole number of parts of the type of ") << part;
-  return success();
-}
-
-LogicalResult GatherOp::verify() {
-  auto whole = cast<VectorType>(getWhole().getType());
-  auto part = cast<VectorType>(getPart().getType());
-  // All columns, or each warpgroup's share of them.
-  int64_t columns = whole.getDimSize(1);
-  if (columns * (whole.getDimSize(0) / part.getDimSize(0)) == part.getDimSize(1))
-    columns = part.getDimSize(1);
-  return verifyWhole(*this, part, {whole.getDimSize(0), columns}, whole.getElementType());
-}
-
-LogicalResult ShareOp::verify() {
-  SmemType tile = getTile().getType();
-  return verifyWhole(*this, cast<VectorType>(getPart().getType()), tile.getShape(),
-                     tile.getElementType());
-}
-
 LogicalResult SlotOp::verify() {
-  SmemType tile = getTile().getType(), whole = getRing().getType().getTile();
+  tile::SmemType tile = getTile().getType(), whole = getRing().getType().getTile();
   // Other elements in the same slabs, where there are as many or fewer of these.
   bool fits = tile.getRows() == whole.getRows() && tile.getSlabRows() == whole.getSlabRows() &&
               tile.getSwizzle() == whole.getSwizzle() && tile.getSwizzle() != 0 &&
@@ -234,7 +146,7 @@ LogicalResult SlotOp::verify() {
   return success();
 }
 
-static LogicalResult verifyReceived(Operation *op, SmemType tile, ChannelType channel) {
+static LogicalResult verifyReceived(Operation *op, tile::SmemType tile, ChannelType channel) {
   if (tile != channel.getTile())
     return op->emitOpError() << "the channel has tiles of type " << channel.getTile();
   return success();
@@ -257,66 +169,6 @@ const attn::target::MmaAtom *attn::hopper::findAtom(Type operands) {
                              Float32Type::get(operands.getContext()));
 }
 
-/// Shapes and types that a warpgroup-wide product takes. `accumulator` is m x n.
-static LogicalResult verifyProduct(Operation *op, Type aType, SmemType b, VectorType accumulator,
-                                   bool transposeA, bool transposeB) {
-  int64_t m = accumulator.getDimSize(0), n = accumulator.getDimSize(1);
-  Type element = b.getElementType();
-  const attn::target::MmaAtom *atom = findAtom(element);
-  if (!atom)
-    return op->emitOpError() << "expects operands of "
-                             << attn::target::listOperands(attn::target::sm90::kAtoms) << ", got "
-                             << element;
-  if (!atom->n.contains(n))
-    return op->emitOpError() << "n is a multiple of " << atom->n.step << " and at most "
-                             << atom->n.most << ", got " << n;
-  int64_t aRows, k;
-  bool inRegisters = false;
-  if (auto a = dyn_cast<SmemType>(aType)) {
-    if (a.getElementType() != element)
-      return op->emitOpError() << "element types differ: " << a.getElementType() << " and "
-                               << element;
-    if (a.getRank() != 2)
-      return op->emitOpError("expects tiles of rank 2");
-    aRows = transposeA ? a.getColumns() : a.getRows();
-    k = transposeA ? a.getRows() : a.getColumns();
-  } else {
-    auto vector = cast<VectorType>(aType);
-    inRegisters = true;
-    if (vector.getElementType() != element)
-      return op->emitOpError() << "element types differ: " << vector.getElementType() << " and "
-                               << element;
-    if (transposeA)
-      return op->emitOpError("a vector cannot be transposed");
-    aRows = vector.getDimSize(0);
-    k = vector.getDimSize(1);
-  }
-  if (b.getRank() != 2)
-    return op->emitOpError("expects tiles of rank 2");
-  int64_t bRows = transposeB ? b.getColumns() : b.getRows();
-  int64_t bColumns = transposeB ? b.getRows() : b.getColumns();
-  if (aRows != m)
-    return op->emitOpError() << "A has " << aRows << " rows, the accumulator " << m;
-  if (bColumns != n)
-    return op->emitOpError() << "B has " << bColumns << " columns, the accumulator " << n;
-  if (k != bRows)
-    return op->emitOpError() << "A has " << k << " columns, B has " << bRows << " rows";
-  // k runs along padded columns of both tiles, or else over whole steps.
-  bool padded = !inRegisters && !transposeA && transposeB;
-  if (int64_t step = padded ? 8 : atom->k; k % step)
-    return op->emitOpError() << "k is a multiple of " << step << ", got " << k;
-  return success();
-}
-
-LogicalResult MmaOp::verify() {
-  VectorType accumulator = getAccumulator().getType();
-  if (accumulator.getDimSize(0) % kWarpgroupRows)
-    return emitOpError() << "m is a multiple of " << kWarpgroupRows << ", got "
-                         << accumulator.getDimSize(0);
-  return verifyProduct(*this, getA().getType(), getB().getType(), accumulator, getTransposeA(),
-                       getTransposeB());
-}
-
 LogicalResult WgmmaOp::verify() {
   VectorType result = getResult().getType().getTile();
   if (result.getRank() != 2 || !result.getElementType().isF32() ||
@@ -330,8 +182,8 @@ LogicalResult WgmmaOp::verify() {
     if (type != result)
       return emitOpError() << "adds to " << type << " but gives " << result;
   }
-  return verifyProduct(*this, getA().getType(), getB().getType(), result, getTransposeA(),
-                       getTransposeB());
+  return tile::verifyProduct(*this, attn::target::sm90::kAtoms, getA().getType(), getB().getType(),
+                             result, getTransposeA(), getTransposeB());
 }
 
 LogicalResult WaitOp::verify() {
@@ -379,40 +231,6 @@ LogicalResult RedoOp::verify() { return verifyInFrontOfRoles(*this); }
 LogicalResult RunIfOp::verify() { return verifyInFrontOfRoles(*this); }
 
 LogicalResult BarrierReduceOp::verify() { return verifyNamedBarrier(*this, getId()); }
-
-LogicalResult TileStoreOp::verify() {
-  VectorType value = getValue().getType();
-  SmemType tile = getTile().getType();
-  if (tile.getRows() == 1)
-    return emitOpError() << "writes tiles of several rows, got " << tile;
-  int64_t rows = value.getDimSize(0), columns = value.getDimSize(1);
-  if (getTranspose())
-    std::swap(rows, columns);
-  if (value.getElementType() != tile.getElementType() || rows != tile.getRows() ||
-      columns != tile.getColumns() || (getTranspose() && tile.isInRegisterOrder()))
-    return emitOpError() << value << " does not fit " << tile;
-  return success();
-}
-
-LogicalResult TileLoadOp::verify() {
-  SmemType tile = getTile().getType();
-  bool isVector = cast<VectorType>(getValue().getType()).getRank() == 1;
-  if (!isVector && getElementBytes(tile.getElementType()) != 2 && !tile.isInRegisterOrder())
-    return emitOpError() << "reads tiles with elements of 16 bits, or in the order of registers, "
-                            "got "
-                         << tile;
-  SmallVector<int64_t> shape(tile.getShape());
-  if (getTranspose() && (isVector || tile.isInRegisterOrder()))
-    return emitOpError() << (isVector ? "a vector" : "a tile in the order of registers")
-                         << " has no transpose";
-  if (isVector && tile.getRows() == 1)
-    shape.erase(shape.begin());
-  if (getTranspose())
-    std::reverse(shape.begin(), shape.end());
-  if (getValue().getType() != VectorType::get(shape, tile.getElementType()))
-    return emitOpError() << getValue().getType() << " is not what " << tile << " holds";
-  return success();
-}
 
 //===----------------------------------------------------------------------===//
 // Roles

@@ -33,7 +33,7 @@ public:
 
   /// Whether the first product can come early; finds what it takes.
   bool analyze() {
-    SmallVector<hopper::MmaOp> products(loop.getBody()->getOps<hopper::MmaOp>());
+    SmallVector<tile::MmaOp> products(loop.getBody()->getOps<tile::MmaOp>());
     if (products.size() < 2)
       return false;
     first = products.front();
@@ -75,7 +75,7 @@ public:
 private:
   /// What is received in the loop and seen through views.
   bool findReceive(Value tile) {
-    while (isa_and_nonnull<hopper::RowsOp, hopper::ColumnsOp>(tile.getDefiningOp())) {
+    while (isa_and_nonnull<tile::RowsOp, tile::ColumnsOp>(tile.getDefiningOp())) {
       Operation *view = tile.getDefiningOp();
       if (!loop.isDefinedOutsideOfLoop(view->getOperand(1)))
         return false;
@@ -159,7 +159,7 @@ private:
   }
 
   scf::ForOp loop, copies;
-  hopper::MmaOp first, last;
+  tile::MmaOp first, last;
   hopper::ReceiveOp receive;
   hopper::SendOp send;
   hopper::ReleaseOp release;

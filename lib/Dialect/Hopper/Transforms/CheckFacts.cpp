@@ -162,7 +162,7 @@ private:
       if (!loop->hasAttr(kTrimmedAttr))
         return;
       auto find = [](Operation *op) {
-        return isa<MmaOp, WgmmaOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
+        return isa<tile::MmaOp, WgmmaOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
       };
       (loop.walk(find).wasInterrupted() ? loops : rests).push_back(loop);
     });

@@ -55,15 +55,15 @@ StringRef findFault(Operation *op, Form form) {
     return "";
   if (isa<scf::ForallOp>(op))
     return "programs of tiles have become launches";
-  if (isa<LoadOp>(op) && op->getParentOfType<RolesOp>())
+  if (isa<tile::LoadOp>(op) && op->getParentOfType<RolesOp>())
     return "roles send each other what they load";
   if (form == Form::Channels)
     return "";
   if (isa<ChannelOp, SendOp, ReceiveOp, ReleaseOp, HeldOp, AcquireOp, CommitOp>(op))
     return "channels have become rings and barriers";
-  if (isa<LoadOp>(op))
+  if (isa<tile::LoadOp>(op))
     return "loads have become copies by TMA";
-  if (isa<MmaOp>(op))
+  if (isa<tile::MmaOp>(op))
     return "products are asynchronous";
   if (isa<NamedBarriersOp>(op))
     return "named barriers have numbers";

@@ -7,6 +7,7 @@
 
 using namespace mlir;
 using namespace attn::hopper;
+namespace tile = attn::tile;
 
 //===----------------------------------------------------------------------===//
 // Products
@@ -167,7 +168,7 @@ static void checkGivenBack(Protocol &protocol, const Filled &filled, Operation *
       continue;
     }
     InFlightDiagnostic diagnostic = protocol.error(arrive);
-    diagnostic << "gives a tile back that a " << (product ? "product " : "tile.load ")
+    diagnostic << "gives a tile back that a " << (product ? "product " : "tile.read ")
                << (early     ? "reads afterwards"
                    : product ? "may still read"
                              : "has read, without a hopper.fence.async in between");
@@ -217,10 +218,10 @@ void attn::hopper::checkTileLifetimes(Protocol &protocol) {
       protocol.error(entry.load) << "a loop fills the tile again, and does not wait for room";
   }
   protocol.roles.walk([&](Operation *reader) {
-    if (!isa<WgmmaOp, TileLoadOp>(reader))
+    if (!isa<WgmmaOp, tile::ReadOp>(reader))
       return;
     for (Value operand : reader->getOperands()) {
-      if (!isa<SmemType>(operand.getType()))
+      if (!isa<tile::SmemType>(operand.getType()))
         continue;
       TileOrigin origin = getTileOrigin(operand);
       auto entry = filled.find(origin.memory);
@@ -248,7 +249,7 @@ template <typename... Ops> static bool has(Operation *op) {
 
 /// A fence and a barrier between store and reader: the fence is by the writers, or behind the
 /// barrier by the readers.
-static void checkFence(Protocol &protocol, TileStoreOp store, Operation *reader) {
+static void checkFence(Protocol &protocol, tile::WriteOp store, Operation *reader) {
   bool fenced = false, synced = false;
   for (Operation *op = store->getNextNode(); op != reader; op = op->getNextNode()) {
     fenced |= has<FenceAsyncOp>(op);
@@ -266,11 +267,11 @@ static void checkFence(Protocol &protocol, TileStoreOp store, Operation *reader)
 static bool readsTilesOf(Operation *op, Value memory) {
   return isa<TmaStoreOp, TmaReduceOp, WgmmaOp>(op) &&
          llvm::any_of(op->getOperands(), [&](Value operand) {
-           return isa<SmemType>(operand.getType()) && getTileOrigin(operand).memory == memory;
+           return isa<tile::SmemType>(operand.getType()) && getTileOrigin(operand).memory == memory;
          });
 }
 
-static void checkReaders(Protocol &protocol, TileStoreOp store) {
+static void checkReaders(Protocol &protocol, tile::WriteOp store) {
   TileOrigin origin = getTileOrigin(store.getTile());
   if (!origin.memory)
     return;
@@ -307,7 +308,7 @@ static void checkReaders(Protocol &protocol, TileStoreOp store) {
 }
 
 void attn::hopper::checkStores(Protocol &protocol) {
-  protocol.roles.walk([&](TileStoreOp store) { checkReaders(protocol, store); });
+  protocol.roles.walk([&](tile::WriteOp store) { checkReaders(protocol, store); });
   for (Region &role : protocol.roles.getBodies()) {
     SmallVector<TmaWaitOp> waits;
     role.walk([&](TmaWaitOp wait) { waits.push_back(wait); });

@@ -14,6 +14,7 @@ namespace attn {
 
 using namespace mlir;
 using namespace attn::hopper;
+namespace tile = attn::tile;
 
 Protocol::Protocol(gpu::LaunchOp launch, RolesOp roles) : launch(launch), roles(roles) {
   launch.walk([&](MBarrierOp op) { barriers[op.getBarriers()].barrier = op; });
@@ -52,7 +53,7 @@ TileOrigin attn::hopper::getTileOrigin(Value tile) {
   while (Operation *op = tile.getDefiningOp()) {
     if (isa<AllocOp>(op))
       return {tile, index};
-    if (isa<RowsOp, ColumnsOp>(op))
+    if (isa<tile::RowsOp, tile::ColumnsOp>(op))
       tile = op->getOperand(0);
     else if (auto slot = dyn_cast<SlotOp>(op))
       tile = slot.getRing(), index = slot.getIndex();

@@ -36,7 +36,7 @@ public:
     if (failed(check()))
       return failure();
     WalkResult walk =
-        forall.walk([&](hopper::LoadOp load) { return WalkResult(hoist(load.getSource(), load)); });
+        forall.walk([&](tile::LoadOp load) { return WalkResult(hoist(load.getSource(), load)); });
     if (walk.wasInterrupted())
       return failure();
     createLaunch();
@@ -64,7 +64,7 @@ private:
 
   /// Moves views of memory, which may stand in the branch that uses them, in front of the
   /// tiles: the host describes the memory to TMA.
-  LogicalResult hoist(Value value, hopper::LoadOp user) {
+  LogicalResult hoist(Value value, tile::LoadOp user) {
     if (!forall.getBodyRegion().isAncestor(value.getParentRegion()))
       return success();
     Operation *op = value.getDefiningOp();

@@ -308,8 +308,7 @@ private:
     if (operand.getDefiningOp<arith::ExtFOp>())
       part = arith::ExtFOp::create(b, loc, withType(operand.getType(), {rowsOfAll, columns}), part);
     Value other = sum.readIsLhs ? contract.getRhs() : contract.getLhs();
-    Value all =
-        hopper::GatherOp::create(b, loc, withType(other.getType(), {rowsOfAll, rows}), other);
+    Value all = tile::GatherOp::create(b, loc, withType(other.getType(), {rowsOfAll, rows}), other);
     Value zero =
         arith::ConstantOp::create(b, loc, b.getZeroAttr(withType(resultType, {rows, columns})));
     Value product = vector::ContractionOp::create(

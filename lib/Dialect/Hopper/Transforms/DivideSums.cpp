@@ -41,7 +41,7 @@ bool isTile(Value value) {
 struct Sum {
   /// From the outermost loop inwards: the loop, and which of its carried values it is.
   SmallVector<std::pair<scf::ForOp, unsigned>> loops;
-  hopper::MmaOp product;
+  tile::MmaOp product;
   SetVector<Operation *> slice; // what the product needs in the innermost loop, and it
 
   scf::ForOp getLoop() const { return loops.back().first; }
@@ -141,7 +141,7 @@ private:
       Value next = loop.getBody()->getTerminator()->getOperand(number);
       if (!carried.hasOneUse())
         return std::nullopt;
-      if (auto product = next.getDefiningOp<hopper::MmaOp>()) {
+      if (auto product = next.getDefiningOp<tile::MmaOp>()) {
         if (product.getAccumulator() != carried || product->getBlock() != loop.getBody())
           return std::nullopt;
         sum.product = product;
@@ -159,7 +159,7 @@ private:
   }
 
   static int64_t countProducts(const Sum &sum) {
-    return llvm::count_if(sum.slice, llvm::IsaPred<hopper::MmaOp>);
+    return llvm::count_if(sum.slice, llvm::IsaPred<tile::MmaOp>);
   }
 
   /// Which products of `among` an operation follows from.
@@ -167,7 +167,7 @@ private:
     SetVector<Operation *> slice;
     collect(op, sums[0].getLoop().getBody(), slice);
     return llvm::any_of(slice,
-                        [&](Operation *each) { return isa<hopper::MmaOp>(each) && among(each); });
+                        [&](Operation *each) { return isa<tile::MmaOp>(each) && among(each); });
   }
 
   /// The first role computes its own sum and whatever the second one's needs of products that both
@@ -209,7 +209,8 @@ private:
   LogicalResult checkWrites() {
     WalkResult walk = region.walk([&](Operation *op) {
       if (op->getNumRegions() > 0 || isMemoryEffectFree(op) ||
-          isa<hopper::HopperDialect>(op->getDialect()) || hasSingleEffect<MemoryEffects::Read>(op))
+          isa<hopper::HopperDialect, tile::TileDialect>(op->getDialect()) ||
+          hasSingleEffect<MemoryEffects::Read>(op))
         return WalkResult::advance();
       bool ofFirst = false, ofSecond = false;
       for (Value operand : op->getOperands()) {
@@ -255,7 +256,7 @@ private:
     SmallVector<Value> channels;
     for (Value value : crossing) {
       auto type = cast<VectorType>(value.getType());
-      auto tile = hopper::SmemType::get(type.getShape(), type.getElementType(), /*swizzle=*/0);
+      auto tile = tile::SmemType::get(type.getShape(), type.getElementType(), /*swizzle=*/0);
       channels.push_back(hopper::ChannelOp::create(b, value.getLoc(),
                                                    hopper::ChannelType::get(b.getContext(), tile),
                                                    /*depth=*/1, /*multicast=*/IntegerAttr()));
@@ -317,7 +318,7 @@ private:
     Location loc = value.getLoc();
     auto tile = cast<hopper::ChannelType>(channel.getType()).getTile();
     Value slot = hopper::AcquireOp::create(b, loc, tile, channel);
-    hopper::TileStoreOp::create(b, loc, value, slot, /*transpose=*/false);
+    tile::WriteOp::create(b, loc, value, slot, /*transpose=*/false);
     hopper::CommitOp::create(b, loc, channel);
   }
 
@@ -327,7 +328,7 @@ private:
     b.setInsertionPointAfterValue(value);
     Value slot = hopper::ReceiveOp::create(b, loc, tile, channel);
     auto type = cast<VectorType>(value.getType());
-    Value loaded = hopper::TileLoadOp::create(b, loc, type, slot, /*transpose=*/false);
+    Value loaded = tile::ReadOp::create(b, loc, type, slot, /*transpose=*/false);
     hopper::ReleaseOp::create(b, loc, channel);
     value.replaceAllUsesWith(loaded);
   }

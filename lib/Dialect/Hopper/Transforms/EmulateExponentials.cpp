@@ -31,7 +31,7 @@ struct EmulateExponentialsPass
       auto type = dyn_cast<VectorType>(op.getType());
       auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
       if (every > 0 && type && type.getRank() == 2 && type.getElementType().isF32() && loop &&
-          !loop.getBody()->getOps<hopper::MmaOp>().empty()) {
+          !loop.getBody()->getOps<tile::MmaOp>().empty()) {
         op->setAttr(hopper::kEmulatedAttr, number);
         numEmulated.at(op);
       }

@@ -47,7 +47,7 @@ Value carryTurn(scf::ForOp loop, Value id, int64_t warpgroups) {
 Operation *findFirstReader(Operation *op, Value tile) {
   Operation *first = nullptr;
   for (Operation *user : tile.getUsers()) {
-    Operation *reader = isa<hopper::RowsOp, hopper::ColumnsOp>(user)
+    Operation *reader = isa<tile::RowsOp, tile::ColumnsOp>(user)
                             ? findFirstReader(op, user->getResult(0))
                             : op->getBlock()->findAncestorOpInBlock(*user);
     if (reader && (!first || reader->isBeforeInBlock(first)))
@@ -59,15 +59,15 @@ Operation *findFirstReader(Operation *op, Value tile) {
 /// In the order in which a warpgroup comes by: everybody is done with what the tile
 /// held before; each writes its rows; everybody has written, which a fence behind the barrier
 /// shows to the products. (In front of it, it would wait for the writes of each one by itself.)
-void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role, Value id) {
+void expand(tile::ShareOp op, hopper::RolesOp roles, unsigned role, Value id) {
   Location loc = op.getLoc();
   int64_t warpgroups = roles.getWarpgroups()[role];
-  hopper::SmemType type = op.getTile().getType();
+  tile::SmemType type = op.getTile().getType();
   OpBuilder b(roles);
   auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
   SmallVector<int64_t> shape = {loop ? kTurns : 1, type.getRows(), type.getColumns()};
   Value ring = hopper::AllocOp::create(
-      b, loc, hopper::SmemType::get(shape, type.getElementType(), type.getSwizzle()));
+      b, loc, tile::SmemType::get(shape, type.getElementType(), type.getSwizzle()));
   Value turn;
   if (loop)
     turn = carryTurn(loop, id, warpgroups);
@@ -78,13 +78,13 @@ void expand(hopper::ShareOp op, hopper::RolesOp roles, unsigned role, Value id) 
   }
   Value memory = hopper::SlotOp::create(b, loc, type, ring, turn);
   auto part = cast<VectorType>(op.getPart().getType());
-  auto rows = hopper::SmemType::get(b.getContext(), part.getShape(), type.getElementType(),
-                                    type.getSwizzle(), type.getRows());
+  auto rows = tile::SmemType::get(b.getContext(), part.getShape(), type.getElementType(),
+                                  type.getSwizzle(), type.getRows());
   Value first = affine::makeComposedAffineApply(
       b, loc, getAffineDimExpr(0, b.getContext()) * part.getDimSize(0),
       {OpFoldResult(roles.getBodies()[role].getArgument(0))});
-  Value mine = hopper::RowsOp::create(b, loc, rows, memory, first);
-  hopper::TileStoreOp::create(b, loc, op.getPart(), mine, /*transpose=*/false);
+  Value mine = tile::RowsOp::create(b, loc, rows, memory, first);
+  tile::WriteOp::create(b, loc, op.getPart(), mine, /*transpose=*/false);
   if (Operation *reader = findFirstReader(op, op.getTile()))
     b.setInsertionPoint(reader);
   hopper::BarrierSyncOp::create(b, loc, id, warpgroups);
@@ -97,10 +97,10 @@ struct ExchangeRowsPass : attn::impl::HopperExchangeRowsBase<ExchangeRowsPass> {
   void runOnOperation() override {
     WalkResult walk = getOperation().walk([&](hopper::RolesOp roles) {
       for (auto [role, region] : llvm::enumerate(roles.getBodies())) {
-        SmallVector<hopper::ShareOp> shares;
-        region.walk([&](hopper::ShareOp op) { shares.push_back(op); });
+        SmallVector<tile::ShareOp> shares;
+        region.walk([&](tile::ShareOp op) { shares.push_back(op); });
         Value id; // of the barrier at which the role's warpgroups meet
-        for (hopper::ShareOp op : shares) {
+        for (tile::ShareOp op : shares) {
           int64_t parts = op.getTile().getType().getRows() /
                           cast<VectorType>(op.getPart().getType()).getDimSize(0);
           if (parts != roles.getWarpgroups()[role]) {

@@ -78,9 +78,9 @@ private:
     for (auto &[value, ring] : rings) {
       b.setInsertionPoint(ring.channel);
       Location loc = ring.channel.getLoc();
-      hopper::SmemType tile = ring.channel.getChannel().getType().getTile();
-      auto type = hopper::SmemType::get({ring.depth, tile.getRows(), tile.getColumns()},
-                                        tile.getElementType(), tile.getSwizzle());
+      tile::SmemType tile = ring.channel.getChannel().getType().getTile();
+      auto type = tile::SmemType::get({ring.depth, tile.getRows(), tile.getColumns()},
+                                      tile.getElementType(), tile.getSwizzle());
       auto barrier = hopper::MBarrierType::get(b.getContext(), ring.depth);
       ring.tiles = hopper::AllocOp::create(b, loc, type);
       numRings.at(loc) << remark::metric("Stages", ring.depth);
@@ -252,7 +252,7 @@ private:
         wraps ? arith::SelectOp::create(b, loc, wraps, flipped, position.phase) : flipped;
   }
 
-  Value mapOf(Value source, hopper::SmemType tile) {
+  Value mapOf(Value source, tile::SmemType tile) {
     Value &map = maps[{source, tile}];
     if (!map) {
       OpBuilder host(launch);
@@ -267,7 +267,7 @@ private:
     Location loc = send.getLoc();
     Ring &ring = rings[send.getChannel()];
     Position &position = state[send.getChannel()];
-    hopper::SmemType tile = send.getChannel().getType().getTile();
+    tile::SmemType tile = send.getChannel().getType().getTile();
     hopper::MBarrierWaitOp::create(b, loc, ring.empty, position.stage, position.phase);
     int64_t bytes = tile.getTileBytes();
     for (Value follower : ring.followers)
@@ -281,7 +281,7 @@ private:
 
   void copyTile(hopper::SendOp send, const Ring &leader, Value stage) {
     Location loc = send.getLoc();
-    hopper::SmemType tile = send.getChannel().getType().getTile();
+    tile::SmemType tile = send.getChannel().getType().getTile();
     Ring &ring = rings[send.getChannel()];
     Value slot = hopper::SlotOp::create(b, loc, tile, ring.tiles, stage);
     if (std::optional<uint64_t> parts = ring.channel.getMulticast())
@@ -289,7 +289,7 @@ private:
     Value rowMap;
     if (send.getSome()) {
       auto row =
-          hopper::SmemType::get({1, tile.getColumns()}, tile.getElementType(), tile.getSwizzle());
+          tile::SmemType::get({1, tile.getColumns()}, tile.getElementType(), tile.getSwizzle());
       rowMap = mapOf(send.getSource(), row);
     }
     hopper::TmaLoadOp::create(b, loc, mapOf(send.getSource(), tile), send.getIndices(), slot,
@@ -300,11 +300,11 @@ private:
   /// This CTA's parts of a tile's rows, to all CTAs of the cluster.
   void copyParts(hopper::SendOp send, Value slot, int64_t parts, Value full, Value stage) {
     Location loc = send.getLoc();
-    auto tile = cast<hopper::SmemType>(slot.getType());
+    auto tile = cast<tile::SmemType>(slot.getType());
     SmallVector<int64_t> shape = {tile.getRows() / parts, tile.getColumns()};
-    auto compact = hopper::SmemType::get(shape, tile.getElementType(), tile.getSwizzle());
-    auto part = hopper::SmemType::get(b.getContext(), shape, tile.getElementType(),
-                                      tile.getSwizzle(), tile.getSlabRows());
+    auto compact = tile::SmemType::get(shape, tile.getElementType(), tile.getSwizzle());
+    auto part = tile::SmemType::get(b.getContext(), shape, tile.getElementType(), tile.getSwizzle(),
+                                    tile.getSlabRows());
     Value map = mapOf(send.getSource(), compact);
     Value rank = gpu::ClusterBlockIdOp::create(b, loc, gpu::Dimension::x);
     Value end = arith::ConstantIndexOp::create(b, loc, parts);
@@ -316,7 +316,7 @@ private:
     SmallVector<Value> indices(send.getIndices());
     Value &row = indices[indices.size() - 2];
     row = arith::AddIOp::create(b, loc, row, offset);
-    Value target = hopper::RowsOp::create(b, loc, part, slot, offset);
+    Value target = tile::RowsOp::create(b, loc, part, slot, offset);
     hopper::TmaLoadOp::create(b, loc, map, indices, target, full, stage, /*marks=*/Value(),
                               /*groups=*/Value(), /*rowMap=*/Value(), /*some=*/Value(),
                               /*multicast=*/true);

@@ -32,12 +32,12 @@ struct Operand {
   Value value;
   Value source;                // without the extension to f32
   vector::TransferReadOp read; // where the source is read from memory
-  hopper::GatherOp gather;     // where it is the rows of all warpgroups
+  tile::GatherOp gather;       // where it is the rows of all warpgroups
   bool isTransposed = false;   // stored k x m, or n x k
 };
 
 Operand trace(Value value) {
-  Operand operand{value, value, nullptr, value.getDefiningOp<hopper::GatherOp>()};
+  Operand operand{value, value, nullptr, value.getDefiningOp<tile::GatherOp>()};
   if (auto extension = value.getDefiningOp<arith::ExtFOp>())
     operand.source = extension.getIn();
   if (!hopper::findAtom(getElementTypeOrSelf(operand.source.getType())))
@@ -90,8 +90,8 @@ public:
                                   left.value);
     }
     Value tile = load(right, /*perWarpgroup=*/false);
-    auto product = hopper::MmaOp::create(b, contract.getLoc(), a, tile, contract.getAcc(),
-                                         left.isTransposed, right.isTransposed);
+    auto product = tile::MmaOp::create(b, contract.getLoc(), a, tile, contract.getAcc(),
+                                       left.isTransposed, right.isTransposed);
     if (failed(product.verify()))
       return failure();
     contract.replaceAllUsesWith(product.getResult());
@@ -164,7 +164,7 @@ private:
   }
 
   /// Rows of all warpgroups, rounded, through shared memory.
-  Value share(hopper::GatherOp gather, Type element) {
+  Value share(tile::GatherOp gather, Type element) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(gather);
     Value part = gather.getPart();
@@ -174,17 +174,16 @@ private:
                                      part);
     auto whole = cast<VectorType>(gather.getWhole().getType());
     int64_t rows = whole.getDimSize(0), columns = whole.getDimSize(1);
-    hopper::SmemType tile =
-        hopper::getTileType(VectorType::get({rows, type.getDimSize(1)}, element));
-    Value all = hopper::ShareOp::create(b, gather.getLoc(), tile, part);
+    tile::SmemType tile = hopper::getTileType(VectorType::get({rows, type.getDimSize(1)}, element));
+    Value all = tile::ShareOp::create(b, gather.getLoc(), tile, part);
     if (columns == type.getDimSize(1))
       return all;
-    auto own = hopper::SmemType::get({rows, columns}, element, tile.getSwizzle());
+    auto own = tile::SmemType::get({rows, columns}, element, tile.getSwizzle());
     scf::ForallOp warpgroups = hopper::getWarpgroupLoop(gather);
     Value first = affine::makeComposedAffineApply(b, gather.getLoc(),
                                                   getAffineDimExpr(0, b.getContext()) * columns,
                                                   {OpFoldResult(warpgroups.getInductionVar(0))});
-    return hopper::ColumnsOp::create(b, gather.getLoc(), own, all, first);
+    return tile::ColumnsOp::create(b, gather.getLoc(), own, all, first);
   }
 
   Value load(Operand &operand, bool perWarpgroup) {

@@ -105,7 +105,7 @@ struct GuardReadsPass : attn::impl::HopperGuardReadsBase<GuardReadsPass> {
     getOperation().walk([&](vector::TransferReadOp read) {
       auto loop = dyn_cast<scf::ForOp>(read->getParentOp());
       if (loop && isa<MemRefType>(read.getBase().getType()) &&
-          read.getVectorType().getRank() == 1 && !loop.getBody()->getOps<hopper::MmaOp>().empty())
+          read.getVectorType().getRank() == 1 && !loop.getBody()->getOps<tile::MmaOp>().empty())
         reads.push_back(read);
     });
     for (vector::TransferReadOp read : reads)

@@ -68,7 +68,7 @@ public:
         programs::isWrittenIn(program, alloc.getMemref()))
       return false;
     MemRefType memory = alloc.getType();
-    int64_t bytes = type.getDimSize(0) * hopper::getElementBytes(type.getElementType());
+    int64_t bytes = type.getDimSize(0) * tile::getElementBytes(type.getElementType());
     return memory.getRank() >= 2 && memory.getRank() <= 5 && memory.getLayout().isIdentity() &&
            !memory.isDynamicDim(memory.getRank() - 1) &&
            memory.getShape().back() % type.getDimSize(0) == 0 && bytes % kRowBytes == 0 &&
@@ -85,7 +85,7 @@ private:
   /// The loop over warpgroups, where the read is in a loop with products.
   static scf::ForallOp findLoop(vector::TransferReadOp read) {
     auto loop = dyn_cast<scf::ForOp>(read->getParentOp());
-    bool hasProducts = loop && !loop.getBody()->getOps<hopper::MmaOp>().empty();
+    bool hasProducts = loop && !loop.getBody()->getOps<tile::MmaOp>().empty();
     return hasProducts ? hopper::getWarpgroupLoop(read) : nullptr;
   }
 
@@ -99,7 +99,7 @@ private:
         type.getRank() > 5 || failed(type.getStridesAndOffset(strides, offset)) ||
         strides.back() != 1)
       return false;
-    int64_t bytes = hopper::getElementBytes(type.getElementType());
+    int64_t bytes = tile::getElementBytes(type.getElementType());
     bool isReachable = llvm::all_of(ArrayRef(strides).drop_back(), [&](int64_t stride) {
       return ShapedType::isDynamic(stride) || stride * bytes % 16 == 0;
     });
@@ -147,11 +147,11 @@ private:
 
 /// Coordinates of a tile program that a loaded tile does not depend on come last but for
 /// the rows: tiles that differ in them alone read the same memory at about the same time.
-void bringTogether(scf::ForallOp tiles, ArrayRef<hopper::LoadOp> loads) {
+void bringTogether(scf::ForallOp tiles, ArrayRef<tile::LoadOp> loads) {
   SmallVector<unsigned> order, unrelated;
   unsigned rank = tiles.getRank();
   for (unsigned d = 0; d + 1 < rank; ++d) {
-    bool isRelated = llvm::any_of(loads, [&](hopper::LoadOp load) {
+    bool isRelated = llvm::any_of(loads, [&](tile::LoadOp load) {
       return llvm::any_of(load.getIndices(), [&](Value index) {
         return programs::dependsOn(index, tiles.getInductionVar(d));
       });
@@ -182,11 +182,11 @@ void loadRow(vector::TransferReadOp read) {
   numRows.at(read);
   OpBuilder b(read);
   VectorType type = read.getVectorType();
-  auto tile = hopper::SmemType::get({1, type.getDimSize(0)}, type.getElementType(), /*swizzle=*/0);
+  auto tile = tile::SmemType::get({1, type.getDimSize(0)}, type.getElementType(), /*swizzle=*/0);
   Value row =
-      hopper::LoadOp::create(b, read.getLoc(), tile, read.getBase(), read.getIndices()).getTile();
+      tile::LoadOp::create(b, read.getLoc(), tile, read.getBase(), read.getIndices()).getTile();
   read.replaceAllUsesWith(
-      hopper::TileLoadOp::create(b, read.getLoc(), type, row, /*transpose=*/false).getValue());
+      tile::ReadOp::create(b, read.getLoc(), type, row, /*transpose=*/false).getValue());
   read.erase();
 }
 
@@ -203,16 +203,16 @@ struct LoadTilesPass : attn::impl::HopperLoadTilesBase<LoadTilesPass> {
         rows.push_back(read);
     });
     llvm::for_each(rows, loadRow);
-    llvm::MapVector<Operation *, SmallVector<hopper::LoadOp>> loads;
+    llvm::MapVector<Operation *, SmallVector<tile::LoadOp>> loads;
     for (vector::TransferReadOp read : reads) {
       numLoaded.at(read);
       OpBuilder b(read);
       bool transposed = TileReads::isTransposed(read);
       Value tile = hopper::loadTile(b, read, /*perWarpgroup=*/!transposed);
       auto program = hopper::getWarpgroupLoop(read)->getParentOfType<scf::ForallOp>();
-      loads[program].push_back(tile.getDefiningOp()->getOperand(0).getDefiningOp<hopper::LoadOp>());
+      loads[program].push_back(tile.getDefiningOp()->getOperand(0).getDefiningOp<tile::LoadOp>());
       read.replaceAllUsesWith(
-          hopper::TileLoadOp::create(b, read.getLoc(), read.getVectorType(), tile, transposed)
+          tile::ReadOp::create(b, read.getLoc(), read.getVectorType(), tile, transposed)
               .getValue());
       read.erase();
     }

@@ -34,7 +34,7 @@ public:
   void run() {
     for (Operation &op : block.without_terminator()) {
       order.push_back(&op);
-      if (isa<hopper::MmaOp>(op))
+      if (isa<tile::MmaOp>(op))
         products.push_back(&op);
     }
     for (Operation *op : order)
@@ -44,13 +44,13 @@ public:
     // shared memory are there before the products are, and would have to wait for what the
     // tensor core takes from the same memory.
     for (Operation *op : order)
-      if (isVectorRead(op) || isTileLoad(op))
+      if (isVectorRead(op) || isTileRead(op))
         place(op);
     placeReady();
     isStart = false;
     waiting.clear();
     for (Operation *op : order)
-      if (isa<hopper::TileLoadOp>(op) && !findMetProduct(op) && isAvailable(op))
+      if (isa<tile::ReadOp>(op) && !findMetProduct(op) && isAvailable(op))
         place(op);
     for (Operation *op : order) {
       place(op);
@@ -69,8 +69,8 @@ private:
   }
 
   /// A read of a tile, not of a vector, in shared memory.
-  bool isTileLoad(Operation *op) {
-    auto load = dyn_cast<hopper::TileLoadOp>(op);
+  bool isTileRead(Operation *op) {
+    auto load = dyn_cast<tile::ReadOp>(op);
     return load && cast<VectorType>(load.getValue().getType()).getRank() == 2 && isAvailable(op);
   }
 
@@ -79,7 +79,7 @@ private:
   /// starts right away, or else it would wait for what the tensor core takes from the same
   /// memory.
   Operation *findMetProduct(Operation *op) {
-    auto load = dyn_cast<hopper::TileLoadOp>(op);
+    auto load = dyn_cast<tile::ReadOp>(op);
     if (!load || cast<VectorType>(load.getValue().getType()).getRank() != 1)
       return nullptr;
     llvm::SetVector<Operation *> followers;
@@ -104,7 +104,7 @@ private:
 
   /// The last product that `op` follows from, or is.
   Operation *findLastProduct(Operation *op) {
-    if (isa<hopper::MmaOp>(op))
+    if (isa<tile::MmaOp>(op))
       return op;
     if (auto known = lastProducts.find(op); known != lastProducts.end())
       return known->second;
@@ -122,8 +122,8 @@ private:
   bool isAvailable(Operation *op) {
     bool available = true;
     forEachSource(op, [&](Operation *source) {
-      bool comes = isa<hopper::LoadOp, hopper::RowsOp, hopper::ColumnsOp, hopper::ShareOp,
-                       memref::LoadOp, arith::TruncFOp>(source) ||
+      bool comes = isa<tile::LoadOp, tile::RowsOp, tile::ColumnsOp, tile::ShareOp, memref::LoadOp,
+                       arith::TruncFOp>(source) ||
                    (isPure(source) && source->getNumRegions() == 0 &&
                     llvm::none_of(source->getResultTypes(), llvm::IsaPred<VectorType>));
       available &= placed.contains(source) || (comes && isAvailable(source));
@@ -146,7 +146,7 @@ private:
     if (placed.contains(op))
       return;
     forEachSource(op, [&](Operation *source) { place(source); });
-    if (isa<hopper::MmaOp>(op)) {
+    if (isa<tile::MmaOp>(op)) {
       for (Operation *vector : std::exchange(waiting, {}))
         place(vector);
       if (isStart)
@@ -162,7 +162,7 @@ private:
     for (Operation *product : products) {
       if (placed.contains(product) || !isAvailable(product) || mustWait(product))
         continue;
-      if (Operation *share = findShare(cast<hopper::MmaOp>(product).getA())) {
+      if (Operation *share = findShare(cast<tile::MmaOp>(product).getA())) {
         place(share);
         shared.push_back(product);
       } else {
@@ -176,19 +176,19 @@ private:
   /// A wide operand in registers is rounded only when what it was computed with is no
   /// longer needed: in front of what all warpgroups bring.
   bool mustWait(Operation *product) {
-    auto type = dyn_cast<VectorType>(cast<hopper::MmaOp>(product).getA().getType());
+    auto type = dyn_cast<VectorType>(cast<tile::MmaOp>(product).getA().getType());
     if (!type || type.getDimSize(1) <= kEarlyColumns)
       return false;
-    return llvm::any_of(block.getOps<hopper::ShareOp>(),
+    return llvm::any_of(block.getOps<tile::ShareOp>(),
                         [&](Operation *share) { return !isAvailable(share); });
   }
 
   static constexpr int64_t kEarlyColumns = 64;
 
   static Operation *findShare(Value tile) {
-    while (auto columns = tile.getDefiningOp<hopper::ColumnsOp>())
+    while (auto columns = tile.getDefiningOp<tile::ColumnsOp>())
       tile = columns.getSource();
-    return tile.getDefiningOp<hopper::ShareOp>();
+    return tile.getDefiningOp<tile::ShareOp>();
   }
 
   Block &block;
@@ -209,7 +209,7 @@ bool isFree(Block &block) {
               .walk([](Operation *op) {
                 auto effects = dyn_cast<MemoryEffectOpInterface>(op);
                 bool reads = effects && effects.onlyHasEffect<MemoryEffects::Read>();
-                return reads || isa<hopper::ShareOp, TileAddOp>(op) ||
+                return reads || isa<tile::ShareOp, TileAddOp>(op) ||
                                op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
                                isMemoryEffectFree(op)
                            ? WalkResult::advance()
@@ -222,7 +222,7 @@ struct OrderProductsPass : attn::impl::HopperOrderProductsBase<OrderProductsPass
   void runOnOperation() override {
     SmallVector<Block *> blocks;
     getOperation().walk([&](scf::ForOp loop) {
-      auto products = loop.getBody()->getOps<hopper::MmaOp>();
+      auto products = loop.getBody()->getOps<tile::MmaOp>();
       if (!products.empty() && isFree(*loop.getBody()))
         blocks.push_back(loop.getBody());
     });

@@ -76,14 +76,14 @@ private:
   }
 
   static bool hasProducts(ArrayRef<Operation *> ops) {
-    return llvm::any_of(ops, [](Operation *op) { return isa<hopper::MmaOp>(op); });
+    return llvm::any_of(ops, [](Operation *op) { return isa<tile::MmaOp>(op); });
   }
 
   bool findInner() {
     unsigned count = 0;
     tiles.walk([&](scf::ForOp loop) {
       if (loop == tiles || !programs::isInnermost(loop) ||
-          loop.getBody()->getOps<hopper::MmaOp>().empty())
+          loop.getBody()->getOps<tile::MmaOp>().empty())
         return;
       inner = loop;
       ++count;
@@ -155,7 +155,7 @@ private:
     return llvm::any_of(tile.getUsers(), [&](Operation *user) {
       if (isIn(finish, user) || isIn(after, user))
         return true;
-      return isa<hopper::RowsOp, hopper::ColumnsOp>(user) && isUsedLate(user->getResult(0));
+      return isa<tile::RowsOp, tile::ColumnsOp>(user) && isUsedLate(user->getResult(0));
     });
   }
 
@@ -212,7 +212,7 @@ private:
     if (auto receive = dyn_cast<hopper::ReceiveOp>(op))
       result = held.contains(receive.getChannel());
     else
-      result = op->getNumRegions() == 0 && isPure(op) && !isa<hopper::MmaOp>(op) &&
+      result = op->getNumRegions() == 0 && isPure(op) && !isa<tile::MmaOp>(op) &&
                llvm::all_of(op->getOperands(), [&](Value used) { return isRepeatable(used); });
     return repeatable[op] = result;
   }
@@ -405,7 +405,7 @@ private:
   /// last, what follows from the first.
   SmallVector<Value> emitTogether(IRMapping now, IRMapping next) {
     ArrayRef<Operation *> ops = start, ends = finish;
-    auto isProduct = [](Operation *op) { return isa<hopper::MmaOp>(op); };
+    auto isProduct = [](Operation *op) { return isa<tile::MmaOp>(op); };
     size_t early = ops.size(), products = ends.size();
     while (!isProduct(ops[early - 1]))
       --early;

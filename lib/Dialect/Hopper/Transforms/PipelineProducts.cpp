@@ -44,12 +44,12 @@ public:
 
   /// Whether the loop has two stages; finds them.
   bool analyze() {
-    SmallVector<hopper::MmaOp> products(body->getOps<hopper::MmaOp>());
+    SmallVector<tile::MmaOp> products(body->getOps<tile::MmaOp>());
     if (products.size() < 2)
       return false;
     last = products.back();
     collectSecond();
-    for (hopper::MmaOp product : products)
+    for (tile::MmaOp product : products)
       if (!second.contains(product))
         collectEarly(product);
     // The last product must follow from the first ones, and not the other way: else they
@@ -59,12 +59,12 @@ public:
     options.omitUsesFromAbove = false;
     options.filter = [&](Operation *op) { return op->getBlock() == body; };
     (void)getBackwardSlice(last.getOperation(), &slice, options);
-    bool follows = llvm::any_of(slice, [](Operation *op) { return isa<hopper::MmaOp>(op); });
+    bool follows = llvm::any_of(slice, [](Operation *op) { return isa<tile::MmaOp>(op); });
     if (!follows || early.contains(last))
       return false;
     // A tile that both stages read would be given back too early.
     if (llvm::any_of(collectCrossing(),
-                     [](Value value) { return isa<hopper::SmemType>(value.getType()); }))
+                     [](Value value) { return isa<tile::SmemType>(value.getType()); }))
       return false;
     bool waits = false;
     for (Operation *op : early)
@@ -119,7 +119,7 @@ private:
         second.insert(&op);
     }
     for (Operation &op : llvm::reverse(*body)) {
-      if (!isa<hopper::ReceiveOp, hopper::RowsOp, hopper::ColumnsOp>(op))
+      if (!isa<hopper::ReceiveOp, tile::RowsOp, tile::ColumnsOp>(op))
         continue;
       bool mine = llvm::all_of(op.getUsers(), [&](Operation *user) {
         return second.contains(body->findAncestorOpInBlock(*user));
@@ -228,14 +228,14 @@ private:
   scf::ForOp loop;
   Block *body;
   scf::YieldOp yield;
-  hopper::MmaOp last;
+  tile::MmaOp last;
   llvm::SetVector<Operation *> second, early;
 };
 
 /// Whether several roles compute products: while one waits, the tensor core has the other one's.
 bool takesTurns(hopper::RolesOp roles) {
   return llvm::count_if(roles.getBodies(), [](Region &role) {
-           return role.walk([](hopper::MmaOp) { return WalkResult::interrupt(); }).wasInterrupted();
+           return role.walk([](tile::MmaOp) { return WalkResult::interrupt(); }).wasInterrupted();
          }) > 1;
 }
 

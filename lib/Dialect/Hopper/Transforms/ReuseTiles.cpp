@@ -46,16 +46,16 @@ static Operation *sink(Operation *op) {
 
 /// Reads the tile where it is copied to, if it is.
 static void reuse(vector::TransferReadOp read, scf::ForallOp warpgroups) {
-  auto isAlike = [&](hopper::LoadOp load) { return load.getSource() == read.getBase(); };
+  auto isAlike = [&](tile::LoadOp load) { return load.getSource() == read.getBase(); };
   auto loads = llvm::to_vector(
-      llvm::make_filter_range(warpgroups.getBody()->getOps<hopper::LoadOp>(), isAlike));
+      llvm::make_filter_range(warpgroups.getBody()->getOps<tile::LoadOp>(), isAlike));
   if (loads.empty())
     return;
   OpBuilder b(sink(read));
   Value tile = hopper::loadTile(b, read, /*perWarpgroup=*/true);
-  auto rows = tile.getDefiningOp<hopper::RowsOp>();
-  auto own = (rows ? rows.getSource() : tile).getDefiningOp<hopper::LoadOp>();
-  auto known = llvm::find_if(loads, [&](hopper::LoadOp load) {
+  auto rows = tile.getDefiningOp<tile::RowsOp>();
+  auto own = (rows ? rows.getSource() : tile).getDefiningOp<tile::LoadOp>();
+  auto known = llvm::find_if(loads, [&](tile::LoadOp load) {
     return load.getType() == own.getType() &&
            llvm::all_of(llvm::zip_equal(load.getIndices(), own.getIndices()),
                         [](auto pair) { return areSame(std::get<0>(pair), std::get<1>(pair)); });
@@ -66,13 +66,13 @@ static void reuse(vector::TransferReadOp read, scf::ForallOp warpgroups) {
     return own.erase();
   }
   numReused.at(read);
-  hopper::LoadOp one = *known, other = own;
+  tile::LoadOp one = *known, other = own;
   if (own->isBeforeInBlock(one))
     std::swap(one, other);
   other.replaceAllUsesWith(one.getResult());
   other.erase();
-  auto value = hopper::TileLoadOp::create(b, read.getLoc(), read.getVectorType(), tile,
-                                          /*transpose=*/false);
+  auto value = tile::ReadOp::create(b, read.getLoc(), read.getVectorType(), tile,
+                                    /*transpose=*/false);
   read.replaceAllUsesWith(value.getValue());
   read.erase();
 }

@@ -61,9 +61,9 @@ void RingPlan::findRoles() {
 
 void RingPlan::findReads(Value tile, SmallVectorImpl<Operation *> &reads) {
   for (Operation *user : tile.getUsers()) {
-    if (isa<hopper::TileLoadOp>(user))
+    if (isa<tile::ReadOp>(user))
       reads.push_back(user);
-    else if (isa<hopper::RowsOp, hopper::ColumnsOp>(user))
+    else if (isa<tile::RowsOp, tile::ColumnsOp>(user))
       findReads(user->getResult(0), reads);
   }
 }

@@ -63,8 +63,8 @@ public:
         warpgroups(roles.getWarpgroups().front()) {}
 
   LogicalResult run() {
-    body->walk([&](hopper::LoadOp load) { loads.push_back(load); });
-    for (hopper::LoadOp load : loads)
+    body->walk([&](tile::LoadOp load) { loads.push_back(load); });
+    for (tile::LoadOp load : loads)
       if (launch.getBody().isAncestor(load.getSource().getParentRegion()))
         return load.emitOpError("expects memory from outside of the launch");
     findAdditions();
@@ -93,7 +93,7 @@ private:
     Value memory;
     SmallVector<Value> indices;
     bool inRows = false; // else in columns
-    hopper::SmemType whole = {}, part = {};
+    tile::SmemType whole = {}, part = {};
     Value channel = {};
   };
 
@@ -117,12 +117,12 @@ private:
       addition.inRows = programs::dependsOn(addition.indices[rank - 2], warpgroup);
       if (addition.inRows == programs::dependsOn(addition.indices[rank - 1], warpgroup))
         return;
-      addition.part = hopper::SmemType::get(shape, type.getElementType(), 128);
+      addition.part = tile::SmemType::get(shape, type.getElementType(), 128);
       shape[addition.inRows ? 0 : 1] *= warpgroups;
-      addition.whole = hopper::SmemType::get(shape, type.getElementType(), 128);
+      addition.whole = tile::SmemType::get(shape, type.getElementType(), 128);
       if (addition.inRows)
-        addition.part = hopper::SmemType::get(b.getContext(), type.getShape(),
-                                              type.getElementType(), 128, shape.front());
+        addition.part = tile::SmemType::get(b.getContext(), type.getShape(), type.getElementType(),
+                                            128, shape.front());
       op->getParentOp()->setAttr(hopper::kAddingAttr, b.getUnitAttr());
       additions.push_back(addition);
     });
@@ -133,7 +133,7 @@ private:
     Operation *last = definition;
     for (Operation *user : tile.getUsers()) {
       Operation *ancestor = definition->getBlock()->findAncestorOpInBlock(*user);
-      if (isa<hopper::RowsOp, hopper::ColumnsOp>(user))
+      if (isa<tile::RowsOp, tile::ColumnsOp>(user))
         ancestor = findLastUse(user, user->getResult(0));
       if (last->isBeforeInBlock(ancestor))
         last = ancestor;
@@ -194,7 +194,7 @@ private:
     Registers each = getRegisters(warpgroups, /*others=*/1, producerRegisters, occupancy);
     setWarpgroups(warpgroups + 1);
     b.setInsertionPoint(roles);
-    for (hopper::LoadOp load : loads)
+    for (tile::LoadOp load : loads)
       channels.push_back(hopper::ChannelOp::create(
           b, load.getLoc(), hopper::ChannelType::get(b.getContext(), load.getTile().getType()),
           /*depth=*/1, /*multicast=*/IntegerAttr()));
@@ -240,7 +240,7 @@ private:
           report && report.getWarpgroups() && !report.getTile())
         return WalkResult::advance();
       return isa<hopper::BarrierSyncOp, hopper::BarrierArriveOp, hopper::BarrierReduceOp,
-                 hopper::ShareOp, hopper::GatherOp, hopper::ReportOp, hopper::RedoOp>(op)
+                 tile::ShareOp, tile::GatherOp, hopper::ReportOp, hopper::RedoOp>(op)
                  ? WalkResult::interrupt()
                  : WalkResult::advance();
     });
@@ -259,7 +259,7 @@ private:
       auto write = dyn_cast<vector::TransferWriteOp>(op);
       bool keepsTile = write && write.getVectorType().getRank() > 1 &&
                        !matchPattern(write.getVector(), m_AnyZeroFloat());
-      bool isLong = isa<hopper::MmaOp, scf::ForOp>(op) || keepsTile ||
+      bool isLong = isa<tile::MmaOp, scf::ForOp>(op) || keepsTile ||
                     llvm::any_of(op->getResultTypes(), isWide);
       return isLong ? WalkResult::interrupt() : WalkResult::advance();
     });
@@ -318,7 +318,7 @@ private:
     }
     // Vectors, too: those of a loop's bounds. Its warps then all do the work.
     bool isPlain = op && op->getNumRegions() == 0 && (isPure(op) || hasReadOnly(op)) &&
-                   !isa<hopper::MmaOp, hopper::RowsOp, hopper::ColumnsOp, hopper::ShareOp>(op);
+                   !isa<tile::MmaOp, tile::RowsOp, tile::ColumnsOp, tile::ShareOp>(op);
     if (!isPlain) {
       InFlightDiagnostic error = user->emitOpError("cannot be done by the ")
                                  << getHelper()
@@ -440,7 +440,7 @@ private:
   bool hasSite(Operation *op) const {
     return op
         ->walk([&](Operation *inside) {
-          return (isAdder ? isa<TileAddOp>(inside) : isa<hopper::LoadOp>(inside))
+          return (isAdder ? isa<TileAddOp>(inside) : isa<tile::LoadOp>(inside))
                      ? WalkResult::interrupt()
                      : WalkResult::advance();
         })
@@ -466,7 +466,7 @@ private:
 
   LogicalResult copySites(Block *from, IRMapping &mapping) {
     for (Operation &op : from->without_terminator()) {
-      if (auto load = dyn_cast<hopper::LoadOp>(op); load && !isAdder) {
+      if (auto load = dyn_cast<tile::LoadOp>(op); load && !isAdder) {
         if (failed(copySlices(load.getIndices(), mapping, load)))
           return failure();
         SmallVector<Value> indices;
@@ -546,9 +546,9 @@ private:
         b, at, addition.inRows ? addition.part.getRows() : addition.part.getColumns());
     Value first = arith::MulIOp::create(b, at, body->getArgument(0), size);
     Value part = addition.inRows
-                     ? hopper::RowsOp::create(b, at, addition.part, tile, first).getTile()
-                     : hopper::ColumnsOp::create(b, at, addition.part, tile, first).getTile();
-    hopper::TileStoreOp::create(b, at, addition.op.getValues(), part, /*transpose=*/false);
+                     ? tile::RowsOp::create(b, at, addition.part, tile, first).getTile()
+                     : tile::ColumnsOp::create(b, at, addition.part, tile, first).getTile();
+    tile::WriteOp::create(b, at, addition.op.getValues(), part, /*transpose=*/false);
     if (!adderFences)
       hopper::FenceAsyncOp::create(b, at);
     hopper::CommitOp::create(b, at, addition.channel);
@@ -564,7 +564,7 @@ private:
   Location loc;
   Value block;        // the number of the CTA
   int64_t warpgroups; // that compute
-  SmallVector<hopper::LoadOp> loads;
+  SmallVector<tile::LoadOp> loads;
   SmallVector<Addition, 1> additions;
   SmallVector<Value> channels;
 };

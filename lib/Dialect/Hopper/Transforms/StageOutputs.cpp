@@ -57,7 +57,7 @@ public:
   Stager(gpu::LaunchOp launch, hopper::RolesOp roles, unsigned role, bool reuse, int64_t columns)
       : launch(launch), roles(roles), region(roles.getBodies()[role]), reuse(reuse),
         columns(columns), warpgroups(roles.getWarpgroups()[role]), b(launch.getContext()) {
-    region.walk([&](Operation *op) { hasProducts |= isa<hopper::MmaOp, hopper::WgmmaOp>(op); });
+    region.walk([&](Operation *op) { hasProducts |= isa<tile::MmaOp, hopper::WgmmaOp>(op); });
   }
 
   void run() {
@@ -99,7 +99,7 @@ private:
     SmallVector<int64_t> strides;
     int64_t offset;
     // Rows whose length nobody knows need not start at multiples of 16 bytes, nor others.
-    int64_t unit = 16 / hopper::getElementBytes(type.getElementType());
+    int64_t unit = 16 / tile::getElementBytes(type.getElementType());
     if (!onHost || type.getRank() > 5 || failed(type.getStridesAndOffset(strides, offset)) ||
         strides.back() != 1 || type.isDynamicDim(type.getRank() - 1) ||
         type.getShape().back() % unit)
@@ -119,12 +119,12 @@ private:
     return target;
   }
 
-  static hopper::SmemType getTile(VectorType vector, int64_t columns) {
-    int64_t bytes = columns * hopper::getElementBytes(vector.getElementType());
-    return hopper::SmemType::get({vector.getDimSize(0), columns}, vector.getElementType(),
-                                 bytes > 64   ? 128
-                                 : bytes > 32 ? 64
-                                              : 32);
+  static tile::SmemType getTile(VectorType vector, int64_t columns) {
+    int64_t bytes = columns * tile::getElementBytes(vector.getElementType());
+    return tile::SmemType::get({vector.getDimSize(0), columns}, vector.getElementType(),
+                               bytes > 64   ? 128
+                               : bytes > 32 ? 64
+                                            : 32);
   }
 
   void stage(vector::TransferWriteOp write, const Target &target) {
@@ -138,7 +138,7 @@ private:
     bool isInRing = exchange && exchange->release && fitsRing(*exchange, vector);
     if (isInRing)
       width = getRingColumns(*exchange, vector);
-    hopper::SmemType tile = getTile(vector, width);
+    tile::SmemType tile = getTile(vector, width);
     // Writes of one tile in several branches share map and memory.
     Value &map = maps[{target.memref, tile}];
     if (!map) {
@@ -185,7 +185,7 @@ private:
 
   /// The warpgroup's memory for outputs, or one of its slots for slabs of
   /// them.
-  Value getSlot(Location loc, Value memref, hopper::SmemType tile, int64_t number, bool inSlabs) {
+  Value getSlot(Location loc, Value memref, tile::SmemType tile, int64_t number, bool inSlabs) {
     int64_t slots = inSlabs ? kSlots : 1;
     Value &ring = rings[{memref, tile}];
     if (!ring) {
@@ -193,8 +193,8 @@ private:
       b.setInsertionPoint(roles);
       ring = hopper::AllocOp::create(
           b, loc,
-          hopper::SmemType::get({slots * warpgroups, tile.getRows(), tile.getColumns()},
-                                tile.getElementType(), tile.getSwizzle()));
+          tile::SmemType::get({slots * warpgroups, tile.getRows(), tile.getColumns()},
+                              tile.getElementType(), tile.getSwizzle()));
     }
     Value index = region.getArgument(0);
     if (inSlabs) {
@@ -252,13 +252,13 @@ private:
   }
 
   static int64_t getRingColumns(Exchange &exchange, VectorType vector) {
-    hopper::SmemType tile = exchange.ring.getType().getTile();
+    tile::SmemType tile = exchange.ring.getType().getTile();
     return std::min<int64_t>(tile.getSlabColumns(), vector.getDimSize(1));
   }
 
   /// Whether each slot of the ring has room for a slab of all warpgroups.
   bool fitsRing(Exchange &exchange, VectorType vector) {
-    hopper::SmemType ring = exchange.ring.getType();
+    tile::SmemType ring = exchange.ring.getType();
     int64_t width = getRingColumns(exchange, vector);
     return exchange.isRingFree && ring.getElementType() == vector.getElementType() &&
            ring.getRows() == warpgroups * vector.getDimSize(0) &&
@@ -268,23 +268,23 @@ private:
   }
 
   /// This warpgroup's rows of the first columns of a slot.
-  Value getRingSlot(Exchange &exchange, hopper::SmemType tile, int64_t number) {
+  Value getRingSlot(Exchange &exchange, tile::SmemType tile, int64_t number) {
     Location loc = exchange.ring.getLoc();
-    hopper::SmemType type = exchange.ring.getType().getTile();
+    tile::SmemType type = exchange.ring.getType().getTile();
     Value index = arith::ConstantIndexOp::create(b, loc, number);
     Value slot = hopper::SlotOp::create(b, loc, type, exchange.ring, index);
     if (type.getColumns() > tile.getColumns()) {
-      type = hopper::SmemType::get({type.getRows(), tile.getColumns()}, type.getElementType(),
-                                   type.getSwizzle());
+      type = tile::SmemType::get({type.getRows(), tile.getColumns()}, type.getElementType(),
+                                 type.getSwizzle());
       Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-      slot = hopper::ColumnsOp::create(b, loc, type, slot, zero);
+      slot = tile::ColumnsOp::create(b, loc, type, slot, zero);
     }
-    auto rows = hopper::SmemType::get(b.getContext(), tile.getShape(), type.getElementType(),
-                                      type.getSwizzle(), type.getRows());
+    auto rows = tile::SmemType::get(b.getContext(), tile.getShape(), type.getElementType(),
+                                    type.getSwizzle(), type.getRows());
     Value first = affine::makeComposedAffineApply(
         b, loc, getAffineDimExpr(0, b.getContext()) * tile.getRows(),
         {OpFoldResult(region.getArgument(0))});
-    return hopper::RowsOp::create(b, loc, rows, slot, first);
+    return tile::RowsOp::create(b, loc, rows, slot, first);
   }
 
   /// What the first output took the place of is given back once that has been copied.
@@ -301,7 +301,7 @@ private:
     Location loc = write.getLoc();
     VectorType type = write.getVectorType();
     int64_t count =
-        std::min(cast<hopper::SmemType>(slot.getType()).getColumns(), type.getDimSize(1) - column);
+        std::min(cast<tile::SmemType>(slot.getType()).getColumns(), type.getDimSize(1) - column);
     Value value = write.getVector();
     SmallVector<Value> indices(target.indices);
     if (count < type.getDimSize(1)) {
@@ -317,7 +317,7 @@ private:
     // Everybody is done with what was in the tile before.
     if (!isFree)
       hopper::BarrierSyncOp::create(b, loc, id, 1);
-    hopper::TileStoreOp::create(b, loc, value, slot, /*transpose=*/false);
+    tile::WriteOp::create(b, loc, value, slot, /*transpose=*/false);
     hopper::BarrierSyncOp::create(b, loc, id, 1);
     hopper::FenceAsyncOp::create(b, loc);
     return hopper::TmaStoreOp::create(b, loc, slot, map, indices);
@@ -326,13 +326,13 @@ private:
   /// This warpgroup's rows of a tile as large as `tile` that is released in the block of `write`,
   /// in front of it. Where all warpgroups are done with what they have received (`isShared`), of
   /// the one that is released last, which has the most stages.
-  Value findReceived(Operation *write, hopper::SmemType tile, hopper::ReleaseOp &release,
+  Value findReceived(Operation *write, tile::SmemType tile, hopper::ReleaseOp &release,
                      bool isShared) {
     Value found;
     for (Operation &op : *write->getBlock()) {
       auto receive = dyn_cast<hopper::ReceiveOp>(op);
       Value part = receive && warpgroups == 1 ? receive.getTile() : Value();
-      if (auto rows = dyn_cast<hopper::RowsOp>(op)) {
+      if (auto rows = dyn_cast<tile::RowsOp>(op)) {
         receive = rows.getSource().getDefiningOp<hopper::ReceiveOp>();
         part = rows.getTile();
       }
@@ -340,11 +340,11 @@ private:
         continue;
       // What other warpgroups read of it is not this one's to overwrite.
       bool isMine = warpgroups == 1 || isShared ||
-                    llvm::all_of(receive.getTile().getUsers(), llvm::IsaPred<hopper::RowsOp>);
+                    llvm::all_of(receive.getTile().getUsers(), llvm::IsaPred<tile::RowsOp>);
       isMine &= llvm::none_of(receive.getChannel().getUsers(), [&](Operation *user) {
         return isa<hopper::ReceiveOp>(user) && !region.isAncestor(user->getParentRegion());
       });
-      auto type = cast<hopper::SmemType>(part.getType());
+      auto type = cast<tile::SmemType>(part.getType());
       if (!isMine || type.getShape() != tile.getShape() ||
           type.getElementType() != tile.getElementType() || type.getSwizzle() != tile.getSwizzle())
         continue;

@@ -25,13 +25,13 @@ namespace {
 
 struct Flight {
   hopper::WgmmaOp product;
-  Value result; // of the hopper.mma that it replaces
+  Value result; // of the tile.mma that it replaces
   SmallVector<hopper::ReleaseOp> releases;
 };
 
 /// The channel that a tile was received from.
 Value getChannel(Value tile) {
-  while (isa_and_nonnull<hopper::RowsOp, hopper::ColumnsOp>(tile.getDefiningOp()))
+  while (isa_and_nonnull<tile::RowsOp, tile::ColumnsOp>(tile.getDefiningOp()))
     tile = tile.getDefiningOp()->getOperand(0);
   if (auto held = tile.getDefiningOp<hopper::HeldOp>())
     return held.getChannel();
@@ -48,7 +48,7 @@ public:
   void run(Block &block) {
     for (Operation &op : llvm::make_early_inc_range(block)) {
       settleUses(&op);
-      if (auto product = dyn_cast<hopper::MmaOp>(op)) {
+      if (auto product = dyn_cast<tile::MmaOp>(op)) {
         start(product);
       } else if (auto release = dyn_cast<hopper::ReleaseOp>(op)) {
         defer(release);
@@ -58,7 +58,7 @@ public:
         settle(&op, flights.size());
       } else if (op.getNumRegions()) {
         bool hasProducts =
-            op.walk([](hopper::MmaOp) { return WalkResult::interrupt(); }).wasInterrupted();
+            op.walk([](tile::MmaOp) { return WalkResult::interrupt(); }).wasInterrupted();
         settle(&op, hasProducts ? flights.size() : countBefore(&op));
         for (Region &region : op.getRegions())
           for (Block &nested : region)
@@ -70,7 +70,7 @@ public:
   }
 
 private:
-  void start(hopper::MmaOp product) {
+  void start(tile::MmaOp product) {
     numStarted.at(product);
     if (flights.size() == kMostFlights)
       settle(product, 1);
@@ -89,7 +89,7 @@ private:
   void defer(hopper::ReleaseOp release) {
     for (Flight &flight : llvm::reverse(flights))
       for (Value tile : flight.product->getOperands().take_front(2))
-        if (isa<hopper::SmemType>(tile.getType()) && getChannel(tile) == release.getChannel()) {
+        if (isa<tile::SmemType>(tile.getType()) && getChannel(tile) == release.getChannel()) {
           flight.releases.push_back(release);
           return;
         }

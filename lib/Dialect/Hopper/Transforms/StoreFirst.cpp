@@ -77,7 +77,7 @@ private:
     if (!role || !hopper::isSingleThreaded(*role))
       return false;
     ValueRange indices = addition.getIndices();
-    hopper::SmemType tile = addition.getTile().getType();
+    tile::SmemType tile = addition.getTile().getType();
     int64_t rows = tile.getRows();
     return !addition.getFirst() && isa<scf::ForOp>(addition->getParentOp()) &&
            isConstantIntValue(indices.back(), 0) && rows % RowFlags::kStep == 0 &&

@@ -9,10 +9,10 @@
 using namespace mlir;
 using namespace attn;
 
-hopper::SmemType hopper::getTileType(VectorType type) {
-  int64_t bytes = type.getDimSize(1) * getElementBytes(type.getElementType());
+tile::SmemType hopper::getTileType(VectorType type) {
+  int64_t bytes = type.getDimSize(1) * tile::getElementBytes(type.getElementType());
   int64_t swizzle = bytes > 64 ? 128 : bytes > 32 ? 64 : 32;
-  return SmemType::get(type.getShape(), type.getElementType(), swizzle);
+  return tile::SmemType::get(type.getShape(), type.getElementType(), swizzle);
 }
 
 scf::ForallOp hopper::getWarpgroupLoop(Operation *op) {
@@ -73,7 +73,7 @@ Value hopper::loadTile(OpBuilder &b, vector::TransferReadOp read, bool perWarpgr
   if (!first && perWarpgroup)
     return loadTile(b, read, /*perWarpgroup=*/false);
   if (!first)
-    return LoadOp::create(b, loc, getTileType(vector), read.getBase(), indices);
+    return tile::LoadOp::create(b, loc, getTileType(vector), read.getBase(), indices);
   auto apply = index->getDefiningOp<affine::AffineApplyOp>();
   *index = getValueOrCreateConstantIndexOp(
       b, apply.getLoc(),
@@ -81,13 +81,13 @@ Value hopper::loadTile(OpBuilder &b, vector::TransferReadOp read, bool perWarpgr
                                             getAsOpFoldResult(apply.getMapOperands())));
   int64_t part = shape[dim];
   shape[dim] *= *loop.getStaticUpperBound().begin();
-  SmemType all = getTileType(VectorType::get(shape, vector.getElementType()));
-  auto own = SmemType::get(b.getContext(), vector.getShape(), vector.getElementType(),
-                           all.getSwizzle(), all.getSlabRows());
-  Value tile = LoadOp::create(b, loc, all, read.getBase(), indices);
+  tile::SmemType all = getTileType(VectorType::get(shape, vector.getElementType()));
+  auto own = tile::SmemType::get(b.getContext(), vector.getShape(), vector.getElementType(),
+                                 all.getSwizzle(), all.getSlabRows());
+  Value tile = tile::LoadOp::create(b, loc, all, read.getBase(), indices);
   Value offset = affine::makeComposedAffineApply(b, loc, getAffineDimExpr(0, b.getContext()) * part,
                                                  {OpFoldResult(loop.getInductionVar(0))});
   if (perWarpgroup)
-    return RowsOp::create(b, loc, own, tile, offset);
-  return ColumnsOp::create(b, loc, own, tile, offset);
+    return tile::RowsOp::create(b, loc, own, tile, offset);
+  return tile::ColumnsOp::create(b, loc, own, tile, offset);
 }

@@ -12,7 +12,7 @@ namespace attn::hopper {
 
 /// The type of a tile of the vector's shape, with the smallest span that holds
 /// a row, or 128 bytes.
-SmemType getTileType(mlir::VectorType type);
+tile::SmemType getTileType(mlir::VectorType type);
 
 /// Whether `read` reads the rows of a warpgroup, of 16-bit floats.
 bool hasTile(mlir::vector::TransferReadOp read);

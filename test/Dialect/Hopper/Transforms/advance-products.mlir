@@ -16,18 +16,18 @@
 // CHECK-NEXT: }
 // CHECK: role "compute"
 // CHECK: %[[Q0:.*]] = hopper.receive %[[CQ]]
-// CHECK-NEXT: %[[S0:.*]] = hopper.mma %{{.*}}, %[[Q0]],
+// CHECK-NEXT: %[[S0:.*]] = tile.mma %{{.*}}, %[[Q0]],
 // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %{{.*}}, %[[S:.*]] = %[[S0]])
 // CHECK-NEXT: %[[Q:.*]] = hopper.held %[[CQ]]
 // CHECK-NEXT: hopper.receive %[[CG]]
 // CHECK: math.exp2 %[[S]]
-// CHECK: hopper.mma %{{.*}}, %[[Q]],
+// CHECK: tile.mma %{{.*}}, %[[Q]],
 // CHECK-NEXT: hopper.release %[[CQ]]
 // CHECK-NEXT: %[[Q1:.*]] = hopper.receive %[[CQ]]
-// CHECK-NEXT: %[[S1:.*]] = hopper.mma %{{.*}}, %[[Q1]],
+// CHECK-NEXT: %[[S1:.*]] = tile.mma %{{.*}}, %[[Q1]],
 // CHECK: scf.yield %{{.*}}, %[[S1]]
 // CHECK: hopper.release %[[CQ]]
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !channel = !hopper.channel<!tile>
 func.func @gradient(%Q: memref<?x64xbf16>, %G: memref<?x64xbf16>, %k: memref<?x64xbf16>, %n: index, %lo: index, %out: memref<?x64xf32>) {
   %c0 = arith.constant 0 : index
@@ -50,14 +50,14 @@ func.func @gradient(%Q: memref<?x64xbf16>, %G: memref<?x64xbf16>, %k: memref<?x6
       role "compute" warpgroups(1) registers(240) (%w) {
         %r = scf.for %i = %lo to %n step %c64 iter_args(%a = %zero) -> (vector<64x64xf32>) {
           %q = hopper.receive %cq : !channel -> !tile
-          %s = hopper.mma %tk, %q, %zero transposeB : !tile, !tile, vector<64x64xf32>
+          %s = tile.mma %tk, %q, %zero transposeB : !tile, !tile, vector<64x64xf32>
           %g = hopper.receive %cg : !channel -> !tile
-          %t = hopper.mma %tk, %g, %zero transposeB : !tile, !tile, vector<64x64xf32>
+          %t = tile.mma %tk, %g, %zero transposeB : !tile, !tile, vector<64x64xf32>
           hopper.release %cg : !channel
           %p = math.exp2 %s : vector<64x64xf32>
           %u = arith.mulf %p, %t : vector<64x64xf32>
           %u16 = arith.truncf %u : vector<64x64xf32> to vector<64x64xbf16>
-          %b = hopper.mma %u16, %q, %a : vector<64x64xbf16>, !tile, vector<64x64xf32>
+          %b = tile.mma %u16, %q, %a : vector<64x64xbf16>, !tile, vector<64x64xf32>
           hopper.release %cq : !channel
           scf.yield %b : vector<64x64xf32>
         }
@@ -96,8 +96,8 @@ func.func @kept(%Q: memref<?x64xbf16>, %n: index, %out: memref<?x64xf32>) {
       role "compute" warpgroups(1) registers(240) (%w) {
         %r = scf.for %i = %c0 to %n step %c64 iter_args(%a = %zero) -> (vector<64x64xf32>) {
           %q = hopper.receive %cq : !channel -> !tile
-          %s = hopper.mma %tk, %q, %a transposeB : !tile, !tile, vector<64x64xf32>
-          %t = hopper.mma %tk, %q, %s transposeB : !tile, !tile, vector<64x64xf32>
+          %s = tile.mma %tk, %q, %a transposeB : !tile, !tile, vector<64x64xf32>
+          %t = tile.mma %tk, %q, %s transposeB : !tile, !tile, vector<64x64xf32>
           hopper.release %cq : !channel
           scf.yield %t : vector<64x64xf32>
         }
@@ -105,9 +105,9 @@ func.func @kept(%Q: memref<?x64xbf16>, %n: index, %out: memref<?x64xf32>) {
         hopper.release %cg : !channel
         %r1 = scf.for %i = %c0 to %n step %c64 iter_args(%a = %r) -> (vector<64x64xf32>) {
           %q = hopper.receive %cg : !channel -> !tile
-          %s = hopper.mma %tk, %q, %zero transposeB : !tile, !tile, vector<64x64xf32>
+          %s = tile.mma %tk, %q, %zero transposeB : !tile, !tile, vector<64x64xf32>
           %p = arith.truncf %s : vector<64x64xf32> to vector<64x64xbf16>
-          %t = hopper.mma %p, %q, %a : vector<64x64xbf16>, !tile, vector<64x64xf32>
+          %t = tile.mma %p, %q, %a : vector<64x64xbf16>, !tile, vector<64x64xf32>
           hopper.release %cg : !channel
           scf.yield %t : vector<64x64xf32>
         }

@@ -2,8 +2,8 @@
 // RUN: attn-opt %S/order-additions.mlir -split-input-file -pass-pipeline="builtin.module(func.func(hopper-check-facts))" -o /dev/null
 // RUN: attn-opt %S/alias-workspace.mlir -pass-pipeline="builtin.module(func.func(hopper-alias-workspace,hopper-check-facts))" -o /dev/null
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
-!tile = !hopper.smem<64x128xbf16, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
+!tile = !tile.smem<64x128xbf16, swizzle = 128>
 
 // Loops that pass on the same tiles are marked, others are not; the order is read; each role has its tiles.
 // CHECK-LABEL: func.func @true
@@ -52,7 +52,7 @@ func.func @true(%lines: index, %n: index, %Y: memref<?x?x128xf32>, %X: memref<?x
 
 // -----
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
 
 func.func @adding(%lines: index, %n: index, %Y: memref<?x?x128xf32>) {
   %c0 = arith.constant 0 : index
@@ -206,7 +206,7 @@ func.func @nonempty(%n: index) {
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 
 func.func @trimmed(%n: index, %k: !tile, %s: !acc) {
@@ -219,7 +219,7 @@ func.func @trimmed(%n: index, %k: !tile, %s: !acc) {
       role "compute" warpgroups(2) registers(240) (%w) {
         // expected-error @+1 {{'hopper.trimmed' on 1 loops with products and 0 that pass on the tiles which these leave out; expected as many}}
         scf.for %i = %c0 to %w step %c1 {
-          %a = hopper.mma %k, %k, %s transposeB : !tile, !tile, !acc
+          %a = tile.mma %k, %k, %s transposeB : !tile, !tile, !acc
         } {hopper.trimmed}
         scf.for %i = %w to %n step %c1 {
         }

@@ -122,7 +122,7 @@ func.func @repeated(%X: memref<?x128xf32>, %n: index) {
 // CHECK-DAG: %[[X:.*]] = vector.transfer_read %arg0[{{.*}} vector<64x64xbf16>
 // CHECK-DAG: %[[K:.*]] = vector.transfer_read %arg1[%{{.*}}, %[[C]]], {{.*}} vector<128x64xbf16>
 // CHECK-DAG: %[[K1:.*]] = arith.extf %[[K]] : vector<128x64xbf16> to vector<128x64xf32>
-// CHECK-DAG: %[[ALL:.*]] = hopper.gather %{{.*}} : vector<64x64xf32> -> vector<128x64xf32>
+// CHECK-DAG: %[[ALL:.*]] = tile.gather %{{.*}} : vector<64x64xf32> -> vector<128x64xf32>
 // CHECK: %[[P:.*]] = vector.contract {{.*}} %[[ALL]], %[[K1]], %{{.*}} : vector<128x64xf32>, vector<128x64xf32> into vector<64x64xf32>
 // CHECK: attn.tile_add %[[P]] into %arg2[%c0, %[[C]]] : vector<64x64xf32>, memref<?x128xf32>
 func.func @shared_sum(%X: memref<?x64xbf16>, %K: memref<?x128xbf16>, %D: memref<?x128xf32>, %Y: memref<?x64xbf16>) {

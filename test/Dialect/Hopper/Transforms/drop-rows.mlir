@@ -32,7 +32,7 @@
 // CHECK: hopper.send %[[Q]]
 // CHECK: hopper.send %[[X]][%{{.*}}, %{{.*}}, %c0] without(%{{.*}}, %{{.*}} : memref<?x?xbf16, {{.*}}>, memref<?x?xbf16, {{.*}}>) if %[[SOME]] to
 !m = memref<?x?x128xbf16, strided<[?, ?, 1], offset: ?>>
-!t = !hopper.smem<128x128xbf16, swizzle = 128>
+!t = !tile.smem<128x128xbf16, swizzle = 128>
 func.func @drop(%X: !m, %Q: !m, %sizes: memref<?x?xf32>, %heads: index, %rows: index, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -95,7 +95,7 @@ func.func @drop(%X: !m, %Q: !m, %sizes: memref<?x?xf32>, %heads: index, %rows: i
 // CHECK-COUNT-2: memref.load
 // CHECK: hopper.send {{.*}} without
 !m = memref<?x64xbf16>
-!t = !hopper.smem<48x64xbf16, swizzle = 128>
+!t = !tile.smem<48x64xbf16, swizzle = 128>
 func.func @keep(%X: !m, %lse: memref<?xf32>, %rows: index, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -144,8 +144,8 @@ func.func @keep(%X: !m, %lse: memref<?xf32>, %rows: index, %n: index) {
 // CHECK: return
 !m = memref<?x64xbf16>
 !h = memref<?x32xbf16>
-!t = !hopper.smem<64x64xbf16, swizzle = 128>
-!s = !hopper.smem<64x32xbf16, swizzle = 64>
+!t = !tile.smem<64x64xbf16, swizzle = 128>
+!s = !tile.smem<64x32xbf16, swizzle = 64>
 func.func @stays(%X: !m, %H: !h, %lse: memref<?xf32>, %out: !m, %rows: index, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -218,7 +218,7 @@ func.func @stays(%X: !m, %H: !h, %lse: memref<?xf32>, %out: !m, %rows: index, %n
 // CHECK: return
 !m = memref<?x64xbf16>
 !w = memref<?x128xbf16>
-!t = !hopper.smem<64x64xbf16, swizzle = 128>
+!t = !tile.smem<64x64xbf16, swizzle = 128>
 func.func @parts(%X: !m, %W: !w, %lse: memref<?xf32>, %rows: index, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

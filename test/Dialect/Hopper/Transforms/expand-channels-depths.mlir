@@ -5,9 +5,9 @@
 // CHECK-DAG: hopper.alloc : <1x128x256xbf16, swizzle = 128>
 // CHECK-DAG: hopper.alloc : <2x112x256xbf16, swizzle = 128>
 // CHECK-DAG: hopper.alloc : <1x64x256xbf16, swizzle = 128>
-!q = !hopper.smem<128x256xbf16, swizzle = 128>
-!k = !hopper.smem<112x256xbf16, swizzle = 128>
-!v = !hopper.smem<64x256xbf16, swizzle = 128>
+!q = !tile.smem<128x256xbf16, swizzle = 128>
+!k = !tile.smem<112x256xbf16, swizzle = 128>
+!v = !tile.smem<64x256xbf16, swizzle = 128>
 func.func @last(%Q: memref<?x256xbf16>, %K: memref<?x256xbf16>, %V: memref<?x256xbf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -48,10 +48,10 @@ func.func @last(%Q: memref<?x256xbf16>, %K: memref<?x256xbf16>, %V: memref<?x256
 // CHECK-DAG: hopper.alloc : <2x112x256xbf16, swizzle = 128>
 // CHECK-DAG: hopper.alloc : <1x64x256xbf16, swizzle = 128>
 // CHECK-DAG: hopper.alloc : <2x1x128xf32>
-!q = !hopper.smem<128x256xbf16, swizzle = 128>
-!k = !hopper.smem<112x256xbf16, swizzle = 128>
-!v = !hopper.smem<64x256xbf16, swizzle = 128>
-!r = !hopper.smem<1x128xf32>
+!q = !tile.smem<128x256xbf16, swizzle = 128>
+!k = !tile.smem<112x256xbf16, swizzle = 128>
+!v = !tile.smem<64x256xbf16, swizzle = 128>
+!r = !tile.smem<1x128xf32>
 func.func @shared(%Q: memref<?x256xbf16>, %K: memref<?x256xbf16>, %V: memref<?x256xbf16>, %R: memref<?x128xf32>, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -77,7 +77,7 @@ func.func @shared(%Q: memref<?x256xbf16>, %K: memref<?x256xbf16>, %V: memref<?x2
           %tv = hopper.receive %cv : !hopper.channel<!v> -> !v
           %tk = hopper.receive %ck : !hopper.channel<!k> -> !k
           %tr = hopper.receive %cr : !hopper.channel<!r> -> !r
-          %x = hopper.tile.load %tr : !r -> vector<128xf32>
+          %x = tile.read %tr : !r -> vector<128xf32>
           hopper.release %cr : !hopper.channel<!r>
           hopper.release %cv : !hopper.channel<!v>
           hopper.release %ck : !hopper.channel<!k>

@@ -26,8 +26,8 @@
 // CHECK: scf.for {{.*}} iter_args(%[[T:.*]] = %{{.*}}, %[[F:.*]] = %c0_i32
 // CHECK: hopper.mbarrier.wait %[[FULL]][%[[T]]], %[[F]] : <3>
 // CHECK: hopper.mbarrier.arrive %[[EMPTY]][%[[T]]] : <3>
-!q = !hopper.smem<128x64xbf16, swizzle = 128>
-!k = !hopper.smem<64x64xbf16, swizzle = 128>
+!q = !tile.smem<128x64xbf16, swizzle = 128>
+!k = !tile.smem<64x64xbf16, swizzle = 128>
 func.func @rings(%Q: memref<?x64xbf16>, %K: memref<?x64xbf16>, %n: index, %p: i1) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -62,7 +62,7 @@ func.func @rings(%Q: memref<?x64xbf16>, %K: memref<?x64xbf16>, %n: index, %p: i1
 
 // -----
 
-!tile = !hopper.smem<128x64xbf16, swizzle = 128>
+!tile = !tile.smem<128x64xbf16, swizzle = 128>
 !acc = vector<64x128xf32>
 !ch = !hopper.channel<!tile>
 func.func @never_received(%A: memref<?x64xbf16>, %n: index) {
@@ -86,7 +86,7 @@ func.func @never_received(%A: memref<?x64xbf16>, %n: index) {
 
 // -----
 
-!tile = !hopper.smem<128x64xbf16, swizzle = 128>
+!tile = !tile.smem<128x64xbf16, swizzle = 128>
 !ch = !hopper.channel<!tile>
 func.func @two_receivers(%A: memref<?x64xbf16>, %n: index) {
   %c0 = arith.constant 0 : index
@@ -114,7 +114,7 @@ func.func @two_receivers(%A: memref<?x64xbf16>, %n: index) {
 
 // -----
 
-!tile = !hopper.smem<128x64xbf16, swizzle = 128>
+!tile = !tile.smem<128x64xbf16, swizzle = 128>
 !ch = !hopper.channel<!tile>
 func.func @never_sent(%A: memref<?x64xbf16>, %n: index) {
   %c0 = arith.constant 0 : index
@@ -136,7 +136,7 @@ func.func @never_sent(%A: memref<?x64xbf16>, %n: index) {
 
 // -----
 
-!tile = !hopper.smem<128x64xbf16, swizzle = 128>
+!tile = !tile.smem<128x64xbf16, swizzle = 128>
 !ch = !hopper.channel<!tile>
 func.func @inside(%n: index) {
   %c0 = arith.constant 0 : index
@@ -162,7 +162,7 @@ func.func @inside(%n: index) {
 
 // -----
 
-!tile = !hopper.smem<128x64xbf16, swizzle = 128>
+!tile = !tile.smem<128x64xbf16, swizzle = 128>
 !ch = !hopper.channel<!tile>
 func.func @while(%A: memref<?x64xbf16>, %n: index, %p: i1) {
   %c0 = arith.constant 0 : index
@@ -190,7 +190,7 @@ func.func @while(%A: memref<?x64xbf16>, %n: index, %p: i1) {
 
 // -----
 
-!tile = !hopper.smem<128x64xbf16, swizzle = 128>
+!tile = !tile.smem<128x64xbf16, swizzle = 128>
 !ch = !hopper.channel<!tile>
 func.func @releases(%A: memref<?x64xbf16>, %n: index, %p: i1) {
   %c0 = arith.constant 0 : index
@@ -217,7 +217,7 @@ func.func @releases(%A: memref<?x64xbf16>, %n: index, %p: i1) {
 
 // -----
 
-!tile = !hopper.smem<256x256xbf16, swizzle = 128>
+!tile = !tile.smem<256x256xbf16, swizzle = 128>
 !ch = !hopper.channel<!tile>
 func.func @large(%A: memref<?x256xbf16>, %n: index, %p: i1) {
   %c0 = arith.constant 0 : index
@@ -266,13 +266,13 @@ func.func @large(%A: memref<?x256xbf16>, %n: index, %p: i1) {
 // CHECK: hopper.mbarrier.wait %[[FULL]][%[[T:.*]]],
 // CHECK-NOT: hopper.mbarrier.wait
 // CHECK: %[[ROW:.*]] = hopper.slot %[[L]][%[[T]]]
-// CHECK-NEXT: hopper.tile.load %[[ROW]]
+// CHECK-NEXT: tile.read %[[ROW]]
 // CHECK-NEXT: vector.transfer_write
 // CHECK-NEXT: hopper.fence.async
 // CHECK-NEXT: hopper.mbarrier.arrive %[[EMPTY]][%[[T]]]
 // CHECK-NOT: hopper.mbarrier.arrive
-!k = !hopper.smem<64x64xbf16, swizzle = 128>
-!l = !hopper.smem<1x64xf32>
+!k = !tile.smem<64x64xbf16, swizzle = 128>
+!l = !tile.smem<1x64xf32>
 func.func @follower(%K: memref<?x64xbf16>, %L: memref<?x64xf32>, %out: memref<?xf32>, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -292,7 +292,7 @@ func.func @follower(%K: memref<?x64xbf16>, %L: memref<?x64xf32>, %out: memref<?x
         scf.for %j = %c0 to %n step %c1 {
           %tk = hopper.receive %ck : !hopper.channel<!k> -> !k
           %tl = hopper.receive %cl : !hopper.channel<!l> -> !l
-          %v = hopper.tile.load %tl : !l -> vector<64xf32>
+          %v = tile.read %tl : !l -> vector<64xf32>
           vector.transfer_write %v, %out[%j] : vector<64xf32>, memref<?xf32>
           hopper.release %cl : !hopper.channel<!l>
           hopper.release %ck : !hopper.channel<!k>
@@ -320,7 +320,7 @@ func.func @follower(%K: memref<?x64xbf16>, %L: memref<?x64xf32>, %out: memref<?x
 // CHECK-NEXT: scf.for %[[PART:.*]] = %[[RANK]] to %c2 step %[[SIZE]] {
 // CHECK-NEXT: %[[FIRST:.*]] = arith.muli %[[PART]], %c32
 // CHECK-NEXT: %[[ROW:.*]] = arith.addi %{{.*}}, %[[FIRST]]
-// CHECK-NEXT: %[[ROWS:.*]] = hopper.rows %[[TILE]][%[[FIRST]]]
+// CHECK-NEXT: %[[ROWS:.*]] = tile.rows %[[TILE]][%[[FIRST]]]
 // CHECK-NEXT: hopper.tma.load %[[MK]][%[[ROW]], %c0] to %[[ROWS]], %[[FULL]][%[[S]]] multicast
 // CHECK-NEXT: }
 // CHECK: hopper.tma.load %[[MV]][%c0, %{{.*}}] to %{{.*}}, %[[FULL]][%[[S]]] : <<1x64xf32>
@@ -328,8 +328,8 @@ func.func @follower(%K: memref<?x64xbf16>, %L: memref<?x64xf32>, %out: memref<?x
 // CHECK: hopper.mbarrier.arrive %[[EMPTY]][%{{.*}}] cluster
 // CHECK: hopper.cluster.sync
 // CHECK-NEXT: gpu.terminator
-!k = !hopper.smem<64x64xbf16, swizzle = 128>
-!v = !hopper.smem<1x64xf32>
+!k = !tile.smem<64x64xbf16, swizzle = 128>
+!v = !tile.smem<1x64xf32>
 func.func @multicast(%K: memref<?x64xbf16>, %V: memref<?x?xf32>, %n: index, %size: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -361,7 +361,7 @@ func.func @multicast(%K: memref<?x64xbf16>, %V: memref<?x?xf32>, %n: index, %siz
 
 // -----
 
-!k = !hopper.smem<64x64xbf16, swizzle = 128>
+!k = !tile.smem<64x64xbf16, swizzle = 128>
 func.func @no_clusters(%K: memref<?x64xbf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -387,11 +387,11 @@ func.func @no_clusters(%K: memref<?x64xbf16>, %n: index) {
 
 // Columns of a tile that are read to registers are a read of the tile.
 // CHECK-LABEL: func.func @columns
-// CHECK: hopper.tile.load
+// CHECK: tile.read
 // CHECK: hopper.fence.async
 // CHECK-NEXT: hopper.mbarrier.arrive
-!k = !hopper.smem<64x128xbf16, swizzle = 128>
-!c = !hopper.smem<64x64xbf16, swizzle = 128>
+!k = !tile.smem<64x128xbf16, swizzle = 128>
+!c = !tile.smem<64x64xbf16, swizzle = 128>
 func.func @columns(%K: memref<?x128xbf16>, %out: memref<?x64xbf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -409,8 +409,8 @@ func.func @columns(%K: memref<?x128xbf16>, %out: memref<?x64xbf16>, %n: index) {
       role "compute" warpgroups(1) registers(240) (%w) {
         scf.for %j = %c0 to %n step %c1 {
           %tk = hopper.receive %ck : !hopper.channel<!k> -> !k
-          %tc = hopper.columns %tk[%c64] : !k -> !c
-          %v = hopper.tile.load %tc : !c -> vector<64x64xbf16>
+          %tc = tile.columns %tk[%c64] : !k -> !c
+          %v = tile.read %tc : !c -> vector<64x64xbf16>
           vector.transfer_write %v, %out[%j, %c0] : vector<64x64xbf16>, memref<?x64xbf16>
           hopper.release %ck : !hopper.channel<!k>
         }
@@ -437,10 +437,10 @@ func.func @columns(%K: memref<?x128xbf16>, %out: memref<?x64xbf16>, %n: index) {
 // CHECK: scf.for {{.*}} iter_args(%[[STAGE:.*]] = %c0{{.*}}, %[[PHASE:.*]] = %c1_i32{{.*}})
 // CHECK-NEXT: hopper.mbarrier.wait %[[EMPTY]][%[[STAGE]]], %[[PHASE]]
 // CHECK-NEXT: hopper.slot %[[RING]][%[[STAGE]]]
-// CHECK: hopper.tile.store
+// CHECK: tile.write
 // CHECK: hopper.mbarrier.arrive %[[FULL]][%[[STAGE]]]
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
-!part = !hopper.smem<64x64xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
+!part = !tile.smem<64x64xf32, swizzle = 128>
 func.func @sums(%Y: memref<?x128xf32>, %n: index, %v: vector<64x64xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -462,8 +462,8 @@ func.func @sums(%Y: memref<?x128xf32>, %n: index, %v: vector<64x64xf32>) {
         %first = arith.muli %w, %c64 : index
         scf.for %j = %c0 to %n step %c1 {
           %t = hopper.acquire %cs : !hopper.channel<!sum> -> !sum
-          %p = hopper.columns %t[%first] : !sum -> !part
-          hopper.tile.store %v to %p : vector<64x64xf32>, !part
+          %p = tile.columns %t[%first] : !sum -> !part
+          tile.write %v to %p : vector<64x64xf32>, !part
           hopper.fence.async
           hopper.commit %cs : !hopper.channel<!sum>
         }
@@ -475,7 +475,7 @@ func.func @sums(%Y: memref<?x128xf32>, %n: index, %v: vector<64x64xf32>) {
 
 // -----
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
 func.func @not_acquired(%n: index) {
   %c1 = arith.constant 1 : index
   %c256 = arith.constant 256 : index
@@ -506,7 +506,7 @@ func.func @not_acquired(%n: index) {
 // CHECK-DAG: %[[ROW:.*]] = hopper.tensor_map %[[X]] : memref<?x64xbf16> -> <<1x64xbf16, swizzle = 128>, rank = 2>
 // CHECK: hopper.mbarrier.expect %[[FULL:.*]][%{{.*}}] bytes(8192)
 // CHECK: hopper.tma.load %[[MAP]][%{{.*}}, %c0] without(%[[MARKS:.*]], %[[GROUPS:.*]], %[[ROW]] : {{.*}}) if %[[SOME:.*]] to %{{.*}}, %[[FULL]]
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !ch = !hopper.channel<!tile>
 func.func @dropped_rows(%X: memref<?x64xbf16>, %marks: memref<?xbf16>, %groups: memref<?xbf16>, %n: index, %some: i1) {
   %c0 = arith.constant 0 : index

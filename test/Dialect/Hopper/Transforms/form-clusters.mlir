@@ -10,8 +10,8 @@
 // ONE-NOT: clusters
 // ONE-NOT: multicast
 
-!q = !hopper.smem<128x64xbf16, swizzle = 128>
-!k = !hopper.smem<64x64xbf16, swizzle = 128>
+!q = !tile.smem<128x64xbf16, swizzle = 128>
+!k = !tile.smem<64x64xbf16, swizzle = 128>
 !m = memref<?x?x64xbf16>
 
 // K does not depend on the tile's row; Q is sent once.
@@ -77,7 +77,7 @@ func.func @causal(%K: !m, %heads: index, %rows: index, %tiles: index) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %tiles, %gy = %c1, %gz = %c1)
              threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
     %ck = hopper.channel depth(1) : !hopper.channel<!k>
-    %c8 = hopper.channel depth(1) : !hopper.channel<!hopper.smem<8x64xbf16, swizzle = 128>>
+    %c8 = hopper.channel depth(1) : !hopper.channel<!tile.smem<8x64xbf16, swizzle = 128>>
     hopper.roles
       role "load" warpgroups(1) registers(24) (%w) {
         %p:2 = affine.delinearize_index %bx into (%heads, %rows) : index, index
@@ -85,7 +85,7 @@ func.func @causal(%K: !m, %heads: index, %rows: index, %tiles: index) {
           hopper.send %K[%p#0, %j, %c0] to %ck : !m, !hopper.channel<!k>
         }
         scf.for %j = %c0 to %rows step %c1 {
-          hopper.send %K[%p#0, %j, %c0] to %c8 : !m, !hopper.channel<!hopper.smem<8x64xbf16, swizzle = 128>>
+          hopper.send %K[%p#0, %j, %c0] to %c8 : !m, !hopper.channel<!tile.smem<8x64xbf16, swizzle = 128>>
         }
       }
       role "compute" warpgroups(1) registers(240) (%w) {

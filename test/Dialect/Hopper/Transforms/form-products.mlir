@@ -10,12 +10,12 @@
 // What is read from a memref lies in shared memory, as it is stored; the swizzle spans
 // the row. What is computed is rounded to the type of the other operand.
 // CHECK-LABEL: func.func @chain
-// CHECK-DAG: %[[Q:.*]] = hopper.load %{{.*}} : memref<?x64xbf16> -> <64x64xbf16, swizzle = 128>
-// CHECK-DAG: %[[K:.*]] = hopper.load %{{.*}} : memref<?x64xbf16> -> <128x64xbf16, swizzle = 128>
-// CHECK-DAG: %[[V:.*]] = hopper.load %{{.*}} : memref<?x32xf16> -> <128x32xf16, swizzle = 64>
-// CHECK: %[[S:.*]] = hopper.mma %[[Q]], %[[K]], %{{.*}} transposeB :
+// CHECK-DAG: %[[Q:.*]] = tile.load %{{.*}} : memref<?x64xbf16> -> <64x64xbf16, swizzle = 128>
+// CHECK-DAG: %[[K:.*]] = tile.load %{{.*}} : memref<?x64xbf16> -> <128x64xbf16, swizzle = 128>
+// CHECK-DAG: %[[V:.*]] = tile.load %{{.*}} : memref<?x32xf16> -> <128x32xf16, swizzle = 64>
+// CHECK: %[[S:.*]] = tile.mma %[[Q]], %[[K]], %{{.*}} transposeB :
 // CHECK: %[[P:.*]] = arith.truncf %[[S]] : vector<64x128xf32> to vector<64x128xf16>
-// CHECK: hopper.mma %[[P]], %[[V]], %{{.*}} : vector<64x128xf16>
+// CHECK: tile.mma %[[P]], %[[V]], %{{.*}} : vector<64x128xf16>
 func.func @chain(%Q: memref<?x64xbf16>, %K: memref<?x64xbf16>, %V: memref<?x32xf16>, %acc: vector<64x32xf32>, %i: index) -> vector<64x32xf32> {
   %c0 = arith.constant 0 : index
   %pad = arith.constant 0.0 : bf16
@@ -147,11 +147,11 @@ func.func @swapped(%A: memref<?x16xbf16>, %b: vector<16x64xf32>, %acc: vector<64
 #mn = affine_map<(m, n, k) -> (m, n)>
 // CHECK-LABEL: func.func @gathered
 // CHECK: scf.forall (%[[W:.*]]) in (2)
-// CHECK-DAG: %[[K:.*]] = hopper.load %arg1[%{{.*}}, %c0{{.*}}] : memref<?x128xbf16> -> <128x128xbf16, swizzle = 128>
-// CHECK-DAG: %[[MINE:.*]] = hopper.columns %[[K]][%{{.*}}] : <128x128xbf16, swizzle = 128> -> <128x64xbf16, swizzle = 128>
+// CHECK-DAG: %[[K:.*]] = tile.load %arg1[%{{.*}}, %c0{{.*}}] : memref<?x128xbf16> -> <128x128xbf16, swizzle = 128>
+// CHECK-DAG: %[[MINE:.*]] = tile.columns %[[K]][%{{.*}}] : <128x128xbf16, swizzle = 128> -> <128x64xbf16, swizzle = 128>
 // CHECK-DAG: %[[X:.*]] = arith.truncf %arg0 : vector<64x64xf32> to vector<64x64xbf16>
-// CHECK-DAG: %[[ALL:.*]] = hopper.share %[[X]] : vector<64x64xbf16> -> <128x64xbf16, swizzle = 128>
-// CHECK: hopper.mma %[[ALL]], %[[MINE]], %{{.*}} transposeA
+// CHECK-DAG: %[[ALL:.*]] = tile.share %[[X]] : vector<64x64xbf16> -> <128x64xbf16, swizzle = 128>
+// CHECK: tile.mma %[[ALL]], %[[MINE]], %{{.*}} transposeA
 func.func @gathered(%x: vector<64x64xf32>, %K: memref<?x128xbf16>, %D: memref<?x128xf32>) {
   %c0 = arith.constant 0 : index
   %pad = arith.constant 0.0 : bf16
@@ -162,7 +162,7 @@ func.func @gathered(%x: vector<64x64xf32>, %K: memref<?x128xbf16>, %D: memref<?x
       %column = affine.apply affine_map<(d0) -> (d0 * 64)>(%w)
       %k = vector.transfer_read %K[%i0, %column], %pad {in_bounds = [false, true]} : memref<?x128xbf16>, vector<128x64xbf16>
       %k1 = arith.extf %k : vector<128x64xbf16> to vector<128x64xf32>
-      %all = hopper.gather %x : vector<64x64xf32> -> vector<128x64xf32>
+      %all = tile.gather %x : vector<64x64xf32> -> vector<128x64xf32>
       %p = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %all, %k1, %zero : vector<128x64xf32>, vector<128x64xf32> into vector<64x64xf32>
       attn.tile_add %p into %D[%c0, %column] : vector<64x64xf32>, memref<?x128xf32>
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}

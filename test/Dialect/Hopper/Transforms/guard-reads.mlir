@@ -3,7 +3,7 @@
 // REMARKS-DAG: {{^ *}}1 [Passed] copied | Category:hopper-guard-reads{{$}}
 // REMARKS-DAG: {{^ *}}1 [Passed] guarded | Category:hopper-guard-reads{{$}}
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 
 // Read where it was, if the side that uses it is taken.
 // CHECK-LABEL: func.func @sides
@@ -16,7 +16,7 @@
 // CHECK-NEXT: scf.yield %{{.*}} : vector<64xi32>
 // Both sides use this one.
 // CHECK: %[[BOTH:.*]] = vector.transfer_read %arg0
-// CHECK: hopper.mma
+// CHECK: tile.mma
 // CHECK: scf.if %[[FULL]]
 // CHECK: vector.broadcast %[[BOTH]]
 // CHECK: } else {
@@ -32,8 +32,8 @@ func.func @sides(%ids: memref<?xi32>, %flags: memref<?xi32>, %k: memref<?x64xbf1
     %full = arith.cmpi eq, %flag, %one : i32
     %x = vector.transfer_read %ids[%j], %pad : memref<?xi32>, vector<64xi32>
     %y = vector.transfer_read %ids[%c0], %pad : memref<?xi32>, vector<64xi32>
-    %t = hopper.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
-    %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
+    %t = tile.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
+    %s = tile.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
     %r = scf.if %full -> (vector<64x64xi32>) {
       %b = vector.broadcast %y : vector<64xi32> to vector<64x64xi32>
       scf.yield %b : vector<64x64xi32>
@@ -51,7 +51,7 @@ func.func @sides(%ids: memref<?xi32>, %flags: memref<?xi32>, %k: memref<?x64xbf1
 // CHECK-LABEL: func.func @unknown
 // CHECK: vector.transfer_read
 // CHECK: vector.transfer_read
-// CHECK: hopper.mma
+// CHECK: tile.mma
 // CHECK-NOT: vector.transfer_read
 func.func @unknown(%ids: memref<?xi32>, %flags: memref<?xi32>, %k: memref<?x64xbf16>, %n: index, %some: i1) {
   %c0 = arith.constant 0 : index
@@ -62,8 +62,8 @@ func.func @unknown(%ids: memref<?xi32>, %flags: memref<?xi32>, %k: memref<?x64xb
   scf.for %j = %c0 to %n step %c64 {
     %x = vector.transfer_read %ids[%j], %one : memref<?xi32>, vector<64xi32>
     %y = vector.transfer_read %ids[%j], %one : memref<?xi32>, vector<64xi32>
-    %t = hopper.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
-    %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
+    %t = tile.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
+    %s = tile.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
     %flag = memref.load %flags[%j] : memref<?xi32>
     %full = arith.cmpi eq, %flag, %one : i32
     %r = scf.if %full -> (vector<64xi32>) {
@@ -85,7 +85,7 @@ func.func @unknown(%ids: memref<?xi32>, %flags: memref<?xi32>, %k: memref<?x64xb
 // Used in two branches, in one of them within another one: each reads.
 // CHECK-LABEL: func.func @several
 // CHECK-NOT: vector.transfer_read
-// CHECK: hopper.mma
+// CHECK: tile.mma
 // CHECK: scf.if
 // CHECK: } else {
 // CHECK-NEXT: %[[IDS:.*]] = vector.transfer_read %arg0
@@ -105,8 +105,8 @@ func.func @several(%ids: memref<?xi32>, %flags: memref<?xi32>, %k: memref<?x64xb
     %flag = memref.load %flags[%j] : memref<?xi32>
     %full = arith.cmpi eq, %flag, %one : i32
     %x = vector.transfer_read %ids[%j], %one : memref<?xi32>, vector<64xi32>
-    %t = hopper.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
-    %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
+    %t = tile.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
+    %s = tile.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
     %r = scf.if %full -> (vector<64x64xi32>) {
       scf.yield %zeros : vector<64x64xi32>
     } else {

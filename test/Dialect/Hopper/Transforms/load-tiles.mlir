@@ -4,11 +4,11 @@
 // REMARKS-DAG: {{^ *}}3 [Passed] loaded | Category:hopper-load-tiles{{$}}
 // REMARKS-DAG: {{^ *}}2 [Passed] row loaded | Category:hopper-load-tiles{{$}}
 // NOARG-LABEL: func.func @bias
-// NOARG-NOT: hopper.tile.load
+// NOARG-NOT: tile.read
 // NOARG-LABEL: func.func @rows
-// NOARG: hopper.tile.load
+// NOARG: tile.read
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 #rows = affine_map<(w, i) -> (w * 64 + i * 128)>
 #swapped = affine_map<(a, b) -> (b, a)>
 
@@ -19,19 +19,19 @@
 // CHECK: %[[PLACE:.*]] = memref.load %arg5
 // CHECK: scf.for %[[J:.*]] =
 // CHECK: %[[ROW:.*]] = affine.apply #{{.*}}(%[[I]])
-// CHECK: %[[ALL:.*]] = hopper.load %arg0[%[[ROW]], %[[J]]] : memref<?x?xbf16, strided<[?, 1]>> -> <128x128xbf16, swizzle = 128>
+// CHECK: %[[ALL:.*]] = tile.load %arg0[%[[ROW]], %[[J]]] : memref<?x?xbf16, strided<[?, 1]>> -> <128x128xbf16, swizzle = 128>
 // CHECK: %[[OFFSET:.*]] = affine.apply #{{.*}}(%[[W]])
-// CHECK: %[[OWN:.*]] = hopper.rows %[[ALL]][%[[OFFSET]]] : <128x128xbf16, swizzle = 128> -> <64x128xbf16, swizzle = 128, slab_rows = 128>
-// CHECK: hopper.tile.load %[[OWN]] : <64x128xbf16, swizzle = 128, slab_rows = 128> -> vector<64x128xbf16>
+// CHECK: %[[OWN:.*]] = tile.rows %[[ALL]][%[[OFFSET]]] : <128x128xbf16, swizzle = 128> -> <64x128xbf16, swizzle = 128, slab_rows = 128>
+// CHECK: tile.read %[[OWN]] : <64x128xbf16, swizzle = 128, slab_rows = 128> -> vector<64x128xbf16>
 // Transposed, each reads its own columns.
-// CHECK: %[[BOTH:.*]] = hopper.load %arg0[%[[J]], %{{.*}}] : memref<?x?xbf16, strided<[?, 1]>> -> <128x128xbf16, swizzle = 128>
-// CHECK: %[[MINE:.*]] = hopper.columns %[[BOTH]][%{{.*}}] : <128x128xbf16, swizzle = 128> -> <128x64xbf16, swizzle = 128
-// CHECK: hopper.tile.load %[[MINE]] transpose : <128x64xbf16, swizzle = 128> -> vector<64x128xbf16>
+// CHECK: %[[BOTH:.*]] = tile.load %arg0[%[[J]], %{{.*}}] : memref<?x?xbf16, strided<[?, 1]>> -> <128x128xbf16, swizzle = 128>
+// CHECK: %[[MINE:.*]] = tile.columns %[[BOTH]][%{{.*}}] : <128x128xbf16, swizzle = 128> -> <128x64xbf16, swizzle = 128
+// CHECK: tile.read %[[MINE]] transpose : <128x64xbf16, swizzle = 128> -> vector<64x128xbf16>
 // What TMA has no form for: of 32 bits, with other padding, at a place that is read
 // where it is written, rows that do not follow the warpgroups.
 // CHECK-COUNT-4: vector.transfer_read
 // A place that is read from memory that the program does not write is known early.
-// CHECK: hopper.load %arg0[%{{.*}}, %[[PLACE]]]
+// CHECK: tile.load %arg0[%{{.*}}, %[[PLACE]]]
 // CHECK-NOT: vector.transfer_read
 // CHECK: vector.transfer_write
 func.func @bias(%x: memref<?x?xbf16, strided<[?, 1]>>, %y: memref<?x?xf32>, %k: memref<?x64xbf16>,
@@ -49,8 +49,8 @@ func.func @bias(%x: memref<?x?xbf16, strided<[?, 1]>>, %y: memref<?x?xf32>, %k: 
       memref.store %c0, %ids[%i] : memref<?xindex>
       %place = memref.load %places[%i] : memref<?xindex>
       scf.for %j = %c0 to %m step %c128 {
-        %t = hopper.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
-        %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
+        %t = tile.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
+        %s = tile.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
         %a = vector.transfer_read %x[%row, %j], %zero : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
         %b = vector.transfer_read %x[%j, %row], %zero {permutation_map = #swapped} : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
         %c = vector.transfer_read %y[%row, %j], %zero32 : memref<?x?xf32>, vector<64x128xf32>
@@ -75,7 +75,7 @@ func.func @bias(%x: memref<?x?xbf16, strided<[?, 1]>>, %y: memref<?x?xf32>, %k: 
 
 // What is written stays where it is.
 // CHECK-LABEL: func.func @written
-// CHECK-NOT: hopper.tile.load
+// CHECK-NOT: tile.read
 func.func @written(%x: memref<?x?xbf16>, %k: memref<?x64xbf16>, %n: index, %m: index) {
   %c0 = arith.constant 0 : index
   %c128 = arith.constant 128 : index
@@ -85,8 +85,8 @@ func.func @written(%x: memref<?x?xbf16>, %k: memref<?x64xbf16>, %n: index, %m: i
     scf.forall (%w) in (2) {
       %row = affine.apply #rows(%w, %i)
       scf.for %j = %c0 to %m step %c128 {
-        %t = hopper.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
-        %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
+        %t = tile.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
+        %s = tile.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
         %a = vector.transfer_read %x[%row, %j], %zero : memref<?x?xbf16>, vector<64x128xbf16>
         vector.transfer_write %a, %x[%row, %j] : vector<64x128xbf16>, memref<?x?xbf16>
       }
@@ -100,11 +100,11 @@ func.func @written(%x: memref<?x?xbf16>, %k: memref<?x64xbf16>, %n: index, %m: i
 // CHECK-LABEL: func.func @rows
 // CHECK: %[[M:.*]] = memref.alloc
 // CHECK: scf.for %[[J:.*]] =
-// CHECK: %[[ROW:.*]] = hopper.load %[[M]][%[[J]], %c0] : memref<?x64xf32> -> <1x64xf32>
-// CHECK-NEXT: hopper.tile.load %[[ROW]] : <1x64xf32> -> vector<64xf32>
-// CHECK: %[[PART:.*]] = hopper.load %{{.*}}[%[[J]], %c64] : memref<?x128xf32> -> <1x64xf32>
-// CHECK-NEXT: hopper.tile.load %[[PART]] : <1x64xf32> -> vector<64xf32>
-// CHECK-NOT: hopper.tile.load
+// CHECK: %[[ROW:.*]] = tile.load %[[M]][%[[J]], %c0] : memref<?x64xf32> -> <1x64xf32>
+// CHECK-NEXT: tile.read %[[ROW]] : <1x64xf32> -> vector<64xf32>
+// CHECK: %[[PART:.*]] = tile.load %{{.*}}[%[[J]], %c64] : memref<?x128xf32> -> <1x64xf32>
+// CHECK-NEXT: tile.read %[[PART]] : <1x64xf32> -> vector<64xf32>
+// CHECK-NOT: tile.read
 // CHECK: return
 func.func @rows(%x: memref<?x64xf32>, %k: memref<?x64xbf16>, %out: memref<?x64xf32>, %n: index, %m: index) {
   %c0 = arith.constant 0 : index
@@ -119,8 +119,8 @@ func.func @rows(%x: memref<?x64xf32>, %k: memref<?x64xbf16>, %out: memref<?x64xf
   scf.forall (%i) in (%n) {
     scf.forall (%w) in (2) {
       scf.for %j = %c0 to %m step %c1 {
-        %t = hopper.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
-        %s = hopper.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
+        %t = tile.load %k[%j, %c0] : memref<?x64xbf16> -> !tile
+        %s = tile.mma %t, %t, %none : !tile, !tile, vector<64x64xf32>
         %v = vector.transfer_read %a[%j, %c0], %zero {in_bounds = [true]} : memref<?x64xf32>, vector<64xf32>
         %odd = vector.transfer_read %b[%j, %c0], %zero {in_bounds = [true]} : memref<?x80xf32>, vector<80xf32>
         %part = vector.transfer_read %c[%j, %c64], %zero {in_bounds = [true]} : memref<?x128xf32>, vector<64xf32>

@@ -12,10 +12,10 @@
 // TILES: scf.forall (%[[W:.*]]) in (2)
 // TILES: scf.for
 // The rows of both warpgroups come together.
-// TILES: %[[A:.*]] = hopper.load %{{.*}} -> <128x64xbf16, swizzle = 128>
-// TILES: %[[A1:.*]] = hopper.rows %[[A]]
-// TILES: %[[B:.*]] = hopper.load %{{.*}} -> <64x128xbf16, swizzle = 128>
-// TILES: hopper.mma %[[A1]], %[[B]], {{.*}} vector<64x128xf32>
+// TILES: %[[A:.*]] = tile.load %{{.*}} -> <128x64xbf16, swizzle = 128>
+// TILES: %[[A1:.*]] = tile.rows %[[A]]
+// TILES: %[[B:.*]] = tile.load %{{.*}} -> <64x128xbf16, swizzle = 128>
+// TILES: tile.mma %[[A1]], %[[B]], {{.*}} vector<64x128xf32>
 // TILES: mapping = [#gpu.warpgroup<linear_dim_0>]
 
 // CHANNELS: gpu.launch
@@ -28,7 +28,7 @@
 // CHANNELS: role "compute" warpgroups(2) registers(240)
 // CHANNELS: hopper.receive %[[CA]]
 // CHANNELS: hopper.receive %[[CB]]
-// CHANNELS: hopper.mma
+// CHANNELS: tile.mma
 // CHANNELS: hopper.release
 // CHANNELS: hopper.release
 
@@ -45,7 +45,7 @@
 // PROTOCOL: hopper.wait {{.*}} pending(0)
 // PROTOCOL-NEXT: hopper.mbarrier.arrive
 // PROTOCOL-NEXT: hopper.mbarrier.arrive
-// PROTOCOL: hopper.tile.store
+// PROTOCOL: tile.write
 // PROTOCOL-NEXT: hopper.barrier.sync
 // PROTOCOL-NEXT: hopper.fence.async
 // PROTOCOL-NEXT: hopper.tma.store

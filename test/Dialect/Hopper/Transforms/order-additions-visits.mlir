@@ -2,7 +2,7 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-order-additions{semaphore=false},canonicalize,cse))" --remarks-filter=hopper-order-additions -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}1 [Missed] not ordered | Category:hopper-order-additions{{$}}
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
 
 // Without semaphores, tiles whose bounds stay start at their part of the loop, in all roles; what goes
 // around is carried where a loop has results. Nobody waits.

@@ -2,7 +2,7 @@
 // RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-order-additions{ctas=7},canonicalize,cse))" --remarks-filter=hopper-order-additions -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}2 [Passed] ordered | Category:hopper-order-additions{{$}}
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
 
 // A flag for each 64 rows of the sum, zero at first. Gangs of %n CTAs, as many as seven have room for.
 // A CTA starts at its part of the loop, and goes around; the iteration before looks whether the
@@ -81,7 +81,7 @@ func.func @even(%lines: index, %n: index, %rows: index, %Y: memref<?x?x128xf32>,
 
 // -----
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
 
 // The loop starts later for later tiles: two for each CTA, the second one from the other end of
 // the line, and from the end of the loop.
@@ -122,7 +122,7 @@ func.func @growing(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
 
 // -----
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
 
 // Both bounds change.
 func.func @window(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
@@ -153,7 +153,7 @@ func.func @window(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
 
 // -----
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
 
 // The start falls.
 func.func @falling(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
@@ -184,7 +184,7 @@ func.func @falling(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
 
 // -----
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
 
 // Tiles that do not start at multiples of the step share elements with two others.
 func.func @odd(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
@@ -215,7 +215,7 @@ func.func @odd(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
 
 // -----
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
 
 // Nor do those that are larger than a step.
 func.func @overlapping(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
@@ -246,7 +246,7 @@ func.func @overlapping(%n: index, %rows: index, %Y: memref<?x?x128xf32>) {
 
 // -----
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
 
 // All lines add to the same rows.
 func.func @lines(%lines: index, %n: index, %rows: index, %Y: memref<?x128xf32>) {
@@ -293,7 +293,7 @@ func.func @threads(%n: index, %Y: memref<?x64xf32>, %v: vector<64x64xf32>) {
 
 // -----
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
 
 // All threads of the role find where the loop ends.
 func.func @bounds_of_all(%n: index, %ends: memref<?xindex>, %Y: memref<?x?x128xf32>) {
@@ -324,7 +324,7 @@ func.func @bounds_of_all(%n: index, %ends: memref<?xindex>, %Y: memref<?x?x128xf
 
 // -----
 
-!sum = !hopper.smem<64x128xf32, swizzle = 128>
+!sum = !tile.smem<64x128xf32, swizzle = 128>
 
 // Flags at which hopper-store-first has looked an iteration before.
 func.func @seen_before(%n: index, %rows: index, %Y: memref<?x?x128xf32>, %flags: memref<?xi32>) {

@@ -4,7 +4,7 @@
 
 // The inner loop may not run: two tiles overlap where it runs for both.
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 
 // CHECK-LABEL: func @guarded
@@ -12,25 +12,25 @@
 // The first tile's start, in front of the loop, which is known to run.
 // CHECK:         hopper.receive %[[Q:.*]] :
 // CHECK:         %[[FIRST:.*]] = scf.if {{.*}} -> (vector<64x64xbf16>) {
-// CHECK:           hopper.mma
+// CHECK:           tile.mma
 // CHECK:         scf.for {{.*}} iter_args(%[[P:.*]] = %[[FIRST]]) -> (vector<64x64xbf16>) {
 // CHECK:           %[[HELD:.*]] = hopper.held %[[Q]]
 // CHECK-NOT:       hopper.receive %[[Q]]
 // CHECK:           scf.for {{.*}} iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %[[P]])
-// CHECK:             hopper.mma %[[HELD]]
+// CHECK:             tile.mma %[[HELD]]
 // The queries go back as soon as the inner loop is over.
 // CHECK:           hopper.release %[[Q]]
 // CHECK:           scf.if
 // The last product of this tile, the next tile's first one, this tile's output, then
 // what follows from the first product.
-// CHECK:             %[[LAST:.*]] = hopper.mma %{{.*}}#1
+// CHECK:             %[[LAST:.*]] = tile.mma %{{.*}}#1
 // CHECK:             %[[NEXT:.*]] = hopper.receive %[[Q]]
-// CHECK:             %[[S:.*]] = hopper.mma %[[NEXT]]
+// CHECK:             %[[S:.*]] = tile.mma %[[NEXT]]
 // CHECK:             vector.transfer_write %[[LAST]]
 // CHECK:             %[[P1:.*]] = arith.truncf %[[S]]
 // CHECK:             scf.yield %[[P1]]
 // CHECK:           } else {
-// CHECK:             hopper.mma
+// CHECK:             tile.mma
 // CHECK:             vector.transfer_write
 // CHECK:             scf.if
 // CHECK:               hopper.receive %[[Q]]
@@ -49,19 +49,19 @@ func.func @guarded(%qs: memref<?x64xbf16>, %ks: memref<?x64xbf16>, %o: memref<?x
           %runs = arith.cmpi slt, %c0, %row : index
           %sum = scf.if %runs -> (!acc) {
             %tk = hopper.receive %k : !hopper.channel<!tile> -> !tile
-            %s = hopper.mma %tq, %tk, %zero transposeB : !tile, !tile, !acc
+            %s = tile.mma %tq, %tk, %zero transposeB : !tile, !tile, !acc
             hopper.release %k : !hopper.channel<!tile>
             %p = arith.truncf %s : !acc to vector<64x64xbf16>
             %r:2 = scf.for %j = %c64 to %row step %c64 iter_args(%acc = %zero, %old = %p) -> (!acc, vector<64x64xbf16>) {
               %tk1 = hopper.receive %k : !hopper.channel<!tile> -> !tile
-              %s1 = hopper.mma %tq, %tk1, %zero transposeB : !tile, !tile, !acc
-              %acc1 = hopper.mma %old, %tk1, %acc : vector<64x64xbf16>, !tile, !acc
+              %s1 = tile.mma %tq, %tk1, %zero transposeB : !tile, !tile, !acc
+              %acc1 = tile.mma %old, %tk1, %acc : vector<64x64xbf16>, !tile, !acc
               hopper.release %k : !hopper.channel<!tile>
               %p1 = arith.truncf %s1 : !acc to vector<64x64xbf16>
               scf.yield %acc1, %p1 : !acc, vector<64x64xbf16>
             }
             %tl = hopper.receive %k : !hopper.channel<!tile> -> !tile
-            %last = hopper.mma %r#1, %tl, %r#0 : vector<64x64xbf16>, !tile, !acc
+            %last = tile.mma %r#1, %tl, %r#0 : vector<64x64xbf16>, !tile, !acc
             hopper.release %k : !hopper.channel<!tile>
             scf.yield %last : !acc
           } else {
@@ -80,12 +80,12 @@ func.func @guarded(%qs: memref<?x64xbf16>, %ks: memref<?x64xbf16>, %o: memref<?x
 
 // Of a loop that may not run, the first tile's start is in a branch.
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 
 // CHECK-LABEL: func @unguarded
 // CHECK:         %[[FIRST:.*]] = scf.if {{.*}} -> (vector<64x64xf32>) {
-// CHECK:           hopper.mma
+// CHECK:           tile.mma
 // CHECK:         } else {
 // CHECK:         scf.for {{.*}} iter_args(%[[S:.*]] = %[[FIRST]])
 // CHECK:           scf.for {{.*}} iter_args(%{{.*}} = %[[S]])
@@ -100,9 +100,9 @@ func.func @unguarded(%o: memref<?x64xf32>, %n: index, %grid: index, %c1: index, 
         scf.for %tile = %b to %n step %grid {
           %row = arith.muli %tile, %c64 : index
           %tq = hopper.receive %q : !hopper.channel<!tile> -> !tile
-          %s = hopper.mma %tq, %tq, %zero : !tile, !tile, !acc
+          %s = tile.mma %tq, %tq, %zero : !tile, !tile, !acc
           %sum = scf.for %j = %c0 to %row step %c64 iter_args(%acc = %s) -> (!acc) {
-            %acc1 = hopper.mma %tq, %tq, %acc : !tile, !tile, !acc
+            %acc1 = tile.mma %tq, %tq, %acc : !tile, !tile, !acc
             scf.yield %acc1 : !acc
           }
           hopper.release %q : !hopper.channel<!tile>
@@ -118,7 +118,7 @@ func.func @unguarded(%o: memref<?x64xf32>, %n: index, %grid: index, %c1: index, 
 
 // The next tile's start reads what this tile writes.
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 
 // CHECK-LABEL: func @depends
@@ -135,9 +135,9 @@ func.func @depends(%o: memref<?x64xf32>, %n: index, %grid: index, %c1: index, %t
           %row = arith.muli %tile, %c64 : index
           %tq = hopper.receive %q : !hopper.channel<!tile> -> !tile
           %start = vector.transfer_read %o[%row, %c0], %f0 : memref<?x64xf32>, !acc
-          %s = hopper.mma %tq, %tq, %start : !tile, !tile, !acc
+          %s = tile.mma %tq, %tq, %start : !tile, !tile, !acc
           %sum = scf.for %j = %c0 to %row step %c64 iter_args(%acc = %s) -> (!acc) {
-            %acc1 = hopper.mma %tq, %tq, %acc : !tile, !tile, !acc
+            %acc1 = tile.mma %tq, %tq, %acc : !tile, !tile, !acc
             scf.yield %acc1 : !acc
           }
           hopper.release %q : !hopper.channel<!tile>
@@ -153,7 +153,7 @@ func.func @depends(%o: memref<?x64xf32>, %n: index, %grid: index, %c1: index, %t
 
 // The tile that was received at the start is needed after the inner loop.
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 
 // CHECK-LABEL: func @late
@@ -169,12 +169,12 @@ func.func @late(%o: memref<?x64xf32>, %n: index, %grid: index, %c1: index, %thre
         scf.for %tile = %b to %n step %grid {
           %row = arith.muli %tile, %c64 : index
           %tq = hopper.receive %q : !hopper.channel<!tile> -> !tile
-          %s = hopper.mma %tq, %tq, %zero : !tile, !tile, !acc
+          %s = tile.mma %tq, %tq, %zero : !tile, !tile, !acc
           %sum = scf.for %j = %c0 to %row step %c64 iter_args(%acc = %s) -> (!acc) {
-            %acc1 = hopper.mma %tq, %tq, %acc : !tile, !tile, !acc
+            %acc1 = tile.mma %tq, %tq, %acc : !tile, !tile, !acc
             scf.yield %acc1 : !acc
           }
-          %last = hopper.mma %tq, %tq, %sum : !tile, !tile, !acc
+          %last = tile.mma %tq, %tq, %sum : !tile, !tile, !acc
           hopper.release %q : !hopper.channel<!tile>
           vector.transfer_write %last, %o[%row, %c0] : !acc, memref<?x64xf32>
         }
@@ -188,7 +188,7 @@ func.func @late(%o: memref<?x64xf32>, %n: index, %grid: index, %c1: index, %thre
 
 // A launch that most often ends at once.
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 
 // CHECK-LABEL: func @again
@@ -209,19 +209,19 @@ func.func @again(%qs: memref<?x64xbf16>, %ks: memref<?x64xbf16>, %o: memref<?x64
           %runs = arith.cmpi slt, %c0, %row : index
           %sum = scf.if %runs -> (!acc) {
             %tk = hopper.receive %k : !hopper.channel<!tile> -> !tile
-            %s = hopper.mma %tq, %tk, %zero transposeB : !tile, !tile, !acc
+            %s = tile.mma %tq, %tk, %zero transposeB : !tile, !tile, !acc
             hopper.release %k : !hopper.channel<!tile>
             %p = arith.truncf %s : !acc to vector<64x64xbf16>
             %r:2 = scf.for %j = %c64 to %row step %c64 iter_args(%acc = %zero, %old = %p) -> (!acc, vector<64x64xbf16>) {
               %tk1 = hopper.receive %k : !hopper.channel<!tile> -> !tile
-              %s1 = hopper.mma %tq, %tk1, %zero transposeB : !tile, !tile, !acc
-              %acc1 = hopper.mma %old, %tk1, %acc : vector<64x64xbf16>, !tile, !acc
+              %s1 = tile.mma %tq, %tk1, %zero transposeB : !tile, !tile, !acc
+              %acc1 = tile.mma %old, %tk1, %acc : vector<64x64xbf16>, !tile, !acc
               hopper.release %k : !hopper.channel<!tile>
               %p1 = arith.truncf %s1 : !acc to vector<64x64xbf16>
               scf.yield %acc1, %p1 : !acc, vector<64x64xbf16>
             }
             %tl = hopper.receive %k : !hopper.channel<!tile> -> !tile
-            %last = hopper.mma %r#1, %tl, %r#0 : vector<64x64xbf16>, !tile, !acc
+            %last = tile.mma %r#1, %tl, %r#0 : vector<64x64xbf16>, !tile, !acc
             hopper.release %k : !hopper.channel<!tile>
             scf.yield %last : !acc
           } else {

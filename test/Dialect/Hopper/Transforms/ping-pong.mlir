@@ -1,7 +1,7 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-ping-pong))" | FileCheck %s
 // RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-ping-pong))" --remarks-filter=hopper-ping-pong -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}2 [Passed] turns | Category:hopper-ping-pong{{$}}
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 
 // The last warpgroup lets the first one go; a run of products is one turn.
@@ -99,7 +99,7 @@ func.func @one(%n: index, %k: !tile, %v: !tile) {
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 func.func @uneven(%n: index, %k: !tile, %v: !tile) {
   %c0 = arith.constant 0 : index
@@ -124,7 +124,7 @@ func.func @uneven(%n: index, %k: !tile, %v: !tile) {
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 func.func @branch(%n: index, %k: !tile, %v: !tile) {
   %c0 = arith.constant 0 : index
@@ -152,7 +152,7 @@ func.func @branch(%n: index, %k: !tile, %v: !tile) {
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 // CHECK-LABEL: func.func @meeting
 // CHECK-COUNT-1: hopper.barrier
@@ -178,7 +178,7 @@ func.func @meeting(%n: index, %k: !tile) {
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 // Two trimmed loops with other numbers of turns.
 func.func @other_turns(%n: index, %k: !tile) {

@@ -9,13 +9,13 @@
 // CHECK: scf.forall (%[[W:.*]]) in (2)
 // CHECK: %[[B:.*]] = vector.transfer_read %[[Y]]
 // CHECK: %[[WIDE:.*]] = arith.extf %[[B]]
-// CHECK: %[[TILE:.*]] = hopper.load %[[X]]
-// CHECK: %[[ROWS:.*]] = hopper.rows %[[TILE]]
-// CHECK-NEXT: %[[A:.*]] = hopper.tile.load %[[ROWS]]
+// CHECK: %[[TILE:.*]] = tile.load %[[X]]
+// CHECK: %[[ROWS:.*]] = tile.rows %[[TILE]]
+// CHECK-NEXT: %[[A:.*]] = tile.read %[[ROWS]]
 // CHECK-NEXT: %[[OWN:.*]] = arith.extf %[[A]]
 // CHECK-NEXT: arith.mulf %[[OWN]], %[[WIDE]]
-// CHECK-NOT: hopper.load
-// CHECK: hopper.mma
+// CHECK-NOT: tile.load
+// CHECK: tile.mma
 func.func @reuses(%x: memref<?x64xbf16>, %y: memref<?x64xbf16>, %out: memref<?xf32>, %n: index) {
   %c0 = arith.constant 0 : index
   %zero = arith.constant 0.0 : bf16
@@ -33,9 +33,9 @@ func.func @reuses(%x: memref<?x64xbf16>, %y: memref<?x64xbf16>, %out: memref<?xf
       %p = arith.mulf %aa, %bb : vector<64x64xf32>
       %s = vector.multi_reduction <add>, %p, %zeros [1] : vector<64x64xf32> to vector<64xf32>
       vector.transfer_write %s, %out[%own] : vector<64xf32>, memref<?xf32>
-      %tile = hopper.load %x[%first, %c0] : memref<?x64xbf16> -> <128x64xbf16, swizzle = 128>
-      %rows = hopper.rows %tile[%offset] : <128x64xbf16, swizzle = 128> -> <64x64xbf16, swizzle = 128, slab_rows = 128>
-      %product = hopper.mma %rows, %rows, %none : !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>, !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>, vector<64x64xf32>
+      %tile = tile.load %x[%first, %c0] : memref<?x64xbf16> -> <128x64xbf16, swizzle = 128>
+      %rows = tile.rows %tile[%offset] : <128x64xbf16, swizzle = 128> -> <64x64xbf16, swizzle = 128, slab_rows = 128>
+      %product = tile.mma %rows, %rows, %none : !tile.smem<64x64xbf16, swizzle = 128, slab_rows = 128>, !tile.smem<64x64xbf16, swizzle = 128, slab_rows = 128>, vector<64x64xf32>
       %sums = vector.multi_reduction <add>, %product, %zeros [1] : vector<64x64xf32> to vector<64xf32>
       vector.transfer_write %sums, %out[%own] : vector<64xf32>, memref<?xf32>
     } {mapping = [#gpu.warpgroup<x>]}
@@ -47,9 +47,9 @@ func.func @reuses(%x: memref<?x64xbf16>, %y: memref<?x64xbf16>, %out: memref<?xf
 
 // Other rows, memory that the program writes, another padding: read where they are.
 // CHECK-LABEL: func @stays
-// CHECK-NOT: hopper.tile.load
-// CHECK-COUNT-1: hopper.load
-// CHECK-NOT: hopper.load
+// CHECK-NOT: tile.read
+// CHECK-COUNT-1: tile.load
+// CHECK-NOT: tile.load
 func.func @stays(%x: memref<?x64xbf16>, %y: memref<?x64xbf16>, %out: memref<?x64xbf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %zero = arith.constant 0.0 : bf16
@@ -65,9 +65,9 @@ func.func @stays(%x: memref<?x64xbf16>, %y: memref<?x64xbf16>, %out: memref<?x64
       %b = vector.transfer_read %x[%own, %c0], %one {in_bounds = [false, true]} : memref<?x64xbf16>, vector<64x64xbf16>
       %c = vector.transfer_read %out[%own, %c0], %zero {in_bounds = [false, true]} : memref<?x64xbf16>, vector<64x64xbf16>
       vector.transfer_write %a, %out[%own, %c0] : vector<64x64xbf16>, memref<?x64xbf16>
-      %tile = hopper.load %x[%first, %c0] : memref<?x64xbf16> -> <128x64xbf16, swizzle = 128>
-      %rows = hopper.rows %tile[%offset] : <128x64xbf16, swizzle = 128> -> <64x64xbf16, swizzle = 128, slab_rows = 128>
-      %product = hopper.mma %rows, %rows, %none : !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>, !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>, vector<64x64xf32>
+      %tile = tile.load %x[%first, %c0] : memref<?x64xbf16> -> <128x64xbf16, swizzle = 128>
+      %rows = tile.rows %tile[%offset] : <128x64xbf16, swizzle = 128> -> <64x64xbf16, swizzle = 128, slab_rows = 128>
+      %product = tile.mma %rows, %rows, %none : !tile.smem<64x64xbf16, swizzle = 128, slab_rows = 128>, !tile.smem<64x64xbf16, swizzle = 128, slab_rows = 128>, vector<64x64xf32>
       %short = arith.truncf %product : vector<64x64xf32> to vector<64x64xbf16>
       %bc = arith.addf %b, %c : vector<64x64xbf16>
       %all = arith.addf %short, %bc : vector<64x64xbf16>

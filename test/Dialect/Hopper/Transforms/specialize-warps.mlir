@@ -16,7 +16,7 @@
 // ROOM: role "load" warpgroups(1) registers(56)
 // ROOM: role "compute" warpgroups(1) registers(240)
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 // Without loads there is one role, and a CTA for each warpgroup, which has nothing to do with the
 // other one.
@@ -88,7 +88,7 @@ func.func @agreed(%X: memref<?x64xi1>, %Y: memref<?xi1>) {
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 // The producer runs the loops and branches around a load, and reads what they need.
 // CHECK-LABEL: func.func @branch
 // CHECK: %[[C:.*]] = hopper.channel depth(1)
@@ -98,12 +98,12 @@ func.func @agreed(%X: memref<?x64xi1>, %Y: memref<?xi1>) {
 // CHECK: scf.for
 // CHECK-NEXT: scf.if
 // CHECK-NEXT: hopper.send {{.*}} to %[[C]]
-// CHECK-NOT: hopper.mma
+// CHECK-NOT: tile.mma
 // CHECK: role "compute" warpgroups(1) registers(240)
 // CHECK: scf.for
 // CHECK-NEXT: scf.if
 // CHECK-NEXT: %[[T:.*]] = hopper.receive %[[C]]
-// CHECK-NEXT: hopper.mma %[[T]], %[[T]]
+// CHECK-NEXT: tile.mma %[[T]], %[[T]]
 // CHECK-NEXT: hopper.release %[[C]]
 func.func @branch(%A: memref<?x64xbf16>, %n: index, %p: i1, %counts: memref<?xi32>, %acc: vector<64x64xf32>) {
   %c0 = arith.constant 0 : index
@@ -114,8 +114,8 @@ func.func @branch(%A: memref<?x64xbf16>, %n: index, %p: i1, %counts: memref<?xi3
       %end = arith.index_cast %count : i32 to index
       scf.for %k = %c0 to %end step %c1 {
         scf.if %p {
-          %t = hopper.load %A[%k, %c0] : memref<?x64xbf16> -> !tile
-          %y = hopper.mma %t, %t, %acc : !tile, !tile, vector<64x64xf32>
+          %t = tile.load %A[%k, %c0] : memref<?x64xbf16> -> !tile
+          %y = tile.mma %t, %t, %acc : !tile, !tile, vector<64x64xf32>
         }
       }
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
@@ -125,20 +125,20 @@ func.func @branch(%A: memref<?x64xbf16>, %n: index, %p: i1, %counts: memref<?xi3
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 func.func @computed(%A: memref<?x64xbf16>, %n: index, %acc: vector<64x64xf32>) {
   %c0 = arith.constant 0 : index
   scf.forall (%i) in (%n) {
     scf.forall (%w) in (1) {
-      %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
+      %t = tile.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
       // expected-note @+1 {{computed here}}
-      %y = hopper.mma %t, %t, %acc : !tile, !tile, vector<64x64xf32>
+      %y = tile.mma %t, %t, %acc : !tile, !tile, vector<64x64xf32>
       %e = vector.extract %y[0, 0] : f32 from vector<64x64xf32>
       %f = arith.fptosi %e : f32 to i32
       %at = arith.index_cast %f : i32 to index
       // expected-error @+1 {{cannot be done by the producer: it depends on a value that the consumers compute}}
-      %u = hopper.load %A[%at, %c0] : memref<?x64xbf16> -> !tile
-      %z = hopper.mma %t, %u, %y : !tile, !tile, vector<64x64xf32>
+      %u = tile.load %A[%at, %c0] : memref<?x64xbf16> -> !tile
+      %z = tile.mma %t, %u, %y : !tile, !tile, vector<64x64xf32>
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
   }
   return
@@ -146,14 +146,14 @@ func.func @computed(%A: memref<?x64xbf16>, %n: index, %acc: vector<64x64xf32>) {
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 func.func @while(%A: memref<?x64xbf16>, %n: index, %p: i1) {
   %c0 = arith.constant 0 : index
   scf.forall (%i) in (%n) {
     scf.forall (%w) in (1) {
       // expected-error @+1 {{what is inside of this op cannot be moved to the producer}}
       scf.while : () -> () { scf.condition(%p) } do {
-        %t = hopper.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
+        %t = tile.load %A[%i, %c0] : memref<?x64xbf16> -> !tile
         scf.yield
       }
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
@@ -163,7 +163,7 @@ func.func @while(%A: memref<?x64xbf16>, %n: index, %p: i1) {
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 func.func @carried(%A: memref<?x64xbf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -171,7 +171,7 @@ func.func @carried(%A: memref<?x64xbf16>, %n: index) {
     scf.forall (%w) in (1) {
       %r = scf.for %j = %c0 to %n step %c1 iter_args(%at = %c0) -> (index) {
         // expected-error @+1 {{cannot be done by the producer: it depends on a value that the consumers compute}}
-        %t = hopper.load %A[%at, %c0] : memref<?x64xbf16> -> !tile
+        %t = tile.load %A[%at, %c0] : memref<?x64xbf16> -> !tile
         %next = arith.addi %at, %j : index
         scf.yield %next : index
       }
@@ -182,7 +182,7 @@ func.func @carried(%A: memref<?x64xbf16>, %n: index) {
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 func.func @written(%A: memref<?x64xbf16>, %n: index, %X: memref<?xindex>) {
   %c0 = arith.constant 0 : index
   scf.forall (%i) in (%n) {
@@ -191,7 +191,7 @@ func.func @written(%A: memref<?x64xbf16>, %n: index, %X: memref<?xindex>) {
       // expected-note @+1 {{read here}}
       %at = memref.load %X[%c0] : memref<?xindex>
       // expected-error @+1 {{cannot be done by the producer: it depends on memory that the consumers write}}
-      %t = hopper.load %A[%at, %c0] : memref<?x64xbf16> -> !tile
+      %t = tile.load %A[%at, %c0] : memref<?x64xbf16> -> !tile
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
   }
   return
@@ -199,7 +199,7 @@ func.func @written(%A: memref<?x64xbf16>, %n: index, %X: memref<?xindex>) {
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 // A view of memory in the branch that reads it: the host has it, too.
 // CHECK-LABEL: func.func @view
 // CHECK: %[[VIEW:.*]] = memref.reinterpret_cast %arg0
@@ -213,7 +213,7 @@ func.func @view(%A: memref<?x64xbf16>, %n: index, %p: i1) {
       scf.if %p {
         %half = arith.minsi %n, %c0 : index
         %B = memref.reinterpret_cast %A to offset: [0], sizes: [%half, 64], strides: [64, 1] : memref<?x64xbf16> to memref<?x64xbf16, strided<[64, 1]>>
-        %t = hopper.load %B[%i, %c0] : memref<?x64xbf16, strided<[64, 1]>> -> !tile
+        %t = tile.load %B[%i, %c0] : memref<?x64xbf16, strided<[64, 1]>> -> !tile
       }
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
   }
@@ -222,7 +222,7 @@ func.func @view(%A: memref<?x64xbf16>, %n: index, %p: i1) {
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 // Sums that two warpgroups have columns of: they write their parts, and a thread beside the
 // producer adds the whole.
 // CHECK-LABEL: func.func @columns
@@ -242,15 +242,15 @@ func.func @view(%A: memref<?x64xbf16>, %n: index, %p: i1) {
 // CHECK: role "compute" warpgroups(2) registers(240) (%[[W:.*]])
 // CHECK: %[[T:.*]] = hopper.acquire %[[SUMS]]
 // CHECK: %[[FIRST:.*]] = arith.muli %[[W]], %c64{{.*}}
-// CHECK: %[[PART:.*]] = hopper.columns %[[T]][%[[FIRST]]] : <64x128xf32, swizzle = 128> -> <64x64xf32, swizzle = 128>
-// CHECK: hopper.tile.store %{{.*}} to %[[PART]]
+// CHECK: %[[PART:.*]] = tile.columns %[[T]][%[[FIRST]]] : <64x128xf32, swizzle = 128> -> <64x64xf32, swizzle = 128>
+// CHECK: tile.write %{{.*}} to %[[PART]]
 // CHECK-NEXT: hopper.commit %[[SUMS]]
 // The fence may be that of the writers.
 // OWN-LABEL: func.func @columns
 // OWN: role "add"
 // OWN: hopper.receive
 // OWN-NEXT: hopper.add
-// OWN: hopper.tile.store
+// OWN: tile.write
 // OWN-NEXT: hopper.fence.async
 // OWN-NEXT: hopper.commit
 func.func @columns(%A: memref<?x64xbf16>, %Y: memref<?x128xf32>, %n: index, %v: vector<64x64xf32>) {
@@ -260,7 +260,7 @@ func.func @columns(%A: memref<?x64xbf16>, %Y: memref<?x128xf32>, %n: index, %v: 
     scf.forall (%w) in (2) {
       %column = arith.muli %w, %c64 : index
       scf.for %j = %c0 to %n step %c64 {
-        %t = hopper.load %A[%j, %c0] : memref<?x64xbf16> -> !tile
+        %t = tile.load %A[%j, %c0] : memref<?x64xbf16> -> !tile
         attn.tile_add %v into %Y[%j, %column] : vector<64x64xf32>, memref<?x128xf32>
       }
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
@@ -275,7 +275,7 @@ func.func @columns(%A: memref<?x64xbf16>, %Y: memref<?x128xf32>, %n: index, %v: 
 // CHECK: role "add" warpgroups(1) registers(24)
 // CHECK: hopper.add %{{.*}} to %arg0[%{{.*}}, %{{.*}}, %{{.*}}] : <128x32xf32, swizzle = 128>, memref<?x?x32xf32>
 // CHECK: role "compute" warpgroups(2) registers(240)
-// CHECK: hopper.rows %{{.*}} : <128x32xf32, swizzle = 128> -> <64x32xf32, swizzle = 128, slab_rows = 128>
+// CHECK: tile.rows %{{.*}} : <128x32xf32, swizzle = 128> -> <64x32xf32, swizzle = 128, slab_rows = 128>
 func.func @rows(%Y: memref<?x?x32xf32>, %n: index, %v: vector<64x32xf32>) {
   %c0 = arith.constant 0 : index
   %c64 = arith.constant 64 : index
@@ -317,7 +317,7 @@ func.func @by_threads(%Y: memref<?x128xf32>, %n: index, %v: vector<64x64xf32>, %
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 // A producer that computes bounds with all its warps has none to spare.
 // CHECK-LABEL: func.func @busy_producer
 // CHECK: %[[THREADS:.*]] = arith.constant 512 : index
@@ -335,7 +335,7 @@ func.func @busy_producer(%A: memref<?x64xbf16>, %Y: memref<?x128xf32>, %ends: me
       %each = vector.transfer_read %ends[%i], %c0 : memref<?xindex>, vector<64xindex>
       %end = vector.reduction <maxsi>, %each : vector<64xindex> into index
       scf.for %j = %c0 to %end step %c64 {
-        %t = hopper.load %A[%j, %c0] : memref<?x64xbf16> -> !tile
+        %t = tile.load %A[%j, %c0] : memref<?x64xbf16> -> !tile
         attn.tile_add %v into %Y[%j, %column] : vector<64x64xf32>, memref<?x128xf32>
       }
     } {mapping = [#gpu.warpgroup<linear_dim_0>]}
@@ -395,7 +395,7 @@ func.func @few(%n: index, %X: memref<?x128xbf16>, %Y: memref<?xf32>, %Z: memref<
 
 // -----
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 // A launch that is written by hand: the host has no memory of its own.
 func.func @inside(%n: index) {
   %c0 = arith.constant 0 : index
@@ -407,7 +407,7 @@ func.func @inside(%n: index) {
       role "compute" warpgroups(1) registers(240) (%w) {
         %A = memref.alloca() : memref<64x64xbf16>
         // expected-error @+1 {{expects memory from outside of the launch}}
-        %t = hopper.load %A[%c0, %c0] : memref<64x64xbf16> -> !tile
+        %t = tile.load %A[%c0, %c0] : memref<64x64xbf16> -> !tile
       }
     gpu.terminator
   }

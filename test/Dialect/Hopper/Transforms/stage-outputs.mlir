@@ -3,8 +3,8 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-stage-outputs))" --remarks-filter=hopper-stage-outputs -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}10 [Missed] not staged | Category:hopper-stage-outputs{{$}}
 // REMARKS-DAG: {{^ *}}10 [Passed] staged | Category:hopper-stage-outputs{{$}}
-!two = !hopper.smem<128x64xbf16, swizzle = 128>
-!part = !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
+!two = !tile.smem<128x64xbf16, swizzle = 128>
+!part = !tile.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
 
 // CHECK-LABEL: func.func @staged
 // CHECK: %[[MAP:.*]] = hopper.tensor_map %{{.*}} : memref<?x64xbf16>
@@ -15,7 +15,7 @@
 // CHECK-NEXT: hopper.tma.wait pending(0) read
 // CHECK-NEXT: %[[ID:.*]] = arith.addi %[[W]], %[[FIRST]]
 // CHECK-NEXT: hopper.barrier.sync %[[ID]] warpgroups(1)
-// CHECK-NEXT: hopper.tile.store %{{.*}} to %[[SLOT]]
+// CHECK-NEXT: tile.write %{{.*}} to %[[SLOT]]
 // CHECK-NEXT: hopper.barrier.sync %[[ID]] warpgroups(1)
 // CHECK-NEXT: hopper.fence.async
 // CHECK-NEXT: hopper.tma.store %[[SLOT]] to %[[MAP]]
@@ -39,7 +39,7 @@ func.func @staged(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>) {
 // Other elements, memory of the launch, other strides than TMA takes, rows that are too
 // short, vectors: all of these stay.
 // CHECK-LABEL: func.func @kept
-// CHECK-NOT: hopper.tile.store
+// CHECK-NOT: tile.write
 // CHECK-COUNT-6: vector.transfer_write
 func.func @kept(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>, %f: vector<64x64xf32>, %F: memref<?x64xf32>, %S: memref<?x64xbf16, strided<[?, 2]>>, %O: memref<?x64xbf16, strided<[68, 1]>>,
                 %x: vector<64x4xbf16>, %Z: memref<?x4xbf16, strided<[?, 1]>>, %r: vector<64xbf16>, %R: memref<?xbf16>) {
@@ -68,8 +68,8 @@ func.func @kept(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>, %f: ve
 // REUSE-LABEL: func.func @reused
 // REUSE-NOT: hopper.alloc
 // REUSE: %[[T:.*]] = hopper.receive
-// REUSE: %[[MINE:.*]] = hopper.rows %[[T]]
-// REUSE: hopper.tile.store %{{.*}} to %[[MINE]]
+// REUSE: %[[MINE:.*]] = tile.rows %[[T]]
+// REUSE: tile.write %{{.*}} to %[[MINE]]
 // REUSE: hopper.tma.store %[[MINE]]
 // REUSE-NEXT: hopper.tma.wait pending(0) read
 // REUSE-NEXT: hopper.release
@@ -87,7 +87,7 @@ func.func @reused(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>) {
       role "compute" warpgroups(2) registers(240) (%w) {
         %t = hopper.receive %c : !hopper.channel<!two> -> !two
         %at = affine.apply affine_map<(d0) -> (d0 * 64)>(%w)
-        %mine = hopper.rows %t[%at] : !two -> !part
+        %mine = tile.rows %t[%at] : !two -> !part
         hopper.release %c : !hopper.channel<!two>
         vector.transfer_write %v, %Y[%bx, %c0] {in_bounds = [false, true]} : vector<64x64xbf16>, memref<?x64xbf16>
       }
@@ -136,7 +136,7 @@ func.func @whole_slabs(%n: index, %Y: memref<?x168xbf16>, %v: vector<64x64xbf16>
 // A tile that other warpgroups read, too, is no place for outputs.
 // REUSE-LABEL: func.func @read_by_all
 // REUSE: hopper.alloc : <2x64x64xbf16, swizzle = 128>
-// REUSE: hopper.columns
+// REUSE: tile.columns
 func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>, %zero: vector<64x64xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -149,9 +149,9 @@ func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>,
       }
       role "compute" warpgroups(2) registers(240) (%w) {
         %k = hopper.receive %channel : !hopper.channel<!two> -> !two
-        %mine = hopper.rows %k[%c0] : !two -> !part
-        %all = hopper.columns %k[%c0] : !two -> !two
-        %p = hopper.mma %all, %all, %zero transposeA : !two, !two, vector<64x64xf32>
+        %mine = tile.rows %k[%c0] : !two -> !part
+        %all = tile.columns %k[%c0] : !two -> !two
+        %p = tile.mma %all, %all, %zero transposeA : !two, !two, vector<64x64xf32>
         hopper.release %channel : !hopper.channel<!two>
         vector.transfer_write %v, %Y[%bx, %c0] {in_bounds = [false, true]} : vector<64x64xbf16>, memref<?x64xbf16>
       }
@@ -168,7 +168,7 @@ func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>,
 // REUSE: %[[RING:.*]] = hopper.alloc : <2x128x64xbf16, swizzle = 128>
 // REUSE-NOT: hopper.alloc
 // REUSE: %[[K:.*]] = hopper.receive
-// REUSE: %[[OWN:.*]] = hopper.rows %[[K]]
+// REUSE: %[[OWN:.*]] = tile.rows %[[K]]
 // REUSE: hopper.receive
 // REUSE: hopper.tma.wait pending(0) read
 // REUSE-NEXT: hopper.barrier.sync %c9 warpgroups(2)
@@ -178,25 +178,25 @@ func.func @read_by_all(%n: index, %Y: memref<?x64xbf16>, %v: vector<64x64xbf16>,
 // REUSE-NEXT: hopper.release %[[V:.*]] :
 // REUSE-NOT: hopper.release
 // REUSE: hopper.barrier.sync %c9 warpgroups(2)
-// REUSE: hopper.tile.store %{{.*}} to %[[OWN]]
+// REUSE: tile.write %{{.*}} to %[[OWN]]
 // REUSE-NEXT: hopper.barrier.sync %{{.*}} warpgroups(1)
 // REUSE-NEXT: hopper.fence.async
 // REUSE-NEXT: hopper.tma.store %[[OWN]]
 // REUSE: %[[SLOT0:.*]] = hopper.slot %[[RING]][%{{.*}}]
-// REUSE: %[[SLAB0:.*]] = hopper.rows %[[SLOT0]]
-// REUSE: hopper.tile.store %{{.*}} to %[[SLAB0]]
+// REUSE: %[[SLAB0:.*]] = tile.rows %[[SLOT0]]
+// REUSE: tile.write %{{.*}} to %[[SLAB0]]
 // REUSE: hopper.tma.store %[[SLAB0]]
 // REUSE: %[[SLOT1:.*]] = hopper.slot %[[RING]][%{{.*}}]
-// REUSE: %[[SLAB1:.*]] = hopper.rows %[[SLOT1]]
-// REUSE: hopper.tile.store %{{.*}} to %[[SLAB1]]
+// REUSE: %[[SLAB1:.*]] = tile.rows %[[SLOT1]]
+// REUSE: tile.write %{{.*}} to %[[SLAB1]]
 // REUSE: hopper.tma.store %[[SLAB1]]
 // REUSE-NEXT: hopper.tma.wait pending(2) read
 // REUSE-NEXT: hopper.release
 // REUSE: hopper.tma.wait pending(0)
-!wide = !hopper.smem<128x128xbf16, swizzle = 128>
-!own = !hopper.smem<64x128xbf16, swizzle = 128, slab_rows = 128>
-!half = !hopper.smem<128x64xbf16, swizzle = 128>
-!quarter = !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
+!wide = !tile.smem<128x128xbf16, swizzle = 128>
+!own = !tile.smem<64x128xbf16, swizzle = 128, slab_rows = 128>
+!half = !tile.smem<128x64xbf16, swizzle = 128>
+!quarter = !tile.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
 func.func @exchange(%n: index, %X: memref<?x128xbf16>, %Y: memref<?x128xbf16>, %x: vector<64x128xbf16>, %p: vector<64x64xbf16>, %zero: vector<64x64xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -215,18 +215,18 @@ func.func @exchange(%n: index, %X: memref<?x128xbf16>, %Y: memref<?x128xbf16>, %
       role "compute" warpgroups(2) registers(240) (%w) {
         %at = affine.apply affine_map<(d0) -> (d0 * 64)>(%w)
         %k = hopper.receive %keys : !hopper.channel<!wide> -> !wide
-        %mine = hopper.rows %k[%at] : !wide -> !own
-        %all = hopper.columns %k[%c0] : !wide -> !half
+        %mine = tile.rows %k[%at] : !wide -> !own
+        %all = tile.columns %k[%c0] : !wide -> !half
         %v = hopper.receive %values : !hopper.channel<!wide> -> !wide
         hopper.barrier.sync %c9 warpgroups(2)
         %first = arith.constant 0 : index
         scf.for %i = %first to %n step %c1 {
           %slot = hopper.slot %ring[%c0] : <2x128x64xbf16, swizzle = 128> -> !half
-          %part = hopper.rows %slot[%at] : !half -> !quarter
-          hopper.tile.store %p to %part : vector<64x64xbf16>, !quarter
+          %part = tile.rows %slot[%at] : !half -> !quarter
+          tile.write %p to %part : vector<64x64xbf16>, !quarter
           hopper.fence.async
           hopper.barrier.sync %c9 warpgroups(2)
-          %q = hopper.mma %slot, %all, %zero transposeA : !half, !half, vector<64x64xf32>
+          %q = tile.mma %slot, %all, %zero transposeA : !half, !half, vector<64x64xf32>
         }
         hopper.release %values : !hopper.channel<!wide>
         hopper.release %keys : !hopper.channel<!wide>
@@ -309,7 +309,7 @@ func.func @products(%n: index, %v: vector<64x64xbf16>, %k: !part, %zero: vector<
              threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
     hopper.roles
       role "compute" warpgroups(2) registers(240) (%w) {
-        %p = hopper.mma %k, %k, %zero transposeA : !part, !part, vector<64x64xf32>
+        %p = tile.mma %k, %k, %zero transposeA : !part, !part, vector<64x64xf32>
         vector.transfer_write %v, %Y[%bx, %c0] {in_bounds = [false, true]} : vector<64x64xbf16>, memref<?x64xbf16>
       }
     gpu.terminator
@@ -344,14 +344,14 @@ func.func @few_columns(%n: index, %v: vector<64x48xbf16>) {
 // REUSE: %[[T:.*]] = hopper.receive %[[OWN]]
 // REUSE: %[[ID:.*]] = arith.addi %{{.*}}, %[[ONE]]
 // REUSE: hopper.barrier.sync %[[ID]] warpgroups(1)
-// REUSE: hopper.tile.store %{{.*}} to %[[T]]
+// REUSE: tile.write %{{.*}} to %[[T]]
 // REUSE: hopper.release %[[OWN]]
 // REUSE: role "two"
 // REUSE: %[[SLOT:.*]] = hopper.slot %[[RING]]
 // REUSE: %[[ID:.*]] = arith.addi %{{.*}}, %[[TWO]]
 // REUSE: hopper.barrier.sync %[[ID]] warpgroups(1)
-// REUSE: hopper.tile.store %{{.*}} to %[[SLOT]]
-!whole = !hopper.smem<64x64xbf16, swizzle = 128>
+// REUSE: tile.write %{{.*}} to %[[SLOT]]
+!whole = !tile.smem<64x64xbf16, swizzle = 128>
 !ch = !hopper.channel<!whole>
 func.func @two_roles(%n: index, %Y: memref<?x64xbf16>, %Z: memref<?x64xbf16>, %v: vector<64x64xbf16>, %A: memref<?x64xbf16>) {
   %c0 = arith.constant 0 : index

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-start-products))" | FileCheck %s
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-start-products))" --remarks-filter=hopper-start-products -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}7 [Passed] started | Category:hopper-start-products{{$}}
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 !ch = !hopper.channel<!tile>
 
@@ -34,9 +34,9 @@ func.func @latest(%n: index, %zero: !acc, %q: vector<64x64xbf16>, %p: vector<64x
       role "compute" warpgroups(2) registers(240) (%w) {
         %r = scf.for %i = %c0 to %n step %c1 iter_args(%o = %zero) -> (!acc) {
           %k = hopper.receive %c : !ch -> !tile
-          %s = hopper.mma %q, %k, %zero transposeB : vector<64x64xbf16>, !tile, !acc
+          %s = tile.mma %q, %k, %zero transposeB : vector<64x64xbf16>, !tile, !acc
           hopper.release %c : !ch
-          %t = hopper.mma %p, %v, %o : vector<64x64xbf16>, !tile, !acc
+          %t = tile.mma %p, %v, %o : vector<64x64xbf16>, !tile, !acc
           %e = math.exp2 %s : !acc
           %f = arith.addf %e, %t : !acc
           scf.yield %f : !acc
@@ -64,9 +64,9 @@ func.func @branch(%n: index, %zero: !acc, %q: vector<64x64xbf16>, %p: vector<64x
              threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
     hopper.roles
       role "compute" warpgroups(2) registers(240) (%w) {
-        %s = hopper.mma %q, %v, %zero transposeB : vector<64x64xbf16>, !tile, !acc
+        %s = tile.mma %q, %v, %zero transposeB : vector<64x64xbf16>, !tile, !acc
         %r = scf.if %b -> (!acc) {
-          %t = hopper.mma %p, %v, %zero : vector<64x64xbf16>, !tile, !acc
+          %t = tile.mma %p, %v, %zero : vector<64x64xbf16>, !tile, !acc
           scf.yield %t : !acc
         } else {
           scf.yield %zero : !acc
@@ -91,7 +91,7 @@ func.func @zeros(%n: index, %zero: !acc, %q: vector<64x64xbf16>, %p: vector<64x6
     hopper.roles
       role "compute" warpgroups(2) registers(240) (%w) {
         %z = arith.constant dense<0.0> : !acc
-        %s = hopper.mma %q, %v, %z transposeB : vector<64x64xbf16>, !tile, !acc
+        %s = tile.mma %q, %v, %z transposeB : vector<64x64xbf16>, !tile, !acc
         vector.transfer_write %s, %y[%c0, %c0] : !acc, memref<64x64xf32>
       }
     gpu.terminator
@@ -124,10 +124,10 @@ func.func @twice(%n: index, %zero: !acc, %q: vector<64x64xbf16>, %y: memref<64x6
       }
       role "compute" warpgroups(2) registers(240) (%w) {
         %k0 = hopper.receive %c : !ch -> !tile
-        %s = hopper.mma %q, %k0, %zero : vector<64x64xbf16>, !tile, !acc
+        %s = tile.mma %q, %k0, %zero : vector<64x64xbf16>, !tile, !acc
         hopper.release %c : !ch
         %k1 = hopper.receive %c : !ch -> !tile
-        %t = hopper.mma %q, %k1, %s : vector<64x64xbf16>, !tile, !acc
+        %t = tile.mma %q, %k1, %s : vector<64x64xbf16>, !tile, !acc
         hopper.release %c : !ch
         vector.transfer_write %t, %y[%c0, %c0] : !acc, memref<64x64xf32>
       }

@@ -3,7 +3,7 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-store-first{least-bytes=0}))" --remarks-filter=hopper-store-first -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}3 [Missed] filled | Category:hopper-store-first{{$}}
 
-!sum = !hopper.smem<64x64xf32, swizzle = 128>
+!sum = !tile.smem<64x64xf32, swizzle = 128>
 
 // What starts with other values, is read beside, or in tiles that may overlap, is filled.
 // CHECK-LABEL: func.func @others(

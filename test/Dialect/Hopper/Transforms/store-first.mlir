@@ -5,7 +5,7 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(hopper-store-first,canonicalize,cse))" --remarks-filter=hopper-store-first -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
 // REMARKS-DAG: {{^ *}}1 [Passed] stored | Category:hopper-store-first{{$}}
 
-!sum = !hopper.smem<128x64xf32, swizzle = 128>
+!sum = !tile.smem<128x64xf32, swizzle = 128>
 
 // A flag for each 64 rows in place of the zeros; who comes first sets a tile's flag once it is there,
 // stores it, and says so; rows that still have their mark are zeros.

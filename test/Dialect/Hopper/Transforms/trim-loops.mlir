@@ -4,7 +4,7 @@
 
 // Rows 64 w to 64 w + 63 of 128 need columns up to their own number.
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 
 // CHECK-LABEL: func @causal
@@ -38,7 +38,7 @@ func.func @causal(%o: memref<?x64xf32>, %n: index, %full: i1, %c1: index, %threa
         %q = hopper.receive %k : !hopper.channel<!tile> -> !tile
         %sum = scf.for %j = %c0 to %n step %c64 iter_args(%acc = %zero) -> (!acc) {
           %tk = hopper.receive %k : !hopper.channel<!tile> -> !tile
-          %s = hopper.mma %tk, %tk, %acc transposeB : !tile, !tile, !acc
+          %s = tile.mma %tk, %tk, %acc transposeB : !tile, !tile, !acc
           hopper.release %k : !hopper.channel<!tile>
           %masked = scf.if %full -> (!acc) {
             scf.yield %s : !acc
@@ -69,7 +69,7 @@ func.func @causal(%o: memref<?x64xf32>, %n: index, %full: i1, %c1: index, %threa
 
 // The bound is the same for all warpgroups: the loop has it already.
 
-!tile = !hopper.smem<64x64xbf16, swizzle = 128>
+!tile = !tile.smem<64x64xbf16, swizzle = 128>
 !acc = vector<64x64xf32>
 
 // CHECK-LABEL: func @same
@@ -85,7 +85,7 @@ func.func @same(%o: memref<?x64xf32>, %n: index, %m: index, %full: i1, %c1: inde
         %ninf = arith.constant dense<0xFF800000> : !acc
         %sum = scf.for %j = %c0 to %n step %c64 iter_args(%acc = %zero) -> (!acc) {
           %tk = hopper.receive %k : !hopper.channel<!tile> -> !tile
-          %s = hopper.mma %tk, %tk, %acc transposeB : !tile, !tile, !acc
+          %s = tile.mma %tk, %tk, %acc transposeB : !tile, !tile, !acc
           hopper.release %k : !hopper.channel<!tile>
           %masked = scf.if %full -> (!acc) {
             scf.yield %s : !acc

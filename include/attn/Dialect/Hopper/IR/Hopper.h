@@ -6,6 +6,7 @@
 
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/HopperFacts.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Target/SM90/SM90.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -69,9 +70,6 @@ bool isSingleThreaded(mlir::Region &region);
 
 /// The matrix instruction for operands of a type, with sums in f32; null where there is none.
 const target::MmaAtom *findAtom(mlir::Type operands);
-
-/// Bytes of one element; float types of 16 and 32 bits.
-int64_t getElementBytes(mlir::Type type);
 
 } // namespace attn::hopper
 

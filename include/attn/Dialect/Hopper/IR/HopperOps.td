@@ -19,15 +19,15 @@ def Hopper_Dialect : Dialect {
   let description = [{
     Level L3. The unit of execution is the warpgroup (128 threads); a value of
     `vector` type is a tile that its threads hold together, and arithmetic on it
-    is upstream's (`arith`, `math`, `vector`). The ops of this dialect are what
-    upstream has no warpgroup-wide form for: tiles in shared memory with their
-    swizzle, asynchronous copies (TMA) and matrix products (WGMMA), mbarriers,
+    is upstream's (`arith`, `math`, `vector`). Tiles in shared memory, and what moves them
+    between there and registers, are of the `tile` dialect. The ops of this dialect are what
+    Hopper has besides: asynchronous copies (TMA) and matrix products (WGMMA), mbarriers,
     named barriers, roles of warpgroups. The body of a `gpu.launch` is the
     program of every CTA of the grid.
 
     A program is made in three steps, each of which can be written by hand:
 
-    1. *Tiles*: `hopper.load` and `hopper.mma` have value semantics; there is one
+    1. *Tiles*: `tile.load` and `tile.mma` have value semantics; there is one
        kind of warpgroup and nothing is asynchronous.
     2. *Channels*: `hopper.roles` divides the warpgroups into producers and
        consumers; `hopper.send`, `hopper.receive` and `hopper.release` move tiles
@@ -47,14 +47,16 @@ def Hopper_Dialect : Dialect {
     void registerTypes();
     void registerAttributes();
   }];
-  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect",
-                           "::mlir::gpu::GPUDialect", "::mlir::vector::VectorDialect"];
+  let dependentDialects = ["::attn::AttnDialect", "::attn::tile::TileDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+                           "::mlir::vector::VectorDialect"];
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
 }
 
 include "attn/Dialect/Hopper/IR/HopperAttrs.td"
+include "attn/Dialect/Tile/IR/TileTypes.td"
 
 //===----------------------------------------------------------------------===//
 // Types
@@ -64,70 +66,13 @@ class Hopper_Type<string name, string typeMnemonic> : TypeDef<Hopper_Dialect, na
   let mnemonic = typeMnemonic;
 }
 
-def Hopper_SmemType : Hopper_Type<"Smem", "smem"> {
-  let summary = "A tile in shared memory, or a ring of tiles";
-  let description = [{
-    Rank 2 is a tile of rows x columns; rank 3 is a ring of such tiles. `swizzle`
-    is the span in bytes (128, 64 or 32) that the hardware permutes: columns are
-    stored in slabs of `swizzle` bytes, one slab (rows x swizzle bytes) after the
-    other, and the 16-byte chunks of each row of a slab are permuted by the XOR
-    with the row's number modulo the chunks of a span (PTX ISA, "Swizzling
-    modes"). The last slab is padded to its full width. A tile of one row is a plain
-    vector of a multiple of 128 bytes; it has `swizzle = 0`. So has a tile of 64 rows of f32 in the
-    order of registers: each thread of a warpgroup finds there (`hopper.tile.load`) what the thread
-    of that number has written (`hopper.tile.store`), and nothing else reads it. Some rows of a larger tile (`hopper.rows`) keep its
-    slabs: `slab_rows` is the number of rows of the whole tile where it differs.
-
-    Element types: bf16, f16, f32.
-
-    ```mlir
-    !hopper.smem<128x64xbf16, swizzle = 128>
-    !hopper.smem<2x128x64xbf16, swizzle = 128>
-    !hopper.smem<2x1x64xf32>
-    !hopper.smem<64x128xbf16, swizzle = 128, slab_rows = 128>
-    ```
-  }];
-  let parameters = (ins ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType,
-                        "int64_t":$swizzle, "int64_t":$slabRows);
-  let builders = [
-    TypeBuilderWithInferredContext<(ins "::llvm::ArrayRef<int64_t>":$shape,
-                                        "::mlir::Type":$elementType, "int64_t":$swizzle), [{
-      return $_get(elementType.getContext(), shape, elementType, swizzle,
-                   shape[shape.size() - 2]);
-    }]>
-  ];
-  let hasCustomAssemblyFormat = 1;
-  let genVerifyDecl = 1;
-  let extraClassDeclaration = [{
-    int64_t getRank() const { return getShape().size(); }
-    bool isRing() const { return getRank() == 3; }
-    /// Tiles of a ring; 1 for a tile.
-    int64_t getDepth() const { return isRing() ? getShape().front() : 1; }
-    /// Whether only threads reach it, each what the one of its number has written.
-    bool isInRegisterOrder() const { return getSwizzle() == 0 && getRows() > 1; }
-    /// The type of one tile of a ring.
-    SmemType getTile() const;
-    int64_t getRows() const { return getShape()[getRank() - 2]; }
-    int64_t getColumns() const { return getShape().back(); }
-    /// Columns of one slab: swizzle bytes, or all of them without swizzle.
-    int64_t getSlabColumns() const;
-    int64_t getSlabs() const;
-    /// Bytes from one slab to the next.
-    int64_t getSlabBytes() const { return getSlabRows() * getSwizzle(); }
-    /// Bytes of one tile, padding of the last slab included.
-    int64_t getTileBytes() const;
-    /// Bytes of all tiles.
-    int64_t getBytes() const { return getDepth() * getTileBytes(); }
-  }];
-}
-
 def Hopper_ChannelType : Hopper_Type<"Channel", "channel"> {
   let summary = "A first-in first-out queue of tiles from one role to another";
   let description = [{
-    Tiles of `rows x columns` with a swizzle span, as in `!hopper.smem`. How many
+    Tiles of `rows x columns` with a swizzle span, as in `!tile.smem`. How many
     are in flight is the channel's `depth`.
   }];
-  let parameters = (ins "::attn::hopper::SmemType":$tile);
+  let parameters = (ins "::attn::tile::SmemType":$tile);
   let assemblyFormat = "`<` $tile `>`";
 }
 
@@ -154,145 +99,12 @@ def Hopper_TensorMapType : Hopper_Type<"TensorMap", "tensor_map"> {
     last two dimensions as large as the tile (one box per slab); what lies
     outside of the memref is read as zero and not written.
   }];
-  let parameters = (ins "::attn::hopper::SmemType":$tile, "int64_t":$rank);
+  let parameters = (ins "::attn::tile::SmemType":$tile, "int64_t":$rank);
   let assemblyFormat = "`<` $tile `,` `rank` `=` $rank `>`";
 }
 
-def Hopper_Tile : Type<And<[CPred<"::llvm::isa<::attn::hopper::SmemType>($_self)">,
-    CPred<"!::llvm::cast<::attn::hopper::SmemType>($_self).isRing()">]>,
-    "tile in shared memory", "::attn::hopper::SmemType">;
-def Hopper_Ring : Type<And<[CPred<"::llvm::isa<::attn::hopper::SmemType>($_self)">,
-    CPred<"::llvm::cast<::attn::hopper::SmemType>($_self).isRing()">]>,
-    "ring of tiles in shared memory", "::attn::hopper::SmemType">;
-def Hopper_Vector2 : VectorOfRankAndType<[2], [BF16, F16, F32]>;
-def Hopper_Accumulator : VectorOfRankAndType<[2], [F32]>;
-
 class Hopper_Op<string mnemonic, list<Trait> traits = []>
     : Op<Hopper_Dialect, mnemonic, traits>;
-
-//===----------------------------------------------------------------------===//
-// Step 1: tiles with value semantics
-//===----------------------------------------------------------------------===//
-
-def Hopper_LoadOp : Hopper_Op<"load", [MemoryEffects<[MemRead]>]> {
-  let summary = "A tile of global memory, in shared memory";
-  let description = [{
-    The tile starts at `indices` and lies in the last two dimensions; elements
-    beyond the memref are 0. The memref has rank 2 to 5, a unit innermost stride,
-    and is defined outside of the launch.
-
-    ```mlir
-    %k = hopper.load %K[%b, %h, %j, %c0] : memref<?x?x?x64xbf16> -> !hopper.smem<128x64xbf16, swizzle = 128>
-    ```
-  }];
-  let arguments = (ins AnyMemRef:$source, Variadic<Index>:$indices);
-  let results = (outs Hopper_Tile:$tile);
-  let assemblyFormat = [{
-    $source `[` $indices `]` attr-dict `:` type($source) `->` type($tile)
-  }];
-  let hasVerifier = 1;
-}
-
-def Hopper_RowsOp : Hopper_Op<"rows", [Pure]> {
-  let summary = "Some rows of a tile, in place";
-  let description = [{
-    Rows `offset` to `offset + rows of the result`, whose number and whose offset
-    are multiples of 8 (a swizzle repeats after at most 8 rows). The result keeps the
-    slabs of the source (`slab_rows`).
-
-    ```mlir
-    %q1 = hopper.rows %q[%offset] : !hopper.smem<128x64xbf16, swizzle = 128> -> !hopper.smem<64x64xbf16, swizzle = 128, slab_rows = 128>
-    ```
-  }];
-  let arguments = (ins Hopper_Tile:$source, Index:$offset);
-  let results = (outs Hopper_Tile:$tile);
-  let assemblyFormat = [{
-    $source `[` $offset `]` attr-dict `:` type($source) `->` type($tile)
-  }];
-  let hasVerifier = 1;
-}
-
-def Hopper_ColumnsOp : Hopper_Op<"columns", [Pure]> {
-  let summary = "Some columns of a tile, in place";
-  let description = [{
-    Columns `offset` to `offset + columns of the result`: whole slabs, or a part of
-    one that divides it (`offset` is a multiple of the result's columns then).
-
-    ```mlir
-    %k1 = hopper.columns %k[%offset] : !hopper.smem<128x128xbf16, swizzle = 128> -> !hopper.smem<128x64xbf16, swizzle = 128>
-    ```
-  }];
-  let arguments = (ins Hopper_Tile:$source, Index:$offset);
-  let results = (outs Hopper_Tile:$tile);
-  let assemblyFormat = [{
-    $source `[` $offset `]` attr-dict `:` type($source) `->` type($tile)
-  }];
-  let hasVerifier = 1;
-}
-
-def Hopper_GatherOp : Hopper_Op<"gather", [Pure]> {
-  let summary = "The rows of all warpgroups, as each of them has it";
-  let description = [{
-    Each warpgroup brings as many rows of a tile; the result is the whole tile, those
-    of warpgroup 0 first, in every warpgroup; or, of the whole tile, the warpgroup's
-    share of the columns. No warpgroup has registers for it: hopper-form-products makes
-    it an operand in shared memory (`hopper.share`).
-
-    ```mlir
-    %all = hopper.gather %x : vector<64x64xf32> -> vector<128x64xf32>
-    %columns = hopper.gather %x : vector<64x128xf32> -> vector<128x64xf32>
-    ```
-  }];
-  let arguments = (ins Hopper_Vector2:$part);
-  let results = (outs Hopper_Vector2:$whole);
-  let assemblyFormat = "$part attr-dict `:` type($part) `->` type($whole)";
-  let hasVerifier = 1;
-}
-
-def Hopper_ShareOp : Hopper_Op<"share", [MemoryEffects<[MemAlloc]>]> {
-  let summary = "The rows of all warpgroups, in shared memory";
-  let description = [{
-    As `hopper.gather`, as a tile that products read. All warpgroups of the role do
-    it together, in the same order. The tile is valid until the next execution of the
-    same op.
-
-    ```mlir
-    %all = hopper.share %x : vector<64x64xbf16> -> !hopper.smem<128x64xbf16, swizzle = 128>
-    ```
-  }];
-  let arguments = (ins Hopper_Vector2:$part);
-  let results = (outs Hopper_Tile:$tile);
-  let assemblyFormat = "$part attr-dict `:` type($part) `->` type($tile)";
-  let hasVerifier = 1;
-}
-
-def Hopper_MmaOp : Hopper_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]> {
-  let summary = "A product of tiles, added to an accumulator";
-  let description = [{
-    `result[m, n] = accumulator[m, n] + sum_k A[m, k] B[k, n]`, in f32.
-
-    A is a tile in shared memory, stored `m x k` (or `k x m` with `transposeA`),
-    or a vector `m x k` in registers. B is a tile in shared memory stored `k x n`,
-    or `n x k` with `transposeB`. Both have the same element type, bf16 or f16.
-    m is a multiple of 64, k of 16, n of 8 and at most 256. Where the columns of
-    a tile are fewer than n or k ask for, they are padded by zeros within the
-    last slab.
-
-    ```mlir
-    %s = hopper.mma %q, %k, %zero transposeB : !hopper.smem<64x64xbf16, swizzle = 128>, !hopper.smem<128x64xbf16, swizzle = 128>, vector<64x128xf32>
-    %o1 = hopper.mma %p, %v, %o : vector<64x128xbf16>, !hopper.smem<128x64xbf16, swizzle = 128>, vector<64x64xf32>
-    ```
-  }];
-  let arguments = (ins AnyTypeOf<[Hopper_Tile, Hopper_Vector2]>:$a, Hopper_Tile:$b,
-                       Hopper_Accumulator:$accumulator, UnitAttr:$transposeA,
-                       UnitAttr:$transposeB);
-  let results = (outs Hopper_Accumulator:$result);
-  let assemblyFormat = [{
-    $a `,` $b `,` $accumulator (`transposeA` $transposeA^)? (`transposeB` $transposeB^)?
-    attr-dict `:` type($a) `,` type($b) `,` type($accumulator)
-  }];
-  let hasVerifier = 1;
-}
 
 //===----------------------------------------------------------------------===//
 // Roles
@@ -370,8 +182,8 @@ def Hopper_ChannelOp : Hopper_Op<"channel", [MemoryEffects<[MemAlloc]>]> {
     turn, to all of them. The size of the cluster divides the number of parts.
 
     ```mlir
-    %c = hopper.channel depth(2) : !hopper.channel<!hopper.smem<128x64xbf16, swizzle = 128>>
-    %k = hopper.channel depth(2) multicast(2) : !hopper.channel<!hopper.smem<128x64xbf16, swizzle = 128>>
+    %c = hopper.channel depth(2) : !hopper.channel<!tile.smem<128x64xbf16, swizzle = 128>>
+    %k = hopper.channel depth(2) multicast(2) : !hopper.channel<!tile.smem<128x64xbf16, swizzle = 128>>
     ```
   }];
   let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$depth,
@@ -387,11 +199,11 @@ def Hopper_SendOp
     : Hopper_Op<"send", [AttrSizedOperandSegments, MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Starts the copy of a tile of global memory into a channel";
   let description = [{
-    Waits until the channel has room. The tile is as in `hopper.load`. Where `some` is true,
+    Waits until the channel has room. The tile is as in `tile.load`. Where `some` is true,
     rows that are marked are zeros instead: as in `hopper.tma.load`.
 
     ```mlir
-    hopper.send %dO[%b, %h, %i, %c0] without(%marks, %groups : memref<?x?x?xbf16>, memref<?x?x?xbf16>) if %some to %channel : memref<?x?x?x64xbf16>, !hopper.channel<!hopper.smem<64x64xbf16, swizzle = 128>>
+    hopper.send %dO[%b, %h, %i, %c0] without(%marks, %groups : memref<?x?x?xbf16>, memref<?x?x?xbf16>) if %some to %channel : memref<?x?x?x64xbf16>, !hopper.channel<!tile.smem<64x64xbf16, swizzle = 128>>
     ```
   }];
   let arguments = (ins AnyMemRef:$source, Variadic<Index>:$indices,
@@ -412,7 +224,7 @@ def Hopper_ReceiveOp : Hopper_Op<"receive", [MemoryEffects<[MemRead, MemWrite]>]
     released in the order in which they were received.
   }];
   let arguments = (ins Hopper_ChannelType:$channel);
-  let results = (outs Hopper_Tile:$tile);
+  let results = (outs Tile_Tile:$tile);
   let assemblyFormat = "$channel attr-dict `:` type($channel) `->` type($tile)";
   let hasVerifier = 1;
 }
@@ -424,7 +236,7 @@ def Hopper_HeldOp : Hopper_Op<"held", [MemoryEffects<[MemRead]>]> {
     for example.
   }];
   let arguments = (ins Hopper_ChannelType:$channel);
-  let results = (outs Hopper_Tile:$tile);
+  let results = (outs Tile_Tile:$tile);
   let assemblyFormat = "$channel attr-dict `:` type($channel) `->` type($tile)";
   let hasVerifier = 1;
 }
@@ -439,19 +251,19 @@ def Hopper_AcquireOp : Hopper_Op<"acquire", [MemoryEffects<[MemRead, MemWrite]>]
   let summary = "Waits until a channel has room for a tile, which registers are to fill";
   let description = [{
     Instead of `hopper.send`, where a role computes what it sends. All warpgroups of the
-    role do it, in the same order; each writes its part (`hopper.tile.store`, to rows or
+    role do it, in the same order; each writes its part (`tile.write`, to rows or
     columns of the tile, and `hopper.fence.async`), then `hopper.commit`.
 
     ```mlir
-    %t = hopper.acquire %sums : !hopper.channel<!hopper.smem<64x128xf32, swizzle = 128>> -> !hopper.smem<64x128xf32, swizzle = 128>
-    %part = hopper.columns %t[%first] : !hopper.smem<64x128xf32, swizzle = 128> -> !hopper.smem<64x64xf32, swizzle = 128>
-    hopper.tile.store %values to %part : vector<64x64xf32>, !hopper.smem<64x64xf32, swizzle = 128>
+    %t = hopper.acquire %sums : !hopper.channel<!tile.smem<64x128xf32, swizzle = 128>> -> !tile.smem<64x128xf32, swizzle = 128>
+    %part = tile.columns %t[%first] : !tile.smem<64x128xf32, swizzle = 128> -> !tile.smem<64x64xf32, swizzle = 128>
+    tile.write %values to %part : vector<64x64xf32>, !tile.smem<64x64xf32, swizzle = 128>
     hopper.fence.async
-    hopper.commit %sums : !hopper.channel<!hopper.smem<64x128xf32, swizzle = 128>>
+    hopper.commit %sums : !hopper.channel<!tile.smem<64x128xf32, swizzle = 128>>
     ```
   }];
   let arguments = (ins Hopper_ChannelType:$channel);
-  let results = (outs Hopper_Tile:$tile);
+  let results = (outs Tile_Tile:$tile);
   let assemblyFormat = "$channel attr-dict `:` type($channel) `->` type($tile)";
   let hasVerifier = 1;
 }
@@ -470,14 +282,14 @@ def Hopper_AddOp : Hopper_Op<"add", [AttrSizedOperandSegments, MemoryEffects<[Me
   let summary = "Starts the addition of a tile to global memory";
   let description = [{
     As `hopper.tma.reduce`, whose tensor map hopper-expand-channels makes: the memref,
-    defined outside of the launch, is as in `hopper.load`. Where `first` is true the tile is
+    defined outside of the launch, is as in `tile.load`. Where `first` is true the tile is
     stored: nothing is there yet.
 
     ```mlir
-    hopper.add %t to %sum[%b, %h, %i, %c0] : !hopper.smem<64x128xf32, swizzle = 128>, memref<?x?x?x128xf32>
+    hopper.add %t to %sum[%b, %h, %i, %c0] : !tile.smem<64x128xf32, swizzle = 128>, memref<?x?x?x128xf32>
     ```
   }];
-  let arguments = (ins Hopper_Tile:$tile, AnyMemRef:$dest, Variadic<Index>:$indices,
+  let arguments = (ins Tile_Tile:$tile, AnyMemRef:$dest, Variadic<Index>:$indices,
                        Optional<I1>:$first);
   let assemblyFormat = [{
     $tile `to` $dest `[` $indices `]` (`first` `(` $first^ `)`)? attr-dict
@@ -584,7 +396,7 @@ def Hopper_TensorMapOp : Hopper_Op<"tensor_map", [Pure]> {
     names the argument. Boxes have the rows of `tile` and the columns of one slab.
 
     ```mlir
-    %map = hopper.tensor_map %K : memref<?x?x?x64xbf16> -> !hopper.tensor_map<!hopper.smem<128x64xbf16, swizzle = 128>, rank = 4>
+    %map = hopper.tensor_map %K : memref<?x?x?x64xbf16> -> !hopper.tensor_map<!tile.smem<128x64xbf16, swizzle = 128>, rank = 4>
     ```
   }];
   let arguments = (ins AnyMemRef:$source);
@@ -615,7 +427,7 @@ def Hopper_AllocOp : Hopper_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
   let description = [{
     Aligned to 1024 bytes. Together with the mbarriers at most 227 KB per CTA.
   }];
-  let results = (outs Hopper_SmemType:$memory);
+  let results = (outs Tile_Smem:$memory);
   let assemblyFormat = "attr-dict `:` type($memory)";
 }
 
@@ -625,8 +437,8 @@ def Hopper_SlotOp : Hopper_Op<"slot", [Pure]> {
     Or a tile of other elements in its place: as many rows, in as many slabs of the same
     swizzle or fewer.
   }];
-  let arguments = (ins Hopper_Ring:$ring, Index:$index);
-  let results = (outs Hopper_Tile:$tile);
+  let arguments = (ins Tile_Ring:$ring, Index:$index);
+  let results = (outs Tile_Tile:$tile);
   let assemblyFormat = "$ring `[` $index `]` attr-dict `:` type($ring) `->` type($tile)";
   let hasVerifier = 1;
 }
@@ -693,7 +505,7 @@ def Hopper_TmaLoadOp
     in each CTA of the cluster is filled, and the mbarrier there told.
 
     ```mlir
-    hopper.tma.load %map[%i, %c0] to %tile, %full[%stage] multicast : !hopper.tensor_map<!hopper.smem<64x64xbf16, swizzle = 128>, rank = 2>, !hopper.smem<64x64xbf16, swizzle = 128>, !hopper.mbarrier<2>
+    hopper.tma.load %map[%i, %c0] to %tile, %full[%stage] multicast : !hopper.tensor_map<!tile.smem<64x64xbf16, swizzle = 128>, rank = 2>, !tile.smem<64x64xbf16, swizzle = 128>, !hopper.mbarrier<2>
     ```
 
     Where `some` is true, each row is a copy of its own, by `row_map`, whose boxes have one row
@@ -703,11 +515,11 @@ def Hopper_TmaLoadOp
     one, too, for the row's group, the 64 rows from a multiple of 64 on.
 
     ```mlir
-    hopper.tma.load %map[%i, %c0] without(%marks, %groups, %rowMap : memref<?xbf16>, memref<?xbf16>, !hopper.tensor_map<!hopper.smem<1x64xbf16, swizzle = 128>, rank = 2>) if %some to %tile, %full[%stage] : ...
+    hopper.tma.load %map[%i, %c0] without(%marks, %groups, %rowMap : memref<?xbf16>, memref<?xbf16>, !hopper.tensor_map<!tile.smem<1x64xbf16, swizzle = 128>, rank = 2>) if %some to %tile, %full[%stage] : ...
     ```
   }];
   let arguments = (ins Hopper_TensorMapType:$map, Variadic<Index>:$coordinates,
-                       Hopper_Tile:$tile, Hopper_MBarrierType:$barriers, Index:$index,
+                       Tile_Tile:$tile, Hopper_MBarrierType:$barriers, Index:$index,
                        Optional<AnyMemRef>:$marks, Optional<AnyMemRef>:$groups,
                        Optional<Hopper_TensorMapType>:$rowMap, Optional<I1>:$some,
                        UnitAttr:$multicast);
@@ -725,11 +537,11 @@ def Hopper_TmaStoreOp : Hopper_Op<"tma.store", [MemoryEffects<[MemRead, MemWrite
   let summary = "Starts the copy of a tile of shared memory to global memory";
   let description = [{
     The copy is one group of those that `hopper.tma.wait` counts. What lies
-    outside of the memref is not written. Tiles written by `hopper.tile.store`
+    outside of the memref is not written. Tiles written by `tile.write`
     need a barrier before, and a `hopper.fence.async` by the writers in front of it or by this
     role behind it.
   }];
-  let arguments = (ins Hopper_Tile:$tile, Hopper_TensorMapType:$map,
+  let arguments = (ins Tile_Tile:$tile, Hopper_TensorMapType:$map,
                        Variadic<Index>:$coordinates);
   let assemblyFormat = [{
     $tile `to` $map `[` $coordinates `]` attr-dict `:` type($tile) `,` type($map)
@@ -743,7 +555,7 @@ def Hopper_TmaReduceOp : Hopper_Op<"tma.reduce", [MemoryEffects<[MemRead, MemWri
     As `hopper.tma.store`, but adds, element by element and atomically. The order
     of additions of different CTAs is not fixed.
   }];
-  let arguments = (ins Hopper_Tile:$tile, Hopper_TensorMapType:$map,
+  let arguments = (ins Tile_Tile:$tile, Hopper_TensorMapType:$map,
                        Variadic<Index>:$coordinates);
   let assemblyFormat = [{
     $tile `to` $map `[` $coordinates `]` attr-dict `:` type($tile) `,` type($map)
@@ -904,39 +716,6 @@ def Hopper_ClusterSyncOp : Hopper_Op<"cluster.sync", [MemoryEffects<[MemRead, Me
   let assemblyFormat = "attr-dict";
 }
 
-def Hopper_TileStoreOp : Hopper_Op<"tile.store", [MemoryEffects<[MemWrite]>]> {
-  let summary = "Writes a tile of registers to shared memory";
-  let description = [{
-    `tile[r, c] = value[r, c]`, swizzled, by `stmatrix` where the element type
-    has 16 bits. With `transpose`, `tile[c, r] = value[r, c]`.
-  }];
-  let arguments = (ins Hopper_Vector2:$value, Hopper_Tile:$tile, UnitAttr:$transpose);
-  let assemblyFormat = [{
-    $value `to` $tile (`transpose` $transpose^)? attr-dict `:` type($value) `,` type($tile)
-  }];
-  let hasVerifier = 1;
-}
-
-def Hopper_TileLoadOp : Hopper_Op<"tile.load", [MemoryEffects<[MemRead]>]> {
-  let summary = "Reads a tile of shared memory to registers";
-  let description = [{
-    `value[r, c] = tile[r, c]`, by `ldmatrix`: elements of 16 bits; with `transpose`,
-    `value[r, c] = tile[c, r]`. Or a tile in the order of registers. Or a vector from a tile of one row of f32. Before the tile is given back to a role that copies to it, a
-    `hopper.fence.async` puts these reads in front of TMA's writes.
-
-    ```mlir
-    %x = hopper.tile.load %tile : !hopper.smem<64x128xbf16, swizzle = 128, slab_rows = 128> -> vector<64x128xbf16>
-    %v = hopper.tile.load %row : !hopper.smem<1x64xf32> -> vector<64xf32>
-    ```
-  }];
-  let arguments = (ins Hopper_Tile:$tile, UnitAttr:$transpose);
-  let results = (outs AnyTypeOf<[Hopper_Vector2, VectorOfRankAndType<[1], [F32]>]>:$value);
-  let assemblyFormat = [{
-    $tile (`transpose` $transpose^)? attr-dict `:` type($tile) `->` type($value)
-  }];
-  let hasVerifier = 1;
-}
-
 //===----------------------------------------------------------------------===//
 // Step 3: asynchronous products
 //===----------------------------------------------------------------------===//
@@ -944,18 +723,18 @@ def Hopper_TileLoadOp : Hopper_Op<"tile.load", [MemoryEffects<[MemRead]>]> {
 def Hopper_WgmmaOp : Hopper_Op<"wgmma", [MemoryEffects<[MemRead]>]> {
   let summary = "Starts a product of tiles by one warpgroup";
   let description = [{
-    As `hopper.mma` with m = 64, asynchronously: one group of
+    As `tile.mma` with m = 64, asynchronously: one group of
     `wgmma.mma_async` instructions, fenced before and committed after. Operands in
     shared memory must not be written, and the accumulator must not be touched,
     before a `hopper.wait` that covers the group. An absent accumulator is zero.
 
     ```mlir
-    %s = hopper.wgmma %q, %k transposeB : (!hopper.smem<64x64xbf16, swizzle = 128>, !hopper.smem<128x64xbf16, swizzle = 128>) -> !hopper.pending<vector<64x128xf32>>
-    %o1 = hopper.wgmma %p, %v, %o : (vector<64x128xbf16>, !hopper.smem<128x64xbf16, swizzle = 128>, vector<64x64xf32>) -> !hopper.pending<vector<64x64xf32>>
+    %s = hopper.wgmma %q, %k transposeB : (!tile.smem<64x64xbf16, swizzle = 128>, !tile.smem<128x64xbf16, swizzle = 128>) -> !hopper.pending<vector<64x128xf32>>
+    %o1 = hopper.wgmma %p, %v, %o : (vector<64x128xbf16>, !tile.smem<128x64xbf16, swizzle = 128>, vector<64x64xf32>) -> !hopper.pending<vector<64x64xf32>>
     ```
   }];
-  let arguments = (ins AnyTypeOf<[Hopper_Tile, Hopper_Vector2]>:$a, Hopper_Tile:$b,
-                       Optional<AnyTypeOf<[Hopper_Accumulator, Hopper_PendingType]>>:$accumulator,
+  let arguments = (ins AnyTypeOf<[Tile_Tile, Tile_Vector2]>:$a, Tile_Tile:$b,
+                       Optional<AnyTypeOf<[Tile_Accumulator, Hopper_PendingType]>>:$accumulator,
                        UnitAttr:$transposeA, UnitAttr:$transposeB);
   let results = (outs Hopper_PendingType:$result);
   let assemblyFormat = [{
@@ -978,7 +757,7 @@ def Hopper_WaitOp : Hopper_Op<"wait", [MemoryEffects<[MemRead, MemWrite]>]> {
   }];
   let arguments = (ins Hopper_PendingType:$product,
                        ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<7>]>:$pending);
-  let results = (outs Hopper_Accumulator:$result);
+  let results = (outs Tile_Accumulator:$result);
   let assemblyFormat = "$product `pending` `(` $pending `)` attr-dict `:` type($product) `->` type($result)";
   let hasVerifier = 1;
 }

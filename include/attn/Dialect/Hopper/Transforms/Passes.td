@@ -77,7 +77,7 @@ def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"
     gets a vector that every warpgroup has whole. A product of a computed tile and one
     that is read, which sums over the rows and is only added to memory
     (`attn.tile_add`), is divided by columns: each warpgroup multiplies the rows of all
-    of them (`hopper.gather`) by its own columns.
+    of them (`tile.gather`) by its own columns.
     Where vectors lead to scalars only, there are no rows, and one warpgroup. A vector of fewer than
     64 elements has no rows, and each warpgroup writes it.
 
@@ -104,7 +104,8 @@ def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"
 
     Needed by: all GPU kernels.
   }];
-  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+  let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
+                           "mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::gpu::GPUDialect", "mlir::scf::SCFDialect",
                            "mlir::vector::VectorDialect"];
 }
@@ -112,9 +113,9 @@ def HopperDistributeRows : Pass<"hopper-distribute-rows", "::mlir::func::FuncOp"
 def HopperFormProducts : Pass<"hopper-form-products", "::mlir::func::FuncOp"> {
   let summary = "Contractions of tiles become products of tiles in shared memory";
   let description = [{
-    A `vector.contract` with one reduced dimension, in f32, becomes `hopper.mma`.
+    A `vector.contract` with one reduced dimension, in f32, becomes `tile.mma`.
     An operand that is read from a memref with 16-bit elements is a tile in
-    shared memory (`hopper.load`), whichever way it is transposed; where it
+    shared memory (`tile.load`), whichever way it is transposed; where it
     depends on the warpgroup, the warpgroups' parts are loaded together. An
     operand computed in registers is rounded to the other one's type; it can be
     the left one only. What several contractions read is loaded once. An inner
@@ -127,8 +128,8 @@ def HopperFormProducts : Pass<"hopper-form-products", "::mlir::func::FuncOp"> {
     %k1 = arith.extf %k : vector<128x64xbf16> to vector<128x64xf32>
     %s = vector.contract {... (m, k), (n, k) -> (m, n)} %q1, %k1, %zero
     // After.
-    %k = hopper.load %K[%j, %c0] : memref<...> -> !hopper.smem<128x64xbf16, swizzle = 128>
-    %s = hopper.mma %q, %k, %zero transposeB : ...
+    %k = tile.load %K[%j, %c0] : memref<...> -> !tile.smem<128x64xbf16, swizzle = 128>
+    %s = tile.mma %q, %k, %zero transposeB : ...
     ```
 
     The swizzle span is the smallest of 128, 64 and 32 bytes that holds a row,
@@ -138,25 +139,26 @@ def HopperFormProducts : Pass<"hopper-form-products", "::mlir::func::FuncOp"> {
 
     Needed by: GPU kernels with products of matrices.
   }];
-  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
+                           "mlir::arith::ArithDialect"];
 }
 
 def HopperReuseTiles : Pass<"hopper-reuse-tiles", "::mlir::func::FuncOp"> {
   let summary = "A tile that products have in shared memory is read there";
   let description = [{
     A `vector.transfer_read` of 64 rows of 16-bit elements, at the top of a tile program, of what a
-    `hopper.load` beside it copies for a product, becomes a `hopper.tile.load` of these rows. Threads
+    `tile.load` beside it copies for a product, becomes a `tile.read` of these rows. Threads
     would read 4 bytes of each of 8 rows at a time. It goes in front of the first op that needs it with
     another value: reads of global memory are under way before it waits for the copy.
 
     ```mlir
     // Before.
     %o = vector.transfer_read %dO[%i1, %c0], %zero : memref<?x?xbf16>, vector<64x256xbf16>
-    %t = hopper.load %dO[%i0, %c0] : memref<?x?xbf16> -> !hopper.smem<128x256xbf16, swizzle = 128>
+    %t = tile.load %dO[%i0, %c0] : memref<?x?xbf16> -> !tile.smem<128x256xbf16, swizzle = 128>
     // After, where %i1 is %i0 + 64 %warpgroup.
-    %t = hopper.load %dO[%i0, %c0] : memref<?x?xbf16> -> !hopper.smem<128x256xbf16, swizzle = 128>
-    %r = hopper.rows %t[64 * %warpgroup]
-    %o = hopper.tile.load %r : !hopper.smem<64x256xbf16, ...> -> vector<64x256xbf16>
+    %t = tile.load %dO[%i0, %c0] : memref<?x?xbf16> -> !tile.smem<128x256xbf16, swizzle = 128>
+    %r = tile.rows %t[64 * %warpgroup]
+    %o = tile.read %r : !tile.smem<64x256xbf16, ...> -> vector<64x256xbf16>
     ```
 
     The gradient of queries at head dimensions above 128 needs it, which sums *dO O* itself. Stays as it
@@ -165,24 +167,25 @@ def HopperReuseTiles : Pass<"hopper-reuse-tiles", "::mlir::func::FuncOp"> {
 
     Needed by: GPU gradients whose kernel of dQ computes *D*, too (more than 128 columns, short streams).
   }];
-  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect"];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
+                           "mlir::affine::AffineDialect"];
 }
 
 def HopperLoadTiles : Pass<"hopper-load-tiles", "::mlir::func::FuncOp"> {
   let summary = "Tiles and vectors that are read to registers come through shared memory";
   let description = [{
     In a loop with products, a `vector.transfer_read` of a tile of 16-bit elements of
-    an argument (where `arguments` says so) becomes a `hopper.load` of the rows of all warpgroups and a
-    `hopper.tile.load` of each one's own. The copy is made early, by TMA, in whole
+    an argument (where `arguments` says so) becomes a `tile.load` of the rows of all warpgroups and a
+    `tile.read` of each one's own. The copy is made early, by TMA, in whole
     lines.
 
     ```mlir
     // Before.
     %x = vector.transfer_read %X[%i1, %j], %zero : memref<?x?xbf16, strided<[?, 1]>>, vector<64x128xbf16>
     // After.
-    %t = hopper.load %X[%i0, %j] : memref<?x?xbf16, strided<[?, 1]>> -> !hopper.smem<128x128xbf16, swizzle = 128>
-    %w = hopper.rows %t[64 * %warpgroup]
-    %x = hopper.tile.load %w : !hopper.smem<64x128xbf16, ...> -> vector<64x128xbf16>
+    %t = tile.load %X[%i0, %j] : memref<?x?xbf16, strided<[?, 1]>> -> !tile.smem<128x128xbf16, swizzle = 128>
+    %w = tile.rows %t[64 * %warpgroup]
+    %x = tile.read %w : !tile.smem<64x128xbf16, ...> -> vector<64x128xbf16>
     ```
 
     So does a whole row of f32 of memory that the function makes, such as those of
@@ -192,8 +195,8 @@ def HopperLoadTiles : Pass<"hopper-load-tiles", "::mlir::func::FuncOp"> {
     // Before.
     %v = vector.transfer_read %V[%i, %c0], %zero {in_bounds = [true]} : memref<?x64xf32>, vector<64xf32>
     // After.
-    %t = hopper.load %V[%i, %c0] : memref<?x64xf32> -> !hopper.smem<1x64xf32>
-    %v = hopper.tile.load %t : !hopper.smem<1x64xf32> -> vector<64xf32>
+    %t = tile.load %V[%i, %c0] : memref<?x64xf32> -> !tile.smem<1x64xf32>
+    %v = tile.read %t : !tile.smem<1x64xf32> -> vector<64xf32>
     ```
 
     Coordinates of the tile program that the tile does not depend on come behind the
@@ -208,7 +211,8 @@ def HopperLoadTiles : Pass<"hopper-load-tiles", "::mlir::func::FuncOp"> {
   }];
   let options = [
     Option<"arguments", "arguments", "bool", /*default=*/"true", "Also tiles of arguments">];
-  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect"];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
+                           "mlir::affine::AffineDialect"];
 }
 
 def HopperGuardReads : Pass<"hopper-guard-reads", "::mlir::func::FuncOp"> {
@@ -222,11 +226,11 @@ def HopperGuardReads : Pass<"hopper-guard-reads", "::mlir::func::FuncOp"> {
     ```mlir
     // Before.
     %k = vector.transfer_read %ids[%j]
-    %s = hopper.mma ...
+    %s = tile.mma ...
     %m = scf.if %full { yield %s } else { use(%k, %s) }
     // After.
     %k = scf.if %partial { yield vector.transfer_read %ids[%j] } else { yield %zeros }
-    %s = hopper.mma ...
+    %s = tile.mma ...
     %m = scf.if %full { yield %s } else { use(%k, %s) }
     ```
 
@@ -242,10 +246,10 @@ def HopperGuardReads : Pass<"hopper-guard-reads", "::mlir::func::FuncOp"> {
 def HopperOrderProducts : Pass<"hopper-order-products", "::mlir::func::FuncOp"> {
   let summary = "Products come as early as what they read allows";
   let description = [{
-    In the body of each loop with products: a `hopper.mma` moves up to behind the
+    In the body of each loop with products: a `tile.mma` moves up to behind the
     last value that it reads, together with its loads (and what is read of a table to
     address them); products that are ready at the same time keep their order, but for those
-    that read a `hopper.share`, which
+    that read a `tile.share`, which
     come last, and for those with a wide operand in registers, which come just before
     these. Reads of rows and columns of global memory come first, and of tiles of shared
     memory; those of vectors in shared memory behind the product whose result they meet, in
@@ -254,12 +258,12 @@ def HopperOrderProducts : Pass<"hopper-order-products", "::mlir::func::FuncOp"> 
 
     ```mlir
     // Before.                         // After.
-    %s = hopper.mma %k, %q, %zero      %s = hopper.mma %k, %q, %zero
-    %p = f(%s)                         %t = hopper.mma %v, %g, %zero
-    %t = hopper.mma %v, %g, %zero      %p = f(%s)
-    %u = h(%p, %t)                     %b1 = hopper.mma %p, %g, %b
-    %a1 = hopper.mma %u, %q, %a        %u = h(%p, %t)
-    %b1 = hopper.mma %p, %g, %b        %a1 = hopper.mma %u, %q, %a
+    %s = tile.mma %k, %q, %zero      %s = tile.mma %k, %q, %zero
+    %p = f(%s)                         %t = tile.mma %v, %g, %zero
+    %t = tile.mma %v, %g, %zero      %p = f(%s)
+    %u = h(%p, %t)                     %b1 = tile.mma %p, %g, %b
+    %a1 = tile.mma %u, %q, %a        %u = h(%p, %t)
+    %b1 = tile.mma %p, %g, %b        %a1 = tile.mma %u, %q, %a
     ```
 
     A body that writes memory stays as it is.
@@ -282,15 +286,15 @@ def HopperCreateLaunches : Pass<"hopper-create-launches", "::mlir::func::FuncOp"
     // Before.
     scf.forall (%i) in (%n) {
       scf.forall (%w) in (2) {
-        %k = hopper.load %K[%i, %c0]
-        hopper.mma %q, %k, ...
+        %k = tile.load %K[%i, %c0]
+        tile.mma %q, %k, ...
     // After.
     gpu.launch blocks(%cta, ...) in (%n, ...) threads(...) in (%c256, ...) {
       hopper.roles
         role "compute" warpgroups(2) registers(240) (%w) {
           %i = affine.delinearize_index %cta into (%n)
-          %k = hopper.load %K[%i, %c0]
-          hopper.mma %q, %k, ...
+          %k = tile.load %K[%i, %c0]
+          tile.mma %q, %k, ...
     ```
 
     Refuses programs whose rows are not divided among 1 to 3 warpgroups, loops from elsewhere than
@@ -306,7 +310,7 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
   let summary = "Loads become a role of their own";
   let description = [{
     The one role of a launch (hopper-create-launches) becomes two: a producer, one warpgroup
-    of which one thread copies, and consumers. Each `hopper.load` becomes a
+    of which one thread copies, and consumers. Each `tile.load` becomes a
     channel: `hopper.send` in a copy of the loops around it, `hopper.receive` in
     its place, and `hopper.release` after its last use. Without any load there
     is one role, and each warpgroup is a CTA if they neither share nor agree on anything.
@@ -317,8 +321,8 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
       hopper.roles
         role "compute" warpgroups(2) registers(240) (%w) {
           scf.for %j = ... {
-            %k = hopper.load %K[%j, %c0]
-            hopper.mma %q, %k, ...
+            %k = tile.load %K[%j, %c0]
+            tile.mma %q, %k, ...
     // After.
     gpu.launch ... {
       %channel = hopper.channel depth(1)
@@ -329,7 +333,7 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
         role "compute" warpgroups(2) registers(240) (%w) {
           scf.for %j = ... {
             %k = hopper.receive %channel
-            hopper.mma %q, %k, ...
+            tile.mma %q, %k, ...
             hopper.release %channel
     ```
 
@@ -342,8 +346,8 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
     ```mlir
     // Before.                              // After, "compute".
     attn.tile_add %x into %sum[%i, %c]      %tile = hopper.acquire %sums
-                                            %part = hopper.columns %tile[%c]
-                                            hopper.tile.store %x to %part
+                                            %part = tile.columns %tile[%c]
+                                            tile.write %x to %part
                                             hopper.commit %sums
                                             // "add", in a copy of the loops around it
                                             %tile = hopper.receive %sums
@@ -373,9 +377,9 @@ def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncO
            "CTAs that share a multiprocessor, and its registers">,
     Option<"adderFences", "adder-fences", "bool", /*default=*/"true",
            "The adder makes the consumers' tiles visible to TMA, not they themselves">];
-  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
-                           "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect",
-                           "mlir::scf::SCFDialect"];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
+                           "mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+                           "mlir::gpu::GPUDialect", "mlir::scf::SCFDialect"];
 }
 
 def HopperDivideSums : Pass<"hopper-divide-sums", "::mlir::func::FuncOp"> {
@@ -393,29 +397,29 @@ def HopperDivideSums : Pass<"hopper-divide-sums", "::mlir::func::FuncOp"> {
     // Before.
     role "compute" warpgroups(1) registers(240) (%w) {
       %sums:2 = scf.for ... iter_args(%v = %zero, %k = %zero) {
-        %s = hopper.mma %keys, %q, %zero transposeB
-        %dp = hopper.mma %values, %do, %zero transposeB
+        %s = tile.mma %keys, %q, %zero transposeB
+        %dp = tile.mma %values, %do, %zero transposeB
         %p = math.exp2 %s
-        %v_next = hopper.mma %p16, %do, %v
+        %v_next = tile.mma %p16, %do, %v
         %ds = arith.mulf %p, %dp
-        %k_next = hopper.mma %ds16, %q, %k
+        %k_next = tile.mma %ds16, %q, %k
     // After.
     role "compute first" warpgroups(1) registers(240) (%w) {
       %sum = scf.for ... iter_args(%v = %zero) {
-        %s = hopper.mma %keys, %q, %zero transposeB
+        %s = tile.mma %keys, %q, %zero transposeB
         %p = math.exp2 %s
         %slot = hopper.acquire %handed
-        hopper.tile.store %p to %slot
+        tile.write %p to %slot
         hopper.commit %handed
-        %v_next = hopper.mma %p16, %do, %v
+        %v_next = tile.mma %p16, %do, %v
     role "compute second" warpgroups(1) registers(240) (%w) {
       %sum = scf.for ... iter_args(%k = %zero) {
         %slot = hopper.receive %handed
-        %p = hopper.tile.load %slot
+        %p = tile.read %slot
         hopper.release %handed
-        %dp = hopper.mma %values, %do, %zero transposeB
+        %dp = tile.mma %values, %do, %zero transposeB
         %ds = arith.mulf %p, %dp
-        %k_next = hopper.mma %ds16, %q, %k
+        %k_next = tile.mma %ds16, %q, %k
     ```
 
     Refuses sums of which one needs the other, other carried tiles, several warpgroups, writes
@@ -427,8 +431,9 @@ def HopperDivideSums : Pass<"hopper-divide-sums", "::mlir::func::FuncOp"> {
   let options = [
     Option<"columns", "columns", "int64_t", /*default=*/"256",
            "Columns of the sums that a warpgroup holds">];
-  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
-                           "mlir::gpu::GPUDialect", "mlir::scf::SCFDialect"];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
+                           "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect",
+                           "mlir::scf::SCFDialect"];
 }
 
 def HopperFormClusters : Pass<"hopper-form-clusters", "::mlir::func::FuncOp"> {
@@ -717,7 +722,7 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
 def HopperPipelineProducts : Pass<"hopper-pipeline-products", "::mlir::func::FuncOp"> {
   let summary = "The last product of an iteration runs beside the next iteration";
   let description = [{
-    In each innermost loop of a role whose last `hopper.mma` depends, through
+    In each innermost loop of a role whose last `tile.mma` depends, through
     other arithmetic, on an earlier one of the same iteration: the last product
     of iteration t is computed in iteration t + 1, after the first products of
     that one have been issued, so that the tensor core works while the arithmetic
@@ -728,13 +733,13 @@ def HopperPipelineProducts : Pass<"hopper-pipeline-products", "::mlir::func::Fun
     ```mlir
     // Before.                          // After, where the loop runs at least once.
     scf.for %j ... iter_args(%o) {      %s0 = first product of the first iteration
-      %s = hopper.mma %q, %k, ...       %p0 = f(%s0)
+      %s = tile.mma %q, %k, ...       %p0 = f(%s0)
       %p = f(%s)                        scf.for %j ... iter_args(%o, %p = %p0) {
-      %o1 = hopper.mma %p, %v, %o         %s = hopper.mma %q, %k, ...
-    }                                     %o1 = hopper.mma %p, %v, %o
+      %o1 = tile.mma %p, %v, %o         %s = tile.mma %q, %k, ...
+    }                                     %o1 = tile.mma %p, %v, %o
                                           %p1 = f(%s)
                                         }
-                                        hopper.mma of the last %p
+                                        tile.mma of the last %p
     ```
 
     A loop in which a first product needs the last one of the iteration before, or
@@ -829,7 +834,7 @@ def HopperOverlapTiles : Pass<"hopper-overlap-tiles", "::mlir::func::FuncOp"> {
 def HopperStartProducts : Pass<"hopper-start-products", "::mlir::func::FuncOp"> {
   let summary = "Products become asynchronous, with the latest possible waits";
   let description = [{
-    `hopper.mma` becomes `hopper.wgmma` in its place and a `hopper.wait` in front
+    `tile.mma` becomes `hopper.wgmma` in its place and a `hopper.wait` in front
     of the first use of the result; the wait leaves running what was started
     later. A `hopper.release` of a tile that a running product reads moves behind
     the wait. Nothing is in flight at the end of a loop body or a branch, and no tile
@@ -837,9 +842,9 @@ def HopperStartProducts : Pass<"hopper-start-products", "::mlir::func::FuncOp"> 
 
     ```mlir
     // Before.
-    %s = hopper.mma %q, %k, %zero
+    %s = tile.mma %q, %k, %zero
     hopper.release %keys
-    %o1 = hopper.mma %p, %v, %o
+    %o1 = tile.mma %p, %v, %o
     use(%s)
     // After.
     %s0 = hopper.wgmma %q, %k
@@ -888,7 +893,7 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
   let summary = "Tiles leave through shared memory";
   let description = [{
     A `vector.transfer_write` of a rank-2 tile of 16-bit elements by a role
-    becomes a `hopper.tile.store` to shared memory and a `hopper.tma.store` from
+    becomes a `tile.write` to shared memory and a `hopper.tma.store` from
     there, which writes whole lines and leaves out what lies beyond the memref. (Not if
     the length of the memref's rows is dynamic: these need not start at multiples of 16
     bytes, and threads write them. Nor if the role has no products and the memref is an
@@ -909,7 +914,7 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
     // After. %mine is the warpgroup's one of as many hopper.named_barriers as there are.
     hopper.tma.wait pending(0) read
     hopper.barrier.sync %mine warpgroups(1)
-    hopper.tile.store %o to %tile
+    tile.write %o to %tile
     hopper.barrier.sync %mine warpgroups(1)
     hopper.fence.async
     hopper.tma.store %tile to %map[%i, %c0]
@@ -923,7 +928,8 @@ def HopperStageOutputs : Pass<"hopper-stage-outputs", "::mlir::func::FuncOp"> {
                         "Stage outputs where an input tile has been">,
     Option<"columns", "columns", "int64_t", /*default=*/"0",
            "Columns of a slab (64 of 16-bit elements); 0 for whole tiles">];
-  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect"];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
+                           "mlir::arith::ArithDialect"];
 }
 
 def HopperEmulateExponentials : Pass<"hopper-emulate-exponentials", "::mlir::func::FuncOp"> {
@@ -1007,7 +1013,7 @@ def HopperVersionPrograms : Pass<"hopper-version-programs", "::mlir::func::FuncO
 def HopperAdvanceProducts : Pass<"hopper-advance-products", "::mlir::func::FuncOp"> {
   let summary = "The first product of an iteration is computed in the one before";
   let description = [{
-    In each innermost loop of a role whose first `hopper.mma` needs nothing of the loop
+    In each innermost loop of a role whose first `tile.mma` needs nothing of the loop
     but a tile that it receives: that product of iteration t + 1 is started behind the
     last one of iteration t, and runs beside what is done with that one's result. The
     tensor core then has work where all warpgroups meet. The tile comes one iteration
@@ -1018,15 +1024,15 @@ def HopperAdvanceProducts : Pass<"hopper-advance-products", "::mlir::func::FuncO
     ```mlir
     // Before.                              // After.
     scf.for %i = %lo to %hi step %c64 {     %q0 = hopper.receive %Q
-      %q = hopper.receive %Q                %s0 = hopper.mma %k, %q0, %zero
-      %s = hopper.mma %k, %q, %zero         scf.for %i ... iter_args(%s = %s0) {
+      %q = hopper.receive %Q                %s0 = tile.mma %k, %q0, %zero
+      %s = tile.mma %k, %q, %zero         scf.for %i ... iter_args(%s = %s0) {
       ...                                     %q = hopper.held %Q
-      hopper.mma %x, %q, %a                   ...
-      hopper.release %Q                       hopper.mma %x, %q, %a
-      hopper.mma ...                          hopper.release %Q
-    }                                         hopper.mma ...
+      tile.mma %x, %q, %a                   ...
+      hopper.release %Q                       tile.mma %x, %q, %a
+      tile.mma ...                          hopper.release %Q
+    }                                         tile.mma ...
                                               %q1 = hopper.receive %Q
-                                              %s1 = hopper.mma %k, %q1, %zero
+                                              %s1 = tile.mma %k, %q1, %zero
                                               scf.yield %s1
                                             }
                                             hopper.release %Q
@@ -1043,7 +1049,7 @@ def HopperAdvanceProducts : Pass<"hopper-advance-products", "::mlir::func::FuncO
 def HopperExchangeRows : Pass<"hopper-exchange-rows", "::mlir::func::FuncOp"> {
   let summary = "Warpgroups exchange rows through shared memory";
   let description = [{
-    Each `hopper.share` becomes two tiles of the CTA by turns and, in its place, the
+    Each `tile.share` becomes two tiles of the CTA by turns and, in its place, the
     store of the warpgroup's own rows; in front of the first product that reads the tile, a
     barrier of all warpgroups of the role, and a fence, which makes what all have stored
     visible to products. (In front of the barrier each one waited for its own stores: 2 to 5 %
@@ -1054,13 +1060,13 @@ def HopperExchangeRows : Pass<"hopper-exchange-rows", "::mlir::func::FuncOp"> {
     ```mlir
     // Before.
     scf.for ... {
-      %all = hopper.share %x : vector<64x64xbf16> -> !hopper.smem<128x64xbf16, swizzle = 128>
+      %all = tile.share %x : vector<64x64xbf16> -> !tile.smem<128x64xbf16, swizzle = 128>
     // After. %id is a hopper.named_barriers count(1), one for each role.
     hopper.barrier.sync %id warpgroups(2)
     scf.for ... iter_args(%turn = %c0) {
       %all = hopper.slot %ring[%turn]
-      %mine = hopper.rows %all[64 * %w]
-      hopper.tile.store %x to %mine
+      %mine = tile.rows %all[64 * %w]
+      tile.write %x to %mine
       hopper.barrier.sync %id warpgroups(2)
       hopper.fence.async
       ...
@@ -1074,8 +1080,8 @@ def HopperExchangeRows : Pass<"hopper-exchange-rows", "::mlir::func::FuncOp"> {
 
     Needed by: GPU gradients with order `n_outer`.
   }];
-  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
-                           "mlir::arith::ArithDialect"];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
+                           "mlir::affine::AffineDialect", "mlir::arith::ArithDialect"];
 }
 
 def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"> {
@@ -1107,7 +1113,7 @@ def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"
     hopper.mbarrier.wait %empty[%stage], %phase // arrivals(2) cluster
     hopper.mbarrier.expect %full[%stage] bytes(16384)
     scf.for %part = %rank to %c2 step %size {
-      %rows = hopper.rows %tile[%part * 64]
+      %rows = tile.rows %tile[%part * 64]
       hopper.tma.load %map[%j + %part * 64, %c0] to %rows, %full[%stage] multicast
     }
     ```
@@ -1120,8 +1126,8 @@ def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"
   }];
   let options = [Option<"stages", "stages", "int64_t", /*default=*/"2",
                         "Tiles in flight in each channel that is used in a loop">];
-  let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::arith::ArithDialect",
-                           "mlir::scf::SCFDialect"];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
+                           "mlir::arith::ArithDialect", "mlir::scf::SCFDialect"];
 }
 
 def HopperAllocateBarriers : Pass<"hopper-allocate-barriers", "::mlir::func::FuncOp"> {
@@ -1184,7 +1190,7 @@ def HopperCheckProtocol : Pass<"hopper-check-protocol", "::mlir::func::FuncOp"> 
     * *Named barriers*: all uses of an id are for the same number of warpgroups,
       by as many warpgroups, where ids follow from the warpgroup's number.
     * *Stores*: a `hopper.fence.async` and a barrier stand between a
-      `hopper.tile.store` and a copy or product that reads the tile, and a
+      `tile.write` and a copy or product that reads the tile, and a
       `hopper.tma.wait` follows the last copy.
 
     ```mlir

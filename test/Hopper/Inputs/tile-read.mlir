@@ -1,7 +1,7 @@
 // C = B_0 + B_1 + ... over blocks of 64 rows of B, in registers: a producer, a
 // consumer, a ring of two. The tests break it line by line; @words name the lines.
-!tile = !hopper.smem<64x72xbf16, swizzle = 128>
-!ring = !hopper.smem<2x64x72xbf16, swizzle = 128>
+!tile = !tile.smem<64x72xbf16, swizzle = 128>
+!ring = !tile.smem<2x64x72xbf16, swizzle = 128>
 !bar2 = !hopper.mbarrier<2>
 !map = !hopper.tensor_map<!tile, rank = 2>
 func.func @sum(%B: memref<?x72xbf16>, %C: memref<64x72xf32>) {
@@ -43,7 +43,7 @@ func.func @sum(%B: memref<?x72xbf16>, %C: memref<64x72xf32>) {
           hopper.mbarrier.wait %full[%s], %p : !bar2 // @wait
           %t = hopper.slot %sb[%s] : !ring -> !tile
           // @before
-          %x = hopper.tile.load %t : !tile -> vector<64x72xbf16> // @read
+          %x = tile.read %t : !tile -> vector<64x72xbf16> // @read
           hopper.fence.async // @fence
           hopper.mbarrier.arrive %empty[%s] : !bar2 // @release
           %y = arith.extf %x : vector<64x72xbf16> to vector<64x72xf32>

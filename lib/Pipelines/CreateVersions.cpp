@@ -32,27 +32,29 @@ static constexpr int64_t kLength = 2;
 /// Columns of the sums that one warpgroup holds, and two roles of one.
 static constexpr int64_t kMostSumColumns = 256, kMostDividedColumns = 512;
 
+/// Whether `holds` of some op of a kind in the function.
+template <typename Op> static bool hasOp(func::FuncOp function, function_ref<bool(Op)> holds) {
+  return function
+      .walk([&](Op op) { return holds(op) ? WalkResult::interrupt() : WalkResult::advance(); })
+      .wasInterrupted();
+}
+
 /// Whether the gradients of keys and values are more than one warpgroup holds.
 static bool hasWideSums(func::FuncOp function) {
   auto getColumns = [](Value tensor) {
     return cast<RankedTensorType>(tensor.getType()).getShape().back();
   };
-  auto isWide = [&](BackwardOp op) {
-    return getColumns(op.getKey()) + getColumns(op.getValue()) > kMostSumColumns
-               ? WalkResult::interrupt()
-               : WalkResult::advance();
-  };
-  return function.walk(isWide).wasInterrupted();
+  return hasOp<BackwardOp>(function, [&](BackwardOp op) {
+    return getColumns(op.getKey()) + getColumns(op.getValue()) > kMostSumColumns;
+  });
 }
 
 /// A mask may leave rows of a head without keys, which would be computed twice with fixed maxima,
 /// or a sink is the first term of the sums.
 static bool needsRunningMaxima(func::FuncOp function) {
-  auto needs = [](ForwardOp op) {
-    bool mayLackKeys = !keepsKeys(op.getMask()) && !ignoresRows(op.getMask());
-    return mayLackKeys || op.getSink() ? WalkResult::interrupt() : WalkResult::advance();
-  };
-  return function.walk(needs).wasInterrupted();
+  return hasOp<ForwardOp>(function, [](ForwardOp op) {
+    return (!keepsKeys(op.getMask()) && !ignoresRows(op.getMask())) || op.getSink();
+  });
 }
 
 /// Conditions under which a call has no more rows than keys, for each gradient that is open
@@ -105,8 +107,8 @@ struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsP
 
   /// How nests may be formed, in order of preference.
   SmallVector<NestsAttr> listNests(func::FuncOp function) {
-    WalkResult walk = function.walk([](BackwardOp) { return WalkResult::interrupt(); });
-    bool isGradient = walk.wasInterrupted(), isWide = hasWideSums(function);
+    bool isGradient = hasOp<BackwardOp>(function, [](BackwardOp) { return true; });
+    bool isWide = hasWideSums(function);
     SmallVector<NestsAttr> nests;
     auto add = [&](Sums sums, int64_t columns) {
       nests.push_back(NestsAttr::get(&getContext(), sums, columns, isGradient));
@@ -170,10 +172,7 @@ struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsP
       prove.addPass(createAttnProveKeys(AttnProveKeysOptions{/*noMoreRows=*/true}));
       if (failed(runPipeline(prove, keyed)))
         return failure();
-      auto isOpen = [](BackwardOp op) {
-        return op.getRowsHaveKeys() ? WalkResult::advance() : WalkResult::interrupt();
-      };
-      if (!keyed.walk(isOpen).wasInterrupted())
+      if (!hasOp<BackwardOp>(keyed, [](BackwardOp op) { return !op.getRowsHaveKeys(); }))
         add(keyed, *conditions);
       keyed.erase();
     }

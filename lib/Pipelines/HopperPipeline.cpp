@@ -49,16 +49,10 @@ template <typename Op> static LogicalResult checkTypes(Op op) {
 }
 
 namespace {
-struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> {
-  using Base::Base;
+struct LowerToHopperPass
+    : attn::WithRenamedOptions<attn::impl::AttnLowerToHopperBase<LowerToHopperPass>> {
+  using WithRenamedOptions::WithRenamedOptions;
   template <typename Pass> friend LogicalResult attn::checkOptions(Operation *, const Pass &);
-
-  LogicalResult initializeOptions(StringRef options,
-                                  function_ref<LogicalResult(const Twine &)> error) override {
-    if (std::string message = findRenamedOption(options); !message.empty())
-      return error(message);
-    return Pass::initializeOptions(options, error);
-  }
 
   void getDependentDialects(DialectRegistry &registry) const override {
     OpPassManager pm(ModuleOp::getOperationName());
@@ -222,10 +216,13 @@ struct LowerToHopperPass : attn::impl::AttnLowerToHopperBase<LowerToHopperPass> 
 };
 } // namespace
 
-llvm::Error attn::addLowerToHopper(OpPassManager &pm, StringRef options) {
+llvm::Error attn::addLowerToHopper(OpPassManager &pm, const PipelineOptions &options) {
+  std::string given = "order=" + options.order +
+                      " deterministic=" + (options.deterministic ? "true" : "false") + " " +
+                      options.schedule;
   std::unique_ptr<Pass> lowering = createAttnLowerToHopper();
   std::string reason;
-  if (failed(lowering->initializeOptions(options, [&](const Twine &text) {
+  if (failed(lowering->initializeOptions(given, [&](const Twine &text) {
         reason = text.str();
         return failure();
       })))

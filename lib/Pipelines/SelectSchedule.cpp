@@ -84,9 +84,7 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
         "others of at most 128 and none at computed indices, for 64 queries and 65 keys or more";
     if (order == "n_outer" && gradient != functions.end())
       return (*gradient).emitError()
-             << "order=n_outer adds sums of 64 or 128 columns to memory, which are products of "
-                "matrices, beside others of at most 128 and none at computed indices, for 64 "
-                "queries and 65 keys or more; order=m_outer has a kernel for each sum";
+             << "order=n_outer: " << reason << "; order=m_outer has a kernel for each sum";
     if (isShort)
       reason = "few queries: all tiles of keys would wait for one tile of dQ";
     module->setAttr(hopper::kRefusedAttr, StringAttr::get(&getContext(), reason));

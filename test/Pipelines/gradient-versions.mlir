@@ -29,7 +29,7 @@
 // APART-NOT: hopper.add
 // APART: return
 
-// STREAM: error: order=n_outer adds sums of 64 or 128 columns to memory
+// STREAM: error: order=n_outer: sums that are added to memory have 64 or 128 columns
 
 //--- causal.mlir
 !t = tensor<?x?x?x128xbf16>

@@ -5,6 +5,7 @@
 #include "Executor.h"
 #include "attn/Interpreter/Interpreter.h"
 #include "attn/Pipelines/Passes.h"
+#include "attn/Pipelines/Pipelines.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -157,12 +158,9 @@ Error InterpreterExecutor::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entri
     if (Error error = configurePassManager(manager))
       return error;
     manager.addPass(mlir::createSymbolDCEPass());
-    // What the schedule says comes last and counts.
-    std::string order = options.loopOrder.empty() ? "auto" : options.loopOrder;
-    std::string schedule = "order=" + order +
-                           " deterministic=" + (options.deterministic ? "true" : "false") + " " +
-                           options.schedule;
-    if (Error error = addLowerToHopper(manager, schedule))
+    PipelineOptions pipeline;
+    setPipelineOptions(pipeline, options);
+    if (Error error = addLowerToHopper(manager, pipeline))
       return error;
     if (failed(manager.run(*program)))
       return diagnostics->failure("lowering to the hopper dialect failed");

@@ -13,9 +13,11 @@ namespace attn {
 #define GEN_PASS_REGISTRATION
 #include "attn/Pipelines/Passes.h.inc"
 
-/// Adds attn-lower-to-hopper with its options as text ("block-m=128 block-n=176"); an
-/// error says what is wrong with them.
-llvm::Error addLowerToHopper(mlir::OpPassManager &pm, llvm::StringRef options);
+struct PipelineOptions;
+
+/// Adds attn-lower-to-hopper with the order, determinism and schedule of `options`; what the
+/// schedule says comes last and counts. An error says what is wrong with it.
+llvm::Error addLowerToHopper(mlir::OpPassManager &pm, const PipelineOptions &options);
 } // namespace attn
 
 #endif

@@ -4,7 +4,10 @@
 #ifndef ATTN_UTILS_RENAMEDOPTIONS_H
 #define ATTN_UTILS_RENAMEDOPTIONS_H
 
+#include "mlir/Support/LLVM.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/Twine.h"
 #include <string>
 
 namespace attn {
@@ -43,6 +46,19 @@ inline std::string findRenamedOption(llvm::StringRef options) {
         return ("option '" + renamed.old + "' is now '" + renamed.now + "'").str();
   return "";
 }
+
+/// A pass, by its generated base class, that refuses old names of its options.
+template <typename PassBase> struct WithRenamedOptions : PassBase {
+  using PassBase::PassBase;
+
+  mlir::LogicalResult
+  initializeOptions(llvm::StringRef options,
+                    llvm::function_ref<mlir::LogicalResult(const llvm::Twine &)> error) override {
+    if (std::string message = findRenamedOption(options); !message.empty())
+      return error(message);
+    return PassBase::initializeOptions(options, error);
+  }
+};
 
 } // namespace attn
 

@@ -20,13 +20,9 @@ public:
 
   Error buildPipeline(mlir::OpPassManager &pm, const PipelineOptions &options,
                       Form form) const override {
-    if (form == Form::Tensors) {
-      // What the schedule says comes last and counts.
-      std::string schedule = ("order=" + options.order + " deterministic=" +
-                              (options.deterministic ? "true" : "false") + " " + options.schedule);
-      if (Error error = addLowerToHopper(pm, schedule))
+    if (form == Form::Tensors)
+      if (Error error = addLowerToHopper(pm, options))
         return error;
-    }
     buildCudaCodegenPipeline(pm);
     buildCudaHostPipeline(pm);
     return Error::success();

@@ -235,15 +235,8 @@ FailureOr<PlanAttr> Nest::choose(ArrayRef<OrderCost> costs, const PlanOptions &o
 }
 
 namespace {
-struct PlanNestPass : attn::impl::AttnPlanNestBase<PlanNestPass> {
-  using AttnPlanNestBase::AttnPlanNestBase;
-
-  LogicalResult initializeOptions(StringRef options,
-                                  function_ref<LogicalResult(const Twine &)> error) override {
-    if (std::string message = findRenamedOption(options); !message.empty())
-      return error(message);
-    return Pass::initializeOptions(options, error);
-  }
+struct PlanNestPass : attn::WithRenamedOptions<attn::impl::AttnPlanNestBase<PlanNestPass>> {
+  using WithRenamedOptions::WithRenamedOptions;
 
   /// What the plan is, and what else was possible.
   void say(FoldOp fold, PlanAttr plan, ArrayRef<OrderCost> costs, bool isRequested) {

@@ -72,15 +72,8 @@ LogicalResult Nest::tile() {
 }
 
 namespace {
-struct TileNestPass : attn::impl::AttnTileNestBase<TileNestPass> {
-  using AttnTileNestBase::AttnTileNestBase;
-
-  LogicalResult initializeOptions(StringRef options,
-                                  function_ref<LogicalResult(const Twine &)> error) override {
-    if (std::string message = findRenamedOption(options); !message.empty())
-      return error(message);
-    return Pass::initializeOptions(options, error);
-  }
+struct TileNestPass : attn::WithRenamedOptions<attn::impl::AttnTileNestBase<TileNestPass>> {
+  using WithRenamedOptions::WithRenamedOptions;
 
   void runOnOperation() override {
     if (blockM < 1 || blockMMultiple < 1 || blockN < 1) {

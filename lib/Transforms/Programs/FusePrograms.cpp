@@ -281,6 +281,10 @@ struct FuseProgramsPass : attn::impl::AttnFuseProgramsBase<FuseProgramsPass> {
   using Base::Base;
 
   void runOnOperation() override {
+    if (rowBytes < 1 || columnMultiple < 1) {
+      getOperation().emitError("expected row-bytes and column-multiple to be at least 1");
+      return signalPassFailure();
+    }
     auto programs = llvm::to_vector(getOperation().getOps<scf::ForallOp>());
     // With the next program that it can become one with, whatever stands between.
     for (size_t i = 0; i < programs.size(); ++i)

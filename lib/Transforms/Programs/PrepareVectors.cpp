@@ -433,6 +433,10 @@ struct PrepareVectorsPass : attn::impl::AttnPrepareVectorsBase<PrepareVectorsPas
   using Base::Base;
 
   void runOnOperation() override {
+    if (rows < 1 || sizeMultiple < 1) {
+      getOperation().emitError("expected rows and size-multiple to be at least 1");
+      return signalPassFailure();
+    }
     for (auto forall : llvm::to_vector(getOperation().getOps<scf::ForallOp>()))
       forall.walk([&](scf::ForOp loop) {
         if (loop->hasAttr(kFoldLoopAttr))

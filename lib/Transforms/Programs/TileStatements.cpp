@@ -373,6 +373,10 @@ struct TileStatementsPass : attn::impl::AttnTileStatementsBase<TileStatementsPas
   using Base::Base;
 
   void runOnOperation() override {
+    if (lanes < 1 || rows < 1) {
+      getOperation().emitError("expected lanes and rows to be at least 1");
+      return signalPassFailure();
+    }
     for (auto copy : llvm::make_early_inc_range(getOperation().getOps<memref::CopyOp>()))
       stateCopy(copy);
     IRRewriter rewriter(&getContext());

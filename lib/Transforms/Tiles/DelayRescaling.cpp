@@ -44,15 +44,9 @@ static void delay(RunningMaximum &maximum, double rescaleThreshold) {
 }
 
 namespace {
-struct DelayRescalingPass : attn::impl::AttnDelayRescalingBase<DelayRescalingPass> {
-  using Base::Base;
-
-  LogicalResult initializeOptions(StringRef options,
-                                  function_ref<LogicalResult(const Twine &)> error) override {
-    if (std::string message = findRenamedOption(options); !message.empty())
-      return error(message);
-    return Pass::initializeOptions(options, error);
-  }
+struct DelayRescalingPass
+    : attn::WithRenamedOptions<attn::impl::AttnDelayRescalingBase<DelayRescalingPass>> {
+  using WithRenamedOptions::WithRenamedOptions;
 
   void runOnOperation() override {
     getOperation()->walk([&](scf::ForOp loop) {

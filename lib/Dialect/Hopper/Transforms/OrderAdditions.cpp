@@ -478,15 +478,9 @@ private:
   hopper::SemaphoreFirstTouchOp firstTouch; // of an addition that may be the first one, else null
 };
 
-struct OrderAdditionsPass : attn::impl::HopperOrderAdditionsBase<OrderAdditionsPass> {
-  using Base::Base;
-
-  LogicalResult initializeOptions(StringRef options,
-                                  function_ref<LogicalResult(const Twine &)> error) override {
-    if (std::string message = attn::findRenamedOption(options); !message.empty())
-      return error(message);
-    return Pass::initializeOptions(options, error);
-  }
+struct OrderAdditionsPass
+    : attn::WithRenamedOptions<attn::impl::HopperOrderAdditionsBase<OrderAdditionsPass>> {
+  using WithRenamedOptions::WithRenamedOptions;
 
   void runOnOperation() override {
     if (ctas < 1) {

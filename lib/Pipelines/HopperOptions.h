@@ -25,7 +25,8 @@ inline bool isOn(llvm::StringRef option, bool otherwise) {
 
 /// Checks the options of a schedule, each alone and together, of a pass that has them all.
 template <typename Pass> llvm::LogicalResult checkOptions(mlir::Operation *op, const Pass &pass) {
-  if (llvm::failed(checkWord(op, "order", pass.order, {"auto", "m_outer", "n_outer"})) ||
+  if (llvm::failed(
+          checkWord(op, "order", pass.order, {"auto", "m_outer", "n_outer", "split_kv"})) ||
       llvm::failed(checkWord(op, "output", pass.output, {"auto", "own", "reuse", "slabs"})))
     return llvm::failure();
   const std::pair<llvm::StringRef, llvm::StringRef> switches[] = {
@@ -34,6 +35,12 @@ template <typename Pass> llvm::LogicalResult checkOptions(mlir::Operation *op, c
   for (auto [name, value] : switches)
     if (llvm::failed(checkWord(op, name, value, {"auto", "true", "false"})))
       return llvm::failure();
+  bool clashes =
+      pass.order == "split_kv" ? pass.parts == 1 : pass.order != "auto" && pass.parts != 1;
+  if (pass.parts < -1 || (pass.parts != -1 && clashes))
+    return op->emitError() << "schedule option 'parts=" << int64_t(pass.parts)
+                           << "' does not fit to 'order=" << pass.order.getValue()
+                           << "': expected 0 or more parts, 1 unless the order is split_kv or auto";
   if (pass.fixMaxima == "true" && pass.cluster != 1)
     return op->emitError(
         "schedule option 'fix-maxima=true' excludes 'cluster': a CTA that ends alone leaves the "

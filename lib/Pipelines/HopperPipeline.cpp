@@ -217,7 +217,8 @@ struct LowerToHopperPass
 } // namespace
 
 llvm::Error attn::addLowerToHopper(OpPassManager &pm, const PipelineOptions &options) {
-  std::string given = "order=" + options.order +
+  std::string parts = options.parts < 0 ? "" : " parts=" + std::to_string(int64_t(options.parts));
+  std::string given = "order=" + options.order + parts +
                       " deterministic=" + (options.deterministic ? "true" : "false") + " " +
                       options.schedule;
   std::unique_ptr<Pass> lowering = createAttnLowerToHopper();

@@ -46,7 +46,9 @@ static void addCleanUp(OpPassManager &pm) {
 /// Tiles of nests, in memory, with exponentials to the base 2.
 static void addArithmetic(OpPassManager &pm, ScheduleAttr schedule) {
   PipelineOptions tiles;
-  tiles.order = "m_outer";
+  tiles.order = schedule.getParts() == 1 ? "m_outer" : "split_kv";
+  tiles.parts = schedule.getParts();
+  tiles.threads = std::max<int64_t>(1, schedule.getCtas() * schedule.getOccupancy());
   tiles.parallelSums = true;
   tiles.blockM = schedule.getBlockM();
   tiles.blockMMultiple = hopper::kWarpgroupRows;
@@ -183,7 +185,7 @@ constexpr Stage kStages[] = {
 
 /// All that a schedule may ask for: for the dialects that its passes need.
 ScheduleAttr getFullSchedule(MLIRContext *context) {
-  return ScheduleAttr::get(context, 128, 128, 2, 132, 1, 1, 0, OutputMemory::Own, Maxima::Fixed,
+  return ScheduleAttr::get(context, 128, 128, 1, 2, 132, 1, 1, 0, OutputMemory::Own, Maxima::Fixed,
                            /*pipeline=*/true, /*overlap=*/false, /*ping_pong=*/true, /*trim=*/true,
                            Builder(context).getF64FloatAttr(1), 1, /*adds_sums=*/true,
                            /*ordered=*/true, true, true, /*loads_tiles=*/true);

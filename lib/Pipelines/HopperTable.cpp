@@ -83,6 +83,7 @@ void attn::printHopperSchedules(llvm::raw_ostream &os) {
         "mean.\n\n";
   print(os, "Forward", kSchedules);
   print(os, "Forward, where a score reads tiles that TMA reaches", kCopiedSchedules);
+  print(os, "Forward, of few queries: the keys in parts", kSplitSchedules);
   print(os, "Gradients, a kernel for each sum", kGradientSchedules);
   print(os, "Gradients, where a kernel also adds a sum to memory", kAddedSchedules);
   printTileSizes(os);

@@ -55,6 +55,8 @@ struct Schedule {
   /// The last product of an iteration runs beside the next one. Without it, registers are too
   /// few for that, and for what a score computes with many steps.
   bool pipelines = true;
+  /// Parts of the keys, as in #hopper.schedule.
+  int64_t parts = 1;
 
   bool isFor(MaskForm mask) const {
     return masks != (mask.isMasked ? Unmasked : Masked) && (masks != Banded || mask.isBanded);
@@ -76,6 +78,18 @@ constexpr Schedule withOccupancy(Schedule row, bool pipelines) {
   row.pipelines = pipelines;
   return row;
 }
+constexpr Schedule withParts(Schedule row, int64_t stages) {
+  row.parts = 0;
+  row.stages = stages;
+  return row;
+}
+// Few rows, of which one warpgroup computes: as many bytes of keys and values in flight as fit.
+inline constexpr Schedule kSplitSchedules[] = {
+    withParts({64, Schedule::Any, 0, 64, 128, Output::Reuse, false, false}, /*stages=*/4),
+    withParts({128, Schedule::Any, 0, 64, 128, Output::Reuse, false, false}, /*stages=*/2),
+    withParts({192, Schedule::Any, 0, 64, 96, Output::Reuse, false, false}, /*stages=*/2),
+    withParts({256, Schedule::Any, 0, 64, 64, Output::Reuse, false, false}, /*stages=*/2),
+};
 // The first row that fits is taken. Loops are trimmed (hopper-trim-loops) where
 // that leaves out whole tiles: where a warpgroup's rows are no multiple of the
 // tile's keys. Not with overlap: ptxas then serialises the products (C7514).

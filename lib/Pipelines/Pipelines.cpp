@@ -67,7 +67,8 @@ void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   AttnPlanNestOptions plan;
   setTiles(plan);
   plan.order = options.order;
-  plan.parts = options.parts;
+  if (options.parts >= 0)
+    plan.parts = options.parts;
   plan.threads = options.threads;
   plan.explain = options.explain;
   pm.addNestedPass<func::FuncOp>(createAttnPlanNest(plan));
@@ -77,7 +78,8 @@ void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   addCleanUpOfTiles(pm, options);
   // Tables first: they take the masks that projection cannot read.
   pm.addNestedPass<func::FuncOp>(
-      createAttnTabulateMasks(AttnTabulateMasksOptions{options.branchMasks, options.branchMasks}));
+      createAttnTabulateMasks(AttnTabulateMasksOptions{options.branchMasks, options.branchMasks,
+                                                       /*inPrograms=*/!options.branchMasks}));
   pm.addNestedPass<func::FuncOp>(
       createAttnProjectMasks(AttnProjectMasksOptions{options.branchMasks}));
   // Before the canonicaliser, which may rebuild ops without their attributes.

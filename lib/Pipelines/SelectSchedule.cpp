@@ -91,10 +91,14 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     return false;
   }
 
+  /// Whether the keys of each row are divided.
+  bool splits() { return parts >= 0 ? parts != 1 : order == "split_kv"; }
+
   /// A row of the table with options in the place of what they override.
   FailureOr<ScheduleAttr> withOptions(ModuleOp module, Schedule row, bool loadsTiles = false) {
     row.blockM = blockM > 0 ? blockM : row.blockM;
     row.blockN = blockN > 0 ? blockN : row.blockN;
+    row.parts = row.parts != 1 && parts >= 0 ? int64_t(parts) : row.parts;
     row.stages = stages > 0 ? stages : row.stages;
     row.rescaleThreshold = rescaleThreshold >= 0 ? rescaleThreshold : row.rescaleThreshold;
     row.exp2Emulation = exp2Emulation >= 0 ? exp2Emulation : row.exp2Emulation;
@@ -124,10 +128,10 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
         row.rescaleThreshold && !fixes ? b.getF64FloatAttr(row.rescaleThreshold) : FloatAttr();
     auto emitError = [&] { return module.emitError(); };
     ScheduleAttr schedule = ScheduleAttr::getChecked(
-        emitError, &getContext(), row.blockM, row.blockN, row.stages, int64_t(ctas), row.occupancy,
-        int64_t(cluster), int64_t(producerRegisters), row.output, maxima, row.pipelines,
-        row.overlap, row.pingPong, row.trims, threshold, row.exp2Emulation, row.addsSums,
-        row.addsSums && deterministic, row.addsSums && row.storesFirst,
+        emitError, &getContext(), row.blockM, row.blockN, row.parts, row.stages, int64_t(ctas),
+        row.occupancy, int64_t(cluster), int64_t(producerRegisters), row.output, maxima,
+        row.pipelines, row.overlap, row.pingPong, row.trims, threshold, row.exp2Emulation,
+        row.addsSums, row.addsSums && deterministic, row.addsSums && row.storesFirst,
         row.addsSums && row.adderFences, loadsTiles);
     if (!schedule)
       return failure();
@@ -151,6 +155,10 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
   }
 
   LogicalResult selectForGradient(ModuleOp module, NestsAttr nests) {
+    if (splits())
+      return module.emitError()
+             << "schedule option '" << (parts >= 0 ? "parts" : "order=split_kv")
+             << "' is of forwards; gradients have the orders m_outer and n_outer";
     int64_t columns = findColumns(module);
     bool adds = addsSums(module);
     ArrayRef<Schedule> rows = adds ? ArrayRef(kAddedSchedules) : ArrayRef(kGradientSchedules);
@@ -191,9 +199,23 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
                                !numbersColumns(module));
   }
 
+  /// Few rows: bytes count, and the keys of each row are divided.
+  LogicalResult selectSplit(ModuleOp module, int64_t columns) {
+    const Schedule *row =
+        llvm::find_if(kSplitSchedules, [&](const Schedule &row) { return columns <= row.columns; });
+    if (row == std::end(kSplitSchedules))
+      return refuseColumns(module, columns);
+    FailureOr<ScheduleAttr> schedule = withOptions(module, *row);
+    if (succeeded(schedule))
+      set(module, *schedule);
+    return schedule;
+  }
+
   LogicalResult select(ModuleOp module) {
     SmallVector<Choice> choices;
     int64_t columns = findColumns(module);
+    if (splits())
+      return selectSplit(module, columns);
     // What a score reads by row and column is copied by TMA where that reaches it: which depends
     // on strides that are known at run time only.
     const Schedule *row = llvm::find_if(

@@ -12,7 +12,10 @@ defvar ScheduleOptions = [
     Option<"blockN", "block-n", "int64_t", /*default=*/"0", "Keys of a tile">,
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",
            "Order of gradients: m_outer (a kernel for each sum), n_outer (one kernel, which adds dQ to "
-           "memory), auto (n_outer, or m_outer where that is not possible)">,
+           "memory), auto (n_outer, or m_outer where that is not possible). Of forwards: m_outer, "
+           "split_kv (parts of the keys in parallel, then a merge), auto (m_outer)">,
+    Option<"parts", "parts", "int64_t", /*default=*/"-1",
+           "Parts of the keys of a forward: 0: as many as keep `ctas` busy, 1: none, -1: as `order` says">,
     Option<"deterministic", "deterministic", "bool", /*default=*/"false",
            "Additions to memory have one order, by semaphores; with order=auto kernels for each sum "
            "where that is faster or the only way">,

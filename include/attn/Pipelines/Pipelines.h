@@ -29,8 +29,10 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
                             llvm::cl::desc("Loop order: auto, m_outer, n_outer or split_kv"),
                             llvm::cl::init("auto")};
   Option<int64_t> parts{*this, "parts",
-                        llvm::cl::desc("Parts of the streamed dimension, for order=split_kv"),
-                        llvm::cl::init(4)};
+                        llvm::cl::desc("Parts of the streamed dimension, for order=split_kv; 0: "
+                                       "as many as keep threads, or multiprocessors, busy; -1: "
+                                       "the target's choice"),
+                        llvm::cl::init(-1)};
   Option<int64_t> threads{*this, "threads",
                           llvm::cl::desc("Threads that the cost model counts on; the "
                                          "program runs on any number"),

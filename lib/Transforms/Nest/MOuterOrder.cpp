@@ -85,7 +85,7 @@ LogicalResult Nest::emitSharingRowTile(SmallVectorImpl<Output> &outputs) {
 LogicalResult Nest::tileRows() {
   SmallVector<Value> outs = outputTensors();
   bool ownsTables = !tables.empty() && rowTreatment == LoopTreatment::OwnerComputes;
-  scf::ForallOp forall = createForall(outs, outputs, /*withRows=*/!ownsTables, /*parts=*/0,
+  scf::ForallOp forall = createForall(outs, outputs, /*withRows=*/!ownsTables, /*parts=*/{},
                                       [&](SmallVector<Output> &local, Value) -> LogicalResult {
                                         if (ownsTables)
                                           return emitRowsInWorker(local);

@@ -250,7 +250,7 @@ LogicalResult Nest::finishRows(ArrayRef<Value> states, MutableArrayRef<Output *>
 LogicalResult Nest::tileStream() {
   FoldOp fold = folds.front();
   scf::ForallOp forall =
-      createForall(outputTensors(), outputs, /*withRows=*/false, /*parts=*/0,
+      createForall(outputTensors(), outputs, /*withRows=*/false, /*parts=*/{},
                    [&](SmallVector<Output> &local, Value) -> LogicalResult {
                      SmallVector<Value> memory;
                      for (Value state : fold.getState())

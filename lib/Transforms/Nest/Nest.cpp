@@ -280,6 +280,9 @@ NestSize Nest::measure(const PlanOptions &plan) {
     if (info.role == LoopRole::Streamed)
       size.streamed = sizeOf(dim), size.blockN = info.tile;
   }
+  if (size.parts == 0)
+    size.parts =
+        std::max<int64_t>(1, plan.threads / (size.workers * std::ceil(size.rows / size.blockM)));
   DenseSet<Value> seen;
   for (FoldOp fold : folds) {
     for (auto [position, state] : llvm::enumerate(fold.getState()))

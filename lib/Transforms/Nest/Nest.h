@@ -57,7 +57,8 @@ public:
   mlir::FailureOr<llvm::SmallVector<OrderCost>> estimate(const StructuredDependences &dependences,
                                                          const PlanOptions &options);
   /// How the loops run in the tile program of an order, whether they may or not.
-  PlanAttr makePlan(LoopOrder order, int64_t parts, const StructuredDependences &dependences);
+  PlanAttr makePlan(LoopOrder order, int64_t parts, int64_t programs,
+                    const StructuredDependences &dependences);
   /// Chooses among `costs`, or refuses what is asked for.
   mlir::FailureOr<PlanAttr> choose(llvm::ArrayRef<OrderCost> costs, const PlanOptions &options,
                                    const DependenceGraph &graph);
@@ -113,7 +114,7 @@ private:
   mlir::LogicalResult tileSplit();
   mlir::scf::ForallOp createForall(
       llvm::ArrayRef<mlir::Value> outs, llvm::ArrayRef<Output> outputs, bool withRows,
-      int64_t parts,
+      mlir::OpFoldResult parts,
       llvm::function_ref<mlir::LogicalResult(llvm::SmallVector<Output> &, mlir::Value part)> body);
   mlir::FailureOr<llvm::SmallVector<mlir::Value>>
   emitRowTile(llvm::SmallVectorImpl<Output> &outputs);
@@ -182,6 +183,7 @@ private:
   mlir::LogicalResult emitStreamOfPart(mlir::scf::ForallOp forall,
                                        llvm::MutableArrayRef<Output> states, mlir::Value part,
                                        mlir::Value from, mlir::Value to);
+  mlir::Value countParts(mlir::Value tiles, bool rowsOutside);
   mlir::scf::ForallOp createParts(llvm::MutableArrayRef<Output> states, bool rowsOutside);
   mlir::LogicalResult mergeParts(llvm::ArrayRef<Output> states, mlir::ValueRange workspace);
   mlir::scf::ForOp
@@ -209,8 +211,11 @@ private:
   llvm::SmallVector<unsigned> workers;
   llvm::DenseSet<unsigned> tableDims;
   std::optional<unsigned> rowDim;
-  /// By the plan: parts of the streamed dimension, and how rows run.
-  int64_t parts = 1;
+  /// By the plan: parts of the streamed dimension (0: as many as keep so many programs busy), and
+  /// how rows run.
+  int64_t parts = 1, programs = 0;
+  /// The number of parts, while emitting.
+  mlir::OpFoldResult partCount;
   LoopTreatment rowTreatment = LoopTreatment::OwnerComputes;
   unsigned streamDim = 0;
   /// The fold adds up whole matrices (over a group of heads).

@@ -84,7 +84,8 @@ void Nest::slicePart(Output &output, Value tensor) {
 /// A parallel loop over workers, row tiles (with `withRows`) and `parts`, whose
 /// body fills `outputs`' slices of `outs`.
 scf::ForallOp
-Nest::createForall(ArrayRef<Value> outs, ArrayRef<Output> outputs, bool withRows, int64_t parts,
+Nest::createForall(ArrayRef<Value> outs, ArrayRef<Output> outputs, bool withRows,
+                   OpFoldResult parts,
                    function_ref<LogicalResult(SmallVector<Output> &, Value part)> body) {
   SmallVector<OpFoldResult> bounds;
   SmallVector<unsigned> loopDims;
@@ -101,7 +102,7 @@ Nest::createForall(ArrayRef<Value> outs, ArrayRef<Output> outputs, bool withRows
     loopDims.push_back(*rowDim);
   }
   if (parts)
-    bounds.push_back(b.getIndexAttr(parts));
+    bounds.push_back(parts);
   auto forall = scf::ForallOp::create(b, bounds, ValueRange(outs), std::nullopt);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(forall.getBody());

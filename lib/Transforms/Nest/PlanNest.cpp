@@ -59,7 +59,8 @@ std::optional<unsigned> Nest::findGraphLoop(unsigned dim,
 }
 
 /// How the loops run in an order; whether they may is asked afterwards.
-PlanAttr Nest::makePlan(LoopOrder order, int64_t parts, const StructuredDependences &dependences) {
+PlanAttr Nest::makePlan(LoopOrder order, int64_t parts, int64_t programs,
+                        const StructuredDependences &dependences) {
   SmallVector<LoopPlanAttr> loops;
   for (auto &[dim, info] : emitter->dims) {
     LoopTreatment treatment = LoopTreatment::OwnerComputes;
@@ -82,7 +83,9 @@ PlanAttr Nest::makePlan(LoopOrder order, int64_t parts, const StructuredDependen
     std::string name = loop ? dependences.graph.getLoops()[*loop].name : std::string();
     loops.push_back(LoopPlanAttr::get(b.getContext(), name, info.role, treatment));
   }
-  return PlanAttr::get(b.getContext(), order, order == LoopOrder::SplitKV ? parts : 1, loops);
+  bool isSplit = order == LoopOrder::SplitKV;
+  return PlanAttr::get(b.getContext(), order, isSplit ? parts : 1,
+                       isSplit && parts == 0 ? programs : 0, loops);
 }
 
 /// What the tile programs of an order need beside legality.
@@ -206,7 +209,7 @@ FailureOr<SmallVector<OrderCost>> Nest::estimate(const StructuredDependences &de
     return failure();
   SmallVector<OrderCost> costs = estimateOrders(measure(options));
   for (OrderCost &cost : costs) {
-    cost.plan = makePlan(cost.order, options.parts, dependences);
+    cost.plan = makePlan(cost.order, options.parts, options.threads, dependences);
     if (auto violation = findViolation(cost.plan, dependences)) {
       cost.illegal = violation->reason;
       cost.dependence = violation->dependence;
@@ -271,7 +274,8 @@ struct PlanNestPass : attn::WithRenamedOptions<attn::impl::AttnPlanNestBase<Plan
     if (PlanAttr given = fold.getPlanAttr()) {
       if (failed(nest.checkPlan(given)))
         return failure();
-      PlanAttr own = nest.makePlan(given.getOrder(), given.getParts(), dependences);
+      PlanAttr own =
+          nest.makePlan(given.getOrder(), given.getParts(), given.getPrograms(), dependences);
       for (auto [asked, has] : llvm::zip(given.getLoops(), own.getLoops()))
         if (asked.getTreatment() != has.getTreatment())
           return fold.emitError("expected loop ")
@@ -308,10 +312,13 @@ struct PlanNestPass : attn::WithRenamedOptions<attn::impl::AttnPlanNestBase<Plan
           << StringRef(order);
       return signalPassFailure();
     }
-    if (blockM < 1 || blockMMultiple < 1 || blockN < 1 || parts < 1 || threads < 1 ||
-        assumedSize < 1) {
-      getOperation().emitError(
-          "expected tiles, parts, threads and the assumed size to be at least 1");
+    if (blockM < 1 || blockMMultiple < 1 || blockN < 1 || threads < 1 || assumedSize < 1) {
+      getOperation().emitError("expected tiles, threads and the assumed size to be at least 1");
+      return signalPassFailure();
+    }
+    if (parts < 0) {
+      getOperation().emitError("expected parts, or 0 for a number that sizes give, got ")
+          << int64_t(parts);
       return signalPassFailure();
     }
     TileOptions sizes{blockM, blockMMultiple, blockN, rowsFirst, parallelSums};

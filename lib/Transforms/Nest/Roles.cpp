@@ -155,7 +155,8 @@ LogicalResult Nest::findWorkers() {
 }
 
 /// The row dimension: rows share what is streamed, so no streamed input has it; without such a
-/// dimension the last one of the workers.
+/// dimension the last one of the workers. Of one element it leaves rows to the one before it
+/// (grouped heads of a single query), unless it is summed over.
 void Nest::findRowDim() {
   FoldOp first = folds.front();
   DenseSet<unsigned> streamedDims;
@@ -168,10 +169,19 @@ void Nest::findRowDim() {
             if (std::optional<unsigned> loop = getLoop(map, d))
               streamedDims.insert(classes->ofLoop(op, *loop));
         }
-  for (unsigned dim : order)
-    if (llvm::is_contained(workers, dim) &&
-        (!rowDim || !streamedDims.contains(dim) || streamedDims.contains(*rowDim)))
+  auto isSingle = [&](unsigned dim) {
+    std::optional<Extent> extent = findExtent(dim);
+    return extent && extent->getKnown() == 1;
+  };
+  bool sumsRows = !rowSums.empty() || !tables.empty();
+  for (unsigned dim : order) {
+    if (!llvm::is_contained(workers, dim))
+      continue;
+    bool isShared = !streamedDims.contains(dim);
+    if (!rowDim || streamedDims.contains(*rowDim) ||
+        (isShared && (sumsRows || !isSingle(dim) || isSingle(*rowDim))))
       rowDim = dim;
+  }
   // Where rows are first, columns are those of matrix instructions.
   auto isWide = [&](unsigned column) {
     if (!options.rowsFirst)

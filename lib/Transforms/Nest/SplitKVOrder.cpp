@@ -110,19 +110,82 @@ LogicalResult Nest::emitStreamOfPart(scf::ForallOp forall, MutableArrayRef<Outpu
   return success();
 }
 
+/// Of how many tiles of the stream a part has to be worth for its start, its states in memory and
+/// their merge.
+static constexpr int64_t kPartTiles = 2;
+/// Rounds of programs that are tried, and the most parts.
+static constexpr int64_t kMostRounds = 6, kMostParts = 128;
+
+static Value ceilDiv(ImplicitLocOpBuilder &b, Value value, Value by) {
+  Value one = arith::ConstantIndexOp::create(b, 1);
+  Value rest = arith::SubIOp::create(b, by, one);
+  return arith::DivUIOp::create(b, arith::AddIOp::create(b, value, rest), by);
+}
+
+/// How many parts keep `programs` busy: of the numbers that fill a whole number of rounds, the one
+/// whose last round ends first, where a round takes as long as the tiles of a part, and a bit. With
+/// workers and row tiles enough that is one part. None is empty, but of an empty stream.
+Value Nest::countParts(Value tiles, bool rowsOutside) {
+  Value one = index(1), workers = one;
+  auto multiply = [&](OpFoldResult size) {
+    Value value = getValueOrCreateConstantIndexOp(b, b.getLoc(), size);
+    workers = arith::MulIOp::create(b, workers, value);
+  };
+  AffineExpr d0 = b.getAffineDimExpr(0);
+  for (auto &[dim, info] : emitter->dims) {
+    if (info.role == LoopRole::Worker)
+      multiply(info.size);
+    if (info.role == LoopRole::Row && rowsOutside)
+      multiply(
+          affine::makeComposedFoldedAffineApply(b, b.getLoc(), d0.ceilDiv(info.tile), {info.size}));
+  }
+  workers = arith::MaxUIOp::create(b, workers, one);
+  Value most = arith::MinUIOp::create(b, arith::MaxUIOp::create(b, tiles, one), index(kMostParts));
+  Value fewest, least;
+  for (int64_t round = 1; round <= kMostRounds; ++round) {
+    Value fits = arith::DivUIOp::create(b, index(round * programs), workers);
+    Value count = arith::MinUIOp::create(b, arith::MaxUIOp::create(b, fits, one), most);
+    Value rounds = ceilDiv(b, arith::MulIOp::create(b, workers, count), index(programs));
+    Value length = arith::AddIOp::create(b, ceilDiv(b, tiles, count), index(kPartTiles));
+    Value cost = arith::MulIOp::create(b, rounds, length);
+    if (!fewest) {
+      std::tie(fewest, least) = std::tie(count, cost);
+      continue;
+    }
+    Value better = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, cost, least);
+    fewest = arith::SelectOp::create(b, better, count, fewest);
+    least = arith::SelectOp::create(b, better, cost, least);
+  }
+  Value length = arith::MaxUIOp::create(b, ceilDiv(b, tiles, fewest), one);
+  return arith::MaxUIOp::create(b, ceilDiv(b, tiles, length), one);
+}
+
 /// The parts, in parallel; the tensors are the states' workspace and then what
 /// the fold maps.
 scf::ForallOp Nest::createParts(MutableArrayRef<Output> states, bool rowsOutside) {
   TileDim &stream = emitter->dims[streamDim];
   // A whole number of tiles per part.
   AffineExpr d0 = b.getAffineDimExpr(0);
-  OpFoldResult chunk = affine::makeComposedFoldedAffineApply(
-      b, b.getLoc(), d0.ceilDiv(parts * stream.tile) * stream.tile, {stream.size});
-  Value chunkValue = getValueOrCreateConstantIndexOp(b, b.getLoc(), chunk);
+  Value chunkValue;
+  if (programs) {
+    Value tiles =
+        getValueOrCreateConstantIndexOp(b, b.getLoc(),
+                                        affine::makeComposedFoldedAffineApply(
+                                            b, b.getLoc(), d0.ceilDiv(stream.tile), {stream.size}));
+    partCount = countParts(tiles, rowsOutside);
+    chunkValue =
+        arith::MulIOp::create(b, ceilDiv(b, tiles, cast<Value>(partCount)), index(stream.tile));
+  } else {
+    partCount = b.getIndexAttr(parts);
+    chunkValue = getValueOrCreateConstantIndexOp(
+        b, b.getLoc(),
+        affine::makeComposedFoldedAffineApply(
+            b, b.getLoc(), d0.ceilDiv(parts * stream.tile) * stream.tile, {stream.size}));
+  }
   Value end = sizeValue(streamDim);
   SmallVector<Value> tensors;
   for (const Output &state : states) {
-    SmallVector<OpFoldResult> sizes = {b.getIndexAttr(parts)};
+    SmallVector<OpFoldResult> sizes = {partCount};
     for (unsigned dim : state.dims)
       sizes.push_back(emitter->dims[dim].size);
     Type type = state.result.getType();
@@ -132,7 +195,7 @@ scf::ForallOp Nest::createParts(MutableArrayRef<Output> states, bool rowsOutside
   SmallVector<Value> outs = outputTensors();
   for (const MappedOutput &mapped : mappedOutputs)
     tensors.push_back(outs[mapped.output]);
-  return createForall(tensors, {}, /*withRows=*/rowsOutside, parts,
+  return createForall(tensors, {}, /*withRows=*/rowsOutside, partCount,
                       [&](SmallVector<Output> &, Value part) -> LogicalResult {
                         auto self = cast<scf::ForallOp>(b.getInsertionBlock()->getParentOp());
                         // The last parts may be empty.
@@ -169,7 +232,7 @@ LogicalResult Nest::mergeParts(ArrayRef<Output> states, ValueRange workspace) {
   LogicalResult status = success();
   auto outer = emitter->tiles;
   scf::ForOp loop = createLoop(
-      index(1), index(parts), 1, first,
+      index(1), getValueOrCreateConstantIndexOp(b, b.getLoc(), partCount), 1, first,
       [&](Value iv, ValueRange args, SmallVectorImpl<Value> &next) {
         SmallVector<Value> left(args.begin(), args.end());
         return emitMerge(fold, left, load(iv), next);
@@ -209,7 +272,7 @@ LogicalResult Nest::tileSplit() {
   mappedOutputs.clear();
 
   scf::ForallOp forall =
-      createForall(outputTensors(), outputs, /*withRows=*/true, /*parts=*/0,
+      createForall(outputTensors(), outputs, /*withRows=*/true, /*parts=*/{},
                    [&](SmallVector<Output> &local, Value) -> LogicalResult {
                      if (failed(emitPrologue()) || failed(mergeParts(states, parts.getResults())))
                        return failure();

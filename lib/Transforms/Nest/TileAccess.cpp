@@ -10,6 +10,29 @@ using namespace attn;
 using linalg::GenericOp;
 using Tail = Tile::Tail;
 
+/// Dimensions of one element that stand between those of a tile, which is then not of the last
+/// ones.
+static SmallVector<unsigned> findSingles(RankedTensorType type, ArrayRef<unsigned> positions) {
+  SmallVector<unsigned> singles;
+  for (unsigned dim = positions.front() + 1; dim < type.getRank(); ++dim)
+    if (type.getDimSize(dim) == 1 && !llvm::is_contained(positions, dim))
+      singles.push_back(dim);
+  return singles;
+}
+
+/// The tensor without dimensions of one element.
+static Value dropSingles(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<unsigned> singles) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  SmallVector<int64_t> shape;
+  for (unsigned dim = 0; dim < type.getRank(); ++dim)
+    if (!llvm::is_contained(singles, dim))
+      shape.push_back(type.getDimSize(dim));
+  SmallVector<OpFoldResult> zeros(type.getRank(), b.getIndexAttr(0)),
+      ones(type.getRank(), b.getIndexAttr(1));
+  return tensor::ExtractSliceOp::create(b, type.clone(shape), tensor, zeros,
+                                        tensor::getMixedSizes(b, b.getLoc(), tensor), ones);
+}
+
 Tile TileEmitter::read(Value tensor, ArrayRef<std::optional<unsigned>> dimClasses,
                        ArrayRef<Value> fixed) {
   auto type = cast<RankedTensorType>(tensor.getType());
@@ -35,6 +58,15 @@ Tile TileEmitter::read(Value tensor, ArrayRef<std::optional<unsigned>> dimClasse
   if (tile.dims.empty()) {
     tile.value = tensor::ExtractOp::create(b, tensor, indices);
     return tile;
+  }
+  if (SmallVector<unsigned> singles = findSingles(type, positions); !singles.empty()) {
+    tensor = dropSingles(b, tensor, singles);
+    type = cast<RankedTensorType>(tensor.getType());
+    for (unsigned single : llvm::reverse(singles)) {
+      indices.erase(indices.begin() + single);
+      for (unsigned &position : positions)
+        position -= position > single;
+    }
   }
   // Read in canonical order: the permutation is the access's business.
   SmallVector<unsigned, 2> order = sorted(tile.dims);

@@ -53,6 +53,7 @@ LogicalResult Nest::tile() {
   if (failed(findRoles()) || failed(checkPlan(plan)) || failed(findOutputs()))
     return failure();
   parts = plan.getParts();
+  programs = plan.getPrograms();
   if (LoopPlanAttr rows = plan.find(LoopRole::Row))
     rowTreatment = rows.getTreatment();
   // Sizes are computed before the program.

@@ -46,7 +46,7 @@ bool hasOneProduct(scf::ForOp loop) {
   return products == 1;
 }
 
-void tabulate(scf::ForOp loop, bool branch, bool extremes) {
+LogicalResult tabulate(scf::ForOp loop, bool branch, bool extremes, bool inPrograms) {
   SmallVector<Condition> conditions = collectMasks(loop);
   LoopUniforms uniforms(loop);
   bool wanted = llvm::any_of(conditions, [&](const Condition &c) {
@@ -55,27 +55,33 @@ void tabulate(scf::ForOp loop, bool branch, bool extremes) {
            PredicateReader(uniforms, type.getShape()).read(c.value).hasUnknown();
   });
   if (!wanted)
-    return;
+    return success();
   auto masks = readMasks(loop, uniforms, conditions, /*all=*/true);
   if (failed(masks))
-    return;
+    return success();
   Plan plan;
   plan.loop = loop;
   plan.branch = branch;
   plan.extremes = extremes && !hasOneProduct(loop);
   plan.masks = *masks;
-  if (!findPlace(plan))
-    return refuse(loop, loop,
-                  "expected masks and loop bounds that follow from loop "
-                  "variables by pure arithmetic");
+  if (!findPlace(plan)) {
+    refuse(loop, loop,
+           "expected masks and loop bounds that follow from loop variables by pure arithmetic");
+    return success();
+  }
   if (savesNothing(loop, plan)) {
     numLeft.at(loop) << remark::reason(
         "the mask is computed from tiles in memory, and no product is "
         "left out with a tile");
-    return;
+    return success();
   }
+  if (!inPrograms && plan.top->getParentOfType<scf::ForallOp>())
+    return loop.emitError(
+        "the table of this mask's tiles would be made by each program: the bounds "
+        "of the loop differ between programs, as those of parts do");
   numTables.at(loop) << remark::metric("Dimensions", plan.dims.size());
   TableBuilder(plan, uniforms).build();
+  return success();
 }
 
 struct TabulateMasksPass : attn::impl::AttnTabulateMasksBase<TabulateMasksPass> {
@@ -84,7 +90,8 @@ struct TabulateMasksPass : attn::impl::AttnTabulateMasksBase<TabulateMasksPass> 
   void runOnOperation() override {
     attn::separateTileUses(getOperation());
     for (scf::ForOp loop : collectFoldLoops(getOperation()))
-      tabulate(loop, branch, extremes);
+      if (failed(tabulate(loop, branch, extremes, inPrograms)))
+        return signalPassFailure();
   }
 };
 

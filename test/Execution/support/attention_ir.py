@@ -138,11 +138,14 @@ def module_of(case, captures):
         fixed = len(sizes) - 1 if len(sizes) == 4 else len(sizes)
         return [x if case.static or n >= fixed else "?" for n, x in enumerate(sizes)]
 
-    q = _tensor(dims(shape.b, shape.hq, shape.sq, shape.d), element)
+    def with_queries(sizes):
+        return sizes[:2] + [shape.sq] + sizes[3:] if case.known_queries else sizes
+
+    q = _tensor(with_queries(dims(shape.b, shape.hq, shape.sq, shape.d)), element)
     k = _tensor(dims(shape.b, shape.hkv, shape.sk, shape.d), element)
     v = _tensor(dims(shape.b, shape.hkv, shape.sk, shape.dv), element)
-    o = _tensor(dims(shape.b, shape.hq, shape.sq, shape.dv), element)
-    l = _tensor(dims(shape.b, shape.hq, shape.sq), accumulator)
+    o = _tensor(with_queries(dims(shape.b, shape.hq, shape.sq, shape.dv)), element)
+    l = _tensor(with_queries(dims(shape.b, shape.hq, shape.sq)), accumulator)
     arguments, order = [f"%q: {q}", f"%k: {k}", f"%v: {v}"], []
     operands, region = [], []
     for number, (part, values) in enumerate(zip(parts, captures)):

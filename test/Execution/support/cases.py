@@ -33,6 +33,7 @@ class Case:
     pad: int = 0  # elements of NaN around and between the rows of the inputs
     threads: int = 2
     static: bool = False  # sizes known at compile time
+    known_queries: bool = False  # of the sizes the number of queries alone
     scale: str = "default"  # "default", "attribute", "operand"
     lse: bool = True
     replay: bool = False  # again with 1 and 7 threads: the same bits
@@ -47,6 +48,7 @@ class Case:
             f"/{text}" for text, on in (
                 (self.data, self.data != "normal"), (f"pad{self.pad}", self.pad),
                 (f"threads{self.threads}", self.threads != 2), ("static", self.static),
+                ("known-queries", self.known_queries),
                 (f"scale-{self.scale}", self.scale != "default"), ("no-lse", not self.lse), ("replay", self.replay),
                 (self.order, self.order != "auto"), (f"parts{self.parts}", self.parts != 4),
                 ("grad", self.grad)) if on)
@@ -303,6 +305,25 @@ def static():
                        dv=dv, static=True)
 
 
+def few_queries():
+    """Few queries, most of a number that is known: keys in parts, grouped heads of one query as rows."""
+    types = cycle(["bf16", "f16"])
+    keys = cycle([1, 127, 128, 129, 640, 1500, 1153, 64, 900])
+    for variant in ("none", "causal_br", "window_br", "alibi+window", "softcap", "sink", "bias", "bounds", "key_length", "gate+bounds"):
+        for b, hq, hkv, sq, d, dv in [(1, 8, 2, 1, 128, 128), (2, 3, 3, 1, 64, 64), (1, 16, 1, 1, 192, 128),
+                                      (2, 4, 2, 1, 256, 256), (1, 4, 2, 4, 64, 64), (1, 2, 1, 16, 128, 128)]:
+            yield Case(variant, next(types), b=b, hq=hq, hkv=hkv, sq=sq, sk=next(keys), d=d, dv=dv, known_queries=True)
+    # A number that is not known; more of them than a tile has rows.
+    yield Case("causal_br", "bf16", hq=4, hkv=2, sq=3, sk=500, d=64)
+    yield Case("causal_br", "f16", hq=2, hkv=1, sq=200, sk=500, d=128)
+    # A group of more heads than a tile has rows, and one that is known.
+    yield Case("none", "bf16", hq=130, hkv=1, sq=1, sk=700, d=64, known_queries=True)
+    yield Case("causal_br", "f16", b=2, hq=8, hkv=2, sq=1, sk=1000, d=128, static=True)
+    for sk in (0, 1):
+        yield Case("none", "bf16", hq=4, hkv=2, sq=1, sk=sk, d=64, known_queries=True)
+    yield Case("nothing", "bf16", hq=4, hkv=2, sq=1, sk=300, d=64, known_queries=True)
+
+
 def random(seed=0):
     """Anything with anything, 200 times, the same for the same seed; half of it with gradients."""
     draw = Random(seed)
@@ -343,7 +364,8 @@ GROUPS = {
     "gradient-masked-rows": with_gradients(masked_rows), "gradient-tails": with_gradients(tails),
     "gradient-edges": with_gradients(edges), "gradient-orders": gradient_orders,
     "gradient-tables": with_gradients(tables), "gradient-biases": with_gradients(biases),
-    "gradient-one-key": gradient_one_key, "static": static, "gradient-static": with_gradients(static), "random": random,
+    "gradient-one-key": gradient_one_key, "static": static, "few-queries": few_queries,
+    "gradient-static": with_gradients(static), "random": random,
 }
 
 

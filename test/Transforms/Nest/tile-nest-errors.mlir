@@ -5,7 +5,7 @@
 // RUN: not attn-opt %s --attn-tile-nest=block-m=0 -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=TILED
 // TILED: error: expected tiles to be at least 1
 // ORDER: error: expected order to be auto, m_outer, n_outer or split_kv, got sideways
-// TILE: error: expected tiles, parts, threads and the assumed size to be at least 1
+// TILE: error: expected tiles, threads and the assumed size to be at least 1
 // UNPLANNED: error: expected a plan; attn-plan-nest makes one
 
 #ij = affine_map<(i, j) -> (i, j)>

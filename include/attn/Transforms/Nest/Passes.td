@@ -187,7 +187,8 @@ def AttnPlanNest : Pass<"attn-plan-nest", "::mlir::func::FuncOp"> {
 
     * a *worker* loop (batch, head) is one that all statements over the streamed loop have, and all
       states: one index per worker;
-    * the *row* loop is the last worker loop that no streamed input has;
+    * the *row* loop is the last worker loop that no streamed input has, and of more than one element
+      where there is such a loop (with one query: the heads of a group);
     * the *streamed* loop is the fold's;
     * a loop that every carried sum is over, besides the streamed one, and that the statements before
       these sums have, goes *around* the one over streamed tiles;
@@ -201,7 +202,9 @@ def AttnPlanNest : Pass<"attn-plan-nest", "::mlir::func::FuncOp"> {
     * `n_outer`: streamed tiles outside, rows inside (FlashAttention-1); the state of all rows is in
       memory, workers are parallel.
     * `split_kv`: rows and `parts` parts of the streamed loop are parallel; states of the parts are
-      merged afterwards (`partial_and_merge`).
+      merged afterwards (`partial_and_merge`). With `parts=0` the program computes their number from
+      its sizes: of the numbers that fill whole rounds of `threads` programs, the one whose last round
+      ends first (wave quantization).
 
     The graph refuses: a parallel loop that carries a dependence; a loop that statements would share
     where one needs the other's whole loop (a second pass over the keys in the orders `n_outer` and
@@ -227,7 +230,7 @@ def AttnPlanNest : Pass<"attn-plan-nest", "::mlir::func::FuncOp"> {
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",
            "Loop order: m_outer, n_outer, split_kv, or auto for the cheapest legal one">,
     Option<"parts", "parts", "int64_t", /*default=*/"4",
-           "Parts of the streamed dimension, for order=split_kv">,
+           "Parts of the streamed dimension, for order=split_kv; 0: as many as keep `threads` busy">,
     Option<"parallelSums", "parallel-sums", "bool", /*default=*/"false",
            "Parallel tiles of rows add to sums over the rows in memory">,
     Option<"blockM", "block-m", "int64_t", /*default=*/"64",

@@ -119,7 +119,10 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
   let options = [Option<"branch", "branch", "bool", /*default=*/"false",
                         "One body with a branch around the mask instead of two">,
                  Option<"extremes", "extremes", "bool", /*default=*/"false",
-                        "Tables of the least and the greatest of loaded columns">];
+                        "Tables of the least and the greatest of loaded columns">,
+                 Option<"inPrograms", "in-programs", "bool", /*default=*/"true",
+                        "A program may make a table for itself; else one that cannot be made in "
+                        "front of all programs is an error">];
   let dependentDialects = ["mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::scf::SCFDialect",
                            "mlir::tensor::TensorDialect",

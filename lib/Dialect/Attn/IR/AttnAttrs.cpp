@@ -29,7 +29,7 @@ LoopPlanAttr PlanAttr::find(LoopRole role) const {
 }
 
 LogicalResult PlanAttr::verify(function_ref<InFlightDiagnostic()> emitError, LoopOrder order,
-                               int64_t parts, ArrayRef<LoopPlanAttr> loops) {
+                               int64_t parts, int64_t programs, ArrayRef<LoopPlanAttr> loops) {
   auto count = [&](LoopRole role) {
     return llvm::count_if(loops, [&](LoopPlanAttr loop) { return loop.getRole() == role; });
   };
@@ -38,9 +38,12 @@ LogicalResult PlanAttr::verify(function_ref<InFlightDiagnostic()> emitError, Loo
   if (count(LoopRole::Row) > 1)
     return emitError() << "expected at most one row loop in a plan, got " << count(LoopRole::Row);
   bool isSplit = order == LoopOrder::SplitKV;
-  if (isSplit ? parts < 1 : parts != 1)
-    return emitError() << "expected " << (isSplit ? "at least 1 part" : "1 part")
+  if (isSplit ? parts < 0 : parts != 1)
+    return emitError() << "expected " << (isSplit ? "0 parts or more" : "1 part")
                        << " in a plan of order " << stringifyLoopOrder(order) << ", got " << parts;
+  if (parts == 0 ? programs < 1 : programs != 0)
+    return emitError() << "expected " << (parts == 0 ? "at least 1 program" : "0 programs")
+                       << " in a plan of " << parts << " parts, got " << programs;
   for (LoopPlanAttr loop : loops) {
     SmallVector<LoopTreatment> fitting = {LoopTreatment::OwnerComputes};
     switch (loop.getRole()) {

@@ -28,14 +28,14 @@ void HopperDialect::registerAttributes() {
 }
 
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t blockM,
-                                   int64_t blockN, int64_t stages, int64_t ctas, int64_t occupancy,
-                                   int64_t cluster, int64_t producerRegisters, OutputMemory,
-                                   Maxima maxima, bool pipeline, bool overlap, bool, bool trim,
-                                   FloatAttr threshold, int64_t emulation, bool addsSums,
+                                   int64_t blockN, int64_t parts, int64_t stages, int64_t ctas,
+                                   int64_t occupancy, int64_t cluster, int64_t producerRegisters,
+                                   OutputMemory, Maxima maxima, bool pipeline, bool overlap, bool,
+                                   bool trim, FloatAttr threshold, int64_t emulation, bool addsSums,
                                    bool ordered, bool, bool, bool) {
   if (blockM < 1 || blockN < 1 || stages < 1 || occupancy < 1 || cluster < 1)
     return emitError() << "expected tiles, stages, occupancy and cluster of 1 or more";
-  if (ctas < 0 || producerRegisters < 0 || emulation < 0 ||
+  if (parts < 0 || ctas < 0 || producerRegisters < 0 || emulation < 0 ||
       (threshold && threshold.getValueAsDouble() < 0))
     return emitError() << "expected numbers of 0 or more";
   if (trim && overlap)
@@ -47,6 +47,11 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (maxima != Maxima::Running && cluster != 1)
     return emitError() << "fixed maxima exclude 'cluster': a CTA that ends alone leaves the others "
                           "of its cluster without their part of the copies";
+  if (parts != 1 && maxima != Maxima::Running)
+    return emitError() << "parts of the keys exclude fixed maxima: what a part leaves is not the "
+                          "row's result";
+  if (parts == 0 && ctas == 0)
+    return emitError() << "a number of parts that sizes give needs 'ctas', which it fills";
   if (ordered && !addsSums)
     return emitError() << "'ordered' needs 'adds_sums': there is nothing to order";
   return success();

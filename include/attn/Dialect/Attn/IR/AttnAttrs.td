@@ -61,10 +61,11 @@ def Attn_PlanAttr : Attn_Attr<"Plan", "plan"> {
   let description = [{
     Written by `attn-plan-nest` on the first `attn.fold` of a nest from what the dependence graph
     allows; `attn-tile-nest` obeys it. `parts` is the number of parts of the streamed loop where that
-    is `partial_and_merge`, else 1. Loops are in canonical order: as the statements of the nest's
-    folds name them first.
+    is `partial_and_merge`, else 1; 0 is one that the program computes from its sizes, so that
+    `programs`, as many as run at a time, are busy. Loops are in canonical order: as the statements
+    of the nest's folds name them first.
 
-    Verified: one streamed loop; at most one row loop; the streamed loop is in parts if and only if
+    Verified: one streamed loop; `programs` if and only if there are 0 parts; at most one row loop; the streamed loop is in parts if and only if
     the order is `split_kv`, and otherwise in order; with `n_outer` the rows are in order; `worker` loops
     are parallel; all others are in order.
 
@@ -75,8 +76,9 @@ def Attn_PlanAttr : Attn_Attr<"Plan", "plan"> {
   }];
   let parameters = (ins EnumParameter<Attn_LoopOrder>:$order,
                         DefaultValuedParameter<"int64_t", "1">:$parts,
+                        DefaultValuedParameter<"int64_t", "0">:$programs,
                         ArrayRefParameter<"::attn::LoopPlanAttr">:$loops);
-  let assemblyFormat = "`<` $order (`parts` `=` $parts^)? `,` `loops` `=` `[` $loops `]` `>`";
+  let assemblyFormat = "`<` $order (`parts` `=` $parts^)? (`programs` `=` $programs^)? `,` `loops` `=` `[` $loops `]` `>`";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     /// The loop of a role, the first one if there are several.

@@ -59,6 +59,8 @@ def Hopper_ScheduleAttr : Hopper_Attr<"Schedule", "schedule"> {
 
     - `block_m`, `block_n`: rows and streamed elements (keys) of a tile; folds with sizes of their
       own (`attn.block_m`, `attn.block_n`) have those.
+    - `parts`: parts of the keys that are computed in parallel and merged (split-KV); 1: none; 0: as
+      many as keep `ctas` busy, which the host computes from a call's sizes.
     - `stages`: tiles in flight for each stream. `occupancy`: CTAs that share a multiprocessor.
     - `ctas`: CTAs of a persistent launch, times `occupancy`; 0: one for each tile.
     - `cluster`: CTAs of a cluster. `producer_registers`: of a thread that copies; 0: by the number
@@ -75,7 +77,7 @@ def Hopper_ScheduleAttr : Hopper_Attr<"Schedule", "schedule"> {
       adder's.
     - `loads_tiles`: tiles that a score reads by row and column are copied by TMA.
 
-    Verified: 64, 128 or 192 rows; `trim` needs `pipeline` and excludes `overlap`; fixed maxima
+    Verified: 64, 128 or 192 rows; parts exclude fixed maxima, and 0 parts need `ctas`; `trim` needs `pipeline` and excludes `overlap`; fixed maxima
     exclude clusters; `ordered` needs `adds_sums`.
 
     ```mlir
@@ -86,6 +88,7 @@ def Hopper_ScheduleAttr : Hopper_Attr<"Schedule", "schedule"> {
   let parameters = (ins
     "int64_t":$block_m,
     "int64_t":$block_n,
+    DefaultValuedParameter<"int64_t", "1">:$parts,
     DefaultValuedParameter<"int64_t", "2">:$stages,
     DefaultValuedParameter<"int64_t", "132">:$ctas,
     DefaultValuedParameter<"int64_t", "1">:$occupancy,

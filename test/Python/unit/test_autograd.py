@@ -216,7 +216,7 @@ def test_the_loop_order_reaches_the_compiler():
         [True, True, True],
         [True, True, False],
     ]
-    with pytest.raises(attnc.Error, match="one of auto, m_outer, n_outer; got 'split_kv'"):
+    with pytest.raises(attnc.Error, match="'order=split_kv' is of forwards; gradients have the orders m_outer and n_outer"):
         emit("split_kv")
 
 

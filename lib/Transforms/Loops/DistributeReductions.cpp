@@ -9,9 +9,11 @@
 #include "attn/Dialect/Attn/IR/Facts.h"
 #include "attn/Transforms/Loops/Passes.h"
 #include "attn/Utils/Outcomes.h"
+#include "mlir/Dialect/Affine/Analysis/LoopAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/IntegerSet.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
 namespace attn {
@@ -65,6 +67,7 @@ private:
 
   Value cloneInto(Value value, IRMapping &map);
   Value cloneLoad(const RunningValue &value, IRMapping &map);
+  void enterIfLoopRuns();
   affine::AffineForOp cloneLoop(affine::AffineForOp inner, IRMapping &map);
   Value buildScaled(Value scalar, Value start, const RunningValue &value, IRMapping &map);
   Value buildTerm(Value scalar, const RunningValue &value, IRMapping &map);
@@ -341,7 +344,35 @@ void Distribution::buildLoop(const Part &part) {
   buildBody(part, loop.getBody(), map);
 }
 
+/// Moves the builder to where only a loop that runs comes along: what corrects the start values
+/// must not read or write what the loop would not have.
+void Distribution::enterIfLoopRuns() {
+  auto trips = affine::getConstantTripCount(loop);
+  if (trips && *trips > 0)
+    return;
+  AffineMap lower = loop.getLowerBoundMap(), upper = loop.getUpperBoundMap();
+  ValueRange lowers = loop.getLowerBoundOperands(), uppers = loop.getUpperBoundOperands();
+  unsigned dims = lower.getNumDims(), symbols = lower.getNumSymbols();
+  SmallVector<AffineExpr> constraints;
+  for (AffineExpr from : lower.getResults())
+    for (AffineExpr to : upper.getResults())
+      constraints.push_back(
+          to.shiftDims(upper.getNumDims(), dims).shiftSymbols(upper.getNumSymbols(), symbols) -
+          from - 1);
+  IntegerSet runs = IntegerSet::get(dims + upper.getNumDims(), symbols + upper.getNumSymbols(),
+                                    constraints, SmallVector<bool>(constraints.size(), false));
+  SmallVector<Value> operands(lowers.take_front(dims));
+  llvm::append_range(operands, uppers.take_front(upper.getNumDims()));
+  llvm::append_range(operands, lowers.drop_front(dims));
+  llvm::append_range(operands, uppers.drop_front(upper.getNumDims()));
+  affine::canonicalizeSetAndOperands(&runs, &operands);
+  auto branch = affine::AffineIfOp::create(builder, loop.getLoc(), runs, operands,
+                                           /*withElseRegion=*/false);
+  builder.setInsertionPoint(branch.getThenBlock()->getTerminator());
+}
+
 void Distribution::apply() {
+  enterIfLoopRuns();
   for (const Part &part : parts)
     if (part.isScaled)
       for (unsigned read : values[part.value].reads)

@@ -2,7 +2,6 @@
 
 #include "RunningValues.h"
 #include "mlir/Dialect/Affine/Analysis/AffineAnalysis.h"
-#include "mlir/Dialect/Affine/Analysis/LoopAnalysis.h"
 #include "mlir/Dialect/Affine/IR/AffineValueMap.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -102,7 +101,9 @@ LogicalResult Finder::checkPlace(RunningValue &value) {
 
 LogicalResult Finder::checkElement(RunningValue &value) {
   affine::MemRefAccess from(value.load), to(value.store);
-  if (value.load->getBlock() != value.store->getBlock() ||
+  Operation *after = value.after.getDefiningOp();
+  if (!after || after->getBlock() != value.store->getBlock() ||
+      value.load->getBlock() != value.store->getBlock() ||
       !value.load->isBeforeInBlock(value.store) || !(from == to))
     return refusal.set(value.store, nameOf(value.load) + " and " + nameOf(value.store) +
                                         " are not the read and the write of one element");
@@ -112,11 +113,6 @@ LogicalResult Finder::checkElement(RunningValue &value) {
   if (llvm::any_of(access.getOperands(), isMoving) || isMoving(value.store.getMemRef()))
     return refusal.set(value.store, "the element that " + nameOf(value.store) +
                                         " writes is not the same in every iteration");
-  // As many elements as iterations of the loops inside: each is updated once.
-  Operation *after = value.after.getDefiningOp();
-  if (!after || after->getBlock() != value.store->getBlock())
-    return refusal.set(value.store,
-                       nameOf(value.store) + " stores a value that is not computed beside it");
   return success();
 }
 
@@ -147,10 +143,6 @@ LogicalResult Finder::addValue(const Component &component) {
   value.after = value.store.getValueToStore();
   if (failed(checkPlace(value)) || failed(checkElement(value)))
     return failure();
-  for (const RunningValue &other : values)
-    if (other.after == value.after)
-      return refusal.set(value.store, nameOf(other.store) + " and " + nameOf(value.store) +
-                                          " store one value in two places");
   for (const Dependence &dependence : graph.getDependences())
     if (dependence.throughMemory && dependence.source == *graph.findStatement(value.store))
       value.name = dependence.via;
@@ -243,12 +235,8 @@ void Finder::addReads() {
 }
 
 LogicalResult Finder::run() {
-  std::string name = graph.getLoops()[id].name;
   if (loop.getNumIterOperands() != 0)
     return refusal.set(loop, "it carries values in iter_args");
-  auto trips = affine::getConstantTripCount(loop);
-  if (!trips || *trips == 0)
-    return refusal.set(loop, "it may run zero times");
   if (failed(checkStatements()) || failed(checkReads()))
     return failure();
   for (const Component &component : graph.getComponents())

@@ -391,28 +391,6 @@ func.func @inside(%S: memref<16x4xf32>, %m: memref<4xf32> {attn.name = "m"}, %l:
 
 // -----
 
-// A loop that may not run at all.
-func.func @zero_times(%S: memref<16xf32>, %m: memref<f32> {attn.name = "m"}, %l: memref<f32> {attn.name = "l"}, %n: index) {
-  // expected-error@+1 {{cannot distribute loop i over its reductions: it may run zero times}}
-  affine.for %j = 0 to %n {
-    %s = affine.load %S[%j] : memref<16xf32>
-    %m0 = affine.load %m[] : memref<f32>
-    %l0 = affine.load %l[] : memref<f32>
-    %m1 = arith.maximumf %m0, %s : f32
-    %0 = arith.subf %m0, %m1 : f32
-    %c = math.exp %0 : f32
-    %1 = arith.subf %s, %m1 : f32
-    %p = math.exp %1 : f32
-    %2 = arith.mulf %l0, %c : f32
-    %l1 = arith.addf %2, %p : f32
-    affine.store %m1, %m[] : memref<f32>
-    affine.store %l1, %l[] : memref<f32>
-  }
-  return
-}
-
-// -----
-
 // A running value that travels from iteration to iteration.
 func.func @iter_args(%S: memref<16xf32>, %m: memref<f32> {attn.name = "m"}, %l: memref<f32> {attn.name = "l"}) -> f32 {
   %first = affine.load %m[] : memref<f32>
@@ -468,4 +446,77 @@ func.func @none(%A: memref<8xf32>, %x: f32) {
   } {attn.loop = "row"}
   return
 }
+}
+
+// -----
+
+// Other elements in each iteration.
+func.func @triangle(%S: memref<16xf32>, %m: memref<f32> {attn.name = "m"}, %l: memref<16xf32> {attn.name = "l"}) {
+  affine.for %j = 0 to 16 {
+    %s = affine.load %S[%j] : memref<16xf32>
+    %m0 = affine.load %m[] : memref<f32>
+    %m1 = arith.maximumf %m0, %s : f32
+    %0 = arith.subf %m0, %m1 : f32
+    %c = math.exp %0 : f32
+    %1 = arith.subf %s, %m1 : f32
+    %p = math.exp %1 : f32
+    // expected-error@+1 {{cannot distribute loop i over its reductions: the bounds of loop d are computed inside of it}}
+    affine.for %d = 0 to affine_map<(j) -> (j)>(%j) {
+      %l0 = affine.load %l[%d] : memref<16xf32>
+      %2 = arith.mulf %l0, %c : f32
+      %l1 = arith.addf %2, %p : f32
+      affine.store %l1, %l[%d] : memref<16xf32>
+    } {attn.loop = "d"}
+    affine.store %m1, %m[] : memref<f32>
+  }
+  return
+}
+
+// -----
+
+// An update in a loop that carries something else.
+func.func @carried_inside(%S: memref<16xf32>, %m: memref<f32> {attn.name = "m"}, %l: memref<16xf32> {attn.name = "l"}) {
+  affine.for %j = 0 to 16 {
+    %s = affine.load %S[%j] : memref<16xf32>
+    %m0 = affine.load %m[] : memref<f32>
+    %m1 = arith.maximumf %m0, %s : f32
+    %0 = arith.subf %m0, %m1 : f32
+    %c = math.exp %0 : f32
+    %1 = arith.subf %s, %m1 : f32
+    %p = math.exp %1 : f32
+    // expected-error@+1 {{cannot distribute loop i over its reductions: loop d carries values in iter_args}}
+    %last = affine.for %d = 0 to 16 iter_args(%before = %p) -> f32 {
+      %l0 = affine.load %l[%d] : memref<16xf32>
+      %2 = arith.mulf %l0, %c : f32
+      %l1 = arith.addf %2, %p : f32
+      affine.store %l1, %l[%d] : memref<16xf32>
+      affine.yield %l1 : f32
+    } {attn.loop = "d"}
+    affine.store %m1, %m[] : memref<f32>
+  }
+  return
+}
+
+// -----
+
+// Read in one loop and written in another one.
+func.func @two_places(%S: memref<16xf32>, %m: memref<f32> {attn.name = "m"}, %l: memref<16xf32> {attn.name = "l"}) {
+  affine.for %j = 0 to 16 {
+    %s = affine.load %S[%j] : memref<16xf32>
+    %m0 = affine.load %m[] : memref<f32>
+    %m1 = arith.maximumf %m0, %s : f32
+    %0 = arith.subf %m0, %m1 : f32
+    %c = math.exp %0 : f32
+    %1 = arith.subf %s, %m1 : f32
+    %p = math.exp %1 : f32
+    %l0 = affine.load %l[0] : memref<16xf32>
+    %2 = arith.mulf %l0, %c : f32
+    %l1 = arith.addf %2, %p : f32
+    affine.for %d = 0 to 1 {
+      // expected-error@+1 {{cannot distribute loop i over its reductions: S4 and S6 are not the read and the write of one element}}
+      affine.store %l1, %l[0] : memref<16xf32>
+    } {attn.loop = "d"}
+    affine.store %m1, %m[] : memref<f32>
+  }
+  return
 }

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -split-input-file -attn-distribute-reductions -verify-diagnostics | FileCheck %s
 // RUN: attn-opt %s -split-input-file -attn-distribute-reductions --remarks-filter=attn-distribute-reductions -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}5 [Passed] distributed | Category:attn-distribute-reductions{{$}}
+// REMARKS-DAG: {{^ *}}6 [Passed] distributed | Category:attn-distribute-reductions{{$}}
 // REMARKS-DAG: {{^ *}}1 [Missed] not distributed | Category:attn-distribute-reductions{{$}}
 
 // A sum under a running maximum: the start value is brought from the first maximum to the final one,
@@ -217,6 +217,35 @@ func.func @two_loops(%S: memref<3x16xf32>, %m: memref<f32>, %l: memref<f32>) {
       affine.store %m1, %m[] : memref<f32>
       affine.store %l1, %l[] : memref<f32>
     }
+  }
+  return
+}
+
+// -----
+
+// The start value of a loop that does not run is neither read nor written.
+// CHECK:       #[[$RUNS:.*]] = affine_set<()[s0, s1] : (s1 - s0 - 1 >= 0, -s0 + 15 >= 0)>
+// CHECK-LABEL: func @dynamic
+// CHECK-SAME:      %[[FROM:[a-z0-9]*]]: index, %[[TO:[a-z0-9]*]]: index)
+// CHECK-NEXT:    affine.if #[[$RUNS]]()[%[[FROM]], %[[TO]]] {
+// CHECK-NEXT:      affine.load
+// CHECK-NEXT:      affine.for
+// CHECK:           affine.for
+// CHECK-NOT:   affine.for
+func.func @dynamic(%S: memref<16xf32>, %m: memref<f32>, %l: memref<f32>, %from: index, %to: index) {
+  affine.for %j = affine_map<()[s] -> (s)>()[%from] to min affine_map<()[s] -> (s, 16)>()[%to] {
+    %s = affine.load %S[%j] : memref<16xf32>
+    %m0 = affine.load %m[] : memref<f32>
+    %l0 = affine.load %l[] : memref<f32>
+    %m1 = arith.maximumf %m0, %s : f32
+    %0 = arith.subf %m0, %m1 : f32
+    %1 = math.exp %0 : f32
+    %2 = arith.mulf %l0, %1 : f32
+    %3 = arith.subf %s, %m1 : f32
+    %4 = math.exp %3 : f32
+    %l1 = arith.addf %2, %4 : f32
+    affine.store %m1, %m[] : memref<f32>
+    affine.store %l1, %l[] : memref<f32>
   }
   return
 }

@@ -308,9 +308,9 @@ def AttnDistributeReductions : Pass<"attn-distribute-reductions"> {
     A loop stays as it is, with the reason in a remark (in an error, if `loops`
     names it), where an update is not homogeneous, where it writes memory that
     is no running value (a running value stored for every iteration can be seen)
-    or reads memory that it writes, under conditions, in a loop that may run zero
-    times or carries values in `iter_args`. A loop in which no reduction reads
-    another one is left alone.
+    or reads memory that it writes, under conditions, or where it carries values
+    in `iter_args`. A loop in which no reduction reads another one is left alone.
+    What a loop becomes that may run zero times stands in an `affine.if`.
 
     Needed by: users' loops only; no pipeline has it.
   }];

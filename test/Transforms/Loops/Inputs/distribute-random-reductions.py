@@ -17,7 +17,7 @@ import sys
 ROWS, KEYS, COLUMNS = 6, 5, 2
 S, V, ROW, OUT = (f"memref<{ROWS}x{KEYS}xf64>", f"memref<{KEYS}x{COLUMNS}xf64>", f"memref<{ROWS}xf64>",
                   f"memref<{ROWS}x{COLUMNS}xf64>")
-ARGUMENTS = f"%S: {S}, %V: {V}, %O: {OUT}, %m: {ROW}, %l: {ROW}, %scale: f64"
+ARGUMENTS = f"%S: {S}, %V: {V}, %O: {OUT}, %m: {ROW}, %l: {ROW}, %scale: f64, %n: index"
 LOWER = ["-lower-affine", "-convert-scf-to-cf", "-convert-vector-to-llvm", "-convert-math-to-llvm", "-expand-strided-metadata",
          "-finalize-memref-to-llvm", "-convert-arith-to-llvm", "-convert-index-to-llvm", "-convert-func-to-llvm",
          "-convert-cf-to-llvm", "-reconcile-unrealized-casts"]
@@ -116,12 +116,12 @@ def mutate(rng, outer, inner):
     body.ops[at] = (result, name, operands)
 
 
-def write(number, outer, inner, new, total, result):
+def write(number, keys, outer, inner, new, total, result):
     return "\n".join([
         f"func.func @nest{number}({ARGUMENTS}) {{",
         "  %zero = arith.constant 0.0 : f64", "  %one = arith.constant 1.0 : f64",
         "  %log2e = arith.constant 1.4426950408889634 : f64", "  %ninf = arith.constant 0xFFF0000000000000 : f64",
-        f"  affine.for %i = 0 to {ROWS} {{", f"    affine.for %j = 0 to {KEYS} {{",
+        f"  affine.for %i = 0 to {ROWS} {{", f"    affine.for %j = 0 to {keys} {{",
         f"      %s = affine.load %S[%i, %j] : {S}", f"      %m0 = affine.load %m[%i] : {ROW}",
         f"      %l0 = affine.load %l[%i] : {ROW}", *outer.text("      "),
         f"      affine.for %d = 0 to {COLUMNS} {{", f"        %o0 = affine.load %O[%i, %d] : {OUT}",
@@ -133,9 +133,9 @@ def write(number, outer, inner, new, total, result):
 
 def main_function(count):
     """Row 0 starts from finite values, row 1 has no kept key, in row 2 the first is left out."""
-    types = f"({S}, {V}, {OUT}, {ROW}, {ROW}, f64) -> ()"
-    calls = "".join(f"  call @reset(%S, %V, %O, %m, %l, %scale) : {types}\n"
-                    f"  call @nest{n}(%S, %V, %O, %m, %l, %scale) : {types}\n"
+    types = f"({S}, {V}, {OUT}, {ROW}, {ROW}, f64, index) -> ()"
+    calls = "".join(f"  call @reset(%S, %V, %O, %m, %l, %scale, %n{n % 5}) : {types}\n"
+                    f"  call @nest{n}(%S, %V, %O, %m, %l, %scale, %n{n % 5}) : {types}\n"
                     f"  call @show(%O, %m, %l) : ({OUT}, {ROW}, {ROW}) -> ()\n" for n in range(count))
     return f"""
 func.func @main() {{
@@ -145,6 +145,11 @@ func.func @main() {{
   %m = memref.alloc() : {ROW}
   %l = memref.alloc() : {ROW}
   %scale = arith.constant 0.7 : f64
+  %n0 = arith.constant 0 : index
+  %n1 = arith.constant {KEYS} : index
+  %n2 = arith.constant 1 : index
+  %n3 = arith.constant {KEYS} : index
+  %n4 = arith.constant {KEYS} : index
 {calls}  return
 }}
 func.func private @reset({ARGUMENTS}) {{
@@ -159,8 +164,8 @@ func.func private @reset({ARGUMENTS}) {{
       affine.store %zero, %O[%i, %d] : {OUT}
     }}
     affine.for %j = 0 to {KEYS} {{
-      %n = affine.apply affine_map<(i, j) -> ((i * 11 + j * 7) mod 17 - 8)>(%i, %j)
-      %k = arith.index_cast %n : index to i64
+      %a = affine.apply affine_map<(i, j) -> ((i * 11 + j * 7) mod 17 - 8)>(%i, %j)
+      %k = arith.index_cast %a : index to i64
       %f = arith.sitofp %k : i64 to f64
       %s = arith.mulf %f, %eighth : f64
       affine.store %s, %S[%i, %j] : {S}
@@ -168,8 +173,8 @@ func.func private @reset({ARGUMENTS}) {{
   }}
   affine.for %j = 0 to {KEYS} {{
     affine.for %d = 0 to {COLUMNS} {{
-      %n = affine.apply affine_map<(i, j) -> ((i * 5 + j * 3) mod 13 - 5)>(%j, %d)
-      %k = arith.index_cast %n : index to i64
+      %a = affine.apply affine_map<(i, j) -> ((i * 5 + j * 3) mod 13 - 5)>(%j, %d)
+      %k = arith.index_cast %a : index to i64
       %f = arith.sitofp %k : i64 to f64
       %v = arith.mulf %f, %eighth : f64
       affine.store %v, %V[%j, %d] : {V}
@@ -214,10 +219,10 @@ def main():
         mutated.append(number % 2 == 1)
         for _ in range(rng.choice([1, 1, 2, 3]) if mutated[-1] else 0):
             mutate(rng, nest[0], nest[1])
-        nests.append(write(number, *nest))
+        nests.append(write(number, rng.choice([KEYS, "%n"]), *nest))
 
     def transform(options, nest):
-        done = subprocess.run([attn_opt] + options, input=nest, capture_output=True, text=True)
+        done = subprocess.run([attn_opt, "-mlir-print-local-scope"] + options, input=nest, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{options} fails on\n{nest}\n{done.stderr}")
         return re.search(r"  func\.func.*\n  }\n", done.stdout, re.S).group(0)

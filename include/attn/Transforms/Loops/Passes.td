@@ -298,12 +298,17 @@ def AttnDistributeReductions : Pass<"attn-distribute-reductions"> {
     ```
 
     The results are those of the online loop up to rounding, for any values in
-    memory at the start, where the online loop itself stays finite and no
-    factor of it overflows or loses digits to underflow. From a maximum of -inf
-    a finite sum is multiplied by exp(-inf) = 0 as the online loop does. Where the
-    online loop gives NaN, as without a guard after a first score of -inf, the
-    loops behind this pass may give NaN or the value of the row without that
-    score.
+    memory at the start, where the online loop stays finite and neither the
+    product of its factors nor an exponential under the final value overflows or
+    loses digits to underflow. (A maximum that rises by 460 twice brings a sum of
+    1e300 in f64 to about 1e-100; at once, by exp(-920) = 0, to 0.)
+
+    From a first maximum of -inf a finite sum is multiplied by exp(-inf) = 0, as
+    in the online loop, so 0 stays 0. A row whose scores are all -inf keeps its
+    start values if its maximum starts finite, and has what the guard gives where
+    there is one. Without a guard the online loop gives NaN there, as after any
+    score of -inf that comes before the first finite one; the loops behind this
+    pass then give NaN or the value of the row without those scores.
 
     A loop stays as it is, with the reason in a remark (in an error, if `loops`
     names it), where an update is not homogeneous, where it writes memory that

@@ -132,7 +132,7 @@ def write(number, keys, outer, inner, new, total, result):
 
 
 def main_function(count):
-    """Row 0 starts from finite values, row 1 has no kept key, in row 2 the first is left out."""
+    """Rows 0 and 4 start from finite values, 1 and 4 have no kept key, in row 2 the first is left out."""
     types = f"({S}, {V}, {OUT}, {ROW}, {ROW}, f64, index) -> ()"
     calls = "".join(f"  call @reset(%S, %V, %O, %m, %l, %scale, %n{n % 5}) : {types}\n"
                     f"  call @nest{n}(%S, %V, %O, %m, %l, %scale, %n{n % 5}) : {types}\n"
@@ -180,6 +180,7 @@ func.func private @reset({ARGUMENTS}) {{
       affine.store %v, %V[%j, %d] : {V}
     }}
     affine.store %ninf, %S[1, %j] : {S}
+    affine.store %ninf, %S[4, %j] : {S}
   }}
   affine.store %half, %m[0] : {ROW}
   affine.store %half, %l[0] : {ROW}
@@ -188,6 +189,9 @@ func.func private @reset({ARGUMENTS}) {{
   affine.store %ninf, %S[2, 0] : {S}
   affine.store %half, %l[3] : {ROW}
   affine.store %half, %O[3, 1] : {OUT}
+  affine.store %eighth, %m[4] : {ROW}
+  affine.store %half, %l[4] : {ROW}
+  affine.store %half, %O[4, 0] : {OUT}
   return
 }}
 func.func private @show(%O: {OUT}, %m: {ROW}, %l: {ROW}) {{

@@ -233,8 +233,8 @@ std::optional<Violation> DependenceGraph::findDistributionViolation(
       for (unsigned to = 0; to < from; ++to)
         if (llvm::is_contained(groups[from], dependence.source) &&
             llvm::is_contained(groups[to], dependence.sink) &&
-            // A value that is computed again where it is used.
-            (dependence.throughMemory || dependence.carrier ||
+            // A value that is computed again where it is used, in the same iteration.
+            (dependence.throughMemory || dependence.carrier == loop ||
              !llvm::is_contained(groups[to], dependence.source)))
           return Violation{&dependence, {}, {}};
   }

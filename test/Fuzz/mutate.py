@@ -60,6 +60,7 @@ PIPELINES = [
     ["--attn-print-dependences"],
     ["--attn-hoist-invariants", "--attn-fuse-loops"],
     ["--attn-interchange-loops"],
+    ["--attn-distribute-reductions"],
     ["--attn-parallelize-loops"],
     ["--attn-emit-shape-function"],
     ["--attn-tile-pipeline"],

@@ -15,6 +15,9 @@
 // The parallel form of i and d as well.
 // RUN: attn-opt %s -pass-pipeline='builtin.module(attn-parallelize-loops{loops=i,d})' | %{lower} | %{execute} > %t.parallel
 // RUN: cmp %t.before %t.parallel
+// And a loop for the maximum, one for the sum and one for the output, which round differently.
+// RUN: attn-opt %s -pass-pipeline='builtin.module(attn-distribute-reductions{loops=j})' | %{lower} | %{execute} > %t.distributed
+// RUN: %python %S/Inputs/check-attention.py %t.distributed
 
 // CHECK-LABEL: func @attention
 // CHECK:       affine.for %[[J:.*]] = 0 to 7

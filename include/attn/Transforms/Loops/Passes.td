@@ -218,4 +218,112 @@ def AttnFuseLoops : Pass<"attn-fuse-loops"> {
   ];
 }
 
+def AttnDistributeReductions : Pass<"attn-distribute-reductions"> {
+  let summary = "Take loops over reductions that read each other's running values apart";
+  let description = [{
+    Replaces an `affine.for` that carries running values through memory, and in
+    which the update of one reads the running value of another, by one loop for
+    each: the opposite of `attn-fuse-reductions`, for loops that a user wrote.
+    Online softmax becomes a loop for the maximum, one for the sum and one for
+    the output. No statement reads the value of an unfinished reduction then,
+    and the dependence graph allows each to be done in any order, in parts or in
+    phases of a grid, where in the online loop it allows none of these.
+
+    An update of `x` may read a running value `r` if it is homogeneous in it:
+
+    ```
+    x_new = x_old * c(r_old, r_new) + t(r_new)
+    t(r + u) = t(r) exp(k u),  c = exp(k (r_new - r_old))   r a maximum or a minimum
+    t(r u)   = t(r) u^k,       c = (r_new / r_old)^k        r anything
+    ```
+
+    and the same for several `r` at once, `c` being the product. Scalar `addf`,
+    `subf`, `mulf`, `divf`, `negf`, `fma`, `exp`, `exp2` and `select` are
+    understood; `r == -inf ? 0 : r` counts as a maximum `r` if old and new values
+    are both guarded or the term is 0 where the score of `r` is -inf. Then the
+    loop leaves in `x`
+
+    ```
+    x_first * c(r_first, r_final) + sum of t(r_final)
+    ```
+
+    which is computed in this order: all `r`, a correction of `x` with the
+    factor as it was written, the sum. What an iteration needs besides, such as
+    a score, each loop computes again, from memory that the loop does not write.
+
+    Before:
+
+    ```mlir
+    affine.for %j = 0 to 16 {
+      %s = affine.load %S[%j] : memref<16xf32>
+      %m0 = affine.load %m[] : memref<f32>
+      %l0 = affine.load %l[] : memref<f32>
+      %m1 = arith.maximumf %m0, %s : f32
+      %0 = arith.subf %m0, %m1 : f32
+      %1 = math.exp %0 : f32
+      %2 = arith.mulf %l0, %1 : f32
+      %3 = arith.subf %s, %m1 : f32
+      %4 = math.exp %3 : f32
+      %l1 = arith.addf %2, %4 : f32
+      affine.store %m1, %m[] : memref<f32>
+      affine.store %l1, %l[] : memref<f32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    %first = affine.load %m[] : memref<f32>
+    affine.for %j = 0 to 16 {
+      %s = affine.load %S[%j] : memref<16xf32>
+      %m0 = affine.load %m[] : memref<f32>
+      %m1 = arith.maximumf %m0, %s : f32
+      affine.store %m1, %m[] : memref<f32>
+    }
+    %final = affine.load %m[] : memref<f32>
+    %l0 = affine.load %l[] : memref<f32>
+    %0 = arith.subf %first, %final : f32
+    %1 = math.exp %0 : f32
+    %2 = arith.mulf %l0, %1 : f32
+    affine.store %2, %l[] : memref<f32>
+    affine.for %j = 0 to 16 {
+      %s = affine.load %S[%j] : memref<16xf32>
+      %m = affine.load %m[] : memref<f32>
+      %3 = arith.subf %s, %m : f32
+      %4 = math.exp %3 : f32
+      %l1 = affine.load %l[] : memref<f32>
+      %l2 = arith.addf %l1, %4 : f32
+      affine.store %l2, %l[] : memref<f32>
+    }
+    ```
+
+    The results are those of the online loop up to rounding, for any values in
+    memory at the start, where the online loop stays finite and neither the
+    product of its factors nor an exponential under the final value overflows or
+    loses digits to underflow. (A maximum that rises by 460 twice brings a sum of
+    1e300 in f64 to about 1e-100; at once, by exp(-920) = 0, to 0.)
+
+    From a first maximum of -inf a finite sum is multiplied by exp(-inf) = 0, as
+    in the online loop, so 0 stays 0. A row whose scores are all -inf keeps its
+    start values if its maximum starts finite, and has what the guard gives where
+    there is one. Without a guard the online loop gives NaN there, as after any
+    score of -inf that comes before the first finite one; the loops behind this
+    pass then give NaN or the value of the row without those scores.
+
+    A loop stays as it is, with the reason in a remark (in an error, if `loops`
+    names it), where an update is not homogeneous, where it writes memory that
+    is no running value (a running value stored for every iteration can be seen)
+    or reads memory that it writes, under conditions, or where it carries values
+    in `iter_args`. A loop in which no reduction reads another one is left alone.
+    What a loop becomes that may run zero times stands in an `affine.if`.
+
+    Needed by: users' loops only; no pipeline has it.
+  }];
+  let options = [
+    ListOption<"loops", "loops", "std::string",
+               "The loops to take apart, by name; all that may, if empty">
+  ];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect"];
+}
+
 #endif

@@ -80,6 +80,17 @@ static std::set<unsigned> join(std::set<unsigned> a, const std::set<unsigned> &b
   return a;
 }
 
+/// Makes `form` the product that `a` and `b` both are, if they are the same one.
+static void takeCommonProduct(ScalarForm &form, const ScalarForm &a, const ScalarForm &b) {
+  if (!a.isProduct || !b.isProduct || !areSame(a.exponents, b.exponents) ||
+      !areSame(a.powers, b.powers))
+    return;
+  form.isProduct = true;
+  form.exponents = a.exponents;
+  form.powers = a.powers;
+  form.zero = both(a.zero, b.zero);
+}
+
 /// a + sign * b
 static ScalarForm add(const ScalarForm &a, const ScalarForm &b, double sign, Operation *op) {
   if (a.broken || b.broken)
@@ -93,13 +104,7 @@ static ScalarForm add(const ScalarForm &a, const ScalarForm &b, double sign, Ope
     form.minusInfinity = join(a.minusInfinity, sign > 0 ? b.minusInfinity : b.infinity);
     form.infinity = join(a.infinity, sign > 0 ? b.infinity : b.minusInfinity);
   }
-  if (a.isProduct && b.isProduct && areSame(a.exponents, b.exponents) &&
-      areSame(a.powers, b.powers)) {
-    form.isProduct = true;
-    form.exponents = a.exponents;
-    form.powers = a.powers;
-    form.zero = both(a.zero, b.zero);
-  }
+  takeCommonProduct(form, a, b);
   return form.isSum || form.isProduct ? form : unknown(op);
 }
 
@@ -243,13 +248,7 @@ ScalarForm ScalarDegrees::ofSelect(Operation *select) {
     form.minusInfinity = both(a.minusInfinity, b.minusInfinity);
     form.infinity = both(a.infinity, b.infinity);
   }
-  if (a.isProduct && b.isProduct && areSame(a.exponents, b.exponents) &&
-      areSame(a.powers, b.powers)) {
-    form.isProduct = true;
-    form.exponents = a.exponents;
-    form.powers = a.powers;
-    form.zero = both(a.zero, b.zero);
-  }
+  takeCommonProduct(form, a, b);
   return form.isSum || form.isProduct ? form : unknown(select);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Numbers for the named barriers that passes have asked for: those of a launch get the numbers from
-// 1 on, in the order in which they stand there.
+// 1 on, in the order in which they stand there; several together that only outer loops use, those
+// from the last one down.
 
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -9,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 
 namespace attn {
 #define GEN_PASS_DEF_HOPPERALLOCATEBARRIERS
@@ -40,6 +42,21 @@ LogicalResult checkUses(gpu::LaunchOp launch) {
   return failure(walk.wasInterrupted());
 }
 
+/// To the first of several barriers a warpgroup adds its own number. From 1 on the sum is its
+/// number in the CTA, and the assembler keeps both in one register: good where an inner loop has to
+/// hold the sum, bad where the number would not be needed after the start of the warpgroup.
+bool isUsedInInnerLoop(hopper::NamedBarriersOp barriers, gpu::LaunchOp launch) {
+  auto isOne = [&](Value value) { return value == barriers.getResult(); };
+  WalkResult walk = launch.walk([&](Operation *op) {
+    if (!isa<hopper::BarrierSyncOp, hopper::BarrierArriveOp, hopper::BarrierReduceOp>(op) ||
+        !followsFrom(op->getOperand(0), isOne))
+      return WalkResult::advance();
+    auto loop = op->getParentOfType<LoopLikeOpInterface>();
+    return WalkResult(failure(loop && loop->getParentOfType<LoopLikeOpInterface>()));
+  });
+  return walk.wasInterrupted();
+}
+
 LogicalResult allocate(gpu::LaunchOp launch) {
   constexpr int64_t kFirst = 1; // 0 is __syncthreads's
   SmallVector<hopper::NamedBarriersOp> all;
@@ -60,11 +77,18 @@ LogicalResult allocate(gpu::LaunchOp launch) {
       error.attachNote(op.getLoc()) << op.getCount() << " asked for here";
     return error;
   }
-  int64_t next = kFirst;
+  int64_t next = kFirst, end = hopper::kNamedBarriers;
   for (hopper::NamedBarriersOp op : all) {
+    int64_t count = op.getCount();
+    int64_t number = end - count;
+    if (count == 1 || isUsedInInnerLoop(op, launch)) {
+      number = next;
+      next += count;
+    } else {
+      end = number;
+    }
     OpBuilder b(op);
-    op.replaceAllUsesWith(arith::ConstantIndexOp::create(b, op.getLoc(), next).getResult());
-    next += int64_t(op.getCount());
+    op.replaceAllUsesWith(arith::ConstantIndexOp::create(b, op.getLoc(), number).getResult());
     op.erase();
   }
   numAllocated.at(launch) << remark::metric("Barriers", needed);

@@ -1133,10 +1133,16 @@ def HopperExpandChannels : Pass<"hopper-expand-channels", "::mlir::func::FuncOp"
 def HopperAllocateBarriers : Pass<"hopper-allocate-barriers", "::mlir::func::FuncOp"> {
   let summary = "Named barriers get numbers";
   let description = [{
-    Each `hopper.named_barriers` of a launch becomes the number of its first barrier: from 1 on
+    Each `hopper.named_barriers` of a launch becomes the number of its first barrier: from 1 up
     (0 is that of `__syncthreads`), in the order in which they stand in the launch. Passes put theirs
     in front of those that are there: the turns of hopper-ping-pong come first, then what outputs
     wait for, then exchanges, marks and tables.
+
+    Several together that no inner loop uses get numbers from 15 down. A warpgroup adds its own
+    number to the first of several. From 1 up that sum is the warpgroup's number in the CTA, which
+    the assembler then keeps in a register for as long as the barriers are needed: turns in the loop
+    over keys gain by it, gradients at head dimension 64, which need the sum once per tile, lose up
+    to 5% (docs/notes/2026-11-barrier-numbers.md).
 
     ```mlir
     // Before.
@@ -1146,8 +1152,8 @@ def HopperAllocateBarriers : Pass<"hopper-allocate-barriers", "::mlir::func::Fun
       role "compute" warpgroups(2) registers(240) (%w) {
         %mine = arith.addi %w, %outputs : index
         hopper.barrier.sync %mine warpgroups(1)
-    // After: %turns is 1.
-    %outputs = arith.constant 3 : index
+    // After: %turns, which a loop over keys uses, is 1.
+    %outputs = arith.constant 14 : index
     hopper.roles
       role "compute" warpgroups(2) registers(240) (%w) {
         %mine = arith.addi %w, %outputs : index

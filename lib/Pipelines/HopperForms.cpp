@@ -189,6 +189,21 @@ bool attn::numbersColumns(Operation *root) {
   return walk.wasInterrupted();
 }
 
+bool attn::hasFewRows(ModuleOp module) {
+  constexpr int64_t kMostRows = 16;
+  SmallVector<FoldOp> folds;
+  module.walk([&](FoldOp fold) { folds.push_back(fold); });
+  if (folds.size() != 1 || folds.front().getState().empty())
+    return false;
+  // A maximum, a sum: what is carried for each row has no columns.
+  auto rank = [](Value state) { return cast<RankedTensorType>(state.getType()).getRank(); };
+  Value ofRows = *llvm::min_element(folds.front().getState(),
+                                    [&](Value a, Value b) { return rank(a) < rank(b); });
+  auto type = cast<RankedTensorType>(ofRows.getType());
+  return type.getRank() > 0 && !type.isDynamicDim(type.getRank() - 1) &&
+         type.getShape().back() <= kMostRows;
+}
+
 std::optional<StreamLength> attn::findStreamLength(ModuleOp module, bool ofGradient) {
   SmallVector<FoldOp> folds;
   module.walk([&](FoldOp fold) {

@@ -41,6 +41,9 @@ MaskForm findMaskForm(mlir::Operation *root);
 /// with it.
 bool numbersColumns(mlir::Operation *root);
 
+/// Whether a module is one fold whose rows are few, and known to be.
+bool hasFewRows(mlir::ModuleOp module);
+
 /// How many elements a module streams, if it does so once: a number, or a
 /// dimension of an argument of its function.
 struct StreamLength {

@@ -75,6 +75,10 @@ static void addPrograms(OpPassManager &pm, ScheduleAttr schedule) {
   nested.addPass(createAttnOrderFactors());
   nested.addPass(createAttnBranchByRows());
   nested.addPass(createAttnCarrySums());
+  if (schedule.getParts() != 1) {
+    nested.addPass(createAttnDivideColumns());
+    nested.addPass(createAttnGroupIterations());
+  }
   nested.addPass(createAttnTileStatements({hopper::kWarpgroupRows, hopper::kProgramRows}));
   nested.addPass(createAttnSinkReads());
   if (schedule.getAddsSums())

@@ -199,23 +199,39 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
                                !numbersColumns(module));
   }
 
-  /// Few rows: bytes count, and the keys of each row are divided.
-  LogicalResult selectSplit(ModuleOp module, int64_t columns) {
+  /// Few rows: bytes count, and the keys of each row are divided; unless that was asked for, they
+  /// are whole where rows are enough for all CTAs.
+  LogicalResult selectForFewRows(ModuleOp module, int64_t columns,
+                                 SmallVectorImpl<Choice> &choices) {
     const Schedule *row =
         llvm::find_if(kSplitSchedules, [&](const Schedule &row) { return columns <= row.columns; });
     if (row == std::end(kSplitSchedules))
       return refuseColumns(module, columns);
-    FailureOr<ScheduleAttr> schedule = withOptions(module, *row);
-    if (succeeded(schedule))
-      set(module, *schedule);
-    return schedule;
+    Attribute isDivided = splits() ? Attribute() : DividedConditionAttr::get(&getContext());
+    auto add = [&](Schedule row, Attribute condition) -> LogicalResult {
+      FailureOr<ScheduleAttr> schedule = withOptions(module, row);
+      if (succeeded(schedule))
+        choices.push_back({*schedule, condition});
+      return schedule;
+    };
+    if (failed(add(*row, isDivided)))
+      return failure();
+    if (splits())
+      return success();
+    Schedule whole = *row;
+    whole.parts = 1;
+    return add(whole, {});
   }
 
   LogicalResult select(ModuleOp module) {
     SmallVector<Choice> choices;
     int64_t columns = findColumns(module);
-    if (splits())
-      return selectSplit(module, columns);
+    if (splits() || (order == "auto" && parts < 0 && cluster == 1 && hasFewRows(module))) {
+      if (failed(selectForFewRows(module, columns, choices)))
+        return failure();
+      finish(module, choices);
+      return success();
+    }
     // What a score reads by row and column is copied by TMA where that reaches it: which depends
     // on strides that are known at run time only.
     const Schedule *row = llvm::find_if(
@@ -233,11 +249,15 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     // Two kernels less to compile, for what is rarely needed.
     if (failed(selectByLength(module, columns, /*mayFix=*/!loads, choices)))
       return failure();
+    finish(module, choices);
+    return success();
+  }
+
+  void finish(ModuleOp module, ArrayRef<Choice> choices) {
     if (choices.size() == 1)
       set(module, choices.front().schedule);
     else
       createVersions(module, choices);
-    return success();
   }
 
   /// The schedule that fits; two where the length of the stream, which decides, is known at run

@@ -171,7 +171,7 @@ void Call::encode(TensorMap *map, int32_t argument, int32_t type, int32_t rank, 
   Result result = driver->tensorMapEncodeTiled(
       map, types[type], uint32_t(rank), reinterpret_cast<void *>(address), shape.sizes,
       shape.strides, shape.box, shape.elementStrides,
-      /*interleave=*/0, swizzleMode, /*l2Promotion=*/3, /*fill=*/0);
+      /*interleave=*/0, swizzleMode, /*l2Promotion=*/2, /*fill=*/0);
   if (result != 0)
     fail("copies by TMA cannot reach " + who() + ": " + driver->describe(result));
 }

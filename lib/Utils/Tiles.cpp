@@ -16,6 +16,13 @@ Value attn::getRepeated(Value tile) {
   return source && source.getRank() == 1 ? broadcast.getSource() : Value();
 }
 
+Value attn::repeatRows(OpBuilder &b, Location loc, Value rows, ArrayRef<int64_t> shape) {
+  Type element = cast<VectorType>(rows.getType()).getElementType();
+  auto turned = VectorType::get({shape[1], shape[0]}, element);
+  Value broadcast = vector::BroadcastOp::create(b, loc, turned, rows);
+  return vector::TransposeOp::create(b, loc, broadcast, ArrayRef<int64_t>{1, 0});
+}
+
 void attn::separateTileUses(Operation *root) {
   SmallVector<Operation *> cheap;
   DenseSet<Value> isCheap, isSpread;

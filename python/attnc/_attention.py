@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 from ._errors import call_error
 from ._functions import function_key
 from ._trace import type_name
-from ._variant import ALIGNMENTS, DTYPES, Options, Variant, build, variant_of
+from ._variant import ALIGNMENTS, DTYPES, Options, Variant, build, few_queries, variant_of
 
 Function = Optional[Callable]
 LAYOUTS = ("bhsd", "bshd")
@@ -243,7 +243,8 @@ def attention(
         o, lse = attend(query, key, value, settings, score_mod, mask_mod, enable_gqa, return_lse)
     else:
         check_inputs(query, key, value, enable_gqa)
-        options = Options(type_name(query), query.shape[3], value.shape[3], *settings, arrays=True)
+        options = Options(type_name(query), query.shape[3], value.shape[3], *settings, arrays=True,
+                          queries=few_queries(query.shape[2]))
         o, lse = attention_numpy(query, key, value, options, score_mod, mask_mod)
     if swapped:
         o = o.swapaxes(1, 2)

@@ -15,7 +15,7 @@ import torch
 
 from ._errors import Error
 from ._trace import type_name
-from ._variant import Options, build, variant_of
+from ._variant import Options, build, few_queries, variant_of
 
 try:
     from torch._higher_order_ops.base_hop import BaseHOP
@@ -99,7 +99,10 @@ if BaseHOP is not None:
             has_score, has_mask = settings.pop("has_score"), settings.pop("has_mask")
             window = settings.pop("window")
             settings["window"] = None if window is None else tuple(window)
-            options = Options(type_name(query), int(query.shape[3]), int(value.shape[3]), **settings)
+            queries = few_queries(query.shape[2])  # a SymInt is not known
+            options = Options(
+                type_name(query), int(query.shape[3]), int(value.shape[3]), queries=queries, **settings
+            )
             text, captures = build(
                 options,
                 _Output(graph, operands, 2, "score_mod") if has_score else None,

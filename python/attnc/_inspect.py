@@ -18,7 +18,7 @@ from ._errors import Error
 from ._executable import Executable
 from ._pipeline import Kernel, draw_svg, draw_text, read_kernels
 from ._trace import type_name
-from ._variant import Options, Variant
+from ._variant import Options, Variant, few_queries
 
 # The levels of docs/index.md and the passes that lead there from the first.
 _LEVELS = {
@@ -43,7 +43,10 @@ def _variant_for(query: Any, key: Any, value: Any, options: dict) -> Tuple[Varia
     arrays = [x.swapaxes(1, 2) if layout == "bshd" else x for x in (query, key, value)]
     try:
         numpy = type(query).__module__ == "numpy"
-        chosen = Options(type_name(query), int(query.shape[-1]), int(value.shape[-1]), arrays=numpy, **options)
+        chosen = Options(
+            type_name(query), int(query.shape[-1]), int(value.shape[-1]), arrays=numpy,
+            queries=few_queries(arrays[0].shape[2] if len(arrays[0].shape) == 4 else None), **options
+        )
     except TypeError as error:
         raise Error(str(error)) from None
     bound = bind(chosen, *functions)

@@ -34,7 +34,7 @@ from ._torch_ops import (
     scalar_shapes,
     usable,
 )
-from ._variant import Gradient, Options, Variant
+from ._variant import Gradient, Options, Variant, few_queries
 
 _errors.is_compiling = torch.compiler.is_dynamo_compiling
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -311,7 +311,9 @@ def attention(
             )
 
         return _dynamo.attention(query, key, value, settings, score_mod, mask_mod)
-    options = Options(_TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings)
+    # A transform of functorch may have other shapes underneath.
+    queries = None if observed else few_queries(query.shape[2])
+    options = Options(_TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings, queries=queries)
     bound = bind(options, score_mod, mask_mod)
     for capture in bound.captures:
         if not isinstance(capture, torch.Tensor):

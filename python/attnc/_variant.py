@@ -23,6 +23,10 @@ ALIGNMENTS = ("top_left", "bottom_right")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
+# As many as hopper-select-schedule divides the keys for.
+MOST_FEW_QUERIES = 16
+
+
 @dataclass(frozen=True)
 class Options:
     """What the code of a variant depends on besides functions and captures."""
@@ -36,6 +40,7 @@ class Options:
     scale: Optional[float] = None
     deterministic: bool = False
     arrays: bool = False  # of NumPy, whose default type is float64
+    queries: Optional[int] = None  # how many, where that makes another program
 
     def check(self) -> None:
         if self.causal_alignment not in ALIGNMENTS:
@@ -47,6 +52,12 @@ class Options:
             raise Error(f"expected a window (left, right) of integers from -1 (no bound), got {window!r}")
         if self.scale is not None and not math.isfinite(self.scale):
             raise Error(f"expected a finite scale, got {self.scale}")
+
+
+def few_queries(number: Any) -> Optional[int]:
+    """The number of queries, if it is known and so small that keys are divided, not
+    queries: such programs are written for it."""
+    return number if type(number) is int and 0 < number <= MOST_FEW_QUERIES else None
 
 
 def _named_mask(options: Options) -> Optional[Callable]:
@@ -121,8 +132,10 @@ def build(options: Options, score_mod: Optional[Callable], mask_mod: Optional[Ca
 def _module_text(
     options: Options, trace: Trace, regions: List[Optional[TracedRegion]], element: str, offset: bool
 ) -> str:
-    q, v = _tensor(["?"] * 3 + [options.d], element), _tensor(["?"] * 3 + [options.dv], element)
-    lse = _tensor(["?"] * 3, ELEMENT_TYPES[trace.accumulator])
+    queries = "?" if options.queries is None else options.queries
+    q, o = (_tensor(["?", "?", queries, d], element) for d in (options.d, options.dv))
+    k, v = (_tensor(["?", "?", "?", d], element) for d in (options.d, options.dv))
+    lse = _tensor(["?", "?", queries], ELEMENT_TYPES[trace.accumulator])
     captures = [(f"%c{n}", capture.ir) for n, capture in enumerate(trace.captures)]
     arguments = "".join(f", {name}: {type}" for name, type in captures)
     lines, seen = "", list(captures)
@@ -131,7 +144,7 @@ def _module_text(
         lines = (
             "  %two = arith.constant 2 : index\n"
             f"  %queries = tensor.dim %q, %two : {q}\n"
-            f"  %keys = tensor.dim %k, %two : {q}\n"
+            f"  %keys = tensor.dim %k, %two : {k}\n"
             "  %offset = arith.subi %keys, %queries : index\n"
         )
     declared = "".join(f", {name}: {type}" for name, type in seen)
@@ -148,10 +161,10 @@ def _module_text(
     }
     return (
         f"{_HEADER}{json.dumps(header)}\n"
-        f"func.func @attention(%q: {q}, %k: {q}, %v: {v}{arguments}) -> ({v}, {lse}) {{\n{lines}"
+        f"func.func @attention(%q: {q}, %k: {k}, %v: {v}{arguments}) -> ({o}, {lse}) {{\n{lines}"
         f"  %o, %lse = attn.forward %q, %k, %v{scale}{used}\n{body}"
-        f"    : {q}, {q}, {v} -> {v}, {lse}\n"
-        f"  return %o, %lse : {v}, {lse}\n}}\n"
+        f"    : {q}, {k}, {v} -> {o}, {lse}\n"
+        f"  return %o, %lse : {o}, {lse}\n}}\n"
     )
 
 

@@ -1,7 +1,9 @@
-// The keys of a forward in parts, where that is asked for.
+// The keys of a forward of few rows in parts, where a call has more than one, or where that is asked for.
 // RUN: attn-opt %s -split-input-file --hopper-form-nests --hopper-select-schedule=order=split_kv | FileCheck %s
 // RUN: attn-opt %s -split-input-file --hopper-form-nests --hopper-select-schedule=parts=3 | FileCheck %s --check-prefix=THREE
-// RUN: attn-opt %s -split-input-file --hopper-form-nests --hopper-select-schedule | FileCheck %s --check-prefix=WHOLE
+// RUN: attn-opt %s -split-input-file --hopper-form-nests --hopper-select-schedule | FileCheck %s --check-prefix=EITHER
+// RUN: attn-opt %s -split-input-file --attn-lower-to-hopper -o /dev/null --remarks-filter=attn-lower-to-hopper 2>&1 | FileCheck %s --check-prefix=LEFT
+// RUN: attn-opt %s -split-input-file --attn-lower-to-hopper | FileCheck %s --check-prefix=LAUNCHES
 // RUN: not attn-opt %s -split-input-file --hopper-form-nests --hopper-select-schedule="order=m_outer parts=2" 2>&1 | FileCheck %s --check-prefix=CLASH
 // RUN: not attn-opt %s -split-input-file --hopper-form-nests --hopper-select-schedule="order=split_kv parts=1" 2>&1 | FileCheck %s --check-prefix=CLASH
 // RUN: not attn-opt %s -split-input-file --hopper-form-nests --hopper-select-schedule="order=split_kv ctas=0" 2>&1 | FileCheck %s --check-prefix=CTAS
@@ -14,7 +16,18 @@
 
 // CHECK: #hopper.schedule<block_m = 64, block_n = 128, parts = 0,
 // THREE: #hopper.schedule<block_m = 64, block_n = 128, parts = 3,
-// WHOLE-NOT: parts
+// EITHER-LABEL: attn.versions @decode
+// EITHER: attn.when = [#attn.divided], hopper.schedule = #hopper.schedule<block_m = 64, block_n = 128, parts = 0,
+// EITHER: arith.constant
+// EITHER: module attributes {hopper.schedule = #hopper.schedule<block_m = 64, block_n = 128, output
+// Parts and their merge, or all keys at once.
+// LAUNCHES-LABEL: func.func @decode
+// LAUNCHES: %[[IS_DIVIDED:.*]] = arith.cmpi ugt, %{{.*}}, %c1{{.*}} : index
+// LAUNCHES: scf.if %[[IS_DIVIDED]] {
+// LAUNCHES-COUNT-2: gpu.launch
+// LAUNCHES: } else {
+// LAUNCHES: gpu.launch
+// LAUNCHES-LABEL: func.func @documents
 func.func @decode(%q: tensor<?x?x1x128xbf16>, %k: tensor<?x?x?x128xbf16>, %v: tensor<?x?x?x128xbf16>) -> tensor<?x?x1x128xbf16> {
   %o = attn.forward %q, %k, %v : tensor<?x?x1x128xbf16>, tensor<?x?x?x128xbf16>, tensor<?x?x?x128xbf16> -> tensor<?x?x1x128xbf16>
   return %o : tensor<?x?x1x128xbf16>
@@ -22,7 +35,8 @@ func.func @decode(%q: tensor<?x?x1x128xbf16>, %k: tensor<?x?x?x128xbf16>, %v: te
 
 // -----
 
-// A table lists the tiles of this mask: each part would make its own.
+// A table lists the tiles of this mask: each part would make its own. All keys at once have one.
+// LEFT: few-queries.mlir:{{.*}}left-out{{.*}}the table of this mask's tiles would be made by each program
 // REFUSED: few-queries.mlir:[[#@LINE+3]]:{{.*}}error: the table of this mask's tiles would be made by each program
 func.func @documents(%q: tensor<?x?x1x64xbf16>, %k: tensor<?x?x?x64xbf16>, %v: tensor<?x?x?x64xbf16>, %t: tensor<?xi32>)
     -> tensor<?x?x1x64xbf16> {
@@ -35,4 +49,22 @@ func.func @documents(%q: tensor<?x?x1x64xbf16>, %k: tensor<?x?x?x64xbf16>, %v: t
       attn.yield %keep : i1
     } : tensor<?x?x1x64xbf16>, tensor<?x?x?x64xbf16>, tensor<?x?x?x64xbf16> -> tensor<?x?x1x64xbf16>
   return %o : tensor<?x?x1x64xbf16>
+}
+
+// -----
+
+// 17 rows are many; as many as there are may be many.
+// EITHER-LABEL: func.func @seventeen
+// EITHER-LABEL: func.func @dynamic
+// EITHER-NOT: attn.divided
+func.func @seventeen(%q: tensor<?x?x17x64xbf16>, %k: tensor<?x?x?x64xbf16>, %v: tensor<?x?x?x64xbf16>) -> tensor<?x?x17x64xbf16> {
+  %o = attn.forward %q, %k, %v : tensor<?x?x17x64xbf16>, tensor<?x?x?x64xbf16>, tensor<?x?x?x64xbf16> -> tensor<?x?x17x64xbf16>
+  return %o : tensor<?x?x17x64xbf16>
+}
+
+// -----
+
+func.func @dynamic(%q: tensor<?x?x?x64xbf16>, %k: tensor<?x?x?x64xbf16>, %v: tensor<?x?x?x64xbf16>) -> tensor<?x?x?x64xbf16> {
+  %o = attn.forward %q, %k, %v : tensor<?x?x?x64xbf16>, tensor<?x?x?x64xbf16>, tensor<?x?x?x64xbf16> -> tensor<?x?x?x64xbf16>
+  return %o : tensor<?x?x?x64xbf16>
 }

@@ -4,6 +4,8 @@
 #ifndef ATTN_UTILS_TILES_H
 #define ATTN_UTILS_TILES_H
 
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
 
 namespace attn {
@@ -19,6 +21,10 @@ inline unsigned getBits(mlir::Type element) {
 
 /// The vector of rows that a tile repeats, along its columns or its rows; null if it repeats none.
 mlir::Value getRepeated(mlir::Value tile);
+
+/// A tile that repeats a vector of rows in each column.
+mlir::Value repeatRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value rows,
+                       llvm::ArrayRef<int64_t> shape);
 
 /// Makes vectors that cost nothing (constants, positions, broadcasts and their
 /// transpositions) once per use. CSE merges equal ones of the same shape; using

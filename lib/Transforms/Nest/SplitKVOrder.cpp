@@ -3,6 +3,7 @@
 // and then a merge (Flash-Decoding; for a backward, partial dQ).
 
 #include "Nest.h"
+#include "attn/Dialect/Attn/IR/Facts.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -157,7 +158,9 @@ Value Nest::countParts(Value tiles, bool rowsOutside) {
     least = arith::SelectOp::create(b, better, cost, least);
   }
   Value length = arith::MaxUIOp::create(b, ceilDiv(b, tiles, fewest), one);
-  return arith::MaxUIOp::create(b, ceilDiv(b, tiles, length), one);
+  auto count = arith::MaxUIOp::create(b, ceilDiv(b, tiles, length), one);
+  count->setAttr(kPartCountAttr, b.getUnitAttr());
+  return count;
 }
 
 /// The parts, in parallel; the tensors are the states' workspace and then what

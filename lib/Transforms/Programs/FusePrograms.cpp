@@ -265,9 +265,7 @@ private:
     Type element = cast<VectorType>(vector.getType()).getElementType();
     if (dim == 1)
       return vector::BroadcastOp::create(b, loc, VectorType::get(shape, element), vector);
-    auto turned = VectorType::get({shape[1], shape[0]}, element);
-    Value rows = vector::BroadcastOp::create(b, loc, turned, vector);
-    return vector::TransposeOp::create(b, loc, rows, ArrayRef<int64_t>{1, 0});
+    return repeatRows(b, loc, vector, shape);
   }
 
   scf::ForallOp first, second;

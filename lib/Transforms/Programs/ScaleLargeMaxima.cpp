@@ -78,6 +78,7 @@ private:
   bool findUses(Maximum &maximum);
   bool findUse(Operation *user, Value value, Maximum &maximum);
   bool refuse(Operation *op);
+  bool findSums();
 
   /// A maximum, or 0 for a row without scores.
   Value orZero(Value maximum);
@@ -125,6 +126,8 @@ private:
   /// M f and M f + y behind the loop, for a log-sum-exp, and logarithms of its sums.
   SmallVector<Operation *> multiples;
   SmallVector<math::LogOp> logarithms;
+  /// Numbers of results that are sums under M and leave the program as such.
+  SmallVector<unsigned> sums;
 };
 
 } // namespace
@@ -194,7 +197,32 @@ bool Carried::check() {
     if (log.getType() == old.getType() && followsFrom(log.getOperand(), isResult))
       logarithms.push_back(log);
   });
-  return multiples.empty() || !logarithms.empty() || refuse(multiples.front());
+  if (multiples.empty() || !logarithms.empty())
+    return true;
+  // Parts of a row: the maximum and the sums are merged with others'.
+  return isa<arith::MulFOp>(multiples.front()) && findSums() ? true : refuse(multiples.front());
+}
+
+/// Whether all else that the loop carries are sums under the maximum, which are used behind it.
+bool Carried::findSums() {
+  auto isRescaled = [&](Operation *user) {
+    auto isFactor = [&](Value value) {
+      auto factor = value.getDefiningOp<math::Exp2Op>();
+      return factor && llvm::is_contained(rescalings, factor.getOperand().getDefiningOp());
+    };
+    return isa<arith::MulFOp>(user) && (followsFrom(user->getOperand(0), isFactor) ||
+                                        followsFrom(user->getOperand(1), isFactor));
+  };
+  for (unsigned other = 0; other < loop.getNumResults(); ++other) {
+    if (other == index)
+      continue;
+    auto type = dyn_cast<VectorType>(loop.getResult(other).getType());
+    if (!type || !type.getElementType().isF32() ||
+        llvm::none_of(loop.getRegionIterArg(other).getUsers(), isRescaled))
+      return false;
+    sums.push_back(other);
+  }
+  return true;
 }
 
 bool Carried::findUses(Maximum &maximum) {
@@ -364,6 +392,17 @@ void Carried::rewriteUsesBehind() {
   inBase2 = orZero(inBase2);
   Value minus = arith::NegFOp::create(b, loc, maximum);
   Value rest = math::FmaOp::create(b, loc, minus, by, inBase2);
+  if (!sums.empty()) {
+    b.setInsertionPointAfterValue(rest);
+    Value by = math::Exp2Op::create(b, loc, rest);
+    for (unsigned sum : sums) {
+      Value old = loop.getResult(sum), factor = by;
+      if (auto tile = cast<VectorType>(old.getType()); tile.getRank() == 2)
+        factor = repeatRows(b, loc, by, tile.getShape());
+      Value exact = arith::MulFOp::create(b, loc, old, factor);
+      old.replaceAllUsesExcept(exact, exact.getDefiningOp());
+    }
+  }
   for (math::LogOp log : logarithms) {
     b.setInsertionPointAfter(log);
     Value exact = math::FmaOp::create(b, loc, rest, splat(type, kLn2), log);

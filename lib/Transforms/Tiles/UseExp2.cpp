@@ -8,6 +8,7 @@
 
 #include "attn/Transforms/Tiles/Passes.h"
 #include "attn/Utils/Outcomes.h"
+#include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -115,13 +116,6 @@ Value getColumns(Value tile) {
   bool isColumns =
       source && source.getRank() == 1 && broadcast.getResultVectorType().getRank() == 2;
   return isColumns ? broadcast.getSource() : Value();
-}
-
-Value repeat(OpBuilder &b, Location loc, Value row, VectorType tile) {
-  auto transposed =
-      VectorType::get({tile.getDimSize(1), tile.getDimSize(0)}, tile.getElementType());
-  Value broadcast = vector::BroadcastOp::create(b, loc, transposed, row);
-  return vector::TransposeOp::create(b, loc, broadcast, ArrayRef<int64_t>{1, 0});
 }
 
 /// select(mask, x * c, k) -> select(mask, x, k) * c, with k 0 or infinite; and
@@ -285,7 +279,7 @@ struct ExpToExp2 : OpRewritePattern<math::ExpOp> {
     if (perColumn)
       shift = vector::BroadcastOp::create(b, loc, type, shift);
     else if (type.getRank() > 1)
-      shift = repeat(b, loc, shift, type);
+      shift = attn::repeatRows(b, loc, shift, type.getShape());
     Value exponent = math::FmaOp::create(b, loc, x, splat(b, loc, type, factor), shift);
     b.replaceOpWithNewOp<math::Exp2Op>(op, exponent);
     return success();
@@ -315,7 +309,8 @@ struct DivideOncePerRow : OpRewritePattern<arith::DivFOp> {
     Value one = splat(b, op.getLoc(), row.getType(), 1.0);
     Value inverse = arith::DivFOp::create(b, op.getLoc(), one, row);
     b.replaceOpWithNewOp<arith::MulFOp>(
-        op, op.getLhs(), repeat(b, op.getLoc(), inverse, cast<VectorType>(op.getType())));
+        op, op.getLhs(),
+        attn::repeatRows(b, op.getLoc(), inverse, cast<VectorType>(op.getType()).getShape()));
     return success();
   }
 };
@@ -329,7 +324,7 @@ public:
     llvm::SetVector<Value> maxima;
     root->walk([&](math::ExpOp op) {
       if (auto difference = op.getOperand().getDefiningOp<arith::SubFOp>())
-        if (Value maximum = findMaximum(difference.getRhs()))
+        if (Value maximum = findMaximum(difference.getRhs()); maximum && isOfTile(maximum))
           maxima.insert(maximum);
     });
     for (Value maximum : maxima)
@@ -352,6 +347,37 @@ private:
     bool isMaximum = reduction ? reduction.getKind() == vector::CombiningKind::MAXNUMF
                                : isa_and_nonnull<arith::MaxNumFOp>(value.getDefiningOp());
     return isMaximum ? value : Value();
+  }
+
+  /// Whether a maximum is one of a tile's elements, whose exponentials are worth it. That of states
+  /// in memory, which are few, stays what it is, exact.
+  static bool isOfTile(Value maximum) {
+    SmallVector<Value> stack{maximum};
+    llvm::SmallPtrSet<Value, 8> seen;
+    while (!stack.empty()) {
+      Value value = stack.pop_back_val();
+      if (!seen.insert(value).second)
+        continue;
+      if (auto argument = dyn_cast<BlockArgument>(value)) {
+        auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+        if (loop && argument != loop.getInductionVar())
+          stack.append({loop.getTiedLoopInit(argument)->get(),
+                        loop.getTiedLoopYieldedValue(argument)->get()});
+        continue;
+      }
+      Operation *op = value.getDefiningOp();
+      unsigned number = cast<OpResult>(value).getResultNumber();
+      if (isa<vector::MultiDimReductionOp>(op))
+        return true;
+      if (auto loop = dyn_cast<scf::ForOp>(op))
+        stack.append({loop.getInitArgs()[number], loop.getYieldedValues()[number]});
+      else if (auto branch = dyn_cast<scf::IfOp>(op))
+        stack.append(
+            {branch.thenYield().getOperand(number), branch.elseYield().getOperand(number)});
+      else if (isa<arith::MaxNumFOp, arith::MulFOp, arith::SelectOp>(op))
+        llvm::append_range(stack, op->getOperands());
+    }
+    return false;
   }
 
   static Value toBase2(OpBuilder &b, Value value) {

@@ -353,6 +353,11 @@ def with_gradients(cases, largest=2**20):
     return group
 
 
+def gradient_few_queries():
+    """Gradients of a mask that keeps nothing, which are constants, are refused on a GPU."""
+    return (case for case in with_gradients(few_queries)() if case.variant != "nothing")
+
+
 GROUPS = {
     "shapes": shapes, "head-dims": head_dims, "types": types, "heads": heads,
     "variants": variants, "more-variants": more_variants, "masked-rows": masked_rows,
@@ -365,7 +370,8 @@ GROUPS = {
     "gradient-edges": with_gradients(edges), "gradient-orders": gradient_orders,
     "gradient-tables": with_gradients(tables), "gradient-biases": with_gradients(biases),
     "gradient-one-key": gradient_one_key, "static": static, "few-queries": few_queries,
-    "gradient-static": with_gradients(static), "random": random,
+    "gradient-static": with_gradients(static), "gradient-few-queries": gradient_few_queries,
+    "random": random,
 }
 
 

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --attn-scale-large-maxima -split-input-file -verify-diagnostics | FileCheck %s
 // RUN: attn-opt %s --attn-delay-rescaling=rescale-threshold=4 --attn-scale-large-maxima -split-input-file | FileCheck %s --check-prefix=DELAY
 // RUN: attn-opt %s --attn-scale-large-maxima -split-input-file --remarks-filter=attn-scale-large-maxima -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}3 [Passed] scaled | Category:attn-scale-large-maxima{{$}}
+// REMARKS-DAG: {{^ *}}4 [Passed] scaled | Category:attn-scale-large-maxima{{$}}
 
 // The loop carries the maximum of scores, too. Rows where 0.18 times it is 2^30 or more have 2^-2
 // as their scale, and a log-sum-exp from the maximum itself.
@@ -188,6 +188,87 @@ func.func @apart(%s: vector<64x128xf32>, %n: index, %logs: memref<64xf32>, %maxi
   %log = math.log %r#1 : vector<64xf32>
   %maximum = arith.mulf %r#0, %ln2 : vector<64xf32>
   vector.transfer_write %log, %logs[%c0] : vector<64xf32>, memref<64xf32>
+  vector.transfer_write %maximum, %maxima[%c0] : vector<64xf32>, memref<64xf32>
+  return
+}
+
+// -----
+
+// A part of a row, which is merged with others: its maximum is exact, its sum takes what was rounded off.
+
+// CHECK-LABEL: func @parts
+// CHECK:         %[[R:.*]]:3 = scf.for
+// CHECK:         %[[M:.*]] = arith.select %{{.*}}, %{{.*}}, %[[R]]#2
+// CHECK:         %[[INBASE2:.*]] = arith.select %{{.*}}, %{{.*}}, %[[R]]#0
+// CHECK:         %[[MINUS:.*]] = arith.negf %[[M]]
+// CHECK:         %[[REST:.*]] = math.fma %[[MINUS]], %{{.*}}, %[[INBASE2]]
+// CHECK:         %[[FACTOR:.*]] = math.exp2 %[[REST]]
+// CHECK:         %[[SUM:.*]] = arith.mulf %[[R]]#1, %[[FACTOR]]
+// CHECK:         %[[MAXIMUM:.*]] = arith.mulf %[[M]], %{{.*}}
+// CHECK:         vector.transfer_write %[[SUM]]
+// CHECK:         vector.transfer_write %[[MAXIMUM]]
+func.func @parts(%s: vector<64x128xf32>, %n: index, %logs: memref<64xf32>, %maxima: memref<64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c128 = arith.constant 128 : index
+  %ninf = arith.constant dense<0xFF800000> : vector<64xf32>
+  %zero = arith.constant dense<0.0> : vector<64xf32>
+  %k = arith.constant dense<1.44269502> : vector<64xf32>
+  %ks = arith.constant dense<1.44269502> : vector<64x128xf32>
+  %ln2 = arith.constant dense<0.693147182> : vector<64xf32>
+  %r:2 = scf.for %j = %c0 to %n step %c128 iter_args(%m0 = %ninf, %l0 = %zero) -> (vector<64xf32>, vector<64xf32>) {
+    %x = vector.multi_reduction <maxnumf>, %s, %ninf [1] : vector<64x128xf32> to vector<64xf32>
+    %y = arith.mulf %x, %k : vector<64xf32>
+    %m = arith.maxnumf %m0, %y : vector<64xf32>
+    %minus = arith.negf %m : vector<64xf32>
+    %repeated = vector.broadcast %minus : vector<64xf32> to vector<128x64xf32>
+    %rows = vector.transpose %repeated, [1, 0] : vector<128x64xf32> to vector<64x128xf32>
+    %t = math.fma %s, %ks, %rows : vector<64x128xf32>
+    %p = math.exp2 %t : vector<64x128xf32>
+    %d = arith.subf %m0, %m : vector<64xf32>
+    %c = math.exp2 %d : vector<64xf32>
+    %lc = arith.mulf %l0, %c : vector<64xf32>
+    %l = vector.multi_reduction <add>, %p, %lc [1] : vector<64x128xf32> to vector<64xf32>
+    scf.yield %m, %l : vector<64xf32>, vector<64xf32>
+  } {attn.fold_loop}
+  %maximum = arith.mulf %r#0, %ln2 : vector<64xf32>
+  vector.transfer_write %r#1, %logs[%c0] : vector<64xf32>, memref<64xf32>
+  vector.transfer_write %maximum, %maxima[%c0] : vector<64xf32>, memref<64xf32>
+  return
+}
+
+// -----
+
+// What else is carried is no sum under the maximum.
+
+// CHECK-LABEL: func @unscaled
+// CHECK-NOT:     math.absf
+func.func @unscaled(%s: vector<64x128xf32>, %n: index, %logs: memref<64xf32>, %maxima: memref<64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c128 = arith.constant 128 : index
+  %ninf = arith.constant dense<0xFF800000> : vector<64xf32>
+  %zero = arith.constant dense<0.0> : vector<64xf32>
+  %k = arith.constant dense<1.44269502> : vector<64xf32>
+  %ks = arith.constant dense<1.44269502> : vector<64x128xf32>
+  %ln2 = arith.constant dense<0.693147182> : vector<64xf32>
+  %r:2 = scf.for %j = %c0 to %n step %c128 iter_args(%m0 = %ninf, %l0 = %zero) -> (vector<64xf32>, vector<64xf32>) {
+    %x = vector.multi_reduction <maxnumf>, %s, %ninf [1] : vector<64x128xf32> to vector<64xf32>
+    %y = arith.mulf %x, %k : vector<64xf32>
+    // expected-note @+1 {{this maximum}}
+    %m = arith.maxnumf %m0, %y : vector<64xf32>
+    %minus = arith.negf %m : vector<64xf32>
+    %repeated = vector.broadcast %minus : vector<64xf32> to vector<128x64xf32>
+    %rows = vector.transpose %repeated, [1, 0] : vector<128x64xf32> to vector<64x128xf32>
+    %t = math.fma %s, %ks, %rows : vector<64x128xf32>
+    %p = math.exp2 %t : vector<64x128xf32>
+    %d = arith.subf %m0, %m : vector<64xf32>
+    %c = math.exp2 %d : vector<64xf32>
+    %lc = arith.addf %l0, %c : vector<64xf32>
+    %l = vector.multi_reduction <add>, %p, %lc [1] : vector<64x128xf32> to vector<64xf32>
+    scf.yield %m, %l : vector<64xf32>, vector<64xf32>
+  } {attn.fold_loop}
+  // expected-remark @+1 {{rows of large maxima are not exact}}
+  %maximum = arith.mulf %r#0, %ln2 : vector<64xf32>
+  vector.transfer_write %r#1, %logs[%c0] : vector<64xf32>, memref<64xf32>
   vector.transfer_write %maximum, %maxima[%c0] : vector<64xf32>, memref<64xf32>
   return
 }

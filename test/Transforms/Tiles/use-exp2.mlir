@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(attn-use-exp2,canonicalize,cse))" | FileCheck %s
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(attn-use-exp2,canonicalize,cse))" --remarks-filter=attn-use-exp2 -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}5 [Passed] base 2 | Category:attn-use-exp2{{$}}
+// REMARKS-DAG: {{^ *}}6 [Passed] base 2 | Category:attn-use-exp2{{$}}
 // REMARKS-DAG: {{^ *}}1 [Passed] inverted | Category:attn-use-exp2{{$}}
 // REMARKS-DAG: {{^ *}}4 [Passed] maximum in base 2 | Category:attn-use-exp2{{$}}
 
@@ -164,4 +164,28 @@ func.func @kept(%x: vector<64xf64>, %y: f32, %z: vector<64x32xf32>) -> (vector<6
   %s = arith.mulf %z, %minus : vector<64x32xf32>
   %m = vector.multi_reduction <maxnumf>, %s, %ninf [1] : vector<64x32xf32> to vector<64xf32>
   return %e, %f, %m : vector<64xf64>, f32, vector<64xf32>
+}
+
+// The maximum of states in memory, which are few, stays exact.
+// CHECK-LABEL: func.func @states
+// CHECK: scf.for
+// CHECK: %[[M:.*]] = arith.maxnumf %{{.*}}, %[[READ:.*]] : vector<64xf32>
+// CHECK: %[[D:.*]] = arith.subf %[[READ]], %[[M]] : vector<64xf32>
+// CHECK: %[[X:.*]] = arith.mulf %[[D]], %{{.*}} : vector<64xf32>
+// CHECK: math.exp2 %[[X]]
+func.func @states(%m: memref<?x64xf32>, %n: index) -> (vector<64xf32>, vector<64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %f0 = arith.constant 0.0 : f32
+  %ninf = arith.constant dense<0xFF800000> : vector<64xf32>
+  %zero = arith.constant dense<0.0> : vector<64xf32>
+  %r:2 = scf.for %j = %c0 to %n step %c1 iter_args(%m0 = %ninf, %l0 = %zero) -> (vector<64xf32>, vector<64xf32>) {
+    %mj = vector.transfer_read %m[%j, %c0], %f0 {in_bounds = [true]} : memref<?x64xf32>, vector<64xf32>
+    %m1 = arith.maxnumf %m0, %mj : vector<64xf32>
+    %d = arith.subf %mj, %m1 : vector<64xf32>
+    %w = math.exp %d : vector<64xf32>
+    %l = arith.addf %l0, %w : vector<64xf32>
+    scf.yield %m1, %l : vector<64xf32>, vector<64xf32>
+  }
+  return %r#0, %r#1 : vector<64xf32>, vector<64xf32>
 }

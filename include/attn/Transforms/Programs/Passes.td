@@ -152,6 +152,85 @@ def AttnTileStatements : Pass<"attn-tile-statements", "::mlir::func::FuncOp"> {
                            "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
 }
 
+def AttnDivideColumns : Pass<"attn-divide-columns", "::mlir::func::FuncOp"> {
+  let summary = "Programs without products have a few columns of a tile each";
+  let description = [{
+    A program that merges states of rows loops over them, and each thread of its warpgroup would
+    have many columns of a few rows: few loads at a time, one after the other. Where what a program
+    computes for a column follows from rows and from that column alone, its columns are divided
+    (strip-mined), and the strips are a dimension of the program's grid. Vectors of rows are computed by
+    each strip; the first one writes them.
+
+    ```mlir
+    // Before.
+    scf.forall (%i) in (%n) {
+      %o = scf.for ... iter_args(%x = %zeros) -> (vector<64x128xf32>) {
+        %y = vector.transfer_read %parts[%j, %i, %c0] : ..., vector<64x128xf32>
+        ...
+      }
+      vector.transfer_write %o, %memory[%i, %c0] : vector<64x128xf32>, ...
+      vector.transfer_write %sum, %sums[%i] : vector<64xf32>, ...
+    }
+    // After, with columns=16.
+    scf.forall (%i, %strip) in (%n, 8) {
+      %first = arith.muli %strip, %c16
+      %o = scf.for ... iter_args(%x = %zeros) -> (vector<64x16xf32>) {
+        %y = vector.transfer_read %parts[%j, %i, %first] : ..., vector<64x16xf32>
+        ...
+      }
+      vector.transfer_write %o, %memory[%i, %first] : vector<64x16xf32>, ...
+      scf.if %is_first_strip { vector.transfer_write %sum, %sums[%i] : vector<64xf32>, ... }
+    }
+    ```
+
+    Programs with products, sums or maxima along a row, positions of columns, tiles of several
+    shapes, or without a loop stay as they are.
+
+    Needed by: the merge of parts of the keys (`split_kv`) on a GPU.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
+  let options = [Option<"columns", "columns", "int64_t", /*default=*/"16", "columns of a strip">];
+}
+
+def AttnGroupIterations : Pass<"attn-group-iterations", "::mlir::func::FuncOp"> {
+  let summary = "Loops that wait for memory do several iterations at a time";
+  let description = [{
+    A loop of a program that reads memory in each iteration, and combines what it reads with what it
+    carries, waits for each read. Unrolled, `count` iterations read before any of them waits. What
+    is beyond the end reads the last iteration's memory again, and its results are dropped: there
+    is no remainder, which would wait as often.
+
+    ```mlir
+    // Before.
+    %r = scf.for %i = %c1 to %n step %c1 iter_args(%x = %a) -> (vector<64xf32>) {
+      %y = vector.transfer_read %m[%i, %c0] : memref<?x?xf32>, vector<64xf32>
+      %z = arith.maxnumf %x, %y
+      scf.yield %z
+    }
+    // After, with count=2.
+    %r = scf.for %i = %c1 to %n step %c2 iter_args(%x = %a) -> (vector<64xf32>) {
+      %y0 = vector.transfer_read %m[%i, %c0] : memref<?x?xf32>, vector<64xf32>
+      %z0 = arith.maxnumf %x, %y0
+      %next = arith.addi %i, %c1
+      %is_inside = arith.cmpi sle, %next, %last
+      %place = arith.minsi %next, %last
+      %y1 = vector.transfer_read %m[%place, %c0] : memref<?x?xf32>, vector<64xf32>
+      %z1 = arith.maxnumf %z0, %y1
+      %z = arith.select %is_inside, %z1, %z0
+      scf.yield %z
+    }
+    ```
+
+    Loops of a fold (`attn.fold_loop`), whose tiles are copied ahead, and loops that write, call,
+    branch, or have another step than 1 stay as they are.
+
+    Needed by: the merge of parts of the keys (`split_kv`) on a GPU.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect"];
+  let options = [Option<"count", "count", "int64_t", /*default=*/"4", "iterations at a time">];
+}
+
 def AttnSinkReads : Pass<"attn-sink-reads", "::mlir::func::FuncOp"> {
   let summary = "Scalars in memory are read by the parallel loops that use them";
   let description = [{
@@ -362,7 +441,9 @@ def AttnScaleLargeMaxima : Pass<"attn-scale-large-maxima", "::mlir::func::FuncOp
 
     Behind the loop, a log-sum-exp M ln 2 + log l becomes m k ln 2 + log l in the rows of c, and an
     exponent x f - M of a single term of a row (x - m k / f) f. Where M ln 2 and log l are kept
-    apart, they become m k ln 2 and log l + e ln 2: e = M - m c is exact by one fused operation.
+    apart, they become m k ln 2 and log l + e ln 2: e = M - m c is exact by one fused operation. Where
+    M ln 2 and the sums leave the program without a logarithm, parts of a row that are merged with
+    others, the maximum becomes m, and the sums are multiplied by 2^e.
 
     Kernels with running maxima need it: attention and row softmax. Programs with fixed maxima
     (`hopper-fix-maxima`) have none that runs, and report rows whose maximum is large. Where k is

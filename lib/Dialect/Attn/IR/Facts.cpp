@@ -214,6 +214,7 @@ static constexpr Fact kFacts[] = {
     {kRescalingAttr, "arith.mulf", FactType::Unit, verifyRescaling},
     {kMayHoldAttr, "vector.reduction", FactType::Unit, verifyMayHold},
     {kDescendingAttr, "scf.forall, gpu.launch", FactType::Unit, verifyDescending},
+    {kPartCountAttr, "arith.maxui", FactType::Unit},
     {kBlockMAttr, "attn.fold", FactType::Positive},
     {kBlockNAttr, "attn.fold", FactType::Positive},
     {kDimsAttr, "linalg", FactType::Names},

@@ -2,10 +2,13 @@
 // Functions in several versions, and when each of them runs.
 
 #include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Attn/IR/Facts.h"
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace attn;
@@ -60,6 +63,27 @@ Value SizeConditionAttr::build(OpBuilder &b, FunctionOpInterface version,
   auto predicate =
       getRelation() == SizeRelation::AtMost ? arith::CmpIPredicate::ule : arith::CmpIPredicate::ugt;
   return arith::CmpIOp::create(b, loc, predicate, size, limit);
+}
+
+Value DividedConditionAttr::build(OpBuilder &b, FunctionOpInterface version,
+                                  FunctionOpInterface) const {
+  Operation *count = nullptr;
+  version.walk([&](Operation *op) {
+    if (op->hasAttr(kPartCountAttr))
+      count = op;
+  });
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  if (!count || failed(getBackwardSlice(count, &slice, options)))
+    return {};
+  IRMapping mapping;
+  for (Operation *op : slice)
+    b.clone(*op, mapping);
+  Location loc = version.getLoc();
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt,
+                               mapping.lookup(count->getResult(0)),
+                               arith::ConstantIndexOp::create(b, loc, 1));
 }
 
 Value OrderedSizesConditionAttr::build(OpBuilder &b, FunctionOpInterface version,

@@ -102,6 +102,14 @@ def Attn_SizeConditionAttr : Attn_ConditionAttr<"SizeCondition", "size"> {
       "`<` `argument` `=` $argument `,` `dim` `=` $dim `,` $relation $size `>`";
 }
 
+def Attn_DividedConditionAttr : Attn_ConditionAttr<"DividedCondition", "divided"> {
+  let summary = "There is more than one part of what this version divides";
+  let description = [{
+    The number of parts is what the version's `attn.part_count` computes; without one the condition
+    holds.
+  }];
+}
+
 def Attn_OrderedSizesConditionAttr : Attn_ConditionAttr<"OrderedSizesCondition", "ordered_sizes"> {
   let summary = "A dimension of one argument has no more elements than that of another";
   let description = [{

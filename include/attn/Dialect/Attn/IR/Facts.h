@@ -35,6 +35,8 @@ inline constexpr llvm::StringLiteral kDescendingAttr = "attn.descending";
 /// On a fold: how many rows its tiles have, and how many streamed elements.
 inline constexpr llvm::StringLiteral kBlockMAttr = "attn.block_m";
 inline constexpr llvm::StringLiteral kBlockNAttr = "attn.block_n";
+/// On the op that computes into how many parts a streamed dimension is divided.
+inline constexpr llvm::StringLiteral kPartCountAttr = "attn.part_count";
 /// Names, for whoever reads: of a statement's loops, of a loop, of a statement, of memory.
 inline constexpr llvm::StringLiteral kDimsAttr = "attn.dims";
 inline constexpr llvm::StringLiteral kLoopAttr = "attn.loop";

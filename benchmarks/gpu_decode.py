@@ -91,59 +91,66 @@ def kernel_times(torch, call):
     return {name: statistics.median(each) for name, each in times.items()}
 
 
-def main():
-    options = parse_arguments()
+def measure(options, shape):
     import attnc
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
+    batch, heads, kv_heads, keys, d = shape
+    size = 2 * batch * kv_heads * keys * d * 2
+    copies = max(1, min(8, math.ceil(LEAST_BYTES / size)))
+    draw = lambda *shape: [torch.randn(*shape, d, device="cuda", dtype=torch.bfloat16) for _ in range(copies)]
+    q, k, v = draw(batch, heads, options.queries), draw(batch, kv_heads, keys), draw(batch, kv_heads, keys)
+    inputs_of = lambda number: [x[number % copies] for x in (q, k, v)]
+    grouped = heads != kv_heads
+
+    def of_pytorch(backend):
+        def call(number):
+            with sdpa_kernel(backend):
+                return scaled_dot_product_attention(*inputs_of(number), enable_gqa=grouped)
+        return call
+
+    def ours(number):
+        return attnc.attention(*inputs_of(number), enable_gqa=grouped)
+
+    calls = {"attnc": ours, "cuDNN": of_pytorch(SDPBackend.CUDNN_ATTENTION),
+             "FA2": of_pytorch(SDPBackend.FLASH_ATTENTION)}
+    with torch.no_grad():
+        exact = definition(q[0], k[0], v[0])
+        error = float((ours(0)[:1].double() - exact).norm() / exact.norm())
+        del exact
+        count = 40 if size < 2 * LEAST_BYTES else max(4, 2 * copies)
+        graphs = {}
+        for name, call in calls.items():
+            with contextlib.suppress(RuntimeError) if name != "attnc" else contextlib.nullcontext():
+                graphs[name] = capture(torch, call, count)
+        times = {name: [] for name in graphs}
+        for turn in range(-2, ROUNDS):  # the first are warm-up
+            for name, graph in graphs.items():
+                spent = milliseconds(torch, graph) / count
+                if turn >= 0:
+                    times[name].append(spent)
+        medians = {name: statistics.median(each) for name, each in times.items()}
+        best = min((time for name, time in medians.items() if name != "attnc"), default=math.nan)
+        print(f"{batch}x{heads}x{kv_heads}x{keys}x{d}".ljust(22)
+              + "  ".join(f"{name} {time * 1e3:8.2f} us {size / time * 1e-6:5.0f} GB/s" for name, time in medians.items())
+              + f"  best/attnc {best / medians['attnc']:.3f}  error {error:.1e}", flush=True)
+        if options.kernels:
+            for name, time in kernel_times(torch, ours).items():
+                print(f"    {name:<40} {time:8.2f} us")
+
+
+def main():
+    options = parse_arguments()
+    import torch
+
     if not torch.cuda.is_available():
         sys.exit("gpu_decode: no CUDA device")
     torch.manual_seed(0)
     print(f"{torch.cuda.get_device_name()}, bf16, {options.queries} quer{'y' if options.queries == 1 else 'ies'}")
-    for batch, heads, kv_heads, keys, d in options.chosen:
-        size = 2 * batch * kv_heads * keys * d * 2
-        copies = max(1, min(8, math.ceil(LEAST_BYTES / size)))
-        draw = lambda *shape: [torch.randn(*shape, d, device="cuda", dtype=torch.bfloat16) for _ in range(copies)]
-        q, k, v = draw(batch, heads, options.queries), draw(batch, kv_heads, keys), draw(batch, kv_heads, keys)
-        grouped = heads != kv_heads
-
-        def of_pytorch(backend):
-            def call(number):
-                with sdpa_kernel(backend):
-                    return scaled_dot_product_attention(*(x[number % copies] for x in (q, k, v)), enable_gqa=grouped)
-            return call
-
-        def ours(number):
-            return attnc.attention(*(x[number % copies] for x in (q, k, v)), enable_gqa=grouped)
-
-        calls = {"attnc": ours, "cuDNN": of_pytorch(SDPBackend.CUDNN_ATTENTION),
-                 "FA2": of_pytorch(SDPBackend.FLASH_ATTENTION)}
-        with torch.no_grad():
-            exact = definition(q[0], k[0], v[0])
-            error = float((ours(0)[:1].double() - exact).norm() / exact.norm())
-            del exact
-            count = 40 if size < 2 * LEAST_BYTES else max(4, 2 * copies)
-            graphs = {}
-            for name, call in calls.items():
-                with contextlib.suppress(RuntimeError) if name != "attnc" else contextlib.nullcontext():
-                    graphs[name] = capture(torch, call, count)
-            times = {name: [] for name in graphs}
-            for turn in range(-2, ROUNDS):  # the first are warm-up
-                for name, graph in graphs.items():
-                    spent = milliseconds(torch, graph) / count
-                    if turn >= 0:
-                        times[name].append(spent)
-            medians = {name: statistics.median(each) for name, each in times.items()}
-            best = min((time for name, time in medians.items() if name != "attnc"), default=math.nan)
-            print(f"{batch}x{heads}x{kv_heads}x{keys}x{d}".ljust(22)
-                  + "  ".join(f"{name} {time * 1e3:8.2f} us {size / time * 1e-6:5.0f} GB/s" for name, time in medians.items())
-                  + f"  best/attnc {best / medians['attnc']:.3f}  error {error:.1e}", flush=True)
-            if options.kernels:
-                for name, time in kernel_times(torch, ours).items():
-                    print(f"    {name:<40} {time:8.2f} us")
-        del q, k, v, graphs
+    for shape in options.chosen:
+        measure(options, shape)
         torch.cuda.empty_cache()
 
 

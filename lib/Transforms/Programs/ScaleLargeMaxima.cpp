@@ -410,9 +410,11 @@ void Carried::rewriteUsesBehind() {
       return use.getOwner() != exact.getDefiningOp() && !isa<math::FmaOp>(use.getOwner());
     });
   }
+  // Parts tell by it which have no scores; beside a logarithm of 0 any number does.
+  Value left = sums.empty() ? maximum : loop.getResults().back();
   for (arith::MulFOp product : products) {
     b.setInsertionPoint(product);
-    product->setOperands({maximum, multiplier(type, *getSplat(product.getRhs()))});
+    product->setOperands({left, multiplier(type, *getSplat(product.getRhs()))});
   }
 }
 

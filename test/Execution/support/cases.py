@@ -313,6 +313,10 @@ def few_queries():
         for b, hq, hkv, sq, d, dv in [(1, 8, 2, 1, 128, 128), (2, 3, 3, 1, 64, 64), (1, 16, 1, 1, 192, 128),
                                       (2, 4, 2, 1, 256, 256), (1, 4, 2, 4, 64, 64), (1, 2, 1, 16, 128, 128)]:
             yield Case(variant, next(types), b=b, hq=hq, hkv=hkv, sq=sq, sk=next(keys), d=d, dv=dv, known_queries=True)
+    # Parts that a mask leaves empty, beside scores whose exponentials are no floats.
+    for variant in ("causal", "window", "window+causal", "alibi+causal", "bounds", "key_length"):
+        for b, hq, hkv, sq, d in [(1, 8, 2, 1, 64), (2, 2, 1, 5, 128), (1, 4, 1, 16, 192)]:
+            yield Case(variant, next(types), b=b, hq=hq, hkv=hkv, sq=sq, sk=478, d=d, known_queries=True, data="low")
     # A number that is not known; more of them than a tile has rows.
     yield Case("causal_br", "bf16", hq=4, hkv=2, sq=3, sk=500, d=64)
     yield Case("causal_br", "f16", hq=2, hkv=1, sq=200, sk=500, d=128)

@@ -194,7 +194,8 @@ func.func @apart(%s: vector<64x128xf32>, %n: index, %logs: memref<64xf32>, %maxi
 
 // -----
 
-// A part of a row, which is merged with others: its maximum is exact, its sum takes what was rounded off.
+// A part of a row, which is merged with others: its maximum is exact, -inf where there are no scores, its sum takes what
+// was rounded off.
 
 // CHECK-LABEL: func @parts
 // CHECK:         %[[R:.*]]:3 = scf.for
@@ -204,7 +205,7 @@ func.func @apart(%s: vector<64x128xf32>, %n: index, %logs: memref<64xf32>, %maxi
 // CHECK:         %[[REST:.*]] = math.fma %[[MINUS]], %{{.*}}, %[[INBASE2]]
 // CHECK:         %[[FACTOR:.*]] = math.exp2 %[[REST]]
 // CHECK:         %[[SUM:.*]] = arith.mulf %[[R]]#1, %[[FACTOR]]
-// CHECK:         %[[MAXIMUM:.*]] = arith.mulf %[[M]], %{{.*}}
+// CHECK:         %[[MAXIMUM:.*]] = arith.mulf %[[R]]#2, %{{.*}}
 // CHECK:         vector.transfer_write %[[SUM]]
 // CHECK:         vector.transfer_write %[[MAXIMUM]]
 func.func @parts(%s: vector<64x128xf32>, %n: index, %logs: memref<64xf32>, %maxima: memref<64xf32>) {

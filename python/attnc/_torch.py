@@ -267,6 +267,10 @@ def _autocast(tensors: Tuple[torch.Tensor, ...]) -> Tuple[torch.Tensor, ...]:
     return tuple(x if x.dtype == torch.float64 or not x.is_floating_point() else x.to(type) for x in tensors)
 
 
+def _trains(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
+    return torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+
+
 def attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -285,7 +289,8 @@ def attention(
     call_key = None
     plain = not (casts or observed or is_forward_mode())
     if plain and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN:
-        call_key, tensors = _key_of(query, key, value, (score_mod, mask_mod), (settings, enable_gqa))
+        options = settings, enable_gqa, _trains(query, key, value)
+        call_key, tensors = _key_of(query, key, value, (score_mod, mask_mod), options)
         prepared = None if call_key is None else _find_prepared(call_key)
         if prepared is not None:
             inputs = [query, key, value]
@@ -311,8 +316,8 @@ def attention(
             )
 
         return _dynamo.attention(query, key, value, settings, score_mod, mask_mod)
-    # A transform of functorch may have other shapes underneath.
-    queries = None if observed else few_queries(query.shape[2])
+    # A transform of functorch may have other shapes underneath; who trains has many lengths.
+    queries = None if observed or _trains(query, key, value) else few_queries(query.shape[2])
     options = Options(_TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings, queries=queries)
     bound = bind(options, score_mod, mask_mod)
     for capture in bound.captures:

@@ -131,9 +131,9 @@ def HopperSelectSchedule : Pass<"hopper-select-schedule", "::mlir::ModuleOp"> {
   let summary = "The schedule of a module's kernels, from a table and from options (L1)";
   let description = [{
     Chooses by what the module computes: the widest tile that is multiplied, masks, arithmetic for
-    each score, the length of the stream (docs/generated/schedules.md has the table). A forward of at
-    most 16 rows, whose number is known, has its keys in parts (`split_kv`) where a call has more than one
-    (`#attn.divided`). Writes the
+    each score, the length of the stream (docs/generated/schedules.md has the table). A forward of
+    at most 16 rows, whose number is known, has its keys in parts (`split_kv`) where a call has more
+    than one (`#attn.divided`). Writes the
     schedule, with options in the place of what they override, as `hopper.schedule` on the module,
     and sizes of tiles on its folds. Where sizes or strides of a call decide, the module gets
     `attn.versions` of its function, each with its schedule. A module whose sums cannot be in one

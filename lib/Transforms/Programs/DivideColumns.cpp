@@ -49,7 +49,7 @@ public:
       return WalkResult(success(isKnown(op) && isLess && isOwn));
     });
     return !walk.wasInterrupted() && hasLoop && forall.getNumResults() == 0 && width &&
-           width % columns == 0 && width > columns;
+           width % columns == 0 && width > columns && areApart();
   }
 
   void rewrite() {
@@ -77,6 +77,12 @@ public:
 
 private:
   bool isInside(Value value) { return forall.getRegion().isAncestor(value.getParentRegion()); }
+
+  /// Whether no strip reads what another one may have written.
+  bool areApart() {
+    std::optional<programs::Touched> touched = programs::findTouched(forall);
+    return touched && !programs::intersect(touched->read, touched->written);
+  }
 
   /// Tiles are rows x width, or that transposed.
   static bool isTile(Type type) {

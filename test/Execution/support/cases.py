@@ -348,6 +348,14 @@ def random(seed=0):
         yield replace(case, static=case.static and not (case.grad and "nothing" in variant))
 
 
+def random_few_queries():
+    """Random ones with up to 16 queries, a number that is known; forwards."""
+    draw = Random(1)
+    for case in random(seed=2):
+        if "documents" not in case.variant and not case.static:
+            yield replace(case, sq=draw.choice([1, 1, 1, 2, 3, 5, 8, 16]), known_queries=True, grad=False)
+
+
 def with_gradients(cases, largest=2**20):
     """The same cases with their gradients, but for the largest."""
     def group():
@@ -374,6 +382,7 @@ GROUPS = {
     "gradient-edges": with_gradients(edges), "gradient-orders": gradient_orders,
     "gradient-tables": with_gradients(tables), "gradient-biases": with_gradients(biases),
     "gradient-one-key": gradient_one_key, "static": static, "few-queries": few_queries,
+    "random-few-queries": random_few_queries,
     "gradient-static": with_gradients(static), "gradient-few-queries": gradient_few_queries,
     "random": random,
 }

@@ -38,6 +38,10 @@ def test_what_compiles(compiled):
     TABLE = torch.randn(400)
     run()
     assert compiled() == 0
+    # Few queries without gradients have programs for their number.
+    for queries, programs in ((1, 1), (16, 1), (1, 0), (17, 0), (40, 0)):
+        run(sq=queries, grad=False)
+        assert compiled() == programs, queries
     for change in (dict(dtype=torch.bfloat16), dict(d=16), dict(dv=16), dict(score_mod=lambda s, b, h, i, j: s * 2)):
         for repeat in range(2):
             run(**change)

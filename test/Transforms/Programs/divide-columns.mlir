@@ -85,6 +85,31 @@ func.func @of_columns(%c: memref<64xf32>, %parts: memref<?x?x64xf32>, %o: memref
   return
 }
 
+// A strip may read rows that the first one has written.
+// CHECK-LABEL: func.func @in_place
+// CHECK: scf.forall (%{{.*}}) in (%{{.*}}) {
+func.func @in_place(%m: memref<?xf32>, %parts: memref<?x?x64xf32>, %o: memref<?x64xf32>, %n: index, %count: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %f0 = arith.constant 0.0 : f32
+  %tile = arith.constant dense<0.0> : vector<64x64xf32>
+  scf.forall (%i) in (%n) {
+    %w = vector.transfer_read %m[%i], %f0 : memref<?xf32>, vector<64xf32>
+    %b = vector.broadcast %w : vector<64xf32> to vector<64x64xf32>
+    %t = vector.transpose %b, [1, 0] : vector<64x64xf32> to vector<64x64xf32>
+    %r = scf.for %j = %c0 to %count step %c1 iter_args(%x = %tile) -> (vector<64x64xf32>) {
+      %y = vector.transfer_read %parts[%j, %i, %c0], %f0 {in_bounds = [false, true]} : memref<?x?x64xf32>, vector<64x64xf32>
+      %z = arith.mulf %y, %t : vector<64x64xf32>
+      %sum = arith.addf %x, %z : vector<64x64xf32>
+      scf.yield %sum : vector<64x64xf32>
+    }
+    %twice = arith.addf %w, %w : vector<64xf32>
+    vector.transfer_write %r, %o[%i, %c0] {in_bounds = [false, true]} : vector<64x64xf32>, memref<?x64xf32>
+    vector.transfer_write %twice, %m[%i] : vector<64xf32>, memref<?xf32>
+  }
+  return
+}
+
 // 40 columns are no multiple of 16; 16 are one strip; without a loop there is nothing to wait for.
 // CHECK-LABEL: func.func @others
 // CHECK: scf.forall (%{{.*}}) in (%{{.*}}) {

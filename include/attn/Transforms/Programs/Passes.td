@@ -158,8 +158,8 @@ def AttnDivideColumns : Pass<"attn-divide-columns", "::mlir::func::FuncOp"> {
     A program that merges states of rows loops over them, and each thread of its warpgroup would
     have many columns of a few rows: few loads at a time, one after the other. Where what a program
     computes for a column follows from rows and from that column alone, its columns are divided
-    (strip-mined), and the strips are a dimension of the program's grid. Vectors of rows are computed by
-    each strip; the first one writes them.
+    (strip-mined), and the strips are a dimension of the program's grid. Vectors of rows are
+    computed by each strip; the first one writes them.
 
     ```mlir
     // Before.
@@ -184,7 +184,7 @@ def AttnDivideColumns : Pass<"attn-divide-columns", "::mlir::func::FuncOp"> {
     ```
 
     Programs with products, sums or maxima along a row, positions of columns, tiles of several
-    shapes, or without a loop stay as they are.
+    shapes, without a loop, or that read memory that they write stay as they are.
 
     Needed by: the merge of parts of the keys (`split_kv`) on a GPU.
   }];

@@ -81,7 +81,9 @@ def prepare(case, folder, options):
     if case.pad:
         command.append(f"--stride-pad={case.pad}")
     if case.order != "auto":
-        command += [f"--loop-order={case.order}", f"--parts={case.parts}"]
+        command.append(f"--loop-order={case.order}")
+        if case.order == "split_kv":
+            command.append(f"--parts={case.parts}")
     known = (shape, parts, *data, scale, sink, captures)
     if not case.grad:
         return command, known, None

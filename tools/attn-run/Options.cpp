@@ -200,6 +200,19 @@ void CommandLine::store(Options &options) const {
   options.interleavings = interpreter.interleavings;
   options.interpreterOrder = interpreter.interpreterOrder;
   options.interpreterTiming = interpreter.interpreterTiming;
+  auto add = [](SmallVectorImpl<StringRef> &given, const cl::Option &option) {
+    if (option.getNumOccurrences())
+      given.push_back(option.ArgStr);
+  };
+  for (const cl::Option *option :
+       {(const cl::Option *)&choices.blockM, (const cl::Option *)&choices.blockN,
+        (const cl::Option *)&choices.optLevel, (const cl::Option *)&outcome.printLLVM})
+    add(options.ofCpu, *option);
+  add(options.ofKernels, choices.schedule);
+  for (const cl::Option *option : {(const cl::Option *)&interpreter.interleavings,
+                                   (const cl::Option *)&interpreter.interpreterOrder,
+                                   (const cl::Option *)&interpreter.interpreterTiming})
+    add(options.ofInterpreter, *option);
 }
 
 Error CommandLine::check() const {

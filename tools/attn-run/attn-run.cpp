@@ -67,16 +67,42 @@ private:
 };
 } // namespace
 
+/// An error where a given option means nothing to the target.
+static Error checkGiven(const Options &options, bool isGpu, bool isInterpreter, StringRef name) {
+  struct Group {
+    ArrayRef<StringRef> given;
+    bool isFor;
+    StringRef targets;
+  };
+  for (const Group &group :
+       {Group{options.ofCpu, !isGpu && !isInterpreter, "CPUs"},
+        Group{options.ofKernels, isGpu || isInterpreter, "GPUs and the interpreter"},
+        Group{options.ofInterpreter, isInterpreter, "the interpreter"}})
+    if (!group.isFor && !group.given.empty()) {
+      StringRef option = group.given.front();
+      return createStringError((option.size() == 1 ? "-" : "--") + option +
+                               " is not for --target=" + name + ", but for " + group.targets);
+    }
+  if (options.parts && !isGpu && !isInterpreter && options.loopOrder != "split_kv")
+    return createStringError("--parts needs --loop-order=split_kv for --target=" + name);
+  return Error::success();
+}
+
 Error Session::chooseTarget() {
-  if (options.target == "auto" || options.target == "interpreter")
-    return Error::success();
+  if (options.target == "interpreter")
+    return checkGiven(options, /*isGpu=*/false, /*isInterpreter=*/true, options.target);
+  if (options.target == "auto")
+    return options.ofInterpreter.empty() && options.emit.empty()
+               ? Error::success()
+               : checkGiven(options, /*isGpu=*/true, /*isInterpreter=*/false,
+                            options.emit.empty() ? "auto" : "cuda");
   auto found = target::getTarget(options.target, {"auto", "interpreter"});
   if (!found)
     return found.takeError();
   target = *found;
   if (!options.emit.empty() && !target->isGpu())
     return createStringError("--emit=ptx is not for --target=" + target->getName());
-  return Error::success();
+  return checkGiven(options, target->isGpu(), /*isInterpreter=*/false, options.target);
 }
 
 Expected<mlir::OwningOpRef<mlir::ModuleOp>> Session::parse(StringRef path) {
@@ -204,10 +230,18 @@ Error Session::compileAny() {
     return compileFor(createExecutor(cuda, options));
   if (options.target == "interpreter")
     return compileFor(createInterpreterExecutor(options));
+  // What asks for a kind of target gets it, or an error.
+  auto onCpu = [&]() -> Error {
+    if (Error error = checkGiven(options, /*isGpu=*/false, /*isInterpreter=*/false, "cpu"))
+      return error;
+    return compileFor(createExecutor(cpu, options));
+  };
+  if (!options.ofCpu.empty())
+    return onCpu();
   auto gpu = createExecutor(cuda, options);
   if (!gpu) {
     diagnostics.remarks.push_back("remark: on the cpu: " + toString(gpu.takeError()));
-    return compileFor(createExecutor(cpu, options));
+    return onCpu();
   }
   diagnostics.silent = true;
   Error error = compileFor(std::move(gpu));
@@ -216,7 +250,7 @@ Error Session::compileAny() {
     return Error::success();
   report.cuda.reset();
   errs() << "attn-run: running on the cpu: " << toString(std::move(error)) << "\n";
-  return compileFor(createExecutor(cpu, options));
+  return onCpu();
 }
 
 Expected<std::vector<ShapeRules::Shape>> attn::getResultShapes(FuncOp function, ShapeRules &rules) {

@@ -168,8 +168,10 @@ void Call::encode(TensorMap *map, int32_t argument, int32_t type, int32_t rank, 
     shape.box[i] = uint32_t(i == 0 ? boxColumns : i == 1 ? boxRows : 1);
   int swizzleMode = swizzle == 128 ? 3 : swizzle == 64 ? 2 : swizzle == 32 ? 1 : 0;
   static constexpr int types[] = {mapF16, mapBF16, mapF32};
-  // L2 fetches 128 bytes at a miss; with 256 the memory gives less.
-  constexpr int promotion = 2;
+  // L2 fetches 128 bytes at a miss: with 256 the memory gives less. Long gradients of wide rows,
+  // which read them again and again, are as fast with 256, or a little faster.
+  constexpr int64_t wide = 512;
+  int promotion = sizes[rank - 1] * (type == 2 ? 4 : 2) < wide ? 2 : 3;
   Result result = driver->tensorMapEncodeTiled(
       map, types[type], uint32_t(rank), reinterpret_cast<void *>(address), shape.sizes,
       shape.strides, shape.box, shape.elementStrides,

@@ -105,7 +105,7 @@ struct Outcome {
   cl::opt<bool> explain{"explain", cl::cat(category),
                         cl::desc("Print what was decided and how many tiles were visited")};
   cl::opt<bool> printLLVM{"print-llvm", cl::cat(category),
-                          cl::desc("Print the optimised LLVM IR to stderr")};
+                          cl::desc("On a CPU: print the optimised LLVM IR to stderr")};
 };
 
 /// What the compiler would choose.
@@ -130,13 +130,16 @@ struct Choices {
           "'block-m=128 block-n=176 stages=2 ctas=132 pipeline=true overlap=false ping-pong=false "
           "output=slabs'; "
           "what is not given is chosen")};
-  cl::opt<unsigned> blockM{"block-m", cl::init(0), cl::cat(category),
-                           cl::desc("Rows (queries) per tile")};
-  cl::opt<unsigned> blockN{"block-n", cl::init(0), cl::cat(category), cl::desc("Keys per tile")};
-  cl::opt<unsigned> parts{"parts", cl::init(0), cl::cat(category),
-                          cl::desc("Parts of the keys, for --loop-order=split_kv")};
+  cl::opt<unsigned> blockM{
+      "block-m", cl::init(0), cl::cat(category),
+      cl::desc("On a CPU: rows (queries) per tile; on a GPU --schedule says it")};
+  cl::opt<unsigned> blockN{"block-n", cl::init(0), cl::cat(category),
+                           cl::desc("On a CPU: keys per tile; on a GPU --schedule says it")};
+  cl::opt<unsigned> parts{
+      "parts", cl::init(0), cl::cat(category),
+      cl::desc("Parts of the keys, for --loop-order=split_kv (on a GPU without it, too)")};
   cl::opt<unsigned> optLevel{"O", cl::Prefix, cl::init(2), cl::cat(category),
-                             cl::desc("LLVM's optimisation level, 0 to 3")};
+                             cl::desc("On a CPU: LLVM's optimisation level, 0 to 3")};
 };
 
 /// How the interpreter runs.

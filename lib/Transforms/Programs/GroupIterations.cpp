@@ -84,14 +84,14 @@ struct GroupIterationsPass : attn::impl::AttnGroupIterationsBase<GroupIterations
       getOperation().emitError("expected count to be at least 1, got ") << int64_t(count);
       return signalPassFailure();
     }
+    if (count == 1)
+      return;
     SmallVector<scf::ForOp> loops;
     for (scf::ForallOp program : programs::findPrograms(getOperation()))
       program.walk([&](scf::ForOp loop) {
         if (mayRepeat(loop))
           loops.push_back(loop);
       });
-    if (count == 1)
-      return;
     for (scf::ForOp loop : loops) {
       numGrouped.at(loop) << remark::metric("Iterations", int64_t(count));
       group(loop, count);

@@ -22,6 +22,9 @@ Cluster::Cluster(const LaunchInfo &launch, unsigned ctas, unsigned warpgroups, M
     round = std::make_shared<Round>();
     round->clock = fresh;
   }
+  constexpr unsigned kLanes = 32;
+  if (launch.ofThreads)
+    exchanges.resize(llvm::divideCeil(fibers.size(), kLanes));
 }
 
 /// What one CTA has.
@@ -64,7 +67,7 @@ void Cluster::addMemory() {
 
 std::string Cluster::nameOf(unsigned warpgroup) const {
   unsigned ofCta = countWarpgroups();
-  std::string name = "warpgroup " + std::to_string(warpgroup % ofCta);
+  std::string name = (launch.ofThreads ? "thread " : "warpgroup ") + std::to_string(warpgroup % ofCta);
   return ctas == 1 ? name : name + " of CTA " + std::to_string(warpgroup / ofCta);
 }
 
@@ -210,6 +213,8 @@ LogicalResult Cluster::checkWritten(Operation *op, const SmemView &view, tile::S
 //===----------------------------------------------------------------------===//
 
 LogicalResult Cluster::checkFinished(Fiber &fiber) {
+  if (failed(checkRead(fiber)))
+    return failure();
   if (!fiber.products.empty())
     return error(fiber.products.front()->event->op)
            << nameOf(fiber.warpgroup) << " ends and has not waited for this product";
@@ -279,10 +284,15 @@ LogicalResult Cluster::reportDeadlock() {
   auto goesOn = [](const Fiber &fiber) { return !fiber.finished; };
   const int64_t *block = llvm::find_if(fibers, goesOn)->block;
   diagnostic << "deadlock: in block (" << block[0] << ", " << block[1] << ", " << block[2]
-             << (ctas == 1 ? ")" : ") and its cluster") << " no warpgroup can go on";
+             << (ctas == 1 ? ")" : ") and its cluster")
+             << (launch.ofThreads ? " no thread can go on" : " no warpgroup can go on");
+  Operation *said = nullptr; // threads mostly wait at the same place
   for (const Fiber &fiber : fibers) {
     if (fiber.finished)
       continue;
+    if (launch.ofThreads && said == fiber.machine->program.instructions[fiber.next].op)
+      continue;
+    said = fiber.machine->program.instructions[fiber.next].op;
     Operation *op = fiber.machine->program.instructions[fiber.next].op;
     describeWait(*this, fiber, diagnostic.attachNote(op->getLoc()));
   }

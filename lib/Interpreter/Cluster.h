@@ -155,6 +155,29 @@ struct MBarrier {
   llvm::SmallVector<Observation, 4> remote;
 };
 
+/// One attribution of a launch of threads, in one CTA.
+struct SharedCells : MemRef {
+  struct Access {
+    mlir::Operation *op = nullptr;
+    unsigned thread = 0; ///< of the cluster
+    uint32_t epoch = 0;
+  };
+  struct Cell {
+    Access write;
+    llvm::SmallVector<Access, 2> reads; ///< since then, the last of each thread
+  };
+  unsigned number = 0;
+  std::vector<Cell> states;
+};
+
+/// A shuffle of 32 lanes.
+struct Exchange {
+  mlir::Operation *op = nullptr;
+  unsigned arrived = 0;
+  bool complete = false;
+  Value values[32];
+};
+
 /// One use of a named barrier, or of the cluster's.
 struct Round {
   struct Arrival {
@@ -184,7 +207,7 @@ struct ChannelState {
   std::vector<std::vector<std::shared_ptr<mlir::Operation *>>> views;
 };
 
-/// A warpgroup, or the host.
+/// A warpgroup (a thread in a launch of threads), or the host.
 class Fiber {
 public:
   std::vector<Value> frame;
@@ -204,6 +227,7 @@ public:
   Clock clock;
   llvm::SmallVector<uint32_t> fences;
   std::shared_ptr<Round> round;
+  std::shared_ptr<Exchange> exchange;
   bool any = false, all = true; ///< of the last round that it waited for
   /// Started and not known to be finished, oldest first.
   std::list<std::shared_ptr<Product>> products;
@@ -250,6 +274,13 @@ public:
   Step wait(Fiber &fiber, MBarrier &barrier, mlir::Operation *op, int64_t parity);
   Step arriveNamed(Fiber &fiber, int64_t id, int64_t warpgroups, mlir::Operation *op, bool sync,
                    bool any = false, bool all = true);
+  /// Of shared memory of a launch of threads.
+  mlir::LogicalResult access(Fiber &fiber, SharedCells &cells, int64_t element, mlir::Operation *op,
+                             bool write);
+  mlir::LogicalResult checkRead(Fiber &fiber);
+  void addShared(unsigned rank);
+  /// All threads of the fiber's CTA meet.
+  Step syncCta(Fiber &fiber, mlir::Operation *op);
   /// All warpgroups of the cluster meet.
   Step sync(Fiber &fiber, mlir::Operation *op);
   mlir::LogicalResult finishLoad(TmaLoad &load);
@@ -288,6 +319,9 @@ public:
   std::vector<MBarrier> barriers;
   std::vector<ChannelState> channels;
   std::vector<std::shared_ptr<Round>> rounds;
+  /// Of a launch of threads: shared memory, and the shuffles that warps are at.
+  std::vector<std::shared_ptr<SharedCells>> shared;
+  std::vector<std::shared_ptr<Exchange>> exchanges;
   /// Copies that have not happened yet, and stores that may not have.
   std::vector<std::shared_ptr<TmaLoad>> loads;
   std::vector<std::shared_ptr<TmaStore>> writes;

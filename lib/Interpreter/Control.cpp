@@ -183,10 +183,9 @@ static LogicalResult translateLaunch(Translator &translator, Operation *op) {
   if (translator.launch)
     return op->emitError("the interpreter does not execute a launch within a launch");
   if (launch.getAsyncToken() || !launch.getAsyncDependencies().empty() ||
-      !launch.getBody().hasOneBlock() || launch.getNumWorkgroupAttributions() ||
-      !launch.getPrivateAttributions().empty())
-    return op->emitError("the interpreter executes launches of one block, without attributions "
-                         "and asynchronous tokens");
+      !launch.getBody().hasOneBlock() || !launch.getPrivateAttributions().empty())
+    return op->emitError("the interpreter executes launches of one block, without private "
+                         "attributions and asynchronous tokens");
   if (launch.hasClusterSize() && (!isConstantIntValue(launch.getClusterSizeY(), 1) ||
                                   !isConstantIntValue(launch.getClusterSizeZ(), 1)))
     return op->emitError("the interpreter executes clusters along x");
@@ -209,6 +208,20 @@ static LogicalResult translateLaunch(Translator &translator, Operation *op) {
   for (gpu::KernelDim3 dims : arguments)
     for (mlir::Value value : {dims.x, dims.y, dims.z})
       info->arguments.push_back(translator.slot(value));
+  info->ofThreads = !launch.getBody().getOps<hopper::ThreadsOp>().empty();
+  for (BlockArgument memory : launch.getWorkgroupAttributions()) {
+    auto type = cast<MemRefType>(memory.getType());
+    Instruction shape;
+    shape.op = op;
+    if (!info->ofThreads || !type.hasStaticShape() || !type.getLayout().isIdentity())
+      return op->emitError("the interpreter executes shared memory of static shape in launches of "
+                           "threads (hopper.threads)");
+    if (failed(setShape(shape, type)))
+      return failure();
+    info->shared.push_back(type);
+    info->sharedKinds.push_back(shape.kind);
+    info->sharedSlots.push_back(translator.slot(memory));
+  }
   info->body = translator.here();
   translator.launch = info.get();
   if (failed(translator.translateBody(launch.getBody().front())))

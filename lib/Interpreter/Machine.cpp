@@ -150,14 +150,15 @@ static std::unique_ptr<Cluster> makeCluster(Fiber &host, const LaunchInfo &launc
                                             const int64_t grid[3], int64_t ctas, int64_t threads,
                                             int64_t number, Machine &machine) {
   // Roles of one thread beside another one go their own way, too.
-  int64_t warpgroups = threads / hopper::kThreadsPerWarpgroup;
+  int64_t ofAgent = launch.ofThreads ? 1 : hopper::kThreadsPerWarpgroup;
+  int64_t warpgroups = threads / ofAgent;
   if (auto roles = dyn_cast_if_present<hopper::RolesOp>(launch.roles))
     warpgroups += roles.getNumAgents() - roles.getNumWarpgroups();
   auto cluster = std::make_unique<Cluster>(launch, unsigned(ctas), unsigned(warpgroups), machine);
   std::copy_n(grid, 3, cluster->grid);
   for (auto [warpgroup, fiber] : llvm::enumerate(cluster->fibers)) {
     int64_t rank = int64_t(warpgroup) / warpgroups, cta = number * ctas + rank;
-    int64_t thread = int64_t(warpgroup) % warpgroups * hopper::kThreadsPerWarpgroup;
+    int64_t thread = int64_t(warpgroup) % warpgroups * ofAgent;
     fiber.rank = unsigned(rank);
     fiber.block[0] = cta % grid[0];
     fiber.block[1] = cta / grid[0] % grid[1];
@@ -184,6 +185,9 @@ static std::unique_ptr<Cluster> makeCluster(Fiber &host, const LaunchInfo &launc
         if (char *flag = findElement(launch.op, host.frame[slot].as<MemRef>(), block[0]))
           storeInteger(ElementKind::I32, flag, 0);
   }
+  if (launch.ofThreads)
+    for (unsigned rank = 0; rank < unsigned(ctas); ++rank)
+      cluster->addShared(rank);
   machine.statistics.ctas += uint64_t(ctas);
   return cluster;
 }
@@ -198,9 +202,10 @@ static size_t chooseCluster(size_t count, Machine &machine) {
 LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const int64_t grid[3],
                                  int64_t ctas, int64_t threads,
                                  std::optional<int64_t> sharedMemory) {
-  if (threads <= 0 || threads > 1024 || threads % hopper::kThreadsPerWarpgroup)
-    return launch.op->emitError() << "a block has a multiple of 128 threads, at most 1024, got "
-                                  << threads;
+  int64_t multiple = launch.ofThreads ? 32 : hopper::kThreadsPerWarpgroup;
+  if (threads <= 0 || threads > 1024 || threads % multiple)
+    return launch.op->emitError() << "a block has a multiple of " << multiple
+                                  << " threads, at most 1024, got " << threads;
   if (grid[0] < 0 || grid[1] < 0 || grid[2] < 0)
     return launch.op->emitError() << "a grid of " << grid[0] << " x " << grid[1] << " x "
                                   << grid[2];

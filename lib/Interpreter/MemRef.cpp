@@ -277,8 +277,14 @@ static Step collapseShape(Fiber &fiber, const Instruction &i) {
 }
 
 void interpreter::registerMemRef(Translator &translator) {
-  translator.add("memref.load", loadElement);
+  translator.add("memref.load", [](Translator &t, Operation *op) {
+    if (isShared(cast<memref::LoadOp>(op).getMemRefType()))
+      return translateShared(t, op);
+    return setShape(t.emit(op, loadElement), op->getResult(0).getType());
+  });
   translator.add("memref.store", [](Translator &t, Operation *op) {
+    if (isShared(cast<memref::StoreOp>(op).getMemRefType()))
+      return translateShared(t, op);
     return setShape(t.emit(op, storeElement), op->getOperand(0).getType());
   });
   translator.add("memref.dim", readDim);
@@ -289,6 +295,10 @@ void interpreter::registerMemRef(Translator &translator) {
   translator.add("memref.subview", subview);
   translator.add("memref.reinterpret_cast", reinterpret);
   translator.add("memref.extract_strided_metadata", takeApart);
+  translator.add("memref.extract_aligned_pointer_as_index", [](Fiber &fiber, const Instruction &i) {
+    fiber.result(i).integer = int64_t(reinterpret_cast<intptr_t>(fiber.operand(i, 0).as<MemRef>().base));
+    return Step::Next;
+  });
   translator.add("memref.expand_shape", expandShape);
   translator.add("memref.collapse_shape", collapseShape);
 }

@@ -8,6 +8,7 @@
 
 #include "Value.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -59,6 +60,11 @@ struct LaunchInfo {
   llvm::SmallVector<unsigned> reports;
   /// Its CTAs wait for each other: all of them run.
   bool hasSemaphores = false;
+  /// It is the code of one thread (hopper.threads), with shared memory that all of a CTA have.
+  bool ofThreads = false;
+  llvm::SmallVector<mlir::MemRefType> shared;
+  llvm::SmallVector<ElementKind> sharedKinds;
+  llvm::SmallVector<unsigned> sharedSlots;
 };
 
 } // namespace interpreter
@@ -132,6 +138,11 @@ void registerHopperMemory(Translator &translator);
 void registerHopperBarriers(Translator &translator);
 void registerHopperProducts(Translator &translator);
 void registerHopperChannels(Translator &translator);
+void registerThreads(Translator &translator);
+
+/// Memory that a CTA has, in a launch of threads; loads and stores of it.
+bool isShared(mlir::MemRefType type);
+mlir::LogicalResult translateShared(Translator &translator, mlir::Operation *op);
 
 } // namespace interpreter
 } // namespace attn

@@ -189,6 +189,23 @@ static LogicalResult translateAdd(Translator &translator, Operation *op) {
   return setShape(instruction, vector);
 }
 
+/// Access that promises an alignment, in bytes (the last number).
+template <Instruction::Handler access> static Step accessAligned(Fiber &fiber, const Instruction &i) {
+  const auto &layout = i.get<Layout>();
+  SmallVector<int64_t> indices;
+  for (int64_t dim = 0; dim < int64_t(layout.rank); ++dim)
+    indices.push_back(fiber.integer(i, unsigned(layout.indices + dim)));
+  const char *first =
+      findElement(i.op, fiber.operand(i, unsigned(layout.memref)).as<MemRef>(), indices);
+  if (!first)
+    return Step::Failed;
+  if (reinterpret_cast<uintptr_t>(first) % uintptr_t(i.numbers.back())) {
+    i.op->emitError() << "accesses memory that is no multiple of " << i.numbers.back() << " bytes";
+    return Step::Failed;
+  }
+  return access(fiber, i);
+}
+
 /// vector.load and vector.store: the last dimensions, all in bounds.
 static LogicalResult translateAccess(Translator &translator, Operation *op, bool store) {
   unsigned memref = store ? 1 : 0;
@@ -207,6 +224,10 @@ static LogicalResult translateAccess(Translator &translator, Operation *op, bool
   Instruction &instruction = translator.emit(op, store ? writeVector : readVector);
   instruction.numbers = {-1};
   instruction.data = std::make_shared<const Layout>(std::move(layout));
+  if (auto alignment = op->getAttrOfType<IntegerAttr>("alignment")) {
+    instruction.run = store ? accessAligned<writeVector> : accessAligned<readVector>;
+    instruction.numbers.push_back(alignment.getInt());
+  }
   return setShape(instruction, vector);
 }
 

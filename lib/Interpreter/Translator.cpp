@@ -60,6 +60,7 @@ Translator::Translator(Program &program) : program(program) {
   registerHopperBarriers(*this);
   registerHopperProducts(*this);
   registerHopperChannels(*this);
+  registerThreads(*this);
 }
 
 void Translator::add(StringRef name, Instruction::Handler handler) {

@@ -79,6 +79,14 @@ static std::optional<SmallVector<Attribute>> findOrderedSizes(func::FuncOp funct
   return conditions;
 }
 
+static bool hasAttention(func::FuncOp function) {
+  auto isSome = [](Operation *op) {
+    return isa<ForwardOp, BackwardOp, FoldOp>(op) ? WalkResult::interrupt()
+                                                  : WalkResult::advance();
+  };
+  return function.walk(isSome).wasInterrupted();
+}
+
 namespace {
 struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsPass> {
   using Base::Base;
@@ -150,20 +158,26 @@ struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsP
     SmallVector<NestsAttr> nests = listNests(function);
     bool runs = needsRunningMaxima(function);
     SmallVector<ModuleOp> modules;
+    auto addModule = [&](func::FuncOp body) {
+      auto module = ModuleOp::create(b, loc);
+      module.push_back(body.clone());
+      for (func::FuncOp declaration : *declarations)
+        module.push_back(declaration.clone());
+      modules.push_back(module);
+      return module;
+    };
     auto add = [&](func::FuncOp body, ArrayRef<Attribute> conditions) {
       for (NestsAttr each : nests) {
-        auto module = ModuleOp::create(b, loc);
+        ModuleOp module = addModule(body);
         module->setAttr(hopper::kNestsAttr, each);
         if (!conditions.empty())
           module->setAttr(kWhenAttr, b.getArrayAttr(conditions));
         if (runs)
           module->setAttr(hopper::kRunningMaximaAttr, b.getUnitAttr());
-        module.push_back(body.clone());
-        for (func::FuncOp declaration : *declarations)
-          module.push_back(declaration.clone());
-        modules.push_back(module);
       }
     };
+    if (rowPrograms && !hasAttention(function))
+      addModule(function)->setAttr(hopper::kRowsAttr, b.getUnitAttr());
     if (std::optional<SmallVector<Attribute>> conditions = findOrderedSizes(function)) {
       // A pass runs pipelines on what is in its op only.
       func::FuncOp keyed = function.clone();

@@ -31,7 +31,8 @@ template <typename Pass> llvm::LogicalResult checkOptions(mlir::Operation *op, c
     return llvm::failure();
   const std::pair<llvm::StringRef, llvm::StringRef> switches[] = {
       {"overlap", pass.overlap}, {"pipeline", pass.pipeline},      {"ping-pong", pass.pingPong},
-      {"trim", pass.trim},       {"divide-sums", pass.divideSums}, {"fix-maxima", pass.fixMaxima}};
+      {"trim", pass.trim},       {"divide-sums", pass.divideSums}, {"fix-maxima", pass.fixMaxima},
+      {"row-programs", pass.rowPrograms}};
   for (auto [name, value] : switches)
     if (llvm::failed(checkWord(op, name, value, {"auto", "true", "false"})))
       return llvm::failure();

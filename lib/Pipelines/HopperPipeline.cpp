@@ -6,13 +6,16 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Target/SM90/SM90.h"
 #include "attn/Transforms/Host/Passes.h"
+#include "attn/Transforms/Nest/Passes.h"
 #include "attn/Utils/Outcomes.h"
 #include "attn/Utils/RenamedOptions.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -60,6 +63,7 @@ struct LowerToHopperPass
     addFront(pm);
     pm.addPass(createHopperFormNests());
     pm.addPass(createHopperSelectSchedule());
+    addRowPrograms(pm, {});
     for (StringRef stage : listHopperStages()) {
       addHopperStage(pm, stage);
       addHopperStageChecks(pm, stage);
@@ -94,7 +98,25 @@ struct LowerToHopperPass
   void addFront(OpPassManager &pm) const {
     pm.addPass(createAttnPadHeads(AttnPadHeadsOptions{kColumnMultiple}));
     pm.addPass(createAttnDefineIntegers());
-    pm.addPass(createHopperCreateVersions(HopperCreateVersionsOptions{order, divideSums}));
+    bool asksForTiles = blockM > 0 || blockN > 0 || order != "auto" || parts >= 0 || stages > 0;
+    bool rows = isOn(rowPrograms, !asksForTiles);
+    pm.addPass(createHopperCreateVersions(HopperCreateVersionsOptions{order, divideSums, rows}));
+  }
+
+  /// From what the front of the pipeline leaves to launches of threads.
+  static void addRowPrograms(OpPassManager &pm, const HopperFormRowProgramsOptions &options) {
+    pm.addPass(createCanonicalizerPass());
+    pm.addPass(createConvertElementwiseToLinalgPass());
+    pm.addNestedPass<func::FuncOp>(createAttnNormalizeStatements());
+    pm.addPass(createAttnExpand());
+    pm.addPass(createCanonicalizerPass());
+    pm.addPass(createCSEPass());
+    buildBufferization(pm);
+    pm.addPass(createCanonicalizerPass());
+    pm.addPass(createCSEPass());
+    pm.addNestedPass<func::FuncOp>(createHopperFormRowPrograms(options));
+    pm.addPass(createCanonicalizerPass());
+    pm.addPass(createCSEPass());
   }
 
   /// From what the front of the pipeline leaves to nests with a schedule.
@@ -166,7 +188,8 @@ struct LowerToHopperPass
       ModuleOp version = open[i];
       if (llvm::any_of(lowered, [&](ModuleOp before) { return hides(before, version); }))
         continue;
-      if (!version->hasAttr(hopper::kScheduleAttr) && failed(select(version)))
+      bool isOfRows = version->hasAttr(hopper::kRowsAttr);
+      if (!isOfRows && !version->hasAttr(hopper::kScheduleAttr) && failed(select(version)))
         return failure();
       std::string refused;
       if (auto reason = version->getAttrOfType<StringAttr>(hopper::kRefusedAttr)) {
@@ -174,7 +197,8 @@ struct LowerToHopperPass
       } else {
         // One that runs wherever this one does can stand in for it.
         auto standsIn = [&](ModuleOp later) { return hides(later, version); };
-        bool hasOther = mayLeaveOut && llvm::any_of(ArrayRef(open).drop_front(i + 1), standsIn);
+        bool hasOther = mayLeaveOut && llvm::any_of(ArrayRef(open).drop_front(i + 1), standsIn) &&
+                        !(isOfRows && rowPrograms == "true");
         LogicalResult result = lower(version, hasOther ? &refused : nullptr);
         // Without a reason it is no refusal.
         if (failed(result) && refused.empty())
@@ -195,6 +219,12 @@ struct LowerToHopperPass
 
   /// Runs the stages on a version, or on the versions that it was divided into.
   LogicalResult lower(ModuleOp version, std::string *refused) {
+    if (version->hasAttr(hopper::kRowsAttr)) {
+      OpPassManager pm(ModuleOp::getOperationName());
+      HopperFormRowProgramsOptions options{rowCtas, ctas, rowThreads, rowParts};
+      addRowPrograms(pm, options);
+      return runStage(version, pm, refused);
+    }
     if (version.getOps<VersionsOp>().empty())
       return runStages(version, refused);
     for (auto inner : llvm::make_early_inc_range(version.getOps<VersionsOp>()))

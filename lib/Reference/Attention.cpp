@@ -250,7 +250,8 @@ static llvm::Expected<RefTensorPtr> runSoftmax(SoftmaxOp op, Lookup lookup, Prec
       total += row[j];
     }
     for (int64_t j = 0; j < length; ++j) {
-      double element = double(total == T(0) ? T(0) : row[j] / total);
+      bool isEmpty = total == T(0) && !op.getMask().empty();
+      double element = double(isEmpty ? T(0) : row[j] / total);
       output->floats[index * length + j] =
           precision == Precision::SameType ? roundTo(output->kind, element) : element;
     }

@@ -6,6 +6,7 @@ from ._capi import compile_counts, get_num_threads, set_num_threads, targets
 from ._errors import Error, TraceError
 from ._executable import Executable
 from ._inspect import Explanation, Lowered, explain, lower
+from ._softmax import softmax
 
 __all__ = [
     "Error",
@@ -19,5 +20,6 @@ __all__ = [
     "get_num_threads",
     "lower",
     "set_num_threads",
+    "softmax",
     "targets",
 ]

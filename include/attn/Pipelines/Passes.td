@@ -59,7 +59,17 @@ defvar ScheduleOptions = [
     Option<"pingPong", "ping-pong", "std::string", /*default=*/"\"auto\"",
            "Warpgroups take turns at the tensor core: true, false, auto">,
     Option<"output", "output", "std::string", /*default=*/"\"auto\"",
-           "Shared memory of outputs: own, reuse (that of an input), slabs, auto">];
+           "Shared memory of outputs: own, reuse (that of an input), slabs, auto">,
+    Option<"rowPrograms", "row-programs", "std::string", /*default=*/"\"auto\"",
+           "Functions that reduce rows only become launches whose threads hold a row: true, false (tiles "
+           "of rows), auto (false where an option of tiles is given)">,
+    Option<"rowThreads", "row-threads", "int64_t", /*default=*/"512",
+           "Threads of a CTA that share a row, at most: a power of two">,
+    Option<"rowCtas", "row-ctas", "int64_t", /*default=*/"8",
+           "CTAs of a cluster that share a row, at most: 1, 2, 4 or 8">,
+    Option<"rowParts", "row-parts", "int64_t", /*default=*/"0",
+           "Parts of a row in parallel; 0: as many as keep `ctas` busy, of rows that are too long for a "
+           "cluster">];
 
 def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
   let summary = "Attention to the program of one CTA of sm_90 (L0, L1 to L3)";
@@ -84,7 +94,8 @@ def HopperCreateVersions : Pass<"hopper-create-versions", "::mlir::ModuleOp"> {
     dimensions in one pass, or in a pass each; with sums of more columns than a warpgroup holds in
     two roles, or in two kernels; and first those for calls with no more queries than keys, where
     that proves that each row has a key. `hopper.nests` on a version's module says which it is,
-    `attn.when` what it asks of a call.
+    `attn.when` what it asks of a call. A function without attention may only reduce rows: its first
+    version, marked `hopper.rows`, becomes row programs.
 
     ```mlir
     func.func @f(...) { attn.backward ... }
@@ -111,7 +122,9 @@ def HopperCreateVersions : Pass<"hopper-create-versions", "::mlir::ModuleOp"> {
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",
            "Order of gradients, as of attn-lower-to-hopper">,
     Option<"divideSums", "divide-sums", "std::string", /*default=*/"\"auto\"",
-           "Sums in two roles of one kernel: true, false, auto">];
+           "Sums in two roles of one kernel: true, false, auto">,
+    Option<"rowPrograms", "row-programs", "bool", /*default=*/"true",
+           "First a version of row programs (hopper-form-row-programs) of functions without attention">];
 }
 
 def HopperFormNests : Pass<"hopper-form-nests", "::mlir::ModuleOp"> {

@@ -61,6 +61,10 @@ struct ConvertHopperToNVVM : attn::impl::ConvertHopperToNVVMBase<ConvertHopperTo
   LogicalResult convert(gpu::GPUFuncOp function, bool &usesShared) {
     if (!function.getBody().hasOneBlock())
       return function.emitOpError("expects structured control flow");
+    if (!function.getBody().getOps<ThreadsOp>().empty()) {
+      numKernels.at(function) << remark::metric("SharedBytes", 0);
+      return KernelLowering(function, VectorLayouts(), SharedMemory()).runThread();
+    }
     if (failed(verifyThreads(function)))
       return failure();
     VectorLayouts layouts(function);

@@ -61,6 +61,8 @@ inline int64_t columnOffset(unsigned e, int64_t piece = kPieceOfAccumulator) {
 /// both ways is made twice.
 class VectorLayouts {
 public:
+  /// Of a kernel without vectors of a warpgroup.
+  VectorLayouts() = default;
   explicit VectorLayouts(mlir::gpu::GPUFuncOp function);
 
   /// The layouts that a value is needed in; none if nothing uses it.

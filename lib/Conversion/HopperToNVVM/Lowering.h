@@ -51,6 +51,9 @@ class KernelLowering {
 public:
   KernelLowering(mlir::gpu::GPUFuncOp function, const VectorLayouts &layouts, SharedMemory memory);
   llvm::LogicalResult run();
+  /// Of a kernel that is the code of one thread already (hopper.threads): only what upstream's
+  /// lowering does not know changes.
+  llvm::LogicalResult runThread();
 
 private:
   //===--- Kernel.cpp: the frame, and what the rest builds on ---===//
@@ -220,6 +223,8 @@ private:
   void lowerClusterArrive(MBarrierArriveOp op, mlir::Value address);
   mlir::Value clusterMask();
   void lowerClusterSync();
+  void lowerRemoteLoad(RemoteLoadOp op);
+  llvm::LogicalResult lowerOfThread(mlir::Operation *op);
   void lowerMBarrierWait(MBarrierWaitOp op);
   void copySlabs(TmaLoadOp op, mlir::Value map, llvm::ArrayRef<mlir::Value> coordinates,
                  mlir::Value place, mlir::Value barrier, mlir::Value mask);

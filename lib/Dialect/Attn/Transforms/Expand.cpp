@@ -84,8 +84,12 @@ static void expandSoftmax(SoftmaxOp op) {
                    });
   Softmax softmax = buildSoftmax(s, t, rows, points, Value(), {});
   Value y = s.emit(points, {{softmax.p, points}, {softmax.sum, rows}}, points, element,
-                   std::nullopt, [&](OpBuilder &builder, Location loc, ValueRange args) {
-                     return normalize(builder, loc, args[0], args[1], element);
+                   std::nullopt, [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                     if (!op.getMask().empty())
+                       return normalize(builder, loc, args[0], args[1], element);
+                     // A row of -inf has no softmax: 0 / 0.
+                     Value quotient = arith::DivFOp::create(builder, loc, args[0], args[1]);
+                     return truncate(builder, loc, quotient, element);
                    });
   if (y.getType() != op.getType())
     y = tensor::CastOp::create(s.b, op.getType(), y);

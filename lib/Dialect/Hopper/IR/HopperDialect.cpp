@@ -227,6 +227,28 @@ static LogicalResult verifyInFrontOfRoles(Operation *op) {
     return op->emitOpError("expects to be in front of the roles: all warpgroups of a CTA end");
   return success();
 }
+LogicalResult ThreadsOp::verify() {
+  if (!isa<gpu::LaunchOp, gpu::GPUFuncOp>(getOperation()->getParentOp()))
+    return emitOpError("expected to be in a launch or a kernel");
+  LogicalResult result = success();
+  getOperation()->getParentOp()->walk([&](RolesOp roles) {
+    InFlightDiagnostic error = emitOpError("is of code without roles");
+    error.attachNote(roles.getLoc()) << "the roles of warpgroups";
+    result = failure();
+    return WalkResult::interrupt();
+  });
+  return result;
+}
+
+LogicalResult RemoteLoadOp::verify() {
+  MemRefType type = getMemory().getType();
+  auto space = dyn_cast_if_present<gpu::AddressSpaceAttr>(type.getMemorySpace());
+  if (!space || space.getValue() != gpu::AddressSpace::Workgroup || !type.hasStaticShape() ||
+      !type.getLayout().isIdentity())
+    return emitOpError() << "expected shared memory of static shape, got " << type;
+  return success();
+}
+
 LogicalResult RedoOp::verify() { return verifyInFrontOfRoles(*this); }
 LogicalResult RunIfOp::verify() { return verifyInFrontOfRoles(*this); }
 

@@ -152,8 +152,8 @@ def Attn_SoftmaxOp : Attn_Op<"softmax", [
   let summary = "Softmax along the last dimension, of a score with score and mask regions";
   let description = [{
     `y[..., j] = exp(s[..., j] - m) / sum_j exp(s[..., j] - m)` with
-    `s = mask(score(x, indices...), indices...)` and `m = max_j s`. A row whose
-    every element is masked gives zeros.
+    `s = mask(score(x, indices...), indices...)` and `m = max_j s`. With a mask, a row
+    whose every element is masked, or -inf, gives zeros; without one, NaN.
 
     `score` takes (x : accumulator type, one index per dimension, captures...)
     and `mask` takes (one index per dimension, captures...); as in

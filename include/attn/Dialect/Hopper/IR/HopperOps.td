@@ -716,6 +716,39 @@ def Hopper_ClusterSyncOp : Hopper_Op<"cluster.sync", [MemoryEffects<[MemRead, Me
   let assemblyFormat = "attr-dict";
 }
 
+def Hopper_ThreadsOp : Hopper_Op<"threads", [
+    MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "The launch is written for one thread";
+  let description = [{
+    In the body of a launch, or of its kernel, which says what each thread does, with its own
+    values, and has no `hopper.roles`. Threads meet in `gpu.barrier` (all of a CTA),
+    `hopper.cluster.sync` (all of a cluster) and `gpu.shuffle` (32 lanes).
+  }];
+  let assemblyFormat = "attr-dict";
+  let hasVerifier = 1;
+}
+
+def Hopper_RemoteLoadOp : Hopper_Op<"remote.load", [
+    MemoryEffects<[MemRead]>,
+    TypesMatchWith<"the result has the element type of the memory", "memory", "result",
+                   "::llvm::cast<::mlir::MemRefType>($_self).getElementType()">]> {
+  let summary = "Reads an element of the shared memory of a CTA of the cluster";
+  let description = [{
+    Behind `hopper.threads`: `memory` is shared memory of this CTA, of static
+    shape, and the element is the one at the same place in the CTA of number `rank` of the cluster
+    (`mapa`, then `ld.shared::cluster`). What another CTA writes there is seen behind a
+    `hopper.cluster.sync`, and no CTA may end before the others have read the last time.
+
+    ```mlir
+    %x = hopper.remote.load %partials[%warp] of %rank : memref<8xf32, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins MemRefRankOf<[F32, I32], [1]>:$memory, Index:$index, Index:$rank);
+  let results = (outs AnyTypeOf<[F32, I32]>:$result);
+  let assemblyFormat = "$memory `[` $index `]` `of` $rank attr-dict `:` type($memory)";
+  let hasVerifier = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Step 3: asynchronous products
 //===----------------------------------------------------------------------===//

@@ -1266,4 +1266,62 @@ def HopperCheckFacts : Pass<"hopper-check-facts", "::mlir::func::FuncOp"> {
   }];
 }
 
+def HopperFormRowPrograms : Pass<"hopper-form-row-programs", "::mlir::func::FuncOp"> {
+  let summary = "Statements that share rows become launches whose threads hold a row";
+  let description = [{
+    A function of statements on memrefs, in which each loop over what is reduced is the loop over the
+    elements of a row (the same in all statements) and all other loops are parallel, becomes launches
+    in which the threads of a group (lanes of a warp, warps of a CTA, or the CTAs of a cluster) hold
+    a row in registers: each element is read once, all statements are done with it, and only what
+    is used outside is stored. No dependence is carried by the loops over rows; a reduction is
+    a meeting of the group: shuffles, shared memory, and the shared memory of the cluster's CTAs.
+
+    The host chooses one of several launches by the length of a row: threads of a group are as many
+    as hold it with 32 elements each (16 where a program reads several operands). Rows that are too
+    long for a cluster of `ctas` CTAs are divided into parts, as many as fill `multiprocessors`: a
+    launch for each reduction stores one partial result for each part, which the next launches
+    combine, and each launch reads the rows again.
+
+    Threads read and write 16 bytes at a time. Where rows do not begin at multiples of that, the
+    pieces do: the first and the last one of a row are read and written by elements.
+
+    ```mlir
+    // Before.
+    linalg.generic ... ["parallel", "reduction"] ins(%x) outs(%m)   // maximum
+    linalg.generic ... ["parallel", "parallel"] ins(%x, %m) outs(%p) // exponential
+    linalg.generic ... ["parallel", "reduction"] ins(%p) outs(%l)   // sum
+    linalg.generic ... ["parallel", "parallel"] ins(%p, %l) outs(%y) // quotient
+    // After (one of the launches).
+    gpu.launch blocks(%n) threads(128) workgroup(%cells : memref<4xf32>) {
+      hopper.threads
+      %piece = scf.if %is_whole { vector.load %x[%row, %column] : vector<8xbf16> } else { ... }
+      %own = arith.maxnumf ...                       // of the elements of this thread
+      %other, %valid = gpu.shuffle xor %own, %c1, %c32
+      ...                                            // %m of the row
+      %p = math.exp (%element - %m)
+      ...                                            // %l of the row
+      vector.store (%p / %l), %y[%row, %column] : vector<8xbf16>
+    }
+    ```
+
+    Refuses, with an error at the op: a statement that reduces over rows or over two loops, memory
+    that two statements index differently, a result that rows share, results of f64, and
+    functions in which nothing is reduced or in which something else accesses memory.
+
+    Needed by: row softmax on a GPU, forward and backward, and other reductions of rows.
+  }];
+  let options = [
+    Option<"ctas", "ctas", "int64_t", /*default=*/"8", "Most CTAs of a cluster">,
+    Option<"multiprocessors", "multiprocessors", "int64_t", /*default=*/"132",
+           "Multiprocessors that parts of long rows are to fill">,
+    Option<"threads", "threads", "int64_t", /*default=*/"512",
+           "Threads of a CTA that share a row, at most; twice as many in the largest clusters">,
+    Option<"parts", "parts", "int64_t", /*default=*/"0",
+           "Divides all rows into so many parts; 0: those that are too long, by the device">];
+  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+                           "mlir::gpu::GPUDialect", "attn::hopper::HopperDialect",
+                           "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
 #endif

@@ -67,7 +67,8 @@ void Cluster::addMemory() {
 
 std::string Cluster::nameOf(unsigned warpgroup) const {
   unsigned ofCta = countWarpgroups();
-  std::string name = (launch.ofThreads ? "thread " : "warpgroup ") + std::to_string(warpgroup % ofCta);
+  std::string name =
+      (launch.ofThreads ? "thread " : "warpgroup ") + std::to_string(warpgroup % ofCta);
   return ctas == 1 ? name : name + " of CTA " + std::to_string(warpgroup / ofCta);
 }
 

@@ -227,7 +227,9 @@ public:
   Clock clock;
   llvm::SmallVector<uint32_t> fences;
   std::shared_ptr<Round> round;
+  /// Of threads: the shuffle that it takes part in, and the cluster's barrier that it is at.
   std::shared_ptr<Exchange> exchange;
+  std::shared_ptr<Round> clusterRound;
   bool any = false, all = true; ///< of the last round that it waited for
   /// Started and not known to be finished, oldest first.
   std::list<std::shared_ptr<Product>> products;
@@ -281,6 +283,9 @@ public:
   void addShared(unsigned rank);
   /// All threads of the fiber's CTA meet.
   Step syncCta(Fiber &fiber, mlir::Operation *op);
+  /// The two halves of a meeting of all threads of the cluster.
+  Step arriveCluster(Fiber &fiber, mlir::Operation *op);
+  Step waitCluster(Fiber &fiber, mlir::Operation *op);
   /// All warpgroups of the cluster meet.
   Step sync(Fiber &fiber, mlir::Operation *op);
   mlir::LogicalResult finishLoad(TmaLoad &load);

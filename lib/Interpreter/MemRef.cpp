@@ -296,7 +296,8 @@ void interpreter::registerMemRef(Translator &translator) {
   translator.add("memref.reinterpret_cast", reinterpret);
   translator.add("memref.extract_strided_metadata", takeApart);
   translator.add("memref.extract_aligned_pointer_as_index", [](Fiber &fiber, const Instruction &i) {
-    fiber.result(i).integer = int64_t(reinterpret_cast<intptr_t>(fiber.operand(i, 0).as<MemRef>().base));
+    fiber.result(i).integer =
+        int64_t(reinterpret_cast<intptr_t>(fiber.operand(i, 0).as<MemRef>().base));
     return Step::Next;
   });
   translator.add("memref.expand_shape", expandShape);

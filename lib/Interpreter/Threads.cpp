@@ -41,6 +41,32 @@ Step Cluster::syncCta(Fiber &fiber, Operation *op) {
   return meet(fiber, at, countWarpgroups(), op, /*sync=*/true, /*any=*/false, /*all=*/true);
 }
 
+Step Cluster::arriveCluster(Fiber &fiber, Operation *op) {
+  if (fiber.clusterRound) {
+    error(op) << nameOf(fiber.warpgroup)
+              << " arrives at the cluster's barrier a second time before it waits";
+    return Step::Failed;
+  }
+  std::shared_ptr<Round> round = rounds.back();
+  Step step = meet(fiber, rounds.size() - 1, int64_t(fibers.size()), op, /*sync=*/false,
+                   /*any=*/false, /*all=*/true);
+  fiber.clusterRound = std::move(round);
+  return step;
+}
+
+Step Cluster::waitCluster(Fiber &fiber, Operation *op) {
+  if (!fiber.clusterRound) {
+    error(op) << nameOf(fiber.warpgroup)
+              << " waits at the cluster's barrier, and has not arrived there";
+    return Step::Failed;
+  }
+  if (!fiber.clusterRound->complete)
+    return Step::Blocked;
+  fiber.clock.join(fiber.clusterRound->clock);
+  fiber.clusterRound.reset();
+  return Step::Next;
+}
+
 /// Operands: value, distance, lanes.
 static Step shuffle(Fiber &fiber, const Instruction &i) {
   Cluster &cluster = *fiber.cluster;
@@ -77,7 +103,8 @@ static LogicalResult translateShuffle(Translator &translator, Operation *op) {
   auto shuffleOp = cast<gpu::ShuffleOp>(op);
   if (failed(expectThreads(translator, op)))
     return failure();
-  if (shuffleOp.getMode() != gpu::ShuffleMode::XOR || isa<VectorType>(shuffleOp.getValue().getType()))
+  if (shuffleOp.getMode() != gpu::ShuffleMode::XOR ||
+      isa<VectorType>(shuffleOp.getValue().getType()))
     return op->emitError("the interpreter shuffles scalars by xor");
   translator.emit(op, shuffle);
   return success();
@@ -96,8 +123,8 @@ LogicalResult Cluster::access(Fiber &fiber, SharedCells &cells, int64_t element,
   auto report = [&](const SharedCells::Access &earlier, bool wrote) {
     InFlightDiagnostic diagnostic = error(op);
     diagnostic << (write ? "writes" : "reads") << " element " << element
-               << " of shared memory, which another thread may still "
-               << (wrote ? "write" : "read") << ": no barrier orders the two";
+               << " of shared memory, which another thread may still " << (wrote ? "write" : "read")
+               << ": no barrier orders the two";
     diagnostic.attachNote(earlier.op->getLoc())
         << "the " << (wrote ? "write" : "read") << " (" << nameOf(earlier.thread) << ")";
     return failure();
@@ -226,8 +253,7 @@ void Cluster::addShared(unsigned rank) {
     cells->owner = std::make_shared<std::vector<char>>(
         size_t(cells->extent) * elementSize(cells->kind), char(0xff));
     cells->base = cells->owner->data();
-    for (Fiber &fiber :
-         MutableArrayRef(fibers).slice(rank * countWarpgroups(), countWarpgroups()))
+    for (Fiber &fiber : MutableArrayRef(fibers).slice(rank * countWarpgroups(), countWarpgroups()))
       fiber.frame[launch.sharedSlots[number]].object = cells;
     shared.push_back(std::move(cells));
   }
@@ -236,6 +262,16 @@ void Cluster::addShared(unsigned rank) {
 void interpreter::registerThreads(Translator &translator) {
   translator.add("hopper.threads", [](Translator &translator, Operation *op) {
     return expectThreads(translator, op);
+  });
+  translator.add("hopper.opaque", [](Fiber &fiber, const Instruction &i) {
+    fiber.result(i) = fiber.operand(i, 0);
+    return Step::Next;
+  });
+  translator.add("hopper.cluster.arrive", [](Fiber &fiber, const Instruction &i) {
+    return fiber.cluster->arriveCluster(fiber, i.op);
+  });
+  translator.add("hopper.cluster.wait", [](Fiber &fiber, const Instruction &i) {
+    return fiber.cluster->waitCluster(fiber, i.op);
   });
   translator.add("gpu.barrier", [](Translator &translator, Operation *op) {
     if (failed(expectThreads(translator, op)))

@@ -190,7 +190,8 @@ static LogicalResult translateAdd(Translator &translator, Operation *op) {
 }
 
 /// Access that promises an alignment, in bytes (the last number).
-template <Instruction::Handler access> static Step accessAligned(Fiber &fiber, const Instruction &i) {
+template <Instruction::Handler access>
+static Step accessAligned(Fiber &fiber, const Instruction &i) {
   const auto &layout = i.get<Layout>();
   SmallVector<int64_t> indices;
   for (int64_t dim = 0; dim < int64_t(layout.rank); ++dim)

@@ -81,8 +81,7 @@ static std::optional<SmallVector<Attribute>> findOrderedSizes(func::FuncOp funct
 
 static bool hasAttention(func::FuncOp function) {
   auto isSome = [](Operation *op) {
-    return isa<ForwardOp, BackwardOp, FoldOp>(op) ? WalkResult::interrupt()
-                                                  : WalkResult::advance();
+    return isa<ForwardOp, BackwardOp, FoldOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
   };
   return function.walk(isSome).wasInterrupted();
 }

@@ -30,8 +30,9 @@ template <typename Pass> llvm::LogicalResult checkOptions(mlir::Operation *op, c
       llvm::failed(checkWord(op, "output", pass.output, {"auto", "own", "reuse", "slabs"})))
     return llvm::failure();
   const std::pair<llvm::StringRef, llvm::StringRef> switches[] = {
-      {"overlap", pass.overlap}, {"pipeline", pass.pipeline},      {"ping-pong", pass.pingPong},
-      {"trim", pass.trim},       {"divide-sums", pass.divideSums}, {"fix-maxima", pass.fixMaxima},
+      {"overlap", pass.overlap},         {"pipeline", pass.pipeline},
+      {"ping-pong", pass.pingPong},      {"trim", pass.trim},
+      {"divide-sums", pass.divideSums},  {"fix-maxima", pass.fixMaxima},
       {"row-programs", pass.rowPrograms}};
   for (auto [name, value] : switches)
     if (llvm::failed(checkWord(op, name, value, {"auto", "true", "false"})))

@@ -224,6 +224,8 @@ private:
   mlir::Value clusterMask();
   void lowerClusterSync();
   void lowerRemoteLoad(RemoteLoadOp op);
+  llvm::LogicalResult lowerOpaque(OpaqueOp op);
+  void lowerRounded(mlir::vector::FromElementsOp op);
   llvm::LogicalResult lowerOfThread(mlir::Operation *op);
   void lowerMBarrierWait(MBarrierWaitOp op);
   void copySlabs(TmaLoadOp op, mlir::Value map, llvm::ArrayRef<mlir::Value> coordinates,
@@ -279,6 +281,7 @@ private:
   mlir::Value sharedBase;            // address
   mlir::Value clusterSize;           // CTAs, i32; null where they have nothing in common
   bool singleThread = false;         ///< the region is run by one thread
+  unsigned numOpaque = 0;            ///< groups of values, of hopper.opaque
   bool isRare = false;               ///< the kernel ends at once in most calls
 };
 

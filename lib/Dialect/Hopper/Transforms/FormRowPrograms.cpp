@@ -25,16 +25,19 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::hopper;
 
-static attn::Done numFormed("hopper-form-row-programs", "formed", "Launches whose threads hold rows");
+static attn::Done numFormed("hopper-form-row-programs", "formed",
+                            "Launches whose threads hold rows");
 
 namespace {
 
 constexpr int64_t kLanes = 32;
 /// What a thread reads at a time, in bytes.
 constexpr int64_t kPieceBytes = 16;
-/// Elements of a row that a thread holds, of one operand or of several: of a row and of what is
-/// computed from it in registers of 32 bits.
-constexpr int64_t kElements = 32, kElementsOfSeveral = 16;
+/// Pieces that a thread holds, of all operands together, where all else is computed again; or
+/// elements of a row, of one operand or of several, where what follows from them is held, too.
+constexpr int64_t kPieces = 8, kElements = 32, kElementsOfSeveral = 16;
+/// Threads that are to share a multiprocessor: 64 registers each.
+constexpr int64_t kResident = 1024;
 /// Threads of a row in a CTA.
 constexpr int64_t kLeastThreads = 8, kMostThreads = 1024;
 /// Threads of a CTA that has several rows.
@@ -49,18 +52,34 @@ struct Form {
   int64_t warps() const { return std::max<int64_t>(1, threads / kLanes); }
 };
 
-/// What a thread has of some memory: a value for each of its elements, or one.
+/// What a thread has of some memory: vectors that it has read, a value for each of its elements or
+/// one for all, or a statement that is done for an element where that is used.
 struct Content {
-  SmallVector<Value> elements;
-  Value get(size_t e) const { return elements[elements.size() == 1 ? 0 : e]; }
+  SmallVector<Value> pieces, elements;
+  const RowStatement *statement = nullptr;
+  SmallVector<Content *> operands; ///< of the statement; null for those that it does not use
 };
+
+/// Whether neighbouring elements of a row are read and written as pieces of `size`.
+bool hasPieces(Value memref, const RowMemory &memory, int64_t size) {
+  auto type = cast<MemRefType>(memref.getType());
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  Type element = type.getElementType();
+  if (!memory.hasColumns || !(memory.isRead || memory.isKept) ||
+      failed(type.getStridesAndOffset(strides, offset)) || strides.back() != 1 ||
+      memory.dims.back() == std::nullopt || !element.isIntOrFloat())
+    return false;
+  int64_t bits = element.getIntOrFloatBitWidth();
+  return (bits == 16 || bits == 32) && size * bits <= 8 * kPieceBytes;
+}
 
 /// How a launch takes part in a division of rows.
 struct Share {
-  unsigned level = 0;            ///< which reductions it does
-  bool isLast = true;            ///< and all that is stored
-  Value parts, chunks;           ///< of a row; chunks of a part; null where a group holds a row
-  SmallVector<Value> partials;   ///< by statement: results of parts, or null
+  unsigned level = 0;          ///< which reductions it does
+  bool isLast = true;          ///< and all that is stored
+  Value parts, chunks;         ///< of a row; chunks of a part; null where a group holds a row
+  SmallVector<Value> partials; ///< by statement: results of parts, or null
 };
 
 /// Emits one launch.
@@ -79,10 +98,6 @@ public:
       emitChunks();
     else
       emitWhole();
-    if (share.isLast)
-      storeRows();
-    if (usesCluster) // the others may still read
-      hopper::ClusterSyncOp::create(b);
   }
 
 private:
@@ -144,11 +159,12 @@ private:
     b.setInsertionPointToEnd(&body);
     auto terminator = gpu::TerminatorOp::create(b);
     b.setInsertionPoint(terminator);
-    hopper::ThreadsOp::create(b);
+    int64_t occupancy = std::max<int64_t>(1, kResident / (form.threads * form.rows));
+    hopper::ThreadsOp::create(b, b.getI64IntegerAttr(occupancy));
     lastRow = sub(rowCount, one);
+    firstOp = lastRow.getDefiningOp();
     numFormed.at(launch) << remark::metric("Threads", form.threads * form.rows)
-                         << remark::metric("Rows", form.rows)
-                         << remark::metric("CTAs", form.ctas);
+                         << remark::metric("Rows", form.rows) << remark::metric("CTAs", form.ctas);
   }
 
   /// The row, the part of it and the thread of the row.
@@ -193,23 +209,15 @@ private:
     firstPiece = mul(firstPiece, i32(form.size));
   }
 
+  bool isOfPieces(Value memref, const RowMemory &memory) const {
+    return hasPieces(memref, memory, form.size) && memory.dims.back() == space.columns;
+  }
+
   Value coordinateOf(Dim dim) const {
     return coordinates[size_t(llvm::find(space.rows, dim) - space.rows.begin())];
   }
 
   //===--- columns ---===//
-
-  static bool hasPieces(Value memref, int64_t size) {
-    auto type = cast<MemRefType>(memref.getType());
-    SmallVector<int64_t> strides;
-    int64_t offset;
-    Type element = type.getElementType();
-    if (failed(type.getStridesAndOffset(strides, offset)) || strides.back() != 1 ||
-        !element.isIntOrFloat())
-      return false;
-    int64_t bits = element.getIntOrFloatBitWidth();
-    return (bits == 16 || bits == 32) && size * bits <= 8 * kPieceBytes;
-  }
 
   /// Elements in front of the row's first one, from a multiple of a piece's size on.
   Value findMisalignment(Value memref) {
@@ -230,7 +238,7 @@ private:
   /// rows begin alike, they are read and written whole.
   void findColumns(Value length) {
     for (auto &[memref, each] : space.memory) {
-      if (!each.hasColumns || !(each.isRead || each.isKept) || !hasPieces(memref, form.size))
+      if (!isOfPieces(memref, each))
         continue;
       Value own = findMisalignment(memref);
       if (!shift)
@@ -244,64 +252,58 @@ private:
     rowLength = length;
   }
 
+  /// Elements from a piece of a thread to its next one, a power of two.
+  int64_t step() const { return form.threads * form.ctas * form.size; }
+
   /// The elements from `start` on, which is a multiple of a piece from the first one.
   void enterChunk(Value start) {
     origin = sub(start, shift);
+    firstColumn = add(origin, toIndex(firstPiece));
     Value zero = index(0);
-    int64_t all = form.capacity();
     low = toI32(arith::MaxSIOp::create(b, sub(zero, origin), zero));
-    Value end = arith::MinSIOp::create(b, sub(rowLength, origin), index(all));
-    high = toI32(arith::MaxSIOp::create(b, end, zero));
-    inside.clear();
-    columnIndices.clear();
+    Value end = arith::MinSIOp::create(b, sub(rowLength, origin), index(form.capacity()));
+    high = arith::MaxSIOp::create(b, toI32(arith::MaxSIOp::create(b, end, zero)), low);
+    // Few values for all pieces: each is compared with numbers.
+    numWhole = countPieces(sub(high, i32(form.size)));
+    numSome = countPieces(sub(high, i32(1)));
+    beginsInside = compare(arith::CmpIPredicate::sge, firstPiece, low);
   }
 
-  Value placeOf(int64_t piece) {
-    return add(firstPiece, i32(piece * form.threads * form.ctas * form.size));
+  /// How many of the thread's pieces begin at `last` or before.
+  Value countPieces(Value last) {
+    Value room = add(sub(last, firstPiece), i32(step()));
+    return arith::ShRSIOp::create(b, room, i32(llvm::Log2_64(uint64_t(step()))));
+  }
+
+  int64_t placeOf(size_t e) const {
+    return int64_t(e) / form.size * step() + int64_t(e) % form.size;
   }
 
   /// Whether element e is one of the row.
   Value isInside(size_t e) {
-    if (inside.empty())
-      inside.resize(size_t(form.pieces * form.size));
-    Value &is = inside[e];
-    if (!is) {
-      Value place = add(placeOf(int64_t(e) / form.size), i32(int64_t(e) % form.size));
-      is = compare(arith::CmpIPredicate::ult, sub(place, low),
-                   arith::MaxSIOp::create(b, sub(high, low), i32(0)));
-    }
-    return is;
+    Value place = add(firstPiece, i32(placeOf(e)));
+    return compare(arith::CmpIPredicate::ult, sub(place, low), sub(high, low));
   }
+  Value columnOf(size_t e) { return add(firstColumn, index(placeOf(e))); }
 
-  Value columnOf(size_t e) {
-    Value place = add(placeOf(int64_t(e) / form.size), i32(int64_t(e) % form.size));
-    return add(origin, toIndex(place));
+  /// Whether a piece is one of the first `count`; only the first one may begin in front of the row.
+  Value isAmong(int64_t piece, Value count, Value begins) {
+    Value is = compare(arith::CmpIPredicate::slt, i32(piece), count);
+    return piece == 0 ? both(is, begins) : is;
   }
+  /// Whether all of a piece is in the row, or some of it.
+  Value isWhole(int64_t piece) { return isAmong(piece, numWhole, beginsInside); }
+  Value isSome(int64_t piece) { return isAmong(piece, numSome, {}); }
 
   SmallVector<Value> indicesOf(Value memref, Value column) {
     SmallVector<Value> indices;
     for (std::optional<Dim> dim : space.memory.find(memref)->second.dims)
-      indices.push_back(!dim                    ? index(0)
-                        : *dim == space.columns ? column
-                                                : coordinateOf(*dim));
+      indices.push_back(!dim ? index(0) : *dim == space.columns ? column : coordinateOf(*dim));
     return indices;
   }
 
   Value zeroOf(Type type) { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
 
-  /// Whether all of a piece is in the row, and where 16 bytes begin.
-  Value isWhole(Value memref, int64_t piece) {
-    Value place = placeOf(piece);
-    Value whole = both(compare(arith::CmpIPredicate::sge, place, low),
-                       compare(arith::CmpIPredicate::sle, add(place, i32(form.size)), high));
-    return both(whole, isAligned.lookup(memref));
-  }
-  /// Whether some element of a piece is in the row.
-  Value isSome(int64_t piece) {
-    Value place = placeOf(piece);
-    return both(compare(arith::CmpIPredicate::slt, place, high),
-                compare(arith::CmpIPredicate::sgt, add(place, i32(form.size)), low));
-  }
   llvm::MaybeAlign alignmentOf(Type element) const {
     return llvm::Align(uint64_t(form.size) * element.getIntOrFloatBitWidth() / 8);
   }
@@ -318,42 +320,78 @@ private:
     return branch.getResult(0);
   }
 
-  SmallVector<Value> loadColumns(Value memref) {
-    SmallVector<Value> elements;
-    Type element = cast<MemRefType>(memref.getType()).getElementType();
-    // Conditions of elements are used on several paths.
-    for (int64_t e = 0; e < form.pieces * form.size; ++e)
-      isInside(size_t(e));
+  /// The memory of a view as one row, and where a row of it starts there.
+  std::pair<Value, Value> flatten(Value memref) {
+    auto type = cast<MemRefType>(memref.getType());
+    auto metadata = memref::ExtractStridedMetadataOp::create(b, memref);
+    Value start = index(0), span = index(1);
+    for (auto [dim, size, stride] : llvm::zip_equal(space.memory.find(memref)->second.dims,
+                                                    metadata.getSizes(), metadata.getStrides())) {
+      span = add(span, mul(sub(size, index(1)), stride));
+      if (dim && *dim != space.columns)
+        start = add(start, mul(coordinateOf(*dim), stride));
+    }
+    auto layout = StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic, {1});
+    auto flat = MemRefType::get({ShapedType::kDynamic}, type.getElementType(), layout,
+                                type.getMemorySpace());
+    Value view = memref::ReinterpretCastOp::create(
+        b, flat, metadata.getBaseBuffer(), OpFoldResult(metadata.getOffset()),
+        ArrayRef<OpFoldResult>{OpFoldResult(span)},
+        ArrayRef<OpFoldResult>{OpFoldResult(b.getIndexAttr(1))});
+    return {view, start};
+  }
+
+  /// Reads pieces; of one that is not all in the row, what is beside it too, where that is memory
+  /// of the same view.
+  Content loadColumns(Value memref) {
+    Content content;
+    auto type = cast<MemRefType>(memref.getType());
+    Type element = type.getElementType();
+    if (!aligned.contains(memref)) {
+      for (int64_t e = 0; e < form.pieces * form.size; ++e)
+        content.elements.push_back(loadElement(memref, size_t(e)));
+      return content;
+    }
+    auto [flat, start] = flatten(memref);
+    Value count = numWhole, begins = beginsInside;
+    if (!space.memory.find(memref)->second.isWritten) {
+      // What is beside the row is memory of the view, too, but in front of its first row and behind
+      // its last one.
+      Value firstPlace = add(start, firstColumn);
+      Value room = sub(sub(memref::DimOp::create(b, flat, 0), index(form.size)), firstPlace);
+      room = arith::MinSIOp::create(b, room, index(form.capacity()));
+      room = arith::MaxSIOp::create(b, room, index(-2 * step()));
+      Value fits = arith::ShRSIOp::create(b, add(toI32(room), i32(step())),
+                                          i32(llvm::Log2_64(uint64_t(step()))));
+      count = arith::MinSIOp::create(b, numSome, fits);
+      begins = compare(arith::CmpIPredicate::sge, firstPlace, index(0));
+    }
+    if (Value is = isAligned.lookup(memref))
+      count = arith::SelectOp::create(b, is, count, i32(0));
+    auto vector = VectorType::get(form.size, element);
     for (int64_t piece = 0; piece < form.pieces; ++piece) {
-      auto at = [&](int64_t e) { return size_t(piece * form.size + e); };
-      if (!aligned.contains(memref)) {
-        for (int64_t e = 0; e < form.size; ++e)
-          elements.push_back(loadElement(memref, at(e)));
-        continue;
-      }
-      auto type = VectorType::get(form.size, element);
+      size_t first = size_t(piece * form.size);
+      Value place = add(start, columnOf(first));
+      Value reads = isAmong(piece, count, begins);
       OpBuilder::InsertionGuard guard(b);
-      auto whole = scf::IfOp::create(b, type, isWhole(memref, piece), /*withElseRegion=*/true);
+      auto whole = scf::IfOp::create(b, vector, reads, /*withElseRegion=*/true);
       b.setInsertionPointToStart(whole.thenBlock());
-      Value loaded =
-          vector::LoadOp::create(b, type, memref, indicesOf(memref, columnOf(at(0))),
-                                 /*nontemporal=*/false, alignmentOf(element));
+      Value loaded = vector::LoadOp::create(b, vector, flat, ValueRange{place},
+                                            /*nontemporal=*/false, alignmentOf(element));
       scf::YieldOp::create(b, loaded);
       b.setInsertionPointToStart(whole.elseBlock());
-      auto some = scf::IfOp::create(b, type, isSome(piece), /*withElseRegion=*/true);
+      auto some = scf::IfOp::create(b, vector, isSome(piece), /*withElseRegion=*/true);
       scf::YieldOp::create(b, some.getResult(0));
       b.setInsertionPointToStart(some.elseBlock());
-      scf::YieldOp::create(b, zeroOf(type));
+      scf::YieldOp::create(b, zeroOf(vector));
       b.setInsertionPointToStart(some.thenBlock());
       SmallVector<Value> parts;
       for (int64_t e = 0; e < form.size; ++e)
-        parts.push_back(loadElement(memref, at(e)));
-      scf::YieldOp::create(b, Value(vector::FromElementsOp::create(b, type, parts)));
-      b.setInsertionPointAfter(whole);
-      for (int64_t e = 0; e < form.size; ++e)
-        elements.push_back(vector::ExtractOp::create(b, whole.getResult(0), e));
+        parts.push_back(loadElement(memref, first + size_t(e)));
+      scf::YieldOp::create(b, Value(vector::FromElementsOp::create(b, vector, parts)));
+      content.pieces.push_back(whole.getResult(0));
     }
-    return elements;
+    return content;
   }
 
   void storeElement(Value memref, size_t e, Value value) {
@@ -364,26 +402,28 @@ private:
   }
 
   void storeColumns(Value memref, const Content &content) {
-    Type element = cast<MemRefType>(memref.getType()).getElementType();
-    for (int64_t e = 0; e < form.pieces * form.size; ++e)
-      isInside(size_t(e));
+    auto vector = VectorType::get(form.size, cast<MemRefType>(memref.getType()).getElementType());
+    Type element = vector.getElementType();
+    Value count = numWhole;
+    for (Value is : {isAligned.lookup(memref), isRow})
+      if (is)
+        count = arith::SelectOp::create(b, is, count, i32(0));
     for (int64_t piece = 0; piece < form.pieces; ++piece) {
       auto at = [&](int64_t e) { return size_t(piece * form.size + e); };
+      SmallVector<Value> parts;
       auto storeAll = [&] {
         for (int64_t e = 0; e < form.size; ++e)
-          storeElement(memref, at(e), content.get(at(e)));
+          storeElement(memref, at(e), parts[size_t(e)]);
       };
+      for (int64_t e = 0; e < form.size; ++e)
+        parts.push_back(get(content, at(e)));
       if (!aligned.contains(memref)) {
         storeAll();
         continue;
       }
-      auto type = VectorType::get(form.size, element);
-      SmallVector<Value> parts;
-      for (int64_t e = 0; e < form.size; ++e)
-        parts.push_back(content.get(at(e)));
-      Value all = vector::FromElementsOp::create(b, type, parts);
+      Value all = vector::FromElementsOp::create(b, vector, parts);
       OpBuilder::InsertionGuard guard(b);
-      auto whole = scf::IfOp::create(b, TypeRange(), both(isWhole(memref, piece), isRow),
+      auto whole = scf::IfOp::create(b, TypeRange(), isAmong(piece, count, beginsInside),
                                      /*withElseRegion=*/true);
       b.setInsertionPointToStart(whole.thenBlock());
       vector::StoreOp::create(b, all, memref, indicesOf(memref, columnOf(at(0))),
@@ -398,18 +438,41 @@ private:
   //===--- statements ---===//
 
   /// What a thread has of an operand.
-  const Content &contentOf(Value operand) {
-    auto it = contents.find(operand);
-    if (it != contents.end())
-      return it->second;
+  Content *contentOf(Value operand) {
+    Content *&known = contents[operand];
+    if (known)
+      return known;
     Content content;
     if (!isa<MemRefType>(operand.getType()))
       content.elements = {sunk(operand)};
     else if (space.memory.find(operand)->second.hasColumns)
-      content.elements = loadColumns(operand);
+      content = loadColumns(operand);
     else
       content.elements = {memref::LoadOp::create(b, operand, indicesOf(operand, Value()))};
-    return contents[operand] = std::move(content);
+    return contents[operand] = keep(std::move(content));
+  }
+  Content *keep(Content content) {
+    return kept.emplace_back(std::make_unique<Content>(std::move(content))).get();
+  }
+
+  Value get(const Content &content, size_t e) {
+    if (content.statement)
+      return emitBody(*content.statement, content.operands, e);
+    if (!content.pieces.empty())
+      return vector::ExtractOp::create(b, content.pieces[e / size_t(form.size)],
+                                       int64_t(e) % form.size);
+    return content.elements[content.elements.size() == 1 ? 0 : e];
+  }
+
+  SmallVector<Content *> operandsOf(const RowStatement &statement) {
+    linalg::GenericOp op = statement.op;
+    SmallVector<Content *> operands;
+    for (OpOperand &operand : op->getOpOperands()) {
+      bool isUsed = op.payloadUsesValueFromOperand(&operand) &&
+                    !(statement.reduction && op.isDpsInit(&operand));
+      operands.push_back(isUsed ? contentOf(operand.get()) : nullptr);
+    }
+    return operands;
   }
 
   /// A value of the host that follows from memory of the device is computed by the thread.
@@ -427,26 +490,60 @@ private:
     }
     if (!changes)
       return value;
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(firstOp);
     Operation *clone = b.clone(*op);
     clone->setOperands(operands);
     auto result = cast<OpResult>(value);
     return sunkValues[value] = clone->getResult(result.getResultNumber());
   }
 
+  /// An element divided by a value of the row: times its inverse, which is computed once. Both are
+  /// scaled by a power of two where the inverse would leave the numbers.
+  Value emitQuotient(Operation &inner, const RowStatement &statement, ArrayRef<Content *> operands,
+                     IRMapping &mapping) {
+    auto quotient = dyn_cast<arith::DivFOp>(inner);
+    auto argument = quotient ? dyn_cast<BlockArgument>(quotient.getRhs()) : nullptr;
+    if (!argument || argument.getOwner() != inner.getBlock() || !statement.hasColumns ||
+        !argument.getType().isF32() || operands[argument.getArgNumber()]->elements.size() != 1)
+      return {};
+    Value divisor = mapping.lookup(argument);
+    auto &[scale, inverse] = inverses[divisor];
+    if (!inverse) {
+      constexpr double kSmall = 0x1p-64, kLarge = 0x1p64;
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointAfterValue(divisor);
+      auto number = [&](double value) -> Value {
+        return arith::ConstantOp::create(b, b.getF32FloatAttr(float(value)));
+      };
+      auto choose = [&](arith::CmpFPredicate predicate, double bound, double then, Value other) {
+        Value size = arith::MulFOp::create(b, divisor, divisor);
+        Value is = arith::CmpFOp::create(b, predicate, size, number(bound));
+        return Value(arith::SelectOp::create(b, is, number(then), other));
+      };
+      // Squares, for the sign does not matter.
+      scale = choose(arith::CmpFPredicate::OLT, 0x1p-100, kLarge, number(1));
+      scale = choose(arith::CmpFPredicate::OGT, 0x1p100, kSmall, scale);
+      inverse = arith::DivFOp::create(b, number(1), arith::MulFOp::create(b, divisor, scale));
+    }
+    Value dividend = mapping.lookupOrDefault(quotient.getLhs());
+    return arith::MulFOp::create(b, Value(arith::MulFOp::create(b, dividend, scale)), inverse);
+  }
+
   /// The statement's body for one element (or the row): the value that it yields, or its term.
-  Value emitBody(const RowStatement &statement, size_t e) {
+  Value emitBody(const RowStatement &statement, ArrayRef<Content *> operands, size_t e) {
     linalg::GenericOp op = statement.op;
     Block *body = op.getBlock();
     IRMapping mapping;
-    for (OpOperand &operand : op->getOpOperands())
-      if (op.payloadUsesValueFromOperand(&operand) &&
-          !(statement.reduction && op.isDpsInit(&operand)))
-        mapping.map(op.getMatchingBlockArgument(&operand), contentOf(operand.get()).get(e));
-    Value wanted = statement.reduction ? statement.reduction->term
-                                       : body->getTerminator()->getOperand(0);
+    for (auto [argument, content] : llvm::zip_equal(body->getArguments(), operands))
+      if (content)
+        mapping.map(argument, get(*content, e));
+    Value wanted =
+        statement.reduction ? statement.reduction->term : body->getTerminator()->getOperand(0);
     // Outside of a row nothing is read: its memory may have no such element.
-    bool reads = statement.hasColumns &&
-                 body->walk([](memref::LoadOp) { return WalkResult::interrupt(); }).wasInterrupted();
+    bool reads =
+        statement.hasColumns &&
+        body->walk([](memref::LoadOp) { return WalkResult::interrupt(); }).wasInterrupted();
     auto emitOps = [&] {
       for (Operation &inner : body->without_terminator()) {
         if (statement.reduction && &inner == statement.reduction->combiner)
@@ -456,11 +553,14 @@ private:
           mapping.map(at.getResult(), dim == space.columns ? columnOf(e) : coordinateOf(dim));
           continue;
         }
-        llvm::SetVector<Value> outside;
         for (Value operand : inner.getOperands())
           if (operand.getParentRegion() != inner.getParentRegion() && !mapping.contains(operand))
             mapping.map(operand, sunk(operand));
-        b.clone(inner, mapping);
+        Value quotient = emitQuotient(inner, statement, operands, mapping);
+        if (quotient)
+          mapping.map(inner.getResult(0), quotient);
+        else
+          b.clone(inner, mapping);
       }
     };
     auto result = [&]() -> Value {
@@ -501,18 +601,31 @@ private:
   Value reduceThread(const RowStatement &statement, Value before) {
     if (!statement.hasColumns)
       return Value();
-    // Chains that may run side by side.
-    constexpr size_t kChains = 4;
-    SmallVector<Value, kChains> chains(kChains);
     Value neutral = neutralOf(statement);
-    for (size_t e = 0; e < size_t(form.pieces * form.size); ++e) {
-      Value term = emitBody(statement, e);
-      term = arith::SelectOp::create(b, isInside(e), term, neutral);
-      chains[e % kChains] = combine(statement, chains[e % kChains], term);
+    SmallVector<Content *> operands = operandsOf(statement);
+    // Chains that may run side by side. A piece at a time: few values are alive at once.
+    constexpr size_t kChains = 2;
+    SmallVector<Value> chains(kChains, neutral);
+    for (int64_t piece = 0; piece < form.pieces; ++piece) {
+      auto branch = scf::IfOp::create(b, ValueRange(chains).getTypes(), isWhole(piece),
+                                      /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(b);
+      for (bool isChecked : {false, true}) {
+        b.setInsertionPointToStart(isChecked ? branch.elseBlock() : branch.thenBlock());
+        SmallVector<Value> sums = chains;
+        for (int64_t n = 0; n < form.size; ++n) {
+          size_t e = size_t(piece * form.size + n);
+          Value own = emitBody(statement, operands, e);
+          if (isChecked)
+            own = arith::SelectOp::create(b, isInside(e), own, neutral);
+          sums[e % kChains] = combine(statement, sums[e % kChains], own);
+        }
+        scf::YieldOp::create(b, sums);
+      }
+      chains.assign(branch.getResults().begin(), branch.getResults().end());
     }
     for (size_t n = 1; n < kChains; ++n)
-      if (chains[n])
-        chains[0] = combine(statement, chains[0], chains[n]);
+      chains[0] = combine(statement, chains[0], chains[n]);
     return combine(statement, before, chains[0]);
   }
 
@@ -569,33 +682,41 @@ private:
   void setReduced(const RowStatement &statement, Value total) {
     linalg::GenericOp op = statement.op;
     Value out = op.getOutputs()[0];
-    Value before = contentOf(out).get(0);
-    contents[out] = Content{{combine(statement, before, total)}};
+    Value before = get(*contentOf(out), 0);
+    Content content;
+    content.elements = {combine(statement, before, total)};
+    contents[out] = keep(std::move(content));
   }
 
   void emitPlain(const RowStatement &statement) {
-    Content content;
-    size_t count = statement.hasColumns ? size_t(form.pieces * form.size) : 1;
-    for (size_t e = 0; e < count; ++e)
-      content.elements.push_back(emitBody(statement, e));
-    if (llvm::all_equal(content.elements))
-      content.elements.resize(1);
     linalg::GenericOp op = statement.op;
-    contents[op.getOutputs()[0]] = std::move(content);
+    Content content;
+    SmallVector<Content *> operands = operandsOf(statement);
+    if (statement.hasColumns && statement.isCheap) {
+      content.statement = &statement;
+      content.operands = std::move(operands);
+    } else {
+      size_t count = statement.hasColumns ? size_t(form.pieces * form.size) : 1;
+      for (size_t e = 0; e < count; ++e)
+        content.elements.push_back(emitBody(statement, operands, e));
+      if (llvm::all_equal(content.elements))
+        content.elements.resize(1);
+    }
+    contents[op.getOutputs()[0]] = keep(std::move(content));
   }
 
   /// Stores what is seen outside, the last content of each.
   void storeAllColumns() {
     for (auto &[memref, each] : space.memory)
       if (each.isKept && each.hasColumns)
-        storeColumns(memref, contentOf(memref));
+        storeColumns(memref, *contentOf(memref));
   }
 
   void storeRows() {
     for (auto &[memref, each] : space.memory) {
       if (!each.isKept || each.hasColumns)
         continue;
-      Value value = contentOf(memref).get(0);
+      Value value = get(*contentOf(memref), 0);
       auto branch = scf::IfOp::create(b, both(isFirst, isFirstPart));
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(branch.thenBlock());
@@ -603,20 +724,29 @@ private:
     }
   }
 
-  /// A group holds a row: statements in order.
+  /// A group holds a row: statements in order. What was read is what is kept from one meeting to
+  /// the next, not what follows from it.
   void emitWhole() {
     enterChunk(index(0));
     for (const RowStatement &statement : space.statements) {
-      if (!statement.reduction)
+      if (!statement.reduction) {
         emitPlain(statement);
-      else
-        setReduced(statement, reduceGroup(statement, orNeutral(statement, reduceThread(statement, {}))));
+        continue;
+      }
+      Value own = reduceThread(statement, {});
+      setReduced(statement, reduceGroup(statement, own ? own : neutralOf(statement)));
+      if (!space.isCheap)
+        continue;
+      for (std::unique_ptr<Content> &content : kept)
+        for (Value &piece : content->pieces)
+          piece = hopper::OpaqueOp::create(b, piece.getType(), piece);
     }
+    if (usesCluster) // the others may still read
+      hopper::ClusterArriveOp::create(b);
     storeAllColumns();
-  }
-
-  Value orNeutral(const RowStatement &statement, Value value) {
-    return value ? value : neutralOf(statement);
+    storeRows();
+    if (usesCluster)
+      hopper::ClusterWaitOp::create(b);
   }
 
   //===--- divided rows ---===//
@@ -633,8 +763,8 @@ private:
       {
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPointToStart(loop.getBody());
-        Value read = memref::LoadOp::create(b, partials,
-                                            ValueRange{rowNumber, loop.getInductionVar()});
+        Value read =
+            memref::LoadOp::create(b, partials, ValueRange{rowNumber, loop.getInductionVar()});
         scf::YieldOp::create(b, combine(statement, loop.getRegionIterArg(0), read));
       }
       totals[number] = reduceGroup(statement, loop.getResult(0));
@@ -684,8 +814,10 @@ private:
         storeAllColumns();
       scf::YieldOp::create(b, sums);
     }
-    if (share.isLast)
-      return emitDivided(/*ofColumns=*/false, {}); // for what is stored of the row
+    if (share.isLast) {
+      emitDivided(/*ofColumns=*/false, {});
+      return storeRows();
+    }
     for (auto [statement, sum] : llvm::zip_equal(own, loop.getResults())) {
       Value total = reduceGroup(*statement, sum);
       size_t number = size_t(statement - space.statements.data());
@@ -701,15 +833,19 @@ private:
   const Share share;
   ImplicitLocOpBuilder &b;
   gpu::LaunchOp launch;
+  Operation *firstOp = nullptr; ///< of the launch
   SmallVector<Value> sizes, coordinates;
   Value lastRow, rowNumber, rowOfCta, part, isRow, isFirst, isFirstPart, warp, lane;
-  Value rowLength, shift, origin, firstPiece, low, high; // the last three in i32
-  llvm::DenseSet<Value> aligned;           ///< memory with pieces
-  llvm::DenseMap<Value, Value> isAligned;  ///< where rows may begin differently
-  SmallVector<Value> inside, columnIndices;
-  llvm::DenseMap<Value, Content> contents;
+  Value rowLength, shift, origin, firstColumn;
+  Value firstPiece, low, high, numWhole, numSome; ///< in i32
+  Value beginsInside;
+  llvm::DenseSet<Value> aligned;          ///< memory with pieces
+  llvm::DenseMap<Value, Value> isAligned; ///< where rows may begin differently
+  llvm::DenseMap<Value, Content *> contents;
+  std::vector<std::unique_ptr<Content>> kept;
   llvm::DenseMap<Value, Value> sunkValues;
   llvm::DenseMap<size_t, Value> totals;
+  llvm::DenseMap<Value, std::pair<Value, Value>> inverses; ///< of divisors: scale, inverse
   bool usesCluster = false;
   unsigned numMeetings = 0;
 };
@@ -745,26 +881,34 @@ public:
 private:
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
 
-  /// Elements of a piece and of a thread.
+  /// Elements of a piece, and how many of these a thread has at most.
   void chooseSize() {
-    int64_t bytes = 2, several = 0;
+    int64_t bytes = 2, reads = 0;
     for (auto &[memref, each] : space.memory) {
       if (!each.hasColumns || !(each.isRead || each.isKept))
         continue;
       Type element = cast<MemRefType>(memref.getType()).getElementType();
       if (element.isIntOrFloat() && element.getIntOrFloatBitWidth() == 32)
         bytes = 4;
-      several += each.isRead;
+      reads += each.isRead;
     }
+    reads = std::max<int64_t>(reads, 1);
     size = kPieceBytes / bytes;
-    elements = several > 1 ? kElementsOfSeveral : kElements;
+    int64_t held = (reads > 1 ? kElementsOfSeveral : kElements) / size;
+    most = space.isCheap ? std::max<int64_t>(1, kPieces / reads) : held;
+    most = int64_t(llvm::bit_floor(uint64_t(most)));
   }
 
   /// A group that holds rows of up to `capacity` elements, a power of two.
   std::optional<Form> findForm(int64_t capacity) {
     Form form;
     form.size = size;
-    int64_t all = std::max(capacity / elements, kLeastThreads);
+    // Fewer pieces, and more threads, as long as these are few: more CTAs share a multiprocessor,
+    // and one computes while others wait for memory.
+    int64_t pieces = std::max<int64_t>(1, most / 2);
+    if (capacity > threads / 2 * pieces * size)
+      pieces = most;
+    int64_t all = std::max(capacity / (pieces * size), kLeastThreads);
     form.pieces = std::max<int64_t>(1, capacity / (all * size));
     form.threads = std::min(all, threads);
     form.ctas = all / form.threads;
@@ -780,25 +924,19 @@ private:
 
   /// Elements in front of a row's first one at most.
   Value findSlack() {
-    Value bits;
-    auto add = [&](Value value) { bits = bits ? arith::OrIOp::create(b, bits, value) : value; };
-    for (auto &[memref, each] : space.memory) {
-      auto type = cast<MemRefType>(memref.getType());
-      if (!each.hasColumns || !(each.isRead || each.isKept) ||
-          !type.getElementType().isIntOrFloat())
-        continue;
-      auto metadata = memref::ExtractStridedMetadataOp::create(b, memref);
-      Value start = memref::ExtractAlignedPointerAsIndexOp::create(b, memref);
-      Value bytes = index(std::max<int64_t>(1, type.getElementTypeBitWidth() / 8));
-      add(arith::DivUIOp::create(b, start, bytes));
-      add(metadata.getOffset());
-      for (auto [dim, stride] : llvm::zip_equal(each.dims, metadata.getStrides()))
-        if (dim && *dim != space.columns)
-          add(stride);
-      break; // the others follow
-    }
-    if (!bits)
+    auto first = llvm::find_if(space.memory, [&](auto &each) {
+      return hasPieces(each.first, each.second, size) && each.second.dims.back() == space.columns;
+    });
+    if (first == space.memory.end())
       return index(0);
+    auto metadata = memref::ExtractStridedMetadataOp::create(b, first->first);
+    Value bits = memref::ExtractAlignedPointerAsIndexOp::create(b, first->first);
+    int64_t bytes = cast<MemRefType>(first->first.getType()).getElementTypeBitWidth() / 8;
+    bits = arith::DivUIOp::create(b, bits, index(bytes));
+    bits = arith::OrIOp::create(b, bits, metadata.getOffset());
+    for (auto [dim, stride] : llvm::zip_equal(first->second.dims, metadata.getStrides()))
+      if (dim && *dim != space.columns)
+        bits = arith::OrIOp::create(b, bits, stride);
     bits = arith::AndIOp::create(b, bits, index(size - 1));
     Value isAligned = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, bits, index(0));
     return arith::SelectOp::create(b, isAligned, index(0), index(size - 1));
@@ -849,7 +987,7 @@ private:
   void emitDivided() {
     Form form;
     form.size = size;
-    form.pieces = elements / size;
+    form.pieces = std::max<int64_t>(1, most / 2);
     form.threads = threads;
     Value rows = index(1), one = index(1);
     for (Value each : sizes)
@@ -858,18 +996,18 @@ private:
     Value chunks = arith::CeilDivUIOp::create(b, all, index(form.capacity()));
     Share share;
     constexpr int64_t kOccupancy = 2;
-    Value wanted = parts > 0 ? index(parts)
-                             : Value(arith::CeilDivUIOp::create(
-                                   b, index(kOccupancy * multiprocessors),
-                                   arith::MaxUIOp::create(b, rows, one)));
+    Value wanted = parts > 0
+                       ? index(parts)
+                       : Value(arith::CeilDivUIOp::create(b, index(kOccupancy * multiprocessors),
+                                                          arith::MaxUIOp::create(b, rows, one)));
     share.parts = arith::MinUIOp::create(b, wanted, chunks);
     share.chunks = arith::CeilDivUIOp::create(b, chunks, share.parts);
     auto type = MemRefType::get({ShapedType::kDynamic, ShapedType::kDynamic}, b.getF32Type());
     for (const RowStatement &statement : space.statements)
-      share.partials.push_back(statement.reduction
-                                   ? memref::AllocOp::create(b, type, ValueRange{rows, share.parts})
-                                         .getResult()
-                                   : Value());
+      share.partials.push_back(
+          statement.reduction
+              ? memref::AllocOp::create(b, type, ValueRange{rows, share.parts}).getResult()
+              : Value());
     for (unsigned level = 0; level <= space.levels; ++level) {
       share.level = level;
       share.isLast = level == space.levels;
@@ -886,7 +1024,7 @@ private:
   RowSpace space;
   Value length;
   SmallVector<Value> sizes;
-  int64_t size = 0, elements = 0;
+  int64_t size = 0, most = 0; ///< elements of a piece, pieces of a thread
 };
 
 struct FormRowProgramsPass : attn::impl::HopperFormRowProgramsBase<FormRowProgramsPass> {
@@ -906,8 +1044,7 @@ struct FormRowProgramsPass : attn::impl::HopperFormRowProgramsBase<FormRowProgra
     IRRewriter rewriter(&getContext());
     for (auto copy : llvm::make_early_inc_range(function.getOps<memref::CopyOp>()))
       stateCopy(copy);
-    for (linalg::LinalgOp op :
-         llvm::make_early_inc_range(function.getOps<linalg::LinalgOp>()))
+    for (linalg::LinalgOp op : llvm::make_early_inc_range(function.getOps<linalg::LinalgOp>()))
       if (!isa<linalg::GenericOp>(op.getOperation()) && op.hasPureBufferSemantics()) {
         rewriter.setInsertionPoint(op);
         (void)linalg::generalizeNamedOp(rewriter, op); // what is left is refused

@@ -4,6 +4,8 @@
 
 #include "RowSpace.h"
 #include "attn/Utils/Memory.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SetVector.h"
@@ -19,7 +21,10 @@ LogicalResult RowSpace::build(func::FuncOp function) {
   for (RowStatement &statement : statements)
     if (failed(checkStatement(statement)))
       return failure();
-  return failure(failed(checkOthers(function)) || failed(findUses()));
+  if (failed(checkOthers(function)) || failed(findUses()))
+    return failure();
+  findCosts();
+  return success();
 }
 
 LogicalResult RowSpace::collect(func::FuncOp function) {
@@ -34,6 +39,8 @@ LogicalResult RowSpace::collect(func::FuncOp function) {
       return op.emitOpError("expected a linalg.generic on memrefs");
     generics.push_back(generic);
   }
+  if (generics.empty())
+    return function.emitOpError("has no statements");
   return success();
 }
 
@@ -105,14 +112,13 @@ LogicalResult RowSpace::findColumns() {
     for (unsigned loop : dims) {
       Dim dim = statement.loops[loop];
       if (reduced && *reduced != dim)
-        return const_cast<linalg::GenericOp &>(statement.op).emitOpError(
-            "reduces another loop than the elements of a row");
+        return const_cast<linalg::GenericOp &>(statement.op)
+            .emitOpError("reduces another loop than the elements of a row");
       reduced = dim;
     }
   }
   if (!reduced)
-    return generics.empty() ? failure()
-                            : generics.front().emitOpError("is of a function that reduces nothing");
+    return generics.front().emitOpError("is of a function that reduces nothing");
   columns = *reduced;
   llvm::SetVector<Dim> others;
   for (const RowStatement &statement : statements)
@@ -184,15 +190,48 @@ LogicalResult RowSpace::findUses() {
     RowMemory &written = memory.find(out)->second;
     // An allocation that only statements use is never memory.
     written.isKept = !out.getDefiningOp<memref::AllocOp>();
-    bool isOfEachRow = llvm::all_of(rows, [&](Dim dim) {
-      return llvm::is_contained(written.dims, std::optional(dim));
-    });
+    bool isOfEachRow = llvm::all_of(
+        rows, [&](Dim dim) { return llvm::is_contained(written.dims, std::optional(dim)); });
     if (written.isKept && !isOfEachRow)
       return op.emitOpError("has a result that rows share");
     if (written.isKept && written.isRead && !written.hasColumns)
       return op.emitOpError("writes memory of rows that threads of the same row read");
   }
   return success();
+}
+
+/// About how many instructions an op is.
+static int64_t findCost(Operation *op) {
+  constexpr int64_t kFunction = 8, kQuotient = 4, kMuch = 1000;
+  if (isa<memref::LoadOp>(op))
+    return kMuch;
+  if (isa<math::ExpOp, math::Exp2Op>(op))
+    return 2;
+  if (op->getDialect() && op->getDialect()->getNamespace() == "math")
+    return kFunction;
+  if (isa<arith::DivFOp, arith::DivSIOp, arith::DivUIOp, arith::RemFOp, arith::RemSIOp,
+          arith::RemUIOp>(op))
+    return kQuotient;
+  return isa<arith::ConstantOp, linalg::IndexOp>(op) ? 0 : 1;
+}
+
+void RowSpace::findCosts() {
+  constexpr int64_t kMost = 12;
+  llvm::DenseMap<Value, int64_t> costs; // of an element of memory with columns
+  for (RowStatement &statement : statements) {
+    if (!statement.hasColumns || statement.reduction)
+      continue;
+    linalg::GenericOp op = statement.op;
+    int64_t cost = 0;
+    for (OpOperand &operand : op->getOpOperands())
+      if (op.payloadUsesValueFromOperand(&operand))
+        cost += costs.lookup(operand.get());
+    for (Operation &inner : op.getBody()->without_terminator())
+      cost += findCost(&inner);
+    costs[op.getOutputs()[0]] = cost;
+    statement.isCheap = cost <= kMost;
+    isCheap &= statement.isCheap;
+  }
 }
 
 std::pair<Value, int64_t> RowSpace::findExtent(Dim dim) const {

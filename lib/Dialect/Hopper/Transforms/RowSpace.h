@@ -17,11 +17,13 @@ using Dim = unsigned;
 /// A statement of a row: for all its elements, or once.
 struct RowStatement {
   mlir::linalg::GenericOp op;
-  llvm::SmallVector<Dim> loops;            ///< the dimension of each loop
-  std::optional<Reduction> reduction;      ///< over the elements of a row
-  bool hasColumns = false;                 ///< its loops include the elements of a row
+  llvm::SmallVector<Dim> loops;       ///< the dimension of each loop
+  std::optional<Reduction> reduction; ///< over the elements of a row
+  bool hasColumns = false;            ///< its loops include the elements of a row
   /// How many reductions come before it, one after the other; of a reduction, before its result.
   unsigned level = 0;
+  /// With all that it follows from, so short that it is done again wherever its result is used.
+  bool isCheap = false;
 };
 
 /// Memory that statements read and write.
@@ -44,6 +46,7 @@ public:
   llvm::SmallVector<Dim> rows; ///< outermost first
   Dim columns = 0;
   unsigned levels = 0; ///< reductions that follow each other
+  bool isCheap = true; ///< all statements of elements that reduce nothing are
 
   /// Memory and one of its dimensions that is as long as `dim`, defined before `before`.
   std::pair<mlir::Value, int64_t> findExtent(Dim dim) const;
@@ -55,6 +58,7 @@ private:
   llvm::LogicalResult checkStatement(RowStatement &statement);
   llvm::LogicalResult checkOthers(mlir::func::FuncOp function);
   llvm::LogicalResult findUses();
+  void findCosts();
 
   llvm::SmallVector<mlir::linalg::GenericOp> generics;
 };

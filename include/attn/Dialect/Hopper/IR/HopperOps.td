@@ -722,10 +722,49 @@ def Hopper_ThreadsOp : Hopper_Op<"threads", [
   let description = [{
     In the body of a launch, or of its kernel, which says what each thread does, with its own
     values, and has no `hopper.roles`. Threads meet in `gpu.barrier` (all of a CTA),
-    `hopper.cluster.sync` (all of a cluster) and `gpu.shuffle` (32 lanes).
+    `hopper.cluster.sync` (all of a cluster) and `gpu.shuffle` (32 lanes). Registers are such that
+    `occupancy` CTAs share a multiprocessor, where given.
+
+    ```mlir
+    hopper.threads occupancy = 2
+    ```
+  }];
+  let arguments = (ins OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$occupancy);
+  let assemblyFormat = "(`occupancy` `=` $occupancy^)? attr-dict";
+  let hasVerifier = 1;
+}
+
+def Hopper_ClusterArriveOp : Hopper_Op<"cluster.arrive", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "The first half of a hopper.cluster.sync of threads";
+  let description = [{
+    Behind `hopper.threads`: `barrier.cluster.arrive`. The next `hopper.cluster.wait` of the thread
+    is the other half.
   }];
   let assemblyFormat = "attr-dict";
-  let hasVerifier = 1;
+}
+
+def Hopper_ClusterWaitOp : Hopper_Op<"cluster.wait", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "The second half of a hopper.cluster.sync of threads";
+  let description = [{
+    Waits until all threads of the cluster have been at their `hopper.cluster.arrive`.
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def Hopper_OpaqueOp : Hopper_Op<"opaque", [
+    MemoryEffects<[MemRead, MemWrite]>, AllTypesMatch<["value", "result"]>]> {
+  let summary = "A value that is not known to be the one of before";
+  let description = [{
+    Behind `hopper.threads`: what follows from the result is computed again, not kept in registers
+    from where it was computed from `value`.
+
+    ```mlir
+    %x = hopper.opaque %y : vector<8xbf16>
+    ```
+  }];
+  let arguments = (ins AnyVectorOfNonZeroRank:$value);
+  let results = (outs AnyVectorOfNonZeroRank:$result);
+  let assemblyFormat = "$value attr-dict `:` type($value)";
 }
 
 def Hopper_RemoteLoadOp : Hopper_Op<"remote.load", [

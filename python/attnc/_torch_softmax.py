@@ -52,19 +52,6 @@ def _run_backward(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return executable.call([rows, rows, incoming])[0].view(y.shape)
 
 
-class _Softmax(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        y = _run(x)
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, dy: torch.Tensor) -> torch.Tensor:
-        (y,) = ctx.saved_tensors
-        return softmax_backward_op(dy, y) if torch.is_grad_enabled() else _run_backward(dy, y)
-
-
 @torch.library.custom_op("attnc::softmax", mutates_args=())
 def softmax_op(x: torch.Tensor) -> torch.Tensor:
     if is_forward_mode():
@@ -114,6 +101,57 @@ softmax_op.register_vmap(_batched(softmax_op))
 softmax_backward_op.register_vmap(_batched(softmax_backward_op))
 
 
+class _Softmax(torch.autograd.Function):
+    """In autograd, and under the transforms of torch.func."""
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return softmax_op(x) if _is_seen(x) else _run(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, dy: torch.Tensor) -> torch.Tensor:
+        return _Backward.apply(dy, *ctx.saved_tensors)
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, x: torch.Tensor) -> Any:
+        return _batched(_Softmax.apply)(info, dims, x)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise Error(NO_FORWARD_MODE)
+
+
+class _Backward(torch.autograd.Function):
+    @staticmethod
+    def forward(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return softmax_backward_op(dy, y) if _is_seen(dy) or _is_seen(y) else _run_backward(dy, y)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *incoming: Any) -> Any:
+        raise Error(NO_SECOND_GRADIENT)
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, *tensors: torch.Tensor) -> Any:
+        return _batched(_Backward.apply)(info, dims, *tensors)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise Error(NO_FORWARD_MODE)
+
+
+def _is_seen(x: torch.Tensor) -> bool:
+    """Whether a dispatch mode, or a kind of tensor of its own, looks at what is called."""
+    return bool(_number_of_modes()) or x.is_meta or type(x) not in _PLAIN
+
+
 def softmax(x: torch.Tensor, dim: int, dtype: Optional[torch.dtype]) -> torch.Tensor:
     check_kind("input", x)
     dimension_of(dim, x.dim())
@@ -126,8 +164,9 @@ def softmax(x: torch.Tensor, dim: int, dtype: Optional[torch.dtype]) -> torch.Te
     check_type(x, x.device.type)
     if x.dim() == 0:
         return softmax(x.reshape(1), -1, None).reshape(())
-    observed = torch.compiler.is_compiling() or bool(_number_of_modes()) or _functorch_level() is not None
-    if observed or x.is_meta or type(x) not in _PLAIN:
+    if torch.compiler.is_compiling() or _is_seen(x):
         return softmax_op(x)
+    if _functorch_level() is not None:
+        return _Softmax.apply(x)
     refuse_tangents([x])
     return _Softmax.apply(x) if torch.is_grad_enabled() and x.requires_grad else _run(x)

@@ -4,7 +4,9 @@
 
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Pass/Pass.h"
 
@@ -43,6 +45,7 @@ private:
   void addRing(Operation *op);
   void addHoist(Operation *arrive);
   void addCluster(Operation *op);
+  void addThreads(Operation *op);
 };
 } // namespace
 
@@ -133,7 +136,33 @@ void Mutations::addRing(Operation *op) {
                   "the depth " + std::to_string(value.getSExtValue()));
 }
 
+/// What threads do together.
+void Mutations::addThreads(Operation *op) {
+  APInt value;
+  if (isa<gpu::BarrierOp, ClusterArriveOp, ClusterWaitOp>(op))
+    addDeletion(op);
+  if (auto shuffle = dyn_cast<gpu::ShuffleOp>(op))
+    if (matchPattern(shuffle.getOffset(), m_ConstantInt(&value)))
+      addConstant(shuffle.getOffsetMutable(), value.getSExtValue() == 16 ? 8 : 2 * value.getSExtValue(),
+                  "the distance " + std::to_string(value.getSExtValue()));
+  if (isa<ClusterSyncOp>(op) && !op->getBlock()->getOps<ThreadsOp>().empty())
+    all.push_back({op, "becomes a barrier of the CTA", [op] {
+                     OpBuilder b(op);
+                     gpu::BarrierOp::create(b, op->getLoc());
+                     op->erase();
+                   }});
+  if (isa<ClusterArriveOp>(op))
+    for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode())
+      if (isa<RemoteLoadOp>(before))
+        return all.push_back({op, "moves before 'hopper.remote.load'",
+                              [op, before] { op->moveBefore(before); }});
+  if (auto store = dyn_cast<memref::StoreOp>(op))
+    if (isa_and_nonnull<gpu::AddressSpaceAttr>(store.getMemRefType().getMemorySpace()))
+      addDeletion(op);
+}
+
 void Mutations::add(Operation *op) {
+  addThreads(op);
   if (isa<MBarrierWaitOp, MBarrierArriveOp, MBarrierExpectOp, BarrierSyncOp, BarrierArriveOp,
           FenceAsyncOp, TmaWaitOp, ClusterSyncOp, SemaphoreWaitOp, SemaphoreReleaseOp>(op))
     addDeletion(op);

@@ -249,3 +249,35 @@ func.func @barriers() {
   %0 = hopper.named_barriers count(16)
   return
 }
+
+// -----
+
+func.func @threads() {
+  // expected-error @below {{expected to be in a launch or a kernel}}
+  hopper.threads
+  return
+}
+
+// -----
+
+func.func @roles(%n: index) {
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %n, %gz = %n)
+             threads(%tx, %ty, %tz) in (%sx = %n, %sy = %n, %sz = %n) {
+    // expected-error @below {{is of code without roles}}
+    hopper.threads
+    // expected-note @below {{the roles of warpgroups}}
+    hopper.roles
+      role "load" warpgroups(1) registers(24) (%w) {
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+func.func @remote(%x: memref<4xf32>, %i: index) {
+  // expected-error @below {{expected shared memory of static shape, got 'memref<4xf32>'}}
+  %0 = hopper.remote.load %x[%i] of %i : memref<4xf32>
+  return
+}

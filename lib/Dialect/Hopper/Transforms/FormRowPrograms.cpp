@@ -988,7 +988,7 @@ private:
     Form form;
     form.size = size;
     form.pieces = std::max<int64_t>(1, most / 2);
-    form.threads = threads;
+    form.threads = std::max(threads, kLanes);
     Value rows = index(1), one = index(1);
     for (Value each : sizes)
       rows = arith::MulIOp::create(b, rows, each);

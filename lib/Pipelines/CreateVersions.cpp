@@ -10,6 +10,7 @@
 #include "attn/Pipelines/Passes.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/SetVector.h"
@@ -79,11 +80,14 @@ static std::optional<SmallVector<Attribute>> findOrderedSizes(func::FuncOp funct
   return conditions;
 }
 
-static bool hasAttention(func::FuncOp function) {
-  auto isSome = [](Operation *op) {
+/// Whether there are statements, and none of attention.
+static bool mayBeOfRows(func::FuncOp function) {
+  bool hasStatements = false;
+  WalkResult walk = function.walk([&](Operation *op) {
+    hasStatements |= isa<SoftmaxOp, SoftmaxBackwardOp, linalg::LinalgOp>(op);
     return isa<ForwardOp, BackwardOp, FoldOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
-  };
-  return function.walk(isSome).wasInterrupted();
+  });
+  return hasStatements && !walk.wasInterrupted();
 }
 
 namespace {
@@ -175,7 +179,7 @@ struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsP
           module->setAttr(hopper::kRunningMaximaAttr, b.getUnitAttr());
       }
     };
-    if (rowPrograms && !hasAttention(function))
+    if (rowPrograms && mayBeOfRows(function))
       addModule(function)->setAttr(hopper::kRowsAttr, b.getUnitAttr());
     if (std::optional<SmallVector<Attribute>> conditions = findOrderedSizes(function)) {
       // A pass runs pipelines on what is in its op only.

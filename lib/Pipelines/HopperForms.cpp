@@ -190,7 +190,7 @@ bool attn::numbersColumns(Operation *root) {
 }
 
 bool attn::hasFewRows(ModuleOp module) {
-  constexpr int64_t kMostRows = 16;
+  constexpr int64_t kMostRows = 64; // of one warpgroup
   SmallVector<FoldOp> folds;
   module.walk([&](FoldOp fold) { folds.push_back(fold); });
   if (folds.size() != 1 || folds.front().getState().empty())

@@ -34,7 +34,7 @@ from ._torch_ops import (
     scalar_shapes,
     usable,
 )
-from ._variant import Gradient, Options, Variant, few_queries
+from ._variant import Gradient, Options, Variant, few_queries, packed_group
 
 _errors.is_compiling = torch.compiler.is_dynamo_compiling
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -47,6 +47,26 @@ _TYPE_NAMES = {
 }
 _number_of_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _functorch_level = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+
+
+class Packed(NamedTuple):
+    """Queries of heads of a group as rows of one head, (batch, query heads / group, group * queries, d)."""
+
+    heads: Tuple[int, int, int]  # batch, query heads, queries
+    group: int
+
+    @staticmethod
+    def of(query: torch.Tensor, group: int) -> Packed:
+        return Packed(tuple(query.shape[:3]), group)
+
+    def rows(self, query: torch.Tensor) -> torch.Tensor:
+        """A view where heads lie one behind the other, else a copy."""
+        batch, heads, queries = self.heads
+        return query.reshape(batch, heads // self.group, self.group * queries, query.shape[3])
+
+    def unpack(self, results: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, torch.Tensor]:
+        o, lse = results
+        return o.reshape(*self.heads, o.shape[3]), lse.reshape(self.heads)
 
 
 class _PreparedGradient(NamedTuple):
@@ -70,9 +90,15 @@ class _Prepared:
     compiled code takes as they lie, by one thread: nothing but addresses is left to be
     found out."""
 
-    def __init__(self, variant: Variant, inputs: Sequence[torch.Tensor], positions: Tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        variant: Variant,
+        inputs: Sequence[torch.Tensor],
+        positions: Tuple[int, ...],
+        packed: Optional[Packed] = None,
+    ) -> None:
         # Of captures, among the tensors that the functions reach.
-        self.variant, self.positions = variant, positions
+        self.variant, self.positions, self.packed = variant, positions, packed
         self.device = device_of(inputs[0])
         # Bits of an address that have to be 0.
         self.misaligned = 15 if self.device == "cuda" else 0
@@ -82,7 +108,8 @@ class _Prepared:
         self.backward: Dict[Any, Optional[_PreparedGradient]] = {}
 
     def forward(self, inputs: Sequence[torch.Tensor], addresses: Optional[List[int]] = None) -> List[torch.Tensor]:
-        return self.executable.launch(self.plan, inputs, addresses or [x.data_ptr() for x in inputs])
+        results = self.executable.launch(self.plan, inputs, addresses or [x.data_ptr() for x in inputs])
+        return self.packed.unpack(results) if self.packed else results
 
     def _prepare_gradient(
         self, saved: Sequence[torch.Tensor], do: torch.Tensor, needs: Tuple[bool, ...]
@@ -245,18 +272,22 @@ def _find_prepared(key: Any) -> Optional[_Prepared]:
     return known.get(key)
 
 
-def _prepare(key: Any, variant: Variant, tensors: List[Any], inputs: Sequence[torch.Tensor]) -> None:
+def _prepare(
+    key: Any, variant: Variant, tensors: List[Any], inputs: Sequence[torch.Tensor], packed: Optional[Packed] = None
+) -> None:
     """Keeps what the next such call needs, if it can be kept."""
+    if packed and inputs[0].data_ptr() != tensors[0].data_ptr():
+        return  # the query was copied
     position = {id(tensor): number for number, tensor in reversed(list(enumerate(tensors)))}
     for number, tensor in enumerate(inputs):
         form = operand(tensor) if number < 3 else usable(tensor)
-        if id(tensor) not in position or (form is not tensor and tensor.dim() > 0):
+        if (id(tensor) not in position and not (packed and number == 0)) or (form is not tensor and tensor.dim() > 0):
             return
     known = _threads.prepared
     if len(known) >= _MAX_PREPARED:
         known.clear()
     variant = variant.for_sizes(inputs[0], inputs[1], inputs[3:])
-    known[key] = _Prepared(variant, inputs, tuple(position[id(tensor)] for tensor in inputs[3:]))
+    known[key] = _Prepared(variant, inputs, tuple(position[id(tensor)] for tensor in inputs[3:]), packed)
 
 
 def _autocast(tensors: Tuple[torch.Tensor, ...]) -> Tuple[torch.Tensor, ...]:
@@ -318,7 +349,12 @@ def attention(
         return _dynamo.attention(query, key, value, settings, score_mod, mask_mod)
     # A transform of functorch may have other shapes underneath; who trains has many lengths.
     queries = None if observed or _trains(query, key, value) else few_queries(query.shape[2])
-    options = Options(_TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings, queries=queries)
+    group = 1
+    if queries and query.is_cuda:
+        group = packed_group(query.shape[1], key.shape[1], queries, settings[2], score_mod, mask_mod)
+    options = Options(
+        _TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings, queries=queries, group=group
+    )
     bound = bind(options, score_mod, mask_mod)
     for capture in bound.captures:
         if not isinstance(capture, torch.Tensor):
@@ -334,10 +370,13 @@ def attention(
         check_devices(inputs)
     if observed or is_meta or not all(type(tensor) in _PLAIN for tensor in inputs):
         return forward_op(query, key, value, bound.captures, program_of(bound.variant))
+    packed = None if group == 1 else Packed.of(query, group)
+    if packed:
+        inputs[0] = packed.rows(query)
     results = _run(None, bound.variant, inputs, None, return_lse)
     if call_key is not None:
-        _prepare(call_key, bound.variant, tensors, inputs)
-    return results
+        _prepare(call_key, bound.variant, tensors, inputs, packed)
+    return packed.unpack(results) if packed else results
 
 
 def _run(

@@ -23,8 +23,10 @@ ALIGNMENTS = ("top_left", "bottom_right")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
-# As many as hopper-select-schedule divides the keys for.
+# Fewer than hopper-select-schedule divides the keys for, which is as many rows as a warpgroup has: each number is a
+# program of its own.
 MOST_FEW_QUERIES = 16
+MOST_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Options:
     deterministic: bool = False
     arrays: bool = False  # of NumPy, whose default type is float64
     queries: Optional[int] = None  # how many, where that makes another program
+    group: int = 1  # query heads of one key head whose queries are rows of one head
 
     def check(self) -> None:
         if self.causal_alignment not in ALIGNMENTS:
@@ -58,6 +61,15 @@ def few_queries(number: Any) -> Optional[int]:
     """The number of queries, if it is known and so small that keys are divided, not
     queries: such programs are written for it."""
     return number if type(number) is int and 0 < number <= MOST_FEW_QUERIES else None
+
+
+def packed_group(heads: int, kv_heads: int, queries: Optional[int], window: Any, score_mod: Any, mask_mod: Any) -> int:
+    """How many query heads of those that share a key head have their few queries as rows of one: keys are then read and
+    multiplied once for all of them. Functions, and windows, would be asked at a row's head and query by division."""
+    if not queries or queries == 1 or heads == kv_heads or window is not None or score_mod or mask_mod:
+        return 1
+    shared = heads // kv_heads
+    return max(group for group in range(1, shared + 1) if shared % group == 0 and group * queries <= MOST_ROWS)
 
 
 def _named_mask(options: Options) -> Optional[Callable]:
@@ -92,6 +104,8 @@ def _mask_function(options: Options, mask_mod: Optional[Callable]) -> Optional[C
         if options.causal_alignment == "bottom_right":
             # keys less queries, which the function computes.
             offset = Traced(i.region, "%offset", "index", "int64", intervals.ANY)
+        if options.group > 1:
+            i = i % (options.queries or 1)
         keep = named(offset, i, j)
         return keep if mask_mod is None else logical_and(keep, call_for_trace(mask_mod, (b, h, i, j)))
 
@@ -132,7 +146,7 @@ def build(options: Options, score_mod: Optional[Callable], mask_mod: Optional[Ca
 def _module_text(
     options: Options, trace: Trace, regions: List[Optional[TracedRegion]], element: str, offset: bool
 ) -> str:
-    queries = "?" if options.queries is None else options.queries
+    queries = "?" if options.queries is None else options.queries * options.group
     q, o = (_tensor(["?", "?", queries, d], element) for d in (options.d, options.dv))
     k, v = (_tensor(["?", "?", "?", d], element) for d in (options.d, options.dv))
     lse = _tensor(["?", "?", queries], ELEMENT_TYPES[trace.accumulator])
@@ -141,9 +155,10 @@ def _module_text(
     lines, seen = "", list(captures)
     if offset:
         seen.append(("%offset", "index"))
+        count = f"tensor.dim %q, %two : {q}" if options.group == 1 else f"arith.constant {options.queries} : index"
         lines = (
             "  %two = arith.constant 2 : index\n"
-            f"  %queries = tensor.dim %q, %two : {q}\n"
+            f"  %queries = {count}\n"
             f"  %keys = tensor.dim %k, %two : {k}\n"
             "  %offset = arith.subi %keys, %queries : index\n"
         )

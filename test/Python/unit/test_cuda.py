@@ -236,3 +236,25 @@ def test_score_that_is_a_product(size):
     s = q.detach()[..., 0].float().requires_grad_()
     score_mod(s, 0, 0, 0, 0).sum().backward()
     torch.testing.assert_close(q.grad[..., 0].float(), s.grad, rtol=2**-7, atol=2**-7)
+
+
+@pytest.mark.parametrize("alignment", [None, "top_left", "bottom_right"])
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+@pytest.mark.parametrize("heads,kv_heads,queries", [(8, 2, 4), (8, 1, 8), (12, 4, 16), (64, 8, 2), (32, 8, 16), (8, 2, 5)])
+def test_few_queries_of_groups(heads, kv_heads, queries, layout, alignment):
+    """Rows of one tile, where they are not too many."""
+    keys = 777
+    q, k, v = (torch.randn(2, h, n, 128, device="cuda", dtype=torch.bfloat16) for h, n in ((heads, queries), (kv_heads, keys), (kv_heads, keys)))
+    if layout == "bshd":
+        q, k, v = (x.transpose(1, 2).contiguous() for x in (q, k, v))
+    options = dict(is_causal=alignment is not None, causal_alignment=alignment or "top_left", layout=layout)
+    for _ in range(2):  # prepared, the second time
+        o, lse = attnc.attention(q, k, v, enable_gqa=True, return_lse=True, **options)
+        assert o.shape == q.shape and lse.shape == (2, heads, queries)
+        h = (lambda x: x.transpose(1, 2)) if layout == "bshd" else lambda x: x
+        offset = keys - queries if alignment == "bottom_right" else 0
+        mask = (lambda b, h, i, j: j <= i + offset) if alignment else None
+        exact, exact_lse = dense(h(q).double(), h(k).double(), h(v).double(), mask_mod=mask)
+        peer, _ = dense(h(q), h(k), h(v), mask_mod=mask)
+        assert (h(o) - exact).abs().max() <= 2 * (peer - exact).abs().max() + 2**-8 * exact.abs().max()
+        torch.testing.assert_close(lse.double(), exact_lse, rtol=1e-5, atol=1e-4)

@@ -43,6 +43,16 @@ template <typename Pass> llvm::LogicalResult checkOptions(mlir::Operation *op, c
     return op->emitError() << "schedule option 'parts=" << int64_t(pass.parts)
                            << "' does not fit to 'order=" << pass.order.getValue()
                            << "': expected 0 or more parts, 1 unless the order is split_kv or auto";
+  auto isPower = [](int64_t value) { return value > 0 && (value & (value - 1)) == 0; };
+  if (!isPower(pass.rowThreads) || pass.rowThreads < 8 || pass.rowThreads > 1024 ||
+      !isPower(pass.rowCtas) || pass.rowCtas > 8 || pass.rowParts < 0)
+    return op->emitError("schedule options 'row-threads' and 'row-ctas' are powers of two, 8 to "
+                         "1024 and 1 to 8, and 'row-parts' is 0 or more");
+  bool asksForTiles = pass.blockM > 0 || pass.blockN > 0 || pass.stages > 0 ||
+                      pass.order != "auto" || pass.parts >= 0;
+  if (pass.rowPrograms == "true" && asksForTiles)
+    return op->emitError("schedule option 'row-programs=true' excludes those of tiles (block-m, "
+                         "block-n, stages, order, parts)");
   if (pass.fixMaxima == "true" && pass.cluster != 1)
     return op->emitError(
         "schedule option 'fix-maxima=true' excludes 'cluster': a CTA that ends alone leaves the "

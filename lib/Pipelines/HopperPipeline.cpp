@@ -89,10 +89,24 @@ struct LowerToHopperPass
     for (auto versions : llvm::make_early_inc_range(module.getOps<VersionsOp>()))
       if (failed(lowerVersions(versions)))
         return signalPassFailure();
+    if (failed(checkRowOptions(module)))
+      return signalPassFailure();
     OpPassManager back(ModuleOp::getOperationName());
     back.addPass(createAttnMergeVersions());
     if (failed(runPipeline(back, module)))
       return signalPassFailure();
+  }
+
+  /// What is asked of row programs means nothing where there is none.
+  LogicalResult checkRowOptions(ModuleOp module) {
+    const Pass::Option<int64_t> *options[] = {&rowThreads, &rowCtas, &rowParts};
+    if (hasRowPrograms)
+      return success();
+    for (const Pass::Option<int64_t> *option : options)
+      if (option->hasValue())
+        return module.emitError() << "schedule option '" << option->getArgStr()
+                                  << "' is of functions that only reduce rows, as row programs";
+    return success();
   }
 
   void addFront(OpPassManager &pm) const {
@@ -223,7 +237,9 @@ struct LowerToHopperPass
       OpPassManager pm(ModuleOp::getOperationName());
       HopperFormRowProgramsOptions options{rowCtas, ctas, rowThreads, rowParts};
       addRowPrograms(pm, options);
-      return runStage(version, pm, refused);
+      LogicalResult result = runStage(version, pm, refused);
+      hasRowPrograms |= succeeded(result);
+      return result;
     }
     if (version.getOps<VersionsOp>().empty())
       return runStages(version, refused);
@@ -243,6 +259,8 @@ struct LowerToHopperPass
       module->moveBefore(&region.emplaceBlock(), region.front().end());
     versions.erase();
   }
+
+  bool hasRowPrograms = false;
 };
 } // namespace
 

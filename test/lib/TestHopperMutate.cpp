@@ -5,8 +5,8 @@
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Pass/Pass.h"
 
@@ -143,7 +143,8 @@ void Mutations::addThreads(Operation *op) {
     addDeletion(op);
   if (auto shuffle = dyn_cast<gpu::ShuffleOp>(op))
     if (matchPattern(shuffle.getOffset(), m_ConstantInt(&value)))
-      addConstant(shuffle.getOffsetMutable(), value.getSExtValue() == 16 ? 8 : 2 * value.getSExtValue(),
+      addConstant(shuffle.getOffsetMutable(),
+                  value.getSExtValue() == 16 ? 8 : 2 * value.getSExtValue(),
                   "the distance " + std::to_string(value.getSExtValue()));
   if (isa<ClusterSyncOp>(op) && !op->getBlock()->getOps<ThreadsOp>().empty())
     all.push_back({op, "becomes a barrier of the CTA", [op] {
@@ -154,8 +155,8 @@ void Mutations::addThreads(Operation *op) {
   if (isa<ClusterArriveOp>(op))
     for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode())
       if (isa<RemoteLoadOp>(before))
-        return all.push_back({op, "moves before 'hopper.remote.load'",
-                              [op, before] { op->moveBefore(before); }});
+        return all.push_back(
+            {op, "moves before 'hopper.remote.load'", [op, before] { op->moveBefore(before); }});
   if (auto store = dyn_cast<memref::StoreOp>(op))
     if (isa_and_nonnull<gpu::AddressSpaceAttr>(store.getMemRefType().getMemorySpace()))
       addDeletion(op);

@@ -95,7 +95,7 @@ def HopperCreateVersions : Pass<"hopper-create-versions", "::mlir::ModuleOp"> {
     two roles, or in two kernels; and first those for calls with no more queries than keys, where
     that proves that each row has a key. `hopper.nests` on a version's module says which it is,
     `attn.when` what it asks of a call. A function without attention may only reduce rows: its first
-    version, marked `hopper.rows`, becomes row programs.
+    version, marked `hopper.row_programs`, becomes row programs.
 
     ```mlir
     func.func @f(...) { attn.backward ... }

@@ -244,7 +244,8 @@ def test_score_that_is_a_product(size):
 def test_few_queries_of_groups(heads, kv_heads, queries, layout, alignment):
     """Rows of one tile, where they are not too many."""
     keys = 777
-    q, k, v = (torch.randn(2, h, n, 128, device="cuda", dtype=torch.bfloat16) for h, n in ((heads, queries), (kv_heads, keys), (kv_heads, keys)))
+    sizes = (heads, queries), (kv_heads, keys), (kv_heads, keys)
+    q, k, v = (torch.randn(2, h, n, 128, device="cuda", dtype=torch.bfloat16) for h, n in sizes)
     if layout == "bshd":
         q, k, v = (x.transpose(1, 2).contiguous() for x in (q, k, v))
     options = dict(is_causal=alignment is not None, causal_alignment=alignment or "top_left", layout=layout)

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --split-input-file -pass-pipeline="builtin.module(func.func(hopper-form-row-programs{threads=64 ctas=2}),canonicalize,cse)" --verify-diagnostics | FileCheck %s
 // RUN: attn-opt %s --split-input-file -pass-pipeline="builtin.module(func.func(hopper-form-row-programs{threads=64 parts=3}),canonicalize,cse)" --verify-diagnostics | FileCheck %s --check-prefix=PARTS
 // RUN: not attn-opt %s --split-input-file -pass-pipeline="builtin.module(func.func(hopper-form-row-programs{threads=48}))" -o /dev/null 2>&1 | FileCheck %s --check-prefix=OPTIONS
-// OPTIONS: error: expected ctas and threads to be powers of two, threads 8 to 1024, multiprocessors at least 1, parts at least 0
+// OPTIONS: error: expected ctas and threads to be powers of two, ctas at most 8, threads 8 to 1024, multiprocessors at least 1, parts at least 0
 
 #rows = affine_map<(i, j) -> (i)>
 #all = affine_map<(i, j) -> (i, j)>

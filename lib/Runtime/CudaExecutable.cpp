@@ -81,6 +81,10 @@ Expected<std::unique_ptr<CudaExecutable>> CudaExecutable::load(const CudaProgram
   if (Error error = device.driver->check(
           device.driver->memsetBytes(result->zeros.address(), 0, 256), "cuMemsetD8"))
     return std::move(error);
+  // Calls come on other streams, which may not wait for the one of copies.
+  if (Error error =
+          device.driver->check(device.driver->streamSynchronize(nullptr), "cuStreamSynchronize"))
+    return std::move(error);
   return result;
 }
 

@@ -27,6 +27,8 @@ static struct {
   size_t bytes;
 } buffers[maxBuffers];
 static int numBuffers, numMaps, context;
+/* A copy or a fill is on its way: who launches on another stream has to wait for it. */
+static int isPending;
 static void *current;
 
 static FILE *openLog(void) {
@@ -155,6 +157,10 @@ int cuLaunchKernelEx(const Config *c, Kernel *kernel, void **parameters, void **
   (void)extra;
   if (fails("cuLaunchKernelEx"))
     return launchFailed;
+  if (isPending && c->stream) {
+    LOG("launch of %s beside a copy to the device that has not ended\n", kernel->name);
+    return launchFailed;
+  }
   LOG("launch %s grid %u %u %u block %u %u %u shared %u", kernel->name, c->grid[0], c->grid[1],
       c->grid[2], c->block[0], c->block[1], c->block[2], c->shared);
   for (unsigned i = 0; i < c->numAttributes; ++i)
@@ -204,18 +210,22 @@ int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
 }
 int cuMemFree_v2(uint64_t address) { return address ? 0 : invalidValue; }
 int cuMemcpyHtoD_v2(uint64_t target, const void *source, size_t bytes) {
+  isPending = 1;
   return memcpy((void *)(uintptr_t)target, source, bytes), 0;
 }
 int cuMemcpyDtoH_v2(void *target, uint64_t source, size_t bytes) {
   return memcpy(target, (void *)(uintptr_t)source, bytes), 0;
 }
 int cuMemsetD8_v2(uint64_t target, unsigned char value, size_t bytes) {
+  isPending = 1;
   return memset((void *)(uintptr_t)target, value, bytes), 0;
 }
 int cuStreamCreate(void **stream, unsigned flags) { return *stream = &numMaps, 0 * flags; }
 int cuStreamDestroy_v2(void *stream) { return stream ? 0 : invalidValue; }
 int cuStreamSynchronize(void *stream) {
-  return fails("cuStreamSynchronize") ? launchFailed : stream ? 0 : invalidValue;
+  if (!stream)
+    return isPending = 0;
+  return fails("cuStreamSynchronize") ? launchFailed : 0;
 }
 int cuEventCreate(void **event, unsigned flags) { return *event = &numBuffers, 0 * flags; }
 int cuEventRecord(void *event, void *stream) { return event && stream ? 0 : invalidValue; }

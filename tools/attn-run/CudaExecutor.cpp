@@ -174,7 +174,10 @@ Error CudaCall::bind(ArrayRef<Operand> arguments) {
     return allocated.takeError();
   workspace = std::move(*allocated);
   // Not the legacy default stream, which waits for all others.
-  return check(driver().streamCreate(&stream, /*flags=*/1), "cuStreamCreate");
+  if (Error error = check(driver().streamCreate(&stream, /*flags=*/1), "cuStreamCreate"))
+    return error;
+  // Copies to the device may be on their way when their call has returned.
+  return check(driver().streamSynchronize(nullptr), "copies to the device failed");
 }
 
 Error CudaCall::run() {

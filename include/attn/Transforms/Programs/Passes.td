@@ -10,8 +10,8 @@ include "mlir/Pass/PassBase.td"
 def AttnMapPrograms : Pass<"attn-map-programs", "::mlir::func::FuncOp"> {
   let summary = "Tile programs of one tile stay loops";
   let description = [{
-    An outermost parallel loop of one iteration is mapped to a block. What is mapped to
-    processing units is not folded away by canonicalisation, which would make its body the
+    An outermost parallel loop of one iteration is mapped to a block, one whose bounds are computed from
+    numbers, too. What is mapped to processing units is not folded away by canonicalisation, which would make its body the
     host's.
 
     ```mlir

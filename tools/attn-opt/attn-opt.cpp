@@ -92,6 +92,17 @@ mlir::LogicalResult runWithFactChecks(llvm::StringRef input, llvm::StringRef out
 }
 } // namespace
 
+/// Remarks of functions that threads compile at once can get lost: those who ask for them get one
+/// thread.
+static void disableThreadsIfRemarks() {
+  auto &options = llvm::cl::getRegisteredOptions();
+  for (auto [name, option] : options)
+    if (name.starts_with("remarks-filter") && option->getNumOccurrences()) {
+      options["mlir-disable-threading"]->addOccurrence(0, "mlir-disable-threading", "true");
+      return;
+    }
+}
+
 int main(int argc, char **argv) {
   llvm::EnableStatistics(/*DoPrintOnExit=*/false);
   (void)llvm::GetStatistics(); // makes LLVM's list of them
@@ -108,6 +119,7 @@ int main(int argc, char **argv) {
 #endif
   auto [input, output] = mlir::registerAndParseCLIOptions(
       argc, argv, "attnc: passes and pipelines over attention IR\n", registry);
+  disableThreadsIfRemarks();
   llvm::LogicalResult result = checkFacts ? runWithFactChecks(input, output, registry)
                                           : mlir::MlirOptMain(argc, argv, input, output, registry);
   return mlir::asMainReturnCode(result);

@@ -44,7 +44,7 @@ using Done = Outcome<mlir::remark::passed>;
 using Left = Outcome<mlir::remark::missed>;
 
 /// Lets passes whose arguments match the regular expression `passes` emit these remarks, as
-/// diagnostics of the context. An error if it is none.
+/// diagnostics of the context, which has one thread from then on. An error if it is none.
 llvm::Error enableRemarks(mlir::MLIRContext &context, llvm::StringRef passes);
 
 } // namespace attn

@@ -171,13 +171,15 @@ static int64_t indexOf(const MemRef &memref, Operation *op, ArrayRef<int64_t> in
   return element ? (element - memref.base) / int64_t(elementSize(memref.kind)) : -1;
 }
 
-/// Operands: memory, then indices.
-static Step loadShared(Fiber &fiber, const Instruction &i) {
-  auto &cells = fiber.operand(i, 0).as<SharedCells>();
+/// Indices are the operands from `first` on.
+static int64_t indexOf(Fiber &fiber, const Instruction &i, const MemRef &memref, unsigned first) {
   SmallVector<int64_t> indices;
-  for (unsigned k = 1; k < i.operands.size(); ++k)
+  for (unsigned k = first; k < i.operands.size(); ++k)
     indices.push_back(fiber.integer(i, k));
-  int64_t element = indexOf(cells, i.op, indices);
+  return indexOf(memref, i.op, indices);
+}
+
+static Step loadCell(Fiber &fiber, const Instruction &i, SharedCells &cells, int64_t element) {
   if (element < 0 || failed(fiber.cluster->access(fiber, cells, element, i.op, /*write=*/false)))
     return Step::Failed;
   if (isFloat(i.kind))
@@ -187,13 +189,16 @@ static Step loadShared(Fiber &fiber, const Instruction &i) {
   return Step::Next;
 }
 
+/// Operands: memory, then indices.
+static Step loadShared(Fiber &fiber, const Instruction &i) {
+  auto &cells = fiber.operand(i, 0).as<SharedCells>();
+  return loadCell(fiber, i, cells, indexOf(fiber, i, cells, 1));
+}
+
 /// Operands: value, memory, then indices.
 static Step storeShared(Fiber &fiber, const Instruction &i) {
   auto &cells = fiber.operand(i, 1).as<SharedCells>();
-  SmallVector<int64_t> indices;
-  for (unsigned k = 2; k < i.operands.size(); ++k)
-    indices.push_back(fiber.integer(i, k));
-  int64_t element = indexOf(cells, i.op, indices);
+  int64_t element = indexOf(fiber, i, cells, 2);
   if (element < 0 || failed(fiber.cluster->access(fiber, cells, element, i.op, /*write=*/true)))
     return Step::Failed;
   if (isFloat(i.kind))
@@ -214,14 +219,7 @@ static Step loadRemote(Fiber &fiber, const Instruction &i) {
   }
   auto &own = fiber.operand(i, 0).as<SharedCells>();
   SharedCells &cells = *cluster.shared[size_t(rank) * cluster.launch.shared.size() + own.number];
-  int64_t element = indexOf(cells, i.op, fiber.integer(i, 1));
-  if (element < 0 || failed(cluster.access(fiber, cells, element, i.op, /*write=*/false)))
-    return Step::Failed;
-  if (isFloat(i.kind))
-    fiber.result(i).number = loadNumber(i.kind, cells.at(element));
-  else
-    fiber.result(i).integer = loadInteger(i.kind, cells.at(element));
-  return Step::Next;
+  return loadCell(fiber, i, cells, indexOf(cells, i.op, fiber.integer(i, 1)));
 }
 
 bool interpreter::isShared(MemRefType type) {

@@ -6,6 +6,7 @@
 
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace attn {
 
@@ -21,6 +22,12 @@ inline llvm::LogicalResult checkWord(mlir::Operation *op, llvm::StringRef option
 /// What an option of true, false and auto says.
 inline bool isOn(llvm::StringRef option, bool otherwise) {
   return option == "auto" ? otherwise : option == "true";
+}
+
+/// Whether an option of tiles is given, which row programs do not have.
+template <typename Pass> bool asksForTiles(const Pass &pass) {
+  return pass.blockM > 0 || pass.blockN > 0 || pass.stages > 0 || pass.order != "auto" ||
+         pass.parts >= 0;
 }
 
 /// Checks the options of a schedule, each alone and together, of a pass that has them all.
@@ -43,14 +50,12 @@ template <typename Pass> llvm::LogicalResult checkOptions(mlir::Operation *op, c
     return op->emitError() << "schedule option 'parts=" << int64_t(pass.parts)
                            << "' does not fit to 'order=" << pass.order.getValue()
                            << "': expected 0 or more parts, 1 unless the order is split_kv or auto";
-  auto isPower = [](int64_t value) { return value > 0 && (value & (value - 1)) == 0; };
-  if (!isPower(pass.rowThreads) || pass.rowThreads < 8 || pass.rowThreads > 1024 ||
-      !isPower(pass.rowCtas) || pass.rowCtas > 8 || pass.rowParts < 0)
+  if (!llvm::isPowerOf2_64(pass.rowThreads) || pass.rowThreads < 8 || pass.rowThreads > 1024 ||
+      !llvm::isPowerOf2_64(pass.rowCtas) || pass.rowCtas < 1 || pass.rowCtas > 8 ||
+      pass.rowParts < 0)
     return op->emitError("schedule options 'row-threads' and 'row-ctas' are powers of two, 8 to "
                          "1024 and 1 to 8, and 'row-parts' is 0 or more");
-  bool asksForTiles = pass.blockM > 0 || pass.blockN > 0 || pass.stages > 0 ||
-                      pass.order != "auto" || pass.parts >= 0;
-  if (pass.rowPrograms == "true" && asksForTiles)
+  if (pass.rowPrograms == "true" && asksForTiles(pass))
     return op->emitError("schedule option 'row-programs=true' excludes those of tiles (block-m, "
                          "block-n, stages, order, parts)");
   if (pass.fixMaxima == "true" && pass.cluster != 1)

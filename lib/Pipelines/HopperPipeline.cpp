@@ -55,6 +55,7 @@ namespace {
 struct LowerToHopperPass
     : attn::WithRenamedOptions<attn::impl::AttnLowerToHopperBase<LowerToHopperPass>> {
   using WithRenamedOptions::WithRenamedOptions;
+  template <typename Pass> friend bool attn::asksForTiles(const Pass &);
   template <typename Pass> friend LogicalResult attn::checkOptions(Operation *, const Pass &);
 
   void getDependentDialects(DialectRegistry &registry) const override {
@@ -100,7 +101,7 @@ struct LowerToHopperPass
   /// What is asked of row programs means nothing where there is none.
   LogicalResult checkRowOptions(ModuleOp module) {
     const Pass::Option<int64_t> *options[] = {&rowThreads, &rowCtas, &rowParts};
-    if (hasRowPrograms)
+    if (module.walk([](hopper::ThreadsOp) { return WalkResult::interrupt(); }).wasInterrupted())
       return success();
     for (const Pass::Option<int64_t> *option : options)
       if (option->hasValue())
@@ -112,8 +113,7 @@ struct LowerToHopperPass
   void addFront(OpPassManager &pm) const {
     pm.addPass(createAttnPadHeads(AttnPadHeadsOptions{kColumnMultiple}));
     pm.addPass(createAttnDefineIntegers());
-    bool asksForTiles = blockM > 0 || blockN > 0 || order != "auto" || parts >= 0 || stages > 0;
-    bool rows = isOn(rowPrograms, !asksForTiles);
+    bool rows = isOn(rowPrograms, !asksForTiles(*this));
     pm.addPass(createHopperCreateVersions(HopperCreateVersionsOptions{order, divideSums, rows}));
   }
 
@@ -237,9 +237,7 @@ struct LowerToHopperPass
       OpPassManager pm(ModuleOp::getOperationName());
       HopperFormRowProgramsOptions options{rowCtas, ctas, rowThreads, rowParts};
       addRowPrograms(pm, options);
-      LogicalResult result = runStage(version, pm, refused);
-      hasRowPrograms |= succeeded(result);
-      return result;
+      return runStage(version, pm, refused);
     }
     if (version.getOps<VersionsOp>().empty())
       return runStages(version, refused);
@@ -259,8 +257,6 @@ struct LowerToHopperPass
       module->moveBefore(&region.emplaceBlock(), region.front().end());
     versions.erase();
   }
-
-  bool hasRowPrograms = false;
 };
 } // namespace
 

@@ -44,6 +44,7 @@ struct Choice {
 
 struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectSchedulePass> {
   using Base::Base;
+  template <typename Pass> friend bool attn::asksForTiles(const Pass &);
   template <typename Pass> friend LogicalResult attn::checkOptions(Operation *, const Pass &);
 
   void runOnOperation() override {

@@ -235,6 +235,7 @@ Step Cluster::meet(Fiber &fiber, size_t at, int64_t warpgroups, Operation *op, b
     if (!fiber.round->complete)
       return Step::Blocked;
     fiber.clock.join(fiber.round->clock);
+    fiber.knowledge.join(fiber.round->knowledge);
     fiber.any = fiber.round->any;
     fiber.all = fiber.round->all;
     fiber.round.reset();
@@ -246,6 +247,7 @@ Step Cluster::meet(Fiber &fiber, size_t at, int64_t warpgroups, Operation *op, b
   round->any |= any;
   round->all &= all;
   round->clock.join(fiber.clock);
+  round->knowledge.join(fiber.knowledge);
   round->clock[fiber.warpgroup] = std::max(round->clock[fiber.warpgroup], fiber.now);
   changed();
   if (int64_t(round->arrivals.size()) == warpgroups) {

@@ -271,6 +271,9 @@ static void describeWait(Cluster &cluster, const Fiber &fiber, Diagnostic &note)
     note << (waits ? " at semaphore " : ", for the first CTA at semaphore ");
     llvm::interleaveComma(indices, note, [&](auto index) { note << fiber.frame[index].integer; });
   }
+  if (fiber.gridRound)
+    note << ", at a meeting of the grid: " << fiber.gridRound->arrived << " of "
+         << fiber.machine->accesses->threads << " threads have come";
   if (!isa<hopper::MBarrierWaitOp>(op))
     return;
   const MBarrier &barrier = cluster.barriers[size_t(fiber.frame[i.operands[0]].integer +

@@ -6,6 +6,7 @@
 #define ATTN_LIB_INTERPRETER_CLUSTER_H
 
 #include "Clock.h"
+#include "GlobalAccesses.h"
 #include "GlobalMemory.h"
 #include "Program.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
@@ -189,6 +190,10 @@ struct Round {
   bool any = false, all = true; ///< of what warpgroups bring (hopper.barrier.reduce)
   llvm::SmallVector<Arrival, 4> arrivals;
   Clock clock;
+  Knowledge knowledge;
+  /// Of a hopper.last_arrival, once a thread of the CTA has asked.
+  bool decided = false, answer = false;
+  Knowledge told;
 };
 
 /// A hopper.channel: tiles with value semantics.
@@ -225,6 +230,8 @@ public:
   /// The number of the op that it executes, and what all of its threads know.
   uint32_t now = 0;
   Clock clock;
+  Knowledge knowledge; ///< of other clusters
+  std::shared_ptr<GridRound> gridRound;
   llvm::SmallVector<uint32_t> fences;
   std::shared_ptr<Round> round;
   /// Of threads: the shuffle that it takes part in, and the cluster's barrier that it is at.
@@ -316,7 +323,7 @@ public:
 
   const LaunchInfo &launch;
   struct Machine &machine;
-  unsigned ctas;
+  unsigned ctas, number = 0; ///< how many it has, and its own number in the grid
   int64_t grid[3] = {1, 1, 1};
   /// Those of the first CTA, then those of the next.
   std::vector<Fiber> fibers;
@@ -357,6 +364,8 @@ struct Machine {
   std::mt19937_64 random;
   /// How many semaphores have been released, which CTAs may wait for.
   uint64_t releases = 0;
+  /// Of the launch that runs, if it is one of threads.
+  std::unique_ptr<GlobalAccesses> accesses = nullptr;
 
   uint64_t pick(uint64_t count) { return random() % count; }
   bool isEarly() { return options.timing == InterpreterTiming::Early; }

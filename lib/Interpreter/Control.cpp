@@ -222,6 +222,12 @@ static LogicalResult translateLaunch(Translator &translator, Operation *op) {
     info->sharedKinds.push_back(shape.kind);
     info->sharedSlots.push_back(translator.slot(memory));
   }
+  if (info->ofThreads)
+    findWritten(translator, launch, *info);
+  for (auto threads : launch.getBody().getOps<hopper::ThreadsOp>())
+    info->occupancy = threads.getOccupancy().value_or(1);
+  for (auto roles : launch.getBody().getOps<hopper::RolesOp>())
+    info->occupancy = roles.getOccupancy();
   info->body = translator.here();
   translator.launch = info.get();
   if (failed(translator.translateBody(launch.getBody().front())))

@@ -309,7 +309,11 @@ static Step waitForSemaphore(Fiber &fiber, const Instruction &i) {
   char *semaphore = findSemaphore(fiber, i);
   if (!semaphore)
     return Step::Failed;
-  return loadInteger(ElementKind::I32, semaphore) == number ? Step::Next : Step::Blocked;
+  if (loadInteger(ElementKind::I32, semaphore) != number)
+    return Step::Blocked;
+  if (fiber.cluster->launch.ofThreads)
+    acquireFlag(fiber, semaphore);
+  return Step::Next;
 }
 
 static Step peekAtSemaphore(Fiber &fiber, const Instruction &i) {
@@ -352,6 +356,8 @@ static Step releaseSemaphore(Fiber &fiber, const Instruction &i) {
     return Step::Failed;
   }
   storeInteger(ElementKind::I32, semaphore, getNumber(fiber, i));
+  if (fiber.cluster->launch.ofThreads)
+    releaseFlag(fiber, semaphore);
   ++fiber.machine->releases;
   return Step::Next;
 }

@@ -156,6 +156,7 @@ static std::unique_ptr<Cluster> makeCluster(Fiber &host, const LaunchInfo &launc
     warpgroups += roles.getNumAgents() - roles.getNumWarpgroups();
   auto cluster = std::make_unique<Cluster>(launch, unsigned(ctas), unsigned(warpgroups), machine);
   std::copy_n(grid, 3, cluster->grid);
+  cluster->number = unsigned(number);
   for (auto [warpgroup, fiber] : llvm::enumerate(cluster->fibers)) {
     int64_t rank = int64_t(warpgroup) / warpgroups, cta = number * ctas + rank;
     int64_t thread = int64_t(warpgroup) % warpgroups * ofAgent;
@@ -199,6 +200,9 @@ static size_t chooseCluster(size_t count, Machine &machine) {
   return machine.options.order == InterpreterOrder::Behind ? count - 1 : 0;
 }
 
+/// Of the GPU that is interpreted.
+constexpr int64_t kMultiprocessors = 132;
+
 LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const int64_t grid[3],
                                  int64_t ctas, int64_t threads,
                                  std::optional<int64_t> sharedMemory) {
@@ -217,8 +221,21 @@ LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const in
   int64_t total = grid[0] * grid[1] * grid[2] / ctas, next = 0;
   statistics.launches += total > 0; // the host leaves out the others
   int64_t window = options.order == InterpreterOrder::Random ? std::max(1u, options.ctas) : 1;
-  if (launch.hasSemaphores)
-    window = total;
+  if (launch.hasSemaphores) {
+    int64_t resident = options.residentCtas ? options.residentCtas : kMultiprocessors * launch.occupancy;
+    if (launch.op->hasAttr(hopper::kCooperativeAttr) && total * ctas > resident)
+      return launch.op->emitError() << "a cooperative launch of " << total * ctas
+                                    << " CTAs, of which " << resident << " run at a time";
+    window = std::min(total, std::max<int64_t>(1, resident / ctas));
+  }
+  accesses.reset();
+  if (launch.ofThreads) {
+    accesses = std::make_unique<GlobalAccesses>();
+    accesses->ctas = total * ctas;
+    accesses->threads = total * ctas * threads;
+    for (unsigned slot : launch.written)
+      accesses->written.insert(host.frame[slot].as<MemRef>().base);
+  }
   std::vector<std::unique_ptr<Cluster>> active;
   while (next < total || !active.empty()) {
     while (next < total && int64_t(active.size()) < window)

@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "Elementwise.h"
+#include "Cluster.h"
 #include "GlobalMemory.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -39,7 +40,8 @@ static SmallVector<int64_t> readIndices(Fiber &fiber, const Instruction &i, unsi
 static Step loadElement(Fiber &fiber, const Instruction &i) {
   const char *element =
       findElement(i.op, fiber.operand(i, 0).as<MemRef>(), readIndices(fiber, i, 1));
-  if (!element)
+  if (!element ||
+      failed(noteAccess(fiber, fiber.operand(i, 0).as<MemRef>(), element, i.op, /*write=*/false)))
     return Step::Failed;
   if (isFloat(i.kind))
     fiber.result(i).number = loadNumber(i.kind, element);
@@ -50,7 +52,8 @@ static Step loadElement(Fiber &fiber, const Instruction &i) {
 
 static Step storeElement(Fiber &fiber, const Instruction &i) {
   char *element = findElement(i.op, fiber.operand(i, 1).as<MemRef>(), readIndices(fiber, i, 2));
-  if (!element)
+  if (!element ||
+      failed(noteAccess(fiber, fiber.operand(i, 1).as<MemRef>(), element, i.op, /*write=*/true)))
     return Step::Failed;
   if (isFloat(i.kind))
     storeNumber(i.kind, element, fiber.operand(i, 0).number);
@@ -119,14 +122,17 @@ static Step allocate(Fiber &fiber, const Instruction &i) {
     memref->owner = std::make_shared<std::vector<char>>(bytes, kFresh);
     memref->base = memref->owner->data();
   }
+  memref->isLocal = fiber.cluster;
   fiber.result(i).object = memref;
   return Step::Next;
 }
 
 static LogicalResult translateAlloc(Translator &translator, Operation *op) {
   auto type = cast<MemRefType>(op->getResult(0).getType());
-  if (translator.launch)
-    return op->emitError("the interpreter allocates global memory on the host only");
+  bool isLocal = isa<memref::AllocaOp>(op) && translator.launch && translator.launch->ofThreads;
+  if (translator.launch && !isLocal)
+    return op->emitError("the interpreter allocates global memory on the host only, and memory of "
+                         "a thread by memref.alloca in launches of threads");
   if (!type.getLayout().isIdentity())
     return op->emitError("the interpreter allocates dense memory only");
   Instruction &instruction = translator.emit(op, allocate);
@@ -276,16 +282,23 @@ static Step collapseShape(Fiber &fiber, const Instruction &i) {
   return Step::Next;
 }
 
+/// In launches of threads others run before an access of memory that threads share.
+static Instruction &emitAccess(Translator &translator, Operation *op, Instruction::Handler handler) {
+  Instruction &instruction = translator.emit(op, handler);
+  instruction.yields = mayRace(translator, op->getOperand(isa<memref::StoreOp>(op) ? 1 : 0));
+  return instruction;
+}
+
 void interpreter::registerMemRef(Translator &translator) {
   translator.add("memref.load", [](Translator &t, Operation *op) {
     if (isShared(cast<memref::LoadOp>(op).getMemRefType()))
       return translateShared(t, op);
-    return setShape(t.emit(op, loadElement), op->getResult(0).getType());
+    return setShape(emitAccess(t, op, loadElement), op->getResult(0).getType());
   });
   translator.add("memref.store", [](Translator &t, Operation *op) {
     if (isShared(cast<memref::StoreOp>(op).getMemRefType()))
       return translateShared(t, op);
-    return setShape(t.emit(op, storeElement), op->getOperand(0).getType());
+    return setShape(emitAccess(t, op, storeElement), op->getOperand(0).getType());
   });
   translator.add("memref.dim", readDim);
   translator.add("memref.alloc", translateAlloc);

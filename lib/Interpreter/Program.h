@@ -58,8 +58,13 @@ struct LaunchInfo {
   mlir::Operation *roles = nullptr;
   /// Where its CTAs report (hopper.report), by slots, but for flags of warpgroups.
   llvm::SmallVector<unsigned> reports;
-  /// Its CTAs wait for each other: all of them run.
+  /// Its CTAs wait for each other.
   bool hasSemaphores = false;
+  /// Of threads: global memory that they write, as the host knows it, and how many CTAs at most
+  /// share a multiprocessor.
+  llvm::SmallVector<unsigned> written;
+  llvm::SmallPtrSet<void *, 4> writtenMemory; ///< the same as opaque values of the IR
+  int64_t occupancy = 1;
   /// It is the code of one thread (hopper.threads), with shared memory that all of a CTA have.
   bool ofThreads = false;
   llvm::SmallVector<mlir::MemRefType> shared;
@@ -139,6 +144,9 @@ void registerHopperBarriers(Translator &translator);
 void registerHopperProducts(Translator &translator);
 void registerHopperChannels(Translator &translator);
 void registerThreads(Translator &translator);
+void registerGlobalAccesses(Translator &translator);
+/// An error outside of a launch of threads.
+mlir::LogicalResult expectThreads(Translator &translator, mlir::Operation *op);
 
 /// Memory that a CTA has, in a launch of threads; loads and stores of it.
 bool isShared(mlir::MemRefType type);

@@ -12,7 +12,7 @@ using namespace attn::interpreter;
 
 constexpr unsigned kLanes = 32;
 
-static LogicalResult expectThreads(Translator &translator, Operation *op) {
+LogicalResult interpreter::expectThreads(Translator &translator, Operation *op) {
   if (translator.launch && translator.launch->ofThreads)
     return success();
   return op->emitError("expects to be in a launch of threads (hopper.threads)");
@@ -63,6 +63,7 @@ Step Cluster::waitCluster(Fiber &fiber, Operation *op) {
   if (!fiber.clusterRound->complete)
     return Step::Blocked;
   fiber.clock.join(fiber.clusterRound->clock);
+  fiber.knowledge.join(fiber.clusterRound->knowledge);
   fiber.clusterRound.reset();
   return Step::Next;
 }
@@ -74,7 +75,7 @@ static Step shuffle(Fiber &fiber, const Instruction &i) {
   std::shared_ptr<Exchange> &current = cluster.exchanges[fiber.warpgroup / kLanes];
   if (!fiber.exchange) {
     if (!current)
-      current = std::make_shared<Exchange>(Exchange{i.op});
+      current = std::make_shared<Exchange>(Exchange{i.op, 0, false, {}});
     if (current->op != i.op) {
       InFlightDiagnostic diagnostic = cluster.error(i.op);
       diagnostic << cluster.nameOf(fiber.warpgroup) << " takes part in this shuffle, others of its "

@@ -3,6 +3,7 @@
 // registers and global memory.
 
 #include "Elementwise.h"
+#include "GlobalAccesses.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -49,7 +50,8 @@ static LogicalResult forEachElement(Fiber &fiber, const Instruction &i, const La
     }
     char *element = nullptr;
     if (inside && (!mask || mask[k]))
-      if (!(element = findElement(i.op, memref, at)))
+      if (!(element = findElement(i.op, memref, at)) ||
+          failed(noteAccess(fiber, memref, element, i.op, /*write=*/layout.memref > 0)))
         return failure();
     visit(k, element);
     for (size_t dim = index.size(); dim-- > 0;) {
@@ -225,6 +227,7 @@ static LogicalResult translateAccess(Translator &translator, Operation *op, bool
   Instruction &instruction = translator.emit(op, store ? writeVector : readVector);
   instruction.numbers = {-1};
   instruction.data = std::make_shared<const Layout>(std::move(layout));
+  instruction.yields = mayRace(translator, op->getOperand(memref));
   if (auto alignment = op->getAttrOfType<IntegerAttr>("alignment")) {
     instruction.run = store ? accessAligned<writeVector> : accessAligned<readVector>;
     instruction.numbers.push_back(alignment.getInt());

@@ -44,6 +44,8 @@ struct MemRef : Object {
   llvm::SmallVector<int64_t, 5> sizes, strides;
   /// Of an argument: the bytes from its first element on that allocations have taken.
   int64_t aliased = 0;
+  /// Memory of one thread.
+  bool isLocal = false;
   /// Keeps memory that the program itself allocated.
   std::shared_ptr<std::vector<char>> owner;
 

@@ -11,9 +11,11 @@
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Target/SM90/SM90.h"
 #include "attn/Transforms/Host/Passes.h"
+#include "attn/Transforms/Loops/Passes.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Utils/Outcomes.h"
 #include "attn/Utils/RenamedOptions.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/IR/Diagnostics.h"
@@ -65,6 +67,8 @@ struct LowerToHopperPass
     pm.addPass(createHopperFormNests());
     pm.addPass(createHopperSelectSchedule());
     addRowPrograms(pm, {});
+    pm.addPass(createAttnDistributeReductions());
+    addLoops(pm, {}, {});
     for (StringRef stage : listHopperStages()) {
       addHopperStage(pm, stage);
       addHopperStageChecks(pm, stage);
@@ -79,6 +83,13 @@ struct LowerToHopperPass
     if (!walk.wasInterrupted())
       walk = module.walk([](BackwardOp op) { return WalkResult(checkTypes(op)); });
     if (walk.wasInterrupted() || failed(checkOptions(module, *this)))
+      return signalPassFailure();
+    if (hasLoops(module)) {
+      if (failed(lowerLoops(module)))
+        signalPassFailure();
+      return;
+    }
+    if (failed(checkLoopOptions(module)))
       return signalPassFailure();
     OpPassManager front(ModuleOp::getOperationName());
     // Each function is lowered by itself.
@@ -108,6 +119,62 @@ struct LowerToHopperPass
         return module.emitError() << "schedule option '" << option->getArgStr()
                                   << "' is of functions that only reduce rows, as row programs";
     return success();
+  }
+
+  /// A user's loops on memory.
+  static bool hasLoops(ModuleOp module) {
+    return module.walk([](affine::AffineForOp) { return WalkResult::interrupt(); })
+        .wasInterrupted();
+  }
+
+  /// What is asked of loops means nothing where there is none.
+  LogicalResult checkLoopOptions(ModuleOp module) {
+    const Option<std::string> *words[] = {&treatment, &loopMerge};
+    const Option<int64_t> *numbers[] = {&loopThreads, &loopParts};
+    auto refuse = [&](StringRef option) {
+      return module.emitError() << "schedule option '" << option << "' is of affine loops on memory";
+    };
+    for (const Option<std::string> *option : words)
+      if (option->hasValue())
+        return refuse(option->getArgStr());
+    for (const Option<int64_t> *option : numbers)
+      if (option->hasValue())
+        return refuse(option->getArgStr());
+    return success();
+  }
+
+  static void addLoops(OpPassManager &pm, const AttnPlanLoopsOptions &plan,
+                       const HopperLaunchLoopsOptions &launch) {
+    pm.addPass(createAttnPlanLoops(plan));
+    pm.addNestedPass<func::FuncOp>(createHopperLaunchLoops(launch));
+    pm.addPass(createCanonicalizerPass());
+    pm.addPass(createCSEPass());
+  }
+
+  LogicalResult lowerLoops(ModuleOp module) {
+    for (auto function : module.getOps<func::FuncOp>()) {
+      auto isTensor = [](Type type) { return isa<TensorType>(type); };
+      if (llvm::any_of(function.getArgumentTypes(), isTensor) ||
+          llvm::any_of(function.getResultTypes(), isTensor))
+        return function.emitError("a module has functions of tensors or affine loops on memory, not "
+                                  "both");
+    }
+    if (asksForTiles(*this))
+      return module.emitError("schedule options of tiles (block-m, block-n, stages, order, parts) "
+                              "are not of affine loops on memory");
+    OpPassManager pm(ModuleOp::getOperationName());
+    // In these no unfinished value may be read.
+    std::string name = treatment;
+    llvm::replace(name, '-', '_');
+    std::optional<LoopTreatment> asked = symbolizeLoopTreatment(name);
+    if (asked && *asked != LoopTreatment::OwnerComputes &&
+        *asked != LoopTreatment::OrderedTurnstile)
+      pm.addPass(createAttnDistributeReductions());
+    AttnPlanLoopsOptions plan;
+    plan.treatment = treatment;
+    plan.ctas = ctas;
+    addLoops(pm, plan, {loopThreads, loopParts, ctas, loopMerge});
+    return runPipeline(pm, module);
   }
 
   void addFront(OpPassManager &pm) const {

@@ -6,6 +6,7 @@
 #include "attn/Interpreter/Interpreter.h"
 #include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -153,7 +154,9 @@ Error InterpreterExecutor::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entri
   bool lowered = program->walk([](mlir::gpu::LaunchOp) { return mlir::WalkResult::interrupt(); })
                      .wasInterrupted();
   bool memrefs = all_of(entries, [](FuncOp entry) { return entry.getNumResults() == 0; });
-  if (!lowered && !memrefs) {
+  bool loops = program->walk([](mlir::affine::AffineForOp) { return mlir::WalkResult::interrupt(); })
+                   .wasInterrupted();
+  if (!lowered && (!memrefs || loops)) {
     mlir::PassManager manager(program->getContext());
     if (Error error = configurePassManager(manager))
       return error;
@@ -249,6 +252,7 @@ Expected<std::unique_ptr<Executor>> attn::createInterpreterExecutor(const Option
     InterpreterOptions &one = interleavings.emplace_back(getInterleaving(number, options.seed));
     one.order = order->value_or(one.order);
     one.timing = timing->value_or(one.timing);
+    one.residentCtas = options.residentCtas;
   }
   return std::make_unique<InterpreterExecutor>(std::move(interleavings));
 }

@@ -158,6 +158,10 @@ struct Interleavings {
       "interpreter-timing", cl::cat(category),
       cl::desc("With --target=interpreter: copies and products happen early, "
                "late or at random times")};
+  cl::opt<unsigned> residentCtas{
+      "resident-ctas", cl::init(0), cl::cat(category),
+      cl::desc("With --target=interpreter: CTAs that run at the same time where they wait for each "
+               "other (default: as many as 132 multiprocessors have room for)")};
 };
 
 /// All options, while the command line is read.
@@ -203,6 +207,7 @@ void CommandLine::store(Options &options) const {
   options.interleavings = interpreter.interleavings;
   options.interpreterOrder = interpreter.interpreterOrder;
   options.interpreterTiming = interpreter.interpreterTiming;
+  options.residentCtas = interpreter.residentCtas;
   auto add = [](SmallVectorImpl<StringRef> &given, const cl::Option &option) {
     if (option.getNumOccurrences())
       given.push_back(option.ArgStr);
@@ -214,7 +219,8 @@ void CommandLine::store(Options &options) const {
   add(options.ofKernels, choices.schedule);
   for (const cl::Option *option : {(const cl::Option *)&interpreter.interleavings,
                                    (const cl::Option *)&interpreter.interpreterOrder,
-                                   (const cl::Option *)&interpreter.interpreterTiming})
+                                   (const cl::Option *)&interpreter.interpreterTiming,
+                                   (const cl::Option *)&interpreter.residentCtas})
     add(options.ofInterpreter, *option);
 }
 

@@ -35,7 +35,7 @@ struct Options {
   /// interpreter, the interpreter alone.
   llvm::SmallVector<llvm::StringRef> ofCpu, ofKernels, ofInterpreter;
   /// How often --target=interpreter runs, each time in another order.
-  unsigned interleavings = 1;
+  unsigned interleavings = 1, residentCtas = 0;
 };
 
 /// Declares all options, reads the command line (exiting on a syntax error, as

@@ -33,6 +33,9 @@ struct InterpreterOptions {
   uint64_t seed = 0;
   /// How many CTAs of a launch run at the same time.
   unsigned ctas = 2;
+  /// How many CTAs of a launch run at the same time where they wait for each other; 0: as many as
+  /// 132 multiprocessors have room for.
+  unsigned residentCtas = 0;
 };
 
 /// The `number`-th of a series of interleavings: first each order with each

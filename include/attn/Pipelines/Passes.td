@@ -69,7 +69,16 @@ defvar ScheduleOptions = [
            "CTAs of a cluster that share a row, at most: 1, 2, 4 or 8">,
     Option<"rowParts", "row-parts", "int64_t", /*default=*/"0",
            "Parts of a row in parallel; 0: as many as keep `ctas` busy, of rows that are too long for a "
-           "cluster">];
+           "cluster">,
+    Option<"treatment", "treatment", "std::string", /*default=*/"\"auto\"",
+           "Affine loops on memory: how those that carry dependences run, as attn-plan-loops has it">,
+    Option<"loopThreads", "loop-threads", "int64_t", /*default=*/"128",
+           "Threads of a CTA of affine loops: a multiple of 32">,
+    Option<"loopParts", "loop-parts", "int64_t", /*default=*/"0",
+           "CTAs that share an affine loop; 0: 8 in clusters, else as many as keep `ctas` busy">,
+    Option<"loopMerge", "loop-merge", "std::string", /*default=*/"\"team\"",
+           "Who merges parts of affine loops by partial-and-merge: team (another launch), last (the CTA "
+           "that comes last)">];
 
 def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
   let summary = "Attention to the program of one CTA of sm_90 (L0, L1 to L3)";
@@ -79,6 +88,9 @@ def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
     stages that this schedule asks for (`hopper-arithmetic`, `hopper-programs`, `hopper-tiles`,
     `hopper-channels`, `hopper-protocol`); and `attn-merge-versions`. A version that a stage refuses
     is left out, with a remark, where another one can stand in for it.
+
+    A module of `affine.for` nests on memory becomes launches of threads: `attn-distribute-reductions`
+    where the treatment asks for it, `attn-plan-loops`, `hopper-launch-loops`.
 
     Options are those of `hopper-select-schedule`; docs/hopper.md says what each stage does.
 

@@ -128,6 +128,8 @@ FailureOr<KernelLowering::Access> KernelLowering::makeAccess(Operation *op, Valu
 
 /// The same for all threads: no dimension is one of a vector.
 FailureOr<Value> KernelLowering::elementAddress(Operation *op, Value memref, ValueRange indices) {
+  if (ofThreads)
+    return threadAddress(memref, indices);
   auto type = cast<MemRefType>(memref.getType());
   auto none = AffineMap::get(type.getRank(), 0, {}, b.getContext());
   FailureOr<Access> access = makeAccess(

@@ -67,7 +67,9 @@ private:
 
   const Parts &parts(mlir::Value value, Layout layout) const;
   void setParts(mlir::Value value, Layout layout, Parts parts);
-  mlir::Value scalar(mlir::Value value) const { return parts(value, Layout::Scalar).values[0]; }
+  mlir::Value scalar(mlir::Value value) const {
+    return ofThreads ? value : parts(value, Layout::Scalar).values[0];
+  }
   void setScalar(mlir::Value value, mlir::Value to) {
     setParts(value, Layout::Scalar, Parts(mlir::ValueRange(to)));
   }
@@ -224,6 +226,10 @@ private:
   mlir::Value clusterMask();
   void lowerClusterSync();
   void lowerRemoteLoad(RemoteLoadOp op);
+  void inThread0(llvm::function_ref<void()> emit);
+  llvm::LogicalResult lowerGridSync(GridSyncOp op);
+  llvm::LogicalResult lowerLastArrival(LastArrivalOp op);
+  mlir::Value threadAddress(mlir::Value memref, mlir::ValueRange indices);
   llvm::LogicalResult lowerOpaque(OpaqueOp op);
   void lowerRounded(mlir::vector::FromElementsOp op);
   llvm::LogicalResult lowerOfThread(mlir::Operation *op);
@@ -281,6 +287,7 @@ private:
   mlir::Value sharedBase;            // address
   mlir::Value clusterSize;           // CTAs, i32; null where they have nothing in common
   bool singleThread = false;         ///< the region is run by one thread
+  bool ofThreads = false;            ///< the kernel is the code of one thread
   unsigned numOpaque = 0;            ///< groups of values, of hopper.opaque
   bool isRare = false;               ///< the kernel ends at once in most calls
 };

@@ -11,6 +11,7 @@ using namespace attn::hopper;
 
 LogicalResult KernelLowering::runThread() {
   entry = &function.front();
+  ofThreads = singleThread = true; // who executes something does it for itself
   std::optional<ArrayRef<int32_t>> size = function.getKnownBlockSize();
   constexpr int64_t kMostThreads = 1024;
   if (!size || (*size)[1] != 1 || (*size)[2] != 1 || (*size)[0] > kMostThreads)
@@ -45,6 +46,15 @@ LogicalResult KernelLowering::lowerOfThread(Operation *op) {
     return lowerClusterSync(), op->erase(), success();
   if (auto load = dyn_cast<RemoteLoadOp>(op))
     return lowerRemoteLoad(load), success();
+  if (auto sync = dyn_cast<GridSyncOp>(op))
+    return lowerGridSync(sync);
+  if (auto last = dyn_cast<LastArrivalOp>(op))
+    return lowerLastArrival(last);
+  if (isa<SemaphoreWaitOp, SemaphoreReleaseOp>(op)) {
+    LogicalResult result = lowerHopperOp(op);
+    op->erase();
+    return result;
+  }
   if (isa_and_nonnull<HopperDialect, attn::tile::TileDialect>(op->getDialect()))
     return op->emitOpError("is of warpgroups, not of threads");
   if (auto join = dyn_cast<vector::FromElementsOp>(op))
@@ -137,4 +147,81 @@ void KernelLowering::lowerRemoteLoad(RemoteLoadOp op) {
   Value value = LLVM::LoadOp::create(b, op.getType(), other, /*alignment=*/0, /*isVolatile=*/true);
   op.replaceAllUsesWith(value);
   op.erase();
+}
+
+Value KernelLowering::threadAddress(Value memref, ValueRange indices) {
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, memref);
+  Value element = metadata.getOffset();
+  for (auto [at, stride] : llvm::zip_equal(indices, metadata.getStrides()))
+    element = arith::AddIOp::create(b, element, Value(arith::MulIOp::create(b, at, stride)));
+  int64_t bytes = cast<MemRefType>(memref.getType()).getElementTypeBitWidth() / 8;
+  Value start = memref::ExtractAlignedPointerAsIndexOp::create(b, memref);
+  Value offset = arith::MulIOp::create(b, element, constantIndex(bytes));
+  return arith::IndexCastOp::create(b, b.getI64Type(),
+                                    Value(arith::AddIOp::create(b, start, offset)));
+}
+
+/// The CTA's number 0 of threads counts for all, between two barriers: what the others did before
+/// comes before its release, and what they do behind comes behind its acquire.
+void KernelLowering::inThread0(function_ref<void()> emit) {
+  gpu::BarrierOp::create(b);
+  Value isFirst = arith::CmpIOp::create(
+      b, arith::CmpIPredicate::eq,
+      Value(gpu::ThreadIdOp::create(b, b.getIndexType(), gpu::Dimension::x)), constantIndex(0));
+  auto branch = scf::IfOp::create(b, isFirst);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    emit();
+  }
+  gpu::BarrierOp::create(b);
+}
+
+/// The counter goes up by the number of CTAs in each meeting.
+LogicalResult KernelLowering::lowerGridSync(GridSyncOp op) {
+  FailureOr<Value> address = elementAddress(op, op.getCounter(), constantIndex(0));
+  if (failed(address))
+    return failure();
+  function->setAttr(kCooperativeAttr, b.getUnitAttr());
+  Value ctas = constantI32(1);
+  for (gpu::Dimension dim : {gpu::Dimension::x, gpu::Dimension::y, gpu::Dimension::z})
+    ctas = arith::MulIOp::create(
+        b, ctas, toI32(Value(gpu::GridDimOp::create(b, b.getIndexType(), dim))));
+  inThread0([&] {
+    Value before = inlineAsm(b.getI32Type(), {*address},
+                             "atom.add.release.gpu.global.u32 $0, [$1], 1;", "=r,l,~{memory}",
+                             /*sideEffects=*/true);
+    Value meeting = arith::AddIOp::create(b, Value(arith::DivUIOp::create(b, before, ctas)),
+                                          constantI32(1));
+    Value all = arith::MulIOp::create(b, meeting, ctas);
+    inlineAsm(Type(), {*address, all},
+              "{ .reg .pred p; .reg .b32 word; AGAIN: ld.acquire.gpu.global.b32 word, [$0]; "
+              "sub.s32 word, word, $1; setp.lt.s32 p, word, 0; @p bra AGAIN; }",
+              "l,r,~{memory}", /*sideEffects=*/true);
+  });
+  op->erase();
+  return success();
+}
+
+LogicalResult KernelLowering::lowerLastArrival(LastArrivalOp op) {
+  FailureOr<Value> address = elementAddress(op, op.getCounters(), op.getIndex());
+  if (failed(address))
+    return failure();
+  Type i32 = b.getI32Type();
+  auto memory = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
+  Value answer = function.addWorkgroupAttribution(
+      MemRefType::get({1}, i32, MemRefLayoutAttrInterface(), memory), op.getLoc());
+  Value last = addI32(toI32(op.getCount()), -1);
+  inThread0([&] {
+    // From the last number back to 0.
+    Value before = inlineAsm(i32, {*address, last},
+                             "atom.inc.acq_rel.gpu.global.u32 $0, [$1], $2;", "=r,l,r,~{memory}",
+                             /*sideEffects=*/true);
+    memref::StoreOp::create(b, before, answer, constantIndex(0));
+  });
+  Value before = memref::LoadOp::create(b, answer, constantIndex(0));
+  op.replaceAllUsesWith(
+      Value(arith::CmpIOp::create(b, arith::CmpIPredicate::eq, before, last)));
+  op->erase();
+  return success();
 }

@@ -20,21 +20,6 @@ using linalg::GenericOp;
 static Done numPlanned("attn-plan-nest", "planned", "Nests that got a plan");
 static Left numKept("attn-plan-nest", "kept", "Nests that came with a plan");
 
-/// The treatment's name in the dependence graph.
-static StringRef getGraphName(LoopTreatment treatment) {
-  switch (treatment) {
-  case LoopTreatment::Parallel:
-    return "parallel";
-  case LoopTreatment::OwnerComputes:
-    return "owner-computes";
-  case LoopTreatment::Atomics:
-    return "atomics";
-  case LoopTreatment::PartialAndMerge:
-    return "partial-and-merge";
-  }
-  llvm_unreachable("all treatments are handled");
-}
-
 /// The loop of the graph that a dimension of the nest is.
 std::optional<unsigned> Nest::findGraphLoop(unsigned dim,
                                             const StructuredDependences &dependences) {
@@ -123,9 +108,9 @@ static bool mayRegroup(const DependenceGraph &graph, unsigned statement) {
 /// fold runs it by itself.
 std::optional<PlanViolation> Nest::findLoopViolation(LoopPlanAttr plan, unsigned loop,
                                                      bool isShared, const DependenceGraph &graph) {
-  StringRef treatment = getGraphName(plan.getTreatment());
+  std::string treatment = getGraphName(plan.getTreatment());
   std::string runs = "loop " + plan.getName().str() + " (" +
-                     stringifyLoopRole(plan.getRole()).str() + ") cannot be " + treatment.str() +
+                     stringifyLoopRole(plan.getRole()).str() + ") cannot be " + treatment +
                      ": ";
   if (isShared)
     for (const Dependence &dependence : graph.getDependences())

@@ -326,4 +326,56 @@ def AttnDistributeReductions : Pass<"attn-distribute-reductions"> {
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect"];
 }
 
+def AttnPlanLoops : Pass<"attn-plan-loops"> {
+  let summary = "Choose how each loop of affine nests runs";
+  let description = [{
+    Writes `attn.treatment` on every `affine.for`: `parallel` if it carries nothing, else a treatment
+    of the components that it carries (`attn-print-dependences` lists them, and docs/dependence-engine.md
+    says what each is): `owner_computes`, `ordered_turnstile`, `atomics`, `partial_and_merge`,
+    `grid_phases` or `cluster_reduction`. Without `treatment` the one with the lowest estimate of those
+    that are legal and give the same bits in each run: from the number of workers that outer
+    parallel loops leave to the loop, and the price of meetings (`explain` prints all of them). A loop
+    inside of one that is divided is run by its owner.
+
+    Before, with `treatment=grid-phases`:
+
+    ```mlir
+    affine.for %i = 0 to 8 {
+      affine.for %j = 0 to 16 {
+        %x = affine.load %X[%i, %j] : memref<8x16xf32>
+        %s = affine.load %S[%i] : memref<8xf32>
+        %t = arith.addf %s, %x : f32
+        affine.store %t, %S[%i] : memref<8xf32>
+      }
+    }
+    ```
+
+    After:
+
+    ```mlir
+    affine.for %i = 0 to 8 {
+      affine.for %j = 0 to 16 {
+        ...
+      } {attn.treatment = "grid_phases"}
+    } {attn.treatment = "parallel"}
+    ```
+
+    It is an error, which names the dependence, if a treatment that is asked for, or that a loop has
+    already, is not legal for what the loop carries.
+
+    Needed by: users' loops on a GPU (`hopper-launch-loops`).
+  }];
+  let options = [
+    Option<"treatment", "treatment", "std::string", "\"auto\"",
+           "How loops that carry dependences run; auto: by the estimate">,
+    ListOption<"loops", "loops", "std::string",
+               "The loops that the treatment is for, by name; all outermost ones that carry something, if empty">,
+    Option<"ctas", "ctas", "int64_t", "132", "Workers that run at a time">,
+    Option<"assumedCount", "assumed-count", "int64_t", "1024",
+           "Iterations of a loop whose number is not known">,
+    Option<"explain", "explain", "bool", "false", "Say what each choice is estimated to take">
+  ];
+  let dependentDialects = ["::attn::AttnDialect"];
+}
+
 #endif

@@ -4,6 +4,7 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -13,6 +14,12 @@ using namespace attn;
 
 #define GET_ATTRDEF_CLASSES
 #include "attn/Dialect/Attn/IR/AttnAttrs.cpp.inc"
+
+std::string attn::getGraphName(LoopTreatment treatment) {
+  std::string name = stringifyLoopTreatment(treatment).str();
+  llvm::replace(name, '_', '-');
+  return name;
+}
 
 void AttnDialect::registerAttributes() {
   addAttributes<

@@ -204,6 +204,16 @@ static LogicalResult verifyWhen(Operation *op) {
                          << op->getAttr(kWhenAttr);
 }
 
+static LogicalResult verifyTreatment(Operation *op) {
+  StringRef name = op->getAttrOfType<StringAttr>(kTreatmentAttr).getValue();
+  if (symbolizeLoopTreatment(name))
+    return success();
+  InFlightDiagnostic error = op->emitError() << "'" << kTreatmentAttr << "' is one of ";
+  for (uint32_t number = 0; number <= getMaxEnumValForLoopTreatment(); ++number)
+    error << (number ? ", " : "") << stringifyLoopTreatment(LoopTreatment(number));
+  return error << "; got '" << name << "'";
+}
+
 static constexpr Fact kFacts[] = {
     {kFoldLoopAttr, "scf.for", FactType::Unit},
     {kFullAttr, "scf.for", FactType::Unit, verifyMaskForm},
@@ -222,6 +232,7 @@ static constexpr Fact kFacts[] = {
     {kStatementAttr, "any", FactType::Name},
     {kNameAttr, "any", FactType::Name, /*verify=*/nullptr, /*ofArgument=*/true},
     {kMergeAttr, "affine.for", FactType::Unit},
+    {kTreatmentAttr, "affine.for", FactType::Name, verifyTreatment},
     {kKernelsAttr, "builtin.module", FactType::Symbols},
     {kWhenAttr, "builtin.module", FactType::Typed, verifyWhen},
 };

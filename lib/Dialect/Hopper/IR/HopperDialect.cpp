@@ -249,6 +249,12 @@ LogicalResult RemoteLoadOp::verify() {
   return success();
 }
 
+LogicalResult GridSyncOp::verify() {
+  if (getCounter().getType().getDimSize(0) != 1)
+    return emitOpError() << "expected a counter of one element, got " << getCounter().getType();
+  return success();
+}
+
 LogicalResult RedoOp::verify() { return verifyInFrontOfRoles(*this); }
 LogicalResult RunIfOp::verify() { return verifyInFrontOfRoles(*this); }
 

@@ -38,7 +38,8 @@ static LogicalResult verifyDealt(Operation *op) {
 }
 
 static LogicalResult verifyCooperative(Operation *op) {
-  if (!isa<gpu::LaunchOp>(op) || op->hasAttr(kDealtAttr))
+  auto launch = dyn_cast<gpu::LaunchOp>(op);
+  if (!launch || op->hasAttr(kDealtAttr) || !launch.getBody().getOps<ThreadsOp>().empty())
     return success();
   return op->emitError() << "'" << kCooperativeAttr << "' needs '" << kDealtAttr
                          << "': tiles as CTAs that run at the same time have them";

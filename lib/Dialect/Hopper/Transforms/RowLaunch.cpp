@@ -56,24 +56,10 @@ void RowLaunch::createLaunch() {
     grid = mul(grid, share.parts);
   if (form.ctas > 1)
     grid = mul(grid, index(form.ctas));
-  Value threads = index(form.threads * form.rows);
-  Value cluster = form.ctas > 1 ? index(form.ctas) : Value();
-  auto memory = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
-  SmallVector<Type> cells(countMeetings(),
-                          MemRefType::get({form.warps() * form.rows}, b.getF32Type(),
-                                          MemRefLayoutAttrInterface(), memory));
-  launch = gpu::LaunchOp::create(b, grid, one, one, threads, one, one, Value(), Type(), {}, cells,
-                                 {}, cluster, cluster ? one : Value(), cluster ? one : Value());
-  // The builder makes those of a launch without clusters.
-  Block &body = launch.getBody().front();
-  unsigned first = body.getNumArguments() - unsigned(cells.size());
-  for (unsigned at = first; at < launch.getNumConfigRegionAttributes(); ++at)
-    body.insertArgument(at, b.getIndexType(), b.getLoc());
-  b.setInsertionPointToEnd(&body);
-  auto terminator = gpu::TerminatorOp::create(b);
-  b.setInsertionPoint(terminator);
-  int64_t occupancy = std::max<int64_t>(1, kResident / (form.threads * form.rows));
-  hopper::ThreadsOp::create(b, b.getI64IntegerAttr(occupancy));
+  int64_t threads = form.threads * form.rows;
+  SmallVector<Type> cells(countMeetings(), getSharedType(b.getF32Type(), form.warps() * form.rows));
+  launch = createThreadLaunch(b, grid, threads, form.ctas, cells,
+                              std::max<int64_t>(1, kResident / threads));
   lastRow = sub(rowCount, one);
   firstOp = lastRow.getDefiningOp();
 }

@@ -5,6 +5,7 @@
 #define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_ROWLAUNCH_H
 
 #include "RowSpace.h"
+#include "ThreadLaunch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -12,7 +13,6 @@
 
 namespace attn::hopper {
 
-constexpr int64_t kLanes = 32;
 /// What a thread reads at a time, in bytes.
 constexpr int64_t kPieceBytes = 16;
 /// How rows lie in threads.

@@ -34,6 +34,9 @@ namespace attn {
 /// others.
 bool runsRarely(mlir::Block &body);
 
+/// The treatment's name in the dependence graph: "grid-phases".
+std::string getGraphName(LoopTreatment treatment);
+
 } // namespace attn
 
 #endif

@@ -32,7 +32,10 @@ def Attn_Treatment : Attn_Enum<"LoopTreatment", "How a loop of a nest runs", [
   I32EnumAttrCase<"Parallel", 0, "parallel">,
   I32EnumAttrCase<"OwnerComputes", 1, "owner_computes">,
   I32EnumAttrCase<"Atomics", 2, "atomics">,
-  I32EnumAttrCase<"PartialAndMerge", 3, "partial_and_merge">]>;
+  I32EnumAttrCase<"PartialAndMerge", 3, "partial_and_merge">,
+  I32EnumAttrCase<"OrderedTurnstile", 4, "ordered_turnstile">,
+  I32EnumAttrCase<"GridPhases", 5, "grid_phases">,
+  I32EnumAttrCase<"ClusterReduction", 6, "cluster_reduction">]>;
 
 def Attn_SizeRelation : Attn_Enum<"SizeRelation", "How a size compares with a number", [
   I32EnumAttrCase<"AtMost", 0, "at_most">,
@@ -49,7 +52,8 @@ def Attn_LoopPlanAttr : Attn_Attr<"LoopPlan", "loop_plan"> {
     The loop's name (`attn.dims`, or a letter), its role in the tile program, and how it runs:
     `parallel` carries no dependence; `owner_computes` is run in order by one worker; `atomics` is
     parallel, with sums that are added to in memory; `partial_and_merge` is parallel in parts, whose
-    states are merged afterwards. The treatments are those that `attn-print-dependences` lists.
+    states are merged afterwards. The treatments are those that `attn-print-dependences` lists; a
+    nest on tensors has these four, loops on memory (`attn.treatment`) have all.
   }];
   let parameters = (ins StringRefParameter<"its name">:$name, EnumParameter<Attn_LoopRole>:$role,
                         EnumParameter<Attn_Treatment>:$treatment);

@@ -44,6 +44,8 @@ inline constexpr llvm::StringLiteral kStatementAttr = "attn.stmt";
 inline constexpr llvm::StringLiteral kNameAttr = "attn.name";
 /// On a loop that a user wrote: two partial states of it can be merged.
 inline constexpr llvm::StringLiteral kMergeAttr = "attn.merge";
+/// On a loop on memory: how it runs, a name of LoopTreatment.
+inline constexpr llvm::StringLiteral kTreatmentAttr = "attn.treatment";
 /// On a module for the host: the kernels that it launches, in the order of their numbers.
 inline constexpr llvm::StringLiteral kKernelsAttr = "attn.kernels";
 /// On the module of a version (attn.versions): all conditions under which a call runs it.

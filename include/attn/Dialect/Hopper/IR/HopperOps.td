@@ -320,7 +320,7 @@ def Hopper_SemaphoreWaitOp : Hopper_NumberedSemaphoreOp<"semaphore.wait"> {
     before is then visible to this role, and its additions by TMA come before those that this role
     starts (PTX ISA, "Memory Consistency Model": an acquire of scope gpu, and a proxy fence). Where
     it may wait, the CTAs of the launch all run at the same time (`hopper.cooperative`); who waits
-    for whom must not go in circles.
+    for whom must not go in circles. Behind `hopper.threads` it is the thread that waits.
 
     ```mlir
     hopper.semaphore.wait %semaphores[%i], %before : memref<?xi32>
@@ -722,7 +722,8 @@ def Hopper_ThreadsOp : Hopper_Op<"threads", [
   let description = [{
     In the body of a launch, or of its kernel, which says what each thread does, with its own
     values, and has no `hopper.roles`. Threads meet in `gpu.barrier` (all of a CTA),
-    `hopper.cluster.sync` (all of a cluster) and `gpu.shuffle` (32 lanes). Registers are such that
+    `hopper.cluster.sync` (all of a cluster), `hopper.grid.sync` (all of the launch) and
+    `gpu.shuffle` (32 lanes); one of a CTA may wait for another CTA (`hopper.semaphore.wait`). Registers are such that
     `occupancy` CTAs share a multiprocessor, where given.
 
     ```mlir
@@ -749,6 +750,41 @@ def Hopper_ClusterWaitOp : Hopper_Op<"cluster.wait", [MemoryEffects<[MemRead, Me
     Waits until all threads of the cluster have been at their `hopper.cluster.arrive`.
   }];
   let assemblyFormat = "attr-dict";
+}
+
+def Hopper_GridSyncOp : Hopper_Op<"grid.sync", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits for all threads of all CTAs of the launch";
+  let description = [{
+    Behind `hopper.threads`, where all threads of a CTA come to it: what any thread of the grid did
+    before is visible to all behind it. The CTAs of the launch all run at the same time
+    (`hopper.cooperative`). `counter` has one element, which is 0 before the launch and counts
+    arrivals of CTAs: an addition with release, a wait with acquire, both of scope gpu, between two
+    barriers of the CTA.
+
+    ```mlir
+    hopper.grid.sync %counter : memref<1xi32>
+    ```
+  }];
+  let arguments = (ins MemRefRankOf<[I32], [1]>:$counter);
+  let assemblyFormat = "$counter attr-dict `:` type($counter)";
+  let hasVerifier = 1;
+}
+
+def Hopper_LastArrivalOp : Hopper_Op<"last_arrival", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Whether this CTA is the last of several to come here";
+  let description = [{
+    Behind `hopper.threads`, where all threads of a CTA come to it: of `count` CTAs that come to the
+    same element of `counters`, true for all threads of the last one, to which everything that the
+    others did before is visible; false for the others, which do not wait. The element is 0 before
+    the first comes and 0 again behind the last.
+
+    ```mlir
+    %last = hopper.last_arrival %counters[%row] of %parts : memref<?xi32>
+    ```
+  }];
+  let arguments = (ins MemRefRankOf<[I32], [1]>:$counters, Index:$index, Index:$count);
+  let results = (outs I1:$last);
+  let assemblyFormat = "$counters `[` $index `]` `of` $count attr-dict `:` type($counters)";
 }
 
 def Hopper_OpaqueOp : Hopper_Op<"opaque", [

@@ -1324,4 +1324,73 @@ def HopperFormRowPrograms : Pass<"hopper-form-row-programs", "::mlir::func::Func
                            "mlir::vector::VectorDialect"];
 }
 
+def HopperLaunchLoops : Pass<"hopper-launch-loops", "::mlir::func::FuncOp"> {
+  let summary = "Affine loops on memory become launches of threads, as planned";
+  let description = [{
+    Each outermost `affine.for` of a function becomes one launch or several. An iteration of the outer
+    parallel loops, a row, has a team, which the treatment of the loops inside decides
+    (`attn.treatment`, which `attn-plan-loops` writes; the dependence graph is asked again):
+
+    | treatment of loops in a row | team of a row |
+    |---|---|
+    | none carries anything, or all are `owner_computes` | a thread, or a CTA where loops inside are parallel |
+    | `cluster_reduction` | the CTAs of a cluster, which share parts in their shared memory |
+    | `grid_phases` | CTAs of a cooperative launch, which meet by `hopper.grid.sync` |
+    | `ordered_turnstile` | the same; each iteration waits for the one before at the row's flag |
+    | `partial_and_merge` | CTAs; a launch ends where they would meet, or, with `merge=last`, the last CTA of a row goes on alone (`hopper.last_arrival`) |
+    | `atomics` | CTAs; each adds its part to memory |
+
+    All threads of a team execute the statements of a row; the first one stores. A parallel loop in
+    a row is divided among the threads of the team. A divided loop has its iterations dealt to
+    threads, or to CTAs where a parallel loop is inside; each computes a part of the running value
+    from the operation's neutral element, and parts are combined in one order, so that only atomics
+    depend on timing. Where a statement sees what other threads have done, or changes what they see,
+    as a dependence of the graph says, the team meets in between.
+
+    ```mlir
+    affine.for %i = 0 to 8 {
+      affine.for %j = 0 to 4096 {
+        %x = affine.load %X[%i, %j] : memref<8x4096xf32>
+        %s = affine.load %S[%i] : memref<8xf32>
+        %t = arith.addf %s, %x : f32
+        affine.store %t, %S[%i] : memref<8xf32>
+      } {attn.treatment = "cluster_reduction"}
+    } {attn.treatment = "parallel"}
+    ```
+
+    becomes
+
+    ```mlir
+    gpu.launch clusters in (8, 1, 1) blocks in (64, 1, 1) threads in (128, 1, 1)
+               workgroup(%warps : memref<4xf32>, %parts : memref<1xf32>) {
+      hopper.threads
+      ... // the sum of this thread's elements; of the CTA's, into %parts
+      hopper.cluster.sync
+      scf.if %is_first {
+        %part = hopper.remote.load %parts[%c0] of %rank ... // of all CTAs, to S[i]
+      }
+      hopper.cluster.sync
+    }
+    ```
+
+    Refused, with an error at the op: a plan that the graph does not allow; divided running values
+    that are not f32 or i32, or whose element or number of elements is not known; a grid that would
+    meet in a loop that differs from row to row; more CTAs that wait for each other than run at a
+    time; accesses of memory outside of loops; f64.
+
+    Needed by: users' loops on a GPU.
+  }];
+  let options = [
+    Option<"threads", "threads", "int64_t", /*default=*/"128", "Threads of a CTA: a multiple of 32">,
+    Option<"parts", "parts", "int64_t", /*default=*/"0",
+           "CTAs of a row whose loops are divided; 0: 8 in clusters, else as many as run at a time">,
+    Option<"ctas", "ctas", "int64_t", /*default=*/"132", "CTAs that run at a time">,
+    Option<"merge", "merge", "std::string", /*default=*/"\"team\"",
+           "Who merges parts of partial_and_merge: team (in another launch), last (the last CTA of a row)">];
+  let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+                           "mlir::gpu::GPUDialect", "attn::hopper::HopperDialect",
+                           "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
+                           "mlir::vector::VectorDialect"];
+}
+
 #endif

@@ -44,6 +44,7 @@ private:
   void addBarriers(Operation *op);
   void addRing(Operation *op);
   void addHoist(Operation *arrive);
+  void addAnswers(Operation *op, const std::string &which);
   void addCluster(Operation *op);
   void addThreads(Operation *op);
 };
@@ -75,6 +76,16 @@ void Mutations::addHoist(Operation *arrive) {
                      [arrive, before] { arrive->moveBefore(before); }});
     return;
   }
+}
+
+/// Whoever asks whether it is the first, or the last, is told the same each time.
+void Mutations::addAnswers(Operation *op, const std::string &which) {
+  for (bool answer : {false, true})
+    all.push_back({op, (answer ? "is always the " : "is never the ") + which, [op, answer] {
+                     OpBuilder b(op);
+                     op->getResult(0).replaceAllUsesWith(
+                         arith::ConstantIntOp::create(b, op->getLoc(), answer, 1).getResult());
+                   }});
 }
 
 void Mutations::addBarriers(Operation *op) {
@@ -139,19 +150,37 @@ void Mutations::addRing(Operation *op) {
 /// What threads do together.
 void Mutations::addThreads(Operation *op) {
   APInt value;
-  if (isa<gpu::BarrierOp, ClusterArriveOp, ClusterWaitOp>(op))
+  if (isa<gpu::BarrierOp, ClusterArriveOp, ClusterWaitOp, GridSyncOp>(op))
     addDeletion(op);
   if (auto shuffle = dyn_cast<gpu::ShuffleOp>(op))
     if (matchPattern(shuffle.getOffset(), m_ConstantInt(&value)))
       addConstant(shuffle.getOffsetMutable(),
                   value.getSExtValue() == 16 ? 8 : 2 * value.getSExtValue(),
                   "the distance " + std::to_string(value.getSExtValue()));
-  if (isa<ClusterSyncOp>(op) && !op->getBlock()->getOps<ThreadsOp>().empty())
+  auto launch = op->getParentOfType<gpu::LaunchOp>();
+  bool ofThreads = launch && !launch.getBody().getOps<ThreadsOp>().empty();
+  if (isa<GridSyncOp>(op) || (isa<ClusterSyncOp>(op) && ofThreads))
     all.push_back({op, "becomes a barrier of the CTA", [op] {
                      OpBuilder b(op);
                      gpu::BarrierOp::create(b, op->getLoc());
                      op->erase();
                    }});
+  if (auto wait = dyn_cast<SemaphoreWaitOp>(op); wait && ofThreads)
+    all.push_back({op, "waits for the number before", [wait]() mutable {
+                     OpBuilder b(wait);
+                     Value one = arith::ConstantIntOp::create(b, wait.getLoc(), 1, 32);
+                     wait.getNumberMutable().set(
+                         arith::SubIOp::create(b, wait.getLoc(), wait.getNumber(), one));
+                   }});
+  if (auto last = dyn_cast<LastArrivalOp>(op)) {
+    addAnswers(op, "last");
+    all.push_back({op, "counts one less", [last]() mutable {
+                     OpBuilder b(last);
+                     Value one = arith::ConstantIndexOp::create(b, last.getLoc(), 1);
+                     last.getCountMutable().set(
+                         arith::SubIOp::create(b, last.getLoc(), last.getCount(), one));
+                   }});
+  }
   if (isa<ClusterArriveOp>(op))
     for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode())
       if (isa<RemoteLoadOp>(before))
@@ -172,12 +201,7 @@ void Mutations::add(Operation *op) {
   if (isa<MBarrierArriveOp, BarrierArriveOp>(op))
     all.push_back({op, "happens twice", [op] { OpBuilder(op).clone(*op); }});
   if (isa<SemaphoreFirstTouchOp>(op))
-    for (bool first : {false, true})
-      all.push_back({op, first ? "is always the first" : "is never the first", [op, first] {
-                       OpBuilder b(op);
-                       op->getResult(0).replaceAllUsesWith(
-                           arith::ConstantIntOp::create(b, op->getLoc(), first, 1).getResult());
-                     }});
+    addAnswers(op, "first");
   addBarriers(op);
   if (isa<MBarrierOp, MBarrierArriveOp, TmaLoadOp>(op))
     addCluster(op);

@@ -155,17 +155,17 @@ private:
         rows *= graph.isParallel(*number) ? countOf(*number) : 1;
     auto inTurns = [&](double workers) { return std::ceil(workers / ctas); };
     double parts = std::max(1.0, std::floor(ctas / rows));
-    auto divided = [&](double number) {
-      return inTurns(rows * number) * std::ceil(count / number) * kIteration;
+    auto divided = [&](double number, double meetings) {
+      return inTurns(rows * number) * (std::ceil(count / number) * kIteration + meetings);
     };
-    SmallVector<Estimate> all = {{LoopTreatment::OwnerComputes, divided(1)}};
+    SmallVector<Estimate> all = {{LoopTreatment::OwnerComputes, divided(1, 0)}};
     auto add = [&](LoopTreatment treatment, double cost) {
       if (!findRefusal(loop, treatment))
         all.push_back({treatment, cost});
     };
-    add(LoopTreatment::ClusterReduction, divided(kCluster) + 2 * kClusterMeeting);
-    add(LoopTreatment::GridPhases, divided(parts) + 2 * kGridMeeting);
-    add(LoopTreatment::PartialAndMerge, divided(parts) + 2 * kLaunch);
+    add(LoopTreatment::ClusterReduction, divided(kCluster, 2 * kClusterMeeting));
+    add(LoopTreatment::GridPhases, divided(parts, 2 * kGridMeeting));
+    add(LoopTreatment::PartialAndMerge, divided(parts, 0) + 2 * kLaunch);
     return all;
   }
 

@@ -65,7 +65,7 @@ struct LaunchLoopsPass : attn::impl::HopperLaunchLoopsBase<LaunchLoopsPass> {
       LoopLaunch launch(graph, nest, *plan, options);
       if (failed(launch.emit()))
         return signalPassFailure();
-      numLaunched.at(nest) << remark::metric("Row of a", nameOf(plan->team))
+      numLaunched.at(nest) << remark::metric("Team", nameOf(plan->team))
                            << remark::metric("Launches", launch.getNumLaunches());
       done.push_back(nest);
     }

@@ -187,7 +187,7 @@ LogicalResult LoopLaunch::emitRows() {
   setRow(team);
   if (failed(emitRow()))
     return failure();
-  if (plan.team == Team::Cluster && partsInUse && knownParts > 1)
+  if (plan.team == Team::Cluster && !inUse.empty() && knownParts > 1)
     ClusterSyncOp::create(b); // no CTA may end while others read its parts
   return success();
 }
@@ -210,7 +210,7 @@ LogicalResult LoopLaunch::emitGridRows() {
     return failure();
   b.setInsertionPointAfter(branch);
   // Before parts are computed again in the same memory.
-  if (partsInUse)
+  if (meetsBetween({}))
     emitIf(isBelow(add(turns.getInductionVar(), teams), rows),
            [&] { GridSyncOp::create(b, counter); });
   return success();
@@ -353,7 +353,8 @@ Value LoopLaunch::isFirst() { return isEqual(getWorker(), index(0)); }
 /// All threads of the team meet: what was done before is visible behind.
 LogicalResult LoopLaunch::meet() {
   pending.clear();
-  partsInUse = false;
+  inUse.clear();
+  hasMet = true;
   if (isAlone())
     return gpu::BarrierOp::create(b), success();
   if (plan.team == Team::Launches)
@@ -376,8 +377,13 @@ void LoopLaunch::listExecuted(Operation *op, SmallVectorImpl<Executed> &list) co
     });
   };
   if (auto loop = dyn_cast<affine::AffineForOp>(op)) {
-    if (plan.find(op))
-      return addAll(By::Any);
+    if (const DividedLoop *divided = plan.find(op)) {
+      if (divided->partials.empty())
+        return addAll(By::Any);
+      llvm::append_range(list, listParts(*divided));
+      llvm::append_range(list, listMerge(*divided));
+      return;
+    }
     if (getTreatment(loop, graph) == LoopTreatment::Parallel && loop.getNumIterOperands() == 0)
       return addAll(By::Own);
   } else if (!isa<affine::AffineIfOp>(op)) {
@@ -386,6 +392,35 @@ void LoopLaunch::listExecuted(Operation *op, SmallVectorImpl<Executed> &list) co
   for (Region &region : op->getRegions())
     for (Operation &inner : region.getOps())
       listExecuted(&inner, list);
+}
+
+SmallVector<LoopLaunch::Executed> LoopLaunch::listParts(const DividedLoop &divided) const {
+  SmallVector<Executed> list;
+  bool isAtomic = divided.treatment == LoopTreatment::Atomics;
+  divided.op->walk([&](Operation *inner) {
+    auto isMerged = [&](const Partial &partial) {
+      return !isAtomic && (partial.load == inner || partial.store == inner);
+    };
+    if (isa<affine::AffineReadOpInterface, affine::AffineWriteOpInterface>(inner) &&
+        llvm::none_of(divided.partials, isMerged))
+      list.push_back({*graph.findStatement(inner), By::Any});
+  });
+  return list;
+}
+
+SmallVector<LoopLaunch::Executed> LoopLaunch::listMerge(const DividedLoop &divided) const {
+  SmallVector<Executed> list;
+  if (divided.treatment != LoopTreatment::Atomics)
+    for (const Partial &partial : divided.partials) {
+      list.push_back({*graph.findStatement(partial.load), By::Any});
+      list.push_back({partial.statement, By::Any});
+    }
+  return list;
+}
+
+bool LoopLaunch::meetsBetween(ArrayRef<Executed> all) const {
+  auto isRead = [&](const Partial *partial) { return inUse.contains(partial); };
+  return llvm::any_of(early, isRead) || conflicts(pending, all);
 }
 
 /// Whether two executions may be by different threads, and one sees what the other does.
@@ -427,10 +462,14 @@ LogicalResult LoopLaunch::emitTogether(Block &block) {
 LogicalResult LoopLaunch::emitTogether(Operation *op) {
   b.setLoc(op->getLoc());
   SmallVector<Executed> executed;
-  listExecuted(op, executed);
+  const DividedLoop *divided = plan.find(op);
+  if (divided && !divided->partials.empty())
+    executed = listParts(*divided); // the team meets before it merges
+  else
+    listExecuted(op, executed);
   if (conflicts(pending, executed) && failed(meet()))
     return failure();
-  if (const DividedLoop *divided = plan.find(op))
+  if (divided)
     return divided->partials.empty() ? emitTurns(*divided) : emitParts(*divided);
   auto loop = dyn_cast<affine::AffineForOp>(op);
   bool isParallel = loop && getTreatment(loop, graph) == LoopTreatment::Parallel &&
@@ -467,43 +506,56 @@ LogicalResult LoopLaunch::emitInOrder(affine::AffineForOp loop) {
   map.map(loop.getInductionVar(), variableOf(loop, clone.getInductionVar()));
   map.map(loop.getRegionIterArgs(), clone.getRegionIterArgs());
   SmallVector<Executed> before = pending, all;
-  bool used = partsInUse;
+  auto usedBefore = inUse, earlyBefore = std::move(early);
+  bool hadMet = hasMet;
+  early.clear();
+  hasMet = false;
   if (failed(emitTogether(*loop.getBody())))
     return failure();
   for (Operation &op : *loop.getBody())
     listExecuted(&op, all);
-  if ((partsInUse || conflicts(pending, all)) && failed(meet()))
+  if (meetsBetween(all) && failed(meet()))
     return failure();
   scf::YieldOp::create(b, lookUp(loop.getYieldedValues()));
   map.map(loop.getResults(), clone.getResults());
-  pending.append(before); // there may be no iteration
-  partsInUse |= used;
+  // There may be no iteration.
+  pending.append(before);
+  inUse.insert(usedBefore.begin(), usedBefore.end());
+  if (!hadMet)
+    earlyBefore.insert(early.begin(), early.end());
+  early = std::move(earlyBefore);
+  hasMet = hadMet;
   return success();
 }
 
 LogicalResult LoopLaunch::emitBranch(affine::AffineIfOp op) {
   SmallVector<Executed> before = pending, behind = pending;
-  bool uses = partsInUse;
+  auto usedBefore = inUse, used = inUse;
+  bool hadMet = hasMet;
   LogicalResult result = cloneIf(op, [&](Block &block) {
     pending = before;
+    inUse = usedBefore;
     LogicalResult each = emitTogether(block);
     behind.append(pending);
-    uses |= partsInUse;
+    used.insert(inUse.begin(), inUse.end());
     return each;
   });
   pending = behind;
-  partsInUse = uses;
+  inUse = used;
+  hasMet = hadMet;
   return result;
 }
 
 LogicalResult LoopLaunch::emitAlone(function_ref<LogicalResult()> emit, Operation *scope) {
   SmallVector<Executed> before = std::move(pending);
   pending.clear();
-  bool wasSingle = single, wereInUse = partsInUse;
+  bool wasSingle = single, hadMet = hasMet;
+  auto used = inUse;
   single = true;
   LogicalResult result = emit();
   single = wasSingle;
-  partsInUse |= wereInUse;
+  inUse = used; // only the CTA has met
+  hasMet = hadMet;
   pending = std::move(before);
   scope->walk([&](Operation *inner) {
     if (isa<affine::AffineReadOpInterface, affine::AffineWriteOpInterface>(inner) &&

@@ -108,12 +108,17 @@ private:
   bool conflicts(const Executed &earlier, const Executed &later) const;
   bool conflicts(llvm::ArrayRef<Executed> earlier, llvm::ArrayRef<Executed> later) const;
   mlir::LogicalResult meet();
+  /// Between an iteration with these executions and the next one.
+  bool meetsBetween(llvm::ArrayRef<Executed> all) const;
   bool isAlone() const { return single || plan.team == Team::Cta; }
   mlir::Value getMember() { return single ? index(0) : member; }
   mlir::Value getMembers() { return single ? index(1) : parts; }
   mlir::Value getWorker() { return add(mul(getMember(), threadCount), thread); }
   mlir::Value getWorkers() { return mul(getMembers(), threadCount); }
   mlir::Value isFirst();
+  /// The executions of a divided loop before its parts are merged, and in the merge.
+  llvm::SmallVector<Executed> listParts(const DividedLoop &divided) const;
+  llvm::SmallVector<Executed> listMerge(const DividedLoop &divided) const;
   /// Runs `emit` as the work of one CTA; what it does is unordered with all behind it.
   mlir::LogicalResult emitAlone(llvm::function_ref<mlir::LogicalResult()> emit,
                                 mlir::Operation *scope);
@@ -159,7 +164,10 @@ private:
   llvm::DenseMap<const Partial *, mlir::Value> sharedParts, cells;
   llvm::DenseMap<mlir::Operation *, Place> placed; ///< accesses of running values
   llvm::SmallVector<Executed> pending;             ///< since the team met
-  bool single = false, partsInUse = false;
+  /// Whose parts may be read since the team met, and whose are computed before it meets in the
+  /// body that is emitted.
+  llvm::SmallPtrSet<const Partial *, 4> inUse, early;
+  bool single = false, hasMet = false;
   size_t current = 0; ///< in the row
 };
 

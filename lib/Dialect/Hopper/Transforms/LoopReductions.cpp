@@ -94,7 +94,7 @@ LogicalResult LoopLaunch::emitIterations(const DividedLoop &divided) {
         SmallVector<Executed> all;
         for (Operation &inner : *op.getBody())
           listExecuted(&inner, all);
-        return (partsInUse || conflicts(pending, all)) ? meet() : success();
+        return meetsBetween(all) ? meet() : success();
       },
       op);
 }
@@ -193,27 +193,33 @@ void LoopLaunch::emitMerge(const Place &place, Value count) {
 
 LogicalResult LoopLaunch::emitParts(const DividedLoop &divided) {
   affine::AffineForOp op = divided.op;
-  if (partsInUse && failed(meet()))
+  auto isRead = [&](const Partial &partial) { return inUse.contains(&partial); };
+  if (llvm::any_of(divided.partials, isRead) && failed(meet()))
     return failure();
   SmallVector<Place> places;
+  bool isAtomic = divided.treatment == LoopTreatment::Atomics, isNested = false;
   for (const Partial &partial : divided.partials) {
+    // Of one loop, iterations belong to the same threads here and there.
+    isNested |= partial.dims.size() > 1;
+    if (!hasMet)
+      early.insert(&partial);
     places.push_back(placeOf(divided, partial));
     emitNeutral(places.back());
     placed[partial.load] = placed[partial.store] = places.back();
   }
-  if (divided.isShared())
-    gpu::BarrierOp::create(b); // elements belong to other threads in the loop
+  if (isNested)
+    gpu::BarrierOp::create(b);
   if (failed(emitIterations(divided)))
     return failure();
   placed.clear();
-  if (divided.isShared())
+  if (isNested && isAtomic)
     gpu::BarrierOp::create(b);
   for (Place &place : places)
     if (failed(publish(divided, place)))
       return failure();
-  SmallVector<Executed> executed;
-  listExecuted(op, executed);
-  if (divided.treatment != LoopTreatment::Atomics) {
+  if (isAtomic) {
+    pending.append(listParts(divided));
+  } else {
     Value count = getMembers();
     if (!options.mergesLast || single) {
       if (failed(meet()))
@@ -230,9 +236,10 @@ LogicalResult LoopLaunch::emitParts(const DividedLoop &divided) {
     }
     for (const Place &place : places)
       emitMerge(place, count);
-    partsInUse = true;
+    for (const Partial &partial : divided.partials)
+      inUse.insert(&partial);
+    pending.append(listMerge(divided));
   }
-  pending.append(executed);
   return success();
 }
 
@@ -300,7 +307,11 @@ LogicalResult LoopLaunch::emitTurns(const DividedLoop &divided) {
             return failure();
           emitIf(isEqual(thread, index(0)),
                  [&] { SemaphoreWaitOp::create(b, flag, ValueRange{row}, toI32(n)); });
-          if (failed(meet()) || failed(emitAll(inTurn)) || failed(meet()))
+          if (failed(meet()) || failed(emitAll(inTurn)))
+            return failure();
+          // Threads besides the first one, which says that the turn is over.
+          if (llvm::any_of(pending, [](const Executed &each) { return each.by != By::First; }) &&
+              failed(meet()))
             return failure();
           emitIf(isEqual(thread, index(0)), [&] {
             Value next = arith::AddIOp::create(b, toI32(n), arith::ConstantIntOp::create(b, 1, 32));
@@ -308,10 +319,10 @@ LogicalResult LoopLaunch::emitTurns(const DividedLoop &divided) {
           });
           if (failed(emitAll(behind)))
             return failure();
-          SmallVector<Executed> all;
-          for (Operation &inner : *op.getBody())
-            listExecuted(&inner, all);
-          return conflicts(pending, all) ? meet() : success();
+          SmallVector<Executed> next; // before the CTA meets in its next turn
+          for (Operation *each : ahead)
+            listExecuted(each, next);
+          return conflicts(pending, next) ? meet() : success();
         },
         op);
     if (failed(result))

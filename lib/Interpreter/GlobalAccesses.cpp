@@ -36,8 +36,7 @@ void Knowledge::join(const Knowledge &other) {
 
 void Knowledge::add(unsigned cluster, const Clock &clock) {
   Knowledge own;
-  own.clocks =
-      std::make_shared<Clocks>(Clocks{{cluster, std::make_shared<const Clock>(clock)}});
+  own.clocks = std::make_shared<Clocks>(Clocks{{cluster, std::make_shared<const Clock>(clock)}});
   join(own);
 }
 

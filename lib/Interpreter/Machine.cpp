@@ -222,7 +222,8 @@ LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const in
   statistics.launches += total > 0; // the host leaves out the others
   int64_t window = options.order == InterpreterOrder::Random ? std::max(1u, options.ctas) : 1;
   if (launch.hasSemaphores) {
-    int64_t resident = options.residentCtas ? options.residentCtas : kMultiprocessors * launch.occupancy;
+    int64_t resident =
+        options.residentCtas ? options.residentCtas : kMultiprocessors * launch.occupancy;
     if (launch.op->hasAttr(hopper::kCooperativeAttr) && total * ctas > resident)
       return launch.op->emitError() << "a cooperative launch of " << total * ctas
                                     << " CTAs, of which " << resident << " run at a time";

@@ -2,8 +2,8 @@
 // memref: views of global memory, and single elements.
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "Elementwise.h"
 #include "Cluster.h"
+#include "Elementwise.h"
 #include "GlobalMemory.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -283,7 +283,8 @@ static Step collapseShape(Fiber &fiber, const Instruction &i) {
 }
 
 /// In launches of threads others run before an access of memory that threads share.
-static Instruction &emitAccess(Translator &translator, Operation *op, Instruction::Handler handler) {
+static Instruction &emitAccess(Translator &translator, Operation *op,
+                               Instruction::Handler handler) {
   Instruction &instruction = translator.emit(op, handler);
   instruction.yields = mayRace(translator, op->getOperand(isa<memref::StoreOp>(op) ? 1 : 0));
   return instruction;

@@ -129,10 +129,11 @@ struct LowerToHopperPass
 
   /// What is asked of loops means nothing where there is none.
   LogicalResult checkLoopOptions(ModuleOp module) {
-    const Option<std::string> *words[] = {&treatment, &loopMerge};
+    const Option<std::string> *words[] = {&treatment, &loopMerge, &loopTeam};
     const Option<int64_t> *numbers[] = {&loopThreads, &loopParts};
     auto refuse = [&](StringRef option) {
-      return module.emitError() << "schedule option '" << option << "' is of affine loops on memory";
+      return module.emitError() << "schedule option '" << option
+                                << "' is of affine loops on memory";
     };
     for (const Option<std::string> *option : words)
       if (option->hasValue())
@@ -156,8 +157,9 @@ struct LowerToHopperPass
       auto isTensor = [](Type type) { return isa<TensorType>(type); };
       if (llvm::any_of(function.getArgumentTypes(), isTensor) ||
           llvm::any_of(function.getResultTypes(), isTensor))
-        return function.emitError("a module has functions of tensors or affine loops on memory, not "
-                                  "both");
+        return function.emitError(
+            "a module has functions of tensors or affine loops on memory, not "
+            "both");
     }
     if (asksForTiles(*this))
       return module.emitError("schedule options of tiles (block-m, block-n, stages, order, parts) "
@@ -173,7 +175,7 @@ struct LowerToHopperPass
     AttnPlanLoopsOptions plan;
     plan.treatment = treatment;
     plan.ctas = ctas;
-    addLoops(pm, plan, {loopThreads, loopParts, ctas, loopMerge});
+    addLoops(pm, plan, {loopThreads, loopParts, ctas, loopMerge, loopTeam});
     return runPipeline(pm, module);
   }
 

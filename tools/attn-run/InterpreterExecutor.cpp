@@ -154,8 +154,9 @@ Error InterpreterExecutor::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entri
   bool lowered = program->walk([](mlir::gpu::LaunchOp) { return mlir::WalkResult::interrupt(); })
                      .wasInterrupted();
   bool memrefs = all_of(entries, [](FuncOp entry) { return entry.getNumResults() == 0; });
-  bool loops = program->walk([](mlir::affine::AffineForOp) { return mlir::WalkResult::interrupt(); })
-                   .wasInterrupted();
+  bool loops =
+      program->walk([](mlir::affine::AffineForOp) { return mlir::WalkResult::interrupt(); })
+          .wasInterrupted();
   if (!lowered && (!memrefs || loops)) {
     mlir::PassManager manager(program->getContext());
     if (Error error = configurePassManager(manager))

@@ -78,7 +78,9 @@ defvar ScheduleOptions = [
            "CTAs that share an affine loop; 0: 8 in clusters, else as many as keep `ctas` busy">,
     Option<"loopMerge", "loop-merge", "std::string", /*default=*/"\"team\"",
            "Who merges parts of affine loops by partial-and-merge: team (another launch), last (the CTA "
-           "that comes last)">];
+           "that comes last)">,
+    Option<"loopTeam", "loop-team", "std::string", /*default=*/"\"auto\"",
+           "What runs a row of affine loops that are not divided: thread, cta, or auto">];
 
 def AttnLowerToHopper : Pass<"attn-lower-to-hopper", "::mlir::ModuleOp"> {
   let summary = "Attention to the program of one CTA of sm_90 (L0, L1 to L3)";

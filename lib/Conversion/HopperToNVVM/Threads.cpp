@@ -185,14 +185,14 @@ LogicalResult KernelLowering::lowerGridSync(GridSyncOp op) {
   function->setAttr(kCooperativeAttr, b.getUnitAttr());
   Value ctas = constantI32(1);
   for (gpu::Dimension dim : {gpu::Dimension::x, gpu::Dimension::y, gpu::Dimension::z})
-    ctas = arith::MulIOp::create(
-        b, ctas, toI32(Value(gpu::GridDimOp::create(b, b.getIndexType(), dim))));
+    ctas = arith::MulIOp::create(b, ctas,
+                                 toI32(Value(gpu::GridDimOp::create(b, b.getIndexType(), dim))));
   inThread0([&] {
     Value before = inlineAsm(b.getI32Type(), {*address},
                              "atom.add.release.gpu.global.u32 $0, [$1], 1;", "=r,l,~{memory}",
                              /*sideEffects=*/true);
-    Value meeting = arith::AddIOp::create(b, Value(arith::DivUIOp::create(b, before, ctas)),
-                                          constantI32(1));
+    Value meeting =
+        arith::AddIOp::create(b, Value(arith::DivUIOp::create(b, before, ctas)), constantI32(1));
     Value all = arith::MulIOp::create(b, meeting, ctas);
     inlineAsm(Type(), {*address, all},
               "{ .reg .pred p; .reg .b32 word; AGAIN: ld.acquire.gpu.global.b32 word, [$0]; "
@@ -214,14 +214,13 @@ LogicalResult KernelLowering::lowerLastArrival(LastArrivalOp op) {
   Value last = addI32(toI32(op.getCount()), -1);
   inThread0([&] {
     // From the last number back to 0.
-    Value before = inlineAsm(i32, {*address, last},
-                             "atom.inc.acq_rel.gpu.global.u32 $0, [$1], $2;", "=r,l,r,~{memory}",
+    Value before = inlineAsm(i32, {*address, last}, "atom.inc.acq_rel.gpu.global.u32 $0, [$1], $2;",
+                             "=r,l,r,~{memory}",
                              /*sideEffects=*/true);
     memref::StoreOp::create(b, before, answer, constantIndex(0));
   });
   Value before = memref::LoadOp::create(b, answer, constantIndex(0));
-  op.replaceAllUsesWith(
-      Value(arith::CmpIOp::create(b, arith::CmpIPredicate::eq, before, last)));
+  op.replaceAllUsesWith(Value(arith::CmpIOp::create(b, arith::CmpIPredicate::eq, before, last)));
   op->erase();
   return success();
 }

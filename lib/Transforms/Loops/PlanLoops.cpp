@@ -110,8 +110,7 @@ private:
     const std::string &name = graph.getLoops()[loop].name;
     const Dependence *first = nullptr;
     for (const Dependence *dependence : graph.getCarriedBy(loop))
-      if (!first ||
-          (dependence->kind == DependenceKind::RAW && first->kind != DependenceKind::RAW))
+      if (!first || (dependence->kind == DependenceKind::RAW && first->kind != DependenceKind::RAW))
         first = dependence;
     if (treatment == LoopTreatment::Parallel) {
       if (!first)
@@ -132,10 +131,9 @@ private:
       if (dependence->kind == DependenceKind::RAW &&
           llvm::is_contained(component.statements, dependence->sink))
         first = dependence;
-    InFlightDiagnostic error = op.emitError()
-                               << "loop " << name << " cannot run by " << getGraphName(treatment)
-                               << ": " << graph.formatSet(component.statements) << ": "
-                               << refusal->second;
+    InFlightDiagnostic error =
+        op.emitError() << "loop " << name << " cannot run by " << getGraphName(treatment) << ": "
+                       << graph.formatSet(component.statements) << ": " << refusal->second;
     error.attachNote(graph.getStatements()[first->sink].op->getLoc())
         << graph.describe(*first) << " is carried by " << name;
     return error;
@@ -217,10 +215,9 @@ struct PlanLoopsPass : attn::impl::AttnPlanLoopsBase<PlanLoopsPass> {
       wrong |= failed(planner.run());
     });
     if (!missing.empty()) {
-      getOperation()->emitError("expected loops to plan, got none named ")
-          << llvm::join(llvm::make_filter_range(
-                            loops, [&](StringRef loop) { return missing.contains(loop); }),
-                        ", ");
+      getOperation()->emitError("expected loops to plan, got none named ") << llvm::join(
+          llvm::make_filter_range(loops, [&](StringRef loop) { return missing.contains(loop); }),
+          ", ");
       wrong = true;
     }
     if (wrong)

@@ -110,8 +110,7 @@ std::optional<PlanViolation> Nest::findLoopViolation(LoopPlanAttr plan, unsigned
                                                      bool isShared, const DependenceGraph &graph) {
   std::string treatment = getGraphName(plan.getTreatment());
   std::string runs = "loop " + plan.getName().str() + " (" +
-                     stringifyLoopRole(plan.getRole()).str() + ") cannot be " + treatment +
-                     ": ";
+                     stringifyLoopRole(plan.getRole()).str() + ") cannot be " + treatment + ": ";
   if (isShared)
     for (const Dependence &dependence : graph.getDependences())
       if (llvm::is_contained(dependence.separated, loop) &&

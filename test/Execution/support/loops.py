@@ -2,7 +2,7 @@
 """Affine loops on memory, executed by each treatment of what they carry.
 
     loops.py --attn-run PATH --attn-opt PATH --target interpreter [--scratch DIR] [--only CASE]
-             [--treatments a,b] [--interleavings N] [--repeat N]
+             [--treatments a,b] [--interleavings N] [--repeat N] [--jobs N]
 
 Each case is a function of memrefs and what it computes, in NumPy in float64 and, for the criterion
 of the same precision, in float32: the largest error is at most twice that of float32 and two
@@ -10,6 +10,7 @@ roundings. Exit status 1 if one fails.
 """
 
 import argparse
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -18,6 +19,8 @@ import numpy
 
 TREATMENTS = {
     "owner-computes": [],
+    "owner-computes thread": ["loop-team=thread"],
+    "owner-computes cta": ["loop-team=cta"],
     "ordered-turnstile": ["loop-parts=3"],
     "atomics": ["loop-parts=3"],
     "partial-and-merge": ["loop-parts=3"],
@@ -200,7 +203,8 @@ func.func @main(%X: memref<{N}x{N}xf32>, %S: memref<{N}xf32>, %T: memref<1xf32>)
 }}
 """
 
-REDUCING = [t for t in TREATMENTS if t not in ("owner-computes", "ordered-turnstile")]
+IN_ORDER = ["owner-computes", "owner-computes thread", "owner-computes cta", "ordered-turnstile"]
+REDUCING = [t for t in TREATMENTS if t not in IN_ORDER]
 PHASES = [t for t in REDUCING if t != "partial-and-merge last"]
 
 
@@ -249,42 +253,42 @@ def online(m, n, d, e, start):
         if start:
             first = [normal(rng, m, e), normal(rng, m), abs(normal(rng, m)) + 1]
         return [normal(rng, m, d), normal(rng, n, d), normal(rng, n, e)] + first
-    return ONLINE.format(M=m, N=n, D=d, E=e), make, attention, 3, PHASES + ["ordered-turnstile", "owner-computes"]
+    return ONLINE.format(M=m, N=n, D=d, E=e), make, attention, 3, PHASES + IN_ORDER
 
 
 def case_sum(m, n):
     return (SUM.format(), lambda rng: [normal(rng, m, n), normal(rng, m)],
-            lambda x, s: [s + x.sum(axis=1)], 1, REDUCING + ["ordered-turnstile", "owner-computes"])
+            lambda x, s: [s + x.sum(axis=1)], 1, REDUCING + IN_ORDER)
 
 
 def case_total(n):
     return (TOTAL.format(N=n),
             lambda rng: [rng.integers(-9, 9, n).astype(numpy.int32), numpy.array([5], numpy.int32)],
-            lambda x, s: [s + x.sum()], 1, REDUCING + ["ordered-turnstile", "owner-computes"])
+            lambda x, s: [s + x.sum()], 1, REDUCING + IN_ORDER)
 
 
 def case_softmax(m, n):
     return (SOFTMAX.format(M=m, N=n),
             lambda rng: [normal(rng, m, n)] + [numpy.zeros(s, numpy.float32) for s in ((m, n), m, m)],
-            softmax, 1, PHASES + ["owner-computes", "ordered-turnstile"])
+            softmax, 1, PHASES + IN_ORDER)
 
 
 def case_lse(m, n):
     return (LSE.format(M=m, N=n),
             lambda rng: [3 * normal(rng, m, n), numpy.full(m, -numpy.inf, numpy.float32),
                          numpy.zeros(m, numpy.float32), numpy.zeros(m, numpy.float32)],
-            log_sum_exp, 1, PHASES + ["owner-computes", "ordered-turnstile"])
+            log_sum_exp, 1, PHASES + IN_ORDER)
 
 
 def case_stacked(m, n):
     return (STACKED.format(M=m, N=n),
             lambda rng: [normal(rng, m, n), numpy.zeros(m, numpy.float32), numpy.zeros(m, numpy.float32)],
-            stacked, 1, REDUCING + ["owner-computes", "ordered-turnstile"])
+            stacked, 1, REDUCING + IN_ORDER)
 
 
 def case_triangle(n):
     return (TRIANGLE.format(N=n), lambda rng: [normal(rng, n, n), normal(rng, n), normal(rng, 1)],
-            triangle, 1, ["owner-computes", "ordered-turnstile"])
+            triangle, 1, IN_ORDER)
 
 
 CASES = {
@@ -303,7 +307,7 @@ CASES = {
 }
 
 
-def run(args, name, treatment, tools):
+def run(args, name, treatment):
     text, make, compute, inputs, treatments = CASES[name]()
     if treatment not in treatments:
         return None
@@ -313,13 +317,13 @@ def run(args, name, treatment, tools):
     with open(base + ".mlir", "w") as f:
         f.write(text)
     if "linalg" in text:
-        subprocess.run([tools.attn_opt, base + ".mlir", "--convert-linalg-to-affine-loops", "-o", base + ".mlir"],
+        subprocess.run([args.attn_opt, base + ".mlir", "--convert-linalg-to-affine-loops", "-o", base + ".mlir"],
                        check=True)
     word, _, rest = treatment.partition(" ")
     schedule = [f"treatment={word}", f"loop-threads={args.threads}"] + TREATMENTS[treatment]
     if rest == "last":
         schedule.append("loop-merge=last")
-    command = [tools.attn_run, base + ".mlir", f"--target={args.target}", "--schedule=" + " ".join(schedule)]
+    command = [args.attn_run, base + ".mlir", f"--target={args.target}", "--schedule=" + " ".join(schedule)]
     if args.target == "interpreter":
         command.append(f"--interleavings={args.interleavings}")
     for number, value in enumerate(values):
@@ -329,7 +333,10 @@ def run(args, name, treatment, tools):
             command.append(f"--output={number}={base}-out-{number}.npy")
     bits = None
     for _ in range(args.repeat):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=args.limit)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=args.limit)
+        except subprocess.TimeoutExpired:
+            return f"no end within {args.limit:.0f} s"
         if done.returncode:
             return done.stderr.strip() or f"exit status {done.returncode}"
         results = [numpy.load(f"{base}-out-{n}.npy") for n in range(inputs, len(values))]
@@ -365,22 +372,21 @@ def main():
     parser.add_argument("--interleavings", type=int, default=4)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--limit", type=float, default=120)
+    parser.add_argument("--jobs", type=int, default=1)
     args = parser.parse_args()
     os.makedirs(args.scratch, exist_ok=True)
+    pairs = [(name, treatment) for name in CASES for treatment in TREATMENTS
+             if (not args.only or name in args.only.split(","))
+             and (not args.treatments or treatment in args.treatments.split(","))]
     total = failed = 0
-    for name in CASES:
-        if args.only and name not in args.only.split(","):
-            continue
-        for treatment in TREATMENTS:
-            if args.treatments and treatment not in args.treatments.split(","):
-                continue
-            problem = run(args, name, treatment, args)
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for pair, problem in zip(pairs, pool.map(lambda pair: run(args, *pair), pairs)):
             if problem is None:
                 continue
             total += 1
             if problem:
                 failed += 1
-                print(f"{name} {treatment}: {problem}")
+                print(f"{' '.join(pair)}: {problem}")
     print(f"{total - failed} of {total} cases are right")
     return failed > 0
 

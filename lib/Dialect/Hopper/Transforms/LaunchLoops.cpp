@@ -47,27 +47,36 @@ struct LaunchLoopsPass : attn::impl::HopperLaunchLoopsBase<LaunchLoopsPass> {
       return;
     constexpr int64_t kMostThreads = 1024, kLanes = 32;
     if (threads < kLanes || threads > kMostThreads || threads % kLanes || parts < 0 || ctas < 1 ||
-        (merge != "team" && merge != "last")) {
+        (merge != "team" && merge != "last") ||
+        (team != "auto" && team != "thread" && team != "cta")) {
       function.emitError("expected threads to be a multiple of 32, at most 1024, parts at least 0, "
-                         "ctas at least 1, and merge to be team or last");
+                         "ctas at least 1, merge to be team or last, and team auto, thread or cta");
       return signalPassFailure();
     }
     DependenceGraph graph = buildAffineDependences(function);
-    TeamOptions options{threads, parts, ctas, merge == "last"};
+    TeamOptions options{threads, parts, ctas, merge == "last", std::nullopt};
+    if (team != "auto")
+      options.ofUndivided = team == "cta" ? Team::Cta : Team::Thread;
     if (failed(check(function)))
       return signalPassFailure();
-    bool isDivided = false;
+    bool isDivided = false, isUndivided = false;
     for (auto nest : llvm::make_early_inc_range(function.getOps<affine::AffineForOp>())) {
       FailureOr<TeamPlan> plan = planTeams(graph, nest, options);
       if (failed(plan))
         return signalPassFailure();
       isDivided |= !plan->divided.empty();
+      isUndivided |= plan->divided.empty();
       LoopLaunch launch(graph, nest, *plan, options);
       if (failed(launch.emit()))
         return signalPassFailure();
       numLaunched.at(nest) << remark::metric("Team", nameOf(plan->team))
                            << remark::metric("Launches", launch.getNumLaunches());
       done.push_back(nest);
+    }
+    if (!isUndivided && team != "auto") {
+      function.emitError("option 'team' is of rows whose loops are not divided among CTAs; this "
+                         "function has none");
+      return signalPassFailure();
     }
     if (!isDivided && (parts > 0 || merge == "last")) {
       function.emitError() << "option '" << (parts > 0 ? "parts" : "merge")

@@ -80,8 +80,8 @@ void LoopLaunch::chooseParts() {
     auto fixed = [&](Value operand) { return isDefinedOutside(operand, nest); };
     if (llvm::all_of(first.op->getOperands(), fixed)) {
       bool isShared = first.isShared() || first.partials.empty();
-      Value count = arith::CeilDivUIOp::create(b, countOf(first.op),
-                                               index(isShared ? 1 : options.threads));
+      Value count =
+          arith::CeilDivUIOp::create(b, countOf(first.op), index(isShared ? 1 : options.threads));
       parts = arith::MinUIOp::create(b, parts, count);
     }
     parts = arith::MaxUIOp::create(b, parts, one);
@@ -216,16 +216,16 @@ LogicalResult LoopLaunch::emitGridRows() {
   return success();
 }
 
-/// Meetings of the grid in `from` again, in front of the builder. How many there are must not depend
-/// on the row, or some teams would wait for others that do not come.
+/// Meetings of the grid in `from` again, in front of the builder. How many there are must not
+/// depend on the row, or some teams would wait for others that do not come.
 LogicalResult LoopLaunch::emitIdle(Block &from, IRMapping &idle, Block &active) {
   auto meets = [](Operation &op) {
     return op.walk([](GridSyncOp) { return WalkResult::interrupt(); }).wasInterrupted();
   };
   std::function<bool(Value)> repeat = [&](Value value) {
     Operation *op = value.getDefiningOp();
-    if (value == row || (!op && active.getParentOp()->isProperAncestor(
-                                    value.getParentBlock()->getParentOp())))
+    if (value == row ||
+        (!op && active.getParentOp()->isProperAncestor(value.getParentBlock()->getParentOp())))
       return idle.contains(value);
     if (!op || !active.getParentOp()->isProperAncestor(op) || idle.contains(value))
       return true;

@@ -54,10 +54,10 @@ void LoopLaunch::emitNeutral(const Place &place) {
 /// The parts of all threads of the CTA, in one order: each thread gets the same.
 Value LoopLaunch::combineThreads(const Partial &partial, Value own) {
   for (int64_t distance = 1; distance < kLanes; distance *= 2)
-    own = combine(partial, own,
-                  gpu::ShuffleOp::create(b, own, int32_t(distance), int32_t(kLanes),
-                                         gpu::ShuffleMode::XOR)
-                      .getShuffleResult());
+    own = combine(
+        partial, own,
+        gpu::ShuffleOp::create(b, own, int32_t(distance), int32_t(kLanes), gpu::ShuffleMode::XOR)
+            .getShuffleResult());
   int64_t warps = options.threads / kLanes;
   if (warps == 1)
     return own;

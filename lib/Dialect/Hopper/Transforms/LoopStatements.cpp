@@ -134,9 +134,8 @@ LogicalResult LoopLaunch::cloneLoop(affine::AffineForOp loop) {
 
 LogicalResult LoopLaunch::cloneIf(affine::AffineIfOp op,
                                   function_ref<LogicalResult(Block &)> cloneBlock) {
-  auto branch =
-      scf::IfOp::create(b, op->getResultTypes(), emitCondition(op), /*addThenBlock=*/true,
-                        /*addElseBlock=*/op.hasElse() || op->getNumResults() > 0);
+  auto branch = scf::IfOp::create(b, op->getResultTypes(), emitCondition(op), /*addThenBlock=*/true,
+                                  /*addElseBlock=*/op.hasElse() || op->getNumResults() > 0);
   auto fill = [&](Block &from, Block *to) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToEnd(to);
@@ -220,8 +219,7 @@ Value LoopLaunch::elementsOf(const Partial &partial) {
 void LoopLaunch::setDims(const Partial &partial, Value element) {
   for (affine::AffineForOp loop : llvm::reverse(partial.dims)) {
     Value count = countOf(loop);
-    map.map(loop.getInductionVar(),
-            variableOf(loop, arith::RemUIOp::create(b, element, count)));
+    map.map(loop.getInductionVar(), variableOf(loop, arith::RemUIOp::create(b, element, count)));
     element = arith::DivUIOp::create(b, element, count);
   }
 }

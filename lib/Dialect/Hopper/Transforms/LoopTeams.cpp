@@ -115,16 +115,17 @@ private:
   LogicalResult addDivided(DividedLoop &divided) {
     affine::AffineForOp loop = divided.op;
     if (!plan.divided.empty() && plan.divided.front().treatment != divided.treatment) {
-      InFlightDiagnostic error =
-          loop.emitError() << "loops of one nest have one treatment: " << nameOf(loop) << " has "
-                           << getGraphName(divided.treatment);
+      InFlightDiagnostic error = loop.emitError()
+                                 << "loops of one nest have one treatment: " << nameOf(loop)
+                                 << " has " << getGraphName(divided.treatment);
       error.attachNote(plan.divided.front().op.getLoc())
           << nameOf(plan.divided.front().op) << " has "
           << getGraphName(plan.divided.front().treatment);
       return error;
     }
     if (loop.getNumIterOperands() != 0)
-      return loop.emitError() << "loop " << nameOf(loop) << " carries values in iter_args; expected "
+      return loop.emitError() << "loop " << nameOf(loop)
+                              << " carries values in iter_args; expected "
                               << "running values in memory where it runs by "
                               << getGraphName(divided.treatment);
     if (divided.treatment == LoopTreatment::OrderedTurnstile)
@@ -150,7 +151,8 @@ private:
     }
     Operation *front = graph.getStatements()[component.statements.front()].op;
     auto refuse = [&](const Twine &reason) {
-      return front->emitError() << graph.formatSet(component.statements) << " cannot be computed in "
+      return front->emitError() << graph.formatSet(component.statements)
+                                << " cannot be computed in "
                                 << "parts of loop " << nameOf(divided.op) << ": " << reason;
     };
     if (!partial.load || !partial.store || !partial.combiner)
@@ -179,8 +181,7 @@ private:
       if (!llvm::is_contained(access.getOperands(), loop.getInductionVar()))
         continue;
       auto fixed = [&](Value operand) { return isDefinedOutside(operand, nest); };
-      if (treatmentOf(loop) != LoopTreatment::Parallel ||
-          !llvm::all_of(loop->getOperands(), fixed))
+      if (treatmentOf(loop) != LoopTreatment::Parallel || !llvm::all_of(loop->getOperands(), fixed))
         return refuse("loop " + nameOf(loop) +
                       " is not parallel, or its bounds vary: its elements are not known");
       partial.dims.insert(partial.dims.begin(), loop);
@@ -203,12 +204,15 @@ private:
   LogicalResult chooseTeam() {
     if (plan.divided.empty()) {
       bool hasParallel = llvm::any_of(plan.row, [&](Operation *op) {
-        return op->walk([&](affine::AffineForOp loop) {
-                   return isParallel(loop) ? WalkResult::interrupt() : WalkResult::advance();
-                 })
+        return op
+            ->walk([&](affine::AffineForOp loop) {
+              return isParallel(loop) ? WalkResult::interrupt() : WalkResult::advance();
+            })
             .wasInterrupted();
       });
       plan.team = hasParallel || plan.band.empty() ? Team::Cta : Team::Thread;
+      if (options.ofUndivided)
+        plan.team = *options.ofUndivided;
       return success();
     }
     LoopTreatment treatment = plan.divided.front().treatment;
@@ -242,7 +246,7 @@ private:
       for (const Partial &partial : divided.partials) {
         if (!partial.elements)
           return partial.store->emitError("expected a number of elements that is known, for shared "
-                                         "memory of a cluster");
+                                          "memory of a cluster");
         bytes += 4 * *partial.elements;
       }
     constexpr int64_t kSharedBytes = 40 << 10; // static, besides cells of warps

@@ -1386,7 +1386,9 @@ def HopperLaunchLoops : Pass<"hopper-launch-loops", "::mlir::func::FuncOp"> {
            "CTAs of a row whose loops are divided; 0: 8 in clusters, else as many as run at a time">,
     Option<"ctas", "ctas", "int64_t", /*default=*/"132", "CTAs that run at a time">,
     Option<"merge", "merge", "std::string", /*default=*/"\"team\"",
-           "Who merges parts of partial_and_merge: team (in another launch), last (the last CTA of a row)">];
+           "Who merges parts of partial_and_merge: team (in another launch), last (the last CTA of a row)">,
+    Option<"team", "team", "std::string", /*default=*/"\"auto\"",
+           "What runs a row in which no loop is divided among CTAs: thread, cta, or auto">];
   let dependentDialects = ["mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::gpu::GPUDialect", "attn::hopper::HopperDialect",
                            "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",

@@ -23,11 +23,12 @@ static attn::Done numPlanned("attn-plan-loops", "planned", "Loops that got a tre
 
 namespace {
 
-/// In microseconds, of a GPU: an iteration of a worker that reads memory, a meeting of a cluster,
-/// one of the grid, a launch.
-constexpr double kIteration = 0.2, kClusterMeeting = 1.0, kGridMeeting = 2.5, kLaunch = 3.0;
-/// CTAs of a cluster.
-constexpr double kCluster = 8;
+/// In microseconds, of a GPU: an iteration of a thread that reads memory, a meeting of a cluster,
+/// one of the grid, a further launch.
+constexpr double kIteration = 0.05, kClusterMeeting = 0.8, kGridMeeting = 1.2, kLaunch = 5.0;
+/// CTAs of a cluster, threads of a CTA, and CTAs that share a multiprocessor where they need not
+/// all run at a time.
+constexpr double kCluster = 8, kThreads = 128, kShared = 8;
 
 struct Estimate {
   LoopTreatment treatment;
@@ -139,6 +140,50 @@ private:
     return error;
   }
 
+  /// Whether it is divided without further ado: directly in outer parallel loops, with running values
+  /// that parts of can be kept.
+  bool isDirect(unsigned loop) const {
+    affine::AffineForOp op = opOf(loop);
+    if (op.getNumIterOperands() != 0)
+      return false;
+    for (Operation *inner = op, *outer = op->getParentOp(); !isa<FunctionOpInterface>(outer);
+         inner = outer, outer = outer->getParentOp()) {
+      auto number = graph.findLoop(outer);
+      bool isOutermost = inner == op || inner->getBlock()->getOperations().size() == 2;
+      if (!number || !graph.isParallel(*number) || !isOutermost)
+        return false;
+    }
+    return llvm::all_of(graph.getComponents(), [&](const Component &component) {
+      return !llvm::is_contained(component.carriers, loop) ||
+             llvm::all_of(component.statements, [&](unsigned number) {
+               const Statement &statement = graph.getStatements()[number];
+               auto isPlain = [](Type type) { return type.isF32() || type.isInteger(32); };
+               return isa<affine::AffineStoreOp>(statement.op)
+                          ? isa<affine::AffineForOp>(statement.op->getParentOp())
+                          : statement.op->getNumResults() == 1 &&
+                                isPlain(statement.op->getResult(0).getType());
+             });
+    });
+  }
+
+  static bool hasKnownBounds(affine::AffineForOp op) {
+    return !op.getBody()
+                ->walk([](affine::AffineForOp inner) {
+                  return affine::getConstantTripCount(inner) ? WalkResult::advance()
+                                                             : WalkResult::interrupt();
+                })
+                .wasInterrupted();
+  }
+
+  bool hasParallel(affine::AffineForOp op) const {
+    return op.getBody()
+        ->walk([&](affine::AffineForOp inner) {
+          return graph.isParallel(*graph.findLoop(inner)) ? WalkResult::interrupt()
+                                                          : WalkResult::advance();
+        })
+        .wasInterrupted();
+  }
+
   /// Iterations of a loop, as far as is known.
   double countOf(unsigned loop) const {
     std::optional<uint64_t> count = affine::getConstantTripCount(opOf(loop));
@@ -151,19 +196,27 @@ private:
     for (Operation *outer = opOf(loop)->getParentOp(); outer; outer = outer->getParentOp())
       if (auto number = graph.findLoop(outer))
         rows *= graph.isParallel(*number) ? countOf(*number) : 1;
-    auto inTurns = [&](double workers) { return std::ceil(workers / ctas); };
+    // Threads of a CTA share an iteration where a parallel loop is inside, else have one each.
+    double threads = hasParallel(opOf(loop)) ? 1 : kThreads;
     double parts = std::max(1.0, std::floor(ctas / rows));
-    auto divided = [&](double number, double meetings) {
-      return inTurns(rows * number) * (std::ceil(count / number) * kIteration + meetings);
+    auto inTurns = [](double workers, double atOnce) { return std::ceil(workers / atOnce); };
+    auto divided = [&](double number, double atOnce, double meetings) {
+      return inTurns(rows * number, atOnce) *
+             (std::ceil(count / (number * threads)) * kIteration + meetings);
     };
-    SmallVector<Estimate> all = {{LoopTreatment::OwnerComputes, divided(1, 0)}};
+    double owners = inTurns(rows, ctas * kShared * threads);
+    SmallVector<Estimate> all = {{LoopTreatment::OwnerComputes, owners * count * kIteration}};
+    if (!isDirect(loop))
+      return all;
+    bool isKnown = hasKnownBounds(opOf(loop));
     auto add = [&](LoopTreatment treatment, double cost) {
-      if (!findRefusal(loop, treatment))
+      if (!findRefusal(loop, treatment) &&
+          (isKnown || treatment != LoopTreatment::ClusterReduction))
         all.push_back({treatment, cost});
     };
-    add(LoopTreatment::ClusterReduction, divided(kCluster, 2 * kClusterMeeting));
-    add(LoopTreatment::GridPhases, divided(parts, 2 * kGridMeeting));
-    add(LoopTreatment::PartialAndMerge, divided(parts, 0) + 2 * kLaunch);
+    add(LoopTreatment::ClusterReduction, divided(kCluster, ctas * kShared, 2 * kClusterMeeting));
+    add(LoopTreatment::GridPhases, divided(parts, ctas, 2 * kGridMeeting) + kLaunch);
+    add(LoopTreatment::PartialAndMerge, divided(parts, ctas * kShared, 0) + kLaunch);
     return all;
   }
 

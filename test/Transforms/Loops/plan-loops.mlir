@@ -12,33 +12,33 @@ func.func @few_rows(%A: memref<2x65536xf32>, %S: memref<2xf32>) {
       %s = affine.load %S[%i] : memref<2xf32>
       %t = arith.addf %s, %a : f32
       affine.store %t, %S[%i] : memref<2xf32>
-    // AUTO:  } {attn.treatment = "grid_phases"}
+    // AUTO:  } {attn.treatment = "cluster_reduction"}
     // ASKED: } {attn.treatment = "cluster_reduction"}
     }
   // CHECK-NEXT: } {attn.treatment = "parallel"}
   }
   return
 }
-// EXPLAIN:      remark: loop j runs by grid-phases
+// EXPLAIN:      remark: loop j runs by cluster-reduction
 // EXPLAIN-NEXT: affine.for %j
 // EXPLAIN:      note: owner-computes: {{[0-9.]+}} us estimated
 // EXPLAIN:      note: cluster-reduction: {{[0-9.]+}} us estimated
 // EXPLAIN:      note: grid-phases: {{[0-9.]+}} us estimated
 // EXPLAIN:      note: partial-and-merge: {{[0-9.]+}} us estimated
 // REMARK: remark: [Passed] planned | Category:attn-plan-loops | {{.*}}Treatment=parallel
-// REMARK: remark: [Passed] planned | Category:attn-plan-loops | {{.*}}Treatment=grid_phases
+// REMARK: remark: [Passed] planned | Category:attn-plan-loops | {{.*}}Treatment=cluster_reduction
 
 // -----
 
 // Many rows: each has an owner.
 // CHECK-LABEL: @many_rows
-func.func @many_rows(%A: memref<4096x64xf32>, %S: memref<4096xf32>) {
-  affine.for %i = 0 to 4096 {
-    affine.for %j = 0 to 64 {
-      %a = affine.load %A[%i, %j] : memref<4096x64xf32>
-      %s = affine.load %S[%i] : memref<4096xf32>
+func.func @many_rows(%A: memref<65536x8xf32>, %S: memref<65536xf32>) {
+  affine.for %i = 0 to 65536 {
+    affine.for %j = 0 to 8 {
+      %a = affine.load %A[%i, %j] : memref<65536x8xf32>
+      %s = affine.load %S[%i] : memref<65536xf32>
       %t = arith.addf %s, %a : f32
-      affine.store %t, %S[%i] : memref<4096xf32>
+      affine.store %t, %S[%i] : memref<65536xf32>
     // AUTO:  } {attn.treatment = "owner_computes"}
     // ASKED: } {attn.treatment = "cluster_reduction"}
     }
@@ -62,5 +62,34 @@ func.func @nested(%A: memref<64x64xf32>, %S: memref<f32>) {
     }
   // CHECK-NEXT: } {attn.treatment = "atomics"}
   } {attn.treatment = "atomics"}
+  return
+}
+
+// -----
+
+// What is not directly in outer parallel loops, or has other running values, is the owner's by itself.
+// CHECK-LABEL: @others
+func.func @others(%A: memref<4096x4xbf16>, %B: memref<2x4096x4xf32>, %S: memref<4xbf16>, %T: memref<4xf32>) {
+  affine.for %i = 0 to 4 {
+    affine.for %j = 0 to 4096 {
+      %a = affine.load %A[%j, %i] : memref<4096x4xbf16>
+      %s = affine.load %S[%i] : memref<4xbf16>
+      %t = arith.addf %s, %a : bf16
+      affine.store %t, %S[%i] : memref<4xbf16>
+    // AUTO: } {attn.treatment = "owner_computes"}
+    }
+  }
+  affine.for %i = 0 to 4 {
+    affine.for %k = 0 to 2 {
+      affine.for %j = 0 to 4096 {
+        %a = affine.load %B[%k, %j, %i] : memref<2x4096x4xf32>
+        %s = affine.load %T[%i] : memref<4xf32>
+        %t = arith.addf %s, %a : f32
+        affine.store %t, %T[%i] : memref<4xf32>
+      // AUTO: } {attn.treatment = "owner_computes"}
+      }
+    // AUTO: } {attn.treatment = "owner_computes"}
+    }
+  }
   return
 }

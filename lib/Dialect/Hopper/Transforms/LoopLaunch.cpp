@@ -73,7 +73,11 @@ void LoopLaunch::chooseParts() {
   parts = index(std::max<int64_t>(1, options.parts));
   if (plan.divided.empty())
     return;
-  Value ctas = index(options.ctas), one = index(1);
+  // A launch that nobody waits in may have as many as share the multiprocessors.
+  constexpr int64_t kThreadsPerMultiprocessor = 2048;
+  int64_t occupancy =
+      plan.team == Team::Launches ? kThreadsPerMultiprocessor / options.threads : 1;
+  Value ctas = index(options.ctas * occupancy), one = index(1);
   if (options.parts == 0) {
     parts = arith::DivUIOp::create(b, ctas, arith::MaxUIOp::create(b, rows, one));
     const DividedLoop &first = plan.divided.front();
@@ -384,7 +388,7 @@ void LoopLaunch::listExecuted(Operation *op, SmallVectorImpl<Executed> &list) co
       llvm::append_range(list, listMerge(*divided));
       return;
     }
-    if (getTreatment(loop, graph) == LoopTreatment::Parallel && loop.getNumIterOperands() == 0)
+    if (plan.isOfThreads(loop, graph))
       return addAll(By::Own);
   } else if (!isa<affine::AffineIfOp>(op)) {
     return addAll(isa<affine::AffineWriteOpInterface>(op) ? By::First : By::All);
@@ -472,9 +476,7 @@ LogicalResult LoopLaunch::emitTogether(Operation *op) {
   if (divided)
     return divided->partials.empty() ? emitTurns(*divided) : emitParts(*divided);
   auto loop = dyn_cast<affine::AffineForOp>(op);
-  bool isParallel = loop && getTreatment(loop, graph) == LoopTreatment::Parallel &&
-                    loop.getNumIterOperands() == 0;
-  if (loop && !isParallel)
+  if (loop && !plan.isOfThreads(loop, graph))
     return emitInOrder(loop);
   if (auto branch = dyn_cast<affine::AffineIfOp>(op))
     return emitBranch(branch);

@@ -18,6 +18,12 @@ LoopTreatment hopper::getTreatment(affine::AffineForOp loop, const DependenceGra
                                                  : LoopTreatment::OwnerComputes;
 }
 
+bool TeamPlan::isOfThreads(affine::AffineForOp loop, const DependenceGraph &graph) const {
+  return getTreatment(loop, graph) == LoopTreatment::Parallel && loop.getNumIterOperands() == 0 &&
+         llvm::none_of(divided,
+                       [&](const DividedLoop &each) { return loop->isProperAncestor(each.op); });
+}
+
 bool hopper::isDefinedOutside(Value value, Operation *scope) {
   return !scope->isAncestor(value.getParentBlock()->getParentOp());
 }

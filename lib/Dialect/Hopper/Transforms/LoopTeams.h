@@ -50,6 +50,9 @@ struct DividedLoop {
   }
 };
 
+/// How `loop` is planned to run (`attn.treatment`); parallel loops that nobody planned are.
+LoopTreatment getTreatment(mlir::affine::AffineForOp loop, const DependenceGraph &graph);
+
 /// The plan of one outermost loop.
 struct TeamPlan {
   Team team = Team::Cta;
@@ -59,14 +62,15 @@ struct TeamPlan {
   llvm::SmallVector<mlir::Operation *> row;
   llvm::SmallVector<DividedLoop, 0> divided;
 
+  /// Whether the threads of a team divide `loop`, which carries nothing and in which no loop is
+  /// divided among its CTAs.
+  bool isOfThreads(mlir::affine::AffineForOp loop, const DependenceGraph &graph) const;
+
   const DividedLoop *find(mlir::Operation *op) const {
     auto found = llvm::find_if(divided, [&](const DividedLoop &each) { return each.op == op; });
     return found == divided.end() ? nullptr : &*found;
   }
 };
-
-/// How `loop` is planned to run (`attn.treatment`); parallel loops that nobody planned are.
-LoopTreatment getTreatment(mlir::affine::AffineForOp loop, const DependenceGraph &graph);
 
 /// The plan of `nest`, or an error at the op that it has none for.
 mlir::FailureOr<TeamPlan> planTeams(const DependenceGraph &graph, mlir::affine::AffineForOp nest,

@@ -132,6 +132,15 @@
 // KEPT-NEXT:      memref.load %arg2
 // KEPT:         memref.dealloc %[[KEPT]]
 
+// A parallel loop around a divided one is run in order: the team divides the inner one.
+// RUN: %{launch} %t/inside.mlir | FileCheck %s --check-prefix=INSIDE
+// INSIDE:       scf.for %{{.*}} = %c0 to %c4 step %c1
+// INSIDE:         scf.for %{{.*}} to %c128 step %c256
+// INSIDE:         hopper.cluster.sync
+// INSIDE:         hopper.remote.load
+// INSIDE:         hopper.cluster.sync
+// INSIDE-NEXT:  }
+
 //--- sum.mlir
 func.func @sum(%A: memref<8x128xf32>, %S: memref<8xf32>) {
   affine.for %i = 0 to 8 {
@@ -178,6 +187,22 @@ func.func @kept(%A: memref<8x128xf32>, %S: memref<8xf32>, %B: memref<8xf32>, %C:
     } {attn.treatment = "partial_and_merge"}
     %c = arith.mulf %e, %b : f32
     affine.store %c, %C[%i] : memref<8xf32>
+  } {attn.treatment = "parallel"}
+  return
+}
+
+//--- inside.mlir
+func.func @inside(%A: memref<8x4x128xf32>, %S: memref<8x4xf32>, %T: memref<8xf32>, %x: f32) {
+  affine.for %i = 0 to 8 {
+    affine.store %x, %T[%i] : memref<8xf32>
+    affine.for %k = 0 to 4 {
+      affine.for %j = 0 to 128 {
+        %a = affine.load %A[%i, %k, %j] : memref<8x4x128xf32>
+        %s = affine.load %S[%i, %k] : memref<8x4xf32>
+        %t = arith.addf %s, %a : f32
+        affine.store %t, %S[%i, %k] : memref<8x4xf32>
+      } {attn.treatment = "cluster_reduction"}
+    } {attn.treatment = "parallel"}
   } {attn.treatment = "parallel"}
   return
 }

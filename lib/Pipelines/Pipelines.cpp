@@ -82,6 +82,7 @@ void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
                                                        /*inPrograms=*/!options.branchMasks}));
   pm.addNestedPass<func::FuncOp>(
       createAttnProjectMasks(AttnProjectMasksOptions{options.branchMasks}));
+  pm.addNestedPass<func::FuncOp>(createAttnExpandParts());
   // Before the canonicaliser, which may rebuild ops without their attributes.
   if (options.countTiles)
     pm.addPass(createAttnCountTiles());

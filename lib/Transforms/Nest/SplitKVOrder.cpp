@@ -169,23 +169,16 @@ scf::ForallOp Nest::createParts(MutableArrayRef<Output> states, bool rowsOutside
   TileDim &stream = emitter->dims[streamDim];
   // A whole number of tiles per part.
   AffineExpr d0 = b.getAffineDimExpr(0);
-  Value chunkValue;
+  partCount = b.getIndexAttr(parts);
   if (programs) {
     Value tiles =
         getValueOrCreateConstantIndexOp(b, b.getLoc(),
                                         affine::makeComposedFoldedAffineApply(
                                             b, b.getLoc(), d0.ceilDiv(stream.tile), {stream.size}));
     partCount = countParts(tiles, rowsOutside);
-    chunkValue =
-        arith::MulIOp::create(b, ceilDiv(b, tiles, cast<Value>(partCount)), index(stream.tile));
-  } else {
-    partCount = b.getIndexAttr(parts);
-    chunkValue = getValueOrCreateConstantIndexOp(
-        b, b.getLoc(),
-        affine::makeComposedFoldedAffineApply(
-            b, b.getLoc(), d0.ceilDiv(parts * stream.tile) * stream.tile, {stream.size}));
   }
-  Value end = sizeValue(streamDim);
+  Value end = sizeValue(streamDim), begin = index(0);
+  Value count = getValueOrCreateConstantIndexOp(b, b.getLoc(), partCount);
   SmallVector<Value> tensors;
   for (const Output &state : states) {
     SmallVector<OpFoldResult> sizes = {partCount};
@@ -202,12 +195,12 @@ scf::ForallOp Nest::createParts(MutableArrayRef<Output> states, bool rowsOutside
                       [&](SmallVector<Output> &, Value part) -> LogicalResult {
                         auto self = cast<scf::ForallOp>(b.getInsertionBlock()->getParentOp());
                         // The last parts may be empty.
-                        Value begin = arith::MulIOp::create(b, part, chunkValue);
-                        Value from = arith::MinUIOp::create(b, begin, end);
-                        Value next = arith::AddIOp::create(b, from, chunkValue);
-                        Value to = arith::MinUIOp::create(b, next, end);
-                        return rowsOutside ? emitRowsOfPart(self, states, part, from, to)
-                                           : emitStreamOfPart(self, states, part, from, to);
+                        auto own = PartOp::create(b, part, count, begin, end, stream.tile);
+                        if (rowsOutside)
+                          return emitRowsOfPart(self, states, part, own.getBegin(), own.getEnd());
+                        // What is mapped is owned by these elements, whatever masks say.
+                        auto [from, to] = expandPart(own);
+                        return emitStreamOfPart(self, states, part, from, to);
                       });
 }
 

@@ -23,6 +23,26 @@ SmallVector<scf::ForOp> collectFoldLoops(Operation *root) {
   return loops;
 }
 
+PartOp liftPart(scf::ForOp loop) {
+  auto part = loop.getLowerBound().getDefiningOp<PartOp>();
+  if (!part || loop.getLowerBound() != part.getBegin() || loop.getUpperBound() != part.getEnd() ||
+      !isConstantIntValue(loop.getStep(), int64_t(part.getStep())))
+    return {};
+  loop.setLowerBound(part.getLower());
+  loop.setUpperBound(part.getUpper());
+  return part;
+}
+
+void dividePart(scf::ForOp loop, PartOp part) {
+  if (!part)
+    return;
+  OpBuilder b(loop);
+  auto own = PartOp::create(b, loop.getLoc(), part.getPart(), part.getParts(), loop.getLowerBound(),
+                            loop.getUpperBound(), *getConstantIntValue(loop.getStep()));
+  loop.setLowerBound(own.getBegin());
+  loop.setUpperBound(own.getEnd());
+}
+
 /// Whether a condition compares values, not indices: a guard, not a mask.
 static bool comparesFloats(Value condition) {
   Operation *op = condition.getDefiningOp();

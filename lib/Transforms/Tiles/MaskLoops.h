@@ -7,6 +7,7 @@
 
 #include "MaskBounds.h"
 #include "NeutralTerms.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 
 namespace attn::tiles {
 
@@ -22,6 +23,11 @@ struct Mask {
 
 /// The fold loops under `root` whose masks no pass has dealt with.
 llvm::SmallVector<mlir::scf::ForOp> collectFoldLoops(mlir::Operation *root);
+
+/// A loop with the bounds of a part gets those of the whole loop; the part, or null.
+PartOp liftPart(mlir::scf::ForOp loop);
+/// The loop becomes the part of it that has the number of `part`, if that is not null.
+void dividePart(mlir::scf::ForOp loop, PartOp part);
 
 /// The distinct conditions of masking selects in the loop body. A comparison
 /// of floats is not a mask but part of the data.

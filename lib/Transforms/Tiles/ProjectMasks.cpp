@@ -151,8 +151,10 @@ Value emitIsFull(scf::ForOp loop, const Split &split) {
   return arith::AndIOp::create(b, loc, above, below);
 }
 
-void replaceLoop(scf::ForOp loop, Split &split, LoopUniforms &uniforms, ArrayRef<Mask> masks,
-                 bool masksRemain, bool branch, OpBuilder &b) {
+SmallVector<scf::ForOp> replaceLoop(scf::ForOp loop, Split &split, LoopUniforms &uniforms,
+                                    ArrayRef<Mask> masks, bool masksRemain, bool branch,
+                                    OpBuilder &b) {
+  SmallVector<scf::ForOp> loops;
   SmallVector<Value> state(loop.getInitArgs());
   auto append = [&](Value lo, Value hi, bool isFull) {
     if (isProvablyEmpty(lo, hi))
@@ -169,6 +171,7 @@ void replaceLoop(scf::ForOp loop, Split &split, LoopUniforms &uniforms, ArrayRef
       branchAroundMasks(copy, emitIsFull(copy, split), masks, mapping);
     copy->setAttr(isFull && !masksRemain ? attn::kFullAttr : attn::kPartialAttr, b.getUnitAttr());
     state.assign(copy.getResults().begin(), copy.getResults().end());
+    loops.push_back(copy);
   };
   if (!split.hasFull || branch) {
     append(split.lo, split.hi, /*isFull=*/false);
@@ -179,31 +182,37 @@ void replaceLoop(scf::ForOp loop, Split &split, LoopUniforms &uniforms, ArrayRef
   }
   loop.replaceAllUsesWith(state);
   loop.erase();
+  return loops;
 }
 
-void project(scf::ForOp loop, bool branch) {
+/// The loops in the place of `loop`.
+SmallVector<scf::ForOp> project(scf::ForOp loop, bool branch) {
   SmallVector<Condition> conditions = collectMasks(loop);
   OpBuilder b(loop);
   if (conditions.empty()) {
     loop->setAttr(attn::kFullAttr, b.getUnitAttr());
     numFull.at(loop);
-    return;
+    return {loop};
   }
   LoopUniforms uniforms(loop);
   auto read = readMasks(loop, uniforms, conditions, /*all=*/false);
   if (failed(read))
-    return;
+    return {loop};
   ArrayRef<Mask> masks = *read;
-  if (masks.empty())
-    return refuse(loop, loop, "expected a comparison that bounds the loop, got none");
+  if (masks.empty()) {
+    refuse(loop, loop, "expected a comparison that bounds the loop, got none");
+    return {loop};
+  }
   Split split = computeSplit(uniforms, masks, b);
-  if (!split.lo && !split.hi && !split.hasFull && split.guards.empty())
-    return refuse(loop, loop, "no tile is provably empty or full");
+  if (!split.lo && !split.hi && !split.hasFull && split.guards.empty()) {
+    refuse(loop, loop, "no tile is provably empty or full");
+    return {loop};
+  }
   numProjected.at(loop) << remark::metric("Masks", masks.size())
                         << remark::metric("FullTiles", split.hasFull);
   orderSplit(loop, split, b);
-  replaceLoop(loop, split, uniforms, masks,
-              /*masksRemain=*/masks.size() < conditions.size(), branch, b);
+  return replaceLoop(loop, split, uniforms, masks,
+                     /*masksRemain=*/masks.size() < conditions.size(), branch, b);
 }
 
 struct ProjectMasksPass : attn::impl::AttnProjectMasksBase<ProjectMasksPass> {
@@ -212,8 +221,11 @@ struct ProjectMasksPass : attn::impl::AttnProjectMasksBase<ProjectMasksPass> {
   void runOnOperation() override {
     attn::separateTileUses(getOperation());
     // Inner loops come first; cloning an outer one copies them as they are.
-    for (scf::ForOp loop : collectFoldLoops(getOperation()))
-      project(loop, branch);
+    for (scf::ForOp loop : collectFoldLoops(getOperation())) {
+      attn::PartOp part = liftPart(loop);
+      for (scf::ForOp each : project(loop, branch))
+        dividePart(each, part);
+    }
   }
 };
 

@@ -12,9 +12,9 @@
 using namespace mlir;
 using namespace attn::tiles;
 
-void TableBuilder::build() {
+scf::ForOp TableBuilder::build() {
   buildTable();
-  buildLoop();
+  return buildLoop();
 }
 
 OpFoldResult TableBuilder::ceilDivide(OpFoldResult lower, OpFoldResult upper, OpFoldResult step) {
@@ -241,7 +241,7 @@ void TableBuilder::restrictTiles(scf::ForOp tiles, ArrayRef<Condition> keeps) {
     tiles.setUpperBound(hull.hi);
 }
 
-void TableBuilder::buildLoop() {
+scf::ForOp TableBuilder::buildLoop() {
   b.setInsertionPoint(loop);
   SmallVector<Value> position;
   for (const Dimension &dim : plan.dims) {
@@ -277,7 +277,7 @@ void TableBuilder::buildLoop() {
     branchAroundMasks(run, full, plan.masks, mapping);
     loop.replaceAllUsesWith(run.getResults());
     loop.erase();
-    return;
+    return run;
   }
   auto kinds = scf::IfOp::create(b, loc, loop.getResultTypes(), full,
                                  /*withElseRegion=*/true);
@@ -289,6 +289,7 @@ void TableBuilder::buildLoop() {
   copyBody(kinds.elseBlock(), run, start);
   loop.replaceAllUsesWith(run.getResults());
   loop.erase();
+  return run;
 }
 
 IRMapping TableBuilder::copyBody(Block *block, scf::ForOp run, Value start) {

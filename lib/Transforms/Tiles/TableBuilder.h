@@ -28,7 +28,8 @@ public:
   TableBuilder(Plan &plan, LoopUniforms &uniforms)
       : plan(plan), loop(plan.loop), b(plan.top), loc(loop.getLoc()), uniforms(uniforms) {}
 
-  void build();
+  /// The loop over a row of the table, in the place of the plan's.
+  mlir::scf::ForOp build();
 
 private:
   mlir::Value index(int64_t value) { return mlir::arith::ConstantIndexOp::create(b, loc, value); }
@@ -157,7 +158,7 @@ private:
   void restrictTiles(mlir::scf::ForOp tiles, llvm::ArrayRef<Condition> keeps);
 
   /// The fold loop over its row of the table.
-  void buildLoop();
+  mlir::scf::ForOp buildLoop();
 
   mlir::IRMapping copyBody(mlir::Block *block, mlir::scf::ForOp run, mlir::Value start);
 

@@ -46,7 +46,8 @@ bool hasOneProduct(scf::ForOp loop) {
   return products == 1;
 }
 
-LogicalResult tabulate(scf::ForOp loop, bool branch, bool extremes, bool inPrograms) {
+/// `loop` becomes the loop over a row of the table, where there is one.
+LogicalResult tabulate(scf::ForOp &loop, bool branch, bool extremes, bool inPrograms) {
   SmallVector<Condition> conditions = collectMasks(loop);
   LoopUniforms uniforms(loop);
   bool wanted = llvm::any_of(conditions, [&](const Condition &c) {
@@ -78,9 +79,9 @@ LogicalResult tabulate(scf::ForOp loop, bool branch, bool extremes, bool inProgr
   if (!inPrograms && plan.top->getParentOfType<scf::ForallOp>())
     return loop.emitError(
         "the table of this mask's tiles would be made by each program: the bounds "
-        "of the loop differ between programs, as those of parts do");
+        "of the loop differ between programs");
   numTables.at(loop) << remark::metric("Dimensions", plan.dims.size());
-  TableBuilder(plan, uniforms).build();
+  loop = TableBuilder(plan, uniforms).build();
   return success();
 }
 
@@ -89,9 +90,12 @@ struct TabulateMasksPass : attn::impl::AttnTabulateMasksBase<TabulateMasksPass> 
 
   void runOnOperation() override {
     attn::separateTileUses(getOperation());
-    for (scf::ForOp loop : collectFoldLoops(getOperation()))
+    for (scf::ForOp loop : collectFoldLoops(getOperation())) {
+      attn::PartOp part = liftPart(loop);
       if (failed(tabulate(loop, branch, extremes, inPrograms)))
         return signalPassFailure();
+      dividePart(loop, part);
+    }
   }
 };
 

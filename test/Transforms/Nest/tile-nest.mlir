@@ -50,9 +50,8 @@ func.func @row_max(%a: tensor<?x?xf32>, %x: tensor<?x?xf32>) -> tensor<?x?xf32> 
   // Three parts at once, each with its state; then they are merged.
   // SPLIT: tensor.empty(%{{.*}}, %{{.*}}) : tensor<3x?x?xf32>
   // SPLIT: scf.forall (%{{.*}}, %{{.*}}, %[[P:.*]]) in (%{{.*}}, %{{.*}}, 3)
-  // SPLIT: %[[BEGIN:.*]] = arith.muli %[[P]]
-  // SPLIT: %[[FROM:.*]] = arith.minui %[[BEGIN]]
-  // SPLIT: scf.for %{{.*}} = %[[FROM]]
+  // SPLIT: %[[BEGIN:.*]], %[[END:.*]] = attn.part %[[P]] of %c3 from %c0 to %{{.*}} step
+  // SPLIT: scf.for %{{.*}} = %[[BEGIN]] to %[[END]]
   // SPLIT: } {attn.fold_loop}
   // SPLIT: scf.forall
   // SPLIT: scf.for %{{.*}} = %c1 to %c3 step %c1

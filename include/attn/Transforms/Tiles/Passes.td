@@ -433,4 +433,28 @@ def AttnCheckFacts : Pass<"attn-check-facts"> {
   }];
 }
 
+def AttnExpandParts : Pass<"attn-expand-parts"> {
+  let summary = "Compute the bounds of parts of loops";
+  let description = [{
+    Replaces each `attn.part` by arithmetic. What is the same for all programs is computed in front of
+    them.
+
+    ```mlir
+    // Before.
+    scf.forall (%p) in (%parts) {
+      %begin, %end = attn.part %p of %parts from %c0 to %n step 128
+    // After.
+    %tiles = ceildiv(max(%n - 0, 0), 128)
+    %most = ceildiv(%tiles, %parts)
+    scf.forall (%p) in (%parts) {
+      %first = min(%p * %most, %tiles)
+      %begin = min(0 + %first * 128, %n)
+      %end = min(%begin + %most * 128, %n)
+    ```
+
+    Needed by: forwards whose keys are divided (`split_kv`).
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 #endif

@@ -34,6 +34,10 @@ namespace attn {
 /// others.
 bool runsRarely(mlir::Block &body);
 
+/// Arithmetic for the bounds of a part, in its place; what programs have in common in front of the
+/// parallel loop around it.
+std::pair<mlir::Value, mlir::Value> expandPart(PartOp part);
+
 /// The treatment's name in the dependence graph: "grid-phases".
 std::string getGraphName(LoopTreatment treatment);
 

@@ -415,6 +415,25 @@ def Attn_FoldOp : Attn_Op<"fold", [
   }];
 }
 
+def Attn_PartOp : Attn_Op<"part", [Pure]> {
+  let summary = "The bounds of one of several parts of a loop";
+  let description = [{
+    The loop from `lower` to `upper` in steps of `step` is divided into `parts` loops: each has as many
+    iterations, the last ones fewer or none. Part `part` runs from `begin` to `end`. Passes that
+    change the bounds of a loop that is such a part change those of the whole loop: attn-project-masks
+    and attn-tabulate-masks, so that all parts have work. attn-expand-parts computes the bounds.
+
+    ```mlir
+    %begin, %end = attn.part %p of %parts from %lower to %upper step 128
+    scf.for %j = %begin to %end step %c128 { ... }
+    ```
+  }];
+  let arguments = (ins Index:$part, Index:$parts, Index:$lower, Index:$upper,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$step);
+  let results = (outs Index:$begin, Index:$end);
+  let assemblyFormat = "$part `of` $parts `from` $lower `to` $upper `step` $step attr-dict";
+}
+
 def Attn_TileAddOp : Attn_Op<"tile_add", [
     DestinationStyleOpInterface,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {

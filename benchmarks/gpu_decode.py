@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Few queries on a GPU (decoding): attention from a CUDA graph, beside cuDNN and FlashAttention-2.
 
-    python3 benchmarks/gpu_decode.py [--library libattnc.so] [--queries N] [--shapes REGEX] [--kernels]
+    python3 benchmarks/gpu_decode.py [--library libattnc.so] [--queries N] [--shapes REGEX] [--kernels] [--variants]
 
 bf16; a graph of calls on copies of the inputs of 200 MB and more together, so that keys and values come
 from memory, the contenders by turns. GB/s are of the keys and values. attnc is beside the definition in
 float64 (relative Frobenius norm, the first batch element). --kernels adds the median time of each of its kernels.
+--variants times masks and scores instead, beside the plain call by turns: for each the time and, for each byte of
+the keys that it keeps, the ratio to the plain one; its error is that of the difference from PyTorch's on a dense mask.
 """
 
 import argparse
@@ -32,6 +34,7 @@ def parse_arguments():
     parser.add_argument("--queries", type=int, default=1)
     parser.add_argument("--shapes", default="", metavar="REGEX", help="such as '^1x' or 'x128$', of BxHxGxKxD")
     parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--variants", action="store_true")
     options = parser.parse_args()
     name = lambda shape: "x".join(map(str, shape))
     try:
@@ -89,6 +92,66 @@ def kernel_times(torch, call):
         if event.device_time_total > 0:
             times.setdefault(event.name[:40], []).append(event.device_time_total)
     return {name: statistics.median(each) for name, each in times.items()}
+
+
+def variants_of(torch, batch, heads, keys, queries):
+    """Name: arguments of attnc.attention, the kept keys (a mask of (batch, keys), or None for all), and what is
+    added to scores, or None, in PyTorch."""
+    device = "cuda"
+    position = torch.arange(keys, device=device)
+    window = min(4096, keys)
+    documents = (position >= keys // 2).int().expand(batch, keys).contiguous()
+    padding = torch.ones(batch, keys, device=device, dtype=torch.int32)
+    slopes = 2.0 ** (-8.0 * (torch.arange(heads, device=device) + 1) / heads)
+    first = keys - queries
+    return {
+        "plain": ({}, None, None),
+        "window": (dict(window=(window - 1, 0), causal_alignment="bottom_right"),
+                   (position >= keys - window).expand(batch, keys), None),
+        "documents": (dict(mask_mod=lambda b, h, i, j: documents[b, j] == 1), documents == 1, None),
+        "padding": (dict(mask_mod=lambda b, h, i, j: padding[b, j] > 0), None, None),
+        "softcap": (dict(score_mod=lambda s, b, h, i, j: 30 * torch.tanh(s / 30)), None, lambda s: 30 * torch.tanh(s / 30)),
+        "alibi": (dict(score_mod=lambda s, b, h, i, j: s + slopes[h] * (j - i - first)), None,
+                  lambda s: s + slopes[:, None, None] * (position - first)),
+    }
+
+
+def measure_variants(options, shape):
+    import attnc
+    import torch
+
+    batch, heads, kv_heads, keys, d = shape
+    size = 2 * batch * kv_heads * keys * d * 2
+    copies = max(1, min(8, math.ceil(LEAST_BYTES / size)))
+    draw = lambda *shape: [torch.randn(*shape, d, device="cuda", dtype=torch.bfloat16) for _ in range(copies)]
+    q, k, v = draw(batch, heads, options.queries), draw(batch, kv_heads, keys), draw(batch, kv_heads, keys)
+    name = "x".join(map(str, shape))
+    with torch.no_grad():
+        graphs, shares, errors = {}, {}, {}
+        count = 40 if size < 2 * LEAST_BYTES else max(4, 2 * copies)
+        for variant, (arguments, kept, scores) in variants_of(torch, batch, heads, keys, options.queries).items():
+            call = lambda number: attnc.attention(*(x[number % copies] for x in (q, k, v)), enable_gqa=True, **arguments)
+            graphs[variant] = capture(torch, call, count)
+            shares[variant] = 1.0 if kept is None else float(kept.float().mean())
+            if options.queries == 1:  # later queries see other keys of a window
+                s = q[0][:1].double() @ k[0][:1].double().repeat_interleave(heads // kv_heads, 1).transpose(-1, -2) * d**-0.5
+                s = scores(s) if scores else s
+                if kept is not None:
+                    s = s.masked_fill(~kept[0], -math.inf)
+                exact = s.softmax(-1) @ v[0][:1].double().repeat_interleave(heads // kv_heads, 1)
+                errors[variant] = float((call(0)[:1].double() - exact).norm() / exact.norm())
+                del s, exact
+        times = {variant: [] for variant in graphs}
+        for turn in range(-2, ROUNDS):
+            for variant, graph in graphs.items():
+                spent = milliseconds(torch, graph) / count
+                if turn >= 0:
+                    times[variant].append(spent)
+        medians = {variant: statistics.median(each) for variant, each in times.items()}
+        for variant, time in medians.items():
+            error = f"  error {errors[variant]:.1e}" if variant in errors else ""
+            print(f"{name} {variant}".ljust(34) + f"{time * 1e3:8.2f} us  {shares[variant] * size / time * 1e-6:5.0f} GB/s  "
+                  f"per byte {time / shares[variant] / medians['plain']:.2f} of plain{error}", flush=True)
 
 
 def measure(options, shape):
@@ -150,7 +213,7 @@ def main():
     torch.manual_seed(0)
     print(f"{torch.cuda.get_device_name()}, bf16, {options.queries} quer{'y' if options.queries == 1 else 'ies'}")
     for shape in options.chosen:
-        measure(options, shape)
+        (measure_variants if options.variants else measure)(options, shape)
         torch.cuda.empty_cache()
 
 

@@ -10,6 +10,7 @@ of torch.func the functions of _transforms.py.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from itertools import zip_longest
 from threading import get_ident
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -351,11 +352,14 @@ def attention(
     queries = None if observed or _trains(query, key, value) else few_queries(query.shape[2])
     group = 1
     if queries and query.is_cuda:
-        group = packed_group(query.shape[1], key.shape[1], queries, settings[2], score_mod, mask_mod)
+        group = packed_group(query.shape[1], key.shape[1], queries)
     options = Options(
         _TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings, queries=queries, group=group
     )
     bound = bind(options, score_mod, mask_mod)
+    if group > 1 and bound.captures:  # elements at a row's head and query lie apart
+        group, options = 1, replace(options, group=1)
+        bound = bind(options, score_mod, mask_mod)
     for capture in bound.captures:
         if not isinstance(capture, torch.Tensor):
             raise call_error(f"expected captured tensors of PyTorch, got a {type(capture).__name__}")

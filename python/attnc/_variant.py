@@ -63,13 +63,21 @@ def few_queries(number: Any) -> Optional[int]:
     return number if type(number) is int and 0 < number <= MOST_FEW_QUERIES else None
 
 
-def packed_group(heads: int, kv_heads: int, queries: Optional[int], window: Any, score_mod: Any, mask_mod: Any) -> int:
-    """How many query heads of those that share a key head have their few queries as rows of one: keys are then read and
-    multiplied once for all of them. Functions, and windows, would be asked at a row's head and query by division."""
-    if not queries or queries == 1 or heads == kv_heads or window is not None or score_mod or mask_mod:
+def packed_group(heads: int, kv_heads: int, queries: Optional[int]) -> int:
+    """How many query heads of those that share a key head may have their few queries as rows of one: keys are then read
+    and multiplied once for all of them."""
+    if not queries or queries == 1 or heads == kv_heads:
         return 1
     shared = heads // kv_heads
     return max(group for group in range(1, shared + 1) if shared % group == 0 and group * queries <= MOST_ROWS)
+
+
+def _place(options: Options, h: Traced, i: Traced) -> Tuple[Any, Any]:
+    """The head and the query of row i of the head h."""
+    if options.group == 1:
+        return h, i
+    queries = options.queries or 1
+    return h * options.group + i // queries, i % queries
 
 
 def _named_mask(options: Options) -> Optional[Callable]:
@@ -97,15 +105,14 @@ def _named_mask(options: Options) -> Optional[Callable]:
 def _mask_function(options: Options, mask_mod: Optional[Callable]) -> Optional[Callable]:
     named = _named_mask(options)
     if named is None:
-        return mask_mod and (lambda b, h, i, j: call_for_trace(mask_mod, (b, h, i, j)))
+        return mask_mod and (lambda b, h, i, j: call_for_trace(mask_mod, (b, *_place(options, h, i), j)))
 
     def mask(b: Traced, h: Traced, i: Traced, j: Traced) -> Any:
         offset = None
         if options.causal_alignment == "bottom_right":
             # keys less queries, which the function computes.
             offset = Traced(i.region, "%offset", "index", "int64", intervals.ANY)
-        if options.group > 1:
-            i = i % (options.queries or 1)
+        h, i = _place(options, h, i)
         keep = named(offset, i, j)
         return keep if mask_mod is None else logical_and(keep, call_for_trace(mask_mod, (b, h, i, j)))
 
@@ -133,7 +140,7 @@ def build(options: Options, score_mod: Optional[Callable], mask_mod: Optional[Ca
     trace = Trace(accumulator, accumulator if options.arrays else "float32")
     regions: List[Optional[TracedRegion]] = [None, None]
     if score_mod is not None:
-        score = lambda *arguments: call_for_trace(score_mod, arguments)
+        score = lambda s, b, h, i, j: call_for_trace(score_mod, (s, b, *_place(options, h, i), j))
         regions[0] = trace_region(trace, "score", score, score_mod)
     mask = _mask_function(options, mask_mod)
     if mask is not None:

@@ -313,6 +313,10 @@ def few_queries():
         for b, hq, hkv, sq, d, dv in [(1, 8, 2, 1, 128, 128), (2, 3, 3, 1, 64, 64), (1, 16, 1, 1, 192, 128),
                                       (2, 4, 2, 1, 256, 256), (1, 4, 2, 4, 64, 64), (1, 2, 1, 16, 128, 128)]:
             yield Case(variant, next(types), b=b, hq=hq, hkv=hkv, sq=sq, sk=next(keys), d=d, dv=dv, known_queries=True)
+    # Parts of a list of tiles.
+    for variant in ("documents", "documents+causal", "alibi+window+documents", "bias_each+documents"):
+        for b, hq, hkv, sq, d in [(1, 8, 2, 1, 128), (2, 2, 1, 5, 64), (1, 4, 2, 16, 128)]:
+            yield Case(variant, next(types), b=b, hq=hq, hkv=hkv, sq=sq, sk=next(keys), d=d, known_queries=True)
     # Parts that a mask leaves empty, beside scores whose exponentials are no floats.
     for variant in ("causal", "window", "window+causal", "alibi+causal", "bounds", "key_length"):
         for b, hq, hkv, sq, d in [(1, 8, 2, 1, 64), (2, 2, 1, 5, 128), (1, 4, 1, 16, 192)]:
@@ -352,7 +356,7 @@ def random_few_queries():
     """Random ones with up to 16 queries, a number that is known; forwards."""
     draw = Random(1)
     for case in random(seed=2):
-        if "documents" not in case.variant and not case.static:
+        if not case.static:
             yield replace(case, sq=draw.choice([1, 1, 1, 2, 3, 5, 8, 16]), known_queries=True, grad=False)
 
 

@@ -110,38 +110,59 @@ def test_few_queries_at_the_end(queries):
         )
 
 
+@pytest.mark.parametrize("window", [None, (20, 0), (3, 40)])
 @pytest.mark.parametrize("causal,alignment", [(False, "top_left"), (True, "top_left"), (True, "bottom_right")])
 @pytest.mark.parametrize("heads,kv_heads,queries", [(8, 2, 4), (8, 1, 5), (6, 3, 16), (16, 1, 8)])
-def test_queries_of_a_group_as_rows(heads, kv_heads, queries, causal, alignment):
+def test_queries_of_a_group_as_rows(heads, kv_heads, queries, causal, alignment, window):
     """What GPUs compile for few queries of grouped heads, on the CPU."""
     from attnc._attention import bind
     from attnc._torch import Packed
     from attnc._torch_ops import run_forward
     from attnc._variant import Options, packed_group
 
-    group = packed_group(heads, kv_heads, queries, None, None, None)
+    group = packed_group(heads, kv_heads, queries)
     assert group == min(heads // kv_heads, 8)
     q, k, v = (torch.randn(2, h, n, 32) for h, n in ((heads, queries), (kv_heads, 90), (kv_heads, 90)))
-    options = Options("float32", 32, 32, causal, alignment, queries=queries, group=group)
+    options = Options("float32", 32, 32, causal, alignment, window, queries=queries, group=group)
     packed = Packed.of(q, group)
     o, lse = packed.unpack(run_forward(bind(options, None, None).variant, [packed.rows(q), k, v]))
     offset = 90 - queries if alignment == "bottom_right" else 0
-    mask = (lambda b, h, i, j: j <= i + offset) if causal else None
+    left, right = window or (200, 200)
+    right = 0 if causal else right
+    mask = lambda b, h, i, j: (j <= i + offset + right) & (j >= i + offset - left)
     exact, exact_lse = dense(q.double(), k.double(), v.double(), mask_mod=mask)
     torch.testing.assert_close(o.double(), exact, rtol=0, atol=2e-6)
     torch.testing.assert_close(lse.double(), exact_lse, rtol=0, atol=2e-6)
 
 
+@pytest.mark.parametrize("heads,kv_heads,queries", [(8, 2, 4), (6, 3, 16)])
+def test_functions_of_a_group_as_rows(heads, kv_heads, queries):
+    """Functions are asked at a row's head and query."""
+    from attnc._attention import bind
+    from attnc._torch import Packed
+    from attnc._torch_ops import run_forward
+    from attnc._variant import Options, packed_group
+
+    score = lambda s, b, h, i, j: 20 * (s / 20).tanh() + (h + 1) * 0.25 * (j - i) / 90
+    mask = lambda b, h, i, j: (j <= i * 7 + 3) | (j % (h + 2) == 0)
+    group = packed_group(heads, kv_heads, queries)
+    q, k, v = (torch.randn(2, h, n, 32) for h, n in ((heads, queries), (kv_heads, 90), (kv_heads, 90)))
+    packed = Packed.of(q, group)
+    options = Options("float32", 32, 32, queries=queries, group=group)
+    o, lse = packed.unpack(run_forward(bind(options, score, mask).variant, [packed.rows(q), k, v]))
+    exact, exact_lse = dense(q.double(), k.double(), v.double(), score_mod=score, mask_mod=mask)
+    torch.testing.assert_close(o.double(), exact, rtol=0, atol=2e-6)
+    torch.testing.assert_close(lse.double(), exact_lse, rtol=0, atol=4e-6)
+
+
 def test_groups_that_are_no_rows():
     from attnc._variant import packed_group
 
-    assert packed_group(8, 8, 4, None, None, None) == 1  # no group
-    assert packed_group(8, 2, 1, None, None, None) == 1  # the compiler has them as rows
-    assert packed_group(8, 2, None, None, None, None) == 1  # any number of queries
-    assert packed_group(64, 4, 8, None, None, None) == 8  # of 16, for a tile has 64 rows
-    assert packed_group(12, 4, 16, None, None, None) == 3 and packed_group(10, 2, 16, None, None, None) == 1
-    assert packed_group(8, 2, 4, (5, 0), None, None) == 1
-    assert packed_group(8, 2, 4, None, lambda s, b, h, i, j: s, None) == 1
+    assert packed_group(8, 8, 4) == 1  # no group
+    assert packed_group(8, 2, 1) == 1  # the compiler has them as rows
+    assert packed_group(8, 2, None) == 1  # any number of queries
+    assert packed_group(64, 4, 8) == 8  # of 16, for a tile has 64 rows
+    assert packed_group(12, 4, 16) == 3 and packed_group(10, 2, 16) == 1
 
 
 def test_narrow_captures_are_read_as_they_are():

@@ -238,23 +238,46 @@ def test_score_that_is_a_product(size):
     torch.testing.assert_close(q.grad[..., 0].float(), s.grad, rtol=2**-7, atol=2**-7)
 
 
+@pytest.mark.parametrize("heads,kv_heads,queries", [(8, 2, 4), (32, 8, 16)])
+def test_functions_of_few_queries_of_groups(heads, kv_heads, queries):
+    """Rows of one tile are asked at their own head and query; with captured tensors heads stay apart."""
+    keys = 900
+    sizes = (heads, queries), (kv_heads, keys), (kv_heads, keys)
+    q, k, v = (torch.randn(2, h, n, 128, device="cuda", dtype=torch.bfloat16) for h, n in sizes)
+    slopes = torch.rand(heads, device="cuda") / 100
+    scores = [
+        lambda s, b, h, i, j: 20 * torch.tanh(s / 20) + (h + 1) * 0.01 * (j - i),
+        lambda s, b, h, i, j: s + slopes[h] * (j - i),
+    ]
+    mask = lambda b, h, i, j: j % (h % 3 + 2) <= i
+    for score in scores:
+        o, lse = attnc.attention(q, k, v, score_mod=score, mask_mod=mask, enable_gqa=True, return_lse=True)
+        exact, exact_lse = dense(q.double(), k.double(), v.double(), score_mod=score, mask_mod=mask)
+        peer, _ = dense(q, k, v, score_mod=score, mask_mod=mask)
+        assert (o - exact).abs().max() <= 2 * (peer - exact).abs().max() + 2**-8 * exact.abs().max()
+        torch.testing.assert_close(lse.double(), exact_lse, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("window", [None, (100, 0), (300, 70)])
 @pytest.mark.parametrize("alignment", [None, "top_left", "bottom_right"])
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 @pytest.mark.parametrize("heads,kv_heads,queries", [(8, 2, 4), (8, 1, 8), (12, 4, 16), (64, 8, 2), (32, 8, 16), (8, 2, 5)])
-def test_few_queries_of_groups(heads, kv_heads, queries, layout, alignment):
+def test_few_queries_of_groups(heads, kv_heads, queries, layout, alignment, window):
     """Rows of one tile, where they are not too many."""
     keys = 777
     sizes = (heads, queries), (kv_heads, keys), (kv_heads, keys)
     q, k, v = (torch.randn(2, h, n, 128, device="cuda", dtype=torch.bfloat16) for h, n in sizes)
     if layout == "bshd":
         q, k, v = (x.transpose(1, 2).contiguous() for x in (q, k, v))
-    options = dict(is_causal=alignment is not None, causal_alignment=alignment or "top_left", layout=layout)
+    options = dict(is_causal=alignment is not None, causal_alignment=alignment or "top_left", layout=layout, window=window)
     for _ in range(2):  # prepared, the second time
         o, lse = attnc.attention(q, k, v, enable_gqa=True, return_lse=True, **options)
         assert o.shape == q.shape and lse.shape == (2, heads, queries)
         h = (lambda x: x.transpose(1, 2)) if layout == "bshd" else lambda x: x
         offset = keys - queries if alignment == "bottom_right" else 0
-        mask = (lambda b, h, i, j: j <= i + offset) if alignment else None
+        left, right = window or (keys, keys)
+        right = 0 if alignment else right
+        mask = lambda b, h, i, j: (j <= i + offset + right) & (j >= i + offset - left)
         exact, exact_lse = dense(h(q).double(), h(k).double(), h(v).double(), mask_mod=mask)
         peer, _ = dense(h(q), h(k), h(v), mask_mod=mask)
         assert (h(o) - exact).abs().max() <= 2 * (peer - exact).abs().max() + 2**-8 * exact.abs().max()

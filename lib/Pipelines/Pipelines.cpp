@@ -79,7 +79,8 @@ void attn::buildTileStage(OpPassManager &pm, const PipelineOptions &options) {
   // Tables first: they take the masks that projection cannot read.
   pm.addNestedPass<func::FuncOp>(
       createAttnTabulateMasks(AttnTabulateMasksOptions{options.branchMasks, options.branchMasks,
-                                                       /*inPrograms=*/!options.branchMasks}));
+                                                       /*inPrograms=*/!options.branchMasks,
+                                                       /*atOnce=*/options.branchMasks}));
   pm.addNestedPass<func::FuncOp>(
       createAttnProjectMasks(AttnProjectMasksOptions{options.branchMasks}));
   pm.addNestedPass<func::FuncOp>(createAttnExpandParts());

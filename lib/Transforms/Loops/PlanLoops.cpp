@@ -140,8 +140,8 @@ private:
     return error;
   }
 
-  /// Whether it is divided without further ado: directly in outer parallel loops, with running values
-  /// that parts of can be kept.
+  /// Whether it is divided without further ado: directly in outer parallel loops, with running
+  /// values that parts of can be kept.
   bool isDirect(unsigned loop) const {
     affine::AffineForOp op = opOf(loop);
     if (op.getNumIterOperands() != 0)

@@ -45,6 +45,8 @@ void TableBuilder::buildTable() {
   upper = getValueOrCreateConstantIndexOp(b, loc, outside(getAsOpFoldResult(loop.getUpperBound())));
   capacity = ceilDivide(getAsOpFoldResult(lower), getAsOpFoldResult(upper),
                         getAsOpFoldResult(loop.getStep()));
+  if (plan.atOnce)
+    return buildAtOnce();
   collectEqualities();
   if (plan.extremes)
     for (Equality &equality : equalities)
@@ -198,21 +200,22 @@ SmallVector<Value> TableBuilder::append(scf::ForOp tiles, Value full) {
   return {arith::AddIOp::create(b, loc, count, index(1)), row};
 }
 
-ValueRange TableBuilder::emitEntry(scf::ForOp tiles, ArrayRef<Condition> keeps) {
-  auto reduce = [&](vector::CombiningKind kind) {
-    Value result;
-    for (auto [keep, keeps] : keeps) {
-      if (!keeps) {
-        Value all = arith::ConstantOp::create(
-            b, loc, DenseElementsAttr::get(cast<VectorType>(keep.getType()), true));
-        keep = arith::XOrIOp::create(b, loc, keep, all);
-      }
-      Value part = reduceElements(b, loc, kind, keep);
-      result = result ? arith::AndIOp::create(b, loc, result, part) : part;
+Value TableBuilder::reduceKeeps(vector::CombiningKind kind, ArrayRef<Condition> keeps) {
+  Value result;
+  for (auto [keep, keeps] : keeps) {
+    if (!keeps) {
+      Value all = arith::ConstantOp::create(
+          b, loc, DenseElementsAttr::get(cast<VectorType>(keep.getType()), true));
+      keep = arith::XOrIOp::create(b, loc, keep, all);
     }
-    return result;
-  };
-  Value some = reduce(vector::CombiningKind::OR);
+    Value part = reduceElements(b, loc, kind, keep);
+    result = result ? arith::AndIOp::create(b, loc, result, part) : part;
+  }
+  return result;
+}
+
+ValueRange TableBuilder::emitEntry(scf::ForOp tiles, ArrayRef<Condition> keeps) {
+  Value some = reduceKeeps(vector::CombiningKind::OR, keeps);
   Value count = tiles.getRegionIterArg(0), row = tiles.getRegionIterArg(1);
   auto branch = scf::IfOp::create(b, loc, tiles.getResultTypes(), some,
                                   /*withElseRegion=*/true);
@@ -220,7 +223,8 @@ ValueRange TableBuilder::emitEntry(scf::ForOp tiles, ArrayRef<Condition> keeps) 
   b.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(b, loc, ValueRange{count, row});
   b.setInsertionPointToStart(branch.thenBlock());
-  Value full = arith::ExtUIOp::create(b, loc, b.getI32Type(), reduce(vector::CombiningKind::AND));
+  Value full = arith::ExtUIOp::create(b, loc, b.getI32Type(),
+                                      reduceKeeps(vector::CombiningKind::AND, keeps));
   scf::YieldOp::create(b, loc, append(tiles, full));
   return branch.getResults();
 }
@@ -256,7 +260,19 @@ scf::ForOp TableBuilder::buildLoop() {
   }
   if (position.empty())
     position.push_back(index(0));
-  Value length = tensor::ExtractOp::create(b, loc, lengths, position);
+  Value length;
+  if (plan.atOnce) {
+    // What its last entry counts.
+    SmallVector<Value> last(position);
+    Value entries = getValueOrCreateConstantIndexOp(b, loc, capacity), zero = index(0);
+    Value before = arith::SubIOp::create(b, loc, entries, index(1));
+    last.push_back(arith::MaxSIOp::create(b, loc, before, zero));
+    length = tensor::ExtractOp::create(b, loc, lengths, last);
+    length =
+        arith::SelectOp::create(b, loc, compare(Comparison::eq, entries, zero), number(0), length);
+  } else {
+    length = tensor::ExtractOp::create(b, loc, lengths, position);
+  }
   length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
   auto run = scf::ForOp::create(b, loc, index(0), length, index(1), loop.getInitArgs());
   run->setAttrs(loop->getDiscardableAttrDictionary());

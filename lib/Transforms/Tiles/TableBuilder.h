@@ -53,6 +53,13 @@ private:
   /// Where a tile starts, by its number.
   mlir::Value startOf(mlir::Value tile);
 
+  /// A program for each entry, and one that puts it behind those in front of it.
+  void buildAtOnce();
+  mlir::Value buildEntries();
+  mlir::scf::ForallOp createForall(
+      llvm::ArrayRef<mlir::Value> outs,
+      llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange, mlir::ValueRange)> emit);
+
   /// One row: the tiles of one iteration of the enclosing loops.
   void buildRow(mlir::scf::ForallOp forall);
 
@@ -150,6 +157,9 @@ private:
 
   /// The number of entries and the row, with one more entry.
   llvm::SmallVector<mlir::Value> append(mlir::scf::ForOp tiles, mlir::Value full);
+
+  /// Whether the masks keep any (all) elements.
+  mlir::Value reduceKeeps(mlir::vector::CombiningKind kind, llvm::ArrayRef<Condition> keeps);
 
   /// Appends the tile to the row if no mask is false everywhere.
   mlir::ValueRange emitEntry(mlir::scf::ForOp tiles, llvm::ArrayRef<Condition> keeps);

@@ -3,6 +3,7 @@
 // computes again in front of the loops.
 
 #include "TablePlan.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -120,6 +121,16 @@ bool attn::tiles::findPlace(Plan &plan) {
     if (!isa<scf::IfOp>(op))
       candidates.push_back(op);
   return llvm::any_of(llvm::reverse(candidates), [&](Operation *top) { return planAt(top, plan); });
+}
+
+bool attn::tiles::hasTilesOfRows(const Plan &plan) {
+  auto isScaled = [](Operation *user) {
+    auto apply = dyn_cast<affine::AffineApplyOp>(user);
+    return apply && !isa<AffineDimExpr, AffineSymbolExpr>(apply.getAffineMap().getResult(0));
+  };
+  return llvm::any_of(plan.dims, [&](const Dimension &dim) {
+    return !isConstantIntValue(dim.step, 1) || llvm::any_of(dim.iv.getUsers(), isScaled);
+  });
 }
 
 SmallVector<Value> attn::tiles::findVariables(Operation *top, Value value) {

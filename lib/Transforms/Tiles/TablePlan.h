@@ -20,6 +20,7 @@ struct Plan {
   llvm::SmallVector<Mask> masks;
   bool branch = false;   // around the mask, instead of a body for full tiles
   bool extremes = false; // of loaded columns, in tables of their own
+  bool atOnce = false;   // a program for each entry, not for each row of the table
   mlir::Operation *top = nullptr;
   llvm::SmallVector<Dimension> dims;
 };
@@ -27,6 +28,9 @@ struct Plan {
 /// Finds the outermost loop in front of which the table can stand, and the
 /// dimensions that it needs there. False if there is none.
 bool findPlace(Plan &plan);
+
+/// Whether the table has a row for each tile of rows: a variable counts tiles of several rows.
+bool hasTilesOfRows(const Plan &plan);
 
 /// The variables of loops from `top` on that `value` follows from.
 llvm::SmallVector<mlir::Value> findVariables(mlir::Operation *top, mlir::Value value);

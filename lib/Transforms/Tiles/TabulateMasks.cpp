@@ -47,7 +47,7 @@ bool hasOneProduct(scf::ForOp loop) {
 }
 
 /// `loop` becomes the loop over a row of the table, where there is one.
-LogicalResult tabulate(scf::ForOp &loop, bool branch, bool extremes, bool inPrograms) {
+LogicalResult tabulate(scf::ForOp &loop, bool branch, bool extremes, bool inPrograms, bool atOnce) {
   SmallVector<Condition> conditions = collectMasks(loop);
   LoopUniforms uniforms(loop);
   bool wanted = llvm::any_of(conditions, [&](const Condition &c) {
@@ -80,6 +80,8 @@ LogicalResult tabulate(scf::ForOp &loop, bool branch, bool extremes, bool inProg
     return loop.emitError(
         "the table of this mask's tiles would be made by each program: the bounds "
         "of the loop differ between programs");
+  plan.atOnce = atOnce && !plan.top->getParentOfType<scf::ForallOp>() && !hasTilesOfRows(plan);
+  plan.extremes &= !plan.atOnce;
   numTables.at(loop) << remark::metric("Dimensions", plan.dims.size());
   loop = TableBuilder(plan, uniforms).build();
   return success();
@@ -92,7 +94,7 @@ struct TabulateMasksPass : attn::impl::AttnTabulateMasksBase<TabulateMasksPass> 
     attn::separateTileUses(getOperation());
     for (scf::ForOp loop : collectFoldLoops(getOperation())) {
       attn::PartOp part = liftPart(loop);
-      if (failed(tabulate(loop, branch, extremes, inPrograms)))
+      if (failed(tabulate(loop, branch, extremes, inPrograms, atOnce)))
         return signalPassFailure();
       dividePart(loop, part);
     }

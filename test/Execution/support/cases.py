@@ -314,7 +314,7 @@ def few_queries():
                                       (2, 4, 2, 1, 256, 256), (1, 4, 2, 4, 64, 64), (1, 2, 1, 16, 128, 128)]:
             yield Case(variant, next(types), b=b, hq=hq, hkv=hkv, sq=sq, sk=next(keys), d=d, dv=dv, known_queries=True)
     # Parts of a list of tiles.
-    for variant in ("documents", "documents+causal", "alibi+window+documents", "bias_each+documents"):
+    for variant in ("documents", "documents+causal", "alibi+window+documents", "bias_each+documents", "padding"):
         for b, hq, hkv, sq, d in [(1, 8, 2, 1, 128), (2, 2, 1, 5, 64), (1, 4, 2, 16, 128)]:
             yield Case(variant, next(types), b=b, hq=hq, hkv=hkv, sq=sq, sk=next(keys), d=d, known_queries=True)
     # Parts that a mask leaves empty, beside scores whose exponentials are no floats.

@@ -63,6 +63,16 @@ def _documents(length, batch, rng):
     return np.sort(rng.integers(0, max(2, length // 60), (batch, length)), axis=1)
 
 
+def _kept(shape, rng):
+    """Keys that are none at the end, in the middle and here and there; whole tiles of them."""
+    kept = (rng.random((shape.b, shape.sk)) < 0.9).astype(np.int64)
+    for batch in range(shape.b):
+        first = rng.integers(0, shape.sk + 1)
+        kept[batch, first : first + rng.integers(0, 300)] = 0
+        kept[batch, rng.integers(shape.sk // 2, shape.sk + 1) :] = 0
+    return kept
+
+
 def _permutation(shape):
     return _seeded(shape, 7).permutation(shape.sk)
 
@@ -367,6 +377,15 @@ PARTS: List[Part] = [
         {"qdoc": lambda n, rng: _documents(n.sq, n.b, rng),
          "kdoc": lambda n, rng: _documents(n.sk, n.b, rng)}),
     Part(
+        "padding", "mask",
+        """
+        $p = tensor.extract $kept[%b, %j] : tensor<?x?xi32>
+        $zero = arith.constant 0 : i32
+        $out = arith.cmpi ne, $p, $zero : i32
+        """,
+        lambda s, b, h, i, j, c, n: c["kept"][b][j] != 0,
+        {"kept": lambda n, rng: _kept(n, rng)}),
+    Part(
         "bounds", "mask",
         """
         $l = tensor.extract $lo[%i] : tensor<?xi32>
@@ -452,7 +471,7 @@ MORE_VARIANTS = [
     "bounds", "key_length", "window_br", "hole", "strided", "per_head", "bias_narrow",
     "key_bias", "causal+sink", "softcap+causal_br", "alibi+softcap+bounds", "t5+prefix",
     "causal_position", "documents+causal", "nothing", "nothing+sink", "alibi+causal",
-    "learned_cap+causal", "gate+bounds", "gate+t5",
+    "learned_cap+causal", "gate+bounds", "gate+t5", "padding", "padding+causal_br",
 ]
 # Scores that read a table at computed indices.
 TABLES = ["t5", "t5+causal", "relative", "relative+causal", "cells", "strips+causal_br", "t5+bounds"]

@@ -122,7 +122,10 @@ def AttnTabulateMasks : Pass<"attn-tabulate-masks"> {
                         "Tables of the least and the greatest of loaded columns">,
                  Option<"inPrograms", "in-programs", "bool", /*default=*/"true",
                         "A program may make a table for itself; else one that cannot be made in "
-                        "front of all programs is an error">];
+                        "front of all programs is an error">,
+                 Option<"atOnce", "at-once", "bool", /*default=*/"false",
+                        "A table that has no row for each tile of rows is made by a program for each "
+                        "entry, and one that counts those in front of it">];
   let dependentDialects = ["mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::scf::SCFDialect",
                            "mlir::tensor::TensorDialect",

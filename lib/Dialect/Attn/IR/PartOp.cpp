@@ -18,7 +18,9 @@ std::pair<Value, Value> attn::expandPart(PartOp part) {
   };
   if (forall && isOutside(lower) && isOutside(upper) && isOutside(parts))
     b.setInsertionPoint(forall);
-  auto index = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(b, loc, value); };
+  auto index = [&](int64_t value) -> Value {
+    return arith::ConstantIndexOp::create(b, loc, value);
+  };
   Value step = index(int64_t(part.getStep()));
   Value length = b.createOrFold<arith::SubIOp>(loc, upper, lower);
   length = b.createOrFold<arith::MaxSIOp>(loc, length, index(0));

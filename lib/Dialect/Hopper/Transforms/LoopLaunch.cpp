@@ -75,8 +75,7 @@ void LoopLaunch::chooseParts() {
     return;
   // A launch that nobody waits in may have as many as share the multiprocessors.
   constexpr int64_t kThreadsPerMultiprocessor = 2048;
-  int64_t occupancy =
-      plan.team == Team::Launches ? kThreadsPerMultiprocessor / options.threads : 1;
+  int64_t occupancy = plan.team == Team::Launches ? kThreadsPerMultiprocessor / options.threads : 1;
   Value ctas = index(options.ctas * occupancy), one = index(1);
   if (options.parts == 0) {
     parts = arith::DivUIOp::create(b, ctas, arith::MaxUIOp::create(b, rows, one));

@@ -21,7 +21,7 @@ enum class Team {
 
 struct TeamOptions {
   int64_t threads = 128, parts = 0, ctas = 132;
-  bool mergesLast = false;           ///< the last CTA of a row merges its parts
+  bool mergesLast = false;         ///< the last CTA of a row merges its parts
   std::optional<Team> ofUndivided; ///< what runs rows in which no loop is divided
 };
 

@@ -357,7 +357,8 @@ def attention(
         _TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings, queries=queries, group=group
     )
     bound = bind(options, score_mod, mask_mod)
-    if group > 1 and bound.captures:  # elements at a row's head and query lie apart
+    if group > 1 and any(len(getattr(capture, "shape", ())) > 2 for capture in bound.captures):
+        # Tiles that lie together in memory, for heads that stay apart.
         group, options = 1, replace(options, group=1)
         bound = bind(options, score_mod, mask_mod)
     for capture in bound.captures:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attnc.attention on a Hopper GPU."""
 
+import itertools
 import time
 
 import attnc
@@ -240,17 +241,21 @@ def test_score_that_is_a_product(size):
 
 @pytest.mark.parametrize("heads,kv_heads,queries", [(8, 2, 4), (32, 8, 16)])
 def test_functions_of_few_queries_of_groups(heads, kv_heads, queries):
-    """Rows of one tile are asked at their own head and query; with captured tensors heads stay apart."""
+    """Rows of one tile are asked at their own head and query; with a bias of each pair heads stay apart."""
     keys = 900
     sizes = (heads, queries), (kv_heads, keys), (kv_heads, keys)
     q, k, v = (torch.randn(2, h, n, 128, device="cuda", dtype=torch.bfloat16) for h, n in sizes)
-    slopes = torch.rand(heads, device="cuda") / 100
+    slopes, gate = torch.rand(heads, device="cuda") / 100, torch.rand(heads, queries, device="cuda")
+    bias, of_keys = torch.rand(heads, queries, keys, device="cuda"), torch.rand(heads, keys, device="cuda")
     scores = [
         lambda s, b, h, i, j: 20 * torch.tanh(s / 20) + (h + 1) * 0.01 * (j - i),
-        lambda s, b, h, i, j: s + slopes[h] * (j - i),
+        lambda s, b, h, i, j: s * gate[h, i] + slopes[h] * (j - i),
+        lambda s, b, h, i, j: s + of_keys[h, j],
+        lambda s, b, h, i, j: s + bias[h, i, j],
     ]
-    mask = lambda b, h, i, j: j % (h % 3 + 2) <= i
-    for score in scores:
+    kept = (torch.rand(2, keys, device="cuda") < 0.7).int()
+    masks = [lambda b, h, i, j: j % (h % 3 + 2) <= i, lambda b, h, i, j: kept[b, j] != 0]
+    for score, mask in itertools.product(scores, masks):
         o, lse = attnc.attention(q, k, v, score_mod=score, mask_mod=mask, enable_gqa=True, return_lse=True)
         exact, exact_lse = dense(q.double(), k.double(), v.double(), score_mod=score, mask_mod=mask)
         peer, _ = dense(q, k, v, score_mod=score, mask_mod=mask)

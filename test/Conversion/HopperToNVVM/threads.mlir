@@ -28,6 +28,37 @@ gpu.module @threads {
     gpu.return
   }
 
+  // Meetings of the grid, turns and last arrivals: one thread counts, waits or says it; barriers of the CTA
+  // stand around what it does for all.
+  // CHECK-LABEL: gpu.func @grid
+  // CHECK-SAME: workgroup(%[[ANSWER:.*]] : memref<1xi32, #gpu.address_space<workgroup>>) kernel attributes {hopper.cooperative
+  // CHECK: gpu.barrier
+  // CHECK: scf.if
+  // CHECK: llvm.inline_asm {{.*}}"atom.add.release.gpu.global.u32 $0, [$1], 1;"
+  // CHECK: llvm.inline_asm {{.*}}ld.acquire.gpu.global.b32
+  // CHECK: gpu.barrier
+  // CHECK: llvm.inline_asm {{.*}}ld.acquire.gpu.global.b32
+  // CHECK: llvm.inline_asm {{.*}}"st.release.gpu.global.b32 [$0], $1;"
+  // CHECK: %[[LAST:.*]] = arith.addi %{{.*}}, %c-1_i32
+  // CHECK: gpu.barrier
+  // CHECK: scf.if
+  // CHECK: %[[BEFORE:.*]] = llvm.inline_asm {{.*}}"atom.inc.acq_rel.gpu.global.u32 $0, [$1], $2;"
+  // CHECK: memref.store %[[BEFORE]], %[[ANSWER]]
+  // CHECK: gpu.barrier
+  // CHECK: %[[OF_ALL:.*]] = memref.load %[[ANSWER]]
+  // CHECK: arith.cmpi eq, %[[OF_ALL]], %[[LAST]]
+  gpu.func @grid(%counter: memref<1xi32>, %flags: memref<?xi32>, %row: index, %n: i32, %parts: index, %out: memref<?xi32>)
+      kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
+    hopper.threads
+    hopper.grid.sync %counter : memref<1xi32>
+    hopper.semaphore.wait %flags[%row], %n : memref<?xi32>
+    hopper.semaphore.release %flags[%row], %n : memref<?xi32>
+    %last = hopper.last_arrival %flags[%row] of %parts : memref<?xi32>
+    %word = arith.extui %last : i1 to i32
+    memref.store %word, %out[%row] : memref<?xi32>
+    gpu.return
+  }
+
   // Values that stand one behind the other follow one number; later ones another one.
   // CHECK-LABEL: gpu.func @opaque
   // CHECK: %[[A:.*]] = llvm.inline_asm has_side_effects asm_dialect = att "{{.*}}%smid; shr.u32 $0, number, 20

@@ -281,3 +281,11 @@ func.func @remote(%x: memref<4xf32>, %i: index) {
   %0 = hopper.remote.load %x[%i] of %i : memref<4xf32>
   return
 }
+
+// -----
+
+func.func @grid(%counter: memref<2xi32>) {
+  // expected-error @below {{expected a counter of one element, got 'memref<2xi32>'}}
+  hopper.grid.sync %counter : memref<2xi32>
+  return
+}

@@ -84,10 +84,13 @@ private:
   static bool mayWait(SemaphoreWaitOp wait) { return !isConstantIntValue(wait.getNumber(), -1); }
 
   void checkSemaphores(gpu::LaunchOp launch) {
-    launch.walk([&](SemaphoreWaitOp wait) {
-      if (!mayWait(wait) || launch->hasAttr(kCooperativeAttr))
+    if (launch->hasAttr(kCooperativeAttr))
+      return;
+    launch.walk([&](Operation *op) {
+      auto wait = dyn_cast<SemaphoreWaitOp>(op);
+      if (wait ? !mayWait(wait) : !isa<GridSyncOp>(op))
         return WalkResult::advance();
-      error(launch, kCooperativeAttr, "is missing: CTAs wait for each other", wait, "here");
+      error(launch, kCooperativeAttr, "is missing: CTAs wait for each other", op, "here");
       return WalkResult::interrupt();
     });
   }

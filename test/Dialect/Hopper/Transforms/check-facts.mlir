@@ -242,3 +242,25 @@ func.func @within(%out: memref<?xf32>, %n: index, %x: f32) {
   memref.store %x, %m[%c0] : memref<?xf32>
   return
 }
+
+// -----
+
+func.func @grid(%n: index, %counter: memref<1xi32>) {
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.threads
+    hopper.grid.sync %counter : memref<1xi32>
+    gpu.terminator
+  } {hopper.cooperative}
+  // expected-error @+1 {{'hopper.cooperative' is missing: CTAs wait for each other}}
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    hopper.threads
+    // expected-note @+1 {{here}}
+    hopper.grid.sync %counter : memref<1xi32>
+    gpu.terminator
+  }
+  return
+}

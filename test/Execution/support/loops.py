@@ -204,6 +204,22 @@ func.func @main(%X: memref<{N}x{N}xf32>, %S: memref<{N}xf32>, %T: memref<1xf32>)
 """
 
 IN_ORDER = ["owner-computes", "owner-computes thread", "owner-computes cta", "ordered-turnstile"]
+# What carries nothing, behind what waits for its turn, in the same memory: it must not run ahead.
+ORDER = """
+func.func @main(%X: memref<{N}xf32>, %S: memref<1xf32>, %B: memref<{N}xf32>) {{
+  %one = arith.constant 1.0 : f32
+  affine.for %j = 0 to {N} {{
+    %x = affine.load %X[%j] : memref<{N}xf32>
+    %s = affine.load %S[0] : memref<1xf32>
+    %t = arith.addf %s, %x : f32
+    affine.store %t, %S[0] : memref<1xf32>
+    affine.store %t, %B[%j] : memref<{N}xf32>
+    affine.store %one, %B[%j] : memref<{N}xf32>
+  }}
+  return
+}}
+"""
+
 REDUCING = [t for t in TREATMENTS if t not in IN_ORDER]
 PHASES = [t for t in REDUCING if t != "partial-and-merge last"]
 
@@ -286,6 +302,11 @@ def case_stacked(m, n):
             stacked, 1, REDUCING + IN_ORDER)
 
 
+def case_order(n):
+    return (ORDER.format(N=n), lambda rng: [normal(rng, n), normal(rng, 1), normal(rng, n)],
+            lambda x, s, b: [s + x.sum(), numpy.ones_like(b)], 1, IN_ORDER)
+
+
 def case_triangle(n):
     return (TRIANGLE.format(N=n), lambda rng: [normal(rng, n, n), normal(rng, n), normal(rng, 1)],
             triangle, 1, IN_ORDER)
@@ -304,6 +325,7 @@ CASES = {
     "log-sum-exp": lambda: case_lse(4, 90),
     "stacked": lambda: case_stacked(3, 130),
     "triangle": lambda: case_triangle(37),
+    "order": lambda: case_order(50),
 }
 
 

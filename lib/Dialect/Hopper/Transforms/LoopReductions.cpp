@@ -280,7 +280,15 @@ LogicalResult LoopLaunch::emitTurns(const DividedLoop &divided) {
     listExecuted(&inner, own);
     for (Operation *each : inTurn)
       listExecuted(each, earlier);
-    waits |= conflicts(earlier, own);
+    // Not by who executes them: they would change places.
+    waits |= llvm::any_of(graph.getDependences(), [&](const Dependence &dependence) {
+      auto has = [](ArrayRef<Executed> list, unsigned statement) {
+        return llvm::any_of(list,
+                            [&](const Executed &each) { return each.statement == statement; });
+      };
+      return dependence.throughMemory && has(earlier, dependence.source) &&
+             has(own, dependence.sink);
+    });
     if (waits)
       late.insert(&inner);
     (waits ? inTurn : ahead).push_back(&inner);

@@ -147,6 +147,19 @@ static Treatment distribution(const DependenceGraph &graph, unsigned loop,
   return {"distribution", true, reason};
 }
 
+const Dependence *DependenceGraph::findOutsideOfComponents(unsigned loop) const {
+  for (const Dependence *dependence : getCarriedBy(loop)) {
+    auto has = [&](const Component &component) {
+      return llvm::is_contained(component.carriers, loop) &&
+             llvm::is_contained(component.statements, dependence->source) &&
+             llvm::is_contained(component.statements, dependence->sink);
+    };
+    if (llvm::none_of(components, has))
+      return dependence;
+  }
+  return nullptr;
+}
+
 llvm::SmallVector<Treatment> DependenceGraph::getTreatments(unsigned loop,
                                                             const Component &component) const {
   const std::string &name = loops[loop].name;

@@ -152,6 +152,10 @@ public:
   const Dependence *findSeparation(llvm::ArrayRef<unsigned> first, llvm::ArrayRef<unsigned> second,
                                    unsigned loop) const;
 
+  /// A dependence that `loop` carries and no component has, or null: treatments of components that
+  /// change the order of iterations would break it.
+  const Dependence *findOutsideOfComponents(unsigned loop) const;
+
   /// What can be done with `loop`, which carries `component`, when it is wanted
   /// parallel: every treatment with the reason why it is legal or not.
   llvm::SmallVector<Treatment> getTreatments(unsigned loop, const Component &component) const;

@@ -105,6 +105,12 @@ private:
     return std::nullopt;
   }
 
+  /// Whether iterations stay in their order.
+  static bool keepsOrder(LoopTreatment treatment) {
+    return treatment == LoopTreatment::OwnerComputes ||
+           treatment == LoopTreatment::OrderedTurnstile;
+  }
+
   /// An error where the graph does not allow the treatment.
   LogicalResult check(unsigned loop, LoopTreatment treatment) const {
     affine::AffineForOp op = opOf(loop);
@@ -124,6 +130,11 @@ private:
     if (!first)
       return op.emitError() << "loop " << name << " carries nothing: it is parallel, and needs no "
                             << getGraphName(treatment);
+    if (const Dependence *other = graph.findOutsideOfComponents(loop);
+        other && !keepsOrder(treatment))
+      return op.emitError() << "loop " << name << " cannot run by " << getGraphName(treatment)
+                            << ": " << graph.describe(*other) << " is carried by " << name
+                            << ", and is no part of a running value";
     auto refusal = findRefusal(loop, treatment);
     if (!refusal)
       return success();
@@ -206,7 +217,7 @@ private:
     };
     double owners = inTurns(rows, ctas * kShared * threads);
     SmallVector<Estimate> all = {{LoopTreatment::OwnerComputes, owners * count * kIteration}};
-    if (!isDirect(loop))
+    if (!isDirect(loop) || graph.findOutsideOfComponents(loop))
       return all;
     bool isKnown = hasKnownBounds(opOf(loop));
     auto add = [&](LoopTreatment treatment, double cost) {

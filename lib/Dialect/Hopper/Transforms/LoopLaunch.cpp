@@ -381,7 +381,7 @@ void LoopLaunch::listExecuted(Operation *op, SmallVectorImpl<Executed> &list) co
   };
   if (auto loop = dyn_cast<affine::AffineForOp>(op)) {
     if (const DividedLoop *divided = plan.find(op)) {
-      if (divided->partials.empty())
+      if (divided->treatment == LoopTreatment::OrderedTurnstile)
         return addAll(By::Any);
       llvm::append_range(list, listParts(*divided));
       llvm::append_range(list, listMerge(*divided));
@@ -466,14 +466,15 @@ LogicalResult LoopLaunch::emitTogether(Operation *op) {
   b.setLoc(op->getLoc());
   SmallVector<Executed> executed;
   const DividedLoop *divided = plan.find(op);
-  if (divided && !divided->partials.empty())
+  bool takesTurns = divided && divided->treatment == LoopTreatment::OrderedTurnstile;
+  if (divided && !takesTurns)
     executed = listParts(*divided); // the team meets before it merges
   else
     listExecuted(op, executed);
   if (conflicts(pending, executed) && failed(meet()))
     return failure();
   if (divided)
-    return divided->partials.empty() ? emitTurns(*divided) : emitParts(*divided);
+    return takesTurns ? emitTurns(*divided) : emitParts(*divided);
   auto loop = dyn_cast<affine::AffineForOp>(op);
   if (loop && !plan.isOfThreads(loop, graph))
     return emitInOrder(loop);

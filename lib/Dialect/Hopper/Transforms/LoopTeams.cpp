@@ -64,6 +64,13 @@ private:
             return WalkResult::interrupt();
           }
       }
+      const Dependence *other = graph.findOutsideOfComponents(number);
+      if (other && isDivided(treatment) && treatment != LoopTreatment::OrderedTurnstile) {
+        loop.emitError() << "loop " << nameOf(loop) << " cannot run by " << getGraphName(treatment)
+                         << ": " << graph.describe(*other) << " is carried by " << nameOf(loop)
+                         << ", and is no part of a running value";
+        return WalkResult::interrupt();
+      }
       if (treatment == LoopTreatment::Parallel && !graph.isParallel(number)) {
         loop.emitError() << "loop " << nameOf(loop) << " cannot be parallel: "
                          << graph.describe(*graph.getCarriedBy(number).front());

@@ -171,3 +171,16 @@ func.func @calls(%A: memref<8xf32>) {
   return
 }
 func.func private @other()
+
+// -----
+
+func.func @last(%A: memref<8x16xf32>, %L: memref<8xf32>) {
+  affine.for %i = 0 to 8 {
+    // expected-error@+1 {{loop j cannot run by grid-phases: WAW dependence from S2 to S2 with direction (0, +) is carried by j, and is no part of a running value}}
+    affine.for %j = 0 to 16 {
+      %a = affine.load %A[%i, %j] : memref<8x16xf32>
+      affine.store %a, %L[%i] : memref<8xf32>
+    } {attn.treatment = "grid_phases"}
+  }
+  return
+}

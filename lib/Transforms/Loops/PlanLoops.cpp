@@ -139,9 +139,10 @@ private:
     if (!refusal)
       return success();
     const Component &component = *refusal->first;
+    first = nullptr;
     for (const Dependence *dependence : graph.getCarriedBy(loop))
-      if (dependence->kind == DependenceKind::RAW &&
-          llvm::is_contained(component.statements, dependence->sink))
+      if (llvm::is_contained(component.statements, dependence->sink) &&
+          (!first || dependence->kind == DependenceKind::RAW))
         first = dependence;
     InFlightDiagnostic error =
         op.emitError() << "loop " << name << " cannot run by " << getGraphName(treatment) << ": "

@@ -127,7 +127,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     rng = random.Random(seed)
     nests = [Nest(rng) for _ in range(count)]
-    ran, refused, wrong = {t: 0 for t in TREATMENTS}, 0, 0
+    ran, refused, wrong = dict.fromkeys(TREATMENTS, 0), 0, 0
 
     def check(number):
         base = os.path.join(folder, str(number))

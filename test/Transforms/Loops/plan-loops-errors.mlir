@@ -55,13 +55,31 @@ func.func @unknown(%A: memref<8xf32>, %x: f32) {
 // Sums in parts, and beside them a value of which the last iteration's is to stay.
 func.func @last(%A: memref<8x16xf32>, %S: memref<8xf32>, %L: memref<8xf32>) {
   affine.for %i = 0 to 8 {
-    // expected-error@+1 {{loop j cannot run by atomics: WAW dependence from S5 to S5 with direction (0, +) is carried by j, and is no part of a running value}}
+    // expected-error@+1 {{loop j cannot run by atomics: {S5}: nothing in {S5} combines a term with the old value}}
     affine.for %j = 0 to 16 {
       %a = affine.load %A[%i, %j] : memref<8x16xf32>
       %s = affine.load %S[%i] : memref<8xf32>
       %t = arith.addf %s, %a : f32
       affine.store %t, %S[%i] : memref<8xf32>
+      // expected-note@+1 {{WAW dependence from S5 to S5 with direction (0, +) is carried by j}}
       affine.store %a, %L[%i] : memref<8xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+// An element is read before a later iteration writes it.
+func.func @shift(%A: memref<8x17xf32>, %S: memref<8xf32>) {
+  affine.for %i = 0 to 8 {
+    // expected-error@+1 {{loop j cannot run by atomics: WAR dependence from S1 to S5 with direction (0, 1) is carried by j, and is no part of a running value}}
+    affine.for %j = 0 to 16 {
+      %a = affine.load %A[%i, %j + 1] : memref<8x17xf32>
+      %s = affine.load %S[%i] : memref<8xf32>
+      %t = arith.addf %s, %a : f32
+      affine.store %t, %S[%i] : memref<8xf32>
+      affine.store %a, %A[%i, %j] : memref<8x17xf32>
     }
   }
   return

@@ -174,12 +174,12 @@ func.func private @other()
 
 // -----
 
-func.func @last(%A: memref<8x16xf32>, %L: memref<8xf32>) {
+func.func @shift(%A: memref<8x17xf32>) {
   affine.for %i = 0 to 8 {
-    // expected-error@+1 {{loop j cannot run by grid-phases: WAW dependence from S2 to S2 with direction (0, +) is carried by j, and is no part of a running value}}
+    // expected-error@+1 {{loop j cannot run by grid-phases: WAR dependence from S1 to S2 with direction (0, 1) is carried by j, and is no part of a running value}}
     affine.for %j = 0 to 16 {
-      %a = affine.load %A[%i, %j] : memref<8x16xf32>
-      affine.store %a, %L[%i] : memref<8xf32>
+      %a = affine.load %A[%i, %j + 1] : memref<8x17xf32>
+      affine.store %a, %A[%i, %j] : memref<8x17xf32>
     } {attn.treatment = "grid_phases"}
   }
   return

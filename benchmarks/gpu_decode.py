@@ -7,7 +7,7 @@ bf16; a graph of calls on copies of the inputs of 200 MB and more together, so t
 from memory, the contenders by turns. GB/s are of the keys and values. attnc is beside the definition in
 float64 (relative Frobenius norm, the first batch element). --kernels adds the median time of each of its kernels.
 --variants times masks and scores instead, beside the plain call by turns: for each the time and, for each byte of
-the keys that it keeps, the ratio to the plain one; its error is that of the difference from PyTorch's on a dense mask.
+the keys that it keeps, the ratio to the plain one; its error, with one query, is beside the definition as above.
 """
 
 import argparse
@@ -74,6 +74,17 @@ def milliseconds(torch, graph):
     return start.elapsed_time(end)
 
 
+def medians_of(torch, graphs, count):
+    """Milliseconds of a call, of each graph of `count` calls, by turns."""
+    times = {name: [] for name in graphs}
+    for turn in range(-2, ROUNDS):  # the first are warm-up
+        for name, graph in graphs.items():
+            spent = milliseconds(torch, graph) / count
+            if turn >= 0:
+                times[name].append(spent)
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
 def definition(q, k, v):
     q, k, v = (x[:1].double() for x in (q, k, v))
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
@@ -95,8 +106,8 @@ def kernel_times(torch, call):
 
 
 def variants_of(torch, batch, heads, keys, queries):
-    """Name: arguments of attnc.attention, the kept keys (a mask of (batch, keys), or None for all), and what is
-    added to scores, or None, in PyTorch."""
+    """Name: arguments of attnc.attention, the kept keys (a mask of (batch, keys), or None for all), and the function of
+    scores in PyTorch, or None."""
     device = "cuda"
     position = torch.arange(keys, device=device)
     window = min(4096, keys)
@@ -141,13 +152,7 @@ def measure_variants(options, shape):
                 exact = s.softmax(-1) @ v[0][:1].double().repeat_interleave(heads // kv_heads, 1)
                 errors[variant] = float((call(0)[:1].double() - exact).norm() / exact.norm())
                 del s, exact
-        times = {variant: [] for variant in graphs}
-        for turn in range(-2, ROUNDS):
-            for variant, graph in graphs.items():
-                spent = milliseconds(torch, graph) / count
-                if turn >= 0:
-                    times[variant].append(spent)
-        medians = {variant: statistics.median(each) for variant, each in times.items()}
+        medians = medians_of(torch, graphs, count)
         for variant, time in medians.items():
             error = f"  error {errors[variant]:.1e}" if variant in errors else ""
             print(f"{name} {variant}".ljust(34) + f"{time * 1e3:8.2f} us  {shares[variant] * size / time * 1e-6:5.0f} GB/s  "
@@ -188,13 +193,7 @@ def measure(options, shape):
         for name, call in calls.items():
             with contextlib.suppress(RuntimeError) if name != "attnc" else contextlib.nullcontext():
                 graphs[name] = capture(torch, call, count)
-        times = {name: [] for name in graphs}
-        for turn in range(-2, ROUNDS):  # the first are warm-up
-            for name, graph in graphs.items():
-                spent = milliseconds(torch, graph) / count
-                if turn >= 0:
-                    times[name].append(spent)
-        medians = {name: statistics.median(each) for name, each in times.items()}
+        medians = medians_of(torch, graphs, count)
         best = min((time for name, time in medians.items() if name != "attnc"), default=math.nan)
         print(f"{batch}x{heads}x{kv_heads}x{keys}x{d}".ljust(22)
               + "  ".join(f"{name} {time * 1e3:8.2f} us {size / time * 1e-6:5.0f} GB/s" for name, time in medians.items())

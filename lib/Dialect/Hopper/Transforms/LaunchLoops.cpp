@@ -2,6 +2,7 @@
 // Affine nests on memory become launches of threads, as their loops are planned.
 
 #include "LoopLaunch.h"
+#include "ThreadLaunch.h"
 #include "attn/Analysis/AffineDependences.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
@@ -45,7 +46,7 @@ struct LaunchLoopsPass : attn::impl::HopperLaunchLoopsBase<LaunchLoopsPass> {
     func::FuncOp function = getOperation();
     if (function.isDeclaration())
       return;
-    constexpr int64_t kMostThreads = 1024, kLanes = 32;
+    constexpr int64_t kMostThreads = 1024;
     if (threads < kLanes || threads > kMostThreads || threads % kLanes || parts < 0 || ctas < 1 ||
         (merge != "team" && merge != "last") ||
         (team != "auto" && team != "thread" && team != "cta")) {
@@ -60,6 +61,7 @@ struct LaunchLoopsPass : attn::impl::HopperLaunchLoopsBase<LaunchLoopsPass> {
     if (failed(check(function)))
       return signalPassFailure();
     bool isDivided = false, isUndivided = false;
+    SmallVector<affine::AffineForOp> done;
     for (auto nest : llvm::make_early_inc_range(function.getOps<affine::AffineForOp>())) {
       FailureOr<TeamPlan> plan = planTeams(graph, nest, options);
       if (failed(plan))
@@ -86,7 +88,6 @@ struct LaunchLoopsPass : attn::impl::HopperLaunchLoopsBase<LaunchLoopsPass> {
     // The graph names its ops until all nests are emitted.
     for (affine::AffineForOp nest : llvm::reverse(done))
       nest->erase();
-    done.clear();
   }
 
 private:
@@ -115,7 +116,5 @@ private:
     });
     return failure(walk.wasInterrupted());
   }
-
-  SmallVector<affine::AffineForOp> done;
 };
 } // namespace

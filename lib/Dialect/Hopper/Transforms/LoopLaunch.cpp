@@ -4,6 +4,7 @@
 #include "LoopLaunch.h"
 #include "ThreadLaunch.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Target/SM90/SM90.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <functional>
 
@@ -65,8 +66,7 @@ void LoopLaunch::emitHost() {
 void LoopLaunch::chooseParts() {
   teams = rows;
   if (plan.team == Team::Cluster) {
-    constexpr int64_t kCtas = 8;
-    knownParts = options.parts > 0 ? options.parts : kCtas;
+    knownParts = options.parts > 0 ? options.parts : kCtasPerCluster;
     parts = index(knownParts);
     return;
   }
@@ -74,8 +74,9 @@ void LoopLaunch::chooseParts() {
   if (plan.divided.empty())
     return;
   // A launch that nobody waits in may have as many as share the multiprocessors.
-  constexpr int64_t kThreadsPerMultiprocessor = 2048;
-  int64_t occupancy = plan.team == Team::Launches ? kThreadsPerMultiprocessor / options.threads : 1;
+  int64_t occupancy = plan.team == Team::Launches
+                          ? target::sm90::kLimits.threadsPerMultiprocessor / options.threads
+                          : 1;
   Value ctas = index(options.ctas * occupancy), one = index(1);
   if (options.parts == 0) {
     parts = arith::DivUIOp::create(b, ctas, arith::MaxUIOp::create(b, rows, one));
@@ -500,26 +501,20 @@ LogicalResult LoopLaunch::emitParallel(affine::AffineForOp loop) {
 
 /// Iterations one behind the other, each by the team.
 LogicalResult LoopLaunch::emitInOrder(affine::AffineForOp loop) {
-  auto clone = scf::ForOp::create(b, index(0), countOf(loop), index(1), lookUp(loop.getInits()));
-  OpBuilder::InsertionGuard guard(b);
-  if (loop.getNumIterOperands() == 0)
-    clone.getBody()->getTerminator()->erase();
-  b.setInsertionPointToEnd(clone.getBody());
-  map.map(loop.getInductionVar(), variableOf(loop, clone.getInductionVar()));
-  map.map(loop.getRegionIterArgs(), clone.getRegionIterArgs());
   SmallVector<Executed> before = pending, all;
   auto usedBefore = inUse, earlyBefore = std::move(early);
   bool hadMet = hasMet;
   early.clear();
   hasMet = false;
-  if (failed(emitTogether(*loop.getBody())))
+  LogicalResult result = cloneLoop(loop, [&](Block &body) {
+    if (failed(emitTogether(body)))
+      return failure();
+    for (Operation &op : body)
+      listExecuted(&op, all);
+    return meetsBetween(all) ? meet() : success();
+  });
+  if (failed(result))
     return failure();
-  for (Operation &op : *loop.getBody())
-    listExecuted(&op, all);
-  if (meetsBetween(all) && failed(meet()))
-    return failure();
-  scf::YieldOp::create(b, lookUp(loop.getYieldedValues()));
-  map.map(loop.getResults(), clone.getResults());
   // There may be no iteration.
   pending.append(before);
   inUse.insert(usedBefore.begin(), usedBefore.end());

@@ -70,7 +70,8 @@ private:
   /// What one thread does alone.
   mlir::LogicalResult cloneOps(mlir::Block &block);
   mlir::LogicalResult cloneOp(mlir::Operation *op);
-  mlir::LogicalResult cloneLoop(mlir::affine::AffineForOp loop);
+  mlir::LogicalResult cloneLoop(mlir::affine::AffineForOp loop,
+                                llvm::function_ref<mlir::LogicalResult(mlir::Block &)> cloneBlock);
   mlir::LogicalResult cloneIf(mlir::affine::AffineIfOp op,
                               llvm::function_ref<mlir::LogicalResult(mlir::Block &)> cloneBlock);
   void cloneAccess(mlir::Operation *op);

@@ -94,7 +94,7 @@ LogicalResult LoopLaunch::cloneOps(Block &block) {
 LogicalResult LoopLaunch::cloneOp(Operation *op) {
   b.setLoc(op->getLoc());
   if (auto loop = dyn_cast<affine::AffineForOp>(op))
-    return cloneLoop(loop);
+    return cloneLoop(loop, [&](Block &block) { return cloneOps(block); });
   if (auto branch = dyn_cast<affine::AffineIfOp>(op))
     return cloneIf(branch, [&](Block &block) { return cloneOps(block); });
   if (isa<affine::AffineReadOpInterface, affine::AffineWriteOpInterface>(op))
@@ -117,7 +117,8 @@ LogicalResult LoopLaunch::cloneOp(Operation *op) {
   return success();
 }
 
-LogicalResult LoopLaunch::cloneLoop(affine::AffineForOp loop) {
+LogicalResult LoopLaunch::cloneLoop(affine::AffineForOp loop,
+                                    function_ref<LogicalResult(Block &)> cloneBlock) {
   auto clone = scf::ForOp::create(b, index(0), countOf(loop), index(1), lookUp(loop.getInits()));
   OpBuilder::InsertionGuard guard(b);
   if (loop.getNumIterOperands() == 0)
@@ -125,7 +126,7 @@ LogicalResult LoopLaunch::cloneLoop(affine::AffineForOp loop) {
   b.setInsertionPointToEnd(clone.getBody());
   map.map(loop.getInductionVar(), variableOf(loop, clone.getInductionVar()));
   map.map(loop.getRegionIterArgs(), clone.getRegionIterArgs());
-  if (failed(cloneOps(*loop.getBody())))
+  if (failed(cloneBlock(*loop.getBody())))
     return failure();
   scf::YieldOp::create(b, lookUp(loop.getYieldedValues()));
   map.map(loop.getResults(), clone.getResults());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "LoopTeams.h"
+#include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/Affine/Analysis/AffineAnalysis.h"
 #include "mlir/Dialect/Affine/Analysis/LoopAnalysis.h"
 #include "mlir/Dialect/Affine/IR/AffineValueMap.h"
@@ -251,9 +252,9 @@ private:
   }
 
   LogicalResult checkCluster() {
-    if (options.parts > kMostCtas)
+    if (options.parts > kCtasPerCluster)
       return plan.divided.front().op.emitError()
-             << "a cluster has at most " << kMostCtas << " CTAs, got parts=" << options.parts;
+             << "a cluster has at most " << kCtasPerCluster << " CTAs, got parts=" << options.parts;
     int64_t bytes = 0;
     for (const DividedLoop &divided : plan.divided)
       for (const Partial &partial : divided.partials) {
@@ -270,7 +271,6 @@ private:
     return success();
   }
 
-  static constexpr int64_t kMostCtas = 8;
   const DependenceGraph &graph;
   affine::AffineForOp nest;
   const TeamOptions &options;

@@ -99,7 +99,10 @@ bool Cluster::isOrdered(const Event &event, const Fiber &fiber, const Event &lat
     return false;
   if (fiber.clock[event.component] >= event.epoch)
     return true;
-  return event.component == fiber.warpgroup && event.threads.inOrderWith(later.threads);
+  if (event.component != fiber.warpgroup)
+    return false;
+  bool isByRows = event.threads.isByRows() && later.threads.isByRows();
+  return event.threads.inOrderWith(later.threads) || (isByRows && event.epoch < fiber.warpsMet);
 }
 
 /// Whether a fence came after the write, by the writers or by who knew of it, and
@@ -125,6 +128,10 @@ static StringRef nameOf(Operation *op) {
     return "reduction by TMA";
   if (isa<hopper::WgmmaOp>(op))
     return "product";
+  if (isa<tile::MmaOp>(op))
+    return "product";
+  if (isa<tile::CopyOp>(op))
+    return "copy";
   if (isa<tile::ReadOp>(op))
     return "tile.read";
   return "tile.write";

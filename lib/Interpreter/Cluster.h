@@ -28,7 +28,7 @@ template <typename T> T *renew(Value &value, int64_t count) {
 /// Who of a warpgroup does something: two things by the same threads are in
 /// order, others only after a barrier.
 struct Threads {
-  enum Kind { One, All, Store } kind = All;
+  enum Kind { One, All, Store, Rows } kind = All; // rows of a left operand
   /// Of a tile.write: which thread has which element.
   mlir::Type type;
   bool transposed = false;
@@ -37,6 +37,8 @@ struct Threads {
     return kind == other.kind && kind != All && type == other.type &&
            transposed == other.transposed;
   }
+  /// Whether each warp keeps to rows of its own.
+  bool isByRows() const { return kind == Rows || (kind == Store && !transposed); }
 };
 
 /// What has to be known before something else may happen: that `warpgroup` (of the cluster) has
@@ -99,6 +101,16 @@ struct TmaLoad {
   int64_t bytes;
   /// Of the tile's rows, those that are zeros; empty if none is.
   std::vector<bool> dropped;
+  bool done = false;
+};
+
+/// A warpgroup's part of a copy by threads: some rows.
+struct TileCopy {
+  std::shared_ptr<Event> event;
+  std::shared_ptr<MemRef> source;
+  llvm::SmallVector<int64_t, 5> coordinates;
+  SmemView tile;
+  tile::SmemType type;
   bool done = false;
 };
 
@@ -233,6 +245,8 @@ public:
   Knowledge knowledge; ///< of other clusters
   std::shared_ptr<GridRound> gridRound;
   llvm::SmallVector<uint32_t> fences;
+  /// When the threads of each warp have met last (tile.warp_sync).
+  uint32_t warpsMet = 0;
   std::shared_ptr<Round> round;
   /// Of threads: the shuffle that it takes part in, and the cluster's barrier that it is at.
   std::shared_ptr<Exchange> exchange;
@@ -241,6 +255,8 @@ public:
   /// Started and not known to be finished, oldest first.
   std::list<std::shared_ptr<Product>> products;
   std::list<std::shared_ptr<TmaStore>> stores;
+  /// Copies by threads: groups, oldest first, and last the one that is open.
+  std::list<std::vector<std::shared_ptr<TileCopy>>> copies{1};
 
   Value &operator[](unsigned slot) { return frame[slot]; }
   Value &operand(const Instruction &i, unsigned n) { return frame[i.operands[n]]; }

@@ -28,7 +28,9 @@ static LogicalResult readTile(Fiber &fiber, const Instruction &i, unsigned opera
 
 /// Whether steps along k go on behind the last of B's.
 static bool readsPadding(tile::SmemType b, bool transposed) {
-  return (transposed ? b.getColumns() : b.getRows()) % findAtom(b.getElementType())->k != 0;
+  const target::MmaAtom *atom = target::findMmaAtom(tile::kAtoms, b.getElementType(),
+                                                    Float32Type::get(b.getContext()));
+  return (transposed ? b.getColumns() : b.getRows()) % atom->k != 0;
 }
 
 static Step startProduct(Fiber &fiber, const Instruction &i) {
@@ -122,11 +124,14 @@ static Step loadValue(Fiber &fiber, const Instruction &i) {
 
 static Step multiplyNow(Fiber &fiber, const Instruction &i) {
   auto op = cast<tile::MmaOp>(i.op);
-  auto event = fiber.cluster->begin(fiber, i.op, {Threads::All, {}, false}, true);
+  auto event = fiber.cluster->begin(fiber, i.op, {Threads::All, {}, false}, false);
   fiber.cluster->end(fiber, *event);
+  auto ofRows = fiber.cluster->begin(
+      fiber, i.op, {op.getTransposeA() ? Threads::All : Threads::Rows, {}, false}, false);
+  fiber.cluster->end(fiber, *ofRows);
   tile::SmemType b = op.getB().getType();
   bool padding = readsPadding(b, op.getTransposeB());
-  if (failed(readTile(fiber, i, 0, event, padding)) ||
+  if (failed(readTile(fiber, i, 0, ofRows, padding)) ||
       failed(readTile(fiber, i, 1, event, padding)))
     return Step::Failed;
   ++fiber.machine->statistics.products;

@@ -145,12 +145,22 @@ static LogicalResult checkSharedMemory(const LaunchInfo &launch, std::optional<i
   return success();
 }
 
+/// Threads that one fiber stands for: one, a warpgroup, or the pair of warps that has its rows.
+static int64_t getThreadsOfAgent(const LaunchInfo &launch, int64_t threads) {
+  if (launch.ofThreads)
+    return 1;
+  auto roles = dyn_cast_if_present<hopper::RolesOp>(launch.roles);
+  bool hasPairs =
+      roles && roles.getNumWarpgroups() * hopper::kThreadsOfWarpPair == threads;
+  return hasPairs ? hopper::kThreadsOfWarpPair : hopper::kThreadsPerWarpgroup;
+}
+
 /// The cluster of number `number`; its CTAs lie side by side in x.
 static std::unique_ptr<Cluster> makeCluster(Fiber &host, const LaunchInfo &launch,
                                             const int64_t grid[3], int64_t ctas, int64_t threads,
                                             int64_t number, Machine &machine) {
   // Roles of one thread beside another one go their own way, too.
-  int64_t ofAgent = launch.ofThreads ? 1 : hopper::kThreadsPerWarpgroup;
+  int64_t ofAgent = getThreadsOfAgent(launch, threads);
   int64_t warpgroups = threads / ofAgent;
   if (auto roles = dyn_cast_if_present<hopper::RolesOp>(launch.roles))
     warpgroups += roles.getNumAgents() - roles.getNumWarpgroups();
@@ -206,7 +216,7 @@ constexpr int64_t kMultiprocessors = 132;
 LogicalResult Machine::runLaunch(Fiber &host, const LaunchInfo &launch, const int64_t grid[3],
                                  int64_t ctas, int64_t threads,
                                  std::optional<int64_t> sharedMemory) {
-  int64_t multiple = launch.ofThreads ? 32 : hopper::kThreadsPerWarpgroup;
+  int64_t multiple = launch.ofThreads ? 32 : getThreadsOfAgent(launch, threads);
   if (threads <= 0 || threads > 1024 || threads % multiple)
     return launch.op->emitError() << "a block has a multiple of " << multiple
                                   << " threads, at most 1024, got " << threads;

@@ -61,6 +61,7 @@ Translator::Translator(Program &program) : program(program) {
   registerHopperProducts(*this);
   registerHopperChannels(*this);
   registerThreads(*this);
+  registerTileCopies(*this);
   registerGlobalAccesses(*this);
 }
 

@@ -5,7 +5,6 @@
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
-#include "attn/Target/SM90/SM90.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
 #include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
@@ -43,12 +42,12 @@ static void addKernelLowering(OpPassManager &kernels) {
   kernels.addPass(attn::createAttnFinishKernels());
 }
 
-void attn::buildCudaCodegenPipeline(OpPassManager &pm) {
+void attn::buildCudaCodegenPipeline(OpPassManager &pm, StringRef chip, StringRef features) {
   pm.addNestedPass<func::FuncOp>(createGpuLaunchSinkIndexComputationsPass());
   pm.addPass(createGpuKernelOutliningPass());
   GpuNVVMAttachTargetOptions target;
-  target.chip = target::sm90::kChip.str();
-  target.features = target::sm90::kFeatures.str();
+  target.chip = chip.str();
+  target.features = features.str();
   target.optLevel = 3;
   pm.addPass(createGpuNVVMAttachTarget(target));
   pm.addPass(attn::createAttnDeduplicateKernels());

@@ -4,6 +4,8 @@
 #ifndef ATTN_LIB_PIPELINES_HOPPEROPTIONS_H
 #define ATTN_LIB_PIPELINES_HOPPEROPTIONS_H
 
+#include "attn/Target/SM80/SM80.h"
+#include "attn/Target/SM90/SM90.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -24,6 +26,14 @@ inline bool isOn(llvm::StringRef option, bool otherwise) {
   return option == "auto" ? otherwise : option == "true";
 }
 
+/// The limits of a chip, or null where it is none that kernels are made for.
+inline const target::Limits *findLimits(llvm::StringRef chip) {
+  if (chip == target::sm90::kChip)
+    return &target::sm90::kLimits;
+  const target::sm80::Chip *found = target::sm80::findChip(chip);
+  return found ? &found->limits : nullptr;
+}
+
 /// Whether an option of tiles is given, which row programs do not have.
 template <typename Pass> bool asksForTiles(const Pass &pass) {
   return pass.blockM > 0 || pass.blockN > 0 || pass.stages > 0 || pass.order != "auto" ||
@@ -34,8 +44,17 @@ template <typename Pass> bool asksForTiles(const Pass &pass) {
 template <typename Pass> llvm::LogicalResult checkOptions(mlir::Operation *op, const Pass &pass) {
   if (llvm::failed(
           checkWord(op, "order", pass.order, {"auto", "m_outer", "n_outer", "split_kv"})) ||
-      llvm::failed(checkWord(op, "output", pass.output, {"auto", "own", "reuse", "slabs"})))
+      llvm::failed(checkWord(op, "output", pass.output, {"auto", "own", "reuse", "slabs"})) ||
+      llvm::failed(checkWord(op, "products", pass.products, {"auto", "wgmma", "mma"})))
     return llvm::failure();
+  const target::Limits *limits = findLimits(pass.chip);
+  if (!limits)
+    return op->emitError() << "schedule option 'chip' is one of sm_80, sm_86, sm_89, sm_90a, sm_100, "
+                              "sm_120; got '"
+                           << pass.chip.getValue() << "'";
+  if (pass.products == "wgmma" && pass.chip != target::sm90::kChip)
+    return op->emitError() << "schedule option 'products=wgmma' needs 'chip="
+                           << target::sm90::kChip << "', got '" << pass.chip.getValue() << "'";
   const std::pair<llvm::StringRef, llvm::StringRef> switches[] = {
       {"overlap", pass.overlap},         {"pipeline", pass.pipeline},
       {"ping-pong", pass.pingPong},      {"trim", pass.trim},

@@ -9,6 +9,7 @@
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
+#include "attn/Target/SM80/SM80.h"
 #include "attn/Target/SM90/SM90.h"
 #include "attn/Transforms/Host/Passes.h"
 #include "attn/Transforms/Loops/Passes.h"
@@ -36,15 +37,18 @@ static Left numRefused("attn-lower-to-hopper", "left-out",
 /// TMA copies rows of whole 16 bytes, of 16-bit elements.
 static constexpr int64_t kColumnMultiple = 8;
 
-/// What the tensor core takes: the operand types of its atoms, and an output that a warpgroup can
-/// hold.
-template <typename Op> static LogicalResult checkTypes(Op op) {
+/// What products take: the operand types of their atoms, and an output that a warpgroup can hold.
+template <typename Op> static LogicalResult checkTypes(Op op, bool onlyTensorCore) {
   for (Value operand : {op.getQuery(), op.getKey(), op.getValue()}) {
     auto type = cast<RankedTensorType>(operand.getType());
     Type element = type.getElementType();
-    if (!hopper::findAtom(element))
-      return op.emitOpError() << "has elements of " << element << "; the tensor core takes "
-                              << target::listOperands(target::sm90::kAtoms);
+    ArrayRef<target::MmaAtom> atoms(target::sm90::kAtoms);
+    if (!onlyTensorCore)
+      atoms = target::sm80::kAtoms;
+    if (!target::findMmaAtom(atoms, element, Float32Type::get(element.getContext())))
+      return op.emitOpError() << "has elements of " << element << "; "
+                              << (onlyTensorCore ? "the tensor core takes " : "GPU kernels take ")
+                              << target::listOperands(atoms);
     int64_t size = type.getShape().back();
     if (size > target::sm90::kAtoms[0].n.most)
       return op.emitOpError() << "has a head dimension of " << size << ", more than the "
@@ -79,9 +83,11 @@ struct LowerToHopperPass
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    WalkResult walk = module.walk([](ForwardOp op) { return WalkResult(checkTypes(op)); });
+    bool onlyTensorCore = products == "wgmma";
+    WalkResult walk =
+        module.walk([&](ForwardOp op) { return WalkResult(checkTypes(op, onlyTensorCore)); });
     if (!walk.wasInterrupted())
-      walk = module.walk([](BackwardOp op) { return WalkResult(checkTypes(op)); });
+      walk = module.walk([&](BackwardOp op) { return WalkResult(checkTypes(op, onlyTensorCore)); });
     if (walk.wasInterrupted() || failed(checkOptions(module, *this)))
       return signalPassFailure();
     if (hasLoops(module)) {
@@ -329,9 +335,10 @@ struct LowerToHopperPass
 };
 } // namespace
 
-llvm::Error attn::addLowerToHopper(OpPassManager &pm, const PipelineOptions &options) {
+llvm::Error attn::addLowerToHopper(OpPassManager &pm, const PipelineOptions &options,
+                                   StringRef chip) {
   std::string parts = options.parts < 0 ? "" : " parts=" + std::to_string(int64_t(options.parts));
-  std::string given = "order=" + options.order + parts +
+  std::string given = ("chip=" + chip + " order=").str() + options.order + parts +
                       " deterministic=" + (options.deterministic ? "true" : "false") + " " +
                       options.schedule;
   std::unique_ptr<Pass> lowering = createAttnLowerToHopper();

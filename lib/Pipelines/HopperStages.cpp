@@ -37,6 +37,10 @@ static constexpr bool kChecksForms = false;
 static constexpr bool kChecksForms = true;
 #endif
 
+static bool usesWarps(ScheduleAttr schedule) {
+  return schedule.getProducts() == hopper::Products::Mma;
+}
+
 static void addCleanUp(OpPassManager &pm) {
   pm.addPass(createAttnMapPrograms());
   pm.addPass(createCanonicalizerPass());
@@ -104,7 +108,7 @@ static void addPrograms(OpPassManager &pm, ScheduleAttr schedule) {
 /// Products for the tensor core, and where the other values of a tile are.
 static void addTiles(OpPassManager &pm, ScheduleAttr schedule) {
   OpPassManager &nested = pm.nest<func::FuncOp>();
-  nested.addPass(createHopperFormProducts());
+  nested.addPass(createHopperFormProducts(HopperFormProductsOptions{usesWarps(schedule)}));
   nested.addPass(createCSEPass()); // tiles that products have in common
   nested.addPass(createHopperReuseTiles());
   if (schedule.getLoadsTiles() || schedule.getAddsSums())
@@ -122,7 +126,12 @@ static void addChannels(OpPassManager &pm, ScheduleAttr schedule) {
   OpPassManager &nested = pm.nest<func::FuncOp>();
   bool addsSums = schedule.getAddsSums();
   int64_t ctas = schedule.getCtas(), occupancy = schedule.getOccupancy();
-  nested.addPass(createHopperCreateLaunches());
+  nested.addPass(
+      createHopperCreateLaunches(HopperCreateLaunchesOptions{schedule.getGroupWarps()}));
+  if (usesWarps(schedule)) {
+    nested.addPass(createHopperAliasWorkspace());
+    return addCleanUp(nested);
+  }
   nested.addPass(createHopperSpecializeWarps(HopperSpecializeWarpsOptions{
       schedule.getProducerRegisters(), occupancy, schedule.getAdderFences()}));
   nested.addPass(createHopperDivideSums());
@@ -164,6 +173,11 @@ static void addProtocol(OpPassManager &pm, ScheduleAttr schedule) {
   OpPassManager &nested = pm.nest<func::FuncOp>();
   OutputMemory output = schedule.getOutput();
   nested.addPass(createHopperExchangeRows());
+  if (usesWarps(schedule)) {
+    nested.addPass(createHopperStageLoads(HopperStageLoadsOptions{schedule.getStages()}));
+    nested.addPass(createHopperAllocateBarriers());
+    return addCleanUp(nested);
+  }
   nested.addPass(createHopperStageOutputs(HopperStageOutputsOptions{
       output == OutputMemory::Reuse, output == OutputMemory::Slabs ? kSlabColumns : 0}));
   nested.addPass(createHopperStartProducts());
@@ -192,7 +206,8 @@ ScheduleAttr getFullSchedule(MLIRContext *context) {
   return ScheduleAttr::get(context, 128, 128, 1, 2, 132, 1, 1, 0, OutputMemory::Own, Maxima::Fixed,
                            /*pipeline=*/true, /*overlap=*/false, /*ping_pong=*/true, /*trim=*/true,
                            Builder(context).getF64FloatAttr(1), 1, /*adds_sums=*/true,
-                           /*ordered=*/true, true, true, /*loads_tiles=*/true);
+                           /*ordered=*/true, true, true, /*loads_tiles=*/true,
+                           hopper::Products::Wgmma, /*group_warps=*/4);
 }
 
 struct RunStagePass : attn::impl::HopperRunStageBase<RunStagePass> {
@@ -207,6 +222,7 @@ struct RunStagePass : attn::impl::HopperRunStageBase<RunStagePass> {
       OpPassManager pm(ModuleOp::getOperationName());
       for (const Stage &each : kStages)
         each.add(pm, getFullSchedule(&context));
+      pm.addNestedPass<func::FuncOp>(createHopperStageLoads());
       pm.getDependentDialects(all);
       return all;
     }();

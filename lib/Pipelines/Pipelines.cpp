@@ -122,7 +122,9 @@ void attn::registerPipelines() {
   registerHopperStages();
   static const std::string codegen =
       ("PTX for " + target::sm90::kChip + " from the hopper protocol form (L3 to L4)").str();
-  PassPipelineRegistration<>("attn-cuda-codegen", codegen, buildCudaCodegenPipeline);
+  PassPipelineRegistration<>("attn-cuda-codegen", codegen, [](OpPassManager &pm) {
+    buildCudaCodegenPipeline(pm, target::sm90::kChip, target::sm90::kFeatures);
+  });
   PassPipelineRegistration<>("attn-cuda-host",
                              "Host code in the LLVM dialect from launches of PTX kernels (L4)",
                              buildCudaHostPipeline);

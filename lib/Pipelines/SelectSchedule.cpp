@@ -5,6 +5,7 @@
 #include "HopperOptions.h"
 #include "HopperSchedules.h"
 #include "HopperTable.h"
+#include "WarpTiles.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Pipelines/Passes.h"
@@ -25,6 +26,9 @@ using hopper::ScheduleAttr;
 using hopper::Sums;
 
 static Done numSelected("hopper-select-schedule", "selected", "Modules that got a schedule");
+
+/// Of a head: what threads have registers for.
+static constexpr int64_t kMostColumns = 256;
 
 /// Queries up to which sums that are to have one order have a kernel each: where tiles of dQ are
 /// few, all tiles of keys wait for them.
@@ -51,6 +55,11 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     ModuleOp module = getOperation();
     if (failed(checkOptions(module, *this)))
       return signalPassFailure();
+    if (usesWarps(module)) {
+      if (failed(selectForWarps(module)))
+        signalPassFailure();
+      return;
+    }
     auto nests = module->getAttrOfType<NestsAttr>(hopper::kNestsAttr);
     if (!nests)
       nests = NestsAttr::get(&getContext(), Sums::Together, 256, false);
@@ -63,6 +72,104 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     LogicalResult result = hasGradient(module) ? selectForGradient(module, nests) : select(module);
     if (failed(result))
       return signalPassFailure();
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Products of single warps
+  //===--------------------------------------------------------------------===//
+
+  bool usesWarps(ModuleOp module) {
+    return products == "mma" ||
+           (products == "auto" &&
+            (chip != target::sm90::kChip || findProductSizes(module).bytes != 2));
+  }
+
+  LogicalResult selectForWarps(ModuleOp module) {
+    auto nests = module->getAttrOfType<NestsAttr>(hopper::kNestsAttr);
+    bool isGradient = hasGradient(module);
+    if (nests && nests.getGradient() && nests.getSums() == Sums::Together) {
+      if (order == "n_outer")
+        return module.emitError("order=n_outer adds sums to memory by TMA, which kernels of "
+                                "products=mma do not; order=m_outer has a kernel for each sum");
+      module->setAttr(hopper::kRefusedAttr,
+                      StringAttr::get(&getContext(), "sums are added to memory by TMA"));
+      return success();
+    }
+    if (failed(refuseRoles(module)))
+      return failure();
+    if (isGradient && splits())
+      return module.emitError() << "schedule option '"
+                                << (parts >= 0 ? "parts" : "order=split_kv")
+                                << "' is of forwards; gradients have the orders m_outer and n_outer";
+    const target::Limits &limits = *findLimits(chip);
+    ProductSizes sizes = findProductSizes(module);
+    if (sizes.columns > kMostColumns)
+      return refuseColumns(module, sizes.columns);
+    WarpTiles asked = {blockM, blockN, stages, groupWarps};
+    bool isFew = !isGradient && hasFewRows(module);
+    std::optional<WarpTiles> tiles =
+        findWarpTiles(sizes, isGradient ? 2 : 1, isFew || splits(), limits, asked);
+    if (!tiles)
+      return module.emitError() << "no tile of " << sizes.columns << " columns fits into the "
+                                << limits.sharedBytesPerCta << " bytes of shared memory of a CTA ("
+                                << chip.getValue() << ")";
+    if (isGradient) {
+      asked.stream = blockNDq > 0 ? blockNDq : blockMDkv;
+      asked.groupWarps = tiles->groupWarps;
+      if (failed(assignWarpTiles(module, limits, asked)))
+        return failure();
+    } else {
+      assignTiles(module, /*ofOneSum=*/0, /*ofTwoSums=*/0);
+    }
+    auto get = [&](int64_t parts) {
+      auto emitError = [&] { return module.emitError(); };
+      return ScheduleAttr::getChecked(
+          emitError, &getContext(), tiles->rows, tiles->stream, parts, tiles->stages,
+          int64_t(ctas), occupancy > 0 ? int64_t(occupancy) : int64_t(1), /*cluster=*/int64_t(1),
+          /*producer_registers=*/int64_t(0), OutputMemory::Own, Maxima::Running, /*pipeline=*/false,
+          /*overlap=*/false, /*ping_pong=*/false, /*trim=*/false,
+          rescaleThreshold > 0 ? Builder(&getContext()).getF64FloatAttr(rescaleThreshold)
+                               : FloatAttr(),
+          exp2Emulation > 0 ? int64_t(exp2Emulation) : int64_t(0), /*adds_sums=*/false, /*ordered=*/false,
+          /*stores_first=*/false, /*adder_fences=*/false, /*loads_tiles=*/false,
+          hopper::Products::Mma, tiles->groupWarps);
+    };
+    SmallVector<Choice> choices;
+    auto add = [&](int64_t parts, Attribute condition) -> LogicalResult {
+      ScheduleAttr schedule = get(parts);
+      if (schedule)
+        choices.push_back({schedule, condition});
+      return success(bool(schedule));
+    };
+    int64_t asPlanned = parts >= 0 ? int64_t(parts) : 0;
+    LogicalResult result = splits() ? add(asPlanned, {})
+                           : isFew && order == "auto" && parts < 0
+                               ? LogicalResult(failure(
+                                     failed(add(0, DividedConditionAttr::get(&getContext()))) ||
+                                     failed(add(1, {}))))
+                               : add(1, {});
+    if (failed(result))
+      return failure();
+    finish(module, choices);
+    return success();
+  }
+
+  /// What is asked of roles that copy means nothing to threads that copy for themselves.
+  LogicalResult refuseRoles(ModuleOp module) {
+    std::pair<StringRef, bool> asked[] = {{"cluster", cluster != 1},
+                                          {"producer-registers", producerRegisters != 0},
+                                          {"pipeline", pipeline == "true"},
+                                          {"overlap", overlap == "true"},
+                                          {"trim", trim == "true"},
+                                          {"ping-pong", pingPong == "true"},
+                                          {"fix-maxima", fixMaxima == "true"},
+                                          {"divide-sums", divideSums == "true"},
+                                          {"output", output != "auto"}};
+    for (auto [name, isAsked] : asked)
+      if (isAsked)
+        return module.emitError() << "schedule option '" << name
+                                  << "' is of products=wgmma, whose kernels have roles that copy";
+    return success();
   }
 
   /// Whether sums can be as `nests` says; an error where they must be and cannot.
@@ -133,7 +240,8 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
         row.occupancy, int64_t(cluster), int64_t(producerRegisters), row.output, maxima,
         row.pipelines, row.overlap, row.pingPong, row.trims, threshold, row.exp2Emulation,
         row.addsSums, row.addsSums && deterministic, row.addsSums && row.storesFirst,
-        row.addsSums && row.adderFences, loadsTiles);
+        row.addsSums && row.adderFences, loadsTiles, hopper::Products::Wgmma,
+        /*group_warps=*/int64_t(4));
     if (!schedule)
       return failure();
     return schedule;

@@ -51,7 +51,7 @@ static Error useFirstDevice(const Driver &driver, int capability) {
   return driver.check(driver.contextSetCurrent(context), "cuCtxSetCurrent");
 }
 
-Expected<const DeviceInfo *> DeviceInfo::current(int capability) {
+Expected<const DeviceInfo *> DeviceInfo::current(int capability, bool orLater) {
   auto opened = Driver::get();
   if (!opened)
     return opened.takeError();
@@ -76,9 +76,10 @@ Expected<const DeviceInfo *> DeviceInfo::current(int capability) {
       return described.takeError();
     info = std::move(*described);
   }
-  if (info->capability != capability)
-    return createStringError("no sm_" + Twine(capability) + " device: found " + info->name +
-                             " (sm_" + Twine(info->capability) + ")");
+  if (orLater ? info->capability < capability : info->capability != capability)
+    return createStringError("no sm_" + Twine(capability) + (orLater ? " or later" : "") +
+                             " device: found " + info->name + " (sm_" + Twine(info->capability) +
+                             ")");
   return info.get();
 }
 

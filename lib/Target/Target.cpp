@@ -35,18 +35,20 @@ std::vector<const Target *> attn::target::getTargets() {
   return targets;
 }
 
-/// Where several are for GPUs, the device decides.
+/// Where several are for GPUs, the device decides: of those that run on it, the latest one.
 static const Target *findGpuTarget(ArrayRef<const Target *> targets) {
   SmallVector<const Target *> gpus;
   copy_if(targets, std::back_inserter(gpus), [](const Target *target) { return target->isGpu(); });
-  if (gpus.size() > 1)
-    for (const Target *target : gpus) {
-      auto device = target->describeDevice();
-      if (device)
-        return target;
+  const Target *latest = nullptr;
+  for (const Target *target : gpus) {
+    auto device = target->describeDevice();
+    if (!device)
       consumeError(device.takeError());
-    }
-  return gpus.empty() ? nullptr : gpus.front();
+    else if (!latest ||
+             target->getDescription().capability > latest->getDescription().capability)
+      latest = target;
+  }
+  return latest || gpus.empty() ? latest : gpus.front();
 }
 
 Expected<const Target *> attn::target::getTarget(StringRef name, ArrayRef<StringRef> others) {

@@ -33,10 +33,15 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from support import attention_ir, cases, gradients, reference, variants
 
 
-def for_gpu(case, target):
-    """The case as the GPU takes it, or None: 16-bit types (f32 becomes one of
-    them), head dimensions up to 256, rows aligned to 16 bytes. The
-    interpreter does not know how many elements the gradient of a scale has."""
+WARP_CHIPS = ["sm_80", "sm_86", "sm_89", "sm_100", "sm_120"]
+
+
+def for_gpu(case, options):
+    """The case as the GPU takes it, or None: head dimensions up to 256; by products of warpgroups
+    (wgmma) 16-bit types (f32 becomes one of them) and rows aligned to 16 bytes. The interpreter
+    does not know how many elements the gradient of a scale has."""
+    target = options.target
+    by_warps = target in WARP_CHIPS or "products=mma" in (options.schedule or "")
     if case.order not in ("auto", "m_outer") or case.dtype == "f64":
         return None
     if case.grad and case.scale == "operand" and target == "interpreter":
@@ -44,6 +49,8 @@ def for_gpu(case, target):
     dtype = case.dtype if case.dtype != "f32" else ("bf16", "f16")[zlib.crc32(case.name.encode()) % 2]
     if max(case.d, case.dv) > 256:
         return None
+    if by_warps:
+        return dataclasses.replace(case, order="auto", replay=False)
     return dataclasses.replace(case, dtype=dtype, pad=-(-case.pad // 8) * 8, order="auto", replay=False)
 
 
@@ -269,7 +276,7 @@ def select(options):
     if options.order:
         chosen = [dataclasses.replace(case, order=options.order) for case in chosen]
     if options.target != "cpu":
-        chosen = list(dict.fromkeys(case for case in (for_gpu(c, options.target) for c in chosen) if case))
+        chosen = list(dict.fromkeys(case for case in (for_gpu(c, options) for c in chosen) if case))
     if options.filter:
         chosen = [case for case in chosen if re.search(options.filter, case.name)]
     if options.shard:
@@ -282,7 +289,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attn-run", default="attn-run")
     parser.add_argument("--attn-opt", default="attn-opt")
-    parser.add_argument("--target", choices=["cpu", "cuda", "interpreter"], default="cpu")
+    parser.add_argument("--target", choices=["cpu", "cuda", "interpreter", *WARP_CHIPS], default="cpu")
     parser.add_argument("--schedule", help="options of attn-lower-to-hopper, but for --target cpu")
     parser.add_argument("--interleavings", type=int, help="how often the interpreter runs each case")
     parser.add_argument("-O", dest="level", type=int, choices=range(4),

@@ -318,7 +318,8 @@ Expected<std::unique_ptr<Executor>> attn::createCudaExecutor(const target::Targe
                                                              const Options &options) {
   if (!options.emit.empty())
     return std::make_unique<CudaExecutor>(target, nullptr);
-  auto device = cuda::DeviceInfo::current(target.getDescription().capability);
+  auto device = cuda::DeviceInfo::current(target.getDescription().capability,
+                                          target.getDescription().runsLater);
   if (!device)
     return device.takeError();
   return std::make_unique<CudaExecutor>(target, *device);

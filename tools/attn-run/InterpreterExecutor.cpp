@@ -5,6 +5,7 @@
 #include "Executor.h"
 #include "attn/Interpreter/Interpreter.h"
 #include "attn/Pipelines/Passes.h"
+#include "attn/Target/SM90/SM90.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -164,7 +165,7 @@ Error InterpreterExecutor::compile(mlir::ModuleOp module, ArrayRef<FuncOp> entri
     manager.addPass(mlir::createSymbolDCEPass());
     PipelineOptions pipeline;
     setPipelineOptions(pipeline, options);
-    if (Error error = addLowerToHopper(manager, pipeline))
+    if (Error error = addLowerToHopper(manager, pipeline, target::sm90::kChip))
       return error;
     if (failed(manager.run(*program)))
       return diagnostics->failure("lowering to the hopper dialect failed");

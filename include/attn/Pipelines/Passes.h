@@ -17,7 +17,8 @@ struct PipelineOptions;
 
 /// Adds attn-lower-to-hopper with the order, determinism and schedule of `options`; what the
 /// schedule says comes last and counts. An error says what is wrong with it.
-llvm::Error addLowerToHopper(mlir::OpPassManager &pm, const PipelineOptions &options);
+llvm::Error addLowerToHopper(mlir::OpPassManager &pm, const PipelineOptions &options,
+                             llvm::StringRef chip);
 } // namespace attn
 
 #endif

@@ -10,6 +10,13 @@ defvar ScheduleOptions = [
     Option<"blockM", "block-m", "int64_t", /*default=*/"0",
            "Rows of a tile: 64 for each of 1 to 3 warpgroups">,
     Option<"blockN", "block-n", "int64_t", /*default=*/"0", "Keys of a tile">,
+    Option<"chip", "chip", "std::string", /*default=*/"\"sm_90a\"",
+           "What kernels are made for, which a target says: sm_80, sm_86, sm_89, sm_90a, sm_100, sm_120">,
+    Option<"products", "products", "std::string", /*default=*/"\"auto\"",
+           "Instructions for products: wgmma (of warpgroups, with TMA), mma (of warps, with cp.async), "
+           "auto (wgmma where the chip has it and elements have 16 bits)">,
+    Option<"groupWarps", "group-warps", "int64_t", /*default=*/"0",
+           "With products=mma, warps that hold 64 rows of a tile: 2, 4; 0 chooses">,
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",
            "Order of gradients: m_outer (a kernel for each sum), n_outer (one kernel, which adds dQ to "
            "memory), auto (n_outer, or m_outer where that is not possible). Of forwards: m_outer, "

@@ -113,9 +113,10 @@ void buildCpuPipeline(mlir::OpPassManager &pm, const PipelineOptions &options);
 void buildHostLowering(mlir::OpPassManager &pm);
 
 /// Protocol form of the hopper dialect (L3), in `gpu.launch`, to `gpu.binary` with
-/// PTX for the chip of the target sm_90 and `gpu.launch_func`, whose tensor map operands keep their
-/// type.
-void buildCudaCodegenPipeline(mlir::OpPassManager &pm);
+/// PTX for a chip ("sm_90a"), with features of LLVM ("+ptx86"), and `gpu.launch_func`, whose tensor
+/// map operands keep their type.
+void buildCudaCodegenPipeline(mlir::OpPassManager &pm, llvm::StringRef chip,
+                              llvm::StringRef features);
 
 /// What is left on the host after buildCudaCodegenPipeline to the LLVM dialect,
 /// with calls of the runtime (attn/Runtime/CudaHostInterface.h). The gpu.binary ops

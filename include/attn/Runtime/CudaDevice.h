@@ -18,8 +18,9 @@ struct DeviceInfo {
 
   /// The device of the calling thread's context. A thread without one gets the
   /// primary context of the first device, which PyTorch and the CUDA runtime use
-  /// too. An error where the device does not have the capability that code is for.
-  static llvm::Expected<const DeviceInfo *> current(int capability);
+  /// too. An error where the device does not have the capability that code is for, or, with
+  /// `orLater`, has an earlier one.
+  static llvm::Expected<const DeviceInfo *> current(int capability, bool orLater = false);
 
   /// The calling thread's context, or null.
   llvm::Expected<Context> getContext() const;

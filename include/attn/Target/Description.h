@@ -68,6 +68,8 @@ struct Description {
   Memory memory;
   Limits limits;
   llvm::ArrayRef<MmaAtom> atoms;
+  /// Programs run on devices of later capabilities, too.
+  bool runsLater = false;
 };
 
 /// "bf16", "f16", "f32".

@@ -318,7 +318,7 @@ LogicalResult KernelLowering::lowerSemaphoreRelease(SemaphoreReleaseOp op) {
 
 template <typename Op> void KernelLowering::lowerNamedBarrier(Op op) {
   Value id = toI32(scalar(op.getId()));
-  Value threads = constantI32(op.getWarpgroups() * kThreadsPerWarpgroup);
+  Value threads = constantI32(op.getWarpgroups() * group.threads());
   if constexpr (std::is_same_v<Op, BarrierSyncOp>)
     NVVM::BarrierOp::create(b, Type(), id, threads, NVVM::BarrierReductionAttr(), Value());
   else
@@ -334,7 +334,7 @@ void KernelLowering::lowerBarrierReduce(BarrierReduceOp op) {
   SmallVector<Value> own = elements(op.getValue(), Layout::Tile);
   Value bit = arith::ExtUIOp::create(b, b.getI32Type(), reduceThread(kind, own));
   Value id = toI32(scalar(op.getId()));
-  Value threads = constantI32(op.getWarpgroups() * kThreadsPerWarpgroup);
+  Value threads = constantI32(op.getWarpgroups() * group.threads());
   // NVVM's op has reductions at barrier 0 only.
   Value result = inlineAsm(b.getI32Type(), {bit, id, threads},
                            Twine("{ .reg .pred p, q; setp.ne.u32 p, $1, 0; bar.red.") +

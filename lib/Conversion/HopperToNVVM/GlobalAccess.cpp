@@ -41,6 +41,7 @@ FailureOr<KernelLowering::Access> KernelLowering::makeAccess(Operation *op, Valu
   if (Attribute space = memrefType.getMemorySpace(); space && space != b.getI64IntegerAttr(1))
     return op->emitOpError() << "expects global memory, got " << memrefType;
   Access access;
+  access.registers = registers;
   access.element = memrefType.getElementType();
   int64_t bytes = std::max<int64_t>(
       access.element.isIndex() ? 8 : llvm::divideCeil(access.element.getIntOrFloatBitWidth(), 8),
@@ -76,7 +77,7 @@ FailureOr<KernelLowering::Access> KernelLowering::makeAccess(Operation *op, Valu
     if (isRow)
       tile =
           arith::OrIOp::create(b, tile, arith::MulIOp::create(b, strides[m], constantIndex(bytes)));
-    int64_t count = isRow ? 2 : type.getShape().back() / 4;
+    int64_t count = isRow ? registers.rows : type.getShape().back() / kLanesOfRow;
     access.isContiguous |= !isRow && staticStrides[m] == 1;
     auto &offsets = isRow ? access.rowOffsets : access.columnOffsets;
     for (int64_t e = 0; e < count; ++e) {

@@ -20,12 +20,13 @@ struct KernelLowering::Access {
   // Of a tile, the same in all threads:
   mlir::Value alignment;  // its address and the bytes from row to row, ored, i64
   mlir::Value hasColumns; // whether all columns are inside, i1; null: they are
+  Registers registers;
 
   mlir::Value outer(llvm::SmallVector<mlir::Value> const &values, Layout layout, unsigned r,
                     bool isRow) const {
     if (values.empty())
       return mlir::Value();
-    unsigned e = layout == Layout::Tile ? (isRow ? rowOfRegister(r) : columnOfRegister(r)) : r;
+    unsigned e = layout == Layout::Tile ? (isRow ? registers.row(r) : registers.column(r)) : r;
     return values[e];
   }
 };

@@ -50,11 +50,11 @@ Parts KernelLowering::readPieces(const Access &access, VectorType type, Layout l
     DenseMap<Value, Value> rows;
     bool isTile = layout == Layout::Tile;
     auto placeOf = [&](int64_t row, int64_t e) -> unsigned {
-      return isTile ? registerAt(row, e) : e;
+      return isTile ? registers.at(row, e) : e;
     };
     Type held = bytes == 4 ? access.element : VectorType::get(2, access.element);
     SmallVector<Value> values(elementsPerThread(type, layout) * bytes / 4);
-    for (int64_t row = 0; row < (isTile ? 2 : 1); ++row)
+    for (int64_t row = 0; row < (isTile ? registers.rows : 1); ++row)
       for (int64_t e = 0, columns = type.getShape().back() / kLanesOfRow; e < columns; e += size) {
         unsigned r = placeOf(row, e);
         Value address = addressOf(access.base, access.outer(access.rowOffsets, layout, r, true),
@@ -146,15 +146,15 @@ Parts KernelLowering::readElements(const Access &access, VectorType type, Layout
 /// Neighbouring columns of a tile by one store.
 void KernelLowering::writePieces(const Access &access, const Parts &tile, int64_t size) {
   int64_t bytes = access.element.getIntOrFloatBitWidth() / 8, perWord = 4 / bytes;
-  int64_t columns = int64_t(tile.values.size()) * perWord / 2;
+  int64_t columns = int64_t(tile.values.size()) * perWord / registers.rows;
   DenseMap<Value, Value> rows;
-  for (int64_t row = 0; row < 2; ++row)
+  for (int64_t row = 0; row < registers.rows; ++row)
     for (int64_t e = 0; e < columns; e += size) {
       SmallVector<Value> words;
       for (int64_t column = e; column < e + size; column += perWord)
         words.push_back(LLVM::BitcastOp::create(b, b.getI32Type(),
-                                                tile.values[registerAt(row, column) / perWord]));
-      unsigned r = registerAt(row, e);
+                                                tile.values[registers.at(row, column) / perWord]));
+      unsigned r = registers.at(row, e);
       Value address =
           addressOf(access.base, access.outer(access.rowOffsets, Layout::Tile, r, true),
                     access.outer(access.columnOffsets, Layout::Tile, r, false), rows, b);
@@ -188,23 +188,23 @@ void KernelLowering::transposeInRow(MutableArrayRef<Value> words) {
 /// and each writes `kBytesOfRows`. All columns must be inside and rows be aligned to that.
 void KernelLowering::writeRows(const Access &access, const Parts &tile) {
   constexpr int64_t kColumnsPerWord = 2;
-  int64_t wordsOfRow = tile.values.size() / 2;
+  int64_t wordsOfRow = int64_t(tile.values.size()) / registers.rows;
   Value ofRow = arith::AndIOp::create(b, lane, constantI32(kLanesOfRow - 1));
   Value further = arith::MulIOp::create(b, ofRow, constantI32(kBytesOfRows - 4));
   Value whole =
       arith::AddIOp::create(b, access.base, arith::ExtUIOp::create(b, b.getI64Type(), further));
   DenseMap<Value, Value> rows, rowsOfWhole;
-  for (int64_t row = 0; row < 2; ++row)
+  for (int64_t row = 0; row < registers.rows; ++row)
     for (int64_t n = 0, count; n < wordsOfRow; n += count) {
       count = n + kLanesOfRow <= wordsOfRow ? kLanesOfRow : 1;
       SmallVector<Value> words;
       for (int64_t of = n; of < n + count; ++of)
         words.push_back(LLVM::BitcastOp::create(
             b, b.getI32Type(),
-            tile.values[registerAt(row, kColumnsPerWord * of) / kColumnsPerWord]));
+            tile.values[registers.at(row, kColumnsPerWord * of) / kColumnsPerWord]));
       if (count > 1)
         transposeInRow(words);
-      unsigned r = registerAt(row, kColumnsPerWord * n);
+      unsigned r = registers.at(row, kColumnsPerWord * n);
       Value address = addressOf(count > 1 ? whole : access.base,
                                 access.outer(access.rowOffsets, Layout::Tile, r, true),
                                 access.outer(access.columnOffsets, Layout::Tile, r, false),

@@ -26,10 +26,12 @@ static attn::Done numFinished("attn-finish-kernels", "finished",
 /// Warpgroups of a CTA; fails where threads are no warpgroups.
 static LogicalResult verifyThreads(gpu::GPUFuncOp function) {
   std::optional<ArrayRef<int32_t>> size = function.getKnownBlockSize();
-  if (!size || (*size)[1] != 1 || (*size)[2] != 1 || (*size)[0] % kThreadsPerWarpgroup)
-    return function.emitOpError("expects a known block size of (128 * n, 1, 1) threads");
+  if (!size || (*size)[1] != 1 || (*size)[2] != 1 || (*size)[0] % 32)
+    return function.emitOpError("expects a known block size of whole warps, (32 * n, 1, 1) threads");
   WalkResult walk = function.walk([&](RolesOp op) {
-    if (op.getNumWarpgroups() * kThreadsPerWarpgroup == (*size)[0])
+    int64_t groups = op.getNumWarpgroups();
+    if (groups * kThreadsPerWarpgroup == (*size)[0] ||
+        (op.getBodies().size() == 1 && groups * kThreadsOfWarpPair == (*size)[0]))
       return WalkResult::advance();
     op.emitOpError() << "has " << op.getNumWarpgroups() << " warpgroups, the launch has "
                      << (*size)[0] << " threads";

@@ -75,15 +75,15 @@ bool KernelLowering::lowerColumnBound(Operation *op, Layout layout) {
       !partPaysAsBits(condition))
     return false;
   const Parts &x = parts(compare.getLhs(), layout), &y = parts(compare.getRhs(), layout);
-  int64_t columns = x.values.size() / 2;
+  int64_t columns = int64_t(x.values.size()) / registers.rows;
   if (columns < kFewest || columns % 2 != 0)
     return false;
   auto offset = [&](unsigned e) { return x.offset(e) - y.offset(e); };
   // Which side has the columns?
-  int64_t sign = offset(registerAt(0, 1)) - offset(registerAt(0, 0));
-  for (unsigned row : {0, 1})
+  int64_t sign = offset(registers.at(0, 1)) - offset(registers.at(0, 0));
+  for (unsigned row = 0; row < registers.rows; ++row)
     for (int64_t column = 0; column < columns; ++column) {
-      unsigned e = registerAt(row, column), first = registerAt(row, 0);
+      unsigned e = registers.at(row, column), first = registers.at(row, 0);
       if (std::abs(sign) != 1 || x.values[e] != x.values[first] || y.values[e] != y.values[first] ||
           std::abs(offset(e)) >= kBound || offset(e) != offset(first) + sign * columnOffset(column))
         return false;
@@ -95,8 +95,8 @@ bool KernelLowering::lowerColumnBound(Operation *op, Layout layout) {
   bool isNegated = isAtMost != (sign > 0);
   SmallVector<Value> words;
   DenseMap<std::pair<Value, Value>, Value> differences;
-  for (unsigned row : {0, 1}) {
-    unsigned first = registerAt(row, 0);
+  for (unsigned row = 0; row < registers.rows; ++row) {
+    unsigned first = registers.at(row, 0);
     Value &difference = differences[{x.values[first], y.values[first]}];
     if (!difference)
       difference = saturatedDifference(x.values[first], y.values[first]);
@@ -135,12 +135,12 @@ bool KernelLowering::lowerBoundsOfBoth(Operation *op, Layout layout) {
   for (auto [a, c] : llvm::zip_equal(x->second, y->second))
     words.push_back(arith::AndIOp::create(b, a, c));
   auto type = cast<VectorType>(op->getResult(0).getType());
-  setBits(op->getResult(0), words, elementsPerThread(type, layout) / 2);
+  setBits(op->getResult(0), words, elementsPerThread(type, layout) / registers.rows);
   return true;
 }
 
 Value KernelLowering::testBit(ArrayRef<Value> words, unsigned row, int64_t column) {
-  Value word = words[row * (words.size() / 2) + column / 32];
+  Value word = words[row * (words.size() / size_t(registers.rows)) + size_t(column / 32)];
   Value bit = arith::AndIOp::create(b, word, constantI32(int64_t(1) << (column % 32)));
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, bit, constantI32(0));
 }
@@ -156,13 +156,13 @@ bool KernelLowering::lowerSelectByBits(Operation *op, Layout layout) {
     return false;
   SmallVector<Value> yes = elements(select.getTrueValue(), layout);
   SmallVector<Value> no = elements(select.getFalseValue(), layout);
-  int64_t columns = elementsPerThread(type, layout) / 2;
+  int64_t columns = elementsPerThread(type, layout) / registers.rows;
   auto at = [](ArrayRef<Value> values, unsigned e) { return values[values.size() == 1 ? 0 : e]; };
   Parts result;
-  result.values.resize(2 * columns);
-  for (unsigned row : {0, 1})
+  result.values.resize(registers.rows * columns);
+  for (unsigned row = 0; row < registers.rows; ++row)
     for (int64_t column = 0; column < columns; ++column) {
-      unsigned e = registerAt(row, column);
+      unsigned e = registers.at(row, column);
       Value bit = testBit(words->second, row, column);
       result.values[e] = arith::SelectOp::create(b, bit, at(yes, e), at(no, e));
     }
@@ -170,13 +170,13 @@ bool KernelLowering::lowerSelectByBits(Operation *op, Layout layout) {
   return true;
 }
 
-/// A value of conditions for the two rows of a thread, a word for each 32 columns of one.
+/// A value of conditions for the rows of a thread, a word for each 32 columns of one.
 void KernelLowering::setBits(Value value, ArrayRef<Value> words, int64_t columns) {
   Parts result;
-  result.values.resize(2 * columns);
-  for (unsigned row : {0, 1})
+  result.values.resize(registers.rows * columns);
+  for (unsigned row = 0; row < registers.rows; ++row)
     for (int64_t column = 0; column < columns; ++column) {
-      result.values[registerAt(row, column)] = testBit(words, row, column);
+      result.values[registers.at(row, column)] = testBit(words, row, column);
     }
   setParts(value, Layout::Tile, std::move(result));
   columnBits[value] = SmallVector<Value>(words);

@@ -15,8 +15,31 @@ namespace tile = attn::tile;
 KernelLowering::KernelLowering(gpu::GPUFuncOp function, const VectorLayouts &layouts,
                                SharedMemory memory)
     : function(function), layouts(layouts), memory(std::move(memory)), carried(function),
-      piece(findPiece(function)), b(function.getLoc(), function.getContext()),
+      piece(findPiece(function)), group(findGroup(function)),
+      registers{group.rowsOfWarp() / 8}, capability(findCapability(function)), b(function.getLoc(), function.getContext()),
       syncedArrivals(findSyncedArrivals(function)) {}
+
+Group attn::hopper::findGroup(gpu::GPUFuncOp function) {
+  Group group;
+  std::optional<ArrayRef<int32_t>> size = function.getKnownBlockSize();
+  function.walk([&](RolesOp op) {
+    if (size)
+      group.warps = (*size)[0] / op.getNumWarpgroups() / 32;
+  });
+  return group;
+}
+
+int64_t attn::hopper::findCapability(gpu::GPUFuncOp function) {
+  int64_t capability = target::sm90::kCapability;
+  ArrayAttr targets = function->getParentOfType<gpu::GPUModuleOp>().getTargetsAttr();
+  for (Attribute each : targets ? targets.getValue() : ArrayRef<Attribute>())
+    if (auto target = dyn_cast<NVVM::NVVMTargetAttr>(each)) {
+      StringRef chip = target.getChip();
+      chip.consume_front("sm_");
+      chip.consumeInteger(10, capability);
+    }
+  return capability;
+}
 
 LogicalResult KernelLowering::run() {
   Region old;
@@ -62,18 +85,18 @@ void KernelLowering::emitPrologue(Region &body) {
   Value warpOfCta =
       NVVM::ShflOp::create(b, i32, constantI32(-1), shifted(thread, 5), constantI32(0),
                            constantI32(31), NVVM::ShflKind::idx, UnitAttr());
-  warpgroup = shifted(warpOfCta, 2);
-  warp = masked(warpOfCta, 3);
+  warpgroup = shifted(warpOfCta, llvm::Log2_64(uint64_t(group.warps)));
+  warp = masked(warpOfCta, group.warps - 1);
   auto equal = [&](Value x, int64_t to) -> Value {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, constantI32(to));
   };
   isLane0 = equal(lane, 0);
-  isLeader = equal(masked(thread, kThreadsPerWarpgroup - 1), 0);
+  isLeader = equal(masked(thread, group.threads() - 1), 0);
   auto index = [&](Value x) -> Value {
     return arith::IndexCastUIOp::create(b, b.getIndexType(), x);
   };
   Value row =
-      arith::AddIOp::create(b, arith::MulIOp::create(b, warp, constantI32(16)), shifted(lane, 2));
+      arith::AddIOp::create(b, arith::MulIOp::create(b, warp, constantI32(group.rowsOfWarp())), shifted(lane, 2));
   firstRow = index(row);
   firstColumn = index(arith::MulIOp::create(b, masked(lane, 3), constantI32(piece)));
   auto needsCluster = [](Operation *op) {
@@ -106,6 +129,8 @@ void KernelLowering::emitPrologue(Region &body) {
 /// With up to `blocks` of them, the kernel is launched while those before it in the stream end, and
 /// waits here until they have. Not by NVVM's op: LLVM would move accesses to memory in front of it.
 void KernelLowering::emitGridWait(int64_t blocks) {
+  if (capability < 90)
+    return;
   // What is behind a kernel that ends at once in most calls need not wait for its start.
   if (isRare)
     inlineAsm(Type(), {}, "griddepcontrol.launch_dependents;", "~{memory}", /*sideEffects=*/true);
@@ -127,7 +152,7 @@ void KernelLowering::emitBarrierInitialization(Region &body) {
                                  /*tensormap=*/b.getUnitAttr(), UnitAttr(), UnitAttr());
     for (MBarrierOp op : barriers) {
       Value result = op.getBarriers();
-      Value count = constantI32(op.getArrivals() * (memory.perWarp[result] ? 4 : 1));
+      Value count = constantI32(op.getArrivals() * (memory.perWarp[result] ? group.warps : 1));
       if (op.getCluster())
         count = arith::MulIOp::create(b, count, clusterSize);
       for (int64_t i = 0; i < op.getBarriers().getType().getDepth(); ++i)
@@ -320,6 +345,17 @@ LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
         return success();
       })
       .Case([&](SlotOp op) { return lowerSlot(op), success(); })
+      .Case([&](tile::CopyOp op) { return lowerTileCopy(op); })
+      .Case([&](tile::CommitOp) {
+        NVVM::CpAsyncCommitGroupOp::create(b);
+        return success();
+      })
+      .Case([&](tile::WarpSyncOp) {
+        NVVM::SyncWarpOp::create(b, constantI32(-1));
+        return success();
+      })
+      .Case([&](tile::AwaitOp op) { return lowerAwait(op), success(); })
+      .Case([&](tile::MmaOp op) { return lowerMma(op); })
       .Case([&](tile::RowsOp op) { return lowerRows(op), success(); })
       .Case([&](tile::ColumnsOp op) { return lowerColumns(op), success(); })
       .Case([&](MBarrierExpectOp op) { return lowerExpect(op), success(); })
@@ -341,6 +377,8 @@ LogicalResult KernelLowering::lowerHopperOp(Operation *op) {
       .Case([&](WgmmaOp op) { return lowerWgmma(op), success(); })
       .Case([&](WaitOp op) { return lowerWait(op), success(); })
       .Case([&](FenceAsyncOp op) {
+        if (capability < 90) // which has no other proxy
+          return success();
         NVVM::FenceProxyOp::create(
             b, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
             NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));

@@ -79,16 +79,16 @@ SmallVector<Layout, 2> attn::hopper::possibleLayouts(VectorType type) {
   return toList(possibleSet(type));
 }
 
-int64_t attn::hopper::elementsPerThread(VectorType type, Layout layout) {
+int64_t attn::hopper::elementsPerThread(VectorType type, Layout layout, int64_t rowsOfThread) {
   switch (layout) {
   case Layout::Scalar:
     return 1;
   case Layout::Rows:
-    return 2;
+    return rowsOfThread;
   case Layout::Columns:
-    return type.getShape().back() / 4;
+    return type.getShape().back() / kLanesOfRow;
   case Layout::Tile:
-    return type.getShape().back() / 2;
+    return type.getShape().back() / kLanesOfRow * rowsOfThread;
   }
   llvm_unreachable("unknown layout");
 }

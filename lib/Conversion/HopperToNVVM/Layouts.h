@@ -10,11 +10,12 @@
 
 namespace attn::hopper {
 
-/// How a value is divided over the 128 threads of a warpgroup. All layouts are
-/// those of the accumulator of a product (PTX ISA, "Register Fragments for
-/// wgmma.mma_async.m64nNk16"): element (16 * warp + lane / 4 + 8 i,
-/// 8 j + 2 (lane % 4) + k) of a tile of 64 x N is register 4 j + 2 i + k. Kernels
-/// that only move and compute (`findPiece`) have other columns in the same registers.
+/// How a value is divided over the threads of a group of warps (a warpgroup). All layouts are
+/// those of the accumulator of a product: with four warps that of WGMMA (PTX ISA, "Register
+/// Fragments for wgmma.mma_async.m64nNk16"), with two that of two products of `mma.sync` (m16n8k16,
+/// the same fragment) below each other. Element (R 8 warp + 8 i + lane / 4, 8 j + 2 (lane % 4) + k)
+/// of a tile of 64 x N is register 2 (R j + i) + k, where a thread has R rows, 2 or 4. Kernels that
+/// only move and compute (`findPiece`) have other columns in the same registers.
 enum class Layout : unsigned {
   Scalar = 0,  ///< every thread has the value
   Rows = 1,    ///< a value for each row i, the same in the 4 lanes of a row
@@ -25,8 +26,8 @@ enum class Layout : unsigned {
 /// The layouts that a vector type can have; empty if none.
 llvm::SmallVector<Layout, 2> possibleLayouts(mlir::VectorType type);
 
-/// Elements of a vector of this type in each thread.
-int64_t elementsPerThread(mlir::VectorType type, Layout layout);
+/// Elements of a vector of this type in each thread, which has so many rows of a tile.
+int64_t elementsPerThread(mlir::VectorType type, Layout layout, int64_t rowsOfThread);
 
 /// Tiles of 16-bit floats are kept as pairs of columns, as instructions take them.
 inline bool isPacked(mlir::VectorType type, Layout layout) {
@@ -37,12 +38,16 @@ inline bool isPacked(mlir::VectorType type, Layout layout) {
 /// Lanes that share a row of a tile.
 constexpr int64_t kLanesOfRow = 4;
 
-/// Register of a tile to the number of its row and of its column.
-inline unsigned rowOfRegister(unsigned r) { return (r >> 1) & 1; }
-inline unsigned columnOfRegister(unsigned r) { return 2 * (r >> 2) + (r & 1); }
-inline unsigned registerAt(unsigned row, unsigned column) {
-  return 4 * (column / 2) + 2 * row + column % 2;
-}
+/// Registers of a tile, in a thread with so many rows of it.
+struct Registers {
+  int64_t rows = 2;
+  /// Register to the number of its row and of its column.
+  unsigned row(unsigned r) const { return r / 2 % rows; }
+  unsigned column(unsigned r) const { return r / 2 / rows * 2 + r % 2; }
+  unsigned at(unsigned row, unsigned column) const {
+    return 2 * (column / 2 * rows + row) + column % 2;
+  }
+};
 
 /// Columns that a thread has side by side: 2 in the accumulator, or 8 where nothing in the
 /// kernel needs that layout and all rows are whole multiples of 32, so that 16 bytes move

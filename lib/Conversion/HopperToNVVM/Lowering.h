@@ -47,6 +47,24 @@ llvm::FailureOr<SharedMemory> planSharedMemory(mlir::gpu::GPUFuncOp function);
 /// Arrivals before which the threads of each warp have to meet.
 llvm::DenseSet<mlir::Operation *> findSyncedArrivals(mlir::gpu::GPUFuncOp function);
 
+/// The threads that hold a tile of 64 rows together: warps that have as many rows each.
+struct Group {
+  int64_t warps = 4;
+  int64_t threads() const { return 32 * warps; }
+  int64_t rowsOfWarp() const { return kWarpgroupRows / warps; }
+};
+/// Those of a kernel: the block's threads divided by the number of groups that its roles say.
+Group findGroup(mlir::gpu::GPUFuncOp function);
+
+/// The compute capability that the kernel's module is compiled for, 90 for 9.0: by its target
+/// (`#nvvm.target`), of which there is at most one.
+int64_t findCapability(mlir::gpu::GPUFuncOp function);
+
+/// (offset >> 3) & mask: what the offset of a byte in a slab is XORed with. It depends on the row,
+/// modulo 8, only.
+mlir::Value swizzleOf(mlir::Value row, int64_t swizzle, mlir::ImplicitLocOpBuilder &b,
+                      llvm::function_ref<mlir::Value(int64_t)> constant);
+
 class KernelLowering {
 public:
   KernelLowering(mlir::gpu::GPUFuncOp function, const VectorLayouts &layouts, SharedMemory memory);
@@ -79,6 +97,9 @@ private:
   /// The inverse of `flattenAs`: takes values off the front of `from`.
   void bind(mlir::Value value, mlir::ValueRange &from);
 
+  int64_t elementsPerThread(mlir::VectorType type, Layout layout) const {
+    return hopper::elementsPerThread(type, layout, registers.rows);
+  }
   mlir::Value constant(mlir::TypedAttr attribute);
   mlir::Value constantI32(int64_t value) { return constant(b.getI32IntegerAttr(int32_t(value))); }
   mlir::Value constantIndex(int64_t value) { return constant(b.getIndexAttr(value)); }
@@ -154,7 +175,7 @@ private:
   llvm::LogicalResult lowerReduction(mlir::vector::ReductionOp op);
   mlir::Value combine(mlir::vector::CombiningKind kind, mlir::Value a, mlir::Value b);
   mlir::Value reduceThread(mlir::vector::CombiningKind kind, llvm::ArrayRef<mlir::Value> values);
-  std::array<llvm::SmallVector<mlir::Value>, 2> elementsOfRows(mlir::Value tile);
+  llvm::SmallVector<llvm::SmallVector<mlir::Value>> elementsOfRows(mlir::Value tile);
   mlir::Value reduceLanes(mlir::vector::CombiningKind kind, mlir::Value value, int64_t lanes);
   /// The value of the lane whose number differs in the bit `distance`, by shuffles of 32 bits.
   mlir::Value shuffle(mlir::Value value, int64_t distance);
@@ -208,9 +229,22 @@ private:
   llvm::LogicalResult lowerTileWrite(tile::WriteOp op);
   void lowerTileRead(tile::ReadOp op);
   void loadVector(tile::ReadOp op, Layout layout);
-  struct Matrices;
-  Matrices placeMatrices(mlir::Value tile, tile::SmemType type, bool transpose);
-  mlir::Value pointerTo(const Matrices &matrices, int64_t column);
+  /// Where the rows of 8 x 8 blocks of 16-bit elements lie that a warp moves at a time: those of
+  /// this lane, and at constant distances from it.
+  struct Matrices {
+    tile::SmemType type;
+    bool transpose; // of a value that is written or read: its columns are rows in memory
+    mlir::Value base, inRow;
+  };
+  Matrices placeMatrices(mlir::Value tile, tile::SmemType type, mlir::Value row, mlir::Value chunk,
+                         bool transpose = false);
+  mlir::Value pointerTo(const Matrices &matrices, int64_t rows, int64_t chunks);
+  mlir::Value bitsOfLane(int64_t shift, int64_t mask);
+  Matrices placeValue(mlir::Value tile, tile::SmemType type, bool transpose);
+  mlir::Value pointerToColumn(const Matrices &matrices, int64_t column);
+  mlir::Value pointerToElement(mlir::Value tile, tile::SmemType type, mlir::Value row,
+                               mlir::Value column);
+  void storePairs(tile::WriteOp op);
   void storePieces(tile::WriteOp op);
   void storeMatrices(tile::WriteOp op);
   void storeWords(tile::WriteOp op);
@@ -260,6 +294,23 @@ private:
   mlir::Value isAnySet(mlir::Value flags);
   llvm::SmallVector<mlir::Value> reversed(mlir::OperandRange coordinates);
 
+  //===--- TileCopies.cpp ---===//
+  struct TileCopy;
+  mlir::FailureOr<TileCopy> planCopy(tile::CopyOp op);
+  mlir::Value swizzledOffset(mlir::Value row, mlir::Value chunk, int64_t swizzle);
+  void forEachChunk(const TileCopy &copy,
+                    llvm::function_ref<void(mlir::Value, mlir::Value, mlir::Value)> emit);
+  void copyAsync(const TileCopy &copy, int64_t size);
+  void copyElements(const TileCopy &copy);
+  mlir::LogicalResult lowerTileCopy(tile::CopyOp op);
+  void lowerAwait(tile::AwaitOp op);
+
+  //===--- WarpProducts.cpp ---===//
+  mlir::LogicalResult lowerMma(tile::MmaOp op);
+  llvm::SmallVector<mlir::Value> loadBlocks(mlir::Value pointer, int32_t count, bool transpose);
+  void multiplyFragments(tile::MmaOp op);
+  void multiplyElements(tile::MmaOp op);
+
   //===--- Products.cpp ---===//
   void lowerWgmma(WgmmaOp op);
   void lowerWait(WaitOp op);
@@ -270,6 +321,9 @@ private:
   SharedMemory memory;
   const CarriedValues carried;
   const int64_t piece; ///< columns that a thread has side by side
+  const Group group;
+  const Registers registers;
+  const int64_t capability; ///< that code is made for, 90 for 9.0
   mlir::ImplicitLocOpBuilder b;
 
   llvm::DenseMap<std::pair<mlir::Value, unsigned>, Parts> map;

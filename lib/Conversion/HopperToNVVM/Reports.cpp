@@ -54,7 +54,7 @@ void KernelLowering::lowerReport(ReportOp op) {
             "l,r,~{memory}", /*sideEffects=*/true);
 }
 
-/// A byte of the warpgroup's flag for each of its warps: none waits for another one.
+/// Each warp has its part of the warpgroup's flag: none waits for another one.
 void KernelLowering::reportWarp(ReportOp op, Value any) {
   any = NVVM::VoteSyncOp::create(b, b.getI1Type(), constantI32(-1), any, NVVM::VoteSyncKind::any);
   auto branch = scf::IfOp::create(b, isLane0);
@@ -67,10 +67,14 @@ void KernelLowering::reportWarp(ReportOp op, Value any) {
   Value number =
       arith::AddIOp::create(b, arith::MulIOp::create(b, tile, constantI32(int32_t(count))),
                             addI32(warpgroup, int32_t(-first)));
+  constexpr int64_t kFlagBytes = 4;
+  Value own = arith::MulIOp::create(b, warp, constantI32(kFlagBytes / group.warps));
   Value address = arith::AddIOp::create(b, flagAddress(op.getReports(), number),
-                                        arith::ExtUIOp::create(b, b.getI64Type(), warp));
-  inlineAsm(Type(), {address, arith::ExtUIOp::create(b, b.getI32Type(), any)},
-            "st.global.b8 [$0], $1;", "l,r,~{memory}", /*sideEffects=*/true);
+                                        arith::ExtUIOp::create(b, b.getI64Type(), own));
+  bool isByte = group.warps == 4;
+  inlineAsm(Type(), {address, arith::ExtUIOp::create(b, isByte ? i32 : Type(b.getI16Type()), any)},
+            isByte ? "st.global.b8 [$0], $1;" : "st.global.b16 [$0], $1;",
+            isByte ? "l,r,~{memory}" : "l,h,~{memory}", /*sideEffects=*/true);
 }
 
 /// Whether one of the flags is not 0: each thread looks at some, several at a time, then all agree.

@@ -77,84 +77,125 @@ LogicalResult KernelLowering::lowerTileWrite(tile::WriteOp op) {
   else if (piece == kPieceOfMemory)
     storePieces(op);
   else if (tile::getElementBytes(type.getElementType()) == 2)
-    storeMatrices(op);
+    capability < 90 ? storePairs(op) : storeMatrices(op);
   else
     storeWords(op);
   return success();
 }
 
-/// (offset >> 3) & mask: what the offset of a byte in a slab is XORed with. It
-/// depends on the row, modulo 8, only.
-static Value swizzleOf(Value row, int64_t swizzle, ImplicitLocOpBuilder &b,
-                       function_ref<Value(int64_t)> constant) {
+Value attn::hopper::swizzleOf(Value row, int64_t swizzle, ImplicitLocOpBuilder &b,
+                              function_ref<Value(int64_t)> constant) {
   Value offset = arith::MulIOp::create(b, row, constant(swizzle));
   return arith::AndIOp::create(b, arith::ShRUIOp::create(b, offset, constant(3)),
                                constant(swizzle - 16));
 }
 
-/// 16-bit elements: stmatrix writes, and ldmatrix reads, four 8 x 8 blocks, as
-/// the fragments are. Lane l gives the address of row l % 8 of block l / 8;
-/// blocks 0 and 1 are 8 rows apart, 2 and 3 are 8 columns further. Transposed,
-/// a row of memory is a column of the value.
-struct KernelLowering::Matrices {
-  tile::SmemType type;
-  bool transpose;
-  Value base, inRow;
-};
-
-KernelLowering::Matrices KernelLowering::placeMatrices(Value tile, tile::SmemType type,
-                                                       bool transpose) {
-  int64_t swizzle = type.getSwizzle();
+KernelLowering::Matrices KernelLowering::placeMatrices(Value tile, tile::SmemType type, Value row,
+                                                       Value chunk, bool transpose) {
+  int64_t swizzle = type.getSwizzle(), chunks = swizzle / 16;
   auto constant = [&](int64_t value) { return constantI32(value); };
-  auto bits = [&](Value x, int64_t shift, int64_t mask) -> Value {
-    return arith::AndIOp::create(b, arith::ShRUIOp::create(b, x, constant(shift)), constant(mask));
-  };
   auto times = [&](Value x, int64_t y) -> Value {
     return arith::MulIOp::create(b, x, constant(y));
   };
-  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
-  Value below = bits(lane, 3, 1), right = bits(lane, 4, 1), inBlock = bits(lane, 0, 7);
-  // Row in the tile without the constant of the block, and 16-byte chunk.
-  Value row = transpose ? add(inBlock, times(right, 8))
-                        : add(add(inBlock, times(below, 8)), times(warp, 16));
-  Value chunk = transpose ? add(below, times(warp, 2)) : right;
-  Value xorBits = swizzleOf(row, swizzle, b, constant);
-  Value base = add(scalar(tile), times(row, swizzle));
-  int64_t chunks = swizzle / 16;
-  if (transpose) { // the column is the warp's: one slab for each warp
-    Value slab = arith::DivUIOp::create(b, chunk, constant(chunks));
-    base = add(base, times(slab, type.getSlabBytes()));
-    chunk = arith::RemUIOp::create(b, chunk, constant(chunks));
-  }
-  Value inRow = arith::XOrIOp::create(b, times(chunk, 16), xorBits);
+  Value base = arith::AddIOp::create(b, scalar(tile), times(row, swizzle));
+  Value slab = arith::DivUIOp::create(b, chunk, constant(chunks));
+  base = arith::AddIOp::create(b, base, times(slab, type.getSlabBytes()));
+  Value inSlab = arith::RemUIOp::create(b, chunk, constant(chunks));
+  Value inRow =
+      arith::XOrIOp::create(b, times(inSlab, 16), swizzleOf(row, swizzle, b, constant));
   return {type, transpose, base, inRow};
 }
 
-/// Where the blocks from a column of the value on are.
-Value KernelLowering::pointerTo(const Matrices &matrices, int64_t column) {
+/// The row and chunk that are `rows` and `chunks` further: a multiple of 8 rows, and chunks whose
+/// bits this lane's own have not.
+Value KernelLowering::pointerTo(const Matrices &matrices, int64_t rows, int64_t chunks) {
   tile::SmemType type = matrices.type;
-  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
-  if (matrices.transpose)
-    return sharedPointer(addI32(add(matrices.base, matrices.inRow), column * type.getSwizzle()));
-  int64_t slabColumns = type.getSlabColumns(), slab = column / slabColumns;
-  int64_t byte = column % slabColumns * 2;
+  int64_t ofSlab = type.getSwizzle() / 16, byte = chunks % ofSlab * 16;
   Value within =
       byte ? Value(arith::XOrIOp::create(b, matrices.inRow, constantI32(byte))) : matrices.inRow;
-  return sharedPointer(addI32(add(matrices.base, within), slab * type.getSlabBytes()));
+  return sharedPointer(arith::AddIOp::create(b, matrices.base, within),
+                       rows * type.getSwizzle() + chunks / ofSlab * type.getSlabBytes());
+}
+
+/// (lane >> shift) & mask.
+Value KernelLowering::bitsOfLane(int64_t shift, int64_t mask) {
+  Value shifted = shift ? Value(arith::ShRUIOp::create(b, lane, constantI32(shift))) : lane;
+  return arith::AndIOp::create(b, shifted, constantI32(mask));
+}
+
+/// As the fragments of a value are: lane l gives the address of row l % 8 of block l / 8. Blocks of
+/// a thread with two rows are 8 rows apart, and 2 and 3 are 8 columns further; with four rows all
+/// are below each other. Transposed, a row of memory is a column of the value.
+KernelLowering::Matrices KernelLowering::placeValue(Value tile, tile::SmemType type,
+                                                    bool transpose) {
+  Value below = bitsOfLane(3, registers.rows - 1);
+  Value right = registers.rows == 2 ? bitsOfLane(4, 1) : constantI32(0);
+  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
+  auto times = [&](Value x, int64_t y) -> Value {
+    return arith::MulIOp::create(b, x, constantI32(y));
+  };
+  Value inBlock = bitsOfLane(0, 7);
+  if (transpose)
+    return placeMatrices(tile, type, add(inBlock, times(right, 8)),
+                         add(below, times(warp, group.rowsOfWarp() / 8)), transpose);
+  return placeMatrices(tile, type,
+                       add(add(inBlock, times(below, 8)), times(warp, group.rowsOfWarp())), right,
+                       transpose);
+}
+
+/// Where the blocks from a column of the value on are.
+Value KernelLowering::pointerToColumn(const Matrices &matrices, int64_t column) {
+  return matrices.transpose ? pointerTo(matrices, column, 0) : pointerTo(matrices, 0, column / 8);
 }
 
 void KernelLowering::storeMatrices(tile::WriteOp op) {
-  Matrices matrices = placeMatrices(op.getTile(), op.getTile().getType(), op.getTranspose());
+  Matrices matrices = placeValue(op.getTile(), op.getTile().getType(), op.getTranspose());
   const SmallVector<Value> &pairs = parts(op.getValue(), Layout::Tile).values;
   SmallVector<Value> words;
   for (Value pair : pairs)
     words.push_back(LLVM::BitcastOp::create(b, b.getI32Type(), pair));
   for (size_t p = 0; p < words.size(); p += 4)
-    NVVM::StMatrixOp::create(b, pointerTo(matrices, p * 4),
+    NVVM::StMatrixOp::create(b, pointerToColumn(matrices, int64_t(p) * 8 / registers.rows),
                              ArrayRef(words).slice(p, std::min<size_t>(4, words.size() - p)),
                              op.getTranspose() ? NVVM::MMALayout::col : NVVM::MMALayout::row,
                              NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8),
                              NVVM::LdStMatrixEltType::B16);
+}
+
+/// The same without stmatrix (before sm_90): two columns at once, or, transposed, one element.
+void KernelLowering::storePairs(tile::WriteOp op) {
+  tile::SmemType type = op.getTile().getType();
+  SmallVector<Value> values;
+  if (op.getTranspose())
+    values = elements(op.getValue(), Layout::Tile);
+  else
+    values = parts(op.getValue(), Layout::Tile).values;
+  int64_t perValue = op.getTranspose() ? 1 : 2;
+  Value row = toI32(firstRow), column = toI32(firstColumn);
+  for (auto [n, value] : llvm::enumerate(values)) {
+    unsigned r = unsigned(n) * unsigned(perValue);
+    Value ofRow = addI32(row, rowOffset(registers.row(r)));
+    Value ofColumn = addI32(column, columnOffset(registers.column(r)));
+    if (op.getTranspose())
+      std::swap(ofRow, ofColumn);
+    LLVM::StoreOp::create(b, value, pointerToElement(op.getTile(), type, ofRow, ofColumn),
+                          /*alignment=*/2 * perValue);
+  }
+}
+
+/// Any element of a tile.
+Value KernelLowering::pointerToElement(Value tile, tile::SmemType type, Value row, Value column) {
+  auto constant = [&](int64_t value) { return constantI32(value); };
+  int64_t swizzle = type.getSwizzle();
+  Value bytes = arith::MulIOp::create(
+      b, column, constant(tile::getElementBytes(type.getElementType())));
+  Value slab = arith::DivUIOp::create(b, bytes, constant(swizzle));
+  Value within = arith::XOrIOp::create(b, arith::RemUIOp::create(b, bytes, constant(swizzle)),
+                                       swizzleOf(row, swizzle, b, constant));
+  Value offset = arith::AddIOp::create(b, arith::MulIOp::create(b, row, constant(swizzle)), within);
+  offset = arith::AddIOp::create(b, offset,
+                                 arith::MulIOp::create(b, slab, constant(type.getSlabBytes())));
+  return sharedPointer(arith::AddIOp::create(b, scalar(tile), offset));
 }
 
 /// 8 columns of 16 bits at once, where a thread has these side by side.
@@ -171,11 +212,11 @@ void KernelLowering::storePieces(tile::WriteOp op) {
   auto words = VectorType::get(kPieceOfMemory / 2, b.getI32Type());
   int64_t columns = cast<VectorType>(op.getValue().getType()).getDimSize(1);
   for (int64_t first = 0; first < columns; first += kLanesOfRow * kPieceOfMemory)
-    for (unsigned below : {0, 1}) {
+    for (unsigned below = 0; below < registers.rows; ++below) {
       SmallVector<Value> values;
       for (unsigned k = 0; k < kPieceOfMemory; k += 2)
         values.push_back(LLVM::BitcastOp::create(
-            b, b.getI32Type(), pairs[registerAt(below, first / kLanesOfRow + k) / 2]));
+            b, b.getI32Type(), pairs[registers.at(below, first / kLanesOfRow + k) / 2]));
       Value within = arith::XOrIOp::create(b, inRow, constant(first % slabColumns * 2));
       int64_t offset = first / slabColumns * type.getSlabBytes() + 8 * below * swizzle;
       LLVM::StoreOp::create(b, vector::FromElementsOp::create(b, words, values),
@@ -212,7 +253,7 @@ Value KernelLowering::pointerToRegisters(Value tile, int64_t first) {
   Value thread = arith::AddIOp::create(b, lane, arith::MulIOp::create(b, warp, constantI32(32)));
   Value offset = arith::MulIOp::create(b, thread, constantI32(4 * kRegistersOfAccess));
   return sharedPointer(arith::AddIOp::create(b, scalar(tile), offset),
-                       first * 4 * kThreadsPerWarpgroup);
+                       first * 4 * group.threads());
 }
 
 void KernelLowering::storeRegisters(tile::WriteOp op) {
@@ -245,16 +286,17 @@ void KernelLowering::lowerTileRead(tile::ReadOp op) {
     return;
   }
   tile::SmemType type = op.getTile().getType();
-  Matrices matrices = placeMatrices(op.getTile(), type, op.getTranspose());
+  Matrices matrices = placeValue(op.getTile(), type, op.getTranspose());
   int64_t columns = cast<VectorType>(op.getValue().getType()).getDimSize(1);
   auto layout = op.getTranspose() ? NVVM::MMALayout::col : NVVM::MMALayout::row;
   Type pair = VectorType::get(2, type.getElementType()), word = b.getI32Type();
   Parts result;
-  // 8 columns are two blocks.
-  for (int64_t column = 0; column < columns; column += 16) {
-    int32_t count = column + 8 < columns ? 4 : 2;
+  // 8 columns are as many blocks as a thread has rows.
+  int64_t atATime = 32 / registers.rows;
+  for (int64_t column = 0; column < columns; column += atATime) {
+    int32_t count = column + atATime <= columns ? 4 : 2;
     auto types = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, word));
-    Value words = NVVM::LdMatrixOp::create(b, types, pointerTo(matrices, column), count, layout,
+    Value words = NVVM::LdMatrixOp::create(b, types, pointerToColumn(matrices, column), count, layout,
                                            NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8),
                                            NVVM::LdStMatrixEltType::B16);
     for (int64_t n = 0; n < count; ++n)
@@ -291,7 +333,7 @@ void KernelLowering::storeWords(tile::WriteOp op) {
   Value row = toI32(firstRow), column = toI32(firstColumn);
   if (op.getTranspose()) {
     for (size_t r = 0; r < values.size(); ++r) {
-      int64_t rows = rowOffset(rowOfRegister(r)), columns = columnOffset(columnOfRegister(r) & ~1u);
+      int64_t rows = rowOffset(registers.row(r)), columns = columnOffset(registers.column(r) & ~1u);
       Value memoryRow = addI32(column, r & 1);
       LLVM::StoreOp::create(b, values[r],
                             pointer(memoryRow, times(row, 4), columns, 4 * rows,
@@ -307,11 +349,11 @@ void KernelLowering::storeWords(tile::WriteOp op) {
     permutation = arith::XOrIOp::create(
         b, permutation, arith::SelectOp::create(b, isOdd, constant(kFurther), constant(0)));
   for (size_t r = 0; r < values.size(); r += 2) {
-    int64_t rows = rowOffset(rowOfRegister(r)), columns = columnOffset(columnOfRegister(r));
+    int64_t rows = rowOffset(registers.row(r)), columns = columnOffset(registers.column(r));
     SmallVector<Value, 2> both(ArrayRef(values).slice(r, 2));
     if (takesTurns)
       for (size_t k : {0, 1})
-        both[k] = arith::SelectOp::create(b, isOdd, values[(r + k) ^ 8], both[k]);
+        both[k] = arith::SelectOp::create(b, isOdd, values[(r + k) ^ size_t(4 * registers.rows)], both[k]);
     auto pair = vector::FromElementsOp::create(b, VectorType::get(2, b.getF32Type()), both);
     LLVM::StoreOp::create(b, pair, pointer(row, times(column, 4), rows, 4 * columns, permutation),
                           /*alignment=*/8);

@@ -28,7 +28,7 @@ LogicalResult KernelLowering::lowerFor(scf::ForOp op) {
   for (auto [init, argument] : llvm::zip_equal(op.getInitArgs(), op.getRegionIterArgs())) {
     flattenAs(init, argument, inits);
     if (carried.partialSums.contains(argument))
-      splitPartialSum(MutableArrayRef(inits).take_back(2));
+      splitPartialSum(MutableArrayRef(inits).take_back(size_t(registers.rows)));
   }
   auto loop = scf::ForOp::create(b, scalar(op.getLowerBound()), scalar(op.getUpperBound()),
                                  scalar(op.getStep()), inits);

@@ -39,7 +39,7 @@ void KernelLowering::setTile(Value tile, Value source, Layout layout) {
   auto type = cast<VectorType>(tile.getType());
   Parts from = parts(source, layout), to;
   for (int64_t r = 0, count = elementsPerThread(type, Layout::Tile); r < count; ++r) {
-    unsigned e = layout == Layout::Rows ? rowOfRegister(r) : columnOfRegister(r);
+    unsigned e = layout == Layout::Rows ? registers.row(r) : registers.column(r);
     to.values.push_back(from.values[e]);
     if (!from.offsets.empty())
       to.offsets.push_back(from.offsets[e]);
@@ -158,11 +158,11 @@ Value KernelLowering::reduceThread(vector::CombiningKind kind, ArrayRef<Value> v
   return chains.size() == 1 ? chains[0] : combine(kind, chains[0], chains[1]);
 }
 
-/// What a thread has of its two rows.
-std::array<SmallVector<Value>, 2> KernelLowering::elementsOfRows(Value tile) {
-  std::array<SmallVector<Value>, 2> rows;
+/// What a thread has of its rows.
+SmallVector<SmallVector<Value>> KernelLowering::elementsOfRows(Value tile) {
+  SmallVector<SmallVector<Value>> rows(registers.rows);
   for (auto [r, value] : llvm::enumerate(elements(tile, Layout::Tile)))
-    rows[rowOfRegister(r)].push_back(value);
+    rows[registers.row(r)].push_back(value);
   return rows;
 }
 
@@ -206,9 +206,9 @@ LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op
                             << type.getElementType();
   if (layouts.of(op.getResult()).empty())
     return success();
-  std::array<SmallVector<Value>, 2> rows = elementsOfRows(op.getSource());
+  SmallVector<SmallVector<Value>> rows = elementsOfRows(op.getSource());
   Parts accumulator = parts(op.getAcc(), Layout::Rows), result;
-  for (unsigned i : {0, 1}) {
+  for (unsigned i = 0; i < rows.size(); ++i) {
     Value own = reduceThread(op.getKind(), rows[i]);
     if (!carried.partialReductions.contains(op))
       own = reduceLanes(op.getKind(), own, kLanesOfRow);

@@ -76,7 +76,7 @@ private:
 //===----------------------------------------------------------------------===//
 
 Expected<CudaExecutable *> CudaLoadedProgram::getHere(CompileTimes &times) {
-  auto device = cuda::DeviceInfo::current(description.capability);
+  auto device = cuda::DeviceInfo::current(description.capability, description.runsLater);
   if (!device)
     return device.takeError();
   auto context = (*device)->getContext();
@@ -86,7 +86,10 @@ Expected<CudaExecutable *> CudaLoadedProgram::getHere(CompileTimes &times) {
   for (const auto &executable : executables)
     if (executable->getContext() == *context)
       return executable.get();
-  auto executable = loadCudaProgram(program, description.chip, **device, cache, times);
+  // Machine code is the device's, whatever chip the PTX is for.
+  std::string chip = description.runsLater ? ("sm_" + Twine((*device)->capability)).str()
+                                           : description.chip.str();
+  auto executable = loadCudaProgram(program, chip, **device, cache, times);
   if (!executable)
     return executable.takeError();
   executables.push_back(std::move(*executable));
@@ -210,14 +213,14 @@ Expected<std::unique_ptr<LoadedProgram>> CudaTarget::load(std::unique_ptr<Progra
 }
 
 Expected<std::string> CudaTarget::describeDevice() const {
-  auto device = cuda::DeviceInfo::current(getDescription().capability);
+  auto device = cuda::DeviceInfo::current(getDescription().capability, getDescription().runsLater);
   if (!device)
     return device.takeError();
   return (*device)->name;
 }
 
 Error CudaTarget::fitDevice(PipelineOptions &options) const {
-  auto device = cuda::DeviceInfo::current(getDescription().capability);
+  auto device = cuda::DeviceInfo::current(getDescription().capability, getDescription().runsLater);
   if (!device)
     return device.takeError();
   // What comes last counts.

@@ -21,9 +21,9 @@ public:
   Error buildPipeline(mlir::OpPassManager &pm, const PipelineOptions &options,
                       Form form) const override {
     if (form == Form::Tensors)
-      if (Error error = addLowerToHopper(pm, options))
+      if (Error error = addLowerToHopper(pm, options, sm90::kChip))
         return error;
-    buildCudaCodegenPipeline(pm);
+    buildCudaCodegenPipeline(pm, sm90::kChip, sm90::kFeatures);
     buildCudaHostPipeline(pm);
     return Error::success();
   }

@@ -30,9 +30,10 @@ void HopperDialect::registerAttributes() {
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t blockM,
                                    int64_t blockN, int64_t parts, int64_t stages, int64_t ctas,
                                    int64_t occupancy, int64_t cluster, int64_t producerRegisters,
-                                   OutputMemory, Maxima maxima, bool pipeline, bool overlap, bool,
-                                   bool trim, FloatAttr threshold, int64_t emulation, bool addsSums,
-                                   bool ordered, bool, bool, bool) {
+                                   OutputMemory, Maxima maxima, bool pipeline, bool overlap,
+                                   bool pingPong, bool trim, FloatAttr threshold,
+                                   int64_t emulation, bool addsSums, bool ordered, bool, bool,
+                                   bool loadsTiles, Products products, int64_t groupWarps) {
   if (blockM < 1 || blockN < 1 || stages < 1 || occupancy < 1 || cluster < 1)
     return emitError() << "expected tiles, stages, occupancy and cluster of 1 or more";
   if (parts < 0 || ctas < 0 || producerRegisters < 0 || emulation < 0 ||
@@ -54,6 +55,16 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "a number of parts that sizes give needs 'ctas', which it fills";
   if (ordered && !addsSums)
     return emitError() << "'ordered' needs 'adds_sums': there is nothing to order";
+  if (groupWarps != 4 && (products == Products::Wgmma || groupWarps != 2))
+    return emitError() << "64 rows are held by 4 warps, or, with products of warps, by 2; got "
+                       << groupWarps;
+  if (products == Products::Mma && (cluster != 1 || maxima != Maxima::Running || pipeline ||
+                                    overlap || pingPong || trim || addsSums || loadsTiles))
+    return emitError() << "products of warps exclude clusters, fixed maxima, 'pipeline', "
+                          "'overlap', 'ping_pong', 'trim', 'adds_sums' and 'loads_tiles', which "
+                          "have roles that copy";
+  if (products == Products::Mma && stages < 2)
+    return emitError() << "products of warps need 2 or more stages, got " << stages;
   return success();
 }
 

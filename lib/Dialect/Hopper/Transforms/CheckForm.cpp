@@ -29,7 +29,7 @@ bool isTensor(Type type) { return isa<TensorType>(type); }
 
 /// What an op should not be in a form; empty if it may be there. Forms keep what those before
 /// them have promised.
-StringRef findFault(Operation *op, Form form) {
+StringRef findFault(Operation *op, Form form, bool usesWarps) {
   if (isa<FoldOp, ForwardOp, BackwardOp, SoftmaxOp, SoftmaxBackwardOp>(op))
     return "nests have become tiles";
   if (llvm::any_of(op->getOperandTypes(), isTensor) || llvm::any_of(op->getResultTypes(), isTensor))
@@ -55,15 +55,15 @@ StringRef findFault(Operation *op, Form form) {
     return "";
   if (isa<scf::ForallOp>(op))
     return "programs of tiles have become launches";
-  if (isa<tile::LoadOp>(op) && op->getParentOfType<RolesOp>())
+  if (!usesWarps && isa<tile::LoadOp>(op) && op->getParentOfType<RolesOp>())
     return "roles send each other what they load";
   if (form == Form::Channels)
     return "";
   if (isa<ChannelOp, SendOp, ReceiveOp, ReleaseOp, HeldOp, AcquireOp, CommitOp>(op))
     return "channels have become rings and barriers";
   if (isa<tile::LoadOp>(op))
-    return "loads have become copies by TMA";
-  if (isa<tile::MmaOp>(op))
+    return "loads have become copies";
+  if (!usesWarps && isa<tile::MmaOp>(op))
     return "products are asynchronous";
   if (isa<NamedBarriersOp>(op))
     return "named barriers have numbers";
@@ -102,8 +102,12 @@ struct CheckFormPass : attn::impl::HopperCheckFormBase<CheckFormPass> {
                                  << "protocol, got '" << form << "'";
       return signalPassFailure();
     }
+    auto module = getOperation()->getParentOfType<ModuleOp>();
+    auto schedule =
+        module ? module->getAttrOfType<ScheduleAttr>(kScheduleAttr) : ScheduleAttr();
+    bool usesWarps = schedule && schedule.getProducts() == Products::Mma;
     WalkResult walk = getOperation().walk([&](Operation *op) {
-      if (StringRef fault = findFault(op, wanted); !fault.empty()) {
+      if (StringRef fault = findFault(op, wanted, usesWarps); !fault.empty()) {
         op->emitOpError() << "is not in the form '" << form << "': " << fault;
         return WalkResult::interrupt();
       }

@@ -28,9 +28,12 @@ static attn::Done numCreated("hopper-create-launches", "created", "Programs that
 
 namespace {
 
+constexpr int64_t kThreadsPerWarp = 32;
+
 class Creator {
 public:
-  explicit Creator(scf::ForallOp forall) : forall(forall), b(forall), loc(forall.getLoc()) {}
+  Creator(scf::ForallOp forall, int64_t groupWarps)
+      : forall(forall), b(forall), loc(forall.getLoc()), groupWarps(groupWarps) {}
 
   LogicalResult run() {
     if (failed(check()))
@@ -88,7 +91,7 @@ private:
       tiles = arith::MulIOp::create(b, loc, tiles, size);
     Value one = arith::ConstantIndexOp::create(b, loc, 1);
     Value threads =
-        arith::ConstantIndexOp::create(b, loc, warpgroups * hopper::kThreadsPerWarpgroup);
+        arith::ConstantIndexOp::create(b, loc, warpgroups * groupWarps * kThreadsPerWarp);
     launch = gpu::LaunchOp::create(b, loc, tiles, one, one, threads, one, one);
     if (forall->hasAttr(kDescendingAttr))
       launch->setAttr(kDescendingAttr, b.getUnitAttr());
@@ -131,15 +134,20 @@ private:
   scf::ForallOp forall, inner;
   OpBuilder b;
   Location loc;
-  int64_t warpgroups = 0;
+  int64_t groupWarps, warpgroups = 0;
   SmallVector<Value> sizes;
   gpu::LaunchOp launch;
 };
 
 struct CreateLaunchesPass : attn::impl::HopperCreateLaunchesBase<CreateLaunchesPass> {
+  using Base::Base;
   void runOnOperation() override {
+    if (groupWarps != 2 && groupWarps != 4) {
+      getOperation().emitError("expected 2 or 4 warps for 64 rows, got ") << int64_t(groupWarps);
+      return signalPassFailure();
+    }
     for (scf::ForallOp forall : programs::findPrograms(getOperation()))
-      if (failed(Creator(forall).run()))
+      if (failed(Creator(forall, groupWarps).run()))
         return signalPassFailure();
   }
 };

@@ -36,11 +36,12 @@ struct Operand {
   bool isTransposed = false;   // stored k x m, or n x k
 };
 
-Operand trace(Value value) {
+Operand trace(Value value, ArrayRef<target::MmaAtom> atoms) {
   Operand operand{value, value, nullptr, value.getDefiningOp<tile::GatherOp>()};
   if (auto extension = value.getDefiningOp<arith::ExtFOp>())
     operand.source = extension.getIn();
-  if (!hopper::findAtom(getElementTypeOrSelf(operand.source.getType())))
+  Type element = getElementTypeOrSelf(operand.source.getType());
+  if (!target::findMmaAtom(atoms, element, Float32Type::get(value.getContext())))
     operand.source = {};
   else if (auto read = operand.source.getDefiningOp<vector::TransferReadOp>())
     if (isa<MemRefType>(read.getBase().getType()) && read.getPermutationMap().isMinorIdentity() &&
@@ -63,8 +64,8 @@ using Loads = llvm::DenseMap<std::pair<Operation *, unsigned>, Value>;
 
 class Former {
 public:
-  Former(vector::ContractionOp contract, Loads &loads)
-      : contract(contract), loads(loads), b(contract) {}
+  Former(vector::ContractionOp contract, ArrayRef<target::MmaAtom> atoms, Loads &loads)
+      : contract(contract), atoms(atoms), loads(loads), b(contract) {}
 
   LogicalResult run() {
     if (isInnerProduct()) {
@@ -92,7 +93,10 @@ public:
     Value tile = load(right, /*perWarpgroup=*/false);
     auto product = tile::MmaOp::create(b, contract.getLoc(), a, tile, contract.getAcc(),
                                        left.isTransposed, right.isTransposed);
-    if (failed(product.verify()))
+    if (failed(tile::verifyProduct(product, atoms, a.getType(),
+                                   cast<tile::SmemType>(tile.getType()),
+                                   product.getAccumulator().getType(), left.isTransposed,
+                                   right.isTransposed)))
       return failure();
     contract.replaceAllUsesWith(product.getResult());
     contract.erase();
@@ -129,8 +133,8 @@ private:
       return contract.emitOpError("the tensor core accumulates in f32, got ")
              << resultType.getElementType();
     unsigned m = maps[2].getDimPosition(0), n = maps[2].getDimPosition(1), k = 3 - m - n;
-    left = trace(contract.getLhs());
-    right = trace(contract.getRhs());
+    left = trace(contract.getLhs(), atoms);
+    right = trace(contract.getRhs(), atoms);
     AffineMap leftMap = maps[0], rightMap = maps[1];
     if (!position(leftMap, m)) {
       std::swap(left, right);
@@ -144,7 +148,7 @@ private:
     if (!right.source)
       return contract.emitOpError("the right operand has elements of ")
              << getElementTypeOrSelf(right.value.getType())
-             << "; the tensor core takes bf16 and f16";
+             << "; the tensor core takes " << target::listOperands(atoms);
     if (!right.read)
       return contract.emitOpError("the right operand is computed in registers; the tensor core "
                                   "takes it from shared memory, so it must be read from a memref");
@@ -198,17 +202,22 @@ private:
   }
 
   vector::ContractionOp contract;
+  ArrayRef<target::MmaAtom> atoms;
   Loads &loads;
   OpBuilder b;
 };
 
 struct FormProductsPass : attn::impl::HopperFormProductsBase<FormProductsPass> {
+  using Base::Base;
   void runOnOperation() override {
     SmallVector<vector::ContractionOp> contracts;
     getOperation().walk([&](vector::ContractionOp op) { contracts.push_back(op); });
+    ArrayRef<target::MmaAtom> atoms(target::sm90::kAtoms);
+    if (byWarps)
+      atoms = tile::kAtoms;
     Loads loads;
     for (vector::ContractionOp contract : contracts)
-      if (failed(Former(contract, loads).run()))
+      if (failed(Former(contract, atoms, loads).run()))
         return signalPassFailure();
     // Reads whose tile is in shared memory now.
     SmallVector<Operation *> ops;

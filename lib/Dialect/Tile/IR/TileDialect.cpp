@@ -48,9 +48,32 @@ LogicalResult attn::tile::verifyTmaSource(Operation *op, MemRefType memref, Smem
   return success();
 }
 
+/// Memory whose last dimensions a tile is of.
+static LogicalResult verifySource(Operation *op, MemRefType memref, SmemType tile,
+                                  size_t indices) {
+  if (memref.getRank() < tile.getRank())
+    return op->emitOpError() << "a tile of rank " << tile.getRank()
+                             << " needs as many dimensions, got " << memref;
+  if (memref.getElementType() != tile.getElementType())
+    return op->emitOpError() << "element types differ: " << memref.getElementType() << " and "
+                             << tile.getElementType();
+  if (int64_t(indices) != memref.getRank())
+    return op->emitOpError() << "expects " << memref.getRank() << " indices, got " << indices;
+  if (tile.getSlabRows() != tile.getRows())
+    return op->emitOpError() << "copies whole tiles, not some rows of one";
+  return success();
+}
+
 LogicalResult LoadOp::verify() {
-  return verifyTmaSource(*this, cast<MemRefType>(getSource().getType()), getTile().getType(),
-                         getIndices().size());
+  return verifySource(*this, cast<MemRefType>(getSource().getType()), getTile().getType(),
+                      getIndices().size());
+}
+
+LogicalResult CopyOp::verify() {
+  SmemType tile = getTile().getType();
+  if (tile.getRank() != 2 || tile.getSwizzle() == 0)
+    return emitOpError() << "copies a tile of rows of slabs, got " << tile;
+  return verifySource(*this, cast<MemRefType>(getSource().getType()), tile, getIndices().size());
 }
 
 LogicalResult RowsOp::verify() {

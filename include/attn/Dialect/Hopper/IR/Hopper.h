@@ -42,6 +42,9 @@ constexpr int64_t getSharedMemoryBytes(int64_t occupancy) {
 /// CTAs of a cluster, at most: what needs no permission ("portable").
 constexpr int64_t kCtasPerCluster = target::sm90::kLimits.ctasPerCluster;
 constexpr int64_t kThreadsPerWarpgroup = 128;
+/// Threads that hold the rows of a warpgroup where products are those of single warps: a warp has
+/// twice as many rows then, and reads the other operand half as often.
+constexpr int64_t kThreadsOfWarpPair = 64;
 /// Registers that each thread has when a CTA starts, before its roles divide them.
 constexpr int64_t getInitialRegisters(int64_t warpgroups, int64_t occupancy) {
   int64_t share = kRegistersPerCta / occupancy / (warpgroups * kThreadsPerWarpgroup) / 8 * 8;

@@ -24,6 +24,10 @@ def Hopper_Maxima : Hopper_Enum<"Maxima", "The maxima that scores of a row are s
   I32EnumAttrCase<"Fixed", 1, "fixed">,           // of the first tile, where streams are long
   I32EnumAttrCase<"AlwaysFixed", 2, "always_fixed">]>;
 
+def Hopper_Products : Hopper_Enum<"Products", "Instructions for products, and who copies tiles", [
+  I32EnumAttrCase<"Wgmma", 0, "wgmma">,  // of warpgroups; by TMA, from a role of its own
+  I32EnumAttrCase<"Mma", 1, "mma">]>;    // of warps (FMAs for f32); by cp.async, by all threads
+
 def Hopper_Sums : Hopper_Enum<"Sums", "Sums of a gradient along two dimensions", [
   I32EnumAttrCase<"Together", 0, "together">, // in one pass, one of them added to in memory
   I32EnumAttrCase<"Apart", 1, "apart">]>;     // in a pass each
@@ -76,8 +80,12 @@ def Hopper_ScheduleAttr : Hopper_Attr<"Schedule", "schedule"> {
       first addition to a tile stores it. `adder_fences`: the fence for what is added is the
       adder's.
     - `loads_tiles`: tiles that a score reads by row and column are copied by TMA.
+    - `products`: `wgmma`, or `mma`: products of single warps, and copies by `cp.async`, which all
+      NVIDIA GPUs since compute capability 8.0 have. `group_warps`: with `mma`, warps that hold 64
+      rows: 2 or 4.
 
-    Verified: 64, 128 or 192 rows; parts exclude fixed maxima, and 0 parts need `ctas`; `trim` needs `pipeline` and excludes `overlap`; fixed maxima
+    Verified: 64, 128 or 192 rows; with `mma` none of clusters, fixed maxima, `pipeline`, `overlap`,
+    `ping_pong`, `trim`, `adds_sums` and `loads_tiles`; parts exclude fixed maxima, and 0 parts need `ctas`; `trim` needs `pipeline` and excludes `overlap`; fixed maxima
     exclude clusters; `ordered` needs `adds_sums`.
 
     ```mlir
@@ -106,7 +114,9 @@ def Hopper_ScheduleAttr : Hopper_Attr<"Schedule", "schedule"> {
     DefaultValuedParameter<"bool", "false">:$ordered,
     DefaultValuedParameter<"bool", "false">:$stores_first,
     DefaultValuedParameter<"bool", "false">:$adder_fences,
-    DefaultValuedParameter<"bool", "false">:$loads_tiles);
+    DefaultValuedParameter<"bool", "false">:$loads_tiles,
+    DefaultValuedParameter<"Products", "Products::Wgmma">:$products,
+    DefaultValuedParameter<"int64_t", "4">:$group_warps);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

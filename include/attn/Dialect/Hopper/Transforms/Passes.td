@@ -135,10 +135,13 @@ def HopperFormProducts : Pass<"hopper-form-products", "::mlir::func::FuncOp"> {
     The swizzle span is the smallest of 128, 64 and 32 bytes that holds a row,
     or 128. Contractions that the tensor core has no form for (f32 or f64
     operands, a right operand in registers, sizes that are no multiples of 16)
-    are refused with an error that says what would do.
+    are refused with an error that says what would do. With `by-warps` operands may have
+    elements of f32, too.
 
     Needed by: GPU kernels with products of matrices.
   }];
+  let options = [Option<"byWarps", "by-warps", "bool", /*default=*/"false",
+                        "Products are those of single warps, of 16-bit floats or f32">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
                            "mlir::arith::ArithDialect"];
 }
@@ -302,8 +305,51 @@ def HopperCreateLaunches : Pass<"hopper-create-launches", "::mlir::func::FuncOp"
 
     Needed by: all GPU kernels.
   }];
+  let options = [Option<"groupWarps", "group-warps", "int64_t", /*default=*/"4",
+                        "Warps of a warpgroup, which hold its 64 rows: 4, or 2 for products of single "
+                        "warps">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "mlir::affine::AffineDialect",
                            "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect"];
+}
+
+def HopperStageLoads : Pass<"hopper-stage-loads", "::mlir::func::FuncOp"> {
+  let summary = "Loads become copies by the threads that compute, ahead of their iteration";
+  let description = [{
+    For GPUs without TMA (and for memory that it does not reach): the one role of a launch keeps its
+    loads. Those in an innermost loop get rings of `stages` tiles: an iteration starts with a wait
+    for its own tiles, at which all threads of the CTA meet, starts the copies for the iteration
+    `stages - 1` further into the place of the tiles of the iteration before, and then computes. What
+    indices follow from is computed again for that iteration; it may read memory (tables of tiles).
+
+    ```mlir
+    // Before.
+    scf.for %j = %c0 to %n step %c64 {
+      %k = tile.load %K[%j, %c0]
+      ... tile.mma %q, %k
+    // After, with 2 stages.
+    %ring = hopper.alloc : !tile.smem<2x64x64xbf16, swizzle = 128>
+    scf.if %c0 < %n { tile.copy %K[%c0, %c0] to %ring[0] }
+    tile.commit
+    scf.for %j = %c0 to %n step %c64 iter_args(%slot = 0) {
+      tile.await 0
+      scf.if %j + 64 < %n { tile.copy %K[%j + 64, %c0] to %ring[1 - %slot] }
+      tile.commit
+      ... tile.mma %q, %ring[%slot]
+    ```
+
+    A load elsewhere is waited for in front of its first reader, unless that is a loop with a wait of
+    its own. A left operand of f32 in registers is written to memory, each warp its rows.
+
+    Refuses, with a note at what depends on the warpgroup, loads in branches and loops that not all
+    warpgroups take: all threads copy.
+
+    Needed by: GPU kernels with products of single warps.
+  }];
+  let options = [Option<"stages", "stages", "int64_t", /*default=*/"2",
+                        "Tiles in flight for each load in a loop, 2 or more">];
+  let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
+                           "mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
+                           "mlir::scf::SCFDialect"];
 }
 
 def HopperSpecializeWarps : Pass<"hopper-specialize-warps", "::mlir::func::FuncOp"> {

@@ -24,8 +24,16 @@
 
 namespace attn::tile {
 
-/// The matrix instructions that products are made of: those of the one target which takes tiles.
-inline constexpr const auto &kAtoms = target::sm90::kAtoms;
+/// Rows of the tiles that a group of warps holds.
+inline constexpr int64_t kGroupRows = target::sm90::kAtoms[0].m;
+
+/// What products of tiles may be, on the target that takes most; n is at most what threads of a
+/// group have registers for.
+inline constexpr target::MmaAtom kAtoms[] = {
+    {target::MmaType::BF16, target::MmaType::F32, kGroupRows, {8, 512, 8}, 16, true, false},
+    {target::MmaType::F16, target::MmaType::F32, kGroupRows, {8, 512, 8}, 16, true, false},
+    {target::MmaType::F32, target::MmaType::F32, kGroupRows, {8, 512, 8}, 8, true, false},
+};
 
 /// Bytes of one element; float types of 16 and 32 bits.
 int64_t getElementBytes(mlir::Type type);

@@ -114,9 +114,10 @@ def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>]> {
   let summary = "A tile of global memory, in shared memory";
   let description = [{
     The tile starts at `indices` and lies in the last two dimensions; elements
-    beyond the memref are 0. The memref has a unit innermost stride and is defined
-    outside of the launch. What copies tiles is TMA: its rank is 2 to 5, its other
-    strides are multiples of 16 bytes, and a tile has at most 256 rows.
+    beyond the memref are 0. The memref is defined outside of the launch. What
+    copies tiles is TMA (on sm_90): a unit innermost stride, rank 2 to 5, other
+    strides that are multiples of 16 bytes, at most 256 rows; or the threads (`tile.copy`):
+    any strides.
 
     ```mlir
     %k = tile.load %K[%b, %h, %j, %c0] : memref<?x?x?x64xbf16> -> !tile.smem<128x64xbf16, swizzle = 128>
@@ -128,6 +129,60 @@ def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>]> {
     $source `[` $indices `]` attr-dict `:` type($source) `->` type($tile)
   }];
   let hasVerifier = 1;
+}
+
+def Tile_CopyOp : Tile_Op<"copy", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Starts copying a tile of global memory to shared memory, by all threads of a CTA";
+  let description = [{
+    As `tile.load`, but asynchronous and by the threads themselves, each a part (`cp.async` where
+    addresses are multiples of 4 or 16 bytes, else loads and stores): any strides, any alignment.
+    Columns of the tile's last slab up to a multiple of 32 bytes are 0. The threads of a CTA execute
+    it together. The tile may be read behind a `tile.await` that covers the group of copies that a
+    `tile.commit` behind the copy has closed; before it is written again, all who read it have met
+    (at a `tile.await`).
+
+    ```mlir
+    tile.copy %K[%b, %h, %j, %c0] to %slot : memref<?x?x?x64xbf16>, !tile.smem<64x64xbf16, swizzle = 128>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$source, Variadic<Index>:$indices, Tile_Tile:$tile);
+  let assemblyFormat = [{
+    $source `[` $indices `]` `to` $tile attr-dict `:` type($source) `,` type($tile)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_CommitOp : Tile_Op<"commit", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Closes a group of copies";
+  let description = [{
+    All copies of a thread that no group has yet, which may be none (`cp.async.commit_group`).
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_AwaitOp : Tile_Op<"await", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits for groups of copies, then for all threads of the CTA";
+  let description = [{
+    All groups but the newest `pending` have landed (`cp.async.wait_group`), and all threads of the
+    CTA have come by (`bar.sync 0`): what each has copied, all may read; what all have read, each may
+    write.
+
+    ```mlir
+    tile.await 1
+    ```
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$pending);
+  let assemblyFormat = "$pending attr-dict";
+}
+
+def Tile_WarpSyncOp : Tile_Op<"warp_sync", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "The threads of each warp meet";
+  let description = [{
+    What a warp has written to rows of a tile (`tile.write`, not transposed), it may read as rows of
+    a left operand, and the other way round (`bar.warp.sync`): the threads of a warp have the same
+    rows in both. Says nothing of other warps.
+  }];
+  let assemblyFormat = "attr-dict";
 }
 
 //===----------------------------------------------------------------------===//

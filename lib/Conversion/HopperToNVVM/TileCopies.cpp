@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tiles of global memory to shared memory by the threads of a CTA: chunks of 16 bytes, 8 (4, 2) of
+// which are a row of a slab. Where addresses are no multiples of 16 bytes, four words, and where
+// they are none of 4, or elements of a row do not follow each other, elements.
+
+#include "Lowering.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace attn::hopper;
+namespace tile = attn::tile;
+
+static constexpr int64_t kChunkBytes = 16, kWordBytes = 4;
+/// Columns that products read: multiples of so many bytes.
+static constexpr int64_t kColumnBytes = 32;
+
+/// What a thread copies of a tile: a chunk of each slab, in rows `rowStep` apart.
+struct KernelLowering::TileCopy {
+  tile::SmemType type;
+  Type element;
+  int64_t bytes;             // of an element
+  Value first;               // address of the tile's first element, i64
+  Value rowBytes, elementBytes; // from one to the next, i64
+  Value rows, columns;       // that lie inside, i32
+  Value row, chunk;          // of this thread, i32
+  int64_t rowStep;
+  Value place; // where the first chunk goes: an address in shared memory, i32
+  Value isInWords, isInChunks; // i1: how rows are aligned
+};
+
+FailureOr<KernelLowering::TileCopy> KernelLowering::planCopy(tile::CopyOp op) {
+  TileCopy copy;
+  copy.type = op.getTile().getType();
+  copy.element = copy.type.getElementType();
+  copy.bytes = tile::getElementBytes(copy.element);
+  auto memref = cast<MemRefType>(op.getSource().getType());
+  SmallVector<int64_t> known;
+  int64_t offset;
+  if (failed(memref.getStridesAndOffset(known, offset)))
+    return op.emitOpError() << "expects a strided memref, got " << memref;
+  Type i64 = b.getI64Type();
+  auto wide = [&](Value index) -> Value { return arith::IndexCastOp::create(b, i64, index); };
+  auto i64Constant = [&](int64_t value) { return constant(b.getI64IntegerAttr(value)); };
+  Value source = scalar(op.getSource());
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, source);
+  unsigned rank = unsigned(memref.getRank());
+  SmallVector<Value> strides(metadata.getStrides());
+  for (auto [stride, value] : llvm::zip_equal(strides, known))
+    if (!ShapedType::isDynamic(value))
+      stride = constantIndex(value);
+  Value position =
+      ShapedType::isDynamic(offset) ? Value(metadata.getOffset()) : constantIndex(offset);
+  for (auto [index, stride] : llvm::zip_equal(op.getIndices(), strides))
+    position =
+        arith::AddIOp::create(b, position, arith::MulIOp::create(b, scalar(index), stride));
+  auto toBytes = [&](Value elements) -> Value {
+    return arith::MulIOp::create(b, wide(elements), i64Constant(copy.bytes));
+  };
+  Value start = wide(memref::ExtractAlignedPointerAsIndexOp::create(b, source));
+  copy.first = arith::AddIOp::create(b, start, toBytes(position));
+  bool hasRows = rank > 1;
+  copy.rowBytes = hasRows ? toBytes(strides[rank - 2]) : i64Constant(0);
+  copy.elementBytes = toBytes(strides[rank - 1]);
+  // Clamped to what a tile may have, so that 32 bits hold it.
+  auto inside = [&](unsigned dim, int64_t most) -> Value {
+    Value size = memref.isDynamicDim(dim) ? Value(metadata.getSizes()[dim])
+                                          : constantIndex(memref.getDimSize(dim));
+    Value rest = arith::SubIOp::create(b, size, scalar(op.getIndices()[dim]));
+    rest = arith::MinSIOp::create(b, arith::MaxSIOp::create(b, rest, constantIndex(0)),
+                                  constantIndex(most));
+    return toI32(rest);
+  };
+  copy.rows = hasRows ? inside(rank - 2, copy.type.getRows()) : constantI32(1);
+  copy.columns = inside(rank - 1, copy.type.getColumns());
+  // Addresses of rows: those of all that the loop copies have the same bits.
+  Value bits = arith::OrIOp::create(b, copy.first, copy.rowBytes);
+  Value isDense = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, copy.elementBytes,
+                                        i64Constant(copy.bytes));
+  auto isAligned = [&](int64_t to) -> Value {
+    Value low = arith::AndIOp::create(b, bits, i64Constant(to - 1));
+    return arith::AndIOp::create(
+        b, isDense, arith::CmpIOp::create(b, arith::CmpIPredicate::eq, low, i64Constant(0)));
+  };
+  copy.isInChunks = isAligned(kChunkBytes);
+  copy.isInWords = isAligned(kWordBytes);
+
+  int64_t swizzle = copy.type.getSwizzle(), chunks = swizzle / kChunkBytes;
+  Value thread = NVVM::ThreadIdXOp::create(b, b.getI32Type(), LLVM::ConstantRangeAttr());
+  copy.row = arith::DivUIOp::create(b, thread, constantI32(chunks));
+  copy.chunk = arith::RemUIOp::create(b, thread, constantI32(chunks));
+  copy.rowStep = (*function.getKnownBlockSize())[0] / chunks;
+  copy.place = arith::AddIOp::create(b, scalar(op.getTile()),
+                                     swizzledOffset(copy.row, copy.chunk, swizzle));
+  return copy;
+}
+
+/// Of a chunk of a slab.
+Value KernelLowering::swizzledOffset(Value row, Value chunk, int64_t swizzle) {
+  auto times = [&](Value x, int64_t y) -> Value {
+    return arith::MulIOp::create(b, x, constantI32(y));
+  };
+  Value bits = swizzleOf(row, swizzle, b, [&](int64_t value) { return constantI32(value); });
+  return arith::AddIOp::create(b, times(row, swizzle),
+                               arith::XOrIOp::create(b, times(chunk, kChunkBytes), bits));
+}
+
+/// Calls `emit` for each chunk of this thread: where it goes (i32), where it comes from (i64), and
+/// how many of its bytes lie inside (i32).
+void KernelLowering::forEachChunk(const TileCopy &copy,
+                                  function_ref<void(Value, Value, Value)> emit) {
+  Type i64 = b.getI64Type();
+  int64_t swizzle = copy.type.getSwizzle(), slabColumns = copy.type.getSlabColumns();
+  int64_t rows = copy.type.getRows(), perChunk = kChunkBytes / copy.bytes;
+  Value firstInRow = arith::MulIOp::create(b, copy.chunk, constantI32(perChunk));
+  Value firstRow = arith::AddIOp::create(
+      b, copy.first,
+      arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, copy.row), copy.rowBytes));
+  for (int64_t slab = 0; slab < copy.type.getSlabs(); ++slab) {
+    // What products read of the slab, in chunks.
+    int64_t needed = std::min(
+        slabColumns, int64_t(llvm::alignTo(copy.type.getColumns() - slab * slabColumns,
+                                           kColumnBytes / copy.bytes)));
+    Value column = addI32(firstInRow, slab * slabColumns);
+    Value left = arith::SubIOp::create(b, copy.columns, column);
+    left = arith::MinSIOp::create(b, arith::MaxSIOp::create(b, left, constantI32(0)),
+                                  constantI32(perChunk));
+    Value bytes = arith::MulIOp::create(b, left, constantI32(copy.bytes));
+    Value start = arith::AddIOp::create(
+        b, firstRow,
+        arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, column), copy.elementBytes));
+    Value isNeeded; // by this thread
+    auto both = [&](Value x, Value y) -> Value {
+      return !x ? y : !y ? x : Value(arith::AndIOp::create(b, x, y));
+    };
+    if (needed < slabColumns)
+      isNeeded = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, firstInRow,
+                                       constantI32(needed));
+    Value address = start;
+    Value step = arith::MulIOp::create(b, copy.rowBytes,
+                                       constant(b.getI64IntegerAttr(copy.rowStep)));
+    for (int64_t row = 0; row < rows; row += copy.rowStep) {
+      if (row)
+        address = arith::AddIOp::create(b, address, step);
+      Value own = addI32(copy.row, row), isHere = isNeeded;
+      if (row + copy.rowStep > rows)
+        isHere = both(isHere, arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own,
+                                                    constantI32(rows)));
+      Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own, copy.rows);
+      Value inside = arith::SelectOp::create(b, isInside, bytes, constantI32(0));
+      // Nothing is read where nothing lies inside; the address then is that of the tile.
+      Value isRead = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, inside, constantI32(0));
+      Value from = arith::SelectOp::create(b, isRead, address, copy.first);
+      Value to = addI32(copy.place, slab * copy.type.getSlabBytes() + row * swizzle);
+      // Rows of one thread are multiples of 8 apart, but for few threads.
+      if (copy.rowStep % 8)
+        to = addI32(arith::AddIOp::create(
+                        b, arith::SubIOp::create(
+                               b, copy.place, swizzledOffset(copy.row, copy.chunk, swizzle)),
+                        swizzledOffset(own, copy.chunk, swizzle)),
+                    slab * copy.type.getSlabBytes());
+      if (!isHere) {
+        emit(to, from, inside);
+        continue;
+      }
+      auto branch = scf::IfOp::create(b, isHere);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(branch.thenBlock());
+      emit(to, from, inside);
+    }
+  }
+}
+
+static Value globalPointer(Value address, ImplicitLocOpBuilder &b) {
+  return LLVM::IntToPtrOp::create(
+      b, LLVM::LLVMPointerType::get(b.getContext(), unsigned(NVVM::NVVMMemorySpace::Global)),
+      address);
+}
+
+/// By `cp.async`, of 16 or of 4 bytes; the rest of a chunk is zeros.
+void KernelLowering::copyAsync(const TileCopy &copy, int64_t size) {
+  auto cache = size == kChunkBytes ? NVVM::LoadCacheModifierKind::CG
+                                   : NVVM::LoadCacheModifierKind::CA;
+  forEachChunk(copy, [&](Value to, Value from, Value bytes) {
+    for (int64_t byte = 0; byte < kChunkBytes; byte += size) {
+      Value own = bytes, address = from;
+      if (size < kChunkBytes) {
+        own = arith::SubIOp::create(b, bytes, constantI32(byte));
+        own = arith::MinSIOp::create(b, arith::MaxSIOp::create(b, own, constantI32(0)),
+                                     constantI32(size));
+        Value isRead = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, own, constantI32(0));
+        address = arith::SelectOp::create(
+            b, isRead,
+            arith::AddIOp::create(b, from, constant(b.getI64IntegerAttr(byte))), from);
+      }
+      NVVM::CpAsyncOp::create(b, sharedPointer(to, byte), globalPointer(address, b), int32_t(size),
+                              cache, own);
+    }
+  });
+}
+
+/// Element by element, in a loop over the rows of a slab: one chunk of a thread at a time.
+void KernelLowering::copyElements(const TileCopy &copy) {
+  Type i64 = b.getI64Type(), i32 = b.getI32Type();
+  int64_t swizzle = copy.type.getSwizzle(), slabColumns = copy.type.getSlabColumns();
+  int64_t perChunk = kChunkBytes / copy.bytes, perWord = kWordBytes / copy.bytes;
+  Value tile = arith::SubIOp::create(b, copy.place,
+                                     swizzledOffset(copy.row, copy.chunk, swizzle));
+  auto loop = scf::ForOp::create(b, constantIndex(0), constantIndex(copy.type.getSlabs()),
+                                 constantIndex(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value slab = toI32(loop.getInductionVar());
+  auto asIndex = [&](Value value) -> Value {
+    return arith::IndexCastUIOp::create(b, b.getIndexType(), value);
+  };
+  auto rows = scf::ForOp::create(b, asIndex(copy.row), constantIndex(copy.type.getRows()),
+                                 constantIndex(copy.rowStep));
+  b.setInsertionPointToStart(rows.getBody());
+  Value row = toI32(rows.getInductionVar());
+  Value column = arith::AddIOp::create(
+      b, arith::MulIOp::create(b, slab, constantI32(slabColumns)),
+      arith::MulIOp::create(b, copy.chunk, constantI32(perChunk)));
+  Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, row, copy.rows);
+  Value address = arith::AddIOp::create(
+      b, copy.first,
+      arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, row), copy.rowBytes));
+  Type bitsType = copy.bytes == 2 ? Type(b.getI16Type()) : i32;
+  SmallVector<Value> words;
+  for (int64_t word = 0; word < kChunkBytes / kWordBytes; ++word) {
+    Value all;
+    for (int64_t n = 0; n < perWord; ++n) {
+      Value own = addI32(column, word * perWord + n);
+      Value isRead = arith::AndIOp::create(
+          b, isInside, arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own, copy.columns));
+      Value at = arith::AddIOp::create(
+          b, address,
+          arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, own), copy.elementBytes));
+      Value zero = arith::ConstantOp::create(b, bitsType, b.getZeroAttr(bitsType));
+      Value bits = load(bitsType, at, isRead, zero);
+      if (copy.bytes == 2)
+        bits = arith::ExtUIOp::create(b, i32, bits);
+      all = n ? Value(arith::OrIOp::create(
+                    b, all, arith::ShLIOp::create(b, bits, constantI32(16))))
+              : bits;
+    }
+    words.push_back(all);
+  }
+  Value to = arith::AddIOp::create(b, tile, swizzledOffset(row, copy.chunk, swizzle));
+  to = arith::AddIOp::create(
+      b, to, arith::MulIOp::create(b, slab, constantI32(copy.type.getSlabBytes())));
+  auto type = VectorType::get(int64_t(words.size()), i32);
+  LLVM::StoreOp::create(b, vector::FromElementsOp::create(b, type, words), sharedPointer(to),
+                        /*alignment=*/kChunkBytes);
+}
+
+LogicalResult KernelLowering::lowerTileCopy(tile::CopyOp op) {
+  FailureOr<TileCopy> copy = planCopy(op);
+  if (failed(copy))
+    return failure();
+  auto chunks = scf::IfOp::create(b, TypeRange(), copy->isInChunks, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(chunks.thenBlock());
+  copyAsync(*copy, kChunkBytes);
+  b.setInsertionPointToStart(chunks.elseBlock());
+  auto words = scf::IfOp::create(b, TypeRange(), copy->isInWords, /*withElseRegion=*/true);
+  b.setInsertionPointToStart(words.thenBlock());
+  copyAsync(*copy, kWordBytes);
+  b.setInsertionPointToStart(words.elseBlock());
+  copyElements(*copy);
+  return success();
+}
+
+void KernelLowering::lowerAwait(tile::AwaitOp op) {
+  NVVM::CpAsyncWaitGroupOp::create(b, int32_t(op.getPending()));
+  gpu::BarrierOp::create(b);
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Products of single warps: `mma.sync` (m16n8k16) for 16-bit operands, whose accumulator and left
+// operand are the fragments of a tile as it is, and FMAs for f32.
+
+#include "Lowering.h"
+
+using namespace mlir;
+using namespace attn::hopper;
+namespace tile = attn::tile;
+
+/// Of one instruction.
+static constexpr int64_t kM = 16, kN = 8, kK = 16;
+
+/// Two or four 8 x 8 blocks of 16 bits, a word of each thread for each.
+SmallVector<Value> KernelLowering::loadBlocks(Value pointer, int32_t count, bool transpose) {
+  Type word = b.getI32Type();
+  auto types = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, word));
+  Value all = NVVM::LdMatrixOp::create(b, types, pointer, count,
+                                       transpose ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+                                       NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8),
+                                       NVVM::LdStMatrixEltType::B16);
+  SmallVector<Value> words;
+  for (int64_t n = 0; n < count; ++n)
+    words.push_back(LLVM::ExtractValueOp::create(b, all, n));
+  return words;
+}
+
+/// For each 16 of k: the left operand's fragments of all rows, then 16 columns at a time of the
+/// right one, which all rows share.
+void KernelLowering::multiplyFragments(tile::MmaOp op) {
+  VectorType type = op.getResult().getType();
+  tile::SmemType bTile = op.getB().getType();
+  Type element = bTile.getElementType(), word = b.getI32Type(), f32 = b.getF32Type();
+  int64_t n = type.getDimSize(1);
+  int64_t k = op.getTransposeB() ? bTile.getColumns() : bTile.getRows();
+  int64_t halves = registers.rows / 2;
+  SmallVector<Value> sums = parts(op.getAccumulator(), Layout::Tile).values;
+  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
+  auto times = [&](Value x, int64_t y) -> Value {
+    return arith::MulIOp::create(b, x, constantI32(y));
+  };
+  Value inBlock = bitsOfLane(0, 7), low = bitsOfLane(3, 1), high = bitsOfLane(4, 1);
+  // Blocks of 16 x 16 of B: k and then n.
+  Matrices bBlocks =
+      op.getTransposeB() // rows are n
+          ? placeMatrices(op.getB(), bTile, add(inBlock, times(high, 8)), low)
+          : placeMatrices(op.getB(), bTile, add(inBlock, times(low, 8)), high);
+  std::optional<Matrices> aBlocks;
+  SmallVector<Value> aWords;
+  if (auto aTile = dyn_cast<tile::SmemType>(op.getA().getType())) {
+    Value ofWarp = times(warp, group.rowsOfWarp());
+    aBlocks = op.getTransposeA()
+                  ? placeMatrices(op.getA(), aTile, add(inBlock, times(high, 8)),
+                                  add(low, times(warp, group.rowsOfWarp() / 8)))
+                  : placeMatrices(op.getA(), aTile, add(add(inBlock, times(low, 8)), ofWarp), high);
+  } else {
+    for (Value pair : parts(op.getA(), Layout::Tile).values)
+      aWords.push_back(LLVM::BitcastOp::create(b, word, pair));
+  }
+  /// Registers of a fragment: rows g and g + 8, then the same 8 further along k.
+  auto fragmentOfA = [&](int64_t half, int64_t step) {
+    if (!aBlocks) {
+      SmallVector<Value> fragment;
+      for (int64_t column : {16 * step, 16 * step + 8})
+        for (unsigned row : {0, 1})
+          fragment.push_back(aWords[registers.at(unsigned(2 * half) + row, unsigned(column / 4)) / 2]);
+      return fragment;
+    }
+    Value pointer = op.getTransposeA() ? pointerTo(*aBlocks, step * kK, half * kM / 8)
+                                       : pointerTo(*aBlocks, half * kM, step * kK / 8);
+    return loadBlocks(pointer, 4, op.getTransposeA());
+  };
+  auto asOperands = [&](ArrayRef<Value> words) {
+    if (!element.isF16())
+      return SmallVector<Value>(words);
+    return llvm::map_to_vector(words, [&](Value each) -> Value {
+      return LLVM::BitcastOp::create(b, VectorType::get(2, element), each);
+    });
+  };
+  auto result =
+      LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, f32));
+  auto ptxType = element.isF16() ? NVVM::MMATypes::f16 : NVVM::MMATypes::bf16;
+  for (int64_t step = 0, steps = llvm::divideCeil(k, kK); step < steps; ++step) {
+    SmallVector<SmallVector<Value>> a;
+    for (int64_t half = 0; half < halves; ++half)
+      a.push_back(asOperands(fragmentOfA(half, step)));
+    for (int64_t column = 0; column < n; column += 2 * kN) {
+      int32_t count = column + kN < n ? 4 : 2;
+      Value pointer = op.getTransposeB() ? pointerTo(bBlocks, column, step * kK / 8)
+                                         : pointerTo(bBlocks, step * kK, column / 8);
+      SmallVector<Value> words = asOperands(loadBlocks(pointer, count, !op.getTransposeB()));
+      for (int64_t block = 0; block < count / 2; ++block)
+        for (int64_t half = 0; half < halves; ++half) {
+          unsigned first =
+              registers.at(unsigned(2 * half), unsigned((column + block * kN) / 4));
+          Value product = NVVM::MmaOp::create(
+              b, result, a[size_t(half)], ArrayRef(words).slice(size_t(2 * block), 2),
+              ArrayRef(sums).slice(first, 4), ArrayRef<int64_t>{kM, kN, kK}, std::nullopt,
+              std::nullopt, std::array{ptxType, ptxType},
+              std::array{NVVM::MMALayout::row, NVVM::MMALayout::col});
+          for (unsigned i = 0; i < 4; ++i)
+            sums[first + i] = LLVM::ExtractValueOp::create(b, product, i);
+        }
+    }
+  }
+  setParts(op.getResult(), Layout::Tile, Parts(sums));
+}
+
+/// f32: each thread its rows by its columns, 4 elements along k at a time. A lies in shared memory
+/// by rows; the rows of a warp are its own.
+void KernelLowering::multiplyElements(tile::MmaOp op) {
+  VectorType type = op.getResult().getType();
+  auto aTile = cast<tile::SmemType>(op.getA().getType());
+  tile::SmemType bTile = op.getB().getType();
+  Type f32 = b.getF32Type();
+  auto four = VectorType::get(4, f32);
+  constexpr int64_t kAtATime = 4, kBytes = 4;
+  int64_t columns = type.getDimSize(1) / kLanesOfRow;
+  int64_t k = op.getTransposeB() ? bTile.getColumns() : bTile.getRows();
+  SmallVector<Value> sums = elements(op.getAccumulator(), Layout::Tile);
+  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
+  auto times = [&](Value x, int64_t y) -> Value {
+    return arith::MulIOp::create(b, x, constantI32(y));
+  };
+  auto loop = scf::ForOp::create(b, constantIndex(0), constantIndex(k / kAtATime),
+                                 constantIndex(1), sums);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> carried(loop.getRegionIterArgs());
+    Value number = toI32(loop.getInductionVar());
+    /// Where chunk `number` of a row is, whose permutation is `bits`.
+    auto chunkOf = [&](tile::SmemType tile, Value bits) {
+      int64_t chunks = tile.getSwizzle() / 16;
+      Value slab = arith::DivUIOp::create(b, number, constantI32(chunks));
+      Value within = times(arith::RemUIOp::create(b, number, constantI32(chunks)), 16);
+      return add(times(slab, tile.getSlabBytes()),
+                 arith::XOrIOp::create(b, within, bits));
+    };
+    auto loadFour = [&](Value address, int64_t offset) {
+      Value all = LLVM::LoadOp::create(b, four, sharedPointer(address, offset), 16);
+      SmallVector<Value> values;
+      for (int64_t e = 0; e < kAtATime; ++e)
+        values.push_back(vector::ExtractOp::create(b, all, e));
+      return values;
+    };
+    auto constant = [&](int64_t value) { return constantI32(value); };
+    SmallVector<SmallVector<Value>> a;
+    Value row = toI32(firstRow), column = toI32(firstColumn);
+    if (!op.getTransposeA()) {
+      Value from = add(add(scalar(op.getA()), times(row, aTile.getSwizzle())),
+                       chunkOf(aTile, swizzleOf(row, aTile.getSwizzle(), b, constant)));
+      for (int64_t r = 0; r < registers.rows; ++r)
+        a.push_back(loadFour(from, rowOffset(r) * aTile.getSwizzle()));
+    } else {
+      for (int64_t r = 0; r < registers.rows; ++r) {
+        SmallVector<Value> values;
+        for (int64_t e = 0; e < kAtATime; ++e)
+          values.push_back(LLVM::LoadOp::create(
+              b, f32,
+              pointerToElement(op.getA(), aTile, addI32(times(number, kAtATime), e),
+                               addI32(row, rowOffset(r)))));
+        a.push_back(values);
+      }
+    }
+    auto accumulate = [&](int64_t c, int64_t e, Value value) {
+      for (int64_t r = 0; r < registers.rows; ++r) {
+        Value &sum = carried[registers.at(unsigned(r), unsigned(c))];
+        sum = LLVM::FMAOp::create(b, a[size_t(r)][size_t(e)], value, sum);
+      }
+    };
+    if (op.getTransposeB()) { // rows are columns of the result, four elements along k each
+      SmallVector<Value> from; // of the columns that a thread has side by side
+      for (int64_t c = 0; c < piece; ++c) {
+        Value own = addI32(column, c);
+        from.push_back(add(add(scalar(op.getB()), times(own, bTile.getSwizzle())),
+                           chunkOf(bTile, swizzleOf(own, bTile.getSwizzle(), b, constant))));
+      }
+      for (int64_t c = 0; c < columns; ++c) {
+        int64_t further = columnOffset(unsigned(c - c % piece), piece);
+        SmallVector<Value> values =
+            loadFour(from[size_t(c % piece)], further * bTile.getSwizzle());
+        for (int64_t e = 0; e < kAtATime; ++e)
+          accumulate(c, e, values[size_t(e)]);
+      }
+    } else { // rows are k
+      auto some = VectorType::get(piece, f32);
+      for (int64_t e = 0; e < kAtATime; ++e) {
+        Value own = addI32(times(number, kAtATime), e);
+        Value bits = swizzleOf(own, bTile.getSwizzle(), b, constant);
+        Value base = add(scalar(op.getB()), times(own, bTile.getSwizzle()));
+        for (int64_t c = 0; c < columns; c += piece) {
+          // Bits of the thread's columns and of the constant do not meet.
+          int64_t bytes = columnOffset(unsigned(c), piece) * kBytes;
+          Value within = arith::XOrIOp::create(
+              b, addI32(times(column, kBytes), bytes % bTile.getSwizzle()), bits);
+          Value all = LLVM::LoadOp::create(
+              b, some,
+              sharedPointer(add(base, within),
+                            bytes / bTile.getSwizzle() * bTile.getSlabBytes()),
+              unsigned(piece * kBytes));
+          for (int64_t n = 0; n < piece; ++n)
+            accumulate(c + n, e, vector::ExtractOp::create(b, all, n));
+        }
+      }
+    }
+    if (sums.empty())
+      return;
+    scf::YieldOp::create(b, carried);
+  }
+  setParts(op.getResult(), Layout::Tile, Parts(loop.getResults()));
+}
+
+LogicalResult KernelLowering::lowerMma(tile::MmaOp op) {
+  if (!op.getB().getType().getElementType().isF32()) {
+    multiplyFragments(op);
+    return success();
+  }
+  if (!isa<tile::SmemType>(op.getA().getType()))
+    return op.emitOpError("of f32 expects its left operand in shared memory (hopper-stage-loads)");
+  multiplyElements(op);
+  return success();
+}

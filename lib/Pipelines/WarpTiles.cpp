@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See WarpTiles.h.
+
+#include "WarpTiles.h"
+#include "HopperSchedules.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "attn/Transforms/Nest/Passes.h"
+#include "attn/Utils/Tiles.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+using namespace mlir;
+using namespace attn;
+
+ProductSizes attn::findProductSizes(Operation *root) {
+  ProductSizes sizes;
+  root->walk([&](linalg::GenericOp op) {
+    if (op.getNumReductionLoops() == 0 || op.getNumDpsInputs() != 2)
+      return;
+    for (Value input : op.getInputs()) {
+      auto type = dyn_cast<RankedTensorType>(input.getType());
+      if (!type || type.getRank() < 2 || type.isDynamicDim(type.getRank() - 1) ||
+          !isa<FloatType>(type.getElementType()) || input.getDefiningOp<linalg::LinalgOp>())
+        continue; // what is computed is as wide as the stream's tile
+      sizes.columns = std::max(sizes.columns, type.getShape().back());
+      sizes.bytes = getBits(type.getElementType()) / 8;
+    }
+  });
+  return sizes;
+}
+
+int64_t WarpTiles::getSharedBytes(ProductSizes sizes) const {
+  int64_t row = llvm::alignTo(sizes.columns * sizes.bytes, 128);
+  // Two operands stay, or one and the output's, which is in registers; two are streamed.
+  int64_t bytes = 2 * rows * row + 2 * stages * stream * row;
+  // What is computed, in f32.
+  if (sizes.bytes == 4)
+    bytes += rows * std::max<int64_t>(stream * 4, 128);
+  return bytes;
+}
+
+/// How many rows a warp has, and what is streamed at a time: a thread of two warps for 64 rows holds
+/// `columns` sums of each 32-bit accumulator and `stream` scores, one of four warps half of that, of
+/// 255 registers.
+static WarpTiles getStart(ProductSizes sizes, int64_t sums, bool isFewRows) {
+  int64_t held = sizes.columns * sums, wide = sizes.bytes == 4;
+  if (sums > 1 || held > 128)
+    return {isFewRows ? 64 : 128, held > 256 || wide ? 32 : 64, 2, 4};
+  return {isFewRows ? 64 : 128, 64, 2, 2};
+}
+
+std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, int64_t sums, bool isFewRows,
+                                             const target::Limits &limits, WarpTiles asked) {
+  WarpTiles tiles = getStart(sizes, sums, isFewRows);
+  auto take = [](int64_t &size, int64_t other) { size = other > 0 ? other : size; };
+  take(tiles.rows, asked.rows);
+  take(tiles.stream, asked.stream);
+  take(tiles.stages, asked.stages);
+  take(tiles.groupWarps, asked.groupWarps);
+  constexpr int64_t kLeastStream = 16;
+  auto fits = [&] { return tiles.getSharedBytes(sizes) <= limits.sharedBytesPerCta; };
+  while (!fits()) {
+    if (asked.stream <= 0 && tiles.stream > kLeastStream && tiles.stream > tiles.rows / 4)
+      tiles.stream /= 2;
+    else if (asked.rows <= 0 && tiles.rows > hopper::kWarpgroupRows)
+      tiles.rows = hopper::kWarpgroupRows;
+    else if (asked.stream <= 0 && tiles.stream > kLeastStream)
+      tiles.stream /= 2;
+    else
+      return std::nullopt;
+  }
+  return tiles;
+}
+
+LogicalResult attn::assignWarpTiles(ModuleOp module, const target::Limits &limits,
+                                    WarpTiles asked) {
+  // Those of the table, for what is no fold of several sums.
+  assignTiles(module, /*ofOneSum=*/0, /*ofTwoSums=*/0);
+  WalkResult walk = module.walk([&](FoldOp fold) {
+    if (!fold->hasAttr(kBlockNAttr))
+      return WalkResult::advance();
+    ProductSizes sizes = findProductSizes(fold);
+    int64_t sums = std::max<int64_t>(1, int64_t(fold.getState().size()));
+    std::optional<WarpTiles> tiles = findWarpTiles(sizes, sums, false, limits, asked);
+    if (!tiles)
+      return fold.emitOpError() << "has tiles of " << sizes.columns << " columns: no two rows of "
+                                << "64 fit into the " << limits.sharedBytesPerCta
+                                << " bytes of shared memory of a CTA",
+             WalkResult::interrupt();
+    Builder b(fold.getContext());
+    fold->setAttr(kBlockMAttr, b.getI64IntegerAttr(tiles->rows));
+    fold->setAttr(kBlockNAttr, b.getI64IntegerAttr(tiles->stream));
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sizes of tiles for products of single warps: those of a table, made smaller until they fit.
+
+#ifndef ATTN_LIB_PIPELINES_WARPTILES_H
+#define ATTN_LIB_PIPELINES_WARPTILES_H
+
+#include "attn/Target/Description.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace attn {
+
+/// What the widest operand of a module's products is.
+struct ProductSizes {
+  int64_t columns = 0, bytes = 2; ///< bytes of an element
+};
+ProductSizes findProductSizes(mlir::Operation *root);
+
+/// Tiles of `rows` of one operand of each product, which stay, by `stream` of the other one.
+struct WarpTiles {
+  int64_t rows, stream, stages, groupWarps;
+  /// Of shared memory, for a kernel with two products, or with more of a gradient.
+  int64_t getSharedBytes(ProductSizes sizes) const;
+};
+
+/// The tiles of a forward, or of a gradient's sums (`sums` of them, of as many columns each), which
+/// take at most what a CTA has; nothing where no tile is small enough. A size that is not 0 was asked
+/// for.
+std::optional<WarpTiles> findWarpTiles(ProductSizes sizes, int64_t sums, bool isFewRows,
+                                       const target::Limits &limits, WarpTiles asked);
+
+/// Gives each fold of a gradient tiles of its own, as attributes for attn-tile-nest; fails with an
+/// error where none fit.
+llvm::LogicalResult assignWarpTiles(mlir::ModuleOp module, const target::Limits &limits,
+                                    WarpTiles asked);
+
+} // namespace attn
+
+#endif

@@ -166,7 +166,9 @@ void interpreter::multiply(Cluster &cluster, const interpreter::Value &a, Type a
                            bool transposeB, VectorType type, float *result) {
   int64_t m = type.getDimSize(0), n = type.getDimSize(1), aStride, bStride;
   int64_t k = transposeB ? bType.getColumns() : bType.getRows();
-  k = (k + kTerms - 1) / kTerms * kTerms; // padding is read too
+  bool usesFma = bType.getElementType().isF32();
+  if (!usesFma)
+    k = (k + kTerms - 1) / kTerms * kTerms; // padding is read too
   std::vector<float> left = readOperand(cluster, a, aType, aStride);
   std::vector<float> right = readOperand(cluster, b, bType, bStride);
   if (transposeA) {
@@ -176,6 +178,15 @@ void interpreter::multiply(Cluster &cluster, const interpreter::Value &a, Type a
   if (transposeB) {
     right = transposed(right, bStride);
     bStride = int64_t(right.size()) / bStride;
+  }
+  if (usesFma) {
+    for (int64_t row = 0; row < m; ++row)
+      for (int64_t at = 0; at < k; ++at)
+        for (int64_t column = 0; column < n; ++column) {
+          float &to = result[row * n + column];
+          to = std::fma(left[size_t(row * aStride + at)], right[size_t(at * bStride + column)], to);
+        }
+    return;
   }
   for (int64_t row = 0; row < m; ++row)
     for (int64_t at = 0; at < k; at += kTerms)

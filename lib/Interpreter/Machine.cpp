@@ -150,8 +150,7 @@ static int64_t getThreadsOfAgent(const LaunchInfo &launch, int64_t threads) {
   if (launch.ofThreads)
     return 1;
   auto roles = dyn_cast_if_present<hopper::RolesOp>(launch.roles);
-  bool hasPairs =
-      roles && roles.getNumWarpgroups() * hopper::kThreadsOfWarpPair == threads;
+  bool hasPairs = roles && roles.getNumWarpgroups() * hopper::kThreadsOfWarpPair == threads;
   return hasPairs ? hopper::kThreadsOfWarpPair : hopper::kThreadsPerWarpgroup;
 }
 

@@ -49,12 +49,13 @@ template <typename Pass> llvm::LogicalResult checkOptions(mlir::Operation *op, c
     return llvm::failure();
   const target::Limits *limits = findLimits(pass.chip);
   if (!limits)
-    return op->emitError() << "schedule option 'chip' is one of sm_80, sm_86, sm_89, sm_90a, sm_100, "
-                              "sm_120; got '"
-                           << pass.chip.getValue() << "'";
+    return op->emitError()
+           << "schedule option 'chip' is one of sm_80, sm_86, sm_89, sm_90a, sm_100, "
+              "sm_120; got '"
+           << pass.chip.getValue() << "'";
   if (pass.products == "wgmma" && pass.chip != target::sm90::kChip)
-    return op->emitError() << "schedule option 'products=wgmma' needs 'chip="
-                           << target::sm90::kChip << "', got '" << pass.chip.getValue() << "'";
+    return op->emitError() << "schedule option 'products=wgmma' needs 'chip=" << target::sm90::kChip
+                           << "', got '" << pass.chip.getValue() << "'";
   const std::pair<llvm::StringRef, llvm::StringRef> switches[] = {
       {"overlap", pass.overlap},         {"pipeline", pass.pipeline},
       {"ping-pong", pass.pingPong},      {"trim", pass.trim},

@@ -3,6 +3,7 @@
 // function, without those that a stage refuses.
 
 #include "HopperOptions.h"
+#include "WarpTiles.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
@@ -244,6 +245,31 @@ struct LowerToHopperPass
     return success();
   }
 
+  /// Runs the stages, with smaller tiles while a kernel needs more shared memory than a CTA has;
+  /// sizes that were asked for stay, and what is too large is refused behind.
+  LogicalResult runUntilFits(ModuleOp version, std::string *refused) {
+    bool isAsked = blockM > 0 || blockN > 0 || blockNDq > 0 || blockMDkv > 0 || stages > 0;
+    int64_t limit = findLimits(chip)->sharedBytesPerCta;
+    while (true) {
+      OwningOpRef<ModuleOp> before = version.clone();
+      if (failed(runStages(version, refused)))
+        return failure();
+      if (isAsked || findSharedBytes(version) <= limit)
+        return success();
+      if (!shrinkWarpTiles(*before)) {
+        std::string reason = "the smallest tiles need " + std::to_string(findSharedBytes(version)) +
+                             " bytes of shared memory, a CTA of " + chip + " has " +
+                             std::to_string(limit);
+        if (!refused)
+          return version.emitError() << reason;
+        *refused = reason;
+        return failure();
+      }
+      version.getBodyRegion().takeBody(before->getBodyRegion());
+      version->setAttrs((*before)->getAttrDictionary());
+    }
+  }
+
   LogicalResult runStage(ModuleOp version, OpPassManager &pm, std::string *refused) {
     std::optional<ScopedDiagnosticHandler> handler;
     if (refused)
@@ -314,8 +340,11 @@ struct LowerToHopperPass
       addRowPrograms(pm, options);
       return runStage(version, pm, refused);
     }
-    if (version.getOps<VersionsOp>().empty())
-      return runStages(version, refused);
+    if (version.getOps<VersionsOp>().empty()) {
+      auto schedule = version->getAttrOfType<hopper::ScheduleAttr>(hopper::kScheduleAttr);
+      bool usesWarps = schedule && schedule.getProducts() == hopper::Products::Mma;
+      return usesWarps ? runUntilFits(version, refused) : runStages(version, refused);
+    }
     for (auto inner : llvm::make_early_inc_range(version.getOps<VersionsOp>()))
       if (failed(lowerVersions(inner)))
         return failure();

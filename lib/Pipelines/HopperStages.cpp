@@ -126,10 +126,10 @@ static void addChannels(OpPassManager &pm, ScheduleAttr schedule) {
   OpPassManager &nested = pm.nest<func::FuncOp>();
   bool addsSums = schedule.getAddsSums();
   int64_t ctas = schedule.getCtas(), occupancy = schedule.getOccupancy();
-  nested.addPass(
-      createHopperCreateLaunches(HopperCreateLaunchesOptions{schedule.getGroupWarps()}));
+  nested.addPass(createHopperCreateLaunches(HopperCreateLaunchesOptions{schedule.getGroupWarps()}));
   if (usesWarps(schedule)) {
     nested.addPass(createHopperAliasWorkspace());
+    nested.addPass(createHopperScheduleTiles(HopperScheduleTilesOptions{/*ctas=*/0}));
     return addCleanUp(nested);
   }
   nested.addPass(createHopperSpecializeWarps(HopperSpecializeWarpsOptions{

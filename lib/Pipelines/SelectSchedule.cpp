@@ -79,9 +79,8 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
   //===--------------------------------------------------------------------===//
 
   bool usesWarps(ModuleOp module) {
-    return products == "mma" ||
-           (products == "auto" &&
-            (chip != target::sm90::kChip || findProductSizes(module).bytes != 2));
+    return products == "mma" || (products == "auto" && (chip != target::sm90::kChip ||
+                                                        findProductSizes(module).bytes != 2));
   }
 
   LogicalResult selectForWarps(ModuleOp module) {
@@ -95,12 +94,19 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
                       StringAttr::get(&getContext(), "sums are added to memory by TMA"));
       return success();
     }
+    if (nests && nests.getColumns() > kMostColumns) {
+      module->setAttr(hopper::kRefusedAttr,
+                      StringAttr::get(&getContext(), "two sums of more columns than a warpgroup "
+                                                     "holds are those of two roles"));
+      return success();
+    }
     if (failed(refuseRoles(module)))
       return failure();
     if (isGradient && splits())
-      return module.emitError() << "schedule option '"
-                                << (parts >= 0 ? "parts" : "order=split_kv")
-                                << "' is of forwards; gradients have the orders m_outer and n_outer";
+      return module.emitError()
+             << "schedule option '" << (parts >= 0 ? "parts" : "order=split_kv")
+             << "' is of forwards; gradients have the orders m_outer and n_outer";
+    constexpr int64_t kNarrow = 64; // columns
     const target::Limits &limits = *findLimits(chip);
     ProductSizes sizes = findProductSizes(module);
     if (sizes.columns > kMostColumns)
@@ -121,16 +127,20 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     } else {
       assignTiles(module, /*ofOneSum=*/0, /*ofTwoSums=*/0);
     }
+    // Narrow outputs are scaled faster than asked whether they have to be.
+    double threshold = rescaleThreshold >= 0     ? double(rescaleThreshold)
+                       : sizes.columns > kNarrow ? kRescaleThreshold
+                                                 : 0;
     auto get = [&](int64_t parts) {
       auto emitError = [&] { return module.emitError(); };
       return ScheduleAttr::getChecked(
-          emitError, &getContext(), tiles->rows, tiles->stream, parts, tiles->stages,
-          int64_t(ctas), occupancy > 0 ? int64_t(occupancy) : int64_t(1), /*cluster=*/int64_t(1),
+          emitError, &getContext(), tiles->rows, tiles->stream, parts, tiles->stages, int64_t(ctas),
+          occupancy > 0 ? int64_t(occupancy) : int64_t(1), /*cluster=*/int64_t(1),
           /*producer_registers=*/int64_t(0), OutputMemory::Own, Maxima::Running, /*pipeline=*/false,
           /*overlap=*/false, /*ping_pong=*/false, /*trim=*/false,
-          rescaleThreshold > 0 ? Builder(&getContext()).getF64FloatAttr(rescaleThreshold)
-                               : FloatAttr(),
-          exp2Emulation > 0 ? int64_t(exp2Emulation) : int64_t(0), /*adds_sums=*/false, /*ordered=*/false,
+          threshold > 0 ? Builder(&getContext()).getF64FloatAttr(threshold) : FloatAttr(),
+          exp2Emulation > 0 ? int64_t(exp2Emulation) : int64_t(0), /*adds_sums=*/false,
+          /*ordered=*/false,
           /*stores_first=*/false, /*adder_fences=*/false, /*loads_tiles=*/false,
           hopper::Products::Mma, tiles->groupWarps);
     };
@@ -142,12 +152,12 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
       return success(bool(schedule));
     };
     int64_t asPlanned = parts >= 0 ? int64_t(parts) : 0;
-    LogicalResult result = splits() ? add(asPlanned, {})
-                           : isFew && order == "auto" && parts < 0
-                               ? LogicalResult(failure(
-                                     failed(add(0, DividedConditionAttr::get(&getContext()))) ||
-                                     failed(add(1, {}))))
-                               : add(1, {});
+    LogicalResult result =
+        splits() ? add(asPlanned, {})
+        : isFew && order == "auto" && parts < 0
+            ? LogicalResult(failure(failed(add(0, DividedConditionAttr::get(&getContext()))) ||
+                                    failed(add(1, {}))))
+            : add(1, {});
     if (failed(result))
       return failure();
     finish(module, choices);

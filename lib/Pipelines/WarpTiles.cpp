@@ -7,6 +7,7 @@
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Utils/Tiles.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 using namespace mlir;
@@ -39,9 +40,12 @@ int64_t WarpTiles::getSharedBytes(ProductSizes sizes) const {
   return bytes;
 }
 
-/// How many rows a warp has, and what is streamed at a time: a thread of two warps for 64 rows holds
-/// `columns` sums of each 32-bit accumulator and `stream` scores, one of four warps half of that, of
-/// 255 registers.
+/// Streamed elements: k of an instruction.
+static constexpr int64_t kLeastStream = 16;
+
+/// How many rows a warp has, and what is streamed at a time: a thread of two warps for 64 rows
+/// holds `columns` sums of each 32-bit accumulator and `stream` scores, one of four warps half of
+/// that, of 255 registers.
 static WarpTiles getStart(ProductSizes sizes, int64_t sums, bool isFewRows) {
   int64_t held = sizes.columns * sums, wide = sizes.bytes == 4;
   if (sums > 1 || held > 128)
@@ -57,7 +61,6 @@ std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, int64_t sums, b
   take(tiles.stream, asked.stream);
   take(tiles.stages, asked.stages);
   take(tiles.groupWarps, asked.groupWarps);
-  constexpr int64_t kLeastStream = 16;
   auto fits = [&] { return tiles.getSharedBytes(sizes) <= limits.sharedBytesPerCta; };
   while (!fits()) {
     if (asked.stream <= 0 && tiles.stream > kLeastStream && tiles.stream > tiles.rows / 4)
@@ -72,6 +75,60 @@ std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, int64_t sums, b
   return tiles;
 }
 
+int64_t attn::findSharedBytes(ModuleOp module) {
+  constexpr int64_t kTileAlignment = 1024;
+  int64_t most = 0;
+  module.walk([&](gpu::LaunchOp launch) {
+    int64_t bytes = 0;
+    launch.walk([&](hopper::AllocOp alloc) {
+      bytes = llvm::alignTo(bytes, kTileAlignment) + alloc.getMemory().getType().getBytes();
+    });
+    most = std::max(most, bytes);
+  });
+  return most;
+}
+
+/// Halves the stream while it is no shorter than the rows, then rows and stream by turns.
+static bool shrink(int64_t &rows, int64_t &stream) {
+  if (stream > kLeastStream && (2 * stream >= rows || rows <= hopper::kWarpgroupRows))
+    stream = llvm::alignTo(stream / 2, kLeastStream);
+  else if (rows > hopper::kWarpgroupRows)
+    rows = hopper::kWarpgroupRows;
+  else
+    return false;
+  return true;
+}
+
+bool attn::shrinkWarpTiles(ModuleOp module) {
+  auto schedule = module->getAttrOfType<hopper::ScheduleAttr>(hopper::kScheduleAttr);
+  int64_t rows = schedule.getBlockM(), stream = schedule.getBlockN();
+  bool changed = shrink(rows, stream);
+  MLIRContext *context = module.getContext();
+  Builder b(context);
+  module->setAttr(hopper::kScheduleAttr,
+                  hopper::ScheduleAttr::get(
+                      context, rows, stream, schedule.getParts(), schedule.getStages(),
+                      schedule.getCtas(), schedule.getOccupancy(), schedule.getCluster(),
+                      schedule.getProducerRegisters(), schedule.getOutput(), schedule.getMaxima(),
+                      schedule.getPipeline(), schedule.getOverlap(), schedule.getPingPong(),
+                      schedule.getTrim(), schedule.getRescaleThreshold(),
+                      schedule.getExp2Emulation(), schedule.getAddsSums(), schedule.getOrdered(),
+                      schedule.getStoresFirst(), schedule.getAdderFences(),
+                      schedule.getLoadsTiles(), schedule.getProducts(), schedule.getGroupWarps()));
+  module.walk([&](FoldOp fold) {
+    auto ofRows = fold->getAttrOfType<IntegerAttr>(kBlockMAttr);
+    auto ofStream = fold->getAttrOfType<IntegerAttr>(kBlockNAttr);
+    if (!ofStream)
+      return;
+    int64_t rows = ofRows ? ofRows.getInt() : schedule.getBlockM(), stream = ofStream.getInt();
+    changed |= shrink(rows, stream);
+    if (ofRows)
+      fold->setAttr(kBlockMAttr, b.getI64IntegerAttr(rows));
+    fold->setAttr(kBlockNAttr, b.getI64IntegerAttr(stream));
+  });
+  return changed;
+}
+
 LogicalResult attn::assignWarpTiles(ModuleOp module, const target::Limits &limits,
                                     WarpTiles asked) {
   // Those of the table, for what is no fold of several sums.
@@ -81,7 +138,7 @@ LogicalResult attn::assignWarpTiles(ModuleOp module, const target::Limits &limit
       return WalkResult::advance();
     ProductSizes sizes = findProductSizes(fold);
     int64_t sums = std::max<int64_t>(1, int64_t(fold.getState().size()));
-    std::optional<WarpTiles> tiles = findWarpTiles(sizes, sums, false, limits, asked);
+    std::optional<WarpTiles> tiles = findWarpTiles(sizes, sums, /*isFewRows=*/false, limits, asked);
     if (!tiles)
       return fold.emitOpError() << "has tiles of " << sizes.columns << " columns: no two rows of "
                                 << "64 fit into the " << limits.sharedBytesPerCta

@@ -23,8 +23,8 @@ struct WarpTiles {
 };
 
 /// The tiles of a forward, or of a gradient's sums (`sums` of them, of as many columns each), which
-/// take at most what a CTA has; nothing where no tile is small enough. A size that is not 0 was asked
-/// for.
+/// take at most what a CTA has; nothing where no tile is small enough. A size that is not 0 was
+/// asked for.
 std::optional<WarpTiles> findWarpTiles(ProductSizes sizes, int64_t sums, bool isFewRows,
                                        const target::Limits &limits, WarpTiles asked);
 
@@ -32,6 +32,13 @@ std::optional<WarpTiles> findWarpTiles(ProductSizes sizes, int64_t sums, bool is
 /// error where none fit.
 llvm::LogicalResult assignWarpTiles(mlir::ModuleOp module, const target::Limits &limits,
                                     WarpTiles asked);
+
+/// The largest shared memory of a kernel of the protocol form, in bytes.
+int64_t findSharedBytes(mlir::ModuleOp module);
+
+/// Makes the tiles of a module's schedule smaller, and those of its folds; false where they are as
+/// small as can be.
+bool shrinkWarpTiles(mlir::ModuleOp module);
 
 } // namespace attn
 

@@ -163,7 +163,9 @@ void Call::encode(TensorMap *map, int32_t argument, int32_t type, int32_t rank, 
   if (reason.empty() && address % 16)
     reason = "it does not start at a multiple of 16 bytes";
   if (!reason.empty())
-    return fail("copies by TMA cannot reach " + who() + ": " + reason);
+    return fail(
+        "copies by TMA cannot reach " + who() + ": " + reason +
+        "; compiled with the schedule option 'products=mma', threads copy, from any address");
   for (int32_t i = 0; i < rank; ++i)
     shape.box[i] = uint32_t(i == 0 ? boxColumns : i == 1 ? boxRows : 1);
   int swizzleMode = swizzle == 128 ? 3 : swizzle == 64 ? 2 : swizzle == 32 ? 1 : 0;

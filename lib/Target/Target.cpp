@@ -44,8 +44,7 @@ static const Target *findGpuTarget(ArrayRef<const Target *> targets) {
     auto device = target->describeDevice();
     if (!device)
       consumeError(device.takeError());
-    else if (!latest ||
-             target->getDescription().capability > latest->getDescription().capability)
+    else if (!latest || target->getDescription().capability > latest->getDescription().capability)
       latest = target;
   }
   return latest || gpus.empty() ? latest : gpus.front();

@@ -27,7 +27,7 @@ from ._torch_ops import (
     forward_op,
     is_forward_mode,
     is_reachable,
-    operand,
+    needs_threads,
     program_of,
     refuse_tangents,
     run_backward,
@@ -281,9 +281,11 @@ def _prepare(
         return  # the query was copied
     position = {id(tensor): number for number, tensor in reversed(list(enumerate(tensors)))}
     for number, tensor in enumerate(inputs):
-        form = operand(tensor) if number < 3 else usable(tensor)
-        if (id(tensor) not in position and not (packed and number == 0)) or (form is not tensor and tensor.dim() > 0):
+        is_known = id(tensor) in position or (packed and number == 0)
+        if not is_known or (usable(tensor) is not tensor and tensor.dim() > 0):
             return
+    if needs_threads(inputs[:3]):
+        return
     known = _threads.prepared
     if len(known) >= _MAX_PREPARED:
         known.clear()

@@ -79,12 +79,9 @@ def usable(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
-def operand(tensor: torch.Tensor) -> torch.Tensor:
-    """Likewise of Q, K, V, O or dO, which a GPU copies by TMA."""
-    tensor = usable(tensor)
-    if tensor.is_cuda and not is_reachable(tensor):
-        return tensor.clone(memory_format=torch.contiguous_format)
-    return tensor
+def needs_threads(operands: Sequence[torch.Tensor]) -> bool:
+    """Whether TMA does not reach one of Q, K, V, O and dO on a GPU, so that threads copy their tiles."""
+    return operands[0].is_cuda and not all(map(is_reachable, operands))
 
 
 def run_forward(variant: Variant, inputs: Sequence[torch.Tensor], out: Optional[Sequence] = None) -> List:
@@ -92,8 +89,8 @@ def run_forward(variant: Variant, inputs: Sequence[torch.Tensor], out: Optional[
     device = device_of(query)
     check_devices(inputs)
     variant = variant.for_sizes(query, inputs[1], inputs[3:])
-    captures = map(usable, inputs[3:])
-    return variant.forward(device).call([*map(operand, inputs[:3]), *captures], out)
+    arguments = [*map(usable, inputs)]
+    return variant.forward(device, needs_threads(arguments[:3])).call(arguments, out)
 
 
 def run_backward(
@@ -109,11 +106,12 @@ def run_backward(
     do, dlse = incoming
     if do is None:
         do = torch.zeros_like(saved[0])
-    arguments = [*map(operand, inputs[:3]), *map(usable, inputs[3:]), operand(saved[0]), saved[1], operand(do)]
+    arguments = [*map(usable, inputs), usable(saved[0]), saved[1], usable(do)]
+    by_threads = needs_threads([*arguments[:3], arguments[-3], arguments[-1]])
     if dlse is not None:
         arguments.append(usable(dlse))
     variant = variant.for_sizes(inputs[0], inputs[1], inputs[3:])
-    gradient = variant.gradient(device_of(inputs[0]), wanted, dlse is not None)
+    gradient = variant.gradient(device_of(inputs[0]), wanted, dlse is not None, by_threads)
     if out is not None and len(gradient.computed) > len(wanted):
         for result, computed in zip(out, gradient.select(gradient.executable.call(arguments))):
             result.copy_(computed)

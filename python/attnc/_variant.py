@@ -21,6 +21,8 @@ from ._types import ELEMENT_TYPES
 _HEADER = "// attnc: "
 ALIGNMENTS = ("top_left", "bottom_right")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
+# Products of single warps, and copies by threads: of any address and any strides.
+_BY_THREADS = "schedule=products=mma"
 
 
 # Fewer than hopper-select-schedule divides the keys for, which is as many rows as a warpgroup has: each number is a
@@ -225,7 +227,7 @@ class Variant:
         # The same where computed indices are negative.
         self._wrapped: Optional[Variant] = None
         self._executables: Dict[Any, Executable] = {}
-        self._forward: Dict[str, Executable] = {}
+        self._forward: Dict[Any, Executable] = {}
         self._gradients: Dict[Any, Gradient] = {}
         self._checked: Dict[Any, bool] = {}
         self._lock = threading.Lock()
@@ -242,25 +244,32 @@ class Variant:
                     self._executables[key] = known
         return known
 
-    def forward(self, device: str) -> Executable:
-        executable = self._forward.get(device)
+    def forward(self, device: str, by_threads: bool = False) -> Executable:
+        """`by_threads`: on a GPU, threads copy tiles, from any address, where TMA would not reach."""
+        key = device, by_threads
+        executable = self._forward.get(key)
         if executable is None:
-            executable = self.executable(device)
+            executable = self.executable(device, pipeline=_BY_THREADS if by_threads else None)
             executable.layouts = [0, None]  # O lies in memory as Q does
-            self._forward[device] = executable
+            self._forward[key] = executable
         return executable
 
-    def gradient(self, device: str, wanted: Tuple[int, ...], has_dlse: bool) -> Gradient:
-        """The gradients of the arguments at the positions `wanted`."""
-        key = device, wanted, has_dlse
+    def gradient(
+        self, device: str, wanted: Tuple[int, ...], has_dlse: bool, by_threads: bool = False
+    ) -> Gradient:
+        """The gradients of the arguments at the positions `wanted`; `by_threads` as of forward()."""
+        key = device, wanted, has_dlse, by_threads
         known = self._gradients.get(key)
         if known is None:
             known = self._gradients[key] = self._compile_gradient(*key)
         return known
 
-    def _compile_gradient(self, device: str, wanted: Tuple[int, ...], has_dlse: bool) -> Gradient:
+    def _compile_gradient(
+        self, device: str, wanted: Tuple[int, ...], has_dlse: bool, by_threads: bool
+    ) -> Gradient:
         # On GPUs orders whose sums are always the same; CPUs have no others.
-        pipeline = "deterministic=true" if self.deterministic and device == "cuda" else None
+        asked = ["deterministic=true"] if self.deterministic and device == "cuda" else []
+        pipeline = " ".join([*asked, _BY_THREADS] if by_threads else asked) or None
         # There are gradients that the compiler fuses with all others only.
         sets = [wanted, tuple(sorted({0, 1, 2, *wanted}))]
         problem: Optional[Error] = None

@@ -194,8 +194,11 @@ void Mutations::addThreads(Operation *op) {
 void Mutations::add(Operation *op) {
   addThreads(op);
   if (isa<MBarrierWaitOp, MBarrierArriveOp, MBarrierExpectOp, BarrierSyncOp, BarrierArriveOp,
-          FenceAsyncOp, TmaWaitOp, ClusterSyncOp, SemaphoreWaitOp, SemaphoreReleaseOp>(op))
+          FenceAsyncOp, TmaWaitOp, ClusterSyncOp, SemaphoreWaitOp, SemaphoreReleaseOp, tile::CopyOp,
+          tile::CommitOp, tile::AwaitOp, tile::WarpSyncOp>(op))
     addDeletion(op);
+  if (auto await = dyn_cast<tile::AwaitOp>(op))
+    addAttribute(op, "pending", int64_t(await.getPending()), int64_t(await.getPending()) + 1);
   if (isa<MBarrierArriveOp>(op))
     addHoist(op);
   if (isa<MBarrierArriveOp, BarrierArriveOp>(op))

@@ -27,7 +27,8 @@ static attn::Done numFinished("attn-finish-kernels", "finished",
 static LogicalResult verifyThreads(gpu::GPUFuncOp function) {
   std::optional<ArrayRef<int32_t>> size = function.getKnownBlockSize();
   if (!size || (*size)[1] != 1 || (*size)[2] != 1 || (*size)[0] % 32)
-    return function.emitOpError("expects a known block size of whole warps, (32 * n, 1, 1) threads");
+    return function.emitOpError(
+        "expects a known block size of whole warps, (32 * n, 1, 1) threads");
   WalkResult walk = function.walk([&](RolesOp op) {
     int64_t groups = op.getNumWarpgroups();
     if (groups * kThreadsPerWarpgroup == (*size)[0] ||

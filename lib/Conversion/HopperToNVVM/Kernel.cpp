@@ -15,8 +15,8 @@ namespace tile = attn::tile;
 KernelLowering::KernelLowering(gpu::GPUFuncOp function, const VectorLayouts &layouts,
                                SharedMemory memory)
     : function(function), layouts(layouts), memory(std::move(memory)), carried(function),
-      piece(findPiece(function)), group(findGroup(function)),
-      registers{group.rowsOfWarp() / 8}, capability(findCapability(function)), b(function.getLoc(), function.getContext()),
+      piece(findPiece(function)), group(findGroup(function)), registers{group.rowsOfWarp() / 8},
+      capability(findCapability(function)), b(function.getLoc(), function.getContext()),
       syncedArrivals(findSyncedArrivals(function)) {}
 
 Group attn::hopper::findGroup(gpu::GPUFuncOp function) {
@@ -95,8 +95,8 @@ void KernelLowering::emitPrologue(Region &body) {
   auto index = [&](Value x) -> Value {
     return arith::IndexCastUIOp::create(b, b.getIndexType(), x);
   };
-  Value row =
-      arith::AddIOp::create(b, arith::MulIOp::create(b, warp, constantI32(group.rowsOfWarp())), shifted(lane, 2));
+  Value row = arith::AddIOp::create(
+      b, arith::MulIOp::create(b, warp, constantI32(group.rowsOfWarp())), shifted(lane, 2));
   firstRow = index(row);
   firstColumn = index(arith::MulIOp::create(b, masked(lane, 3), constantI32(piece)));
   auto needsCluster = [](Operation *op) {
@@ -122,6 +122,8 @@ void KernelLowering::emitPrologue(Region &body) {
     return op.getBodies().size() > 1 ? WalkResult::interrupt() : WalkResult::advance();
   };
   isRare = runsRarely(body.front());
+  multipliesByWarps =
+      body.walk([](tile::MmaOp) { return WalkResult::interrupt(); }).wasInterrupted();
   emitGridWait(body.walk(hasRoles).wasInterrupted() ? kAllBlocks : kFewBlocks);
   clearReports(body);
 }

@@ -7,6 +7,7 @@
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/GPU/IR/CompilationInterfaces.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/Threading.h"
 #include "mlir/Target/LLVM/NVVM/Target.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -51,12 +52,25 @@ struct AttnKernelsToPtx : attn::impl::AttnKernelsToPtxBase<AttnKernelsToPtx> {
 
   void runOnOperation() override {
     // What a launch has to know of its kernel.
-    getOperation()->walk([&](gpu::LaunchFuncOp launch) {
+    WalkResult walk = getOperation()->walk([&](gpu::LaunchFuncOp launch) {
       Operation *kernel = SymbolTable::lookupSymbolIn(getOperation(), launch.getKernel());
+      auto bytes = kernel ? kernel->getAttrOfType<IntegerAttr>(attn::hopper::kSharedBytesAttr)
+                          : IntegerAttr();
+      APInt given(64, 0);
+      Value size = launch.getDynamicSharedMemorySize();
+      bool isKnown = !size || matchPattern(size, m_ConstantInt(&given));
+      if (bytes && isKnown && given.getSExtValue() < bytes.getInt()) {
+        launch.emitOpError() << "gives " << given.getSExtValue()
+                             << " bytes of shared memory to a kernel that takes " << bytes.getInt();
+        return WalkResult::interrupt();
+      }
       for (StringRef name : {attn::hopper::kCooperativeAttr, attn::hopper::kEarlyAttr})
         if (Attribute told = kernel ? kernel->getAttr(name) : Attribute())
           launch->setAttr(name, told);
+      return WalkResult::advance();
     });
+    if (walk.wasInterrupted())
+      return signalPassFailure();
     gpu::TargetOptions options(/*toolkitPath=*/{}, /*librariesToLink=*/{}, /*cmdOptions=*/{},
                                /*elfSection=*/{}, gpu::CompilationTarget::Assembly,
                                /*getSymbolTableCallback=*/{}, markConvergent);

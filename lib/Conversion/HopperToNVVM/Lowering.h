@@ -344,6 +344,7 @@ private:
   bool ofThreads = false;            ///< the kernel is the code of one thread
   unsigned numOpaque = 0;            ///< groups of values, of hopper.opaque
   bool isRare = false;               ///< the kernel ends at once in most calls
+  bool multipliesByWarps = false;    ///< products are tile.mma
 };
 
 } // namespace attn::hopper

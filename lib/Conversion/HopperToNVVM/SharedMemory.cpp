@@ -101,8 +101,7 @@ KernelLowering::Matrices KernelLowering::placeMatrices(Value tile, tile::SmemTyp
   Value slab = arith::DivUIOp::create(b, chunk, constant(chunks));
   base = arith::AddIOp::create(b, base, times(slab, type.getSlabBytes()));
   Value inSlab = arith::RemUIOp::create(b, chunk, constant(chunks));
-  Value inRow =
-      arith::XOrIOp::create(b, times(inSlab, 16), swizzleOf(row, swizzle, b, constant));
+  Value inRow = arith::XOrIOp::create(b, times(inSlab, 16), swizzleOf(row, swizzle, b, constant));
   return {type, transpose, base, inRow};
 }
 
@@ -187,8 +186,8 @@ void KernelLowering::storePairs(tile::WriteOp op) {
 Value KernelLowering::pointerToElement(Value tile, tile::SmemType type, Value row, Value column) {
   auto constant = [&](int64_t value) { return constantI32(value); };
   int64_t swizzle = type.getSwizzle();
-  Value bytes = arith::MulIOp::create(
-      b, column, constant(tile::getElementBytes(type.getElementType())));
+  Value bytes =
+      arith::MulIOp::create(b, column, constant(tile::getElementBytes(type.getElementType())));
   Value slab = arith::DivUIOp::create(b, bytes, constant(swizzle));
   Value within = arith::XOrIOp::create(b, arith::RemUIOp::create(b, bytes, constant(swizzle)),
                                        swizzleOf(row, swizzle, b, constant));
@@ -252,8 +251,7 @@ void KernelLowering::loadVector(tile::ReadOp op, Layout layout) {
 Value KernelLowering::pointerToRegisters(Value tile, int64_t first) {
   Value thread = arith::AddIOp::create(b, lane, arith::MulIOp::create(b, warp, constantI32(32)));
   Value offset = arith::MulIOp::create(b, thread, constantI32(4 * kRegistersOfAccess));
-  return sharedPointer(arith::AddIOp::create(b, scalar(tile), offset),
-                       first * 4 * group.threads());
+  return sharedPointer(arith::AddIOp::create(b, scalar(tile), offset), first * 4 * group.threads());
 }
 
 void KernelLowering::storeRegisters(tile::WriteOp op) {
@@ -296,9 +294,9 @@ void KernelLowering::lowerTileRead(tile::ReadOp op) {
   for (int64_t column = 0; column < columns; column += atATime) {
     int32_t count = column + atATime <= columns ? 4 : 2;
     auto types = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, word));
-    Value words = NVVM::LdMatrixOp::create(b, types, pointerToColumn(matrices, column), count, layout,
-                                           NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8),
-                                           NVVM::LdStMatrixEltType::B16);
+    Value words = NVVM::LdMatrixOp::create(
+        b, types, pointerToColumn(matrices, column), count, layout,
+        NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8), NVVM::LdStMatrixEltType::B16);
     for (int64_t n = 0; n < count; ++n)
       result.values.push_back(
           LLVM::BitcastOp::create(b, pair, LLVM::ExtractValueOp::create(b, words, n)));
@@ -353,7 +351,8 @@ void KernelLowering::storeWords(tile::WriteOp op) {
     SmallVector<Value, 2> both(ArrayRef(values).slice(r, 2));
     if (takesTurns)
       for (size_t k : {0, 1})
-        both[k] = arith::SelectOp::create(b, isOdd, values[(r + k) ^ size_t(4 * registers.rows)], both[k]);
+        both[k] = arith::SelectOp::create(b, isOdd, values[(r + k) ^ size_t(4 * registers.rows)],
+                                          both[k]);
     auto pair = vector::FromElementsOp::create(b, VectorType::get(2, b.getF32Type()), both);
     LLVM::StoreOp::create(b, pair, pointer(row, times(column, 4), rows, 4 * columns, permutation),
                           /*alignment=*/8);

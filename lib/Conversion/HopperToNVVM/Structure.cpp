@@ -129,8 +129,8 @@ LogicalResult KernelLowering::lowerRole(RolesOp op, unsigned role, int64_t first
   int64_t occupancy = op.getOccupancy();
   int64_t initial = getInitialRegisters(op.getNumWarpgroups(), occupancy);
   // With one role there is nobody to share with: ptxas takes what it needs, and more CTAs than
-  // asked for may share a multiprocessor.
-  if (op.getBodies().size() > 1 || occupancy > 1)
+  // asked for may share a multiprocessor. Nor do products of warps need registers of others.
+  if (op.getBodies().size() > 1 || (occupancy > 1 && !multipliesByWarps))
     function->setAttr(kOccupancyAttr, b.getI64IntegerAttr(occupancy));
   int64_t registers = op.getRegisters()[role];
   if (op.getBodies().size() > 1 && registers != initial)

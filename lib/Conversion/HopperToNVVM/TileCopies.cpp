@@ -18,13 +18,13 @@ static constexpr int64_t kColumnBytes = 32;
 struct KernelLowering::TileCopy {
   tile::SmemType type;
   Type element;
-  int64_t bytes;             // of an element
-  Value first;               // address of the tile's first element, i64
+  int64_t bytes;                // of an element
+  Value first;                  // address of the tile's first element, i64
   Value rowBytes, elementBytes; // from one to the next, i64
-  Value rows, columns;       // that lie inside, i32
-  Value row, chunk;          // of this thread, i32
+  Value rows, columns;          // that lie inside, i32
+  Value row, chunk;             // of this thread, i32
   int64_t rowStep;
-  Value place; // where the first chunk goes: an address in shared memory, i32
+  Value place;                 // where the first chunk goes: an address in shared memory, i32
   Value isInWords, isInChunks; // i1: how rows are aligned
 };
 
@@ -51,8 +51,7 @@ FailureOr<KernelLowering::TileCopy> KernelLowering::planCopy(tile::CopyOp op) {
   Value position =
       ShapedType::isDynamic(offset) ? Value(metadata.getOffset()) : constantIndex(offset);
   for (auto [index, stride] : llvm::zip_equal(op.getIndices(), strides))
-    position =
-        arith::AddIOp::create(b, position, arith::MulIOp::create(b, scalar(index), stride));
+    position = arith::AddIOp::create(b, position, arith::MulIOp::create(b, scalar(index), stride));
   auto toBytes = [&](Value elements) -> Value {
     return arith::MulIOp::create(b, wide(elements), i64Constant(copy.bytes));
   };
@@ -89,8 +88,8 @@ FailureOr<KernelLowering::TileCopy> KernelLowering::planCopy(tile::CopyOp op) {
   copy.row = arith::DivUIOp::create(b, thread, constantI32(chunks));
   copy.chunk = arith::RemUIOp::create(b, thread, constantI32(chunks));
   copy.rowStep = (*function.getKnownBlockSize())[0] / chunks;
-  copy.place = arith::AddIOp::create(b, scalar(op.getTile()),
-                                     swizzledOffset(copy.row, copy.chunk, swizzle));
+  copy.place =
+      arith::AddIOp::create(b, scalar(op.getTile()), swizzledOffset(copy.row, copy.chunk, swizzle));
   return copy;
 }
 
@@ -117,9 +116,9 @@ void KernelLowering::forEachChunk(const TileCopy &copy,
       arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, copy.row), copy.rowBytes));
   for (int64_t slab = 0; slab < copy.type.getSlabs(); ++slab) {
     // What products read of the slab, in chunks.
-    int64_t needed = std::min(
-        slabColumns, int64_t(llvm::alignTo(copy.type.getColumns() - slab * slabColumns,
-                                           kColumnBytes / copy.bytes)));
+    int64_t needed =
+        std::min(slabColumns, int64_t(llvm::alignTo(copy.type.getColumns() - slab * slabColumns,
+                                                    kColumnBytes / copy.bytes)));
     Value column = addI32(firstInRow, slab * slabColumns);
     Value left = arith::SubIOp::create(b, copy.columns, column);
     left = arith::MinSIOp::create(b, arith::MaxSIOp::create(b, left, constantI32(0)),
@@ -133,18 +132,18 @@ void KernelLowering::forEachChunk(const TileCopy &copy,
       return !x ? y : !y ? x : Value(arith::AndIOp::create(b, x, y));
     };
     if (needed < slabColumns)
-      isNeeded = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, firstInRow,
-                                       constantI32(needed));
+      isNeeded =
+          arith::CmpIOp::create(b, arith::CmpIPredicate::slt, firstInRow, constantI32(needed));
     Value address = start;
-    Value step = arith::MulIOp::create(b, copy.rowBytes,
-                                       constant(b.getI64IntegerAttr(copy.rowStep)));
+    Value step =
+        arith::MulIOp::create(b, copy.rowBytes, constant(b.getI64IntegerAttr(copy.rowStep)));
     for (int64_t row = 0; row < rows; row += copy.rowStep) {
       if (row)
         address = arith::AddIOp::create(b, address, step);
       Value own = addI32(copy.row, row), isHere = isNeeded;
       if (row + copy.rowStep > rows)
-        isHere = both(isHere, arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own,
-                                                    constantI32(rows)));
+        isHere = both(isHere,
+                      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own, constantI32(rows)));
       Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own, copy.rows);
       Value inside = arith::SelectOp::create(b, isInside, bytes, constantI32(0));
       // Nothing is read where nothing lies inside; the address then is that of the tile.
@@ -153,11 +152,12 @@ void KernelLowering::forEachChunk(const TileCopy &copy,
       Value to = addI32(copy.place, slab * copy.type.getSlabBytes() + row * swizzle);
       // Rows of one thread are multiples of 8 apart, but for few threads.
       if (copy.rowStep % 8)
-        to = addI32(arith::AddIOp::create(
-                        b, arith::SubIOp::create(
-                               b, copy.place, swizzledOffset(copy.row, copy.chunk, swizzle)),
-                        swizzledOffset(own, copy.chunk, swizzle)),
-                    slab * copy.type.getSlabBytes());
+        to = addI32(
+            arith::AddIOp::create(
+                b,
+                arith::SubIOp::create(b, copy.place, swizzledOffset(copy.row, copy.chunk, swizzle)),
+                swizzledOffset(own, copy.chunk, swizzle)),
+            slab * copy.type.getSlabBytes());
       if (!isHere) {
         emit(to, from, inside);
         continue;
@@ -178,8 +178,8 @@ static Value globalPointer(Value address, ImplicitLocOpBuilder &b) {
 
 /// By `cp.async`, of 16 or of 4 bytes; the rest of a chunk is zeros.
 void KernelLowering::copyAsync(const TileCopy &copy, int64_t size) {
-  auto cache = size == kChunkBytes ? NVVM::LoadCacheModifierKind::CG
-                                   : NVVM::LoadCacheModifierKind::CA;
+  auto cache =
+      size == kChunkBytes ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA;
   forEachChunk(copy, [&](Value to, Value from, Value bytes) {
     for (int64_t byte = 0; byte < kChunkBytes; byte += size) {
       Value own = bytes, address = from;
@@ -189,8 +189,7 @@ void KernelLowering::copyAsync(const TileCopy &copy, int64_t size) {
                                      constantI32(size));
         Value isRead = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, own, constantI32(0));
         address = arith::SelectOp::create(
-            b, isRead,
-            arith::AddIOp::create(b, from, constant(b.getI64IntegerAttr(byte))), from);
+            b, isRead, arith::AddIOp::create(b, from, constant(b.getI64IntegerAttr(byte))), from);
       }
       NVVM::CpAsyncOp::create(b, sharedPointer(to, byte), globalPointer(address, b), int32_t(size),
                               cache, own);
@@ -203,8 +202,7 @@ void KernelLowering::copyElements(const TileCopy &copy) {
   Type i64 = b.getI64Type(), i32 = b.getI32Type();
   int64_t swizzle = copy.type.getSwizzle(), slabColumns = copy.type.getSlabColumns();
   int64_t perChunk = kChunkBytes / copy.bytes, perWord = kWordBytes / copy.bytes;
-  Value tile = arith::SubIOp::create(b, copy.place,
-                                     swizzledOffset(copy.row, copy.chunk, swizzle));
+  Value tile = arith::SubIOp::create(b, copy.place, swizzledOffset(copy.row, copy.chunk, swizzle));
   auto loop = scf::ForOp::create(b, constantIndex(0), constantIndex(copy.type.getSlabs()),
                                  constantIndex(1));
   OpBuilder::InsertionGuard guard(b);
@@ -217,13 +215,11 @@ void KernelLowering::copyElements(const TileCopy &copy) {
                                  constantIndex(copy.rowStep));
   b.setInsertionPointToStart(rows.getBody());
   Value row = toI32(rows.getInductionVar());
-  Value column = arith::AddIOp::create(
-      b, arith::MulIOp::create(b, slab, constantI32(slabColumns)),
-      arith::MulIOp::create(b, copy.chunk, constantI32(perChunk)));
+  Value column = arith::AddIOp::create(b, arith::MulIOp::create(b, slab, constantI32(slabColumns)),
+                                       arith::MulIOp::create(b, copy.chunk, constantI32(perChunk)));
   Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, row, copy.rows);
   Value address = arith::AddIOp::create(
-      b, copy.first,
-      arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, row), copy.rowBytes));
+      b, copy.first, arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, row), copy.rowBytes));
   Type bitsType = copy.bytes == 2 ? Type(b.getI16Type()) : i32;
   SmallVector<Value> words;
   for (int64_t word = 0; word < kChunkBytes / kWordBytes; ++word) {
@@ -239,15 +235,14 @@ void KernelLowering::copyElements(const TileCopy &copy) {
       Value bits = load(bitsType, at, isRead, zero);
       if (copy.bytes == 2)
         bits = arith::ExtUIOp::create(b, i32, bits);
-      all = n ? Value(arith::OrIOp::create(
-                    b, all, arith::ShLIOp::create(b, bits, constantI32(16))))
+      all = n ? Value(arith::OrIOp::create(b, all, arith::ShLIOp::create(b, bits, constantI32(16))))
               : bits;
     }
     words.push_back(all);
   }
   Value to = arith::AddIOp::create(b, tile, swizzledOffset(row, copy.chunk, swizzle));
-  to = arith::AddIOp::create(
-      b, to, arith::MulIOp::create(b, slab, constantI32(copy.type.getSlabBytes())));
+  to = arith::AddIOp::create(b, to,
+                             arith::MulIOp::create(b, slab, constantI32(copy.type.getSlabBytes())));
   auto type = VectorType::get(int64_t(words.size()), i32);
   LLVM::StoreOp::create(b, vector::FromElementsOp::create(b, type, words), sharedPointer(to),
                         /*alignment=*/kChunkBytes);

@@ -15,10 +15,9 @@ static constexpr int64_t kM = 16, kN = 8, kK = 16;
 SmallVector<Value> KernelLowering::loadBlocks(Value pointer, int32_t count, bool transpose) {
   Type word = b.getI32Type();
   auto types = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, word));
-  Value all = NVVM::LdMatrixOp::create(b, types, pointer, count,
-                                       transpose ? NVVM::MMALayout::col : NVVM::MMALayout::row,
-                                       NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8),
-                                       NVVM::LdStMatrixEltType::B16);
+  Value all = NVVM::LdMatrixOp::create(
+      b, types, pointer, count, transpose ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+      NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8), NVVM::LdStMatrixEltType::B16);
   SmallVector<Value> words;
   for (int64_t n = 0; n < count; ++n)
     words.push_back(LLVM::ExtractValueOp::create(b, all, n));
@@ -41,10 +40,9 @@ void KernelLowering::multiplyFragments(tile::MmaOp op) {
   };
   Value inBlock = bitsOfLane(0, 7), low = bitsOfLane(3, 1), high = bitsOfLane(4, 1);
   // Blocks of 16 x 16 of B: k and then n.
-  Matrices bBlocks =
-      op.getTransposeB() // rows are n
-          ? placeMatrices(op.getB(), bTile, add(inBlock, times(high, 8)), low)
-          : placeMatrices(op.getB(), bTile, add(inBlock, times(low, 8)), high);
+  Matrices bBlocks = op.getTransposeB() // rows are n
+                         ? placeMatrices(op.getB(), bTile, add(inBlock, times(high, 8)), low)
+                         : placeMatrices(op.getB(), bTile, add(inBlock, times(low, 8)), high);
   std::optional<Matrices> aBlocks;
   SmallVector<Value> aWords;
   if (auto aTile = dyn_cast<tile::SmemType>(op.getA().getType())) {
@@ -63,7 +61,8 @@ void KernelLowering::multiplyFragments(tile::MmaOp op) {
       SmallVector<Value> fragment;
       for (int64_t column : {16 * step, 16 * step + 8})
         for (unsigned row : {0, 1})
-          fragment.push_back(aWords[registers.at(unsigned(2 * half) + row, unsigned(column / 4)) / 2]);
+          fragment.push_back(
+              aWords[registers.at(unsigned(2 * half) + row, unsigned(column / 4)) / 2]);
       return fragment;
     }
     Value pointer = op.getTransposeA() ? pointerTo(*aBlocks, step * kK, half * kM / 8)
@@ -77,8 +76,7 @@ void KernelLowering::multiplyFragments(tile::MmaOp op) {
       return LLVM::BitcastOp::create(b, VectorType::get(2, element), each);
     });
   };
-  auto result =
-      LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, f32));
+  auto result = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, f32));
   auto ptxType = element.isF16() ? NVVM::MMATypes::f16 : NVVM::MMATypes::bf16;
   for (int64_t step = 0, steps = llvm::divideCeil(k, kK); step < steps; ++step) {
     SmallVector<SmallVector<Value>> a;
@@ -91,8 +89,7 @@ void KernelLowering::multiplyFragments(tile::MmaOp op) {
       SmallVector<Value> words = asOperands(loadBlocks(pointer, count, !op.getTransposeB()));
       for (int64_t block = 0; block < count / 2; ++block)
         for (int64_t half = 0; half < halves; ++half) {
-          unsigned first =
-              registers.at(unsigned(2 * half), unsigned((column + block * kN) / 4));
+          unsigned first = registers.at(unsigned(2 * half), unsigned((column + block * kN) / 4));
           Value product = NVVM::MmaOp::create(
               b, result, a[size_t(half)], ArrayRef(words).slice(size_t(2 * block), 2),
               ArrayRef(sums).slice(first, 4), ArrayRef<int64_t>{kM, kN, kK}, std::nullopt,
@@ -122,8 +119,8 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
   auto times = [&](Value x, int64_t y) -> Value {
     return arith::MulIOp::create(b, x, constantI32(y));
   };
-  auto loop = scf::ForOp::create(b, constantIndex(0), constantIndex(k / kAtATime),
-                                 constantIndex(1), sums);
+  auto loop =
+      scf::ForOp::create(b, constantIndex(0), constantIndex(k / kAtATime), constantIndex(1), sums);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
@@ -134,8 +131,7 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
       int64_t chunks = tile.getSwizzle() / 16;
       Value slab = arith::DivUIOp::create(b, number, constantI32(chunks));
       Value within = times(arith::RemUIOp::create(b, number, constantI32(chunks)), 16);
-      return add(times(slab, tile.getSlabBytes()),
-                 arith::XOrIOp::create(b, within, bits));
+      return add(times(slab, tile.getSlabBytes()), arith::XOrIOp::create(b, within, bits));
     };
     auto loadFour = [&](Value address, int64_t offset) {
       Value all = LLVM::LoadOp::create(b, four, sharedPointer(address, offset), 16);
@@ -156,10 +152,10 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
       for (int64_t r = 0; r < registers.rows; ++r) {
         SmallVector<Value> values;
         for (int64_t e = 0; e < kAtATime; ++e)
-          values.push_back(LLVM::LoadOp::create(
-              b, f32,
-              pointerToElement(op.getA(), aTile, addI32(times(number, kAtATime), e),
-                               addI32(row, rowOffset(r)))));
+          values.push_back(LLVM::LoadOp::create(b, f32,
+                                                pointerToElement(op.getA(), aTile,
+                                                                 addI32(times(number, kAtATime), e),
+                                                                 addI32(row, rowOffset(r)))));
         a.push_back(values);
       }
     }
@@ -169,7 +165,7 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
         sum = LLVM::FMAOp::create(b, a[size_t(r)][size_t(e)], value, sum);
       }
     };
-    if (op.getTransposeB()) { // rows are columns of the result, four elements along k each
+    if (op.getTransposeB()) {  // rows are columns of the result, four elements along k each
       SmallVector<Value> from; // of the columns that a thread has side by side
       for (int64_t c = 0; c < piece; ++c) {
         Value own = addI32(column, c);
@@ -178,8 +174,7 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
       }
       for (int64_t c = 0; c < columns; ++c) {
         int64_t further = columnOffset(unsigned(c - c % piece), piece);
-        SmallVector<Value> values =
-            loadFour(from[size_t(c % piece)], further * bTile.getSwizzle());
+        SmallVector<Value> values = loadFour(from[size_t(c % piece)], further * bTile.getSwizzle());
         for (int64_t e = 0; e < kAtATime; ++e)
           accumulate(c, e, values[size_t(e)]);
       }
@@ -196,8 +191,7 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
               b, addI32(times(column, kBytes), bytes % bTile.getSwizzle()), bits);
           Value all = LLVM::LoadOp::create(
               b, some,
-              sharedPointer(add(base, within),
-                            bytes / bTile.getSwizzle() * bTile.getSlabBytes()),
+              sharedPointer(add(base, within), bytes / bTile.getSwizzle() * bTile.getSlabBytes()),
               unsigned(piece * kBytes));
           for (int64_t n = 0; n < piece; ++n)
             accumulate(c + n, e, vector::ExtractOp::create(b, all, n));

@@ -87,8 +87,8 @@ Expected<CudaExecutable *> CudaLoadedProgram::getHere(CompileTimes &times) {
     if (executable->getContext() == *context)
       return executable.get();
   // Machine code is the device's, whatever chip the PTX is for.
-  std::string chip = description.runsLater ? ("sm_" + Twine((*device)->capability)).str()
-                                           : description.chip.str();
+  std::string chip =
+      description.runsLater ? ("sm_" + Twine((*device)->capability)).str() : description.chip.str();
   auto executable = loadCudaProgram(program, chip, **device, cache, times);
   if (!executable)
     return executable.takeError();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // GPUs since Ampere: products of single warps and copies by cp.async. See SM80.h.
 
-#include "attn/Target/SM80/SM80.h"
 #include "../Cuda/CudaTarget.h"
 #include "attn/Pipelines/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
+#include "attn/Target/SM80/SM80.h"
 #include "mlir/Pass/PassManager.h"
 
 using namespace llvm;

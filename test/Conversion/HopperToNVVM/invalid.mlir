@@ -1,8 +1,8 @@
 // RUN: attn-opt %s --split-input-file --verify-diagnostics --pass-pipeline='builtin.module(gpu.module(convert-hopper-to-nvvm))'
 
 gpu.module @m {
-  // expected-error @below {{expects a known block size of (128 * n, 1, 1) threads}}
-  gpu.func @threads() kernel attributes {known_block_size = array<i32: 96, 1, 1>} {
+  // expected-error @below {{expects a known block size of whole warps, (32 * n, 1, 1) threads}}
+  gpu.func @threads() kernel attributes {known_block_size = array<i32: 100, 1, 1>} {
     gpu.return
   }
 }

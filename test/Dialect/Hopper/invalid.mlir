@@ -289,3 +289,35 @@ func.func @grid(%counter: memref<2xi32>) {
   hopper.grid.sync %counter : memref<2xi32>
   return
 }
+
+// -----
+
+func.func @strides(%K: memref<?x60xbf16, strided<[60, 1]>>) {
+  // expected-error @+1 {{TMA needs strides that are multiples of 16 bytes}}
+  %0 = hopper.tensor_map %K : memref<?x60xbf16, strided<[60, 1]>> -> !hopper.tensor_map<!tile.smem<64x64xbf16, swizzle = 128>, rank = 2>
+  return
+}
+
+// -----
+
+func.func @innermost(%K: memref<?x?xbf16, strided<[?, ?]>>) {
+  // expected-error @+1 {{TMA needs a unit innermost stride}}
+  %0 = hopper.tensor_map %K : memref<?x?xbf16, strided<[?, ?]>> -> !hopper.tensor_map<!tile.smem<64x64xbf16, swizzle = 128>, rank = 2>
+  return
+}
+
+// -----
+
+func.func @many_dimensions(%K: memref<?x?x?x?x?x64xbf16>) {
+  // expected-error @+1 {{TMA walks tensors of rank 1 to 5}}
+  %0 = hopper.tensor_map %K : memref<?x?x?x?x?x64xbf16> -> !hopper.tensor_map<!tile.smem<64x64xbf16, swizzle = 128>, rank = 6>
+  return
+}
+
+// -----
+
+func.func @box(%K: memref<?x64xbf16>) {
+  // expected-error @+1 {{a box of TMA has at most 256 rows, got 264}}
+  %0 = hopper.tensor_map %K : memref<?x64xbf16> -> !hopper.tensor_map<!tile.smem<264x64xbf16, swizzle = 128>, rank = 2>
+  return
+}

@@ -43,41 +43,9 @@ func.func private @f(!tile.smem<64x64xi32, swizzle = 128>)
 
 // -----
 
-func.func @strides(%K: memref<?x60xbf16, strided<[60, 1]>>, %i: index) {
-  // expected-error @+1 {{TMA needs strides that are multiples of 16 bytes}}
-  %0 = tile.load %K[%i, %i] : memref<?x60xbf16, strided<[60, 1]>> -> !tile.smem<64x64xbf16, swizzle = 128>
-  return
-}
-
-// -----
-
-func.func @innermost(%K: memref<?x?xbf16, strided<[?, ?]>>, %i: index) {
-  // expected-error @+1 {{TMA needs a unit innermost stride}}
-  %0 = tile.load %K[%i, %i] : memref<?x?xbf16, strided<[?, ?]>> -> !tile.smem<64x64xbf16, swizzle = 128>
-  return
-}
-
-// -----
-
-func.func @rank(%K: memref<?x?x?x?x?x64xbf16>, %i: index) {
-  // expected-error @+1 {{TMA walks tensors of rank 1 to 5}}
-  %0 = tile.load %K[%i, %i, %i, %i, %i, %i] : memref<?x?x?x?x?x64xbf16> -> !tile.smem<64x64xbf16, swizzle = 128>
-  return
-}
-
-// -----
-
-func.func @box(%K: memref<?x64xbf16>, %i: index) {
-  // expected-error @+1 {{a box of TMA has at most 256 rows, got 264}}
-  %0 = tile.load %K[%i, %i] : memref<?x64xbf16> -> !tile.smem<264x64xbf16, swizzle = 128>
-  return
-}
-
-// -----
-
-func.func @n(%a: !tile.smem<64x64xbf16, swizzle = 128>, %b: !tile.smem<64x264xbf16, swizzle = 128>, %c: vector<64x264xf32>) {
-  // expected-error @+1 {{n is a multiple of 8 and at most 256, got 264}}
-  %0 = tile.mma %a, %b, %c : !tile.smem<64x64xbf16, swizzle = 128>, !tile.smem<64x264xbf16, swizzle = 128>, vector<64x264xf32>
+func.func @n(%a: !tile.smem<64x64xbf16, swizzle = 128>, %b: !tile.smem<64x520xbf16, swizzle = 128>, %c: vector<64x520xf32>) {
+  // expected-error @+1 {{n is a multiple of 8 and at most 512, got 520}}
+  %0 = tile.mma %a, %b, %c : !tile.smem<64x64xbf16, swizzle = 128>, !tile.smem<64x520xbf16, swizzle = 128>, vector<64x520xf32>
   return
 }
 
@@ -86,14 +54,6 @@ func.func @n(%a: !tile.smem<64x64xbf16, swizzle = 128>, %b: !tile.smem<64x264xbf
 func.func @k(%a: vector<64x24xbf16>, %b: !tile.smem<24x64xbf16, swizzle = 128>, %c: vector<64x64xf32>) {
   // expected-error @+1 {{k is a multiple of 16, got 24}}
   %0 = tile.mma %a, %b, %c : vector<64x24xbf16>, !tile.smem<24x64xbf16, swizzle = 128>, vector<64x64xf32>
-  return
-}
-
-// -----
-
-func.func @f32(%a: !tile.smem<64x32xf32, swizzle = 128>, %b: !tile.smem<32x64xf32, swizzle = 128>, %c: vector<64x64xf32>) {
-  // expected-error @+1 {{expects operands of bf16 or f16, got 'f32'}}
-  %0 = tile.mma %a, %b, %c : !tile.smem<64x32xf32, swizzle = 128>, !tile.smem<32x64xf32, swizzle = 128>, vector<64x64xf32>
   return
 }
 
@@ -143,3 +103,27 @@ func.func @share(%v: vector<64x64xbf16>) {
 
 // expected-error @+1 {{one row has no swizzle and a multiple of 128 bytes, or, of a tile, a swizzle of 128 bytes; got a swizzle of 64 and 128 bytes}}
 func.func private @f(!tile.smem<1x64xbf16, swizzle = 64>)
+
+// -----
+
+func.func @copies_a_vector(%x: memref<?x64xf32>, %row: !tile.smem<1x64xf32>, %i: index) {
+  // expected-error @+1 {{copies a tile of rows of slabs, got '!tile.smem<1x64xf32>'}}
+  tile.copy %x[%i, %i] to %row : memref<?x64xf32>, !tile.smem<1x64xf32>
+  return
+}
+
+// -----
+
+func.func @copies_other_elements(%x: memref<?x64xf32>, %t: !tile.smem<8x64xbf16, swizzle = 128>, %i: index) {
+  // expected-error @+1 {{element types differ: 'f32' and 'bf16'}}
+  tile.copy %x[%i, %i] to %t : memref<?x64xf32>, !tile.smem<8x64xbf16, swizzle = 128>
+  return
+}
+
+// -----
+
+func.func @copies_with_few_indices(%x: memref<?x?x64xf32>, %t: !tile.smem<8x64xf32, swizzle = 128>, %i: index) {
+  // expected-error @+1 {{expects 3 indices, got 2}}
+  tile.copy %x[%i, %i] to %t : memref<?x?x64xf32>, !tile.smem<8x64xf32, swizzle = 128>
+  return
+}

@@ -17,6 +17,19 @@ func.func @parts(%Q: memref<?x64xbf16>, %x: memref<?x64xf32>, %i: index) {
   return
 }
 
+// CHECK-LABEL: func @copies
+func.func @copies(%Q: memref<?x64xbf16, strided<[?, ?], offset: ?>>, %t: !tile.smem<128x64xbf16, swizzle = 128>, %i: index) {
+  // CHECK: tile.copy %{{.*}}[%{{.*}}, %{{.*}}] to %{{.*}} : memref<?x64xbf16, strided<[?, ?], offset: ?>>, <128x64xbf16, swizzle = 128>
+  tile.copy %Q[%i, %i] to %t : memref<?x64xbf16, strided<[?, ?], offset: ?>>, !tile.smem<128x64xbf16, swizzle = 128>
+  // CHECK-NEXT: tile.commit
+  tile.commit
+  // CHECK-NEXT: tile.await 1
+  tile.await 1
+  // CHECK-NEXT: tile.warp_sync
+  tile.warp_sync
+  return
+}
+
 // CHECK-LABEL: func @registers
 // CHECK-SAME: %[[X:[^:]*]]: vector<64x128xbf16>, %[[T:[^:]*]]: !tile.smem<64x128xbf16, swizzle = 128>
 // CHECK-SAME: %[[U:[^:]*]]: !tile.smem<128x64xbf16, swizzle = 128>, %[[ROW:[^:]*]]: !tile.smem<1x64xf32>

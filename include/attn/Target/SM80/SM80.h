@@ -33,16 +33,15 @@ constexpr Limits getLimits(int64_t sharedKilobytes, int64_t threadsPerMultiproce
           /*sharedBytesReserved=*/1024,
           /*registersPerCta=*/65536,
           /*registersPerThread=*/255,
-          /*threadsPerCta=*/1024,
-          threadsPerMultiprocessor,
-          /*ctasPerCluster=*/1,
-          multiprocessors};
+          /*threadsPerCta=*/1024,       threadsPerMultiprocessor,
+          /*ctasPerCluster=*/1,         multiprocessors};
 }
 
 /// Limits are those of the CUDA programming guide, "Technical Specifications per Compute
 /// Capability"; multiprocessors those of the card in brackets.
 inline constexpr Chip kChips[] = {
-    {"sm_80", 80, "+ptx76", getLimits(163, 2048, 108), "NVIDIA's Ampere GPUs (A100), and later ones"},
+    {"sm_80", 80, "+ptx76", getLimits(163, 2048, 108),
+     "NVIDIA's Ampere GPUs (A100), and later ones"},
     {"sm_86", 86, "+ptx76", getLimits(99, 1536, 84), "NVIDIA's GA10x GPUs (RTX 30, A40)"},
     {"sm_89", 89, "+ptx78", getLimits(99, 1536, 142), "NVIDIA's Ada GPUs (RTX 40, L40S)"},
     {"sm_100", 100, "+ptx86", getLimits(227, 2048, 148), "NVIDIA's Blackwell GPUs (B200)"},

@@ -31,9 +31,9 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    int64_t blockN, int64_t parts, int64_t stages, int64_t ctas,
                                    int64_t occupancy, int64_t cluster, int64_t producerRegisters,
                                    OutputMemory, Maxima maxima, bool pipeline, bool overlap,
-                                   bool pingPong, bool trim, FloatAttr threshold,
-                                   int64_t emulation, bool addsSums, bool ordered, bool, bool,
-                                   bool loadsTiles, Products products, int64_t groupWarps) {
+                                   bool pingPong, bool trim, FloatAttr threshold, int64_t emulation,
+                                   bool addsSums, bool ordered, bool, bool, bool loadsTiles,
+                                   Products products, int64_t groupWarps) {
   if (blockM < 1 || blockN < 1 || stages < 1 || occupancy < 1 || cluster < 1)
     return emitError() << "expected tiles, stages, occupancy and cluster of 1 or more";
   if (parts < 0 || ctas < 0 || producerRegisters < 0 || emulation < 0 ||

@@ -103,8 +103,7 @@ struct CheckFormPass : attn::impl::HopperCheckFormBase<CheckFormPass> {
       return signalPassFailure();
     }
     auto module = getOperation()->getParentOfType<ModuleOp>();
-    auto schedule =
-        module ? module->getAttrOfType<ScheduleAttr>(kScheduleAttr) : ScheduleAttr();
+    auto schedule = module ? module->getAttrOfType<ScheduleAttr>(kScheduleAttr) : ScheduleAttr();
     bool usesWarps = schedule && schedule.getProducts() == Products::Mma;
     WalkResult walk = getOperation().walk([&](Operation *op) {
       if (StringRef fault = findFault(op, wanted, usesWarps); !fault.empty()) {

@@ -93,10 +93,9 @@ public:
     Value tile = load(right, /*perWarpgroup=*/false);
     auto product = tile::MmaOp::create(b, contract.getLoc(), a, tile, contract.getAcc(),
                                        left.isTransposed, right.isTransposed);
-    if (failed(tile::verifyProduct(product, atoms, a.getType(),
-                                   cast<tile::SmemType>(tile.getType()),
-                                   product.getAccumulator().getType(), left.isTransposed,
-                                   right.isTransposed)))
+    if (failed(tile::verifyProduct(
+            product, atoms, a.getType(), cast<tile::SmemType>(tile.getType()),
+            product.getAccumulator().getType(), left.isTransposed, right.isTransposed)))
       return failure();
     contract.replaceAllUsesWith(product.getResult());
     contract.erase();
@@ -147,8 +146,8 @@ private:
     right.isTransposed = *position(rightMap, n) == 0;
     if (!right.source)
       return contract.emitOpError("the right operand has elements of ")
-             << getElementTypeOrSelf(right.value.getType())
-             << "; the tensor core takes " << target::listOperands(atoms);
+             << getElementTypeOrSelf(right.value.getType()) << "; the tensor core takes "
+             << target::listOperands(atoms);
     if (!right.read)
       return contract.emitOpError("the right operand is computed in registers; the tensor core "
                                   "takes it from shared memory, so it must be read from a memref");

@@ -8,6 +8,7 @@
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Transforms/Programs/Division.h"
 #include "attn/Utils/Outcomes.h"
+#include "attn/Utils/Slices.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -81,6 +82,23 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
     return false;
   }
 
+  /// Whether loops are the longer the larger the last coordinate is, as those of a causal mask.
+  static bool growsAlong(Region &role, ArrayRef<affine::AffineDelinearizeIndexOp> positions) {
+    if (positions.size() != 1)
+      return false;
+    Value last = positions.front()->getResults().back();
+    auto depends = [&](Value bound) {
+      return followsFrom(bound, [&](Value each) { return each == last; });
+    };
+    WalkResult walk = role.walk([&](scf::ForOp loop) {
+      bool loads = !loop.getBody()->getOps<tile::LoadOp>().empty();
+      return loads && depends(loop.getUpperBound()) && !depends(loop.getLowerBound())
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    return walk.wasInterrupted();
+  }
+
   /// The last tile first.
   static void reverse(gpu::LaunchOp launch, Region &role) {
     OpBuilder b(role);
@@ -105,7 +123,9 @@ struct ScheduleTilesPass : attn::impl::HopperScheduleTilesBase<ScheduleTilesPass
           positions.push_back(op);
       });
       // What one role does alone needs nothing to be early: CTAs share a multiprocessor.
-      if (roles.getBodies().size() == 1 && !launch.getClusterIds() && followsLaunch(launch)) {
+      bool isAlone = roles.getBodies().size() == 1 && !launch.getClusterIds();
+      if (isAlone && !isDealt &&
+          (followsLaunch(launch) || growsAlong(roles.getBodies().front(), positions))) {
         numReversed.at(launch);
         reverse(launch, roles.getBodies().front());
       } else if (ctas > 0 && roles.getBodies().size() > 1 && !isDealt) {

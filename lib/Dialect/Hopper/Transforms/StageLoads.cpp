@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/PatternMatch.h"
@@ -66,6 +67,7 @@ public:
     for (tile::LoadOp load : loads)
       wait(load);
     keepOperands();
+    giveMemory();
     return success();
   }
 
@@ -135,12 +137,12 @@ private:
   /// An innermost loop with loads that a later iteration's can be copied of.
   static bool isStaged(scf::ForOp loop) {
     bool hasInner = false;
-    loop.getBody()->walk([&](scf::ForOp inner) {
-      hasInner |= !inner.getBody()->getOps<tile::LoadOp>().empty();
-    });
+    loop.getBody()->walk(
+        [&](scf::ForOp inner) { hasInner |= !inner.getBody()->getOps<tile::LoadOp>().empty(); });
     auto loads = loop.getBody()->getOps<tile::LoadOp>();
-    return !hasInner && !loads.empty() &&
-           llvm::all_of(loads, [&](tile::LoadOp load) { return findSlice(loop, load).has_value(); });
+    return !hasInner && !loads.empty() && llvm::all_of(loads, [&](tile::LoadOp load) {
+      return findSlice(loop, load).has_value();
+    });
   }
 
   static tile::SmemType ringOf(tile::SmemType type, int64_t depth) {
@@ -155,11 +157,10 @@ private:
   }
 
   /// The loads of iteration `iv` to slot `slot` of their rings, where there is such an iteration.
-  void copy(OpBuilder &b, scf::ForOp loop, MutableArrayRef<tile::LoadOp> loads, ArrayRef<Value> rings,
-            Value iv, Value slot) {
+  void copy(OpBuilder &b, scf::ForOp loop, MutableArrayRef<tile::LoadOp> loads,
+            ArrayRef<Value> rings, Value iv, Value slot) {
     Location loc = loop.getLoc();
-    auto predicate =
-        loop.getUnsignedCmp() ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt;
+    auto predicate = loop.getUnsignedCmp() ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt;
     Value exists = arith::CmpIOp::create(b, loc, predicate, iv, loop.getUpperBound());
     auto branch = scf::IfOp::create(b, loc, exists);
     OpBuilder inner = OpBuilder::atBlockBegin(branch.thenBlock());
@@ -173,8 +174,7 @@ private:
       SmallVector<Value> indices;
       for (Value index : load.getIndices())
         indices.push_back(mapping.lookupOrDefault(index));
-      Value place =
-          hopper::SlotOp::create(inner, loc, load.getTile().getType(), ring, slot);
+      Value place = hopper::SlotOp::create(inner, loc, load.getTile().getType(), ring, slot);
       tile::CopyOp::create(inner, load.getLoc(), load.getSource(), indices, place);
     }
     tile::CommitOp::create(b, loc);
@@ -187,9 +187,17 @@ private:
     SmallVector<tile::LoadOp> loads(loop.getBody()->getOps<tile::LoadOp>());
     Location loc = loop.getLoc();
     SmallVector<Value> rings;
+    bool hasOthers = false; // rings of a loop before, which no thread may still read
+    DenseMap<Type, size_t> taken;
     for (tile::LoadOp load : loads) {
       numStaged.at(load);
-      rings.push_back(allocate(load.getLoc(), ringOf(load.getTile().getType(), stages)));
+      tile::SmemType type = ringOf(load.getTile().getType(), stages);
+      SmallVector<Value> &known = ringsOfLoops[type];
+      size_t number = taken[type]++;
+      hasOthers |= number < known.size();
+      if (number == known.size())
+        known.push_back(allocate(load.getLoc(), type));
+      rings.push_back(known[number]);
     }
     IRRewriter b(loop.getContext());
     b.setInsertionPoint(loop);
@@ -197,7 +205,7 @@ private:
       return arith::ConstantIndexOp::create(b, loc, value);
     };
     // A loop around comes by again, and others still read what it has copied before.
-    if (loop->getParentOfType<scf::ForOp>() || loop->getParentOfType<scf::WhileOp>())
+    if (hasOthers || loop->getParentOfType<scf::ForOp>() || loop->getParentOfType<scf::WhileOp>())
       tile::AwaitOp::create(b, loc, 0);
     Value iv = loop.getLowerBound();
     for (int64_t s = 0; s + 1 < stages; ++s) {
@@ -209,8 +217,7 @@ private:
       Value one = arith::ConstantIndexOp::create(b, loc, 1);
       Value last = arith::ConstantIndexOp::create(b, loc, stages - 1);
       Value next = arith::AddIOp::create(b, loc, slot.front(), one);
-      Value isLast =
-          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, slot.front(), last);
+      Value isLast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, slot.front(), last);
       Value zero = arith::ConstantIndexOp::create(b, loc, 0);
       return SmallVector<Value>{arith::SelectOp::create(b, loc, isLast, zero, next)};
     };
@@ -249,10 +256,11 @@ private:
     if (load->getParentOfType<scf::ForOp>() || load->getParentOfType<scf::WhileOp>())
       tile::AwaitOp::create(b, loc, 0);
     tile::CopyOp::create(b, loc, load.getSource(), load.getIndices(), place);
-    tile::CommitOp::create(b, loc);
     Operation *reader = findFirstReader(load->getBlock(), load.getTile());
+    // A staged loop closes a group in front of it, and waits for it.
     bool isAwaited = reader && llvm::is_contained(staged, dyn_cast<scf::ForOp>(reader));
     if (reader && !isAwaited) {
+      tile::CommitOp::create(b, loc);
       b.setInsertionPoint(reader);
       tile::AwaitOp::create(b, loc, 0);
     }
@@ -263,6 +271,7 @@ private:
   /// A left operand of f32 in registers goes through memory, the rows of each warp by themselves.
   void keepOperands() {
     DenseMap<Type, Value> memories;
+    llvm::DenseSet<std::pair<Value, Block *>> written;
     int64_t warpgroups = roles.getNumWarpgroups();
     body.walk([&](tile::MmaOp product) {
       auto type = dyn_cast<VectorType>(product.getA().getType());
@@ -283,18 +292,36 @@ private:
           b, loc, getAffineDimExpr(0, b.getContext()) * type.getDimSize(0),
           {OpFoldResult(body.getArgument(0))});
       Value rows = tile::RowsOp::create(b, loc, own, place, first);
+      // Once all lanes have read what was there; all threads meet where an iteration starts.
+      bool isStaged = llvm::is_contained(staged, dyn_cast<scf::ForOp>(product->getParentOp()));
+      if (!written.insert({memory, product->getBlock()}).second || !isStaged)
+        tile::WarpSyncOp::create(b, loc);
       tile::WriteOp::create(b, loc, product.getA(), rows, /*transpose=*/false);
       tile::WarpSyncOp::create(b, loc);
       product.getAMutable().assign(rows);
-      b.setInsertionPointAfter(product); // before the rows are written again
-      tile::WarpSyncOp::create(b, loc);
     });
+  }
+
+  /// The launch gives the shared memory that its allocations take.
+  void giveMemory() {
+    constexpr int64_t kTileAlignment = 1024;
+    auto launch = roles->getParentOfType<gpu::LaunchOp>();
+    int64_t bytes = 0;
+    for (auto alloc : launch.getBody().front().getOps<hopper::AllocOp>())
+      bytes += llvm::alignTo(alloc.getMemory().getType().getBytes(), kTileAlignment);
+    if (bytes == 0)
+      return;
+    OpBuilder b(launch);
+    Value size = arith::ConstantIntOp::create(b, launch.getLoc(), bytes, 32);
+    launch.getDynamicSharedMemorySizeMutable().assign(size);
   }
 
   hopper::RolesOp roles;
   int64_t stages;
   Region &body;
   SmallVector<scf::ForOp> staged;
+  /// Of all loops that have been staged, which are never in each other.
+  DenseMap<Type, SmallVector<Value>> ringsOfLoops;
 };
 
 struct StageLoadsPass : attn::impl::HopperStageLoadsBase<StageLoadsPass> {

@@ -49,8 +49,7 @@ LogicalResult attn::tile::verifyTmaSource(Operation *op, MemRefType memref, Smem
 }
 
 /// Memory whose last dimensions a tile is of.
-static LogicalResult verifySource(Operation *op, MemRefType memref, SmemType tile,
-                                  size_t indices) {
+static LogicalResult verifySource(Operation *op, MemRefType memref, SmemType tile, size_t indices) {
   if (memref.getRank() < tile.getRank())
     return op->emitOpError() << "a tile of rank " << tile.getRank()
                              << " needs as many dimensions, got " << memref;

@@ -38,7 +38,7 @@ func.func @chain(%Q: memref<?x64xbf16>, %K: memref<?x64xbf16>, %V: memref<?x32xf
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 func.func @f32(%a: vector<64x16xf32>, %b: vector<16x32xf32>, %acc: vector<64x32xf32>) -> vector<64x32xf32> {
-  // expected-error @+1 {{the right operand has elements of 'f32'; the tensor core takes bf16 and f16}}
+  // expected-error @+1 {{the right operand has elements of 'f32'; the tensor core takes bf16 or f16}}
   %o = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<64x16xf32>, vector<16x32xf32> into vector<64x32xf32>
   return %o : vector<64x32xf32>
 }

@@ -749,7 +749,8 @@ def HopperScheduleTiles : Pass<"hopper-schedule-tiles", "::mlir::func::FuncOp"> 
 
     A launch of one role keeps a CTA per tile: it has no copies to start early, and its
     CTAs share the multiprocessors. Behind another launch it takes the last tiles first: what that
-    one wrote last is what the L2 cache has.
+    one wrote last is what the L2 cache has. So does one that copies for itself and whose loops are
+    the longer the larger the last coordinate is: the longest first.
 
     Of a launch in clusters, each cluster takes the tiles that a CTA would.
 

@@ -39,6 +39,9 @@ def parse_arguments():
     parser.add_argument("--deterministic", action="store_true", help="attnc without atomic additions, beside it")
     parser.add_argument("--captures", action="store_true",
                         help="gradients of the captured floats, too; cells that capture none are left out")
+    parser.add_argument("--by-threads", action="store_true",
+                        help="attnc's kernels for all GPUs (products=mma), as where TMA does not reach")
+    parser.add_argument("--type", choices=("bfloat16", "float32"), default="bfloat16")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     try:
@@ -115,8 +118,12 @@ def main():
     options = parse_arguments()
     choose_library(options)
     import torch
+    from attnc import _torch, _torch_ops
     from attnc._bench import contenders, timing, variants
 
+    if options.by_threads:
+        _torch_ops.needs_threads = _torch.needs_threads = lambda operands: True
+    element = getattr(torch, options.type)
     if not torch.cuda.is_available():
         sys.exit("gpu_backward: no CUDA device")
     warnings.filterwarnings("ignore")
@@ -128,9 +135,9 @@ def main():
     makers |= {name: make for name, make in contenders.peers(device).items()
                if name in PEERS and name not in options.without}
     rows = []
-    print(f"{torch.cuda.get_device_name()}, bf16; TFLOP/s", flush=True)
+    print(f"{torch.cuda.get_device_name()}, {options.type}; TFLOP/s", flush=True)
     for cell in options.chosen:
-        inputs = variants.Inputs(cell, torch.bfloat16, device, cache_bytes=1)
+        inputs = variants.Inputs(cell, element, device, cache_bytes=1)
         q, k, v = (x.requires_grad_() for x in inputs.copies[0])
         floats = [x.requires_grad_() for x in inputs.captures.values()
                   if options.captures and x.is_floating_point()]

@@ -118,6 +118,9 @@ struct LowerToHopperPass
 
   /// What is asked of row programs means nothing where there is none.
   LogicalResult checkRowOptions(ModuleOp module) {
+    if (int64_t most = findLimits(chip)->ctasPerCluster; rowCtas.hasValue() && rowCtas > most)
+      return module.emitError() << "schedule option 'row-ctas=" << int64_t(rowCtas)
+                                << "' needs clusters, which " << chip.getValue() << " has not";
     const Pass::Option<int64_t> *options[] = {&rowThreads, &rowCtas, &rowParts};
     if (module.walk([](hopper::ThreadsOp) { return WalkResult::interrupt(); }).wasInterrupted())
       return success();
@@ -182,6 +185,7 @@ struct LowerToHopperPass
     AttnPlanLoopsOptions plan;
     plan.treatment = treatment;
     plan.ctas = ctas;
+    plan.cluster = findLimits(chip)->ctasPerCluster;
     addLoops(pm, plan, {loopThreads, loopParts, ctas, loopMerge, loopTeam});
     return runPipeline(pm, module);
   }
@@ -336,7 +340,8 @@ struct LowerToHopperPass
   LogicalResult lower(ModuleOp version, std::string *refused) {
     if (version->hasAttr(hopper::kRowsAttr)) {
       OpPassManager pm(ModuleOp::getOperationName());
-      HopperFormRowProgramsOptions options{rowCtas, ctas, rowThreads, rowParts};
+      int64_t most = std::min<int64_t>(rowCtas, findLimits(chip)->ctasPerCluster);
+      HopperFormRowProgramsOptions options{most, ctas, rowThreads, rowParts};
       addRowPrograms(pm, options);
       return runStage(version, pm, refused);
     }

@@ -172,12 +172,13 @@ static void addChannels(OpPassManager &pm, ScheduleAttr schedule) {
 static void addProtocol(OpPassManager &pm, ScheduleAttr schedule) {
   OpPassManager &nested = pm.nest<func::FuncOp>();
   OutputMemory output = schedule.getOutput();
-  nested.addPass(createHopperExchangeRows());
   if (usesWarps(schedule)) {
     nested.addPass(createHopperStageLoads(HopperStageLoadsOptions{schedule.getStages()}));
+    nested.addPass(createHopperExchangeRows());
     nested.addPass(createHopperAllocateBarriers());
     return addCleanUp(nested);
   }
+  nested.addPass(createHopperExchangeRows());
   nested.addPass(createHopperStageOutputs(HopperStageOutputsOptions{
       output == OutputMemory::Reuse, output == OutputMemory::Slabs ? kSlabColumns : 0}));
   nested.addPass(createHopperStartProducts());

@@ -86,13 +86,21 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
   LogicalResult selectForWarps(ModuleOp module) {
     auto nests = module->getAttrOfType<NestsAttr>(hopper::kNestsAttr);
     bool isGradient = hasGradient(module);
+    bool adds = false;
     if (nests && nests.getGradient() && nests.getSums() == Sums::Together) {
-      if (order == "n_outer")
-        return module.emitError("order=n_outer adds sums to memory by TMA, which kernels of "
-                                "products=mma do not; order=m_outer has a kernel for each sum");
-      module->setAttr(hopper::kRefusedAttr,
-                      StringAttr::get(&getContext(), "sums are added to memory by TMA"));
-      return success();
+      adds = findProductSizes(module).bytes == 2 && addsSums(module) && canAddSums(module);
+      StringRef reason =
+          deterministic ? "additions to memory by all threads have no order"
+                        : "sums that are added to memory have 64 or 128 columns of 16-bit "
+                          "elements, are products of matrices, beside others of at most 128 and "
+                          "none at computed indices, for 64 queries and 65 keys or more";
+      if (order == "n_outer" && (!adds || deterministic))
+        return module.emitError() << "order=n_outer with products=mma: " << reason
+                                  << "; order=m_outer has a kernel for each sum";
+      if (!adds || deterministic) {
+        module->setAttr(hopper::kRefusedAttr, StringAttr::get(&getContext(), reason));
+        return success();
+      }
     }
     if (nests && nests.getColumns() > kMostColumns) {
       module->setAttr(hopper::kRefusedAttr,
@@ -119,7 +127,13 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
       return module.emitError() << "no tile of " << sizes.columns << " columns fits into the "
                                 << limits.sharedBytesPerCta << " bytes of shared memory of a CTA ("
                                 << chip.getValue() << ")";
-    if (isGradient) {
+    if (adds) {
+      assignTiles(module, blockNDq, blockMDkv);
+      if (int64_t stream = blockMDkv)
+        setStream(module, stream);
+      tiles->rows = blockM > 0 ? int64_t(blockM) : 128;
+      tiles->groupWarps = groupWarps > 0 ? int64_t(groupWarps) : 4;
+    } else if (isGradient) {
       asked.stream = blockNDq > 0 ? blockNDq : blockMDkv;
       asked.groupWarps = tiles->groupWarps;
       if (failed(assignWarpTiles(module, limits, asked)))
@@ -139,7 +153,7 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
           /*producer_registers=*/int64_t(0), OutputMemory::Own, Maxima::Running, /*pipeline=*/false,
           /*overlap=*/false, /*ping_pong=*/false, /*trim=*/false,
           threshold > 0 ? Builder(&getContext()).getF64FloatAttr(threshold) : FloatAttr(),
-          exp2Emulation > 0 ? int64_t(exp2Emulation) : int64_t(0), /*adds_sums=*/false,
+          exp2Emulation > 0 ? int64_t(exp2Emulation) : int64_t(0), /*adds_sums=*/adds,
           /*ordered=*/false,
           /*stores_first=*/false, /*adder_fences=*/false, /*loads_tiles=*/false,
           hopper::Products::Mma, tiles->groupWarps);

@@ -75,6 +75,13 @@ std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, int64_t sums, b
   return tiles;
 }
 
+void attn::setStream(ModuleOp module, int64_t stream) {
+  module.walk([&](FoldOp fold) {
+    if (fold->hasAttr(kBlockNAttr))
+      fold->setAttr(kBlockNAttr, Builder(fold.getContext()).getI64IntegerAttr(stream));
+  });
+}
+
 int64_t attn::findSharedBytes(ModuleOp module) {
   constexpr int64_t kTileAlignment = 1024;
   int64_t most = 0;

@@ -33,6 +33,9 @@ std::optional<WarpTiles> findWarpTiles(ProductSizes sizes, int64_t sums, bool is
 llvm::LogicalResult assignWarpTiles(mlir::ModuleOp module, const target::Limits &limits,
                                     WarpTiles asked);
 
+/// Streams so many elements at a time in each fold that has tiles of its own.
+void setStream(mlir::ModuleOp module, int64_t stream);
+
 /// The largest shared memory of a kernel of the protocol form, in bytes.
 int64_t findSharedBytes(mlir::ModuleOp module);
 

@@ -275,7 +275,8 @@ LogicalResult KernelLowering::lowerSemaphoreWait(SemaphoreWaitOp op) {
   inlineAsm(Type(), {*address, scalar(op.getNumber())},
             "{ .reg .pred p; .reg .b32 word; setp.lt.s32 p, $1, 0; @p bra DONE; "
             "AGAIN: ld.acquire.gpu.global.b32 word, [$0]; "
-            "setp.ne.s32 p, word, $1; @p bra AGAIN; DONE: fence.proxy.async.global; }",
+            "setp.ne.s32 p, word, $1; @p bra AGAIN; DONE: " +
+                Twine(capability < 90 ? "}" : "fence.proxy.async.global; }"),
             "l,r,~{memory}", /*sideEffects=*/true);
   return success();
 }

@@ -327,6 +327,13 @@ LogicalResult KernelLowering::lowerAdd(TileAddOp op) {
     SmallVector<Value> operands = {address, values[r], values[r + 1]};
     if (inside)
       operands.push_back(inside);
+    if (capability < 90) { // which add one at a time
+      std::string when = inside ? "@$3 " : "";
+      inlineAsm(Type(), operands,
+                when + "red.global.add.f32 [$0], $1; " + when + "red.global.add.f32 [$0 + 4], $2;",
+                std::string("l,f,f,") + (inside ? "b," : "") + "~{memory}", /*sideEffects=*/true);
+      continue;
+    }
     inlineAsm(Type(), operands,
               std::string(inside ? "@$3 " : "") + "red.global.add.v2.f32 [$0], {$1, $2};",
               std::string("l,f,f,") + (inside ? "b," : "") + "~{memory}", /*sideEffects=*/true);

@@ -28,6 +28,11 @@ struct KernelLowering::TileCopy {
   Value isInWords, isInChunks; // i1: how rows are aligned
 };
 
+/// Bytes of a row of a slab.
+static int64_t getSpan(tile::SmemType type) {
+  return type.getSwizzle() ? type.getSwizzle() : type.getTileBytes();
+}
+
 FailureOr<KernelLowering::TileCopy> KernelLowering::planCopy(tile::CopyOp op) {
   TileCopy copy;
   copy.type = op.getTile().getType();
@@ -83,18 +88,21 @@ FailureOr<KernelLowering::TileCopy> KernelLowering::planCopy(tile::CopyOp op) {
   copy.isInChunks = isAligned(kChunkBytes);
   copy.isInWords = isAligned(kWordBytes);
 
-  int64_t swizzle = copy.type.getSwizzle(), chunks = swizzle / kChunkBytes;
+  // One row has no swizzle, and is one slab.
+  int64_t swizzle = getSpan(copy.type), chunks = swizzle / kChunkBytes;
   Value thread = NVVM::ThreadIdXOp::create(b, b.getI32Type(), LLVM::ConstantRangeAttr());
   copy.row = arith::DivUIOp::create(b, thread, constantI32(chunks));
   copy.chunk = arith::RemUIOp::create(b, thread, constantI32(chunks));
-  copy.rowStep = (*function.getKnownBlockSize())[0] / chunks;
+  copy.rowStep = std::max<int64_t>(1, (*function.getKnownBlockSize())[0] / chunks);
   copy.place =
       arith::AddIOp::create(b, scalar(op.getTile()), swizzledOffset(copy.row, copy.chunk, swizzle));
   return copy;
 }
 
-/// Of a chunk of a slab.
+/// Of a chunk of a slab; wider rows than 128 bytes are not permuted.
 Value KernelLowering::swizzledOffset(Value row, Value chunk, int64_t swizzle) {
+  if (swizzle > 128)
+    return arith::MulIOp::create(b, chunk, constantI32(kChunkBytes));
   auto times = [&](Value x, int64_t y) -> Value {
     return arith::MulIOp::create(b, x, constantI32(y));
   };
@@ -108,7 +116,7 @@ Value KernelLowering::swizzledOffset(Value row, Value chunk, int64_t swizzle) {
 void KernelLowering::forEachChunk(const TileCopy &copy,
                                   function_ref<void(Value, Value, Value)> emit) {
   Type i64 = b.getI64Type();
-  int64_t swizzle = copy.type.getSwizzle(), slabColumns = copy.type.getSlabColumns();
+  int64_t swizzle = getSpan(copy.type), slabColumns = copy.type.getSlabColumns();
   int64_t rows = copy.type.getRows(), perChunk = kChunkBytes / copy.bytes;
   Value firstInRow = arith::MulIOp::create(b, copy.chunk, constantI32(perChunk));
   Value firstRow = arith::AddIOp::create(
@@ -151,7 +159,7 @@ void KernelLowering::forEachChunk(const TileCopy &copy,
       Value from = arith::SelectOp::create(b, isRead, address, copy.first);
       Value to = addI32(copy.place, slab * copy.type.getSlabBytes() + row * swizzle);
       // Rows of one thread are multiples of 8 apart, but for few threads.
-      if (copy.rowStep % 8)
+      if (copy.rowStep % 8 && rows > 1)
         to = addI32(
             arith::AddIOp::create(
                 b,
@@ -200,7 +208,7 @@ void KernelLowering::copyAsync(const TileCopy &copy, int64_t size) {
 /// Element by element, in a loop over the rows of a slab: one chunk of a thread at a time.
 void KernelLowering::copyElements(const TileCopy &copy) {
   Type i64 = b.getI64Type(), i32 = b.getI32Type();
-  int64_t swizzle = copy.type.getSwizzle(), slabColumns = copy.type.getSlabColumns();
+  int64_t swizzle = getSpan(copy.type), slabColumns = copy.type.getSlabColumns();
   int64_t perChunk = kChunkBytes / copy.bytes, perWord = kWordBytes / copy.bytes;
   Value tile = arith::SubIOp::create(b, copy.place, swizzledOffset(copy.row, copy.chunk, swizzle));
   auto loop = scf::ForOp::create(b, constantIndex(0), constantIndex(copy.type.getSlabs()),

@@ -39,9 +39,10 @@ struct Estimate {
 class LoopPlanner {
 public:
   LoopPlanner(FunctionOpInterface function, std::optional<LoopTreatment> asked,
-              ArrayRef<std::string> names, int64_t ctas, int64_t assumed, bool explains)
+              ArrayRef<std::string> names, int64_t ctas, int64_t cluster, int64_t assumed,
+              bool explains)
       : graph(buildAffineDependences(function)), asked(asked), names(names), ctas(double(ctas)),
-        assumed(double(assumed)), explains(explains) {}
+        hasClusters(cluster > 1), assumed(double(assumed)), explains(explains) {}
 
   LogicalResult run() {
     bool wrong = false;
@@ -115,6 +116,9 @@ private:
   LogicalResult check(unsigned loop, LoopTreatment treatment) const {
     affine::AffineForOp op = opOf(loop);
     const std::string &name = graph.getLoops()[loop].name;
+    if (treatment == LoopTreatment::ClusterReduction && !hasClusters)
+      return op.emitError() << "loop " << name << " cannot run by " << getGraphName(treatment)
+                            << ": the GPU has no clusters";
     const Dependence *first = nullptr;
     for (const Dependence *dependence : graph.getCarriedBy(loop))
       if (!first || (dependence->kind == DependenceKind::RAW && first->kind != DependenceKind::RAW))
@@ -226,7 +230,8 @@ private:
           (isKnown || treatment != LoopTreatment::ClusterReduction))
         all.push_back({treatment, cost});
     };
-    add(LoopTreatment::ClusterReduction, divided(kCluster, ctas * kShared, 2 * kClusterMeeting));
+    if (hasClusters)
+      add(LoopTreatment::ClusterReduction, divided(kCluster, ctas * kShared, 2 * kClusterMeeting));
     add(LoopTreatment::GridPhases, divided(parts, ctas, 2 * kGridMeeting) + kLaunch);
     add(LoopTreatment::PartialAndMerge, divided(parts, ctas * kShared, 0) + kLaunch);
     return all;
@@ -251,7 +256,9 @@ private:
   DependenceGraph graph;
   std::optional<LoopTreatment> asked;
   ArrayRef<std::string> names;
-  double ctas, assumed;
+  double ctas;
+  bool hasClusters;
+  double assumed;
   bool explains;
 };
 
@@ -273,7 +280,7 @@ struct PlanLoopsPass : attn::impl::AttnPlanLoopsBase<PlanLoopsPass> {
       missing.insert(loop);
     bool wrong = false;
     getOperation()->walk<WalkOrder::PreOrder>([&](FunctionOpInterface function) {
-      LoopPlanner planner(function, asked, loops, ctas, assumedCount, explain);
+      LoopPlanner planner(function, asked, loops, ctas, cluster, assumedCount, explain);
       for (const std::string &loop : loops)
         if (planner.hasFound(loop))
           missing.erase(loop);

@@ -106,9 +106,9 @@ func.func private @f(!tile.smem<1x64xbf16, swizzle = 64>)
 
 // -----
 
-func.func @copies_a_vector(%x: memref<?x64xf32>, %row: !tile.smem<1x64xf32>, %i: index) {
-  // expected-error @+1 {{copies a tile of rows of slabs, got '!tile.smem<1x64xf32>'}}
-  tile.copy %x[%i, %i] to %row : memref<?x64xf32>, !tile.smem<1x64xf32>
+func.func @copies_registers(%x: memref<?x64xf32>, %t: !tile.smem<64x64xf32>, %i: index) {
+  // expected-error @+1 {{copies a tile of rows of slabs, or one row, got '!tile.smem<64x64xf32>'}}
+  tile.copy %x[%i, %i] to %t : memref<?x64xf32>, !tile.smem<64x64xf32>
   return
 }
 

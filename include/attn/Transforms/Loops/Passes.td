@@ -371,6 +371,8 @@ def AttnPlanLoops : Pass<"attn-plan-loops"> {
     ListOption<"loops", "loops", "std::string",
                "The loops that the treatment is for, by name; all outermost ones that carry something, if empty">,
     Option<"ctas", "ctas", "int64_t", "132", "Workers that run at a time">,
+    Option<"cluster", "cluster", "int64_t", "8",
+           "CTAs of a cluster, at most; with 1 there are none, and cluster_reduction is refused">,
     Option<"assumedCount", "assumed-count", "int64_t", "1024",
            "Iterations of a loop whose number is not known">,
     Option<"explain", "explain", "bool", "false", "Say what each choice is estimated to take">

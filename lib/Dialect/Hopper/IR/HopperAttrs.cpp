@@ -32,7 +32,8 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    int64_t occupancy, int64_t cluster, int64_t producerRegisters,
                                    OutputMemory, Maxima maxima, bool pipeline, bool overlap,
                                    bool pingPong, bool trim, FloatAttr threshold, int64_t emulation,
-                                   bool addsSums, bool ordered, bool, bool, bool loadsTiles,
+                                   bool addsSums, bool ordered, bool storesFirst, bool,
+                                   bool loadsTiles,
                                    Products products, int64_t groupWarps) {
   if (blockM < 1 || blockN < 1 || stages < 1 || occupancy < 1 || cluster < 1)
     return emitError() << "expected tiles, stages, occupancy and cluster of 1 or more";
@@ -59,10 +60,11 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "64 rows are held by 4 warps, or, with products of warps, by 2; got "
                        << groupWarps;
   if (products == Products::Mma && (cluster != 1 || maxima != Maxima::Running || pipeline ||
-                                    overlap || pingPong || trim || addsSums || loadsTiles))
+                                    overlap || pingPong || trim || ordered || storesFirst ||
+                                    loadsTiles))
     return emitError() << "products of warps exclude clusters, fixed maxima, 'pipeline', "
-                          "'overlap', 'ping_pong', 'trim', 'adds_sums' and 'loads_tiles', which "
-                          "have roles that copy";
+                          "'overlap', 'ping_pong', 'trim', 'ordered', 'stores_first' and "
+                          "'loads_tiles', which have roles that copy";
   if (products == Products::Mma && stages < 2)
     return emitError() << "products of warps need 2 or more stages, got " << stages;
   return success();

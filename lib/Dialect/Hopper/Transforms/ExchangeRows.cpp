@@ -2,6 +2,7 @@
 // Tiles that all warpgroups bring their rows to: memory, stores and barriers.
 
 #include "Barriers.h"
+#include "Roles.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Outcomes.h"
@@ -65,6 +66,10 @@ void expand(tile::ShareOp op, hopper::RolesOp roles, unsigned role, Value id) {
   tile::SmemType type = op.getTile().getType();
   OpBuilder b(roles);
   auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
+  // Where all meet at the start of an iteration, nobody reads what the one before has shared.
+  bool meets = loop && isa<tile::AwaitOp>(loop.getBody()->front());
+  if (meets)
+    loop = nullptr;
   SmallVector<int64_t> shape = {loop ? kTurns : 1, type.getRows(), type.getColumns()};
   Value ring = hopper::AllocOp::create(
       b, loc, tile::SmemType::get(shape, type.getElementType(), type.getSwizzle()));
@@ -74,7 +79,8 @@ void expand(tile::ShareOp op, hopper::RolesOp roles, unsigned role, Value id) {
   b.setInsertionPoint(op);
   if (!loop) {
     turn = arith::ConstantIndexOp::create(b, loc, 0);
-    hopper::BarrierSyncOp::create(b, loc, id, warpgroups);
+    if (!meets)
+      hopper::BarrierSyncOp::create(b, loc, id, warpgroups);
   }
   Value memory = hopper::SlotOp::create(b, loc, type, ring, turn);
   auto part = cast<VectorType>(op.getPart().getType());
@@ -88,7 +94,8 @@ void expand(tile::ShareOp op, hopper::RolesOp roles, unsigned role, Value id) {
   if (Operation *reader = findFirstReader(op, op.getTile()))
     b.setInsertionPoint(reader);
   hopper::BarrierSyncOp::create(b, loc, id, warpgroups);
-  hopper::FenceAsyncOp::create(b, loc);
+  if (!meets) // the products read by WGMMA
+    hopper::FenceAsyncOp::create(b, loc);
   op.getTile().replaceAllUsesWith(memory);
   op.erase();
 }
@@ -96,6 +103,8 @@ void expand(tile::ShareOp op, hopper::RolesOp roles, unsigned role, Value id) {
 struct ExchangeRowsPass : attn::impl::HopperExchangeRowsBase<ExchangeRowsPass> {
   void runOnOperation() override {
     WalkResult walk = getOperation().walk([&](hopper::RolesOp roles) {
+      bool exchanges = false;
+      auto launch = roles->getParentOfType<gpu::LaunchOp>();
       for (auto [role, region] : llvm::enumerate(roles.getBodies())) {
         SmallVector<tile::ShareOp> shares;
         region.walk([&](tile::ShareOp op) { shares.push_back(op); });
@@ -109,11 +118,14 @@ struct ExchangeRowsPass : attn::impl::HopperExchangeRowsBase<ExchangeRowsPass> {
             return WalkResult::interrupt();
           }
           numExchanged.at(op);
+          exchanges = true;
           if (!id)
             id = hopper::createNamedBarriers(roles->getBlock(), op.getLoc(), /*count=*/1);
           expand(op, roles, role, id);
         }
       }
+      if (exchanges && launch.getDynamicSharedMemorySize())
+        hopper::giveSharedMemory(launch);
       return WalkResult::advance();
     });
     if (walk.wasInterrupted())

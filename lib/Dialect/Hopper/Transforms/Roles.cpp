@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Roles.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 using namespace mlir;
 using namespace attn;
@@ -11,4 +13,16 @@ std::optional<unsigned> hopper::findComputeRole(RolesOp roles) {
     if (name.starts_with(kComputeRole))
       found = number;
   return found;
+}
+
+void hopper::giveSharedMemory(gpu::LaunchOp launch) {
+  constexpr int64_t kTileAlignment = 1024;
+  int64_t bytes = 0;
+  for (auto alloc : launch.getBody().front().getOps<AllocOp>())
+    bytes += llvm::alignTo(alloc.getMemory().getType().getBytes(), kTileAlignment);
+  if (bytes == 0)
+    return;
+  OpBuilder b(launch);
+  Value size = arith::ConstantIntOp::create(b, launch.getLoc(), bytes, 32);
+  launch.getDynamicSharedMemorySizeMutable().assign(size);
 }

@@ -6,6 +6,7 @@
 #define ATTN_LIB_DIALECT_HOPPER_TRANSFORMS_ROLES_H
 
 #include "attn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 namespace attn::hopper {
 
@@ -14,6 +15,9 @@ inline constexpr llvm::StringLiteral kLoadRole = "load", kAddRole = "add", kComp
 /// The number of the role that computes; of several (hopper-divide-sums), the last one. Nothing
 /// where no name begins with "compute".
 std::optional<unsigned> findComputeRole(RolesOp roles);
+
+/// Has a launch give the shared memory that its allocations take.
+void giveSharedMemory(mlir::gpu::LaunchOp launch);
 
 } // namespace attn::hopper
 

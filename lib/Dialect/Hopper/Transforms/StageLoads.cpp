@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Loads of tiles by the threads that compute: memory, asynchronous copies, and where all meet.
 
+#include "Roles.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Outcomes.h"
@@ -67,7 +68,7 @@ public:
     for (tile::LoadOp load : loads)
       wait(load);
     keepOperands();
-    giveMemory();
+    hopper::giveSharedMemory(roles->getParentOfType<gpu::LaunchOp>());
     return success();
   }
 
@@ -300,20 +301,6 @@ private:
       tile::WarpSyncOp::create(b, loc);
       product.getAMutable().assign(rows);
     });
-  }
-
-  /// The launch gives the shared memory that its allocations take.
-  void giveMemory() {
-    constexpr int64_t kTileAlignment = 1024;
-    auto launch = roles->getParentOfType<gpu::LaunchOp>();
-    int64_t bytes = 0;
-    for (auto alloc : launch.getBody().front().getOps<hopper::AllocOp>())
-      bytes += llvm::alignTo(alloc.getMemory().getType().getBytes(), kTileAlignment);
-    if (bytes == 0)
-      return;
-    OpBuilder b(launch);
-    Value size = arith::ConstantIntOp::create(b, launch.getLoc(), bytes, 32);
-    launch.getDynamicSharedMemorySizeMutable().assign(size);
   }
 
   hopper::RolesOp roles;

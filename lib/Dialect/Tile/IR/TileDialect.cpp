@@ -70,8 +70,8 @@ LogicalResult LoadOp::verify() {
 
 LogicalResult CopyOp::verify() {
   SmemType tile = getTile().getType();
-  if (tile.getRank() != 2 || tile.getSwizzle() == 0)
-    return emitOpError() << "copies a tile of rows of slabs, got " << tile;
+  if (tile.getRank() != 2 || tile.isInRegisterOrder())
+    return emitOpError() << "copies a tile of rows of slabs, or one row, got " << tile;
   return verifySource(*this, cast<MemRefType>(getSource().getType()), tile, getIndices().size());
 }
 

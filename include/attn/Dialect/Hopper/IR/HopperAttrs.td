@@ -85,7 +85,7 @@ def Hopper_ScheduleAttr : Hopper_Attr<"Schedule", "schedule"> {
       rows: 2 or 4.
 
     Verified: 64, 128 or 192 rows; with `mma` none of clusters, fixed maxima, `pipeline`, `overlap`,
-    `ping_pong`, `trim`, `adds_sums` and `loads_tiles`; parts exclude fixed maxima, and 0 parts need `ctas`; `trim` needs `pipeline` and excludes `overlap`; fixed maxima
+    `ping_pong`, `trim`, `ordered`, `stores_first` and `loads_tiles`; parts exclude fixed maxima, and 0 parts need `ctas`; `trim` needs `pipeline` and excludes `overlap`; fixed maxima
     exclude clusters; `ordered` needs `adds_sums`.
 
     ```mlir

@@ -41,10 +41,10 @@ static Step startCopy(Fiber &fiber, const Instruction &i) {
   ++fiber.machine->statistics.copies;
   int64_t warpgroups = cluster.countWarpgroups(), own = fiber.warpgroup % warpgroups;
   bool isRow = type.getRows() == 1; // the first warpgroup's
-  auto part = isRow ? type
-                    : tile::SmemType::get(op.getContext(), {kRowsOfCopy, type.getColumns()},
-                                          type.getElementType(), type.getSwizzle(),
-                                          type.getSlabRows());
+  auto part =
+      isRow ? type
+            : tile::SmemType::get(op.getContext(), {kRowsOfCopy, type.getColumns()},
+                                  type.getElementType(), type.getSwizzle(), type.getSlabRows());
   for (int64_t row = own * kRowsOfCopy; row < type.getRows(); row += warpgroups * kRowsOfCopy) {
     auto copy = std::make_shared<TileCopy>();
     copy->type = part;

@@ -122,15 +122,16 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     WarpTiles asked = {blockM, blockN, stages, groupWarps};
     bool isFew = !isGradient && hasFewRows(module);
     std::optional<WarpTiles> tiles =
-        findWarpTiles(sizes, isGradient ? 2 : 1, isFew || splits(), limits, asked);
+        findWarpTiles(sizes, {isGradient, isFew || splits(), isGradient ? int64_t(2) : int64_t(1)},
+                      limits, asked);
     if (!tiles)
       return module.emitError() << "no tile of " << sizes.columns << " columns fits into the "
                                 << limits.sharedBytesPerCta << " bytes of shared memory of a CTA ("
                                 << chip.getValue() << ")";
     if (adds) {
       assignTiles(module, blockNDq, blockMDkv);
-      if (int64_t stream = blockMDkv)
-        setStream(module, stream);
+      // More would spill, at 64 columns.
+      setStream(module, blockMDkv > 0 ? int64_t(blockMDkv) : int64_t(hopper::kWarpgroupRows));
       tiles->rows = blockM > 0 ? int64_t(blockM) : 128;
       tiles->groupWarps = groupWarps > 0 ? int64_t(groupWarps) : 4;
     } else if (isGradient) {

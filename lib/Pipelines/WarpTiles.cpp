@@ -30,10 +30,9 @@ ProductSizes attn::findProductSizes(Operation *root) {
   return sizes;
 }
 
-int64_t WarpTiles::getSharedBytes(ProductSizes sizes) const {
+int64_t WarpTiles::getSharedBytes(ProductSizes sizes, int64_t staying) const {
   int64_t row = llvm::alignTo(sizes.columns * sizes.bytes, 128);
-  // Two operands stay, or one and the output's, which is in registers; two are streamed.
-  int64_t bytes = 2 * rows * row + 2 * stages * stream * row;
+  int64_t bytes = staying * rows * row + 2 * stages * stream * row; // two are streamed
   // What is computed, in f32.
   if (sizes.bytes == 4)
     bytes += rows * std::max<int64_t>(stream * 4, 128);
@@ -46,23 +45,36 @@ static constexpr int64_t kLeastStream = 16;
 /// How many rows a warp has, and what is streamed at a time: a thread of two warps for 64 rows
 /// holds `columns` sums of each 32-bit accumulator and `stream` scores, one of four warps half of
 /// that, of 255 registers.
-static WarpTiles getStart(ProductSizes sizes, int64_t sums, bool isFewRows) {
-  int64_t held = sizes.columns * sums, wide = sizes.bytes == 4;
-  if (sums > 1 || held > 128)
-    return {isFewRows ? 64 : 128, held > 256 || wide ? 32 : 64, 2, 4};
-  return {isFewRows ? 64 : 128, 64, 2, 2};
+static WarpTiles getStart(ProductSizes sizes, WarpKernel kernel) {
+  int64_t sums = kernel.sums, held = sizes.columns * sums, rows = kernel.isFewRows ? 64 : 128;
+  bool isWide = sizes.bytes == 4;
+  if (held > 128 || (sums > 1 && !isWide))
+    return {rows, held > 256 || isWide ? 32 : 64, 2, 4};
+  return {rows, sums > 1 ? 32 : 64, 2, 2};
 }
 
-std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, int64_t sums, bool isFewRows,
+std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, WarpKernel kernel,
                                              const target::Limits &limits, WarpTiles asked) {
-  WarpTiles tiles = getStart(sizes, sums, isFewRows);
+  WarpTiles tiles = getStart(sizes, kernel);
   auto take = [](int64_t &size, int64_t other) { size = other > 0 ? other : size; };
   take(tiles.rows, asked.rows);
   take(tiles.stream, asked.stream);
   take(tiles.stages, asked.stages);
   take(tiles.groupWarps, asked.groupWarps);
-  auto fits = [&] { return tiles.getSharedBytes(sizes) <= limits.sharedBytesPerCta; };
-  while (!fits()) {
+  auto fits = [&](int64_t ctas) {
+    int64_t reserved = limits.sharedBytesReserved;
+    return tiles.getSharedBytes(sizes, kernel.isGradient ? 2 : 1) <=
+           (limits.sharedBytesPerCta + reserved) / ctas - reserved;
+  };
+  // FMAs of one CTA wait for its loads: two of them take turns, if their tiles can be so small.
+  if (sizes.bytes == 4 && asked.stream <= 0) {
+    WarpTiles smaller = tiles;
+    while (!fits(/*ctas=*/2) && tiles.stream > kLeastStream)
+      tiles.stream /= 2;
+    if (!fits(/*ctas=*/2))
+      tiles = smaller;
+  }
+  while (!fits(/*ctas=*/1)) {
     if (asked.stream <= 0 && tiles.stream > kLeastStream && tiles.stream > tiles.rows / 4)
       tiles.stream /= 2;
     else if (asked.rows <= 0 && tiles.rows > hopper::kWarpgroupRows)
@@ -145,7 +157,8 @@ LogicalResult attn::assignWarpTiles(ModuleOp module, const target::Limits &limit
       return WalkResult::advance();
     ProductSizes sizes = findProductSizes(fold);
     int64_t sums = std::max<int64_t>(1, int64_t(fold.getState().size()));
-    std::optional<WarpTiles> tiles = findWarpTiles(sizes, sums, /*isFewRows=*/false, limits, asked);
+    std::optional<WarpTiles> tiles =
+        findWarpTiles(sizes, {/*isGradient=*/true, /*isFewRows=*/false, sums}, limits, asked);
     if (!tiles)
       return fold.emitOpError() << "has tiles of " << sizes.columns << " columns: no two rows of "
                                 << "64 fit into the " << limits.sharedBytesPerCta

@@ -18,14 +18,19 @@ ProductSizes findProductSizes(mlir::Operation *root);
 /// Tiles of `rows` of one operand of each product, which stay, by `stream` of the other one.
 struct WarpTiles {
   int64_t rows, stream, stages, groupWarps;
-  /// Of shared memory, for a kernel with two products, or with more of a gradient.
-  int64_t getSharedBytes(ProductSizes sizes) const;
+  /// Of shared memory, where so many operands stay: of a forward one, of a gradient two.
+  int64_t getSharedBytes(ProductSizes sizes, int64_t staying) const;
 };
 
-/// The tiles of a forward, or of a gradient's sums (`sums` of them, of as many columns each), which
-/// take at most what a CTA has; nothing where no tile is small enough. A size that is not 0 was
-/// asked for.
-std::optional<WarpTiles> findWarpTiles(ProductSizes sizes, int64_t sums, bool isFewRows,
+/// What tiles are for: a forward, or a gradient's sums, of as many columns each.
+struct WarpKernel {
+  bool isGradient = false, isFewRows = false;
+  int64_t sums = 1;
+};
+
+/// The tiles of a kernel, which take at most what a CTA has; nothing where no tile is small enough.
+/// A size that is not 0 was asked for.
+std::optional<WarpTiles> findWarpTiles(ProductSizes sizes, WarpKernel kernel,
                                        const target::Limits &limits, WarpTiles asked);
 
 /// Gives each fold of a gradient tiles of its own, as attributes for attn-tile-nest; fails with an

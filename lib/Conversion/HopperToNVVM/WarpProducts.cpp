@@ -119,20 +119,31 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
   auto times = [&](Value x, int64_t y) -> Value {
     return arith::MulIOp::create(b, x, constantI32(y));
   };
+  // Several steps at a time, of one slab, so that loads of one run beside the additions of another.
+  int64_t steps = k / kAtATime, unrolled = 1;
+  for (int64_t more : {4, 2})
+    if (unrolled == 1 && steps % more == 0 && aTile.getSwizzle() / 16 >= more &&
+        bTile.getSwizzle() / 16 >= more)
+      unrolled = more;
   auto loop =
-      scf::ForOp::create(b, constantIndex(0), constantIndex(k / kAtATime), constantIndex(1), sums);
+      scf::ForOp::create(b, constantIndex(0), constantIndex(steps), constantIndex(unrolled), sums);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     SmallVector<Value> carried(loop.getRegionIterArgs());
-    Value number = toI32(loop.getInductionVar());
-    /// Where chunk `number` of a row is, whose permutation is `bits`.
+    Value first = toI32(loop.getInductionVar());
+    int64_t step = 0; // behind it
+    /// Where a row's chunk `first + step` is, whose permutation is `bits`.
     auto chunkOf = [&](tile::SmemType tile, Value bits) {
       int64_t chunks = tile.getSwizzle() / 16;
-      Value slab = arith::DivUIOp::create(b, number, constantI32(chunks));
-      Value within = times(arith::RemUIOp::create(b, number, constantI32(chunks)), 16);
-      return add(times(slab, tile.getSlabBytes()), arith::XOrIOp::create(b, within, bits));
+      Value slab = arith::DivUIOp::create(b, first, constantI32(chunks));
+      Value within = times(arith::RemUIOp::create(b, first, constantI32(chunks)), 16);
+      Value place = arith::XOrIOp::create(b, within, bits);
+      if (step)
+        place = arith::XOrIOp::create(b, place, constantI32(step * 16));
+      return add(times(slab, tile.getSlabBytes()), place);
     };
+    auto elementAt = [&](int64_t e) { return addI32(times(first, kAtATime), step * kAtATime + e); };
     auto loadFour = [&](Value address, int64_t offset) {
       Value all = LLVM::LoadOp::create(b, four, sharedPointer(address, offset), 16);
       SmallVector<Value> values;
@@ -141,60 +152,62 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
       return values;
     };
     auto constant = [&](int64_t value) { return constantI32(value); };
-    SmallVector<SmallVector<Value>> a;
     Value row = toI32(firstRow), column = toI32(firstColumn);
-    if (!op.getTransposeA()) {
-      Value from = add(add(scalar(op.getA()), times(row, aTile.getSwizzle())),
-                       chunkOf(aTile, swizzleOf(row, aTile.getSwizzle(), b, constant)));
-      for (int64_t r = 0; r < registers.rows; ++r)
-        a.push_back(loadFour(from, rowOffset(r) * aTile.getSwizzle()));
-    } else {
-      for (int64_t r = 0; r < registers.rows; ++r) {
-        SmallVector<Value> values;
-        for (int64_t e = 0; e < kAtATime; ++e)
-          values.push_back(LLVM::LoadOp::create(b, f32,
-                                                pointerToElement(op.getA(), aTile,
-                                                                 addI32(times(number, kAtATime), e),
-                                                                 addI32(row, rowOffset(r)))));
-        a.push_back(values);
+    for (; step < unrolled; ++step) {
+      SmallVector<SmallVector<Value>> a;
+      if (!op.getTransposeA()) {
+        Value from = add(add(scalar(op.getA()), times(row, aTile.getSwizzle())),
+                         chunkOf(aTile, swizzleOf(row, aTile.getSwizzle(), b, constant)));
+        for (int64_t r = 0; r < registers.rows; ++r)
+          a.push_back(loadFour(from, rowOffset(r) * aTile.getSwizzle()));
+      } else {
+        for (int64_t r = 0; r < registers.rows; ++r) {
+          SmallVector<Value> values;
+          for (int64_t e = 0; e < kAtATime; ++e)
+            values.push_back(LLVM::LoadOp::create(
+                b, f32,
+                pointerToElement(op.getA(), aTile, elementAt(e), addI32(row, rowOffset(r)))));
+          a.push_back(values);
+        }
       }
-    }
-    auto accumulate = [&](int64_t c, int64_t e, Value value) {
-      for (int64_t r = 0; r < registers.rows; ++r) {
-        Value &sum = carried[registers.at(unsigned(r), unsigned(c))];
-        sum = LLVM::FMAOp::create(b, a[size_t(r)][size_t(e)], value, sum);
-      }
-    };
-    if (op.getTransposeB()) {  // rows are columns of the result, four elements along k each
-      SmallVector<Value> from; // of the columns that a thread has side by side
-      for (int64_t c = 0; c < piece; ++c) {
-        Value own = addI32(column, c);
-        from.push_back(add(add(scalar(op.getB()), times(own, bTile.getSwizzle())),
-                           chunkOf(bTile, swizzleOf(own, bTile.getSwizzle(), b, constant))));
-      }
-      for (int64_t c = 0; c < columns; ++c) {
-        int64_t further = columnOffset(unsigned(c - c % piece), piece);
-        SmallVector<Value> values = loadFour(from[size_t(c % piece)], further * bTile.getSwizzle());
-        for (int64_t e = 0; e < kAtATime; ++e)
-          accumulate(c, e, values[size_t(e)]);
-      }
-    } else { // rows are k
-      auto some = VectorType::get(piece, f32);
-      for (int64_t e = 0; e < kAtATime; ++e) {
-        Value own = addI32(times(number, kAtATime), e);
-        Value bits = swizzleOf(own, bTile.getSwizzle(), b, constant);
-        Value base = add(scalar(op.getB()), times(own, bTile.getSwizzle()));
-        for (int64_t c = 0; c < columns; c += piece) {
-          // Bits of the thread's columns and of the constant do not meet.
-          int64_t bytes = columnOffset(unsigned(c), piece) * kBytes;
-          Value within = arith::XOrIOp::create(
-              b, addI32(times(column, kBytes), bytes % bTile.getSwizzle()), bits);
-          Value all = LLVM::LoadOp::create(
-              b, some,
-              sharedPointer(add(base, within), bytes / bTile.getSwizzle() * bTile.getSlabBytes()),
-              unsigned(piece * kBytes));
-          for (int64_t n = 0; n < piece; ++n)
-            accumulate(c + n, e, vector::ExtractOp::create(b, all, n));
+      auto accumulate = [&](int64_t c, int64_t e, Value value) {
+        for (int64_t r = 0; r < registers.rows; ++r) {
+          Value &sum = carried[registers.at(unsigned(r), unsigned(c))];
+          sum = LLVM::FMAOp::create(b, a[size_t(r)][size_t(e)], value, sum);
+        }
+      };
+      if (op.getTransposeB()) {  // rows are columns of the result, four elements along k each
+        SmallVector<Value> from; // of the columns that a thread has side by side
+        for (int64_t c = 0; c < piece; ++c) {
+          Value own = addI32(column, c);
+          from.push_back(add(add(scalar(op.getB()), times(own, bTile.getSwizzle())),
+                             chunkOf(bTile, swizzleOf(own, bTile.getSwizzle(), b, constant))));
+        }
+        for (int64_t c = 0; c < columns; ++c) {
+          int64_t further = columnOffset(unsigned(c - c % piece), piece);
+          SmallVector<Value> values =
+              loadFour(from[size_t(c % piece)], further * bTile.getSwizzle());
+          for (int64_t e = 0; e < kAtATime; ++e)
+            accumulate(c, e, values[size_t(e)]);
+        }
+      } else { // rows are k
+        auto some = VectorType::get(piece, f32);
+        for (int64_t e = 0; e < kAtATime; ++e) {
+          Value own = elementAt(e);
+          Value bits = swizzleOf(own, bTile.getSwizzle(), b, constant);
+          Value base = add(scalar(op.getB()), times(own, bTile.getSwizzle()));
+          for (int64_t c = 0; c < columns; c += piece) {
+            // Bits of the thread's columns and of the constant do not meet.
+            int64_t bytes = columnOffset(unsigned(c), piece) * kBytes;
+            Value within = arith::XOrIOp::create(
+                b, addI32(times(column, kBytes), bytes % bTile.getSwizzle()), bits);
+            Value all = LLVM::LoadOp::create(
+                b, some,
+                sharedPointer(add(base, within), bytes / bTile.getSwizzle() * bTile.getSlabBytes()),
+                unsigned(piece * kBytes));
+            for (int64_t n = 0; n < piece; ++n)
+              accumulate(c + n, e, vector::ExtractOp::create(b, all, n));
+          }
         }
       }
     }

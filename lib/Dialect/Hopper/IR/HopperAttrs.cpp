@@ -33,8 +33,7 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    OutputMemory, Maxima maxima, bool pipeline, bool overlap,
                                    bool pingPong, bool trim, FloatAttr threshold, int64_t emulation,
                                    bool addsSums, bool ordered, bool storesFirst, bool,
-                                   bool loadsTiles,
-                                   Products products, int64_t groupWarps) {
+                                   bool loadsTiles, Products products, int64_t groupWarps) {
   if (blockM < 1 || blockN < 1 || stages < 1 || occupancy < 1 || cluster < 1)
     return emitError() << "expected tiles, stages, occupancy and cluster of 1 or more";
   if (parts < 0 || ctas < 0 || producerRegisters < 0 || emulation < 0 ||
@@ -59,9 +58,9 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (groupWarps != 4 && (products == Products::Wgmma || groupWarps != 2))
     return emitError() << "64 rows are held by 4 warps, or, with products of warps, by 2; got "
                        << groupWarps;
-  if (products == Products::Mma && (cluster != 1 || maxima != Maxima::Running || pipeline ||
-                                    overlap || pingPong || trim || ordered || storesFirst ||
-                                    loadsTiles))
+  if (products == Products::Mma &&
+      (cluster != 1 || maxima != Maxima::Running || pipeline || overlap || pingPong || trim ||
+       ordered || storesFirst || loadsTiles))
     return emitError() << "products of warps exclude clusters, fixed maxima, 'pipeline', "
                           "'overlap', 'ping_pong', 'trim', 'ordered', 'stores_first' and "
                           "'loads_tiles', which have roles that copy";

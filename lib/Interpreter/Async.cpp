@@ -161,9 +161,27 @@ static float addProducts(float sum, const float *a, const float *b, int64_t stri
   return total < 0 ? -result : result;
 }
 
+/// To nearest, ties away from zero, 10 bits behind the point (`cvt.rna.tf32.f32`).
+static float roundToTf32(float x) {
+  if (!std::isfinite(x))
+    return x;
+  uint32_t bits = llvm::bit_cast<uint32_t>(x);
+  return llvm::bit_cast<float>((bits + (1u << 12)) & ~((1u << 13) - 1));
+}
+
+/// One product of f32 by those of TF32, small ones first.
+static float addTf32(float to, float x, float y, int64_t terms) {
+  float x0 = roundToTf32(x), y0 = roundToTf32(y);
+  if (terms == 3) {
+    to = std::fma(roundToTf32(x - x0), y0, to);
+    to = std::fma(x0, roundToTf32(y - y0), to);
+  }
+  return std::fma(x0, y0, to);
+}
+
 void interpreter::multiply(Cluster &cluster, const interpreter::Value &a, Type aType,
                            bool transposeA, const interpreter::Value &b, tile::SmemType bType,
-                           bool transposeB, VectorType type, float *result) {
+                           bool transposeB, VectorType type, float *result, int64_t tf32) {
   int64_t m = type.getDimSize(0), n = type.getDimSize(1), aStride, bStride;
   int64_t k = transposeB ? bType.getColumns() : bType.getRows();
   bool usesFma = bType.getElementType().isF32();
@@ -184,7 +202,8 @@ void interpreter::multiply(Cluster &cluster, const interpreter::Value &a, Type a
       for (int64_t at = 0; at < k; ++at)
         for (int64_t column = 0; column < n; ++column) {
           float &to = result[row * n + column];
-          to = std::fma(left[size_t(row * aStride + at)], right[size_t(at * bStride + column)], to);
+          float x = left[size_t(row * aStride + at)], y = right[size_t(at * bStride + column)];
+          to = tf32 ? addTf32(to, x, y, tf32) : std::fma(x, y, to);
         }
     return;
   }

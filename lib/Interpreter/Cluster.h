@@ -399,7 +399,8 @@ void forEachElement(const MemRef &memref, llvm::ArrayRef<int64_t> coordinates, i
                     int64_t columns, llvm::function_ref<void(int64_t, int64_t, char *)> visit);
 /// result[m, n] += A B, with the tensor core's sums.
 void multiply(Cluster &cluster, const Value &a, mlir::Type aType, bool transposeA, const Value &b,
-              tile::SmemType bType, bool transposeB, mlir::VectorType type, float *result);
+              tile::SmemType bType, bool transposeB, mlir::VectorType type, float *result,
+              int64_t tf32 = 0);
 /// The mbarrier of a ring and an index, or null after an error.
 MBarrier *findBarrier(Fiber &fiber, const Instruction &instruction, unsigned operand);
 /// A tile as a value.

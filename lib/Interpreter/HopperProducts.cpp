@@ -138,7 +138,8 @@ static Step multiplyNow(Fiber &fiber, const Instruction &i) {
   float *result = fiber.newFloats(i);
   std::copy_n(fiber.floats(i, 2), i.count, result);
   multiply(*fiber.cluster, fiber.operand(i, 0), op.getA().getType(), op.getTransposeA(),
-           fiber.operand(i, 1), b, op.getTransposeB(), op.getResult().getType(), result);
+           fiber.operand(i, 1), b, op.getTransposeB(), op.getResult().getType(), result,
+           op.getTf32().value_or(0));
   return Step::Next;
 }
 

@@ -45,7 +45,8 @@ template <typename Pass> llvm::LogicalResult checkOptions(mlir::Operation *op, c
   if (llvm::failed(
           checkWord(op, "order", pass.order, {"auto", "m_outer", "n_outer", "split_kv"})) ||
       llvm::failed(checkWord(op, "output", pass.output, {"auto", "own", "reuse", "slabs"})) ||
-      llvm::failed(checkWord(op, "products", pass.products, {"auto", "wgmma", "mma"})))
+      llvm::failed(checkWord(op, "products", pass.products, {"auto", "wgmma", "mma"})) ||
+      llvm::failed(checkWord(op, "precision", pass.precision, {"ieee", "tf32x3", "tf32"})))
     return llvm::failure();
   const target::Limits *limits = findLimits(pass.chip);
   if (!limits)

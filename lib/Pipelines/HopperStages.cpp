@@ -108,7 +108,8 @@ static void addPrograms(OpPassManager &pm, ScheduleAttr schedule) {
 /// Products for the tensor core, and where the other values of a tile are.
 static void addTiles(OpPassManager &pm, ScheduleAttr schedule) {
   OpPassManager &nested = pm.nest<func::FuncOp>();
-  nested.addPass(createHopperFormProducts(HopperFormProductsOptions{usesWarps(schedule)}));
+  nested.addPass(
+      createHopperFormProducts(HopperFormProductsOptions{usesWarps(schedule), schedule.getTf32()}));
   nested.addPass(createCSEPass()); // tiles that products have in common
   nested.addPass(createHopperReuseTiles());
   if (schedule.getLoadsTiles() || schedule.getAddsSums())
@@ -208,7 +209,7 @@ ScheduleAttr getFullSchedule(MLIRContext *context) {
                            /*pipeline=*/true, /*overlap=*/false, /*ping_pong=*/true, /*trim=*/true,
                            Builder(context).getF64FloatAttr(1), 1, /*adds_sums=*/true,
                            /*ordered=*/true, true, true, /*loads_tiles=*/true,
-                           hopper::Products::Wgmma, /*group_warps=*/4);
+                           hopper::Products::Wgmma, /*group_warps=*/4, /*tf32=*/0);
 }
 
 struct RunStagePass : attn::impl::HopperRunStageBase<RunStagePass> {

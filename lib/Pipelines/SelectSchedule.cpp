@@ -117,6 +117,8 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     constexpr int64_t kNarrow = 64; // columns
     const target::Limits &limits = *findLimits(chip);
     ProductSizes sizes = findProductSizes(module);
+    int64_t terms = precision == "tf32x3" ? 3 : precision == "tf32" ? 1 : 0;
+    sizes.usesFma = sizes.bytes == 4 && terms == 0;
     if (sizes.columns > kMostColumns)
       return refuseColumns(module, sizes.columns);
     WarpTiles asked = {blockM, blockN, stages, groupWarps};
@@ -157,7 +159,7 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
           exp2Emulation > 0 ? int64_t(exp2Emulation) : int64_t(0), /*adds_sums=*/adds,
           /*ordered=*/false,
           /*stores_first=*/false, /*adder_fences=*/false, /*loads_tiles=*/false,
-          hopper::Products::Mma, tiles->groupWarps);
+          hopper::Products::Mma, tiles->groupWarps, sizes.bytes == 4 ? terms : int64_t(0));
     };
     SmallVector<Choice> choices;
     auto add = [&](int64_t parts, Attribute condition) -> LogicalResult {
@@ -266,7 +268,7 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
         row.pipelines, row.overlap, row.pingPong, row.trims, threshold, row.exp2Emulation,
         row.addsSums, row.addsSums && deterministic, row.addsSums && row.storesFirst,
         row.addsSums && row.adderFences, loadsTiles, hopper::Products::Wgmma,
-        /*group_warps=*/int64_t(4));
+        /*group_warps=*/int64_t(4), /*tf32=*/int64_t(0));
     if (!schedule)
       return failure();
     return schedule;

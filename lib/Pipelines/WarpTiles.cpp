@@ -33,8 +33,8 @@ ProductSizes attn::findProductSizes(Operation *root) {
 int64_t WarpTiles::getSharedBytes(ProductSizes sizes, int64_t staying) const {
   int64_t row = llvm::alignTo(sizes.columns * sizes.bytes, 128);
   int64_t bytes = staying * rows * row + 2 * stages * stream * row; // two are streamed
-  // What is computed, in f32.
-  if (sizes.bytes == 4)
+  // What is computed, for FMAs.
+  if (sizes.usesFma)
     bytes += rows * std::max<int64_t>(stream * 4, 128);
   return bytes;
 }
@@ -124,16 +124,16 @@ bool attn::shrinkWarpTiles(ModuleOp module) {
   bool changed = shrink(rows, stream);
   MLIRContext *context = module.getContext();
   Builder b(context);
-  module->setAttr(hopper::kScheduleAttr,
-                  hopper::ScheduleAttr::get(
-                      context, rows, stream, schedule.getParts(), schedule.getStages(),
-                      schedule.getCtas(), schedule.getOccupancy(), schedule.getCluster(),
-                      schedule.getProducerRegisters(), schedule.getOutput(), schedule.getMaxima(),
-                      schedule.getPipeline(), schedule.getOverlap(), schedule.getPingPong(),
-                      schedule.getTrim(), schedule.getRescaleThreshold(),
-                      schedule.getExp2Emulation(), schedule.getAddsSums(), schedule.getOrdered(),
-                      schedule.getStoresFirst(), schedule.getAdderFences(),
-                      schedule.getLoadsTiles(), schedule.getProducts(), schedule.getGroupWarps()));
+  module->setAttr(
+      hopper::kScheduleAttr,
+      hopper::ScheduleAttr::get(
+          context, rows, stream, schedule.getParts(), schedule.getStages(), schedule.getCtas(),
+          schedule.getOccupancy(), schedule.getCluster(), schedule.getProducerRegisters(),
+          schedule.getOutput(), schedule.getMaxima(), schedule.getPipeline(), schedule.getOverlap(),
+          schedule.getPingPong(), schedule.getTrim(), schedule.getRescaleThreshold(),
+          schedule.getExp2Emulation(), schedule.getAddsSums(), schedule.getOrdered(),
+          schedule.getStoresFirst(), schedule.getAdderFences(), schedule.getLoadsTiles(),
+          schedule.getProducts(), schedule.getGroupWarps(), schedule.getTf32()));
   module.walk([&](FoldOp fold) {
     auto ofRows = fold->getAttrOfType<IntegerAttr>(kBlockMAttr);
     auto ofStream = fold->getAttrOfType<IntegerAttr>(kBlockNAttr);

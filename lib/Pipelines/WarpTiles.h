@@ -12,6 +12,7 @@ namespace attn {
 /// What the widest operand of a module's products is.
 struct ProductSizes {
   int64_t columns = 0, bytes = 2; ///< bytes of an element
+  bool usesFma = false;           ///< a computed operand goes through shared memory
 };
 ProductSizes findProductSizes(mlir::Operation *root);
 

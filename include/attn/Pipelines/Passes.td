@@ -15,6 +15,9 @@ defvar ScheduleOptions = [
     Option<"products", "products", "std::string", /*default=*/"\"auto\"",
            "Instructions for products: wgmma (of warpgroups, with TMA), mma (of warps, with cp.async), "
            "auto (wgmma where the chip has it and elements have 16 bits)">,
+    Option<"precision", "precision", "std::string", /*default=*/"\"ieee\"",
+           "Products of f32: ieee (FMAs), tf32x3 (three products of TF32, whose error is that of f32 within a "
+           "small factor), tf32 (one: 10 bits of each factor)">,
     Option<"groupWarps", "group-warps", "int64_t", /*default=*/"0",
            "With products=mma, warps that hold 64 rows of a tile: 2, 4; 0 chooses">,
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",

@@ -310,6 +310,8 @@ private:
   llvm::SmallVector<mlir::Value> loadBlocks(mlir::Value pointer, int32_t count, bool transpose);
   void multiplyFragments(tile::MmaOp op);
   void multiplyElements(tile::MmaOp op);
+  llvm::SmallVector<mlir::Value> splitTf32(mlir::Value x, int64_t terms);
+  mlir::LogicalResult multiplyTf32(tile::MmaOp op);
 
   //===--- Products.cpp ---===//
   void lowerWgmma(WgmmaOp op);

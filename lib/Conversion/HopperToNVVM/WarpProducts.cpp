@@ -218,11 +218,127 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
   setParts(op.getResult(), Layout::Tile, Parts(loop.getResults()));
 }
 
+/// x as the sum of one or two numbers of TF32, the large one first.
+SmallVector<Value> KernelLowering::splitTf32(Value x, int64_t terms) {
+  auto round = [&](Value value) {
+    return inlineAsm(b.getI32Type(), value, "cvt.rna.tf32.f32 $0, $1;", "=r,f",
+                     /*sideEffects=*/false);
+  };
+  SmallVector<Value> parts = {round(x)};
+  if (terms == 1)
+    return parts;
+  Value large = LLVM::BitcastOp::create(b, b.getF32Type(), parts[0]);
+  parts.push_back(round(arith::SubFOp::create(b, x, large)));
+  return parts;
+}
+
+/// f32 by the tensor core (m16n8k8 of TF32). A left operand in registers has columns 2 t and 2 t +
+/// 1 where the instruction has t and t + 4 of k: the rows of B are taken in the same order.
+LogicalResult KernelLowering::multiplyTf32(tile::MmaOp op) {
+  constexpr int64_t kStep = 8, kChunks = 2; // of k, and its chunks of 16 bytes
+  VectorType type = op.getResult().getType();
+  tile::SmemType bTile = op.getB().getType();
+  auto aTile = dyn_cast<tile::SmemType>(op.getA().getType());
+  if (op.getTransposeA() || (!aTile && op.getTransposeB()))
+    return op.emitOpError("of TF32 takes left operands by rows, and of those in registers right "
+                          "ones by rows, too");
+  int64_t terms = *op.getTf32(), n = type.getDimSize(1), halves = registers.rows / 2;
+  int64_t k = op.getTransposeB() ? bTile.getColumns() : bTile.getRows();
+  SmallVector<Value> sums = elements(op.getAccumulator(), Layout::Tile), aValues;
+  if (!aTile)
+    aValues = elements(op.getA(), Layout::Tile);
+  Type f32 = b.getF32Type();
+  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
+  auto times = [&](Value x, int64_t y) -> Value {
+    return arith::MulIOp::create(b, x, constantI32(y));
+  };
+  auto asFloat = [&](Value word) -> Value { return LLVM::BitcastOp::create(b, f32, word); };
+  Value inBlock = bitsOfLane(0, 7), low = bitsOfLane(3, 1), high = bitsOfLane(4, 1);
+  Value group4 = bitsOfLane(2, 7), ofGroup = bitsOfLane(0, 3);
+  std::optional<Matrices> aBlocks, bBlocks;
+  if (aTile)
+    aBlocks = placeMatrices(
+        op.getA(), aTile, add(add(inBlock, times(low, 8)), times(warp, group.rowsOfWarp())), high);
+  // Rows of B that a thread has of each 8, where rows are k.
+  SmallVector<Matrices> bRows;
+  if (op.getTransposeB()) {
+    bBlocks = placeMatrices(op.getB(), bTile, add(inBlock, times(high, 8)), low);
+  } else {
+    for (int64_t second : {0, 1}) {
+      Value row = aTile ? addI32(ofGroup, 4 * second) : addI32(times(ofGroup, 2), second);
+      Matrices place =
+          placeMatrices(op.getB(), bTile, row, arith::ShRUIOp::create(b, group4, constantI32(2)));
+      // And the element of the chunk.
+      place.base = add(place.base, times(arith::AndIOp::create(b, group4, constantI32(3)), 4));
+      bRows.push_back(place);
+    }
+  }
+  auto result = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, f32));
+  for (int64_t step = 0; step < k / kStep; ++step) {
+    // By half and part: four registers.
+    SmallVector<SmallVector<SmallVector<Value>>> a;
+    for (int64_t half = 0; half < halves; ++half) {
+      SmallVector<Value> values;
+      if (aBlocks)
+        for (Value word : loadBlocks(pointerTo(*aBlocks, half * kM, step * kChunks), 4, false))
+          values.push_back(asFloat(word));
+      else
+        for (unsigned column : {0, 1})
+          for (unsigned row : {0, 1})
+            values.push_back(
+                aValues[registers.at(unsigned(2 * half) + row, unsigned(2 * step) + column)]);
+      SmallVector<SmallVector<Value>> split(terms == 1 ? 1 : 2);
+      for (Value value : values)
+        for (auto [part, word] : llvm::enumerate(splitTf32(value, terms)))
+          split[part].push_back(word);
+      a.push_back(std::move(split));
+    }
+    for (int64_t column = 0; column < n; column += 2 * kN) {
+      int64_t blocks = column + kN < n ? 2 : 1;
+      SmallVector<Value> values; // two for each block
+      if (bBlocks) {
+        for (Value word :
+             loadBlocks(pointerTo(*bBlocks, column, step * kChunks), int32_t(2 * blocks), false))
+          values.push_back(asFloat(word));
+      } else {
+        for (int64_t block = 0; block < blocks; ++block)
+          for (const Matrices &row : bRows)
+            values.push_back(LLVM::LoadOp::create(
+                b, f32, pointerTo(row, step * kStep, (column + block * kN) / 4)));
+      }
+      for (int64_t block = 0; block < blocks; ++block) {
+        SmallVector<SmallVector<Value>> parts(terms == 1 ? 1 : 2);
+        for (int64_t e : {0, 1})
+          for (auto [part, word] : llvm::enumerate(splitTf32(values[size_t(2 * block + e)], terms)))
+            parts[part].push_back(word);
+        for (int64_t half = 0; half < halves; ++half) {
+          unsigned first = registers.at(unsigned(2 * half), unsigned((column + block * kN) / 4));
+          // Small products first.
+          constexpr std::pair<int, int> kTerms[] = {{1, 0}, {0, 1}, {0, 0}};
+          for (auto [ofA, ofB] : ArrayRef(kTerms).take_back(size_t(terms))) {
+            Value product = NVVM::MmaOp::create(
+                b, result, a[size_t(half)][size_t(ofA)], parts[size_t(ofB)],
+                ArrayRef(sums).slice(first, 4), ArrayRef<int64_t>{kM, kN, kStep}, std::nullopt,
+                std::nullopt, std::array{NVVM::MMATypes::tf32, NVVM::MMATypes::tf32},
+                std::array{NVVM::MMALayout::row, NVVM::MMALayout::col});
+            for (unsigned i = 0; i < 4; ++i)
+              sums[first + i] = LLVM::ExtractValueOp::create(b, product, i);
+          }
+        }
+      }
+    }
+  }
+  setParts(op.getResult(), Layout::Tile, Parts(sums));
+  return success();
+}
+
 LogicalResult KernelLowering::lowerMma(tile::MmaOp op) {
   if (!op.getB().getType().getElementType().isF32()) {
     multiplyFragments(op);
     return success();
   }
+  if (op.getTf32())
+    return multiplyTf32(op);
   if (!isa<tile::SmemType>(op.getA().getType()))
     return op.emitOpError("of f32 expects its left operand in shared memory (hopper-stage-loads)");
   multiplyElements(op);

@@ -33,7 +33,8 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    OutputMemory, Maxima maxima, bool pipeline, bool overlap,
                                    bool pingPong, bool trim, FloatAttr threshold, int64_t emulation,
                                    bool addsSums, bool ordered, bool storesFirst, bool,
-                                   bool loadsTiles, Products products, int64_t groupWarps) {
+                                   bool loadsTiles, Products products, int64_t groupWarps,
+                                   int64_t tf32) {
   if (blockM < 1 || blockN < 1 || stages < 1 || occupancy < 1 || cluster < 1)
     return emitError() << "expected tiles, stages, occupancy and cluster of 1 or more";
   if (parts < 0 || ctas < 0 || producerRegisters < 0 || emulation < 0 ||
@@ -64,6 +65,8 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "products of warps exclude clusters, fixed maxima, 'pipeline', "
                           "'overlap', 'ping_pong', 'trim', 'ordered', 'stores_first' and "
                           "'loads_tiles', which have roles that copy";
+  if (tf32 != 0 && (products != Products::Mma || (tf32 != 1 && tf32 != 3)))
+    return emitError() << "'tf32' is 1 or 3 products of warps, got " << tf32;
   if (products == Products::Mma && stages < 2)
     return emitError() << "products of warps need 2 or more stages, got " << stages;
   return success();

@@ -64,8 +64,9 @@ using Loads = llvm::DenseMap<std::pair<Operation *, unsigned>, Value>;
 
 class Former {
 public:
-  Former(vector::ContractionOp contract, ArrayRef<target::MmaAtom> atoms, Loads &loads)
-      : contract(contract), atoms(atoms), loads(loads), b(contract) {}
+  Former(vector::ContractionOp contract, ArrayRef<target::MmaAtom> atoms, int64_t tf32,
+         Loads &loads)
+      : contract(contract), atoms(atoms), tf32(tf32), loads(loads), b(contract) {}
 
   LogicalResult run() {
     if (isInnerProduct()) {
@@ -91,8 +92,11 @@ public:
                                   left.value);
     }
     Value tile = load(right, /*perWarpgroup=*/false);
+    IntegerAttr terms;
+    if (tf32 && element.isF32())
+      terms = b.getI64IntegerAttr(tf32);
     auto product = tile::MmaOp::create(b, contract.getLoc(), a, tile, contract.getAcc(),
-                                       left.isTransposed, right.isTransposed);
+                                       left.isTransposed, right.isTransposed, terms);
     if (failed(tile::verifyProduct(
             product, atoms, a.getType(), cast<tile::SmemType>(tile.getType()),
             product.getAccumulator().getType(), left.isTransposed, right.isTransposed)))
@@ -202,6 +206,7 @@ private:
 
   vector::ContractionOp contract;
   ArrayRef<target::MmaAtom> atoms;
+  int64_t tf32;
   Loads &loads;
   OpBuilder b;
 };
@@ -216,7 +221,7 @@ struct FormProductsPass : attn::impl::HopperFormProductsBase<FormProductsPass> {
       atoms = tile::kAtoms;
     Loads loads;
     for (vector::ContractionOp contract : contracts)
-      if (failed(Former(contract, atoms, loads).run()))
+      if (failed(Former(contract, atoms, tf32, loads).run()))
         return signalPassFailure();
     // Reads whose tile is in shared memory now.
     SmallVector<Operation *> ops;

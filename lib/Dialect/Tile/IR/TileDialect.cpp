@@ -186,6 +186,10 @@ LogicalResult MmaOp::verify() {
   VectorType accumulator = getAccumulator().getType();
   if (int64_t m = kAtoms[0].m; accumulator.getDimSize(0) % m)
     return emitOpError() << "m is a multiple of " << m << ", got " << accumulator.getDimSize(0);
+  if (std::optional<int64_t> terms = getTf32();
+      terms && ((*terms != 1 && *terms != 3) || !getB().getType().getElementType().isF32()))
+    return emitOpError() << "one product of f32 is 1 or 3 of TF32, got " << *terms << " of "
+                         << getB().getType().getElementType();
   return verifyProduct(*this, kAtoms, getA().getType(), getB().getType(), accumulator,
                        getTransposeA(), getTransposeB());
 }

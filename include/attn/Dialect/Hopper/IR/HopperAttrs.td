@@ -82,7 +82,7 @@ def Hopper_ScheduleAttr : Hopper_Attr<"Schedule", "schedule"> {
     - `loads_tiles`: tiles that a score reads by row and column are copied by TMA.
     - `products`: `wgmma`, or `mma`: products of single warps, and copies by `cp.async`, which all
       NVIDIA GPUs since compute capability 8.0 have. `group_warps`: with `mma`, warps that hold 64
-      rows: 2 or 4.
+      rows: 2 or 4. `tf32`: products of f32 by so many of TF32: 1, 3; 0: by FMAs.
 
     Verified: 64, 128 or 192 rows; with `mma` none of clusters, fixed maxima, `pipeline`, `overlap`,
     `ping_pong`, `trim`, `ordered`, `stores_first` and `loads_tiles`; parts exclude fixed maxima, and 0 parts need `ctas`; `trim` needs `pipeline` and excludes `overlap`; fixed maxima
@@ -116,7 +116,8 @@ def Hopper_ScheduleAttr : Hopper_Attr<"Schedule", "schedule"> {
     DefaultValuedParameter<"bool", "false">:$adder_fences,
     DefaultValuedParameter<"bool", "false">:$loads_tiles,
     DefaultValuedParameter<"Products", "Products::Wgmma">:$products,
-    DefaultValuedParameter<"int64_t", "4">:$group_warps);
+    DefaultValuedParameter<"int64_t", "4">:$group_warps,
+    DefaultValuedParameter<"int64_t", "0">:$tf32);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

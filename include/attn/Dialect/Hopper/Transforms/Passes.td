@@ -141,7 +141,9 @@ def HopperFormProducts : Pass<"hopper-form-products", "::mlir::func::FuncOp"> {
     Needed by: GPU kernels with products of matrices.
   }];
   let options = [Option<"byWarps", "by-warps", "bool", /*default=*/"false",
-                        "Products are those of single warps, of 16-bit floats or f32">];
+                        "Products are those of single warps, of 16-bit floats or f32">,
+                 Option<"tf32", "tf32", "int64_t", /*default=*/"0",
+                        "Products of TF32 that make up one of f32: 1, 3; 0: FMAs">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
                            "mlir::arith::ArithDialect"];
 }

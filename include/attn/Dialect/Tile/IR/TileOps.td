@@ -313,6 +313,10 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]
   let description = [{
     `result[m, n] = accumulator[m, n] + sum_k A[m, k] B[k, n]`, in f32.
 
+    Elements are bf16, f16 or f32. Products of f32 are FMAs, or by the tensor core: with `tf32(1)`
+    operands are rounded to TF32 (10 bits behind the point), with `tf32(3)` each is the sum of two such
+    numbers, and three products (all but that of the two small ones) are added up.
+
     A is a tile in shared memory, stored `m x k` (or `k x m` with `transposeA`),
     or a vector `m x k` in registers. B is a tile in shared memory stored `k x n`,
     or `n x k` with `transposeB`. Both have the same element type, bf16 or f16.
@@ -328,11 +332,12 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]
   }];
   let arguments = (ins AnyTypeOf<[Tile_Tile, Tile_Vector2]>:$a, Tile_Tile:$b,
                        Tile_Accumulator:$accumulator, UnitAttr:$transposeA,
-                       UnitAttr:$transposeB);
+                       UnitAttr:$transposeB,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntNonNegative]>>:$tf32);
   let results = (outs Tile_Accumulator:$result);
   let assemblyFormat = [{
     $a `,` $b `,` $accumulator (`transposeA` $transposeA^)? (`transposeB` $transposeB^)?
-    attr-dict `:` type($a) `,` type($b) `,` type($accumulator)
+    (`tf32` `(` $tf32^ `)`)? attr-dict `:` type($a) `,` type($b) `,` type($accumulator)
   }];
   let hasVerifier = 1;
 }

@@ -68,7 +68,7 @@ struct LowerToHopperPass
   void getDependentDialects(DialectRegistry &registry) const override {
     OpPassManager pm(ModuleOp::getOperationName());
     pm.addPass(createInlinerPass());
-    addFront(pm);
+    addFront(pm, /*pads=*/true);
     pm.addPass(createHopperFormNests());
     pm.addPass(createHopperSelectSchedule());
     addRowPrograms(pm, {});
@@ -102,7 +102,7 @@ struct LowerToHopperPass
     // Each function is lowered by itself.
     if (module.walk([](func::CallOp) { return WalkResult::interrupt(); }).wasInterrupted())
       front.addPass(createInlinerPass());
-    addFront(front);
+    addFront(front, padsHeads(module));
     if (failed(runPipeline(front, module)))
       return signalPassFailure();
     for (auto versions : llvm::make_early_inc_range(module.getOps<VersionsOp>()))
@@ -190,8 +190,29 @@ struct LowerToHopperPass
     return runPipeline(pm, module);
   }
 
-  void addFront(OpPassManager &pm) const {
-    pm.addPass(createAttnPadHeads(AttnPadHeadsOptions{kColumnMultiple}));
+  /// Whether heads get columns of zeros: TMA copies whole 16 bytes; threads copy any columns, but a
+  /// dimension of one element is none that a product has.
+  bool padsHeads(ModuleOp module) const {
+    bool usesTma = chip == target::sm90::kChip && products != "mma";
+    auto needs = [&](auto op) {
+      return llvm::any_of(ValueRange{op.getQuery(), op.getValue()}, [&](Value operand) {
+        auto type = cast<RankedTensorType>(operand.getType());
+        return type.getShape().back() == 1 ||
+               (usesTma && type.getElementType().getIntOrFloatBitWidth() == 16);
+      });
+    };
+    WalkResult walk = module.walk([&](Operation *op) {
+      auto forward = dyn_cast<ForwardOp>(op);
+      auto backward = dyn_cast<BackwardOp>(op);
+      return (forward && needs(forward)) || (backward && needs(backward)) ? WalkResult::interrupt()
+                                                                          : WalkResult::advance();
+    });
+    return walk.wasInterrupted();
+  }
+
+  void addFront(OpPassManager &pm, bool pads) const {
+    if (pads)
+      pm.addPass(createAttnPadHeads(AttnPadHeadsOptions{kColumnMultiple}));
     pm.addPass(createAttnDefineIntegers());
     bool rows = isOn(rowPrograms, !asksForTiles(*this));
     pm.addPass(createHopperCreateVersions(HopperCreateVersionsOptions{order, divideSums, rows}));

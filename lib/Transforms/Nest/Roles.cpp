@@ -280,14 +280,13 @@ LogicalResult Nest::assignTiles() {
       info.exact = true;
     } else if (llvm::is_contained(loops, dim)) {
       info.role = LoopRole::Around;
-    } else if (info.known && options.rowsFirst && *info.known != 1 && *info.known % 8 != 0) {
-      return first.emitError("expected a multiple of 8 as the size of a dimension that is "
-                             "whole in each tile (a head size), got ")
-             << *info.known;
     } else if (info.known) {
+      // Tiles of rank 2 where rows are first, with columns as a matrix instruction's: what lies
+      // beyond is read as zeros, and not written.
+      bool isRounded = options.rowsFirst && *info.known != 1;
       info.role = LoopRole::Whole;
-      info.tile = *info.known;
-      info.exact = true;
+      info.tile = isRounded ? llvm::alignTo(*info.known, 8) : *info.known;
+      info.exact = info.tile == *info.known;
     } else {
       return first.emitError("expected a static size of a dimension that is "
                              "whole in each tile (a head size), got a dynamic one");

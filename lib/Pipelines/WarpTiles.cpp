@@ -39,8 +39,8 @@ int64_t WarpTiles::getSharedBytes(ProductSizes sizes, int64_t staying) const {
   return bytes;
 }
 
-/// Streamed elements: k of an instruction.
-static constexpr int64_t kLeastStream = 16;
+/// Streamed elements: k of an instruction, or what FMAs read of a row at a time.
+static int64_t getLeastStream(int64_t bytes) { return bytes == 2 ? 16 : 8; }
 
 /// How many rows a warp has, and what is streamed at a time: a thread of two warps for 64 rows
 /// holds `columns` sums of each 32-bit accumulator and `stream` scores, one of four warps half of
@@ -61,6 +61,7 @@ std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, WarpKernel kern
   take(tiles.stream, asked.stream);
   take(tiles.stages, asked.stages);
   take(tiles.groupWarps, asked.groupWarps);
+  int64_t least = getLeastStream(sizes.bytes);
   auto fits = [&](int64_t ctas) {
     int64_t reserved = limits.sharedBytesReserved;
     return tiles.getSharedBytes(sizes, kernel.isGradient ? 2 : 1) <=
@@ -69,18 +70,20 @@ std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, WarpKernel kern
   // FMAs of one CTA wait for its loads: two of them take turns, if their tiles can be so small.
   if (sizes.bytes == 4 && asked.stream <= 0) {
     WarpTiles smaller = tiles;
-    while (!fits(/*ctas=*/2) && tiles.stream > kLeastStream)
+    while (!fits(/*ctas=*/2) && tiles.stream > 16)
       tiles.stream /= 2;
     if (!fits(/*ctas=*/2))
       tiles = smaller;
   }
   while (!fits(/*ctas=*/1)) {
-    if (asked.stream <= 0 && tiles.stream > kLeastStream && tiles.stream > tiles.rows / 4)
+    if (asked.stream <= 0 && tiles.stream > least && tiles.stream > tiles.rows / 4)
       tiles.stream /= 2;
     else if (asked.rows <= 0 && tiles.rows > hopper::kWarpgroupRows)
       tiles.rows = hopper::kWarpgroupRows;
-    else if (asked.stream <= 0 && tiles.stream > kLeastStream)
+    else if (asked.stream <= 0 && tiles.stream > least)
       tiles.stream /= 2;
+    else if (asked.stages <= 0 && tiles.stages > 1)
+      tiles.stages = 1; // copies that nothing runs beside
     else
       return std::nullopt;
   }
@@ -108,9 +111,9 @@ int64_t attn::findSharedBytes(ModuleOp module) {
 }
 
 /// Halves the stream while it is no shorter than the rows, then rows and stream by turns.
-static bool shrink(int64_t &rows, int64_t &stream) {
-  if (stream > kLeastStream && (2 * stream >= rows || rows <= hopper::kWarpgroupRows))
-    stream = llvm::alignTo(stream / 2, kLeastStream);
+static bool shrink(int64_t &rows, int64_t &stream, int64_t least) {
+  if (stream > least && (2 * stream >= rows || rows <= hopper::kWarpgroupRows))
+    stream = llvm::alignTo(stream / 2, least);
   else if (rows > hopper::kWarpgroupRows)
     rows = hopper::kWarpgroupRows;
   else
@@ -121,30 +124,35 @@ static bool shrink(int64_t &rows, int64_t &stream) {
 bool attn::shrinkWarpTiles(ModuleOp module) {
   auto schedule = module->getAttrOfType<hopper::ScheduleAttr>(hopper::kScheduleAttr);
   int64_t rows = schedule.getBlockM(), stream = schedule.getBlockN();
-  bool changed = shrink(rows, stream);
+  int64_t least = getLeastStream(findProductSizes(module).bytes), stages = schedule.getStages();
+  bool changed = shrink(rows, stream, least);
   MLIRContext *context = module.getContext();
   Builder b(context);
-  module->setAttr(
-      hopper::kScheduleAttr,
-      hopper::ScheduleAttr::get(
-          context, rows, stream, schedule.getParts(), schedule.getStages(), schedule.getCtas(),
-          schedule.getOccupancy(), schedule.getCluster(), schedule.getProducerRegisters(),
-          schedule.getOutput(), schedule.getMaxima(), schedule.getPipeline(), schedule.getOverlap(),
-          schedule.getPingPong(), schedule.getTrim(), schedule.getRescaleThreshold(),
-          schedule.getExp2Emulation(), schedule.getAddsSums(), schedule.getOrdered(),
-          schedule.getStoresFirst(), schedule.getAdderFences(), schedule.getLoadsTiles(),
-          schedule.getProducts(), schedule.getGroupWarps(), schedule.getTf32()));
   module.walk([&](FoldOp fold) {
     auto ofRows = fold->getAttrOfType<IntegerAttr>(kBlockMAttr);
     auto ofStream = fold->getAttrOfType<IntegerAttr>(kBlockNAttr);
     if (!ofStream)
       return;
     int64_t rows = ofRows ? ofRows.getInt() : schedule.getBlockM(), stream = ofStream.getInt();
-    changed |= shrink(rows, stream);
+    changed |= shrink(rows, stream, least);
     if (ofRows)
       fold->setAttr(kBlockMAttr, b.getI64IntegerAttr(rows));
     fold->setAttr(kBlockNAttr, b.getI64IntegerAttr(stream));
   });
+  if (!changed && stages > 1) {
+    stages = 1; // copies that nothing runs beside
+    changed = true;
+  }
+  module->setAttr(
+      hopper::kScheduleAttr,
+      hopper::ScheduleAttr::get(
+          context, rows, stream, schedule.getParts(), stages, schedule.getCtas(),
+          schedule.getOccupancy(), schedule.getCluster(), schedule.getProducerRegisters(),
+          schedule.getOutput(), schedule.getMaxima(), schedule.getPipeline(), schedule.getOverlap(),
+          schedule.getPingPong(), schedule.getTrim(), schedule.getRescaleThreshold(),
+          schedule.getExp2Emulation(), schedule.getAddsSums(), schedule.getOrdered(),
+          schedule.getStoresFirst(), schedule.getAdderFences(), schedule.getLoadsTiles(),
+          schedule.getProducts(), schedule.getGroupWarps(), schedule.getTf32()));
   return changed;
 }
 

@@ -155,21 +155,10 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
     Value row = toI32(firstRow), column = toI32(firstColumn);
     for (; step < unrolled; ++step) {
       SmallVector<SmallVector<Value>> a;
-      if (!op.getTransposeA()) {
-        Value from = add(add(scalar(op.getA()), times(row, aTile.getSwizzle())),
-                         chunkOf(aTile, swizzleOf(row, aTile.getSwizzle(), b, constant)));
-        for (int64_t r = 0; r < registers.rows; ++r)
-          a.push_back(loadFour(from, rowOffset(r) * aTile.getSwizzle()));
-      } else {
-        for (int64_t r = 0; r < registers.rows; ++r) {
-          SmallVector<Value> values;
-          for (int64_t e = 0; e < kAtATime; ++e)
-            values.push_back(LLVM::LoadOp::create(
-                b, f32,
-                pointerToElement(op.getA(), aTile, elementAt(e), addI32(row, rowOffset(r)))));
-          a.push_back(values);
-        }
-      }
+      Value ofRow = add(add(scalar(op.getA()), times(row, aTile.getSwizzle())),
+                        chunkOf(aTile, swizzleOf(row, aTile.getSwizzle(), b, constant)));
+      for (int64_t r = 0; r < registers.rows; ++r)
+        a.push_back(loadFour(ofRow, rowOffset(r) * aTile.getSwizzle()));
       auto accumulate = [&](int64_t c, int64_t e, Value value) {
         for (int64_t r = 0; r < registers.rows; ++r) {
           Value &sum = carried[registers.at(unsigned(r), unsigned(c))];
@@ -211,8 +200,6 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
         }
       }
     }
-    if (sums.empty())
-      return;
     scf::YieldOp::create(b, carried);
   }
   setParts(op.getResult(), Layout::Tile, Parts(loop.getResults()));
@@ -239,9 +226,8 @@ LogicalResult KernelLowering::multiplyTf32(tile::MmaOp op) {
   VectorType type = op.getResult().getType();
   tile::SmemType bTile = op.getB().getType();
   auto aTile = dyn_cast<tile::SmemType>(op.getA().getType());
-  if (op.getTransposeA() || (!aTile && op.getTransposeB()))
-    return op.emitOpError("of TF32 takes left operands by rows, and of those in registers right "
-                          "ones by rows, too");
+  if (!aTile && op.getTransposeB())
+    return op.emitOpError("of TF32 with a left operand in registers takes right ones by rows");
   int64_t terms = *op.getTf32(), n = type.getDimSize(1), halves = registers.rows / 2;
   int64_t k = op.getTransposeB() ? bTile.getColumns() : bTile.getRows();
   SmallVector<Value> sums = elements(op.getAccumulator(), Layout::Tile), aValues;
@@ -337,6 +323,8 @@ LogicalResult KernelLowering::lowerMma(tile::MmaOp op) {
     multiplyFragments(op);
     return success();
   }
+  if (op.getTransposeA())
+    return op.emitOpError("of f32 takes left operands by rows");
   if (op.getTf32())
     return multiplyTf32(op);
   if (!isa<tile::SmemType>(op.getA().getType()))

@@ -45,5 +45,6 @@ expect_error("expected a float32 tensor of 4 dimensions at 0, got float64 of 4",
 expect_error("expected 3 arguments, got 2", lambda: f(q, k))
 expect_error("result 0 dimension 2", lambda: f(q, k, v, out=(np.empty((1, 2, 6, 4), "float32"), out[1])))
 expect_error("ir:", lambda: attnc.Executable("func.func @f(", target="cpu"))
-expect_error("expected target cpu, sm_90 or cuda, got 'tpu'", lambda: attnc.Executable(IR, target="tpu"))
-assert attnc.targets() == ["cpu", "sm_90"]
+TARGETS = ["cpu", "sm_90", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120"]
+expect_error(f"expected target {', '.join(TARGETS)} or cuda, got 'tpu'", lambda: attnc.Executable(IR, target="tpu"))
+assert attnc.targets() == TARGETS

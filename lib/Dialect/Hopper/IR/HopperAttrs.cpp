@@ -67,8 +67,6 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           "'loads_tiles', which have roles that copy";
   if (tf32 != 0 && (products != Products::Mma || (tf32 != 1 && tf32 != 3)))
     return emitError() << "'tf32' is 1 or 3 products of warps, got " << tf32;
-  if (products == Products::Mma && stages < 2)
-    return emitError() << "products of warps need 2 or more stages, got " << stages;
   return success();
 }
 

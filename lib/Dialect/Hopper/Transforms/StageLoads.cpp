@@ -57,10 +57,11 @@ public:
       if (failed(checkUniform(load)))
         return failure();
     // Loops first: whether a load in front of one is waited for there.
-    body.walk([&](scf::ForOp loop) {
-      if (isStaged(loop))
-        staged.push_back(loop);
-    });
+    if (stages > 1)
+      body.walk([&](scf::ForOp loop) {
+        if (isStaged(loop))
+          staged.push_back(loop);
+      });
     for (scf::ForOp &loop : staged)
       stage(loop);
     loads.clear();
@@ -315,8 +316,8 @@ private:
 struct StageLoadsPass : attn::impl::HopperStageLoadsBase<StageLoadsPass> {
   using Base::Base;
   void runOnOperation() override {
-    if (stages < 2) {
-      getOperation().emitError("expected 2 or more stages, got ") << int64_t(stages);
+    if (stages < 1) {
+      getOperation().emitError("expected 1 or more stages, got ") << int64_t(stages);
       return signalPassFailure();
     }
     SmallVector<hopper::RolesOp> all;

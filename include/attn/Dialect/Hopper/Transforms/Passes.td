@@ -348,7 +348,7 @@ def HopperStageLoads : Pass<"hopper-stage-loads", "::mlir::func::FuncOp"> {
     Needed by: GPU kernels with products of single warps.
   }];
   let options = [Option<"stages", "stages", "int64_t", /*default=*/"2",
-                        "Tiles in flight for each load in a loop, 2 or more">];
+                        "Tiles in flight for each load in a loop; 1: it is waited for where it stands">];
   let dependentDialects = ["::attn::hopper::HopperDialect", "::attn::tile::TileDialect",
                            "mlir::affine::AffineDialect", "mlir::arith::ArithDialect",
                            "mlir::scf::SCFDialect"];

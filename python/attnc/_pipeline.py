@@ -151,6 +151,9 @@ class _Buffers:
                 if waited:
                     self.empty.setdefault(waited, tensor)
                 waited = None
+            found = re.match(rf"tile\.copy ({_NAME})\[.*?\] to ({_NAME})", node.line)
+            if found:
+                self.tensors[self.key(found[2], node.order)] = names.tensor(found[1], node.order)
 
     def key(self, value: str, order: int) -> Tuple[str, int]:
         return self.names.root(value, order)[:2]
@@ -216,6 +219,14 @@ class _Reader:
             target = re.search(rf" to ({_NAME})", rest)
             verb = "" if name == "tma.store" else ", added in memory"
             self.add("store", f"{self.names.tensor(target[1], order) if target else 'a tile'}{verb}")
+        elif name == "tile.copy":
+            self.add("load", self.names.tensor(values[0], order))
+        elif name == "tile.await":
+            self.add("wait", "for copies and for others")
+        elif name == "tile.mma":  # done at once
+            self.products += 1
+            shape = _shape(rest.rpartition(",")[2])
+            self.add("product", f"{self.products}: {shape} = {self.of(values[0], order)} x {self.of(values[1], order)}")
         elif name == "wgmma":
             self.products += 1
             shape = _shape(rest.rpartition("->")[2])
@@ -237,7 +248,8 @@ class _Reader:
 
 def _innermost(role: _Node) -> List[_Node]:
     """The body of the loop that starts most, of those without loops of that kind in them."""
-    starts = lambda node: sum("hopper.wgmma" in n.line or "hopper.tma.load" in n.line for n in node.walk())
+    kinds = "hopper.wgmma", "hopper.tma.load", "tile.mma"
+    starts = lambda node: sum(any(kind in n.line for kind in kinds) for n in node.walk())
     loops = [n for n in role.walk() if "scf.for " in n.line]
     inner = [n for n in loops if starts(n) and not any("scf.for " in m.line and starts(m) for m in n.walk())]
     return max(inner, key=starts).children if inner else role.children

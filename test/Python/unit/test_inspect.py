@@ -77,7 +77,16 @@ def test_pipeline():
     boxes = sum(len(role.steps) for kernel in found.kernels for role in kernel.roles)
     assert len(drawing.findall(".//{http://www.w3.org/2000/svg}rect")) == boxes
     assert "<svg" in found._repr_html_()
-    assert "no kernels for GPUs: " in str(attnc.explain(Q, Q, Q, run=False))
+    assert "no kernels for GPUs: " in str(attnc.explain(Q.double(), Q.double(), Q.double(), run=False))
+
+
+def test_pipeline_of_warps():
+    """f32 has products of warps, whose threads copy."""
+    (role,) = attnc.explain(Q, Q, Q, run=False).kernels[0].roles
+    texts = [step.text for step in role.steps]
+    assert texts[0] == "for copies and for others" and texts[1:3] == ["K", "V"]
+    products = [step.text for step in role.steps if step.kind == "product"]
+    assert len(products) == 2 and products[0].endswith("= Q x K") and products[1].endswith("x V")
 
 
 def test_pipeline_of_a_gradient():

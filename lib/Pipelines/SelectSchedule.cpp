@@ -9,6 +9,7 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Pipelines/Passes.h"
+#include "attn/Transforms/Nest/Passes.h"
 #include "attn/Utils/Outcomes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -83,12 +84,30 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
                                                         findProductSizes(module).bytes != 2));
   }
 
+  /// Whether warpgroups add parts of a slab's columns to memory: 64 columns, of fewer than 64
+  /// queries for each of two. No device has run such a kernel yet.
+  static bool halvesSlabs(ModuleOp module) {
+    WalkResult walk = module.walk([](FoldOp fold) {
+      auto stream = fold->getAttrOfType<IntegerAttr>(kBlockNAttr);
+      bool isHalf = attn::addsSums(fold) && findColumns(fold) <= 64 && stream &&
+                    stream.getInt() < 2 * hopper::kWarpgroupRows;
+      return isHalf ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    return walk.wasInterrupted();
+  }
+
   LogicalResult selectForWarps(ModuleOp module) {
     auto nests = module->getAttrOfType<NestsAttr>(hopper::kNestsAttr);
     bool isGradient = hasGradient(module);
     bool adds = false;
     if (nests && nests.getGradient() && nests.getSums() == Sums::Together) {
       adds = findProductSizes(module).bytes == 2 && addsSums(module) && canAddSums(module);
+      if (adds) {
+        assignTiles(module, blockNDq, blockMDkv);
+        if (int64_t stream = blockMDkv)
+          setStream(module, stream);
+        adds = !halvesSlabs(module);
+      }
       StringRef reason =
           deterministic ? "additions to memory by all threads have no order"
                         : "sums that are added to memory have 64 or 128 columns of 16-bit "
@@ -131,9 +150,6 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
                                 << limits.sharedBytesPerCta << " bytes of shared memory of a CTA ("
                                 << chip.getValue() << ")";
     if (adds) {
-      assignTiles(module, blockNDq, blockMDkv);
-      // More would spill, at 64 columns.
-      setStream(module, blockMDkv > 0 ? int64_t(blockMDkv) : int64_t(hopper::kWarpgroupRows));
       tiles->rows = blockM > 0 ? int64_t(blockM) : 128;
       tiles->groupWarps = groupWarps > 0 ? int64_t(groupWarps) : 4;
     } else if (isGradient) {

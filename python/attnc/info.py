@@ -177,13 +177,19 @@ def describe_caches() -> List[str]:
     return lines
 
 
+def _runs_on(architecture: str, capability: Tuple[int, int]) -> bool:
+    """Code for sm_90a runs on GPUs of that capability alone, that for sm_80 on later ones, too."""
+    needed = int("".join(filter(str.isdigit, architecture)))
+    has = 10 * capability[0] + capability[1]
+    return has == needed if architecture.endswith("a") else has >= needed
+
+
 def missing(driver: Driver, architecture: Optional[str]) -> List[str]:
     """What is not here, and what it would be for."""
     lines, use = [], "to run programs for GPUs, which can be compiled"
     if driver.missing:
         lines.append(f"{driver.missing}, {use}")
-    # Code for sm_90a runs on GPUs of that capability alone.
-    elif architecture and architecture not in [f"sm_{major}{minor}a" for _, (major, minor) in driver.gpus]:
+    elif architecture and not any(_runs_on(architecture, gpu.capability) for gpu in driver.gpus):
         lines.append(f"a GPU of {architecture.rstrip('a')}, {use}")
     lines += [f"{name}, for {use}" for package, name, use in _PACKAGES if version_of(package) is None]
     return lines

@@ -43,8 +43,8 @@ KNOWN_SPILLS = {"bounds": 384, "strips": 640, "cells": 640, "strided": 2560}
 
 def refusal(case):
     """The words with which a case has to be refused, or None."""
-    if case.dtype not in ("bf16", "f16"):
-        return "bf16 or f16"
+    if case.dtype not in ("bf16", "f16", "f32"):
+        return "bf16 or f16 or f32"
     if max(case.d, case.dv) > 256:
         return "more than the 256"
     return None

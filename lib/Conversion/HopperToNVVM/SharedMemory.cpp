@@ -97,11 +97,16 @@ KernelLowering::Matrices KernelLowering::placeMatrices(Value tile, tile::SmemTyp
   auto times = [&](Value x, int64_t y) -> Value {
     return arith::MulIOp::create(b, x, constant(y));
   };
-  Value base = arith::AddIOp::create(b, scalar(tile), times(row, swizzle));
+  // Some columns of a slab (tile.columns) start within its rows: those bytes are permuted, too.
+  Value start = scalar(tile);
+  Value columns = arith::AndIOp::create(b, start, constant(swizzle - 1));
+  start = arith::SubIOp::create(b, start, columns);
+  Value base = arith::AddIOp::create(b, start, times(row, swizzle));
   Value slab = arith::DivUIOp::create(b, chunk, constant(chunks));
   base = arith::AddIOp::create(b, base, times(slab, type.getSlabBytes()));
-  Value inSlab = arith::RemUIOp::create(b, chunk, constant(chunks));
-  Value inRow = arith::XOrIOp::create(b, times(inSlab, 16), swizzleOf(row, swizzle, b, constant));
+  Value inSlab = times(arith::RemUIOp::create(b, chunk, constant(chunks)), 16);
+  Value inRow = arith::XOrIOp::create(b, arith::AddIOp::create(b, inSlab, columns),
+                                      swizzleOf(row, swizzle, b, constant));
   return {type, transpose, base, inRow};
 }
 
@@ -189,12 +194,16 @@ Value KernelLowering::pointerToElement(Value tile, tile::SmemType type, Value ro
   Value bytes =
       arith::MulIOp::create(b, column, constant(tile::getElementBytes(type.getElementType())));
   Value slab = arith::DivUIOp::create(b, bytes, constant(swizzle));
-  Value within = arith::XOrIOp::create(b, arith::RemUIOp::create(b, bytes, constant(swizzle)),
-                                       swizzleOf(row, swizzle, b, constant));
-  Value offset = arith::AddIOp::create(b, arith::MulIOp::create(b, row, constant(swizzle)), within);
-  offset = arith::AddIOp::create(b, offset,
-                                 arith::MulIOp::create(b, slab, constant(type.getSlabBytes())));
-  return sharedPointer(arith::AddIOp::create(b, scalar(tile), offset));
+  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
+  auto times = [&](Value x, int64_t y) -> Value {
+    return arith::MulIOp::create(b, x, constant(y));
+  };
+  Value address =
+      add(add(scalar(tile), times(slab, type.getSlabBytes())),
+          add(times(row, swizzle), arith::RemUIOp::create(b, bytes, constant(swizzle))));
+  Value bits = arith::AndIOp::create(b, arith::ShRUIOp::create(b, address, constant(3)),
+                                     constant(swizzle - 16));
+  return sharedPointer(arith::XOrIOp::create(b, address, bits));
 }
 
 /// 8 columns of 16 bits at once, where a thread has these side by side.

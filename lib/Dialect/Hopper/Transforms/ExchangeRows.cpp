@@ -44,19 +44,6 @@ Value carryTurn(scf::ForOp loop, Value id, int64_t warpgroups) {
   return cast<scf::ForOp>(made->getOperation()).getRegionIterArgs().back();
 }
 
-/// The first op that reads a tile or a part of it, in the block of `op`.
-Operation *findFirstReader(Operation *op, Value tile) {
-  Operation *first = nullptr;
-  for (Operation *user : tile.getUsers()) {
-    Operation *reader = isa<tile::RowsOp, tile::ColumnsOp>(user)
-                            ? findFirstReader(op, user->getResult(0))
-                            : op->getBlock()->findAncestorOpInBlock(*user);
-    if (reader && (!first || reader->isBeforeInBlock(first)))
-      first = reader;
-  }
-  return first;
-}
-
 /// In the order in which a warpgroup comes by: everybody is done with what the tile
 /// held before; each writes its rows; everybody has written, which a fence behind the barrier
 /// shows to the products. (In front of it, it would wait for the writes of each one by itself.)
@@ -91,7 +78,7 @@ void expand(tile::ShareOp op, hopper::RolesOp roles, unsigned role, Value id) {
       {OpFoldResult(roles.getBodies()[role].getArgument(0))});
   Value mine = tile::RowsOp::create(b, loc, rows, memory, first);
   tile::WriteOp::create(b, loc, op.getPart(), mine, /*transpose=*/false);
-  if (Operation *reader = findFirstReader(op, op.getTile()))
+  if (Operation *reader = hopper::findFirstReader(op->getBlock(), op.getTile()))
     b.setInsertionPoint(reader);
   hopper::BarrierSyncOp::create(b, loc, id, warpgroups);
   if (!meets) // the products read by WGMMA

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Roles.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
@@ -25,4 +26,16 @@ void hopper::giveSharedMemory(gpu::LaunchOp launch) {
   OpBuilder b(launch);
   Value size = arith::ConstantIntOp::create(b, launch.getLoc(), bytes, 32);
   launch.getDynamicSharedMemorySizeMutable().assign(size);
+}
+
+Operation *hopper::findFirstReader(Block *block, Value tile) {
+  Operation *first = nullptr;
+  for (Operation *user : tile.getUsers()) {
+    Operation *reader = isa<tile::RowsOp, tile::ColumnsOp>(user)
+                            ? findFirstReader(block, user->getResult(0))
+                            : block->findAncestorOpInBlock(*user);
+    if (reader && (!first || reader->isBeforeInBlock(first)))
+      first = reader;
+  }
+  return first;
 }

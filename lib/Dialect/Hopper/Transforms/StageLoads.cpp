@@ -30,19 +30,6 @@ static attn::Done numWaited("hopper-stage-loads", "waited", "Loads that are wait
 
 namespace {
 
-/// The first op of `block` that reads a tile or a part of it, or holds one that does.
-Operation *findFirstReader(Block *block, Value tile) {
-  Operation *first = nullptr;
-  for (Operation *user : tile.getUsers()) {
-    Operation *reader = isa<tile::RowsOp, tile::ColumnsOp>(user)
-                            ? findFirstReader(block, user->getResult(0))
-                            : block->findAncestorOpInBlock(*user);
-    if (reader && (!first || reader->isBeforeInBlock(first)))
-      first = reader;
-  }
-  return first;
-}
-
 class Stager {
 public:
   Stager(hopper::RolesOp roles, int64_t stages)
@@ -258,7 +245,7 @@ private:
     if (load->getParentOfType<scf::ForOp>() || load->getParentOfType<scf::WhileOp>())
       tile::AwaitOp::create(b, loc, 0);
     tile::CopyOp::create(b, loc, load.getSource(), load.getIndices(), place);
-    Operation *reader = findFirstReader(load->getBlock(), load.getTile());
+    Operation *reader = hopper::findFirstReader(load->getBlock(), load.getTile());
     // A staged loop closes a group in front of it, and waits for it.
     bool isAwaited = reader && llvm::is_contained(staged, dyn_cast<scf::ForOp>(reader));
     if (reader && !isAwaited) {

@@ -60,7 +60,8 @@ std::shared_ptr<const Executable> compile(const Target &target, llvm::StringRef 
 }
 
 TEST(Registry, FindsEachTargetByItsName) {
-  for (llvm::StringRef name : {"cpu", "sm_90", "trial", "trial-2"})
+  for (llvm::StringRef name : {"cpu", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120",
+                               "trial", "trial-2"})
     EXPECT_EQ(find(name).getName(), name);
 }
 
@@ -78,7 +79,8 @@ TEST(Registry, AnUnknownNameListsTheKnownOnes) {
   registerAllTargets();
   auto target = getTarget("tpu", {"auto"});
   EXPECT_EQ(llvm::toString(target.takeError()),
-            "expected target auto, trial, trial-2, cpu, sm_90 or cuda, got 'tpu'");
+            "expected target auto, trial, trial-2, cpu, sm_90, sm_80, sm_86, sm_89, sm_100, "
+            "sm_120 or cuda, got 'tpu'");
 }
 
 TEST(Keys, NoTwoTargetsShareAProgram) {

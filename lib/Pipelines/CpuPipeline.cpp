@@ -5,6 +5,7 @@
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
+#include "attn/Transforms/Host/Passes.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -78,8 +79,12 @@ void attn::buildHostLowering(OpPassManager &pm) {
 }
 
 void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
+  // Tiles that were asked for are those of all calls.
+  if (options.blockM == kDefaultBlockM)
+    pm.addPass(createAttnSpecializeSingleQueries());
   buildTilePipeline(pm, options);
   buildBufferization(pm);
+  pm.addPass(createAttnMergeVersions());
   pm.addNestedPass<func::FuncOp>(createAttnLowerScatterSums());
   // Statements that belong to no nest.
   pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());

@@ -15,10 +15,13 @@ class OpPassManager;
 
 namespace attn {
 
+/// Rows of a tile where nobody chooses.
+inline constexpr int64_t kDefaultBlockM = 64;
+
 /// What a user may choose; the defaults are the compiler's own choice.
 struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<int64_t> blockM{*this, "block-m", llvm::cl::desc("Rows (queries) per tile"),
-                         llvm::cl::init(64)};
+                         llvm::cl::init(kDefaultBlockM)};
   Option<int64_t> blockMMultiple{*this, "block-m-multiple",
                                  llvm::cl::desc("Tiles that fewer rows get are a multiple of this"),
                                  llvm::cl::init(16)};

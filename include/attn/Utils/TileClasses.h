@@ -24,6 +24,9 @@ inline mlir::VectorType tileType(mlir::Value value) {
   return mlir::dyn_cast<mlir::VectorType>(value.getType());
 }
 
+/// Rows of a tile so few that they are no vector, and that what they share is read once.
+inline constexpr int64_t kFewRows = 4;
+
 class DimClasses {
 public:
   /// Ties the dimensions of every vector below `root`. Emits an error at the
@@ -44,8 +47,8 @@ public:
   /// Number of elements along a class.
   int64_t extent(int cls) { return extents[find(cls)]; }
 
-  /// The class of `classes` to vectorise, or -1 where there is none: the one
-  /// that contractions keep most often, less how often it is reduced, where
+  /// The class of `classes` to vectorise, or -1 where there is none: of those with more than
+  /// `kFewRows` elements, where there are any, the one that contractions keep most often, less how often it is reduced, where
   /// that is more than never; else the one along which memory is accessed
   /// contiguously most often, else the last. The order of all classes is one,
   /// so a value has the same lanes wherever it is used.

@@ -7,6 +7,7 @@
 
 #include "Aliases.h"
 #include "Groups.h"
+#include "llvm/ADT/bit.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
@@ -65,8 +66,36 @@ vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes, Value v
   return read;
 }
 
+/// No element of the other operand is used often enough to be copied first.
+static bool hasFewRows(DimClasses &classes, const Kernel &kernel) {
+  return kernel.rowClass < 0 || classes.extent(kernel.rowClass) <= kFewRows;
+}
+
+/// Where memory can be read along one of a kernel's dimensions, if necessary with a conversion.
+static std::optional<LaneSource::Kind> matchRead(DimClasses &classes, const Kernel &kernel) {
+  Value value = kernel.lanes;
+  if (auto extension = value.getDefiningOp<arith::ExtFOp>())
+    value = extension.getIn();
+  vector::TransferReadOp read = matchDirectRead(classes, value);
+  if (!read || mayChangeBefore(read, kernel.op))
+    return std::nullopt;
+  int walk = contiguousClass(classes, read);
+  if (walk < 0)
+    return std::nullopt;
+  if (walk == kernel.laneClass)
+    return LaneSource::Lazy;
+  if (walk == kernel.sumClass)
+    return LaneSource::Sums;
+  return std::nullopt;
+}
+
 LaneSource attn::tiles::findLaneSource(DimClasses &classes, const Kernel &kernel) {
   LaneSource source{LaneSource::Own, kernel.lanes, kernel.laneClass};
+  if (hasFewRows(classes, kernel))
+    if (std::optional<LaneSource::Kind> kind = matchRead(classes, kernel)) {
+      source.kind = *kind;
+      return source;
+    }
   vector::TransferReadOp read = matchDirectRead(classes, kernel.lanes);
   if (read && contiguousClass(classes, read) == kernel.laneClass &&
       !mayChangeBefore(read, kernel.op))
@@ -93,6 +122,8 @@ public:
     Nest nest(context, group.position);
     Type element = cast<VectorType>(kernel.op.getResult().getType()).getElementType();
     int64_t width = laneCountFor(element, context.vectorBits);
+    if (source.kind == LaneSource::Sums)
+      return sumAlongLanes(nest, width);
     int64_t extent = context.classes.extent(kernel.laneClass);
     auto [vectors, block] = blocking(extent, width);
     for (const LaneRun &run : laneRuns(extent, width, vectors)) {
@@ -117,16 +148,20 @@ private:
   /// Vectors of lanes and rows of one block. The accumulators, one vector of
   /// each lane block and one broadcast share the registers.
   std::pair<int64_t, int64_t> blocking(int64_t extent, int64_t width) {
-    int64_t vectors = std::min<int64_t>(context.vectorRegisters >= 32 ? 4 : 2,
-                                        std::max<int64_t>(extent / width, 1));
-    int64_t most = (context.vectorRegisters - 1 - vectors) / vectors;
-    most = std::min<int64_t>(most, 12);
-    int64_t rows = kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
+    int64_t rowCount = kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
+    // With few rows as much as fits of what lies beside each other in memory.
+    int64_t most = hasFewRows(context.classes, kernel)
+                       ? (context.vectorRegisters - 1) / (rowCount + 1)
+                       : (context.vectorRegisters >= 32 ? 4 : 2);
+    int64_t vectors =
+        std::min<int64_t>(std::min<int64_t>(most, 8), std::max<int64_t>(extent / width, 1));
+    int64_t largest = (context.vectorRegisters - 1 - vectors) / vectors;
+    largest = std::min<int64_t>(largest, 12);
     // A divisor of the rows needs no second kernel for what is left.
-    for (int64_t block = most; block >= std::max<int64_t>(most * 2 / 3, 1); --block)
-      if (rows % block == 0)
+    for (int64_t block = largest; block >= std::max<int64_t>(largest * 2 / 3, 1); --block)
+      if (rowCount % block == 0)
         return {vectors, block};
-    return {vectors, most};
+    return {vectors, largest};
   }
 
   Value loadLanes(Nest &nest) {
@@ -215,6 +250,135 @@ private:
         nest.store(group.result, addStart(nest, accs[acc++]));
       }
     }
+  }
+
+  /// Memory is read along the sum: one accumulator for each row and position of the lanes, the
+  /// elements of which are added up at the end, a vector of accumulators into a vector of results.
+  void sumAlongLanes(Nest &nest, int64_t width) {
+    for (const LaneRun &run : laneRuns(context.classes.extent(kernel.laneClass), width, 1)) {
+      bool loop = run.count > 1;
+      Value base = nest.constant(run.begin);
+      if (loop)
+        base = nest.open(-1, 0, run.count * run.width, run.width).getInductionVar();
+      int64_t rowCount = kernel.rowClass < 0 ? 1 : context.classes.extent(kernel.rowClass);
+      for (int64_t row = 0; row < rowCount;) {
+        int64_t rows = llvm::bit_floor<uint64_t>(rowCount - row);
+        rows = std::min(rows, width);
+        sumBlock(nest, base, run.width, row, rows, width);
+        row += rows;
+      }
+      if (loop)
+        nest.close();
+    }
+  }
+
+  /// The sums of `rows` rows, a power of two, and `count` positions from `base` on.
+  void sumBlock(Nest &nest, Value base, int64_t count, int64_t row, int64_t rows, int64_t width) {
+    Type element = getElementTypeOrSelf(kernel.op.getResult().getType());
+    int64_t most = width / rows;
+    SmallVector<SmallVector<Value>> results(rows);
+    for (int64_t begin = 0; begin < count; begin += most) {
+      int64_t part = std::min(most, count - begin);
+      Value total = addElements(nest, sumProducts(nest, base, begin, part, row, rows, width), most,
+                                part, rows, width);
+      for (int64_t k = 0; k < rows; ++k)
+        for (int64_t i = 0; i < part; ++i)
+          results[k].push_back(vector::ExtractOp::create(nest.builder(), nest.loc, total,
+                                                         k * most + i));
+    }
+    for (int64_t k = 0; k < rows; ++k) {
+      OpBuilder &b = nest.builder();
+      Value vector = vector::FromElementsOp::create(b, nest.loc, VectorType::get({count}, element),
+                                                    results[k]);
+      if (kernel.rowClass >= 0)
+        nest.bind(kernel.rowClass, nest.constant(row + k));
+      nest.setLanes(kernel.laneClass, base, count);
+      nest.store(group.result, addStart(nest, vector));
+    }
+  }
+
+  /// A vector of terms for each row and position, positions of a row side by side.
+  SmallVector<Value> sumProducts(Nest &nest, Value base, int64_t begin, int64_t count, int64_t row,
+                                 int64_t rows, int64_t width) {
+    Type element = getElementTypeOrSelf(kernel.op.getResult().getType());
+    auto zero = [&](int64_t lanes) -> Value {
+      auto type = VectorType::get({lanes}, element);
+      OpBuilder &b = nest.builder();
+      return arith::ConstantOp::create(b, nest.loc, b.getZeroAttr(type));
+    };
+    SmallVector<Value> positions, rowIndices;
+    for (int64_t k = 0; k < count; ++k) {
+      nest.builder();
+      positions.push_back(nest.addConstant(base, begin + k));
+    }
+    for (int64_t k = 0; k < rows; ++k)
+      rowIndices.push_back(nest.constant(row + k));
+    auto multiplyAdd = [&](Value at, int64_t lanes, ValueRange sums) {
+      nest.setLanes(kernel.sumClass, at, lanes);
+      SmallVector<Value> others, next;
+      for (Value position : positions) {
+        nest.bind(kernel.laneClass, position);
+        others.push_back(nest.evalWide(kernel.lanes));
+      }
+      for (Value index : rowIndices) {
+        if (kernel.rowClass >= 0)
+          nest.bind(kernel.rowClass, index);
+        Value own = nest.evalWide(kernel.rows);
+        for (Value other : others)
+          next.push_back(vector::FMAOp::create(nest.builder(), nest.loc, own, other,
+                                               sums[next.size()]));
+      }
+      return next;
+    };
+    SmallVector<Value> sums(rows * count, zero(width));
+    for (const LaneRun &run : laneRuns(context.classes.extent(kernel.sumClass), width, 1)) {
+      if (run.width == width) {
+        scf::ForOp loop = nest.open(-1, run.begin, run.begin + run.count * width, width, sums);
+        nest.close(multiplyAdd(loop.getInductionVar(), width,
+                               SmallVector<Value>(loop.getRegionIterArgs())));
+        sums = SmallVector<Value>(loop.getResults());
+        continue;
+      }
+      SmallVector<Value> narrow(sums.size(), zero(run.width));
+      narrow = multiplyAdd(nest.constant(run.begin), run.width, narrow);
+      Value wide = zero(width);
+      for (auto [sum, part] : llvm::zip_equal(sums, narrow)) {
+        OpBuilder &b = nest.builder();
+        Value filled = vector::InsertStridedSliceOp::create(b, nest.loc, part, wide,
+                                                            ArrayRef<int64_t>{0},
+                                                            ArrayRef<int64_t>{1});
+        sum = arith::AddFOp::create(b, nest.loc, sum, filled);
+      }
+    }
+    return sums;
+  }
+
+  /// Element `row * most + i` of the result is the sum of the elements of vector
+  /// `row * count + i`: each round halves the vectors and what each of them has of one sum.
+  Value addElements(Nest &nest, ArrayRef<Value> sums, int64_t most, int64_t count, int64_t rows,
+                    int64_t width) {
+    OpBuilder &b = nest.builder();
+    Value zero = arith::ConstantOp::create(b, nest.loc, b.getZeroAttr(sums.front().getType()));
+    SmallVector<Value> vectors(width, zero);
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t i = 0; i < count; ++i)
+        vectors[row * most + i] = sums[row * count + i];
+    SmallVector<int64_t> low, high;
+    for (int64_t k = 0; k < width / 2; ++k) {
+      low.append({k, width + k});
+      high.append({width / 2 + k, width + width / 2 + k});
+    }
+    while (vectors.size() > 1) {
+      size_t half = vectors.size() / 2;
+      for (size_t k = 0; k < half; ++k) {
+        Value first = vectors[k], second = vectors[k + half];
+        vectors[k] = arith::AddFOp::create(
+            b, nest.loc, vector::ShuffleOp::create(b, nest.loc, first, second, low),
+            vector::ShuffleOp::create(b, nest.loc, first, second, high));
+      }
+      vectors.resize(half);
+    }
+    return vectors.front();
   }
 
   /// The tile's sum joins what is accumulated already at its end: a running sum

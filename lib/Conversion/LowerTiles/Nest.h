@@ -29,10 +29,13 @@ struct Buffer {
 /// Where a contraction finds the operand that has its lanes.
 struct LaneSource {
   /// Own: the tile's scratch, which has the same lanes. Memory: where its read
-  /// takes it from. Copy: scratch with these lanes, beside its own.
-  enum Kind { Own, Memory, Copy } kind = Own;
+  /// takes it from. Copy: scratch with these lanes, beside its own. Lazy: read, and converted,
+  /// where it is used. Sums: the same, but memory, and so the lanes, run along the sum.
+  enum Kind { Own, Memory, Copy, Lazy, Sums } kind = Own;
   mlir::Value value;
   int lane = -1;
+  /// Whether it is evaluated in the kernel.
+  bool isRead() const { return kind == Lazy || kind == Sums; }
 };
 
 /// What all nests of one run of the pass share.

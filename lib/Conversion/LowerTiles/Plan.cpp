@@ -177,7 +177,8 @@ void BlockLowering::gatherContraction(vector::ContractionOp op) {
   if (lanes.kind == LaneSource::Own)
     keep(kernel.lanes, op);
   vector::TransferReadOp rows, direct;
-  if (!isKept(kernel.rows))
+  // Scalars are read from memory as they lie there.
+  if (!isKept(kernel.rows) && lanes.kind != LaneSource::Sums)
     rows = matchDirectRead(context.classes, kernel.rows);
   // What is kept is so because its memory changes.
   if (rows && isKept(rows.getResult()))
@@ -223,7 +224,7 @@ SmallVector<LaneSource> BlockLowering::capturedSources(Operation *op) {
   for (Region &region : op->getRegions())
     region.walk([&](vector::ContractionOp nested) {
       LaneSource source = context.laneSources.lookup(nested);
-      if (source.value && source.kind != LaneSource::Own &&
+      if (source.value && source.kind != LaneSource::Own && !source.isRead() &&
           !op->isAncestor(source.value.getParentRegion()->getParentOp()))
         result.push_back(source);
     });
@@ -398,7 +399,8 @@ void BlockLowering::forEachOperand(unsigned item, llvm::function_ref<void(Value)
   }
   Group &group = *items[item];
   if (group.kind == Group::Contraction) {
-    if (context.laneSources[group.kernel.op].kind == LaneSource::Own)
+    const LaneSource &source = context.laneSources[group.kernel.op];
+    if (source.kind == LaneSource::Own || source.isRead())
       fn(group.kernel.lanes);
     if (!group.rowsView)
       fn(group.kernel.rows);
@@ -424,6 +426,11 @@ void BlockLowering::forEachOperand(unsigned item, llvm::function_ref<void(Value)
 void BlockLowering::shareValues() {
   for (unsigned item = 0; item <= items.size(); ++item)
     forEachOperand(item, [&](Value operand) {
+      // What a kernel reads for itself has its own lanes.
+      if (item < items.size() && items[item]->kind == Group::Contraction &&
+          items[item]->kernel.lanes == operand &&
+          context.laneSources[items[item]->kernel.op].isRead())
+        return;
       if (item < items.size() && isComputedIn(operand, *items[item])) {
         // The sink itself; what it is made of may be shared.
         for (Value part : operand.getDefiningOp()->getOperands())

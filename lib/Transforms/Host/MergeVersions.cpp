@@ -31,12 +31,35 @@ struct MergeVersionsPass : attn::impl::AttnMergeVersionsBase<MergeVersionsPass> 
 
   /// All versions in a module, those of inner modules first.
   LogicalResult merge(ModuleOp module) {
+    if (failed(mergeFunctions(module)))
+      return failure();
     for (auto versions : llvm::make_early_inc_range(module.getOps<VersionsOp>())) {
       for (ModuleOp version : versions.getModules())
         if (failed(merge(version)))
           return failure();
       if (failed(mergeVersions(versions)))
         return failure();
+    }
+    return success();
+  }
+
+  /// Functions that are versions of one beside them.
+  static LogicalResult mergeFunctions(ModuleOp module) {
+    SymbolTable table(module);
+    auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
+    // The first one's branch is outermost, so it comes last.
+    for (func::FuncOp version : llvm::reverse(functions)) {
+      auto name = version->getAttrOfType<StringAttr>(kVersionOfAttr);
+      if (!name)
+        continue;
+      auto last = table.lookup<func::FuncOp>(name);
+      if (!last || last->hasAttr(kVersionOfAttr))
+        return version.emitError("expected the function @")
+               << name.getValue() << ", of which this is a version";
+      if (failed(check(version, last)))
+        return failure();
+      branch(version, version->getAttrOfType<ArrayAttr>(kWhenAttr), last);
+      version.erase();
     }
     return success();
   }

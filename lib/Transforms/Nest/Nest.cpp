@@ -2,6 +2,7 @@
 // What belongs to a nest, its sizes and what it costs.
 
 #include "Nest.h"
+#include "attn/Dialect/Attn/IR/Facts.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Utils/Tiles.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -197,6 +198,40 @@ std::optional<int64_t> Nest::Extent::getKnown() const {
   return type.isDynamicDim(dim) ? std::nullopt : std::optional(type.getDimSize(dim));
 }
 
+std::optional<int64_t> Nest::Extent::getExpected() const {
+  OpFoldResult size = given;
+  Value of = tensor;
+  unsigned position = dim;
+  while (true) {
+    // The op that computes the size of a tensor, through those that take it from another one.
+    if (of) {
+      Operation *source = of.getDefiningOp();
+      if (auto expand = dyn_cast_if_present<tensor::ExpandShapeOp>(source))
+        size = expand.getMixedOutputShape()[position];
+      else if (auto empty = dyn_cast_if_present<tensor::EmptyOp>(source))
+        size = empty.getMixedSizes()[position];
+      else if (auto dest = dyn_cast_if_present<DestinationStyleOpInterface>(source)) {
+        of = dest.getDpsInits()[cast<OpResult>(of).getResultNumber()];
+        continue;
+      } else {
+        return std::nullopt;
+      }
+    }
+    auto value = dyn_cast_if_present<Value>(size);
+    Operation *op = value ? value.getDefiningOp() : nullptr;
+    if (!op)
+      return std::nullopt;
+    if (auto expected = op->getAttrOfType<IntegerAttr>(kExpectedSizeAttr))
+      return expected.getInt();
+    auto dimOp = dyn_cast<tensor::DimOp>(op);
+    std::optional<int64_t> index = dimOp ? dimOp.getConstantIndex() : std::nullopt;
+    if (!index)
+      return std::nullopt;
+    of = dimOp.getSource();
+    position = *index;
+  }
+}
+
 /// The sizes of all dimensions, where the builder stands.
 void Nest::emitSizes() {
   for (auto &[dim, info] : emitter->dims) {
@@ -256,7 +291,11 @@ NestSize Nest::measure(const PlanOptions &plan) {
     const TileDim &info = emitter->dims[dim];
     if (info.known)
       return *info.known;
-    return info.role == LoopRole::Worker ? 8 : plan.assumedSize;
+    if (info.role == LoopRole::Worker)
+      return 8;
+    std::optional<Extent> extent = findExtent(dim);
+    std::optional<int64_t> expected = extent ? extent->getExpected() : std::nullopt;
+    return expected.value_or(plan.assumedSize);
   };
   auto isWhole = [&](unsigned dim) {
     LoopRole role = emitter->dims[dim].role;

@@ -84,12 +84,15 @@ private:
   void findRowDim();
   mlir::LogicalResult assignTiles();
   void assignStreamTile(TileDim &info);
+  int64_t findRowTile(std::optional<int64_t> known, std::optional<int64_t> expected);
   /// A size: as it stands, or that of a tensor.
   struct Extent {
     mlir::OpFoldResult given;
     mlir::Value tensor;
     unsigned dim;
     std::optional<int64_t> getKnown() const;
+    /// About its size, where whoever computes it says so.
+    std::optional<int64_t> getExpected() const;
   };
   std::optional<Extent> findExtent(unsigned dim);
   void emitSizes();

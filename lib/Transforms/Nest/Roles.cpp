@@ -2,6 +2,7 @@
 // The role of each dimension of a nest, from the form of its statements.
 
 #include "Nest.h"
+#include "attn/Utils/TileClasses.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -257,6 +258,14 @@ void Nest::assignStreamTile(TileDim &info) {
   info.isSingle = sumsMatrices && options.rowsFirst;
 }
 
+/// A few rows are no vector: tiles of them need not be as long as one.
+int64_t Nest::findRowTile(std::optional<int64_t> known, std::optional<int64_t> expected) {
+  std::optional<int64_t> rows = known ? known : expected;
+  if (!options.rowsFirst && rows && *rows > 0 && *rows <= tiles::kFewRows)
+    return std::min(options.blockM, *rows);
+  return tileFor(options.blockM, known, options.blockMMultiple);
+}
+
 LogicalResult Nest::assignTiles() {
   FoldOp first = folds.front();
   SmallVector<unsigned> loops = findLoops();
@@ -270,8 +279,8 @@ LogicalResult Nest::assignTiles() {
       assignStreamTile(info);
     } else if (dim == rowDim) {
       info.role = LoopRole::Row;
-      info.tile = tileFor(options.blockM, info.known, options.blockMMultiple);
-      info.exact = info.known && *info.known % info.tile == 0;
+      info.tile = findRowTile(info.known, extent->getExpected());
+      info.exact = info.tile == 1 || (info.known && *info.known % info.tile == 0);
     } else if (llvm::is_contained(workers, dim)) {
       info.role = LoopRole::Worker;
     } else if (tableDims.contains(dim)) {

@@ -2,6 +2,7 @@
 // attn-tile-nest: planned folds and their surroundings to tile programs (L1 to L2).
 
 #include "Nest.h"
+#include "attn/Dialect/Attn/IR/Facts.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Utils/Outcomes.h"
 #include "attn/Utils/RenamedOptions.h"
@@ -93,6 +94,8 @@ struct TileNestPass : attn::WithRenamedOptions<attn::impl::AttnTileNestBase<Tile
         if (failed(Nest(fold, own).tile()))
           return signalPassFailure();
       }
+    // Only whoever chooses tiles asks for it.
+    getOperation()->walk([](Operation *op) { op->removeAttr(kExpectedSizeAttr); });
   }
 };
 } // namespace

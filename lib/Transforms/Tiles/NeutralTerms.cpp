@@ -136,8 +136,13 @@ void uniteDims(Dimensions &dims, Operation *op) {
   if (auto broadcast = dyn_cast<vector::BroadcastOp>(op)) {
     int64_t rank = rankOf(broadcast.getSource());
     int64_t added = rankOf(broadcast.getVector()) - rank;
+    auto sizeOf = [](Value value, int64_t dim) {
+      return cast<VectorType>(value.getType()).getDimSize(dim);
+    };
+    // One position that is stretched has the same value at all others: it is not theirs.
     for (int64_t d = 0; d < rank; ++d)
-      dims.unite(broadcast.getSource(), d, broadcast.getVector(), added + d);
+      if (sizeOf(broadcast.getSource(), d) == sizeOf(broadcast.getVector(), added + d))
+        dims.unite(broadcast.getSource(), d, broadcast.getVector(), added + d);
   } else if (auto transpose = dyn_cast<vector::TransposeOp>(op)) {
     for (auto [d, from] : llvm::enumerate(transpose.getPermutation()))
       dims.unite(transpose.getVector(), from, transpose.getResult(), d);

@@ -45,6 +45,44 @@ def AttnEmitShapeFunction : Pass<"attn-emit-shape-function", "::mlir::ModuleOp">
                            "::mlir::tensor::TensorDialect"];
 }
 
+def AttnSpecializeSingleQueries : Pass<"attn-specialize-single-queries", "::mlir::ModuleOp"> {
+  let summary = "Calls with one query get versions of their own";
+  let description = [{
+    Where it is known only when the function is called that an `attn.forward` or `attn.backward`
+    has one query, or as many heads as key heads, adds versions for one query (decoding): a copy of the function, with
+    `attn.version_of` and `attn.when`, in which attention sees one query by its types. Rows of
+    its nests are then the heads that share a key head. Where the number of heads is open, too, one
+    version is for as many key heads as query heads (`ungrouped`), and another one for groups.
+
+    ```mlir
+    func.func @f(%q: tensor<1x8x?x64xf32>, %k: tensor<1x8x?x64xf32>) -> tensor<1x8x?x64xf32> {
+      %o, %lse = attn.forward %q, %k, %k : ...
+      return %o : tensor<1x8x?x64xf32>
+    }
+    ```
+
+    gets beside it
+
+    ```mlir
+    func.func @f_0(%q: tensor<1x8x?x64xf32>, %k: tensor<1x8x?x64xf32>) -> tensor<1x8x?x64xf32>
+        attributes {attn.version_of = "f",
+                    attn.when = [#attn.size<argument = 0, dim = 2, exactly 1>]} {
+      %q1 = tensor.cast %q : tensor<1x8x?x64xf32> to tensor<1x8x1x64xf32>
+      %o1, %lse1 = attn.forward %q1, %k, %k : ...
+      %o = tensor.cast %o1 : tensor<1x8x1x64xf32> to tensor<1x8x?x64xf32>
+      return %o : tensor<1x8x?x64xf32>
+    }
+    ```
+
+    `attn-merge-versions` makes one function of them again. A function of one query by its types
+    gets the version without groups alone. Left as they are: functions in which a query is no argument or has
+    another known length, and those of one query and known heads.
+
+    Needed by: decoding on CPUs.
+  }];
+  let dependentDialects = ["::mlir::tensor::TensorDialect"];
+}
+
 def AttnMergeVersions : Pass<"attn-merge-versions", "::mlir::ModuleOp"> {
   let summary = "Versions of a function become branches of one function";
   let description = [{
@@ -73,10 +111,14 @@ def AttnMergeVersions : Pass<"attn-merge-versions", "::mlir::ModuleOp"> {
     }
     ```
 
-    Refused: versions with results or other types than the last one's, and functions of several
-    blocks.
+    A function with `attn.version_of = "f"` is a version of the function `@f` beside it, and becomes
+    a branch of that in the same way.
 
-    Needed by: GPU kernels whose schedule depends on sizes or strides of a call.
+    Refused: versions with results or other types than the last one's, functions of several
+    blocks, and versions of no function.
+
+    Needed by: GPU kernels whose schedule depends on sizes or strides of a call; CPU kernels for one
+    query.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
                            "::mlir::scf::SCFDialect"];

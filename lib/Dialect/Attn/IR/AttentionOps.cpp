@@ -266,6 +266,10 @@ static LogicalResult verifyAttention(OpTy op, RankedTensorType o, RankedTensorTy
       (keyHeads == 0 ? heads != 0 : heads % keyHeads != 0))
     return op.emitOpError("expected query heads to be a multiple of key heads, got ")
            << heads << " and " << keyHeads;
+  if (op.getUngrouped() && !ShapedType::isDynamic(heads) && !ShapedType::isDynamic(keyHeads) &&
+      heads != keyHeads)
+    return op.emitOpError("expected as many key heads as query heads where it is ungrouped, got ")
+           << keyHeads << " and " << heads;
   FloatType accumulator = op.getAccumulatorType();
   if (op.getScaleOperand() && op.getScale())
     return op.emitOpError("expected scale as an attribute or as an operand, got both");

@@ -234,7 +234,9 @@ static constexpr Fact kFacts[] = {
     {kMergeAttr, "affine.for", FactType::Unit},
     {kTreatmentAttr, "affine.for", FactType::Name, verifyTreatment},
     {kKernelsAttr, "builtin.module", FactType::Symbols},
-    {kWhenAttr, "builtin.module", FactType::Typed, verifyWhen},
+    {kWhenAttr, "builtin.module, func.func", FactType::Typed, verifyWhen},
+    {kVersionOfAttr, "func.func", FactType::Name},
+    {kExpectedSizeAttr, "arith.divui", FactType::Positive},
 };
 
 LogicalResult AttnDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {

@@ -60,9 +60,18 @@ Value SizeConditionAttr::build(OpBuilder &b, FunctionOpInterface version,
   Location loc = version.getLoc();
   Value size = createSize(b, version, getArgument(), getDim());
   Value limit = arith::ConstantIndexOp::create(b, loc, getSize());
-  auto predicate =
-      getRelation() == SizeRelation::AtMost ? arith::CmpIPredicate::ule : arith::CmpIPredicate::ugt;
-  return arith::CmpIOp::create(b, loc, predicate, size, limit);
+  auto getPredicate = [&] {
+    switch (getRelation()) {
+    case SizeRelation::AtMost:
+      return arith::CmpIPredicate::ule;
+    case SizeRelation::Above:
+      return arith::CmpIPredicate::ugt;
+    case SizeRelation::Exactly:
+      return arith::CmpIPredicate::eq;
+    }
+    llvm_unreachable("all relations are handled");
+  };
+  return arith::CmpIOp::create(b, loc, getPredicate(), size, limit);
 }
 
 Value DividedConditionAttr::build(OpBuilder &b, FunctionOpInterface version,

@@ -196,6 +196,7 @@ ForwardOp addLse(ForwardOp op) {
   auto replacement =
       ForwardOp::create(b, op.getOutput().getType(), lse, op.getQuery(), op.getKey(), op.getValue(),
                         op.getScaleOperand(), op.getSink(), op.getCaptures(), op.getScaleAttr());
+  replacement.setUngrouped(op.getUngrouped());
   replacement.getScore().takeBody(op.getScore());
   replacement.getMask().takeBody(op.getMask());
   replacement->setDiscardableAttrs(op->getDiscardableAttrDictionary());
@@ -228,6 +229,7 @@ LogicalResult Reverse::differentiate(ForwardOp op) {
                                      getCaptureGradientTypes(op.getCaptures()), outputGradient,
                                      op.getQuery(), op.getKey(), op.getValue(), output, op.getLse(),
                                      lseGradient, scale, sink, op.getCaptures(), op.getScaleAttr());
+  backward.setUngrouped(op.getUngrouped());
   if (failed(buildRegions(op, backward)))
     return failure();
   adjoints.add(op.getQuery(), backward.getQueryGradient());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Statements.h"
+#include "attn/Dialect/Attn/IR/Facts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -211,25 +212,32 @@ Value ScalarRegions::select(OpBuilder &builder, Location loc, Dims domain, Value
 // AttentionStatements
 //===----------------------------------------------------------------------===//
 
+/// Query heads that share a key head, about, where that is open.
+static constexpr int64_t kHeadsOfGroup = 4;
+
 /// Lays out the iteration space (b, h, i, j, d, e), where h is (key head,
-/// group) unless both counts are the same static number.
-void AttentionStatements::splitHeads(Value wholeQuery) {
+/// group) unless both counts are known to be the same.
+void AttentionStatements::splitHeads(Value wholeQuery, bool ungrouped) {
   auto queryType = cast<RankedTensorType>(wholeQuery.getType());
   auto keyType = cast<RankedTensorType>(key.getType());
   auto size = [&](Value tensor, unsigned dim) {
     return tensor::getMixedSize(b, b.getLoc(), tensor, dim);
   };
   int64_t q = queryType.getDimSize(1), k = keyType.getDimSize(1);
-  grouped = ShapedType::isDynamic(q) || q != k;
+  grouped = !ungrouped && (ShapedType::isDynamic(q) || q != k);
   keyHeads = size(key, 1);
-  if (!ShapedType::isDynamic(q) && !ShapedType::isDynamic(k)) {
+  if (ungrouped) {
+    group = b.getIndexAttr(1);
+  } else if (!ShapedType::isDynamic(q) && !ShapedType::isDynamic(k)) {
     group = b.getIndexAttr(k == 0 ? 1 : q / k);
   } else {
     Value queryHeads = tensor::DimOp::create(b, wholeQuery, 1);
     // Without heads there is no group, but the host must not divide by zero.
     Value divisor = getValueOrCreateConstantIndexOp(b, b.getLoc(), keyHeads);
     divisor = b.createOrFold<arith::MaxUIOp>(divisor, arith::ConstantIndexOp::create(b, 1));
-    group = arith::DivUIOp::create(b, queryHeads, divisor).getResult();
+    auto size = arith::DivUIOp::create(b, queryHeads, divisor);
+    size->setAttr(kExpectedSizeAttr, b.getI64IntegerAttr(kHeadsOfGroup));
+    group = size.getResult();
   }
   query = split(wholeQuery);
   unsigned batch = addDim("b", size(query, 0));

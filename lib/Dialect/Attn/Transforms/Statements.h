@@ -112,7 +112,7 @@ public:
   AttentionStatements(OpTy op, mlir::Region &gradient)
       : Statements(op, op.getAccumulatorType()), key(op.getKey()), value(op.getValue()),
         regions{op.getScore(), gradient, op.getMask(), op.getCaptures(), {}} {
-    splitHeads(op.getQuery());
+    splitHeads(op.getQuery(), op.getUngrouped());
     scale = op.getScaleOperand();
     if (!scale)
       scale = constant(*op.getStaticScale(), accumulator);
@@ -137,7 +137,7 @@ public:
   ScalarRegions regions;
 
 private:
-  void splitHeads(mlir::Value query);
+  void splitHeads(mlir::Value query, bool ungrouped);
   mlir::OpFoldResult keyHeads, group;
 };
 

@@ -39,7 +39,8 @@ def Attn_Treatment : Attn_Enum<"LoopTreatment", "How a loop of a nest runs", [
 
 def Attn_SizeRelation : Attn_Enum<"SizeRelation", "How a size compares with a number", [
   I32EnumAttrCase<"AtMost", 0, "at_most">,
-  I32EnumAttrCase<"Above", 1, "above">]>;
+  I32EnumAttrCase<"Above", 1, "above">,
+  I32EnumAttrCase<"Exactly", 2, "exactly">]>;
 
 class Attn_Attr<string name, string attrMnemonic, list<Trait> traits = []>
     : AttrDef<Attn_Dialect, name, traits> {
@@ -94,7 +95,7 @@ class Attn_ConditionAttr<string name, string attrMnemonic>
     : Attn_Attr<name, attrMnemonic, [DeclareAttrInterfaceMethods<Attn_VersionConditionInterface>]>;
 
 def Attn_SizeConditionAttr : Attn_ConditionAttr<"SizeCondition", "size"> {
-  let summary = "A size of an argument is at most, or above, a number of elements";
+  let summary = "A size of an argument is at most, above, or exactly a number of elements";
   let description = [{
     ```mlir
     #attn.size<argument = 1, dim = 2, at_most 2048>

@@ -71,7 +71,8 @@ def Attn_ForwardOp : Attn_Op<"forward", [
 
     Shapes: query `[B,Hq,Sq,D]`, key `[B,Hkv,Sk,D]`, value `[B,Hkv,Sk,Dv]`,
     output `[B,Hq,Sq,Dv]`, LSE `[B,Hq,Sq]`. B, H and S may be dynamic; D and Dv
-    are static. Hq is a multiple of Hkv. Scores, state and LSE are computed in
+    are static. Hq is a multiple of Hkv; `ungrouped` promises that they are equal where types do not
+    say it. Scores, state and LSE are computed in
     f32, or in f64 where the tensors are f64 (the accumulator type).
 
     `scale` is an attribute or an operand of the accumulator type; without
@@ -121,7 +122,8 @@ def Attn_ForwardOp : Attn_Op<"forward", [
                        Optional<AnyFloat>:$scaleOperand,
                        Optional<RankedTensorOf<[Attn_Float]>>:$sink,
                        Variadic<Attn_Capture>:$captures,
-                       OptionalAttr<F64Attr>:$scale);
+                       OptionalAttr<F64Attr>:$scale,
+                       UnitAttr:$ungrouped);
   let results = (outs Attn_Tensor4:$output, Optional<Attn_Tensor3>:$lse);
   let regions = (region AnyRegion:$score, AnyRegion:$mask);
   let assemblyFormat = [{
@@ -208,7 +210,7 @@ def Attn_BackwardOp : Attn_Op<"backward", [
     every key is masked contributes nothing, whatever `dO` holds there, and its
     dQ is 0; its LSE may be given as -inf or +inf. `rows_have_keys` promises that
     there is no such row and that LSE is finite, so that nothing need look for one
-    (`attn-prove-keys` finds where that holds).
+    (`attn-prove-keys` finds where that holds). `ungrouped` is that of `attn.forward`.
 
     `gradient` is the derivative of `score`, in the sense of reverse mode: it
     takes (s : accumulator type, b, h, i, j : index, captures..., dt :
@@ -242,7 +244,8 @@ def Attn_BackwardOp : Attn_Op<"backward", [
                        Optional<RankedTensorOf<[Attn_Float]>>:$sink,
                        Variadic<Attn_Capture>:$captures,
                        OptionalAttr<F64Attr>:$scale,
-                       UnitAttr:$rows_have_keys);
+                       UnitAttr:$rows_have_keys,
+                       UnitAttr:$ungrouped);
   let results = (outs Attn_Tensor4:$queryGradient, Attn_Tensor4:$keyGradient,
                       Attn_Tensor4:$valueGradient,
                       Optional<TensorRankOf<[Attn_Float], [0]>>:$scaleGradient,

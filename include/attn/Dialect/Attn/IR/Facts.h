@@ -48,8 +48,14 @@ inline constexpr llvm::StringLiteral kMergeAttr = "attn.merge";
 inline constexpr llvm::StringLiteral kTreatmentAttr = "attn.treatment";
 /// On a module for the host: the kernels that it launches, in the order of their numbers.
 inline constexpr llvm::StringLiteral kKernelsAttr = "attn.kernels";
-/// On the module of a version (attn.versions): all conditions under which a call runs it.
+/// On the module of a version (attn.versions), or on a function that is one (kVersionOfAttr): all
+/// conditions under which a call runs it.
 inline constexpr llvm::StringLiteral kWhenAttr = "attn.when";
+/// On a function: the name of the function beside it that runs it under its conditions. The first
+/// one whose conditions hold runs.
+inline constexpr llvm::StringLiteral kVersionOfAttr = "attn.version_of";
+/// On the op that computes a size: about how large it will be.
+inline constexpr llvm::StringLiteral kExpectedSizeAttr = "attn.expected_size";
 
 /// What the value of a fact is; that of `Typed` is left to the fact's own verifier.
 enum class FactType { Unit, Positive, Count, Argument, Name, Names, Symbols, Numbers, Typed };

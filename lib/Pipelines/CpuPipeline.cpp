@@ -27,6 +27,7 @@
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Dialect/SCF/Transforms/Passes.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
 
@@ -63,7 +64,10 @@ void attn::buildHostLowering(OpPassManager &pm) {
   // Functions of the library take vectors apart: before vectors are lowered.
   pm.addPass(createConvertMathToLLVMPass());
   pm.addPass(createConvertMathToLibmPass());
-  pm.addPass(createConvertVectorToLLVMPass());
+  ConvertVectorToLLVMPassOptions vectors;
+  vectors.x86Vector = true;
+  vectors.amx = true;
+  pm.addPass(createConvertVectorToLLVMPass(vectors));
   arith::ArithExpandOpsPassOptions expansion;
   expansion.includeBf16 = true;
   pm.addPass(arith::createArithExpandOpsPass(expansion));
@@ -78,10 +82,23 @@ void attn::buildHostLowering(OpPassManager &pm) {
   cleanUp(pm);
 }
 
+/// The best unit of the host, where none is asked for.
+static std::string findMatrixUnit(const attn::PipelineOptions &options) {
+  if (options.matrixUnit != "auto")
+    return options.matrixUnit;
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  bool hasVectors = features.lookup("avx512f") && features.lookup("avx512bf16") &&
+                    (options.vectorBits == 0 || options.vectorBits == 512);
+  if (!hasVectors)
+    return "none";
+  return features.lookup("amx-bf16") && features.lookup("amx-tile") ? "amx" : "avx512_bf16";
+}
+
 void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
   // Tiles that were asked for are those of all calls.
   if (options.blockM == kDefaultBlockM)
-    pm.addPass(createAttnSpecializeSingleQueries());
+    pm.addPass(createAttnSpecializeSingleQueries(
+        AttnSpecializeSingleQueriesOptions{options.singleQueries}));
   buildTilePipeline(pm, options);
   buildBufferization(pm);
   pm.addPass(createAttnMergeVersions());
@@ -90,6 +107,9 @@ void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
   AttnLowerTilesOptions tiles;
   tiles.vectorBits = options.vectorBits;
+  tiles.matrixUnit = findMatrixUnit(options);
+  if (tiles.matrixUnit != "none")
+    pm.addNestedPass<func::FuncOp>(createAttnRoundProducts());
   pm.addNestedPass<func::FuncOp>(createAttnLowerTiles(tiles));
   pm.addPass(createAttnExpandCopies());
   cleanUp(pm);

@@ -350,8 +350,11 @@ def attention(
             )
 
         return _dynamo.attention(query, key, value, settings, score_mod, mask_mod)
-    # A transform of functorch may have other shapes underneath; who trains has many lengths.
-    queries = None if observed or _trains(query, key, value) else few_queries(query.shape[2])
+    # A transform of functorch may have other shapes underneath; who trains has many lengths. (On a CPU one query has
+    # other tiles, gradients too.)
+    queries = None if observed else few_queries(query.shape[2])
+    if queries and _trains(query, key, value) and (queries > 1 or query.is_cuda):
+        queries = None
     group = 1
     if queries and query.is_cuda:
         group = packed_group(query.shape[1], key.shape[1], queries)

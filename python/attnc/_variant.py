@@ -240,7 +240,9 @@ class Variant:
             with self._lock:
                 known = self._executables.get(key)
                 if known is None:
-                    known = Executable(self.code, device, "attention", pipeline, gradient=gradient)
+                    # A call with one query has code of its own.
+                    asked = "single-queries=false" if device == "cpu" and pipeline is None else pipeline
+                    known = Executable(self.code, device, "attention", asked, gradient=gradient)
                     self._executables[key] = known
         return known
 

@@ -264,10 +264,37 @@ def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
   let options = [
     Option<"vectorBits", "vector-bits", "int64_t", "0",
            "Bits of a vector register: 128, 256 or 512; 0 takes the host's">,
+    Option<"matrixUnit", "matrix-unit", "std::string", "\"none\"",
+           "What multiplies tiles of bf16: none (f32), avx512_bf16 or amx">,
   ];
-  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
-                           "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect",
-                           "mlir::vector::VectorDialect"];
+  let dependentDialects = ["mlir::amx::AMXDialect", "mlir::arith::ArithDialect",
+                           "mlir::math::MathDialect", "mlir::memref::MemRefDialect",
+                           "mlir::scf::SCFDialect", "mlir::vector::VectorDialect",
+                           "mlir::x86vector::X86VectorDialect"];
+}
+
+def AttnRoundProducts : Pass<"attn-round-products", "mlir::func::FuncOp"> {
+  let summary = "Round the f32 operand of a product with a bf16 tile to bf16";
+  let description = [{
+    A matrix unit multiplies two tiles of bf16 and adds in f32. Of a product with a tile that was
+    extended from bf16, the other operand (weights, their gradients) is rounded to bf16. Products
+    of tiles with few rows stay as they are: no unit computes them.
+
+    ```mlir
+    %v = arith.extf %value : vector<128x64xbf16> to vector<128x64xf32>
+    %o = vector.contract {...} %p, %v, %acc : vector<64x128xf32>, vector<128x64xf32> into vector<64x64xf32>
+    ```
+    becomes
+    ```mlir
+    %v = arith.extf %value : vector<128x64xbf16> to vector<128x64xf32>
+    %r = arith.truncf %p : vector<64x128xf32> to vector<64x128xbf16>
+    %q = arith.extf %r : vector<64x128xbf16> to vector<64x128xf32>
+    %o = vector.contract {...} %q, %v, %acc : vector<64x128xf32>, vector<128x64xf32> into vector<64x64xf32>
+    ```
+
+    Needed by: CPU kernels of bf16 on hosts with AVX512-BF16 or AMX.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect"];
 }
 
 def AttnLowerScatterSums : Pass<"attn-lower-scatter-sums", "mlir::func::FuncOp"> {

@@ -44,6 +44,15 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
                              llvm::cl::desc("Bits of a CPU's vector register: 128, 256 or 512; 0 "
                                             "takes the host's"),
                              llvm::cl::init(0)};
+  Option<bool> singleQueries{
+      *this, "single-queries",
+      llvm::cl::desc("CPUs: functions whose number of queries is open get a version for one query"),
+      llvm::cl::init(true)};
+  Option<std::string> matrixUnit{
+      *this, "matrix-unit",
+      llvm::cl::desc("CPUs: what multiplies tiles of bf16: none (f32), avx512_bf16, amx, or auto, "
+                     "the best that the host has"),
+      llvm::cl::init("auto")};
   Option<bool> explain{*this, "explain", llvm::cl::desc("Remark what each loop order would cost"),
                        llvm::cl::init(false)};
   Option<bool> deterministic{

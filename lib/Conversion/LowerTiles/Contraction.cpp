@@ -8,8 +8,10 @@
 #include "Aliases.h"
 #include "Groups.h"
 #include "llvm/ADT/bit.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -117,13 +119,19 @@ public:
     LaneSource source = context.laneSources.lookup(kernel.op);
     if (group.lanesView)
       lanesFrom = context.views.lookup(group.lanesView);
-    else if (source.kind == LaneSource::Copy)
+    else if (!group.pairs.value && source.kind == LaneSource::Copy)
       lanesFrom = context.copies.lookup({source.value, source.lane});
     Nest nest(context, group.position);
     Type element = cast<VectorType>(kernel.op.getResult().getType()).getElementType();
     int64_t width = laneCountFor(element, context.vectorBits);
-    if (source.kind == LaneSource::Sums)
+    if (group.pairs.value) {
+      lanePairs = context.pairs.at(group.pairs);
+      rowPairs = group.rowsView ? Value() : context.pairs.at(group.rowPairs);
+      if (context.matrixOperands.lookup(kernel.op).unit == MatrixUnit::Amx)
+        return multiplyTiles(nest);
+    } else if (source.kind == LaneSource::Sums) {
       return sumAlongLanes(nest, width);
+    }
     int64_t extent = context.classes.extent(kernel.laneClass);
     auto [vectors, block] = blocking(extent, width);
     for (const LaneRun &run : laneRuns(extent, width, vectors)) {
@@ -205,6 +213,10 @@ private:
             arith::ConstantOp::create(nest.builder(), nest.loc, nest.builder().getZeroAttr(type)));
       }
     }
+    if (lanePairs) {
+      accs = multiplyPairs(nest, lanes, width, rowIndices, accs);
+      return storeSums(nest, lanes, width, rowIndices, accs);
+    }
     SmallVector<int> sum;
     if (kernel.sumClass >= 0)
       sum.push_back(kernel.sumClass);
@@ -241,6 +253,11 @@ private:
       nest.close(totals);
       accs = SmallVector<Value>(outer.getResults());
     }
+    storeSums(nest, lanes, width, rowIndices, accs);
+  }
+
+  void storeSums(Nest &nest, ArrayRef<Value> lanes, int64_t width, ArrayRef<Value> rowIndices,
+                 ArrayRef<Value> accs) {
     unsigned acc = 0;
     for (Value index : rowIndices) {
       if (kernel.rowClass >= 0)
@@ -250,6 +267,148 @@ private:
         nest.store(group.result, addStart(nest, accs[acc++]));
       }
     }
+  }
+
+  /// Pairs of a row, as a vector of bf16.
+  Value loadRowPair(Nest &nest, Value row, Value pair) {
+    OpBuilder &b = nest.builder();
+    auto one = VectorType::get({1}, b.getI32Type());
+    Value value;
+    if (rowPairs) {
+      SmallVector<Value> at = {pair, row};
+      if (group.rowPairs.isAlong)
+        std::swap(at[0], at[1]);
+      value = memref::LoadOp::create(b, nest.loc, rowPairs, at);
+    } else {
+      Value element = arith::MulIOp::create(b, nest.loc, pair,
+                                            arith::ConstantIndexOp::create(b, nest.loc, 2));
+      SmallVector<Value> at;
+      for (int cls : rows.layout)
+        at.push_back(cls == kernel.rowClass ? row : element);
+      Value two = vector::LoadOp::create(b, nest.loc, VectorType::get({2}, b.getBF16Type()),
+                                         rows.memref, at);
+      value = vector::ExtractOp::create(
+          b, nest.loc, vector::BitCastOp::create(b, nest.loc, one, two), ArrayRef<int64_t>{0});
+    }
+    Value all = vector::BroadcastOp::create(b, nest.loc, VectorType::get({16}, b.getI32Type()),
+                                            value);
+    return asElements(nest, all);
+  }
+
+  Value asElements(Nest &nest, Value pairs) {
+    OpBuilder &b = nest.builder();
+    return vector::BitCastOp::create(b, nest.loc, VectorType::get({32}, b.getBF16Type()), pairs);
+  }
+
+  /// The sums of products of pairs, in blocks as those of f32.
+  SmallVector<Value> multiplyPairs(Nest &nest, ArrayRef<Value> lanes, int64_t width,
+                                   ArrayRef<Value> rowIndices, ArrayRef<Value> zeros) {
+    int64_t extent = context.classes.extent(kernel.sumClass), block = productSumBlock(extent);
+    auto multiplyAdd = [&](Value pair, ValueRange carried) {
+      SmallVector<Value> next, vectors;
+      for (Value lane : lanes) {
+        OpBuilder &b = nest.builder();
+        auto type = VectorType::get({width}, b.getI32Type());
+        vectors.push_back(asElements(
+            nest, vector::LoadOp::create(b, nest.loc, type, lanePairs, ValueRange{pair, lane})));
+      }
+      for (Value row : rowIndices) {
+        Value scalar = loadRowPair(nest, row, pair);
+        for (Value vector : vectors)
+          next.push_back(x86vector::DotBF16Op::create(nest.builder(), nest.loc,
+                                                      carried[next.size()].getType(),
+                                                      carried[next.size()], vector, scalar));
+      }
+      return next;
+    };
+    if (block == 0)
+      block = extent;
+    scf::ForOp outer = nest.open(-1, 0, extent / 2, block / 2, zeros);
+    scf::ForOp inner = nest.open(-1, 0, block / 2, 1, zeros);
+    nest.builder();
+    Value pair = nest.add(outer.getInductionVar(), inner.getInductionVar());
+    nest.close(multiplyAdd(pair, SmallVector<Value>(inner.getRegionIterArgs())));
+    SmallVector<Value> totals;
+    for (auto [total, part] : llvm::zip_equal(outer.getRegionIterArgs(), inner.getResults()))
+      totals.push_back(arith::AddFOp::create(nest.builder(), nest.loc, total, part));
+    nest.close(totals);
+    return SmallVector<Value>(outer.getResults());
+  }
+
+  /// Two by two tiles of AMX at a time, or what is left, added up in tile registers.
+  void multiplyTiles(Nest &nest) {
+    int64_t rowCount = context.classes.extent(kernel.rowClass);
+    int64_t laneCount = context.classes.extent(kernel.laneClass);
+    auto forBlocks = [&](int64_t extent, auto body) {
+      int64_t whole = extent / 32 * 32;
+      if (whole) {
+        Value base = nest.open(-1, 0, whole, 32).getInductionVar();
+        body(base, 2);
+        nest.close();
+      }
+      if (whole < extent)
+        body(nest.constant(whole), 1);
+    };
+    forBlocks(laneCount, [&](Value lane, int64_t laneTiles) {
+      forBlocks(rowCount, [&](Value row, int64_t rowTiles) {
+        multiplyTileBlock(nest, row, rowTiles, lane, laneTiles);
+      });
+    });
+  }
+
+  void multiplyTileBlock(Nest &nest, Value row, int64_t rowTiles, Value lane, int64_t laneTiles) {
+    OpBuilder &b = nest.builder();
+    Location loc = nest.loc;
+    auto offset = [&](Value index, int64_t k) {
+      nest.builder();
+      return nest.addConstant(index, k);
+    };
+    auto operand = amx::TileType::get({16, 32}, b.getBF16Type());
+    auto sums = amx::TileType::get({16, 16}, b.getF32Type());
+    SmallVector<Value> totals;
+    for (int64_t k = 0; k < rowTiles * laneTiles; ++k)
+      totals.push_back(amx::TileZeroOp::create(nest.builder(), loc, sums));
+    for (int64_t term = 0; term < context.classes.extent(kernel.sumClass); term += 32) {
+      SmallVector<Value> lefts, rights;
+      for (int64_t k = 0; k < rowTiles; ++k) {
+        Value at = offset(row, 16 * k), first = nest.constant(rowPairs ? term / 2 : term);
+        lefts.push_back(amx::TileLoadOp::create(nest.builder(), loc, operand,
+                                                rowPairs ? rowPairs : rows.memref,
+                                                ValueRange{at, first}));
+      }
+      for (int64_t k = 0; k < laneTiles; ++k) {
+        Value pair = nest.constant(term / 2), at = offset(lane, 16 * k);
+        rights.push_back(amx::TileLoadOp::create(nest.builder(), loc, operand, lanePairs,
+                                                 ValueRange{pair, at}));
+      }
+      for (int64_t i = 0; i < rowTiles; ++i)
+        for (int64_t j = 0; j < laneTiles; ++j) {
+          Value &total = totals[i * laneTiles + j];
+          total = amx::TileMulFOp::create(nest.builder(), loc, sums, lefts[i], rights[j], total);
+        }
+    }
+    bool isZero = matchPattern(kernel.op.getAcc(), m_AnyZeroFloat());
+    for (int64_t i = 0; i < rowTiles; ++i)
+      for (int64_t j = 0; j < laneTiles; ++j) {
+        Value first = offset(row, 16 * i), position = offset(lane, 16 * j);
+        Value total = totals[i * laneTiles + j];
+        if (isZero) {
+          amx::TileStoreOp::create(nest.builder(), loc, group.result.memref,
+                                   ValueRange{first, position}, total);
+          continue;
+        }
+        Value zero = nest.constant(0);
+        amx::TileStoreOp::create(nest.builder(), loc, group.tile, ValueRange{zero, zero}, total);
+        Value k = nest.open(-1, 0, 16, 1).getInductionVar();
+        auto type = VectorType::get({16}, b.getF32Type());
+        Value sum = vector::LoadOp::create(nest.builder(), loc, type, group.tile,
+                                           ValueRange{k, zero});
+        nest.builder();
+        nest.bind(kernel.rowClass, nest.add(first, k));
+        nest.setLanes(kernel.laneClass, position, 16);
+        nest.store(group.result, addStart(nest, sum));
+        nest.close();
+      }
   }
 
   /// Memory is read along the sum: one accumulator for each row and position of the lanes, the
@@ -395,6 +554,8 @@ private:
   Kernel kernel;
   /// Where the operands are; without `lanesFrom`, the lanes are evaluated.
   Buffer rows, lanesFrom;
+  /// Operands of a matrix unit; rows in memory have no pairs.
+  Value lanePairs, rowPairs;
 };
 } // namespace
 

@@ -44,7 +44,7 @@ mlir::vector::TransferReadOp matchDirectRead(DimClasses &classes, mlir::Value op
 LaneSource findLaneSource(DimClasses &classes, const Kernel &kernel);
 
 struct Group {
-  enum Kind { Loops, Contraction, Scatter, Region, View } kind = Loops;
+  enum Kind { Loops, Contraction, Scatter, Region, View, Pack } kind = Loops;
   /// The group's code goes before this op.
   mlir::Operation *position = nullptr;
   llvm::SmallVector<int> domain;
@@ -52,6 +52,10 @@ struct Group {
   Kernel kernel;
   /// The reads of operands that the kernel uses where they lie in memory.
   mlir::Value rowsView, lanesView;
+  /// What a Pack makes. Of a Contraction of a matrix unit: its operands; rows from memory have none.
+  Pairs pairs, rowPairs;
+  /// Where a tile of AMX waits for what is added to it, 16 x 16.
+  mlir::Value tile;
   Buffer result;
   /// The reads whose views this group, or an op in its region, uses. Of a View:
   /// the one that it makes.
@@ -100,6 +104,25 @@ void emitContraction(Context &context, Group &group);
 mlir::MemRefType scatterScratchType(DimClasses &classes, attn::ScatterAddOp op);
 /// `scratch` has that type, or is null.
 void emitScatter(Context &context, Group &group, mlir::Value scratch);
+
+/// The operands of a contraction for a matrix unit, without one if it has to be computed in f32.
+MatrixOperands matchMatrixOperands(DimClasses &classes, const Kernel &kernel, MatrixUnit unit);
+
+/// A read of bf16 along the sum can be used where it lies in memory; else null.
+mlir::vector::TransferReadOp matchRowsInMemory(DimClasses &classes, const Kernel &kernel,
+                                               mlir::Value rows);
+
+/// The tile that is evaluated for a tile as pairs: what is rounded to bf16 by it is f32.
+mlir::Value getPairsSource(const Pairs &pairs);
+
+/// The scratch of a tile as pairs.
+mlir::MemRefType getPairsType(DimClasses &classes, const Pairs &pairs);
+/// Fills it.
+void emitPairs(Context &context, Group &group, mlir::Value scratch);
+
+/// Interleaves W vectors of W elements, W a power of two, to their transposition.
+llvm::SmallVector<mlir::Value> transposeBlock(mlir::OpBuilder &b, mlir::Location loc,
+                                              llvm::SmallVector<mlir::Value> rows);
 
 /// Makes what a read would load usable as a memref, in the order of dimensions
 /// that it has in memory.

@@ -11,6 +11,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/TargetParser/Host.h"
 
 namespace attn {
@@ -144,6 +147,21 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
       emitError(root->getLoc()) << "expected vector-bits 128, 256 or 512, got " << bits;
       return signalPassFailure();
     }
+    auto unit = llvm::StringSwitch<std::optional<MatrixUnit>>(matrixUnit)
+                    .Case("none", MatrixUnit::None)
+                    .Case("avx512_bf16", MatrixUnit::Avx512Bf16)
+                    .Case("amx", MatrixUnit::Amx)
+                    .Default(std::nullopt);
+    if (!unit) {
+      emitError(root->getLoc()) << "expected matrix-unit none, avx512_bf16 or amx, got '"
+                                << matrixUnit << "'";
+      return signalPassFailure();
+    }
+    if (*unit != MatrixUnit::None && bits != 512) {
+      emitError(root->getLoc()) << "matrix-unit " << matrixUnit << " needs vector-bits 512, got "
+                                << bits;
+      return signalPassFailure();
+    }
     if (getOperation().isExternal())
       return;
     bool hasTiles = root->walk([](Operation *op) {
@@ -166,13 +184,18 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
     });
     root->walk([&](vector::ContractionOp op) {
       Kernel kernel = matchKernel(context.classes, op);
-      if (kernel.op)
-        context.laneSources[op] = findLaneSource(context.classes, kernel);
+      if (!kernel.op)
+        return;
+      context.laneSources[op] = findLaneSource(context.classes, kernel);
+      MatrixOperands operands = matchMatrixOperands(context.classes, kernel, *unit);
+      if (operands.unit != MatrixUnit::None)
+        context.matrixOperands[op] = operands;
     });
     Block &body = root->getRegion(0).front();
     Scratch scratch(body);
     numLowered.at(root) << remark::metric("Tiles", tileOps.size())
                         << remark::metric("Products", context.laneSources.size())
+                        << remark::metric("MatrixProducts", context.matrixOperands.size())
                         << remark::metric("VectorBits", bits);
     BlockLowering(context, scratch, body, {}).run();
     removeTiles(tileOps);

@@ -38,6 +38,32 @@ struct LaneSource {
   bool isRead() const { return kind == Lazy || kind == Sums; }
 };
 
+/// What multiplies two tiles of bf16 and adds in f32.
+enum class MatrixUnit { None, Avx512Bf16, Amx };
+
+/// A tile of bf16 as an operand of a matrix unit: pairs of elements along the sum, each an integer
+/// of 32 bits, the first one in its low half.
+struct Pairs {
+  mlir::Value value;
+  /// The class of the sum, and the other one.
+  int sum = -1, other = -1;
+  /// Indexed by (other, pair); else by (pair, other).
+  bool isAlong = false;
+
+  bool operator<(const Pairs &right) const {
+    auto key = [](const Pairs &p) {
+      return std::make_tuple(p.value.getAsOpaquePointer(), p.sum, p.isAlong);
+    };
+    return key(*this) < key(right);
+  }
+};
+
+/// The operands of a contraction that a matrix unit computes, before they were extended to f32.
+struct MatrixOperands {
+  MatrixUnit unit = MatrixUnit::None;
+  mlir::Value lanes, rows;
+};
+
 /// What all nests of one run of the pass share.
 struct Context {
   DimClasses classes;
@@ -48,6 +74,10 @@ struct Context {
   llvm::DenseMap<mlir::Value, Buffer> views;
   /// Of the contractions that become kernels.
   llvm::DenseMap<mlir::Operation *, LaneSource> laneSources;
+  /// Of the contractions that a matrix unit computes.
+  llvm::DenseMap<mlir::Operation *, MatrixOperands> matrixOperands;
+  /// Scratch that holds tiles as pairs.
+  std::map<Pairs, mlir::Value> pairs;
   int64_t vectorBits = 512;
   int64_t vectorRegisters = 32;
 };

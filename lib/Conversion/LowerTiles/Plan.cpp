@@ -167,8 +167,88 @@ void BlockLowering::makeView(Value read, Operation *op) {
   newGroup(Group::View, op)->views.push_back(read);
 }
 
+/// Makes a tile usable for matrix units, once for all who ask.
+void BlockLowering::makePairs(const Pairs &pairs, Operation *op) {
+  if (context.pairs.count(pairs) || lastPairsUse.count(pairs))
+    return;
+  closeGroup();
+  Group *group = newGroup(Group::Pack, op);
+  group->pairs = pairs;
+  group->domain = context.classes.domain(pairs.value);
+  group->closed = true;
+  lastPairsUse[pairs] = items.size() - 1;
+}
+
+vector::TransferReadOp BlockLowering::getRowsInMemory(const Kernel &kernel, Value rows) {
+  vector::TransferReadOp read = matchRowsInMemory(context.classes, kernel, rows);
+  // What is kept is so because its memory changes.
+  return read && !isKept(read.getResult()) ? read : vector::TransferReadOp();
+}
+
+Pairs BlockLowering::getLanePairs(const Kernel &kernel, const MatrixOperands &operands) {
+  return {operands.lanes, kernel.sumClass, kernel.laneClass, /*isAlong=*/false};
+}
+
+Pairs BlockLowering::getRowPairs(const Kernel &kernel, const MatrixOperands &operands) {
+  // A tile of AMX has whole rows; elsewhere pairs lie as their elements do.
+  int walk = context.classes.lane(context.classes.domain(getPairsSource({operands.rows})));
+  if (auto read = operands.rows.getDefiningOp<vector::TransferReadOp>())
+    walk = contiguousClass(context.classes, read);
+  return {operands.rows, kernel.sumClass, kernel.rowClass,
+          operands.unit == MatrixUnit::Amx || walk == kernel.sumClass};
+}
+
+void BlockLowering::gatherMatrixProduct(vector::ContractionOp op, const Kernel &kernel) {
+  MatrixOperands operands = context.matrixOperands.lookup(op);
+  Pairs lanes = getLanePairs(kernel, operands), rows = getRowPairs(kernel, operands);
+  vector::TransferReadOp read = getRowsInMemory(kernel, operands.rows);
+  makePairs(lanes, op);
+  if (read)
+    makeView(read.getResult(), op);
+  else
+    makePairs(rows, op);
+  closeGroup();
+  Group *group = newGroup(Group::Contraction, op);
+  group->kernel = kernel;
+  group->pairs = lanes;
+  if (read)
+    group->views.push_back(group->rowsView = read.getResult());
+  else
+    group->rowPairs = rows;
+  for (const Pairs &used : {lanes, rows})
+    if (auto last = lastPairsUse.find(used); last != lastPairsUse.end())
+      last->second = items.size() - 1;
+  group->domain = context.classes.domain(op.getResult());
+  keptBy[op.getResult()] = items.size() - 1;
+}
+
+/// The tiles from outside that matrix units in the regions of `op` use.
+void BlockLowering::gatherCapturedPairs(Operation *op, SmallVectorImpl<Pairs> &pairs,
+                                        SmallVectorImpl<Value> &views) {
+  auto isOutside = [&](Value value) {
+    return !op->isAncestor(value.getParentRegion()->getParentOp());
+  };
+  for (Region &region : op->getRegions())
+    region.walk([&](vector::ContractionOp nested) {
+      auto found = context.matrixOperands.find(nested);
+      if (found == context.matrixOperands.end())
+        return;
+      Kernel kernel = matchKernel(context.classes, nested);
+      if (isOutside(found->second.lanes))
+        pairs.push_back(getLanePairs(kernel, found->second));
+      if (!isOutside(found->second.rows))
+        return;
+      if (vector::TransferReadOp read = getRowsInMemory(kernel, found->second.rows))
+        views.push_back(read.getResult());
+      else
+        pairs.push_back(getRowPairs(kernel, found->second));
+    });
+}
+
 void BlockLowering::gatherContraction(vector::ContractionOp op) {
   Kernel kernel = matchKernel(context.classes, op);
+  if (context.matrixOperands.count(op))
+    return gatherMatrixProduct(op, kernel);
   if (!kernel.op) {
     addSink({Sink::Reduce, op.getResult(), op, {}}, op);
     return;
@@ -210,8 +290,10 @@ void BlockLowering::visitCaptures(Operation *op, llvm::function_ref<void(Value)>
   for (Region &region : op->getRegions())
     region.walk([&](Operation *nested) {
       auto source = context.laneSources.find(nested);
+      bool isMatrix = context.matrixOperands.count(nested);
       for (Value operand : nested->getOperands())
-        if (tileType(operand) && !op->isAncestor(operand.getParentRegion()->getParentOp()) &&
+        if (tileType(operand) &&
+            !(isMatrix && operand != cast<vector::ContractionOp>(nested).getAcc()) && !op->isAncestor(operand.getParentRegion()->getParentOp()) &&
             (source == context.laneSources.end() || source->second.value != operand ||
              source->second.kind == LaneSource::Own))
           fn(operand);
@@ -224,7 +306,7 @@ SmallVector<LaneSource> BlockLowering::capturedSources(Operation *op) {
   for (Region &region : op->getRegions())
     region.walk([&](vector::ContractionOp nested) {
       LaneSource source = context.laneSources.lookup(nested);
-      if (source.value && source.kind != LaneSource::Own && !source.isRead() &&
+      if (source.value && !context.matrixOperands.count(nested) && source.kind != LaneSource::Own && !source.isRead() &&
           !op->isAncestor(source.value.getParentRegion()->getParentOp()))
         result.push_back(source);
     });
@@ -262,8 +344,19 @@ void BlockLowering::gatherRegionOp(Operation *op) {
       keepCopy(source, op);
     else
       makeView(matchDirectRead(context.classes, source.value), op);
+  SmallVector<Pairs> pairs;
+  SmallVector<Value> views;
+  gatherCapturedPairs(op, pairs, views);
+  for (const Pairs &each : pairs)
+    makePairs(each, op);
+  for (Value read : views)
+    makeView(read, op);
   closeGroup();
   Group *group = newGroup(Group::Region, op);
+  llvm::append_range(group->views, views);
+  for (const Pairs &each : pairs)
+    if (auto last = lastPairsUse.find(each); last != lastPairsUse.end())
+      last->second = items.size() - 1;
   for (const LaneSource &source : sources)
     if (source.kind == LaneSource::Copy)
       lastCopyUse[{source.value, source.lane}] = items.size() - 1;
@@ -398,7 +491,11 @@ void BlockLowering::forEachOperand(unsigned item, llvm::function_ref<void(Value)
     return;
   }
   Group &group = *items[item];
-  if (group.kind == Group::Contraction) {
+  if (group.kind == Group::Pack) {
+    fn(getPairsSource(group.pairs));
+  } else if (group.kind == Group::Contraction && group.pairs.value) {
+    fn(group.kernel.op.getAcc());
+  } else if (group.kind == Group::Contraction) {
     const LaneSource &source = context.laneSources[group.kernel.op];
     if (source.kind == LaneSource::Own || source.isRead())
       fn(group.kernel.lanes);
@@ -428,7 +525,7 @@ void BlockLowering::shareValues() {
     forEachOperand(item, [&](Value operand) {
       // What a kernel reads for itself has its own lanes.
       if (item < items.size() && items[item]->kind == Group::Contraction &&
-          items[item]->kernel.lanes == operand &&
+          !items[item]->pairs.value && items[item]->kernel.lanes == operand &&
           context.laneSources[items[item]->kernel.op].isRead())
         return;
       if (item < items.size() && isComputedIn(operand, *items[item])) {

@@ -53,6 +53,13 @@ private:
   void keepCopy(const LaneSource &wanted, mlir::Operation *op);
   llvm::SmallVector<LaneSource> capturedSources(mlir::Operation *op);
   void makeView(mlir::Value read, mlir::Operation *op);
+  void makePairs(const Pairs &pairs, mlir::Operation *op);
+  void gatherMatrixProduct(mlir::vector::ContractionOp op, const Kernel &kernel);
+  mlir::vector::TransferReadOp getRowsInMemory(const Kernel &kernel, mlir::Value rows);
+  Pairs getLanePairs(const Kernel &kernel, const MatrixOperands &operands);
+  Pairs getRowPairs(const Kernel &kernel, const MatrixOperands &operands);
+  void gatherCapturedPairs(mlir::Operation *op, llvm::SmallVectorImpl<Pairs> &pairs,
+                           llvm::SmallVectorImpl<mlir::Value> &views);
   void keepReadsBefore(mlir::Operation *write);
   void closeGroup() { openGroup = nullptr; }
   Group *newGroup(Group::Kind kind, mlir::Operation *op);
@@ -112,6 +119,8 @@ private:
   llvm::DenseMap<mlir::Value, unsigned> keptBy, firstUse, lastUse;
   llvm::DenseMap<std::pair<mlir::Value, int>, unsigned> lastCopyUse;
   llvm::DenseSet<mlir::Value> viewed;
+  /// Tiles as pairs that this block makes: who uses them last.
+  std::map<Pairs, unsigned> lastPairsUse;
   llvm::DenseMap<mlir::Value, Buffer> inPlace;
   llvm::DenseMap<mlir::Value, unsigned> ownedUntil; // memref to last item
   llvm::SmallVector<mlir::Value> stored;

@@ -183,10 +183,23 @@ void BlockLowering::emitGroup(Group &group) {
         emitView(context, read.getDefiningOp<vector::TransferReadOp>(), group.position, allocator);
     return;
   }
+  if (group.kind == Group::Pack) {
+    MemRefType type = getPairsType(context.classes, group.pairs);
+    Value pairs = scratch.acquire(group.position->getLoc(), type.getShape(), type.getElementType());
+    ownedUntil[pairs] = std::max(current, lastPairsUse[group.pairs]);
+    emitPairs(context, group, pairs);
+    context.pairs[group.pairs] = pairs;
+    return;
+  }
   if (group.kind == Group::Contraction) {
     Value result = group.kernel.op.getResult();
     group.result = allocate(result);
+    if (context.matrixOperands.lookup(group.kernel.op).unit == MatrixUnit::Amx)
+      group.tile = scratch.acquire(result.getLoc(), {16, 16},
+                                   tileType(result).getElementType());
     emitContraction(context, group);
+    if (group.tile)
+      scratch.release(group.tile);
     setBuffer(result, group.result);
     return;
   }
@@ -446,6 +459,8 @@ void BlockLowering::run() {
   // What was made here of tiles of an outer block is not there elsewhere.
   for (Value read : viewed)
     context.views.erase(read);
+  for (const auto &[pairs, last] : lastPairsUse)
+    context.pairs.erase(pairs);
   for (Value value : stored)
     if (value.getParentBlock() != &block)
       context.buffers.erase(value);

@@ -10,6 +10,26 @@
 using namespace mlir;
 using namespace attn::tiles;
 
+/// Each round interleaves vector i with vector i + W/2.
+SmallVector<Value> attn::tiles::transposeBlock(OpBuilder &b, Location loc,
+                                              SmallVector<Value> rows) {
+  int64_t size = rows.size();
+  SmallVector<int64_t> low, high;
+  for (int64_t k = 0; k < size / 2; ++k) {
+    low.append({k, size + k});
+    high.append({size / 2 + k, size + size / 2 + k});
+  }
+  for (int64_t round = 1; round < size; round *= 2) {
+    SmallVector<Value> next;
+    for (int64_t k = 0; k < size / 2; ++k) {
+      next.push_back(vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], low));
+      next.push_back(vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], high));
+    }
+    rows = std::move(next);
+  }
+  return rows;
+}
+
 namespace {
 int findWalk(DimClasses &classes, Value value, int lane, size_t rank,
              const DenseMap<Value, Buffer> &buffers, SmallPtrSetImpl<Operation *> &seen) {
@@ -31,26 +51,6 @@ int findWalk(DimClasses &classes, Value value, int lane, size_t rank,
       if (int walk = findWalk(classes, operand, lane, rank, buffers, seen); walk != alongLanes)
         return walk;
   return alongLanes;
-}
-
-/// Transposes W vectors of W elements, W a power of two: each round interleaves
-/// vector i with vector i + W/2.
-SmallVector<Value> transposeBlock(OpBuilder &b, Location loc, SmallVector<Value> rows) {
-  int64_t size = rows.size();
-  SmallVector<int64_t> low, high;
-  for (int64_t k = 0; k < size / 2; ++k) {
-    low.append({k, size + k});
-    high.append({size / 2 + k, size + size / 2 + k});
-  }
-  for (int64_t round = 1; round < size; round *= 2) {
-    SmallVector<Value> next;
-    for (int64_t k = 0; k < size / 2; ++k) {
-      next.push_back(vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], low));
-      next.push_back(vector::ShuffleOp::create(b, loc, rows[k], rows[k + size / 2], high));
-    }
-    rows = std::move(next);
-  }
-  return rows;
 }
 
 class TransposingEmitter {

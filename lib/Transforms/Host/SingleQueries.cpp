@@ -66,8 +66,9 @@ static RankedTensorType narrow(RankedTensorType type) {
 }
 
 namespace {
-struct SingleQueriesPass
-    : attn::impl::AttnSpecializeSingleQueriesBase<SingleQueriesPass> {
+struct SingleQueriesPass : attn::impl::AttnSpecializeSingleQueriesBase<SingleQueriesPass> {
+  using Base::Base;
+
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
     for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>()))
@@ -87,7 +88,7 @@ struct SingleQueriesPass
       auto query = dyn_cast<BlockArgument>(getQuery(op));
       int64_t length = getType(getQuery(op)).getDimSize(kLength);
       if (!query || query.getOwner() != &function.front() ||
-          !(ShapedType::isDynamic(length) || length == 1)) {
+          !((openLengths && ShapedType::isDynamic(length)) || length == 1)) {
         isOpen = false;
         return;
       }

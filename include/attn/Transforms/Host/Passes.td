@@ -80,6 +80,10 @@ def AttnSpecializeSingleQueries : Pass<"attn-specialize-single-queries", "::mlir
 
     Needed by: decoding on CPUs.
   }];
+  let options = [
+    Option<"openLengths", "open-lengths", "bool", "true",
+           "Also functions whose number of queries is open, not only those of one query by types">,
+  ];
   let dependentDialects = ["::mlir::tensor::TensorDialect"];
 }
 

@@ -13,6 +13,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/TargetParser/Host.h"
 
@@ -130,6 +131,60 @@ LogicalResult checkStructure(Operation *root) {
   return failure(walk.wasInterrupted());
 }
 
+/// `value`, whose dimensions are those of a product that `map` names, over all of `shape`; dimensions
+/// that the result has not are of one element.
+Value spread(OpBuilder &b, Location loc, Value value, AffineMap map, AffineMap resultMap,
+             VectorType result) {
+  auto type = cast<VectorType>(value.getType());
+  SmallVector<int64_t> own, sizes, lead;
+  for (unsigned dim = 0; dim < map.getNumResults(); ++dim)
+    if (std::optional<unsigned> position = resultMap.getResultPosition(map.getResult(dim))) {
+      own.push_back(*position);
+      sizes.push_back(type.getDimSize(dim));
+    }
+  // What the operand lacks comes first; then all go where the result has them.
+  SmallVector<int64_t> order, shape;
+  for (int64_t dim = 0; dim < result.getRank(); ++dim)
+    if (!llvm::is_contained(own, dim)) {
+      order.push_back(dim);
+      shape.push_back(result.getDimSize(dim));
+    }
+  llvm::append_range(order, own);
+  llvm::append_range(shape, sizes);
+  Type element = type.getElementType();
+  value = vector::ShapeCastOp::create(b, loc, VectorType::get(sizes, element), value);
+  value = vector::BroadcastOp::create(b, loc, VectorType::get(shape, element), value);
+  SmallVector<int64_t> places(order.size());
+  for (auto [from, to] : llvm::enumerate(order))
+    places[to] = from;
+  return vector::TransposeOp::create(b, loc, value, places);
+}
+
+/// Sums of one product (gradients of a single query's keys) need no scratch: the product takes their
+/// place.
+void replaceSingleProducts(Operation *root) {
+  root->walk([](vector::ContractionOp op) {
+    auto result = dyn_cast<VectorType>(op.getResult().getType());
+    SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+    SmallVector<int64_t> sizes;
+    op.getIterationBounds(sizes);
+    bool isSingle = result && isa<FloatType>(result.getElementType()) &&
+                    op.getKind() == vector::CombiningKind::ADD &&
+                    matchPattern(op.getAcc(), m_AnyZeroFloat());
+    for (auto [size, type] : llvm::zip_equal(sizes, op.getIteratorTypesArray()))
+      isSingle &= type == vector::IteratorType::parallel || size == 1;
+    for (Value operand : {op.getLhs(), op.getRhs()})
+      isSingle &= getElementTypeOrSelf(operand.getType()) == getElementTypeOrSelf(result);
+    if (!isSingle)
+      return;
+    OpBuilder b(op);
+    Value left = spread(b, op.getLoc(), op.getLhs(), maps[0], maps[2], result);
+    Value right = spread(b, op.getLoc(), op.getRhs(), maps[1], maps[2], result);
+    op.replaceAllUsesWith(arith::MulFOp::create(b, op.getLoc(), left, right).getResult());
+    op.erase();
+  });
+}
+
 int64_t hostVectorBits() {
   llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
   if (features.lookup("avx512f"))
@@ -171,6 +226,7 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
                     llvm::any_of(getOperation().getArgumentTypes(), isTile);
     if (!hasTiles)
       return;
+    replaceSingleProducts(root);
     attn::separateTileUses(root);
     Context context;
     context.vectorBits = bits;

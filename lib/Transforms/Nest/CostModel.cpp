@@ -13,6 +13,8 @@ static constexpr double bandwidthPerThread = 10e9;
 static constexpr double flopsPerThread = 50e9;
 /// What another order must promise before rows are left: it stores its state.
 static constexpr double worthIt = 0.6;
+/// The same of parts: sums beside the stream's start as zeros in memory, which is not counted.
+static constexpr double worthParts = 0.9;
 
 llvm::SmallVector<OrderCost> attn::estimateOrders(const NestSize &s) {
   double rowTiles = std::ceil(s.rows / s.blockM);
@@ -45,7 +47,8 @@ LoopOrder attn::chooseOrder(llvm::ArrayRef<OrderCost> costs) {
     if (!cost.illegal.empty())
       continue;
     bool isFirst = best == &costs.front();
-    if (!best || cost.seconds < (isFirst ? worthIt : 1.0) * best->seconds)
+    double least = isFirst ? worthIt : cost.order == LoopOrder::SplitKV ? worthParts : 1.0;
+    if (!best || cost.seconds < least * best->seconds)
       best = &cost;
   }
   return best ? best->order : costs.front().order;

@@ -6,6 +6,7 @@
 #include "attn/Conversion/Passes.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Transforms/Host/Passes.h"
+#include "attn/Utils/MatrixUnits.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -27,7 +28,6 @@
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Dialect/SCF/Transforms/Passes.h"
 #include "mlir/Transforms/Passes.h"
-#include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
 
@@ -83,15 +83,10 @@ void attn::buildHostLowering(OpPassManager &pm) {
 }
 
 /// The best unit of the host, where none is asked for.
-static std::string findMatrixUnit(const attn::PipelineOptions &options) {
+static StringRef findMatrixUnit(const attn::PipelineOptions &options) {
   if (options.matrixUnit != "auto")
-    return options.matrixUnit;
-  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  bool hasVectors = features.lookup("avx512f") && features.lookup("avx512bf16") &&
-                    (options.vectorBits == 0 || options.vectorBits == 512);
-  if (!hasVectors)
-    return "none";
-  return features.lookup("amx-bf16") && features.lookup("amx-tile") ? "amx" : "avx512_bf16";
+    return options.matrixUnit.getValue();
+  return options.vectorBits == 0 || options.vectorBits == 512 ? attn::findHostMatrixUnit() : "none";
 }
 
 void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
@@ -107,10 +102,14 @@ void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
   AttnLowerTilesOptions tiles;
   tiles.vectorBits = options.vectorBits;
-  tiles.matrixUnit = findMatrixUnit(options);
-  if (tiles.matrixUnit != "none")
+  StringRef unit = findMatrixUnit(options);
+  bool isEmulated = unit.consume_front("emulated_");
+  tiles.matrixUnit = unit.str();
+  if (unit != "none")
     pm.addNestedPass<func::FuncOp>(createAttnRoundProducts());
   pm.addNestedPass<func::FuncOp>(createAttnLowerTiles(tiles));
+  if (isEmulated)
+    pm.addNestedPass<func::FuncOp>(createAttnEmulateMatrixUnits());
   pm.addPass(createAttnExpandCopies());
   cleanUp(pm);
   pm.addPass(createAttnExpandMath());

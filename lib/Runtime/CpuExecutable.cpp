@@ -3,6 +3,7 @@
 
 #include "attn/Runtime/CpuExecutable.h"
 #include "RuntimeSymbols.h"
+#include "attn/Utils/MatrixUnits.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -137,8 +138,9 @@ Expected<std::string> CpuExecutable::describeHost() {
   auto builder = makeTargetMachineBuilder({});
   if (!builder)
     return builder.takeError();
+  // What the system gives is asked for before code runs that needs it, also code from a cache.
   return builder->getTargetTriple().str() + " " + builder->getCPU() + " " +
-         builder->getFeatures().getString();
+         builder->getFeatures().getString() + " " + findHostMatrixUnit().str();
 }
 
 Expected<CpuObject> CpuExecutable::compileObject(mlir::ModuleOp module,

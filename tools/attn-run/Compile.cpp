@@ -22,6 +22,8 @@ void attn::setPipelineOptions(PipelineOptions &pipeline, const Options &options)
     pipeline.blockM = options.blockM;
   if (options.blockN)
     pipeline.blockN = options.blockN;
+  if (!options.matrixUnit.empty())
+    pipeline.matrixUnit = options.matrixUnit;
   pipeline.schedule = options.schedule;
   pipeline.deterministic = options.deterministic;
   if (!options.deterministic)

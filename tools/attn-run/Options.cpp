@@ -135,6 +135,10 @@ struct Choices {
       cl::desc("On a CPU: rows (queries) per tile; on a GPU --schedule says it")};
   cl::opt<unsigned> blockN{"block-n", cl::init(0), cl::cat(category),
                            cl::desc("On a CPU: keys per tile; on a GPU --schedule says it")};
+  cl::opt<std::string> matrixUnit{
+      "matrix-unit", cl::cat(category),
+      cl::desc("On a CPU: what multiplies tiles of bf16: auto (the best that the host has), none "
+               "(f32), avx512_bf16, amx; emulated_avx512_bf16, emulated_amx (slow, on any host)")};
   cl::opt<unsigned> parts{
       "parts", cl::init(0), cl::cat(category),
       cl::desc("Parts of the keys, for --loop-order=split_kv (on a GPU without it, too)")};
@@ -204,6 +208,7 @@ void CommandLine::store(Options &options) const {
   options.blockM = choices.blockM;
   options.blockN = choices.blockN;
   options.parts = choices.parts;
+  options.matrixUnit = choices.matrixUnit;
   options.interleavings = interpreter.interleavings;
   options.interpreterOrder = interpreter.interpreterOrder;
   options.interpreterTiming = interpreter.interpreterTiming;
@@ -214,7 +219,8 @@ void CommandLine::store(Options &options) const {
   };
   for (const cl::Option *option :
        {(const cl::Option *)&choices.blockM, (const cl::Option *)&choices.blockN,
-        (const cl::Option *)&choices.optLevel, (const cl::Option *)&outcome.printLLVM})
+        (const cl::Option *)&choices.matrixUnit, (const cl::Option *)&choices.optLevel,
+        (const cl::Option *)&outcome.printLLVM})
     add(options.ofCpu, *option);
   add(options.ofKernels, choices.schedule);
   for (const cl::Option *option : {(const cl::Option *)&interpreter.interleavings,

@@ -31,6 +31,7 @@ struct Options {
   bool deterministic = true;
   /// 0 where the compiler chooses.
   unsigned blockM = 0, blockN = 0, parts = 0;
+  std::string matrixUnit;
   /// Options that were given and mean something for some targets only: CPUs, GPUs and the
   /// interpreter, the interpreter alone.
   llvm::SmallVector<llvm::StringRef> ofCpu, ofKernels, ofInterpreter;

@@ -297,6 +297,33 @@ def AttnRoundProducts : Pass<"attn-round-products", "mlir::func::FuncOp"> {
   let dependentDialects = ["mlir::arith::ArithDialect"];
 }
 
+def AttnEmulateMatrixUnits : Pass<"attn-emulate-matrix-units", "mlir::func::FuncOp"> {
+  let summary = "What matrix units compute, by loops and vectors";
+  let description = [{
+    Replaces the ops of the `amx` dialect by vectors, loops and memory for each tile, and those of
+    `x86vector` that multiply and round bf16 by arithmetic, with the sums of the instructions: code
+    for them runs on any host, for tests. (Numbers below 2^-126 are not taken as 0.)
+
+    ```mlir
+    %a = amx.tile_load %m[%i, %j] : memref<64x64xbf16> into !amx.tile<16x32xbf16>
+    ```
+    becomes
+    ```mlir
+    %a = memref.alloca() : memref<16x32xbf16>
+    scf.for %k = %c0 to %c16 step %c1 {
+      %row = arith.addi %i, %k : index
+      %v = vector.load %m[%row, %j] : memref<64x64xbf16>, vector<32xbf16>
+      vector.store %v, %a[%k, %c0] : memref<16x32xbf16>, vector<32xbf16>
+    }
+    ```
+
+    Needed by: tests of kernels for AMX and AVX512-BF16 (`matrix-unit=emulated_amx`,
+    `emulated_avx512_bf16`).
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect",
+                           "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
+}
+
 def AttnLowerScatterSums : Pass<"attn-lower-scatter-sums", "mlir::func::FuncOp"> {
   let summary = "Lower sums at computed indices to loops";
   let description = [{

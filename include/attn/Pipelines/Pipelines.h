@@ -50,8 +50,9 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       llvm::cl::init(true)};
   Option<std::string> matrixUnit{
       *this, "matrix-unit",
-      llvm::cl::desc("CPUs: what multiplies tiles of bf16: none (f32), avx512_bf16, amx, or auto, "
-                     "the best that the host has"),
+      llvm::cl::desc("CPUs: what multiplies tiles of bf16: none (f32), avx512_bf16, amx; "
+                     "emulated_avx512_bf16, emulated_amx (slow, on any host); or auto, the best "
+                     "that the host has"),
       llvm::cl::init("auto")};
   Option<bool> explain{*this, "explain", llvm::cl::desc("Remark what each loop order would cost"),
                        llvm::cl::init(false)};

@@ -4,6 +4,7 @@
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Runtime/CpuExecutable.h"
 #include "attn/Target/Target.h"
+#include "attn/Utils/MatrixUnits.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/TargetParser/Host.h"
@@ -82,6 +83,11 @@ public:
                       Form form) const override {
     if (form == Form::Kernels)
       return createStringError("the target cpu has no kernels, got a function with gpu.launch");
+    // Code for it would run here.
+    StringRef asked = options.matrixUnit.getValue(), best = findHostMatrixUnit();
+    bool isThere = asked != "amx" ? asked != "avx512_bf16" || best != "none" : best == "amx";
+    if (!isThere)
+      return createStringError("matrix-unit=" + asked + ": the best that this host has is " + best);
     buildCpuPipeline(pm, options);
     return Error::success();
   }

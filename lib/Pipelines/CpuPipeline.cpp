@@ -105,6 +105,8 @@ void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
   StringRef unit = findMatrixUnit(options);
   bool isEmulated = unit.consume_front("emulated_");
   tiles.matrixUnit = unit.str();
+  if (isEmulated && tiles.vectorBits == 0)
+    tiles.vectorBits = 512;
   if (unit != "none")
     pm.addNestedPass<func::FuncOp>(createAttnRoundProducts());
   pm.addNestedPass<func::FuncOp>(createAttnLowerTiles(tiles));

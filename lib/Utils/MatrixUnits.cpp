@@ -20,8 +20,7 @@ static bool requestTiles() {
 
 static llvm::StringRef findUnit() {
   llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  if (!features.lookup("avx512f") || !features.lookup("avx512bw") ||
-      !features.lookup("avx512bf16"))
+  if (!features.lookup("avx512f") || !features.lookup("avx512bw") || !features.lookup("avx512bf16"))
     return "none";
   bool hasTiles = features.lookup("amx-tile") && features.lookup("amx-bf16");
   return hasTiles && requestTiles() ? "amx" : "avx512_bf16";

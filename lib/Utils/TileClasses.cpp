@@ -359,8 +359,7 @@ void DimClasses::score(Operation *op) {
 }
 
 int64_t DimClasses::scoreOf(int cls) {
-  // A few elements leave most of a vector empty.
-  if (extents[cls] <= kFewRows)
+  if (isFew(cls))
     return -1;
   int64_t balance = int64_t(kept.lookup(cls)) - int64_t(reduced.lookup(cls));
   return contiguous.lookup(cls) + 1000 * std::max<int64_t>(balance, 0);

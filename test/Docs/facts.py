@@ -50,6 +50,9 @@ for name, ops, kind in rows:
     if ops == "any":
         if said:
             problems.append(f"'{name}' stands on any operation, but: {said}")
+    elif "func.func" in ops:
+        if "stands on" in said:
+            problems.append(f"'{name}' stands on functions, but: {said}")
     elif f"attribute '{name}' stands on {ops}, not on" not in said:
         problems.append(f"'{name}' stands on {ops}, a {kind}; but: {said}")
 if "unknown attribute 'attn.no_fact'" not in message("attn.no_fact"):

@@ -75,6 +75,8 @@ def prepare(case, folder, options):
             command.append(f"-O{options.level}")
     if options.interleavings:
         command.append(f"--interleavings={options.interleavings}")
+    if options.matrix_unit:
+        command.append(f"--matrix-unit={options.matrix_unit}")
     if options.schedule:
         command.append(f"--schedule={options.schedule}")
     for index, array in enumerate(arrays):
@@ -291,6 +293,7 @@ def main():
     parser.add_argument("--attn-opt", default="attn-opt")
     parser.add_argument("--target", choices=["cpu", "cuda", "interpreter", *WARP_CHIPS], default="cpu")
     parser.add_argument("--schedule", help="options of attn-lower-to-hopper, but for --target cpu")
+    parser.add_argument("--matrix-unit", help="what multiplies tiles of bf16, with --target cpu: as of attn-run")
     parser.add_argument("--interleavings", type=int, help="how often the interpreter runs each case")
     parser.add_argument("-O", dest="level", type=int, choices=range(4),
                         help="LLVM's level of optimisation, for --target cpu: most of a gradient's time is LLVM's")

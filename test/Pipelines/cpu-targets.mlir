@@ -3,7 +3,7 @@
 // RUN:   | %mlir_tools/mlir-translate --mlir-to-llvmir | %mlir_tools/opt -O3 -mcpu=x86-64-v3 \
 // RUN:   | %mlir_tools/llc -mcpu=x86-64-v3 \
 // RUN:   | FileCheck %s --implicit-check-not=sfbf2 --implicit-check-not=sfhf2 --implicit-check-not=hfsf2
-// RUN: attn-opt %s --attn-differentiate=saved-results --attn-cpu-pipeline=vector-bits=512 \
+// RUN: attn-opt %s --attn-differentiate=saved-results --attn-cpu-pipeline="vector-bits=512 matrix-unit=none" \
 // RUN:   | %mlir_tools/mlir-translate --mlir-to-llvmir | %mlir_tools/opt -O3 -mcpu=x86-64-v4 \
 // RUN:   | %mlir_tools/llc -mcpu=x86-64-v4 \
 // RUN:   | FileCheck %s --implicit-check-not=sfbf2 --implicit-check-not=sfhf2 --implicit-check-not=hfsf2

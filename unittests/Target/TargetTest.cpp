@@ -60,8 +60,8 @@ std::shared_ptr<const Executable> compile(const Target &target, llvm::StringRef 
 }
 
 TEST(Registry, FindsEachTargetByItsName) {
-  for (llvm::StringRef name : {"cpu", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120",
-                               "trial", "trial-2"})
+  for (llvm::StringRef name :
+       {"cpu", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "trial", "trial-2"})
     EXPECT_EQ(find(name).getName(), name);
 }
 

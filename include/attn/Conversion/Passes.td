@@ -317,8 +317,7 @@ def AttnEmulateMatrixUnits : Pass<"attn-emulate-matrix-units", "mlir::func::Func
     }
     ```
 
-    Needed by: tests of kernels for AMX and AVX512-BF16 (`matrix-unit=emulated_amx`,
-    `emulated_avx512_bf16`).
+    Needed by: tests of kernels for AMX and AVX512-BF16 (`matrix-unit=emulated_amx`).
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect",
                            "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];

@@ -24,7 +24,8 @@ inline mlir::VectorType tileType(mlir::Value value) {
   return mlir::dyn_cast<mlir::VectorType>(value.getType());
 }
 
-/// Rows of a tile so few that they are no vector, and that what they share is read once.
+/// Rows of a tile so few that they leave most of a vector empty, and that what they share is read
+/// once.
 inline constexpr int64_t kFewRows = 4;
 
 class DimClasses {
@@ -47,12 +48,16 @@ public:
   /// Number of elements along a class.
   int64_t extent(int cls) { return extents[find(cls)]; }
 
-  /// The class of `classes` to vectorise, or -1 where there is none: of those with more than
-  /// `kFewRows` elements, where there are any, the one that contractions keep most often, less how often it is reduced, where
+  /// The class of `classes` to vectorise, or -1 where there is none: the one
+  /// that contractions keep most often, less how often it is reduced, where
   /// that is more than never; else the one along which memory is accessed
-  /// contiguously most often, else the last. The order of all classes is one,
-  /// so a value has the same lanes wherever it is used.
+  /// contiguously most often, else the last; one of few elements only where all are. The order of
+  /// all classes is one, so a value has the same lanes wherever it is used.
   int lane(llvm::ArrayRef<int> classes);
+
+  /// Up to how many elements are few: fewer than a vector has.
+  void setFewElements(int64_t elements) { fewElements = elements; }
+  bool isFew(int cls) { return extent(cls) <= fewElements; }
 
   /// Makes the classes of two dimensions one.
   void unite(mlir::Value a, unsigned dimA, mlir::Value b, unsigned dimB);
@@ -80,6 +85,7 @@ private:
   llvm::SmallVector<int> parents;
   llvm::SmallVector<int64_t> extents;
   llvm::DenseMap<int, int> kept, reduced, contiguous;
+  int64_t fewElements = 0;
 };
 
 /// The dimension of the memref that vector dimension `dim` of a transfer walks

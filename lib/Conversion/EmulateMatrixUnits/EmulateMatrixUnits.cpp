@@ -140,9 +140,9 @@ private:
     auto right = vector::DeinterleaveOp::create(b, op.getB());
     Value sum = op.getSrc();
     for (unsigned k : {1, 0})
-      sum = vector::FMAOp::create(b, arith::ExtFOp::create(b, sum.getType(), left->getResult(k)),
-                                  arith::ExtFOp::create(b, sum.getType(), right->getResult(k)),
-                                  sum);
+      sum =
+          vector::FMAOp::create(b, arith::ExtFOp::create(b, sum.getType(), left->getResult(k)),
+                                arith::ExtFOp::create(b, sum.getType(), right->getResult(k)), sum);
     op.replaceAllUsesWith(sum);
     op.erase();
   }

@@ -7,12 +7,12 @@
 
 #include "Aliases.h"
 #include "Groups.h"
-#include "llvm/ADT/bit.h"
 #include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/bit.h"
 
 using namespace mlir;
 using namespace attn::tiles;
@@ -70,7 +70,7 @@ vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes, Value v
 
 /// No element of the other operand is used often enough to be copied first.
 static bool hasFewRows(DimClasses &classes, const Kernel &kernel) {
-  return kernel.rowClass < 0 || classes.extent(kernel.rowClass) <= kFewRows;
+  return kernel.rowClass < 0 || classes.isFew(kernel.rowClass);
 }
 
 /// Where memory can be read along one of a kernel's dimensions, if necessary with a conversion.
@@ -280,8 +280,8 @@ private:
         std::swap(at[0], at[1]);
       value = memref::LoadOp::create(b, nest.loc, rowPairs, at);
     } else {
-      Value element = arith::MulIOp::create(b, nest.loc, pair,
-                                            arith::ConstantIndexOp::create(b, nest.loc, 2));
+      Value element =
+          arith::MulIOp::create(b, nest.loc, pair, arith::ConstantIndexOp::create(b, nest.loc, 2));
       SmallVector<Value> at;
       for (int cls : rows.layout)
         at.push_back(cls == kernel.rowClass ? row : element);
@@ -290,8 +290,8 @@ private:
       value = vector::ExtractOp::create(
           b, nest.loc, vector::BitCastOp::create(b, nest.loc, one, two), ArrayRef<int64_t>{0});
     }
-    Value all = vector::BroadcastOp::create(b, nest.loc, VectorType::get({16}, b.getI32Type()),
-                                            value);
+    Value all =
+        vector::BroadcastOp::create(b, nest.loc, VectorType::get({16}, b.getI32Type()), value);
     return asElements(nest, all);
   }
 
@@ -378,8 +378,8 @@ private:
       }
       for (int64_t k = 0; k < laneTiles; ++k) {
         Value pair = nest.constant(term / 2), at = offset(lane, 16 * k);
-        rights.push_back(amx::TileLoadOp::create(nest.builder(), loc, operand, lanePairs,
-                                                 ValueRange{pair, at}));
+        rights.push_back(
+            amx::TileLoadOp::create(nest.builder(), loc, operand, lanePairs, ValueRange{pair, at}));
       }
       for (int64_t i = 0; i < rowTiles; ++i)
         for (int64_t j = 0; j < laneTiles; ++j) {
@@ -401,8 +401,8 @@ private:
         amx::TileStoreOp::create(nest.builder(), loc, group.tile, ValueRange{zero, zero}, total);
         Value k = nest.open(-1, 0, 16, 1).getInductionVar();
         auto type = VectorType::get({16}, b.getF32Type());
-        Value sum = vector::LoadOp::create(nest.builder(), loc, type, group.tile,
-                                           ValueRange{k, zero});
+        Value sum =
+            vector::LoadOp::create(nest.builder(), loc, type, group.tile, ValueRange{k, zero});
         nest.builder();
         nest.bind(kernel.rowClass, nest.add(first, k));
         nest.setLanes(kernel.laneClass, position, 16);
@@ -442,8 +442,8 @@ private:
                                 part, rows, width);
       for (int64_t k = 0; k < rows; ++k)
         for (int64_t i = 0; i < part; ++i)
-          results[k].push_back(vector::ExtractOp::create(nest.builder(), nest.loc, total,
-                                                         k * most + i));
+          results[k].push_back(
+              vector::ExtractOp::create(nest.builder(), nest.loc, total, k * most + i));
     }
     for (int64_t k = 0; k < rows; ++k) {
       OpBuilder &b = nest.builder();
@@ -484,8 +484,8 @@ private:
           nest.bind(kernel.rowClass, index);
         Value own = nest.evalWide(kernel.rows);
         for (Value other : others)
-          next.push_back(vector::FMAOp::create(nest.builder(), nest.loc, own, other,
-                                               sums[next.size()]));
+          next.push_back(
+              vector::FMAOp::create(nest.builder(), nest.loc, own, other, sums[next.size()]));
       }
       return next;
     };
@@ -503,9 +503,8 @@ private:
       Value wide = zero(width);
       for (auto [sum, part] : llvm::zip_equal(sums, narrow)) {
         OpBuilder &b = nest.builder();
-        Value filled = vector::InsertStridedSliceOp::create(b, nest.loc, part, wide,
-                                                            ArrayRef<int64_t>{0},
-                                                            ArrayRef<int64_t>{1});
+        Value filled = vector::InsertStridedSliceOp::create(
+            b, nest.loc, part, wide, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1});
         sum = arith::AddFOp::create(b, nest.loc, sum, filled);
       }
     }

@@ -306,10 +306,9 @@ private:
   /// Reduced dimensions run inside: accumulators are elementwise in the lanes.
   void keepLanes() {
     // Memory is written row by row, as it lies.
-    bool onlyWrites = lane >= 0 && innerRows.empty() &&
-                      llvm::all_of(group.sinks, [](const Sink &sink) {
-                        return sink.kind == Sink::Write;
-                      });
+    bool onlyWrites =
+        lane >= 0 && innerRows.empty() &&
+        llvm::all_of(group.sinks, [](const Sink &sink) { return sink.kind == Sink::Write; });
     if (onlyWrites) {
       nest.loops(outerRows, {}, [&](ValueRange) -> SmallVector<Value> {
         for (const LaneRun &run : laneRuns(context.classes.extent(lane), width, 8))

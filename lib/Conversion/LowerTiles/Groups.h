@@ -52,7 +52,8 @@ struct Group {
   Kernel kernel;
   /// The reads of operands that the kernel uses where they lie in memory.
   mlir::Value rowsView, lanesView;
-  /// What a Pack makes. Of a Contraction of a matrix unit: its operands; rows from memory have none.
+  /// What a Pack makes. Of a Contraction of a matrix unit: its operands; rows from memory have
+  /// none.
   Pairs pairs, rowPairs;
   /// Where a tile of AMX waits for what is added to it, 16 x 16.
   mlir::Value tile;

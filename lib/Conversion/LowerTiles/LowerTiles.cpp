@@ -7,11 +7,11 @@
 #include "attn/Conversion/Passes.h"
 #include "attn/Utils/Outcomes.h"
 #include "attn/Utils/Tiles.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -131,8 +131,8 @@ LogicalResult checkStructure(Operation *root) {
   return failure(walk.wasInterrupted());
 }
 
-/// `value`, whose dimensions are those of a product that `map` names, over all of `shape`; dimensions
-/// that the result has not are of one element.
+/// `value`, whose dimensions are those of a product that `map` names, over all of `shape`;
+/// dimensions that the result has not are of one element.
 Value spread(OpBuilder &b, Location loc, Value value, AffineMap map, AffineMap resultMap,
              VectorType result) {
   auto type = cast<VectorType>(value.getType());
@@ -160,8 +160,8 @@ Value spread(OpBuilder &b, Location loc, Value value, AffineMap map, AffineMap r
   return vector::TransposeOp::create(b, loc, value, places);
 }
 
-/// Sums of one product (gradients of a single query's keys) need no scratch: the product takes their
-/// place.
+/// Sums of one product (gradients of a single query's keys) need no scratch: the product takes
+/// their place.
 void replaceSingleProducts(Operation *root) {
   root->walk([](vector::ContractionOp op) {
     auto result = dyn_cast<VectorType>(op.getResult().getType());
@@ -233,6 +233,8 @@ struct LowerTiles : attn::impl::AttnLowerTilesBase<LowerTiles> {
     context.vectorRegisters = bits == 512 ? 32 : 16;
     if (failed(checkStructure(root)) || failed(context.classes.buildSeparating(root)))
       return signalPassFailure();
+    // Vectors of f32 that are as short are not left empty.
+    context.classes.setFewElements(bits / 32 > kFewRows ? kFewRows : 1);
     SmallVector<Operation *> tileOps;
     root->walk([&](Operation *op) {
       if (isTileOp(op))

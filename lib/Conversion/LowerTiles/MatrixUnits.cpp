@@ -16,9 +16,8 @@ static constexpr int64_t kLanes = 16;
 
 static Value getExtended(Value value) {
   auto extension = value.getDefiningOp<arith::ExtFOp>();
-  return extension && getElementTypeOrSelf(extension.getIn().getType()).isBF16()
-             ? extension.getIn()
-             : Value();
+  return extension && getElementTypeOrSelf(extension.getIn().getType()).isBF16() ? extension.getIn()
+                                                                                 : Value();
 }
 
 MatrixOperands attn::tiles::matchMatrixOperands(DimClasses &classes, const Kernel &kernel,
@@ -54,9 +53,8 @@ Value attn::tiles::getPairsSource(const Pairs &pairs) {
 MemRefType attn::tiles::getPairsType(DimClasses &classes, const Pairs &pairs) {
   int64_t count = classes.extent(pairs.sum) / 2, others = classes.extent(pairs.other);
   Type element = IntegerType::get(pairs.value.getContext(), 32);
-  return MemRefType::get(pairs.isAlong ? ArrayRef<int64_t>{others, count}
-                                       : ArrayRef<int64_t>{count, others},
-                         element);
+  return MemRefType::get(
+      pairs.isAlong ? ArrayRef<int64_t>{others, count} : ArrayRef<int64_t>{count, others}, element);
 }
 
 namespace {
@@ -127,7 +125,8 @@ private:
   }
   Value twice(Value index) {
     OpBuilder &b = nest.builder();
-    return arith::MulIOp::create(b, nest.loc, index, arith::ConstantIndexOp::create(b, nest.loc, 2));
+    return arith::MulIOp::create(b, nest.loc, index,
+                                 arith::ConstantIndexOp::create(b, nest.loc, 2));
   }
   Value halve(Value index) {
     OpBuilder &b = nest.builder();

@@ -293,7 +293,8 @@ void BlockLowering::visitCaptures(Operation *op, llvm::function_ref<void(Value)>
       bool isMatrix = context.matrixOperands.count(nested);
       for (Value operand : nested->getOperands())
         if (tileType(operand) &&
-            !(isMatrix && operand != cast<vector::ContractionOp>(nested).getAcc()) && !op->isAncestor(operand.getParentRegion()->getParentOp()) &&
+            !(isMatrix && operand != cast<vector::ContractionOp>(nested).getAcc()) &&
+            !op->isAncestor(operand.getParentRegion()->getParentOp()) &&
             (source == context.laneSources.end() || source->second.value != operand ||
              source->second.kind == LaneSource::Own))
           fn(operand);
@@ -306,8 +307,8 @@ SmallVector<LaneSource> BlockLowering::capturedSources(Operation *op) {
   for (Region &region : op->getRegions())
     region.walk([&](vector::ContractionOp nested) {
       LaneSource source = context.laneSources.lookup(nested);
-      if (source.value && !context.matrixOperands.count(nested) && source.kind != LaneSource::Own && !source.isRead() &&
-          !op->isAncestor(source.value.getParentRegion()->getParentOp()))
+      if (source.value && !context.matrixOperands.count(nested) && source.kind != LaneSource::Own &&
+          !source.isRead() && !op->isAncestor(source.value.getParentRegion()->getParentOp()))
         result.push_back(source);
     });
   return result;

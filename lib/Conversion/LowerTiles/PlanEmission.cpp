@@ -195,8 +195,7 @@ void BlockLowering::emitGroup(Group &group) {
     Value result = group.kernel.op.getResult();
     group.result = allocate(result);
     if (context.matrixOperands.lookup(group.kernel.op).unit == MatrixUnit::Amx)
-      group.tile = scratch.acquire(result.getLoc(), {16, 16},
-                                   tileType(result).getElementType());
+      group.tile = scratch.acquire(result.getLoc(), {16, 16}, tileType(result).getElementType());
     emitContraction(context, group);
     if (group.tile)
       scratch.release(group.tile);

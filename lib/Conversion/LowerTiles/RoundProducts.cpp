@@ -35,8 +35,8 @@ struct RoundProductsPass : attn::impl::AttnRoundProductsBase<RoundProductsPass> 
       OpOperand &other = op->getOpOperand(left ? 1 : 0);
       auto type = cast<VectorType>(other.get().getType());
       OpBuilder b(op);
-      Value rounded = arith::TruncFOp::create(b, op.getLoc(), type.clone(b.getBF16Type()),
-                                              other.get());
+      Value rounded =
+          arith::TruncFOp::create(b, op.getLoc(), type.clone(b.getBF16Type()), other.get());
       other.set(arith::ExtFOp::create(b, op.getLoc(), type, rounded));
       numRounded.at(op);
     });

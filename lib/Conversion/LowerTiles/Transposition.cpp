@@ -12,7 +12,7 @@ using namespace attn::tiles;
 
 /// Each round interleaves vector i with vector i + W/2.
 SmallVector<Value> attn::tiles::transposeBlock(OpBuilder &b, Location loc,
-                                              SmallVector<Value> rows) {
+                                               SmallVector<Value> rows) {
   int64_t size = rows.size();
   SmallVector<int64_t> low, high;
   for (int64_t k = 0; k < size / 2; ++k) {

@@ -143,9 +143,11 @@ struct SingleQueriesPass : attn::impl::AttnSpecializeSingleQueriesBase<SingleQue
     for (OpOperand *operand : getRowOperands(op))
       if (getType(operand->get()).isDynamicDim(kLength))
         operand->set(tensor::CastOp::create(b, op->getLoc(), narrow(getType(operand->get())),
-                                          operand->get()));
+                                            operand->get()));
     b.setInsertionPointAfter(op);
     for (Value result : getRowResults(op)) {
+      if (!result) // a log-sum-exp that nobody wants
+        continue;
       RankedTensorType type = getType(result);
       if (!type.isDynamicDim(kLength))
         continue;

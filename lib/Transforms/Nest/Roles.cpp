@@ -222,6 +222,7 @@ LogicalResult Nest::findRoles() {
   }
   emitter->tables = tableSums;
   emitter->branchesRowTails = options.parallelSums;
+  emitter->readsLastDims = options.rowsFirst;
 
   for (Operation *op : rowSums)
     for (auto [loop, kind] : llvm::enumerate(cast<GenericOp>(op).getIteratorTypesArray()))

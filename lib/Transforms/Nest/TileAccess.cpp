@@ -59,7 +59,8 @@ Tile TileEmitter::read(Value tensor, ArrayRef<std::optional<unsigned>> dimClasse
     tile.value = tensor::ExtractOp::create(b, tensor, indices);
     return tile;
   }
-  if (SmallVector<unsigned> singles = findSingles(type, positions); !singles.empty()) {
+  if (SmallVector<unsigned> singles = findSingles(type, positions);
+      readsLastDims && !singles.empty()) {
     tensor = dropSingles(b, tensor, singles);
     type = cast<RankedTensorType>(tensor.getType());
     for (unsigned single : llvm::reverse(singles)) {

@@ -73,6 +73,8 @@ public:
   llvm::SetVector<mlir::Operation *> tables;
   /// Tiles of rows that are whole branch around the end of the rows.
   bool branchesRowTails = false;
+  /// Tiles are read from the last dimensions of tensors, for matrix instructions.
+  bool readsLastDims = false;
   /// Where code common to all workers goes.
   mlir::Operation *outside = nullptr;
 

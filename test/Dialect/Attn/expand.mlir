@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-expand --canonicalize --cse | FileCheck %s
 // RUN: attn-opt %s --attn-expand --canonicalize --cse --remarks-filter=attn-expand -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}4 [Passed] expanded | Category:attn-expand{{$}}
+// REMARKS-DAG: {{^ *}}5 [Passed] expanded | Category:attn-expand{{$}}
 
 // One statement per line of the definition, in the order scale, score, mask.
 // CHECK-DAG: #[[$Q:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d4)>
@@ -42,7 +42,7 @@ func.func @causal(%q: tensor<1x2x?x64xf32>, %k: tensor<1x2x?x64xf32>, %v: tensor
 // inputs are extended before the product and the result is rounded once.
 // CHECK-LABEL: func @grouped
 func.func @grouped(%q: tensor<?x?x?x40xbf16>, %k: tensor<?x?x?x40xbf16>, %v: tensor<?x?x?x40xbf16>) -> tensor<?x?x?x40xbf16> {
-  // CHECK: arith.divui
+  // CHECK: arith.divui %{{.*}} {attn.expected_size = 4 : i64} : index
   // CHECK: tensor.expand_shape %{{.*}} {{\[\[}}0], [1, 2], [3], [4]]
   // CHECK: attn.dims = ["b", "h", "g", "i", "j", "d"]
   // CHECK-COUNT-2: arith.extf %{{.*}} : bf16 to f32
@@ -71,4 +71,14 @@ func.func @softmax(%x: tensor<4x5x?xf16>) -> tensor<4x5x?xf16> {
   // CHECK: arith.truncf %{{.*}} : f32 to f16
   %y = attn.softmax %x : tensor<4x5x?xf16>
   return %y : tensor<4x5x?xf16>
+}
+
+// As many key heads as query heads: nothing is divided.
+// CHECK-LABEL: func @ungrouped
+// CHECK-NOT:     arith.divui
+// CHECK-NOT:     tensor.expand_shape
+// CHECK:         return
+func.func @ungrouped(%q: tensor<?x?x?x16xf32>, %k: tensor<?x?x?x16xf32>) -> tensor<?x?x?x16xf32> {
+  %o = attn.forward %q, %k, %k {ungrouped} : tensor<?x?x?x16xf32>, tensor<?x?x?x16xf32>, tensor<?x?x?x16xf32> -> tensor<?x?x?x16xf32>
+  return %o : tensor<?x?x?x16xf32>
 }

@@ -232,3 +232,11 @@ func.func @f(%n: index, %x: tensor<8x?xf32>, %m: tensor<8xf32>) {
   }
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x8x16xf32>) -> tensor<1x4x8x16xf32> {
+  // expected-error@below {{expected as many key heads as query heads where it is ungrouped, got 2 and 4}}
+  %o = attn.forward %q, %k, %k {ungrouped} : tensor<1x4x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32> -> tensor<1x4x8x16xf32>
+  return %o : tensor<1x4x8x16xf32>
+}

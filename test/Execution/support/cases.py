@@ -332,6 +332,37 @@ def few_queries():
     yield Case("nothing", "bf16", hq=4, hkv=2, sq=1, sk=300, d=64, known_queries=True)
 
 
+def single_queries():
+    """One query, known or not, with heads of any number and groups that are open: rows of few elements."""
+    types = cycle(["f32", "bf16", "f16", "f64"])
+    keys = cycle([1, 15, 16, 17, 127, 128, 129, 300, 1153])
+    dims = cycle([(64, 64), (128, 128), (100, 60), (7, 9), (1, 1), (96, 32), (20, 130)])
+    known, pads, heads = cycle([True, False, False]), cycle([0, 3, 16]), cycle([(1, 1), (8, 2), (3, 3), (6, 1), (9, 1)])
+    for variant in ("none", "causal_br", "window_br", "alibi", "softcap", "sink", "bias", "t5", "documents", "padding", "gate+bounds"):
+        for _ in range(3):
+            (hq, hkv), (d, dv) = next(heads), next(dims)
+            yield Case(variant, next(types), b=2, hq=hq, hkv=hkv, sq=1, sk=next(keys), d=d, dv=dv, pad=next(pads),
+                       known_queries=next(known))
+    for sq, sk in [(1, 0), (2, 300), (3, 129), (4, 1000), (0, 5)]:
+        yield Case("none", next(types), hq=4, hkv=2, sq=sq, sk=sk, known_queries=sk > 200)
+    for static in (False, True):
+        yield Case("causal_br", "f32", hq=4, hkv=2, sq=1, sk=200, static=static)
+        yield Case("none", "bf16", hq=3, hkv=3, sq=1, sk=200, static=static, data="wide")
+
+
+def matrix_units():
+    """Tiles of bf16: sums, rows and columns that are whole tiles, and such that are not."""
+    dims = cycle([(64, 64), (128, 128), (96, 32), (32, 160), (80, 48), (256, 256), (40, 72), (59, 100), (192, 128)])
+    lengths = cycle([(64, 128), (300, 300), (129, 257), (16, 1000), (77, 5), (5, 77), (128, 640)])
+    pads, heads = cycle([0, 3, 16]), cycle([(2, 2), (4, 2), (3, 1)])
+    for variant in ("none", "causal", "window", "alibi+causal", "softcap", "sink", "bias", "t5", "documents", "gate+bounds"):
+        for _ in range(2):
+            (hq, hkv), (d, dv), (sq, sk) = next(heads), next(dims), next(lengths)
+            yield Case(variant, "bf16", hq=hq, hkv=hkv, sq=sq, sk=sq if "doc" in variant else sk, d=d, dv=dv, pad=next(pads))
+    yield Case("causal", "bf16", data="low", sq=200, sk=200)
+    yield Case("none", "bf16", data="wide", sq=200, sk=200, static=True)
+
+
 def random(seed=0):
     """Anything with anything, 200 times, the same for the same seed; half of it with gradients."""
     draw = Random(seed)
@@ -387,6 +418,8 @@ GROUPS = {
     "gradient-tables": with_gradients(tables), "gradient-biases": with_gradients(biases),
     "gradient-one-key": gradient_one_key, "static": static, "few-queries": few_queries,
     "random-few-queries": random_few_queries,
+    "single-queries": single_queries, "gradient-single-queries": with_gradients(single_queries),
+    "matrix-units": matrix_units, "gradient-matrix-units": with_gradients(matrix_units),
     "gradient-static": with_gradients(static), "gradient-few-queries": gradient_few_queries,
     "random": random,
 }

@@ -96,3 +96,51 @@ attn.versions @h {
 }, {
   module { func.func @h(%x: memref<?xf64>) { return } }
 }
+
+// -----
+
+// Functions that are versions of one beside them; the first one is asked first.
+// CHECK-LABEL: func.func @g(
+// CHECK:         %[[ONE:.*]] = arith.cmpi eq, %{{.*}}, %c1
+// CHECK:         scf.if %[[ONE]] {
+// CHECK:           memref.store %{{.*}}, %{{.*}}[%c1{{.*}}]
+// CHECK:         } else {
+// CHECK:           arith.cmpi ugt
+// CHECK:             memref.store %{{.*}}, %{{.*}}[%c2{{.*}}]
+// CHECK:             memref.store %{{.*}}, %{{.*}}[%c3{{.*}}]
+// CHECK-NOT:   func.func @g_
+func.func @g(%x: memref<?xf32>) {
+  %c3 = arith.constant 3 : index
+  %v = arith.constant 3.0 : f32
+  memref.store %v, %x[%c3] : memref<?xf32>
+  return
+}
+func.func @g_0(%x: memref<?xf32>) attributes {attn.version_of = "g", attn.when = [#attn.size<argument = 0, dim = 0, exactly 1>]} {
+  %c1 = arith.constant 1 : index
+  %v = arith.constant 1.0 : f32
+  memref.store %v, %x[%c1] : memref<?xf32>
+  return
+}
+func.func @g_1(%x: memref<?xf32>) attributes {attn.version_of = "g", attn.when = [#attn.size<argument = 0, dim = 0, above 7>]} {
+  %c2 = arith.constant 2 : index
+  %v = arith.constant 2.0 : f32
+  memref.store %v, %x[%c2] : memref<?xf32>
+  return
+}
+
+// -----
+
+// expected-error@below {{expected the function @nobody, of which this is a version}}
+func.func @alone(%x: memref<?xf32>) attributes {attn.version_of = "nobody"} {
+  return
+}
+
+// -----
+
+func.func @h(%x: memref<?xf32>) {
+  return
+}
+// expected-error@below {{expected a version of type '(memref<?xf32>) -> ()', as the last one has, got '(memref<2xf32>) -> ()'}}
+func.func @h_0(%x: memref<2xf32>) attributes {attn.version_of = "h"} {
+  return
+}

@@ -121,8 +121,7 @@ def AttnMergeVersions : Pass<"attn-merge-versions", "::mlir::ModuleOp"> {
     Refused: versions with results or other types than the last one's, functions of several
     blocks, and versions of no function.
 
-    Needed by: GPU kernels whose schedule depends on sizes or strides of a call; CPU kernels for one
-    query.
+    Needed by: kernels that depend on sizes or strides of a call (on a CPU, on one query).
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
                            "::mlir::scf::SCFDialect"];

@@ -3,6 +3,12 @@
 
 #include "Signature.h"
 #include "attn/Compiler/Executable.h"
+#include "attn/Runtime/HostTensor.h"
+#include "llvm/Support/MathExtras.h"
+#ifdef __linux__
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
 
 using namespace llvm;
 using namespace attn;
@@ -100,11 +106,36 @@ Expected<size_t> Executable::getWorkspaceBytes(const TensorReference *arguments,
   return function->measure(slots.data());
 }
 
+/// Bytes from which new memory is worth large pages, as NumPy has it for its arrays.
+static constexpr int64_t kLargePagesFrom = 4 << 20;
+
+/// Memory that a result is the first to touch comes in large pages: a page fault for each 4 KiB
+/// takes longer than writing them. It is advice, and changes nothing for pages that are there.
+static void adviseLargePages(const ValueSignature &value, const TensorReference &result) {
+#ifdef __linux__
+  int64_t elements = 1, span = 1;
+  for (size_t dim = 0; dim < value.shape.size(); ++dim) {
+    elements *= result.shape[dim];
+    if (result.strides)
+      span += (result.shape[dim] - 1) * std::max<int64_t>(result.strides[dim], 0);
+  }
+  int64_t bytes = (result.strides ? span : elements) * elementSize(value.kind);
+  if (elements == 0 || bytes < kLargePagesFrom)
+    return;
+  uint64_t page = sysconf(_SC_PAGESIZE), start = reinterpret_cast<uintptr_t>(result.data);
+  uint64_t first = alignTo(start, page), end = alignDown(start + bytes, page);
+  (void)madvise(reinterpret_cast<void *>(first), end - first, MADV_HUGEPAGE);
+#endif
+}
+
 Error Executable::run(const TensorReference *arguments, const TensorReference *results,
                       void *workspace, size_t workspaceBytes, void *stream) const {
   if (Error error = checkValues(signature, arguments, results))
     return error;
   CallSlots slots(signature);
   addAll(slots, signature, function->takesContext(), arguments, results);
+  if (target.getDescription().memory == target::Memory::Host)
+    for (size_t index = 0; index < signature.results.size(); ++index)
+      adviseLargePages(signature.results[index], results[index]);
   return function->run(slots.data(), {workspace, workspaceBytes, stream});
 }

@@ -220,8 +220,12 @@ private:
     SmallVector<int> sum;
     if (kernel.sumClass >= 0)
       sum.push_back(kernel.sumClass);
+    bool isLazy = context.laneSources.lookup(kernel.op).kind == LaneSource::Lazy;
     auto multiplyAdd = [&](ValueRange carried) {
       SmallVector<Value> next, vectors;
+      if (isLazy && kernel.sumClass >= 0)
+        prefetchAhead(nest, kernel.sumClass, nest.indexOf(kernel.sumClass), kernel.laneClass, lanes,
+                      width);
       for (Value lane : lanes) {
         nest.selectLanes(kernel.laneClass, lane, width);
         vectors.push_back(loadLanes(nest));
@@ -490,6 +494,29 @@ private:
       return next;
     };
     SmallVector<Value> sums(rows * count, zero(width));
+    int64_t extent = context.classes.extent(kernel.sumClass);
+    if (extent % width == 0 && extent / width <= 16) {
+      for (int64_t i = 0; i < count; ++i) {
+        SmallVector<Value> terms;
+        for (int64_t at = 0; at < extent; at += width)
+          terms.push_back(nest.constant(at));
+        nest.setLanes(kernel.sumClass, terms.front(), width);
+        prefetchAhead(nest, kernel.laneClass, positions[i], kernel.sumClass, terms, width);
+        for (int64_t at = 0; at < extent; at += width) {
+          nest.setLanes(kernel.sumClass, nest.constant(at), width);
+          nest.bind(kernel.laneClass, positions[i]);
+          Value other = nest.evalWide(kernel.lanes);
+          for (int64_t k = 0; k < rows; ++k) {
+            if (kernel.rowClass >= 0)
+              nest.bind(kernel.rowClass, rowIndices[k]);
+            Value own = nest.evalWide(kernel.rows);
+            Value &sum = sums[k * count + i];
+            sum = vector::FMAOp::create(nest.builder(), nest.loc, own, other, sum);
+          }
+        }
+      }
+      return sums;
+    }
     for (const LaneRun &run : laneRuns(context.classes.extent(kernel.sumClass), width, 1)) {
       if (run.width == width) {
         scf::ForOp loop = nest.open(-1, run.begin, run.begin + run.count * width, width, sums);
@@ -509,6 +536,30 @@ private:
       }
     }
     return sums;
+  }
+
+  /// Asks for what is read soon: what lies at the positions `at` of `along`, some positions of
+  /// `cls` behind `position`. What is read once comes as fast as memory is asked for it, and where
+  /// bytes take several instructions too little is asked for at a time.
+  void prefetchAhead(Nest &nest, int cls, Value position, int along, ArrayRef<Value> at,
+                     int64_t step) {
+    constexpr int64_t bytesAhead = 4096, line = 64;
+    auto extension = kernel.lanes.getDefiningOp<arith::ExtFOp>();
+    vector::TransferReadOp read =
+        extension ? matchDirectRead(context.classes, extension.getIn()) : vector::TransferReadOp();
+    if (!read || context.buffers.count(read.getResult()))
+      return;
+    int64_t size =
+        llvm::divideCeil(getElementTypeOrSelf(read.getType()).getIntOrFloatBitWidth(), 8);
+    int64_t ahead = std::max<int64_t>(bytesAhead / (context.classes.extent(along) * size), 1);
+    int64_t perLine = std::max<int64_t>(line / (size * step), 1);
+    nest.builder();
+    nest.bind(cls, nest.addConstant(position, ahead));
+    for (size_t k = 0; k < at.size(); k += perLine) {
+      nest.selectLanes(along, at[k], step);
+      nest.prefetch(read);
+    }
+    nest.bind(cls, position);
   }
 
   /// Element `row * most + i` of the result is the sum of the elements of vector

@@ -176,6 +176,15 @@ Value Nest::loadTransfer(vector::TransferReadOp read, bool vector) {
                                       broadcastTo(padding, type));
 }
 
+void Nest::prefetch(vector::TransferReadOp read) {
+  builder();
+  int laneDim = -1;
+  SmallVector<Value> indices =
+      address(cast<VectorTransferOpInterface>(read.getOperation()), laneDim);
+  memref::PrefetchOp::create(b, loc, read.getBase(), indices, /*isWrite=*/false, /*locality=*/3,
+                             /*isDataCache=*/true);
+}
+
 void Nest::storeTransfer(vector::TransferWriteOp write, Value value) {
   builder();
   auto transfer = cast<VectorTransferOpInterface>(write.getOperation());

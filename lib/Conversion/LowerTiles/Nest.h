@@ -118,6 +118,9 @@ public:
   void store(const Buffer &buffer, mlir::Value value);
   void storeTransfer(mlir::vector::TransferWriteOp write, mlir::Value value);
 
+  /// Asks for the cache line of the current point of a read, a hint.
+  void prefetch(mlir::vector::TransferReadOp read);
+
   mlir::Value constant(int64_t value);
   mlir::Value add(mlir::Value a, mlir::Value b);
   mlir::Value addConstant(mlir::Value a, int64_t b);

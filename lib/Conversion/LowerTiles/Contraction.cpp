@@ -68,6 +68,21 @@ vector::TransferReadOp attn::tiles::matchDirectRead(DimClasses &classes, Value v
   return read;
 }
 
+bool attn::tiles::mayCancel(DimClasses &classes, vector::ContractionOp op) {
+  size_t rank = classes.domain(op.getResult()).size();
+  return llvm::any_of(op->getUsers(), [&](Operation *user) {
+    if (!isa<arith::SubFOp>(user))
+      return false;
+    Value other = user->getOperand(user->getOperand(0) == op.getResult() ? 1 : 0);
+    while (Operation *source = other.getDefiningOp()) {
+      if (!isa<vector::TransposeOp, vector::ShapeCastOp, vector::BroadcastOp>(source))
+        break;
+      other = source->getOperand(0);
+    }
+    return classes.domain(other).size() < rank;
+  });
+}
+
 /// No element of the other operand is used often enough to be copied first.
 static bool hasFewRows(DimClasses &classes, const Kernel &kernel) {
   return kernel.rowClass < 0 || classes.isFew(kernel.rowClass);

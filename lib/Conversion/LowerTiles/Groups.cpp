@@ -356,7 +356,11 @@ private:
 
   /// The lanes are reduced too: vector accumulators, folded once at the end.
   void reduceAcrossLanes() {
-    SmallVector<LaneRun> runs = laneRuns(context.classes.extent(lane), width, 4);
+    // Inner products have the order of sums of few rows (KernelEmitter::sumAlongLanes).
+    bool isProduct = llvm::any_of(group.sinks, [](const Sink &sink) {
+      return isa_and_present<vector::ContractionOp>(sink.op);
+    });
+    SmallVector<LaneRun> runs = laneRuns(context.classes.extent(lane), width, isProduct ? 1 : 4);
     nest.loops(outerRows, {}, [&](ValueRange) -> SmallVector<Value> {
       SmallVector<Value> inits;
       for (const LaneRun &run : runs)
@@ -397,6 +401,25 @@ private:
     return SmallVector<Value>(loop.getResults());
   }
 
+  /// Elements that fill no vector join the first of one.
+  void joinRest(llvm::MapVector<Type, Value> &perWidth) {
+    OpBuilder &b = nest.builder();
+    auto element = cast<VectorType>(perWidth.front().first).getElementType();
+    auto type = VectorType::get({width}, element);
+    Value zero = arith::ConstantOp::create(b, nest.loc, b.getZeroAttr(type));
+    Value total = perWidth.lookup(type);
+    if (!total)
+      total = zero;
+    for (auto &[narrow, part] : perWidth)
+      if (narrow != type) {
+        Value filled = vector::InsertStridedSliceOp::create(
+            b, nest.loc, part, zero, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1});
+        total = arith::AddFOp::create(b, nest.loc, total, filled);
+      }
+    perWidth.clear();
+    perWidth[type] = total;
+  }
+
   void fold(ArrayRef<Value> accs) {
     nest.clearLanes();
     SmallVector<const Sink *> reductions;
@@ -412,6 +435,8 @@ private:
         Value &total = perWidth[accs[k].getType()];
         total = total ? combine(b, nest.loc, kind, accs[k], total) : accs[k];
       }
+      if (isa<vector::ContractionOp>(sink->op) && isFloatSum(*sink))
+        joinRest(perWidth);
       SmallVector<Value> init = outerOperands(*sink);
       Value total = init.empty() ? Value() : nest.eval(init.front());
       nest.builder();

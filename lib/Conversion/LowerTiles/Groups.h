@@ -39,6 +39,10 @@ Kernel matchKernel(DimClasses &classes, mlir::vector::ContractionOp op);
 /// memory as they are; else null.
 mlir::vector::TransferReadOp matchDirectRead(DimClasses &classes, mlir::Value operand);
 
+/// Whether a number of its row or column is taken from each element of a result as it is. Equal
+/// sums cancel then where they have the same bits: both are added up in the same order.
+bool mayCancel(DimClasses &classes, mlir::vector::ContractionOp op);
+
 /// Where the lanes operand comes from. Has to be asked before any code is
 /// written: the answer depends on what is written to memory.
 LaneSource findLaneSource(DimClasses &classes, const Kernel &kernel);

@@ -24,7 +24,7 @@ MatrixOperands attn::tiles::matchMatrixOperands(DimClasses &classes, const Kerne
                                                 MatrixUnit unit) {
   MatrixOperands none, operands{unit, getExtended(kernel.lanes), getExtended(kernel.rows)};
   if (unit == MatrixUnit::None || !operands.lanes || !operands.rows || kernel.rowClass < 0 ||
-      kernel.sumClass < 0)
+      kernel.sumClass < 0 || mayCancel(classes, kernel.op))
     return none;
   int64_t rows = classes.extent(kernel.rowClass);
   if (rows <= kFewRows || classes.extent(kernel.laneClass) % kLanes != 0 ||

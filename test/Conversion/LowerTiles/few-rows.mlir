@@ -4,17 +4,19 @@
 #k = affine_map<(i,j,d)->(j,d)>
 #s = affine_map<(i,j,d)->(i,j)>
 
-// Two rows. The keys are read once, where they lie: vectors along the sum, for eight keys by two rows, whose
-// elements are added up by shuffles; bf16 is widened on the way.
+// Two rows. The keys are read once, where they lie, one after the other: vectors along the sum, for eight keys by two
+// rows, whose elements are added up by shuffles; bf16 is widened on the way, and keys are asked for 64 ahead.
 // CHECK-LABEL: func @scores
 // CHECK-NOT:     memref.subview
 // CHECK:         scf.for %{{.*}} = %c0 to %c64 step %c16
-// CHECK:           scf.for %[[D:.*]] = %c0 to %c32 step %c16 iter_args
-// CHECK:             vector.load %arg1[%{{.*}}, %[[D]]] : memref<64x32xbf16>, vector<16xbf16>
-// CHECK:             arith.extf
-// CHECK-COUNT-16:    vector.fma
-// CHECK-NOT:         vector.fma
-// CHECK:             scf.yield
+// CHECK:           %[[AHEAD:.*]] = arith.addi %{{.*}}, %c64
+// CHECK:           memref.prefetch %arg1[%[[AHEAD]], %c0]
+// CHECK-NOT:       memref.prefetch %arg1[%[[AHEAD]]
+// CHECK:           vector.load %arg1[%[[KEY:.*]], %c0] : memref<64x32xbf16>, vector<16xbf16>
+// CHECK:           arith.extf
+// CHECK-COUNT-2:   vector.fma
+// CHECK:           vector.load %arg1[%[[KEY]], %c16] : memref<64x32xbf16>, vector<16xbf16>
+// CHECK-COUNT-30:  vector.fma
 // CHECK-COUNT-16:  vector.shuffle
 // CHECK:           vector.store %{{.*}} : memref<2x64xf32>, vector<16xf32>
 func.func @scores(%q: memref<2x32xf32>, %k: memref<64x32xbf16>, %out: memref<2x64xf32>) {

@@ -288,6 +288,9 @@ def gradient_one_key():
         yield Case("none", next(types), hq=2, hkv=1, sq=70, sk=1, d=d, lse=False, grad=True)
     for dtype in ("f32", "f64", "bf16", "f16"):
         yield Case("causal", dtype, sq=70, sk=70, d=64, dv=96, lse=False, grad=True)
+    # One query, of one key: other sums.
+    for hq, d in [(2, 64), (2, 100), (8, 128), (3, 7), (18, 192)]:
+        yield Case("none", next(types), b=2, hq=hq, hkv=2 if hq % 2 == 0 else 3, sq=1, sk=1, d=d, lse=False, grad=True)
     for order in ("m_outer", "n_outer", "split_kv"):
         yield Case("causal_br", "f32", sq=239, sk=1, d=192, order=order, lse=False, grad=True)
         yield Case("alibi+window+documents", "f32", sq=150, sk=150, d=111, order=order, static=True, lse=False,

@@ -201,7 +201,8 @@ def test_deterministic(monkeypatch):
             variant.gradient(device, (0, 1, 2), False)
     order = [pipeline for device, pipeline, gradient in asked if device == "cuda" and gradient]
     assert order == [None, "deterministic=true"]
-    assert all(pipeline is None for device, pipeline, gradient in asked if device == "cpu" or not gradient)
+    assert all(pipeline is None for device, pipeline, gradient in asked if device == "cuda" and not gradient)
+    assert all(pipeline == "single-queries=false" for device, pipeline, _ in asked if device == "cpu")
 
 
 def test_the_loop_order_reaches_the_compiler():

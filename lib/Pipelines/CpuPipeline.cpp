@@ -90,8 +90,8 @@ static StringRef findMatrixUnit(const attn::PipelineOptions &options) {
 }
 
 void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
-  // Tiles that were asked for are those of all calls.
-  if (options.blockM == kDefaultBlockM)
+  // Tiles and orders that were asked for are those of all calls.
+  if (options.blockM == kDefaultBlockM && options.order == "auto")
     pm.addPass(createAttnSpecializeSingleQueries(
         AttnSpecializeSingleQueriesOptions{options.singleQueries}));
   buildTilePipeline(pm, options);

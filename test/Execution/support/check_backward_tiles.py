@@ -47,7 +47,7 @@ def run(options, number):
     lengths = (sq, sk) if static else (None, None)
     with open(path, "w") as file:
         file.write(backward_tiles.Program(form, d, dv, element, bool(groups), *lengths, tile).text())
-    command = [options.attn_run, path, "--entry=main", "--target=cpu", f"--stride-pad={pad}", "--guard"]
+    command = [options.attn_run, path, "--entry=main", "--target=cpu", "--matrix-unit=none", f"--stride-pad={pad}", "--guard"]
     for index, array in enumerate(inputs):
         name = os.path.join(folder, f"in{index}.npy")
         np.save(name, array.astype(np.float16) if element == "f16" and index < 4 else array)

@@ -542,13 +542,8 @@ private:
       }
       SmallVector<Value> narrow(sums.size(), zero(run.width));
       narrow = multiplyAdd(nest.constant(run.begin), run.width, narrow);
-      Value wide = zero(width);
-      for (auto [sum, part] : llvm::zip_equal(sums, narrow)) {
-        OpBuilder &b = nest.builder();
-        Value filled = vector::InsertStridedSliceOp::create(
-            b, nest.loc, part, wide, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1});
-        sum = arith::AddFOp::create(b, nest.loc, sum, filled);
-      }
+      for (auto [sum, part] : llvm::zip_equal(sums, narrow))
+        sum = addToFirst(nest.builder(), nest.loc, sum, part);
     }
     return sums;
   }
@@ -587,11 +582,7 @@ private:
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t i = 0; i < count; ++i)
         vectors[row * most + i] = sums[row * count + i];
-    SmallVector<int64_t> low, high;
-    for (int64_t k = 0; k < width / 2; ++k) {
-      low.append({k, width + k});
-      high.append({width / 2 + k, width + width / 2 + k});
-    }
+    auto [low, high] = getInterleaving(width);
     while (vectors.size() > 1) {
       size_t half = vectors.size() / 2;
       for (size_t k = 0; k < half; ++k) {

@@ -54,6 +54,13 @@ int64_t attn::tiles::productSumBlock(int64_t extent) {
   return 0;
 }
 
+Value attn::tiles::addToFirst(OpBuilder &b, Location loc, Value total, Value part) {
+  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(total.getType()));
+  Value filled = vector::InsertStridedSliceOp::create(b, loc, part, zero, ArrayRef<int64_t>{0},
+                                                      ArrayRef<int64_t>{1});
+  return arith::AddFOp::create(b, loc, total, filled);
+}
+
 SmallVector<LaneRun> attn::tiles::laneRuns(int64_t extent, int64_t width, int64_t vectors) {
   SmallVector<LaneRun> runs;
   int64_t step = width * vectors, begin = extent / step * step;
@@ -406,16 +413,12 @@ private:
     OpBuilder &b = nest.builder();
     auto element = cast<VectorType>(perWidth.front().first).getElementType();
     auto type = VectorType::get({width}, element);
-    Value zero = arith::ConstantOp::create(b, nest.loc, b.getZeroAttr(type));
     Value total = perWidth.lookup(type);
     if (!total)
-      total = zero;
+      total = arith::ConstantOp::create(b, nest.loc, b.getZeroAttr(type));
     for (auto &[narrow, part] : perWidth)
-      if (narrow != type) {
-        Value filled = vector::InsertStridedSliceOp::create(
-            b, nest.loc, part, zero, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1});
-        total = arith::AddFOp::create(b, nest.loc, total, filled);
-      }
+      if (narrow != type)
+        total = addToFirst(b, nest.loc, total, part);
     perWidth.clear();
     perWidth[type] = total;
   }

@@ -125,6 +125,16 @@ mlir::MemRefType getPairsType(DimClasses &classes, const Pairs &pairs);
 /// Fills it.
 void emitPairs(Context &context, Group &group, mlir::Value scratch);
 
+/// The shuffles of two vectors of `width` elements that interleave their lower, and their upper
+/// halves.
+struct Interleaving {
+  llvm::SmallVector<int64_t> low, high;
+};
+Interleaving getInterleaving(int64_t width);
+
+/// `total` and a shorter vector, which joins its first elements.
+mlir::Value addToFirst(mlir::OpBuilder &b, mlir::Location loc, mlir::Value total, mlir::Value part);
+
 /// Interleaves W vectors of W elements, W a power of two, to their transposition.
 llvm::SmallVector<mlir::Value> transposeBlock(mlir::OpBuilder &b, mlir::Location loc,
                                               llvm::SmallVector<mlir::Value> rows);

@@ -131,12 +131,12 @@ LogicalResult checkStructure(Operation *root) {
   return failure(walk.wasInterrupted());
 }
 
-/// `value`, whose dimensions are those of a product that `map` names, over all of `shape`;
+/// `value`, whose dimensions are those of a product that `map` names, over all of `result`;
 /// dimensions that the result has not are of one element.
 Value spread(OpBuilder &b, Location loc, Value value, AffineMap map, AffineMap resultMap,
              VectorType result) {
   auto type = cast<VectorType>(value.getType());
-  SmallVector<int64_t> own, sizes, lead;
+  SmallVector<int64_t> own, sizes;
   for (unsigned dim = 0; dim < map.getNumResults(); ++dim)
     if (std::optional<unsigned> position = resultMap.getResultPosition(map.getResult(dim))) {
       own.push_back(*position);

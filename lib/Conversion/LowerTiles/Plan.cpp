@@ -179,6 +179,12 @@ void BlockLowering::makePairs(const Pairs &pairs, Operation *op) {
   lastPairsUse[pairs] = items.size() - 1;
 }
 
+void BlockLowering::usePairs(ArrayRef<Pairs> pairs) {
+  for (const Pairs &used : pairs)
+    if (auto last = lastPairsUse.find(used); last != lastPairsUse.end())
+      last->second = items.size() - 1;
+}
+
 vector::TransferReadOp BlockLowering::getRowsInMemory(const Kernel &kernel, Value rows) {
   vector::TransferReadOp read = matchRowsInMemory(context.classes, kernel, rows);
   // What is kept is so because its memory changes.
@@ -215,9 +221,7 @@ void BlockLowering::gatherMatrixProduct(vector::ContractionOp op, const Kernel &
     group->views.push_back(group->rowsView = read.getResult());
   else
     group->rowPairs = rows;
-  for (const Pairs &used : {lanes, rows})
-    if (auto last = lastPairsUse.find(used); last != lastPairsUse.end())
-      last->second = items.size() - 1;
+  usePairs({lanes, rows});
   group->domain = context.classes.domain(op.getResult());
   keptBy[op.getResult()] = items.size() - 1;
 }
@@ -355,9 +359,7 @@ void BlockLowering::gatherRegionOp(Operation *op) {
   closeGroup();
   Group *group = newGroup(Group::Region, op);
   llvm::append_range(group->views, views);
-  for (const Pairs &each : pairs)
-    if (auto last = lastPairsUse.find(each); last != lastPairsUse.end())
-      last->second = items.size() - 1;
+  usePairs(pairs);
   for (const LaneSource &source : sources)
     if (source.kind == LaneSource::Copy)
       lastCopyUse[{source.value, source.lane}] = items.size() - 1;

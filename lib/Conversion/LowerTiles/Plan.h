@@ -54,6 +54,8 @@ private:
   llvm::SmallVector<LaneSource> capturedSources(mlir::Operation *op);
   void makeView(mlir::Value read, mlir::Operation *op);
   void makePairs(const Pairs &pairs, mlir::Operation *op);
+  /// The last item uses them.
+  void usePairs(llvm::ArrayRef<Pairs> pairs);
   void gatherMatrixProduct(mlir::vector::ContractionOp op, const Kernel &kernel);
   mlir::vector::TransferReadOp getRowsInMemory(const Kernel &kernel, mlir::Value rows);
   Pairs getLanePairs(const Kernel &kernel, const MatrixOperands &operands);

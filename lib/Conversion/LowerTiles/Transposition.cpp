@@ -10,15 +10,20 @@
 using namespace mlir;
 using namespace attn::tiles;
 
+Interleaving attn::tiles::getInterleaving(int64_t width) {
+  Interleaving masks;
+  for (int64_t k = 0; k < width / 2; ++k) {
+    masks.low.append({k, width + k});
+    masks.high.append({width / 2 + k, width + width / 2 + k});
+  }
+  return masks;
+}
+
 /// Each round interleaves vector i with vector i + W/2.
 SmallVector<Value> attn::tiles::transposeBlock(OpBuilder &b, Location loc,
                                                SmallVector<Value> rows) {
   int64_t size = rows.size();
-  SmallVector<int64_t> low, high;
-  for (int64_t k = 0; k < size / 2; ++k) {
-    low.append({k, size + k});
-    high.append({size / 2 + k, size + size / 2 + k});
-  }
+  auto [low, high] = getInterleaving(size);
   for (int64_t round = 1; round < size; round *= 2) {
     SmallVector<Value> next;
     for (int64_t k = 0; k < size / 2; ++k) {

@@ -28,8 +28,7 @@ static LogicalResult readTile(Fiber &fiber, const Instruction &i, unsigned opera
 
 /// Whether steps along k go on behind the last of B's.
 static bool readsPadding(tile::SmemType b, bool transposed) {
-  const target::MmaAtom *atom =
-      target::findMmaAtom(tile::kAtoms, b.getElementType(), Float32Type::get(b.getContext()));
+  const target::MmaAtom *atom = target::findMmaAtom(tile::kAtoms, b.getElementType());
   return (transposed ? b.getColumns() : b.getRows()) % atom->k != 0;
 }
 

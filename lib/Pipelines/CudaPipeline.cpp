@@ -28,6 +28,7 @@ static void addKernelLowering(OpPassManager &kernels) {
   math.keep = {"math.absf",      "math.ceil",  "math.copysign", "math.exp",   "math.exp2",
                "math.floor",     "math.fma",   "math.log",      "math.log10", "math.log2",
                "math.roundeven", "math.rsqrt", "math.sqrt",     "math.tanh",  "math.trunc"};
+  math.doubles = true;
   kernels.addPass(attn::createAttnExpandMath(math));
   kernels.addPass(attn::createConvertHopperToNVVM());
   kernels.addPass(memref::createExpandStridedMetadataPass());

@@ -79,6 +79,11 @@ template <typename Pass> llvm::LogicalResult checkOptions(mlir::Operation *op, c
   if (pass.rowPrograms == "true" && asksForTiles(pass))
     return op->emitError("schedule option 'row-programs=true' excludes those of tiles (block-m, "
                          "block-n, stages, order, parts)");
+  if (pass.productColumns < 0 || pass.productColumns % 16)
+    return op->emitError("schedule option 'product-columns' is a multiple of 16, got ")
+           << int64_t(pass.productColumns);
+  if (pass.productColumns != 0 && pass.products == "wgmma")
+    return op->emitError("schedule option 'product-columns' is of products=mma");
   if (pass.fixMaxima == "true" && pass.cluster != 1)
     return op->emitError(
         "schedule option 'fix-maxima=true' excludes 'cluster': a CTA that ends alone leaves the "

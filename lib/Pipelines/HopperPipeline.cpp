@@ -46,14 +46,14 @@ template <typename Op> static LogicalResult checkTypes(Op op, bool onlyTensorCor
     ArrayRef<target::MmaAtom> atoms(target::sm90::kAtoms);
     if (!onlyTensorCore)
       atoms = target::sm80::kAtoms;
-    if (!target::findMmaAtom(atoms, element, Float32Type::get(element.getContext())))
+    if (!target::findMmaAtom(atoms, element))
       return op.emitOpError() << "has elements of " << element << "; "
                               << (onlyTensorCore ? "the tensor core takes " : "GPU kernels take ")
                               << target::listOperands(atoms);
-    int64_t size = type.getShape().back();
-    if (size > target::sm90::kAtoms[0].n.most)
-      return op.emitOpError() << "has a head dimension of " << size << ", more than the "
-                              << target::sm90::kAtoms[0].n.most << " that a warpgroup can hold";
+    int64_t size = type.getShape().back(), most = target::sm90::kAtoms[0].n.most;
+    if (onlyTensorCore && size > most)
+      return op.emitOpError() << "has a head dimension of " << size << ", more than the " << most
+                              << " that a warpgroup can hold";
   }
   return success();
 }

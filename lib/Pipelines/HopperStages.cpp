@@ -174,6 +174,8 @@ static void addProtocol(OpPassManager &pm, ScheduleAttr schedule) {
   OpPassManager &nested = pm.nest<func::FuncOp>();
   OutputMemory output = schedule.getOutput();
   if (usesWarps(schedule)) {
+    if (int64_t columns = schedule.getProductColumns())
+      nested.addPass(createHopperDivideProducts(HopperDivideProductsOptions{columns}));
     nested.addPass(createHopperStageLoads(HopperStageLoadsOptions{schedule.getStages()}));
     nested.addPass(createHopperExchangeRows());
     nested.addPass(createHopperAllocateBarriers());
@@ -209,7 +211,8 @@ ScheduleAttr getFullSchedule(MLIRContext *context) {
                            /*pipeline=*/true, /*overlap=*/false, /*ping_pong=*/true, /*trim=*/true,
                            Builder(context).getF64FloatAttr(1), 1, /*adds_sums=*/true,
                            /*ordered=*/true, true, true, /*loads_tiles=*/true,
-                           hopper::Products::Wgmma, /*group_warps=*/4, /*tf32=*/0);
+                           hopper::Products::Wgmma, /*group_warps=*/4, /*tf32=*/0,
+                           /*product_columns=*/0);
 }
 
 struct RunStagePass : attn::impl::HopperRunStageBase<RunStagePass> {
@@ -224,6 +227,7 @@ struct RunStagePass : attn::impl::HopperRunStageBase<RunStagePass> {
       OpPassManager pm(ModuleOp::getOperationName());
       for (const Stage &each : kStages)
         each.add(pm, getFullSchedule(&context));
+      pm.addNestedPass<func::FuncOp>(createHopperDivideProducts());
       pm.addNestedPass<func::FuncOp>(createHopperStageLoads());
       pm.getDependentDialects(all);
       return all;
@@ -267,6 +271,7 @@ struct FormNestsPass : attn::impl::HopperFormNestsBase<FormNestsPass> {
     buildNestPipeline(pm, options);
     pm.addNestedPass<func::FuncOp>(createAttnMergeSums());
     pm.addNestedPass<func::FuncOp>(createAttnSplitSums(AttnSplitSumsOptions{columns}));
+    pm.addNestedPass<func::FuncOp>(createAttnSliceSums());
   }
 
   void getDependentDialects(DialectRegistry &registry) const override {

@@ -80,8 +80,10 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
   //===--------------------------------------------------------------------===//
 
   bool usesWarps(ModuleOp module) {
-    return products == "mma" || (products == "auto" && (chip != target::sm90::kChip ||
-                                                        findProductSizes(module).bytes != 2));
+    return products == "mma" ||
+           (products == "auto" &&
+            (chip != target::sm90::kChip || findProductSizes(module).bytes != 2 ||
+             findProductSizes(module).columns > kMostColumns));
   }
 
   /// Whether warpgroups add parts of a slab's columns to memory: 64 columns, of fewer than 64
@@ -137,10 +139,8 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     const target::Limits &limits = *findLimits(chip);
     ProductSizes sizes = findProductSizes(module);
     int64_t terms = precision == "tf32x3" ? 3 : precision == "tf32" ? 1 : 0;
-    sizes.usesFma = sizes.bytes == 4 && terms == 0;
-    if (sizes.columns > kMostColumns)
-      return refuseColumns(module, sizes.columns);
-    WarpTiles asked = {blockM, blockN, stages, groupWarps};
+    sizes.usesFma = sizes.bytes >= 4 && terms == 0;
+    WarpTiles asked = {blockM, blockN, stages, groupWarps, productColumns};
     bool isFew = !isGradient && hasFewRows(module);
     std::optional<WarpTiles> tiles =
         findWarpTiles(sizes, {isGradient, isFew || splits(), isGradient ? int64_t(2) : int64_t(1)},
@@ -155,6 +155,7 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     } else if (isGradient) {
       asked.stream = blockNDq > 0 ? blockNDq : blockMDkv;
       asked.groupWarps = tiles->groupWarps;
+      asked.productColumns = tiles->productColumns;
       if (failed(assignWarpTiles(module, limits, asked)))
         return failure();
     } else {
@@ -175,7 +176,8 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
           exp2Emulation > 0 ? int64_t(exp2Emulation) : int64_t(0), /*adds_sums=*/adds,
           /*ordered=*/false,
           /*stores_first=*/false, /*adder_fences=*/false, /*loads_tiles=*/false,
-          hopper::Products::Mma, tiles->groupWarps, sizes.bytes == 4 ? terms : int64_t(0));
+          hopper::Products::Mma, tiles->groupWarps, sizes.bytes == 4 ? terms : int64_t(0),
+          /*product_columns=*/tiles->productColumns);
     };
     SmallVector<Choice> choices;
     auto add = [&](int64_t parts, Attribute condition) -> LogicalResult {
@@ -284,7 +286,7 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
         row.pipelines, row.overlap, row.pingPong, row.trims, threshold, row.exp2Emulation,
         row.addsSums, row.addsSums && deterministic, row.addsSums && row.storesFirst,
         row.addsSums && row.adderFences, loadsTiles, hopper::Products::Wgmma,
-        /*group_warps=*/int64_t(4), /*tf32=*/int64_t(0));
+        /*group_warps=*/int64_t(4), /*tf32=*/int64_t(0), /*product_columns=*/int64_t(0));
     if (!schedule)
       return failure();
     return schedule;

@@ -30,23 +30,42 @@ ProductSizes attn::findProductSizes(Operation *root) {
   return sizes;
 }
 
+/// Columns of a sum that threads hold at a time, in registers of 32 bits (attn-slice-sums).
+static constexpr int64_t kMostRegisters = 256;
+
+/// Columns of an operand of a sum, which is no wider than the sum.
+static int64_t getSumColumns(ProductSizes sizes) {
+  return std::min(sizes.columns, kMostRegisters / std::max<int64_t>(1, sizes.bytes / 4));
+}
+
 int64_t WarpTiles::getSharedBytes(ProductSizes sizes, int64_t staying) const {
-  int64_t row = llvm::alignTo(sizes.columns * sizes.bytes, 128);
-  int64_t bytes = staying * rows * row + 2 * stages * stream * row; // two are streamed
+  auto rowOf = [&](int64_t columns) { return llvm::alignTo(columns * sizes.bytes, 128); };
+  int64_t row = rowOf(sizes.columns);
+  // Two are streamed.
+  int64_t bytes = staying * rows * row + 2 * stages * stream * row;
+  if (productColumns)
+    bytes = stages * (rows + stream) * rowOf(productColumns) +
+            stages * stream * rowOf(getSumColumns(sizes));
   // What is computed, for FMAs.
   if (sizes.usesFma)
-    bytes += rows * std::max<int64_t>(stream * 4, 128);
+    bytes += rows * std::max<int64_t>(stream * sizes.bytes, 128);
   return bytes;
 }
 
 /// Streamed elements: k of an instruction, or what FMAs read of a row at a time.
 static int64_t getLeastStream(int64_t bytes) { return bytes == 2 ? 16 : 8; }
 
+/// Columns of a piece of an operand: rows of 128 bytes, a slab.
+static int64_t getPiece(int64_t bytes) { return 128 / bytes; }
+
 /// How many rows a warp has, and what is streamed at a time: a thread of two warps for 64 rows
 /// holds `columns` sums of each 32-bit accumulator and `stream` scores, one of four warps half of
 /// that, of 255 registers.
 static WarpTiles getStart(ProductSizes sizes, WarpKernel kernel) {
-  int64_t sums = kernel.sums, held = sizes.columns * sums, rows = kernel.isFewRows ? 64 : 128;
+  int64_t sums = kernel.sums, held = getSumColumns(sizes) * sums,
+          rows = kernel.isFewRows ? 64 : 128;
+  if (sizes.bytes == 8)
+    return {64, 16, 2, 4};
   bool isWide = sizes.bytes == 4;
   if (held > 128 || (sums > 1 && !isWide))
     return {rows, held > 256 || isWide ? 32 : 64, 2, 4};
@@ -61,6 +80,7 @@ std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, WarpKernel kern
   take(tiles.stream, asked.stream);
   take(tiles.stages, asked.stages);
   take(tiles.groupWarps, asked.groupWarps);
+  take(tiles.productColumns, asked.productColumns);
   int64_t least = getLeastStream(sizes.bytes);
   auto fits = [&](int64_t ctas) {
     int64_t reserved = limits.sharedBytesReserved;
@@ -75,6 +95,7 @@ std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, WarpKernel kern
     if (!fits(/*ctas=*/2))
       tiles = smaller;
   }
+  WarpTiles whole = tiles;
   while (!fits(/*ctas=*/1)) {
     if (asked.stream <= 0 && tiles.stream > least && tiles.stream > tiles.rows / 4)
       tiles.stream /= 2;
@@ -82,7 +103,10 @@ std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, WarpKernel kern
       tiles.rows = hopper::kWarpgroupRows;
     else if (asked.stream <= 0 && tiles.stream > least)
       tiles.stream /= 2;
-    else if (asked.stages <= 0 && tiles.stages > 1)
+    else if (tiles.productColumns == 0) {
+      tiles = whole;
+      tiles.productColumns = getPiece(sizes.bytes);
+    } else if (asked.stages <= 0 && tiles.stages > 1)
       tiles.stages = 1; // copies that nothing runs beside
     else
       return std::nullopt;
@@ -139,7 +163,11 @@ bool attn::shrinkWarpTiles(ModuleOp module) {
       fold->setAttr(kBlockMAttr, b.getI64IntegerAttr(rows));
     fold->setAttr(kBlockNAttr, b.getI64IntegerAttr(stream));
   });
-  if (!changed && stages > 1) {
+  int64_t pieces = schedule.getProductColumns();
+  if (!changed && pieces == 0) {
+    pieces = getPiece(findProductSizes(module).bytes);
+    changed = true;
+  } else if (!changed && stages > 1) {
     stages = 1; // copies that nothing runs beside
     changed = true;
   }
@@ -152,7 +180,7 @@ bool attn::shrinkWarpTiles(ModuleOp module) {
           schedule.getPingPong(), schedule.getTrim(), schedule.getRescaleThreshold(),
           schedule.getExp2Emulation(), schedule.getAddsSums(), schedule.getOrdered(),
           schedule.getStoresFirst(), schedule.getAdderFences(), schedule.getLoadsTiles(),
-          schedule.getProducts(), schedule.getGroupWarps(), schedule.getTf32()));
+          schedule.getProducts(), schedule.getGroupWarps(), schedule.getTf32(), pieces));
   return changed;
 }
 

@@ -16,9 +16,10 @@ struct ProductSizes {
 };
 ProductSizes findProductSizes(mlir::Operation *root);
 
-/// Tiles of `rows` of one operand of each product, which stay, by `stream` of the other one.
+/// Tiles of `rows` of one operand of each product, which stay, by `stream` of the other one; where
+/// `productColumns` is not 0, products read both by pieces of so many columns.
 struct WarpTiles {
-  int64_t rows, stream, stages, groupWarps;
+  int64_t rows, stream, stages, groupWarps, productColumns = 0;
   /// Of shared memory, where so many operands stay: of a forward one, of a gradient two.
   int64_t getSharedBytes(ProductSizes sizes, int64_t staying) const;
 };

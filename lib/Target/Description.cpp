@@ -18,11 +18,13 @@ StringRef attn::target::getName(MmaType type) {
     return "f16";
   case MmaType::F32:
     return "f32";
+  case MmaType::F64:
+    return "f64";
   }
   llvm_unreachable("all types have a name");
 }
 
-static bool is(MmaType type, mlir::Type element) {
+bool attn::target::isType(MmaType type, mlir::Type element) {
   switch (type) {
   case MmaType::BF16:
     return element.isBF16();
@@ -30,15 +32,15 @@ static bool is(MmaType type, mlir::Type element) {
     return element.isF16();
   case MmaType::F32:
     return element.isF32();
+  case MmaType::F64:
+    return element.isF64();
   }
   llvm_unreachable("all types are floats of MLIR");
 }
 
-const MmaAtom *attn::target::findMmaAtom(ArrayRef<MmaAtom> atoms, mlir::Type operands,
-                                         mlir::Type accumulator) {
-  const MmaAtom *atom = find_if(atoms, [&](const MmaAtom &atom) {
-    return is(atom.operands, operands) && is(atom.accumulator, accumulator);
-  });
+const MmaAtom *attn::target::findMmaAtom(ArrayRef<MmaAtom> atoms, mlir::Type operands) {
+  const MmaAtom *atom =
+      find_if(atoms, [&](const MmaAtom &atom) { return isType(atom.operands, operands); });
   return atom == atoms.end() ? nullptr : atom;
 }
 

@@ -173,13 +173,17 @@ TEST(Trial, HasLimitsAndAtomsOfItsOwn) {
 TEST(Atoms, AreFoundByTheirTypes) {
   mlir::MLIRContext context;
   mlir::Type bf16 = mlir::BFloat16Type::get(&context), f16 = mlir::Float16Type::get(&context),
-             f32 = mlir::Float32Type::get(&context);
+             f32 = mlir::Float32Type::get(&context), f64 = mlir::Float64Type::get(&context);
   llvm::ArrayRef<MmaAtom> atoms = find("sm_90").getDescription().atoms;
-  const MmaAtom *atom = findMmaAtom(atoms, f16, f32);
+  const MmaAtom *atom = findMmaAtom(atoms, f16);
   ASSERT_TRUE(atom);
   EXPECT_EQ(atom->operands, MmaType::F16);
-  EXPECT_EQ(findMmaAtom(atoms, f32, f32), nullptr);
-  EXPECT_EQ(findMmaAtom(atoms, bf16, f16), nullptr);
+  EXPECT_TRUE(isType(atom->accumulator, f32));
+  EXPECT_EQ(findMmaAtom(atoms, bf16)->operands, MmaType::BF16);
+  EXPECT_EQ(findMmaAtom(atoms, f32), nullptr);
+  const MmaAtom *wide = findMmaAtom(find("sm_80").getDescription().atoms, f64);
+  ASSERT_TRUE(wide);
+  EXPECT_TRUE(isType(wide->accumulator, f64));
   EXPECT_EQ(listOperands(atoms), "bf16 or f16");
 }
 

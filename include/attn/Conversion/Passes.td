@@ -177,7 +177,9 @@ def AttnExpandMath : Pass<"attn-expand-math"> {
     the last place for |x| up to 10^5; `math.atan` and `math.atan2` on f32, a polynomial, and
     `math.log1p` and `math.expm1` on f64, by `math.log` and `math.exp`, are within 3.
     Functions of f32 are computed in f32 on smaller types. log, log1p, erf and
-    others on f32 vectors take upstream's polynomials. Ops in `keep` stay. `arith.truncf` of
+    others on f32 vectors take upstream's polynomials. Ops in `keep` stay. With `doubles`
+    those of f64 that a library has for a CPU (exp2, log, log2, log10, rsqrt, tanh) become arithmetic,
+    too, and `math.exp`, whatever `keep` says, within 4 units in the last place. `arith.truncf` of
     f64 to bf16 rounds to f32 first, as PyTorch does.
 
     ```mlir
@@ -198,6 +200,8 @@ def AttnExpandMath : Pass<"attn-expand-math"> {
   }];
   let options = [
     ListOption<"keep", "keep", "std::string", "Ops that stay, such as math.exp">,
+    Option<"doubles", "doubles", "bool", /*default=*/"false",
+           "Functions of f64 that no instruction has become arithmetic, too">,
   ];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::math::MathDialect",
                            "mlir::vector::VectorDialect"];

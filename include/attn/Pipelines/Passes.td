@@ -20,6 +20,9 @@ defvar ScheduleOptions = [
            "small factor), tf32 (one: 10 bits of each factor)">,
     Option<"groupWarps", "group-warps", "int64_t", /*default=*/"0",
            "With products=mma, warps that hold 64 rows of a tile: 2, 4; 0 chooses">,
+    Option<"productColumns", "product-columns", "int64_t", /*default=*/"0",
+           "With products=mma, columns of a product's operands that are in shared memory at a time, a "
+           "multiple of 16; 0: all, or pieces where all do not fit">,
     Option<"order", "order", "std::string", /*default=*/"\"auto\"",
            "Order of gradients: m_outer (a kernel for each sum), n_outer (one kernel, which adds dQ to "
            "memory), auto (n_outer, or m_outer where that is not possible). Of forwards: m_outer, "

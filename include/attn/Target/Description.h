@@ -17,7 +17,7 @@ class Type;
 namespace attn::target {
 
 /// Element types of matrix instructions.
-enum class MmaType { BF16, F16, F32 };
+enum class MmaType { BF16, F16, F32, F64 };
 
 /// Sizes that an instruction comes in.
 struct MmaSizes {
@@ -72,12 +72,14 @@ struct Description {
   bool runsLater = false;
 };
 
-/// "bf16", "f16", "f32".
+/// "bf16", "f16", "f32", "f64".
 llvm::StringRef getName(MmaType type);
 
-/// The atom with operands and an accumulator of these types, or null.
-const MmaAtom *findMmaAtom(llvm::ArrayRef<MmaAtom> atoms, mlir::Type operands,
-                           mlir::Type accumulator);
+/// The atom with operands of this type, or null.
+const MmaAtom *findMmaAtom(llvm::ArrayRef<MmaAtom> atoms, mlir::Type operands);
+
+/// Whether an element type is the one named.
+bool isType(MmaType type, mlir::Type element);
 
 /// The operand types of all atoms, for messages: "bf16 or f16".
 std::string listOperands(llvm::ArrayRef<MmaAtom> atoms);

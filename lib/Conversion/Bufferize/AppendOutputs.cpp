@@ -100,6 +100,24 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
     result = collapse.getSrc();
   }
 
+  /// Puts a result that is joined from parts together in the caller's buffer. Elimination of empty
+  /// tensors gives each part its slice of what they are joined in, but does not then replace that.
+  static void joinInDestination(Value result, Value destination) {
+    auto join = result.getDefiningOp<tensor::InsertSliceOp>();
+    while (join && join.getDest().getDefiningOp<tensor::InsertSliceOp>() &&
+           join.getDest().hasOneUse())
+      join = join.getDest().getDefiningOp<tensor::InsertSliceOp>();
+    auto empty = join ? join.getDest().getDefiningOp<tensor::EmptyOp>() : tensor::EmptyOp();
+    auto type = cast<MemRefType>(destination.getType());
+    if (!empty || !empty->hasOneUse() || empty.getType().getShape() != type.getShape())
+      return;
+    OpBuilder b(empty);
+    auto tensor = bufferization::ToTensorOp::create(b, empty.getLoc(), empty.getType(), destination,
+                                                    /*restrict=*/true, /*writable=*/true);
+    empty.replaceAllUsesWith(tensor.getResult());
+    empty.erase();
+  }
+
   LogicalResult convert(func::FuncOp func) {
     func->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
     if (llvm::none_of(func.getResultTypes(), llvm::IsaPred<TensorType>))
@@ -124,6 +142,7 @@ struct AppendOutputs : attn::impl::AttnAppendOutputsBase<AppendOutputs> {
         return failure();
       Value destination = func.getArguments().back();
       splitDestination(result, destination);
+      joinInDestination(result, destination);
       auto copy =
           bufferization::MaterializeInDestinationOp::create(b, end->getLoc(), result, destination);
       numAppended.at(func);

@@ -23,6 +23,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include <cmath>
 #include <limits>
 
 namespace attn {
@@ -99,6 +100,45 @@ template <typename Op> void computeInF32(Op op, PatternRewriter &rewriter) {
   rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, op.getType(), Op::create(b, x).getResult());
 }
 
+/// e^x, or 2^x with `toBase2`.
+Value expandExp(ImplicitLocOpBuilder &b, Value x, const ExpTable &table, bool toBase2 = false) {
+  Type type = x.getType(), element = getElementTypeOrSelf(type);
+  constexpr double kLn2 = 0.6931471805599453;
+  auto number = [&](double value) { return constant(b, type, b.getFloatAttr(element, value)); };
+  // Bounds that let NaN through, in the form of one machine instruction.
+  auto bound = [&](double value, arith::CmpFPredicate beyond) {
+    Value limit = number(toBase2 ? value / kLn2 : value);
+    Value out = arith::CmpFOp::create(b, beyond, limit, x);
+    x = arith::SelectOp::create(b, out, limit, x);
+  };
+  bound(table.lowest, arith::CmpFPredicate::OGT);
+  bound(table.highest, arith::CmpFPredicate::OLT);
+  Value shifter = number(table.shifter), shifted, r;
+  if (toBase2) {
+    shifted = arith::AddFOp::create(b, x, shifter);
+    Value rest = arith::SubFOp::create(b, x, arith::SubFOp::create(b, shifted, shifter));
+    r = arith::MulFOp::create(b, rest, number(kLn2));
+  } else {
+    shifted = math::FmaOp::create(b, x, number(1.4426950408889634), shifter);
+    Value n = arith::SubFOp::create(b, shifted, shifter);
+    r = math::FmaOp::create(b, n, number(-table.ln2High), x);
+    r = math::FmaOp::create(b, n, number(-table.ln2Low), r);
+  }
+  Value p = number(2 * table.coefficients.back());
+  for (double coefficient : llvm::reverse(table.coefficients.drop_back()))
+    p = math::FmaOp::create(b, p, r, number(2 * coefficient));
+  Type integer = b.getIntegerType(element.getIntOrFloatBitWidth());
+  if (auto vector = dyn_cast<VectorType>(type))
+    integer = vector.clone(integer);
+  Value bits = arith::BitcastOp::create(b, integer, shifted);
+  Value places = constant(
+      b, integer,
+      cast<TypedAttr>(b.getIntegerAttr(getElementTypeOrSelf(integer), table.mantissaBits)));
+  bits = arith::ShLIOp::create(b, bits, places);
+  Value scale = arith::BitcastOp::create(b, type, bits);
+  return arith::MulFOp::create(b, p, scale);
+}
+
 class ExpandExp : public OpRewritePattern<math::ExpOp> {
 public:
   using OpRewritePattern::OpRewritePattern;
@@ -115,39 +155,8 @@ public:
     }
     numExpanded.at(op);
     ImplicitLocOpBuilder b(op.getLoc(), rewriter);
-    rewriter.replaceOp(op, expand(b, op.getOperand(), element.isF32() ? table32 : table64));
+    rewriter.replaceOp(op, expandExp(b, op.getOperand(), element.isF32() ? table32 : table64));
     return success();
-  }
-
-private:
-  static Value expand(ImplicitLocOpBuilder &b, Value x, const ExpTable &table) {
-    Type type = x.getType(), element = getElementTypeOrSelf(type);
-    auto number = [&](double value) { return constant(b, type, b.getFloatAttr(element, value)); };
-    // Bounds that let NaN through, in the form of one machine instruction.
-    auto bound = [&](Value limit, arith::CmpFPredicate beyond) {
-      Value out = arith::CmpFOp::create(b, beyond, limit, x);
-      x = arith::SelectOp::create(b, out, limit, x);
-    };
-    bound(number(table.lowest), arith::CmpFPredicate::OGT);
-    bound(number(table.highest), arith::CmpFPredicate::OLT);
-    Value shifter = number(table.shifter);
-    Value shifted = math::FmaOp::create(b, x, number(1.4426950408889634), shifter);
-    Value n = arith::SubFOp::create(b, shifted, shifter);
-    Value r = math::FmaOp::create(b, n, number(-table.ln2High), x);
-    r = math::FmaOp::create(b, n, number(-table.ln2Low), r);
-    Value p = number(2 * table.coefficients.back());
-    for (double coefficient : llvm::reverse(table.coefficients.drop_back()))
-      p = math::FmaOp::create(b, p, r, number(2 * coefficient));
-    Type integer = b.getIntegerType(element.getIntOrFloatBitWidth());
-    if (auto vector = dyn_cast<VectorType>(type))
-      integer = vector.clone(integer);
-    Value bits = arith::BitcastOp::create(b, integer, shifted);
-    Value places = constant(
-        b, integer,
-        cast<TypedAttr>(b.getIntegerAttr(getElementTypeOrSelf(integer), table.mantissaBits)));
-    bits = arith::ShLIOp::create(b, bits, places);
-    Value scale = arith::BitcastOp::create(b, type, bits);
-    return arith::MulFOp::create(b, p, scale);
   }
 };
 
@@ -366,6 +375,71 @@ Value expandExpM1(ImplicitLocOpBuilder &b, Value x) {
   return arith::SelectOp::create(b, isEqual(b, u, one), x, result);
 }
 
+Value expandExp64(ImplicitLocOpBuilder &b, Value x) { return expandExp(b, x, table64); }
+Value expandExp2(ImplicitLocOpBuilder &b, Value x) { return expandExp(b, x, table64, true); }
+
+/// x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); of f the logarithm is 2 atanh(s) with
+/// s = f / (2 + f), by its series in s^2 < 0.0295, in a form whose first term is f itself.
+Value expandLog(ImplicitLocOpBuilder &b, Value x) {
+  constexpr double kLn2High = 6.93145751953125e-1, kLn2Low = 1.42860682030941723212e-6;
+  constexpr int64_t kRootOfHalf = 0x3fe6a09e667f3bcd, kDigits = 52;
+  constexpr double kLeastNormal = 2.2250738585072014e-308, kShift = 54;
+  auto number = numbersLike(b, x);
+  Type longType = withElement(x.getType(), b.getI64Type());
+  auto integer = [&](int64_t value) { return constant(b, longType, b.getI64IntegerAttr(value)); };
+  Value zero = number(0), infinity = number(std::numeric_limits<double>::infinity());
+  Value isTiny = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, x, number(kLeastNormal));
+  Value grown = arith::MulFOp::create(b, x, number(std::ldexp(1.0, int(kShift))));
+  Value bits = arith::BitcastOp::create(b, longType, arith::SelectOp::create(b, isTiny, grown, x));
+  Value exponent = arith::ShRSIOp::create(b, arith::SubIOp::create(b, bits, integer(kRootOfHalf)),
+                                          integer(kDigits));
+  bits = arith::SubIOp::create(b, bits, arith::ShLIOp::create(b, exponent, integer(kDigits)));
+  Value f = arith::SubFOp::create(b, arith::BitcastOp::create(b, x.getType(), bits), number(1));
+  Value k = arith::SIToFPOp::create(b, x.getType(), exponent);
+  k = arith::SubFOp::create(b, k, arith::SelectOp::create(b, isTiny, number(kShift), zero));
+  Value s = arith::DivFOp::create(b, f, arith::AddFOp::create(b, f, number(2)));
+  Value square = arith::MulFOp::create(b, s, s);
+  SmallVector<double> series;
+  for (int power = 23; power >= 3; power -= 2)
+    series.push_back(2.0 / power);
+  Value rest = arith::MulFOp::create(b, square, polynomial(b, square, series));
+  Value half = arith::MulFOp::create(b, arith::MulFOp::create(b, f, f), number(0.5));
+  // k ln 2 + f - (f^2/2 - s (f^2/2 + rest)), small terms first.
+  Value sum = arith::MulFOp::create(b, s, arith::AddFOp::create(b, half, rest));
+  sum = math::FmaOp::create(b, k, number(kLn2Low), sum);
+  sum = arith::SubFOp::create(b, f, arith::SubFOp::create(b, half, sum));
+  Value result = math::FmaOp::create(b, k, number(kLn2High), sum);
+  result = arith::SelectOp::create(b, isEqual(b, x, infinity), infinity, result);
+  Value isWrong = arith::CmpFOp::create(b, arith::CmpFPredicate::ULT, x, zero); // or NaN
+  result =
+      arith::SelectOp::create(b, isWrong, number(std::numeric_limits<double>::quiet_NaN()), result);
+  return arith::SelectOp::create(b, isEqual(b, x, zero), arith::NegFOp::create(b, infinity),
+                                 result);
+}
+
+Value expandLog2(ImplicitLocOpBuilder &b, Value x) {
+  return arith::MulFOp::create(b, expandLog(b, x), numbersLike(b, x)(1.4426950408889634));
+}
+
+Value expandLog10(ImplicitLocOpBuilder &b, Value x) {
+  return arith::MulFOp::create(b, expandLog(b, x), numbersLike(b, x)(0.4342944819032518));
+}
+
+Value expandRsqrt(ImplicitLocOpBuilder &b, Value x) {
+  return arith::DivFOp::create(b, numbersLike(b, x)(1), math::SqrtOp::create(b, x));
+}
+
+/// u / (u + 2) with u = e^2|x| - 1, which is as exact as u; from 20 on it is 1.
+Value expandTanh64(ImplicitLocOpBuilder &b, Value x) {
+  auto number = numbersLike(b, x);
+  Value size = math::AbsFOp::create(b, x), most = number(20);
+  Value isLarge = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, size, most);
+  size = arith::SelectOp::create(b, isLarge, most, size);
+  Value u = math::ExpM1Op::create(b, arith::AddFOp::create(b, size, size));
+  Value result = arith::DivFOp::create(b, u, arith::AddFOp::create(b, u, number(2)));
+  return math::CopySignOp::create(b, result, x);
+}
+
 /// f64 to bf16 rounds to f32 first, as `static_cast<BFloat16>(double)` of PyTorch does.
 class RoundTwice : public OpRewritePattern<arith::TruncFOp> {
 public:
@@ -401,6 +475,11 @@ struct ExpandMath : attn::impl::AttnExpandMathBase<ExpandMath> {
       patterns.add<ExpandF32<math::AtanOp, expandAtan>>(&getContext());
     if (!isKept(math::Atan2Op::getOperationName()))
       patterns.add<ExpandAtan2>(&getContext());
+    if (doubles)
+      patterns.add<ExpandF64<math::ExpOp, expandExp64>, ExpandF64<math::Exp2Op, expandExp2>,
+                   ExpandF64<math::LogOp, expandLog>, ExpandF64<math::Log2Op, expandLog2>,
+                   ExpandF64<math::Log10Op, expandLog10>, ExpandF64<math::RsqrtOp, expandRsqrt>,
+                   ExpandF64<math::TanhOp, expandTanh64>>(&getContext());
     if (!isKept(math::Log1pOp::getOperationName()))
       patterns.add<ExpandF64<math::Log1pOp, expandLog1p>>(&getContext());
     if (!isKept(math::ExpM1Op::getOperationName()))

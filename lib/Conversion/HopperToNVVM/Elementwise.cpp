@@ -124,7 +124,7 @@ bool KernelLowering::lowerPackedTruncation(Operation *op, Layout layout) {
 /// the threads of a warp have are.
 bool KernelLowering::lowerRescaling(Operation *op, Layout layout) {
   if (!isa<arith::MulFOp>(op) || !op->hasAttr(attn::kRescalingAttr) || layout != Layout::Tile ||
-      !getElementTypeOrSelf(op->getResult(0).getType()).isF32())
+      !isa<FloatType>(getElementTypeOrSelf(op->getResult(0).getType())))
     return false;
   SmallVector<Value> tile = elements(op->getOperand(0), layout);
   setParts(op->getResult(0), layout,
@@ -137,14 +137,15 @@ bool KernelLowering::lowerRescaling(Operation *op, Layout layout) {
 Parts KernelLowering::rescale(ArrayRef<Value> factors,
                               llvm::function_ref<SmallVector<Value>()> take) {
   llvm::SetVector<Value> distinct(factors.begin(), factors.end());
-  Value one = constantF32(1.0), rescales;
+  Type type = factors.front().getType();
+  Value one = constant(b.getFloatAttr(type, 1.0)), rescales;
   for (Value factor : distinct) {
     Value differs = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, factor, one);
     rescales = rescales ? Value(arith::OrIOp::create(b, rescales, differs)) : differs;
   }
   Value any = NVVM::VoteSyncOp::create(b, b.getI1Type(), constantI32(-1), rescales,
                                        NVVM::VoteSyncKind::any);
-  SmallVector<Type> types(factors.size(), b.getF32Type());
+  SmallVector<Type> types(factors.size(), type);
   auto branch = scf::IfOp::create(b, types, any, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());

@@ -245,6 +245,7 @@ private:
   mlir::Value pointerToElement(mlir::Value tile, tile::SmemType type, mlir::Value row,
                                mlir::Value column);
   void storePairs(tile::WriteOp op);
+  void storeDoubles(tile::WriteOp op);
   void storePieces(tile::WriteOp op);
   void storeMatrices(tile::WriteOp op);
   void storeWords(tile::WriteOp op);

@@ -9,7 +9,6 @@
 using namespace mlir;
 using namespace attn::hopper;
 
-static constexpr int64_t kCellBytes = 4; // f32
 static constexpr int64_t kWarpLanes = 32;
 
 /// The cell of each element: its distance from the first one of the table, in elements;
@@ -19,7 +18,7 @@ SmallVector<Value> KernelLowering::findCells(ScatterAddOp op, ArrayRef<Value> va
   auto metadata = memref::ExtractStridedMetadataOp::create(b, scalar(op.getTable()));
   auto [knownStrides, knownOffset] = type.getStridesAndOffset();
   SmallVector<Value> cells, inside;
-  Value zero = constantF32(0), none = constantI32(-1);
+  Value zero = constant(b.getFloatAttr(values.front().getType(), 0)), none = constantI32(-1);
   for (Value value : values)
     inside.push_back(arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, value, zero));
   cells.assign(values.size(), constantI32(0));
@@ -46,10 +45,12 @@ LogicalResult KernelLowering::lowerScatter(ScatterAddOp op) {
   auto memref = dyn_cast<MemRefType>(op.getTable().getType());
   SmallVector<int64_t> strides;
   int64_t offset;
-  if (!memref || type.getRank() != 2 || !type.getElementType().isF32() ||
+  if (!memref || type.getRank() != 2 || !isa<Float32Type, Float64Type>(type.getElementType()) ||
       failed(memref.getStridesAndOffset(strides, offset)))
-    return op.emitOpError() << "expects a tile of rank 2 of f32 and a strided memref, got " << type
-                            << " and " << op.getTable().getType();
+    return op.emitOpError() << "expects a tile of rank 2 of f32 or f64 and a strided memref, got "
+                            << type << " and " << op.getTable().getType();
+  Type element = type.getElementType();
+  int64_t cellBytes = element.getIntOrFloatBitWidth() / 8;
   SmallVector<Value> values = elements(op.getValues(), Layout::Tile);
   SmallVector<Value> cells = findCells(op, values);
   Value source = scalar(op.getTable());
@@ -57,11 +58,11 @@ LogicalResult KernelLowering::lowerScatter(ScatterAddOp op) {
                     ? Value(memref::ExtractStridedMetadataOp::create(b, source).getOffset())
                     : constantIndex(offset);
   Value table = arith::AddIOp::create(b, memref::ExtractAlignedPointerAsIndexOp::create(b, source),
-                                      arith::MulIOp::create(b, first, constantIndex(kCellBytes)));
+                                      arith::MulIOp::create(b, first, constantIndex(cellBytes)));
   table = arith::IndexCastOp::create(b, b.getI64Type(), table);
 
-  Type i32 = b.getI32Type(), f32 = b.getF32Type();
-  Value none = constantI32(-1), zero = constantF32(0);
+  Type i32 = b.getI32Type();
+  Value none = constantI32(-1), zero = constant(b.getFloatAttr(element, 0));
   // All lanes are here.
   auto ballot = [&](Value predicate) -> Value {
     return NVVM::VoteSyncOp::create(b, i32, none, predicate, NVVM::VoteSyncKind::ballot);
@@ -71,9 +72,11 @@ LogicalResult KernelLowering::lowerScatter(ScatterAddOp op) {
   };
   auto add = [&](Value cell, Value sum, Value when) {
     Value bytes = arith::MulIOp::create(b, arith::ExtSIOp::create(b, b.getI64Type(), cell),
-                                        constant(b.getI64IntegerAttr(kCellBytes)));
+                                        constant(b.getI64IntegerAttr(cellBytes)));
     inlineAsm(Type(), {arith::AddIOp::create(b, table, bytes), sum, when},
-              "@$2 red.global.add.f32 [$0], $1;", "l,f,b,~{memory}", /*sideEffects=*/true);
+              element.isF32() ? "@$2 red.global.add.f32 [$0], $1;"
+                              : "@$2 red.global.add.f64 [$0], $1;",
+              element.isF32() ? "l,f,b,~{memory}" : "l,d,b,~{memory}", /*sideEffects=*/true);
   };
   // Always by the same lane: what it adds to a cell, it adds in order.
   auto addIf = [&](Value condition, Value cell, Value terms) {
@@ -91,7 +94,7 @@ LogicalResult KernelLowering::lowerScatter(ScatterAddOp op) {
     Value term = arith::SelectOp::create(b, isNone, zero, value);
     Value fits = arith::OrIOp::create(
         b, isNone, arith::CmpIOp::create(b, arith::CmpIPredicate::eq, own, cell));
-    auto branch = scf::IfOp::create(b, TypeRange{i32, f32}, isTrueForAll(fits),
+    auto branch = scf::IfOp::create(b, TypeRange{i32, element}, isTrueForAll(fits),
                                     /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(branch.thenBlock());
@@ -101,14 +104,14 @@ LogicalResult KernelLowering::lowerScatter(ScatterAddOp op) {
     addIf(isCell(cell), cell, part);
     // One cell after the other; the last one goes on.
     Value open = ballot(arith::CmpIOp::create(b, arith::CmpIPredicate::ne, own, none));
-    auto loop = scf::WhileOp::create(b, TypeRange{i32, i32, f32}, ValueRange{open, cell, part});
-    Block *before = b.createBlock(&loop.getBefore(), {}, {i32, i32, f32},
+    auto loop = scf::WhileOp::create(b, TypeRange{i32, i32, element}, ValueRange{open, cell, part});
+    Block *before = b.createBlock(&loop.getBefore(), {}, {i32, i32, element},
                                   SmallVector<Location>(3, op.getLoc()));
     Value isOpen =
         arith::CmpIOp::create(b, arith::CmpIPredicate::ne, before->getArgument(0), constantI32(0));
     scf::ConditionOp::create(b, isOpen, before->getArguments());
-    Block *body =
-        b.createBlock(&loop.getAfter(), {}, {i32, i32, f32}, SmallVector<Location>(3, op.getLoc()));
+    Block *body = b.createBlock(&loop.getAfter(), {}, {i32, i32, element},
+                                SmallVector<Location>(3, op.getLoc()));
     Value lane = LLVM::CountTrailingZerosOp::create(b, i32, body->getArgument(0),
                                                     /*is_zero_poison=*/true);
     Value next = NVVM::ShflOp::create(b, i32, none, own, lane, constantI32(kWarpLanes - 1),

@@ -78,6 +78,8 @@ LogicalResult KernelLowering::lowerTileWrite(tile::WriteOp op) {
     storePieces(op);
   else if (tile::getElementBytes(type.getElementType()) == 2)
     capability < 90 ? storePairs(op) : storeMatrices(op);
+  else if (type.getElementType().isF64())
+    storeDoubles(op);
   else
     storeWords(op);
   return success();
@@ -187,6 +189,24 @@ void KernelLowering::storePairs(tile::WriteOp op) {
   }
 }
 
+/// Two columns at once, which are a chunk, or, transposed, one element.
+void KernelLowering::storeDoubles(tile::WriteOp op) {
+  tile::SmemType type = op.getTile().getType();
+  SmallVector<Value> values = elements(op.getValue(), Layout::Tile);
+  size_t atOnce = op.getTranspose() ? 1 : 2;
+  Value row = toI32(firstRow), column = toI32(firstColumn);
+  for (size_t r = 0; r < values.size(); r += atOnce) {
+    Value ofRow = addI32(row, rowOffset(registers.row(unsigned(r))));
+    Value ofColumn = addI32(column, columnOffset(registers.column(unsigned(r))));
+    if (op.getTranspose())
+      std::swap(ofRow, ofColumn);
+    auto vector = VectorType::get(int64_t(atOnce), type.getElementType());
+    LLVM::StoreOp::create(
+        b, vector::FromElementsOp::create(b, vector, ArrayRef(values).slice(r, atOnce)),
+        pointerToElement(op.getTile(), type, ofRow, ofColumn), unsigned(8 * atOnce));
+  }
+}
+
 /// Any element of a tile.
 Value KernelLowering::pointerToElement(Value tile, tile::SmemType type, Value row, Value column) {
   auto constant = [&](int64_t value) { return constantI32(value); };
@@ -238,17 +258,19 @@ void KernelLowering::loadVector(tile::ReadOp op, Layout layout) {
   auto type = cast<VectorType>(op.getValue().getType());
   bool isColumns = layout == Layout::Columns;
   Value first = toI32(isColumns ? firstColumn : firstRow);
+  Type element = type.getElementType();
+  int64_t bytes = tile::getElementBytes(element);
   Value base = arith::AddIOp::create(b, scalar(op.getTile()),
-                                     arith::MulIOp::create(b, first, constantI32(4)));
+                                     arith::MulIOp::create(b, first, constantI32(bytes)));
   int64_t count = elementsPerThread(type, layout), width = isColumns ? 2 : 1;
   Parts result;
   for (int64_t e = 0; e < count; e += width) {
-    Value pointer = sharedPointer(base, 4 * (isColumns ? columnOffset(e) : rowOffset(e)));
+    Value pointer = sharedPointer(base, bytes * (isColumns ? columnOffset(e) : rowOffset(e)));
     if (!isColumns) {
-      result.values.push_back(LLVM::LoadOp::create(b, b.getF32Type(), pointer));
+      result.values.push_back(LLVM::LoadOp::create(b, element, pointer));
       continue;
     }
-    Value pair = LLVM::LoadOp::create(b, VectorType::get(2, b.getF32Type()), pointer, 8);
+    Value pair = LLVM::LoadOp::create(b, VectorType::get(2, element), pointer, unsigned(2 * bytes));
     for (int64_t k : {0, 1})
       result.values.push_back(vector::ExtractOp::create(b, pair, k));
   }

@@ -209,7 +209,8 @@ void KernelLowering::copyAsync(const TileCopy &copy, int64_t size) {
 void KernelLowering::copyElements(const TileCopy &copy) {
   Type i64 = b.getI64Type(), i32 = b.getI32Type();
   int64_t swizzle = getSpan(copy.type), slabColumns = copy.type.getSlabColumns();
-  int64_t perChunk = kChunkBytes / copy.bytes, perWord = kWordBytes / copy.bytes;
+  int64_t perChunk = kChunkBytes / copy.bytes;
+  int64_t perWord = std::max<int64_t>(1, kWordBytes / copy.bytes);
   Value tile = arith::SubIOp::create(b, copy.place, swizzledOffset(copy.row, copy.chunk, swizzle));
   auto loop = scf::ForOp::create(b, constantIndex(0), constantIndex(copy.type.getSlabs()),
                                  constantIndex(1));
@@ -228,9 +229,10 @@ void KernelLowering::copyElements(const TileCopy &copy) {
   Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, row, copy.rows);
   Value address = arith::AddIOp::create(
       b, copy.first, arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, row), copy.rowBytes));
-  Type bitsType = copy.bytes == 2 ? Type(b.getI16Type()) : i32;
+  Type bitsType = b.getIntegerType(unsigned(8 * copy.bytes));
+  Type wordType = copy.bytes == 2 ? i32 : bitsType;
   SmallVector<Value> words;
-  for (int64_t word = 0; word < kChunkBytes / kWordBytes; ++word) {
+  for (int64_t word = 0; word < perChunk / perWord; ++word) {
     Value all;
     for (int64_t n = 0; n < perWord; ++n) {
       Value own = addI32(column, word * perWord + n);
@@ -251,7 +253,7 @@ void KernelLowering::copyElements(const TileCopy &copy) {
   Value to = arith::AddIOp::create(b, tile, swizzledOffset(row, copy.chunk, swizzle));
   to = arith::AddIOp::create(b, to,
                              arith::MulIOp::create(b, slab, constantI32(copy.type.getSlabBytes())));
-  auto type = VectorType::get(int64_t(words.size()), i32);
+  auto type = VectorType::get(int64_t(words.size()), wordType);
   LLVM::StoreOp::create(b, vector::FromElementsOp::create(b, type, words), sharedPointer(to),
                         /*alignment=*/kChunkBytes);
 }

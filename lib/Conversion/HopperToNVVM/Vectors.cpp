@@ -172,6 +172,10 @@ Value KernelLowering::shuffle(Value value, int64_t distance) {
     return NVVM::ShflOp::create(b, word.getType(), constantI32(-1), word, constantI32(distance),
                                 constantI32(31), NVVM::ShflKind::bfly, UnitAttr());
   };
+  if (type.isF64()) {
+    Value bits = arith::BitcastOp::create(b, b.getI64Type(), value);
+    return arith::BitcastOp::create(b, type, shuffle(bits, distance));
+  }
   if (!type.isInteger() || type.isInteger(32))
     return exchange(value);
   if (!type.isInteger(64))
@@ -193,7 +197,7 @@ Value KernelLowering::reduceLanes(vector::CombiningKind kind, Value value, int64
 }
 
 static bool fitsShuffle(Type type) {
-  return type.isF32() ||
+  return type.isF32() || type.isF64() ||
          (type.isInteger() && (type.getIntOrFloatBitWidth() <= 32 || type.isInteger(64)));
 }
 
@@ -202,7 +206,7 @@ LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op
   if (type.getRank() != 2 || op.getReductionDims() != ArrayRef<int64_t>{1})
     return op.emitOpError("expects a reduction over dimension 1: rows are in different warps");
   if (!fitsShuffle(type.getElementType()))
-    return op.emitOpError() << "expects f32 or integers of at most 32 or of 64 bits, got "
+    return op.emitOpError() << "expects f32, f64 or integers of at most 32 or of 64 bits, got "
                             << type.getElementType();
   if (layouts.of(op.getResult()).empty())
     return success();
@@ -222,7 +226,7 @@ LogicalResult KernelLowering::lowerMultiReduction(vector::MultiDimReductionOp op
 /// parts.
 LogicalResult KernelLowering::lowerReduction(vector::ReductionOp op) {
   if (!fitsShuffle(op.getVector().getType().getElementType()))
-    return op.emitOpError("expects f32 or integers of at most 32 or of 64 bits");
+    return op.emitOpError("expects f32, f64 or integers of at most 32 or of 64 bits");
   SmallVector<Layout, 2> from = layouts.of(op.getVector());
   if (!llvm::is_contained(from, Layout::Columns))
     return op.emitOpError("expects a value per column: rows are in different warps");

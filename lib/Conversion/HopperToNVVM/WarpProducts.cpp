@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Products of single warps: `mma.sync` (m16n8k16) for 16-bit operands, whose accumulator and left
-// operand are the fragments of a tile as it is, and FMAs for f32.
+// operand are the fragments of a tile as it is, and FMAs for f32 and f64.
 
 #include "Lowering.h"
 
@@ -103,15 +103,15 @@ void KernelLowering::multiplyFragments(tile::MmaOp op) {
   setParts(op.getResult(), Layout::Tile, Parts(sums));
 }
 
-/// f32: each thread its rows by its columns, 4 elements along k at a time. A lies in shared memory
-/// by rows; the rows of a warp are its own.
+/// f32 and f64: each thread its rows by its columns, 16 bytes along k at a time. A lies in shared
+/// memory by rows; the rows of a warp are its own.
 void KernelLowering::multiplyElements(tile::MmaOp op) {
   VectorType type = op.getResult().getType();
   auto aTile = cast<tile::SmemType>(op.getA().getType());
   tile::SmemType bTile = op.getB().getType();
-  Type f32 = b.getF32Type();
-  auto four = VectorType::get(4, f32);
-  constexpr int64_t kAtATime = 4, kBytes = 4;
+  Type element = bTile.getElementType();
+  const int64_t bytes = tile::getElementBytes(element), atATime = 16 / bytes;
+  auto chunk = VectorType::get(atATime, element);
   int64_t columns = type.getDimSize(1) / kLanesOfRow;
   int64_t k = op.getTransposeB() ? bTile.getColumns() : bTile.getRows();
   SmallVector<Value> sums = elements(op.getAccumulator(), Layout::Tile);
@@ -120,7 +120,7 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
     return arith::MulIOp::create(b, x, constantI32(y));
   };
   // Several steps at a time, of one slab, so that loads of one run beside the additions of another.
-  int64_t steps = k / kAtATime, unrolled = 1;
+  int64_t steps = k / atATime, unrolled = 1;
   for (int64_t more : {4, 2})
     if (unrolled == 1 && steps % more == 0 && aTile.getSwizzle() / 16 >= more &&
         bTile.getSwizzle() / 16 >= more)
@@ -143,11 +143,11 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
         place = arith::XOrIOp::create(b, place, constantI32(step * 16));
       return add(times(slab, tile.getSlabBytes()), place);
     };
-    auto elementAt = [&](int64_t e) { return addI32(times(first, kAtATime), step * kAtATime + e); };
-    auto loadFour = [&](Value address, int64_t offset) {
-      Value all = LLVM::LoadOp::create(b, four, sharedPointer(address, offset), 16);
+    auto elementAt = [&](int64_t e) { return addI32(times(first, atATime), step * atATime + e); };
+    auto loadChunk = [&](Value address, int64_t offset) {
+      Value all = LLVM::LoadOp::create(b, chunk, sharedPointer(address, offset), 16);
       SmallVector<Value> values;
-      for (int64_t e = 0; e < kAtATime; ++e)
+      for (int64_t e = 0; e < atATime; ++e)
         values.push_back(vector::ExtractOp::create(b, all, e));
       return values;
     };
@@ -158,14 +158,14 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
       Value ofRow = add(add(scalar(op.getA()), times(row, aTile.getSwizzle())),
                         chunkOf(aTile, swizzleOf(row, aTile.getSwizzle(), b, constant)));
       for (int64_t r = 0; r < registers.rows; ++r)
-        a.push_back(loadFour(ofRow, rowOffset(r) * aTile.getSwizzle()));
+        a.push_back(loadChunk(ofRow, rowOffset(r) * aTile.getSwizzle()));
       auto accumulate = [&](int64_t c, int64_t e, Value value) {
         for (int64_t r = 0; r < registers.rows; ++r) {
           Value &sum = carried[registers.at(unsigned(r), unsigned(c))];
           sum = LLVM::FMAOp::create(b, a[size_t(r)][size_t(e)], value, sum);
         }
       };
-      if (op.getTransposeB()) {  // rows are columns of the result, four elements along k each
+      if (op.getTransposeB()) {  // rows are columns of the result, a chunk along k of each
         SmallVector<Value> from; // of the columns that a thread has side by side
         for (int64_t c = 0; c < piece; ++c) {
           Value own = addI32(column, c);
@@ -175,25 +175,26 @@ void KernelLowering::multiplyElements(tile::MmaOp op) {
         for (int64_t c = 0; c < columns; ++c) {
           int64_t further = columnOffset(unsigned(c - c % piece), piece);
           SmallVector<Value> values =
-              loadFour(from[size_t(c % piece)], further * bTile.getSwizzle());
-          for (int64_t e = 0; e < kAtATime; ++e)
+              loadChunk(from[size_t(c % piece)], further * bTile.getSwizzle());
+          for (int64_t e = 0; e < atATime; ++e)
             accumulate(c, e, values[size_t(e)]);
         }
       } else { // rows are k
-        auto some = VectorType::get(piece, f32);
-        for (int64_t e = 0; e < kAtATime; ++e) {
+        auto some = VectorType::get(piece, element);
+        for (int64_t e = 0; e < atATime; ++e) {
           Value own = elementAt(e);
           Value bits = swizzleOf(own, bTile.getSwizzle(), b, constant);
           Value base = add(scalar(op.getB()), times(own, bTile.getSwizzle()));
           for (int64_t c = 0; c < columns; c += piece) {
             // Bits of the thread's columns and of the constant do not meet.
-            int64_t bytes = columnOffset(unsigned(c), piece) * kBytes;
+            int64_t further = columnOffset(unsigned(c), piece) * bytes;
             Value within = arith::XOrIOp::create(
-                b, addI32(times(column, kBytes), bytes % bTile.getSwizzle()), bits);
-            Value all = LLVM::LoadOp::create(
-                b, some,
-                sharedPointer(add(base, within), bytes / bTile.getSwizzle() * bTile.getSlabBytes()),
-                unsigned(piece * kBytes));
+                b, addI32(times(column, bytes), further % bTile.getSwizzle()), bits);
+            Value all =
+                LLVM::LoadOp::create(b, some,
+                                     sharedPointer(add(base, within), further / bTile.getSwizzle() *
+                                                                          bTile.getSlabBytes()),
+                                     unsigned(piece * bytes));
             for (int64_t n = 0; n < piece; ++n)
               accumulate(c + n, e, vector::ExtractOp::create(b, all, n));
           }
@@ -319,16 +320,18 @@ LogicalResult KernelLowering::multiplyTf32(tile::MmaOp op) {
 }
 
 LogicalResult KernelLowering::lowerMma(tile::MmaOp op) {
-  if (!op.getB().getType().getElementType().isF32()) {
+  Type element = op.getB().getType().getElementType();
+  if (!element.isF32() && !element.isF64()) {
     multiplyFragments(op);
     return success();
   }
   if (op.getTransposeA())
-    return op.emitOpError("of f32 takes left operands by rows");
+    return op.emitOpError() << "of " << element << " takes left operands by rows";
   if (op.getTf32())
     return multiplyTf32(op);
   if (!isa<tile::SmemType>(op.getA().getType()))
-    return op.emitOpError("of f32 expects its left operand in shared memory (hopper-stage-loads)");
+    return op.emitOpError() << "of " << element
+                            << " expects its left operand in shared memory (hopper-stage-loads)";
   multiplyElements(op);
   return success();
 }

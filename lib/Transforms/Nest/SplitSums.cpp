@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // attn-split-sums: sums that do not fit beside each other get passes of their own.
 
+#include "SumCosts.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Transforms/Nest/Passes.h"
 #include "attn/Utils/Outcomes.h"
@@ -26,15 +27,6 @@ static attn::Left numWide("attn-split-sums", "not split",
                           "Folds wider than wanted that stay whole");
 
 namespace {
-
-/// Columns of a carried value: the last dimension, where it is static and there is
-/// another one for the rows.
-int64_t getColumns(Value state) {
-  auto type = cast<RankedTensorType>(state.getType());
-  if (type.getRank() < 2 || type.isDynamicDim(type.getRank() - 1))
-    return 1;
-  return type.getShape().back();
-}
 
 /// Whether no carried value is needed for another one.
 bool isIndependent(FoldOp fold) {
@@ -174,7 +166,7 @@ struct SplitSumsPass : attn::impl::AttnSplitSumsBase<SplitSumsPass> {
       }
       int64_t all = 0;
       for (Value state : fold.getState())
-        all += getColumns(state);
+        all += getSumColumns(state);
       if (all <= columns)
         continue;
       if (states < 2 || !isIndependent(fold)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "SumCosts.h"
+#include "attn/Utils/Tiles.h"
 #include <cmath>
 
 using namespace mlir;
@@ -73,4 +74,11 @@ SumCosts attn::estimateSums(Cascade &cascade, const DimClasses &classes, Generic
   costs.apart = seconds(costs.flopsApart, costs.tilesApart);
   costs.together = seconds(costs.flopsTogether, costs.tilesTogether);
   return costs;
+}
+
+int64_t attn::getSumColumns(Value state) {
+  auto type = cast<RankedTensorType>(state.getType());
+  if (type.getRank() < 2 || type.isDynamicDim(type.getRank() - 1))
+    return 1;
+  return type.getShape().back() * int64_t(llvm::divideCeil(getBits(type.getElementType()), 32));
 }

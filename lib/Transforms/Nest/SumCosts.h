@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What it costs to sum the same values along two dimensions, in one pass and in
-// two. Used by attn-fuse-reductions.
+// two (attn-fuse-reductions), and the registers that a sum takes (attn-split-sums,
+// attn-slice-sums).
 
 #ifndef ATTN_LIB_TRANSFORMS_NEST_SUMCOSTS_H
 #define ATTN_LIB_TRANSFORMS_NEST_SUMCOSTS_H
@@ -22,6 +23,10 @@ struct SumCosts {
 /// elements, and on any other to have 8, as the loop orders' model does.
 SumCosts estimateSums(Cascade &cascade, const DimClasses &classes, mlir::linalg::GenericOp root,
                       unsigned loop, int64_t threads, int64_t assumedSize);
+
+/// The columns of a carried value (its last dimension, where it is static and there is another
+/// one for the rows), in registers of 32 bits; 1 of others.
+int64_t getSumColumns(mlir::Value state);
 
 } // namespace attn
 

@@ -38,7 +38,7 @@ func.func private @f(!tile.smem<60x64xbf16, swizzle = 128>)
 
 // -----
 
-// expected-error @+1 {{expects elements of bf16, f16 or f32, got 'i32'}}
+// expected-error @+1 {{expects elements of bf16 or f16 or f32 or f64, got 'i32'}}
 func.func private @f(!tile.smem<64x64xi32, swizzle = 128>)
 
 // -----

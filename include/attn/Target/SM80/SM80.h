@@ -20,11 +20,12 @@ struct Chip {
 };
 
 /// `mma.sync.m16n8k16` ("PTX ISA", "Matrix Fragments for mma.m16n8k16"); both operands come from
-/// registers, through `ldmatrix` from shared memory. f32 is multiplied by FMAs.
+/// registers, through `ldmatrix` from shared memory. f32 and f64 are multiplied by FMAs.
 inline constexpr MmaAtom kAtoms[] = {
     {MmaType::BF16, MmaType::F32, /*m=*/16, /*n=*/{8, 8, 8}, /*k=*/16, true, true},
     {MmaType::F16, MmaType::F32, /*m=*/16, /*n=*/{8, 8, 8}, /*k=*/16, true, true},
     {MmaType::F32, MmaType::F32, /*m=*/1, /*n=*/{1, 1, 1}, /*k=*/1, true, true},
+    {MmaType::F64, MmaType::F64, /*m=*/1, /*n=*/{1, 1, 1}, /*k=*/1, true, true},
 };
 
 constexpr Limits getLimits(int64_t sharedKilobytes, int64_t threadsPerMultiprocessor,

@@ -157,7 +157,7 @@ def AttnSplitSums : Pass<"attn-split-sums", "::mlir::func::FuncOp"> {
   let summary = "Sums that do not fit beside each other become passes of their own";
   let description = [{
     A fold whose carried sums do not need each other, and have more than `columns`
-    columns together, becomes one fold for each (loop distribution): what they
+    columns together (in registers of 32 bits), becomes one fold for each (loop distribution): what they
     share is computed again for each. So does what a fold maps beside sums, if that is
     computed from products: it is to be stored for each pair of indices.
 
@@ -174,6 +174,42 @@ def AttnSplitSums : Pass<"attn-split-sums", "::mlir::func::FuncOp"> {
   let options = [Option<"columns", "columns", "int64_t", /*default=*/"256",
                         "Columns that the sums of one fold may have together">];
   let dependentDialects = ["::attn::AttnDialect"];
+}
+
+def AttnSliceSums : Pass<"attn-slice-sums", "::mlir::func::FuncOp"> {
+  let summary = "Sums of more columns than threads hold are divided by columns";
+  let description = [{
+    A column of a carried sum is that sum without the others. A fold with a sum of more than
+    `columns` columns becomes one for each slice of them: what has no columns (scores, maxima, the
+    sum of weights) is computed again for each, what has them, in the fold and behind it, is of a
+    slice, and its operands are slices of theirs. Where a result is needed as a whole it is put
+    together in memory. Slices are as equal as multiples of `multiple` allow.
+
+    Legal where each statement with a loop over the columns has them in parallel, reads its
+    operands by projections, and does not ask for the column's number; a remark says what is
+    otherwise.
+
+    ```mlir
+    // Before: 512 columns.
+    %r:2 = attn.fold %n streams(%k, %v : tensor<?x512xf32>, tensor<?x512xf32>) dims [0, 0]
+             carries(%m, %o : tensor<?xf32>, tensor<?x512xf32>) { ... }
+    // After, with columns=256.
+    %v0 = tensor.extract_slice %v[0, 0] [%n, 256] [1, 1] : tensor<?x512xf32> to tensor<?x256xf32>
+    %r0:2 = attn.fold %n streams(%k, %v0 : tensor<?x512xf32>, tensor<?x256xf32>) dims [0, 0]
+              carries(%m, %o0 : tensor<?xf32>, tensor<?x256xf32>) { ... }
+    %v1 = tensor.extract_slice %v[0, 256] [%n, 256] [1, 1] : ...
+    %r1:2 = attn.fold ...
+    %r = tensor.insert_slice %r0#1 into ...
+    ```
+
+    Needed by: GPU kernels of more than 256 value columns (f64: 128), and of their gradients.
+  }];
+  let options = [Option<"columns", "columns", "int64_t", /*default=*/"256",
+                        "Most columns of a sum, in registers of 32 bits">,
+                 Option<"multiple", "multiple", "int64_t", /*default=*/"16",
+                        "Columns of a slice are a multiple of this, but for the last one's">];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::tensor::TensorDialect",
+                           "::mlir::linalg::LinalgDialect"];
 }
 
 def AttnPlanNest : Pass<"attn-plan-nest", "::mlir::func::FuncOp"> {

@@ -34,7 +34,7 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    bool pingPong, bool trim, FloatAttr threshold, int64_t emulation,
                                    bool addsSums, bool ordered, bool storesFirst, bool,
                                    bool loadsTiles, Products products, int64_t groupWarps,
-                                   int64_t tf32) {
+                                   int64_t tf32, int64_t productColumns) {
   if (blockM < 1 || blockN < 1 || stages < 1 || occupancy < 1 || cluster < 1)
     return emitError() << "expected tiles, stages, occupancy and cluster of 1 or more";
   if (parts < 0 || ctas < 0 || producerRegisters < 0 || emulation < 0 ||
@@ -67,6 +67,10 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           "'loads_tiles', which have roles that copy";
   if (tf32 != 0 && (products != Products::Mma || (tf32 != 1 && tf32 != 3)))
     return emitError() << "'tf32' is 1 or 3 products of warps, got " << tf32;
+  if (productColumns != 0 &&
+      (products != Products::Mma || productColumns < 0 || productColumns % 16 != 0))
+    return emitError() << "'product_columns' is a multiple of 16 for products of warps, got "
+                       << productColumns;
   return success();
 }
 

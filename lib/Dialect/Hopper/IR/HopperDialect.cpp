@@ -165,8 +165,7 @@ LogicalResult HeldOp::verify() {
 }
 
 const attn::target::MmaAtom *attn::hopper::findAtom(Type operands) {
-  return target::findMmaAtom(target::sm90::kAtoms, operands,
-                             Float32Type::get(operands.getContext()));
+  return target::findMmaAtom(target::sm90::kAtoms, operands);
 }
 
 LogicalResult WgmmaOp::verify() {

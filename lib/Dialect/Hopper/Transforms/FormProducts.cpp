@@ -41,7 +41,7 @@ Operand trace(Value value, ArrayRef<target::MmaAtom> atoms) {
   if (auto extension = value.getDefiningOp<arith::ExtFOp>())
     operand.source = extension.getIn();
   Type element = getElementTypeOrSelf(operand.source.getType());
-  if (!target::findMmaAtom(atoms, element, Float32Type::get(value.getContext())))
+  if (!target::findMmaAtom(atoms, element))
     operand.source = {};
   else if (auto read = operand.source.getDefiningOp<vector::TransferReadOp>())
     if (isa<MemRefType>(read.getBase().getType()) && read.getPermutationMap().isMinorIdentity() &&
@@ -132,9 +132,6 @@ private:
     if (!resultType || resultType.getRank() != 2 || types.size() != 3 ||
         contract.getKind() != vector::CombiningKind::ADD || !maps[2].isProjectedPermutation())
       return contract.emitOpError("the tensor core has products of two matrices, added up");
-    if (!resultType.getElementType().isF32())
-      return contract.emitOpError("the tensor core accumulates in f32, got ")
-             << resultType.getElementType();
     unsigned m = maps[2].getDimPosition(0), n = maps[2].getDimPosition(1), k = 3 - m - n;
     left = trace(contract.getLhs(), atoms);
     right = trace(contract.getRhs(), atoms);
@@ -152,6 +149,12 @@ private:
       return contract.emitOpError("the right operand has elements of ")
              << getElementTypeOrSelf(right.value.getType()) << "; the tensor core takes "
              << target::listOperands(atoms);
+    const target::MmaAtom &atom =
+        *target::findMmaAtom(atoms, getElementTypeOrSelf(right.source.getType()));
+    if (!target::isType(atom.accumulator, resultType.getElementType()))
+      return contract.emitOpError()
+             << "the tensor core accumulates in " << target::getName(atom.accumulator) << ", got "
+             << resultType.getElementType();
     if (!right.read)
       return contract.emitOpError("the right operand is computed in registers; the tensor core "
                                   "takes it from shared memory, so it must be read from a memref");

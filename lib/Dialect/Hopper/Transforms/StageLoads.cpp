@@ -257,15 +257,15 @@ private:
     load.erase();
   }
 
-  /// A left operand of f32 in registers, for FMAs, goes through memory, the rows of each warp by
-  /// themselves.
+  /// A left operand of f32 or f64 in registers, for FMAs, goes through memory, the rows of each
+  /// warp by themselves.
   void keepOperands() {
     DenseMap<Type, Value> memories;
     llvm::DenseSet<std::pair<Value, Block *>> written;
     int64_t warpgroups = roles.getNumWarpgroups();
     body.walk([&](tile::MmaOp product) {
       auto type = dyn_cast<VectorType>(product.getA().getType());
-      if (!type || !type.getElementType().isF32() || product.getTf32())
+      if (!type || type.getElementTypeBitWidth() < 32 || product.getTf32())
         return;
       Location loc = product.getLoc();
       SmallVector<int64_t> shape = {warpgroups * type.getDimSize(0), type.getDimSize(1)};

@@ -136,11 +136,14 @@ LogicalResult attn::tile::verifyProduct(Operation *op, ArrayRef<target::MmaAtom>
                                         bool transposeB) {
   int64_t m = accumulator.getDimSize(0), n = accumulator.getDimSize(1);
   Type element = b.getElementType();
-  const target::MmaAtom *atom =
-      target::findMmaAtom(atoms, element, Float32Type::get(element.getContext()));
+  const target::MmaAtom *atom = target::findMmaAtom(atoms, element);
   if (!atom)
     return op->emitOpError() << "expects operands of " << target::listOperands(atoms) << ", got "
                              << element;
+  if (!target::isType(atom->accumulator, accumulator.getElementType()))
+    return op->emitOpError() << "products of " << element << " are added up in "
+                             << target::getName(atom->accumulator) << ", got "
+                             << accumulator.getElementType();
   if (!atom->n.contains(n))
     return op->emitOpError() << "n is a multiple of " << atom->n.step << " and at most "
                              << atom->n.most << ", got " << n;

@@ -48,8 +48,9 @@ LogicalResult SmemType::verify(llvm::function_ref<InFlightDiagnostic()> emitErro
   for (int64_t size : shape)
     if (size <= 0)
       return emitError() << "expects positive static sizes, got " << size;
-  if (!elementType.isBF16() && !elementType.isF16() && !elementType.isF32())
-    return emitError() << "expects elements of bf16, f16 or f32, got " << elementType;
+  if (!target::findMmaAtom(kAtoms, elementType))
+    return emitError() << "expects elements of " << target::listOperands(kAtoms) << ", got "
+                       << elementType;
   int64_t rows = shape[shape.size() - 2];
   if (rows == 1) {
     int64_t bytes = shape.back() * getElementBytes(elementType);

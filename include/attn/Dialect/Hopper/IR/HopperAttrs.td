@@ -83,10 +83,13 @@ def Hopper_ScheduleAttr : Hopper_Attr<"Schedule", "schedule"> {
     - `products`: `wgmma`, or `mma`: products of single warps, and copies by `cp.async`, which all
       NVIDIA GPUs since compute capability 8.0 have. `group_warps`: with `mma`, warps that hold 64
       rows: 2 or 4. `tf32`: products of f32 by so many of TF32: 1, 3; 0: by FMAs.
+      `product_columns`: of operands that are read from memory so many columns are in shared memory
+      at a time; 0: all.
 
     Verified: 64, 128 or 192 rows; with `mma` none of clusters, fixed maxima, `pipeline`, `overlap`,
-    `ping_pong`, `trim`, `ordered`, `stores_first` and `loads_tiles`; parts exclude fixed maxima, and 0 parts need `ctas`; `trim` needs `pipeline` and excludes `overlap`; fixed maxima
-    exclude clusters; `ordered` needs `adds_sums`.
+    `ping_pong`, `trim`, `ordered`, `stores_first` and `loads_tiles`; `product_columns` is a multiple
+    of 16 and needs `mma`; parts exclude fixed maxima, and 0 parts need `ctas`; `trim` needs
+    `pipeline` and excludes `overlap`; fixed maxima exclude clusters; `ordered` needs `adds_sums`.
 
     ```mlir
     module attributes {hopper.schedule = #hopper.schedule<block_m = 128, block_n = 176,
@@ -117,7 +120,8 @@ def Hopper_ScheduleAttr : Hopper_Attr<"Schedule", "schedule"> {
     DefaultValuedParameter<"bool", "false">:$loads_tiles,
     DefaultValuedParameter<"Products", "Products::Wgmma">:$products,
     DefaultValuedParameter<"int64_t", "4">:$group_warps,
-    DefaultValuedParameter<"int64_t", "0">:$tf32);
+    DefaultValuedParameter<"int64_t", "0">:$tf32,
+    DefaultValuedParameter<"int64_t", "0">:$product_columns);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

@@ -314,6 +314,42 @@ def HopperCreateLaunches : Pass<"hopper-create-launches", "::mlir::func::FuncOp"
                            "mlir::arith::ArithDialect", "mlir::gpu::GPUDialect"];
 }
 
+def HopperDivideProducts : Pass<"hopper-divide-products", "::mlir::func::FuncOp"> {
+  let summary = "Products of wide tiles are summed piece by piece, for shared memory's sake";
+  let description = [{
+    A product sums over the columns of its operands in any pieces: of a product of two tiles that
+    are loaded, both by rows, with more than `columns` columns, a loop loads a piece of each at a
+    time and adds their product. The tiles are then in shared memory by pieces, and are read again
+    wherever the product is computed: shared memory no longer grows with the head dimension. Columns
+    behind the last are zeros.
+
+    ```mlir
+    // Before.
+    %q = tile.load %Q[%i, %c0] : ... -> <64x512xbf16>
+    scf.for %j ... {
+      %k = tile.load %K[%j, %c0] : ... -> <64x512xbf16>
+      %s = tile.mma %q, %k, %zero transposeB
+    // After, with columns=64.
+    scf.for %j ... {
+      %s = scf.for %c = %c0 to %c512 step %c64 iter_args(%sum = %zero) {
+        %q = tile.load %Q[%i, %c] : ... -> <64x64xbf16>
+        %k = tile.load %K[%j, %c] : ... -> <64x64xbf16>
+        %next = tile.mma %q, %k, %sum transposeB
+        scf.yield %next
+      }
+    ```
+
+    Other products (of a computed operand, or along the rows of one) stay; a remark says so where
+    their tiles are wide.
+
+    Needed by: GPU kernels of single warps whose tiles do not fit into shared memory.
+  }];
+  let options = [Option<"columns", "columns", "int64_t", /*default=*/"64",
+                        "Columns of a piece: a multiple of 16">];
+  let dependentDialects = ["::attn::tile::TileDialect", "mlir::arith::ArithDialect",
+                           "mlir::scf::SCFDialect"];
+}
+
 def HopperStageLoads : Pass<"hopper-stage-loads", "::mlir::func::FuncOp"> {
   let summary = "Loads become copies by the threads that compute, ahead of their iteration";
   let description = [{
@@ -340,7 +376,7 @@ def HopperStageLoads : Pass<"hopper-stage-loads", "::mlir::func::FuncOp"> {
     ```
 
     A load elsewhere is waited for in front of its first reader, unless that is a loop with a wait of
-    its own. A left operand of f32 in registers is written to memory, each warp its rows.
+    its own. A left operand of f32 or f64 in registers is written to memory, each warp its rows.
 
     Refuses, with a note at what depends on the warpgroup, loads in branches and loops that not all
     warpgroups take: all threads copy.

@@ -33,9 +33,10 @@ inline constexpr target::MmaAtom kAtoms[] = {
     {target::MmaType::BF16, target::MmaType::F32, kGroupRows, {8, 512, 8}, 16, true, false},
     {target::MmaType::F16, target::MmaType::F32, kGroupRows, {8, 512, 8}, 16, true, false},
     {target::MmaType::F32, target::MmaType::F32, kGroupRows, {8, 512, 8}, 8, true, false},
+    {target::MmaType::F64, target::MmaType::F64, kGroupRows, {8, 256, 8}, 8, true, false},
 };
 
-/// Bytes of one element; float types of 16 and 32 bits.
+/// Bytes of one element; float types of 16, 32 and 64 bits.
 int64_t getElementBytes(mlir::Type type);
 
 /// A memref that TMA can walk with boxes of `tile`; with as many indices as it has dimensions,

@@ -261,7 +261,7 @@ def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
     ```
   }];
   let arguments = (ins Tile_Tile:$tile, UnitAttr:$transpose);
-  let results = (outs AnyTypeOf<[Tile_Vector2, VectorOfRankAndType<[1], [F32]>]>:$value);
+  let results = (outs AnyTypeOf<[Tile_Vector2, VectorOfRankAndType<[1], [F32, F64]>]>:$value);
   let assemblyFormat = [{
     $tile (`transpose` $transpose^)? attr-dict `:` type($tile) `->` type($value)
   }];
@@ -311,15 +311,15 @@ def Tile_ShareOp : Tile_Op<"share", [MemoryEffects<[MemAlloc]>]> {
 def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]> {
   let summary = "A product of tiles, added to an accumulator";
   let description = [{
-    `result[m, n] = accumulator[m, n] + sum_k A[m, k] B[k, n]`, in f32.
+    `result[m, n] = accumulator[m, n] + sum_k A[m, k] B[k, n]`, in f32, or in f64 where elements are.
 
-    Elements are bf16, f16 or f32. Products of f32 are FMAs, or by the tensor core: with `tf32(1)`
+    Elements are bf16, f16, f32 or f64. Products of f64 and f32 are FMAs, those of f32 also by the tensor core: with `tf32(1)`
     operands are rounded to TF32 (10 bits behind the point), with `tf32(3)` each is the sum of two such
     numbers, and three products (all but that of the two small ones) are added up.
 
     A is a tile in shared memory, stored `m x k` (or `k x m` with `transposeA`),
     or a vector `m x k` in registers. B is a tile in shared memory stored `k x n`,
-    or `n x k` with `transposeB`. Both have the same element type, bf16 or f16.
+    or `n x k` with `transposeB`. Both have the same element type.
     Sizes are those that the target's table of matrix instructions has: on sm_90
     m is a multiple of 64, k of 16, n of 8 and at most 256. Where the columns of
     a tile are fewer than n or k ask for, they are padded by zeros within the

@@ -14,7 +14,7 @@ def Tile_Tile : Type<And<[CPred<"::llvm::isa<::attn::tile::SmemType>($_self)">,
 def Tile_Ring : Type<And<[CPred<"::llvm::isa<::attn::tile::SmemType>($_self)">,
     CPred<"::llvm::cast<::attn::tile::SmemType>($_self).isRing()">]>,
     "ring of tiles in shared memory", "::attn::tile::SmemType">;
-def Tile_Vector2 : VectorOfRankAndType<[2], [BF16, F16, F32]>;
-def Tile_Accumulator : VectorOfRankAndType<[2], [F32]>;
+def Tile_Vector2 : VectorOfRankAndType<[2], [BF16, F16, F32, F64]>;
+def Tile_Accumulator : VectorOfRankAndType<[2], [F32, F64]>;
 
 #endif

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// arith: integers exactly in their width, floats in f32 and rounded to their
-// type.
+// arith: integers exactly in their width, floats rounded to their type.
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "Elementwise.h"
@@ -17,11 +16,11 @@ using namespace attn::interpreter;
 // Constants
 //===----------------------------------------------------------------------===//
 
-static float toFloat(const APFloat &value) {
+static double toFloat(const APFloat &value) {
   bool loses;
-  APFloat single = value;
-  single.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven, &loses);
-  return single.convertToFloat();
+  APFloat number = value;
+  number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &loses);
+  return number.convertToDouble();
 }
 
 static int64_t toInt(const APInt &value) {
@@ -62,17 +61,17 @@ static LogicalResult translateConstant(Translator &translator, Operation *op) {
 // Floats
 //===----------------------------------------------------------------------===//
 
-static float addFloats(float a, float b) { return a + b; }
-static float subFloats(float a, float b) { return a - b; }
-static float mulFloats(float a, float b) { return a * b; }
-static float divFloats(float a, float b) { return a / b; }
-static float remFloats(float a, float b) { return std::fmod(a, b); }
-static float negFloat(float a) { return -a; }
-static float sameFloat(float a) { return a; }
-static float maxNumber(float a, float b) { return a != a ? b : b != b ? a : a > b ? a : b; }
-static float minNumber(float a, float b) { return a != a ? b : b != b ? a : a < b ? a : b; }
-static float maximum(float a, float b) { return a != a ? a : b != b ? b : a > b ? a : b; }
-static float minimum(float a, float b) { return a != a ? a : b != b ? b : a < b ? a : b; }
+static double addFloats(double a, double b) { return a + b; }
+static double subFloats(double a, double b) { return a - b; }
+static double mulFloats(double a, double b) { return a * b; }
+static double divFloats(double a, double b) { return a / b; }
+static double remFloats(double a, double b) { return std::fmod(a, b); }
+static double negFloat(double a) { return -a; }
+static double sameFloat(double a) { return a; }
+static double maxNumber(double a, double b) { return a != a ? b : b != b ? a : a > b ? a : b; }
+static double minNumber(double a, double b) { return a != a ? b : b != b ? a : a < b ? a : b; }
+static double maximum(double a, double b) { return a != a ? a : b != b ? b : a > b ? a : b; }
+static double minimum(double a, double b) { return a != a ? a : b != b ? b : a < b ? a : b; }
 
 //===----------------------------------------------------------------------===//
 // Integers
@@ -204,7 +203,7 @@ static Step compareInts(Fiber &fiber, const Instruction &i) {
 
 template <typename Compare>
 static Step compareFloats(Fiber &fiber, const Instruction &i, Compare fn) {
-  const float *a = fiber.floats(i, 0), *b = fiber.floats(i, 1);
+  const double *a = fiber.floats(i, 0), *b = fiber.floats(i, 1);
   int64_t *r = fiber.newInts(i);
   for (int64_t k = 0; k < i.count; ++k)
     r[k] = fn(a[k], b[k]);
@@ -219,33 +218,33 @@ static Step compareFloats(Fiber &fiber, const Instruction &i) {
   case P::AlwaysTrue:
     return compareFloats(fiber, i, [](float, float) { return true; });
   case P::OEQ:
-    return compareFloats(fiber, i, [](float a, float b) { return a == b; });
+    return compareFloats(fiber, i, [](double a, double b) { return a == b; });
   case P::OGT:
-    return compareFloats(fiber, i, [](float a, float b) { return a > b; });
+    return compareFloats(fiber, i, [](double a, double b) { return a > b; });
   case P::OGE:
-    return compareFloats(fiber, i, [](float a, float b) { return a >= b; });
+    return compareFloats(fiber, i, [](double a, double b) { return a >= b; });
   case P::OLT:
-    return compareFloats(fiber, i, [](float a, float b) { return a < b; });
+    return compareFloats(fiber, i, [](double a, double b) { return a < b; });
   case P::OLE:
-    return compareFloats(fiber, i, [](float a, float b) { return a <= b; });
+    return compareFloats(fiber, i, [](double a, double b) { return a <= b; });
   case P::ONE:
-    return compareFloats(fiber, i, [](float a, float b) { return a < b || a > b; });
+    return compareFloats(fiber, i, [](double a, double b) { return a < b || a > b; });
   case P::ORD:
-    return compareFloats(fiber, i, [](float a, float b) { return a == a && b == b; });
+    return compareFloats(fiber, i, [](double a, double b) { return a == a && b == b; });
   case P::UEQ:
-    return compareFloats(fiber, i, [](float a, float b) { return !(a < b || a > b); });
+    return compareFloats(fiber, i, [](double a, double b) { return !(a < b || a > b); });
   case P::UGT:
-    return compareFloats(fiber, i, [](float a, float b) { return !(a <= b); });
+    return compareFloats(fiber, i, [](double a, double b) { return !(a <= b); });
   case P::UGE:
-    return compareFloats(fiber, i, [](float a, float b) { return !(a < b); });
+    return compareFloats(fiber, i, [](double a, double b) { return !(a < b); });
   case P::ULT:
-    return compareFloats(fiber, i, [](float a, float b) { return !(a >= b); });
+    return compareFloats(fiber, i, [](double a, double b) { return !(a >= b); });
   case P::ULE:
-    return compareFloats(fiber, i, [](float a, float b) { return !(a > b); });
+    return compareFloats(fiber, i, [](double a, double b) { return !(a > b); });
   case P::UNE:
-    return compareFloats(fiber, i, [](float a, float b) { return a != b; });
+    return compareFloats(fiber, i, [](double a, double b) { return a != b; });
   case P::UNO:
-    return compareFloats(fiber, i, [](float a, float b) { return a != a || b != b; });
+    return compareFloats(fiber, i, [](double a, double b) { return a != a || b != b; });
   }
   llvm_unreachable("a predicate of cmpf");
 }
@@ -305,19 +304,19 @@ template <bool isSigned> static Step castInts(Fiber &fiber, const Instruction &i
 template <bool isSigned> static Step intsToFloats(Fiber &fiber, const Instruction &i) {
   auto from = ElementKind(i.numbers[0]);
   const int64_t *a = fiber.ints(i, 0);
-  float *r = fiber.newFloats(i);
+  double *r = fiber.newFloats(i);
   for (int64_t k = 0; k < i.count; ++k)
-    r[k] = isSigned ? float(from == ElementKind::I1 ? -a[k] : a[k]) : float(bits(from, a[k]));
+    r[k] = isSigned ? double(from == ElementKind::I1 ? -a[k] : a[k]) : double(bits(from, a[k]));
   roundAll(i, r);
   return Step::Next;
 }
 template <bool isSigned> static Step floatsToInts(Fiber &fiber, const Instruction &i) {
-  const float *a = fiber.floats(i, 0);
+  const double *a = fiber.floats(i, 0);
   int64_t *r = fiber.newInts(i);
   double low = isSigned ? -std::ldexp(1.0, int(widthOf(i.kind)) - 1) : 0;
   double high = std::ldexp(1.0, int(widthOf(i.kind)) - isSigned);
   for (int64_t k = 0; k < i.count; ++k) {
-    double whole = std::trunc(double(a[k]));
+    double whole = std::trunc(a[k]);
     if (!(whole >= low && whole < high)) {
       i.op->emitError() << "converts " << a[k] << ", which does not fit";
       return Step::Failed;
@@ -327,9 +326,14 @@ template <bool isSigned> static Step floatsToInts(Fiber &fiber, const Instructio
   return Step::Next;
 }
 
-static int64_t encode(ElementKind kind, float value) {
-  char element[4];
+static int64_t encode(ElementKind kind, double value) {
+  char element[8];
   storeNumber(kind, element, value);
+  if (kind == ElementKind::F64) {
+    int64_t word;
+    std::memcpy(&word, element, 8);
+    return word;
+  }
   if (kind == ElementKind::F32) {
     int32_t word;
     std::memcpy(&word, element, 4);
@@ -357,7 +361,7 @@ static Step bitcast(Fiber &fiber, const Instruction &i) {
     }
     char element[8];
     std::memcpy(element, &word, 8);
-    const_cast<float *>(fiber.result(i).floats())[k] = loadNumber(i.kind, element);
+    const_cast<double *>(fiber.result(i).floats())[k] = loadNumber(i.kind, element);
   }
   return Step::Next;
 }

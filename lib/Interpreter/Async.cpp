@@ -66,7 +66,7 @@ void Cluster::readStore(TmaStore &store) {
     return;
   SmemMemory &memory = memories[store.tile.memory];
   for (int64_t row = 0; row < store.type.getRows(); ++row) {
-    const float *from = memory.row(store.tile.slot, store.tile.row + row);
+    const double *from = memory.row(store.tile.slot, store.tile.row + row);
     store.data.insert(store.data.end(), from, from + paddedColumns(store.type));
   }
   store.read = true;
@@ -83,7 +83,7 @@ void Cluster::writeStore(TmaStore &store) {
                  [&](int64_t row, int64_t column, char *element) {
                    if (!element)
                      return;
-                   float value = store.data[size_t(row * columns + column)];
+                   double value = store.data[size_t(row * columns + column)];
                    if (store.reduce)
                      value += loadNumber(target.kind, element);
                    storeNumber(target.kind, element, value);
@@ -98,12 +98,13 @@ void Cluster::writeStore(TmaStore &store) {
 // Products
 //===----------------------------------------------------------------------===//
 
-/// Rows and columns of an operand as floats: of a tile, or of a vector.
-static std::vector<float> readOperand(Cluster &cluster, const interpreter::Value &value, Type type,
-                                      int64_t &stride) {
+/// Rows and columns of an operand: of a tile, or of a vector.
+template <typename T>
+static std::vector<T> readOperand(Cluster &cluster, const interpreter::Value &value, Type type,
+                                  int64_t &stride) {
   if (auto vector = dyn_cast<VectorType>(type)) {
     stride = vector.getDimSize(1);
-    return std::vector<float>(value.floats(), value.floats() + vector.getNumElements());
+    return std::vector<T>(value.floats(), value.floats() + vector.getNumElements());
   }
   auto tile = cast<tile::SmemType>(type);
   const auto &view = value.as<SmemView>();
@@ -111,19 +112,19 @@ static std::vector<float> readOperand(Cluster &cluster, const interpreter::Value
   int64_t pitch = !view.own    ? cluster.memories[view.memory].columns
                   : view.pitch ? view.pitch
                                : stride;
-  const float *from = view.own ? view.own->data.get() + view.row * pitch
-                               : cluster.memories[view.memory].row(view.slot, view.row);
-  std::vector<float> values;
+  const double *from = view.own ? view.own->data.get() + view.row * pitch
+                                : cluster.memories[view.memory].row(view.slot, view.row);
+  std::vector<T> values;
   for (int64_t row = 0; row < tile.getRows(); ++row) {
-    const float *first = from + row * pitch + view.column;
+    const double *first = from + row * pitch + view.column;
     values.insert(values.end(), first, first + stride);
   }
   return values;
 }
 
-static std::vector<float> transposed(const std::vector<float> &from, int64_t stride) {
+template <typename T> static std::vector<T> transposed(const std::vector<T> &from, int64_t stride) {
   int64_t rows = int64_t(from.size()) / stride;
-  std::vector<float> to(from.size());
+  std::vector<T> to(from.size());
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t column = 0; column < stride; ++column)
       to[size_t(column * rows + row)] = from[size_t(row * stride + column)];
@@ -179,16 +180,18 @@ static float addTf32(float to, float x, float y, int64_t terms) {
   return std::fma(x0, y0, to);
 }
 
-void interpreter::multiply(Cluster &cluster, const interpreter::Value &a, Type aType,
-                           bool transposeA, const interpreter::Value &b, tile::SmemType bType,
-                           bool transposeB, VectorType type, float *result, int64_t tf32) {
+/// Products of f64 and f32 are FMAs, but for those of TF32.
+template <typename T>
+static void multiplyTiles(Cluster &cluster, const interpreter::Value &a, Type aType,
+                          bool transposeA, const interpreter::Value &b, tile::SmemType bType,
+                          bool transposeB, VectorType type, double *result, int64_t tf32) {
   int64_t m = type.getDimSize(0), n = type.getDimSize(1), aStride, bStride;
   int64_t k = transposeB ? bType.getColumns() : bType.getRows();
-  bool usesFma = bType.getElementType().isF32();
+  bool usesFma = tile::getElementBytes(bType.getElementType()) >= 4;
   if (!usesFma)
     k = (k + kTerms - 1) / kTerms * kTerms; // padding is read too
-  std::vector<float> left = readOperand(cluster, a, aType, aStride);
-  std::vector<float> right = readOperand(cluster, b, bType, bStride);
+  std::vector<T> left = readOperand<T>(cluster, a, aType, aStride);
+  std::vector<T> right = readOperand<T>(cluster, b, bType, bStride);
   if (transposeA) {
     left = transposed(left, aStride);
     aStride = int64_t(left.size()) / aStride;
@@ -197,37 +200,41 @@ void interpreter::multiply(Cluster &cluster, const interpreter::Value &a, Type a
     right = transposed(right, bStride);
     bStride = int64_t(right.size()) / bStride;
   }
-  if (usesFma) {
-    for (int64_t row = 0; row < m; ++row)
-      for (int64_t at = 0; at < k; ++at)
-        for (int64_t column = 0; column < n; ++column) {
-          float &to = result[row * n + column];
-          float x = left[size_t(row * aStride + at)], y = right[size_t(at * bStride + column)];
-          to = tf32 ? addTf32(to, x, y, tf32) : std::fma(x, y, to);
-        }
-    return;
-  }
+  std::vector<T> sums(result, result + m * n);
   for (int64_t row = 0; row < m; ++row)
-    for (int64_t at = 0; at < k; at += kTerms)
+    for (int64_t at = 0; at < k; at += usesFma ? 1 : kTerms)
       for (int64_t column = 0; column < n; ++column) {
-        float &to = result[row * n + column];
-        to = addProducts(to, left.data() + row * aStride + at, right.data() + at * bStride + column,
-                         bStride);
+        T &to = sums[size_t(row * n + column)];
+        const T *x = left.data() + row * aStride + at, *y = right.data() + at * bStride + column;
+        if constexpr (std::is_same_v<T, double>)
+          to = std::fma(*x, *y, to);
+        else
+          to = tf32      ? addTf32(to, *x, *y, tf32)
+               : usesFma ? std::fma(*x, *y, to)
+                         : addProducts(to, x, y, bStride);
       }
+  std::copy(sums.begin(), sums.end(), result);
+}
+
+void interpreter::multiply(Cluster &cluster, const interpreter::Value &a, Type aType,
+                           bool transposeA, const interpreter::Value &b, tile::SmemType bType,
+                           bool transposeB, VectorType type, double *result, int64_t tf32) {
+  auto run = bType.getElementType().isF64() ? multiplyTiles<double> : multiplyTiles<float>;
+  run(cluster, a, aType, transposeA, b, bType, transposeB, type, result, tf32);
 }
 
 static void computeProduct(Cluster &cluster, Product &product) {
   hopper::WgmmaOp op = product.op;
   VectorType type = op.getResult().getType().getTile();
   product.result = std::make_shared<Floats>(type.getNumElements());
-  float *result = product.result->data.get();
-  const float *start = product.previous             ? product.previous->result->data.get()
-                       : product.accumulator.object ? product.accumulator.floats()
-                                                    : nullptr;
+  double *result = product.result->data.get();
+  const double *start = product.previous             ? product.previous->result->data.get()
+                        : product.accumulator.object ? product.accumulator.floats()
+                                                     : nullptr;
   if (start)
     std::copy_n(start, type.getNumElements(), result);
   else
-    std::fill_n(result, type.getNumElements(), 0.0f);
+    std::fill_n(result, type.getNumElements(), 0.0);
   multiply(cluster, product.a, op.getA().getType(), op.getTransposeA(), product.b,
            op.getB().getType(), op.getTransposeB(), type, result);
   // The operands are not needed any more.

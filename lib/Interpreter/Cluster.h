@@ -83,10 +83,10 @@ struct SmemMemory {
   mlir::Operation *op = nullptr;
   tile::SmemType type;
   int64_t columns = 0; // padded
-  std::vector<float> data;
+  std::vector<double> data;
   std::vector<Slot> slots;
 
-  float *row(unsigned slot, int64_t row) {
+  double *row(unsigned slot, int64_t row) {
     return data.data() + (int64_t(slot) * type.getRows() + row) * columns;
   }
 };
@@ -123,7 +123,7 @@ struct TmaStore {
   tile::SmemType type;
   bool reduce = false, read = false, written = false;
   /// What was read of the tile.
-  std::vector<float> data;
+  std::vector<double> data;
 };
 
 /// One group of products of a warpgroup.
@@ -262,11 +262,11 @@ public:
   Value &operand(const Instruction &i, unsigned n) { return frame[i.operands[n]]; }
   Value &result(const Instruction &i, unsigned n = 0) { return frame[i.results[n]]; }
   int64_t integer(const Instruction &i, unsigned n) { return operand(i, n).integer; }
-  const float *floats(const Instruction &i, unsigned n) { return operand(i, n).floats(); }
+  const double *floats(const Instruction &i, unsigned n) { return operand(i, n).floats(); }
   const int64_t *ints(const Instruction &i, unsigned n) { return operand(i, n).ints(); }
   /// Room for a result.
-  float *newFloats(const Instruction &i, unsigned n = 0) {
-    return i.scalar ? &result(i, n).number : renew<float>(result(i, n), i.count);
+  double *newFloats(const Instruction &i, unsigned n = 0) {
+    return i.scalar ? &result(i, n).number : renew<double>(result(i, n), i.count);
   }
   int64_t *newInts(const Instruction &i, unsigned n = 0) {
     return i.scalar ? &result(i, n).integer : renew<int64_t>(result(i, n), i.count);
@@ -399,7 +399,7 @@ void forEachElement(const MemRef &memref, llvm::ArrayRef<int64_t> coordinates, i
                     int64_t columns, llvm::function_ref<void(int64_t, int64_t, char *)> visit);
 /// result[m, n] += A B, with the tensor core's sums.
 void multiply(Cluster &cluster, const Value &a, mlir::Type aType, bool transposeA, const Value &b,
-              tile::SmemType bType, bool transposeB, mlir::VectorType type, float *result,
+              tile::SmemType bType, bool transposeB, mlir::VectorType type, double *result,
               int64_t tf32 = 0);
 /// The mbarrier of a ring and an index, or null after an error.
 MBarrier *findBarrier(Fiber &fiber, const Instruction &instruction, unsigned operand);

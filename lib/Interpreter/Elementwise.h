@@ -8,8 +8,11 @@
 
 namespace attn::interpreter {
 
-inline void roundAll(const Instruction &i, float *values) {
-  if (i.kind != ElementKind::F32)
+inline void roundAll(const Instruction &i, double *values) {
+  if (i.kind == ElementKind::F32)
+    for (int64_t k = 0; k < i.count; ++k)
+      values[k] = float(values[k]);
+  else if (i.kind != ElementKind::F64)
     for (int64_t k = 0; k < i.count; ++k)
       values[k] = roundNumber(i.kind, values[k]);
 }
@@ -30,27 +33,28 @@ inline int64_t wrap(ElementKind kind, int64_t value) {
   }
 }
 
-template <float (*fn)(float)> Step floatUnary(Fiber &fiber, const Instruction &i) {
-  const float *a = fiber.floats(i, 0);
-  float *r = fiber.newFloats(i);
+template <double (*fn)(double)> Step floatUnary(Fiber &fiber, const Instruction &i) {
+  const double *a = fiber.floats(i, 0);
+  double *r = fiber.newFloats(i);
   for (int64_t k = 0; k < i.count; ++k)
     r[k] = fn(a[k]);
   roundAll(i, r);
   return Step::Next;
 }
 
-template <float (*fn)(float, float)> Step floatBinary(Fiber &fiber, const Instruction &i) {
-  const float *a = fiber.floats(i, 0), *b = fiber.floats(i, 1);
-  float *r = fiber.newFloats(i);
+template <double (*fn)(double, double)> Step floatBinary(Fiber &fiber, const Instruction &i) {
+  const double *a = fiber.floats(i, 0), *b = fiber.floats(i, 1);
+  double *r = fiber.newFloats(i);
   for (int64_t k = 0; k < i.count; ++k)
     r[k] = fn(a[k], b[k]);
   roundAll(i, r);
   return Step::Next;
 }
 
-template <float (*fn)(float, float, float)> Step floatTernary(Fiber &fiber, const Instruction &i) {
-  const float *a = fiber.floats(i, 0), *b = fiber.floats(i, 1), *c = fiber.floats(i, 2);
-  float *r = fiber.newFloats(i);
+template <double (*fn)(double, double, double)>
+Step floatTernary(Fiber &fiber, const Instruction &i) {
+  const double *a = fiber.floats(i, 0), *b = fiber.floats(i, 1), *c = fiber.floats(i, 2);
+  double *r = fiber.newFloats(i);
   for (int64_t k = 0; k < i.count; ++k)
     r[k] = fn(a[k], b[k], c[k]);
   roundAll(i, r);

@@ -235,7 +235,7 @@ static Step addAtomically(Fiber &fiber, const Instruction &i) {
     return Step::Failed;
   using Kind = arith::AtomicRMWKind;
   if (isFloat(i.kind)) {
-    float before = loadNumber(i.kind, element), value = fiber.operand(i, 0).number, after;
+    double before = loadNumber(i.kind, element), value = fiber.operand(i, 0).number, after;
     bool isNaN = std::isnan(before) || std::isnan(value);
     switch (op.getKind()) {
     case Kind::addf:

@@ -13,10 +13,10 @@ namespace attn::interpreter {
 /// none.
 char *findElement(mlir::Operation *op, const MemRef &memref, llvm::ArrayRef<int64_t> indices);
 
-/// A float of a kind that is kept as float.
-float loadNumber(ElementKind kind, const char *element);
-void storeNumber(ElementKind kind, char *element, float value);
-float roundNumber(ElementKind kind, float value);
+/// A float, kept as double.
+double loadNumber(ElementKind kind, const char *element);
+void storeNumber(ElementKind kind, char *element, double value);
+double roundNumber(ElementKind kind, double value);
 
 } // namespace attn::interpreter
 

@@ -90,10 +90,10 @@ static Step storeTile(Fiber &fiber, const Instruction &i) {
   if (failed(fiber.cluster->access(fiber, view, type, event, /*write=*/true)))
     return Step::Failed;
   SmemMemory &memory = fiber.cluster->memories[view.memory];
-  const float *values = fiber.floats(i, 0);
+  const double *values = fiber.floats(i, 0);
   int64_t rows = type.getRows(), columns = type.getColumns();
   for (int64_t row = 0; row < rows; ++row) {
-    float *to = memory.row(view.slot, view.row + row) + view.column;
+    double *to = memory.row(view.slot, view.row + row) + view.column;
     for (int64_t column = 0; column < columns; ++column)
       to[column] = values[op.getTranspose() ? column * rows + row : row * columns + column];
     uint8_t &written = memory.slots[view.slot].written[size_t(view.row + row)];
@@ -116,13 +116,13 @@ static Step loadTileToRegisters(Fiber &fiber, const Instruction &i) {
         failed(fiber.cluster->checkWritten(i.op, view, type, /*padding=*/false)))
       return Step::Failed;
   }
-  float *to = fiber.newFloats(i);
+  double *to = fiber.newFloats(i);
   int64_t rows = type.getRows(), columns = type.getColumns();
   int64_t pitch = view.pitch ? view.pitch : paddedColumns(type);
   for (int64_t row = 0; row < rows; ++row) {
-    const float *from = view.own
-                            ? view.own->data.get() + (view.row + row) * pitch
-                            : fiber.cluster->memories[view.memory].row(view.slot, view.row + row);
+    const double *from = view.own
+                             ? view.own->data.get() + (view.row + row) * pitch
+                             : fiber.cluster->memories[view.memory].row(view.slot, view.row + row);
     from += view.column;
     for (int64_t column = 0; column < columns; ++column)
       to[op.getTranspose() ? column * rows + row : row * columns + column] = from[column];

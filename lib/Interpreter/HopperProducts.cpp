@@ -134,7 +134,7 @@ static Step multiplyNow(Fiber &fiber, const Instruction &i) {
       failed(readTile(fiber, i, 1, event, padding)))
     return Step::Failed;
   ++fiber.machine->statistics.products;
-  float *result = fiber.newFloats(i);
+  double *result = fiber.newFloats(i);
   std::copy_n(fiber.floats(i, 2), i.count, result);
   multiply(*fiber.cluster, fiber.operand(i, 0), op.getA().getType(), op.getTransposeA(),
            fiber.operand(i, 1), b, op.getTransposeB(), op.getResult().getType(), result,

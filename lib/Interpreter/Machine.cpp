@@ -17,9 +17,14 @@ using namespace attn::interpreter;
 // Numbers
 //===----------------------------------------------------------------------===//
 
-float interpreter::loadNumber(ElementKind kind, const char *element) {
+double interpreter::loadNumber(ElementKind kind, const char *element) {
   uint16_t half;
   float single;
+  double number;
+  if (kind == ElementKind::F64) {
+    std::memcpy(&number, element, 8);
+    return number;
+  }
   if (kind == ElementKind::F32) {
     std::memcpy(&single, element, 4);
     return single;
@@ -28,19 +33,25 @@ float interpreter::loadNumber(ElementKind kind, const char *element) {
   return kind == ElementKind::BF16 ? bfloatToFloat(half) : halfToFloat(half);
 }
 
-void interpreter::storeNumber(ElementKind kind, char *element, float value) {
-  if (kind == ElementKind::F32) {
-    std::memcpy(element, &value, 4);
-    return;
+void interpreter::storeNumber(ElementKind kind, char *element, double value) {
+  auto single = float(value);
+  if (kind == ElementKind::F64) {
+    std::memcpy(element, &value, 8);
+  } else if (kind == ElementKind::F32) {
+    std::memcpy(element, &single, 4);
+  } else {
+    uint16_t half = kind == ElementKind::BF16 ? floatToBfloat(single) : floatToHalf(single);
+    std::memcpy(element, &half, 2);
   }
-  uint16_t half = kind == ElementKind::BF16 ? floatToBfloat(value) : floatToHalf(value);
-  std::memcpy(element, &half, 2);
 }
 
-float interpreter::roundNumber(ElementKind kind, float value) {
+double interpreter::roundNumber(ElementKind kind, double value) {
+  if (kind == ElementKind::F64)
+    return value;
+  auto single = float(value);
   if (kind == ElementKind::BF16)
-    return bfloatToFloat(floatToBfloat(value));
-  return kind == ElementKind::F16 ? halfToFloat(floatToHalf(value)) : value;
+    return bfloatToFloat(floatToBfloat(single));
+  return kind == ElementKind::F16 ? halfToFloat(floatToHalf(single)) : single;
 }
 
 //===----------------------------------------------------------------------===//

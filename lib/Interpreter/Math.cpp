@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// math: the C library's functions in f32.
+// math: the C library's functions, rounded to their type.
 
 #include "Elementwise.h"
 #include <cmath>
@@ -7,13 +7,13 @@
 using namespace attn;
 using namespace attn::interpreter;
 
-static float fused(float a, float b, float c) { return std::fma(a, b, c); }
-static float inverseRoot(float a) { return 1 / std::sqrt(a); }
-static float power(float a, float b) { return std::pow(a, b); }
-static float angle(float a, float b) { return std::atan2(a, b); }
-static float sign(float a, float b) { return std::copysign(a, b); }
+static double fused(double a, double b, double c) { return std::fma(a, b, c); }
+static double inverseRoot(double a) { return 1 / std::sqrt(a); }
+static double power(double a, double b) { return std::pow(a, b); }
+static double angle(double a, double b) { return std::atan2(a, b); }
+static double sign(double a, double b) { return std::copysign(a, b); }
 #define UNARY(name, call)                                                                          \
-  static float name(float a) { return call; }
+  static double name(double a) { return call; }
 UNARY(exponential, std::exp(a))
 UNARY(exponential2, std::exp2(a))
 UNARY(exponentialMinus1, std::expm1(a))

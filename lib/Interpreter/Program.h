@@ -129,7 +129,7 @@ private:
 };
 
 /// Sets count, kind and scalar for values of `type`; fails for types that are
-/// not executed (f64, for one: the hardware's tiles are of f32).
+/// not executed (floats of 8 bits, for one).
 mlir::LogicalResult setShape(Instruction &instruction, mlir::Type type);
 
 void registerArith(Translator &translator);

@@ -19,9 +19,9 @@ static void land(Cluster &cluster, TileCopy &copy) {
   SmemMemory &memory = cluster.memories[copy.tile.memory];
   forEachElement(*copy.source, copy.coordinates, copy.type.getRows(), paddedColumns(copy.type),
                  [&](int64_t row, int64_t column, const char *element) {
-                   float *to = memory.row(copy.tile.slot, copy.tile.row + row) + copy.tile.column;
+                   double *to = memory.row(copy.tile.slot, copy.tile.row + row) + copy.tile.column;
                    to[column] = element && column < copy.type.getColumns()
-                                    ? float(loadNumber(copy.source->kind, element))
+                                    ? loadNumber(copy.source->kind, element)
                                     : 0;
                  });
   for (int64_t row = 0; row < copy.type.getRows(); ++row)

@@ -81,7 +81,7 @@ static Step readVector(Fiber &fiber, const Instruction &i) {
   };
   LogicalResult done = success();
   if (isFloat(i.kind)) {
-    float *r = fiber.newFloats(i);
+    double *r = fiber.newFloats(i);
     done = forEachElement(fiber, i, layout, [&](int64_t k, const char *element) {
       r[k] = element ? loadNumber(i.kind, element) : missing(unsigned(k)).number;
     });
@@ -97,7 +97,7 @@ static Step readVector(Fiber &fiber, const Instruction &i) {
 static Step writeVector(Fiber &fiber, const Instruction &i) {
   LogicalResult done = success();
   if (isFloat(i.kind)) {
-    const float *values = fiber.floats(i, 0);
+    const double *values = fiber.floats(i, 0);
     done = forEachElement(fiber, i, i.get<Layout>(), [&](int64_t k, char *element) {
       if (element)
         storeNumber(i.kind, element, values[k]);
@@ -113,10 +113,10 @@ static Step writeVector(Fiber &fiber, const Instruction &i) {
 }
 
 static Step addVector(Fiber &fiber, const Instruction &i) {
-  const float *values = fiber.floats(i, 0);
+  const double *values = fiber.floats(i, 0);
   LogicalResult done = forEachElement(fiber, i, i.get<Layout>(), [&](int64_t k, char *element) {
     if (element)
-      storeNumber(i.kind, element, float(loadNumber(i.kind, element)) + values[k]);
+      storeNumber(i.kind, element, loadNumber(i.kind, element) + values[k]);
   });
   return succeeded(done) ? Step::Next : Step::Failed;
 }
@@ -250,7 +250,7 @@ static Step gather(Fiber &fiber, const Instruction &i) {
     at.back() += indices[k];
     return findElement(i.op, memref, at);
   };
-  float *floats = isFloat(i.kind) ? fiber.newFloats(i) : nullptr;
+  double *floats = isFloat(i.kind) ? fiber.newFloats(i) : nullptr;
   int64_t *ints = isFloat(i.kind) ? nullptr : fiber.newInts(i);
   for (int64_t k = 0; k < i.count; ++k) {
     const char *element = nullptr;
@@ -275,7 +275,7 @@ static LogicalResult translateGather(Translator &translator, Operation *op) {
 static Step scatterAdd(Fiber &fiber, const Instruction &i) {
   unsigned rank = i.op->getNumOperands() - 2;
   const auto &table = fiber.operand(i, 1 + rank).as<MemRef>();
-  const float *values = fiber.floats(i, 0);
+  const double *values = fiber.floats(i, 0);
   SmallVector<const int64_t *> indices;
   for (unsigned dim = 0; dim < rank; ++dim)
     indices.push_back(fiber.ints(i, 1 + dim));
@@ -291,7 +291,7 @@ static Step scatterAdd(Fiber &fiber, const Instruction &i) {
     char *element = findElement(i.op, table, at);
     if (!element)
       return Step::Failed;
-    storeNumber(i.kind, element, float(loadNumber(i.kind, element)) + values[k]);
+    storeNumber(i.kind, element, loadNumber(i.kind, element) + values[k]);
   }
   return Step::Next;
 }

@@ -9,6 +9,8 @@ using namespace attn;
 using namespace attn::interpreter;
 
 static std::optional<ElementKind> getKind(Type type) {
+  if (type.isF64())
+    return ElementKind::F64;
   if (type.isF32())
     return ElementKind::F32;
   if (type.isBF16())

@@ -14,24 +14,25 @@ struct Object {
   virtual ~Object() = default;
 };
 
-/// A vector's elements, row-major. Floats of 16 bits are kept as the float that
-/// they stand for; integers are sign-extended, but i1 is 0 or 1.
+/// A vector's elements, row-major. Floats are kept as the double that they stand for, rounded to
+/// their type by each op (a sum, product, quotient or root of f32 is then as in f32); integers are
+/// sign-extended, but i1 is 0 or 1.
 template <typename T> struct Elements : Object {
   explicit Elements(int64_t count) : count(count), data(new T[size_t(count)]) {}
   int64_t count;
   std::unique_ptr<T[]> data;
 };
-using Floats = Elements<float>;
+using Floats = Elements<double>;
 using Ints = Elements<int64_t>;
 
 /// A scalar in `number` or `integer`, anything else in `object`.
 struct Value {
   int64_t integer = 0;
-  float number = 0;
+  double number = 0;
   std::shared_ptr<Object> object;
 
   template <typename T> T &as() const { return static_cast<T &>(*object); }
-  const float *floats() const { return object ? as<Floats>().data.get() : &number; }
+  const double *floats() const { return object ? as<Floats>().data.get() : &number; }
   const int64_t *ints() const { return object ? as<Ints>().data.get() : &integer; }
 };
 

@@ -165,7 +165,7 @@ static Step insertPart(Fiber &fiber, const Instruction &i) {
   for (int64_t size : shapeOf(i.op->getOperand(0)))
     part *= size;
   if (isFloat(i.kind)) {
-    float *to = fiber.newFloats(i);
+    double *to = fiber.newFloats(i);
     std::copy_n(fiber.floats(i, 1), i.count, to);
     std::copy_n(fiber.floats(i, 0), part, to + offset);
   } else {
@@ -217,7 +217,7 @@ static LogicalResult translateInsertStrided(Translator &translator, Operation *o
 static Step joinElements(Fiber &fiber, const Instruction &i) {
   for (unsigned k = 0; k < i.count; ++k) {
     if (isFloat(i.kind))
-      (k ? const_cast<float *>(fiber.result(i).floats()) : fiber.newFloats(i))[k] =
+      (k ? const_cast<double *>(fiber.result(i).floats()) : fiber.newFloats(i))[k] =
           fiber.operand(i, k).number;
     else
       (k ? const_cast<int64_t *>(fiber.result(i).ints()) : fiber.newInts(i))[k] =
@@ -301,27 +301,32 @@ static void reduceRuns(const Walk &walk, const T *from, T *to, Combine combine) 
   });
 }
 
-static bool reduceFloats(const Reduction &reduction, const float *from, float *to) {
+/// Sums and products in f32 where elements have no more bits.
+static bool reduceFloats(const Reduction &reduction, ElementKind kind, const double *from,
+                         double *to) {
   using K = vector::CombiningKind;
   const Walk &walk = reduction.walk;
+  bool isWide = kind == ElementKind::F64;
   switch (reduction.kind) {
   case K::ADD:
-    reduceRuns(walk, from, to, [](float a, float b) { return a + b; });
+    isWide ? reduceRuns(walk, from, to, [](double a, double b) { return a + b; })
+           : reduceRuns(walk, from, to, [](double a, double b) { return double(float(a + b)); });
     return true;
   case K::MUL:
-    reduceRuns(walk, from, to, [](float a, float b) { return a * b; });
+    isWide ? reduceRuns(walk, from, to, [](double a, double b) { return a * b; })
+           : reduceRuns(walk, from, to, [](double a, double b) { return double(float(a * b)); });
     return true;
   case K::MAXNUMF:
-    reduceRuns(walk, from, to, [](float a, float b) { return a != a || a < b ? b : a; });
+    reduceRuns(walk, from, to, [](double a, double b) { return a != a || a < b ? b : a; });
     return true;
   case K::MINNUMF:
-    reduceRuns(walk, from, to, [](float a, float b) { return a != a || a > b ? b : a; });
+    reduceRuns(walk, from, to, [](double a, double b) { return a != a || a > b ? b : a; });
     return true;
   case K::MAXIMUMF:
-    reduceRuns(walk, from, to, [](float a, float b) { return b != b || a < b ? b : a; });
+    reduceRuns(walk, from, to, [](double a, double b) { return b != b || a < b ? b : a; });
     return true;
   case K::MINIMUMF:
-    reduceRuns(walk, from, to, [](float a, float b) { return b != b || a > b ? b : a; });
+    reduceRuns(walk, from, to, [](double a, double b) { return b != b || a > b ? b : a; });
     return true;
   default:
     return false;
@@ -359,7 +364,7 @@ static bool reduceInts(const Reduction &reduction, const int64_t *from, int64_t 
   }
 }
 
-/// In f32, and rounded at the end. Operand 1 is the
+/// Rounded to its type at the end. Operand 1 is the
 /// start; without it the first element is.
 static Step reduce(Fiber &fiber, const Instruction &i) {
   const Reduction &reduction = i.get<Reduction>();
@@ -368,11 +373,11 @@ static Step reduce(Fiber &fiber, const Instruction &i) {
   rest.walk.shape.back() -= skip;
   bool known;
   if (isFloat(i.kind)) {
-    const float *from = fiber.floats(i, 0);
-    const float *start = skip ? from : fiber.floats(i, 1);
-    float *to = fiber.newFloats(i);
+    const double *from = fiber.floats(i, 0);
+    const double *start = skip ? from : fiber.floats(i, 1);
+    double *to = fiber.newFloats(i);
     std::copy_n(start, i.count, to);
-    known = reduceFloats(rest, from + skip, to);
+    known = reduceFloats(rest, i.kind, from + skip, to);
     roundAll(i, to);
   } else {
     const int64_t *from = fiber.ints(i, 0);

@@ -86,18 +86,6 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
              findProductSizes(module).columns > kMostColumns));
   }
 
-  /// Whether warpgroups add parts of a slab's columns to memory: 64 columns, of fewer than 64
-  /// queries for each of two. No device has run such a kernel yet.
-  static bool halvesSlabs(ModuleOp module) {
-    WalkResult walk = module.walk([](FoldOp fold) {
-      auto stream = fold->getAttrOfType<IntegerAttr>(kBlockNAttr);
-      bool isHalf = attn::addsSums(fold) && findColumns(fold) <= 64 && stream &&
-                    stream.getInt() < 2 * hopper::kWarpgroupRows;
-      return isHalf ? WalkResult::interrupt() : WalkResult::advance();
-    });
-    return walk.wasInterrupted();
-  }
-
   LogicalResult selectForWarps(ModuleOp module) {
     auto nests = module->getAttrOfType<NestsAttr>(hopper::kNestsAttr);
     bool isGradient = hasGradient(module);
@@ -105,10 +93,9 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     if (nests && nests.getGradient() && nests.getSums() == Sums::Together) {
       adds = findProductSizes(module).bytes == 2 && addsSums(module) && canAddSums(module);
       if (adds) {
+        constexpr int64_t kQueries = 64; // of more a thread's registers do not hold the scores
         assignTiles(module, blockNDq, blockMDkv);
-        if (int64_t stream = blockMDkv)
-          setStream(module, stream);
-        adds = !halvesSlabs(module);
+        setStream(module, blockMDkv > 0 ? int64_t(blockMDkv) : kQueries);
       }
       StringRef reason =
           deterministic ? "additions to memory by all threads have no order"

@@ -45,7 +45,7 @@ int64_t WarpTiles::getSharedBytes(ProductSizes sizes, int64_t staying) const {
   int64_t bytes = staying * rows * row + 2 * stages * stream * row;
   if (productColumns)
     bytes = stages * (rows + stream) * rowOf(productColumns) +
-            stages * stream * rowOf(getSumColumns(sizes));
+            stream * rowOf(getSumColumns(sizes)); // which waits
   // What is computed, for FMAs.
   if (sizes.usesFma)
     bytes += rows * std::max<int64_t>(stream * sizes.bytes, 128);
@@ -55,8 +55,9 @@ int64_t WarpTiles::getSharedBytes(ProductSizes sizes, int64_t staying) const {
 /// Streamed elements: k of an instruction, or what FMAs read of a row at a time.
 static int64_t getLeastStream(int64_t bytes) { return bytes == 2 ? 16 : 8; }
 
-/// Columns of a piece of an operand: rows of 128 bytes, a slab.
-static int64_t getPiece(int64_t bytes) { return 128 / bytes; }
+/// Columns of a piece of an operand: rows of 256 bytes, or, the least, of 128, a slab.
+static int64_t getPiece(int64_t bytes) { return 256 / bytes; }
+static int64_t getLeastPiece(int64_t bytes) { return 128 / bytes; }
 
 /// How many rows a warp has, and what is streamed at a time: a thread of two warps for 64 rows
 /// holds `columns` sums of each 32-bit accumulator and `stream` scores, one of four warps half of
@@ -106,10 +107,14 @@ std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, WarpKernel kern
     else if (tiles.productColumns == 0) {
       tiles = whole;
       tiles.productColumns = getPiece(sizes.bytes);
-    } else if (asked.stages <= 0 && tiles.stages > 1)
+    } else if (asked.productColumns <= 0 && tiles.productColumns > getLeastPiece(sizes.bytes)) {
+      tiles = whole;
+      tiles.productColumns = getLeastPiece(sizes.bytes);
+    } else if (asked.stages <= 0 && tiles.stages > 1) {
       tiles.stages = 1; // copies that nothing runs beside
-    else
+    } else {
       return std::nullopt;
+    }
   }
   return tiles;
 }
@@ -163,9 +168,9 @@ bool attn::shrinkWarpTiles(ModuleOp module) {
       fold->setAttr(kBlockMAttr, b.getI64IntegerAttr(rows));
     fold->setAttr(kBlockNAttr, b.getI64IntegerAttr(stream));
   });
-  int64_t pieces = schedule.getProductColumns();
-  if (!changed && pieces == 0) {
-    pieces = getPiece(findProductSizes(module).bytes);
+  int64_t pieces = schedule.getProductColumns(), bytes = findProductSizes(module).bytes;
+  if (!changed && (pieces == 0 || pieces > getLeastPiece(bytes))) {
+    pieces = pieces ? getLeastPiece(bytes) : getPiece(bytes);
     changed = true;
   } else if (!changed && stages > 1) {
     stages = 1; // copies that nothing runs beside

@@ -188,6 +188,7 @@ def attention(
     enable_gqa: bool = False,
     return_lse: bool = False,
     deterministic: bool = False,
+    precision: str = "ieee",
     layout: str = "bhsd",
 ) -> Any:
     """softmax(mask(score_mod(scale * Q K^T))) V, compiled for this variant.
@@ -215,6 +216,9 @@ def attention(
         query, (B, Hq, Sq), in the type of scores.
     deterministic: the same bits in each run, gradients too. On a CPU they always are;
         on a GPU this takes orders of the gradient's sums that are fixed.
+    precision: of products of float32 on a GPU: "ieee" by FMAs; "tf32x3" by three products of the tensor core, with an
+        error of up to about twice that; "tf32" by one, whose factors have 10 bits behind the point. Other types, and
+        CPUs, have "ieee" alone.
 
     Returns the output, (B, Hq, Sq, Dv) in the layout of the query, or with return_lse
     a pair. Raises Error, and TraceError for functions that cannot be traced.
@@ -237,7 +241,7 @@ def attention(
     swapped = layout == "bshd"
     if swapped:
         query, key, value = (x.swapaxes(1, 2) if len(x.shape) == 4 else x for x in (query, key, value))
-    settings = is_causal, causal_alignment, window, scale, deterministic
+    settings = is_causal, causal_alignment, window, scale, deterministic, precision
     if hasattr(query, "data_ptr"):
         attend = _attention_torch or _load_torch()
         o, lse = attend(query, key, value, settings, score_mod, mask_mod, enable_gqa, return_lse)

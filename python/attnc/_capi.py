@@ -215,11 +215,12 @@ def emit_ptx(
     gradient: Optional[str] = None,
     pipeline: Optional[str] = None,
     cache_directory: Optional[str] = None,
+    target: Optional[str] = None,
 ) -> str:
-    """PTX of a function's kernels; needs no GPU."""
+    """PTX of a function's kernels for a target, or for the GPU at hand; needs no GPU."""
     get_library()
     cache = encode(cache_directory)
-    options = Options(ctypes.sizeof(Options), 1, encode(entry), encode(pipeline), cache, encode(gradient), None)
+    options = Options(ctypes.sizeof(Options), 1, encode(entry), encode(pipeline), cache, encode(gradient), encode(target))
     result, text = ctypes.c_void_p(), ir.encode()
     check(_library.attnc_emit_ptx(text, len(text), ctypes.byref(options), ctypes.byref(result)))
     return _take_text(result)

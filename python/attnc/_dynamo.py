@@ -150,7 +150,7 @@ def attention(
             results.append(_tensor(mask_mod(b, h, q_idx, kv_idx), b == b))
         return results
 
-    is_causal, causal_alignment, window, scale, deterministic = settings
+    is_causal, causal_alignment, window, scale, deterministic, precision = settings
     results = _body(
         body,
         query,
@@ -161,6 +161,7 @@ def attention(
         window=window,
         scale=scale,
         deterministic=deterministic,
+        precision=precision,
         has_score=score_mod is not None,
         has_mask=mask_mod is not None,
     )

@@ -13,18 +13,22 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
 from ._attention import LAYOUTS, bind, flag_of, scale_of, window_of
-from ._capi import emit_ptx, take_tile_counts, transform
+from ._capi import emit_ptx, take_tile_counts, targets, transform
 from ._errors import Error
 from ._executable import Executable
 from ._pipeline import Kernel, draw_svg, draw_text, read_kernels
 from ._trace import type_name
 from ._variant import Options, Variant, few_queries
 
-# The levels of docs/index.md and the passes that lead there from the first.
-_LEVELS = {
-    "cpu": {"nest": "attn-nest-pipeline", "tiles": "attn-tile-pipeline", "llvm": "attn-cpu-pipeline"},
-    "cuda": {"nest": "attn-nest-pipeline", "hopper": "attn-lower-to-hopper", "ptx": ""},
-}
+
+def _levels_of(target: str, precision: str) -> Dict[str, str]:
+    """The levels of docs/index.md and the passes that lead there from the first."""
+    if target == "cpu":
+        return {"nest": "attn-nest-pipeline", "tiles": "attn-tile-pipeline", "llvm": "attn-cpu-pipeline"}
+    chip = "sm_90a" if target in ("cuda", "sm_90") else target
+    return {"nest": "attn-nest-pipeline", "hopper": f"attn-lower-to-hopper{{chip={chip} precision={precision}}}", "ptx": ""}
+
+
 _SAVED = "saved-results results=0"
 
 
@@ -56,8 +60,9 @@ def _variant_for(query: Any, key: Any, value: Any, options: dict) -> Tuple[Varia
 def _target_of(query: Any, target: Optional[str]) -> str:
     if target is None:
         target = "cuda" if getattr(query, "is_cuda", False) else "cpu"
-    if target not in _LEVELS:
-        raise Error(f"expected target 'cpu' or 'cuda', got {target!r}")
+    known = ["cuda", *targets()]
+    if target not in known:
+        raise Error(f"expected a target of {', '.join(map(repr, known))}, got {target!r}")
     return target
 
 
@@ -134,19 +139,19 @@ class Lowered:
 def lower(
     query: Any, key: Any, value: Any, *, target: Optional[str] = None, gradient: bool = False, **options: Any
 ) -> Lowered:
-    """The IR of attention(query, key, value, **options) at each level, for "cpu" or
-    "cuda" (default: where the query is; neither a GPU nor its driver is needed), and of
-    its gradient instead. Of the arrays only types and head dimensions matter."""
+    """The IR of attention(query, key, value, **options) at each level, for one of targets()
+    or "cuda", the GPU at hand (default: where the query is; neither a GPU nor its driver is
+    needed), and of its gradient instead. Of the arrays only types and head dimensions matter."""
     target = _target_of(query, target)
     variant, _, _ = _variant_for(query, key, value, options)
     module, _ = transform(variant.text, "builtin.module(canonicalize)")
     if gradient:
         module = _gradient_module(variant.text)
     levels = {"attn": module}
-    for name, passes in _LEVELS[target].items():
+    for name, passes in _levels_of(target, variant.precision).items():
         if name == "ptx":
-            pipeline = "deterministic=true" if gradient and variant.deterministic else None
-            levels[name] = emit_ptx(variant.text, "attention", _SAVED if gradient else None, pipeline)
+            pipeline = variant.pipeline("cuda", gradient=gradient)
+            levels[name] = emit_ptx(variant.text, "attention", _SAVED if gradient else None, pipeline, target=target)
         else:
             levels[name] = transform(module, f"builtin.module({passes})")[0]
     if "hopper" not in levels:

@@ -21,8 +21,9 @@ from ._types import ELEMENT_TYPES
 _HEADER = "// attnc: "
 ALIGNMENTS = ("top_left", "bottom_right")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
+PRECISIONS = ("ieee", "tf32x3", "tf32")
 # Products of single warps, and copies by threads: of any address and any strides.
-_BY_THREADS = "schedule=products=mma"
+_BY_THREADS = "products=mma"
 
 
 # Fewer than hopper-select-schedule divides the keys for, which is as many rows as a warpgroup has: each number is a
@@ -43,6 +44,7 @@ class Options:
     window: Optional[Tuple[int, int]] = None
     scale: Optional[float] = None
     deterministic: bool = False
+    precision: str = "ieee"
     arrays: bool = False  # of NumPy, whose default type is float64
     queries: Optional[int] = None  # how many, where that makes another program
     group: int = 1  # query heads of one key head whose queries are rows of one head
@@ -57,6 +59,10 @@ class Options:
             raise Error(f"expected a window (left, right) of integers from -1 (no bound), got {window!r}")
         if self.scale is not None and not math.isfinite(self.scale):
             raise Error(f"expected a finite scale, got {self.scale}")
+        if self.precision not in PRECISIONS:
+            raise Error(f"expected precision 'ieee', 'tf32x3' or 'tf32', got {self.precision!r}")
+        if self.precision != "ieee" and self.dtype != "float32":
+            raise Error(f"expected precision 'ieee' for {self.dtype}: {self.precision!r} is of products of float32")
 
 
 def few_queries(number: Any) -> Optional[int]:
@@ -180,6 +186,7 @@ def _module_text(
     header = {
         "checks": [[c.capture, c.dim, c.interval, c.where] for c in trace.checks],
         "deterministic": bool(options.deterministic),
+        "precision": options.precision,
         "wraps": trace.wraps,
         "sizes": trace.sizes,
     }
@@ -216,6 +223,7 @@ class Variant:
         header = json.loads(text[len(_HEADER) : text.index("\n")])
         self.checks = [Check(*check) for check in header["checks"]]
         self.deterministic: bool = header["deterministic"]
+        self.precision: str = header["precision"]
         # Of captures, that the code is written for: (capture, dimension, size).
         self.sizes: List[List[int]] = header["sizes"]
         # Without the header, for what it says is nothing to the compiler.
@@ -231,6 +239,21 @@ class Variant:
         self._gradients: Dict[Any, Gradient] = {}
         self._checked: Dict[Any, bool] = {}
         self._lock = threading.Lock()
+
+    def pipeline(self, device: str, gradient: bool = False, by_threads: bool = False) -> Optional[str]:
+        """Options of the pipeline; None for none. `by_threads` as of forward()."""
+        if device == "cpu":
+            if self.precision != "ieee":
+                raise Error(f"expected precision 'ieee' on a CPU, which has no products of TF32; got {self.precision!r}")
+            return None
+        schedule = [_BY_THREADS] if by_threads else []
+        if self.precision != "ieee":
+            schedule.append(f"precision={self.precision}")
+        # Orders of a gradient whose sums are always the same.
+        options = ["deterministic=true"] if gradient and self.deterministic else []
+        if schedule:
+            options.append(f"schedule={{{' '.join(schedule)}}}")
+        return " ".join(options) or None
 
     def executable(self, device: str, gradient: Optional[str] = None, pipeline: Optional[str] = None) -> Executable:
         """For "cpu" or "cuda"; `gradient` are options of attn-differentiate."""
@@ -251,7 +274,7 @@ class Variant:
         key = device, by_threads
         executable = self._forward.get(key)
         if executable is None:
-            executable = self.executable(device, pipeline=_BY_THREADS if by_threads else None)
+            executable = self.executable(device, pipeline=self.pipeline(device, by_threads=by_threads))
             executable.layouts = [0, None]  # O lies in memory as Q does
             self._forward[key] = executable
         return executable
@@ -269,9 +292,7 @@ class Variant:
     def _compile_gradient(
         self, device: str, wanted: Tuple[int, ...], has_dlse: bool, by_threads: bool
     ) -> Gradient:
-        # On GPUs orders whose sums are always the same; CPUs have no others.
-        asked = ["deterministic=true"] if self.deterministic and device == "cuda" else []
-        pipeline = " ".join([*asked, _BY_THREADS] if by_threads else asked) or None
+        pipeline = self.pipeline(device, gradient=True, by_threads=by_threads)
         # There are gradients that the compiler fuses with all others only.
         sets = [wanted, tuple(sorted({0, 1, 2, *wanted}))]
         problem: Optional[Error] = None

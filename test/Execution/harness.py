@@ -37,20 +37,20 @@ WARP_CHIPS = ["sm_80", "sm_86", "sm_89", "sm_100", "sm_120"]
 
 
 def for_gpu(case, options):
-    """The case as the GPU takes it, or None: head dimensions up to 256; by products of warpgroups
-    (wgmma) 16-bit types (f32 becomes one of them) and rows aligned to 16 bytes. The interpreter
-    does not know how many elements the gradient of a scale has."""
+    """The case as the GPU takes it, or None: by products of warps as it is, by those of warpgroups
+    (wgmma) head dimensions up to 256, 16-bit types (f32 becomes one of them) and rows aligned to 16
+    bytes. The interpreter does not know how many elements the gradient of a scale has."""
     target = options.target
     by_warps = target in WARP_CHIPS or "products=mma" in (options.schedule or "")
-    if case.order not in ("auto", "m_outer") or case.dtype == "f64":
+    if case.order not in ("auto", "m_outer"):
         return None
     if case.grad and case.scale == "operand" and target == "interpreter":
         return None
-    dtype = case.dtype if case.dtype != "f32" else ("bf16", "f16")[zlib.crc32(case.name.encode()) % 2]
-    if max(case.d, case.dv) > 256:
-        return None
     if by_warps:
         return dataclasses.replace(case, order="auto", replay=False)
+    if max(case.d, case.dv) > 256 or case.dtype == "f64":
+        return None
+    dtype = case.dtype if case.dtype != "f32" else ("bf16", "f16")[zlib.crc32(case.name.encode()) % 2]
     return dataclasses.replace(case, dtype=dtype, pad=-(-case.pad // 8) * 8, order="auto", replay=False)
 
 

@@ -113,6 +113,26 @@ def types():
         yield Case(variant, "f64", hq=1, hkv=1, sq=131, sk=131, d=32)
 
 
+def wide_heads():
+    """Head dimensions that are more than a kernel's threads hold, or than its shared memory: sums in
+    slices, products in pieces; and f64, of which there is room for half of it."""
+    dims = cycle([(512, 512), (257, 257), (300, 64), (64, 384), (311, 311), (576, 512), (272, 520)])
+    types, lengths = cycle(["bf16", "f32", "f16", "f64"]), cycle([(70, 130), (131, 131), (5, 300), (200, 64)])
+    heads, pads = cycle([(2, 1), (1, 1), (3, 3)]), cycle([0, 3, 16])
+    for variant in ("none", "causal", "alibi+window", "softcap", "sink", "bias", "t5", "documents", "padding", "gate+bounds"):
+        for _ in range(2):
+            (hq, hkv), (d, dv), (sq, sk) = next(heads), next(dims), next(lengths)
+            yield Case(variant, next(types), hq=hq, hkv=hkv, sq=sq, sk=sq if "doc" in variant else sk, d=d, dv=dv,
+                       pad=next(pads))
+        next(types)
+    for d in (160, 256):
+        yield Case("causal", "f64", hq=2, hkv=1, sq=131, sk=131, d=d)
+        yield Case("none", "f32", hq=1, hkv=1, sq=70, sk=130, d=d, pad=1)
+    yield Case("none", "bf16", b=2, hq=2, hkv=1, sq=1, sk=300, d=576, dv=512, known_queries=True)
+    yield Case("causal_br", "bf16", sq=0, sk=70, d=320)
+    yield Case("none", "f32", sq=70, sk=0, d=320)
+
+
 def heads():
     """Multi-head, grouped and multi-query, also where no power of two; scale."""
     for hq, hkv in [(1, 1), (4, 4), (4, 2), (8, 1), (6, 2), (9, 3), (12, 4), (7, 1)]:
@@ -409,7 +429,8 @@ def gradient_few_queries():
 
 
 GROUPS = {
-    "shapes": shapes, "head-dims": head_dims, "types": types, "heads": heads,
+    "shapes": shapes, "head-dims": head_dims, "wide-heads": wide_heads,
+    "gradient-wide-heads": with_gradients(wide_heads), "types": types, "heads": heads,
     "variants": variants, "more-variants": more_variants, "masked-rows": masked_rows,
     "tails": tails, "edges": edges, "orders": orders, "tables": tables, "half": half,
     "schedules": schedules, "tile-counts": tile_counts, "gradient-tile-counts": gradient_tile_counts,

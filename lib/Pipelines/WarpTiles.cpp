@@ -66,7 +66,7 @@ static WarpTiles getStart(ProductSizes sizes, WarpKernel kernel) {
   int64_t sums = kernel.sums, held = getSumColumns(sizes) * sums,
           rows = kernel.isFewRows ? 64 : 128;
   if (sizes.bytes == 8)
-    return {64, 16, 2, 4};
+    return {64, held > 64 ? 16 : 32, 2, 4};
   bool isWide = sizes.bytes == 4;
   if (held > 128 || (sums > 1 && !isWide))
     return {rows, held > 256 || isWide ? 32 : 64, 2, 4};
@@ -104,17 +104,14 @@ std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, WarpKernel kern
       tiles.rows = hopper::kWarpgroupRows;
     else if (asked.stream <= 0 && tiles.stream > least)
       tiles.stream /= 2;
-    else if (tiles.productColumns == 0) {
-      tiles = whole;
-      tiles.productColumns = getPiece(sizes.bytes);
-    } else if (asked.productColumns <= 0 && tiles.productColumns > getLeastPiece(sizes.bytes)) {
-      tiles = whole;
-      tiles.productColumns = getLeastPiece(sizes.bytes);
-    } else if (asked.stages <= 0 && tiles.stages > 1) {
+    else if (asked.stages <= 0 && tiles.stages > 1)
       tiles.stages = 1; // copies that nothing runs beside
-    } else {
+    else if (asked.productColumns <= 0 && tiles.productColumns != getLeastPiece(sizes.bytes)) {
+      int64_t pieces = tiles.productColumns;
+      tiles = whole;
+      tiles.productColumns = pieces ? getLeastPiece(sizes.bytes) : getPiece(sizes.bytes);
+    } else
       return std::nullopt;
-    }
   }
   return tiles;
 }
@@ -169,11 +166,11 @@ bool attn::shrinkWarpTiles(ModuleOp module) {
     fold->setAttr(kBlockNAttr, b.getI64IntegerAttr(stream));
   });
   int64_t pieces = schedule.getProductColumns(), bytes = findProductSizes(module).bytes;
-  if (!changed && (pieces == 0 || pieces > getLeastPiece(bytes))) {
-    pieces = pieces ? getLeastPiece(bytes) : getPiece(bytes);
-    changed = true;
-  } else if (!changed && stages > 1) {
+  if (!changed && stages > 1) {
     stages = 1; // copies that nothing runs beside
+    changed = true;
+  } else if (!changed && (pieces == 0 || pieces > getLeastPiece(bytes))) {
+    pieces = pieces ? getLeastPiece(bytes) : getPiece(bytes);
     changed = true;
   }
   module->setAttr(

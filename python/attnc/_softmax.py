@@ -59,8 +59,6 @@ def dimension_of(dim: Any, rank: int) -> None:
 def check_type(x: Any, device: str) -> None:
     if type_name(x) not in DTYPES:
         raise call_error(f"expected a tensor of {', '.join(DTYPES[:-1])} or {DTYPES[-1]}, got {type_name(x)}")
-    if device == "cuda" and type_name(x) == "float64":
-        raise call_error("expected float32, float16 or bfloat16 on a GPU, got float64: there is no code for it")
 
 
 def softmax(input: Any, dim: int = -1, dtype: Any = None) -> Any:

@@ -54,6 +54,12 @@ public:
   /// Why the columns cannot be divided; empty if they can.
   StringRef getReason() const { return why; }
 
+  /// Whether they are columns: a dimension that all statements of the fold have is one of rows.
+  bool isOfColumns() {
+    return llvm::any_of(fold.getBody().getOps<GenericOp>(),
+                        [&](GenericOp op) { return !loops.contains(op); });
+  }
+
   void run(ArrayRef<Slice> slices) {
     SmallVector<GenericOp> readers;
     for (auto [op, loop] : loops)
@@ -375,15 +381,15 @@ struct SliceSumsPass : attn::impl::AttnSliceSumsBase<SliceSumsPass> {
   }
 
   void slice(FoldOp fold) {
-    SmallVector<unsigned> wide;
+    SmallVector<std::pair<Slicer, Value>> wide;
     for (auto [position, state] : llvm::enumerate(fold.getState()))
       if (getSumColumns(state) > columns)
-        wide.push_back(unsigned(position));
+        if (Slicer slicer(fold, unsigned(position)); slicer.isOfColumns())
+          wide.push_back({std::move(slicer), state});
     if (wide.empty())
       return;
-    Slicer slicer(fold, wide.front());
+    auto &[slicer, state] = wide.front();
     StringRef reason = wide.size() > 1 ? "two sums are wide" : slicer.getReason();
-    Value state = fold.getState()[wide.front()];
     int64_t size = cast<RankedTensorType>(state.getType()).getShape().back();
     if (!reason.empty()) {
       numWhole.at(fold) << remark::reason("of its {0} columns: {1}", size, reason);

@@ -30,6 +30,22 @@ def test_forward(function, dtype):
     case(function, dtype).compare(attend(), gradients=False)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("d,dv", [(64, 64), (320, 320), (40, 513)])
+def test_all_types_and_head_dimensions(dtype, d, dv):
+    case(alibi, dtype, shape=(1, 4, 2, 130, 200, d, dv)).compare(attend())
+
+
+def test_precision():
+    q, k, v = (torch.randn(1, 2, 200, 64, device="cuda") for _ in range(3))
+    want = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double())
+    errors = {
+        precision: (attnc.attention(q, k, v, precision=precision) - want).norm() / want.norm()
+        for precision in ("ieee", "tf32x3", "tf32")
+    }
+    assert errors["ieee"] < 1e-6 and errors["tf32x3"] < 2e-6 and 1e-5 < errors["tf32"] < 2e-3
+
+
 @pytest.mark.parametrize("alignment", ["top_left", "bottom_right"])
 @pytest.mark.parametrize("sq,sk", [(300, 333), (333, 300), (1, 256)])
 def test_causal(alignment, sq, sk):

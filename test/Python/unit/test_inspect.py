@@ -38,6 +38,19 @@ def test_lower_for_a_gpu():
         assert any("registers" in said for said in lowered.resources.values())
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_120"])
+def test_lower_for_a_target(target):
+    lowered = attnc.lower(Q.bfloat16(), Q.bfloat16(), Q.bfloat16(), target=target)
+    assert f".target {target}" in lowered["ptx"] and "mma.sync" in lowered["ptx"] and "tile.mma" in lowered["hopper"]
+
+
+def test_lower_with_a_precision():
+    assert ".tf32" not in attnc.lower(Q, Q, Q, target="sm_80")["ptx"]
+    for gradient in (False, True):
+        lowered = attnc.lower(Q, Q, Q, target="sm_80", precision="tf32x3", gradient=gradient)
+        assert "tf32(3)" in lowered["hopper"] and ".tf32" in lowered["ptx"]
+
+
 def test_explain():
     found = attnc.explain(Q, Q, Q, is_causal=True)
     assert "statements:" in found.dependences and "carried by" in found.dependences
@@ -107,5 +120,13 @@ def test_numpy_arrays():
 def test_refusals():
     with pytest.raises(attnc.Error, match="expected target"):
         attnc.lower(Q, Q, Q, target="tpu")
+    with pytest.raises(attnc.Error, match="'sm_80'"):
+        attnc.lower(Q, Q, Q, target="sm_70")
+    with pytest.raises(attnc.Error, match="expected precision 'ieee', 'tf32x3' or 'tf32', got 'fp8'"):
+        attnc.lower(Q, Q, Q, precision="fp8")
+    with pytest.raises(attnc.Error, match="expected precision 'ieee' on a CPU"):
+        attnc.attention(Q, Q, Q, precision="tf32")
+    with pytest.raises(attnc.Error, match="expected precision 'ieee' for bfloat16"):
+        attnc.lower(Q.bfloat16(), Q.bfloat16(), Q.bfloat16(), precision="tf32", target="sm_80")
     with pytest.raises(attnc.Error, match="unexpected keyword"):
         attnc.lower(Q, Q, Q, causal=True)

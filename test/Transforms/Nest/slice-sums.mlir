@@ -97,3 +97,32 @@ func.func @numbered(%q: tensor<?x16xf32>, %k: tensor<?x16xf32>, %v: tensor<?x56x
   } -> tensor<?x56xf32>
   return %o : tensor<?x56xf32>
 }
+
+// Rows are no columns, however many are known.
+// CHECK-LABEL: func @rows
+// CHECK:       attn.fold {{.*}} carries(%{{.*}} : tensor<2x100xf32>)
+// CHECK-NOT:   attn.fold
+// CHECK:       return
+func.func @rows(%x: tensor<2x100x?xf32>) -> tensor<2x100xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x100xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x100xf32>) -> tensor<2x100xf32>
+  %c2 = arith.constant 2 : index
+  %J = tensor.dim %x, %c2 : tensor<2x100x?xf32>
+  %et = tensor.empty(%J) : tensor<2x100x?xf32>
+  %t = linalg.generic {indexing_maps = [affine_map<(b, i, j) -> (b, i, j)>, affine_map<(b, i, j) -> (b, i, j)>],
+                       iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x : tensor<2x100x?xf32>) outs(%et : tensor<2x100x?xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %m = arith.mulf %a, %a : f32
+    linalg.yield %m : f32
+  } -> tensor<2x100x?xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(b, i, j) -> (b, i, j)>, affine_map<(b, i, j) -> (b, i)>],
+                       iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%t : tensor<2x100x?xf32>) outs(%f : tensor<2x100xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %r = arith.addf %c, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<2x100xf32>
+  return %s : tensor<2x100xf32>
+}

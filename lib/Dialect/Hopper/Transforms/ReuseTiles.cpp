@@ -69,6 +69,8 @@ static void reuse(vector::TransferReadOp read, scf::ForallOp warpgroups) {
   tile::LoadOp one = *known, other = own;
   if (own->isBeforeInBlock(one))
     std::swap(one, other);
+  if (tile == other.getResult()) // of one warpgroup, which has no rows of its own
+    tile = one.getResult();
   other.replaceAllUsesWith(one.getResult());
   other.erase();
   auto value = tile::ReadOp::create(b, read.getLoc(), read.getVectorType(), tile,

@@ -148,7 +148,7 @@ LogicalResult RowSpace::checkStatement(RowStatement &statement) {
   }
   for (Value operand : op->getOperands())
     if (getElementTypeOrSelf(operand.getType()).isF64())
-      return op.emitOpError("has f64, which the device's functions do not take");
+      return op.emitOpError("has f64: rows are held in f32");
   for (OpOperand *input : op.getDpsInputOperands())
     if (auto it = memory.find(input->get());
         it != memory.end() && op.payloadUsesValueFromOperand(input))

@@ -19,8 +19,12 @@ func.func @tensor(%x: tensor<4xf32>) {
 
 // -----
 
-func.func @base(%x: vector<64x64xf32>) -> vector<64x64xf32> {
-  // expected-error@below {{is not in the form 'arithmetic': exponentials of tiles are to the base 2}}
-  %e = math.exp %x : vector<64x64xf32>
-  return %e : vector<64x64xf32>
+func.func @base(%x: vector<64x64xf32>, %y: vector<64x64xf64>, %n: index, %step: index) {
+  %outside = math.exp %x : vector<64x64xf32>
+  scf.for %i = %n to %n step %step {
+    %wide = math.exp %y : vector<64x64xf64>
+    // expected-error@below {{is not in the form 'arithmetic': exponentials of tiles are to the base 2}}
+    %e = math.exp %x : vector<64x64xf32>
+  }
+  return
 }

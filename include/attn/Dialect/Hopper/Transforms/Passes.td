@@ -1301,7 +1301,7 @@ def HopperCheckForm : Pass<"hopper-check-form", "::mlir::func::FuncOp"> {
     What a stage should have replaced is an error at the op. Each form keeps what those before it
     promise:
 
-    * `arithmetic`: nests are tiles in memory; exponentials of tiles are to the base 2.
+    * `arithmetic`: nests are tiles in memory; exponentials of streamed tiles are to the base 2, but of f64.
     * `programs`: statements are programs of tiles, which are divided among warpgroups at most.
     * `tiles`: products of matrices of 16-bit floats read tiles in shared memory.
     * `channels`: programs are launches; roles load nothing but what they send; each channel has one

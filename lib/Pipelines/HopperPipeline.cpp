@@ -50,10 +50,14 @@ template <typename Op> static LogicalResult checkTypes(Op op, bool onlyTensorCor
       return op.emitOpError() << "has elements of " << element << "; "
                               << (onlyTensorCore ? "the tensor core takes " : "GPU kernels take ")
                               << target::listOperands(atoms);
-    int64_t size = type.getShape().back(), most = target::sm90::kAtoms[0].n.most;
-    if (onlyTensorCore && size > most)
+    // Each slice of a sum's columns has kernels of its own.
+    constexpr int64_t kMostColumns = 8192;
+    int64_t size = type.getShape().back();
+    int64_t most = onlyTensorCore ? target::sm90::kAtoms[0].n.most : kMostColumns;
+    if (size > most)
       return op.emitOpError() << "has a head dimension of " << size << ", more than the " << most
-                              << " that a warpgroup can hold";
+                              << (onlyTensorCore ? " that a warpgroup can hold"
+                                                 : " that GPU kernels are made for");
   }
   return success();
 }

@@ -11,11 +11,10 @@ BASE = {"b": 1, "h": 2, "hk": 2, "s": 5, "t": 7, "d": 16, "dv": 16}
 ENDS = {
     "no-batch": {"b": 0}, "no-heads": {"h": 0, "hk": 0}, "no-queries": {"s": 0}, "no-keys": {"t": 0},
     "nothing": {"s": 0, "t": 0}, "one-pair": {"s": 1, "t": 1}, "one-column": {"d": 1, "dv": 1},
-    "wide": {"d": 4096, "dv": 4096, "s": 2, "t": 3}, "wide-values": {"dv": 65536, "s": 2, "t": 3},
+    "wide": {"d": 1024, "dv": 1024, "s": 2, "t": 3}, "wide-values": {"dv": 65536, "s": 2, "t": 3},
     "no-key-heads": {"hk": 0},
 }
-REFUSED = {"no-key-heads": "multiple of key", ("wide", "interpreter"): "more than the 256",
-           ("wide-values", "interpreter"): "more than the 256"}
+REFUSED = {"no-key-heads": "multiple of key", ("wide-values", "interpreter"): "more than the 8192"}
 
 
 def module_of(shapes, element, dynamic):

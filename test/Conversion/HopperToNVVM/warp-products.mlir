@@ -65,7 +65,7 @@ gpu.module @m {
     hopper.roles
       role "compute" warpgroups(1) registers(240) (%own) {
         %p = vector.load %v[%c0, %c0] : memref<64x64xf32>, vector<64x64xf32>
-        // expected-error @below {{of f32 expects its left operand in shared memory (hopper-stage-loads)}}
+        // expected-error @below {{of 'f32' expects its left operand in shared memory (hopper-stage-loads)}}
         %r = tile.mma %p, %k, %zero : vector<64x64xf32>, !f, vector<64x64xf32>
         vector.store %r, %out[%c0, %c0] : memref<64x64xf32>, vector<64x64xf32>
       }

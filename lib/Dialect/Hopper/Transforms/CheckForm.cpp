@@ -35,9 +35,9 @@ StringRef findFault(Operation *op, Form form, bool usesWarps) {
   if (llvm::any_of(op->getOperandTypes(), isTensor) || llvm::any_of(op->getResultTypes(), isTensor))
     return "values are in memory";
   // Statements outside of nests, and those of f64, keep what they have.
-  if (auto exp = dyn_cast<math::ExpOp>(op);
-      exp && isa<VectorType>(exp.getType()) && exp->getParentOfType<scf::ForOp>() &&
-      !getElementTypeOrSelf(exp.getType()).isF64())
+  if (auto exp = dyn_cast<math::ExpOp>(op); exp && isa<VectorType>(exp.getType()) &&
+                                            exp->getParentOfType<scf::ForOp>() &&
+                                            !getElementTypeOrSelf(exp.getType()).isF64())
     return "exponentials of tiles are to the base 2";
   if (form == Form::Arithmetic)
     return "";

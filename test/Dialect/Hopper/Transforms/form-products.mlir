@@ -116,10 +116,10 @@ func.func @vector(%a: vector<64x16xf32>, %b: vector<16xf32>, %acc: vector<64xf32
 #mk = affine_map<(m, n, k) -> (m, k)>
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
-func.func @f64(%a: vector<64x16xf64>, %b: vector<16x32xf64>, %acc: vector<64x32xf64>) -> vector<64x32xf64> {
-  // expected-error @+1 {{the tensor core accumulates in f32, got 'f64'}}
-  %o = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<64x16xf64>, vector<16x32xf64> into vector<64x32xf64>
-  return %o : vector<64x32xf64>
+func.func @f64(%a: vector<64x16xbf16>, %b: vector<16x32xbf16>, %acc: vector<64x32xbf16>) -> vector<64x32xbf16> {
+  // expected-error @+1 {{the tensor core accumulates in f32, got 'bf16'}}
+  %o = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<64x16xbf16>, vector<16x32xbf16> into vector<64x32xbf16>
+  return %o : vector<64x32xbf16>
 }
 
 // -----

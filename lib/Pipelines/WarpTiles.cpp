@@ -68,6 +68,9 @@ static WarpTiles getStart(ProductSizes sizes, WarpKernel kernel) {
   if (sizes.bytes == 8)
     return {64, held > 64 ? 16 : 32, 2, 4};
   bool isWide = sizes.bytes == 4;
+  // Sums of a gradient, which is two products before them: small tiles, of two CTAs.
+  if (kernel.isGradient && !isWide && sizes.columns <= 128)
+    return {64, 32, 2, held > 128 ? 4 : 2};
   if (held > 128 || (sums > 1 && !isWide))
     return {rows, held > 256 || isWide ? 32 : 64, 2, 4};
   return {rows, sums > 1 ? 32 : 64, 2, 2};

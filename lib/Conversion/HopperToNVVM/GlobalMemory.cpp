@@ -3,6 +3,7 @@
 // else one access per element.
 
 #include "GlobalAccess.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace attn::hopper;
@@ -295,6 +296,50 @@ LogicalResult KernelLowering::lowerWrite(vector::TransferWriteOp op) {
   return success();
 }
 
+/// Element by element, where the device adds no two at once: a lane and the one of the next row
+/// exchange one of two neighbours, so that each instruction of a warp adds to 8 columns of four
+/// rows, whole sectors. `rowBytes` leads from a row to the next.
+void KernelLowering::addByElements(const Access &access, ArrayRef<Value> values, Value rowBytes) {
+  constexpr int64_t kNextRow = kLanesOfRow; // lanes
+  Value zero = constant(b.getI64IntegerAttr(0)), four = constant(b.getI64IntegerAttr(4));
+  Value isOdd =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, bitsOfLane(2, 1), constantI32(0));
+  auto choose = [&](Value ofOdd, Value ofEven) -> Value {
+    return arith::SelectOp::create(b, isOdd, ofOdd, ofEven);
+  };
+  // From the even row of both, in the column that this lane takes.
+  Value bases[2];
+  bases[0] = arith::AddIOp::create(b, access.base, choose(four, zero));
+  bases[0] = arith::SubIOp::create(b, bases[0], choose(rowBytes, zero));
+  bases[1] = arith::AddIOp::create(b, bases[0], rowBytes);
+  DenseMap<Value, Value> rows[2], others;
+  for (unsigned r = 0; r < values.size(); r += 2) {
+    Value kept = choose(values[r + 1], values[r]);
+    Value got = shuffle(choose(values[r], values[r + 1]), kNextRow);
+    Value ownInside = access.outer(access.rowInside, Layout::Tile, r, true), otherInside;
+    if (ownInside) {
+      Value &known = others[ownInside];
+      known = known ? known : shuffle(ownInside, kNextRow);
+      otherInside = known;
+    }
+    for (bool ofOdd : {false, true}) {
+      Value value = ofOdd ? choose(kept, got) : choose(got, kept), inside;
+      if (ownInside)
+        inside = ofOdd ? choose(ownInside, otherInside) : choose(otherInside, ownInside);
+      inside = both(inside, access.outer(access.columnInside, Layout::Tile, r, false), b);
+      Value address =
+          addressOf(bases[ofOdd], access.outer(access.rowOffsets, Layout::Tile, r, true),
+                    access.outer(access.columnOffsets, Layout::Tile, r, false), rows[ofOdd], b);
+      SmallVector<Value> operands = {address, value};
+      if (inside)
+        operands.push_back(inside);
+      inlineAsm(Type(), operands,
+                std::string(inside ? "@$2 " : "") + "red.global.add.f32 [$0], $1;",
+                std::string("l,f,") + (inside ? "b," : "") + "~{memory}", /*sideEffects=*/true);
+    }
+  }
+}
+
 /// Two neighbours at once: the threads of a row then add to whole sectors.
 LogicalResult KernelLowering::lowerAdd(TileAddOp op) {
   auto type = cast<VectorType>(op.getValues().getType());
@@ -318,6 +363,16 @@ LogicalResult KernelLowering::lowerAdd(TileAddOp op) {
     return failure();
   DenseMap<Value, Value> rows;
   SmallVector<Value> values = elements(op.getValues(), Layout::Tile);
+  if (capability < 90) {
+    int64_t stride = strides[strides.size() - 2];
+    Value elements = ShapedType::isDynamic(stride)
+                         ? Value(memref::ExtractStridedMetadataOp::create(b, scalar(op.getDest()))
+                                     .getStrides()[strides.size() - 2])
+                         : constantIndex(stride);
+    Value bytes = arith::MulIOp::create(b, elements, constantIndex(4));
+    addByElements(*access, values, arith::IndexCastOp::create(b, b.getI64Type(), bytes));
+    return success();
+  }
   for (unsigned r = 0; r < values.size(); r += 2) {
     Value address =
         addressOf(access->base, access->outer(access->rowOffsets, Layout::Tile, r, true),
@@ -327,13 +382,6 @@ LogicalResult KernelLowering::lowerAdd(TileAddOp op) {
     SmallVector<Value> operands = {address, values[r], values[r + 1]};
     if (inside)
       operands.push_back(inside);
-    if (capability < 90) { // which add one at a time
-      std::string when = inside ? "@$3 " : "";
-      inlineAsm(Type(), operands,
-                when + "red.global.add.f32 [$0], $1; " + when + "red.global.add.f32 [$0 + 4], $2;",
-                std::string("l,f,f,") + (inside ? "b," : "") + "~{memory}", /*sideEffects=*/true);
-      continue;
-    }
     inlineAsm(Type(), operands,
               std::string(inside ? "@$3 " : "") + "red.global.add.v2.f32 [$0], {$1, $2};",
               std::string("l,f,f,") + (inside ? "b," : "") + "~{memory}", /*sideEffects=*/true);

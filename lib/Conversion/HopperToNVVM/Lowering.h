@@ -209,6 +209,8 @@ private:
   void writePieces(const Access &access, const Parts &tile, int64_t size);
   void transposeInRow(llvm::MutableArrayRef<mlir::Value> words);
   void writeRows(const Access &access, const Parts &tile);
+  void addByElements(const Access &access, llvm::ArrayRef<mlir::Value> values,
+                     mlir::Value rowBytes);
   int64_t sizeOfPiece(const Access &access, Layout layout) const;
   Parts readColumns(const Access &access, mlir::VectorType type, llvm::ArrayRef<mlir::Value> other);
   Parts readElements(const Access &access, mlir::VectorType type, Layout layout,

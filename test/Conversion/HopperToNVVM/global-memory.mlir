@@ -215,3 +215,25 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+// Before sm_90 there are additions of one element: neighbours of two rows change lanes, so that each
+// instruction adds to 8 columns of four rows. Whether a row is inside goes along.
+// CHECK-LABEL: gpu.func @add_by_elements
+// CHECK: %[[ODD:.*]] = arith.cmpi ne
+// CHECK: %[[GIVEN:.*]] = arith.select %[[ODD]]
+// CHECK: nvvm.shfl.sync bfly {{.*}}, %[[GIVEN]], %{{.*}}
+// CHECK: arith.extui %{{.*}} : i1 to i32
+// CHECK: nvvm.shfl.sync bfly
+// CHECK-COUNT-8: "@$2 red.global.add.f32 [$0], $1;", "l,f,b,~{memory}"
+// CHECK-NOT: red.global
+gpu.module @m [#nvvm.target<chip = "sm_80">] {
+  gpu.func @add_by_elements(%x: memref<?x16xf32>, %o: memref<?x16xf32>, %i: index) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : index
+    %pad = arith.constant 0.0 : f32
+    %w = vector.transfer_read %x[%i, %c0], %pad {in_bounds = [true, true]} : memref<?x16xf32>, vector<64x16xf32>
+    attn.tile_add %w into %o[%i, %c0] : vector<64x16xf32>, memref<?x16xf32>
+    gpu.return
+  }
+}

@@ -222,7 +222,7 @@ gpu.module @m {
 // instruction adds to 8 columns of four rows. Whether a row is inside goes along.
 // CHECK-LABEL: gpu.func @add_by_elements
 // CHECK: %[[ODD:.*]] = arith.cmpi ne
-// CHECK: %[[GIVEN:.*]] = arith.select %[[ODD]]
+// CHECK: %[[GIVEN:.*]] = arith.select %[[ODD]], %{{.*}}, %{{.*}} : f32
 // CHECK: nvvm.shfl.sync bfly {{.*}}, %[[GIVEN]], %{{.*}}
 // CHECK: arith.extui %{{.*}} : i1 to i32
 // CHECK: nvvm.shfl.sync bfly

@@ -282,7 +282,9 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
   void set(ModuleOp module, ScheduleAttr schedule) {
     module->setAttr(hopper::kScheduleAttr, schedule);
     numSelected.at(module) << remark::metric("BlockM", schedule.getBlockM())
-                           << remark::metric("BlockN", schedule.getBlockN());
+                           << remark::metric("BlockN", schedule.getBlockN())
+                           << remark::metric("Products",
+                                             hopper::stringifyProducts(schedule.getProducts()));
   }
 
   /// Adds to what the module asks of a call.

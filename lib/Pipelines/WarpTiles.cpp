@@ -100,20 +100,27 @@ std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, WarpKernel kern
       tiles = smaller;
   }
   WarpTiles whole = tiles;
+  bool mayDivide = asked.productColumns <= 0;
+  auto divide = [&] {
+    int64_t pieces = tiles.productColumns;
+    tiles = whole;
+    tiles.productColumns = pieces ? getLeastPiece(sizes.bytes) : getPiece(sizes.bytes);
+    mayDivide = tiles.productColumns > getLeastPiece(sizes.bytes);
+  };
   while (!fits(/*ctas=*/1)) {
     if (asked.stream <= 0 && tiles.stream > least && tiles.stream > tiles.rows / 4)
       tiles.stream /= 2;
+    else if (mayDivide && sizes.usesFma && !kernel.isGradient)
+      divide(); // FMAs hide the waits, and fewer warps would hide less
     else if (asked.rows <= 0 && tiles.rows > hopper::kWarpgroupRows)
       tiles.rows = hopper::kWarpgroupRows;
     else if (asked.stream <= 0 && tiles.stream > least)
       tiles.stream /= 2;
     else if (asked.stages <= 0 && tiles.stages > 1)
       tiles.stages = 1; // copies that nothing runs beside
-    else if (asked.productColumns <= 0 && tiles.productColumns != getLeastPiece(sizes.bytes)) {
-      int64_t pieces = tiles.productColumns;
-      tiles = whole;
-      tiles.productColumns = pieces ? getLeastPiece(sizes.bytes) : getPiece(sizes.bytes);
-    } else
+    else if (mayDivide)
+      divide();
+    else
       return std::nullopt;
   }
   return tiles;

@@ -166,13 +166,21 @@ def _arguments(variant: Variant, gradient: bool) -> List[str]:
     return [*names, "dO", "dQ", "dK", "dV", *(f"d{c}" for c in captures)] if gradient else names
 
 
-def _kernels(variant: Variant, module: str) -> Tuple[List[Kernel], str]:
-    """What GPUs would run, or why there is nothing."""
+def _outcomes(said: str) -> Tuple[List[str], List[str]]:
+    """What passes did and left, and the other lines of what they said."""
+    lines = [re.sub(r"^\S*: (remark|note): ", "", line) for line in said.splitlines()]
+    outcomes = [line for line in lines if line.startswith(("[Passed]", "[Missed]"))]
+    return outcomes, [line for line in lines if line not in outcomes]
+
+
+def _kernels(variant: Variant, module: str) -> Tuple[List[Kernel], str, List[str]]:
+    """What a Hopper GPU would run, or why there is nothing; the schedules."""
+    passes = _levels_of("cuda", variant.precision)["hopper"]
     try:
-        text = transform(module, "builtin.module(attn-lower-to-hopper)")[0]
+        text, said = transform(module, f"builtin.module({passes})", passes="hopper-select-schedule")
     except Error as error:
-        return [], str(error)
-    return read_kernels(text, _arguments(variant, False)), ""
+        return [], str(error), []
+    return read_kernels(text, _arguments(variant, False)), "", _outcomes(said)[0]
 
 
 # What one H200 has, as docs/performance.md measured or its data sheet says.
@@ -188,7 +196,8 @@ class Explanation:
     sizes, None where it was not run. `kept`: pairs per head and batch that count, on
     average. `prediction`: of the time on an H200, by its ceilings. `kernels`: what a GPU
     runs, drawn by pipeline() as text and by pipeline_svg(); `no_kernels` says why there are
-    none. `remarks`: what the passes that make tiles did, and what they left and why."""
+    none. `remarks`: what the passes that make tiles did, and what they left and why; the
+    schedules of a GPU's kernels, with the instructions of their products (wgmma, mma)."""
 
     dependences: str
     dot: str
@@ -268,9 +277,8 @@ def explain(query: Any, key: Any, value: Any, *, run: bool = True, **options: An
     variant, captures, arrays = _variant_for(query, key, value, options)
     module, _ = transform(variant.text, "builtin.module(canonicalize)")
     _, said = transform(module, "builtin.module(attn-tile-pipeline{explain=true})", passes="attn-.*")
-    lines = [re.sub(r"^\S*: (remark|note): ", "", line) for line in said.splitlines()]
-    outcomes = [line for line in lines if line.startswith(("[Passed]", "[Missed]"))]
-    order = "\n".join(line for line in lines if line not in outcomes)
+    outcomes, order = _outcomes(said)
+    kernels, no_kernels, schedules = _kernels(variant, module)
     tiles = flops = None
     b, h, sq, d = query.shape if options.get("layout", "bhsd") == "bhsd" else arrays[0].shape
     sk, dv = arrays[1].shape[2], arrays[2].shape[3]
@@ -284,13 +292,14 @@ def explain(query: Any, key: Any, value: Any, *, run: bool = True, **options: An
     return Explanation(
         _dependences(module, "text"),
         _dependences(module, "dot"),
-        order,
+        "\n".join(order),
         tiles,
         flops,
         moved,
         _predict(type_name(query), flops, moved),
-        *_kernels(variant, module),
-        remarks=outcomes,
+        kernels,
+        no_kernels,
+        remarks=outcomes + schedules,
     )
 
 

@@ -66,6 +66,10 @@ def test_explain():
     if shutil.which("dot"):
         assert found.svg().lstrip().startswith("<?xml")
     half = Q.bfloat16()
+    wide = torch.randn(1, 2, 64, 320).bfloat16()
+    for q, products in ((half, "wgmma"), (wide, "mma"), (Q, "mma")):
+        schedules = [said for said in attnc.explain(q, q, q, run=False).remarks if "hopper-select-schedule" in said]
+        assert schedules and all(said.endswith(f"Products={products}") for said in schedules)
     assert "GFLOP" in attnc.explain(half, half, half, score_mod=alibi).prediction
 
 

@@ -9,7 +9,7 @@
 
 // f32 has products of warps on any chip; tiles are as large as shared memory allows.
 // CHECK: #hopper.schedule<block_m = 128, block_n = 32, {{.*}}products = mma, group_warps = 2>
-// SMALL: #hopper.schedule<block_m = 64, block_n = 16, {{.*}}products = mma, group_warps = 2>
+// SMALL: #hopper.schedule<block_m = 128, block_n = 32, {{.*}}products = mma, group_warps = 2, product_columns = 32>
 // HOPPER: #hopper.schedule<block_m = 128, block_n = 16, {{.*}}products = mma, group_warps = 2>
 // TF32: #hopper.schedule<{{.*}}products = mma, group_warps = 2, tf32 = 3>
 // ROLES: schedule option 'pipeline' is of products=wgmma, whose kernels have roles that copy

@@ -75,7 +75,11 @@ def AttnResolveExpansions : Pass<"attn-resolve-expansions"> {
     %e = memref.reinterpret_cast %base to offset: [%offset], sizes: [%h, %g], strides: [%outer, %stride] : ...
     ```
 
-    Needed by: kernels with a dynamic number of heads.
+    So does a `memref.subview` that leaves out dimensions of one element where its type does not tell which: all of
+    `1x1x3x1x16` with unknown strides, without the fourth, has the type of it without the first, and others take
+    them by their strides.
+
+    Needed by: kernels with a dynamic number of heads, or of one query whose heads are rows.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect"];
 }

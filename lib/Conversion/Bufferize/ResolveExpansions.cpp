@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Splits of a dimension into several dynamic sizes, as casts with strides.
+// Splits of a dimension into several dynamic sizes, and views without dimensions that their types
+// do not tell, as casts with strides.
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Utils/Outcomes.h"
+#include "attn/Utils/Views.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -16,6 +18,8 @@ using namespace mlir;
 
 static attn::Done numResolved("attn-resolve-expansions", "resolved",
                               "Expansions with several unknown sizes that became casts");
+static attn::Done numViews("attn-resolve-expansions", "views resolved",
+                           "Views whose strides do not tell which dimensions they leave out");
 
 namespace {
 struct ResolveExpansions : attn::impl::AttnResolveExpansionsBase<ResolveExpansions> {
@@ -33,6 +37,45 @@ struct ResolveExpansions : attn::impl::AttnResolveExpansionsBase<ResolveExpansio
       numResolved.at(op);
       resolve(op);
     }
+    SmallVector<memref::SubViewOp> views;
+    getOperation()->walk([&](memref::SubViewOp op) {
+      if (attn::isAmbiguous(op))
+        views.push_back(op);
+    });
+    for (memref::SubViewOp op : views) {
+      numViews.at(op);
+      resolve(op);
+    }
+  }
+
+  void resolve(memref::SubViewOp op) {
+    OpBuilder b(op);
+    Location loc = op.getLoc();
+    MemRefType type = op.getType();
+    auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, op.getSource());
+    auto [typeStrides, typeOffset] = type.getStridesAndOffset();
+    llvm::SmallBitVector dropped = attn::findDroppedDims(op);
+    SmallVector<OpFoldResult> sizes, strides;
+    Value offset = metadata.getOffset();
+    for (unsigned dim = 0; dim < dropped.size(); ++dim) {
+      Value stride = metadata.getStrides()[dim];
+      Value first = getValueOrCreateConstantIndexOp(b, loc, op.getMixedOffsets()[dim]);
+      offset = arith::AddIOp::create(b, loc, offset, arith::MulIOp::create(b, loc, first, stride));
+      if (dropped[dim])
+        continue;
+      int64_t known = typeStrides[sizes.size()];
+      sizes.push_back(op.getMixedSizes()[dim]);
+      Value step = getValueOrCreateConstantIndexOp(b, loc, op.getMixedStrides()[dim]);
+      strides.push_back(ShapedType::isDynamic(known)
+                            ? OpFoldResult(arith::MulIOp::create(b, loc, stride, step).getResult())
+                            : b.getIndexAttr(known));
+    }
+    OpFoldResult start =
+        ShapedType::isDynamic(typeOffset) ? OpFoldResult(offset) : b.getIndexAttr(typeOffset);
+    auto cast = memref::ReinterpretCastOp::create(b, loc, type, metadata.getBaseBuffer(), start,
+                                                  sizes, strides);
+    op.replaceAllUsesWith(cast.getResult());
+    op.erase();
   }
 
   void resolve(memref::ExpandShapeOp op) {

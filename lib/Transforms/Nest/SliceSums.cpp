@@ -47,7 +47,8 @@ class Slicer {
 public:
   Slicer(FoldOp fold, unsigned position) : fold(fold) {
     tieState(position, cast<RankedTensorType>(fold->getResult(position).getType()).getRank() - 1);
-    while (!open.empty() && why.empty())
+    // To the end, whatever stands in the way: rows are told by it.
+    while (!open.empty())
       follow(open.pop_back_val());
   }
 
@@ -151,11 +152,16 @@ private:
 
   void follow(Value value) {
     auto dim = unsigned(ties.lookup(value));
+    constexpr StringLiteral kNeedsAll = "a statement needs all of them";
     auto loopOf = [&](GenericOp op, AffineMap map) -> std::optional<unsigned> {
       std::optional<unsigned> loop = op ? getLoop(map, dim) : std::nullopt;
-      return loop && isDivisible(op, *loop) ? loop : std::nullopt;
+      if (!loop || isDivisible(op, *loop))
+        return loop;
+      if (!isInside(op)) // which reads them joined
+        return std::nullopt;
+      why = kNeedsAll;
+      return loop;
     };
-    constexpr StringLiteral kNeedsAll = "a statement needs all of them";
     auto op = value.getDefiningOp<GenericOp>();
     if (op && !loops.contains(op)) {
       std::optional<unsigned> loop = loopOf(op, op.getMatchingIndexingMap(op.getDpsInitOperand(0)));
@@ -176,7 +182,7 @@ private:
       else if (isInside(user) && user->hasTrait<OpTrait::IsTerminator>())
         tieState(use.getOperandNumber(), dim);
       else if (isInside(user) && !isa<tensor::DimOp>(user))
-        why = kNeedsAll; // outside of the fold it reads them joined
+        why = kNeedsAll;
     }
   }
 

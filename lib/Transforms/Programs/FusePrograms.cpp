@@ -2,6 +2,7 @@
 // Neighbouring tile programs over the same tiles become one: one launch, and what
 // one makes for the other stays in registers.
 
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Transforms/Programs/Loops.h"
 #include "attn/Transforms/Programs/Memory.h"
 #include "attn/Transforms/Programs/Passes.h"
@@ -149,9 +150,15 @@ private:
       return false;
     auto getTiles = [](scf::ForallOp program) {
       SmallVector<Value> tiles;
-      program.walk([&](vector::TransferWriteOp write) {
-        if (write.getVectorType().getRank() > 0)
+      program.walk([&](Operation *op) {
+        auto write = dyn_cast<vector::TransferWriteOp>(op);
+        if (write && write.getVectorType().getRank() > 0)
           tiles.push_back(write.getVector());
+        // Warpgroups without rows of their own would add them once more.
+        if (auto add = dyn_cast<ScatterAddOp>(op))
+          tiles.push_back(add.getValues());
+        if (auto add = dyn_cast<TileAddOp>(op))
+          tiles.push_back(add.getValues());
       });
       return tiles;
     };

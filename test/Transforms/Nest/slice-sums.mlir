@@ -98,7 +98,7 @@ func.func @numbered(%q: tensor<?x16xf32>, %k: tensor<?x16xf32>, %v: tensor<?x56x
   return %o : tensor<?x56xf32>
 }
 
-// Rows are no columns, however many are known.
+// Rows are no columns, however many are known, and whatever asks for their number.
 // CHECK-LABEL: func @rows
 // CHECK:       attn.fold {{.*}} carries(%{{.*}} : tensor<2x100xf32>)
 // CHECK-NOT:   attn.fold
@@ -114,7 +114,10 @@ func.func @rows(%x: tensor<2x100x?xf32>) -> tensor<2x100xf32> {
                        iterator_types = ["parallel", "parallel", "parallel"]}
       ins(%x : tensor<2x100x?xf32>) outs(%et : tensor<2x100x?xf32>) {
   ^bb0(%a: f32, %c: f32):
-    %m = arith.mulf %a, %a : f32
+    %i = linalg.index 1 : index
+    %n = arith.index_cast %i : index to i32
+    %y = arith.sitofp %n : i32 to f32
+    %m = arith.mulf %a, %y : f32
     linalg.yield %m : f32
   } -> tensor<2x100x?xf32>
   %s = linalg.generic {indexing_maps = [affine_map<(b, i, j) -> (b, i, j)>, affine_map<(b, i, j) -> (b, i)>],

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(attn-fuse-programs,canonicalize,cse))" | FileCheck %s
 // RUN: attn-opt %s -pass-pipeline="builtin.module(func.func(attn-fuse-programs,canonicalize,cse))" --remarks-filter=attn-fuse-programs -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}4 [Passed] fused | Category:attn-fuse-programs{{$}}
+// REMARKS-DAG: {{^ *}}5 [Passed] fused | Category:attn-fuse-programs{{$}}
 
 // Three programs over the same tiles: what the first one makes is taken from where it
 // is, up to the end of the memory; nobody reads the memory any more.
@@ -256,6 +256,36 @@ func.func @more_rows(%X: memref<1x64xf32>, %Y: memref<1x128xf32>, %v: vector<128
   } {mapping = [#gpu.block<linear_dim_0>]}
   scf.forall (%h) in (1) {
     vector.transfer_write %v, %Y[%h, %c0] {in_bounds = [true]} : vector<128xf32>, memref<1x128xf32>
+  } {mapping = [#gpu.block<linear_dim_0>]}
+  return
+}
+
+// What adds to memory has rows, too: beside a program of 128 rows two warpgroups would each add all 64.
+// CHECK-LABEL: func.func @more_rows_than_added
+// CHECK-COUNT-2: scf.forall
+// CHECK-LABEL: func.func @as_many_rows_as_added
+// CHECK-COUNT-1: scf.forall
+// CHECK-NOT: scf.forall
+func.func @more_rows_than_added(%X: memref<1x128xf32>, %T: memref<32xf32>, %v: vector<64x8xf32>, %at: vector<64x8xindex>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant dense<0.0> : vector<128xf32>
+  scf.forall (%h) in (1) {
+    vector.transfer_write %zero, %X[%h, %c0] {in_bounds = [true]} : vector<128xf32>, memref<1x128xf32>
+  } {mapping = [#gpu.block<linear_dim_0>]}
+  scf.forall (%h) in (1) {
+    attn.scatter_add %v at(%at) into %T : vector<64x8xf32>, memref<32xf32>
+  } {mapping = [#gpu.block<linear_dim_0>]}
+  return
+}
+
+func.func @as_many_rows_as_added(%X: memref<1x64xf32>, %T: memref<32xf32>, %v: vector<64x8xf32>, %at: vector<64x8xindex>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant dense<0.0> : vector<64xf32>
+  scf.forall (%h) in (1) {
+    vector.transfer_write %zero, %X[%h, %c0] {in_bounds = [true]} : vector<64xf32>, memref<1x64xf32>
+  } {mapping = [#gpu.block<linear_dim_0>]}
+  scf.forall (%h) in (1) {
+    attn.scatter_add %v at(%at) into %T : vector<64x8xf32>, memref<32xf32>
   } {mapping = [#gpu.block<linear_dim_0>]}
   return
 }

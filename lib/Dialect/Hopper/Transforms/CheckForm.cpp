@@ -4,6 +4,7 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Utils/Views.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -34,6 +35,8 @@ StringRef findFault(Operation *op, Form form, bool usesWarps) {
     return "nests have become tiles";
   if (llvm::any_of(op->getOperandTypes(), isTensor) || llvm::any_of(op->getResultTypes(), isTensor))
     return "values are in memory";
+  if (auto view = dyn_cast<memref::SubViewOp>(op); view && isAmbiguous(view))
+    return "views tell which dimensions they leave out";
   // Statements outside of nests, and those of f64, keep what they have.
   if (auto exp = dyn_cast<math::ExpOp>(op); exp && isa<VectorType>(exp.getType()) &&
                                             exp->getParentOfType<scf::ForOp>() &&

@@ -272,7 +272,7 @@ def select(options):
         if unknown:
             sys.exit(f"unknown group {sorted(unknown)[0]}; there are: {', '.join(cases.GROUPS)}")
         chosen = [case for group in options.group or forward
-                  for case in (cases.GROUPS[group](options.seed) if group in ("random", "random-warps") else
+                  for case in (cases.GROUPS[group](options.seed) if group in ("random", "random-warps", "random-static") else
                                cases.GROUPS[group]())]
     if options.static:
         chosen = [dataclasses.replace(case, static=True) for case in chosen]
@@ -299,7 +299,7 @@ def main():
     parser.add_argument("-O", dest="level", type=int, choices=range(4),
                         help="LLVM's level of optimisation, for --target cpu: most of a gradient's time is LLVM's")
     parser.add_argument("--group", action="append")
-    parser.add_argument("--seed", type=int, default=0, help="of the groups random and random-warps")
+    parser.add_argument("--seed", type=int, default=0, help="of the groups random, random-warps and random-static")
     parser.add_argument("--everything", action="store_true", help="the full cross product")
     parser.add_argument("--filter", help="a regular expression over the cases' names")
     parser.add_argument("--shard", help="INDEX/COUNT")

@@ -421,6 +421,18 @@ def random_warps(seed=3):
                       data="normal" if dtype == "f32" and case.data == "low" else case.data)
 
 
+def random_static(seed=0):
+    """Known sizes, many of them one: what canonicalisation and views make of dimensions that are none."""
+    draw = Random(seed)
+    for _ in range(120):
+        variant = draw.choice(VARIANTS + TABLES + BIASES)
+        hkv, sq, sk = draw.choice([1, 1, 2]), draw.choice([1, 1, 2, 5, 64, 70]), draw.choice([1, 2, 7, 64, 130, 300])
+        d = draw.choice([1, 2, 8, 16, 40, 64])
+        yield Case(variant, draw.choice(["f64", "f32", "bf16", "f16"]), b=draw.choice([1, 1, 2]), hq=hkv * draw.choice([1, 1, 3]),
+                   hkv=hkv, sq=sq, sk=sq if "documents" in variant else sk, d=d, dv=draw.choice([d, d, 24]),
+                   pad=draw.choice([0, 1, 8]), static=True, lse=draw.random() < 0.8, grad=draw.random() < 0.5 and "nothing" not in variant)
+
+
 def random_few_queries():
     """Random ones with up to 16 queries, a number that is known; forwards."""
     draw = Random(1)
@@ -456,7 +468,7 @@ GROUPS = {
     "gradient-edges": with_gradients(edges), "gradient-orders": gradient_orders,
     "gradient-tables": with_gradients(tables), "gradient-biases": with_gradients(biases),
     "gradient-one-key": gradient_one_key, "static": static, "few-queries": few_queries,
-    "random-few-queries": random_few_queries, "random-warps": random_warps,
+    "random-few-queries": random_few_queries, "random-warps": random_warps, "random-static": random_static,
     "single-queries": single_queries, "gradient-single-queries": with_gradients(single_queries),
     "matrix-units": matrix_units, "gradient-matrix-units": with_gradients(matrix_units),
     "gradient-static": with_gradients(static), "gradient-few-queries": gradient_few_queries,

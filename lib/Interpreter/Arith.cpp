@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "Elementwise.h"
+#include "attn/Reference/RandomBits.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
@@ -378,6 +379,21 @@ static void addCast(Translator &translator, StringRef name, Instruction::Handler
 
 //===----------------------------------------------------------------------===//
 
+//===----------------------------------------------------------------------===//
+// Random bits
+//===----------------------------------------------------------------------===//
+
+static Step drawBits(Fiber &fiber, const Instruction &i) {
+  const int64_t *from[6];
+  for (unsigned n = 0; n < 6; ++n)
+    from[n] = fiber.ints(i, n);
+  int64_t *r = fiber.newInts(i);
+  for (int64_t k = 0; k < i.count; ++k)
+    r[k] = wrap(i.kind,
+                randomBits(from[0][k], from[1][k], from[2][k], from[3][k], from[4][k], from[5][k]));
+  return Step::Next;
+}
+
 static void registerIntegers(Translator &translator) {
   translator.add("arith.addi", intBinary<addInts>);
   translator.add("arith.subi", intBinary<subInts>);
@@ -432,6 +448,7 @@ void interpreter::registerArith(Translator &translator) {
     return translateComparison<arith::CmpFOp>(t, op, compareFloats);
   });
   translator.add("arith.select", translateSelect);
+  translator.add("attn.random_bits", drawBits);
   addCast(translator, "arith.index_cast", castInts<true>);
   addCast(translator, "arith.index_castui", castInts<false>);
   addCast(translator, "arith.extsi", castInts<true>);

@@ -114,6 +114,7 @@ void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
     pm.addNestedPass<func::FuncOp>(createAttnEmulateMatrixUnits());
   pm.addPass(createAttnExpandCopies());
   cleanUp(pm);
+  pm.addPass(createAttnExpandRandomBits());
   pm.addPass(createAttnExpandMath());
   cleanUp(pm);
   pm.addPass(createAttnOutlineForalls());

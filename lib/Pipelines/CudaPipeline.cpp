@@ -30,6 +30,7 @@ static void addKernelLowering(OpPassManager &kernels) {
                "math.roundeven", "math.rsqrt", "math.sqrt",     "math.tanh",  "math.trunc"};
   math.doubles = true;
   kernels.addPass(attn::createAttnExpandMath(math));
+  kernels.addPass(attn::createAttnExpandRandomBits({/*onlyNumbers=*/true}));
   kernels.addPass(attn::createConvertHopperToNVVM());
   kernels.addPass(memref::createExpandStridedMetadataPass());
   kernels.addPass(createLowerAffinePass());

@@ -48,7 +48,7 @@ private:
   unsigned order;
   RefTensorPtr query, key, value, sink;
   std::shared_ptr<RefTensor> output, lse;
-  ScalarRegion score, mask;
+  ScalarRegion score, mask, factor;
   int64_t batch, heads, rows, keys, keyHeads, depth, valueDepth;
   T scale;
   std::vector<T> keysTransposed, values; // [b, kh, d, j] and [b, kh, j, e]
@@ -96,9 +96,10 @@ bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state, st
   int64_t position = (b * heads + h) * rows + i;
   int64_t keyHead = b * keyHeads + (keys ? h / (heads / keyHeads) : 0);
   int64_t leading[] = {b, h, i};
-  if (keys &&
-      (!startRow(mask, state.mask, 0, leading, fault) ||
-       !startRow(score, state.score, 1, leading, fault) || !fillMask(mask, state, 3, keys, fault)))
+  if (keys && (!startRow(mask, state.mask, 0, leading, fault) ||
+               !startRow(score, state.score, 1, leading, fault) ||
+               !startRow(factor, state.factor, 0, leading, fault) ||
+               !fillMask(mask, state, 3, keys, fault)))
     return false;
   if (keys == 0)
     state.keep.clear();
@@ -131,6 +132,8 @@ bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state, st
       continue;
     T weight = std::exp(row[j] - safe);
     total += weight;
+    if (!applyFactor(factor, state, 3, j, weight, fault))
+      return false;
     if (roundsWeights(precision, order))
       weight = T(roundTo(value->kind, double(weight)));
     addScaled(sum.data(), &values[(keyHead * keys + j) * valueDepth], weight, valueDepth);
@@ -148,7 +151,7 @@ bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state, st
 template <typename T> void Forward<T>::computeRows(int64_t chunk, FirstFault &faults) {
   if (faults.any())
     return;
-  RowState state{score.makeSlots(), mask.makeSlots(), {}};
+  RowState state{score.makeSlots(), mask.makeSlots(), factor.makeSlots(), {}};
   std::vector<T> row, sum;
   Fault fault;
   int64_t end = std::min((chunk + 1) * rowsPerChunk, batch * heads * rows);
@@ -177,6 +180,11 @@ template <typename T> llvm::Expected<std::vector<RefTensorPtr>> Forward<T>::run(
   if (!maskOr)
     return maskOr.takeError();
   mask = std::move(*maskOr);
+  auto factorOr = ScalarRegion::create(op.getFactor(), {false, false, false, true},
+                                       op.getCaptures(), lookup, precision);
+  if (!factorOr)
+    return factorOr.takeError();
+  factor = std::move(*factorOr);
 
   output =
       std::make_shared<RefTensor>(query->kind, ArrayRef<int64_t>{batch, heads, rows, valueDepth});
@@ -232,7 +240,7 @@ static llvm::Expected<RefTensorPtr> runSoftmax(SoftmaxOp op, Lookup lookup, Prec
   FirstFault faults;
   auto computeRow = [&](int64_t index) {
     Fault fault;
-    RowState state{score->makeSlots(), mask->makeSlots(), {}};
+    RowState state{score->makeSlots(), mask->makeSlots(), {}, {}};
     SmallVector<int64_t, 4> leading = leadingIndices(index, input->shape);
     std::vector<T> row(input->floats.begin() + index * length,
                        input->floats.begin() + (index + 1) * length);

@@ -62,7 +62,7 @@ private:
   unsigned order;
   RefTensorPtr query, key, value, output, lse, outputGradient, lseGradient, sink;
   std::shared_ptr<RefTensor> queryGradient, keyGradient, valueGradient;
-  ScalarRegion score, mask;
+  ScalarRegion score, mask, factor;
   ScoreGradient<T> gradient;
   CaptureSums<T> captureSums;
   int64_t batch, heads, rows, keys, keyHeads, depth, valueDepth;
@@ -114,8 +114,13 @@ template <typename T> llvm::Error Backward<T>::createRegions() {
                                              lookup, precision);
   if (!gradientOr)
     return gradientOr.takeError();
+  auto factorOr = ScalarRegion::create(op.getFactor(), {false, false, false, true},
+                                       op.getCaptures(), lookup, precision);
+  if (!factorOr)
+    return factorOr.takeError();
   score = std::move(*scoreOr);
   mask = std::move(*maskOr);
+  factor = std::move(*factorOr);
   gradient = std::move(*gradientOr);
   return llvm::Error::success();
 }
@@ -198,16 +203,20 @@ bool Backward<T>::addPairs(Group &group, int64_t position, const LogSumExp &lse,
   for (int64_t j : keyOrder) {
     if (!group.rows.keep[j])
       continue;
-    T weight = lse.weight(group.score[j]);
-    T after = weight * (group.weightGradient[j] - difference), before;
+    T weight = lse.weight(group.score[j]), factored = weight;
+    T weightGradient = group.weightGradient[j];
+    if (!applyFactor(factor, group.rows, 3, j, factored, fault) ||
+        !applyFactor(factor, group.rows, 3, j, weightGradient, fault))
+      return false;
+    T after = weight * (weightGradient - difference), before;
     T s = group.product[j] * scale;
     if (!gradient.runPoint(group.gradient, s, j, after, before, captureSums, fault))
       return false;
     scaleSum += before * group.product[j];
-    weight = narrow(value, weight);
+    factored = narrow(value, factored);
     before = narrow(key, before);
-    addScaled(&group.valueGradient[j * valueDepth], &outputGradients[position * valueDepth], weight,
-              valueDepth);
+    addScaled(&group.valueGradient[j * valueDepth], &outputGradients[position * valueDepth],
+              factored, valueDepth);
     addScaled(&group.keyGradient[j * depth], &queries[position * depth], before, depth);
     addScaled(group.queryGradient.data(), &keyRows[(head * keys + j) * depth], before, depth);
   }
@@ -233,6 +242,7 @@ bool Backward<T>::computeRow(Group &group, int64_t h, int64_t i, Fault &fault) {
     return true;
   }
   if (!startRow(score, group.rows.score, 1, leading, fault) ||
+      !startRow(factor, group.rows.factor, 0, leading, fault) ||
       !gradient.startRow(group.gradient, leading, fault))
     return false;
   computeProducts(group, position);
@@ -258,6 +268,7 @@ template <typename T> void Backward<T>::computeGroup(int64_t index, FirstFault &
   Group group{index / keyHeads, index % keyHeads, {}, {}, {}, {}, {}, {}, {}, {}};
   group.rows.score = score.makeSlots();
   group.rows.mask = mask.makeSlots();
+  group.rows.factor = factor.makeSlots();
   group.gradient = gradient.makeState();
   group.keyGradient.assign(keys * depth, T(0));
   group.valueGradient.assign(keys * valueDepth, T(0));

@@ -53,7 +53,7 @@ void forEachParallel(int64_t count, llvm::function_ref<void(int64_t)> body);
 
 /// What a thread needs to run the regions of a row.
 struct RowState {
-  std::vector<Slot> score, mask;
+  std::vector<Slot> score, mask, factor;
   std::vector<uint8_t> keep;
 };
 
@@ -84,6 +84,20 @@ bool applyScore(const ScalarRegion &score, RowState &state, unsigned numLeading,
       return false;
     row[j] = T(slots[result].f);
   }
+  return true;
+}
+
+/// Multiplies the weight of key `j` by the factor region's.
+template <typename T>
+bool applyFactor(const ScalarRegion &factor, RowState &state, unsigned numLeading, int64_t j,
+                 T &weight, Fault &fault) {
+  if (!factor)
+    return true;
+  Slot *slots = state.factor.data();
+  slots[factor->argument(numLeading)].i = j;
+  if (!factor->runPoint(slots, fault))
+    return false;
+  weight *= T(slots[factor->result(0)].f);
   return true;
 }
 

@@ -2,6 +2,7 @@
 // Running scalar programs. See ScalarProgram.h.
 
 #include "ScalarOpcodes.h"
+#include "attn/Reference/RandomBits.h"
 #include "attn/Runtime/FloatConvert.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Support/raw_ostream.h"
@@ -298,6 +299,11 @@ bool ScalarProgram::step(const Instruction &instruction, Slot *slots, Fault &fau
   case Opcode::CmpF:
     target.i = -int64_t(compareFloats(instruction.predicate, a.f, b.f));
     return true;
+  case Opcode::RandomBits: {
+    auto at = [&](unsigned operand) { return slots[instruction.indices[operand]].i; };
+    target.i = signExtend(randomBits(at(0), at(1), at(2), at(3), at(4), at(5)), width);
+    return true;
+  }
   case Opcode::ExtUI:
   case Opcode::IndexCastUI:
     target.i = int64_t(zeroExtend(a.i, width));

@@ -246,6 +246,10 @@ struct ScalarProgram::Compiler {
       return llvm::Error::success();
     }
     Opcode code = findOpcode(op->getName().getStringRef());
+    if (code == Opcode::RandomBits) {
+      slots[op->getResult(0)] = emit(code, op, {}, *kind, nullptr, operands);
+      return llvm::Error::success();
+    }
     if (code == Opcode::None || operands.size() > 3)
       return fail(op);
     if (code == Opcode::Select && isFloat(*kind))

@@ -50,7 +50,7 @@ template <typename T> llvm::Error SoftmaxBackward<T>::createRegions() {
 template <typename T> bool SoftmaxBackward<T>::computeRow(int64_t row, Fault &fault) {
   int64_t length = input->shape.back(), first = row * length;
   SmallVector<int64_t, 4> leading = leadingIndices(row, input->shape);
-  RowState state{{}, mask.makeSlots(), {}};
+  RowState state{{}, mask.makeSlots(), {}, {}};
   auto gradientState = gradient.makeState();
   if (!startRow(mask, state.mask, 0, leading, fault) ||
       !gradient.startRow(gradientState, leading, fault) ||

@@ -211,6 +211,35 @@ def AttnExpandMath : Pass<"attn-expand-math"> {
                            "mlir::vector::VectorDialect"];
 }
 
+def AttnExpandRandomBits : Pass<"attn-expand-random-bits"> {
+  let summary = "Expand attn.random_bits to arithmetic";
+  let description = [{
+    Two calls of Philox4x32-10: one with what belongs to a head, on numbers where its operands are the
+    same in a whole vector, and one for the pair. Each element has its own calls; kernels of
+    warps, in which four pairs of a thread share one, are lowered by `convert-hopper-to-nvvm`:
+    `only-numbers` leaves vectors.
+
+    ```mlir
+    %bits = attn.random_bits %seed, %offset at %b, %h, %i, %j : vector<16xi32>
+    ```
+    becomes
+    ```mlir
+    ...                                            // k, on numbers
+    %i1 = arith.andi %i0, %c-9 : vector<16xi32>
+    %j1 = arith.andi %j0, %c-9 : vector<16xi32>
+    %low, %high = arith.mului_extended %i1, %c-766435501 : vector<16xi32>
+    ...                                            // ten rounds
+    %bits = arith.select %isSet, %w3, %w2 : vector<16xi1>, vector<16xi32>
+    ```
+
+    Needed by: kernels with dropout.
+  }];
+  let options = [
+    Option<"onlyNumbers", "only-numbers", "bool", /*default=*/"false", "Leave vectors as they are">,
+  ];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::vector::VectorDialect"];
+}
+
 def AttnLowerTiles : Pass<"attn-lower-tiles", "mlir::func::FuncOp"> {
   let summary = "Lower vectors of tile size to loops over machine vectors";
   let description = [{

@@ -30,7 +30,8 @@ LogicalResult KernelLowering::lowerElementwise(Operation *op) {
     if (lowerIndexSum(op, layout) || lowerColumnBound(op, layout) ||
         lowerBoundsOfBoth(op, layout) || lowerSelectByBits(op, layout) ||
         lowerIndexComparison(op, layout) || lowerPackedTruncation(op, layout) ||
-        lowerTanh(op, layout) || lowerExp2(op, layout) || lowerRescaling(op, layout))
+        lowerTanh(op, layout) || lowerExp2(op, layout) || lowerRescaling(op, layout) ||
+        lowerRandomBits(op, layout))
       continue;
     if (failed(lowerElementwise(op, layout)))
       return failure();

@@ -147,6 +147,7 @@ private:
   bool lowerExp2(mlir::Operation *op, Layout layout);
   mlir::Value emulateExp2(mlir::Value x);
   bool lowerRescaling(mlir::Operation *op, Layout layout);
+  bool lowerRandomBits(mlir::Operation *op, Layout layout); // RandomBits.cpp
   Parts rescale(llvm::ArrayRef<mlir::Value> factors,
                 llvm::function_ref<llvm::SmallVector<mlir::Value>()> take);
   llvm::LogicalResult lowerConstant(mlir::arith::ConstantOp op);

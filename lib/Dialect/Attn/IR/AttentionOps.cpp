@@ -17,6 +17,11 @@ using namespace attn;
 // Shared by the ops with score and mask regions
 //===----------------------------------------------------------------------===//
 
+Type attn::withElement(Type type, Type element) {
+  auto shaped = dyn_cast<ShapedType>(type);
+  return shaped ? Type(shaped.clone(element)) : element;
+}
+
 static FloatType accumulatorType(Type elementType) {
   return elementType.isF64() ? cast<FloatType>(elementType)
                              : Float32Type::get(elementType.getContext());
@@ -158,6 +163,18 @@ template <typename OpTy> struct DropTrueMask : OpRewritePattern<OpTy> {
   }
 };
 
+/// A factor region that yields the constant 1 changes nothing.
+template <typename OpTy> struct DropFactorOfOne : OpRewritePattern<OpTy> {
+  using OpRewritePattern<OpTy>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpTy op, PatternRewriter &rewriter) const override {
+    if (op.getFactor().empty() ||
+        !matchPattern(op.getFactor().front().getTerminator()->getOperand(0), m_OneFloat()))
+      return failure();
+    rewriter.eraseBlock(&op.getFactor().front());
+    return success();
+  }
+};
+
 /// A score region that yields its score is the identity.
 template <typename OpTy> struct DropIdentityScore : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
@@ -172,16 +189,16 @@ template <typename OpTy> struct DropIdentityScore : OpRewritePattern<OpTy> {
   }
 };
 
-/// A capture that neither region reads, or that is captured twice.
+/// A capture that no region reads.
 template <typename OpTy> struct DropUnusedCaptures : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpTy op, PatternRewriter &rewriter) const override {
     unsigned count = op.getCaptures().size();
     for (unsigned index = 0; index < count; ++index) {
       SmallVector<BlockArgument> uses;
-      for (Region *region : {&op.getScore(), &op.getMask()})
-        if (!region->empty()) {
-          Block &block = region->front();
+      for (Region &region : op->getRegions())
+        if (!region.empty()) {
+          Block &block = region.front();
           uses.push_back(block.getArgument(block.getNumArguments() - count + index));
         }
       if (llvm::any_of(uses, [](BlockArgument a) { return !a.use_empty(); }))
@@ -310,13 +327,16 @@ LogicalResult ForwardOp::verifyRegions() {
                                 {accumulator, index, index, index, index}, getCaptures().getTypes(),
                                 accumulator)))
     return failure();
-  return verifyScalarRegion(*this, getMask(), "mask", {index, index, index, index},
-                            getCaptures().getTypes(), IntegerType::get(getContext(), 1));
+  if (failed(verifyScalarRegion(*this, getMask(), "mask", {index, index, index, index},
+                                getCaptures().getTypes(), IntegerType::get(getContext(), 1))))
+    return failure();
+  return verifyScalarRegion(*this, getFactor(), "factor", {index, index, index, index},
+                            getCaptures().getTypes(), accumulator);
 }
 
 void ForwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
   patterns.add<DropTrueMask<ForwardOp>, DropIdentityScore<ForwardOp>, DropUnusedCaptures<ForwardOp>,
-               FoldConstantScale>(context);
+               DropFactorOfOne<ForwardOp>, FoldConstantScale>(context);
 }
 
 LogicalResult ForwardOp::reifyResultShapes(OpBuilder &builder,
@@ -379,11 +399,14 @@ LogicalResult BackwardOp::verify() {
 LogicalResult BackwardOp::verifyRegions() {
   Type index = IndexType::get(getContext());
   FloatType accumulator = getAccumulatorType();
-  return verifyBackwardRegions(*this, accumulator, {index, index, index, index});
+  if (failed(verifyBackwardRegions(*this, accumulator, {index, index, index, index})))
+    return failure();
+  return verifyScalarRegion(*this, getFactor(), "factor", {index, index, index, index},
+                            getCaptures().getTypes(), accumulator);
 }
 
 void BackwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
-  patterns.add<DropTrueMask<BackwardOp>>(context);
+  patterns.add<DropTrueMask<BackwardOp>, DropFactorOfOne<BackwardOp>>(context);
 }
 
 LogicalResult BackwardOp::reifyResultShapes(OpBuilder &builder,

@@ -57,9 +57,10 @@ void attn::buildMask(ForwardOp op, ValueRange captures,
   assert(op.getMask().empty() && "the op has a mask already");
   OpBuilder builder(op.getContext());
   Location loc = op.getLoc();
-  if (!op.getScore().empty())
-    for (Value capture : captures)
-      op.getScore().addArgument(capture.getType(), capture.getLoc());
+  for (Region &region : op->getRegions())
+    if (!region.empty())
+      for (Value capture : captures)
+        region.addArgument(capture.getType(), capture.getLoc());
   op.getCapturesMutable().append(captures);
   Block *block = builder.createBlock(&op.getMask());
   for (unsigned index = 0; index < 4; ++index)

@@ -272,13 +272,12 @@ struct DefineIntegersPass : attn::impl::AttnDefineIntegersBase<DefineIntegersPas
     getOperation()->walk([](Operation *op) {
       llvm::TypeSwitch<Operation *>(op)
           .Case<ForwardOp, SoftmaxOp>([](auto op) {
-            define(op.getScore(), op.getCaptures().size());
-            define(op.getMask(), op.getCaptures().size());
+            for (Region &region : op->getRegions())
+              define(region, op.getCaptures().size());
           })
           .Case<BackwardOp, SoftmaxBackwardOp>([](auto op) {
-            define(op.getScore(), op.getCaptures().size());
-            define(op.getGradient(), op.getCaptures().size() + 1);
-            define(op.getMask(), op.getCaptures().size());
+            for (Region &region : op->getRegions())
+              define(region, op.getCaptures().size() + (&region == &op.getGradient()));
           })
           .Case([](linalg::GenericOp op) { Definer(*op.getBody(), {}).run(); });
     });

@@ -141,6 +141,7 @@ public:
   LogicalResult differentiate(Operation *op);
 
 private:
+  LogicalResult copyFactor(ForwardOp op, Region &factor);
   LogicalResult differentiate(ForwardOp op);
   LogicalResult differentiate(SoftmaxOp op);
   LogicalResult differentiate(tensor::CastOp op);
@@ -199,10 +200,27 @@ ForwardOp addLse(ForwardOp op) {
   replacement.setUngrouped(op.getUngrouped());
   replacement.getScore().takeBody(op.getScore());
   replacement.getMask().takeBody(op.getMask());
+  replacement.getFactor().takeBody(op.getFactor());
   replacement->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   op.getOutput().replaceAllUsesWith(replacement.getOutput());
   op.erase();
   return replacement;
+}
+
+/// Copies the factor, which may read no float that has a gradient.
+LogicalResult Reverse::copyFactor(ForwardOp op, Region &factor) {
+  if (op.getFactor().empty())
+    return success();
+  auto captures = op.getFactor().getArguments().take_back(op.getCaptures().size());
+  for (auto [index, pair] : llvm::enumerate(llvm::zip_equal(captures, op.getCaptures()))) {
+    auto [argument, capture] = pair;
+    if (carriesGradient(capture.getType()) && adjoints.isActive(capture) && !argument.use_empty())
+      return op.emitError("cannot differentiate a factor that reads float capture #")
+             << index << ", on which the function's arguments have an influence";
+  }
+  IRMapping mapping;
+  op.getFactor().cloneInto(&factor, mapping);
+  return success();
 }
 
 LogicalResult Reverse::differentiate(ForwardOp op) {
@@ -230,7 +248,7 @@ LogicalResult Reverse::differentiate(ForwardOp op) {
                                      op.getQuery(), op.getKey(), op.getValue(), output, op.getLse(),
                                      lseGradient, scale, sink, op.getCaptures(), op.getScaleAttr());
   backward.setUngrouped(op.getUngrouped());
-  if (failed(buildRegions(op, backward)))
+  if (failed(copyFactor(op, backward.getFactor())) || failed(buildRegions(op, backward)))
     return failure();
   adjoints.add(op.getQuery(), backward.getQueryGradient());
   adjoints.add(op.getKey(), backward.getKeyGradient());

@@ -46,7 +46,8 @@ static void expandForward(ForwardOp op) {
   Value sink = op.getSink() ? s.split(op.getSink(), 0) : Value();
   Softmax softmax = buildSoftmax(s, t, s.rows, s.points, sink, s.heads);
   SmallVector<unsigned> out = with(s.rows, s.e);
-  Value sum = s.emit(with(s.points, s.e), {{softmax.p, s.points}, {s.value, s.values}}, out,
+  Value weights = s.factoredWeights(softmax.p);
+  Value sum = s.emit(with(s.points, s.e), {{weights, s.points}, {s.value, s.values}}, out,
                      accumulator, 0.0, multiplyAdd);
   Value o = s.emit(out, {{sum, out}, {softmax.sum, s.rows}}, out, element, std::nullopt,
                    [&](OpBuilder &builder, Location loc, ValueRange args) {
@@ -72,7 +73,7 @@ static void expandSoftmax(SoftmaxOp op) {
   Type element = op.getInput().getType().getElementType();
   Region none;
   Statements s(op, accumulator);
-  ScalarRegions regions{op.getScore(), none, op.getMask(), op.getCaptures(), {}};
+  ScalarRegions regions{op.getScore(), none, op.getMask(), op.getCaptures(), nullptr, {}};
   SmallVector<unsigned> points = addSoftmaxDims(s, op.getInput(), regions);
   Dims rows = Dims(points).drop_back();
   Value t = s.emit(points, {{op.getInput(), points}}, points, accumulator, std::nullopt,

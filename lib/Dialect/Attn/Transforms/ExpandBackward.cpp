@@ -283,7 +283,8 @@ void Backward::buildPoints() {
   Value dp = contract(outputGradient, with(rows, e), value, values, points);
   dt = emit(points, {{p, points}, {dp, points}, {delta, rows}}, points, accumulator, std::nullopt,
             [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-              Value d = arith::SubFOp::create(builder, loc, args[1], args[2]);
+              Value dw = regions.applyFactor(builder, loc, points, args[1]);
+              Value d = arith::SubFOp::create(builder, loc, dw, args[2]);
               return arith::MulFOp::create(builder, loc, args[0], d);
             });
   ds = emit(points, {{s, points}, {dt, points}}, points, accumulator, std::nullopt,
@@ -355,7 +356,7 @@ void Backward::build() {
   SmallVector<unsigned> valueRows = with(Dims(rows).drop_back(), {j, e});
   Value dq = contract(ds, points, key, keys, with(rows, d));
   Value dk = contract(ds, points, query, with(rows, d), keyRows);
-  Value dv = contract(outputGradient, with(rows, e), p, points, valueRows);
+  Value dv = contract(outputGradient, with(rows, e), factoredWeights(p), points, valueRows);
   SmallVector<Value> results = {
       gradientOf(dq, with(rows, d), true, op.getQueryGradient().getType(), scale),
       gradientOf(dk, keyRows, false, op.getKeyGradient().getType(), scale),
@@ -390,7 +391,8 @@ void attn::expandSoftmaxBackward(SoftmaxBackwardOp op, int64_t tableRows) {
   FloatType accumulator = op.getAccumulatorType();
   Type element = op.getInput().getType().getElementType();
   Statements s(op, accumulator);
-  ScalarRegions regions{op.getScore(), op.getGradient(), op.getMask(), op.getCaptures(), {}};
+  ScalarRegions regions{op.getScore(),    op.getGradient(), op.getMask(),
+                        op.getCaptures(), nullptr,          {}};
   SmallVector<unsigned> points = addSoftmaxDims(s, op.getInput(), regions);
   Dims rows = Dims(points).drop_back();
   auto widen = [&](OpBuilder &builder, Location loc, Value x) {

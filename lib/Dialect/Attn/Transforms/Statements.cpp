@@ -208,6 +208,16 @@ Value ScalarRegions::select(OpBuilder &builder, Location loc, Dims domain, Value
   return arith::SelectOp::create(builder, loc, keep, value, otherwise);
 }
 
+Value ScalarRegions::applyFactor(OpBuilder &builder, Location loc, Dims domain, Value value) const {
+  if (!factor || factor->empty())
+    return value;
+  SmallVector<Value> arguments = indexValues(builder, loc, domain);
+  llvm::append_range(arguments, captures);
+  IRMapping mapping;
+  Value times = inlineRegion(builder, *factor, arguments, mapping);
+  return arith::MulFOp::create(builder, loc, value, times);
+}
+
 //===----------------------------------------------------------------------===//
 // AttentionStatements
 //===----------------------------------------------------------------------===//
@@ -317,6 +327,15 @@ Value AttentionStatements::maskedScores(Value s) {
               [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
                 return regions.select(builder, loc, points, args[0],
                                       minusInfinity(builder, loc, accumulator));
+              });
+}
+
+Value AttentionStatements::factoredWeights(Value p) {
+  if (regions.factor->empty())
+    return p;
+  return emit(points, {{p, points}}, points, accumulator, std::nullopt,
+              [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
+                return regions.applyFactor(builder, loc, points, args[0]);
               });
 }
 

@@ -78,6 +78,8 @@ mlir::Value inlineRegion(mlir::OpBuilder &builder, mlir::Region &region, mlir::V
 struct ScalarRegions {
   mlir::Region &score, &gradient, &mask;
   mlir::ValueRange captures;
+  /// Null where weights have no factor, or no product that it would be of.
+  mlir::Region *factor = nullptr;
   /// For each index that the regions take, the dimensions that make it up (two
   /// for a query head: key head and group), and the size of the last of them.
   struct Index {
@@ -96,6 +98,9 @@ struct ScalarRegions {
   /// `value` where the mask region keeps the pair, else `otherwise`.
   mlir::Value select(mlir::OpBuilder &builder, mlir::Location loc, Dims domain, mlir::Value value,
                      mlir::Value otherwise) const;
+  /// `value` times the factor region's.
+  mlir::Value applyFactor(mlir::OpBuilder &builder, mlir::Location loc, Dims domain,
+                          mlir::Value value) const;
 
 private:
   llvm::SmallVector<mlir::Value> indexValues(mlir::OpBuilder &builder, mlir::Location loc,
@@ -111,7 +116,7 @@ public:
   template <typename OpTy>
   AttentionStatements(OpTy op, mlir::Region &gradient)
       : Statements(op, op.getAccumulatorType()), key(op.getKey()), value(op.getValue()),
-        regions{op.getScore(), gradient, op.getMask(), op.getCaptures(), {}} {
+        regions{op.getScore(), gradient, op.getMask(), op.getCaptures(), &op.getFactor(), {}} {
     splitHeads(op.getQuery(), op.getUngrouped());
     scale = op.getScaleOperand();
     if (!scale)
@@ -126,6 +131,8 @@ public:
   mlir::Value scores();
   /// score(scale * s) and then the mask, for the result `s` of scores().
   mlir::Value maskedScores(mlir::Value s);
+  /// What multiplies the values: the weights `p` times the factor.
+  mlir::Value factoredWeights(mlir::Value p);
 
   bool grouped;
   unsigned i, j, d, e;

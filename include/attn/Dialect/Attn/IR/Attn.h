@@ -22,6 +22,11 @@
 #include "attn/Dialect/Attn/IR/AttnInterfaces.h.inc"
 #include "attn/Dialect/Attn/IR/AttnOpInterfaces.h.inc"
 
+namespace attn {
+/// `type`, a scalar's or a shaped one, with other elements.
+mlir::Type withElement(mlir::Type type, mlir::Type element);
+} // namespace attn
+
 #define GET_ATTRDEF_CLASSES
 #include "attn/Dialect/Attn/IR/AttnAttrs.h.inc"
 

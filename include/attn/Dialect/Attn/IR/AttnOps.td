@@ -62,12 +62,13 @@ def Attn_ForwardOp : Attn_Op<"forward", [
     s[i,j] = mask(b, h, i, j) ? s[i,j] : -inf
     m[i]   = max_j s[i,j]
     l[i]   = sum_j exp(s[i,j] - m[i])            (+ exp(sink[h] - m[i]))
-    O[b,h,i,e] = sum_j exp(s[i,j] - m[i]) V[b,kh,j,e] / l[i]
+    O[b,h,i,e] = sum_j exp(s[i,j] - m[i]) factor(b, h, i, j) V[b,kh,j,e] / l[i]
     LSE[b,h,i] = m[i] + log l[i]                 (natural logarithm)
     ```
 
     A row whose every key is masked gives O = 0 and LSE = -inf; with a sink,
-    O = 0 and LSE = sink[h].
+    O = 0 and LSE = sink[h]. `factor` multiplies the weights behind the softmax, whose
+    sum it does not change: dropout is 0 or 1/(1 - p) by `attn.random_bits`.
 
     Shapes: query `[B,Hq,Sq,D]`, key `[B,Hkv,Sk,D]`, value `[B,Hkv,Sk,Dv]`,
     output `[B,Hq,Sq,Dv]`, LSE `[B,Hq,Sq]`. B, H and S may be dynamic; D and Dv
@@ -78,11 +79,12 @@ def Attn_ForwardOp : Attn_Op<"forward", [
     `scale` is an attribute or an operand of the accumulator type; without
     either it is 1/sqrt(D).
 
-    Both regions are isolated: they see their arguments and the `captures`
+    The regions are isolated: they see their arguments and the `captures`
     (scalars or tensors, in order) and nothing else. `score` takes
     (score : accumulator type, b, h, i, j : index, captures...) and yields the
     new score; `mask` takes (b, h, i, j, captures...) and yields an i1, true
-    where the pair is kept. An absent region is the identity, or keeps all. A
+    where the pair is kept; `factor` takes the same and yields a finite number of the
+    accumulator type. An absent region is the identity, keeps all, or is 1. A
     capture is read within its bounds for every b, h, i and j, whether the pair
     is kept or not: clamp an index that only kept pairs need.
 
@@ -125,13 +127,14 @@ def Attn_ForwardOp : Attn_Op<"forward", [
                        OptionalAttr<F64Attr>:$scale,
                        UnitAttr:$ungrouped);
   let results = (outs Attn_Tensor4:$output, Optional<Attn_Tensor3>:$lse);
-  let regions = (region AnyRegion:$score, AnyRegion:$mask);
+  let regions = (region AnyRegion:$score, AnyRegion:$mask, AnyRegion:$factor);
   let assemblyFormat = [{
     $query `,` $key `,` $value
     custom<Scale>($scaleOperand, type($scaleOperand), $scale)
     (`sink` `(` $sink^ `:` type($sink) `)`)?
     (`captures` `(` $captures^ `:` type($captures) `)`)?
     (`score` custom<IsolatedRegion>($score)^)? (`mask` custom<IsolatedRegion>($mask)^)?
+    (`factor` custom<IsolatedRegion>($factor)^)?
     attr-dict `:` type($query) `,` type($key) `,` type($value)
     `->` type($output) (`,` type($lse)^)?
   }];
@@ -190,16 +193,16 @@ def Attn_BackwardOp : Attn_Op<"backward", [
   let summary = "The gradients of attn.forward, recomputed from the log-sum-exp";
   let description = [{
     The vector-Jacobian product of an `attn.forward` of the same query, key,
-    value, scale, sink, captures, score and mask, whose results were `output`
+    value, scale, sink, captures, score, mask and factor (F), whose results were `output`
     (O) and `lse`. With s and t the scores before and after the score region,
     `dO` the incoming gradient of O and `dLSE` that of LSE (0 where absent):
 
     ```
     P[i,j]  = exp(t[i,j] - LSE[i])                    (0 where masked)
     D[i]    = sum_e dO[i,e] O[i,e] - dLSE[i]
-    dt[i,j] = P[i,j] (sum_e dO[i,e] V[j,e] - D[i])
+    dt[i,j] = P[i,j] (F[i,j] sum_e dO[i,e] V[j,e] - D[i])
     ds[i,j] = dt[i,j] * d score / d s
-    dV[j,e] = sum_i P[i,j] dO[i,e]
+    dV[j,e] = sum_i P[i,j] F[i,j] dO[i,e]
     dQ[i,d] = scale * sum_j ds[i,j] K[j,d]
     dK[j,d] = scale * sum_i ds[i,j] Q[i,d]
     dsink[h] = - sum_(b,i) exp(sink[h] - LSE[i]) D[i]
@@ -222,7 +225,8 @@ def Attn_BackwardOp : Attn_Op<"backward", [
     Results: the gradients of query, key and value (their types); of scale (a
     tensor without dimensions) and of the sink, where wanted; and one for each
     float capture, in order: its type, or a tensor without dimensions for a
-    scalar. Captures of other types have none.
+    scalar. Captures of other types have none. That of a float capture is what the score
+    reads of it; F has no derivative.
 
     Example:
 
@@ -251,7 +255,7 @@ def Attn_BackwardOp : Attn_Op<"backward", [
                       Optional<TensorRankOf<[Attn_Float], [0]>>:$scaleGradient,
                       Optional<RankedTensorOf<[Attn_Float]>>:$sinkGradient,
                       Variadic<RankedTensorOf<[AnyFloat]>>:$captureGradients);
-  let regions = (region AnyRegion:$score, AnyRegion:$gradient, AnyRegion:$mask);
+  let regions = (region AnyRegion:$score, AnyRegion:$gradient, AnyRegion:$mask, AnyRegion:$factor);
   let assemblyFormat = [{
     $outputGradient `,` $query `,` $key `,` $value `,` $output `,` $lse
     (`lse_gradient` `(` $lseGradient^ `:` type($lseGradient) `)`)?
@@ -261,6 +265,7 @@ def Attn_BackwardOp : Attn_Op<"backward", [
     (`score` custom<IsolatedRegion>($score)^)?
     (`gradient` custom<IsolatedRegion>($gradient)^)?
     (`mask` custom<IsolatedRegion>($mask)^)?
+    (`factor` custom<IsolatedRegion>($factor)^)?
     attr-dict `:` type($outputGradient) `,` type($query) `,` type($key) `,` type($value)
     `,` type($output) `,` type($lse)
     `->` type($queryGradient) `,` type($keyGradient) `,` type($valueGradient)
@@ -350,6 +355,47 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [
     $value `into` $capture (`[` $indices^ `]`)? attr-dict `:` type($value) `into` type($capture)
   }];
   let hasVerifier = 1;
+}
+
+class Attn_LikeResult<string operand, string element>
+    : TypesMatchWith<operand # " has " # element # " in the result's shape", "result", operand,
+                     "::attn::withElement($_self, ::mlir::Builder($_self.getContext()).get"
+                     # element # "Type())">;
+
+def Attn_RandomBitsOp : Attn_Op<"random_bits", [
+    Pure, Attn_LikeResult<"seed", "I64">, Attn_LikeResult<"offset", "I64">,
+    Attn_LikeResult<"batch", "Index">, Attn_LikeResult<"head", "Index">,
+    Attn_LikeResult<"query", "Index">, Attn_LikeResult<"key", "Index">
+    ] # ElementwiseMappable.traits> {
+  let summary = "32 random bits of a pair of query and key";
+  let description = [{
+    The bits are a function of the operands alone: the same ones on every target, for any tile,
+    in the forward and in its gradient. With Philox(key; counter) the generator Philox4x32-10
+    of four words of 32 bits, each index taken modulo 2^32, and ~8 all bits but the one of value 8:
+
+    ```
+    k = Philox(seed, seed >> 32; offset, offset >> 32, b, h)
+    w = Philox(k[0], k[1]; i & ~8, j & ~8, k[2], k[3])
+    result = w[(i >> 3 & 1) + 2 (j >> 3 & 1)]
+    ```
+
+    So k belongs to a head, and one call gives the words of four pairs which fragments of matrix
+    instructions, transposed or not, have in one thread. A uniform number is kept with
+    probability T / 2^32 where the bits, as an unsigned number, are less than T.
+
+    ```mlir
+    %bits = attn.random_bits %seed, %offset at %b, %h, %i, %j : i32
+    ```
+
+    Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (2011).
+  }];
+  let arguments = (ins SignlessIntegerLike:$seed, SignlessIntegerLike:$offset,
+                       SignlessIntegerOrIndexLike:$batch, SignlessIntegerOrIndexLike:$head,
+                       SignlessIntegerOrIndexLike:$query, SignlessIntegerOrIndexLike:$key);
+  let results = (outs TypeOrValueSemanticsContainer<I32, "i32-like">:$result);
+  let assemblyFormat = [{
+    $seed `,` $offset `at` $batch `,` $head `,` $query `,` $key attr-dict `:` type($result)
+  }];
 }
 
 def Attn_FoldOp : Attn_Op<"fold", [

@@ -142,13 +142,17 @@ def _adopt(array: Any, name: str) -> Any:
 
 
 def attention_numpy(
-    query: Any, key: Any, value: Any, options: Options, score_mod: Function, mask_mod: Function
+    query: Any, key: Any, value: Any, options: Options, score_mod: Function, mask_mod: Function, rng_state: Any = None
 ) -> Tuple[Any, Any]:
     """(O, LSE) of arrays in the layout (batch, heads, length, dimension)."""
     import numpy
 
     bound = bind(options, score_mod, mask_mod)
     arguments = [query, key, value, *bound.captures]
+    if options.drops:
+        if rng_state is None:
+            rng_state = numpy.random.default_rng().integers(2**63, size=2, dtype=numpy.int64)
+        arguments.append(check_rng_state(rng_state, "an array of NumPy", isinstance(rng_state, numpy.ndarray)))
     for index, argument in enumerate(arguments):
         if not isinstance(argument, numpy.ndarray):
             raise call_error(f"expected NumPy arrays only, got a {type(argument).__name__} among them")
@@ -160,6 +164,22 @@ def attention_numpy(
     executable = bound.variant.for_sizes(query, key, arguments[3:]).forward("cpu")
     results = executable.call(arguments)
     return results[0], results[1]
+
+
+def check_rng_state(state: Any, kind: str, is_kind: bool) -> Any:
+    """A tensor (seed, offset)."""
+    if not is_kind or type_name(state) != "int64" or tuple(state.shape) != (2,):
+        found = f"{type_name(state)} of shape {tuple(state.shape)}" if is_kind else f"a {type(state).__name__}"
+        raise call_error(f"expected rng_state to be {kind} of two int64, (seed, offset), got {found}")
+    return state
+
+
+def dropout_of(dropout_p: Any) -> float:
+    if hasattr(dropout_p, "requires_grad") or not hasattr(dropout_p, "__float__"):
+        raise call_error(f"expected dropout_p to be a number, got a {type(dropout_p).__name__}")
+    if not 0 <= float(dropout_p) <= 1:
+        raise call_error(f"expected a dropout_p from 0 to 1, got {dropout_p}")
+    return float(dropout_p)
 
 
 _attention_torch: Any = None
@@ -189,6 +209,8 @@ def attention(
     return_lse: bool = False,
     deterministic: bool = False,
     precision: str = "ieee",
+    dropout_p: float = 0.0,
+    rng_state: Any = None,
     layout: str = "bhsd",
 ) -> Any:
     """softmax(mask(score_mod(scale * Q K^T))) V, compiled for this variant.
@@ -219,6 +241,11 @@ def attention(
     precision: of products of float32 on a GPU: "ieee" by FMAs; "tf32x3" by three products of the tensor core, with an
         error of up to about twice that; "tf32" by one, whose factors have 10 bits behind the point. Other types, and
         CPUs, have "ieee" alone.
+    dropout_p: the probability that a weight is 0 behind the softmax; the others are divided by 1 - p, which is a
+        multiple of 2^-32. A constant of the code.
+    rng_state: (seed, offset), a tensor of two int64 on the device of the query, read when the kernels run: equal ones
+        drop the same pairs, on every device (`attn.random_bits`). None draws them from PyTorch's generator of the
+        device, or from NumPy's entropy for arrays. Of dropout alone.
 
     Returns the output, (B, Hq, Sq, Dv) in the layout of the query, or with return_lse
     a pair. Raises Error, and TraceError for functions that cannot be traced.
@@ -236,20 +263,24 @@ def attention(
         scale = scale_of(scale)
     if is_causal is not False and is_causal is not True:
         is_causal = flag_of(is_causal)
+    if dropout_p != 0.0 or type(dropout_p) is not float:
+        dropout_p = dropout_of(dropout_p)
+    if rng_state is not None and dropout_p == 0:
+        raise call_error("expected no rng_state without dropout (dropout_p=0)")
     if causal_alignment not in ALIGNMENTS:
         raise call_error(f"expected causal_alignment 'top_left' or 'bottom_right', got {causal_alignment!r}")
     swapped = layout == "bshd"
     if swapped:
         query, key, value = (x.swapaxes(1, 2) if len(x.shape) == 4 else x for x in (query, key, value))
-    settings = is_causal, causal_alignment, window, scale, deterministic, precision
+    settings = is_causal, causal_alignment, window, scale, deterministic, precision, dropout_p
     if hasattr(query, "data_ptr"):
         attend = _attention_torch or _load_torch()
-        o, lse = attend(query, key, value, settings, score_mod, mask_mod, enable_gqa, return_lse)
+        o, lse = attend(query, key, value, settings, score_mod, mask_mod, enable_gqa, return_lse, rng_state)
     else:
         check_inputs(query, key, value, enable_gqa)
         options = Options(type_name(query), query.shape[3], value.shape[3], *settings, arrays=True,
                           queries=few_queries(query.shape[2]))
-        o, lse = attention_numpy(query, key, value, options, score_mod, mask_mod)
+        o, lse = attention_numpy(query, key, value, options, score_mod, mask_mod, rng_state)
     if swapped:
         o = o.swapaxes(1, 2)
     return (o, lse) if return_lse else o

@@ -150,7 +150,7 @@ def attention(
             results.append(_tensor(mask_mod(b, h, q_idx, kv_idx), b == b))
         return results
 
-    is_causal, causal_alignment, window, scale, deterministic, precision = settings
+    is_causal, causal_alignment, window, scale, deterministic, precision, _ = settings
     results = _body(
         body,
         query,

@@ -18,7 +18,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 
 from . import _errors
-from ._attention import aliases, bind, check_inputs, check_kind
+from ._attention import aliases, bind, check_inputs, check_kind, check_rng_state
 from ._errors import call_error
 from ._functions import function_key
 from ._torch_ops import (
@@ -314,14 +314,20 @@ def attention(
     mask_mod: Any,
     enable_gqa: bool,
     return_lse: bool,
+    rng_state: Any = None,
 ) -> Tuple[torch.Tensor, torch.Tensor]:
-    """(O, LSE); `settings` are the last fields of Options."""
+    """(O, LSE); `settings` are the last fields of Options in front of `arrays`."""
+    drops = settings[-1] > 0
     is_meta = query.is_meta
     casts = not is_meta and torch.is_autocast_enabled(query.device.type)
     observed = _is_observed()
     tracing = observed and torch.compiler.is_dynamo_compiling()
     call_key = None
-    plain = not (casts or observed or is_forward_mode())
+    if drops and observed:
+        raise call_error(
+            "expected dropout_p=0 inside of torch.compile, of transforms of torch.func and of modes that watch operators"
+        )
+    plain = not (casts or observed or drops or is_forward_mode())
     if plain and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN:
         options = settings, enable_gqa, _trains(query, key, value)
         call_key, tensors = _key_of(query, key, value, (score_mod, mask_mod), options)
@@ -356,7 +362,7 @@ def attention(
     if queries and _trains(query, key, value) and (queries > 1 or query.is_cuda):
         queries = None
     group = 1
-    if queries and query.is_cuda:
+    if queries and query.is_cuda and not drops:
         group = packed_group(query.shape[1], key.shape[1], queries)
     options = Options(
         _TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings, queries=queries, group=group
@@ -371,6 +377,8 @@ def attention(
             raise call_error(f"expected captured tensors of PyTorch, got a {type(capture).__name__}")
         check_kind("a captured tensor", capture)
     inputs = [query, key, value, *bound.captures]
+    if options.drops:
+        inputs.append(_rng_state(rng_state, query))
     if observed and _functorch_level() is not None:
         from ._transforms import Forward
 
@@ -379,7 +387,7 @@ def attention(
     if is_meta:
         check_devices(inputs)
     if observed or is_meta or not all(type(tensor) in _PLAIN for tensor in inputs):
-        return forward_op(query, key, value, bound.captures, program_of(bound.variant))
+        return forward_op(query, key, value, inputs[3:], program_of(bound.variant))
     packed = None if group == 1 else Packed.of(query, group)
     if packed:
         inputs[0] = packed.rows(query)
@@ -387,6 +395,13 @@ def attention(
     if call_key is not None:
         _prepare(call_key, bound.variant, tensors, inputs, packed)
     return packed.unpack(results) if packed else results
+
+
+def _rng_state(state: Any, query: torch.Tensor) -> torch.Tensor:
+    """(seed, offset) of a call's dropout, drawn if need be by what a CUDA graph draws anew."""
+    if state is None:
+        return torch.randint(2**63 - 1, (2,), dtype=torch.int64, device=query.device)
+    return check_rng_state(state, "a tensor of PyTorch", isinstance(state, torch.Tensor))
 
 
 def _run(

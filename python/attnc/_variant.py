@@ -45,6 +45,7 @@ class Options:
     scale: Optional[float] = None
     deterministic: bool = False
     precision: str = "ieee"
+    dropout_p: float = 0.0
     arrays: bool = False  # of NumPy, whose default type is float64
     queries: Optional[int] = None  # how many, where that makes another program
     group: int = 1  # query heads of one key head whose queries are rows of one head
@@ -63,6 +64,17 @@ class Options:
             raise Error(f"expected precision 'ieee', 'tf32x3' or 'tf32', got {self.precision!r}")
         if self.precision != "ieee" and self.dtype != "float32":
             raise Error(f"expected precision 'ieee' for {self.dtype}: {self.precision!r} is of products of float32")
+        if not 0 <= self.dropout_p <= 1:
+            raise Error(f"expected a dropout_p from 0 to 1, got {self.dropout_p}")
+
+    @property
+    def kept(self) -> int:
+        """Of 2^32 random numbers, how many keep a weight."""
+        return round((1 - self.dropout_p) * 2**32)
+
+    @property
+    def drops(self) -> bool:
+        return self.kept < 2**32
 
 
 def few_queries(number: Any) -> Optional[int]:
@@ -127,6 +139,27 @@ def _mask_function(options: Options, mask_mod: Optional[Callable]) -> Optional[C
     return mask
 
 
+def _dropout_text(options: Options, declared: str, accumulator: str) -> str:
+    """The factor region: 0, or the reciprocal of the probability that a weight is kept."""
+    kept = options.kept
+    threshold = kept - 2**32 if kept >= 2**31 else kept  # i32 has a sign
+    scale = 2**32 / kept if kept else 0.0
+    return (
+        f"    factor {{\n    ^bb0(%b: index, %h: index, %i: index, %j: index{declared}):\n"
+        "      %zero = arith.constant 0 : index\n"
+        "      %one = arith.constant 1 : index\n"
+        "      %seed = tensor.extract %rng[%zero] : tensor<2xi64>\n"
+        "      %counter = tensor.extract %rng[%one] : tensor<2xi64>\n"
+        "      %bits = attn.random_bits %seed, %counter at %b, %h, %i, %j : i32\n"
+        f"      %threshold = arith.constant {threshold} : i32\n"
+        "      %keep = arith.cmpi ult, %bits, %threshold : i32\n"
+        f"      %scale = arith.constant {scale:.17e} : {accumulator}\n"
+        f"      %none = arith.constant 0.0 : {accumulator}\n"
+        f"      %factor = arith.select %keep, %scale, %none : {accumulator}\n"
+        f"      attn.yield %factor : {accumulator}\n    }}\n"
+    )
+
+
 def _tensor(sizes: Sequence[Any], element: str) -> str:
     return f"tensor<{''.join(f'{size}x' for size in sizes)}{element}>"
 
@@ -166,6 +199,8 @@ def _module_text(
     k, v = (_tensor(["?", "?", "?", d], element) for d in (options.d, options.dv))
     lse = _tensor(["?", "?", queries], ELEMENT_TYPES[trace.accumulator])
     captures = [(f"%c{n}", capture.ir) for n, capture in enumerate(trace.captures)]
+    if options.drops:
+        captures.append(("%rng", "tensor<2xi64>"))
     arguments = "".join(f", {name}: {type}" for name, type in captures)
     lines, seen = "", list(captures)
     if offset:
@@ -183,6 +218,8 @@ def _module_text(
     if seen:
         used = f" captures({', '.join(n for n, _ in seen)} : {', '.join(t for _, t in seen)})"
     body = "".join(region.text(declared) for region in regions if region)
+    if options.drops:
+        body += _dropout_text(options, declared, ELEMENT_TYPES[trace.accumulator])
     header = {
         "checks": [[c.capture, c.dim, c.interval, c.where] for c in trace.checks],
         "deterministic": bool(options.deterministic),

@@ -207,10 +207,8 @@ def scaled_dot_product_attention(
     scale: Optional[float] = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """torch.nn.functional.scaled_dot_product_attention. Dropout is refused; a mask may
-    have a gradient."""
-    if dropout_p != 0:
-        raise NotImplementedError(f"attnc has no dropout: expected dropout_p=0, got {dropout_p}")
+    """torch.nn.functional.scaled_dot_product_attention. A mask may have a gradient. Dropout is PyTorch's in
+    distribution, by other random numbers (see attnc.attention)."""
     if attn_mask is not None and not isinstance(attn_mask, torch.Tensor):
         raise call_error(f"expected attn_mask to be a tensor of PyTorch, got a {type(attn_mask).__name__}")
     if attn_mask is not None and is_causal:
@@ -232,5 +230,5 @@ def scaled_dot_product_attention(
             settings["score_mod"] = _add(mask)
         else:
             raise call_error(f"expected a boolean or floating-point attn_mask, got {mask.dtype}")
-    o = attention(q, k, v, scale=scale, enable_gqa=enable_gqa, **settings)
+    o = attention(q, k, v, scale=scale, enable_gqa=enable_gqa, dropout_p=dropout_p, **settings)
     return o if batch is None else o.reshape(*batch, *o.shape[-2:])

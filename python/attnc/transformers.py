@@ -75,13 +75,13 @@ def attention_forward(
 ) -> Tuple[torch.Tensor, None]:
     """The interface of transformers: query (B, Hq, Sq, D), key and value (B, Hkv, Sk, D),
     heads shared where there are fewer; returns (B, Sq, Hq, D) and no weights."""
-    _refuse(module, dropout, output_attentions, others)
+    _refuse(module, output_attentions, others)
     is_causal = _is_causal(module, query, attention_mask, is_causal)
     window = _window(query, key, attention_mask, is_causal, sliding_window)
     mask = _of_keys(attention_mask, key)
     if softcap is None and position_bias is None and s_aux is None and window is None and not deterministic:
         output = scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, is_causal=is_causal, scale=scaling, enable_gqa=True
+            query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, scale=scaling, enable_gqa=True
         )
         return output.transpose(1, 2), None
     score_mod, mask_mod = _functions(query, key, mask, _of_keys(position_bias, key), softcap)
@@ -97,20 +97,16 @@ def attention_forward(
         enable_gqa=True,
         return_lse=s_aux is not None,
         deterministic=bool(deterministic),
+        dropout_p=dropout,
     )
     if s_aux is not None:
         output = _with_sinks(*output, s_aux)
     return output.transpose(1, 2), None
 
 
-def _refuse(module: Any, dropout: float, output_attentions: Optional[bool], others: Dict[str, Any]) -> None:
+def _refuse(module: Any, output_attentions: Optional[bool], others: Dict[str, Any]) -> None:
     """What is not honoured, by its name."""
     name = type(module).__name__
-    if dropout > 0:
-        raise NotImplementedError(
-            f"attnc has no dropout: expected {name} to have 0 for its attention's dropout, got {dropout}; set it in "
-            "the model's configuration, or call eval()"
-        )
     if output_attentions or _collects_weights():
         raise NotImplementedError(
             'attnc computes no attention weights: output_attentions=True needs attn_implementation="eager"'

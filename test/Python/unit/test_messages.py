@@ -131,8 +131,8 @@ def test_parameters_of_sdpa():
     for argument in schema.arguments:
         if argument.has_default_value():
             assert own[argument.name].default == argument.default_value, argument.name
-    with pytest.raises(NotImplementedError, match=r"dropout_p=0, got 0\.1"):
-        scaled_dot_product_attention(Q, Q, Q, dropout_p=0.1)
+    with pytest.raises(attnc.Error, match=r"dropout_p from 0 to 1, got 1\.1"):
+        scaled_dot_product_attention(Q, Q, Q, dropout_p=1.1)
     with pytest.raises(TypeError, match="another"):
         scaled_dot_product_attention(Q, Q, Q, another=1)
 

@@ -17,7 +17,7 @@ SHAPE = (2, 4, 2, 300, 333, 64, 64)
 
 def case(function, dtype=torch.bfloat16, shape=SHAPE):
     names = {alibi: ["slope"], bias: ["bias"], documents: ["document"]}.get(function, [])
-    tensors = captures()
+    tensors = captures(dtype if dtype == torch.float64 else torch.float32)
     b, h, _, sq, sk = shape[:5]
     tensors["bias"] = torch.randn(h, sq, sk).to(dtype)
     tensors["document"] = torch.randint(0, 4, (b, max(sq, sk))).sort().values.int()

@@ -45,7 +45,7 @@ def dense(q, k, v, kept, p, causal=False):
     s = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     if causal:
         s = s.masked_fill(torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device).triu(1), -math.inf)
-    return (torch.softmax(s, -1) * kept / (1 - p)) @ v
+    return (torch.softmax(s, -1) * kept * (2**32 / round((1 - p) * 2**32))) @ v
 
 
 def test_known_answers():

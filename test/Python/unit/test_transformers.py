@@ -182,7 +182,7 @@ def test_windows_without_a_mask():
 def test_what_is_refused_by_name():
     q = torch.randn(1, 2, 6, 16)
     for keyword, given in {
-        "head_mask": torch.zeros(2), "indices": torch.zeros(1), "block_indices": torch.zeros(1), "dropout": 0.1,
+        "head_mask": torch.zeros(2), "indices": torch.zeros(1), "block_indices": torch.zeros(1),
         "cu_seq_lens_q": torch.tensor([0, 6]), "output_attentions": True, "another": 1,
     }.items():  # fmt: skip
         with pytest.raises(NotImplementedError, match=keyword):

@@ -83,14 +83,15 @@ bool Multiples::compute(Value value) {
 }
 
 bool Multiples::ofArgument(BlockArgument argument) {
+  // Null for the kernel's own arguments: its old body has been taken out of it.
   Operation *parent = argument.getOwner()->getParentOp();
   unsigned number = argument.getArgNumber();
-  if (auto loop = dyn_cast<scf::ForOp>(parent)) {
+  if (auto loop = dyn_cast_or_null<scf::ForOp>(parent)) {
     if (number == 0)
       return find(loop.getLowerBound()) && find(loop.getStep());
     return find(loop.getInitArgs()[number - 1]) && find(loop.getYieldedValues()[number - 1]);
   }
-  if (auto loop = dyn_cast<scf::WhileOp>(parent)) {
+  if (auto loop = dyn_cast_or_null<scf::WhileOp>(parent)) {
     if (argument.getOwner() == loop.getAfterBody())
       return find(loop.getConditionOp().getArgs()[number]);
     return find(loop.getInits()[number]) && find(loop.getYieldOp().getOperands()[number]);

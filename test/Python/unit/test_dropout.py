@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, NO_GPU])]
 
 
 def philox(key, counter):

@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
-from ._attention import LAYOUTS, bind, flag_of, scale_of, window_of
+from ._attention import LAYOUTS, bind, dropout_of, flag_of, scale_of, window_of
 from ._capi import emit_ptx, take_tile_counts, targets, transform
 from ._errors import Error
 from ._executable import Executable
@@ -44,6 +44,9 @@ def _variant_for(query: Any, key: Any, value: Any, options: dict) -> Tuple[Varia
     for name, convert in (("window", window_of), ("scale", scale_of), ("is_causal", flag_of)):
         if options.get(name) is not None:
             options[name] = convert(options[name])
+    options.pop("rng_state", None)  # of a call alone: code is the same for all
+    if options.get("dropout_p") is not None:
+        options["dropout_p"] = dropout_of(options["dropout_p"])
     arrays = [x.swapaxes(1, 2) if layout == "bshd" else x for x in (query, key, value)]
     try:
         numpy = type(query).__module__ == "numpy"

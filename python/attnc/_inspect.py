@@ -44,7 +44,7 @@ def _variant_for(query: Any, key: Any, value: Any, options: dict) -> Tuple[Varia
     for name, convert in (("window", window_of), ("scale", scale_of), ("is_causal", flag_of)):
         if options.get(name) is not None:
             options[name] = convert(options[name])
-    options.pop("rng_state", None)  # of a call alone: code is the same for all
+    rng_state = options.pop("rng_state", None)
     if options.get("dropout_p") is not None:
         options["dropout_p"] = dropout_of(options["dropout_p"])
     arrays = [x.swapaxes(1, 2) if layout == "bshd" else x for x in (query, key, value)]
@@ -57,6 +57,12 @@ def _variant_for(query: Any, key: Any, value: Any, options: dict) -> Tuple[Varia
     except TypeError as error:
         raise Error(str(error)) from None
     bound = bind(chosen, *functions)
+    if chosen.drops:
+        if rng_state is None:
+            import numpy
+
+            rng_state = numpy.zeros(2, numpy.int64)
+        bound = bound._replace(captures=[*bound.captures, rng_state])
     return bound.variant, bound.captures, arrays
 
 

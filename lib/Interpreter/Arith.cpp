@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// arith: integers exactly in their width, floats rounded to their type.
+// arith: integers exactly in their width, floats rounded to their type. And attn.random_bits.
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "Elementwise.h"
@@ -378,8 +378,6 @@ static void addCast(Translator &translator, StringRef name, Instruction::Handler
 }
 
 //===----------------------------------------------------------------------===//
-
-//===----------------------------------------------------------------------===//
 // Random bits
 //===----------------------------------------------------------------------===//
 
@@ -393,6 +391,8 @@ static Step drawBits(Fiber &fiber, const Instruction &i) {
                 randomBits(from[0][k], from[1][k], from[2][k], from[3][k], from[4][k], from[5][k]));
   return Step::Next;
 }
+
+//===----------------------------------------------------------------------===//
 
 static void registerIntegers(Translator &translator) {
   translator.add("arith.addi", intBinary<addInts>);

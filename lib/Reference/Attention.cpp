@@ -130,10 +130,11 @@ bool Forward<T>::computeRow(int64_t b, int64_t h, int64_t i, RowState &state, st
   for (int64_t j : keyOrder) {
     if (!state.keep[j])
       continue;
-    T weight = std::exp(row[j] - safe);
+    T weight = std::exp(row[j] - safe), times;
     total += weight;
-    if (!applyFactor(factor, state, 3, j, weight, fault))
+    if (!findFactor(factor, state, 3, j, times, fault))
       return false;
+    weight *= times;
     if (roundsWeights(precision, order))
       weight = T(roundTo(value->kind, double(weight)));
     addScaled(sum.data(), &values[(keyHead * keys + j) * valueDepth], weight, valueDepth);

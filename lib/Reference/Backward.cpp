@@ -203,20 +203,18 @@ bool Backward<T>::addPairs(Group &group, int64_t position, const LogSumExp &lse,
   for (int64_t j : keyOrder) {
     if (!group.rows.keep[j])
       continue;
-    T weight = lse.weight(group.score[j]), factored = weight;
-    T weightGradient = group.weightGradient[j];
-    if (!applyFactor(factor, group.rows, 3, j, factored, fault) ||
-        !applyFactor(factor, group.rows, 3, j, weightGradient, fault))
+    T weight = lse.weight(group.score[j]), times;
+    if (!findFactor(factor, group.rows, 3, j, times, fault))
       return false;
-    T after = weight * (weightGradient - difference), before;
+    T after = weight * (group.weightGradient[j] * times - difference), before;
     T s = group.product[j] * scale;
     if (!gradient.runPoint(group.gradient, s, j, after, before, captureSums, fault))
       return false;
     scaleSum += before * group.product[j];
-    factored = narrow(value, factored);
+    weight = narrow(value, weight * times);
     before = narrow(key, before);
-    addScaled(&group.valueGradient[j * valueDepth], &outputGradients[position * valueDepth],
-              factored, valueDepth);
+    addScaled(&group.valueGradient[j * valueDepth], &outputGradients[position * valueDepth], weight,
+              valueDepth);
     addScaled(&group.keyGradient[j * depth], &queries[position * depth], before, depth);
     addScaled(group.queryGradient.data(), &keyRows[(head * keys + j) * depth], before, depth);
   }

@@ -87,17 +87,18 @@ bool applyScore(const ScalarRegion &score, RowState &state, unsigned numLeading,
   return true;
 }
 
-/// Multiplies the weight of key `j` by the factor region's.
+/// What the factor region gives for key `j`; 1 without one.
 template <typename T>
-bool applyFactor(const ScalarRegion &factor, RowState &state, unsigned numLeading, int64_t j,
-                 T &weight, Fault &fault) {
+bool findFactor(const ScalarRegion &factor, RowState &state, unsigned numLeading, int64_t j,
+                T &result, Fault &fault) {
+  result = T(1);
   if (!factor)
     return true;
   Slot *slots = state.factor.data();
   slots[factor->argument(numLeading)].i = j;
   if (!factor->runPoint(slots, fault))
     return false;
-  weight *= T(slots[factor->result(0)].f);
+  result = T(slots[factor->result(0)].f);
   return true;
 }
 

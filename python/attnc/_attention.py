@@ -174,11 +174,11 @@ def check_rng_state(state: Any, kind: str, is_kind: bool) -> Any:
     return state
 
 
-def dropout_of(dropout_p: Any) -> float:
+def dropout_of(dropout_p: Any, rng_state: Any) -> float:
     if hasattr(dropout_p, "requires_grad") or not hasattr(dropout_p, "__float__"):
         raise call_error(f"expected dropout_p to be a number, got a {type(dropout_p).__name__}")
-    if not 0 <= float(dropout_p) <= 1:
-        raise call_error(f"expected a dropout_p from 0 to 1, got {dropout_p}")
+    if rng_state is not None and dropout_p == 0:
+        raise call_error("expected no rng_state without dropout (dropout_p=0)")
     return float(dropout_p)
 
 
@@ -263,10 +263,8 @@ def attention(
         scale = scale_of(scale)
     if is_causal is not False and is_causal is not True:
         is_causal = flag_of(is_causal)
-    if dropout_p != 0.0 or type(dropout_p) is not float:
-        dropout_p = dropout_of(dropout_p)
-    if rng_state is not None and dropout_p == 0:
-        raise call_error("expected no rng_state without dropout (dropout_p=0)")
+    if dropout_p != 0.0 or type(dropout_p) is not float or rng_state is not None:
+        dropout_p = dropout_of(dropout_p, rng_state)
     if causal_alignment not in ALIGNMENTS:
         raise call_error(f"expected causal_alignment 'top_left' or 'bottom_right', got {causal_alignment!r}")
     swapped = layout == "bshd"

@@ -45,8 +45,7 @@ def _variant_for(query: Any, key: Any, value: Any, options: dict) -> Tuple[Varia
         if options.get(name) is not None:
             options[name] = convert(options[name])
     rng_state = options.pop("rng_state", None)
-    if options.get("dropout_p") is not None:
-        options["dropout_p"] = dropout_of(options["dropout_p"])
+    options["dropout_p"] = dropout_of(options.get("dropout_p", 0.0), rng_state)
     arrays = [x.swapaxes(1, 2) if layout == "bshd" else x for x in (query, key, value)]
     try:
         numpy = type(query).__module__ == "numpy"
@@ -57,13 +56,12 @@ def _variant_for(query: Any, key: Any, value: Any, options: dict) -> Tuple[Varia
     except TypeError as error:
         raise Error(str(error)) from None
     bound = bind(chosen, *functions)
+    captures = list(bound.captures)
     if chosen.drops:
-        if rng_state is None:
-            import numpy
+        import numpy as np
 
-            rng_state = numpy.zeros(2, numpy.int64)
-        bound = bound._replace(captures=[*bound.captures, rng_state])
-    return bound.variant, bound.captures, arrays
+        captures.append(np.zeros(2, np.int64) if rng_state is None else rng_state)
+    return bound.variant, captures, arrays
 
 
 def _target_of(query: Any, target: Optional[str]) -> str:

@@ -12,11 +12,6 @@ namespace attn {
 /// Of i and j, the bit that says which word of a call is a pair's.
 constexpr int64_t kRandomWordBit = 8;
 
-/// Philox4x32-10 of numbers of i32, or vectors of them.
-std::array<mlir::Value, 4> buildPhilox(mlir::ImplicitLocOpBuilder &b,
-                                       std::array<mlir::Value, 2> key,
-                                       std::array<mlir::Value, 4> counter);
-
 /// The words k of a head. `seed` and `offset` are of i64, the rest of i32; all are numbers, or
 /// vectors of one shape.
 std::array<mlir::Value, 4> buildRandomKey(mlir::ImplicitLocOpBuilder &b, mlir::Value seed,

@@ -28,8 +28,9 @@ static Value constantLike(ImplicitLocOpBuilder &b, Value like, int64_t value) {
   return arith::ConstantOp::create(b, number);
 }
 
-std::array<Value, 4> attn::buildPhilox(ImplicitLocOpBuilder &b, std::array<Value, 2> key,
-                                       std::array<Value, 4> counter) {
+/// Philox4x32-10 of numbers of i32, or vectors of them.
+static std::array<Value, 4> buildPhilox(ImplicitLocOpBuilder &b, std::array<Value, 2> key,
+                                        std::array<Value, 4> counter) {
   constexpr int kRounds = 10;
   constexpr std::array<int64_t, 2> kMultipliers = {0xD2511F53, 0xCD9E8D57};
   constexpr std::array<int64_t, 2> kSteps = {0x9E3779B9, 0xBB67AE85};

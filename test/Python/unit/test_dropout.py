@@ -140,8 +140,9 @@ def test_what_is_refused():
     for p in (-0.1, 1.5, float("nan")):
         with pytest.raises(attnc.Error, match="dropout_p from 0 to 1"):
             attnc.attention(q, q, q, dropout_p=p)
-    with pytest.raises(attnc.Error, match="no rng_state without dropout"):
-        attnc.attention(q, q, q, rng_state=torch.zeros(2, dtype=torch.int64))
+    for function in (attnc.attention, attnc.lower, attnc.explain):
+        with pytest.raises(attnc.Error, match="no rng_state without dropout"):
+            function(q, q, q, rng_state=torch.zeros(2, dtype=torch.int64))
     for state in (torch.zeros(2), torch.zeros(3, dtype=torch.int64), 5):
         with pytest.raises(attnc.Error, match="two int64"):
             attnc.attention(q, q, q, dropout_p=0.1, rng_state=state)

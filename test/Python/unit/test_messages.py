@@ -161,7 +161,8 @@ def test_options_of_lower_and_explain():
     """Those of attention(), by name."""
     names = list(inspect.signature(attnc.attention).parameters)[3:]
     given = dict(score_mod=None, mask_mod=None, is_causal=True, causal_alignment="top_left", window=(4, 0), scale=0.5,
-                 enable_gqa=True, return_lse=True, deterministic=True, precision="ieee", dropout_p=0.1, rng_state=None, layout="bhsd")  # fmt: skip
+                 enable_gqa=True, return_lse=True, deterministic=True, precision="ieee", dropout_p=0.1,
+                 rng_state=None, layout="bhsd")  # fmt: skip
     assert names == list(given)
     assert attnc.lower(Q, Q, Q, **given).levels
     attnc.explain(Q, Q, Q, **given)

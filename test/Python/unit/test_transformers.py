@@ -179,6 +179,18 @@ def test_windows_without_a_mask():
     assert torch.equal(attend(q, k, v, sliding_window=12), attend(q, k, v))
 
 
+def test_dropout():
+    q = torch.randn(1, 2, 40, 16)
+    for keywords in ({}, {"softcap": 5.0}):
+        torch.manual_seed(2)
+        got = attend(q, q, q, dropout=0.5, **keywords)
+        torch.manual_seed(2)
+        score = (lambda s, b, h, i, j: torch.tanh(s / 5.0) * 5.0) if keywords else None
+        want = attnc.attention(q, q, q, score_mod=score, dropout_p=0.5)
+        torch.testing.assert_close(got, want.transpose(1, 2), rtol=1e-5, atol=1e-5)
+        assert not torch.allclose(got, attend(q, q, q, **keywords))
+
+
 def test_what_is_refused_by_name():
     q = torch.randn(1, 2, 6, 16)
     for keyword, given in {

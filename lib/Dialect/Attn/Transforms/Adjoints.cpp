@@ -3,6 +3,7 @@
 // another: an attention op's 16-bit gradient with one use is never widened.
 
 #include "Adjoints.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -10,11 +11,6 @@
 
 using namespace mlir;
 using namespace attn;
-
-static Type withElement(Type type, Type element) {
-  auto shaped = dyn_cast<ShapedType>(type);
-  return shaped ? Type(shaped.clone(element)) : element;
-}
 
 bool attn::carriesGradient(Type type) { return isa<FloatType>(getElementTypeOrSelf(type)); }
 

@@ -216,7 +216,7 @@ def AttnExpandRandomBits : Pass<"attn-expand-random-bits"> {
   let description = [{
     Two calls of Philox4x32-10: one with what belongs to a head, on numbers where its operands are the
     same in a whole vector, and one for the pair. Each element has its own calls; kernels of
-    warps, in which four pairs of a thread share one, are lowered by `convert-hopper-to-nvvm`:
+    warps, in which eight pairs share one, are lowered by `convert-hopper-to-nvvm`:
     `only-numbers` leaves vectors.
 
     ```mlir
@@ -226,10 +226,10 @@ def AttnExpandRandomBits : Pass<"attn-expand-random-bits"> {
     ```mlir
     ...                                            // k, on numbers
     %i1 = arith.andi %i0, %c-9 : vector<16xi32>
-    %j1 = arith.andi %j0, %c-9 : vector<16xi32>
+    %j1 = arith.andi %j0, %c-10 : vector<16xi32>
     %low, %high = arith.mului_extended %i1, %c-766435501 : vector<16xi32>
     ...                                            // ten rounds
-    %bits = arith.select %isSet, %w3, %w2 : vector<16xi1>, vector<16xi32>
+    %bits = arith.select %isOdd, %swapped, %w : vector<16xi1>, vector<16xi32>
     ```
 
     Needed by: kernels with dropout.

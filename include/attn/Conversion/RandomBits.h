@@ -5,6 +5,7 @@
 #define ATTN_CONVERSION_RANDOMBITS_H
 
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "llvm/ADT/SmallVector.h"
 #include <array>
 
 namespace attn {
@@ -12,15 +13,25 @@ namespace attn {
 /// Of i and j, the bit that says which word of a call is a pair's.
 constexpr int64_t kRandomWordBit = 8;
 
+/// Of j, the bit that says whether a pair has the word's halves swapped.
+constexpr int64_t kRandomHalfBit = 1;
+
 /// The words k of a head. `seed` and `offset` are of i64, the rest of i32; all are numbers, or
 /// vectors of one shape.
 std::array<mlir::Value, 4> buildRandomKey(mlir::ImplicitLocOpBuilder &b, mlir::Value seed,
                                           mlir::Value offset, mlir::Value batch, mlir::Value head);
 
-/// The words of four pairs: `query` and `key` are without kRandomWordBit.
-std::array<mlir::Value, 4> buildRandomWords(mlir::ImplicitLocOpBuilder &b,
-                                            const std::array<mlir::Value, 4> &ofHead,
-                                            mlir::Value query, mlir::Value key);
+/// The operands of a call: `ofHead` are the head's words k. `query` is without kRandomWordBit,
+/// `key` without that and kRandomHalfBit.
+struct RandomCall {
+  std::array<mlir::Value, 4> ofHead;
+  mlir::Value query, key;
+};
+
+/// The words of calls, each for eight pairs. The calls' rounds are built in turns, so that what
+/// one waits for is behind work of the others.
+llvm::SmallVector<std::array<mlir::Value, 4>> buildRandomWords(mlir::ImplicitLocOpBuilder &b,
+                                                               llvm::ArrayRef<RandomCall> calls);
 
 } // namespace attn
 

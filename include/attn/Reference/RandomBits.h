@@ -32,8 +32,9 @@ inline uint32_t randomBits(int64_t seed, int64_t offset, int64_t b, int64_t h, i
   std::array<uint32_t, 4> ofHead =
       philox({low(seed), high(seed)}, {low(offset), high(offset), low(b), low(h)});
   std::array<uint32_t, 4> words =
-      philox({ofHead[0], ofHead[1]}, {low(i) & ~8u, low(j) & ~8u, ofHead[2], ofHead[3]});
-  return words[(i >> 3 & 1) + 2 * (j >> 3 & 1)];
+      philox({ofHead[0], ofHead[1]}, {low(i) & ~8u, low(j) & ~9u, ofHead[2], ofHead[3]});
+  uint32_t word = words[(i >> 3 & 1) + 2 * (j >> 3 & 1)];
+  return j & 1 ? word << 16 | word >> 16 : word;
 }
 
 } // namespace attn

@@ -28,9 +28,15 @@ static Value constantLike(ImplicitLocOpBuilder &b, Value like, int64_t value) {
   return arith::ConstantOp::create(b, number);
 }
 
-/// Philox4x32-10 of numbers of i32, or vectors of them.
-static std::array<Value, 4> buildPhilox(ImplicitLocOpBuilder &b, std::array<Value, 2> key,
-                                        std::array<Value, 4> counter) {
+namespace {
+struct PhiloxState {
+  std::array<Value, 2> key;
+  std::array<Value, 4> counter;
+};
+} // namespace
+
+/// Philox4x32-10 of numbers of i32, or vectors of them: the counters become the results.
+static void buildPhilox(ImplicitLocOpBuilder &b, MutableArrayRef<PhiloxState> states) {
   constexpr int kRounds = 10;
   constexpr std::array<int64_t, 2> kMultipliers = {0xD2511F53, 0xCD9E8D57};
   constexpr std::array<int64_t, 2> kSteps = {0x9E3779B9, 0xBB67AE85};
@@ -40,7 +46,8 @@ static std::array<Value, 4> buildPhilox(ImplicitLocOpBuilder &b, std::array<Valu
   auto exclusiveOr = [&](Value x, Value y, Value z) -> Value {
     return arith::XOrIOp::create(b, arith::XOrIOp::create(b, x, y), z);
   };
-  for (int round = 0; round < kRounds; ++round) {
+  auto turn = [&](PhiloxState &state, int round) {
+    auto &[key, counter] = state;
     if (round > 0)
       for (auto [word, step] : llvm::zip_equal(key, kSteps))
         word = arith::AddIOp::create(b, word, number(word, step));
@@ -49,8 +56,10 @@ static std::array<Value, 4> buildPhilox(ImplicitLocOpBuilder &b, std::array<Valu
         arith::MulUIExtendedOp::create(b, counter[2], number(counter[2], kMultipliers[1]));
     counter = {exclusiveOr(second.getHigh(), counter[1], key[0]), second.getLow(),
                exclusiveOr(first.getHigh(), counter[3], key[1]), first.getLow()};
-  }
-  return counter;
+  };
+  for (int round = 0; round < kRounds; ++round)
+    for (PhiloxState &state : states)
+      turn(state, round);
 }
 
 std::array<Value, 4> attn::buildRandomKey(ImplicitLocOpBuilder &b, Value seed, Value offset,
@@ -58,13 +67,19 @@ std::array<Value, 4> attn::buildRandomKey(ImplicitLocOpBuilder &b, Value seed, V
   Type word = withElement(seed.getType(), b.getI32Type());
   auto low = [&](Value x) -> Value { return arith::TruncIOp::create(b, word, x); };
   auto high = [&](Value x) { return low(arith::ShRUIOp::create(b, x, constantLike(b, x, 32))); };
-  return buildPhilox(b, {low(seed), high(seed)}, {low(offset), high(offset), batch, head});
+  PhiloxState state = {{low(seed), high(seed)}, {low(offset), high(offset), batch, head}};
+  buildPhilox(b, state);
+  return state.counter;
 }
 
-std::array<Value, 4> attn::buildRandomWords(ImplicitLocOpBuilder &b,
-                                            const std::array<Value, 4> &ofHead, Value query,
-                                            Value key) {
-  return buildPhilox(b, {ofHead[0], ofHead[1]}, {query, key, ofHead[2], ofHead[3]});
+SmallVector<std::array<Value, 4>> attn::buildRandomWords(ImplicitLocOpBuilder &b,
+                                                         ArrayRef<RandomCall> calls) {
+  auto states = llvm::map_to_vector(calls, [](const RandomCall &call) -> PhiloxState {
+    const auto &k = call.ofHead;
+    return {{k[0], k[1]}, {call.query, call.key, k[2], k[3]}};
+  });
+  buildPhilox(b, states);
+  return llvm::map_to_vector(states, [](const PhiloxState &state) { return state.counter; });
 }
 
 /// The number that all elements of a vector are; null where they are not known to be one.
@@ -95,20 +110,26 @@ static void expand(RandomBitsOp op) {
     for (Value &word : key)
       word = vector::BroadcastOp::create(b, cast<VectorType>(type), word);
   Value query = toWord(op.getQuery()), keyIndex = toWord(op.getKey());
-  Value bit = constantLike(b, query, kRandomWordBit), zero = constantLike(b, query, 0);
-  Value rest = constantLike(b, query, ~kRandomWordBit);
-  auto without = [&](Value x) -> Value { return arith::AndIOp::create(b, x, rest); };
-  auto isSet = [&](Value x) -> Value {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, x, bit),
-                                 zero);
+  Value zero = constantLike(b, query, 0);
+  auto andWith = [&](Value x, int64_t bits) -> Value {
+    return arith::AndIOp::create(b, x, constantLike(b, x, bits));
   };
-  std::array<Value, 4> words = buildRandomWords(b, key, without(query), without(keyIndex));
+  auto isSet = [&](Value x, int64_t bit) -> Value {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, andWith(x, bit), zero);
+  };
+  RandomCall call = {key, andWith(query, ~kRandomWordBit),
+                     andWith(keyIndex, ~(kRandomWordBit | kRandomHalfBit))};
+  std::array<Value, 4> words = buildRandomWords(b, call).front();
   auto choose = [&](Value condition, Value yes, Value no) -> Value {
     return arith::SelectOp::create(b, condition, yes, no);
   };
-  Value ofQuery = isSet(query);
-  Value result = choose(isSet(keyIndex), choose(ofQuery, words[3], words[2]),
-                        choose(ofQuery, words[1], words[0]));
+  Value ofQuery = isSet(query, kRandomWordBit);
+  Value word = choose(isSet(keyIndex, kRandomWordBit), choose(ofQuery, words[3], words[2]),
+                      choose(ofQuery, words[1], words[0]));
+  Value half = constantLike(b, word, 16);
+  Value swapped = arith::OrIOp::create(b, arith::ShLIOp::create(b, word, half),
+                                       arith::ShRUIOp::create(b, word, half));
+  Value result = choose(isSet(keyIndex, kRandomHalfBit), swapped, word);
   op.getResult().replaceAllUsesWith(result);
   op.erase();
 }

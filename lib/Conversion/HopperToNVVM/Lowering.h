@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "llvm/ADT/DenseSet.h"
+#include <functional>
 
 namespace attn::hopper {
 
@@ -147,7 +148,14 @@ private:
   bool lowerExp2(mlir::Operation *op, Layout layout);
   mlir::Value emulateExp2(mlir::Value x);
   bool lowerRescaling(mlir::Operation *op, Layout layout);
-  bool lowerRandomBits(mlir::Operation *op, Layout layout); // RandomBits.cpp
+  //===--- RandomBits.cpp ---===//
+  struct RandomWords;
+  bool lowerRandomBits(mlir::Operation *op, Layout layout);
+  Parts takeBits(const RandomWords &random);
+  /// Emits what was left to the first use of the operands.
+  void finishOperands(mlir::Operation *op);
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<std::function<void()>, 1>> unfinished;
+
   Parts rescale(llvm::ArrayRef<mlir::Value> factors,
                 llvm::function_ref<llvm::SmallVector<mlir::Value>()> take);
   llvm::LogicalResult lowerConstant(mlir::arith::ConstantOp op);

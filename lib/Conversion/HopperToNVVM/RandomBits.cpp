@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// attn.random_bits of tiles: a call of the generator for the four pairs of a thread that share one,
-// where tiles begin at multiples of 16. Elsewhere each pair has its own call.
+// attn.random_bits of tiles: a call of the generator for the eight pairs of a thread, or of two
+// neighbouring rows, that share one, where tiles begin at multiples of 16. Elsewhere each pair has
+// its own call.
 
 #include "attn/Conversion/RandomBits.h"
 #include "Lowering.h"
@@ -127,80 +128,186 @@ static Positions findPositions(Value value, Multiples &multiples) {
 }
 
 namespace {
-/// Where a pair's query, or key, is: the number that a call takes, and whether its bit is set, as a
-/// constant where that is known.
+/// Of a pair, its query or key.
 struct Place {
-  Value number, isSet;
-  bool known = false;
+  Value number;      ///< that a call takes
+  Value position;    ///< the query or key, without the known bits
+  int64_t known = 0; ///< bits that are constants,
+  int64_t set = 0;   ///< and those of them that are 1
 };
 } // namespace
+
+/// Calls whose rounds are built in turns: enough to be busy while a product is on its way, few
+/// enough for their words to be in registers.
+static constexpr size_t kCallsInTurns = 4;
+
+/// Of a query, the bit that says which of two lanes calls, where keys are rows.
+static constexpr int64_t kNextQuery = 1;
+
+using Words = std::array<Value, 4>;
+
+/// Each pair's place, and the words of its call.
+struct KernelLowering::RandomWords {
+  SmallVector<Place> queries, keys; ///< one for all pairs, or one for each
+  SmallVector<size_t> callOf;       ///< by pair
+  SmallVector<Words> words;         ///< by call
+  /// The words that a pair needs may be those of the lane of the next row.
+  bool exchanges;
+};
+
+template <typename Values> static auto &at(Values &values, size_t e) {
+  return values[values.size() == 1 ? 0 : e];
+}
 
 bool KernelLowering::lowerRandomBits(Operation *op, Layout layout) {
   auto random = dyn_cast<RandomBitsOp>(op);
   if (!random || layout == Layout::Scalar)
     return false;
+  auto andWith = [&](Value x, int64_t bits) -> Value {
+    return arith::AndIOp::create(b, x, constantI32(bits));
+  };
+
+  // What belongs to heads.
+  std::array<SmallVector<Value>, 4> ofHeads;
+  for (auto [values, operand] : llvm::zip_equal(ofHeads, random->getOperands().take_front(4)))
+    values = elements(operand, layout);
+  bool isOneHead = llvm::all_of(ofHeads, [](auto &values) { return llvm::all_equal(values); });
+  SmallVector<std::pair<Words, Words>> heads;
+  auto findHead = [&](size_t e) {
+    Words operands;
+    for (auto [value, values] : llvm::zip_equal(operands, ofHeads))
+      value = at(values, e);
+    auto *known = llvm::find_if(heads, [&](auto &head) { return head.first == operands; });
+    if (known != heads.end())
+      return size_t(known - heads.begin());
+    Words k =
+        buildRandomKey(b, operands[0], operands[1], toI32(operands[2]), toI32(operands[3]));
+    heads.push_back({operands, k});
+    return heads.size() - 1;
+  };
+
+  // A thread's first row in a fragment has none of kRandomWordBit, its first column is even and has
+  // none of it: constants say these bits, and what they add to the rest carries nothing into them.
   Multiples multiples;
-  auto shares = [&](Value positions) {
+  auto isOfFragment = [&](Value positions) {
     Positions found = findPositions(positions, multiples);
     return piece == kPieceOfAccumulator && found.isMultiple && found.lanes <= 1;
   };
-  // Where the bit is known, what constants add to the rest of a number carries nothing into it: a
-  // thread's first row has none of 8, its first column is even and has none of 8.
-  auto placesOf = [&](Value positions) {
+  auto areColumns = [&](Value positions) {
+    return llvm::any_of(parts(positions, layout).offsets, [](int64_t x) { return x & 1; });
+  };
+  bool isFragment = isOfFragment(random.getQuery()) && isOfFragment(random.getKey());
+  bool keysAreColumns = isFragment && areColumns(random.getKey());
+  // Keys that are rows have the two halves of a word in lanes of neighbouring rows. Each makes the
+  // calls of every other query for both, and they exchange the words.
+  RandomWords result;
+  result.exchanges = isFragment && !keysAreColumns && areColumns(random.getQuery()) && isOneHead;
+
+  auto placesOf = [&](Value positions, int64_t bits, int64_t known) {
     const Parts &all = parts(positions, layout);
-    bool isKnown = shares(positions);
-    DenseMap<std::pair<Value, int64_t>, Value> numbers;
+    DenseMap<std::pair<Value, int64_t>, std::pair<Value, Value>> numbers;
     SmallVector<Place> places;
     for (size_t e = 0; e < all.values.size(); ++e) {
-      int64_t offset = all.offset(e);
-      Place place;
-      if (isKnown) {
-        place.known = offset & kRandomWordBit;
-        offset &= ~kRandomWordBit;
+      int64_t rest = all.offset(e) & ~known;
+      auto &[position, number] = numbers[{all.values[e], rest}];
+      if (!position) {
+        position = addI32(toI32(all.values[e]), rest);
+        number = bits & ~known ? andWith(position, ~(bits & ~known)) : position;
       }
-      Value &number = numbers[{all.values[e], offset}];
-      if (!number)
-        number = addI32(toI32(all.values[e]), offset);
-      place.number = number;
-      if (!isKnown) {
-        Value bit = arith::AndIOp::create(b, number, constantI32(kRandomWordBit));
-        place.isSet = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, bit, constantI32(0));
-        place.number = arith::AndIOp::create(b, number, constantI32(~kRandomWordBit));
-      }
-      places.push_back(place);
+      places.push_back({number, position, known, all.offset(e) & known});
     }
     return places;
   };
-  SmallVector<Place> queries = placesOf(random.getQuery()), keys = placesOf(random.getKey());
-  SmallVector<Value> seeds = elements(random.getSeed(), layout);
-  SmallVector<Value> offsets = elements(random.getOffset(), layout);
-  SmallVector<Value> batches = elements(random.getBatch(), layout);
-  SmallVector<Value> heads = elements(random.getHead(), layout);
-  size_t count = std::max(queries.size(), keys.size());
-  auto at = [](auto &values, size_t e) { return values[values.size() == 1 ? 0 : e]; };
-  using Key = std::pair<std::pair<Value, Value>, std::pair<Value, Value>>;
-  DenseMap<Key, unsigned> headNumbers;
-  SmallVector<std::array<Value, 4>> ofHeads;
-  DenseMap<std::pair<unsigned, std::pair<Value, Value>>, std::array<Value, 4>> calls;
-  auto choose = [&](const Place &place, Value no, Value yes) -> Value {
-    if (place.isSet)
-      return arith::SelectOp::create(b, place.isSet, yes, no);
-    return place.known ? yes : no;
+  int64_t inFragment = isFragment ? kRandomWordBit : 0;
+  result.queries = placesOf(random.getQuery(), kRandomWordBit,
+                            inFragment | (result.exchanges ? kNextQuery : 0));
+  result.keys = placesOf(random.getKey(), kRandomWordBit | kRandomHalfBit,
+                         inFragment | (keysAreColumns ? kRandomHalfBit : 0));
+
+  DenseMap<std::pair<Value, Value>, Value> sums;
+  auto findQuery = [&](const Place &query, const Place &key) {
+    if (!result.exchanges)
+      return query.number;
+    Value &sum = sums[{query.number, key.position}];
+    if (!sum)
+      sum = arith::AddIOp::create(b, query.number, andWith(key.position, kRandomHalfBit));
+    return sum;
   };
-  Parts result;
-  for (size_t e = 0; e < count; ++e) {
-    Key key = {{at(seeds, e), at(offsets, e)}, {at(batches, e), at(heads, e)}};
-    auto [head, isNew] = headNumbers.try_emplace(key, unsigned(ofHeads.size()));
+  SmallVector<RandomCall> calls;
+  DenseMap<std::pair<size_t, std::pair<Value, Value>>, size_t> numberOfCall;
+  for (size_t e = 0, count = std::max(result.queries.size(), result.keys.size()); e < count; ++e) {
+    const Place &key = at(result.keys, e);
+    Value query = findQuery(at(result.queries, e), key);
+    size_t head = findHead(e);
+    auto [known, isNew] = numberOfCall.try_emplace({head, {query, key.number}}, calls.size());
     if (isNew)
-      ofHeads.push_back(buildRandomKey(b, key.first.first, key.first.second,
-                                       toI32(key.second.first), toI32(key.second.second)));
-    Place query = at(queries, e), ofKey = at(keys, e);
-    std::array<Value, 4> &words = calls[{head->second, {query.number, ofKey.number}}];
-    if (!words[0])
-      words = buildRandomWords(b, ofHeads[head->second], query.number, ofKey.number);
-    result.values.push_back(
-        choose(ofKey, choose(query, words[0], words[1]), choose(query, words[2], words[3])));
+      calls.push_back({heads[head].second, query, key.number});
+    result.callOf.push_back(known->second);
   }
-  setParts(random.getResult(), layout, std::move(result));
+  for (size_t first = 0; first < calls.size(); first += kCallsInTurns) {
+    size_t count = std::min(kCallsInTurns, calls.size() - first);
+    llvm::append_range(result.words, buildRandomWords(b, ArrayRef(calls).slice(first, count)));
+  }
+
+  // Two pairs share a word until then.
+  auto finish = [this, random, layout, result = std::move(result)]() mutable {
+    setParts(random.getResult(), layout, takeBits(result));
+  };
+  if (llvm::all_of(op->getUsers(), [&](Operation *user) {
+        return user->getBlock() == op->getBlock();
+      }))
+    unfinished[random.getResult()].push_back(std::move(finish));
+  else
+    finish();
   return true;
+}
+
+void KernelLowering::finishOperands(Operation *op) {
+  for (Value operand : op->getOperands()) {
+    auto found = unfinished.find(operand);
+    if (found == unfinished.end())
+      continue;
+    for (auto &finish : found->second)
+      finish();
+    unfinished.erase(found);
+  }
+}
+
+Parts KernelLowering::takeBits(const RandomWords &random) {
+  auto choose = [&](const Place &place, int64_t bit, Value no, Value yes) -> Value {
+    if (place.known & bit)
+      return place.set & bit ? yes : no;
+    Value masked = arith::AndIOp::create(b, place.position, constantI32(bit));
+    Value isSet =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, masked, constantI32(0));
+    return arith::SelectOp::create(b, isSet, yes, no);
+  };
+  /// Bytes of two words: a nibble of `selector` is the number of one.
+  auto permute = [&](Value first, Value second, Value selector) -> Value {
+    return NVVM::PermuteOp::create(b, b.getI32Type(), first, second, selector,
+                                   NVVM::PermuteMode::DEFAULT);
+  };
+  constexpr int64_t kFirst = 0x3210, kFirstSwapped = 0x1032;
+  constexpr int64_t kSecond = 0x7654, kSecondSwapped = 0x5476;
+  DenseMap<Value, Value> received;
+  Parts result;
+  for (auto [e, call] : llvm::enumerate(random.callOf)) {
+    const Place &query = at(random.queries, e), &key = at(random.keys, e);
+    const Words &w = random.words[call];
+    Value word = choose(key, kRandomWordBit, choose(query, kRandomWordBit, w[0], w[1]),
+                        choose(query, kRandomWordBit, w[2], w[3]));
+    if (random.exchanges) {
+      Value &other = received[word];
+      if (!other)
+        other = shuffle(word, kLanesOfRow);
+      bool isNext = query.set & kNextQuery;
+      Value selector = choose(key, kRandomHalfBit, constantI32(isNext ? kSecond : kFirst),
+                              constantI32(isNext ? kFirstSwapped : kSecondSwapped));
+      result.values.push_back(permute(word, other, selector));
+    } else {
+      Value swapped = permute(word, word, constantI32(kFirstSwapped));
+      result.values.push_back(choose(key, kRandomHalfBit, word, swapped));
+    }
+  }
+  return result;
 }

@@ -28,11 +28,12 @@ def philox(key, counter):
 def bits(seed, offset, b, h, i, j):
     """By the description of attn.random_bits."""
     seed, offset, b, h, i, j = np.broadcast_arrays(*(np.asarray(x, np.uint64) for x in (seed, offset, b, h, i, j)))
-    low, shift, eight = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(8)
+    low, shift, one, eight, half = (np.uint64(x) for x in (0xFFFFFFFF, 32, 1, 8, 16))
     k = philox([seed & low, seed >> shift], [offset & low, offset >> shift, b, h])
-    words = philox(k[:2], [i & ~eight, j & ~eight, k[2], k[3]])
-    number = ((i >> np.uint64(3)) & np.uint64(1)) + np.uint64(2) * ((j >> np.uint64(3)) & np.uint64(1))
-    return np.choose(number.astype(np.int64), words)
+    words = philox(k[:2], [i & ~eight, j & ~(eight | one), k[2], k[3]])
+    number = ((i >> np.uint64(3)) & one) + np.uint64(2) * ((j >> np.uint64(3)) & one)
+    word = np.choose(number.astype(np.int64), words)
+    return np.where(j & one, (word << half | word >> half) & low, word)
 
 
 def keep(shape, state, p, device="cpu"):

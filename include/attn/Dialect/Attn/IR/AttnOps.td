@@ -371,17 +371,20 @@ def Attn_RandomBitsOp : Attn_Op<"random_bits", [
   let description = [{
     The bits are a function of the operands alone: the same ones on every target, for any tile,
     in the forward and in its gradient. With Philox(key; counter) the generator Philox4x32-10
-    of four words of 32 bits, each index taken modulo 2^32, and ~8 all bits but the one of value 8:
+    of four words of 32 bits, each index taken modulo 2^32, and ~x all bits but those of x:
 
     ```
     k = Philox(seed, seed >> 32; offset, offset >> 32, b, h)
-    w = Philox(k[0], k[1]; i & ~8, j & ~8, k[2], k[3])
-    result = w[(i >> 3 & 1) + 2 (j >> 3 & 1)]
+    w = Philox(k[0], k[1]; i & ~8, j & ~9, k[2], k[3])
+    x = w[(i >> 3 & 1) + 2 (j >> 3 & 1)]
+    result = x where j is even, x with its halves of 16 bits swapped where j is odd
     ```
 
-    So k belongs to a head, and one call gives the words of four pairs which fragments of matrix
-    instructions, transposed or not, have in one thread. A uniform number is kept with
-    probability T / 2^32 where the bits, as an unsigned number, are less than T.
+    So k belongs to a head, and one call gives the bits of eight pairs, which fragments of matrix
+    instructions have in one thread, or, transposed, in two. Where the bits, as an unsigned number,
+    are less than T has the probability T / 2^32. Two keys with one word are not quite independent:
+    of the two events the joint probability differs from (T / 2^32)^2 by at most 2^-17, for it is
+    the upper half that decides unless it equals T's.
 
     ```mlir
     %bits = attn.random_bits %seed, %offset at %b, %h, %i, %j : i32

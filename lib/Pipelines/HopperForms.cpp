@@ -119,8 +119,12 @@ static bool readsInTile(Operation *root, llvm::function_ref<bool(Type)> counts) 
   return walk.wasInterrupted();
 }
 
+static bool drawsBits(Operation *root) {
+  return root->walk([](RandomBitsOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
 bool attn::needsRegisters(Operation *root) {
-  return readsInTile(root, [](Type) { return true; }) || isLong(root);
+  return readsInTile(root, [](Type) { return true; }) || isLong(root) || drawsBits(root);
 }
 
 bool attn::hasPlainScores(Operation *root) {
@@ -160,6 +164,10 @@ MaskForm attn::findMaskForm(Operation *root) {
     auto op = dyn_cast<linalg::GenericOp>(select->getParentOp());
     if (!op || !dependsOnRowAndColumn(select.getCondition(), op))
       return;
+    // Dropout leaves out no tile.
+    SetVector<Operation *> condition = getSlice(select.getCondition(), op);
+    if (llvm::any_of(condition, llvm::IsaPred<RandomBitsOp>))
+      return;
     form.isMasked = true;
     auto isBound = [&](Operation *each) {
       auto compare = dyn_cast<arith::CmpIOp>(each);
@@ -168,7 +176,7 @@ MaskForm attn::findMaskForm(Operation *root) {
              compare.getPredicate() != arith::CmpIPredicate::ne &&
              dependsOnRowAndColumn(compare, op);
     };
-    form.isBanded |= llvm::count_if(getSlice(select.getCondition(), op), isBound) >= 2;
+    form.isBanded |= llvm::count_if(condition, isBound) >= 2;
   });
   return form;
 }

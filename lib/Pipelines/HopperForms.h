@@ -20,7 +20,7 @@ bool keepsFmaUnitsBusy(mlir::Operation *root);
 bool isLong(mlir::Operation *root);
 
 /// Whether a statement along rows and columns reads tensors by row or column,
-/// or is long.
+/// is long, or draws random bits.
 bool needsRegisters(mlir::Operation *root);
 
 /// Whether scores take few operations and read no floats by row or column; masks may read

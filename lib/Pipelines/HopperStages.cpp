@@ -185,7 +185,6 @@ static void addProtocol(OpPassManager &pm, ScheduleAttr schedule) {
   nested.addPass(createHopperStageOutputs(HopperStageOutputsOptions{
       output == OutputMemory::Reuse, output == OutputMemory::Slabs ? kSlabColumns : 0}));
   nested.addPass(createHopperStartProducts());
-  nested.addPass(createHopperAdvanceRandomBits());
   if (schedule.getPingPong())
     nested.addPass(createHopperPingPong());
   nested.addPass(createHopperExpandChannels(HopperExpandChannelsOptions{schedule.getStages()}));

@@ -34,6 +34,27 @@ func.func @few(%q: tensor<1x2x?x64xbf16>, %k: tensor<1x2x300x64xbf16>) -> tensor
 
 // -----
 
+// Dropout is no mask, and leaves no register to spare.
+// CHECK: module attributes {hopper.schedule = #hopper.schedule<block_m = 128, block_n = 128
+// CHECK: func.func @dropout
+func.func @dropout(%q: tensor<1x2x?x64xbf16>, %seed: tensor<i64>) -> tensor<1x2x?x64xbf16> {
+  %o = attn.forward %q, %q, %q captures(%seed : tensor<i64>)
+    factor {
+    ^bb0(%b: index, %h: index, %i: index, %j: index, %t: tensor<i64>):
+      %s = tensor.extract %t[] : tensor<i64>
+      %bits = attn.random_bits %s, %s at %b, %h, %i, %j : i32
+      %half = arith.constant 0 : i32
+      %keep = arith.cmpi slt, %bits, %half : i32
+      %two = arith.constant 2.0 : f32
+      %zero = arith.constant 0.0 : f32
+      %f = arith.select %keep, %two, %zero : f32
+      attn.yield %f : f32
+    } : tensor<1x2x?x64xbf16>, tensor<1x2x?x64xbf16>, tensor<1x2x?x64xbf16> -> tensor<1x2x?x64xbf16>
+  return %o : tensor<1x2x?x64xbf16>
+}
+
+// -----
+
 // A bias is read by TMA where that reaches it.
 // CHECK-LABEL: attn.versions @bias
 // CHECK: module attributes {attn.when = [#hopper.reach], hopper.schedule = #hopper.schedule<{{.*}}loads_tiles = true

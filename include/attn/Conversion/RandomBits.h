@@ -5,7 +5,6 @@
 #define ATTN_CONVERSION_RANDOMBITS_H
 
 #include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "llvm/ADT/SmallVector.h"
 #include <array>
 
 namespace attn {
@@ -21,17 +20,11 @@ constexpr int64_t kRandomHalfBit = 1;
 std::array<mlir::Value, 4> buildRandomKey(mlir::ImplicitLocOpBuilder &b, mlir::Value seed,
                                           mlir::Value offset, mlir::Value batch, mlir::Value head);
 
-/// The operands of a call: `ofHead` are the head's words k. `query` is without kRandomWordBit,
-/// `key` without that and kRandomHalfBit.
-struct RandomCall {
-  std::array<mlir::Value, 4> ofHead;
-  mlir::Value query, key;
-};
-
-/// The words of calls, each for eight pairs. The calls' rounds are built in turns, so that what
-/// one waits for is behind work of the others.
-llvm::SmallVector<std::array<mlir::Value, 4>> buildRandomWords(mlir::ImplicitLocOpBuilder &b,
-                                                               llvm::ArrayRef<RandomCall> calls);
+/// The words of eight pairs: `query` is without kRandomWordBit, `key` without that and
+/// kRandomHalfBit.
+std::array<mlir::Value, 4> buildRandomWords(mlir::ImplicitLocOpBuilder &b,
+                                            const std::array<mlir::Value, 4> &ofHead,
+                                            mlir::Value query, mlir::Value key);
 
 } // namespace attn
 

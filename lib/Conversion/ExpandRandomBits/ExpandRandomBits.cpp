@@ -28,15 +28,9 @@ static Value constantLike(ImplicitLocOpBuilder &b, Value like, int64_t value) {
   return arith::ConstantOp::create(b, number);
 }
 
-namespace {
-struct PhiloxState {
-  std::array<Value, 2> key;
-  std::array<Value, 4> counter;
-};
-} // namespace
-
-/// Philox4x32-10 of numbers of i32, or vectors of them: the counters become the results.
-static void buildPhilox(ImplicitLocOpBuilder &b, MutableArrayRef<PhiloxState> states) {
+/// Philox4x32-10 of numbers of i32, or vectors of them.
+static std::array<Value, 4> buildPhilox(ImplicitLocOpBuilder &b, std::array<Value, 2> key,
+                                        std::array<Value, 4> counter) {
   constexpr int kRounds = 10;
   constexpr std::array<int64_t, 2> kMultipliers = {0xD2511F53, 0xCD9E8D57};
   constexpr std::array<int64_t, 2> kSteps = {0x9E3779B9, 0xBB67AE85};
@@ -46,8 +40,7 @@ static void buildPhilox(ImplicitLocOpBuilder &b, MutableArrayRef<PhiloxState> st
   auto exclusiveOr = [&](Value x, Value y, Value z) -> Value {
     return arith::XOrIOp::create(b, arith::XOrIOp::create(b, x, y), z);
   };
-  auto turn = [&](PhiloxState &state, int round) {
-    auto &[key, counter] = state;
+  for (int round = 0; round < kRounds; ++round) {
     if (round > 0)
       for (auto [word, step] : llvm::zip_equal(key, kSteps))
         word = arith::AddIOp::create(b, word, number(word, step));
@@ -56,10 +49,8 @@ static void buildPhilox(ImplicitLocOpBuilder &b, MutableArrayRef<PhiloxState> st
         arith::MulUIExtendedOp::create(b, counter[2], number(counter[2], kMultipliers[1]));
     counter = {exclusiveOr(second.getHigh(), counter[1], key[0]), second.getLow(),
                exclusiveOr(first.getHigh(), counter[3], key[1]), first.getLow()};
-  };
-  for (int round = 0; round < kRounds; ++round)
-    for (PhiloxState &state : states)
-      turn(state, round);
+  }
+  return counter;
 }
 
 std::array<Value, 4> attn::buildRandomKey(ImplicitLocOpBuilder &b, Value seed, Value offset,
@@ -67,19 +58,13 @@ std::array<Value, 4> attn::buildRandomKey(ImplicitLocOpBuilder &b, Value seed, V
   Type word = withElement(seed.getType(), b.getI32Type());
   auto low = [&](Value x) -> Value { return arith::TruncIOp::create(b, word, x); };
   auto high = [&](Value x) { return low(arith::ShRUIOp::create(b, x, constantLike(b, x, 32))); };
-  PhiloxState state = {{low(seed), high(seed)}, {low(offset), high(offset), batch, head}};
-  buildPhilox(b, state);
-  return state.counter;
+  return buildPhilox(b, {low(seed), high(seed)}, {low(offset), high(offset), batch, head});
 }
 
-SmallVector<std::array<Value, 4>> attn::buildRandomWords(ImplicitLocOpBuilder &b,
-                                                         ArrayRef<RandomCall> calls) {
-  auto states = llvm::map_to_vector(calls, [](const RandomCall &call) -> PhiloxState {
-    const auto &k = call.ofHead;
-    return {{k[0], k[1]}, {call.query, call.key, k[2], k[3]}};
-  });
-  buildPhilox(b, states);
-  return llvm::map_to_vector(states, [](const PhiloxState &state) { return state.counter; });
+std::array<Value, 4> attn::buildRandomWords(ImplicitLocOpBuilder &b,
+                                            const std::array<Value, 4> &ofHead, Value query,
+                                            Value key) {
+  return buildPhilox(b, {ofHead[0], ofHead[1]}, {query, key, ofHead[2], ofHead[3]});
 }
 
 /// The number that all elements of a vector are; null where they are not known to be one.
@@ -117,9 +102,9 @@ static void expand(RandomBitsOp op) {
   auto isSet = [&](Value x, int64_t bit) -> Value {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, andWith(x, bit), zero);
   };
-  RandomCall call = {key, andWith(query, ~kRandomWordBit),
-                     andWith(keyIndex, ~(kRandomWordBit | kRandomHalfBit))};
-  std::array<Value, 4> words = buildRandomWords(b, call).front();
+  std::array<Value, 4> words =
+      buildRandomWords(b, key, andWith(query, ~kRandomWordBit),
+                       andWith(keyIndex, ~(kRandomWordBit | kRandomHalfBit)));
   auto choose = [&](Value condition, Value yes, Value no) -> Value {
     return arith::SelectOp::create(b, condition, yes, no);
   };

@@ -414,7 +414,6 @@ LogicalResult KernelLowering::lowerVectorOp(Operation *op) {
 }
 
 LogicalResult KernelLowering::lower(Operation *op) {
-  finishOperands(op);
   if (isa_and_nonnull<HopperDialect, tile::TileDialect>(op->getDialect()))
     return lowerHopperOp(op);
   if (auto loop = dyn_cast<scf::ForOp>(op))

@@ -17,7 +17,6 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "llvm/ADT/DenseSet.h"
-#include <functional>
 
 namespace attn::hopper {
 
@@ -148,14 +147,17 @@ private:
   bool lowerExp2(mlir::Operation *op, Layout layout);
   mlir::Value emulateExp2(mlir::Value x);
   bool lowerRescaling(mlir::Operation *op, Layout layout);
-  //===--- RandomBits.cpp ---===//
-  struct RandomWords;
-  bool lowerRandomBits(mlir::Operation *op, Layout layout);
-  Parts takeBits(const RandomWords &random);
-  /// Emits what was left to the first use of the operands.
-  void finishOperands(mlir::Operation *op);
-  llvm::DenseMap<mlir::Value, llvm::SmallVector<std::function<void()>, 1>> unfinished;
-
+  bool lowerRandomBits(mlir::Operation *op, Layout layout); // RandomBits.cpp
+  /// Of a pair whose bits are drawn, the query or the key.
+  struct Place {
+    mlir::Value number;   ///< that a call takes
+    mlir::Value position; ///< without the known bits
+    int64_t known;        ///< bits that are constants,
+    int64_t set;          ///< and those of them that are 1
+  };
+  llvm::SmallVector<Place> placesOf(mlir::Value positions, Layout layout, int64_t bits,
+                                    int64_t known);
+  mlir::Value chooseByBit(const Place &place, int64_t bit, mlir::Value no, mlir::Value yes);
   Parts rescale(llvm::ArrayRef<mlir::Value> factors,
                 llvm::function_ref<llvm::SmallVector<mlir::Value>()> take);
   llvm::LogicalResult lowerConstant(mlir::arith::ConstantOp op);

@@ -127,45 +127,40 @@ static Positions findPositions(Value value, Multiples &multiples) {
   return {x.isMultiple && y.isMultiple, x.lanes + y.lanes};
 }
 
-namespace {
-/// Of a pair, its query or key.
-struct Place {
-  Value number;      ///< that a call takes
-  Value position;    ///< the query or key, without the known bits
-  int64_t known = 0; ///< bits that are constants,
-  int64_t set = 0;   ///< and those of them that are 1
-};
-} // namespace
+/// `known` bits are in constants only; calls take numbers without `bits`.
+SmallVector<KernelLowering::Place> KernelLowering::placesOf(Value positions, Layout layout,
+                                                            int64_t bits, int64_t known) {
+  const Parts &all = parts(positions, layout);
+  DenseMap<std::pair<Value, int64_t>, std::pair<Value, Value>> numbers;
+  SmallVector<Place> places;
+  for (size_t e = 0; e < all.values.size(); ++e) {
+    int64_t rest = all.offset(e) & ~known;
+    auto &[position, number] = numbers[{all.values[e], rest}];
+    if (!position) {
+      position = number = addI32(toI32(all.values[e]), rest);
+      if (bits & ~known)
+        number = arith::AndIOp::create(b, position, constantI32(~(bits & ~known)));
+    }
+    places.push_back({number, position, known, all.offset(e) & known});
+  }
+  return places;
+}
 
-/// Calls whose rounds are built in turns: enough to be busy while a product is on its way, few
-/// enough for their words to be in registers.
-static constexpr size_t kCallsInTurns = 4;
-
-/// Of a query, the bit that says which of two lanes calls, where keys are rows.
-static constexpr int64_t kNextQuery = 1;
+Value KernelLowering::chooseByBit(const Place &place, int64_t bit, Value no, Value yes) {
+  if (place.known & bit)
+    return place.set & bit ? yes : no;
+  Value masked = arith::AndIOp::create(b, place.position, constantI32(bit));
+  Value isSet = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, masked, constantI32(0));
+  return arith::SelectOp::create(b, isSet, yes, no);
+}
 
 using Words = std::array<Value, 4>;
-
-/// Each pair's place, and the words of its call.
-struct KernelLowering::RandomWords {
-  SmallVector<Place> queries, keys; ///< one for all pairs, or one for each
-  SmallVector<size_t> callOf;       ///< by pair
-  SmallVector<Words> words;         ///< by call
-  /// The words that a pair needs may be those of the lane of the next row.
-  bool exchanges;
-};
-
-template <typename Values> static auto &at(Values &values, size_t e) {
-  return values[values.size() == 1 ? 0 : e];
-}
 
 bool KernelLowering::lowerRandomBits(Operation *op, Layout layout) {
   auto random = dyn_cast<RandomBitsOp>(op);
   if (!random || layout == Layout::Scalar)
     return false;
-  auto andWith = [&](Value x, int64_t bits) -> Value {
-    return arith::AndIOp::create(b, x, constantI32(bits));
-  };
+  auto at = [](auto &values, size_t e) { return values[values.size() == 1 ? 0 : e]; };
 
   // What belongs to heads.
   std::array<SmallVector<Value>, 4> ofHeads;
@@ -180,8 +175,7 @@ bool KernelLowering::lowerRandomBits(Operation *op, Layout layout) {
     auto *known = llvm::find_if(heads, [&](auto &head) { return head.first == operands; });
     if (known != heads.end())
       return size_t(known - heads.begin());
-    Words k =
-        buildRandomKey(b, operands[0], operands[1], toI32(operands[2]), toI32(operands[3]));
+    Words k = buildRandomKey(b, operands[0], operands[1], toI32(operands[2]), toI32(operands[3]));
     heads.push_back({operands, k});
     return heads.size() - 1;
   };
@@ -200,87 +194,24 @@ bool KernelLowering::lowerRandomBits(Operation *op, Layout layout) {
   bool keysAreColumns = isFragment && areColumns(random.getKey());
   // Keys that are rows have the two halves of a word in lanes of neighbouring rows. Each makes the
   // calls of every other query for both, and they exchange the words.
-  RandomWords result;
-  result.exchanges = isFragment && !keysAreColumns && areColumns(random.getQuery()) && isOneHead;
+  bool exchanges = isFragment && !keysAreColumns && areColumns(random.getQuery()) && isOneHead;
+  constexpr int64_t kNextQuery = 1;
 
-  auto placesOf = [&](Value positions, int64_t bits, int64_t known) {
-    const Parts &all = parts(positions, layout);
-    DenseMap<std::pair<Value, int64_t>, std::pair<Value, Value>> numbers;
-    SmallVector<Place> places;
-    for (size_t e = 0; e < all.values.size(); ++e) {
-      int64_t rest = all.offset(e) & ~known;
-      auto &[position, number] = numbers[{all.values[e], rest}];
-      if (!position) {
-        position = addI32(toI32(all.values[e]), rest);
-        number = bits & ~known ? andWith(position, ~(bits & ~known)) : position;
-      }
-      places.push_back({number, position, known, all.offset(e) & known});
-    }
-    return places;
-  };
   int64_t inFragment = isFragment ? kRandomWordBit : 0;
-  result.queries = placesOf(random.getQuery(), kRandomWordBit,
-                            inFragment | (result.exchanges ? kNextQuery : 0));
-  result.keys = placesOf(random.getKey(), kRandomWordBit | kRandomHalfBit,
-                         inFragment | (keysAreColumns ? kRandomHalfBit : 0));
+  SmallVector<Place> queries = placesOf(random.getQuery(), layout, kRandomWordBit,
+                                        inFragment | (exchanges ? kNextQuery : 0));
+  SmallVector<Place> keys = placesOf(random.getKey(), layout, kRandomWordBit | kRandomHalfBit,
+                                     inFragment | (keysAreColumns ? kRandomHalfBit : 0));
 
   DenseMap<std::pair<Value, Value>, Value> sums;
   auto findQuery = [&](const Place &query, const Place &key) {
-    if (!result.exchanges)
+    if (!exchanges)
       return query.number;
     Value &sum = sums[{query.number, key.position}];
     if (!sum)
-      sum = arith::AddIOp::create(b, query.number, andWith(key.position, kRandomHalfBit));
+      sum = arith::AddIOp::create(
+          b, query.number, arith::AndIOp::create(b, key.position, constantI32(kRandomHalfBit)));
     return sum;
-  };
-  SmallVector<RandomCall> calls;
-  DenseMap<std::pair<size_t, std::pair<Value, Value>>, size_t> numberOfCall;
-  for (size_t e = 0, count = std::max(result.queries.size(), result.keys.size()); e < count; ++e) {
-    const Place &key = at(result.keys, e);
-    Value query = findQuery(at(result.queries, e), key);
-    size_t head = findHead(e);
-    auto [known, isNew] = numberOfCall.try_emplace({head, {query, key.number}}, calls.size());
-    if (isNew)
-      calls.push_back({heads[head].second, query, key.number});
-    result.callOf.push_back(known->second);
-  }
-  for (size_t first = 0; first < calls.size(); first += kCallsInTurns) {
-    size_t count = std::min(kCallsInTurns, calls.size() - first);
-    llvm::append_range(result.words, buildRandomWords(b, ArrayRef(calls).slice(first, count)));
-  }
-
-  // Two pairs share a word until then.
-  auto finish = [this, random, layout, result = std::move(result)]() mutable {
-    setParts(random.getResult(), layout, takeBits(result));
-  };
-  if (llvm::all_of(op->getUsers(), [&](Operation *user) {
-        return user->getBlock() == op->getBlock();
-      }))
-    unfinished[random.getResult()].push_back(std::move(finish));
-  else
-    finish();
-  return true;
-}
-
-void KernelLowering::finishOperands(Operation *op) {
-  for (Value operand : op->getOperands()) {
-    auto found = unfinished.find(operand);
-    if (found == unfinished.end())
-      continue;
-    for (auto &finish : found->second)
-      finish();
-    unfinished.erase(found);
-  }
-}
-
-Parts KernelLowering::takeBits(const RandomWords &random) {
-  auto choose = [&](const Place &place, int64_t bit, Value no, Value yes) -> Value {
-    if (place.known & bit)
-      return place.set & bit ? yes : no;
-    Value masked = arith::AndIOp::create(b, place.position, constantI32(bit));
-    Value isSet =
-        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, masked, constantI32(0));
-    return arith::SelectOp::create(b, isSet, yes, no);
   };
   /// Bytes of two words: a nibble of `selector` is the number of one.
   auto permute = [&](Value first, Value second, Value selector) -> Value {
@@ -289,25 +220,31 @@ Parts KernelLowering::takeBits(const RandomWords &random) {
   };
   constexpr int64_t kFirst = 0x3210, kFirstSwapped = 0x1032;
   constexpr int64_t kSecond = 0x7654, kSecondSwapped = 0x5476;
+  DenseMap<std::pair<size_t, std::pair<Value, Value>>, Words> calls;
   DenseMap<Value, Value> received;
   Parts result;
-  for (auto [e, call] : llvm::enumerate(random.callOf)) {
-    const Place &query = at(random.queries, e), &key = at(random.keys, e);
-    const Words &w = random.words[call];
-    Value word = choose(key, kRandomWordBit, choose(query, kRandomWordBit, w[0], w[1]),
-                        choose(query, kRandomWordBit, w[2], w[3]));
-    if (random.exchanges) {
+  for (size_t e = 0, count = std::max(queries.size(), keys.size()); e < count; ++e) {
+    Place query = at(queries, e), key = at(keys, e);
+    Value number = findQuery(query, key);
+    size_t head = findHead(e);
+    Words &w = calls[{head, {number, key.number}}];
+    if (!w[0])
+      w = buildRandomWords(b, heads[head].second, number, key.number);
+    Value word = chooseByBit(key, kRandomWordBit, chooseByBit(query, kRandomWordBit, w[0], w[1]),
+                             chooseByBit(query, kRandomWordBit, w[2], w[3]));
+    if (exchanges) {
       Value &other = received[word];
       if (!other)
         other = shuffle(word, kLanesOfRow);
       bool isNext = query.set & kNextQuery;
-      Value selector = choose(key, kRandomHalfBit, constantI32(isNext ? kSecond : kFirst),
-                              constantI32(isNext ? kFirstSwapped : kSecondSwapped));
+      Value selector = chooseByBit(key, kRandomHalfBit, constantI32(isNext ? kSecond : kFirst),
+                                   constantI32(isNext ? kFirstSwapped : kSecondSwapped));
       result.values.push_back(permute(word, other, selector));
     } else {
       Value swapped = permute(word, word, constantI32(kFirstSwapped));
-      result.values.push_back(choose(key, kRandomHalfBit, word, swapped));
+      result.values.push_back(chooseByBit(key, kRandomHalfBit, word, swapped));
     }
   }
-  return result;
+  setParts(random.getResult(), layout, std::move(result));
+  return true;
 }

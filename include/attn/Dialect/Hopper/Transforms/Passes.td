@@ -945,32 +945,6 @@ def HopperStartProducts : Pass<"hopper-start-products", "::mlir::func::FuncOp"> 
   let dependentDialects = ["::attn::hopper::HopperDialect"];
 }
 
-def HopperAdvanceRandomBits : Pass<"hopper-advance-random-bits", "::mlir::func::FuncOp"> {
-  let summary = "Random bits are drawn while products run";
-  let description = [{
-    Random bits need the numbers of queries and keys, not their products. `attn.random_bits`, with
-    what its operands need, moves in front of the first `hopper.wait` of its block on which
-    none of that depends: the multiplications of the generator run beside the tensor core.
-
-    ```mlir
-    // Before.
-    %s0 = hopper.wgmma %q, %k
-    %s = hopper.wait %s0 pending(0)
-    %p = math.exp2 %s
-    %bits = attn.random_bits %seed, %offset at %b, %h, %i, %j
-    // After.
-    %s0 = hopper.wgmma %q, %k
-    %bits = attn.random_bits %seed, %offset at %b, %h, %i, %j
-    %s = hopper.wait %s0 pending(0)
-    %p = math.exp2 %s
-    ```
-
-    Bits of positions that are known behind the wait only stay where they are.
-
-    Needed by: GPU kernels with dropout.
-  }];
-}
-
 def HopperPingPong : Pass<"hopper-ping-pong", "::mlir::func::FuncOp"> {
   let summary = "Warpgroups take turns at the tensor core";
   let description = [{

@@ -78,12 +78,16 @@ class _Output:
         return node.target(*args, **keywords)
 
 
-def _stand_in_operands(graph: Any, operands: Tuple) -> Tuple:
-    """Query, key and value: what the stand-in for O is made of. Where operands stand is
-    up to PyTorch."""
+def _stand_in_operands(graph: Any, operands: Tuple, has_state: bool) -> Tuple:
+    """Query, key and value: what the stand-in for O is made of. And the state of dropout, which is
+    the last result. Where operands stand is up to PyTorch."""
     nodes = list(graph.graph.nodes)
     inputs = dict(zip([node for node in nodes if node.op == "placeholder"], operands))
-    return tuple(inputs[node] for node in nodes[-1].args[0][0].args[:3])
+    results = nodes[-1].args[0]
+    given = list(results[0].args[:3])
+    if has_state:
+        given.append(results[-1].args[0])
+    return tuple(inputs[node] for node in given)
 
 
 if BaseHOP is not None:
@@ -95,7 +99,8 @@ if BaseHOP is not None:
         def __call__(self, graph: Any, *operands: Any, **settings: Any) -> Any:
             from ._torch_ops import forward_op, program_of
 
-            query, key, value = _stand_in_operands(graph, operands)
+            has_state = settings["dropout_p"] > 0
+            query, key, value, *state = _stand_in_operands(graph, operands, has_state)
             has_score, has_mask = settings.pop("has_score"), settings.pop("has_mask")
             window = settings.pop("window")
             settings["window"] = None if window is None else tuple(window)
@@ -108,9 +113,9 @@ if BaseHOP is not None:
                 _Output(graph, operands, 2, "score_mod") if has_score else None,
                 _Output(graph, operands, 2 + has_score, "mask_mod") if has_mask else None,
             )
-            o, lse = forward_op(query, key, value, captures, program_of(variant_of(text)))
+            o, lse = forward_op(query, key, value, [*captures, *state], program_of(variant_of(text)))
             # What a body returns besides, which nothing reads.
-            return o, lse, *(query.new_zeros(1) for _ in range(has_score + has_mask))
+            return o, lse, *(query.new_zeros(1) for _ in range(has_score + has_mask + has_state))
 
     _body = _Body()
 
@@ -129,6 +134,7 @@ def attention(
     settings: Tuple,
     score_mod: Optional[Callable],
     mask_mod: Optional[Callable],
+    rng_state: Optional[torch.Tensor],
 ) -> Tuple[torch.Tensor, torch.Tensor]:
     if BaseHOP is None:
         raise Error("score_mod and mask_mod under torch.compile need PyTorch 2.7 or newer")
@@ -148,9 +154,11 @@ def attention(
             results.append(_tensor(score_mod(score, b, h, q_idx, kv_idx), score))
         if mask_mod is not None:
             results.append(_tensor(mask_mod(b, h, q_idx, kv_idx), b == b))
+        if rng_state is not None:
+            results.append(torch.ops.attnc.argument(rng_state, -1))
         return results
 
-    is_causal, causal_alignment, window, scale, deterministic, precision, _ = settings
+    is_causal, causal_alignment, window, scale, deterministic, precision, dropout_p = settings
     results = _body(
         body,
         query,
@@ -162,6 +170,7 @@ def attention(
         scale=scale,
         deterministic=deterministic,
         precision=precision,
+        dropout_p=dropout_p,
         has_score=score_mod is not None,
         has_mask=mask_mod is not None,
     )

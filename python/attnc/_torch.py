@@ -323,10 +323,6 @@ def attention(
     observed = _is_observed()
     tracing = observed and torch.compiler.is_dynamo_compiling()
     call_key = None
-    if drops and observed:
-        raise call_error(
-            "expected dropout_p=0 inside of torch.compile, of transforms of torch.func and of modes that watch operators"
-        )
     plain = not (casts or observed or drops or is_forward_mode())
     if plain and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN:
         options = settings, enable_gqa, _trains(query, key, value)
@@ -355,7 +351,8 @@ def attention(
                 "expected no transforms of torch.func inside of torch.compile; compile what they are applied to"
             )
 
-        return _dynamo.attention(query, key, value, settings, score_mod, mask_mod)
+        state = _rng_state(rng_state, query) if drops else None
+        return _dynamo.attention(query, key, value, settings, score_mod, mask_mod, state)
     # A transform of functorch may have other shapes underneath; who trains has many lengths. (On a CPU one query has
     # other tiles, gradients too.)
     queries = None if observed else few_queries(query.shape[2])

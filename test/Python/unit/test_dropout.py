@@ -147,8 +147,6 @@ def test_what_is_refused():
     for state in (torch.zeros(2), torch.zeros(3, dtype=torch.int64), 5):
         with pytest.raises(attnc.Error, match="two int64"):
             attnc.attention(q, q, q, dropout_p=0.1, rng_state=state)
-    with pytest.raises(Exception, match="dropout_p=0 inside"):
-        torch.func.grad(lambda x: attnc.attention(x, x, x, dropout_p=0.1).sum())(q)
 
 
 def test_drop_in():
@@ -157,3 +155,111 @@ def test_drop_in():
     o = attnc.torch.scaled_dot_product_attention(q, q, q, dropout_p=0.5, is_causal=True)
     torch.manual_seed(0)
     assert torch.equal(o, attnc.attention(q, q, q, dropout_p=0.5, is_causal=True))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_compiled(device):
+    """The graph has the state as an input, or draws it; score and mask functions beside it."""
+    q, k, v, do = (torch.randn(1, 2, 80, 32, device=device) for _ in range(4))
+    bias = torch.randn(80, device=device, requires_grad=True)
+    leaves = [q.requires_grad_(), k.requires_grad_(), v.requires_grad_(), bias]
+    state = torch.tensor([5, 6], device=device)
+
+    def run(q, k, v, bias, state):
+        return attnc.attention(
+            q, k, v, score_mod=lambda s, b, h, i, j: s + bias[j], is_causal=True, dropout_p=0.3, rng_state=state
+        )
+
+    compiled = torch.compile(run, fullgraph=True)
+    want, found = run(*leaves, state), compiled(*leaves, state)
+    assert torch.equal(found, want)
+    for x, y in zip(torch.autograd.grad(found, leaves, do), torch.autograd.grad(want, leaves, do)):
+        assert torch.allclose(x, y, rtol=1e-5, atol=1e-5 * float(y.abs().max()))
+    first, second = compiled(*leaves, None), compiled(*leaves, None)
+    assert not torch.equal(first, second)
+
+
+def test_transforms():
+    q = torch.randn(3, 1, 2, 40, 16)
+    state = torch.tensor([5, 6])
+    attend = lambda x, state: attnc.attention(x, x, x, dropout_p=0.3, rng_state=state)
+    gradient = torch.func.grad(lambda x: attend(x, state).square().sum())
+    x = q[0].clone().requires_grad_()
+    assert torch.equal(gradient(q[0]), torch.autograd.grad(attend(x, state).square().sum(), x)[0])
+    # One state for all samples, or one for each.
+    states = torch.stack([state, state + 1, state + 2])
+    for found, chosen in (
+        (torch.func.vmap(attend, (0, None))(q, state), [state] * 3),
+        (torch.func.vmap(attend)(q, states), states),
+    ):
+        assert all(torch.equal(o, attend(x, y)) for o, x, y in zip(found, q, chosen))
+    draws = lambda x: attnc.attention(x, x, x, dropout_p=0.3)
+    same = torch.func.vmap(draws, randomness="same")(q[:1].expand(2, *q.shape[1:]))
+    other = torch.func.vmap(draws, randomness="different")(q[:1].expand(2, *q.shape[1:]))
+    assert torch.equal(same[0], same[1]) and not torch.equal(other[0], other[1])
+    with pytest.raises(RuntimeError, match="randomness"):
+        torch.func.vmap(draws)(q)
+
+
+def test_training_of_a_model():
+    """A tiny Llama with dropout of attention: loss and gradients by the definition, which draws the same states."""
+    transformers = pytest.importorskip("transformers")
+    import attnc.transformers
+
+    def definition(module, query, key, value, attention_mask, dropout=0.0, **settings):
+        state = torch.randint(2**63 - 1, (2,))
+        kept = keep((*query.shape[:3], key.shape[2]), state, dropout)
+        return dense(query, key, value, kept, dropout, causal=True).transpose(1, 2), None
+
+    attnc.transformers.register()
+    transformers.AttentionInterface.register("definition", definition)
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, attention_dropout=0.2, attn_implementation="attnc",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(config).double().train()
+    ids = torch.randint(64, (2, 40))
+    seen = []
+    for name in ("attnc", "definition"):
+        model.set_attn_implementation(name)
+        torch.manual_seed(7)
+        loss = model(ids, labels=ids).loss
+        seen.append([loss, *torch.autograd.grad(loss, list(model.parameters()))])
+    for x, y in zip(*seen):
+        assert (x - y).norm() <= 1e-10 * y.norm()
+
+
+def test_checkpointing():
+    """What is computed again drops the same weights."""
+    from torch.utils.checkpoint import checkpoint
+
+    q = torch.randn(1, 2, 40, 16, requires_grad=True)
+    gradients = []
+    for run in (lambda f, x: f(x), lambda f, x: checkpoint(f, x, use_reentrant=False)):
+        torch.manual_seed(4)
+        o = run(lambda x: attnc.attention(x, x, x, dropout_p=0.5).square(), q)
+        gradients.append(torch.autograd.grad(o.sum(), q)[0])
+    assert torch.equal(*gradients)
+
+
+@pytest.mark.cuda
+@NO_GPU
+def test_cuda_graph():
+    """A graph reads the state when it is replayed, and draws one of its own anew."""
+    q = torch.randn(1, 4, 200, 64, device="cuda", dtype=torch.bfloat16)
+    state = torch.tensor([1, 2], device="cuda")
+    given = lambda: attnc.attention(q, q, q, dropout_p=0.2, rng_state=state)
+    drawn = lambda: attnc.attention(q, q, q, dropout_p=0.2)
+    given(), drawn()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        o, p = given(), drawn()
+    seen = []
+    for seed in range(4):
+        state.copy_(torch.tensor([seed, 2]))
+        graph.replay()
+        assert torch.equal(o, given())
+        seen.append(p.clone())
+    assert all(not torch.equal(x, y) for x, y in zip(seen, seen[1:]))

@@ -8,6 +8,16 @@ from ._executable import Executable
 from ._inspect import Explanation, Lowered, explain, lower
 from ._softmax import softmax
 
+
+def __getattr__(name: str) -> object:
+    # Of PyTorch, which attnc does without.
+    if name == "varlen_attention":
+        from ._varlen import varlen_attention
+
+        return varlen_attention
+    raise AttributeError(f"module 'attnc' has no attribute {name!r}")
+
+
 __all__ = [
     "Error",
     "Executable",
@@ -22,4 +32,5 @@ __all__ = [
     "set_num_threads",
     "softmax",
     "targets",
+    "varlen_attention",
 ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ._errors import Error
 from ._trace import type_name
@@ -120,6 +121,13 @@ if BaseHOP is not None:
     _body = _Body()
 
 
+@torch._dynamo.allow_in_graph
+def _apart(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor. PyTorch's compiler, which refuses operands of a body that share memory, as parts of one projection do,
+    takes it for another one while it reads a program; what runs is the tensor itself."""
+    return tensor.clone() if type(tensor) is FakeTensor else tensor
+
+
 def _tensor(result: Any, like: torch.Tensor) -> torch.Tensor:
     """A result that is a tensor, and no other one of the body."""
     if not isinstance(result, torch.Tensor):
@@ -161,9 +169,9 @@ def attention(
     is_causal, causal_alignment, window, scale, deterministic, precision, dropout_p = settings
     results = _body(
         body,
-        query,
-        key,
-        value,
+        _apart(query),
+        _apart(key),
+        _apart(value),
         is_causal=is_causal,
         causal_alignment=causal_alignment,
         window=window,

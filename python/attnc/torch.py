@@ -16,8 +16,9 @@ import torch
 from ._attention import attention, check_kind
 from ._blocks import mask_of_blocks
 from ._errors import call_error
+from ._varlen import varlen_attention
 
-__all__ = ["flex_attention", "scaled_dot_product_attention"]
+__all__ = ["flex_attention", "scaled_dot_product_attention", "varlen_attn"]
 
 
 # FlexAttention.
@@ -232,3 +233,37 @@ def scaled_dot_product_attention(
             raise call_error(f"expected a boolean or floating-point attn_mask, got {mask.dtype}")
     o = attention(q, k, v, scale=scale, enable_gqa=enable_gqa, dropout_p=dropout_p, **settings)
     return o if batch is None else o.reshape(*batch, *o.shape[-2:])
+
+
+# Packed batches.
+
+
+def varlen_attn(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cu_seq_q: torch.Tensor,
+    cu_seq_k: Optional[torch.Tensor],
+    max_q: int,
+    max_k: int,
+    *,
+    return_aux: Any = None,
+    scale: Optional[float] = None,
+    window_size: Tuple[int, int] = (-1, -1),
+    enable_gqa: bool = False,
+    seqused_k: Optional[torch.Tensor] = None,
+    block_table: Optional[torch.Tensor] = None,
+    num_splits: Optional[int] = None,
+) -> Any:
+    """torch.nn.attention.varlen.varlen_attn: (T, H, D) by offsets, with return_aux.lse a pair with the LSE, (H, T). A
+    window of (-1, 0) is a causal mask, aligned at the bottom right. The greatest lengths bound nothing here and are not
+    read. block_table is refused, and num_splits above 1."""
+    if block_table is not None:
+        raise call_error("expected block_table=None: keys in pages are not supported")
+    if num_splits is not None and num_splits > 1:
+        raise call_error(f"expected num_splits of None, 0 or 1, got {num_splits}: parts of keys are not chosen here")
+    o, lse = varlen_attention(
+        query, key, value, cu_seq_q, cu_seq_k, seqused_k=seqused_k, window=tuple(window_size), scale=scale,
+        enable_gqa=enable_gqa, return_lse=True,
+    )  # fmt: skip
+    return (o, lse) if return_aux is not None and return_aux.lse else o

@@ -327,6 +327,30 @@ def test_compile(function, backend):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("function", [None, lambda s, b, h, i, j: s * 2 + j])
+def test_compile_parts_of_one_projection(function):
+    """Query, key and value share memory, in the graph and as its inputs; nothing is copied for that."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._inductor.compile_fx import make_boxed_func
+
+    graphs = []
+
+    def backend(graph, example):
+        graphs.append(str(graph.graph))
+        return make_boxed_func(graph.forward)
+
+    torch._dynamo.reset()
+    projected = lambda x: attnc.attention(*x.unbind(0), score_mod=function)
+    leaf = torch.randn(3, 2, 4, 20, 16, requires_grad=True)
+    for call in (projected, lambda x: projected(x * 2), lambda x: attnc.attention(x[0], x[1], x[1].mT.mT, score_mod=function)):
+        want = call(leaf)
+        got = torch.compile(call, fullgraph=True, backend=aot_autograd(fw_compiler=backend))(leaf)
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+        for a, b in zip(*(torch.autograd.grad(o.sin().sum(), leaf) for o in (got, want))):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    assert graphs and not any("clone" in graph for graph in graphs)
+
+
 def test_compile_refuses_autograd_functions():
     class Reversed(torch.autograd.Function):
         @staticmethod

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Sequences of unequal lengths, one behind the other in one tensor."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, NamedTuple, Optional, Tuple
+
+import torch
+
+from ._attention import ALIGNMENTS, attention, check_kind, flag_of, window_of
+from ._errors import call_error
+
+
+class _Tokens(NamedTuple):
+    """Of each token, int32."""
+
+    sequence: torch.Tensor  # the number of its sequence; below 0, for queries and keys another one, without one
+    start: torch.Tensor  # the first token of its sequence; the token itself without one
+
+
+def _check_offsets(name: str, offsets: Any, tokens: torch.Tensor) -> None:
+    check_kind(name, offsets)
+    if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64) or offsets.shape[0] == 0:
+        found = f"{offsets.dtype} of shape {tuple(offsets.shape)}"
+        raise call_error(f"expected {name} to be int32 or int64 of shape (sequences + 1), got {found}")
+    if offsets.device != tokens.device:
+        raise call_error(f"expected {name} on {tokens.device}, got {offsets.device}")
+    if offsets.is_cpu and not torch.compiler.is_compiling():  # elsewhere that would wait for the device
+        steps = offsets.diff()
+        if int(offsets[0]) != 0 or bool((steps < 0).any()) or int(offsets[-1]) > tokens.shape[0]:
+            raise call_error(
+                f"expected {name} to begin with 0, not to fall, and to end at up to {tokens.shape[0]} tokens, got "
+                f"{offsets.tolist()}"
+            )
+
+
+def _number(offsets: torch.Tensor, count: int, nowhere: int) -> _Tokens:
+    """By offsets of at least one sequence."""
+    tokens = torch.arange(count, dtype=torch.int32, device=offsets.device)
+    offsets = offsets.to(torch.int32)
+    sequence = torch.bucketize(tokens, offsets[1:], right=True, out_int32=True)
+    inside = sequence < offsets.shape[0] - 1
+    start = offsets[:-1][torch.where(inside, sequence, 0)]
+    return _Tokens(torch.where(inside, sequence, nowhere), torch.where(inside, start, tokens))
+
+
+def _at_sequence(values: torch.Tensor, sequence: torch.Tensor) -> torch.Tensor:
+    return values[sequence.clamp(min=0)]
+
+
+def varlen_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: Optional[torch.Tensor] = None,
+    *,
+    seqused_k: Optional[torch.Tensor] = None,
+    score_mod: Optional[Callable] = None,
+    mask_mod: Optional[Callable] = None,
+    is_causal: bool = False,
+    causal_alignment: str = "bottom_right",
+    window: Optional[Tuple[int, int]] = None,
+    scale: Optional[float] = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    deterministic: bool = False,
+    precision: str = "ieee",
+    dropout_p: float = 0.0,
+    rng_state: Optional[torch.Tensor] = None,
+) -> Any:
+    """attnc.attention of each sequence of a packed batch, in one call.
+
+    query, key, value: tensors of PyTorch of the shapes (Tq, Hq, D), (Tk, Hkv, D) and (Tk, Hkv, Dv): the tokens of
+        all sequences, one sequence behind the other.
+    cu_seqlens_q: int32 or int64 of shape (sequences + 1) on the device of the query, beginning with 0 and not
+        falling: sequence n has the tokens from cu_seqlens_q[n] to cu_seqlens_q[n + 1]. It is read when the kernels
+        run, nothing waits for it, and a captured CUDA graph reads it anew. A sequence may be empty. Tokens behind the
+        last one belong to none: they give zeros and an LSE of -inf, and get gradients of zero. Checked on the CPU;
+        on a GPU offsets that fall give results without meaning, never an access out of bounds.
+    cu_seqlens_k: of the keys; those of the queries where None.
+    seqused_k: how many keys of each sequence count, int32 or int64 of shape (sequences); all where None.
+    score_mod(score, n, h, q_idx, kv_idx), mask_mod(n, h, q_idx, kv_idx): as for attnc.attention, with the number of
+        the sequence for the batch and positions in the sequence.
+    is_causal, causal_alignment, window: of each sequence by its own lengths. "bottom_right", the default here, lets a
+        sequence's last query see all its keys: j <= i + keys - queries.
+    return_lse: also returns the LSE, (Hq, Tq).
+    Others: as for attnc.attention. Dropout takes the numbers of tokens for those of queries and keys, and batch 0.
+
+    Returns the output, (Tq, Hq, Dv), or with return_lse a pair. Raises Error.
+    """
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        check_kind(name, x)
+        if x.dim() != 3:
+            raise call_error(f"expected {name} of shape (tokens, heads, d), got {tuple(x.shape)}")
+    if key.shape[0] != value.shape[0]:
+        raise call_error(f"expected as many tokens of keys as of values, got {key.shape[0]} and {value.shape[0]}")
+    if causal_alignment not in ALIGNMENTS:
+        raise call_error(f"expected causal_alignment 'top_left' or 'bottom_right', got {causal_alignment!r}")
+    is_causal = flag_of(is_causal)
+    left, right = (-1, -1) if window is None else window_of(window)
+    if is_causal:
+        right = 0 if right < 0 else min(right, 0)
+    _check_offsets("cu_seqlens_q", cu_seqlens_q, query)
+    is_self = cu_seqlens_k is None or cu_seqlens_k is cu_seqlens_q
+    if is_self:
+        if query.shape[0] != key.shape[0]:
+            found = f"{query.shape[0]} and {key.shape[0]}"
+            raise call_error(f"expected cu_seqlens_k where there are not as many keys as queries ({found})")
+        cu_seqlens_k = cu_seqlens_q
+    else:
+        _check_offsets("cu_seqlens_k", cu_seqlens_k, key)
+        if cu_seqlens_k.shape != cu_seqlens_q.shape:
+            found = f"{tuple(cu_seqlens_q.shape)} and {tuple(cu_seqlens_k.shape)}"
+            raise call_error(f"expected cu_seqlens_q and cu_seqlens_k of one shape, got {found}")
+    sequences = cu_seqlens_q.shape[0] - 1
+    if seqused_k is not None:
+        check_kind("seqused_k", seqused_k)
+        if tuple(seqused_k.shape) != (sequences,) or seqused_k.dtype not in (torch.int32, torch.int64):
+            found = f"{seqused_k.dtype} of shape {tuple(seqused_k.shape)}"
+            raise call_error(f"expected seqused_k to be int32 or int64 of shape ({sequences},), got {found}")
+        if seqused_k.device != query.device:
+            raise call_error(f"expected seqused_k on {query.device}, got {seqused_k.device}")
+
+    if sequences == 0:  # nothing but tokens of no sequence
+        cu_seqlens_q = cu_seqlens_k = cu_seqlens_q.new_zeros(2)
+        seqused_k = None
+    rows = _number(cu_seqlens_q, query.shape[0], nowhere=-1)
+    columns = _number(cu_seqlens_k, key.shape[0], nowhere=-2)
+    if is_self:  # the same start for both, and a number of no sequence of its own
+        columns = columns._replace(start=rows.start)
+    lengths = cu_seqlens_k.diff().to(torch.int32)
+    if seqused_k is not None:
+        lengths = torch.minimum(lengths, seqused_k.to(torch.int32))
+        positions = torch.arange(key.shape[0], dtype=torch.int32, device=key.device) - columns.start
+        unused = positions >= _at_sequence(lengths, columns.sequence)
+        columns = columns._replace(sequence=torch.where(unused, -2, columns.sequence))
+    diagonal = None  # the key that a query is aligned with
+    if (left >= 0 or right >= 0) and not (is_self and (seqused_k is None or causal_alignment == "top_left")):
+        token = torch.arange(query.shape[0], dtype=torch.int32, device=query.device)
+        diagonal = token - rows.start + _at_sequence(cu_seqlens_k[:-1].to(torch.int32), rows.sequence)
+        if causal_alignment == "bottom_right":
+            diagonal = diagonal + _at_sequence(lengths - cu_seqlens_q.diff().to(torch.int32), rows.sequence)
+
+    o, lse = attention(
+        query.transpose(0, 1).unsqueeze(0),
+        key.transpose(0, 1).unsqueeze(0),
+        value.transpose(0, 1).unsqueeze(0),
+        score_mod=None if score_mod is None else _in_sequence(score_mod, rows, columns),
+        mask_mod=_mask(rows, columns, diagonal, left, right, mask_mod),
+        scale=scale,
+        enable_gqa=enable_gqa,
+        return_lse=True,
+        deterministic=deterministic,
+        precision=precision,
+        dropout_p=dropout_p,
+        rng_state=rng_state,
+    )
+    o = o.squeeze(0).transpose(0, 1)
+    return (o, lse.squeeze(0)) if return_lse else o
+
+
+def _in_sequence(function: Callable, rows: _Tokens, columns: _Tokens) -> Callable:
+    """With the sequence for the batch, and positions in it."""
+    sequence, first_query, first_key = rows.sequence.clamp(min=0), rows.start, columns.start
+
+    def of_tokens(score: Any, b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        n, i, j = sequence[q_idx], q_idx - first_query[q_idx], kv_idx - first_key[kv_idx]
+        return function(score, n, h, i, j)
+
+    return of_tokens
+
+
+def _mask(
+    rows: _Tokens, columns: _Tokens, diagonal: Optional[torch.Tensor], left: int, right: int, function: Optional[Callable]
+) -> Callable:
+    of_queries, of_keys = rows.sequence, columns.sequence
+    bounded = left >= 0 or right >= 0
+    has_diagonal = diagonal is not None
+    inside = None if function is None else _in_sequence(lambda _, *places: function(*places), rows, columns)
+
+    def keep(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        kept = of_queries[q_idx] == of_keys[kv_idx]
+        if bounded:
+            place = diagonal[q_idx] if has_diagonal else q_idx
+            if left >= 0:
+                kept = kept & (kv_idx >= place - left)
+            if right >= 0:
+                kept = kept & (kv_idx <= place + right)
+        if inside is not None:
+            kept = kept & inside(None, b, h, q_idx, kv_idx)
+        return kept
+
+    return keep

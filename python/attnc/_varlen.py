@@ -12,10 +12,12 @@ from ._errors import call_error
 
 
 class _Tokens(NamedTuple):
-    """Of each token, int32."""
+    """Of the queries, or of the keys."""
 
-    sequence: torch.Tensor  # the number of its sequence; below 0, for queries and keys another one, without one
-    start: torch.Tensor  # the first token of its sequence; the token itself without one
+    offsets: torch.Tensor
+    # Of each token the number of its sequence, int32: the last one's for those behind all of them. Of a key that does
+    # not count -1.
+    sequence: torch.Tensor
 
 
 def _check_offsets(name: str, offsets: Any, tokens: torch.Tensor) -> None:
@@ -34,18 +36,9 @@ def _check_offsets(name: str, offsets: Any, tokens: torch.Tensor) -> None:
             )
 
 
-def _number(offsets: torch.Tensor, count: int, nowhere: int) -> _Tokens:
-    """By offsets of at least one sequence."""
-    tokens = torch.arange(count, dtype=torch.int32, device=offsets.device)
-    offsets = offsets.to(torch.int32)
-    sequence = torch.bucketize(tokens, offsets[1:], right=True, out_int32=True)
-    inside = sequence < offsets.shape[0] - 1
-    start = offsets[:-1][torch.where(inside, sequence, 0)]
-    return _Tokens(torch.where(inside, sequence, nowhere), torch.where(inside, start, tokens))
-
-
-def _at_sequence(values: torch.Tensor, sequence: torch.Tensor) -> torch.Tensor:
-    return values[sequence.clamp(min=0)]
+def _number(offsets: torch.Tensor, count: int) -> _Tokens:
+    tokens = torch.arange(count, dtype=offsets.dtype, device=offsets.device)
+    return _Tokens(offsets, torch.bucketize(tokens, offsets[1:-1], right=True, out_int32=True))
 
 
 def varlen_attention(
@@ -122,32 +115,33 @@ def varlen_attention(
         if seqused_k.device != query.device:
             raise call_error(f"expected seqused_k on {query.device}, got {seqused_k.device}")
 
-    if sequences == 0:  # nothing but tokens of no sequence
-        cu_seqlens_q = cu_seqlens_k = cu_seqlens_q.new_zeros(2)
-        seqused_k = None
-    rows = _number(cu_seqlens_q, query.shape[0], nowhere=-1)
-    columns = _number(cu_seqlens_k, key.shape[0], nowhere=-2)
-    if is_self:  # the same start for both, and a number of no sequence of its own
-        columns = columns._replace(start=rows.start)
-    lengths = cu_seqlens_k.diff().to(torch.int32)
-    if seqused_k is not None:
-        lengths = torch.minimum(lengths, seqused_k.to(torch.int32))
-        positions = torch.arange(key.shape[0], dtype=torch.int32, device=key.device) - columns.start
-        unused = positions >= _at_sequence(lengths, columns.sequence)
-        columns = columns._replace(sequence=torch.where(unused, -2, columns.sequence))
+    rows = _number(cu_seqlens_q, query.shape[0])
+    columns = rows if is_self else _number(cu_seqlens_k, key.shape[0])
+    numbers = columns.sequence
+    if seqused_k is not None and sequences > 0:
+        ends = torch.minimum(cu_seqlens_k[:-1] + seqused_k, cu_seqlens_k[1:])
+        token = torch.arange(key.shape[0], dtype=torch.int32, device=key.device)
+        columns = columns._replace(sequence=torch.where(token < ends[numbers], numbers, -1))
+    elif sequences > 0:
+        ends = cu_seqlens_k[1:]
     diagonal = None  # the key that a query is aligned with
-    if (left >= 0 or right >= 0) and not (is_self and (seqused_k is None or causal_alignment == "top_left")):
+    is_bounded = left >= 0 or right >= 0
+    if is_bounded and sequences > 0 and not (is_self and (seqused_k is None or causal_alignment == "top_left")):
+        ahead = cu_seqlens_k[:-1] - cu_seqlens_q[:-1] if causal_alignment == "top_left" else ends - cu_seqlens_q[1:]
         token = torch.arange(query.shape[0], dtype=torch.int32, device=query.device)
-        diagonal = token - rows.start + _at_sequence(cu_seqlens_k[:-1].to(torch.int32), rows.sequence)
-        if causal_alignment == "bottom_right":
-            diagonal = diagonal + _at_sequence(lengths - cu_seqlens_q.diff().to(torch.int32), rows.sequence)
+        diagonal = token + ahead.to(torch.int32)[rows.sequence]
 
+    inside = None
+    if score_mod is not None or mask_mod is not None:
+        in_sequence = _in_sequence(rows, columns._replace(sequence=numbers))
+        inside = None if mask_mod is None else in_sequence(lambda _, *places: mask_mod(*places))
+        score_mod = None if score_mod is None else in_sequence(score_mod)
     o, lse = attention(
         query.transpose(0, 1).unsqueeze(0),
         key.transpose(0, 1).unsqueeze(0),
         value.transpose(0, 1).unsqueeze(0),
-        score_mod=None if score_mod is None else _in_sequence(score_mod, rows, columns),
-        mask_mod=_mask(rows, columns, diagonal, left, right, mask_mod),
+        score_mod=score_mod,
+        mask_mod=_mask(rows, columns, diagonal, left, right, inside),
         scale=scale,
         enable_gqa=enable_gqa,
         return_lse=True,
@@ -160,35 +154,46 @@ def varlen_attention(
     return (o, lse.squeeze(0)) if return_lse else o
 
 
-def _in_sequence(function: Callable, rows: _Tokens, columns: _Tokens) -> Callable:
-    """With the sequence for the batch, and positions in it."""
-    sequence, first_query, first_key = rows.sequence.clamp(min=0), rows.start, columns.start
+def _starts(tokens: _Tokens) -> torch.Tensor:
+    """Of each token, int32, the first one of its sequence; the token itself without one."""
+    offsets = tokens.offsets.to(torch.int32)
+    token = torch.arange(tokens.sequence.shape[0], dtype=torch.int32, device=offsets.device)
+    return torch.where(token < offsets[-1], offsets[tokens.sequence], token)
 
-    def of_tokens(score: Any, b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
-        n, i, j = sequence[q_idx], q_idx - first_query[q_idx], kv_idx - first_key[kv_idx]
-        return function(score, n, h, i, j)
 
-    return of_tokens
+def _in_sequence(rows: _Tokens, columns: _Tokens) -> Callable:
+    """Makes of functions of positions in a sequence, with its number for the batch, functions of tokens."""
+    sequence, first_query = rows.sequence, _starts(rows)
+    first_key = first_query if columns.sequence is rows.sequence else _starts(columns)
+
+    def convert(function: Callable) -> Callable:
+        def of_tokens(score: Any, b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+            n, i, j = sequence[q_idx], q_idx - first_query[q_idx], kv_idx - first_key[kv_idx]
+            return function(score, n, h, i, j)
+
+        return of_tokens
+
+    return convert
 
 
 def _mask(
     rows: _Tokens, columns: _Tokens, diagonal: Optional[torch.Tensor], left: int, right: int, function: Optional[Callable]
 ) -> Callable:
     of_queries, of_keys = rows.sequence, columns.sequence
+    ends_of_queries, ends_of_keys, last = rows.offsets, columns.offsets, rows.offsets.shape[0] - 1
     bounded = left >= 0 or right >= 0
     has_diagonal = diagonal is not None
-    inside = None if function is None else _in_sequence(lambda _, *places: function(*places), rows, columns)
 
     def keep(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
-        kept = of_queries[q_idx] == of_keys[kv_idx]
+        kept = (of_queries[q_idx] == of_keys[kv_idx]) & (q_idx < ends_of_queries[last]) & (kv_idx < ends_of_keys[last])
         if bounded:
             place = diagonal[q_idx] if has_diagonal else q_idx
             if left >= 0:
                 kept = kept & (kv_idx >= place - left)
             if right >= 0:
                 kept = kept & (kv_idx <= place + right)
-        if inside is not None:
-            kept = kept & inside(None, b, h, q_idx, kv_idx)
+        if function is not None:
+            kept = kept & function(None, b, h, q_idx, kv_idx)
         return kept
 
     return keep

@@ -15,8 +15,7 @@ class _Tokens(NamedTuple):
     """Of the queries, or of the keys."""
 
     offsets: torch.Tensor
-    # Of each token the number of its sequence, int32: the last one's for those behind all of them. Of a key that does
-    # not count -1.
+    # Of each token the number of its sequence, int32; without one that of sequences, and of keys one more.
     sequence: torch.Tensor
 
 
@@ -36,9 +35,24 @@ def _check_offsets(name: str, offsets: Any, tokens: torch.Tensor) -> None:
             )
 
 
-def _number(offsets: torch.Tensor, count: int) -> _Tokens:
+def _number_tokens(offsets: torch.Tensor, count: int, are_keys: bool) -> torch.Tensor:
     tokens = torch.arange(count, dtype=offsets.dtype, device=offsets.device)
-    return _Tokens(offsets, torch.bucketize(tokens, offsets[1:-1], right=True, out_int32=True))
+    ends = torch.cat([offsets[1:], offsets[-1:]]) if are_keys else offsets[1:]
+    return torch.bucketize(tokens, ends, right=True, out_int32=True)
+
+
+# On a GPU PyTorch's compiler takes the first boundary of a view for that of what it is a view of.
+_opaque = torch.library.custom_op("attnc::number_tokens", _number_tokens, mutates_args=())
+
+
+@_opaque.register_fake
+def _(offsets: Any, count: int, are_keys: bool) -> Any:
+    return offsets.new_empty((count,), dtype=torch.int32)
+
+
+def _number(offsets: torch.Tensor, count: int, are_keys: bool) -> _Tokens:
+    number = _opaque if torch.compiler.is_compiling() else _number_tokens
+    return _Tokens(offsets, number(offsets, count, are_keys))
 
 
 def varlen_attention(
@@ -115,25 +129,27 @@ def varlen_attention(
         if seqused_k.device != query.device:
             raise call_error(f"expected seqused_k on {query.device}, got {seqused_k.device}")
 
-    rows = _number(cu_seqlens_q, query.shape[0])
-    columns = rows if is_self else _number(cu_seqlens_k, key.shape[0])
+    rows = _number(cu_seqlens_q, query.shape[0], are_keys=False)
+    columns = _number(cu_seqlens_k, key.shape[0], are_keys=True)
     numbers = columns.sequence
-    if seqused_k is not None and sequences > 0:
-        ends = torch.minimum(cu_seqlens_k[:-1] + seqused_k, cu_seqlens_k[1:])
+    if sequences == 0:
+        left = right = -1
+        seqused_k = None
+    ends = cu_seqlens_k[1:]
+    if seqused_k is not None:
+        ends = torch.minimum(cu_seqlens_k[:-1] + seqused_k, ends)
         token = torch.arange(key.shape[0], dtype=torch.int32, device=key.device)
-        columns = columns._replace(sequence=torch.where(token < ends[numbers], numbers, -1))
-    elif sequences > 0:
-        ends = cu_seqlens_k[1:]
+        used = token < ends[numbers.clamp(max=sequences - 1)]
+        columns = columns._replace(sequence=torch.where(used, numbers, sequences + 1))
     diagonal = None  # the key that a query is aligned with
-    is_bounded = left >= 0 or right >= 0
-    if is_bounded and sequences > 0 and not (is_self and (seqused_k is None or causal_alignment == "top_left")):
+    if (left >= 0 or right >= 0) and not (is_self and (seqused_k is None or causal_alignment == "top_left")):
         ahead = cu_seqlens_k[:-1] - cu_seqlens_q[:-1] if causal_alignment == "top_left" else ends - cu_seqlens_q[1:]
         token = torch.arange(query.shape[0], dtype=torch.int32, device=query.device)
-        diagonal = token + ahead.to(torch.int32)[rows.sequence]
+        diagonal = token + ahead.to(torch.int32)[rows.sequence.clamp(max=sequences - 1)]
 
     inside = None
     if score_mod is not None or mask_mod is not None:
-        in_sequence = _in_sequence(rows, columns._replace(sequence=numbers))
+        in_sequence = _in_sequence(rows, None if is_self else columns._replace(sequence=numbers))
         inside = None if mask_mod is None else in_sequence(lambda _, *places: mask_mod(*places))
         score_mod = None if score_mod is None else in_sequence(score_mod)
     o, lse = attention(
@@ -158,13 +174,16 @@ def _starts(tokens: _Tokens) -> torch.Tensor:
     """Of each token, int32, the first one of its sequence; the token itself without one."""
     offsets = tokens.offsets.to(torch.int32)
     token = torch.arange(tokens.sequence.shape[0], dtype=torch.int32, device=offsets.device)
-    return torch.where(token < offsets[-1], offsets[tokens.sequence], token)
+    starts = offsets[tokens.sequence.clamp(max=offsets.shape[0] - 1)]
+    return torch.where(token < offsets[-1], starts, token)
 
 
-def _in_sequence(rows: _Tokens, columns: _Tokens) -> Callable:
-    """Makes of functions of positions in a sequence, with its number for the batch, functions of tokens."""
-    sequence, first_query = rows.sequence, _starts(rows)
-    first_key = first_query if columns.sequence is rows.sequence else _starts(columns)
+def _in_sequence(rows: _Tokens, columns: Optional[_Tokens]) -> Callable:
+    """Makes of functions of positions in a sequence, with its number for the batch, functions of tokens. Without
+    `columns` keys are the tokens of queries."""
+    sequence = rows.sequence.clamp(max=max(rows.offsets.shape[0] - 2, 0))
+    first_query = _starts(rows)
+    first_key = first_query if columns is None else _starts(columns)
 
     def convert(function: Callable) -> Callable:
         def of_tokens(score: Any, b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
@@ -180,12 +199,11 @@ def _mask(
     rows: _Tokens, columns: _Tokens, diagonal: Optional[torch.Tensor], left: int, right: int, function: Optional[Callable]
 ) -> Callable:
     of_queries, of_keys = rows.sequence, columns.sequence
-    ends_of_queries, ends_of_keys, last = rows.offsets, columns.offsets, rows.offsets.shape[0] - 1
     bounded = left >= 0 or right >= 0
     has_diagonal = diagonal is not None
 
     def keep(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
-        kept = (of_queries[q_idx] == of_keys[kv_idx]) & (q_idx < ends_of_queries[last]) & (kv_idx < ends_of_keys[last])
+        kept = of_queries[q_idx] == of_keys[kv_idx]
         if bounded:
             place = diagonal[q_idx] if has_diagonal else q_idx
             if left >= 0:

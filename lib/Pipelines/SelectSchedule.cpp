@@ -129,9 +129,9 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     sizes.usesFma = sizes.bytes >= 4 && terms == 0;
     WarpTiles asked = {blockM, blockN, stages, groupWarps, productColumns};
     bool isFew = !isGradient && hasFewRows(module);
-    std::optional<WarpTiles> tiles =
-        findWarpTiles(sizes, {isGradient, isFew || splits(), isGradient ? int64_t(2) : int64_t(1)},
-                      limits, asked);
+    WarpKernel kernel = {isGradient, isFew || splits(), isGradient ? int64_t(2) : int64_t(1),
+                         findMaskForm(module).isMasked};
+    std::optional<WarpTiles> tiles = findWarpTiles(sizes, kernel, limits, asked);
     if (!tiles)
       return module.emitError() << "no tile of " << sizes.columns << " columns fits into the "
                                 << limits.sharedBytesPerCta << " bytes of shared memory of a CTA ("

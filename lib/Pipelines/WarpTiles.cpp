@@ -99,6 +99,16 @@ std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, WarpKernel kern
     if (!fits(/*ctas=*/2))
       tiles = smaller;
   }
+  // Wide sums: small tiles leave out more of a mask, if two CTAs fit, of which one waits.
+  bool isAsked = asked.rows > 0 || asked.stream > 0 || asked.stages > 0 || asked.productColumns > 0;
+  if (kernel.isMasked && !kernel.isGradient && !kernel.isFewRows && sizes.bytes == 2 &&
+      getSumColumns(sizes) > 128 && !isAsked) {
+    WarpTiles larger = tiles;
+    tiles.rows = 64;
+    tiles.stream = 32;
+    if (!fits(/*ctas=*/2))
+      tiles = larger;
+  }
   WarpTiles whole = tiles;
   bool mayDivide = asked.productColumns <= 0;
   auto divide = [&] {

@@ -28,6 +28,7 @@ struct WarpTiles {
 struct WarpKernel {
   bool isGradient = false, isFewRows = false;
   int64_t sums = 1;
+  bool isMasked = false;
 };
 
 /// The tiles of a kernel, which take at most what a CTA has; nothing where no tile is small enough.

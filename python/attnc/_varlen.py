@@ -86,12 +86,15 @@ def varlen_attention(
         last one belong to none: they give zeros and an LSE of -inf, and get gradients of zero. Checked on the CPU;
         on a GPU offsets that fall give results without meaning, never an access out of bounds.
     cu_seqlens_k: of the keys; those of the queries where None.
-    seqused_k: how many keys of each sequence count, int32 or int64 of shape (sequences); all where None.
+    seqused_k: how many keys of each sequence count, int32 or int64 of shape (sequences); all where None. The others may
+        hold anything: keys and values are copied without them.
     score_mod(score, n, h, q_idx, kv_idx), mask_mod(n, h, q_idx, kv_idx): as for attnc.attention, with the number of
         the sequence for the batch and positions in the sequence.
     is_causal, causal_alignment, window: of each sequence by its own lengths. "bottom_right", the default here, lets a
         sequence's last query see all its keys: j <= i + keys - queries.
     return_lse: also returns the LSE, (Hq, Tq).
+    What a token holds has to be finite, those behind the last sequence too: sequences that lie side by side share tiles,
+    and a weight of 0 times NaN is NaN.
     Others: as for attnc.attention. Dropout takes the numbers of tokens for those of queries and keys, and batch 0.
 
     Returns the output, (Tq, Hq, Dv), or with return_lse a pair. Raises Error.
@@ -141,6 +144,8 @@ def varlen_attention(
         token = torch.arange(key.shape[0], dtype=torch.int32, device=key.device)
         used = token < ends[numbers.clamp(max=sequences - 1)]
         columns = columns._replace(sequence=torch.where(used, numbers, sequences + 1))
+        # A weight of 0 times what is not finite would count.
+        key, value = (torch.where(used[:, None, None], x, 0) for x in (key, value))
     diagonal = None  # the key that a query is aligned with
     if (left >= 0 or right >= 0) and not (is_self and (seqused_k is None or causal_alignment == "top_left")):
         ahead = cu_seqlens_k[:-1] - cu_seqlens_q[:-1] if causal_alignment == "top_left" else ends - cu_seqlens_q[1:]

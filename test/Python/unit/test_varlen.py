@@ -126,6 +126,23 @@ def test_used_keys(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_unused_keys_hold_anything(device):
+    """Stale memory: NaN and infinity."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v, do = (torch.randn(90, 2, 32, generator=generator).to(device) for _ in range(4))
+    cu, used = offsets([30, 0, 30, 30], device), torch.tensor([20, 0, 30, 5], device=device)
+    results = []
+    for poison in (0, math.nan, math.inf):
+        for first, last in ((20, 30), (65, 90)):
+            k[first:last] = v[first:last] = poison
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        o = attnc.varlen_attention(*leaves, cu, seqused_k=used, is_causal=True)
+        results.append([o, *torch.autograd.grad(o, leaves, do)])
+    for other in results[1:]:
+        assert all(torch.equal(x, y) for x, y in zip(results[0], other))
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("lengths", ["self", "other"])
 def test_functions(device, lengths):
     """Positions, numbers of sequences and captures with gradients; other head dimensions."""

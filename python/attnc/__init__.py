@@ -11,6 +11,10 @@ from ._softmax import softmax
 
 def __getattr__(name: str) -> object:
     # Of PyTorch, which attnc does without.
+    if name == "merge_states":
+        from ._merge import merge_states
+
+        return merge_states
     if name == "varlen_attention":
         from ._varlen import varlen_attention
 
@@ -29,6 +33,7 @@ __all__ = [
     "explain",
     "get_num_threads",
     "lower",
+    "merge_states",
     "set_num_threads",
     "softmax",
     "targets",

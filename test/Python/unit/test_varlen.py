@@ -201,6 +201,48 @@ def test_flash_attn(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layout", ["bhsd", "bshd", "thd"])
+def test_merged(device, layout):
+    """Parts of the keys, one of them without any for some queries: the whole, and its gradients."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v, do = (torch.randn(1, 4, 50, 32, generator=generator, dtype=torch.float64).to(device) for _ in range(4))
+    dlse = torch.randn(1, 4, 50, generator=generator, dtype=torch.float64).to(device)
+    mask = lambda first, last: lambda b, h, i, j: (j >= first) & (j < last) & (j <= i - 3)
+    order = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "thd": (2, 1, 3)}[layout]
+
+    def attend(q, k, v, parts):
+        states = [attnc.attention(q, k, v, mask_mod=mask(*part), return_lse=True) for part in parts]
+        outputs = [(o[0] if layout == "thd" else o).permute([x - (layout == "thd") for x in order]) for o, _ in states]
+        lses = [lse[0] if layout == "thd" else lse for _, lse in states]
+        return attnc.merge_states(outputs, lses, layout=layout)
+
+    results = []
+    for parts in ([(0, 50)], [(0, 10), (10, 30), (30, 50)]):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        o, lse = attend(*leaves, parts)
+        assert torch.equal(lse.reshape(1, 4, 50)[..., :3], torch.full_like(lse.reshape(1, 4, 50)[..., :3], -math.inf))
+        incoming = do[0].permute([x - 1 for x in order]) if layout == "thd" else do.permute(order)
+        finite = torch.where(lse == -math.inf, 0, lse)
+        total = (o * incoming).sum() + (finite * dlse.reshape(lse.shape)).sum()
+        results.append([o, finite, *torch.autograd.grad(total, leaves)])
+    for x, y in zip(*results):
+        assert torch.allclose(x, y, rtol=0, atol=1e-12)
+
+
+def test_merge_refuses():
+    o, lse = torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 3)
+    for outputs, lses, layout, message in (
+        ([], [], "bhsd", "one at least"),
+        ([o], [lse, lse], "bhsd", "as many outputs"),
+        ([o, o[:, :1]], [lse, lse], "bhsd", "of one shape"),
+        ([o], [lse], "bshd", "expected the LSE"),
+        ([o], [lse], "bsd", "layout"),
+    ):
+        with pytest.raises(attnc.Error, match=message):
+            attnc.merge_states(outputs, lses, layout=layout)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_compiled(device):
     q = torch.randn(100, 2, 32, device=device, requires_grad=True)
     run = lambda q, cu: attnc.varlen_attention(q, q, q, cu, is_causal=True)

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attnc: compiled attention."""
 
+from importlib import import_module as _import_module
+from importlib.util import find_spec as _find_spec
+from typing import TYPE_CHECKING, Any
+
 from ._attention import attention
 from ._capi import compile_counts, get_num_threads, set_num_threads, targets
 from ._errors import Error, TraceError
@@ -8,18 +12,18 @@ from ._executable import Executable
 from ._inspect import Explanation, Lowered, explain, lower
 from ._softmax import softmax
 
+# Of PyTorch, which attnc does without: imported when they are asked for.
+_OF_TORCH = {"merge_states": "_merge", "varlen_attention": "_varlen"}
 
-def __getattr__(name: str) -> object:
-    # Of PyTorch, which attnc does without.
-    if name == "merge_states":
-        from ._merge import merge_states
+if TYPE_CHECKING:
+    from ._merge import merge_states as merge_states
+    from ._varlen import varlen_attention as varlen_attention
 
-        return merge_states
-    if name == "varlen_attention":
-        from ._varlen import varlen_attention
 
-        return varlen_attention
-    raise AttributeError(f"module 'attnc' has no attribute {name!r}")
+def __getattr__(name: str) -> Any:
+    if name not in _OF_TORCH:
+        raise AttributeError(f"module 'attnc' has no attribute {name!r}")
+    return getattr(_import_module(f".{_OF_TORCH[name]}", __name__), name)
 
 
 __all__ = [
@@ -33,9 +37,9 @@ __all__ = [
     "explain",
     "get_num_threads",
     "lower",
-    "merge_states",
     "set_num_threads",
     "softmax",
     "targets",
-    "varlen_attention",
 ]
+if _find_spec("torch") is not None:
+    __all__ += list(_OF_TORCH)

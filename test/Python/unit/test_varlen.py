@@ -2,6 +2,8 @@
 """attnc.varlen_attention, and what stands in for flash_attn, against each sequence by the definition."""
 
 import math
+import subprocess
+import sys
 
 import attnc
 import attnc.flash_attn
@@ -304,3 +306,26 @@ def test_what_is_refused():
     for keywords in (dict(block_table=cu), dict(num_splits=4)):
         with pytest.raises(attnc.Error, match=next(iter(keywords))):
             attnc.torch.varlen_attn(q, q, q, cu, cu, 6, 6, **keywords)
+
+
+def test_without_torch():
+    """The package does without PyTorch until one of these is asked for."""
+    code = """
+import sys
+sys.modules["torch"] = None
+import importlib.util
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torch" else found(name, *rest)
+from attnc import *
+import attnc
+assert "varlen_attention" not in globals()
+try:
+    attnc.varlen_attention
+except ImportError:
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "refused\n", done.stderr
+    everything = {}
+    exec("from attnc import *", everything)
+    assert everything["varlen_attention"] is attnc.varlen_attention

@@ -2,6 +2,7 @@
 """attnc.varlen_attention, and what stands in for flash_attn, against each sequence by the definition."""
 
 import math
+import os
 import subprocess
 import sys
 
@@ -324,7 +325,9 @@ try:
 except ImportError:
     print("refused")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    home = os.path.dirname(os.path.dirname(attnc.__file__))
+    environment = {**os.environ, "PYTHONPATH": home}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.stdout == "refused\n", done.stderr
     everything = {}
     exec("from attnc import *", everything)

@@ -115,6 +115,11 @@ def scale_of(scale: Any) -> float:
     return float(scale)
 
 
+def check_alignment(causal_alignment: Any) -> None:
+    if causal_alignment not in ALIGNMENTS:
+        raise call_error(f"expected causal_alignment 'top_left' or 'bottom_right', got {causal_alignment!r}")
+
+
 def flag_of(is_causal: Any) -> bool:
     # Those of NumPy, and of PyTorch's symbolic shapes, are called so too.
     if isinstance(is_causal, int) or type(is_causal).__name__ in ("bool", "bool_", "SymBool"):
@@ -265,8 +270,7 @@ def attention(
         is_causal = flag_of(is_causal)
     if dropout_p != 0.0 or type(dropout_p) is not float or rng_state is not None:
         dropout_p = dropout_of(dropout_p, rng_state)
-    if causal_alignment not in ALIGNMENTS:
-        raise call_error(f"expected causal_alignment 'top_left' or 'bottom_right', got {causal_alignment!r}")
+    check_alignment(causal_alignment)
     swapped = layout == "bshd"
     if swapped:
         query, key, value = (x.swapaxes(1, 2) if len(x.shape) == 4 else x for x in (query, key, value))

@@ -7,7 +7,7 @@ from typing import Any, Callable, NamedTuple, Optional, Tuple
 
 import torch
 
-from ._attention import ALIGNMENTS, attention, check_kind, flag_of, window_of
+from ._attention import attention, check_alignment, check_kind, flag_of, window_of
 from ._errors import call_error
 
 
@@ -19,13 +19,21 @@ class _Tokens(NamedTuple):
     sequence: torch.Tensor
 
 
+def _check_integers(name: str, numbers: Any, count: Optional[int], what: str, tokens: torch.Tensor) -> None:
+    """A tensor of `count` integers where that is known, described by `what`, beside the tokens."""
+    if not isinstance(numbers, torch.Tensor):
+        raise call_error(f"expected {name} to be a tensor of PyTorch, got a {type(numbers).__name__}")
+    check_kind(name, numbers)
+    fits = numbers.dim() == 1 and (numbers.shape[0] > 0 if count is None else numbers.shape[0] == count)
+    if not fits or numbers.dtype not in (torch.int32, torch.int64):
+        found = f"{numbers.dtype} of shape {tuple(numbers.shape)}"
+        raise call_error(f"expected {name} to be int32 or int64 of shape ({what}), got {found}")
+    if numbers.device != tokens.device:
+        raise call_error(f"expected {name} on {tokens.device}, got {numbers.device}")
+
+
 def _check_offsets(name: str, offsets: Any, tokens: torch.Tensor) -> None:
-    check_kind(name, offsets)
-    if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64) or offsets.shape[0] == 0:
-        found = f"{offsets.dtype} of shape {tuple(offsets.shape)}"
-        raise call_error(f"expected {name} to be int32 or int64 of shape (sequences + 1), got {found}")
-    if offsets.device != tokens.device:
-        raise call_error(f"expected {name} on {tokens.device}, got {offsets.device}")
+    _check_integers(name, offsets, None, "sequences + 1", tokens)
     if offsets.is_cpu and not torch.compiler.is_compiling():  # elsewhere that would wait for the device
         steps = offsets.diff()
         if int(offsets[0]) != 0 or bool((steps < 0).any()) or int(offsets[-1]) > tokens.shape[0]:
@@ -100,17 +108,18 @@ def varlen_attention(
     Returns the output, (Tq, Hq, Dv), or with return_lse a pair. Raises Error.
     """
     for name, x in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(x, torch.Tensor):
+            raise call_error(f"expected {name} to be a tensor of PyTorch, got a {type(x).__name__}")
         check_kind(name, x)
         if x.dim() != 3:
             raise call_error(f"expected {name} of shape (tokens, heads, d), got {tuple(x.shape)}")
     if key.shape[0] != value.shape[0]:
         raise call_error(f"expected as many tokens of keys as of values, got {key.shape[0]} and {value.shape[0]}")
-    if causal_alignment not in ALIGNMENTS:
-        raise call_error(f"expected causal_alignment 'top_left' or 'bottom_right', got {causal_alignment!r}")
+    check_alignment(causal_alignment)
     is_causal = flag_of(is_causal)
     left, right = (-1, -1) if window is None else window_of(window)
     if is_causal:
-        right = 0 if right < 0 else min(right, 0)
+        right = 0
     _check_offsets("cu_seqlens_q", cu_seqlens_q, query)
     is_self = cu_seqlens_k is None or cu_seqlens_k is cu_seqlens_q
     if is_self:
@@ -125,12 +134,7 @@ def varlen_attention(
             raise call_error(f"expected cu_seqlens_q and cu_seqlens_k of one shape, got {found}")
     sequences = cu_seqlens_q.shape[0] - 1
     if seqused_k is not None:
-        check_kind("seqused_k", seqused_k)
-        if tuple(seqused_k.shape) != (sequences,) or seqused_k.dtype not in (torch.int32, torch.int64):
-            found = f"{seqused_k.dtype} of shape {tuple(seqused_k.shape)}"
-            raise call_error(f"expected seqused_k to be int32 or int64 of shape ({sequences},), got {found}")
-        if seqused_k.device != query.device:
-            raise call_error(f"expected seqused_k on {query.device}, got {seqused_k.device}")
+        _check_integers("seqused_k", seqused_k, sequences, f"{sequences},", query)
 
     rows = _number(cu_seqlens_q, query.shape[0], are_keys=False)
     columns = _number(cu_seqlens_k, key.shape[0], are_keys=True)

@@ -53,7 +53,7 @@ def _settings(
 
 def _score(softcap: float, slopes: Optional[torch.Tensor], heads: int, place: Callable) -> Optional[Callable]:
     """`place(b, i)`: the key that query i is aligned with."""
-    if slopes is not None and (slopes.shape[-1] != heads or slopes.dim() not in (1, 2)):
+    if slopes is not None and (slopes.dim() not in (1, 2) or slopes.shape[-1] != heads):
         raise call_error(f"expected alibi_slopes of shape ({heads},) or (batch, {heads}), got {tuple(slopes.shape)}")
     if softcap < 0:
         raise call_error(f"expected a softcap of at least 0, got {softcap}")

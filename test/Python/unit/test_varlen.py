@@ -288,6 +288,8 @@ def test_what_is_refused():
     cu = torch.tensor([0, 4, 10], dtype=torch.int32)
     for arguments, message in (
         ((q[None], q, q, cu), "query of shape"),
+        ((q.numpy(), q, q, cu), "query to be a tensor of PyTorch"),
+        ((q, q, q, [0, 4, 10]), "cu_seqlens_q to be a tensor of PyTorch"),
         ((q, q, q, cu.float()), "cu_seqlens_q to be int32 or int64"),
         ((q, q, q, cu + 1), "begin with 0"),
         ((q, q, q, torch.tensor([0, 5, 3])), "not to fall"),
@@ -301,6 +303,8 @@ def test_what_is_refused():
     with pytest.raises(attnc.Error, match="seqused_k"):
         attnc.varlen_attention(q, q, q, cu, seqused_k=torch.tensor([1]))
     flash = attnc.flash_attn
+    with pytest.raises(attnc.Error, match="alibi_slopes of shape"):
+        flash.flash_attn_func(q[None], q[None], q[None], alibi_slopes=torch.tensor(1.0))
     for keywords in (dict(return_attn_probs=True), dict(block_table=torch.zeros(2, 1, dtype=torch.int32))):
         with pytest.raises(attnc.Error, match=next(iter(keywords))):
             flash.flash_attn_varlen_func(q, q, q, cu, cu, 6, 6, **keywords)

@@ -109,6 +109,8 @@ struct TileCopy {
   std::shared_ptr<Event> event;
   std::shared_ptr<MemRef> source;
   llvm::SmallVector<int64_t, 5> coordinates;
+  /// The coordinates of each row, where rows lie in pages.
+  llvm::SmallVector<llvm::SmallVector<int64_t, 5>> rows;
   SmemView tile;
   tile::SmemType type;
   bool done = false;

@@ -18,6 +18,16 @@ double loadNumber(ElementKind kind, const char *element);
 void storeNumber(ElementKind kind, char *element, double value);
 double roundNumber(ElementKind kind, double value);
 
+/// Sequences whose rows lie in pages of a pool, as in `attn.pages`.
+struct PagedSequences {
+  const MemRef &pool, &table, &lengths;
+};
+
+/// The page of a row, if the sequence has it; fails after an error at the op where the table has
+/// no page of the pool for it.
+mlir::LogicalResult findPage(mlir::Operation *op, const PagedSequences &from, int64_t sequence,
+                             int64_t row, std::optional<int64_t> &page);
+
 } // namespace attn::interpreter
 
 #endif

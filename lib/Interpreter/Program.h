@@ -144,6 +144,7 @@ void registerHopperBarriers(Translator &translator);
 void registerHopperProducts(Translator &translator);
 void registerHopperChannels(Translator &translator);
 void registerThreads(Translator &translator);
+void registerPages(Translator &translator);
 void registerTileCopies(Translator &translator);
 void registerGlobalAccesses(Translator &translator);
 /// An error outside of a launch of threads.

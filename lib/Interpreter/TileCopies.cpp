@@ -17,16 +17,39 @@ static void land(Cluster &cluster, TileCopy &copy) {
     return;
   copy.done = true;
   SmemMemory &memory = cluster.memories[copy.tile.memory];
-  forEachElement(*copy.source, copy.coordinates, copy.type.getRows(), paddedColumns(copy.type),
-                 [&](int64_t row, int64_t column, const char *element) {
-                   double *to = memory.row(copy.tile.slot, copy.tile.row + row) + copy.tile.column;
-                   to[column] = element && column < copy.type.getColumns()
-                                    ? loadNumber(copy.source->kind, element)
-                                    : 0;
-                 });
+  auto landRows = [&](ArrayRef<int64_t> coordinates, int64_t first, int64_t rows) {
+    forEachElement(*copy.source, coordinates, rows, paddedColumns(copy.type),
+                   [&](int64_t row, int64_t column, const char *element) {
+                     double *to =
+                         memory.row(copy.tile.slot, copy.tile.row + first + row) + copy.tile.column;
+                     to[column] = element && column < copy.type.getColumns()
+                                      ? loadNumber(copy.source->kind, element)
+                                      : 0;
+                   });
+  };
+  if (copy.rows.empty())
+    landRows(copy.coordinates, 0, copy.type.getRows());
+  for (auto [row, coordinates] : llvm::enumerate(copy.rows))
+    landRows(coordinates, int64_t(row), 1);
   for (int64_t row = 0; row < copy.type.getRows(); ++row)
     memory.slots[copy.tile.slot].written[size_t(copy.tile.row + row)] = 2;
   cluster.changed();
+}
+
+/// Where the rows of `copy` lie in a pool of pages; beyond it where the sequence has no such row.
+static LogicalResult findRows(Fiber &fiber, const Instruction &i, TileCopy &copy) {
+  unsigned rank = unsigned(copy.coordinates.size());
+  PagedSequences from{*copy.source, fiber.operand(i, 1 + rank).as<MemRef>(),
+                      fiber.operand(i, 2 + rank).as<MemRef>()};
+  for (int64_t row = 0; row < copy.type.getRows(); ++row) {
+    int64_t j = copy.coordinates[2] + row;
+    std::optional<int64_t> page;
+    if (failed(findPage(i.op, from, copy.coordinates[0], j, page)))
+      return failure();
+    copy.rows.push_back({page.value_or(copy.source->sizes[0]), copy.coordinates[1],
+                         j % copy.source->sizes[2], copy.coordinates[3]});
+  }
+  return success();
 }
 
 static Step startCopy(Fiber &fiber, const Instruction &i) {
@@ -34,7 +57,7 @@ static Step startCopy(Fiber &fiber, const Instruction &i) {
   Cluster &cluster = *fiber.cluster;
   unsigned rank = unsigned(op.getIndices().size());
   tile::SmemType type = op.getTile().getType();
-  const auto &view = fiber.operand(i, 1 + rank).as<SmemView>();
+  const auto &view = fiber.operand(i, i.op->getNumOperands() - 1).as<SmemView>();
   SmallVector<int64_t, 5> coordinates;
   for (unsigned k = 0; k < rank; ++k)
     coordinates.push_back(fiber.integer(i, 1 + k));
@@ -52,6 +75,8 @@ static Step startCopy(Fiber &fiber, const Instruction &i) {
     copy->coordinates = coordinates;
     if (rank > 1)
       copy->coordinates[rank - 2] += row;
+    if (op.getTable() && failed(findRows(fiber, i, *copy)))
+      return Step::Failed;
     copy->tile = view;
     copy->tile.row += row;
     copy->event = cluster.begin(fiber, i.op, {Threads::All, {}, false}, false);

@@ -63,6 +63,7 @@ Translator::Translator(Program &program) : program(program) {
   registerHopperProducts(*this);
   registerHopperChannels(*this);
   registerThreads(*this);
+  registerPages(*this);
   registerTileCopies(*this);
   registerGlobalAccesses(*this);
 }

@@ -97,6 +97,7 @@ void attn::buildCpuPipeline(OpPassManager &pm, const PipelineOptions &options) {
   buildTilePipeline(pm, options);
   buildBufferization(pm);
   pm.addPass(createAttnMergeVersions());
+  pm.addNestedPass<func::FuncOp>(createAttnResolvePages());
   pm.addNestedPass<func::FuncOp>(createAttnLowerScatterSums());
   // Statements that belong to no nest.
   pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());

@@ -93,6 +93,11 @@ struct LowerToHopperPass
         module.walk([&](ForwardOp op) { return WalkResult(checkTypes(op, onlyTensorCore)); });
     if (!walk.wasInterrupted())
       walk = module.walk([&](BackwardOp op) { return WalkResult(checkTypes(op, onlyTensorCore)); });
+    if (!walk.wasInterrupted() && onlyTensorCore)
+      walk = module.walk([&](PagesOp op) -> WalkResult {
+        return op.emitOpError("finds rows by a table, and products=wgmma copies by TMA, which "
+                              "does not; products=mma does");
+      });
     if (walk.wasInterrupted() || failed(checkOptions(module, *this)))
       return signalPassFailure();
     if (hasLoops(module)) {
@@ -197,7 +202,8 @@ struct LowerToHopperPass
   /// Whether heads get columns of zeros: TMA copies whole 16 bytes; threads copy any columns, but a
   /// dimension of one element is none that a product has.
   bool padsHeads(ModuleOp module) const {
-    bool usesTma = chip == target::sm90::kChip && products != "mma";
+    bool usesTma = chip == target::sm90::kChip && products != "mma" &&
+                   !module.walk([](PagesOp) { return WalkResult::interrupt(); }).wasInterrupted();
     auto needs = [&](auto op) {
       return llvm::any_of(ValueRange{op.getQuery(), op.getValue()}, [&](Value operand) {
         auto type = cast<RankedTensorType>(operand.getType());

@@ -83,7 +83,12 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     return products == "mma" ||
            (products == "auto" &&
             (chip != target::sm90::kChip || findProductSizes(module).bytes != 2 ||
-             findProductSizes(module).columns > kMostColumns));
+             findProductSizes(module).columns > kMostColumns || hasPages(module)));
+  }
+
+  /// Rows of pages are not where TMA looks for them.
+  static bool hasPages(ModuleOp module) {
+    return module.walk([](PagesOp) { return WalkResult::interrupt(); }).wasInterrupted();
   }
 
   LogicalResult selectForWarps(ModuleOp module) {

@@ -23,6 +23,9 @@ llvm::Expected<RefTensorPtr> evaluateSoftmax(SoftmaxOp op, Lookup lookup, Precis
 llvm::Expected<std::vector<RefTensorPtr>>
 evaluateSoftmaxBackward(SoftmaxBackwardOp op, Lookup lookup, Precision precision);
 
+/// The rows of sequences; a page outside of the pool that a sequence uses is an error.
+llvm::Expected<RefTensorPtr> evaluatePages(PagesOp op, Lookup lookup);
+
 /// An error at an op: its location, its name, and what it did.
 llvm::Error makeError(mlir::Operation *op, const llvm::Twine &message);
 

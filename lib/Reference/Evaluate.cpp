@@ -280,6 +280,13 @@ llvm::Error Evaluator::evaluateOp(Operation *op) {
     values[softmax.getOutput()] = *result;
     return llvm::Error::success();
   }
+  if (auto pages = dyn_cast<PagesOp>(op)) {
+    llvm::Expected<RefTensorPtr> result = evaluatePages(pages, lookup);
+    if (!result)
+      return result.takeError();
+    values[pages.getResult()] = *result;
+    return llvm::Error::success();
+  }
   if (auto softmax = dyn_cast<linalg::SoftmaxOp>(op))
     return set(op, evaluateNamedSoftmax(softmax, lookup, precision));
   if (auto structured = dyn_cast<linalg::LinalgOp>(op))

@@ -107,6 +107,11 @@ void ShapeRules::addRules(Operation *op) {
     joinShapes(backward.getInput(), backward.getOutputGradient());
     joinShapes(backward.getInput(), backward.getInputGradient());
     addCaptureGradients(backward);
+  } else if (auto pages = dyn_cast<PagesOp>(op)) {
+    join(pages.getTable(), 0, pages.getLengths(), 0);
+    join(pages.getTable(), 0, pages.getResult(), 0);
+    join(pages.getPool(), 1, pages.getResult(), 1);
+    join(pages.getPool(), 3, pages.getResult(), 3);
   } else if (isa<linalg::LinalgOp>(op)) {
     addStructured(op);
   } else if (auto cast = dyn_cast<tensor::CastOp>(op)) {
@@ -207,6 +212,11 @@ llvm::Error ShapeRules::solve(MutableArrayRef<Shape> shapes) {
           if (!ShapedType::isDynamic(size))
             if (llvm::Error error = addFact(result, dim, size))
               return error;
+  // The space of a sequence: all pages that its row of a table has.
+  for (auto pages : cast<func::FuncOp>(function).getOps<PagesOp>())
+    if (std::optional<int64_t> entries = getSize(pages.getTable(), 1))
+      if (llvm::Error error = addFact(pages.getResult(), 2, *entries * pages.getPageSize()))
+        return error;
   for (auto [argument, shape] : llvm::zip(arguments, shapes))
     for (auto [dim, size] : llvm::enumerate(shape)) {
       if (size != unknown)

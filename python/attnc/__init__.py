@@ -13,10 +13,17 @@ from ._inspect import Explanation, Lowered, explain, lower
 from ._softmax import softmax
 
 # Of PyTorch, which attnc does without: imported when they are asked for.
-_OF_TORCH = {"merge_states": "_merge", "varlen_attention": "_varlen"}
+_OF_TORCH = {
+    "append_kv": "_paged",
+    "merge_states": "_merge",
+    "paged_attention": "_paged",
+    "varlen_attention": "_varlen",
+}
 
 if TYPE_CHECKING:
     from ._merge import merge_states as merge_states
+    from ._paged import append_kv as append_kv
+    from ._paged import paged_attention as paged_attention
     from ._varlen import varlen_attention as varlen_attention
 
 

@@ -70,7 +70,7 @@ def check_kind(name: str, tensor: Any) -> None:
         raise call_error(f"expected {name} to be a dense tensor, got {found}: use its to_dense() or dequantize()")
 
 
-def check_inputs(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
+def check_inputs(query: Any, key: Any, value: Any, enable_gqa: bool, in_pages: bool = False) -> None:
     """Refuses what no compiled code takes, in the words of the caller."""
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         check_kind(name, tensor)
@@ -81,7 +81,7 @@ def check_inputs(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
     if type_name(query) not in DTYPES:
         raise call_error(f"expected tensors of {', '.join(DTYPES[:-1])} or {DTYPES[-1]}, got {query.dtype}")
     b, h, _, d = query.shape
-    if key.shape[0] != b or value.shape[0] != b:
+    if not in_pages and (key.shape[0] != b or value.shape[0] != b):
         raise call_error(f"expected one batch size, got {b}, {key.shape[0]} and {value.shape[0]}")
     if key.shape[3] != d:
         raise call_error(f"expected query and key to have one head dimension, got {d} and {key.shape[3]}")

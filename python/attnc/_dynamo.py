@@ -79,16 +79,12 @@ class _Output:
         return node.target(*args, **keywords)
 
 
-def _stand_in_operands(graph: Any, operands: Tuple, has_state: bool) -> Tuple:
-    """Query, key and value: what the stand-in for O is made of. And the state of dropout, which is
-    the last result. Where operands stand is up to PyTorch."""
+def _stand_in_operands(graph: Any, operands: Tuple, count: int) -> Tuple:
+    """Query, key, value and what else no function reads: the last `count` results. Where operands stand is up to
+    PyTorch."""
     nodes = list(graph.graph.nodes)
     inputs = dict(zip([node for node in nodes if node.op == "placeholder"], operands))
-    results = nodes[-1].args[0]
-    given = list(results[0].args[:3])
-    if has_state:
-        given.append(results[-1].args[0])
-    return tuple(inputs[node] for node in given)
+    return tuple(inputs[node.args[0]] for node in nodes[-1].args[0][-count:])
 
 
 if BaseHOP is not None:
@@ -100,23 +96,24 @@ if BaseHOP is not None:
         def __call__(self, graph: Any, *operands: Any, **settings: Any) -> Any:
             from ._torch_ops import forward_op, program_of
 
-            has_state = settings["dropout_p"] > 0
-            query, key, value, *state = _stand_in_operands(graph, operands, has_state)
             has_score, has_mask = settings.pop("has_score"), settings.pop("has_mask")
+            rest = settings.pop("rest")
+            query, key, value, *others = _stand_in_operands(graph, operands, rest)
+            page = int(key.shape[2]) if settings.pop("in_pages") else None
             window = settings.pop("window")
             settings["window"] = None if window is None else tuple(window)
             queries = few_queries(query.shape[2])  # a SymInt is not known
             options = Options(
-                type_name(query), int(query.shape[3]), int(value.shape[3]), queries=queries, **settings
+                type_name(query), int(query.shape[3]), int(value.shape[3]), queries=queries, page=page, **settings
             )
             text, captures = build(
                 options,
                 _Output(graph, operands, 2, "score_mod") if has_score else None,
                 _Output(graph, operands, 2 + has_score, "mask_mod") if has_mask else None,
             )
-            o, lse = forward_op(query, key, value, [*captures, *state], program_of(variant_of(text)))
+            o, lse = forward_op(query, key, value, [*captures, *others], program_of(variant_of(text)))
             # What a body returns besides, which nothing reads.
-            return o, lse, *(query.new_zeros(1) for _ in range(has_score + has_mask + has_state))
+            return o, lse, *(query.new_zeros(1) for _ in range(has_score + has_mask + rest))
 
     _body = _Body()
 
@@ -143,14 +140,21 @@ def attention(
     score_mod: Optional[Callable],
     mask_mod: Optional[Callable],
     rng_state: Optional[torch.Tensor],
+    pages: Tuple[torch.Tensor, ...],
+    parts: int,
 ) -> Tuple[torch.Tensor, torch.Tensor]:
     if BaseHOP is None:
         raise Error("score_mod and mask_mod under torch.compile need PyTorch 2.7 or newer")
     accumulator = torch.float64 if query.dtype == torch.float64 else torch.float32
 
+    others = pages if rng_state is None else (rng_state, *pages)
+
     def body(query: Any, key: Any, value: Any) -> Any:
         # Stand-ins of the right shapes and with the right gradients, never computed.
-        o = torch.nn.functional.scaled_dot_product_attention(query, key, value, enable_gqa=True)
+        keys, values = key, value
+        if pages:
+            keys, values = (x[pages[0].long()].transpose(1, 2).flatten(2, 3) for x in (key, value))
+        o = torch.nn.functional.scaled_dot_product_attention(query, keys, values, enable_gqa=True)
         lse = o.sum(-1).to(accumulator)
         # One element each, so that tensors can be indexed by them.
         index = torch.zeros(1, dtype=torch.int64, device=query.device)
@@ -162,8 +166,7 @@ def attention(
             results.append(_tensor(score_mod(score, b, h, q_idx, kv_idx), score))
         if mask_mod is not None:
             results.append(_tensor(mask_mod(b, h, q_idx, kv_idx), b == b))
-        if rng_state is not None:
-            results.append(torch.ops.attnc.argument(rng_state, -1))
+        results += [torch.ops.attnc.argument(x, -1) for x in (query, key, value, *others)]
         return results
 
     is_causal, causal_alignment, window, scale, deterministic, precision, dropout_p = settings
@@ -181,5 +184,8 @@ def attention(
         dropout_p=dropout_p,
         has_score=score_mod is not None,
         has_mask=mask_mod is not None,
+        in_pages=bool(pages),
+        parts=parts,
+        rest=3 + len(others),
     )
     return results[0], results[1]

@@ -243,10 +243,9 @@ _MAX_PREPARED = 1024
 _threads = threading.local()
 
 
-def _key_of(query: Any, key: Any, value: Any, functions: Sequence[Any], options: Tuple) -> Tuple[Any, List[Any]]:
-    """What a prepared call depends on, and the tensors that it could take; None where
+def _key_of(tensors: List[Any], functions: Sequence[Any], options: Tuple) -> Tuple[Any, List[Any]]:
+    """What a prepared call depends on, and the tensors that it could take, query, key and value first; None where
     no key can tell."""
-    tensors: List[Any] = [query, key, value]
     parts: List[Any] = [options]
     for function in functions:
         number = function_key(function, tensors)
@@ -260,7 +259,7 @@ def _key_of(query: Any, key: Any, value: Any, functions: Sequence[Any], options:
         for x, name in zip_longest(tensors, ("query", "key", "value"), fillvalue="a captured tensor"):
             check_kind(name, x)
         raise
-    if len(tensors) > 4:
+    if len(tensors) > 4:  # more than one besides
         parts.append(aliases(tensors))
     return tuple(parts), tensors
 
@@ -315,8 +314,11 @@ def attention(
     enable_gqa: bool,
     return_lse: bool,
     rng_state: Any = None,
+    pages: Tuple[torch.Tensor, ...] = (),
+    parts: int = 0,
 ) -> Tuple[torch.Tensor, torch.Tensor]:
-    """(O, LSE); `settings` are the last fields of Options in front of `arrays`."""
+    """(O, LSE); `settings` are the last fields of Options in front of `arrays`. With `pages`, a table and lengths that
+    _paged.py has checked, key and value are pools (pages, heads, rows, d)."""
     drops = settings[-1] > 0
     is_meta = query.is_meta
     casts = not is_meta and torch.is_autocast_enabled(query.device.type)
@@ -325,8 +327,8 @@ def attention(
     call_key = None
     plain = not (casts or observed or drops or is_forward_mode())
     if plain and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN:
-        options = settings, enable_gqa, _trains(query, key, value)
-        call_key, tensors = _key_of(query, key, value, (score_mod, mask_mod), options)
+        options = settings, enable_gqa, _trains(query, key, value), len(pages), parts
+        call_key, tensors = _key_of([query, key, value, *pages], (score_mod, mask_mod), options)
         prepared = None if call_key is None else _find_prepared(call_key)
         if prepared is not None:
             inputs = [query, key, value]
@@ -342,7 +344,7 @@ def attention(
                 return _run(prepared, prepared.variant, inputs, addresses, return_lse)
     if casts:
         query, key, value = _autocast((query, key, value))
-    check_inputs(query, key, value, enable_gqa)
+    check_inputs(query, key, value, enable_gqa, bool(pages))
     if tracing:
         from . import _dynamo
 
@@ -352,7 +354,7 @@ def attention(
             )
 
         state = _rng_state(rng_state, query) if drops else None
-        return _dynamo.attention(query, key, value, settings, score_mod, mask_mod, state)
+        return _dynamo.attention(query, key, value, settings, score_mod, mask_mod, state, pages, parts)
     # A transform of functorch may have other shapes underneath; who trains has many lengths. (On a CPU one query has
     # other tiles, gradients too.)
     queries = None if observed else few_queries(query.shape[2])
@@ -362,7 +364,8 @@ def attention(
     if queries and query.is_cuda and not drops:
         group = packed_group(query.shape[1], key.shape[1], queries)
     options = Options(
-        _TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings, queries=queries, group=group
+        _TYPE_NAMES[query.dtype], int(query.shape[3]), int(value.shape[3]), *settings, queries=queries, group=group,
+        page=int(key.shape[2]) if pages else None, parts=parts,
     )
     bound = bind(options, score_mod, mask_mod)
     if group > 1 and any(len(getattr(capture, "shape", ())) > 2 for capture in bound.captures):
@@ -376,6 +379,7 @@ def attention(
     inputs = [query, key, value, *bound.captures]
     if options.drops:
         inputs.append(_rng_state(rng_state, query))
+    inputs += pages
     if observed and _functorch_level() is not None:
         from ._transforms import Forward
 

@@ -49,6 +49,8 @@ class Options:
     arrays: bool = False  # of NumPy, whose default type is float64
     queries: Optional[int] = None  # how many, where that makes another program
     group: int = 1  # query heads of one key head whose queries are rows of one head
+    page: Optional[int] = None  # rows of a page, where keys and values lie in pages
+    parts: int = 0  # that keys are divided into; 0 for as many as the sizes ask for
 
     def check(self) -> None:
         if self.causal_alignment not in ALIGNMENTS:
@@ -174,7 +176,8 @@ def _is_trivial(region: Optional[TracedRegion]) -> bool:
 
 def build(options: Options, score_mod: Optional[Callable], mask_mod: Optional[Callable]) -> Tuple[str, List[Any]]:
     """The module's text and the captured tensors, in the order of its arguments
-    behind Q, K and V. Its first line holds what a call is checked against."""
+    behind Q, K and V; behind them are the table of pages and the lengths, if there are. Its
+    first line holds what a call is checked against."""
     options.check()
     element = ELEMENT_TYPES[options.dtype]
     accumulator = "float64" if element == "f64" else "float32"
@@ -197,16 +200,27 @@ def _module_text(
     queries = "?" if options.queries is None else options.queries * options.group
     q, o = (_tensor(["?", "?", queries, d], element) for d in (options.d, options.dv))
     k, v = (_tensor(["?", "?", "?", d], element) for d in (options.d, options.dv))
+    pools = k, v
+    if options.page is not None:
+        pools = tuple(_tensor(["?", "?", options.page, d], element) for d in (options.d, options.dv))
     lse = _tensor(["?", "?", queries], ELEMENT_TYPES[trace.accumulator])
     captures = [(f"%c{n}", capture.ir) for n, capture in enumerate(trace.captures)]
     if options.drops:
         captures.append(("%rng", "tensor<2xi64>"))
-    arguments = "".join(f", {name}: {type}" for name, type in captures)
+    names, paged = "%k: {}, %v: {}", []
     lines, seen = "", list(captures)
+    if options.page is not None:
+        names, paged = "%k_pool: {}, %v_pool: {}", [("%table", "tensor<?x?xi32>"), ("%used", "tensor<?xi32>")]
+        for name, pool, whole in zip("kv", pools, (k, v)):
+            lines += (
+                f"  %{name} = attn.pages %{name}_pool[%table] lengths(%used)\n"
+                f"    : {pool}, tensor<?x?xi32>, tensor<?xi32> -> {whole}\n"
+            )
+    arguments = "".join(f", {name}: {type}" for name, type in [*captures, *paged])
     if offset:
         seen.append(("%offset", "index"))
         count = f"tensor.dim %q, %two : {q}" if options.group == 1 else f"arith.constant {options.queries} : index"
-        lines = (
+        lines += (
             "  %two = arith.constant 2 : index\n"
             f"  %queries = {count}\n"
             f"  %keys = tensor.dim %k, %two : {k}\n"
@@ -226,10 +240,12 @@ def _module_text(
         "precision": options.precision,
         "wraps": trace.wraps,
         "sizes": trace.sizes,
+        "page": options.page,
+        "parts": options.parts,
     }
     return (
         f"{_HEADER}{json.dumps(header)}\n"
-        f"func.func @attention(%q: {q}, %k: {k}, %v: {v}{arguments}) -> ({o}, {lse}) {{\n{lines}"
+        f"func.func @attention(%q: {q}, {names.format(*pools)}{arguments}) -> ({o}, {lse}) {{\n{lines}"
         f"  %o, %lse = attn.forward %q, %k, %v{scale}{used}\n{body}"
         f"    : {q}, {k}, {v} -> {o}, {lse}\n"
         f"  return %o, %lse : {o}, {lse}\n}}\n"
@@ -263,6 +279,9 @@ class Variant:
         self.precision: str = header["precision"]
         # Of captures, that the code is written for: (capture, dimension, size).
         self.sizes: List[List[int]] = header["sizes"]
+        # Rows of a page; the table and the lengths are then the last inputs.
+        self.page: Optional[int] = header["page"]
+        self.parts: int = header["parts"]
         # Without the header, for what it says is nothing to the compiler.
         self.code = text[text.index("\n") + 1 :]
         self._wraps: List[Tuple[str, str]] = [] if wraps else header["wraps"]
@@ -282,12 +301,17 @@ class Variant:
         if device == "cpu":
             if self.precision != "ieee":
                 raise Error(f"expected precision 'ieee' on a CPU, which has no products of TF32; got {self.precision!r}")
-            return None
+            if self.parts == 0:
+                return None
+            order = "m_outer" if self.parts == 1 else f"split_kv parts={self.parts}"
+            return f"single-queries=false order={order}"
         schedule = [_BY_THREADS] if by_threads else []
         if self.precision != "ieee":
             schedule.append(f"precision={self.precision}")
         # Orders of a gradient whose sums are always the same.
         options = ["deterministic=true"] if gradient and self.deterministic else []
+        if self.parts:
+            options.append(f"parts={self.parts}")
         if schedule:
             options.append(f"schedule={{{' '.join(schedule)}}}")
         return " ".join(options) or None
@@ -377,7 +401,8 @@ class Variant:
                     f"expected {size} elements in dimension {dim} of captured tensor {capture}, as while tracing, got "
                     f"{found}"
                 )
-        sizes = {"b": q.shape[0], "h": q.shape[1], "i": q.shape[2], "j": k.shape[2]}
+        keys = k.shape[2] if self.page is None else captures[-2].shape[1] * self.page
+        sizes = {"b": q.shape[0], "h": q.shape[1], "i": q.shape[2], "j": keys}
         if any(size > MAX_SIZE for size in sizes.values()):
             raise Error(f"expected sizes up to {MAX_SIZE}, got {tuple(sizes.values())}")
         negative = False

@@ -19,7 +19,7 @@ class _Tokens(NamedTuple):
     sequence: torch.Tensor
 
 
-def _check_integers(name: str, numbers: Any, count: Optional[int], what: str, tokens: torch.Tensor) -> None:
+def check_integers(name: str, numbers: Any, count: Optional[int], what: str, tokens: torch.Tensor) -> None:
     """A tensor of `count` integers where that is known, described by `what`, beside the tokens."""
     if not isinstance(numbers, torch.Tensor):
         raise call_error(f"expected {name} to be a tensor of PyTorch, got a {type(numbers).__name__}")
@@ -32,8 +32,8 @@ def _check_integers(name: str, numbers: Any, count: Optional[int], what: str, to
         raise call_error(f"expected {name} on {tokens.device}, got {numbers.device}")
 
 
-def _check_offsets(name: str, offsets: Any, tokens: torch.Tensor) -> None:
-    _check_integers(name, offsets, None, "sequences + 1", tokens)
+def check_offsets(name: str, offsets: Any, tokens: torch.Tensor) -> None:
+    check_integers(name, offsets, None, "sequences + 1", tokens)
     if offsets.is_cpu and not torch.compiler.is_compiling():  # elsewhere that would wait for the device
         steps = offsets.diff()
         if int(offsets[0]) != 0 or bool((steps < 0).any()) or int(offsets[-1]) > tokens.shape[0]:
@@ -120,7 +120,7 @@ def varlen_attention(
     left, right = (-1, -1) if window is None else window_of(window)
     if is_causal:
         right = 0
-    _check_offsets("cu_seqlens_q", cu_seqlens_q, query)
+    check_offsets("cu_seqlens_q", cu_seqlens_q, query)
     is_self = cu_seqlens_k is None or cu_seqlens_k is cu_seqlens_q
     if is_self:
         if query.shape[0] != key.shape[0]:
@@ -128,13 +128,13 @@ def varlen_attention(
             raise call_error(f"expected cu_seqlens_k where there are not as many keys as queries ({found})")
         cu_seqlens_k = cu_seqlens_q
     else:
-        _check_offsets("cu_seqlens_k", cu_seqlens_k, key)
+        check_offsets("cu_seqlens_k", cu_seqlens_k, key)
         if cu_seqlens_k.shape != cu_seqlens_q.shape:
             found = f"{tuple(cu_seqlens_q.shape)} and {tuple(cu_seqlens_k.shape)}"
             raise call_error(f"expected cu_seqlens_q and cu_seqlens_k of one shape, got {found}")
     sequences = cu_seqlens_q.shape[0] - 1
     if seqused_k is not None:
-        _check_integers("seqused_k", seqused_k, sequences, f"{sequences},", query)
+        check_integers("seqused_k", seqused_k, sequences, f"{sequences},", query)
 
     rows = _number(cu_seqlens_q, query.shape[0], are_keys=False)
     columns = _number(cu_seqlens_k, key.shape[0], are_keys=True)

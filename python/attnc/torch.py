@@ -16,6 +16,7 @@ import torch
 from ._attention import attention, check_kind
 from ._blocks import mask_of_blocks
 from ._errors import call_error
+from ._paged import paged_attention
 from ._varlen import varlen_attention
 
 __all__ = ["flex_attention", "scaled_dot_product_attention", "varlen_attn"]
@@ -256,14 +257,19 @@ def varlen_attn(
     num_splits: Optional[int] = None,
 ) -> Any:
     """torch.nn.attention.varlen.varlen_attn: (T, H, D) by offsets, with return_aux.lse a pair with the LSE, (H, T). A
-    window of (-1, 0) is a causal mask, aligned at the bottom right. The greatest lengths bound nothing here and are not
-    read. block_table is refused, and num_splits above 1."""
+    window of (-1, 0) is a causal mask, aligned at the bottom right. With block_table, int32, keys and values are pools (pages, rows,
+    Hkv, D), of whose rows a sequence has seqused_k, or what cu_seq_k says; then there are no gradients. Without pages the
+    greatest lengths bound nothing here and are not read, and num_splits above 1 is refused."""
+    settings = dict(window=tuple(window_size), scale=scale, enable_gqa=enable_gqa, return_lse=True)
     if block_table is not None:
-        raise call_error("expected block_table=None: keys in pages are not supported")
+        if seqused_k is None and cu_seq_k is None:
+            raise call_error("expected seqused_k or cu_seq_k with block_table")
+        o, lse = paged_attention(
+            query, key, value, block_table, cu_seq_k.diff() if seqused_k is None else seqused_k, cu_seqlens_q=cu_seq_q,
+            max_seqlen_q=int(max_q), num_splits=num_splits or 0, **settings,
+        )  # fmt: skip
+        return (o, lse) if return_aux is not None and return_aux.lse else o
     if num_splits is not None and num_splits > 1:
         raise call_error(f"expected num_splits of None, 0 or 1, got {num_splits}: parts of keys are not chosen here")
-    o, lse = varlen_attention(
-        query, key, value, cu_seq_q, cu_seq_k, seqused_k=seqused_k, window=tuple(window_size), scale=scale,
-        enable_gqa=enable_gqa, return_lse=True,
-    )  # fmt: skip
+    o, lse = varlen_attention(query, key, value, cu_seq_q, cu_seq_k, seqused_k=seqused_k, **settings)
     return (o, lse) if return_aux is not None and return_aux.lse else o

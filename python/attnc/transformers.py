@@ -23,6 +23,7 @@ import torch
 
 from ._attention import attention
 from ._errors import Error
+from ._varlen import varlen_attention
 from .torch import broadcast_mask, scaled_dot_product_attention
 
 NAME = "attnc"
@@ -102,6 +103,60 @@ def attention_forward(
     if s_aux is not None:
         output = _with_sinks(*output, s_aux)
     return output.transpose(1, 2), None
+
+
+def paged_forward(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Optional[torch.Tensor],
+    dropout: float = 0.0,
+    scaling: Optional[float] = None,
+    *,
+    cache: Any = None,
+    cu_seq_lens_q: Optional[torch.Tensor] = None,
+    cu_seq_lens_k: Any = None,
+    read_index: Any = None,
+    write_index: Any = None,
+    sliding_window: Optional[int] = None,
+    softcap: Optional[float] = None,
+    s_aux: Optional[torch.Tensor] = None,
+    output_attentions: Optional[bool] = None,
+    **others: Any,
+) -> Tuple[torch.Tensor, None]:
+    """The paged interface of transformers' continuous batching: query (1, Hq, T, D) and the new keys and values (1, Hkv, T, D)
+    of all sequences; the cache writes them and gives those that the sequences see. Returns (1, T, Hq, D)."""
+    if cache is None or cu_seq_lens_q is None or attention_mask is not None:
+        raise NotImplementedError(f"expected a call of continuous batching: paged|{NAME} has no other use; use {NAME}")
+    # Greatest lengths bound nothing here; the table is of decoding, for which transformers asks kernels of flash_attn only.
+    _refuse(module, output_attentions, {name: x for name, x in others.items() if name not in _OF_BATCHES})
+    window = sliding_window or getattr(module, "sliding_window", None)
+    if isinstance(cu_seq_lens_k, dict):
+        cu_seq_lens_k = cu_seq_lens_k["sliding_attention" if window else "full_attention"]
+    keys, values = cache.update(key, value, module.layer_idx, read_index, write_index)
+    score_mod = None if softcap is None else lambda s, b, h, i, j: torch.tanh(s / softcap) * softcap
+    output, lse = varlen_attention(
+        query[0].transpose(0, 1),
+        keys,
+        values,
+        cu_seq_lens_q,
+        cu_seq_lens_k,
+        score_mod=score_mod,
+        is_causal=True,
+        window=(int(window) - 1, 0) if window else None,
+        scale=scaling,
+        enable_gqa=True,
+        return_lse=True,
+        dropout_p=dropout,
+    )
+    if s_aux is not None:
+        output = _with_sinks(output.transpose(0, 1)[None], lse[None], s_aux)[0].transpose(0, 1)
+    return output[None], None
+
+
+# Keywords of continuous batching that say nothing more.
+_OF_BATCHES = frozenset({"logits_indices", "logits_processor_args", "max_seqlen_k", "max_seqlen_q"})
 
 
 def _refuse(module: Any, output_attentions: Optional[bool], others: Dict[str, Any]) -> None:
@@ -245,7 +300,7 @@ def _check_models_when_made() -> None:
     @functools.wraps(original)
     def get_correct_attn_implementation(self: Any, *args: Any, **keywords: Any) -> str:
         found = original(self, *args, **keywords)
-        if found in _names:
+        if found.removeprefix("paged|") in _names:
             _check_model(type(self), found)
         return found
 
@@ -275,7 +330,8 @@ def _make_mask(*args: Any, config: Any = None, **keywords: Any) -> Any:
 
 
 def register(name: str = NAME) -> None:
-    """Makes attn_implementation=`name` known to transformers, with the masks of sdpa."""
+    """Makes attn_implementation=`name` known to transformers, with the masks of sdpa, and for continuous batching
+    "paged|" with the name behind it."""
     global _sdpa_mask, _collector
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
@@ -288,4 +344,5 @@ def register(name: str = NAME) -> None:
     _check_models_when_made()
     _names.add(name)
     AttentionInterface.register(name, attention_forward)
+    AttentionInterface.register(f"paged|{name}", paged_forward)
     AttentionMaskInterface.register(name, _make_mask)

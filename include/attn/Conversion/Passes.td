@@ -84,6 +84,40 @@ def AttnResolveExpansions : Pass<"attn-resolve-expansions"> {
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect"];
 }
 
+def AttnResolvePages : Pass<"attn-resolve-pages", "mlir::func::FuncOp"> {
+  let summary = "Read tiles of sequences in pages row by row";
+  let description = [{
+    Replaces each read of an `attn.pages` on memrefs. A tile (`vector.transfer_read`) is copied to scratch, each
+    row from where the table says, zeros where the sequence has no such row; an element (`memref.load`) is looked
+    up where it is read. A use of another kind is an error that names it.
+
+    ```mlir
+    %k = attn.pages %pool[%table] lengths(%used) : memref<?x8x16x64xf32>, ...
+    %t = vector.transfer_read %k[%b, %h, %j, %c0], %zero : memref<?x8x?x64xf32>, vector<128x64xf32>
+    ```
+    becomes
+    ```mlir
+    %scratch = memref.alloca() : memref<128x64xf32>
+    scf.for %r = %c0 to %c128 step %c1 {
+      %row = arith.addi %j, %r : index
+      %exists = arith.cmpi slt, %row, %rows : index
+      scf.if %exists {
+        ... // table[b, row floordiv 16]
+        %x = vector.transfer_read %pool[%page, %h, %in, %c0], %zero : memref<?x8x16x64xf32>, vector<64xf32>
+        vector.transfer_write %x, %scratch[%r, %c0] : vector<64xf32>, memref<128x64xf32>
+      } else {
+        vector.transfer_write %zeros, %scratch[%r, %c0] : vector<64xf32>, memref<128x64xf32>
+      }
+    }
+    %t = vector.transfer_read %scratch[%c0, %c0], %zero : memref<128x64xf32>, vector<128x64xf32>
+    ```
+
+    Needed by: kernels for CPUs whose keys and values lie in pages.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect",
+                           "mlir::scf::SCFDialect", "mlir::vector::VectorDialect"];
+}
+
 def AttnExpandCopies : Pass<"attn-expand-copies"> {
   let summary = "Expand memref copies to loops";
   let description = [{

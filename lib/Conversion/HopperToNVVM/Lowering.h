@@ -309,7 +309,11 @@ private:
   llvm::SmallVector<mlir::Value> reversed(mlir::OperandRange coordinates);
 
   //===--- TileCopies.cpp ---===//
+  struct Pages;
   struct TileCopy;
+  mlir::Value readInvariant(mlir::Type type, mlir::Value address);
+  void planPages(tile::CopyOp op, mlir::Value pageBytes, TileCopy &copy);
+  mlir::Value rowInPages(const TileCopy &copy, mlir::Value row, mlir::Value isInside);
   mlir::FailureOr<TileCopy> planCopy(tile::CopyOp op);
   mlir::Value swizzledOffset(mlir::Value row, mlir::Value chunk, int64_t swizzle);
   void forEachChunk(const TileCopy &copy,

@@ -13,6 +13,18 @@ namespace tile = attn::tile;
 static constexpr int64_t kChunkBytes = 16, kWordBytes = 4;
 /// Columns that products read: multiples of so many bytes.
 static constexpr int64_t kColumnBytes = 32;
+/// Dimensions of sequences in pages.
+static constexpr unsigned kSequence = 0, kRow = 2;
+
+/// A sequence whose rows lie in pages.
+struct KernelLowering::Pages {
+  int64_t size;     // rows of a page
+  Value tileRow;    // the tile's first row in the sequence, i64
+  Value pageBytes;  // from one page of the pool to the next, i64
+  Value table;      // address of the sequence's first entry, i64
+  Value entryBytes; // from one entry to the next, i64
+  Type entry;
+};
 
 /// What a thread copies of a tile: a chunk of each slab, in rows `rowStep` apart.
 struct KernelLowering::TileCopy {
@@ -25,12 +37,81 @@ struct KernelLowering::TileCopy {
   Value row, chunk;             // of this thread, i32
   int64_t rowStep;
   Value place;                 // where the first chunk goes: an address in shared memory, i32
+  std::optional<Pages> pages;  // rows are found in
   Value isInWords, isInChunks; // i1: how rows are aligned
 };
+
+static Value globalPointer(Value address, ImplicitLocOpBuilder &b) {
+  return LLVM::IntToPtrOp::create(
+      b, LLVM::LLVMPointerType::get(b.getContext(), unsigned(NVVM::NVVMMemorySpace::Global)),
+      address);
+}
 
 /// Bytes of a row of a slab.
 static int64_t getSpan(tile::SmemType type) {
   return type.getSwizzle() ? type.getSwizzle() : type.getTileBytes();
+}
+
+/// An integer of memory that nothing writes while the kernel runs, as i64.
+Value KernelLowering::readInvariant(Type type, Value address) {
+  auto loaded = LLVM::LoadOp::create(b, type, globalPointer(address, b));
+  loaded.setInvariant(true);
+  return type.isInteger(64) ? Value(loaded)
+                            : Value(arith::ExtSIOp::create(b, b.getI64Type(), loaded));
+}
+
+/// The table of the sequence that a copy is of, and how many rows of the tile it has.
+void KernelLowering::planPages(tile::CopyOp op, Value pageBytes, TileCopy &copy) {
+  Type i64 = b.getI64Type();
+  auto wide = [&](Value index) -> Value { return arith::IndexCastOp::create(b, i64, index); };
+  auto times = [&](Value x, Value y) -> Value { return arith::MulIOp::create(b, x, y); };
+  auto plus = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
+  /// The address of an entry, and the bytes from one to the next.
+  auto find = [&](Value memref, Value row) -> std::pair<Value, Value> {
+    Value source = scalar(memref);
+    auto metadata = memref::ExtractStridedMetadataOp::create(b, source);
+    Type type = cast<MemRefType>(memref.getType()).getElementType();
+    Value bytes = constant(b.getI64IntegerAttr(type.getIntOrFloatBitWidth() / 8));
+    Value start = wide(memref::ExtractAlignedPointerAsIndexOp::create(b, source));
+    Value position = plus(wide(metadata.getOffset()), times(row, wide(metadata.getStrides()[0])));
+    return {plus(start, times(position, bytes)), times(wide(metadata.getStrides().back()), bytes)};
+  };
+  Value sequence = wide(scalar(op.getIndices()[kSequence]));
+  auto [length, unused] = find(op.getLengths(), sequence);
+  Pages pages;
+  pages.size = cast<MemRefType>(op.getSource().getType()).getDimSize(kRow);
+  pages.pageBytes = pageBytes;
+  pages.tileRow = wide(scalar(op.getIndices()[kRow]));
+  auto table = cast<MemRefType>(op.getTable().getType());
+  pages.entry = table.getElementType();
+  std::tie(pages.table, pages.entryBytes) = find(op.getTable(), sequence);
+  Value entries = constantIndex(table.getDimSize(1));
+  if (table.isDynamicDim(1))
+    entries = memref::ExtractStridedMetadataOp::create(b, scalar(op.getTable())).getSizes()[1];
+  auto number = [&](int64_t value) { return constant(b.getI64IntegerAttr(value)); };
+  Value rows = arith::MinSIOp::create(
+      b, readInvariant(cast<MemRefType>(op.getLengths().getType()).getElementType(), length),
+      times(wide(entries), number(pages.size)));
+  rows = arith::SubIOp::create(b, rows, pages.tileRow);
+  rows = arith::MinSIOp::create(b, arith::MaxSIOp::create(b, rows, number(0)),
+                                number(copy.type.getRows()));
+  copy.rows = arith::TruncIOp::create(b, b.getI32Type(), rows);
+  copy.pages = pages;
+}
+
+/// Where the first element of a row of the tile lies, if the sequence has that row.
+Value KernelLowering::rowInPages(const TileCopy &copy, Value row, Value isInside) {
+  const Pages &pages = *copy.pages;
+  auto number = [&](int64_t value) { return constant(b.getI64IntegerAttr(value)); };
+  auto times = [&](Value x, Value y) -> Value { return arith::MulIOp::create(b, x, y); };
+  auto plus = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, x, y); };
+  Value place = plus(pages.tileRow, arith::ExtUIOp::create(b, b.getI64Type(), row));
+  Value entry = arith::DivUIOp::create(b, place, number(pages.size));
+  Value inPage = arith::RemUIOp::create(b, place, number(pages.size));
+  // Each sequence has a first entry; what it is does not matter where there is no row.
+  entry = arith::SelectOp::create(b, isInside, entry, number(0));
+  Value page = readInvariant(pages.entry, plus(pages.table, times(entry, pages.entryBytes)));
+  return plus(copy.first, plus(times(page, pages.pageBytes), times(inPage, copy.rowBytes)));
 }
 
 FailureOr<KernelLowering::TileCopy> KernelLowering::planCopy(tile::CopyOp op) {
@@ -55,8 +136,10 @@ FailureOr<KernelLowering::TileCopy> KernelLowering::planCopy(tile::CopyOp op) {
       stride = constantIndex(value);
   Value position =
       ShapedType::isDynamic(offset) ? Value(metadata.getOffset()) : constantIndex(offset);
-  for (auto [index, stride] : llvm::zip_equal(op.getIndices(), strides))
-    position = arith::AddIOp::create(b, position, arith::MulIOp::create(b, scalar(index), stride));
+  for (auto [dim, index, stride] : llvm::enumerate(op.getIndices(), strides))
+    if (!op.getTable() || (dim != kSequence && dim != kRow))
+      position =
+          arith::AddIOp::create(b, position, arith::MulIOp::create(b, scalar(index), stride));
   auto toBytes = [&](Value elements) -> Value {
     return arith::MulIOp::create(b, wide(elements), i64Constant(copy.bytes));
   };
@@ -74,10 +157,15 @@ FailureOr<KernelLowering::TileCopy> KernelLowering::planCopy(tile::CopyOp op) {
                                   constantIndex(most));
     return toI32(rest);
   };
-  copy.rows = hasRows ? inside(rank - 2, copy.type.getRows()) : constantI32(1);
+  if (op.getTable())
+    planPages(op, toBytes(strides[kSequence]), copy);
+  else
+    copy.rows = hasRows ? inside(rank - 2, copy.type.getRows()) : constantI32(1);
   copy.columns = inside(rank - 1, copy.type.getColumns());
   // Addresses of rows: those of all that the loop copies have the same bits.
   Value bits = arith::OrIOp::create(b, copy.first, copy.rowBytes);
+  if (copy.pages)
+    bits = arith::OrIOp::create(b, bits, copy.pages->pageBytes);
   Value isDense = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, copy.elementBytes,
                                         i64Constant(copy.bytes));
   auto isAligned = [&](int64_t to) -> Value {
@@ -132,9 +220,9 @@ void KernelLowering::forEachChunk(const TileCopy &copy,
     left = arith::MinSIOp::create(b, arith::MaxSIOp::create(b, left, constantI32(0)),
                                   constantI32(perChunk));
     Value bytes = arith::MulIOp::create(b, left, constantI32(copy.bytes));
-    Value start = arith::AddIOp::create(
-        b, firstRow,
-        arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, column), copy.elementBytes));
+    Value columnBytes =
+        arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, column), copy.elementBytes);
+    Value start = arith::AddIOp::create(b, firstRow, columnBytes);
     Value isNeeded; // by this thread
     auto both = [&](Value x, Value y) -> Value {
       return !x ? y : !y ? x : Value(arith::AndIOp::create(b, x, y));
@@ -146,13 +234,15 @@ void KernelLowering::forEachChunk(const TileCopy &copy,
     Value step =
         arith::MulIOp::create(b, copy.rowBytes, constant(b.getI64IntegerAttr(copy.rowStep)));
     for (int64_t row = 0; row < rows; row += copy.rowStep) {
-      if (row)
+      if (row && !copy.pages)
         address = arith::AddIOp::create(b, address, step);
       Value own = addI32(copy.row, row), isHere = isNeeded;
       if (row + copy.rowStep > rows)
         isHere = both(isHere,
                       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own, constantI32(rows)));
       Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own, copy.rows);
+      if (copy.pages)
+        address = arith::AddIOp::create(b, rowInPages(copy, own, isInside), columnBytes);
       Value inside = arith::SelectOp::create(b, isInside, bytes, constantI32(0));
       // Nothing is read where nothing lies inside; the address then is that of the tile.
       Value isRead = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, inside, constantI32(0));
@@ -176,12 +266,6 @@ void KernelLowering::forEachChunk(const TileCopy &copy,
       emit(to, from, inside);
     }
   }
-}
-
-static Value globalPointer(Value address, ImplicitLocOpBuilder &b) {
-  return LLVM::IntToPtrOp::create(
-      b, LLVM::LLVMPointerType::get(b.getContext(), unsigned(NVVM::NVVMMemorySpace::Global)),
-      address);
 }
 
 /// By `cp.async`, of 16 or of 4 bytes; the rest of a chunk is zeros.
@@ -227,8 +311,12 @@ void KernelLowering::copyElements(const TileCopy &copy) {
   Value column = arith::AddIOp::create(b, arith::MulIOp::create(b, slab, constantI32(slabColumns)),
                                        arith::MulIOp::create(b, copy.chunk, constantI32(perChunk)));
   Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, row, copy.rows);
-  Value address = arith::AddIOp::create(
-      b, copy.first, arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, row), copy.rowBytes));
+  Value address =
+      copy.pages
+          ? rowInPages(copy, row, isInside)
+          : Value(arith::AddIOp::create(
+                b, copy.first,
+                arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, row), copy.rowBytes)));
   Type bitsType = b.getIntegerType(unsigned(8 * copy.bytes));
   Type wordType = copy.bytes == 2 ? i32 : bitsType;
   SmallVector<Value> words;

@@ -127,3 +127,11 @@ func.func @copies_with_few_indices(%x: memref<?x?x64xf32>, %t: !tile.smem<8x64xf
   tile.copy %x[%i, %i] to %t : memref<?x?x64xf32>, !tile.smem<8x64xf32, swizzle = 128>
   return
 }
+
+// -----
+
+func.func @pages(%pool: memref<?x2x?x64xbf16>, %table: memref<?x?xi32>, %used: memref<?xi64>, %t: !tile.smem<64x64xbf16, swizzle = 128>, %i: index) {
+  // expected-error@below {{expects a pool of (page, head, row, column) with pages of a static size, got 'memref<?x2x?x64xbf16>'}}
+  tile.copy %pool[%i, %i, %i, %i] pages(%table, %used : memref<?x?xi32>, memref<?xi64>) to %t : memref<?x2x?x64xbf16>, !tile.smem<64x64xbf16, swizzle = 128>
+  return
+}

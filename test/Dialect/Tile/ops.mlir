@@ -17,6 +17,13 @@ func.func @parts(%Q: memref<?x64xbf16>, %x: memref<?x64xf32>, %i: index) {
   return
 }
 
+// CHECK-LABEL: func @pages
+func.func @pages(%pool: memref<?x2x16x64xbf16>, %table: memref<?x?xi32>, %used: memref<?xi64>, %t: !tile.smem<64x64xbf16, swizzle = 128>, %i: index) {
+  // CHECK: tile.copy %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] pages(%{{.*}}, %{{.*}} : memref<?x?xi32>, memref<?xi64>) to %{{.*}} : memref<?x2x16x64xbf16>, <64x64xbf16, swizzle = 128>
+  tile.copy %pool[%i, %i, %i, %i] pages(%table, %used : memref<?x?xi32>, memref<?xi64>) to %t : memref<?x2x16x64xbf16>, !tile.smem<64x64xbf16, swizzle = 128>
+  return
+}
+
 // CHECK-LABEL: func @copies
 func.func @copies(%Q: memref<?x64xbf16, strided<[?, ?], offset: ?>>, %t: !tile.smem<128x64xbf16, swizzle = 128>, %i: index) {
   // CHECK: tile.copy %{{.*}}[%{{.*}}, %{{.*}}] to %{{.*}} : memref<?x64xbf16, strided<[?, ?], offset: ?>>, <128x64xbf16, swizzle = 128>

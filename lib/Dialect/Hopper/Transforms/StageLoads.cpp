@@ -2,6 +2,7 @@
 // Loads of tiles by the threads that compute: memory, asynchronous copies, and where all meet.
 
 #include "Roles.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
 #include "attn/Utils/Outcomes.h"
@@ -145,6 +146,16 @@ private:
     return hopper::AllocOp::create(b, loc, type);
   }
 
+  /// A load's copy; from pages, each thread finds its rows in the table.
+  static void createCopy(OpBuilder &b, tile::LoadOp load, ValueRange indices, Value place) {
+    auto pages = load.getSource().getDefiningOp<PagesOp>();
+    if (!pages)
+      tile::CopyOp::create(b, load.getLoc(), load.getSource(), indices, place);
+    else
+      tile::CopyOp::create(b, load.getLoc(), pages.getPool(), indices, pages.getTable(),
+                           pages.getLengths(), place);
+  }
+
   /// The loads of iteration `iv` to slot `slot` of their rings, where there is such an iteration.
   void copy(OpBuilder &b, scf::ForOp loop, MutableArrayRef<tile::LoadOp> loads,
             ArrayRef<Value> rings, Value iv, Value slot) {
@@ -164,7 +175,7 @@ private:
       for (Value index : load.getIndices())
         indices.push_back(mapping.lookupOrDefault(index));
       Value place = hopper::SlotOp::create(inner, loc, load.getTile().getType(), ring, slot);
-      tile::CopyOp::create(inner, load.getLoc(), load.getSource(), indices, place);
+      createCopy(inner, load, indices, place);
     }
     tile::CommitOp::create(b, loc);
   }
@@ -244,7 +255,7 @@ private:
     Value place = hopper::SlotOp::create(b, loc, load.getTile().getType(), memory, zero);
     if (load->getParentOfType<scf::ForOp>() || load->getParentOfType<scf::WhileOp>())
       tile::AwaitOp::create(b, loc, 0);
-    tile::CopyOp::create(b, loc, load.getSource(), load.getIndices(), place);
+    createCopy(b, load, load.getIndices(), place);
     Operation *reader = hopper::findFirstReader(load->getBlock(), load.getTile());
     // A staged loop closes a group in front of it, and waits for it.
     bool isAwaited = reader && llvm::is_contained(staged, dyn_cast<scf::ForOp>(reader));

@@ -72,7 +72,14 @@ LogicalResult CopyOp::verify() {
   SmemType tile = getTile().getType();
   if (tile.getRank() != 2 || tile.isInRegisterOrder())
     return emitOpError() << "copies a tile of rows of slabs, or one row, got " << tile;
-  return verifySource(*this, cast<MemRefType>(getSource().getType()), tile, getIndices().size());
+  auto source = cast<MemRefType>(getSource().getType());
+  if (bool(getTable()) != bool(getLengths()))
+    return emitOpError("expects a table of pages and lengths, or neither");
+  if (getTable() && (source.getRank() != 4 || source.isDynamicDim(2)))
+    return emitOpError() << "expects a pool of (page, head, row, column) with pages of a static "
+                            "size, got "
+                         << source;
+  return verifySource(*this, source, tile, getIndices().size());
 }
 
 LogicalResult RowsOp::verify() {

@@ -48,6 +48,54 @@ def Attn_Tensor4 : TensorRankOf<[Attn_Float], [4]>;
 def Attn_Capture : AnyTypeOf<[AnyFloat, AnySignlessInteger, Index,
                               RankedTensorOf<[AnyFloat, AnySignlessInteger, Index]>]>;
 
+class Attn_OnTensorsOrMemory<list<Type> elements, int rank>
+    : AnyTypeOf<[TensorRankOf<elements, [rank]>, MemRefRankOf<elements, [rank]>]>;
+
+def Attn_PagesOp : Attn_Op<"pages", [
+    Pure, DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "Keys or values of sequences whose rows lie in pages of a pool";
+  let description = [{
+    For every sequence `b`, head `h`, row `j` and column `d`, with the page size `P` (a static
+    size, any number from 1):
+
+    ```
+    result[b,h,j,d] = j < lengths[b] ? pool[table[b, j floordiv P], h, j mod P, d] : 0
+    ```
+
+    Shapes: pool `[pages,H,P,D]`, table `[B,T]`, lengths `[B]`, result `[B,H,T*P,D]`. Entries
+    of the table for rows below the length are pages of the pool; the others may hold any number,
+    and rows of the pool that no sequence uses may hold anything: neither is read. A length is at most T*P;
+    what is negative counts as 0.
+
+    Nothing is copied: in a tile program the result is what tiles are read from, row by row or
+    page by page, wherever strides put them (`attn-resolve-pages` on CPUs, `tile.copy` with a table on GPUs).
+    On memrefs the op is that view. Who reads it as keys of attention masks `j < lengths[b]`, for zeros are keys too.
+
+    ```mlir
+    %k = attn.pages %pool[%table] lengths(%used)
+        : tensor<?x8x16x128xbf16>, tensor<?x?xi32>, tensor<?xi32> -> tensor<?x8x?x128xbf16>
+    ```
+
+    Source: Kwon et al., Efficient Memory Management for Large Language Model Serving with
+    PagedAttention (2023).
+  }];
+  let arguments = (ins Attn_OnTensorsOrMemory<[F64, F32, BF16, F16], 4>:$pool,
+                       Attn_OnTensorsOrMemory<[I32, I64], 2>:$table,
+                       Attn_OnTensorsOrMemory<[I32, I64], 1>:$lengths);
+  let results = (outs Attn_OnTensorsOrMemory<[F64, F32, BF16, F16], 4>:$result);
+  let assemblyFormat = [{
+    $pool `[` $table `]` `lengths` `(` $lengths `)` attr-dict `:`
+    type($pool) `,` type($table) `,` type($lengths) `->` type($result)
+  }];
+  let hasVerifier = 1;
+  let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    ::mlir::ShapedType getPoolType() { return ::llvm::cast<::mlir::ShapedType>(getPool().getType()); }
+    /// Rows of a page.
+    int64_t getPageSize() { return getPoolType().getDimSize(2); }
+  }];
+}
+
 def Attn_ForwardOp : Attn_Op<"forward", [
     Pure, AttrSizedOperandSegments, IsolatedFromAbove, SingleBlockImplicitTerminator<"YieldOp">,
     RecursiveMemoryEffects,

@@ -131,7 +131,8 @@ def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>]> {
   let hasVerifier = 1;
 }
 
-def Tile_CopyOp : Tile_Op<"copy", [MemoryEffects<[MemRead, MemWrite]>]> {
+def Tile_CopyOp : Tile_Op<"copy", [
+    MemoryEffects<[MemRead, MemWrite]>, AttrSizedOperandSegments]> {
   let summary = "Starts copying a tile of global memory to shared memory, by all threads of a CTA";
   let description = [{
     As `tile.load`, but asynchronous and by the threads themselves, each a part (`cp.async` where
@@ -141,14 +142,28 @@ def Tile_CopyOp : Tile_Op<"copy", [MemoryEffects<[MemRead, MemWrite]>]> {
     `tile.commit` behind the copy has closed; before it is written again, all who read it have met
     (at a `tile.await`).
 
+    With `pages` the source is a pool of pages (page, head, row, column), and the indices are those of the
+    sequences that a table of pages and their lengths make of it, as `attn.pages` says: sequence, head, row,
+    column. Each thread looks up the pages of its rows.
+
     ```mlir
     tile.copy %K[%b, %h, %j, %c0] to %slot : memref<?x?x?x64xbf16>, !tile.smem<64x64xbf16, swizzle = 128>
+    tile.copy %pool[%b, %h, %j, %c0] pages(%table, %lengths : memref<?x?xi32>, memref<?xi32>) to %slot
+        : memref<?x?x16x64xbf16>, !tile.smem<64x64xbf16, swizzle = 128>
     ```
   }];
-  let arguments = (ins AnyMemRef:$source, Variadic<Index>:$indices, Tile_Tile:$tile);
+  let arguments = (ins AnyMemRef:$source, Variadic<Index>:$indices,
+                       Optional<MemRefRankOf<[I32, I64], [2]>>:$table,
+                       Optional<MemRefRankOf<[I32, I64], [1]>>:$lengths, Tile_Tile:$tile);
   let assemblyFormat = [{
-    $source `[` $indices `]` `to` $tile attr-dict `:` type($source) `,` type($tile)
+    $source `[` $indices `]`
+    (`pages` `(` $table^ `,` $lengths `:` type($table) `,` type($lengths) `)`)?
+    `to` $tile attr-dict `:` type($source) `,` type($tile)
   }];
+  let builders = [OpBuilder<(ins "::mlir::Value":$source, "::mlir::ValueRange":$indices,
+                                 "::mlir::Value":$tile), [{
+    build($_builder, $_state, source, indices, /*table=*/{}, /*lengths=*/{}, tile);
+  }]>];
   let hasVerifier = 1;
 }
 

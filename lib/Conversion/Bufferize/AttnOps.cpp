@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How attn.scatter_add, attn.scatter_sum and attn.tile_add bufferize: memory changes in place.
+// How the ops of attn bufferize that are both of tensors and of memory: sums change memory in
+// place, pages are a view of it.
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
@@ -60,12 +61,49 @@ struct TileAddModel : DstBufferizableOpInterfaceExternalModel<TileAddModel, attn
     return success();
   }
 };
+
+/// The view is read only, wherever it is read; its operands are then.
+struct PagesModel : BufferizableOpInterface::ExternalModel<PagesModel, attn::PagesOp> {
+  bool bufferizesToMemoryRead(Operation *, OpOperand &, const AnalysisState &) const {
+    return true;
+  }
+  bool bufferizesToMemoryWrite(Operation *, OpOperand &, const AnalysisState &) const {
+    return false;
+  }
+  AliasingValueList getAliasingValues(Operation *op, OpOperand &, const AnalysisState &) const {
+    return {{op->getResult(0), BufferRelation::Unknown, /*isDefinite=*/false}};
+  }
+  bool isWritable(Operation *, Value, const AnalysisState &) const { return false; }
+
+  FailureOr<BufferLikeType> getBufferType(Operation *op, Value, const BufferizationOptions &,
+                                          const BufferizationState &, SmallVector<Value> &) const {
+    return cast<BufferLikeType>(
+        attn::boundaryMemRefType(cast<RankedTensorType>(op->getResult(0).getType())));
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options, BufferizationState &state) const {
+    auto pages = cast<attn::PagesOp>(op);
+    auto type = dyn_cast<RankedTensorType>(pages.getResult().getType());
+    if (!type)
+      return success();
+    FailureOr<Value> pool = getBuffer(rewriter, pages.getPool(), options, state);
+    FailureOr<Value> table = getBuffer(rewriter, pages.getTable(), options, state);
+    FailureOr<Value> lengths = getBuffer(rewriter, pages.getLengths(), options, state);
+    if (failed(pool) || failed(table) || failed(lengths))
+      return failure();
+    replaceOpWithNewBufferizedOp<attn::PagesOp>(rewriter, op, attn::boundaryMemRefType(type), *pool,
+                                                *table, *lengths);
+    return success();
+  }
+};
 } // namespace
 
 void attn::registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, attn::AttnDialect *) {
     ScatterAddOp::attachInterface<ScatterAddModel>(*context);
     ScatterSumOp::attachInterface<ScatterSumModel>(*context);
+    PagesOp::attachInterface<PagesModel>(*context);
     TileAddOp::attachInterface<TileAddModel>(*context);
   });
 }

@@ -62,6 +62,12 @@ static Step startCopy(Fiber &fiber, const Instruction &i) {
   for (unsigned k = 0; k < rank; ++k)
     coordinates.push_back(fiber.integer(i, 1 + k));
   ++fiber.machine->statistics.copies;
+  if (std::optional<int64_t> multiple = op.getAlignedRows();
+      multiple && coordinates[2] % int64_t(*multiple) != 0) {
+    cluster.error(i.op) << "begins with row " << coordinates[2] << ", no multiple of " << *multiple
+                        << " as 'aligned_rows' says";
+    return Step::Failed;
+  }
   int64_t warpgroups = cluster.countWarpgroups(), own = fiber.warpgroup % warpgroups;
   bool isRow = type.getRows() == 1; // the first warpgroup's
   auto part =

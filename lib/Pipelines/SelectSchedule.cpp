@@ -157,11 +157,16 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     double threshold = rescaleThreshold >= 0     ? double(rescaleThreshold)
                        : sizes.columns > kNarrow ? kRescaleThreshold
                                                  : 0;
+    // One CTA of few rows waits for its copies, while another one computes.
+    int64_t bytes = 2 * (tiles->getSharedBytes(sizes, 1) + limits.sharedBytesReserved);
+    bool areTwo =
+        kernel.isFewRows && bytes <= limits.sharedBytesPerCta + limits.sharedBytesReserved;
+    int64_t resident = occupancy > 0 ? int64_t(occupancy) : areTwo ? 2 : 1;
     auto get = [&](int64_t parts) {
       auto emitError = [&] { return module.emitError(); };
       return ScheduleAttr::getChecked(
           emitError, &getContext(), tiles->rows, tiles->stream, parts, tiles->stages, int64_t(ctas),
-          occupancy > 0 ? int64_t(occupancy) : int64_t(1), /*cluster=*/int64_t(1),
+          resident, /*cluster=*/int64_t(1),
           /*producer_registers=*/int64_t(0), OutputMemory::Own, Maxima::Running, /*pipeline=*/false,
           /*overlap=*/false, /*ping_pong=*/false, /*trim=*/false,
           threshold > 0 ? Builder(&getContext()).getF64FloatAttr(threshold) : FloatAttr(),

@@ -73,7 +73,8 @@ static WarpTiles getStart(ProductSizes sizes, WarpKernel kernel) {
     return {64, 32, 2, held > 128 ? 4 : 2};
   if (held > 128 || (sums > 1 && !isWide))
     return {rows, held > 256 || isWide ? 32 : 64, 2, 4};
-  return {rows, sums > 1 ? 32 : 64, 2, 2};
+  // Of few rows most are no one's: warps are there to copy, and to wait for copies by turns.
+  return {rows, sums > 1 ? 32 : 64, 2, kernel.isFewRows ? 4 : 2};
 }
 
 std::optional<WarpTiles> attn::findWarpTiles(ProductSizes sizes, WarpKernel kernel,

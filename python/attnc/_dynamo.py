@@ -184,7 +184,7 @@ def attention(
         dropout_p=dropout_p,
         has_score=score_mod is not None,
         has_mask=mask_mod is not None,
-        in_pages=bool(pages),
+        in_pages=len(pages) > 0,
         parts=parts,
         rest=3 + len(others),
     )

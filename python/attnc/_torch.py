@@ -344,7 +344,7 @@ def attention(
                 return _run(prepared, prepared.variant, inputs, addresses, return_lse)
     if casts:
         query, key, value = _autocast((query, key, value))
-    check_inputs(query, key, value, enable_gqa, bool(pages))
+    check_inputs(query, key, value, enable_gqa, len(pages) > 0)
     if tracing:
         from . import _dynamo
 

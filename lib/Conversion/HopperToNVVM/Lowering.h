@@ -313,7 +313,8 @@ private:
   struct TileCopy;
   mlir::Value readInvariant(mlir::Type type, mlir::Value address);
   void planPages(tile::CopyOp op, mlir::Value pageBytes, TileCopy &copy);
-  mlir::Value rowInPages(const TileCopy &copy, mlir::Value row, mlir::Value isInside);
+  void findPages(tile::CopyOp op, TileCopy &copy);
+  mlir::Value placeInPages(const TileCopy &copy, mlir::Value row, mlir::Value isInside);
   mlir::FailureOr<TileCopy> planCopy(tile::CopyOp op);
   mlir::Value swizzledOffset(mlir::Value row, mlir::Value chunk, int64_t swizzle);
   void forEachChunk(const TileCopy &copy,

@@ -24,6 +24,8 @@ struct KernelLowering::Pages {
   Value table;      // address of the sequence's first entry, i64
   Value entryBytes; // from one entry to the next, i64
   Type entry;
+  int64_t together = 1;      // rows of the tile that lie in one page, in whole steps of a thread's
+  SmallVector<Value> places; // where the first of each so many lies, from a head's first byte, i64
 };
 
 /// What a thread copies of a tile: a chunk of each slab, in rows `rowStep` apart.
@@ -99,8 +101,28 @@ void KernelLowering::planPages(tile::CopyOp op, Value pageBytes, TileCopy &copy)
   copy.pages = pages;
 }
 
-/// Where the first element of a row of the tile lies, if the sequence has that row.
-Value KernelLowering::rowInPages(const TileCopy &copy, Value row, Value isInside) {
+/// Looks up the pages of a tile that begins where pages do, or lies within one.
+void KernelLowering::findPages(tile::CopyOp op, TileCopy &copy) {
+  Pages &pages = *copy.pages;
+  int64_t rows = copy.type.getRows(), aligned = op.getAlignedRows().value_or(1);
+  if (aligned % pages.size == 0)
+    pages.together = std::min(pages.size, rows);
+  else if (pages.size % aligned == 0 && aligned % rows == 0)
+    pages.together = rows;
+  if (pages.together % copy.rowStep != 0 || copy.rowStep > rows) {
+    pages.together = 1;
+    return;
+  }
+  for (int64_t row = 0; row < rows; row += pages.together) {
+    Value isInside =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::slt, constantI32(row), copy.rows);
+    pages.places.push_back(placeInPages(copy, constantI32(row), isInside));
+  }
+}
+
+/// Where the first element of a row of the tile lies, from a head's first one, if the sequence has
+/// that row.
+Value KernelLowering::placeInPages(const TileCopy &copy, Value row, Value isInside) {
   const Pages &pages = *copy.pages;
   auto number = [&](int64_t value) { return constant(b.getI64IntegerAttr(value)); };
   auto times = [&](Value x, Value y) -> Value { return arith::MulIOp::create(b, x, y); };
@@ -111,7 +133,7 @@ Value KernelLowering::rowInPages(const TileCopy &copy, Value row, Value isInside
   // Each sequence has a first entry; what it is does not matter where there is no row.
   entry = arith::SelectOp::create(b, isInside, entry, number(0));
   Value page = readInvariant(pages.entry, plus(pages.table, times(entry, pages.entryBytes)));
-  return plus(copy.first, plus(times(page, pages.pageBytes), times(inPage, copy.rowBytes)));
+  return plus(times(page, pages.pageBytes), times(inPage, copy.rowBytes));
 }
 
 FailureOr<KernelLowering::TileCopy> KernelLowering::planCopy(tile::CopyOp op) {
@@ -184,6 +206,8 @@ FailureOr<KernelLowering::TileCopy> KernelLowering::planCopy(tile::CopyOp op) {
   copy.rowStep = std::max<int64_t>(1, (*function.getKnownBlockSize())[0] / chunks);
   copy.place =
       arith::AddIOp::create(b, scalar(op.getTile()), swizzledOffset(copy.row, copy.chunk, swizzle));
+  if (copy.pages)
+    findPages(op, copy);
   return copy;
 }
 
@@ -241,8 +265,17 @@ void KernelLowering::forEachChunk(const TileCopy &copy,
         isHere = both(isHere,
                       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own, constantI32(rows)));
       Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own, copy.rows);
-      if (copy.pages)
-        address = arith::AddIOp::create(b, rowInPages(copy, own, isInside), columnBytes);
+      if (copy.pages && copy.pages->places.empty()) {
+        Value place = placeInPages(copy, own, isInside);
+        address =
+            arith::AddIOp::create(b, arith::AddIOp::create(b, copy.first, place), columnBytes);
+      } else if (copy.pages) {
+        auto [page, inPage] = std::div(row, copy.pages->together);
+        Value skipped =
+            arith::MulIOp::create(b, copy.rowBytes, constant(b.getI64IntegerAttr(inPage)));
+        Value place = arith::AddIOp::create(b, copy.pages->places[size_t(page)], skipped);
+        address = arith::AddIOp::create(b, start, place);
+      }
       Value inside = arith::SelectOp::create(b, isInside, bytes, constantI32(0));
       // Nothing is read where nothing lies inside; the address then is that of the tile.
       Value isRead = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, inside, constantI32(0));
@@ -313,7 +346,7 @@ void KernelLowering::copyElements(const TileCopy &copy) {
   Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, row, copy.rows);
   Value address =
       copy.pages
-          ? rowInPages(copy, row, isInside)
+          ? placeInPages(copy, row, isInside)
           : Value(arith::AddIOp::create(
                 b, copy.first,
                 arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, row), copy.rowBytes)));

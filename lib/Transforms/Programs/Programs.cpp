@@ -149,13 +149,21 @@ bool programs::dependsOn(Value value, Value other) {
   return followsFrom(value, [&](Value each) { return each == other; });
 }
 
-/// Whether a value is a multiple of `n`, or is `end`.
+/// Whether `end` is `value`, or the least of it and others.
+static bool isAtMost(Value end, Value value) {
+  if (end == value)
+    return true;
+  auto least = end ? end.getDefiningOp<arith::MinSIOp>() : arith::MinSIOp();
+  return least && (isAtMost(least.getLhs(), value) || isAtMost(least.getRhs(), value));
+}
+
+/// Whether a value is a multiple of `n`, or is no less than `end`.
 static bool isMultipleOrEnd(Value value, int64_t n, Value end) {
   Operation *op = value.getDefiningOp();
   if (isa_and_nonnull<arith::MaxSIOp, arith::MinSIOp, arith::SelectOp>(op))
     return llvm::all_of(op->getOperands().take_back(2),
                         [&](Value operand) { return isMultipleOrEnd(operand, n, end); });
-  return value == end || programs::isMultiple(value, n);
+  return isAtMost(end, value) || programs::isMultiple(value, n);
 }
 
 bool programs::isMultiple(Value value, int64_t n) {

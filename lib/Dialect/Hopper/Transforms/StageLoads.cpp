@@ -5,6 +5,7 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Hopper/IR/Hopper.h"
 #include "attn/Dialect/Hopper/Transforms/Passes.h"
+#include "attn/Transforms/Programs/Programs.h"
 #include "attn/Utils/Outcomes.h"
 #include "attn/Utils/Slices.h"
 #include "mlir/Analysis/SliceAnalysis.h"
@@ -149,11 +150,15 @@ private:
   /// A load's copy; from pages, each thread finds its rows in the table.
   static void createCopy(OpBuilder &b, tile::LoadOp load, ValueRange indices, Value place) {
     auto pages = load.getSource().getDefiningOp<PagesOp>();
-    if (!pages)
+    if (!pages) {
       tile::CopyOp::create(b, load.getLoc(), load.getSource(), indices, place);
-    else
-      tile::CopyOp::create(b, load.getLoc(), pages.getPool(), indices, pages.getTable(),
-                           pages.getLengths(), place);
+      return;
+    }
+    int64_t rows = load.getTile().getType().getRows();
+    while (rows > 1 && !programs::isMultiple(load.getIndices()[2], rows))
+      rows /= 2;
+    tile::CopyOp::create(b, load.getLoc(), pages.getPool(), indices, pages.getTable(),
+                         pages.getLengths(), place, b.getI64IntegerAttr(rows));
   }
 
   /// The loads of iteration `iv` to slot `slot` of their rings, where there is such an iteration.

@@ -75,6 +75,8 @@ LogicalResult CopyOp::verify() {
   auto source = cast<MemRefType>(getSource().getType());
   if (bool(getTable()) != bool(getLengths()))
     return emitOpError("expects a table of pages and lengths, or neither");
+  if (getAlignedRows() && !getTable())
+    return emitOpError("expects pages where 'aligned_rows' says how rows begin");
   if (getTable() && (source.getRank() != 4 || source.isDynamicDim(2)))
     return emitOpError() << "expects a pool of (page, head, row, column) with pages of a static "
                             "size, got "

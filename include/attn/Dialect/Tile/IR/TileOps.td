@@ -144,7 +144,8 @@ def Tile_CopyOp : Tile_Op<"copy", [
 
     With `pages` the source is a pool of pages (page, head, row, column), and the indices are those of the
     sequences that a table of pages and their lengths make of it, as `attn.pages` says: sequence, head, row,
-    column. Each thread looks up the pages of its rows.
+    column. Each thread looks up the pages of its rows. Where `aligned_rows` says that the first row is a multiple
+    of so many, rows of one page are looked up together.
 
     ```mlir
     tile.copy %K[%b, %h, %j, %c0] to %slot : memref<?x?x?x64xbf16>, !tile.smem<64x64xbf16, swizzle = 128>
@@ -154,7 +155,8 @@ def Tile_CopyOp : Tile_Op<"copy", [
   }];
   let arguments = (ins AnyMemRef:$source, Variadic<Index>:$indices,
                        Optional<MemRefRankOf<[I32, I64], [2]>>:$table,
-                       Optional<MemRefRankOf<[I32, I64], [1]>>:$lengths, Tile_Tile:$tile);
+                       Optional<MemRefRankOf<[I32, I64], [1]>>:$lengths, Tile_Tile:$tile,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$aligned_rows);
   let assemblyFormat = [{
     $source `[` $indices `]`
     (`pages` `(` $table^ `,` $lengths `:` type($table) `,` type($lengths) `)`)?
@@ -162,7 +164,8 @@ def Tile_CopyOp : Tile_Op<"copy", [
   }];
   let builders = [OpBuilder<(ins "::mlir::Value":$source, "::mlir::ValueRange":$indices,
                                  "::mlir::Value":$tile), [{
-    build($_builder, $_state, source, indices, /*table=*/{}, /*lengths=*/{}, tile);
+    build($_builder, $_state, source, indices, /*table=*/{}, /*lengths=*/{}, tile,
+          /*aligned_rows=*/{});
   }]>];
   let hasVerifier = 1;
 }

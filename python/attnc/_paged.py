@@ -95,7 +95,8 @@ def paged_attention(
     is_causal, causal_alignment, window: by each sequence's lengths. "bottom_right", the default here, is of a cache that has
         the keys of the queries at its end: j <= i + keys - queries.
     return_lse: also returns the LSE, (B, Hq, Sq), of packed queries (Hq, Tq); -inf for a query without keys.
-    num_splits: into how many parts the keys are divided, which different workers compute; 0 for what the sizes ask for.
+    num_splits: into how many parts the keys of each sequence are divided, which different workers compute; 0 for what the
+        sizes ask for, which do not tell lengths: of a batch whose lengths differ much, 4 to 8 parts are better balanced.
     Others: as for attnc.attention.
 
     Table, lengths and offsets are on the device of the query and read when the kernels run: nothing waits for them, and a

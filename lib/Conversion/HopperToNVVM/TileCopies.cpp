@@ -344,12 +344,11 @@ void KernelLowering::copyElements(const TileCopy &copy) {
   Value column = arith::AddIOp::create(b, arith::MulIOp::create(b, slab, constantI32(slabColumns)),
                                        arith::MulIOp::create(b, copy.chunk, constantI32(perChunk)));
   Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, row, copy.rows);
-  Value address =
+  Value place =
       copy.pages
           ? placeInPages(copy, row, isInside)
-          : Value(arith::AddIOp::create(
-                b, copy.first,
-                arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, row), copy.rowBytes)));
+          : Value(arith::MulIOp::create(b, arith::ExtUIOp::create(b, i64, row), copy.rowBytes));
+  Value address = arith::AddIOp::create(b, copy.first, place);
   Type bitsType = b.getIntegerType(unsigned(8 * copy.bytes));
   Type wordType = copy.bytes == 2 ? i32 : bitsType;
   SmallVector<Value> words;

@@ -1,8 +1,8 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-stage-loads))" | FileCheck %s
 // RUN: attn-opt %s -split-input-file -verify-diagnostics -pass-pipeline="builtin.module(func.func(hopper-stage-loads{stages=3}))" | FileCheck %s --check-prefix=THREE
 // RUN: not attn-opt %s -split-input-file -pass-pipeline="builtin.module(func.func(hopper-stage-loads))" --remarks-filter=hopper-stage-loads -o /dev/null 2>&1 | %count-remarks | FileCheck %s --check-prefix=REMARKS
-// REMARKS-DAG: {{^ *}}3 [Passed] staged | Category:hopper-stage-loads{{$}}
-// REMARKS-DAG: {{^ *}}1 [Passed] waited | Category:hopper-stage-loads{{$}}
+// REMARKS-DAG: {{^ *}}4 [Passed] staged | Category:hopper-stage-loads{{$}}
+// REMARKS-DAG: {{^ *}}2 [Passed] waited | Category:hopper-stage-loads{{$}}
 
 !q = !tile.smem<64x64xbf16, swizzle = 128>
 
@@ -144,6 +144,38 @@ func.func @other_places(%K: memref<?x64xbf16>, %n: index) {
       role "compute" warpgroups(2) registers(240) (%w) {
         // expected-error @+1 {{is copied by all threads, and its place depends on the warpgroup}}
         %k = tile.load %K[%w, %c0] : memref<?x64xbf16> -> !q
+      }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+// Rows in pages: the copy has the table, and how the tiles begin; the view is not used any more.
+// CHECK-LABEL: func.func @pages
+// CHECK: scf.for
+// CHECK: tile.copy %{{.*}} pages(%{{.*}}, %{{.*}} : memref<?x?xi32>, memref<?xi32>) to %{{.*}} {aligned_rows = 64 : i64} : memref<?x?x16x64xbf16>
+func.func @pages(%Q: memref<?x64xbf16>, %pool: memref<?x?x16x64xbf16>, %table: memref<?x?xi32>, %used: memref<?xi32>, %from: index, %n: index, %zero: vector<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %K = attn.pages %pool[%table] lengths(%used) : memref<?x?x16x64xbf16>, memref<?x?xi32>, memref<?xi32> -> memref<?x?x?x64xbf16>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c64, %sy = %c1, %sz = %c1) {
+    hopper.roles
+      role "compute" warpgroups(1) registers(240) (%w) {
+        %q = tile.load %Q[%bx, %c0] : memref<?x64xbf16> -> !tile.smem<64x64xbf16, swizzle = 128>
+        // A part of the keys, as attn-expand-parts has it: it has none where it begins at the end.
+        %first = arith.muli %from, %c64 : index
+        %begin = arith.minsi %first, %n : index
+        %last = arith.addi %begin, %c64 : index
+        %end = arith.minsi %last, %n : index
+        %r = scf.for %j = %begin to %end step %c64 iter_args(%s = %zero) -> (vector<64x64xf32>) {
+          %k = tile.load %K[%bx, %c0, %j, %c0] : memref<?x?x?x64xbf16> -> !tile.smem<64x64xbf16, swizzle = 128>
+          %t = tile.mma %q, %k, %s transposeB : !tile.smem<64x64xbf16, swizzle = 128>, !tile.smem<64x64xbf16, swizzle = 128>, vector<64x64xf32>
+          scf.yield %t : vector<64x64xf32>
+        }
       }
     gpu.terminator
   }

@@ -2,6 +2,7 @@
 """Small models of Hugging Face transformers with random weights: logits and gradients
 beside sdpa, both measured against float64."""
 
+import importlib.util
 import os
 
 import pytest
@@ -239,3 +240,28 @@ def test_every_keyword_of_transformers_is_decided():
     honoured = set(inspect.signature(attnc.transformers.attention_forward).parameters)
     decided = honoured | attnc.transformers.HARMLESS | attnc.transformers.REFUSED.keys()
     assert len(keywords) > 15 and keywords - decided - {"kwargs"} == set()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("psutil") is None, reason="continuous batching on a CPU needs psutil")
+@pytest.mark.parametrize("window", [None, 16])
+def test_continuous_batching(window):
+    """Pieces of prompts and single tokens of several requests in one call; a window has a cache of its own."""
+    torch.manual_seed(0)
+    config = transformers.MistralConfig(
+        vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=512, sliding_window=window, head_dim=16,
+    )  # fmt: skip
+    model = transformers.MistralForCausalLM(config).eval()
+    prompts = [torch.randint(0, 256, (length,)).tolist() for length in (5, 90, 30)]
+    settings = dict(max_new_tokens=8, do_sample=False, pad_token_id=0)
+    want = []
+    for prompt in prompts:
+        ids = torch.tensor([prompt])
+        found = model.generate(ids, attention_mask=torch.ones_like(ids), eos_token_id=None, **settings)
+        want.append(found[0, len(prompt) :].tolist())
+    model.set_attn_implementation("paged|attnc")
+    results = model.generate_batch(
+        inputs=prompts, generation_config=transformers.GenerationConfig(eos_token_id=-1, **settings), progress_bar=False,
+        continuous_batching_config=transformers.ContinuousBatchingConfig(num_blocks=64, block_size=16, max_batch_tokens=64),
+    )  # fmt: skip
+    assert [result.generated_tokens for result in results.values()] == want

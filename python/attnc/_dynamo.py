@@ -102,7 +102,8 @@ if BaseHOP is not None:
             page = int(key.shape[2]) if settings.pop("in_pages") else None
             window = settings.pop("window")
             settings["window"] = None if window is None else tuple(window)
-            queries = few_queries(query.shape[2])  # a SymInt is not known
+            few = settings.pop("few")
+            queries = few_queries(query.shape[2]) if few else None  # a SymInt is not known
             options = Options(
                 type_name(query), int(query.shape[3]), int(value.shape[3]), queries=queries, page=page, **settings
             )
@@ -142,6 +143,7 @@ def attention(
     rng_state: Optional[torch.Tensor],
     pages: Tuple[torch.Tensor, ...],
     parts: int,
+    few: bool,
 ) -> Tuple[torch.Tensor, torch.Tensor]:
     if BaseHOP is None:
         raise Error("score_mod and mask_mod under torch.compile need PyTorch 2.7 or newer")
@@ -186,6 +188,7 @@ def attention(
         has_mask=mask_mod is not None,
         in_pages=len(pages) > 0,
         parts=parts,
+        few=few,
         rest=3 + len(others),
     )
     return results[0], results[1]

@@ -77,6 +77,7 @@ def paged_attention(
     return_lse: bool = False,
     precision: str = "ieee",
     num_splits: int = 0,
+    batch_invariant: bool = False,
     layout: str = "bhsd",
     pool_layout: str = "nhd",
 ) -> Any:
@@ -97,6 +98,9 @@ def paged_attention(
     return_lse: also returns the LSE, (B, Hq, Sq), of packed queries (Hq, Tq); -inf for a query without keys.
     num_splits: into how many parts the keys of each sequence are divided, which different workers compute; 0 for what the
         sizes ask for, which do not tell lengths: of a batch whose lengths differ much, 4 to 8 parts are better balanced.
+    batch_invariant: a query's bits do not depend on what else is in the call: the batch, other queries of its sequence (a
+        prompt at once, in pieces, or token by token), entries of the table behind its length. Its keys are then summed by one
+        worker, in their order: with few sequences on a GPU that takes longer.
     Others: as for attnc.attention.
 
     Table, lengths and offsets are on the device of the query and read when the kernels run: nothing waits for them, and a
@@ -121,6 +125,13 @@ def paged_attention(
     check_alignment(causal_alignment)
     if type(num_splits) is not int or num_splits < 0:
         raise call_error(f"expected num_splits to be an integer of at least 0, got {num_splits!r}")
+    few = True
+    if batch_invariant:
+        if num_splits > 1:
+            raise call_error(f"expected num_splits of 0 or 1 with batch_invariant, got {num_splits}")
+        num_splits = 1
+        # Tiles of few queries have as many keys as those of many for products of 16-bit elements on GPUs alone.
+        few = query.is_cuda and query.element_size() == 2
     is_packed = cu_seqlens_q is not None
     if query.dim() != (3 if is_packed else 4):
         shape = "(tokens, heads, d)" if is_packed else "of 4 dimensions"
@@ -157,7 +168,7 @@ def paged_attention(
     mask = _mask(used, ahead, queries if aligned else 0, None if packed is None else packed.lengths, left, right, mask_mod)
     settings = False, "top_left", None, scale, False, precision, 0.0
     o, lse = attention(
-        query, key, value, settings, score_mod, mask, enable_gqa, True, pages=(block_table, used), parts=num_splits
+        query, key, value, settings, score_mod, mask, enable_gqa, True, pages=(block_table, used), parts=num_splits, few=few
     )
     if packed is not None:
         o, lse = packed.together(o, 0), packed.together(lse.unsqueeze(-1), -torch.inf).squeeze(-1).transpose(0, 1)

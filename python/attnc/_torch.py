@@ -316,9 +316,10 @@ def attention(
     rng_state: Any = None,
     pages: Tuple[torch.Tensor, ...] = (),
     parts: int = 0,
+    few: bool = True,
 ) -> Tuple[torch.Tensor, torch.Tensor]:
     """(O, LSE); `settings` are the last fields of Options in front of `arrays`. With `pages`, a table and lengths that
-    _paged.py has checked, key and value are pools (pages, heads, rows, d)."""
+    _paged.py has checked, key and value are pools (pages, heads, rows, d). Without `few` few queries have no program of their own."""
     drops = settings[-1] > 0
     is_meta = query.is_meta
     casts = not is_meta and torch.is_autocast_enabled(query.device.type)
@@ -327,7 +328,7 @@ def attention(
     call_key = None
     plain = not (casts or observed or drops or is_forward_mode())
     if plain and type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN:
-        options = settings, enable_gqa, _trains(query, key, value), len(pages), parts
+        options = settings, enable_gqa, _trains(query, key, value), len(pages), parts, few
         call_key, tensors = _key_of([query, key, value, *pages], (score_mod, mask_mod), options)
         prepared = None if call_key is None else _find_prepared(call_key)
         if prepared is not None:
@@ -354,10 +355,10 @@ def attention(
             )
 
         state = _rng_state(rng_state, query) if drops else None
-        return _dynamo.attention(query, key, value, settings, score_mod, mask_mod, state, pages, parts)
+        return _dynamo.attention(query, key, value, settings, score_mod, mask_mod, state, pages, parts, few)
     # A transform of functorch may have other shapes underneath; who trains has many lengths. (On a CPU one query has
     # other tiles, gradients too.)
-    queries = None if observed else few_queries(query.shape[2])
+    queries = None if observed or not few else few_queries(query.shape[2])
     if queries and _trains(query, key, value) and (queries > 1 or query.is_cuda):
         queries = None
     group = 1

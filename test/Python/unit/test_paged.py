@@ -312,6 +312,37 @@ def test_compiled(device):
         assert torch.allclose(want, found, atol=1e-6) and torch.equal(*(x.nan_to_num() for x in pools))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("window", [None, (90, 0)])
+def test_batch_invariant(device, dtype, window):
+    """Bits of a sequence in any batch, of a prompt in pieces, of tokens one by one, of packed queries."""
+    space = 200
+    q = randn(5, space, 8, 64, device=device, dtype=dtype)
+    k, v = (randn(5, space, 2, 64, device=device, dtype=dtype, seed=n) for n in (1, 2))
+    pools = [pages_of(x, [space] * 5, 16, generator=torch.Generator().manual_seed(1))[0] for x in (k, v)]
+    table = pages_of(k, [space] * 5, 16, generator=torch.Generator().manual_seed(1))[1]
+
+    def attend(rows, first, last, **keywords):
+        used = torch.full((len(rows),), last, device=device, dtype=torch.int32)
+        return attnc.paged_attention(
+            keywords.pop("query", q[rows, first:last]), *pools, table[rows], used, is_causal=True, window=window, enable_gqa=True,
+            layout="bshd", batch_invariant=True, **keywords,
+        )  # fmt: skip
+
+    whole = attend(range(5), 0, space)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(12 if device == "cpu" else 100):
+        rows = torch.randperm(5, generator=generator)[: int(torch.randint(1, 6, (1,), generator=generator))].tolist()
+        first = int(torch.randint(space, (1,), generator=generator))
+        last = min(space, first + [1, 1, 4, 70][int(torch.randint(4, (1,), generator=generator))])
+        assert torch.equal(attend(rows, first, last), whole[rows, first:last])
+    tokens = torch.cat([q[0, 100:200], q[1, 199:200], q[2, 150:200]])
+    cu = offsets([100, 1, 50], device)
+    packed = attend([0, 1, 2], 0, space, query=tokens, cu_seqlens_q=cu, max_seqlen_q=100)
+    assert torch.equal(packed, torch.cat([whole[0, 100:200], whole[1, 199:200], whole[2, 150:200]]))
+
+
 @pytest.mark.cuda
 @NO_GPU
 def test_cuda_graph():
@@ -384,6 +415,7 @@ def test_what_is_refused():
         (dict(query=q, pool_layout="dhn"), "pool_layout"),
         (dict(query=q, layout="hbsd"), "layout"),
         (dict(query=q, num_splits=-1), "num_splits"),
+        (dict(query=q, num_splits=2, batch_invariant=True), "num_splits of 0 or 1"),
         (dict(query=q, max_seqlen_q=3), "max_seqlen_q"),
         (dict(query=q[0], cu_seqlens_q=torch.tensor([0, 1, 4])), "max_seqlen_q"),
     ):

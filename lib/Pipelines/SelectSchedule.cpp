@@ -91,6 +91,18 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     return module.walk([](PagesOp) { return WalkResult::interrupt(); }).wasInterrupted();
   }
 
+  /// CTAs of a multiprocessor at a time. One of few rows waits for its copies, while another one
+  /// computes.
+  int64_t findResident(const WarpTiles &tiles, ProductSizes sizes, const WarpKernel &kernel,
+                       const target::Limits &limits) {
+    if (occupancy > 0)
+      return occupancy;
+    int64_t reserved = limits.sharedBytesReserved;
+    bool areTwo = 2 * (tiles.getSharedBytes(sizes, /*staying=*/1) + reserved) <=
+                  limits.sharedBytesPerCta + reserved;
+    return kernel.isFewRows && areTwo ? 2 : 1;
+  }
+
   LogicalResult selectForWarps(ModuleOp module) {
     auto nests = module->getAttrOfType<NestsAttr>(hopper::kNestsAttr);
     bool isGradient = hasGradient(module);
@@ -157,11 +169,7 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     double threshold = rescaleThreshold >= 0     ? double(rescaleThreshold)
                        : sizes.columns > kNarrow ? kRescaleThreshold
                                                  : 0;
-    // One CTA of few rows waits for its copies, while another one computes.
-    int64_t bytes = 2 * (tiles->getSharedBytes(sizes, 1) + limits.sharedBytesReserved);
-    bool areTwo =
-        kernel.isFewRows && bytes <= limits.sharedBytesPerCta + limits.sharedBytesReserved;
-    int64_t resident = occupancy > 0 ? int64_t(occupancy) : areTwo ? 2 : 1;
+    int64_t resident = findResident(*tiles, sizes, kernel, limits);
     auto get = [&](int64_t parts) {
       auto emitError = [&] { return module.emitError(); };
       return ScheduleAttr::getChecked(

@@ -50,3 +50,13 @@ def merge_states(
         weight.permute(inverse).unsqueeze(-1) * output.to(weight.dtype) for weight, output in zip(weights, outputs)
     )
     return o.to(outputs[0].dtype), lse
+
+
+def with_sinks(
+    output: torch.Tensor, lse: torch.Tensor, sinks: torch.Tensor
+) -> Tuple[torch.Tensor, torch.Tensor]:
+    """(O, LSE) of (B, H, S, Dv) and (B, H, S) with a score per head that has a share of each row's weight, and no value."""
+    if sinks.numel() != output.shape[1]:
+        raise call_error(f"expected a sink for each of {output.shape[1]} heads, got {tuple(sinks.shape)}")
+    sinks = sinks.reshape(1, -1, 1).to(lse.dtype)
+    return (output * torch.sigmoid(lse - sinks)[..., None]).to(output.dtype), torch.logaddexp(lse, sinks)

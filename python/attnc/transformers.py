@@ -23,6 +23,7 @@ import torch
 
 from ._attention import attention
 from ._errors import Error
+from ._merge import with_sinks
 from ._varlen import varlen_attention
 from .torch import broadcast_mask, scaled_dot_product_attention
 
@@ -101,7 +102,7 @@ def attention_forward(
         dropout_p=dropout,
     )
     if s_aux is not None:
-        output = _with_sinks(*output, s_aux)
+        output = with_sinks(*output, s_aux)[0]
     return output.transpose(1, 2), None
 
 
@@ -151,7 +152,7 @@ def paged_forward(
         dropout_p=dropout,
     )
     if s_aux is not None:
-        output = _with_sinks(output.transpose(0, 1)[None], lse[None], s_aux)[0].transpose(0, 1)
+        output = with_sinks(output.transpose(0, 1)[None], lse[None], s_aux)[0][0].transpose(0, 1)
     return output[None], None
 
 
@@ -236,14 +237,6 @@ def _functions(
         return s if added is None else s + added[b, h, i, j]
 
     return (None if softcap is None and added is None else score_mod), mask_mod
-
-
-def _with_sinks(output: torch.Tensor, lse: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
-    """A score per head that has a share of each row's weight, and no value."""
-    if sinks.numel() != output.shape[1]:
-        raise Error(f"expected s_aux to have one sink for each of {output.shape[1]} heads, got {tuple(sinks.shape)}")
-    share = torch.sigmoid(lse - sinks.reshape(1, -1, 1).to(lse.dtype))
-    return (output * share[..., None]).to(output.dtype)
 
 
 # Models.

@@ -8,6 +8,7 @@ import zlib
 
 import attnc
 import attnc.flash_attn
+import attnc.flashinfer
 import attnc.torch
 import pytest
 import torch
@@ -292,6 +293,43 @@ def test_alibi_and_softcap(device):
     o = attnc.flash_attn.flash_attn_with_kvcache(q, k[:, :40], k[:, :40], cache_seqlens=33)
     want, _ = definition(*(x.double() for x in (q, k, k)), [33, 33])
     assert (o - want).abs().max() < 2e-6
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_flashinfer(device):
+    """Drafts, windows, sinks, scales in tensors, one tensor for both caches; what is written in place."""
+    lengths, count = [50, 7, 33], 3
+    q = randn(3, count, 4, 32, device=device, dtype=torch.float32)
+    k, v = (randn(3, 64, 2, 32, device=device, dtype=torch.float32, seed=n) for n in (1, 2))
+    pools = [pages_of(x, lengths, 16, "hnd", generator=torch.Generator().manual_seed(1))[0] for x in (k, v)]
+    table = pages_of(k, lengths, 16, generator=torch.Generator().manual_seed(1))[1]
+    decode = attnc.flashinfer.trtllm_batch_decode_with_kv_cache
+    used = torch.tensor(lengths, device=device, dtype=torch.int32)
+    sinks = torch.tensor([0.5, -1.0, 2.0, 0.0], device=device)
+    out, lse = torch.empty(9, 4, 32, device=device), torch.empty(9, 4, device=device)
+    o, found = decode(
+        q.flatten(0, 1), torch.stack(pools, 1), None, table, used, 64, bmm1_scale=torch.tensor([0.25], device=device),
+        bmm2_scale=2.0, window_left=20, out=out, sinks=[sinks], q_len_per_req=count, lse=lse, return_lse=True,
+    )  # fmt: skip
+    assert o is out and found is lse
+    want, sums = definition(*(x.double() for x in (q, k, v)), lengths, causal=True, window=(20, 0), scale=0.25)
+    total = torch.logaddexp(sums, sinks.double()[None, :, None])
+    want = 2 * want * torch.exp(sums - total).transpose(1, 2)[..., None]
+    assert (o - want.flatten(0, 1)).abs().max() < 4e-6
+    assert (found * math.log(2) - total.transpose(1, 2).flatten(0, 1)).abs().max() < 4e-6
+    cu = torch.tensor([0, 3, 6, 9], device=device, dtype=torch.int32)
+    same = decode(
+        q.flatten(0, 1), (pools[0].transpose(1, 2), pools[1].transpose(1, 2)), None, table, used, 64, bmm1_scale=0.25,
+        bmm2_scale=2.0, window_left=20, sinks=sinks, kv_layout="NHD", max_q_len=3, cum_seq_lens_q=cu,
+    )  # fmt: skip
+    assert (same - o).abs().max() < 4e-6
+    for keywords, message in (
+        (dict(mask=sinks), "mask"), (dict(backend="xqa"), "backend"), (dict(o_scale=2.0), "o_scale"),
+        (dict(max_q_len=3), "max_q_len"), (dict(kv_layout="hnd"), "kv_layout"), (dict(q_len_per_req=2), "query"),
+        (dict(enable_block_sparse_attention=True), "enable_block_sparse_attention"),
+    ):  # fmt: skip
+        with pytest.raises(attnc.Error, match=message):
+            decode(q.flatten(0, 1), tuple(pools), None, table, used, 64, **{"q_len_per_req": count, **keywords})
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -57,6 +57,6 @@ def with_sinks(
 ) -> Tuple[torch.Tensor, torch.Tensor]:
     """(O, LSE) of (B, H, S, Dv) and (B, H, S) with a score per head that has a share of each row's weight, and no value."""
     if sinks.numel() != output.shape[1]:
-        raise call_error(f"expected a sink for each of {output.shape[1]} heads, got {tuple(sinks.shape)}")
+        raise call_error(f"expected one sink for each of {output.shape[1]} heads, got {tuple(sinks.shape)}")
     sinks = sinks.reshape(1, -1, 1).to(lse.dtype)
     return (output * torch.sigmoid(lse - sinks)[..., None]).to(output.dtype), torch.logaddexp(lse, sinks)

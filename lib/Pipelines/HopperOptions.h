@@ -4,6 +4,7 @@
 #ifndef ATTN_LIB_PIPELINES_HOPPEROPTIONS_H
 #define ATTN_LIB_PIPELINES_HOPPEROPTIONS_H
 
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Target/SM80/SM80.h"
 #include "attn/Target/SM90/SM90.h"
 #include "mlir/IR/Operation.h"
@@ -24,6 +25,11 @@ inline llvm::LogicalResult checkWord(mlir::Operation *op, llvm::StringRef option
 /// What an option of true, false and auto says.
 inline bool isOn(llvm::StringRef option, bool otherwise) {
   return option == "auto" ? otherwise : option == "true";
+}
+
+/// Whether rows lie in pages, where TMA does not look for them.
+inline bool hasPages(mlir::Operation *root) {
+  return root->walk([](PagesOp) { return mlir::WalkResult::interrupt(); }).wasInterrupted();
 }
 
 /// The limits of a chip, or null where it is none that kernels are made for.

@@ -202,8 +202,7 @@ struct LowerToHopperPass
   /// Whether heads get columns of zeros: TMA copies whole 16 bytes; threads copy any columns, but a
   /// dimension of one element is none that a product has.
   bool padsHeads(ModuleOp module) const {
-    bool usesTma = chip == target::sm90::kChip && products != "mma" &&
-                   !module.walk([](PagesOp) { return WalkResult::interrupt(); }).wasInterrupted();
+    bool usesTma = chip == target::sm90::kChip && products != "mma" && !hasPages(module);
     auto needs = [&](auto op) {
       return llvm::any_of(ValueRange{op.getQuery(), op.getValue()}, [&](Value operand) {
         auto type = cast<RankedTensorType>(operand.getType());

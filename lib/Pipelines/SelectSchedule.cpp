@@ -86,11 +86,6 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
              findProductSizes(module).columns > kMostColumns || hasPages(module)));
   }
 
-  /// Rows of pages are not where TMA looks for them.
-  static bool hasPages(ModuleOp module) {
-    return module.walk([](PagesOp) { return WalkResult::interrupt(); }).wasInterrupted();
-  }
-
   /// CTAs of a multiprocessor at a time. One of few rows waits for its copies, while another one
   /// computes.
   int64_t findResident(const WarpTiles &tiles, ProductSizes sizes, const WarpKernel &kernel,

@@ -132,10 +132,10 @@ class GradientCase:
 
     def check(self, settles):
         """Problems and figures. `settles`: dO . V and dO . O are summed alike, so that rows with one key have no
-        gradient at all. A tensor core and threads do not; its baseline sums as it does."""
+        gradient at all. A GPU does not; its baseline sums as it does."""
         problems, figures = self.check_beside(settles, None)
         if problems and not settles:
-            problems, figures = self.check_beside(settles, reference.tensor_core)
+            problems, figures = self.check_beside(settles, reference.unit_product(self.known[0].dtype))
         return problems, figures
 
     def check_beside(self, settles, multiply):
@@ -225,7 +225,7 @@ def run_case(case, options):
         known = permuted(case, known)
         problems, figures = check_forward(case, known, folder, reference.baselines(*known))
         if problems and options.target != "cpu":
-            baselines = reference.baselines(*known, product=reference.tensor_core)
+            baselines = reference.baselines(*known, product=reference.unit_product(case.dtype))
             problems, figures = check_forward(case, known, folder, baselines)
     if gradient and not problems:
         problems, more = gradient.check(settles=options.target == "cpu")

@@ -616,7 +616,7 @@ class Batch:
         known = (shape, parts, *data, 0.25, None, [None] * len(parts))
         exact = reference.attention(*known, exact=True)
         problems = []
-        for product in (reference._multiply, reference.tensor_core)[:1 if self.target == "cpu" else 2]:
+        for product in (reference._multiply, reference.unit_product(self.dtype))[:1 if self.target == "cpu" else 2]:
             baselines = reference.baselines(*known, product=product)
             problems = []
             for x, (name, dtype) in enumerate((("O", self.dtype), ("LSE", "f32"))):

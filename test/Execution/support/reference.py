@@ -8,7 +8,7 @@ Baseline: the same, naively, in the precision a straightforward implementation
 uses: float32 scores and sums (float64 for f64 tensors), p rounded to the type
 of V before the product with V, the output rounded to it.
 
-On a GPU there is a second baseline, with the tensor core's sums.
+On a GPU there is a second baseline, with the sums of its units (`unit_product`).
 
 Gates (after FlashAttention's own tests): the largest error at most twice the
 baseline's plus two roundings of the result, the mean error at most 1.5 times
@@ -60,6 +60,16 @@ def tensor_core(a, b):
         excess = np.maximum(np.frexp(total)[1] - 24, 0)
         total = np.ldexp(np.trunc(np.ldexp(total, -excess)), excess + unit)
     return total.astype(np.float32)
+
+
+def one_by_one(a, b):
+    """a b^T as units of f32 and f64 sum it: a product at a time, with one rounding each.
+    (numpy's library sums several parts of a row beside each other, with smaller errors.)"""
+    wide = np.float64 if a.dtype == np.float32 else np.longdouble
+    total = np.zeros((len(a), len(b)), a.dtype)
+    for x, y in zip(a.T.astype(wide), b.T.astype(wide)):
+        total = (total + x[:, None] * y[None, :]).astype(a.dtype)
+    return total
 
 
 def _rows(shape, parts, q, k, v, scale, sink, captures, b, h, rows, kind, dtype, narrow, product, rng):
@@ -123,6 +133,11 @@ def attention(shape, parts, q, k, v, scale, sink, captures, exact, narrow=True,
                              captures, b, h, rows, kind, None if exact else dtype, narrow, product, rng)
                 output[b, h, rows], lse[b, h, rows] = o, l
     return (output, lse) if exact else (round_to(dtype, output), lse)
+
+
+def unit_product(dtype):
+    """a b^T as a GPU sums it."""
+    return one_by_one if dtype in ("f32", "f64") else tensor_core
 
 
 def baselines(shape, parts, q, k, v, scale, sink, captures, product=_multiply):

@@ -76,6 +76,12 @@ else()
   message(FATAL_ERROR "ATTN_LINK must be shared or static, not '${ATTN_LINK}'")
 endif()
 
+# LLVM's and MLIR's headers, which take most of a file's time to compile, are read once.
+# Files include what they need all the same: CMAKE_DISABLE_PRECOMPILE_HEADERS checks it.
+add_library(AttnPrecompiled OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled/Precompiled.cpp)
+llvm_update_compile_flags(AttnPrecompiled)
+target_precompile_headers(AttnPrecompiled PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled/Precompiled.h)
+
 # attn_add_library(NAME sources... [MLIR_LIBS ...] [LINK_LIBS ...] [DEPENDS ...])
 function(attn_add_library name)
   cmake_parse_arguments(ARG "" "" "MLIR_LIBS;LINK_LIBS;DEPENDS" ${ARGN})
@@ -83,6 +89,7 @@ function(attn_add_library name)
     DISABLE_INSTALL EXCLUDE_FROM_LIBMLIR
     DEPENDS ${ARG_DEPENDS} LINK_LIBS PUBLIC ${ARG_LINK_LIBS})
   mlir_target_link_libraries(${name} PUBLIC ${ARG_MLIR_LIBS})
+  target_precompile_headers(${name} REUSE_FROM AttnPrecompiled)
 endfunction()
 
 function(attn_add_tool name)
@@ -91,4 +98,5 @@ function(attn_add_tool name)
   add_llvm_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${ARG_LINK_LIBS})
   mlir_target_link_libraries(${name} PRIVATE ${ARG_MLIR_LIBS})
+  target_precompile_headers(${name} REUSE_FROM AttnPrecompiled)
 endfunction()

@@ -85,7 +85,8 @@ static bool mayBeOfRows(func::FuncOp function) {
   bool hasStatements = false;
   WalkResult walk = function.walk([&](Operation *op) {
     hasStatements |= isa<SoftmaxOp, SoftmaxBackwardOp, linalg::LinalgOp>(op);
-    return isa<ForwardOp, BackwardOp, FoldOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
+    return isa<ForwardOp, BackwardOp, JvpOp, BackwardJvpOp, FoldOp>(op) ? WalkResult::interrupt()
+                                                                        : WalkResult::advance();
   });
   return hasStatements && !walk.wasInterrupted();
 }
@@ -118,7 +119,8 @@ struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsP
 
   /// How nests may be formed, in order of preference.
   SmallVector<NestsAttr> listNests(func::FuncOp function) {
-    bool isGradient = hasOp<BackwardOp>(function, [](BackwardOp) { return true; });
+    bool isGradient = hasOp<BackwardOp>(function, [](BackwardOp) { return true; }) ||
+                      hasOp<BackwardJvpOp>(function, [](BackwardJvpOp) { return true; });
     bool isWide = hasWideSums(function);
     SmallVector<NestsAttr> nests;
     auto add = [&](Sums sums, int64_t columns) {
@@ -159,7 +161,7 @@ struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsP
     OpBuilder b(function);
     Location loc = function.getLoc();
     SmallVector<NestsAttr> nests = listNests(function);
-    bool runs = needsRunningMaxima(function);
+    bool runs = needsRunningMaxima(function), byWarps = hasTangents(function);
     SmallVector<ModuleOp> modules;
     auto addModule = [&](func::FuncOp body) {
       auto module = ModuleOp::create(b, loc);
@@ -177,6 +179,8 @@ struct CreateVersionsPass : attn::impl::HopperCreateVersionsBase<CreateVersionsP
           module->setAttr(kWhenAttr, b.getArrayAttr(conditions));
         if (runs)
           module->setAttr(hopper::kRunningMaximaAttr, b.getUnitAttr());
+        if (byWarps)
+          module->setAttr(hopper::kWarpsAttr, b.getUnitAttr());
       }
     };
     if (rowPrograms && mayBeOfRows(function))

@@ -32,6 +32,16 @@ inline bool hasPages(mlir::Operation *root) {
   return root->walk([](PagesOp) { return mlir::WalkResult::interrupt(); }).wasInterrupted();
 }
 
+/// Whether there are tangents, whose kernels are of products of single warps.
+inline bool hasTangents(mlir::Operation *root) {
+  return root
+      ->walk([](mlir::Operation *op) {
+        return mlir::isa<JvpOp, BackwardJvpOp>(op) ? mlir::WalkResult::interrupt()
+                                                   : mlir::WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 /// The limits of a chip, or null where it is none that kernels are made for.
 inline const target::Limits *findLimits(llvm::StringRef chip) {
   if (chip == target::sm90::kChip)

@@ -23,6 +23,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNLOWERTOHOPPER
@@ -89,10 +90,17 @@ struct LowerToHopperPass
   void runOnOperation() override {
     ModuleOp module = getOperation();
     bool onlyTensorCore = products == "wgmma";
-    WalkResult walk =
-        module.walk([&](ForwardOp op) { return WalkResult(checkTypes(op, onlyTensorCore)); });
-    if (!walk.wasInterrupted())
-      walk = module.walk([&](BackwardOp op) { return WalkResult(checkTypes(op, onlyTensorCore)); });
+    WalkResult walk = module.walk([&](Operation *op) {
+      return llvm::TypeSwitch<Operation *, WalkResult>(op)
+          .Case<ForwardOp, BackwardOp>(
+              [&](auto known) { return WalkResult(checkTypes(known, onlyTensorCore)); })
+          .Case<JvpOp, BackwardJvpOp>([&](auto known) -> WalkResult {
+            if (onlyTensorCore)
+              return known.emitOpError("has kernels of products=mma only");
+            return checkTypes(known, onlyTensorCore);
+          })
+          .Default([](Operation *) { return WalkResult::advance(); });
+    });
     if (!walk.wasInterrupted() && onlyTensorCore)
       walk = module.walk([&](PagesOp op) -> WalkResult {
         return op.emitOpError("finds rows by a table, and products=wgmma copies by TMA, which "
@@ -202,7 +210,8 @@ struct LowerToHopperPass
   /// Whether heads get columns of zeros: TMA copies whole 16 bytes; threads copy any columns, but a
   /// dimension of one element is none that a product has.
   bool padsHeads(ModuleOp module) const {
-    bool usesTma = chip == target::sm90::kChip && products != "mma" && !hasPages(module);
+    bool usesTma = chip == target::sm90::kChip && products != "mma" && !hasPages(module) &&
+                   !hasTangents(module);
     auto needs = [&](auto op) {
       return llvm::any_of(ValueRange{op.getQuery(), op.getValue()}, [&](Value operand) {
         auto type = cast<RankedTensorType>(operand.getType());
@@ -211,10 +220,10 @@ struct LowerToHopperPass
       });
     };
     WalkResult walk = module.walk([&](Operation *op) {
-      auto forward = dyn_cast<ForwardOp>(op);
-      auto backward = dyn_cast<BackwardOp>(op);
-      return (forward && needs(forward)) || (backward && needs(backward)) ? WalkResult::interrupt()
-                                                                          : WalkResult::advance();
+      bool pads = llvm::TypeSwitch<Operation *, bool>(op)
+                      .Case<ForwardOp, BackwardOp, JvpOp, BackwardJvpOp>(needs)
+                      .Default(false);
+      return pads ? WalkResult::interrupt() : WalkResult::advance();
     });
     return walk.wasInterrupted();
   }

@@ -83,7 +83,8 @@ struct SelectSchedulePass : attn::impl::HopperSelectScheduleBase<SelectScheduleP
     return products == "mma" ||
            (products == "auto" &&
             (chip != target::sm90::kChip || findProductSizes(module).bytes != 2 ||
-             findProductSizes(module).columns > kMostColumns || hasPages(module)));
+             findProductSizes(module).columns > kMostColumns || hasPages(module) ||
+             module->hasAttr(hopper::kWarpsAttr)));
   }
 
   /// CTAs of a multiprocessor at a time. One of few rows waits for its copies, while another one

@@ -371,7 +371,7 @@ static bool describeRegions(Operation *op, llvm::function_ref<RefTensorPtr(Value
     captures = withRegions.getCaptures();
   };
   llvm::TypeSwitch<Operation *>(op)
-      .Case<ForwardOp, BackwardOp>([&](auto attention) {
+      .Case<ForwardOp, BackwardOp, JvpOp, BackwardJvpOp>([&](auto attention) {
         addPairs(attention);
         addRegions(attention);
       })
@@ -379,7 +379,7 @@ static bool describeRegions(Operation *op, llvm::function_ref<RefTensorPtr(Value
         addElements(softmax);
         addRegions(softmax);
       });
-  llvm::TypeSwitch<Operation *>(op).Case<BackwardOp, SoftmaxBackwardOp>(
+  llvm::TypeSwitch<Operation *>(op).Case<BackwardOp, BackwardJvpOp, SoftmaxBackwardOp>(
       [&](auto backward) { regions.push_back({&backward.getGradient(), 1}); });
   return !extents.empty();
 }

@@ -86,6 +86,17 @@ template <typename OpTy> void ShapeRules::addAttention(OpTy op) {
     join(q, 1, op.getSink(), 0);
 }
 
+template <typename OpTy> void ShapeRules::addTangents(OpTy op) {
+  for (auto [of, tangent] : {std::pair<Value, Value>{op.getQuery(), op.getQueryTangent()},
+                             {op.getKey(), op.getKeyTangent()},
+                             {op.getValue(), op.getValueTangent()},
+                             {op.getSink(), op.getSinkTangent()}})
+    if (tangent)
+      joinShapes(of, tangent);
+  for (auto [position, tangent] : llvm::zip(op.getTangentCaptures(), op.getCaptureTangents()))
+    joinShapes(op.getCaptures()[position], tangent);
+}
+
 void ShapeRules::addRules(Operation *op) {
   if (auto forward = dyn_cast<ForwardOp>(op)) {
     addAttention(forward);
@@ -100,6 +111,28 @@ void ShapeRules::addRules(Operation *op) {
     if (backward.getSinkGradient())
       joinShapes(backward.getSink(), backward.getSinkGradient());
     addCaptureGradients(backward);
+  } else if (auto jvp = dyn_cast<JvpOp>(op)) {
+    addAttention(jvp);
+    addTangents(jvp);
+    joinShapes(jvp.getOutput(), jvp.getOutputTangent());
+    joinShapes(jvp.getLse(), jvp.getLseTangent());
+  } else if (auto jvp = dyn_cast<BackwardJvpOp>(op)) {
+    addAttention(jvp);
+    addTangents(jvp);
+    for (Value like : {Value(jvp.getOutputGradient()), Value(jvp.getOutputTangent()),
+                       Value(jvp.getOutputGradientTangent())})
+      if (like)
+        joinShapes(jvp.getOutput(), like);
+    for (Value like : {Value(jvp.getLseGradient()), Value(jvp.getLseTangent()),
+                       Value(jvp.getLseGradientTangent())})
+      if (like)
+        joinShapes(jvp.getLse(), like);
+    joinShapes(jvp.getQuery(), jvp.getQueryGradient());
+    joinShapes(jvp.getKey(), jvp.getKeyGradient());
+    joinShapes(jvp.getValue(), jvp.getValueGradient());
+    if (jvp.getSinkGradient())
+      joinShapes(jvp.getSink(), jvp.getSinkGradient());
+    addCaptureGradients(jvp);
   } else if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
     joinShapes(softmax.getInput(), softmax.getOutput());
   } else if (auto backward = dyn_cast<SoftmaxBackwardOp>(op)) {
@@ -131,16 +164,17 @@ void ShapeRules::addRules(Operation *op) {
 std::string ShapeRules::describe(Value tensor) {
   std::string role;
   for (OpOperand &use : tensor.getUses())
-    llvm::TypeSwitch<Operation *>(use.getOwner()).Case<ForwardOp, BackwardOp>([&](auto op) {
-      if (tensor == op.getQuery())
-        role = "query";
-      else if (tensor == op.getKey())
-        role = "key";
-      else if (tensor == op.getValue())
-        role = "value";
-      else if (tensor == op.getSink())
-        role = "sink";
-    });
+    llvm::TypeSwitch<Operation *>(use.getOwner())
+        .Case<ForwardOp, BackwardOp, JvpOp, BackwardJvpOp>([&](auto op) {
+          if (tensor == op.getQuery())
+            role = "query";
+          else if (tensor == op.getKey())
+            role = "key";
+          else if (tensor == op.getValue())
+            role = "value";
+          else if (tensor == op.getSink())
+            role = "sink";
+        });
   std::string position;
   if (auto argument = dyn_cast<BlockArgument>(tensor))
     position = "argument " + std::to_string(argument.getArgNumber());
@@ -164,10 +198,8 @@ llvm::Error ShapeRules::addFact(Value tensor, unsigned dim, int64_t size) {
 SmallVector<std::pair<Value, Value>> ShapeRules::getGroupedHeads() {
   SmallVector<std::pair<Value, Value>> pairs;
   cast<func::FuncOp>(function).walk([&](Operation *op) {
-    if (auto forward = dyn_cast<ForwardOp>(op))
-      pairs.push_back({forward.getQuery(), forward.getKey()});
-    if (auto backward = dyn_cast<BackwardOp>(op))
-      pairs.push_back({backward.getQuery(), backward.getKey()});
+    llvm::TypeSwitch<Operation *>(op).Case<ForwardOp, BackwardOp, JvpOp, BackwardJvpOp>(
+        [&](auto attention) { pairs.push_back({attention.getQuery(), attention.getKey()}); });
   });
   return pairs;
 }

@@ -25,11 +25,11 @@ from ._torch_ops import (
     check_devices,
     device_of,
     forward_op,
+    has_tangents,
     is_forward_mode,
     is_reachable,
     needs_threads,
     program_of,
-    refuse_tangents,
     run_backward,
     run_forward,
     scalar_shapes,
@@ -216,7 +216,7 @@ _apply_prepared = super(torch.autograd.Function, _Attention).apply
 
 
 def _backward_of_graph(ctx: Any, do: Optional[torch.Tensor], dlse: Optional[torch.Tensor]) -> Any:
-    """Where a graph of the gradients is wanted: it leads to all inputs, and its use is an error."""
+    """Where a graph of the gradients is wanted."""
     from ._transforms import Backward
 
     needs = ctx.needs_input_grad
@@ -385,7 +385,10 @@ def attention(
         from ._transforms import Forward
 
         return Forward.apply(bound.variant, *inputs)
-    refuse_tangents(inputs)
+    if has_tangents(inputs):
+        from ._transforms import Forward
+
+        return Forward.apply(bound.variant, *inputs)
     if is_meta:
         check_devices(inputs)
     if observed or is_meta or not all(type(tensor) in _PLAIN for tensor in inputs):

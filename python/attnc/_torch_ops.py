@@ -14,10 +14,17 @@ from ._errors import Error, call_error
 from ._variant import Variant, variant_of
 
 NO_FORWARD_MODE = (
-    "attnc has no forward-mode derivatives (torch.func.jvp, jacfwd, linearize, hessian, dual tensors): expected "
-    "reverse mode (backward(), torch.func.grad, vjp, jacrev)"
+    "attnc's operators (what torch.compile, linearize, tensor subclasses and dispatch modes see) have no forward-mode derivatives: "
+    "expected plain tensors (torch.func.jvp, jacfwd and dual tensors work with them)"
 )
-NO_SECOND_GRADIENT = "attnc has no gradient of a gradient: expected the first one only (no create_graph, no hessian)"
+NO_SECOND_GRADIENT = (
+    "attnc's operators (what torch.compile, tensor subclasses and dispatch modes see) have no gradient of a gradient: "
+    "expected plain tensors (create_graph and torch.func.hessian work with them)"
+)
+NO_THIRD_ORDER = (
+    "attnc has no derivatives of the third order, and none of the second by forward mode twice: expected the first, or "
+    "the second by reverse mode with either (create_graph, torch.func.hessian, jvp of grad, grad of jvp)"
+)
 
 
 def is_forward_mode() -> bool:
@@ -25,9 +32,9 @@ def is_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
-def refuse_tangents(tensors: Sequence[torch.Tensor]) -> None:
-    if is_forward_mode() and any(forward_ad.unpack_dual(x).tangent is not None for x in tensors):
-        raise Error(NO_FORWARD_MODE)
+def has_tangents(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether there are dual tensors among these."""
+    return is_forward_mode() and any(forward_ad.unpack_dual(x).tangent is not None for x in tensors)
 
 
 def _refuse_forward_mode() -> None:
@@ -117,6 +124,46 @@ def run_backward(
             result.copy_(computed)
         return list(out)
     return gradient.select(gradient.executable.call(arguments, out))
+
+
+def run_jvp(
+    variant: Variant,
+    inputs: Sequence[torch.Tensor],
+    saved: Sequence[torch.Tensor],
+    given: Tuple[int, ...],
+    tangents: Sequence[torch.Tensor],
+) -> List[torch.Tensor]:
+    """Tangents of (O, LSE), which are `saved`; `tangents` are those of the inputs at the positions `given`."""
+    check_devices([*inputs, *saved, *tangents])
+    variant = variant.for_sizes(inputs[0], inputs[1], inputs[3:])
+    executable = variant.jvp(device_of(inputs[0]), given)
+    return executable.call([*map(usable, (*inputs, *saved, *tangents))])
+
+
+def run_backward_jvp(
+    variant: Variant,
+    inputs: Sequence[torch.Tensor],
+    saved: Sequence[torch.Tensor],
+    saved_tangents: Sequence[torch.Tensor],
+    given: Tuple[int, ...],
+    tangents: Sequence[torch.Tensor],
+    incoming: Sequence[Optional[torch.Tensor]],
+    wanted: Tuple[int, ...],
+) -> List[torch.Tensor]:
+    """Tangents of the gradients of the inputs at the positions `wanted`; `incoming` are dO, dLSE and their tangents."""
+    do, dlse, do_tangent, dlse_tangent = incoming
+    if do is None:
+        do = torch.zeros_like(saved[0])
+    if dlse is None and dlse_tangent is not None:
+        dlse = torch.zeros_like(saved[1])
+    optional = [x for x in (do_tangent, dlse_tangent) if x is not None]
+    arguments = [*inputs, *saved, do] + ([] if dlse is None else [dlse])
+    arguments += [*tangents, *saved_tangents, *optional]
+    check_devices(arguments)
+    variant = variant.for_sizes(inputs[0], inputs[1], inputs[3:])
+    present = dlse is not None, do_tangent is not None, dlse_tangent is not None
+    gradient = variant.backward_jvp(device_of(inputs[0]), wanted, given, present)
+    return gradient.select(gradient.executable.call([*map(usable, arguments)]))
 
 
 def scalar_shapes(gradients: List[Any], inputs: Sequence[torch.Tensor], wanted: Sequence[int]) -> List[Any]:

@@ -12,11 +12,17 @@ import torch
 from ._attention import check_kind
 from ._errors import Error, call_error
 from ._softmax import check_type, dimension_of, executable_of
-from ._torch_ops import NO_FORWARD_MODE, NO_SECOND_GRADIENT, device_of, is_forward_mode, refuse_tangents, usable
+from ._torch_ops import device_of, has_tangents, is_forward_mode, usable
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _number_of_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _functorch_level = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+
+NO_FORWARD_MODE = (
+    "attnc.softmax has no forward-mode derivatives (torch.func.jvp, jacfwd, linearize, hessian, dual tensors): expected "
+    "reverse mode (backward(), torch.func.grad, vjp, jacrev)"
+)
+NO_SECOND_GRADIENT = "attnc.softmax has no gradient of a gradient: expected the first one only (no create_graph, no hessian)"
 
 
 def _rows(x: torch.Tensor) -> torch.Tensor:
@@ -168,5 +174,6 @@ def softmax(x: torch.Tensor, dim: int, dtype: Optional[torch.dtype]) -> torch.Te
         return softmax_op(x)
     if _functorch_level() is not None:
         return _Softmax.apply(x)
-    refuse_tangents([x])
+    if has_tangents([x]):
+        raise Error(NO_FORWARD_MODE)
     return _Softmax.apply(x) if torch.is_grad_enabled() and x.requires_grad else _run(x)

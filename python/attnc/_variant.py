@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _intervals as intervals
+from ._capi import transform
 from ._errors import Error
 from ._executable import Executable
 from ._functions import call_for_trace
@@ -252,6 +254,11 @@ def _module_text(
     )
 
 
+def _options_of(function: str, arguments: Sequence[int]) -> str:
+    """Of a pass that differentiates."""
+    return f"function={function} arguments={','.join(map(str, arguments))}"
+
+
 class Gradient(NamedTuple):
     """Code for gradients of the arguments `computed`; `positions` among them are those
     that were asked for."""
@@ -293,6 +300,8 @@ class Variant:
         self._executables: Dict[Any, Executable] = {}
         self._forward: Dict[Any, Executable] = {}
         self._gradients: Dict[Any, Gradient] = {}
+        self._tangents: Dict[Any, Executable] = {}
+        self._gradient_tangents: Dict[Any, Gradient] = {}
         self._checked: Dict[Any, bool] = {}
         self._lock = threading.Lock()
 
@@ -349,6 +358,67 @@ class Variant:
         if known is None:
             known = self._gradients[key] = self._compile_gradient(*key)
         return known
+
+    def jvp(self, device: str, given: Tuple[int, ...]) -> Executable:
+        """Tangents of (O, LSE), from the arguments, O, LSE and tangents of the arguments at the positions `given`."""
+        key = device, given
+        known = self._tangents.get(key)
+        if known is None:
+            known = self._derive(device, [f"attn-build-jvp{{{_options_of('attention', given)} saved-results}}"], "_jvp")
+            known.layouts = [0, None]
+            self._tangents[key] = known
+        return known
+
+    def backward_jvp(
+        self, device: str, wanted: Tuple[int, ...], given: Tuple[int, ...], present: Tuple[bool, bool, bool]
+    ) -> Gradient:
+        """Tangents of the gradients of the arguments at the positions `wanted`. Arguments: the function's, O, LSE, dO;
+        dLSE, if it is `present`; tangents of the function's at the positions `given`, of O and LSE; then those of dO
+        and of dLSE, if they are."""
+        key = device, wanted, given, present
+        known = self._gradient_tangents.get(key)
+        if known is None:
+            known = self._gradient_tangents[key] = self._compile_backward_jvp(*key)
+        return known
+
+    def _compile_backward_jvp(
+        self, device: str, wanted: Tuple[int, ...], given: Tuple[int, ...], present: Tuple[bool, bool, bool]
+    ) -> Gradient:
+        has_dlse, has_do_tangent, has_dlse_tangent = present
+        saved = self.num_arguments
+        tangents = [*given, saved, saved + 1]
+        tangents += [saved + 2] * has_do_tangent + [saved + 3] * has_dlse_tangent
+        sets = [wanted, tuple(sorted({0, 1, 2, *wanted}))]
+        problem: Optional[Error] = None
+        for computed in sets:
+            first = f"{_options_of('attention', computed)} saved-results results={'0,1' if has_dlse else '0'}"
+            passes = [
+                f"attn-differentiate{{{first}}}",
+                f"attn-build-jvp{{{_options_of('attention_gradient', tangents)}}}",
+            ]
+            try:
+                executable = self._derive(device, passes, "_gradient_jvp")
+            except Error as error:
+                problem = problem or error
+                continue
+            executable.layouts = list(computed)
+            return Gradient(executable, computed, tuple(computed.index(index) for index in wanted))
+        raise Error(f"cannot compile the second derivatives of this attention: {problem}") from None
+
+    @property
+    def num_arguments(self) -> int:
+        """Of the function: Q, K, V, captures, what dropout reads, a table of pages and its lengths."""
+        head = self.code[self.code.index("func.func @attention(") : self.code.index("{\n")]
+        return len(re.findall(r"%\w+:", head))
+
+    def _derive(self, device: str, passes: List[str], suffix: str) -> Executable:
+        """The function that passes add. On a GPU threads copy its tiles: it has products of warps."""
+        if self.page is not None:
+            raise Error("expected a call without pages where it is differentiated")
+        text, _ = transform(self.code, f"builtin.module({','.join(passes)})")
+        pipeline = self.pipeline(device, gradient=True, by_threads=device != "cpu")
+        asked = "single-queries=false" if device == "cpu" and pipeline is None else pipeline
+        return Executable(text, device, f"attention{suffix}", asked)
 
     def _compile_gradient(
         self, device: str, wanted: Tuple[int, ...], has_dlse: bool, by_threads: bool

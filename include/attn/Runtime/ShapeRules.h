@@ -53,6 +53,7 @@ private:
   void addRules(mlir::Operation *op);
   template <typename OpTy> void addAttention(OpTy op);
   template <typename OpTy> void addCaptureGradients(OpTy op);
+  template <typename OpTy> void addTangents(OpTy op);
   void addStructured(mlir::Operation *op);
   llvm::Error addFact(mlir::Value tensor, unsigned dim, int64_t size);
   llvm::Error checkHeads();

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The transforms of torch.func: reverse mode and vmap beside PyTorch's own attention; forward
-mode and second gradients are refused, on every road that leads to them."""
+"""The transforms of torch.func, and second gradients on every road that leads to them, beside PyTorch's
+own attention; what there is not is refused."""
 
 import pytest
 import torch
@@ -96,47 +96,66 @@ class Module(torch.nn.Module):
         self.forward = f
 
 
-FORWARD = {
-    "jvp": lambda f, x: torch.func.jvp(f, (x,), (x,)),
+def jvp(f, x):
+    return torch.func.jvp(f, (x,), (x,))
+
+
+ROADS = {
+    "jvp": jvp,
     "jacfwd": lambda f, x: torch.func.jacfwd(f)(x),
-    "linearize": lambda f, x: torch.func.linearize(f, x),
     "hessian": lambda f, x: torch.func.hessian(f)(x),
-    "jvp of grad": lambda f, x: torch.func.jvp(torch.func.grad(f), (x,), (x,)),
-    "grad of jvp": lambda f, x: torch.func.grad(lambda x: torch.func.jvp(f, (x,), (x,))[1])(x),
-    "jvp of vmap": lambda f, x: torch.func.jvp(lambda x: torch.vmap(f)(x[None]), (x,), (x,)),
-    "vmap of jvp": lambda f, x: torch.vmap(lambda x: torch.func.jvp(f, (x,), (x,)))(x[None]),
+    "jvp of grad": lambda f, x: jvp(torch.func.grad(f), x),
+    "grad of jvp": lambda f, x: torch.func.grad(lambda x: jvp(f, x)[1])(x),
+    "jvp of vmap": lambda f, x: jvp(lambda x: torch.vmap(f)(x[None]), x),
+    "vmap of jvp": lambda f, x: torch.vmap(lambda x: jvp(f, x))(x[None]),
     "dual": dual,
     "dual with a gradient": lambda f, x: dual(f, x.clone().requires_grad_()),
     "dual under vmap": lambda f, x: dual(torch.vmap(f), x[None].clone()),
-    "jvp of compiled": lambda f, x: torch.func.jvp(compiled(f), (x,), (x,)),
-    "compiled jvp": lambda f, x: compiled(lambda x: torch.func.jvp(f, (x,), (x,)))(x),
-    "dual of compiled": lambda f, x: dual(compiled(f), x),
-    "jvp of exported": lambda f, x: torch.func.jvp(torch.export.export(Module(f), (x,)).module(), (x,), (x,)),
-}
-SECOND = {
     "create_graph": create_graph,
     "grad of grad": lambda f, x: torch.func.grad(lambda x: torch.func.grad(f)(x).square().sum())(x),
     "jacrev of jacrev": lambda f, x: torch.func.jacrev(torch.func.jacrev(f))(x),
+    "jacrev of jacfwd": lambda f, x: torch.func.jacrev(torch.func.jacfwd(f))(x),
     "autograd.functional.hessian": torch.autograd.functional.hessian,
     "autograd.functional.jvp": lambda f, x: torch.autograd.functional.jvp(f, x, x),
+    "autograd.functional.vhp": lambda f, x: torch.autograd.functional.vhp(f, x, x),
+    "jvp of compiled": lambda f, x: jvp(compiled(f), x),
+    "compiled jvp": lambda f, x: compiled(lambda x: jvp(f, x))(x),
     "create_graph under vmap": lambda f, x: create_graph(lambda x: torch.vmap(f)(x[None]).sum(), x),
+}
+REFUSED = {
+    "linearize": lambda f, x: torch.func.linearize(f, x),
+    "dual of compiled": lambda f, x: dual(compiled(f), x),
+    "jvp of exported": lambda f, x: jvp(torch.export.export(Module(f), (x,)).module(), x),
 }
 
 
 @pytest.mark.parametrize("kind", LOSSES)
-@pytest.mark.parametrize("road", FORWARD)
-def test_forward_mode_is_refused(road, kind):
-    if kind != "query" and ("compiled" in road or "exported" in road):
-        pytest.skip("one is enough")
-    with pytest.raises(Exception, match="attnc has no forward-mode derivatives"):
-        FORWARD[road](lambda x: LOSSES[kind](x, own), randn(*SIZES))
+@pytest.mark.parametrize("road", ROADS)
+def test_forward_mode_and_second_gradients(road, kind):
+    x = randn(*SIZES) if "jac" not in road and "hessian" not in road else randn(1, 1, 5, 8)
+    others = (K, V, BIAS) if x.shape == SIZES else (K[:1, :1], V[:1, :1], BIAS[:1, :1])
+
+    def loss(attend):
+        k, v, bias = others
+        return {
+            "query": lambda x: attend(x, k, v).square().sum(),
+            "key": lambda x: attend(v, x, k, is_causal=True).square().sum(),
+            "masked": lambda x: attend(x, k, v, attn_mask=bias > -0.5).square().sum(),
+            "bias": lambda x: attend(k, k, v, attn_mask=x[..., :5]).square().sum(),
+        }[kind]
+
+    with sdpa_kernel(SDPBackend.MATH):
+        exact = ROADS[road](loss(sdpa), x)
+    got = ROADS[road](loss(own), x)
+    flat = lambda result: [result] if isinstance(result, torch.Tensor) else [y for part in result for y in flat(part)]
+    for y, expected in zip(flat(got), flat(exact)):
+        close(y, expected)
 
 
-@pytest.mark.parametrize("kind", LOSSES)
-@pytest.mark.parametrize("road", SECOND)
-def test_second_gradients_are_refused(road, kind):
-    with pytest.raises(Exception, match="attnc has no gradient of a gradient"):
-        SECOND[road](lambda x: LOSSES[kind](x, own), randn(*SIZES))
+@pytest.mark.parametrize("road", REFUSED)
+def test_forward_mode_of_operators_is_refused(road):
+    with pytest.raises(Exception, match="have no forward-mode derivatives"):
+        REFUSED[road](lambda x: LOSSES["query"](x, own), randn(*SIZES))
 
 
 def test_tangents_elsewhere_do_no_harm():

@@ -27,11 +27,11 @@ static FloatType accumulatorType(Type elementType) {
                              : Float32Type::get(elementType.getContext());
 }
 
-/// Checks that `region`, where present, takes `expected` and then the captures,
-/// and yields one `result`.
+/// Checks that `region`, where present, takes `leading`, the captures and `trailing`, and yields
+/// `results`.
 static LogicalResult verifyScalarRegion(Operation *op, Region &region, StringRef name,
-                                        ArrayRef<Type> leading, TypeRange captures, Type result,
-                                        TypeRange trailing = {}) {
+                                        ArrayRef<Type> leading, TypeRange captures,
+                                        TypeRange results, TypeRange trailing = {}) {
   if (region.empty())
     return success();
   SmallVector<Type> expected(leading);
@@ -47,9 +47,10 @@ static LogicalResult verifyScalarRegion(Operation *op, Region &region, StringRef
              << index << " of the " << name << " region to be " << std::get<0>(pair) << ", got "
              << std::get<1>(pair);
   Operation *yield = region.front().getTerminator();
-  if (yield->getOperandTypes() != TypeRange(result))
+  if (yield->getOperandTypes() != results)
     return yield->emitOpError("expected the ")
-           << name << " region to yield one " << result << ", got " << yield->getOperandTypes();
+           << name << " region to yield " << (results.size() == 1 ? "one " : "") << results
+           << ", got " << yield->getOperandTypes();
   // A region is a scalar function: an op with memory effects or regions of
   // its own has no tile form.
   WalkResult walk = region.walk([&](Operation *inner) {
@@ -423,6 +424,160 @@ LogicalResult BackwardOp::reifyResultShapes(OpBuilder &builder,
 }
 
 //===----------------------------------------------------------------------===//
+// JvpOp and BackwardJvpOp
+//===----------------------------------------------------------------------===//
+
+/// What `what`, where it is present, is to be.
+static LogicalResult verifyType(Operation *op, StringRef what, Value actual, Type expected) {
+  if (!actual || actual.getType() == expected)
+    return success();
+  return op->emitOpError("expected ")
+         << what << " to be " << expected << ", got " << actual.getType();
+}
+
+/// Tangents of the operands that both ops have.
+template <typename OpTy> static LogicalResult verifyTangents(OpTy op) {
+  if (failed(
+          verifyType(op, "the query's tangent", op.getQueryTangent(), op.getQuery().getType())) ||
+      failed(verifyType(op, "the key's tangent", op.getKeyTangent(), op.getKey().getType())) ||
+      failed(verifyType(op, "the value's tangent", op.getValueTangent(), op.getValue().getType())))
+    return failure();
+  if (op.getSinkTangent()) {
+    if (!op.getSink())
+      return op.emitOpError("expected a tangent of the sink only where there is a sink");
+    if (failed(verifyType(op, "the sink's tangent", op.getSinkTangent(), op.getSink().getType())))
+      return failure();
+  }
+  ArrayRef<int64_t> positions = op.getTangentCaptures();
+  if (positions.size() != op.getCaptureTangents().size())
+    return op.emitOpError("expected a position of each of the ")
+           << op.getCaptureTangents().size() << " capture tangents, got " << positions.size();
+  for (auto [index, position] : llvm::enumerate(positions)) {
+    if (position < 0 || position >= int64_t(op.getCaptures().size()) ||
+        !isFloatCapture(op.getCaptures()[position]) ||
+        (index > 0 && position <= positions[index - 1]))
+      return op.emitOpError("expected increasing positions of float captures in tangent_captures, "
+                            "got ")
+             << position;
+    if (failed(verifyType(op, "a capture's tangent", op.getCaptureTangents()[index],
+                          op.getCaptures()[position].getType())))
+      return failure();
+  }
+  return success();
+}
+
+/// The score, tangent, mask and factor regions that both ops have.
+template <typename OpTy> static LogicalResult verifyTangentRegions(OpTy op) {
+  if (op.getScore().empty() != op.getTangent().empty())
+    return op.emitOpError("expected score and tangent regions together, got only ")
+           << (op.getScore().empty() ? "tangent" : "score");
+  Type index = IndexType::get(op.getContext());
+  Type accumulator = op.getAccumulatorType();
+  SmallVector<Type> leading = {accumulator, index, index, index, index};
+  TypeRange captures = op.getCaptures().getTypes();
+  SmallVector<Type> trailing = {accumulator};
+  llvm::append_range(trailing, op.getCaptureTangents().getTypes());
+  Type keep = IntegerType::get(op.getContext(), 1);
+  if (failed(verifyScalarRegion(op, op.getScore(), "score", leading, captures, accumulator)) ||
+      failed(verifyScalarRegion(op, op.getTangent(), "tangent", leading, captures, accumulator,
+                                trailing)))
+    return failure();
+  leading.erase(leading.begin());
+  if (failed(verifyScalarRegion(op, op.getMask(), "mask", leading, captures, keep)))
+    return failure();
+  return verifyScalarRegion(op, op.getFactor(), "factor", leading, captures, accumulator);
+}
+
+FloatType JvpOp::getAccumulatorType() {
+  return accumulatorType(getQuery().getType().getElementType());
+}
+
+std::optional<double> JvpOp::getStaticScale() { return staticScale(*this); }
+
+LogicalResult JvpOp::verify() {
+  if (failed(verifyAttention(*this, getOutput().getType(), getLse().getType())) ||
+      failed(
+          verifyType(*this, "the output's tangent", getOutputTangent(), getOutput().getType())) ||
+      failed(verifyType(*this, "LSE's tangent", getLseTangent(), getLse().getType())))
+    return failure();
+  return verifyTangents(*this);
+}
+
+LogicalResult JvpOp::verifyRegions() { return verifyTangentRegions(*this); }
+
+void JvpOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<DropTrueMask<JvpOp>, DropFactorOfOne<JvpOp>>(context);
+}
+
+LogicalResult JvpOp::reifyResultShapes(OpBuilder &builder, ReifiedRankedShapedTypeDims &shapes) {
+  for (Value like : {Value(getOutput()), Value(getLse())})
+    shapes.push_back(tensor::getMixedSizes(builder, getLoc(), like));
+  return success();
+}
+
+FloatType BackwardJvpOp::getAccumulatorType() {
+  return accumulatorType(getQuery().getType().getElementType());
+}
+
+std::optional<double> BackwardJvpOp::getStaticScale() { return staticScale(*this); }
+
+Value BackwardJvpOp::getCaptureGradient(unsigned index) { return captureGradient(*this, index); }
+
+LogicalResult BackwardJvpOp::verify() {
+  Type output = getOutput().getType(), lse = getLse().getType();
+  if (failed(verifyAttention(*this, getOutput().getType(), getLse().getType())) ||
+      failed(verifyType(*this, "the output's gradient", getOutputGradient(), output)) ||
+      failed(verifyType(*this, "the tangent of the output's gradient", getOutputGradientTangent(),
+                        output)) ||
+      failed(verifyType(*this, "LSE's gradient", getLseGradient(), lse)) ||
+      failed(verifyType(*this, "the tangent of LSE's gradient", getLseGradientTangent(), lse)) ||
+      failed(
+          verifyType(*this, "the result of the query", getQueryGradient(), getQuery().getType())) ||
+      failed(verifyType(*this, "the result of the key", getKeyGradient(), getKey().getType())) ||
+      failed(
+          verifyType(*this, "the result of the value", getValueGradient(), getValue().getType())))
+    return failure();
+  if (getSinkGradient()) {
+    if (!getSink())
+      return emitOpError("expected a result of the sink only where there is a sink");
+    if (failed(verifyType(*this, "the result of the sink", getSinkGradient(), getSink().getType())))
+      return failure();
+  }
+  return failure(failed(verifyTangents(*this)) || failed(verifyCaptureGradients(*this)));
+}
+
+LogicalResult BackwardJvpOp::verifyRegions() {
+  if (failed(verifyTangentRegions(*this)))
+    return failure();
+  if (getScore().empty() != getGradient().empty())
+    return emitOpError("expected score and gradient regions together, got only ")
+           << (getScore().empty() ? "gradient" : "score");
+  Type index = IndexType::get(getContext());
+  Type accumulator = getAccumulatorType();
+  SmallVector<Type> trailing = {accumulator};
+  llvm::append_range(trailing, getCaptureTangents().getTypes());
+  trailing.append(2, accumulator);
+  return verifyScalarRegion(*this, getGradient(), "gradient",
+                            {accumulator, index, index, index, index}, getCaptures().getTypes(),
+                            {accumulator, accumulator}, trailing);
+}
+
+void BackwardJvpOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<DropTrueMask<BackwardJvpOp>, DropFactorOfOne<BackwardJvpOp>>(context);
+}
+
+LogicalResult BackwardJvpOp::reifyResultShapes(OpBuilder &builder,
+                                               ReifiedRankedShapedTypeDims &shapes) {
+  auto add = [&](Value like) { shapes.push_back(tensor::getMixedSizes(builder, getLoc(), like)); };
+  for (Value like : {Value(getQuery()), Value(getKey()), Value(getValue())})
+    add(like);
+  if (getSinkGradient())
+    add(getSink());
+  reifyCaptureGradients(*this, builder, shapes);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // SoftmaxOp
 //===----------------------------------------------------------------------===//
 
@@ -505,16 +660,18 @@ LogicalResult AccumulateOp::verify() {
   if (getValue().getType() != wanted)
     return emitOpError("expected a value of ") << wanted << ", got " << getValue().getType();
   return TypeSwitch<Operation *, LogicalResult>((*this)->getParentOp())
-      .Case<BackwardOp, SoftmaxBackwardOp>([&](auto parent) -> LogicalResult {
+      .Case<BackwardOp, BackwardJvpOp, SoftmaxBackwardOp>([&](auto parent) -> LogicalResult {
         Block *block = (*this)->getBlock();
         if (block->getParent() != &parent.getGradient())
           return emitOpError("expected to be in the gradient region");
-        // The last argument is the incoming gradient; captures are before it.
+        // Behind the captures are the incoming gradient, and what there is of tangents.
         // Too few are the parent's error.
-        size_t count = parent.getCaptures().size();
-        if (block->getNumArguments() <= count)
+        size_t count = parent.getCaptures().size(), behind = 1;
+        if constexpr (std::is_same_v<decltype(parent), BackwardJvpOp>)
+          behind = 3 + parent.getCaptureTangents().size();
+        if (block->getNumArguments() < count + behind)
           return success();
-        auto captures = block->getArguments().drop_back().take_back(count);
+        auto captures = block->getArguments().drop_back(behind).take_back(count);
         if (!llvm::is_contained(captures, getCapture()))
           return emitOpError("expected a capture of the region");
         return success();

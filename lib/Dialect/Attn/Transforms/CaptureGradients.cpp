@@ -269,19 +269,19 @@ Value Contribution::sumOverPairs() {
     if (!(alongKeys && dim == keys) && !(alongRows && dim == rest.back()))
       kept.push_back(dim);
   bool isApart = keepsKeys && keepsRows && gradients.computeAgain;
-  auto [score, dt] = isApart ? gradients.computeAgain() : std::pair(gradients.score, gradients.dt);
+  SmallVector<Access> inputs;
+  for (Value pair : isApart ? gradients.computeAgain() : gradients.pairs)
+    inputs.push_back({pair, gradients.points});
   bool reduces = kept.size() < domain.size();
   // In the capture's order at once where nothing is summed later.
   if (kept.size() == out.size())
     kept = out;
   Type accumulator = op.getValue().getType();
   Value ofPairs = s.emit(
-      domain, {{score, gradients.points}, {dt, gradients.points}}, kept, accumulator,
-      reduces ? std::optional(0.0) : std::nullopt,
+      domain, inputs, kept, accumulator, reduces ? std::optional(0.0) : std::nullopt,
       [&](OpBuilder &builder, Location loc, ValueRange args) -> Value {
-        Value score = gradients.prepare(builder, loc, args[0]);
         IRMapping mapping;
-        regions.applyGradient(builder, loc, domain, score, args[1], mapping);
+        gradients.apply(builder, loc, domain, args, mapping);
         Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(accumulator));
         Value term = mapping.lookupOrDefault(op.getValue());
         // A derivative may be infinite where the pair is masked.
@@ -301,7 +301,7 @@ Value Contribution::sumOverPairs() {
         }
         for (auto [index, dim] : computed)
           keepWhere(mapping.lookupOrDefault(index), dim);
-        return reduces ? arith::AddFOp::create(builder, loc, args[2], term) : term;
+        return reduces ? arith::AddFOp::create(builder, loc, args.back(), term) : term;
       });
   return s.sum(ofPairs, kept, out, /*atOnce=*/isApart);
 }

@@ -5,7 +5,7 @@
 // the reverse of every op on a path from an argument to a result, last op
 // first. What of the clone the reverse does not read is erased at the end.
 
-#include "Adjoints.h"
+#include "Derivatives.h"
 #include "ScalarGradients.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
@@ -33,88 +33,6 @@ static attn::Done numDifferentiated("attn-differentiate", "differentiated",
 
 namespace {
 
-LogicalResult refuse(Operation *op) {
-  return op->emitError("cannot differentiate '") << op->getName() << "'";
-}
-
-void eraseDeadOps(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-    if (isOpTriviallyDead(&op))
-      op.erase();
-}
-
-/// Type of the gradient of a float value: its own, or a tensor without
-/// dimensions for a scalar.
-RankedTensorType getGradientType(Type type) {
-  auto tensor = dyn_cast<RankedTensorType>(type);
-  return tensor ? tensor : RankedTensorType::get({}, type);
-}
-
-SmallVector<Type> getCaptureGradientTypes(ValueRange captures) {
-  SmallVector<Type> types;
-  for (Value capture : captures)
-    if (carriesGradient(capture.getType()))
-      types.push_back(getGradientType(capture.getType()));
-  return types;
-}
-
-//===----------------------------------------------------------------------===//
-// The gradient region of an attention op
-//===----------------------------------------------------------------------===//
-
-/// A float that the score reads from a captured tensor.
-LogicalResult accumulateExtract(ImplicitLocOpBuilder &b, tensor::ExtractOp extract,
-                                Adjoints &adjoints) {
-  auto capture = dyn_cast<BlockArgument>(extract.getTensor());
-  if (!capture)
-    return refuse(extract.getTensor().getDefiningOp());
-  AccumulateOp::create(b, adjoints.get(extract.getResult()), capture, extract.getIndices());
-  return success();
-}
-
-/// Fills `gradient` with the derivative of `score`: its ops, then their
-/// reverse.
-LogicalResult buildScoreGradient(Region &score, unsigned captureCount, Region &gradient) {
-  IRMapping mapping;
-  score.cloneInto(&gradient, mapping);
-  Block &block = gradient.front();
-  ArrayRef<BlockArgument> captures = block.getArguments().take_back(captureCount);
-  Operation *yield = block.getTerminator();
-  ImplicitLocOpBuilder b(yield->getLoc(), yield);
-  Adjoints adjoints(b);
-  Value x = block.getArgument(0), y = yield->getOperand(0);
-  adjoints.activate(x);
-  for (Value capture : captures)
-    if (carriesGradient(capture.getType()))
-      adjoints.activate(capture);
-  SmallVector<Operation *> ops;
-  for (Operation &op : block.without_terminator()) {
-    adjoints.propagate(&op);
-    ops.push_back(&op);
-  }
-  SmallVector<Value> floats(llvm::make_filter_range(
-      captures, [](Value value) { return isa<FloatType>(value.getType()); }));
-  adjoints.add(y, block.addArgument(x.getType(), x.getLoc()));
-  for (Operation *op : llvm::reverse(ops)) {
-    if (llvm::none_of(op->getResults(), [&](Value value) { return adjoints.has(value); }))
-      continue;
-    b.setLoc(op->getLoc());
-    auto extract = dyn_cast<tensor::ExtractOp>(op);
-    if (extract && failed(accumulateExtract(b, extract, adjoints)))
-      return failure();
-    if (!extract && failed(differentiateElementwise(b, op, adjoints)))
-      return refuse(op);
-  }
-  b.setLoc(yield->getLoc());
-  for (Value capture : floats)
-    if (Value adjoint = adjoints.get(capture))
-      AccumulateOp::create(b, adjoint, capture, ValueRange());
-  Value dx = adjoints.get(x);
-  yield->setOperand(0, dx ? dx : constantLike(b, 0, x));
-  eraseDeadOps(block);
-  return success();
-}
-
 /// Copies the regions of `forward` to `backward` and derives the gradient.
 template <typename Forward, typename Backward>
 LogicalResult buildRegions(Forward forward, Backward backward) {
@@ -141,8 +59,8 @@ public:
   LogicalResult differentiate(Operation *op);
 
 private:
-  LogicalResult copyFactor(ForwardOp op, Region &factor);
   LogicalResult differentiate(ForwardOp op);
+  LogicalResult differentiate(BackwardOp op);
   LogicalResult differentiate(SoftmaxOp op);
   LogicalResult differentiate(tensor::CastOp op);
   LogicalResult differentiate(tensor::CollapseShapeOp op);
@@ -152,6 +70,10 @@ private:
   LogicalResult differentiate(tensor::FromElementsOp op);
   LogicalResult differentiate(linalg::TransposeOp op);
 
+  template <typename Attention> LogicalResult checkActiveFactor(Attention op) {
+    return checkFactor(op, op.getFactor(), op.getCaptures(),
+                       [&](Value capture) { return adjoints.isActive(capture); });
+  }
   template <typename Backward> void addCaptureGradients(ValueRange captures, Backward backward) {
     for (auto [index, capture] : llvm::enumerate(captures))
       if (Value gradient = backward.getCaptureGradient(index))
@@ -179,48 +101,15 @@ LogicalResult Reverse::differentiate(Operation *op) {
   b.setLoc(op->getLoc());
   guarded = adjoints.isGuarded(op->getResult(0));
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<ForwardOp, SoftmaxOp, tensor::CastOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp,
-            tensor::ExtractOp, tensor::ExtractSliceOp, tensor::FromElementsOp, linalg::TransposeOp>(
+      .Case<ForwardOp, BackwardOp, SoftmaxOp, tensor::CastOp, tensor::CollapseShapeOp,
+            tensor::ExpandShapeOp, tensor::ExtractOp, tensor::ExtractSliceOp,
+            tensor::FromElementsOp, linalg::TransposeOp>(
           [&](auto known) { return differentiate(known); })
       .Default([&](Operation *other) {
         if (failed(differentiateElementwise(b, other, adjoints)))
           return refuse(other);
         return success();
       });
-}
-
-/// The same op with a log-sum-exp, which takes its place.
-ForwardOp addLse(ForwardOp op) {
-  ImplicitLocOpBuilder b(op.getLoc(), op);
-  RankedTensorType query = op.getQuery().getType();
-  auto lse = RankedTensorType::get(query.getShape().drop_back(), op.getAccumulatorType());
-  auto replacement =
-      ForwardOp::create(b, op.getOutput().getType(), lse, op.getQuery(), op.getKey(), op.getValue(),
-                        op.getScaleOperand(), op.getSink(), op.getCaptures(), op.getScaleAttr());
-  replacement.setUngrouped(op.getUngrouped());
-  replacement.getScore().takeBody(op.getScore());
-  replacement.getMask().takeBody(op.getMask());
-  replacement.getFactor().takeBody(op.getFactor());
-  replacement->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-  op.getOutput().replaceAllUsesWith(replacement.getOutput());
-  op.erase();
-  return replacement;
-}
-
-/// Copies the factor, which may read no float that has a gradient.
-LogicalResult Reverse::copyFactor(ForwardOp op, Region &factor) {
-  if (op.getFactor().empty())
-    return success();
-  auto captures = op.getFactor().getArguments().take_back(op.getCaptures().size());
-  for (auto [index, pair] : llvm::enumerate(llvm::zip_equal(captures, op.getCaptures()))) {
-    auto [argument, capture] = pair;
-    if (carriesGradient(capture.getType()) && adjoints.isActive(capture) && !argument.use_empty())
-      return op.emitError("cannot differentiate a factor that reads float capture #")
-             << index << ", on which the function's arguments have an influence";
-  }
-  IRMapping mapping;
-  op.getFactor().cloneInto(&factor, mapping);
-  return success();
 }
 
 LogicalResult Reverse::differentiate(ForwardOp op) {
@@ -248,8 +137,11 @@ LogicalResult Reverse::differentiate(ForwardOp op) {
                                      op.getQuery(), op.getKey(), op.getValue(), output, op.getLse(),
                                      lseGradient, scale, sink, op.getCaptures(), op.getScaleAttr());
   backward.setUngrouped(op.getUngrouped());
-  if (failed(copyFactor(op, backward.getFactor())) || failed(buildRegions(op, backward)))
+  if (failed(checkActiveFactor(op)) || failed(buildRegions(op, backward)))
     return failure();
+  IRMapping mapping;
+  if (!op.getFactor().empty())
+    op.getFactor().cloneInto(&backward.getFactor(), mapping);
   adjoints.add(op.getQuery(), backward.getQueryGradient());
   adjoints.add(op.getKey(), backward.getKeyGradient());
   adjoints.add(op.getValue(), backward.getValueGradient());
@@ -258,6 +150,46 @@ LogicalResult Reverse::differentiate(ForwardOp op) {
   if (sinkType)
     adjoints.add(sink, backward.getSinkGradient());
   addCaptureGradients(op.getCaptures(), backward);
+  return success();
+}
+
+/// Reverse mode of a gradient is forward mode, for the Hessian is symmetric: the gradients that
+/// come in are tangents of what the op gives gradients of. They are those of the whole function: O
+/// and LSE are what the forward gives for the same operands, and have no gradients of their own.
+LogicalResult Reverse::differentiate(BackwardOp op) {
+  Value scale = op.getScaleOperand();
+  if (scale && adjoints.isActive(scale))
+    return op.emitError("cannot differentiate a gradient by the scale");
+  if (failed(checkActiveFactor(op)))
+    return failure();
+  Tangents tangents{adjoints.getAs(op.getQueryGradient(), op.getQuery().getType()),
+                    adjoints.getAs(op.getKeyGradient(), op.getKey().getType()),
+                    adjoints.getAs(op.getValueGradient(), op.getValue().getType()),
+                    {},
+                    {}};
+  bool hasSink = op.getSink() && adjoints.isActive(op.getSink());
+  if (op.getSinkGradient())
+    tangents.sink = adjoints.getAs(op.getSinkGradient(), op.getSink().getType());
+  for (auto [index, capture] : llvm::enumerate(op.getCaptures())) {
+    Value gradient = op.getCaptureGradient(index);
+    tangents.captures.push_back(gradient ? adjoints.getAs(gradient, capture.getType()) : Value());
+  }
+  FailureOr<JvpOp> forward = createJvp(b, op, tangents);
+  if (failed(forward))
+    return failure();
+  FailureOr<BackwardJvpOp> backward = createBackwardJvp(
+      b, op, tangents, forward->getOutputTangent(), forward->getLseTangent(), {}, {}, hasSink);
+  if (failed(backward))
+    return failure();
+  adjoints.add(op.getOutputGradient(), forward->getOutputTangent());
+  if (op.getLseGradient())
+    adjoints.add(op.getLseGradient(), forward->getLseTangent());
+  adjoints.add(op.getQuery(), backward->getQueryGradient());
+  adjoints.add(op.getKey(), backward->getKeyGradient());
+  adjoints.add(op.getValue(), backward->getValueGradient());
+  if (hasSink)
+    adjoints.add(op.getSink(), backward->getSinkGradient());
+  addCaptureGradients(op.getCaptures(), *backward);
   return success();
 }
 
@@ -358,53 +290,10 @@ LogicalResult Reverse::differentiate(linalg::TransposeOp op) {
 // Functions
 //===----------------------------------------------------------------------===//
 
-bool isFloatTensor(Type type) { return isa<RankedTensorType>(type) && carriesGradient(type); }
-
-/// Whether there is anything to differentiate.
-bool isDifferentiable(func::FuncOp function) {
-  return !function.isDeclaration() && llvm::any_of(function.getArgumentTypes(), carriesGradient) &&
-         llvm::any_of(function.getResultTypes(), isFloatTensor);
-}
-
-LogicalResult checkFunction(func::FuncOp function) {
-  if (!function.getBody().hasOneBlock())
-    return function.emitError("cannot differentiate a function with several "
-                              "blocks");
-  for (auto [index, type] : llvm::enumerate(function.getArgumentTypes()))
-    if (!hasAdjointType(type) ||
-        (carriesGradient(type) && !isFloatTensor(type) && !isa<FloatType>(type)))
-      return function.emitError("expected float argument #")
-             << index << " to be a scalar or a ranked tensor, of f64 or narrower, got " << type;
-  for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
-    if (carriesGradient(type) && !isFloatTensor(type))
-      return function.emitError("expected float result #")
-             << index << " to be a ranked tensor, got " << type;
-  return success();
-}
-
-/// What the gradient function takes and gives.
-struct GradientSignature {
-  bool savedResults;
-  /// Positions; empty for all.
-  ArrayRef<int64_t> arguments, results;
-};
-
-LogicalResult checkPositions(func::FuncOp function, ArrayRef<int64_t> positions,
-                             ArrayRef<Type> types, StringRef role, function_ref<bool(Type)> fits) {
-  for (int64_t position : positions)
-    if (position < 0 || position >= int64_t(types.size()) || !fits(types[position]))
-      return function.emitError("expected positions of float ") << role << ", got " << position;
-  return success();
-}
-
-bool isWanted(ArrayRef<int64_t> positions, int64_t position) {
-  return positions.empty() || llvm::is_contained(positions, position);
-}
-
 /// Builds `gradient`, a clone of the function, into its gradient.
 class FunctionGradient {
 public:
-  FunctionGradient(func::FuncOp gradient, const GradientSignature &signature)
+  FunctionGradient(func::FuncOp gradient, const DerivativeSignature &signature)
       : gradient(gradient), block(gradient.getBody().front()), terminator(block.getTerminator()),
         b(gradient.getLoc(), terminator), adjoints(b), signature(signature) {}
 
@@ -414,7 +303,6 @@ private:
   LogicalResult findActive();
   SmallVector<Value> addArguments();
   LogicalResult reverse();
-  void useSaved();
   void returnGradients();
 
   func::FuncOp gradient;
@@ -422,7 +310,7 @@ private:
   Operation *terminator;
   ImplicitLocOpBuilder b;
   Adjoints adjoints;
-  const GradientSignature &signature;
+  const DerivativeSignature &signature;
   SmallVector<Operation *> ops;
   SmallVector<BlockArgument> inputs;
   /// The float-tensor results' positions, and the arguments that hold them.
@@ -474,15 +362,6 @@ LogicalResult FunctionGradient::reverse() {
   return success();
 }
 
-/// Reads saved results in place of the clone's own.
-void FunctionGradient::useSaved() {
-  for (auto [output, value] : llvm::zip(outputs, saved)) {
-    Value own = terminator->getOperand(output);
-    if (isa<OpResult>(own))
-      own.replaceAllUsesWith(value);
-  }
-}
-
 void FunctionGradient::returnGradients() {
   SmallVector<Value> results;
   b.setLoc(terminator->getLoc());
@@ -493,7 +372,7 @@ void FunctionGradient::returnGradients() {
     Value result = adjoints.getAs(input, type);
     results.push_back(result ? result : zeroTensor(b, type, input));
   }
-  useSaved();
+  useSaved(terminator, outputs, saved);
   terminator->setOperands(results);
   eraseDeadOps(block);
   gradient.setType(FunctionType::get(gradient.getContext(), block.getArgumentTypes(),
@@ -513,59 +392,17 @@ LogicalResult FunctionGradient::build() {
   return success();
 }
 
-LogicalResult addGradientFunction(func::FuncOp function, const GradientSignature &signature) {
-  if (failed(checkFunction(function)) ||
-      failed(checkPositions(function, signature.arguments, function.getArgumentTypes(), "arguments",
-                            carriesGradient)) ||
-      failed(checkPositions(function, signature.results, function.getResultTypes(),
-                            "tensor results", isFloatTensor)))
-    return failure();
-  std::string name = (function.getName() + "_gradient").str();
-  if (SymbolTable::lookupSymbolIn(function->getParentOp(), name))
-    return function.emitError("there is an '@") << name << "' already";
-  OpBuilder builder(function->getContext());
-  builder.setInsertionPointAfter(function);
-  auto gradient = cast<func::FuncOp>(builder.clone(*function));
-  gradient.setName(name);
-  // What is said of arguments and results by position no longer fits.
-  gradient.removeArgAttrsAttr();
-  gradient.removeResAttrsAttr();
-  if (succeeded(FunctionGradient(gradient, signature).build()))
-    return success();
-  gradient.erase();
-  return failure();
-}
-
 struct DifferentiatePass : attn::impl::AttnDifferentiateBase<DifferentiatePass> {
   using AttnDifferentiateBase::AttnDifferentiateBase;
 
   void runOnOperation() override {
-    GradientSignature signature{savedResults, arguments, results};
-    SmallVector<func::FuncOp> functions;
-    for (auto op : getOperation().getOps<func::FuncOp>())
-      if (function.empty() ? isDifferentiable(op) : op.getName() == function)
-        functions.push_back(op);
-    if (function.empty()) {
-      for (func::FuncOp op : functions) {
-        if (failed(addGradientFunction(op, signature)))
-          return signalPassFailure();
-        numDifferentiated.at(op);
-      }
-      return;
-    }
-    if (functions.empty()) {
-      getOperation().emitError("there is no function '@") << function << "'";
-      return signalPassFailure();
-    }
-    func::FuncOp op = functions.front();
-    if (!isDifferentiable(op)) {
-      op.emitError("cannot differentiate a function without a body, a float "
-                   "argument and a float tensor as result");
-      return signalPassFailure();
-    }
-    if (failed(addGradientFunction(op, signature)))
-      return signalPassFailure();
-    numDifferentiated.at(op);
+    DerivativeSignature signature{savedResults, arguments, results};
+    auto build = [&](func::FuncOp gradient) {
+      return FunctionGradient(gradient, signature).build();
+    };
+    auto done = [&](func::FuncOp op) { numDifferentiated.at(op); };
+    if (failed(addDerivatives(getOperation(), function, "_gradient", signature, build, done)))
+      signalPassFailure();
   }
 };
 } // namespace

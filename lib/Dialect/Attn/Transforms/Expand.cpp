@@ -121,17 +121,18 @@ struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
     }
     SmallVector<Operation *> ops;
     getOperation()->walk([&](Operation *op) {
-      if (isa<ForwardOp, BackwardOp, SoftmaxOp, SoftmaxBackwardOp>(op))
+      if (isa<ForwardOp, BackwardOp, JvpOp, BackwardJvpOp, SoftmaxOp, SoftmaxBackwardOp>(op))
         ops.push_back(op);
     });
     for (Operation *op : ops) {
-      LogicalResult isKnown =
-          llvm::TypeSwitch<Operation *, LogicalResult>(op)
-              .Case([](BackwardOp op) { return checkReads(op, op.getQuery().getType().getRank()); })
-              .Case([](SoftmaxBackwardOp op) {
-                return checkReads(op, op.getInput().getType().getRank());
-              })
-              .Default(success());
+      LogicalResult isKnown = llvm::TypeSwitch<Operation *, LogicalResult>(op)
+                                  .Case<BackwardOp, BackwardJvpOp>([](auto op) {
+                                    return checkReads(op, op.getQuery().getType().getRank());
+                                  })
+                                  .Case([](SoftmaxBackwardOp op) {
+                                    return checkReads(op, op.getInput().getType().getRank());
+                                  })
+                                  .Default(success());
       if (failed(isKnown))
         return signalPassFailure();
     }
@@ -141,6 +142,10 @@ struct ExpandPass : attn::impl::AttnExpandBase<ExpandPass> {
           .Case([](ForwardOp op) { expandForward(op); })
           .Case([&](BackwardOp op) {
             expandBackward(op, {tableRows, pairsApart, largeRows, *large});
+          })
+          .Case([&](JvpOp op) { expandJvp(op, *large); })
+          .Case([&](BackwardJvpOp op) {
+            expandBackwardJvp(op, {tableRows, pairsApart, largeRows, *large});
           })
           .Case([](SoftmaxOp op) { expandSoftmax(op); })
           .Case([&](SoftmaxBackwardOp op) { expandSoftmaxBackward(op, tableRows); });

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace attn {
@@ -78,7 +79,25 @@ public:
     padOperand(op.getQueryMutable(), keys);
     padOperand(op.getKeyMutable(), keys);
     padOperand(op.getValueMutable(), values);
-    if constexpr (std::is_same_v<Op, BackwardOp>) {
+    if constexpr (std::is_same_v<Op, JvpOp> || std::is_same_v<Op, BackwardJvpOp>) {
+      for (auto [operand, columns] : {std::pair(op.getQueryTangentMutable(), keys),
+                                      {op.getKeyTangentMutable(), keys},
+                                      {op.getValueTangentMutable(), values}})
+        padOperands(operand, columns);
+      padOperand(op.getOutputMutable(), values);
+    }
+    if constexpr (std::is_same_v<Op, JvpOp>) {
+      b.setInsertionPointAfter(op);
+      padResult(op.getOutputTangent(), values);
+    } else if constexpr (std::is_same_v<Op, BackwardJvpOp>) {
+      padOperand(op.getOutputGradientMutable(), values);
+      padOperand(op.getOutputTangentMutable(), values);
+      padOperands(op.getOutputGradientTangentMutable(), values);
+      b.setInsertionPointAfter(op);
+      padResult(op.getQueryGradient(), keys);
+      padResult(op.getKeyGradient(), keys);
+      padResult(op.getValueGradient(), values);
+    } else if constexpr (std::is_same_v<Op, BackwardOp>) {
       padOperand(op.getOutputGradientMutable(), values);
       padOperand(op.getOutputMutable(), values);
       b.setInsertionPointAfter(op);
@@ -94,6 +113,12 @@ public:
 private:
   void padOperand(OpOperand &operand, int64_t columns) {
     operand.set(pad(b, operand.get(), columns));
+  }
+
+  /// None or one.
+  void padOperands(MutableOperandRange operands, int64_t columns) {
+    for (OpOperand &operand : operands)
+      padOperand(operand, columns);
   }
 
   void padResult(Value result, int64_t columns) {
@@ -119,8 +144,10 @@ struct PadHeadsPass : attn::impl::AttnPadHeadsBase<PadHeadsPass> {
                                   << int64_t(multiple);
       return signalPassFailure();
     }
-    getOperation()->walk([&](ForwardOp op) { HeadPadder<ForwardOp>(op, multiple).run(); });
-    getOperation()->walk([&](BackwardOp op) { HeadPadder<BackwardOp>(op, multiple).run(); });
+    getOperation()->walk([&](Operation *op) {
+      llvm::TypeSwitch<Operation *>(op).Case<ForwardOp, BackwardOp, JvpOp, BackwardJvpOp>(
+          [&](auto known) { HeadPadder<decltype(known)>(known, multiple).run(); });
+    });
   }
 };
 

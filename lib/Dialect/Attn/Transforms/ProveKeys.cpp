@@ -13,6 +13,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace attn {
 #define GEN_PASS_DEF_ATTNPROVEKEYS
@@ -189,22 +190,26 @@ struct ProveKeysPass : attn::impl::AttnProveKeysBase<ProveKeysPass> {
   using AttnProveKeysBase::AttnProveKeysBase;
 
   void runOnOperation() override {
-    getOperation()->walk([&](BackwardOp op) {
-      if (op.getSink())
-        return;
-      Region &mask = op.getMask(), &score = op.getScore();
-      if ((keepsFirstKey(mask) && keepsFinite(score)) ||
-          (hasNoMoreRows(op) && keepsOwnKey(mask) && keepsFiniteAtOwnKey(score))) {
-        numProved.at(op);
-        op.setRowsHaveKeys(true);
-      } else if (!op.getRowsHaveKeys()) {
-        numLeft.at(op) << remark::reason(
-            "no key is known that its mask and score keep in each row");
-      }
+    getOperation()->walk([&](Operation *op) {
+      llvm::TypeSwitch<Operation *>(op).Case<BackwardOp, JvpOp, BackwardJvpOp>(
+          [&](auto known) { prove(known); });
     });
   }
 
-  bool hasNoMoreRows(BackwardOp op) const {
+  template <typename Op> void prove(Op op) {
+    if (op.getSink())
+      return;
+    Region &mask = op.getMask(), &score = op.getScore();
+    if ((keepsFirstKey(mask) && keepsFinite(score)) ||
+        (hasNoMoreRows(op) && keepsOwnKey(mask) && keepsFiniteAtOwnKey(score))) {
+      numProved.at(op);
+      op.setRowsHaveKeys(true);
+    } else if (!op.getRowsHaveKeys()) {
+      numLeft.at(op) << remark::reason("no key is known that its mask and score keep in each row");
+    }
+  }
+
+  template <typename Op> bool hasNoMoreRows(Op op) const {
     constexpr unsigned kLength = 2; // of (batch, heads, length, head dimension)
     int64_t rows = op.getQuery().getType().getDimSize(kLength);
     int64_t keys = op.getKey().getType().getDimSize(kLength);

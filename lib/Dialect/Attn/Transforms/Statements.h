@@ -101,18 +101,17 @@ struct ScalarRegions {
   /// `value` times the factor region's.
   mlir::Value applyFactor(mlir::OpBuilder &builder, mlir::Location loc, Dims domain,
                           mlir::Value value) const;
-
-private:
+  /// The indices that the regions take, in a statement over `domain`.
   llvm::SmallVector<mlir::Value> indexValues(mlir::OpBuilder &builder, mlir::Location loc,
                                              Dims domain) const;
 };
 
-/// The iteration space of attn.forward and attn.backward and the statements
-/// that both begin with. Query heads are split into (key head, group) unless
+/// The iteration space of attn.forward, its gradient and tangents, and the statements
+/// that all begin with. Query heads are split into (key head, group) unless
 /// both counts are the same static number.
 class AttentionStatements : public Statements {
 public:
-  /// `op` is an attn.forward or attn.backward.
+  /// `op` is an attn.forward, attn.backward, attn.jvp or attn.backward_jvp.
   template <typename OpTy>
   AttentionStatements(OpTy op, mlir::Region &gradient)
       : Statements(op, op.getAccumulatorType()), key(op.getKey()), value(op.getValue()),
@@ -155,18 +154,20 @@ llvm::SmallVector<unsigned> addSoftmaxDims(Statements &s, mlir::Value tensor,
 /// `dims` and then `more`.
 llvm::SmallVector<unsigned> with(Dims dims, Dims more);
 
-/// What the gradients of captures are sums of: at each of `points` the score
-/// before the region, which `prepare` makes of an element of `score`, and the
-/// gradient `dt` of the score behind it.
+/// What the gradients of captures are sums of: what the gradient region accumulates at each of
+/// `points`, where `apply` clones it with elements of `pairs` (the score, what comes in behind the
+/// score region) as arguments.
 struct ScoreGradients {
-  mlir::Value score, dt;
+  llvm::SmallVector<mlir::Value> pairs;
   Dims points;
-  llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::Value)> prepare;
+  llvm::function_ref<void(mlir::OpBuilder &, mlir::Location, Dims, mlir::ValueRange,
+                          mlir::IRMapping &)>
+      apply;
   /// Rows that have a table of their own; 0: all have one.
   int64_t tableRows = 0;
-  /// The two computed once more, for what has an element for each query and
+  /// `pairs` computed once more, for what has an element for each query and
   /// key; null: the same ones serve.
-  llvm::function_ref<std::pair<mlir::Value, mlir::Value>()> computeAgain = {};
+  llvm::function_ref<llvm::SmallVector<mlir::Value>()> computeAgain = {};
 };
 
 /// Whether the gradients of the captures that `isWanted` says can be summed: fails, with an error,
@@ -189,6 +190,8 @@ struct BackwardOptions {
 };
 void expandBackward(BackwardOp op, const BackwardOptions &options);
 void expandSoftmaxBackward(SoftmaxBackwardOp op, int64_t tableRows);
+void expandJvp(JvpOp op, LargeScores largeScores);
+void expandBackwardJvp(BackwardJvpOp op, const BackwardOptions &options);
 
 } // namespace attn
 

@@ -85,6 +85,7 @@ static constexpr Fact kFacts[] = {
     {kScheduleAttr, "builtin.module", FactType::Typed, verifySchedule},
     {kRefusedAttr, "builtin.module", FactType::Name},
     {kRunningMaximaAttr, "builtin.module", FactType::Unit},
+    {kWarpsAttr, "builtin.module", FactType::Unit},
     {kRowsAttr, "builtin.module", FactType::Unit},
     {kNonemptyAttr, "scf.for", FactType::Unit, verifyNonempty},
     {kTrimmedAttr, "scf.for", FactType::Unit},

@@ -334,6 +334,195 @@ def Attn_BackwardOp : Attn_Op<"backward", [
   }];
 }
 
+def Attn_JvpOp : Attn_Op<"jvp", [
+    Pure, AttrSizedOperandSegments, IsolatedFromAbove,
+    SingleBlockImplicitTerminator<"YieldOp">,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "The tangents of attn.forward's results, recomputed from the log-sum-exp";
+  let description = [{
+    The Jacobian-vector product of an `attn.forward` of the same query, key, value, scale, sink,
+    captures, score, mask and factor (F), whose results were `output` (O) and `lse`. A tangent that
+    is absent is 0. With s and t the scores before and after the score region, and x' the tangent
+    of x:
+
+    ```
+    s'[i,j] = scale * sum_d (Q'[i,d] K[j,d] + Q[i,d] K'[j,d])
+    t'[i,j] = s'[i,j] * d score / d s + sum over captures c of c' * d score / d c
+    P[i,j]  = exp(t[i,j] - LSE[i])                    (0 where masked)
+    LSE'[i] = sum_j P[i,j] t'[i,j] + exp(sink[h] - LSE[i]) sink'[h]
+    O'[i,e] = sum_j P[i,j] F[i,j] (t'[i,j] V[j,e] + V'[j,e]) - LSE'[i] O[i,e]
+    ```
+
+    Both are 0 in a row whose every key is masked. `rows_have_keys` and `ungrouped` are those of
+    `attn.backward`.
+
+    `tangent` takes (s : accumulator type, b, h, i, j : index, captures..., s' : accumulator type,
+    tangents of captures...) and yields t'. It is present where `score` is; `attn-build-jvp` and
+    `attn-differentiate` derive it. What it yields for a masked pair is not used.
+
+    `capture_tangents` are those of the float captures at the positions `tangent_captures`, of
+    their types.
+
+    ```mlir
+    %do, %dlse = attn.jvp %q, %k, %v, %o, %lse query(%dq : tensor<2x8x?x64xf32>) scale 0.125
+      : tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>,
+        tensor<2x8x?xf32> -> tensor<2x8x?x64xf32>, tensor<2x8x?xf32>
+    ```
+  }];
+  let arguments = (ins Attn_Tensor4:$query, Attn_Tensor4:$key, Attn_Tensor4:$value,
+                       Attn_Tensor4:$output, Attn_Tensor3:$lse,
+                       Optional<Attn_Tensor4>:$queryTangent, Optional<Attn_Tensor4>:$keyTangent,
+                       Optional<Attn_Tensor4>:$valueTangent,
+                       Optional<AnyFloat>:$scaleOperand,
+                       Optional<RankedTensorOf<[Attn_Float]>>:$sink,
+                       Optional<RankedTensorOf<[Attn_Float]>>:$sinkTangent,
+                       Variadic<Attn_Capture>:$captures,
+                       Variadic<Attn_Capture>:$captureTangents,
+                       OptionalAttr<F64Attr>:$scale,
+                       DefaultValuedOptionalAttr<DenseI64ArrayAttr, "{}">:$tangent_captures,
+                       UnitAttr:$rows_have_keys,
+                       UnitAttr:$ungrouped);
+  let results = (outs Attn_Tensor4:$outputTangent, Attn_Tensor3:$lseTangent);
+  let regions = (region AnyRegion:$score, AnyRegion:$tangent, AnyRegion:$mask, AnyRegion:$factor);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value `,` $output `,` $lse
+    (`query` `(` $queryTangent^ `:` type($queryTangent) `)`)?
+    (`key` `(` $keyTangent^ `:` type($keyTangent) `)`)?
+    (`value` `(` $valueTangent^ `:` type($valueTangent) `)`)?
+    custom<Scale>($scaleOperand, type($scaleOperand), $scale)
+    (`sink` `(` $sink^ `:` type($sink) `)`)?
+    (`sink_tangent` `(` $sinkTangent^ `:` type($sinkTangent) `)`)?
+    (`captures` `(` $captures^ `:` type($captures) `)`)?
+    (`capture_tangents` $tangent_captures^ `(` $captureTangents `:` type($captureTangents) `)`)?
+    (`score` custom<IsolatedRegion>($score)^)?
+    (`tangent` custom<IsolatedRegion>($tangent)^)?
+    (`mask` custom<IsolatedRegion>($mask)^)?
+    (`factor` custom<IsolatedRegion>($factor)^)?
+    attr-dict `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse)
+    `->` type($outputTangent) `,` type($lseTangent)
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    /// The type scores and sums are computed in: f64 for f64 tensors, else f32.
+    ::mlir::FloatType getAccumulatorType();
+    /// The scale where it is known at compile time: the attribute, or
+    /// 1/sqrt(D) where neither attribute nor operand is given.
+    std::optional<double> getStaticScale();
+  }];
+}
+
+def Attn_BackwardJvpOp : Attn_Op<"backward_jvp", [
+    Pure, AttrSizedOperandSegments, AttrSizedResultSegments, IsolatedFromAbove,
+    SingleBlockImplicitTerminator<"YieldOp">,
+    AllTypesMatch<["output", "outputTangent"]>, AllTypesMatch<["lse", "lseTangent"]>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "The tangents of attn.backward's results";
+  let description = [{
+    The Jacobian-vector product of an `attn.backward` of the same operands and regions, given the
+    tangents of all that it reads; those of O and LSE are the results of an `attn.jvp`. A tangent
+    that is absent is 0. With the names of `attn.backward` and `attn.jvp`:
+
+    ```
+    W[i,j]   = F[i,j] sum_e dO[i,e] V[j,e]
+    W'[i,j]  = F[i,j] sum_e (dO'[i,e] V[j,e] + dO[i,e] V'[j,e])
+    D'[i]    = sum_e (dO'[i,e] O[i,e] + dO[i,e] O'[i,e]) - dLSE'[i]
+    P'[i,j]  = P[i,j] (t'[i,j] - LSE'[i])
+    dt'[i,j] = P'[i,j] (W[i,j] - D[i]) + P[i,j] (W'[i,j] - D'[i])
+    dV'[j,e] = sum_i F[i,j] (P'[i,j] dO[i,e] + P[i,j] dO'[i,e])
+    dQ'[i,d] = scale * sum_j (ds'[i,j] K[j,d] + ds[i,j] K'[j,d])
+    dK'[j,d] = scale * sum_i (ds'[i,j] Q[i,d] + ds[i,j] Q'[i,d])
+    dsink'[h] = - sum_(b,i) exp(sink[h] - LSE[i]) ((sink'[h] - LSE'[i]) D[i] + D'[i])
+    ```
+
+    The Hessian of a scalar function is symmetric. So with Q', K' and V' the incoming gradients of
+    dQ, dK and dV (those of capture gradients as tangents of captures), dO' and dLSE' absent, the
+    results are the gradients of Q, K, V and captures that reverse mode gives for `attn.backward`,
+    and O' and LSE' those of dO and dLSE.
+
+    `gradient` takes (s : accumulator type, b, h, i, j : index, captures..., s' : accumulator type,
+    tangents of captures..., dt, dt' : accumulator type), yields ds and ds', and holds an
+    `attn.accumulate` of the tangent of a capture's gradient per place where the score reads one.
+    `tangent` is that of `attn.jvp`. Both are present where `score` is. What they yield and
+    accumulate for a masked pair is not used.
+
+    Results: the tangents of the gradients of query, key and value; of the sink, where wanted; and
+    one for each float capture, as of `attn.backward`.
+
+    ```mlir
+    %ddq, %ddk, %ddv = attn.backward_jvp %do, %q, %k, %v, %o, %lse tangents(%to, %tlse)
+        query(%tq : tensor<2x8x?x64xf32>)
+      : tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>,
+        tensor<2x8x?x64xf32>, tensor<2x8x?xf32>
+      -> tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>, tensor<2x8x?x64xf32>
+    ```
+
+    Source: Pearlmutter, Fast Exact Multiplication by the Hessian (1994), applied to
+    `attn.backward`.
+  }];
+  let arguments = (ins Attn_Tensor4:$outputGradient,
+                       Attn_Tensor4:$query, Attn_Tensor4:$key, Attn_Tensor4:$value,
+                       Attn_Tensor4:$output, Attn_Tensor3:$lse,
+                       Attn_Tensor4:$outputTangent, Attn_Tensor3:$lseTangent,
+                       Optional<Attn_Tensor3>:$lseGradient,
+                       Optional<Attn_Tensor4>:$outputGradientTangent,
+                       Optional<Attn_Tensor3>:$lseGradientTangent,
+                       Optional<Attn_Tensor4>:$queryTangent, Optional<Attn_Tensor4>:$keyTangent,
+                       Optional<Attn_Tensor4>:$valueTangent,
+                       Optional<AnyFloat>:$scaleOperand,
+                       Optional<RankedTensorOf<[Attn_Float]>>:$sink,
+                       Optional<RankedTensorOf<[Attn_Float]>>:$sinkTangent,
+                       Variadic<Attn_Capture>:$captures,
+                       Variadic<Attn_Capture>:$captureTangents,
+                       OptionalAttr<F64Attr>:$scale,
+                       DefaultValuedOptionalAttr<DenseI64ArrayAttr, "{}">:$tangent_captures,
+                       UnitAttr:$rows_have_keys,
+                       UnitAttr:$ungrouped);
+  let results = (outs Attn_Tensor4:$queryGradient, Attn_Tensor4:$keyGradient,
+                      Attn_Tensor4:$valueGradient,
+                      Optional<RankedTensorOf<[Attn_Float]>>:$sinkGradient,
+                      Variadic<RankedTensorOf<[AnyFloat]>>:$captureGradients);
+  let regions = (region AnyRegion:$score, AnyRegion:$tangent, AnyRegion:$gradient, AnyRegion:$mask,
+                        AnyRegion:$factor);
+  let assemblyFormat = [{
+    $outputGradient `,` $query `,` $key `,` $value `,` $output `,` $lse
+    `tangents` `(` $outputTangent `,` $lseTangent `)`
+    (`lse_gradient` `(` $lseGradient^ `:` type($lseGradient) `)`)?
+    (`output_gradient` `(` $outputGradientTangent^ `:` type($outputGradientTangent) `)`)?
+    (`lse_gradient_tangent` `(` $lseGradientTangent^ `:` type($lseGradientTangent) `)`)?
+    (`query` `(` $queryTangent^ `:` type($queryTangent) `)`)?
+    (`key` `(` $keyTangent^ `:` type($keyTangent) `)`)?
+    (`value` `(` $valueTangent^ `:` type($valueTangent) `)`)?
+    custom<Scale>($scaleOperand, type($scaleOperand), $scale)
+    (`sink` `(` $sink^ `:` type($sink) `)`)?
+    (`sink_tangent` `(` $sinkTangent^ `:` type($sinkTangent) `)`)?
+    (`captures` `(` $captures^ `:` type($captures) `)`)?
+    (`capture_tangents` $tangent_captures^ `(` $captureTangents `:` type($captureTangents) `)`)?
+    (`score` custom<IsolatedRegion>($score)^)?
+    (`tangent` custom<IsolatedRegion>($tangent)^)?
+    (`gradient` custom<IsolatedRegion>($gradient)^)?
+    (`mask` custom<IsolatedRegion>($mask)^)?
+    (`factor` custom<IsolatedRegion>($factor)^)?
+    attr-dict `:` type($outputGradient) `,` type($query) `,` type($key) `,` type($value)
+    `,` type($output) `,` type($lse)
+    `->` type($queryGradient) `,` type($keyGradient) `,` type($valueGradient)
+    (`sink` `(` type($sinkGradient)^ `)`)? (`captures` `(` type($captureGradients)^ `)`)?
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    /// The type scores and sums are computed in: f64 for f64 tensors, else f32.
+    ::mlir::FloatType getAccumulatorType();
+    /// The scale where it is known at compile time: the attribute, or
+    /// 1/sqrt(D) where neither attribute nor operand is given.
+    std::optional<double> getStaticScale();
+    /// The tangent of the gradient of capture `index`; null where it is not a float.
+    ::mlir::Value getCaptureGradient(unsigned index);
+  }];
+}
+
 def Attn_SoftmaxBackwardOp : Attn_Op<"softmax_backward", [
     Pure, IsolatedFromAbove,
     SingleBlockImplicitTerminator<"YieldOp">,
@@ -386,11 +575,11 @@ def Attn_SoftmaxBackwardOp : Attn_Op<"softmax_backward", [
 }
 
 def Attn_AccumulateOp : Attn_Op<"accumulate", [
-    MemoryEffects<[MemWrite]>, ParentOneOf<["BackwardOp", "SoftmaxBackwardOp"]>]> {
+    MemoryEffects<[MemWrite]>, ParentOneOf<["BackwardOp", "BackwardJvpOp", "SoftmaxBackwardOp"]>]> {
   let summary = "Adds to an element of a capture's gradient";
   let description = [{
     Part of a `gradient` region: the gradient of `capture`, an argument of the
-    region, gets `value` (f64 where the capture is, else f32) added at `indices`
+    region (of `attn.backward_jvp` that gradient's tangent), gets `value` (f64 where the capture is, else f32) added at `indices`
     (none for a scalar). The order of the additions is not specified here.
 
     ```mlir
@@ -650,8 +839,8 @@ def Attn_ScatterSumOp : Attn_Op<"scatter_sum", [
 }
 
 def Attn_YieldOp : Attn_Op<"yield", [
-    Pure, Terminator, ParentOneOf<["ForwardOp", "BackwardOp", "SoftmaxOp", "SoftmaxBackwardOp", "FoldOp",
-                               "ScatterSumOp"]>, ReturnLike]> {
+    Pure, Terminator, ParentOneOf<["ForwardOp", "BackwardOp", "JvpOp", "BackwardJvpOp",
+                               "SoftmaxOp", "SoftmaxBackwardOp", "FoldOp", "ScatterSumOp"]>, ReturnLike]> {
   let summary = "Yields the values of a region of an attn op";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";

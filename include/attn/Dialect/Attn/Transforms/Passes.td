@@ -23,7 +23,10 @@ def AttnDifferentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
 
     The gradient of an `attn.forward` is an `attn.backward`, that of an
     `attn.softmax` an `attn.softmax_backward`; the `gradient` region is derived
-    from the score region. The forward is computed again, with a log-sum-exp if
+    from the score region. That of an `attn.backward` is an `attn.jvp`, for the
+    gradient of O, and an `attn.backward_jvp`: they are gradients of the whole
+    function of Q, K, V and dO, so that O and LSE, which the forward gives for the
+    same operands, have none of their own (zeros where they are arguments). The forward is computed again, with a log-sum-exp if
     it had none; what `saved-results` hands in is not computed again. Besides,
     `arith` and `math` on float scalars and tensors, `tensor.cast`,
     `tensor.expand_shape`, `tensor.collapse_shape`, `tensor.extract`,
@@ -94,6 +97,64 @@ def AttnDifferentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
     ListOption<"results", "results", "int64_t",
                "Positions of the results that have an incoming gradient; all float "
                "tensors where empty">,
+  ];
+  let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def AttnBuildJvp : Pass<"attn-build-jvp", "::mlir::ModuleOp"> {
+  let summary = "Add the Jacobian-vector product of each function, by forward mode";
+  let description = [{
+    For a function `@f` adds `@f_jvp`, the tangents of its results:
+
+    - arguments: those of `@f`; with `saved-results` the float-tensor results of
+      `@f`; one tangent per float argument, of its type, or only for those at the
+      positions `arguments`: that of another is 0;
+    - results: one tangent per float-tensor result, of its type, or only for those at
+      the positions `results`.
+
+    Every function of the module that has a float argument and a float tensor as
+    result gets one, or only the one that `function` names.
+
+    The tangents of an `attn.forward` are an `attn.jvp`, those of an `attn.backward` an
+    `attn.backward_jvp`, whose `tangent` region is derived from the score region. For other
+    operations those of `attn-differentiate` hold, with the same conventions; here
+    `attn.softmax` and its gradient are refused, and so are tangents of a scale.
+
+    Before:
+
+    ```mlir
+    func.func @f(%q: tensor<1x2x?x64xf32>, %k: tensor<1x2x?x64xf32>,
+                 %v: tensor<1x2x?x64xf32>) -> tensor<1x2x?x64xf32> {
+      %o = attn.forward %q, %k, %v scale 0.125
+        : tensor<1x2x?x64xf32>, tensor<1x2x?x64xf32>, tensor<1x2x?x64xf32> -> tensor<1x2x?x64xf32>
+      return %o : tensor<1x2x?x64xf32>
+    }
+    ```
+
+    After, beside `@f` (types shortened), with `arguments=0`:
+
+    ```mlir
+    func.func @f_jvp(%q: ..., %k: ..., %v: ..., %dq: ...) -> tensor<1x2x?x64xf32> {
+      %o, %lse = attn.forward %q, %k, %v scale 0.125 : ...
+      %do, %dlse = attn.jvp %q, %k, %v, %o, %lse query(%dq : ...) scale 0.125 : ...
+      return %do : tensor<1x2x?x64xf32>
+    }
+    ```
+
+    Needed by: forward-mode derivatives, and products with a Hessian.
+  }];
+  let options = [
+    Option<"function", "function", "std::string", /*default=*/"\"\"",
+           "The function to differentiate; all where empty">,
+    Option<"savedResults", "saved-results", "bool", /*default=*/"false",
+           "Take the function's float-tensor results as arguments">,
+    ListOption<"arguments", "arguments", "int64_t",
+               "Positions of the arguments that have a tangent; all floats where empty">,
+    ListOption<"results", "results", "int64_t",
+               "Positions of the results whose tangents are wanted; all float tensors where "
+               "empty">,
   ];
   let dependentDialects = ["::attn::AttnDialect", "::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",

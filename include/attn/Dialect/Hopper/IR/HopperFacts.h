@@ -17,6 +17,7 @@ inline constexpr llvm::StringLiteral kRefusedAttr = "hopper.refused";
 /// computed twice with fixed maxima, or a sink is the first term of the sums.
 inline constexpr llvm::StringLiteral kRunningMaximaAttr = "hopper.running_maxima";
 /// On a module: its statements become row programs (hopper-form-row-programs), not nests of tiles.
+inline constexpr llvm::StringLiteral kWarpsAttr = "hopper.warps";
 inline constexpr llvm::StringLiteral kRowsAttr = "hopper.row_programs";
 /// On a loop that runs at least once.
 inline constexpr llvm::StringLiteral kNonemptyAttr = "hopper.nonempty";

@@ -379,7 +379,7 @@ func.func @f(%x: tensor<1x2x8x16xf32>, %l: tensor<1x2x8xf32>, %t: f32) {
 // -----
 
 func.func @f(%x: f32) {
-  // expected-error@below {{expects parent op to be one of 'attn.backward, attn.softmax_backward'}}
+  // expected-error@below {{expects parent op to be one of 'attn.backward, attn.backward_jvp, attn.softmax_backward'}}
   attn.accumulate %x into %x : f32 into f32
   return
 }

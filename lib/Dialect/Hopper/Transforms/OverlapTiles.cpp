@@ -177,8 +177,9 @@ private:
     });
     for (Operation *op : start) {
       WalkResult walk = op->walk([&](Operation *nested) {
+        // A product reads tiles that were received, for nothing here writes to others.
         bool isProtocol =
-            isa<hopper::ReceiveOp, hopper::ReleaseOp, hopper::BarrierReduceOp>(nested);
+            isa<hopper::ReceiveOp, hopper::ReleaseOp, hopper::BarrierReduceOp, tile::MmaOp>(nested);
         if (isProtocol || nested->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
             isMemoryEffectFree(nested))
           return WalkResult::advance();
@@ -197,8 +198,7 @@ private:
   }
 
   /// Whether a value can be had again for a tile: it follows from the tile's
-  /// number by pure ops, or is a tile in shared memory. Products are pure, too,
-  /// but nobody wants them twice.
+  /// number by pure ops, or is a tile in shared memory.
   bool isRepeatable(Value value) {
     if (!tiles.getRegion().isAncestor(value.getParentRegion()))
       return true;
@@ -212,7 +212,7 @@ private:
     if (auto receive = dyn_cast<hopper::ReceiveOp>(op))
       result = held.contains(receive.getChannel());
     else
-      result = op->getNumRegions() == 0 && isPure(op) && !isa<tile::MmaOp>(op) &&
+      result = op->getNumRegions() == 0 && isPure(op) &&
                llvm::all_of(op->getOperands(), [&](Value used) { return isRepeatable(used); });
     return repeatable[op] = result;
   }

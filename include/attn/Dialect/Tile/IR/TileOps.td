@@ -326,7 +326,7 @@ def Tile_ShareOp : Tile_Op<"share", [MemoryEffects<[MemAlloc]>]> {
 // Products
 //===----------------------------------------------------------------------===//
 
-def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]> {
+def Tile_MmaOp : Tile_Op<"mma", [MemoryEffects<[MemRead]>, AllTypesMatch<["accumulator", "result"]>]> {
   let summary = "A product of tiles, added to an accumulator";
   let description = [{
     `result[m, n] = accumulator[m, n] + sum_k A[m, k] B[k, n]`, in f32, or in f64 where elements are.

@@ -183,8 +183,7 @@ def products(attend, leaves, directions):
     return [tangent, *torch.autograd.grad(pairing, leaves)]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype, causal", [(torch.bfloat16, True), (torch.float16, False), (torch.float32, True)])
 def test_beside_the_definition(dtype, causal):
     """Errors beside those of the definition in the same precision: at most twice the largest, and one and a half times
     the mean, and roundings."""

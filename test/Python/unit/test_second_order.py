@@ -10,6 +10,8 @@ from support import dense
 from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, NO_GPU])]
 SIZES = (1, 2, 1, 4, 5, 3)  # batch, query heads, key heads, queries, keys, d
 F64 = torch.float64
 
@@ -61,9 +63,9 @@ VARIANTS = {
 }
 
 
-def attend_of(name, **more):
+def attend_of(name, device="cpu", **more):
     shapes, functions, arguments = VARIANTS[name]
-    captures = [randn(*shape, seed=10 + number).abs() + 0.5 for number, shape in enumerate(shapes)]
+    captures = [(randn(*shape, seed=10 + number).abs() + 0.5).to(device) for number, shape in enumerate(shapes)]
 
     def attend(q, k, v, *captures):
         score_mod, mask_mod = functions(captures) if functions else (None, None)
@@ -86,8 +88,8 @@ def tangents_of(attend, leaves, directions):
 def check(attend, leaves):
     """Tangents beside differences, and derivatives of the gradients in all inputs and in dO."""
     leaves = [x.detach().requires_grad_() for x in leaves]
-    count = len(leaves)
-    directions = [randn(*x.shape, seed=40 + number) for number, x in enumerate(leaves)]
+    count, device = len(leaves), leaves[0].device
+    directions = [randn(*x.shape, seed=40 + number).to(device) for number, x in enumerate(leaves)]
     moved = [results_of(attend, [x.detach() + step * u for x, u in zip(leaves, directions)]) for step in (1e-5, -1e-5)]
     for tangent, above, below in zip(tangents_of(attend, leaves, directions), *moved):
         torch.testing.assert_close(tangent, (above - below) / 2e-5, rtol=1e-7, atol=1e-8)
@@ -97,19 +99,21 @@ def check(attend, leaves):
         gradients = torch.autograd.grad(results_of(attend, tensors[:count]), tensors[:count], tensors[count:], create_graph=True)
         return sum((gradient * u).sum() for gradient, u in zip(gradients, directions))
 
-    incoming = [randn(*o.shape, seed=60 + n).requires_grad_() for n, o in enumerate(results_of(attend, leaves))]
-    assert torch.autograd.gradcheck(pairing, (*leaves, *incoming))
+    incoming = [randn(*o.shape, seed=60 + n).to(device).requires_grad_() for n, o in enumerate(results_of(attend, leaves))]
+    # Sums on a GPU may come in another order each time.
+    assert torch.autograd.gradcheck(pairing, (*leaves, *incoming), nondet_tol=1e-12)
     return leaves, directions, incoming
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", VARIANTS)
-def test_by_differences(name):
-    attend, captures = attend_of(name, return_lse=name in ("plain", "soft cap"))
-    leaves, directions, incoming = check(attend, (*tensors(), *captures))
+def test_by_differences(name, device):
+    attend, captures = attend_of(name, device, return_lse=name in ("plain", "soft cap"))
+    leaves, directions, incoming = check(attend, (*(x.to(device) for x in tensors()), *captures))
     if name not in ("plain", "rows"):
         return
     # Forward mode of reverse mode, along all that the gradients are functions of.
-    of_incoming = [randn(*x.shape, seed=70 + n) for n, x in enumerate(incoming)]
+    of_incoming = [randn(*x.shape, seed=70 + n).to(device) for n, x in enumerate(incoming)]
     count = len(leaves)
 
     def gradients(*tensors):
@@ -141,17 +145,18 @@ def test_dropout():
     check(lambda *x: attnc.attention(*x, dropout_p=0.4, rng_state=state, enable_gqa=True), tensors())
 
 
-def test_rows_without_keys():
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_without_keys(device):
     """They have no tangents, whatever their gradient is."""
-    q, k, v = (x.requires_grad_() for x in tensors((1, 2, 2, 9, 5, 8)))
-    do = randn(1, 2, 9, 8, seed=5).requires_grad_()
-    dead = torch.zeros(9, dtype=torch.bool)
+    q, k, v = (x.to(device).requires_grad_() for x in tensors((1, 2, 2, 9, 5, 8)))
+    do = randn(1, 2, 9, 8, seed=5).to(device).requires_grad_()
+    dead = torch.zeros(9, dtype=torch.bool, device=device)
     dead[:4] = True  # query i sees key j where j <= i - 4
 
     def second(do):
         o = attnc.attention(q, k, v, is_causal=True, causal_alignment="bottom_right")
         gradients = torch.autograd.grad(o, (q, k, v), do, create_graph=True)
-        loss = sum((gradient * randn(*gradient.shape, seed=6)).sum() for gradient in gradients)
+        loss = sum((gradient * randn(*gradient.shape, seed=6).to(device)).sum() for gradient in gradients)
         return torch.autograd.grad(loss, (q, k, v, do))
 
     found = second(do)
@@ -162,7 +167,7 @@ def test_rows_without_keys():
         assert (x[:, :, dead] == 0).all()
     with forward_ad.dual_level():
         o, lse = attnc.attention(
-            forward_ad.make_dual(q, randn(*q.shape)), k, v, is_causal=True, causal_alignment="bottom_right",
+            forward_ad.make_dual(q, randn(*q.shape).to(device)), k, v, is_causal=True, causal_alignment="bottom_right",
             return_lse=True,
         )  # fmt: skip
         for x in (o, lse):
@@ -184,11 +189,12 @@ def products(attend, leaves, directions):
 
 
 @pytest.mark.parametrize("dtype, causal", [(torch.bfloat16, True), (torch.float16, False), (torch.float32, True)])
-def test_beside_the_definition(dtype, causal):
+@pytest.mark.parametrize("device", DEVICES)
+def test_beside_the_definition(dtype, causal, device):
     """Errors beside those of the definition in the same precision: at most twice the largest, and one and a half times
     the mean, and roundings."""
-    leaves = tensors((1, 4, 2, 150, 200, 64), dtype)
-    directions = [randn(*x.shape, seed=20 + n, dtype=dtype) for n, x in enumerate(leaves)]
+    leaves = [x.to(device) for x in tensors((1, 4, 2, 150, 200, 64), dtype)]
+    directions = [randn(*x.shape, seed=20 + n, dtype=dtype).to(device) for n, x in enumerate(leaves)]
     mask = (lambda b, h, i, j: i + 50 >= j) if causal else None
     named = {"is_causal": True, "causal_alignment": "bottom_right"} if causal else {}
     got = products(lambda *x: attnc.attention(*x, enable_gqa=True, **named), leaves, directions)
@@ -204,10 +210,11 @@ def test_beside_the_definition(dtype, causal):
         assert error.mean() <= 1.5 * base.mean() + step * reference.abs().mean(), number
 
 
-def test_large_scores():
+@pytest.mark.parametrize("device", DEVICES)
+def test_large_scores(device):
     """Weights are exact where the logarithm of their sum is lost in LSE."""
-    q, k, v = tensors((1, 1, 1, 3, 6, 8), torch.float32)
-    directions = [randn(*x.shape, seed=30 + n, dtype=torch.float32) for n, x in enumerate((q, k, v))]
+    q, k, v = (x.to(device) for x in tensors((1, 1, 1, 3, 6, 8), torch.float32))
+    directions = [randn(*x.shape, seed=30 + n, dtype=torch.float32).to(device) for n, x in enumerate((q, k, v))]
     score = lambda s, b, h, i, j: s - 1e8
     got = products(lambda *x: attnc.attention(*x, score_mod=score), (q * 0, k, v), directions)
     expected = products(lambda *x: dense(*x)[0], *([x.to(F64) for x in xs] for xs in ((q * 0, k, v), directions)))

@@ -29,7 +29,7 @@ func.func @f(%q: !t, %k: !t, %v: !t, %c: tensor<2xf32>) -> (!t, !r) {
 // CHECK-SAME: query(%[[TQ]] : tensor<1x2x?x8xf32>) key(%[[TK]] : tensor<1x2x?x8xf32>) value(%[[TV]] : tensor<1x2x?x8xf32>)
 // CHECK-SAME: captures(%[[C]] : tensor<2xf32>) capture_tangents [0](%[[TC]] : tensor<2xf32>) score {
 // CHECK: } tangent {
-// CHECK: ^bb0(%[[S:.*]]: f32, %{{.*}}: index, %[[H:.*]]: index, %{{.*}}: index, %{{.*}}: index, %[[A:.*]]: tensor<2xf32>, %[[TS:.*]]: f32, %[[TA:.*]]: tensor<2xf32>):
+// CHECK: ^bb0(%[[S:.*]]: f32, %{{.*}}: index, %[[H:.*]]: index, %{{.*}}: index, %{{.*}}: index, %[[A:.*]]: tensor<2xf32>, %[[TA:.*]]: tensor<2xf32>, %[[TS:.*]]: f32):
 // CHECK:   %[[X:.*]] = tensor.extract %[[A]][%[[H]]]
 // CHECK:   %[[Y:.*]] = arith.mulf %[[S]], %[[S]]
 // CHECK:   %[[D:.*]] = arith.mulf %[[X]], %[[S]]

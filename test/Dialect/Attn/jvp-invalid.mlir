@@ -93,10 +93,10 @@ func.func @accumulates(%x: tensor<1x2x?x8xf32>, %l: tensor<1x2x?xf32>, %c: tenso
     ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %a: tensor<2xf32>):
       attn.yield %s : f32
     } tangent {
-    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %a: tensor<2xf32>, %st: f32, %at: tensor<2xf32>):
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %a: tensor<2xf32>, %at: tensor<2xf32>, %st: f32):
       attn.yield %st : f32
     } gradient {
-    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %a: tensor<2xf32>, %st: f32, %at: tensor<2xf32>, %dt: f32, %dtt: f32):
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %a: tensor<2xf32>, %at: tensor<2xf32>, %st: f32, %dt: f32, %dtt: f32):
       // expected-error @below {{expected a capture of the region}}
       attn.accumulate %dt into %at[%h] : f32 into tensor<2xf32>
       attn.yield %dt, %dtt : f32, f32

@@ -475,8 +475,8 @@ template <typename OpTy> static LogicalResult verifyTangentRegions(OpTy op) {
   Type accumulator = op.getAccumulatorType();
   SmallVector<Type> leading = {accumulator, index, index, index, index};
   TypeRange captures = op.getCaptures().getTypes();
-  SmallVector<Type> trailing = {accumulator};
-  llvm::append_range(trailing, op.getCaptureTangents().getTypes());
+  SmallVector<Type> trailing(op.getCaptureTangents().getTypes());
+  trailing.push_back(accumulator);
   Type keep = IntegerType::get(op.getContext(), 1);
   if (failed(verifyScalarRegion(op, op.getScore(), "score", leading, captures, accumulator)) ||
       failed(verifyScalarRegion(op, op.getTangent(), "tangent", leading, captures, accumulator,
@@ -554,9 +554,8 @@ LogicalResult BackwardJvpOp::verifyRegions() {
            << (getScore().empty() ? "gradient" : "score");
   Type index = IndexType::get(getContext());
   Type accumulator = getAccumulatorType();
-  SmallVector<Type> trailing = {accumulator};
-  llvm::append_range(trailing, getCaptureTangents().getTypes());
-  trailing.append(2, accumulator);
+  SmallVector<Type> trailing(getCaptureTangents().getTypes());
+  trailing.append(3, accumulator);
   return verifyScalarRegion(*this, getGradient(), "gradient",
                             {accumulator, index, index, index, index}, getCaptures().getTypes(),
                             {accumulator, accumulator}, trailing);

@@ -125,9 +125,9 @@ LogicalResult attn::buildScoreGradient(Region &score, unsigned captureCount, Reg
   return success();
 }
 
-/// Adds the arguments s' and tangents of the captures at `positions` to a clone of a score region;
-/// returns t'. It is the sum over what the score reads of its tangent times the derivative, which
-/// reverse mode gives for the gradient 1 of t.
+/// Adds the tangents of the captures at `positions` and s' as arguments to a clone of a score
+/// region; returns t'. It is the sum over what the score reads of its tangent times the derivative,
+/// which reverse mode gives for the gradient 1 of t.
 static FailureOr<Value> appendTangent(Block &block, ArrayRef<int64_t> positions) {
   Operation *yield = block.getTerminator();
   ImplicitLocOpBuilder b(yield->getLoc(), yield);
@@ -137,10 +137,10 @@ static FailureOr<Value> appendTangent(Block &block, ArrayRef<int64_t> positions)
   for (int64_t position : positions)
     captures.push_back(block.getArgument(kFirstCapture + position));
   SmallVector<Operation *> ops = activate(block, captures, adjoints);
-  Value xTangent = block.addArgument(x.getType(), x.getLoc());
   IRMapping tangents;
   for (BlockArgument capture : captures)
     tangents.map(capture, block.addArgument(capture.getType(), capture.getLoc()));
+  Value xTangent = block.addArgument(x.getType(), x.getLoc());
   Value y = yield->getOperand(0);
   adjoints.add(y, constantLike(b, 1, y));
   Value sum;
@@ -196,7 +196,7 @@ LogicalResult attn::buildSecondGradient(Region &score, unsigned captureCount,
   Operation *yield = block.getTerminator();
   ImplicitLocOpBuilder b(yield->getLoc(), yield);
   Adjoints adjoints(b);
-  Value x = block.getArgument(0), xTangent = block.getArgument(kFirstCapture + captureCount);
+  Value x = block.getArgument(0), xTangent = block.getArguments().back();
   SmallVector<BlockArgument> captures(block.getArguments().slice(kFirstCapture, captureCount));
   adjoints.activate(xTangent);
   SmallVector<Operation *> ops = activate(block, captures, adjoints);

@@ -86,15 +86,14 @@ Value Tangents::scaledTangent(OpBuilder &builder, Location loc, ValueRange pair)
   return sTangent ? multiply(builder, loc, pair[1], scale) : zero(builder, loc, accumulator);
 }
 
-/// What regions with tangents take: the scaled score, indices, captures, s' and the captures'
-/// tangents.
+/// What regions with tangents take: the scaled score, indices, captures, their tangents, and s'.
 SmallVector<Value> Tangents::regionArguments(OpBuilder &builder, Location loc, Dims domain,
                                              ValueRange pair) {
   SmallVector<Value> arguments = {multiply(builder, loc, pair[0], scale)};
   llvm::append_range(arguments, regions.indexValues(builder, loc, domain));
   llvm::append_range(arguments, regions.captures);
-  arguments.push_back(scaledTangent(builder, loc, pair));
   llvm::append_range(arguments, captureTangents);
+  arguments.push_back(scaledTangent(builder, loc, pair));
   return arguments;
 }
 

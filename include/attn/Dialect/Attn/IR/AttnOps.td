@@ -356,8 +356,8 @@ def Attn_JvpOp : Attn_Op<"jvp", [
     Both are 0 in a row whose every key is masked. `rows_have_keys` and `ungrouped` are those of
     `attn.backward`.
 
-    `tangent` takes (s : accumulator type, b, h, i, j : index, captures..., s' : accumulator type,
-    tangents of captures...) and yields t'. It is present where `score` is; `attn-build-jvp` and
+    `tangent` takes (s : accumulator type, b, h, i, j : index, captures..., tangents of captures...,
+    s' : accumulator type) and yields t'. It is present where `score` is; `attn-build-jvp` and
     `attn-differentiate` derive it. What it yields for a masked pair is not used.
 
     `capture_tangents` are those of the float captures at the positions `tangent_captures`, of
@@ -441,8 +441,8 @@ def Attn_BackwardJvpOp : Attn_Op<"backward_jvp", [
     results are the gradients of Q, K, V and captures that reverse mode gives for `attn.backward`,
     and O' and LSE' those of dO and dLSE.
 
-    `gradient` takes (s : accumulator type, b, h, i, j : index, captures..., s' : accumulator type,
-    tangents of captures..., dt, dt' : accumulator type), yields ds and ds', and holds an
+    `gradient` takes (s : accumulator type, b, h, i, j : index, captures..., tangents of captures...,
+    s', dt, dt' : accumulator type), yields ds and ds', and holds an
     `attn.accumulate` of the tangent of a capture's gradient per place where the score reads one.
     `tangent` is that of `attn.jvp`. Both are present where `score` is. What they yield and
     accumulate for a masked pair is not used.

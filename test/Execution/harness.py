@@ -263,6 +263,18 @@ def self_test():
     return 1 if problems else 0
 
 
+def thin(chosen, step):
+    """Each `step`-th case, and those with a variant, type, head dimension or option that none before has."""
+    kept, seen = [], set()
+    for index, case in enumerate(chosen):
+        parts = case.name.split("/")
+        kinds = {*parts[:2], *parts[4:]}  # without heads and lengths
+        if index % step == 0 or kinds - seen:
+            kept.append(case)
+            seen |= kinds
+    return kept
+
+
 def select(options):
     if options.everything:
         chosen = list(cases.everything())
@@ -282,6 +294,8 @@ def select(options):
         chosen = list(dict.fromkeys(case for case in (for_gpu(c, options) for c in chosen) if case))
     if options.filter:
         chosen = [case for case in chosen if re.search(options.filter, case.name)]
+    if options.thin > 1 and os.environ.get("ATTN_TESTS") != "all":
+        chosen = thin(chosen, options.thin)
     if options.shard:
         index, count = map(int, options.shard.split("/"))
         chosen = chosen[index::count]
@@ -303,6 +317,7 @@ def main():
     parser.add_argument("--everything", action="store_true", help="the full cross product")
     parser.add_argument("--filter", help="a regular expression over the cases' names")
     parser.add_argument("--shard", help="INDEX/COUNT")
+    parser.add_argument("--thin", type=int, default=1, help="each so many-th case, and all kinds, unless ATTN_TESTS is 'all'")
     parser.add_argument("--static", action="store_true", help="all sizes known at compile time")
     parser.add_argument("--order", choices=["auto", "m_outer", "n_outer", "split_kv"], help="the order of the loops")
     parser.add_argument("--jobs", type=int, default=1)

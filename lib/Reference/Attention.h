@@ -19,9 +19,10 @@ llvm::Expected<std::vector<RefTensorPtr>> evaluateForward(ForwardOp op, Lookup l
                                                           Precision precision, unsigned order);
 llvm::Expected<std::vector<RefTensorPtr>> evaluateBackward(BackwardOp op, Lookup lookup,
                                                            Precision precision, unsigned order);
-llvm::Expected<std::vector<RefTensorPtr>> evaluateJvp(JvpOp op, Lookup lookup, Precision precision);
+llvm::Expected<std::vector<RefTensorPtr>> evaluateJvp(JvpOp op, Lookup lookup, Precision precision,
+                                                      unsigned order);
 llvm::Expected<std::vector<RefTensorPtr>> evaluateBackwardJvp(BackwardJvpOp op, Lookup lookup,
-                                                              Precision precision);
+                                                              Precision precision, unsigned order);
 llvm::Expected<RefTensorPtr> evaluateSoftmax(SoftmaxOp op, Lookup lookup, Precision precision);
 llvm::Expected<std::vector<RefTensorPtr>>
 evaluateSoftmaxBackward(SoftmaxBackwardOp op, Lookup lookup, Precision precision);

@@ -272,9 +272,9 @@ llvm::Error Evaluator::evaluateOp(Operation *op) {
   if (auto backward = dyn_cast<BackwardOp>(op))
     return set(op, evaluateBackward(backward, lookup, precision, order));
   if (auto jvp = dyn_cast<JvpOp>(op))
-    return set(op, evaluateJvp(jvp, lookup, precision));
+    return set(op, evaluateJvp(jvp, lookup, precision, order));
   if (auto jvp = dyn_cast<BackwardJvpOp>(op))
-    return set(op, evaluateBackwardJvp(jvp, lookup, precision));
+    return set(op, evaluateBackwardJvp(jvp, lookup, precision, order));
   if (auto backward = dyn_cast<SoftmaxBackwardOp>(op))
     return set(op, evaluateSoftmaxBackward(backward, lookup, precision));
   if (auto softmax = dyn_cast<SoftmaxOp>(op)) {

@@ -14,8 +14,8 @@ namespace {
 /// to.
 template <typename T, typename OpTy> class Tangents {
 public:
-  Tangents(OpTy op, Lookup lookup, Precision precision)
-      : op(op), lookup(lookup), precision(precision), query(lookup(op.getQuery())),
+  Tangents(OpTy op, Lookup lookup, Precision precision, unsigned order)
+      : op(op), lookup(lookup), precision(precision), order(order), query(lookup(op.getQuery())),
         key(lookup(op.getKey())), value(lookup(op.getValue())), output(lookup(op.getOutput())),
         lse(lookup(op.getLse())), queryTangent(find(op.getQueryTangent())),
         keyTangent(find(op.getKeyTangent())), valueTangent(find(op.getValueTangent())),
@@ -66,11 +66,13 @@ protected:
   OpTy op;
   Lookup lookup;
   Precision precision;
+  unsigned order;
   RefTensorPtr query, key, value, output, lse, queryTangent, keyTangent, valueTangent, sink,
       sinkTangent;
   ScalarRegion score, tangent, mask, factor;
   SmallVector<Value> captures;
   int64_t batch, heads, rows, keys, keyHeads, depth, valueDepth;
+  std::vector<int64_t> keyOrder;
   T scale;
 };
 } // namespace
@@ -102,6 +104,7 @@ llvm::Error Tangents<T, OpTy>::checkShapes(ArrayRef<std::pair<RefTensorPtr, RefT
     if (other && other->shape != of->shape)
       return makeError(op, "expected a tangent or gradient of " + formatShape(of->shape) +
                                ", got " + formatShape(other->shape));
+  keyOrder = sumOrder(keys, order);
   scale = T(op.getScaleOperand() ? lookup(op.getScaleOperand())->floats[0] : *op.getStaticScale());
   return llvm::Error::success();
 }
@@ -131,17 +134,17 @@ template <typename T, typename OpTy> void Tangents<T, OpTy>::computeWeights(Row 
   T ofSink = sink ? T(sink->floats[row.h]) : -std::numeric_limits<T>::infinity();
   if (std::abs(double(shift)) >= kLarge) {
     T max = ofSink;
-    for (int64_t j = 0; j < keys; ++j)
+    for (int64_t j : keyOrder)
       if (row.state.keep[j])
         max = std::fmax(max, row.weight[j]);
     T sum = std::exp(ofSink - max);
-    for (int64_t j = 0; j < keys; ++j)
+    for (int64_t j : keyOrder)
       if (row.state.keep[j])
         sum += std::exp(row.weight[j] - max);
     if (std::isfinite(max))
       shift = max, logSum = std::log(sum);
   }
-  for (int64_t j = 0; j < keys; ++j)
+  for (int64_t j : keyOrder)
     row.weight[j] = row.state.keep[j] ? std::exp((row.weight[j] - shift) - logSum) : T(0);
   row.sinkWeight = sink ? std::exp((ofSink - shift) - logSum) : T(0);
 }
@@ -163,7 +166,7 @@ template <typename T, typename OpTy> bool Tangents<T, OpTy>::computeRow(Row &row
   for (std::vector<T> *of :
        {&row.score, &row.scoreTangent, &row.weight, &row.afterTangent, &row.factor})
     of->assign(keys, T(0));
-  for (int64_t j = 0; j < keys; ++j) {
+  for (int64_t j : keyOrder) {
     if (!row.state.keep[j])
       continue;
     for (int64_t d = 0; d < depth; ++d) {
@@ -201,7 +204,8 @@ llvm::Error Tangents<T, OpTy>::forEachRow(llvm::function_ref<bool(Row &, Fault &
   row.state.factor = factor.makeSlots();
   row.tangent = tangent.makeSlots();
   Fault fault;
-  for (row.position = 0; row.position < batch * heads * rows; ++row.position) {
+  for (int64_t position : sumOrder(batch * heads * rows, order)) {
+    row.position = position;
     row.b = row.position / (heads * rows);
     row.h = row.position / rows % heads;
     row.i = row.position % rows;
@@ -240,13 +244,13 @@ template <typename T> llvm::Expected<std::vector<RefTensorPtr>> Jvp<T>::run() {
     if (!row.lives)
       return true;
     T mean = this->sinkTangent ? row.sinkWeight * T(this->sinkTangent->floats[row.h]) : T(0);
-    for (int64_t j = 0; j < this->keys; ++j)
+    for (int64_t j : this->keyOrder)
       if (row.state.keep[j])
         mean += row.weight[j] * row.afterTangent[j];
     sums[row.position] = mean;
     for (int64_t e = 0; e < this->valueDepth; ++e) {
       T sum = T(0);
-      for (int64_t j = 0; j < this->keys; ++j)
+      for (int64_t j : this->keyOrder)
         if (row.state.keep[j])
           sum += row.weight[j] * row.factor[j] *
                  (row.afterTangent[j] * this->at(this->value, row.b, row.keyHead, j, e) +
@@ -272,8 +276,8 @@ template <typename T> class BackwardJvp : Tangents<T, BackwardJvpOp> {
   using typename Base::Row;
 
 public:
-  BackwardJvp(BackwardJvpOp op, Lookup lookup, Precision precision)
-      : Base(op, lookup, precision), outputGradient(lookup(op.getOutputGradient())),
+  BackwardJvp(BackwardJvpOp op, Lookup lookup, Precision precision, unsigned order)
+      : Base(op, lookup, precision, order), outputGradient(lookup(op.getOutputGradient())),
         outputTangent(lookup(op.getOutputTangent())), lseTangent(lookup(op.getLseTangent())),
         lseGradient(this->find(op.getLseGradient())),
         outputGradientTangent(this->find(op.getOutputGradientTangent())),
@@ -371,7 +375,7 @@ template <typename T> bool BackwardJvp<T>::addRow(Row &row, Fault &fault) {
     deltaTangent += this->at(outputGradientTangent, row.b, row.h, row.i, e) * o +
                     given * this->at(outputTangent, row.b, row.h, row.i, e);
   }
-  for (int64_t j = 0; j < this->keys; ++j)
+  for (int64_t j : this->keyOrder)
     if (row.state.keep[j] && !addPair(row, j, delta, deltaTangent, fault))
       return false;
   if (this->sink) {
@@ -421,21 +425,21 @@ template <typename T> llvm::Expected<std::vector<RefTensorPtr>> BackwardJvp<T>::
 
 template <template <typename> typename Class, typename OpTy>
 static llvm::Expected<std::vector<RefTensorPtr>> evaluate(OpTy op, Lookup lookup,
-                                                          Precision precision) {
+                                                          Precision precision, unsigned order) {
   bool wide = op.getQuery().getType().getElementType().isF64();
   if (precision == Precision::SameType)
-    return wide ? Class<double>(op, lookup, precision).run()
-                : Class<float>(op, lookup, precision).run();
-  return wide ? Class<long double>(op, lookup, precision).run()
-              : Class<double>(op, lookup, precision).run();
+    return wide ? Class<double>(op, lookup, precision, order).run()
+                : Class<float>(op, lookup, precision, order).run();
+  return wide ? Class<long double>(op, lookup, precision, order).run()
+              : Class<double>(op, lookup, precision, order).run();
 }
 
 llvm::Expected<std::vector<RefTensorPtr>> attn::evaluateJvp(JvpOp op, Lookup lookup,
-                                                            Precision precision) {
-  return evaluate<Jvp>(op, lookup, precision);
+                                                            Precision precision, unsigned order) {
+  return evaluate<Jvp>(op, lookup, precision, order);
 }
 
-llvm::Expected<std::vector<RefTensorPtr>> attn::evaluateBackwardJvp(BackwardJvpOp op, Lookup lookup,
-                                                                    Precision precision) {
-  return evaluate<BackwardJvp>(op, lookup, precision);
+llvm::Expected<std::vector<RefTensorPtr>>
+attn::evaluateBackwardJvp(BackwardJvpOp op, Lookup lookup, Precision precision, unsigned order) {
+  return evaluate<BackwardJvp>(op, lookup, precision, order);
 }

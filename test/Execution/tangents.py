@@ -170,6 +170,7 @@ class Run:
             file.write(derived.stdout)
         command = [self.options.attn_run, path, f"--entry={entry}", f"--target={self.options.target}"]
         command += [f"--schedule={self.options.schedule}"] if self.options.schedule else []
+        command += ["--check"] if self.options.check else []
         for n, x in enumerate(arguments):
             file = os.path.join(self.folder, f"in{n}.npy")
             np.save(file, x.astype(np.float16) if self.case[0] == "f16" and x.ndim == 4 else x)
@@ -258,6 +259,7 @@ def main():
     parser.add_argument("--attn-opt", required=True)
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--schedule", help="options of attn-lower-to-hopper")
+    parser.add_argument("--check", action="store_true", help="also beside attn-run's reference")
     parser.add_argument("--only", type=int, help="the case of this number")
     parser.add_argument("--timeout", type=float, default=300)
     parser.add_argument("--work", help="folder for files")

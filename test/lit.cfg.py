@@ -49,7 +49,8 @@ def has_sm90():
 if has_sm90():
     config.available_features.add("cuda-sm90")
     # Tests run without the user's environment.
-    llvm_config.with_system_environment(["ATTN_TESTS", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"])
+    llvm_config.with_system_environment(["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"])
+llvm_config.with_system_environment("ATTN_TESTS")  # "all": nothing is thinned
 # An interpreter with numpy where the machine has one.
 config.substitutions.append(("%python", config.attn_python or sys.executable))
 # Of the remarks of passes: each outcome, with how often it came.

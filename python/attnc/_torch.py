@@ -381,11 +381,7 @@ def attention(
     if options.drops:
         inputs.append(_rng_state(rng_state, query))
     inputs += pages
-    if observed and _functorch_level() is not None:
-        from ._transforms import Forward
-
-        return Forward.apply(bound.variant, *inputs)
-    if has_tangents(inputs):
+    if (observed and _functorch_level() is not None) or has_tangents(inputs):
         from ._transforms import Forward
 
         return Forward.apply(bound.variant, *inputs)

@@ -131,10 +131,9 @@ class Definition:
         o = self.rounded(np.einsum("bhij,bhje->bhie", self.rounded(p), v))
         dt = p * (w - ((do * o).sum(-1) - dl)[..., None])
         dt = np.where(keep, dt, 0).astype(self.complex)
-        tiny = self.complex(1)
         if self.score is SCORES["tanh"][1]:
             y = np.tanh(s)
-            ds, dc = dt * (tiny - y * y) * c[None, :, None, None], self.total(dt * y)
+            ds, dc = dt * (1 - y * y) * c[None, :, None, None], self.total(dt * y)
         elif self.score is SCORES["slope"][1]:
             i, j = np.arange(q.shape[2])[:, None], np.arange(k.shape[2])[None, :]
             ds, dc = dt, self.total(dt * (i - j).astype(self.kind))

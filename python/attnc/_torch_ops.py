@@ -107,9 +107,10 @@ def run_backward(
     incoming: Sequence[Optional[torch.Tensor]],
     wanted: Tuple[int, ...],
     out: Optional[Sequence] = None,
+    partial: bool = False,
 ) -> List[torch.Tensor]:
     """Gradients of the inputs at the positions `wanted`; `saved` are (O, LSE), and
-    `incoming` their gradients."""
+    `incoming` their gradients. `partial`: those of more keys than these."""
     do, dlse = incoming
     if do is None:
         do = torch.zeros_like(saved[0])
@@ -118,7 +119,7 @@ def run_backward(
     if dlse is not None:
         arguments.append(usable(dlse))
     variant = variant.for_sizes(inputs[0], inputs[1], inputs[3:])
-    gradient = variant.gradient(device_of(inputs[0]), wanted, dlse is not None, by_threads)
+    gradient = variant.gradient(device_of(inputs[0]), wanted, dlse is not None, by_threads, partial)
     if out is not None and len(gradient.computed) > len(wanted):
         for result, computed in zip(out, gradient.select(gradient.executable.call(arguments))):
             result.copy_(computed)

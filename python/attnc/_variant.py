@@ -305,11 +305,15 @@ class Variant:
         self._checked: Dict[Any, bool] = {}
         self._lock = threading.Lock()
 
-    def pipeline(self, device: str, gradient: bool = False, by_threads: bool = False) -> Optional[str]:
-        """Options of the pipeline; None for none. `by_threads` as of forward()."""
+    def pipeline(
+        self, device: str, gradient: bool = False, by_threads: bool = False, partial: bool = False
+    ) -> Optional[str]:
+        """Options of the pipeline; None for none. `by_threads` as of forward(), `partial` as of gradient()."""
         if device == "cpu":
             if self.precision != "ieee":
                 raise Error(f"expected precision 'ieee' on a CPU, which has no products of TF32; got {self.precision!r}")
+            if partial:
+                return "single-queries=false large-scores=inexact"
             if self.parts == 0:
                 return None
             order = "m_outer" if self.parts == 1 else f"split_kv parts={self.parts}"
@@ -321,6 +325,8 @@ class Variant:
         options = ["deterministic=true"] if gradient and self.deterministic else []
         if self.parts:
             options.append(f"parts={self.parts}")
+        if partial:
+            options.append("large-scores=false")
         if schedule:
             options.append(f"schedule={{{' '.join(schedule)}}}")
         return " ".join(options) or None
@@ -350,10 +356,11 @@ class Variant:
         return executable
 
     def gradient(
-        self, device: str, wanted: Tuple[int, ...], has_dlse: bool, by_threads: bool = False
+        self, device: str, wanted: Tuple[int, ...], has_dlse: bool, by_threads: bool = False, partial: bool = False
     ) -> Gradient:
-        """The gradients of the arguments at the positions `wanted`; `by_threads` as of forward()."""
-        key = device, wanted, has_dlse, by_threads
+        """The gradients of the arguments at the positions `wanted`; `by_threads` as of forward(). `partial`: the LSE may
+        be that of more keys than these; where it is large it then says no more than float32 does."""
+        key = device, wanted, has_dlse, by_threads, partial
         known = self._gradients.get(key)
         if known is None:
             known = self._gradients[key] = self._compile_gradient(*key)
@@ -421,9 +428,9 @@ class Variant:
         return Executable(text, device, f"attention{suffix}", asked)
 
     def _compile_gradient(
-        self, device: str, wanted: Tuple[int, ...], has_dlse: bool, by_threads: bool
+        self, device: str, wanted: Tuple[int, ...], has_dlse: bool, by_threads: bool, partial: bool
     ) -> Gradient:
-        pipeline = self.pipeline(device, gradient=True, by_threads=by_threads)
+        pipeline = self.pipeline(device, gradient=True, by_threads=by_threads, partial=partial)
         # There are gradients that the compiler fuses with all others only.
         sets = [wanted, tuple(sorted({0, 1, 2, *wanted}))]
         problem: Optional[Error] = None

@@ -67,12 +67,12 @@ class Backward:
         self.key_moves = np.zeros(k.shape[:3], bool)
         self.settled = dlse is None and sink is None
 
-    def product(self, a, b):
+    def product(self, a, b, total=None):
+        """a b, or `total` + a b: on a GPU one chain of sums, of all heads of a group."""
         if self.multiply:
-            return self.multiply(a, b.T).astype(self.kind)
-        if self.kind == np.longdouble:
-            return np.einsum("ij,jk->ik", a, b)
-        return a @ b
+            return self.multiply(a, b.T, total).astype(self.kind)
+        product = np.einsum("ij,jk->ik", a, b) if self.kind == np.longdouble else a @ b
+        return product if total is None else total + product
 
     def narrow(self, x):
         return round_to(self.dtype, x).astype(self.kind) if self.rounds else x
@@ -95,7 +95,8 @@ class Backward:
         finite = np.isfinite(lse)
         safe = np.where(finite, lse, self.kind(0))
         with np.errstate(invalid="ignore", over="ignore"):
-            p = np.where(keep & finite[:, None], np.exp(s - safe[:, None]), self.kind(0))
+            weights = reference.power_of_two(s, safe[:, None]) if self.multiply else np.exp(s - safe[:, None])
+            p = np.where(keep & finite[:, None], weights, self.kind(0))
         delta = (do * self.o[b, h, rows])[:, self.outer].sum(axis=1) - np.where(finite, self.dlse[b, h, rows], 0)
         dt = p * (self.product(do[:, self.outer], v[:, self.outer].T) - delta[:, None])
         if self.sink is not None:
@@ -109,8 +110,8 @@ class Backward:
         self.dscale += (ds * raw).sum()
         ds, p = self.narrow(ds), self.narrow(p)
         self.dq[b, h, rows] = self.product(ds, k) * self.scale
-        self.dk[b, kv] += self.product(ds.T, q) * self.scale
-        self.dv[b, kv] += self.product(p.T, do)
+        self.dk[b, kv] = self.product(ds.T, q, self.dk[b, kv])
+        self.dv[b, kv] = self.product(p.T, do, self.dv[b, kv])
 
     def run(self):
         shape = self.shape
@@ -122,6 +123,7 @@ class Backward:
                 order = self.rng.permutation(shape.sq) if self.shuffled else np.arange(shape.sq)
                 for start in range(0, shape.sq, chunk):
                     self.rows(b, h, order[start:start + chunk])
+        self.dk *= self.scale
         return self
 
     def results(self, names):

@@ -41,17 +41,17 @@ def _multiply(a, b):
     return a @ b.T
 
 
-def tensor_core(a, b):
-    """a b^T as Hopper's tensor core sums it: 16 products and the sum so far at a
+def tensor_core(a, b, total=None):
+    """a b^T, added to `total` where it is given, as Hopper's tensor core sums it: 16 products and the sum so far at a
     time, each cut off toward zero two bits below the last bit of a float with the
     largest one's exponent, and their sum cut off to a float. (Khattak and Mikaitis,
     "Accurate models of NVIDIA tensor cores", 2025.) Where all terms have one sign,
     so have the errors."""
     rows = max(1, (1 << 18) // max(len(b), 1))
+    total = np.zeros((len(a), len(b))) if total is None else total.astype(np.float64)
     if len(a) > rows:
-        return np.concatenate([tensor_core(a[i:i + rows], b) for i in range(0, len(a), rows)])
+        return np.concatenate([tensor_core(a[i:i + rows], b, total[i:i + rows]) for i in range(0, len(a), rows)])
     a, b = a.astype(np.float64), b.astype(np.float64)
-    total = np.zeros((len(a), len(b)))
     for start in range(0, a.shape[1], 16):
         terms = a[:, None, start:start + 16] * b[None, :, start:start + 16]
         terms = np.concatenate([total[..., None], terms], axis=2)
@@ -62,14 +62,22 @@ def tensor_core(a, b):
     return total.astype(np.float32)
 
 
-def one_by_one(a, b):
-    """a b^T as units of f32 and f64 sum it: a product at a time, with one rounding each.
+def one_by_one(a, b, total=None):
+    """a b^T, added to `total` where it is given, as units of f32 and f64 sum it: a product at a time, with one rounding each.
     (numpy's library sums several parts of a row beside each other, with smaller errors.)"""
     wide = np.float64 if a.dtype == np.float32 else np.longdouble
-    total = np.zeros((len(a), len(b)), a.dtype)
+    total = np.zeros((len(a), len(b)), a.dtype) if total is None else total
     for x, y in zip(a.T.astype(wide), b.T.astype(wide)):
         total = (total + x[:, None] * y[None, :]).astype(a.dtype)
     return total
+
+
+def power_of_two(s, lse):
+    """exp(s - lse) as a GPU's units compute it: s log2(e) - lse log2(e) with one rounding, and one of the product
+    lse log2(e); then a power of two."""
+    kind, wide = s.dtype.type, np.float64 if s.dtype == np.float32 else np.longdouble
+    log2e = kind(np.log2(np.exp(wide(1))))
+    return np.exp2((s.astype(wide) * log2e - (lse * log2e).astype(wide)).astype(kind))
 
 
 def _rows(shape, parts, q, k, v, scale, sink, captures, b, h, rows, kind, dtype, narrow, product, rng):

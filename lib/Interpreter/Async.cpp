@@ -134,6 +134,41 @@ template <typename T> static std::vector<T> transposed(const std::vector<T> &fro
 /// Products that the tensor core adds at a time.
 constexpr int64_t kTerms = 16;
 
+// Machines with FMAs run a version that has them; elsewhere each is a call.
+#if defined(__x86_64__) && defined(__clang__)
+#define ATTN_FOR_EACH_CPU __attribute__((target_clones("fma", "default")))
+#else
+#define ATTN_FOR_EACH_CPU
+#endif
+
+/// Rows and columns of a product, and how far rows of its operands lie apart.
+struct ProductShape {
+  int64_t m, n, k, aStride, bStride;
+};
+
+template <typename T>
+[[gnu::always_inline]] static inline void addFmas(T *sums, const T *a, const T *b,
+                                                  const ProductShape &shape) {
+  for (int64_t row = 0; row < shape.m; ++row)
+    for (int64_t at = 0; at < shape.k; ++at) {
+      T *to = sums + row * shape.n;
+      T x = a[row * shape.aStride + at];
+      const T *y = b + at * shape.bStride;
+      for (int64_t column = 0; column < shape.n; ++column)
+        to[column] = std::fma(x, y[column], to[column]);
+    }
+}
+
+ATTN_FOR_EACH_CPU
+static void addFmasF32(float *sums, const float *a, const float *b, const ProductShape &shape) {
+  addFmas(sums, a, b, shape);
+}
+
+ATTN_FOR_EACH_CPU
+static void addFmasF64(double *sums, const double *a, const double *b, const ProductShape &shape) {
+  addFmas(sums, a, b, shape);
+}
+
 /// The sum of a float and of products with other floats, which are exact, as
 /// Hopper's tensor core forms it: the terms are cut off, toward zero, two bits
 /// below the last one of a float with the largest term's exponent, added
@@ -162,6 +197,17 @@ static float addProducts(float sum, const float *a, const float *b, int64_t stri
   return total < 0 ? -result : result;
 }
 
+static void addOfTensorCore(float *sums, const float *a, const float *b,
+                            const ProductShape &shape) {
+  for (int64_t row = 0; row < shape.m; ++row)
+    for (int64_t at = 0; at < shape.k; at += kTerms)
+      for (int64_t column = 0; column < shape.n; ++column) {
+        float &to = sums[row * shape.n + column];
+        to = addProducts(to, a + row * shape.aStride + at, b + at * shape.bStride + column,
+                         shape.bStride);
+      }
+}
+
 /// To nearest, ties away from zero, 10 bits behind the point (`cvt.rna.tf32.f32`).
 static float roundToTf32(float x) {
   if (!std::isfinite(x))
@@ -178,6 +224,16 @@ static float addTf32(float to, float x, float y, int64_t terms) {
     to = std::fma(x0, roundToTf32(y - y0), to);
   }
   return std::fma(x0, y0, to);
+}
+
+static void addOfTf32(float *sums, const float *a, const float *b, const ProductShape &shape,
+                      int64_t terms) {
+  for (int64_t row = 0; row < shape.m; ++row)
+    for (int64_t at = 0; at < shape.k; ++at)
+      for (int64_t column = 0; column < shape.n; ++column) {
+        float &to = sums[row * shape.n + column];
+        to = addTf32(to, a[row * shape.aStride + at], b[at * shape.bStride + column], terms);
+      }
 }
 
 /// Products of f64 and f32 are FMAs, but for those of TF32.
@@ -201,18 +257,15 @@ static void multiplyTiles(Cluster &cluster, const interpreter::Value &a, Type aT
     bStride = int64_t(right.size()) / bStride;
   }
   std::vector<T> sums(result, result + m * n);
-  for (int64_t row = 0; row < m; ++row)
-    for (int64_t at = 0; at < k; at += usesFma ? 1 : kTerms)
-      for (int64_t column = 0; column < n; ++column) {
-        T &to = sums[size_t(row * n + column)];
-        const T *x = left.data() + row * aStride + at, *y = right.data() + at * bStride + column;
-        if constexpr (std::is_same_v<T, double>)
-          to = std::fma(*x, *y, to);
-        else
-          to = tf32      ? addTf32(to, *x, *y, tf32)
-               : usesFma ? std::fma(*x, *y, to)
-                         : addProducts(to, x, y, bStride);
-      }
+  ProductShape shape{m, n, k, aStride, bStride};
+  if constexpr (std::is_same_v<T, double>)
+    addFmasF64(sums.data(), left.data(), right.data(), shape);
+  else if (tf32)
+    addOfTf32(sums.data(), left.data(), right.data(), shape, tf32);
+  else if (usesFma)
+    addFmasF32(sums.data(), left.data(), right.data(), shape);
+  else
+    addOfTensorCore(sums.data(), left.data(), right.data(), shape);
   std::copy(sums.begin(), sums.end(), result);
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -23,7 +23,7 @@ class Link(NamedTuple):
     flops: float  # floating-point operations per second of attention forward, 2 (D + Dv) per pair
 
 
-_measured: "weakref.WeakKeyDictionary[Any, Dict[torch.device, Link]]" = weakref.WeakKeyDictionary()
+_measured: weakref.WeakKeyDictionary[Any, Dict[torch.device, Link]] = weakref.WeakKeyDictionary()
 
 
 def measure(group: Any = None, device: Any = "cpu") -> Link:
@@ -89,40 +89,58 @@ def predict(
     transport: Transport,
     mask: Optional[Mask] = None,
     element_size: int = 2,
+    outside: Optional[Link] = None,
+    host: int = 8,
 ) -> float:
     """Seconds of a forward of the slowest rank, by a model: what a rank has to compute is spread over its rounds as the
-    keys that it needs are; a round takes the longer of its kernel and of the next one's messages.
+    keys that it needs are; a round takes the longer of its kernel and of the next one's messages. How much it has to
+    compute is counted for the mask of the map.
 
     query, key: shapes (B, H, T, D) of a rank.
+    outside: the link between hosts of `host` ranks each; one link for all where None.
     """
-    batch, heads, each, d = query
     needs = shards.needs(shards.mask if mask is None else mask)
-    row = batch * key[1] * (d + dv) * element_size  # bytes of a token's key and value
-    lanes = transport.lanes
-    slowest = 0.0
-    for rank in range(shards.ranks):
-        layout = Layout(shards, rank, lanes, needs)
-        pairs = sum(shards.kept_tiles[r] for r in layout.members()) / sum(shards.kept_tiles) if any(shards.kept_tiles) else 0
-        total = pairs * _kept_pairs(shards) * batch * heads / lanes * 2 * (d + dv) / link.flops
-        sizes = [len(layout.needed(source, layout.node)) * shards.chunk for source in range(layout.nodes)]
-        share = [total * size / max(sum(sizes), 1) for size in sizes]
+    model = _Model(link, link if outside is None else outside, host, tuple(query), tuple(key), dv, element_size)
+    return max(model.seconds(Layout(shards, rank, transport.lanes, needs), transport) for rank in range(shards.ranks))
+
+
+class _Model(NamedTuple):
+    inside: Link
+    outside: Link
+    host: int
+    query: Tuple[int, ...]
+    key: Tuple[int, ...]
+    dv: int
+    element_size: int
+
+    def link(self, rank: int, other: int) -> Link:
+        return self.inside if rank // self.host == other // self.host else self.outside
+
+    def coming(self, layout: Layout, source: int, tokens: int) -> float:
+        """Until a node's keys and values are here."""
+        if source == layout.node or not tokens:
+            return 0.0
+        link = self.link(layout.rank, layout.rank_of(source))
+        size = self.query[0] * self.key[1] / layout.lanes * (self.query[3] + self.dv) * self.element_size
+        return link.latency + tokens * size / link.bandwidth
+
+    def exchanging(self, layout: Layout) -> float:
+        """Heads of queries, keys and values, and those of outputs."""
+        if layout.lanes == 1:
+            return 0.0
+        batch, heads, each, d = self.query
+        link = self.link(layout.members()[0], layout.members()[-1])
+        size = batch * each * self.element_size * (heads + self.key[1]) * (d + self.dv)
+        return 2 * link.latency + size * (layout.lanes - 1) / layout.lanes / link.bandwidth
+
+    def seconds(self, layout: Layout, transport: Transport) -> float:
+        shards = layout.shards
+        pairs = float(sum(shards.kept_tiles[rank] for rank in layout.members())) * shards.tile**2
+        work = pairs * self.query[0] * self.query[1] / layout.lanes * 2 * (self.query[3] + self.dv) / self.inside.flops
         order = [(layout.node - offset) % layout.nodes for offset in range(layout.nodes)]
-        cost = lambda source: 0.0 if source == layout.node or not sizes[source] else (
-            link.latency + sizes[source] * row / lanes / link.bandwidth)  # fmt: skip
-        seconds = 0.0
-        if lanes > 1:
-            moved = batch * each * element_size * (heads * (d + dv) + key[1] * (d + dv))
-            seconds += 2 * link.latency + moved * (lanes - 1) / lanes / link.bandwidth
+        tokens = [len(layout.needed(source, layout.node)) * shards.chunk for source in order]
+        coming = [self.coming(layout, source, size) for source, size in zip(order, tokens)]
         if transport.kind == "gather":
-            seconds += sum(map(cost, order)) + total
-        else:
-            for number, source in enumerate(order):
-                coming = cost(order[number + 1]) if number + 1 < len(order) else 0.0
-                seconds += max(share[source], coming)
-        slowest = max(slowest, seconds)
-    return slowest
-
-
-def _kept_pairs(shards: ShardMap) -> float:
-    """Pairs of kept tiles."""
-    return float(sum(shards.kept_tiles)) * shards.tile**2
+            return self.exchanging(layout) + sum(coming) + work
+        shares = [work * size / max(sum(tokens), 1) for size in tokens]
+        return self.exchanging(layout) + sum(max(share, next) for share, next in zip(shares, [*coming[1:], 0.0]))

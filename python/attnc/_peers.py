@@ -131,7 +131,7 @@ class Peers:
         return tensor
 
 
-_known: "weakref.WeakKeyDictionary[Any, Peers]" = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Any, Peers] = weakref.WeakKeyDictionary()
 
 
 def peers_of(group: Any) -> Peers:

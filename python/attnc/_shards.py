@@ -52,7 +52,7 @@ class Mask:
         token = torch.arange(tokens)
         first, last = torch.zeros_like(token), torch.full_like(token, tokens)
         if self.documents is not None:
-            numbers, lengths = torch.unique_consecutive(self.documents, return_counts=True)
+            _, lengths = torch.unique_consecutive(self.documents, return_counts=True)
             ends = lengths.cumsum(0).repeat_interleave(lengths)
             first, last = ends - lengths.repeat_interleave(lengths), ends
         if left >= 0:

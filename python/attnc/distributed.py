@@ -11,7 +11,7 @@ What is sent goes through a process group of PyTorch: NCCL between GPUs, gloo be
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Optional, Tuple
 
 import torch
 import torch.distributed as dist

@@ -168,6 +168,8 @@ class Run:
         with open(path, "w") as file:
             file.write(derived.stdout)
         command = [self.options.attn_run, path, f"--entry={entry}", f"--target={self.options.target}"]
+        if self.options.target == "cpu":
+            command.append("-O0")  # most of the time would be LLVM's
         command += [f"--schedule={self.options.schedule}"] if self.options.schedule else []
         command += ["--check"] if self.options.check else []
         for n, x in enumerate(arguments):

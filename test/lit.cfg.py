@@ -64,9 +64,11 @@ if config.attn_python:
 python_home = os.environ.get("ATTN_TORCH_PYTHON_HOME", os.path.join(config.attn_src_root, "build", "python"))
 if os.path.exists(os.path.join(python_home, "requirements.txt")):
     config.available_features.add("pytest")
-    config.substitutions.append(
-        ("%pytest", f"env ATTNC_LIBRARY={config.attn_obj_root}/lib/libattnc.so PYTHONDONTWRITEBYTECODE=1 "
-                    f"{python_home}/bin/python3 -m pytest -q -p no:cacheprovider --show-capture=no"))
+    # Most of the time of tests with many gradients would be LLVM's: `%quick_pytest`.
+    for name, level in ("%pytest", 2), ("%quick_pytest", 2 if os.environ.get("ATTN_TESTS") == "all" else 0):
+        config.substitutions.append(
+            (name, f"env ATTNC_LIBRARY={config.attn_obj_root}/lib/libattnc.so PYTHONDONTWRITEBYTECODE=1 "
+                   f"ATTNC_OPT_LEVEL={level} {python_home}/bin/python3 -m pytest -q -p no:cacheprovider --show-capture=no"))
     config.substitutions.append(("%torch_python", os.path.join(python_home, "bin", "python3")))
 if all(os.path.exists(os.path.join(python_home, "bin", tool)) for tool in ("clang-format", "ruff")):
     config.available_features.add("format")

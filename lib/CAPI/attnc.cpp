@@ -5,6 +5,7 @@
 #include "attn/Compiler/Executable.h"
 #include "attn/Runtime/ThreadPool.h"
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -62,6 +63,17 @@ static Expected<const target::Target *> findTarget(const attnc_options &options)
   return target::getTarget(std::to_string(int(options.target)));
 }
 
+/// What the environment says of code for the CPU.
+static Error readOptLevel(unsigned &level) {
+  const char *asked = std::getenv("ATTNC_OPT_LEVEL");
+  if (!asked || !*asked)
+    return Error::success();
+  if (StringRef(asked).getAsInteger(10, level) || level > 3)
+    return createStringError("ATTNC_OPT_LEVEL: expected LLVM's level of optimisation for the CPU, 0 to 3, got '" + Twine(asked) +
+                             "'");
+  return Error::success();
+}
+
 /// Fields that the caller's version of the struct does not have keep their
 /// default.
 static Expected<ExecutableOptions> readOptions(const attnc_options *given) {
@@ -81,6 +93,8 @@ static Expected<ExecutableOptions> readOptions(const attnc_options *given) {
     chosen.gradient = options.gradient;
   if (options.cache_directory)
     chosen.cache = DiskCache(options.cache_directory);
+  if (Error error = readOptLevel(chosen.code.optLevel))
+    return std::move(error);
   return chosen;
 }
 

@@ -26,7 +26,7 @@ Executable::compileEntry(Source &source, const ExecutableOptions &options) {
   if (Error error = target.fitDevice(source.pipeline))
     return std::move(error);
   target::CompileTimes times;
-  auto compiled = compileProgram(target, *source.module, source.pipeline, {}, options.cache, times);
+  auto compiled = compileProgram(target, *source.module, source.pipeline, options.code, options.cache, times);
   if (!compiled)
     return compiled.takeError();
   ++(times.programCached ? fromDiskCount : compiledCount);
@@ -49,7 +49,9 @@ Expected<std::shared_ptr<const Executable>> Executable::compile(StringRef text,
   auto target = options.target->getKey();
   if (!target)
     return target.takeError();
-  std::string key = DiskCache::makeKey({*target, options.entry, options.pipeline, gradient, text});
+  std::string level = std::to_string(options.code.optLevel);
+  std::string key =
+      DiskCache::makeKey({*target, options.entry, options.pipeline, gradient, level, text});
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (auto found = known.find(key); found != known.end()) {
@@ -73,7 +75,7 @@ Expected<std::string> Executable::emitAssembly(StringRef text, const ExecutableO
     return source.explain(std::move(error));
   target::CompileTimes times;
   auto program =
-      compileProgram(*options.target, *source.module, source.pipeline, {}, options.cache, times);
+      compileProgram(*options.target, *source.module, source.pipeline, options.code, options.cache, times);
   if (!program)
     return source.explain(program.takeError());
   return (*program)->getAssembly().str();

@@ -64,14 +64,13 @@ class Layout:
         """Chunks of a node whose keys another one has to see."""
         return tuple(chunk for chunk in self.chunks_of(source) if self.node_needs[target, chunk])
 
-    def order(self) -> Optional[torch.Tensor]:
-        """Which tokens of the members, one behind the other, come in the order of the node; None where all stay."""
+    def order(self, device: torch.device, back: bool = False) -> Optional[torch.Tensor]:
+        """Which tokens of the members, one behind the other, come in the order of the node, or the way `back`; None
+        where all stay."""
         chunks = [chunk for rank in self.members() for chunk in self.shards.chunks[rank]]
         if chunks == sorted(chunks):
             return None
-        places = sorted(range(len(chunks)), key=chunks.__getitem__)
-        size = self.shards.chunk
-        return (torch.tensor(places)[:, None] * size + torch.arange(size)).reshape(-1)
+        return self.shards.order_of(tuple(chunks), back, device)
 
     def pick(self, x: torch.Tensor, chunks: Sequence[int], node: Optional[int] = None) -> torch.Tensor:
         """(B, H, tokens of these chunks, D), dense, from those of a node."""
@@ -202,34 +201,25 @@ class Call:
 
     def gather_tokens(self, *tensors: torch.Tensor) -> List[torch.Tensor]:
         """(B, H, T, D) of all heads to (B, H / lanes, lanes T, D)."""
-        layout = self.layout
-        if layout.lanes == 1:
+        if self.layout.lanes == 1:
             return list(tensors)
-        sends, receives, parts = [], [], []
-        for x in tensors:
-            pieces = [piece.contiguous() for piece in x.chunk(layout.lanes, 1)]
-            come = [pieces[layout.lane] if r == layout.rank else torch.empty_like(pieces[0]) for r in layout.members()]
-            for rank, piece, place in zip(layout.members(), pieces, come):
-                if rank != layout.rank:
-                    sends.append(Message(rank, piece))
-                    receives.append(Message(rank, place))
-            parts.append(come)
-        self.peers.finish(self.peers.start(sends, receives))
-        order = layout.order()
-        joined = [torch.cat(come, 2) for come in parts]
-        return joined if order is None else [x.index_select(2, order.to(x.device)) for x in joined]
+        order = self.layout.order(tensors[0].device)
+        found = self._exchange(tensors, 1, 2)
+        return found if order is None else [x.index_select(2, order) for x in found]
 
     def scatter_tokens(self, *tensors: torch.Tensor) -> List[torch.Tensor]:
         """The other way."""
-        layout = self.layout
-        if layout.lanes == 1:
+        if self.layout.lanes == 1:
             return list(tensors)
-        order = layout.order()
+        order = self.layout.order(tensors[0].device, back=True)
+        return self._exchange(tensors if order is None else [x.index_select(2, order) for x in tensors], 2, 1)
+
+    def _exchange(self, tensors: Sequence[torch.Tensor], split: int, join: int) -> List[torch.Tensor]:
+        """Each member of the node gets its part along one dimension, and puts what it gets together along another."""
+        layout = self.layout
         sends, receives, parts = [], [], []
         for x in tensors:
-            if order is not None:
-                x = x.index_select(2, order.argsort().to(x.device))
-            pieces = [piece.contiguous() for piece in x.chunk(layout.lanes, 2)]
+            pieces = [piece.contiguous() for piece in x.chunk(layout.lanes, split)]
             come = [pieces[layout.lane] if r == layout.rank else torch.empty_like(pieces[0]) for r in layout.members()]
             for rank, piece, place in zip(layout.members(), pieces, come):
                 if rank != layout.rank:
@@ -237,7 +227,7 @@ class Call:
                     receives.append(Message(rank, place))
             parts.append(come)
         self.peers.finish(self.peers.start(sends, receives))
-        return [torch.cat(come, 1) for come in parts]
+        return [torch.cat(come, join) for come in parts]
 
     # Keys and values.
 
@@ -386,7 +376,7 @@ class Attend(torch.autograd.Function):
         needs = ctx.needs_input_grad[2:]
         has = f"dO {do is not None}, dLSE {dlse is not None}, wanted {needs[: 3 + call.trained]}"
         problem = call.check_lse(saved[4])
-        call.peers.agree(f"backward: {has}", problem, ctx.timeout, saved[0].is_cuda)
+        call.peers.agree(f"backward: {has}", problem, ctx.timeout, saved[0].device)
         nothing: List[Optional[torch.Tensor]] = [None] * len(ctx.needs_input_grad)
         if do is None and dlse is None:
             return tuple(nothing)

@@ -41,10 +41,11 @@ class Peers:
     def size(self) -> int:
         return len(self.ranks)
 
-    def agree(self, signature: Any, problem: Optional[BaseException], timeout: float, on_gpu: bool) -> None:
+    def agree(self, signature: Any, problem: Optional[BaseException], timeout: float, device: torch.device) -> None:
         """Raises on all ranks unless all of them come with this signature and no problem. On a GPU a signature that was
         agreed on is not asked for again: the host would wait."""
         mine = json.dumps({"signature": signature, "problem": None if problem is None else str(problem)})
+        on_gpu = device.type == "cuda"
         if on_gpu and problem is None and mine in self._agreed:
             return
         call = self._calls
@@ -65,6 +66,10 @@ class Peers:
             listed = "; ".join(f"rank {r}: {json.loads(text)['signature']}" for r, text in enumerate(others))
             raise self._error(f"expected the same call on all ranks, got {listed}")
         if on_gpu:
+            if not self._agreed:  # NCCL connects all ranks, some of which may have nothing to send each other
+                self.add_up(torch.zeros(1, device=device))
+            if len(self._agreed) >= 4096:
+                self._agreed.clear()
             self._agreed.add(mine)
         if call >= 2:  # all ranks came to the call before this one, and had read the one before that
             self.store.delete_key(f"{call - 2}/{self.rank}")

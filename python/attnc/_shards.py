@@ -212,6 +212,15 @@ class ShardMap:
         key = "documents", id(documents), documents._version, chunks, device
         return self._kept_on(key, [documents], lambda: documents[self._tokens_of(chunks)].to(device, torch.int32))
 
+    def order_of(self, chunks: Tuple[int, ...], back: bool, device: torch.device) -> torch.Tensor:
+        """Which of the tokens of these chunks come first in the sequence; with `back` the inverse."""
+
+        def make() -> torch.Tensor:
+            order = self._tokens_of(chunks).argsort()
+            return (order.argsort() if back else order).to(device)
+
+        return self._kept_on(("order", chunks, back, device), [], make)
+
     def _tokens_of(self, chunks: Tuple[int, ...]) -> torch.Tensor:
         starts = torch.tensor(chunks, dtype=torch.int64) * self.chunk
         return (starts[:, None] + torch.arange(self.chunk)).reshape(-1)

@@ -199,7 +199,7 @@ def context_parallel_attention(
     peers = peers_of(group)
     _rank_in(shards, peers)
     problem, signature, call = None, "", None
-    on_gpu = isinstance(query, torch.Tensor) and query.is_cuda
+    device = query.device if isinstance(query, torch.Tensor) else torch.device("cpu")
     arguments = None
     try:
         mask = _mask_of(shards, mask_mod, is_causal, window, documents)
@@ -220,7 +220,7 @@ def context_parallel_attention(
             call = _plan(peers, arguments, chosen, options, query)
     except Exception as error:  # every rank is told
         problem = error
-    peers.agree(signature, problem, timeout, on_gpu)
+    peers.agree(signature, problem, timeout, device)
     assert arguments is not None
     if call is None:  # all ranks measure alike, and choose alike
         link = measure(group, query.device)

@@ -50,6 +50,7 @@ struct ExecutableOptions {
   /// The function's gradient instead: options of attn-differentiate, as text.
   std::optional<std::string> gradient;
   DiskCache cache = DiskCache::standard();
+  target::CodeOptions code;
 };
 
 /// How many executables this process has made, by where they came from.

@@ -200,3 +200,19 @@ def test_forked_process():
         same = torch.equal(attnc.attention(q, q, q), expected)
         os._exit(0 if same else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_level_of_optimisation(monkeypatch, compiled, tmp_path):
+    """Other code for each, with the same results."""
+    monkeypatch.setenv("ATTNC_CACHE_DIR", str(tmp_path))
+    q, k, v = (torch.randn(1, 1, 9, 20, generator=torch.Generator().manual_seed(n)) for n in range(3))
+    results = []
+    for level in "0", "1", "3":
+        monkeypatch.setenv("ATTNC_OPT_LEVEL", level)
+        # Other functions, for a variant keeps its code.
+        results.append(attnc.attention(q, k, v, mask_mod=lambda b, h, i, j, level=int(level): i + level >= j + level))
+        assert compiled() == 1
+    assert torch.allclose(results[0], results[1], atol=1e-6) and torch.allclose(results[0], results[2], atol=1e-6)
+    monkeypatch.setenv("ATTNC_OPT_LEVEL", "four")
+    with pytest.raises(attnc.Error, match="ATTNC_OPT_LEVEL: expected LLVM's level of optimisation for the CPU, 0 to 3, got 'four'"):
+        attnc.attention(q, k, v, mask_mod=lambda b, h, i, j: i > j + 1)

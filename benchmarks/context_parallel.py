@@ -15,10 +15,10 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 
-import attnc  # noqa: E402
-import attnc.distributed as ad  # noqa: E402
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
+import attnc
+import attnc.distributed as ad
+import torch
+import torch.distributed as dist
 
 INSIDE = ad.Link(bandwidth=450e9, latency=10e-6, flops=600e12)
 OUTSIDE = ad.Link(bandwidth=50e9, latency=15e-6, flops=600e12)

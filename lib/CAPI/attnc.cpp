@@ -69,8 +69,9 @@ static Error readOptLevel(unsigned &level) {
   if (!asked || !*asked)
     return Error::success();
   if (StringRef(asked).getAsInteger(10, level) || level > 3)
-    return createStringError("ATTNC_OPT_LEVEL: expected LLVM's level of optimisation for the CPU, 0 to 3, got '" + Twine(asked) +
-                             "'");
+    return createStringError(
+        "ATTNC_OPT_LEVEL: expected LLVM's level of optimisation for the CPU, 0 to 3, got '" +
+        Twine(asked) + "'");
   return Error::success();
 }
 

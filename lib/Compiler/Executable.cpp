@@ -26,7 +26,8 @@ Executable::compileEntry(Source &source, const ExecutableOptions &options) {
   if (Error error = target.fitDevice(source.pipeline))
     return std::move(error);
   target::CompileTimes times;
-  auto compiled = compileProgram(target, *source.module, source.pipeline, options.code, options.cache, times);
+  auto compiled =
+      compileProgram(target, *source.module, source.pipeline, options.code, options.cache, times);
   if (!compiled)
     return compiled.takeError();
   ++(times.programCached ? fromDiskCount : compiledCount);
@@ -74,8 +75,8 @@ Expected<std::string> Executable::emitAssembly(StringRef text, const ExecutableO
   if (Error error = source.parse(text, options))
     return source.explain(std::move(error));
   target::CompileTimes times;
-  auto program =
-      compileProgram(*options.target, *source.module, source.pipeline, options.code, options.cache, times);
+  auto program = compileProgram(*options.target, *source.module, source.pipeline, options.code,
+                                options.cache, times);
   if (!program)
     return source.explain(program.takeError());
   return (*program)->getAssembly().str();

@@ -95,7 +95,7 @@ def kept_tiles(mask: Mask, tokens: int, tile: int, batch: int, heads: int) -> to
     if mask.mask_mod is None:
         if intervals is None:
             return torch.ones(tiles, tiles, dtype=torch.int64)
-        # The intervals of a tile's queries overlap or touch, for each contains its query or lies behind the one before.
+        # The intervals of a tile's queries overlap or touch: each contains its query.
         first, last = (x.reshape(-1) for x in intervals)
         pad = tiles * tile - tokens
         first = torch.cat([first, first[-1:].expand(pad)]).reshape(tiles, tile).amin(1)

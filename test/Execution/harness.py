@@ -317,7 +317,8 @@ def main():
     parser.add_argument("--everything", action="store_true", help="the full cross product")
     parser.add_argument("--filter", help="a regular expression over the cases' names")
     parser.add_argument("--shard", help="INDEX/COUNT")
-    parser.add_argument("--thin", type=int, default=1, help="each so many-th case, and all variants, types and options, unless ATTN_TESTS is 'all'")
+    parser.add_argument("--thin", type=int, default=1,
+                        help="each so many-th case, and all variants, types and options, unless ATTN_TESTS is 'all'")
     parser.add_argument("--static", action="store_true", help="all sizes known at compile time")
     parser.add_argument("--order", choices=["auto", "m_outer", "n_outer", "split_kv"], help="the order of the loops")
     parser.add_argument("--jobs", type=int, default=1)

@@ -10,11 +10,11 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "..", "python")]
 
-import attnc  # noqa: E402
-import attnc.distributed as ad  # noqa: E402
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-from support import Case  # noqa: E402
+import attnc
+import attnc.distributed as ad
+import torch
+import torch.distributed as dist
+from support import Case
 
 EACH = 48  # tokens of a rank
 

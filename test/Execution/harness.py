@@ -294,8 +294,8 @@ def select(options):
         chosen = list(dict.fromkeys(case for case in (for_gpu(c, options) for c in chosen) if case))
     if options.filter:
         chosen = [case for case in chosen if re.search(options.filter, case.name)]
-    if options.thin > 1 and os.environ.get("ATTN_TESTS") != "all":
-        chosen = thin(chosen, options.thin)
+    if os.environ.get("ATTN_TESTS") != "all":
+        chosen = thin(chosen, options.thin)[:: options.sample]
     if options.shard:
         index, count = map(int, options.shard.split("/"))
         chosen = chosen[index::count]
@@ -319,6 +319,7 @@ def main():
     parser.add_argument("--shard", help="INDEX/COUNT")
     parser.add_argument("--thin", type=int, default=1,
                         help="each so many-th case, and all variants, types and options, unless ATTN_TESTS is 'all'")
+    parser.add_argument("--sample", type=int, default=1, help="then each so many-th of these, unless ATTN_TESTS is 'all'")
     parser.add_argument("--static", action="store_true", help="all sizes known at compile time")
     parser.add_argument("--order", choices=["auto", "m_outer", "n_outer", "split_kv"], help="the order of the loops")
     parser.add_argument("--jobs", type=int, default=1)

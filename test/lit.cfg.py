@@ -85,7 +85,7 @@ if sanitizer:
     config.available_features.add("compute-sanitizer")
     config.substitutions.append(("%compute_sanitizer", sanitizer))
 # Of the single mistakes that Hopper kernels are tested with, each one of so many.
-config.substitutions.append(("%mutants_every", str(lit_config.params.get("mutants-every", "4"))))
+config.substitutions.append(("%mutants_every", str(lit_config.params.get("mutants-every", "8"))))
 config.substitutions.append(
     ("%mlir_lib_dir", os.path.join(os.path.dirname(config.llvm_tools_dir), "lib")))
 config.substitutions.append(("%python", sys.executable))

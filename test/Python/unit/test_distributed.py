@@ -57,9 +57,8 @@ def test_narrow_type(tmp_path):
     assert run(2, tmp_path, "narrow", "causal").count("right in 2 ways") == 1
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_rest(tmp_path, ranks):
-    assert "all the rest: right" in run(ranks, tmp_path, "rest")
+def test_rest(tmp_path):
+    assert "all the rest: right" in run(3, tmp_path, "rest")
 
 
 def test_absent_rank(tmp_path):

@@ -26,8 +26,8 @@ _LARGE = 2**14  # float32 then has 2^-10 behind the point
 
 
 class Transport(NamedTuple):
-    """How keys come to queries: "gather" (all at once), "ring" (those of one node at a time, while the ones before are
-    attended to), "heads" (exchange of heads), or "ring within heads", with that many lanes."""
+    """How keys come to queries: "gather" (all at once) or "ring" (those of one node at a time, while the ones before are
+    attended to), with so many lanes: with as many as ranks heads are exchanged, and no keys move besides."""
 
     kind: str
     lanes: int

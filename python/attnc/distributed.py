@@ -86,7 +86,6 @@ class _Arguments(NamedTuple):
     score_mod: Optional[Callable]
     transport: str
     lanes: Optional[int]
-    timeout: float
 
 
 def _mask_of(shards: ShardMap, mask_mod: Any, is_causal: Any, window: Any, documents: Any) -> Mask:
@@ -203,7 +202,7 @@ def context_parallel_attention(
     arguments = None
     try:
         mask = _mask_of(shards, mask_mod, is_causal, window, documents)
-        arguments = _Arguments(shards, mask, score_mod, transport, lanes, timeout)
+        arguments = _Arguments(shards, mask, score_mod, transport, lanes)
         _check(query, key, value, arguments, enable_gqa)
         if torch.is_autocast_enabled(query.device.type):
             query, key, value = _autocast((query, key, value))

@@ -222,12 +222,17 @@ def errors(shards, parts, attend, rank, ranks):
     expect("no create_graph", lambda: torch.autograd.grad(attend(*parts).sum(), parts, create_graph=True))
 
 
-def task_absent():
-    """A rank that does not come."""
-    rank = dist.get_rank()
+def impatient_call():
+    """A call that waits for 3 s, and was made once."""
     shards, _, parts = inputs()
     attend = lambda: ad.context_parallel_attention(*parts, shards=shards, timeout=3, transport="ring")
     attend()
+    return attend
+
+
+def task_absent():
+    """A rank that does not come."""
+    rank, attend = dist.get_rank(), impatient_call()
     if rank == 1:
         time.sleep(8)
         return
@@ -239,10 +244,7 @@ def task_absent():
 
 def task_killed():
     """A rank that dies while the others wait for its keys, and in front of the next call."""
-    rank = dist.get_rank()
-    shards, _, parts = inputs()
-    attend = lambda: ad.context_parallel_attention(*parts, shards=shards, timeout=3, transport="ring")
-    attend()
+    rank, attend = dist.get_rank(), impatient_call()
     if rank == 1:
         from attnc import _peers
 

@@ -143,8 +143,8 @@ def test_odd_sizes(tokens, ranks):
 def test_needs_of_other_masks():
     """What cannot be known is sent: functions that read tensors, objects that may change."""
     shards = ad.shard_map(2048, 4)
-    of = lambda **mask: shards.needs(ad.Mask.of(*(mask.get(n) for n in ()), **{
-        "is_causal": False, "window": None, "mask_mod": None, "documents": None, "tokens": 2048, **mask}))  # fmt: skip
+    nothing = {"is_causal": False, "window": None, "mask_mod": None, "documents": None}
+    of = lambda **mask: shards.needs(ad.Mask.of(**{**nothing, **mask}, tokens=2048))
     assert of().all()
     assert of(is_causal=True).sum() == 10
     assert of(is_causal=True, window=(100, -1)).sum() == 7
